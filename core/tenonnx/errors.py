@@ -1,0 +1,60 @@
+"""Every exception tenonnx raises: onnxruntime's names, one common base, a builtin beside each.
+
+``except TenonnxError`` catches all; ``except ValueError`` and friends work too, and so does code
+written against onnxruntime's exception names.
+"""
+
+from __future__ import annotations
+
+
+class TenonnxError(Exception):
+    """What was wrong and, in ``hint``, how to mend it.
+
+    Args:
+        message: What was expected, and what was found.
+        hint: One sentence that says what to do about it; printed on a line of its own.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        return f"{message}\nHint: {self.hint}" if self.hint else message
+
+
+class Fail(TenonnxError, RuntimeError):
+    """Something failed that no narrower class describes."""
+
+
+class InvalidArgument(TenonnxError, ValueError):
+    """A caller's argument is wrong: an input's name, dtype or shape, an option, a provider."""
+
+
+class NoSuchFile(TenonnxError, FileNotFoundError):
+    """A model or its external data is not where it should be."""
+
+
+class InvalidProtobuf(TenonnxError, ValueError):
+    """The bytes are not a model: truncated, damaged, or another format."""
+
+
+class InvalidGraph(TenonnxError, ValueError):
+    """The model is readable but not well-formed: a cycle, a dangling name, bad external data."""
+
+
+class NotImplemented(TenonnxError, NotImplementedError):  # noqa: A001 - onnxruntime's name
+    """No provider can run an operator of the model."""
+
+
+class RuntimeException(TenonnxError, RuntimeError):
+    """A node failed while it ran; the message names it."""
+
+
+class EPFail(TenonnxError, RuntimeError):
+    """An execution provider cannot be used, or broke its contract."""
+
+
+class PluginError(TenonnxError, RuntimeError):
+    """A plugin failed to import, took a name that is taken, or does not fit its hook."""

@@ -1,0 +1,15 @@
+"""ONNX operator semantics, once, over any array namespace; owns no device."""
+
+from __future__ import annotations
+
+import importlib
+
+from tenonnx.operators import OperatorTable
+
+MODULES = (
+    "elementwise",
+)
+
+TABLE = OperatorTable().update(
+    *(importlib.import_module(f"tenonnx_array.{name}").table for name in MODULES)
+)
