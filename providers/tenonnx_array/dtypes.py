@@ -70,17 +70,17 @@ BITS: dict[np.dtype[Any], int] = {dtype: 8 * dtype.itemsize for dtype in DATA_TY
 
 
 def dtype_of(data_type: int) -> np.dtype[Any]:
-    """Returns the numpy dtype of a ``TensorProto.DataType``.
+    """Return the numpy dtype of a ``TensorProto.DataType``.
 
     Raises:
         ValueError: No element type has that number.
     """
-    if dtype := DTYPES.get(data_type):
-        return dtype
-    raise ValueError(f"expected an element type from 1 to {max(DTYPES)}, found {data_type}")
+    if data_type not in DTYPES:
+        raise ValueError(f"expected an element type from 1 to {max(DTYPES)}, found {data_type}")
+    return DTYPES[data_type]
 
 
 def accumulator(dtype: Any) -> np.dtype[Any]:
-    """Returns the dtype to compute in: float32 for the small floats, else the dtype itself."""
+    """Return the dtype to compute in: float32 for the small floats, else the dtype itself."""
     dtype = np.dtype(dtype)
     return DTYPES[1] if dtype in SMALL_FLOATS else dtype
