@@ -8,6 +8,8 @@ from tenonnx.operators import OperatorTable
 
 MODULES = (
     "elementwise",
+    "linalg",
+    "quant",
 )
 
 TABLE = OperatorTable().update(

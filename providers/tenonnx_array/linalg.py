@@ -1,0 +1,150 @@
+"""Matrix products: MatMul, Gemm, their integer and quantised forms, Einsum; and Det.
+
+Operands are multiplied where they lie: a transposed or strided view goes to BLAS as it is.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tenonnx.operators import Array, Namespace, OperatorTable
+from tenonnx_array.dtypes import SMALL_FLOATS, accumulator
+from tenonnx_array.quant import round_to
+
+table = OperatorTable()
+op = table.op
+
+EXACT_IN_FLOAT32 = 2**24 // (255 * 255)
+"""So many products of two zero-centred bytes still sum exactly in float32."""
+
+
+def product(xp: Namespace, a: Array, b: Array) -> Array:
+    """Return ``numpy.matmul(a, b)``; a stack of rows times one matrix is a single product."""
+    if b.ndim == 2 and a.ndim > 2:
+        rows, inner = math.prod(a.shape[:-1]), a.shape[-1]
+        return xp.matmul(a.reshape(rows, inner), b).reshape(*a.shape[:-1], b.shape[-1])
+    return xp.matmul(a, b)
+
+
+@op("MatMul")
+def matmul(xp: Namespace, A: Array, B: Array) -> Array:
+    """Return A @ B in their dtype; floats of 16 bits are summed in float32."""
+    if A.dtype in SMALL_FLOATS:
+        wide = accumulator(A.dtype)
+        return product(xp, A.astype(wide), B.astype(wide)).astype(A.dtype)
+    return product(xp, A, B)
+
+
+@op("Gemm", since=7)
+def gemm(
+    xp: Namespace,
+    A: Array,
+    B: Array,
+    C: Array | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+) -> Array:
+    """Return ``alpha * A' @ B' + beta * C`` of shape (M, N); C broadcasts to it."""
+    dtype, wide = A.dtype, accumulator(A.dtype)
+    A, B = A.astype(wide, copy=False), B.astype(wide, copy=False)
+    Y = xp.matmul(A.T if transA else A, B.T if transB else B)
+    if alpha != 1:
+        Y = (Y * alpha).astype(wide, copy=False)
+    if C is not None and beta != 0:
+        C = C.astype(wide, copy=False)
+        Y += C if beta == 1 else (C * beta).astype(wide, copy=False)
+    return Y.astype(dtype, copy=False)
+
+
+@op("Gemm")
+def gemm_1(
+    xp: Namespace,
+    A: Array,
+    B: Array,
+    C: Array,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+    broadcast: int = 0,
+) -> Array:
+    """Return Gemm; C has the result's shape unless ``broadcast`` is set."""
+    shape = (A.shape[1 if transA else 0], B.shape[0 if transB else 1])
+    if not broadcast and C.shape != shape:
+        raise ValueError(f"expected C of shape {shape}, found {C.shape}; broadcast is not set")
+    return gemm(xp, A, B, C, alpha=alpha, beta=beta, transA=transA, transB=transB)
+
+
+@op("MatMulInteger", since=10)
+def matmul_integer(
+    xp: Namespace,
+    A: Array,
+    B: Array,
+    a_zero_point: Array | None = None,
+    b_zero_point: Array | None = None,
+) -> Array:
+    """Return ``(A - a_zero_point) @ (B - b_zero_point)`` as int32, which may wrap."""
+    # The products go through BLAS in a float type whose sums are exact: 100 times integer loops.
+    inner = A.shape[-1]
+    wide = xp.float32 if inner <= EXACT_IN_FLOAT32 else xp.float64
+    A, B = A.astype(wide), B.astype(wide)
+    if a_zero_point is not None:
+        A -= by_row(a_zero_point).astype(wide)
+    if b_zero_point is not None:
+        B -= b_zero_point.astype(wide)
+    return xp.asarray(product(xp, A, B)).astype(xp.int64).astype(xp.int32)
+
+
+@op("QLinearMatMul", since=10)
+def qlinear_matmul(
+    xp: Namespace,
+    a: Array,
+    a_scale: Array,
+    a_zero_point: Array,
+    b: Array,
+    b_scale: Array,
+    b_zero_point: Array,
+    y_scale: Array,
+    y_zero_point: Array,
+) -> Array:
+    """Return the product of two quantised matrices, quantised as ``y_scale`` and zero point say.
+
+    Scales and zero points are scalars, one value per row (a) or column (b) of a 2-D matrix, or
+    shaped to broadcast.
+    """
+    if a.dtype in SMALL_FLOATS:
+        wide = xp.float32
+        A = a.astype(wide) - by_row(a_zero_point).astype(wide)
+        y = product(xp, A, b.astype(wide) - b_zero_point.astype(wide))
+    else:
+        y = matmul_integer(xp, a, b, a_zero_point, b_zero_point).astype(xp.float64)
+    scales = (by_row(a_scale), b_scale, y_scale)
+    a_scale, b_scale, y_scale = (scale.astype(xp.float32) for scale in scales)
+    return round_to(xp, y * (a_scale * b_scale / y_scale), y_zero_point, y_zero_point.dtype)
+
+
+def by_row(value: Array) -> Array:
+    """Return a per-tensor scalar, or a vector of one value per row as a column."""
+    if value.size == 1:
+        return value.reshape(())
+    return value[:, None] if value.ndim == 1 else value
+
+
+@op("Einsum", since=12)
+def einsum(xp: Namespace, *Inputs: Array, equation: str) -> Array:
+    """Return the sum of products that the equation names; small floats are summed in float32."""
+    dtype, wide = Inputs[0].dtype, accumulator(Inputs[0].dtype)
+    operands = [x.astype(wide, copy=False) for x in Inputs]
+    # Without optimize no operand ever reaches BLAS; with it a lone operand pays for the planning.
+    y = xp.einsum(equation, *operands, optimize=len(operands) > 1)
+    return y.astype(dtype, copy=False)
+
+
+@op("Det", since=11)
+def det(xp: Namespace, X: Array) -> Array:
+    """Return the determinants of ``(*, M, M)`` matrices, shape ``(*)``."""
+    return xp.linalg.det(X.astype(accumulator(X.dtype), copy=False)).astype(X.dtype, copy=False)

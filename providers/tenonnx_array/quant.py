@@ -1,0 +1,171 @@
+"""Linear quantisation per tensor, per axis and in blocks, to narrow integers and floats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from tenonnx.operators import Array, Namespace, OperatorTable
+from tenonnx_array.dtypes import BITS, DTYPES, FLOATS, INTEGERS, accumulator, dtype_of
+
+table = OperatorTable()
+op = table.op
+
+FLOAT32, UINT8, POWER_OF_TWO = DTYPES[1], DTYPES[2], DTYPES[24]
+
+
+@op("QuantizeLinear", since=10)
+def quantize_linear(
+    xp: Namespace,
+    x: Array,
+    y_scale: Array,
+    y_zero_point: Array | None = None,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
+    output_dtype: int = 0,
+    precision: int = 0,
+    saturate: int = 1,
+) -> Array:
+    """Return ``round(x / y_scale) + y_zero_point``, halves to even, clipped to the result's range.
+
+    The result has the zero point's type, else ``output_dtype``, else uint8.
+
+    Raises:
+        ValueError: A scale that fits neither tensor, axis nor blocks, or ``output_dtype``
+            contradicts the zero point.
+    """
+    dtype = dtype_of(output_dtype) if output_dtype else None
+    if y_zero_point is not None:
+        if dtype not in (None, y_zero_point.dtype):
+            raise ValueError(
+                f"expected output_dtype to be the zero point's {y_zero_point.dtype}, found {dtype}"
+            )
+        dtype = y_zero_point.dtype
+    divide_in = dtype_of(precision) if precision else division_dtype(x.dtype, y_scale.dtype)
+    x_, scale, zero_point = align(xp, x, y_scale, y_zero_point, axis, block_size)
+    y = x_.astype(divide_in, copy=False) / scale.astype(divide_in, copy=False)
+    return round_to(xp, y, zero_point, dtype or UINT8, bool(saturate)).reshape(x.shape)
+
+
+@op("DequantizeLinear", since=10)
+def dequantize_linear(
+    xp: Namespace,
+    x: Array,
+    x_scale: Array,
+    x_zero_point: Array | None = None,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
+    output_dtype: int = 0,
+) -> Array:
+    """Return ``(x - x_zero_point) * x_scale`` in ``output_dtype``, else the scale's type.
+
+    Raises:
+        ValueError: A scale that fits neither tensor, axis nor blocks.
+    """
+    dtype = dtype_of(output_dtype) if output_dtype else x_scale.dtype
+    x_, scale, zero_point = align(xp, x, x_scale, x_zero_point, axis, block_size)
+    y = to_float32(x_)
+    if zero_point is not None:
+        y = y - to_float32(zero_point)
+    y = y * scale.astype(FLOAT32, copy=False)
+    return y.astype(FLOAT32 if dtype == POWER_OF_TWO else dtype, copy=False).reshape(x.shape)
+
+
+@op("DynamicQuantizeLinear", since=11, multiple=True)
+def dynamic_quantize_linear(xp: Namespace, x: Array) -> tuple[Array, Array, Array]:
+    """Return x as uint8 over the range of its values and 0, the scale, and the zero point.
+
+    A tensor of zeros has the scale 1.
+    """
+    low, high = xp.minimum(xp.min(x), 0), xp.maximum(xp.max(x), 0)
+    scale = (high - low) / xp.float32(255)
+    scale = xp.where(scale == 0, xp.float32(1), scale)
+    zero_point = xp.clip(xp.rint(-low / scale), 0, 255).astype(xp.uint8)
+    return round_to(xp, x / scale, zero_point, UINT8), scale, zero_point
+
+
+def division_dtype(x: np.dtype[Any], scale: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type in which x is divided by its scale: the scale's, if it can hold a quotient.
+
+    A float8e8m0 scale is an exponent and divides in x's type; integers divide as real numbers.
+    """
+    if scale == POWER_OF_TWO:
+        return x if x in FLOATS else FLOAT32
+    return scale if scale in FLOATS else DTYPES[11]
+
+
+def round_to(
+    xp: Namespace,
+    value: Array,
+    zero_point: Array | None,
+    dtype: np.dtype[Any],
+    saturate: bool = True,
+) -> Array:
+    """Return ``value + zero_point`` in a quantised type, clipped to its range.
+
+    Integers take the value rounded half to even before the zero point is added. Without
+    ``saturate`` a float8 out of range is infinity, or NaN in types that have none.
+    """
+    value = value.astype(accumulator(value.dtype), copy=False)
+    if dtype in INTEGERS:
+        value = xp.rint(value)
+    if zero_point is not None:
+        value = value + zero_point.astype(value.dtype)
+    if dtype in INTEGERS:
+        info = ml_dtypes.iinfo(dtype)
+        value = xp.clip(value, int(info.min), int(info.max))
+        # A byte between: ml_dtypes converts float32 to int4 a hundred times slower than int8.
+        return value.astype(xp.int8).astype(dtype) if BITS[dtype] < 8 else value.astype(dtype)
+    if saturate:
+        limit = float(ml_dtypes.finfo(dtype).max)
+        value = xp.clip(value, -limit, limit)
+    return value.astype(dtype)
+
+
+def to_float32(x: Array) -> Array:
+    """Return a quantised tensor as float32."""
+    if x.dtype in INTEGERS and BITS[x.dtype] < 8:
+        x = x.astype(np.int8)
+    return x.astype(FLOAT32)
+
+
+def align(
+    xp: Namespace,
+    x: Array,
+    scale: Array,
+    zero_point: Array | None,
+    axis: int,
+    block_size: int,
+) -> tuple[Array, Array, Array | None]:
+    """Return the three in shapes that broadcast: scalars, one value per axis item, or per block.
+
+    A blocked axis of x becomes two, (blocks, block size), if the blocks come out even.
+    """
+    if scale.size == 1:
+        return x, scale.reshape(()), None if zero_point is None else zero_point.reshape(())
+    if not -x.ndim <= axis < x.ndim and x.ndim > 1:
+        raise ValueError(f"expected an axis in [-{x.ndim}, {x.ndim - 1}], found {axis}")
+    axis = axis % x.ndim if x.ndim > 1 else 0
+    length, found = x.shape[axis], scale.shape
+    blocks = -(-length // block_size) if block_size else length
+    expected = (*x.shape[:axis], blocks, *x.shape[axis + 1 :]) if block_size else (length,)
+    parameters = [scale] if zero_point is None else [scale, zero_point]
+    if any(parameter.shape != expected for parameter in parameters):
+        raise ValueError(
+            f"expected a scale and zero point of one element or shape {expected} for input of "
+            f"shape {x.shape}, axis {axis} and block_size {block_size}, found {found}"
+        )
+    if not block_size:
+        shape = [length if i == axis else 1 for i in range(x.ndim)]
+        parameters = [parameter.reshape(shape) for parameter in parameters]
+    elif length % block_size == 0:
+        x = x.reshape(*x.shape[:axis], blocks, block_size, *x.shape[axis + 1 :])
+        parameters = [xp.expand_dims(parameter, axis + 1) for parameter in parameters]
+    else:
+        whole = (slice(None),) * axis + (slice(length),)
+        parameters = [xp.repeat(p, block_size, axis=axis)[whole] for p in parameters]
+    return x, parameters[0], parameters[1] if zero_point is not None else None
