@@ -7,7 +7,11 @@ import importlib
 from tenonnx.operators import OperatorTable
 
 MODULES = (
+    "cast",
+    "logical",
+    "activations",
     "elementwise",
+    "attention",
     "linalg",
     "quant",
 )

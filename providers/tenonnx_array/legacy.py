@@ -1,0 +1,89 @@
+"""What operators of opset 1 to 6 had besides their mathematics."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from tenonnx.operators import Array, Namespace
+
+Function = Callable[..., Array]
+
+
+def resolve(xp: Namespace, function: Function | str, *inputs: Array, **attributes: Any) -> Array:
+    """Call what a table row names: a namespace function's name, or a kernel."""
+    if isinstance(function, str):
+        return getattr(xp, function)(*inputs, **attributes)
+    return function(xp, *inputs, **attributes)
+
+
+def consuming(function: Function | str) -> Function:
+    """Return the opset-1 form of a kernel.
+
+    It also takes ``consumed_inputs``, by which a model named the inputs whose memory may be
+    reused; that is the runtime's decision now.
+    """
+
+    def kernel(
+        xp: Namespace,
+        *inputs: Array,
+        consumed_inputs: tuple[int, ...] = (),  # noqa: ARG001 - see above
+        **attributes: Any,
+    ) -> Array:
+        return resolve(xp, function, *inputs, **attributes)
+
+    if not isinstance(function, str):
+        _take_attributes_of(kernel, function)
+    return kernel
+
+
+def _take_attributes_of(kernel: Function, function: Function) -> None:
+    """Let ``inspect.signature`` show the function's attributes on a kernel that forwards them."""
+    signature = inspect.signature(kernel)
+    forwarded = [
+        parameter
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    ]
+    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    vars(kernel)["__signature__"] = signature.replace(parameters=own + forwarded)
+
+
+def limited_broadcast(function: Function | str) -> Function:
+    """Return the form that binary operators had before opset 7.
+
+    Shapes must be equal, or with ``broadcast=1`` the second a contiguous part of the first that
+    begins at ``axis`` (the last axes when it is absent), or a single element.
+    """
+
+    def kernel(
+        xp: Namespace,
+        a: Array,
+        b: Array,
+        *,
+        axis: int | None = None,
+        broadcast: int = 0,
+        consumed_inputs: tuple[int, ...] = (),  # noqa: ARG001 - as in `consuming`
+    ) -> Array:
+        if broadcast:
+            b = _placed(b, a.shape, axis)
+        elif a.shape != b.shape:
+            raise ValueError(f"expected two equal shapes, found {a.shape} and {b.shape}")
+        return resolve(xp, function, a, b)
+
+    return kernel
+
+
+def _placed(b: Array, shape: tuple[int, ...], axis: int | None) -> Array:
+    """Reshape the second operand so that numpy's broadcasting aligns it with the first."""
+    if b.size == 1:
+        return b.reshape(())
+    start = len(shape) - b.ndim if axis is None else axis + len(shape) * (axis < 0)
+    end = start + b.ndim
+    if start < 0 or shape[start:end] != b.shape:
+        raise ValueError(
+            f"expected a second operand whose shape is a contiguous part of {shape}"
+            f" from axis {start}, found {b.shape}"
+        )
+    return b.reshape(b.shape + (1,) * (len(shape) - end))

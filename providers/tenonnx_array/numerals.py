@@ -1,0 +1,64 @@
+"""Numbers written as strings, and strings read as numbers: what ``Cast`` does with them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tenonnx_array.dtypes import FLOATS, INTEGERS, accumulator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def to_strings(x: Any) -> np.ndarray[Any, np.dtype[np.object_]]:
+    """Return a host array's numbers as strings.
+
+    Floats are the shortest decimals that read back as the same number, never with an exponent;
+    infinities are ``INF`` and ``-INF``, and booleans ``1`` and ``0``.
+    """
+    x = np.asarray(x)
+    write: Callable[[Any], str] = str
+    if x.dtype in FLOATS:
+        write = _decimal
+        if x.dtype.kind == "V":
+            x = x.astype(accumulator(x.dtype))
+    elif x.dtype == np.bool_:
+        x = x.astype(np.int8)
+    strings = np.empty(x.shape, object)
+    strings[...] = np.reshape([write(number) for number in x.ravel()], x.shape)
+    return strings
+
+
+def _decimal(number: Any) -> str:
+    if np.isnan(number):
+        return "NaN"
+    if np.isinf(number):
+        return "INF" if number > 0 else "-INF"
+    return np.format_float_positional(number, trim="-")
+
+
+def from_strings(strings: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Return the numbers that strings spell, whose integers wrap around and booleans are not 0.
+
+    Raises:
+        ValueError: A string is no number, or an infinite one where an integer is wanted.
+    """
+    strings = np.asarray(strings, object)
+    read = _integer if dtype in INTEGERS else float
+    try:
+        numbers = [read(string) for string in strings.ravel()]
+    except (ValueError, OverflowError) as e:
+        raise ValueError(f"expected strings that spell numbers of dtype {dtype}: {e}") from e
+    # Two's complement in 64 bits, of which every narrower integer keeps the low ones.
+    wide = np.uint64 if dtype in INTEGERS else np.float64
+    return np.array(numbers, wide).astype(dtype).reshape(strings.shape)
+
+
+def _integer(string: str) -> int:
+    try:
+        number = int(string)
+    except ValueError:
+        number = int(float(string))
+    return number & 0xFFFF_FFFF_FFFF_FFFF
