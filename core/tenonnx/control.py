@@ -1,0 +1,95 @@
+"""What the generated code of If, Loop, Scan and SequenceMap calls."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from tenonnx.provider import Device
+
+
+def truth(condition: Any) -> bool:
+    """Returns a one-element boolean tensor as a Python truth value."""
+    if getattr(condition, "size", 1) != 1:
+        raise ValueError(f"the condition has shape {condition.shape}; expected one element")
+    return bool(condition.item() if hasattr(condition, "item") else condition)
+
+
+def iterations(trip_count: Any) -> Iterable[int]:
+    """Returns the iteration numbers of a Loop; endless when the trip count is absent."""
+    return itertools.count() if trip_count is None else range(int(trip_count.item()))
+
+
+def iteration_number(number: int) -> np.ndarray[Any, Any]:
+    """Returns a Loop body's first input: an int64 scalar."""
+    return np.array(number, np.int64)
+
+
+def slices(array: Any, axis: int, reverse: bool) -> list[Any]:
+    """Returns the views of an array along an axis that Scan's iterations see, in their order."""
+    axis %= max(array.ndim, 1)
+    index: list[Any] = [slice(None)] * axis
+    numbers = range(array.shape[axis])
+    return [array[(*index, i)] for i in (reversed(numbers) if reverse else numbers)]
+
+
+def batch_slices(array: Any, entry: int, lengths: Any, reverse: bool) -> list[Any]:
+    """Returns the views that Scan-8's iterations see of one batch entry, up to its length."""
+    length = array.shape[1] if lengths is None else int(lengths[entry])
+    numbers = range(length)
+    return [array[entry, i] for i in (reversed(numbers) if reverse else numbers)]
+
+
+def join_batch(arrays: list[Any]) -> np.ndarray[Any, Any]:
+    """Stacks Scan-8's results of all batch entries, short ones filled with zeros."""
+    shapes = [array.shape for array in arrays]
+    joined = np.zeros((len(arrays), *np.max(shapes, axis=0)), arrays[0].dtype)
+    for target, array in zip(joined, arrays, strict=True):
+        target[tuple(map(slice, array.shape))] = array
+    return joined
+
+
+def same_length(*sequences: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+    """Zips scan inputs.
+
+    Raises:
+        ValueError: Their scan axes differ in length.
+    """
+    lengths = {len(sequence) for sequence in sequences}
+    if len(lengths) > 1:
+        raise ValueError(f"the scan inputs have different lengths: {sorted(lengths)}")
+    return zip(*sequences, strict=True)
+
+
+def sequence_items(*inputs: Any) -> Iterator[tuple[Any, ...]]:
+    """Zips SequenceMap's inputs: sequences give their items, tensors are repeated."""
+    count = len(inputs[0])
+    return zip(
+        *(i if isinstance(i, list) else itertools.repeat(i, count) for i in inputs), strict=True
+    )
+
+
+def stacker(device: Device, value: ir.Value, axis: int = 0, reverse: bool = False) -> Any:
+    """Returns the function that makes one scan output of the values of all iterations.
+
+    Args:
+        device: Where the values live.
+        value: The body's output; its type and shape describe an output of no iterations.
+        axis: Where the new axis goes.
+        reverse: The last iteration's value comes first.
+    """
+    dtype = value.dtype.numpy() if value.dtype is not None else np.dtype(np.float32)
+    dims = value.shape.dims if value.shape is not None else ()
+    shape = tuple(d if isinstance(d, int) else 0 for d in dims)
+
+    def stack(values: list[Any]) -> Any:
+        if not values:
+            place = axis % (len(shape) + 1)
+            return device.upload(np.empty((*shape[:place], 0, *shape[place:]), dtype))
+        return device.stack(values[::-1] if reverse else values, axis)
+
+    return stack

@@ -1,0 +1,69 @@
+"""Model formats: who can read a file. ONNX itself is built in; plugins add others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tenonnx.load import load as load_onnx
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from tenonnx.weights import WeightRegistry
+
+HEADER_BYTES = 64
+"""How much of a file or buffer a format's ``sniff`` sees."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """A way to read models.
+
+    Attributes:
+        name: For messages and listings.
+        load: Takes a path or buffer and a registry; returns a model whose weights live there.
+        sniff: Recognises the first bytes.
+        suffixes: File name endings, for listings.
+    """
+
+    name: str
+    load: Callable[[Any, WeightRegistry], ir.Model]
+    sniff: Callable[[bytes], bool]
+    suffixes: tuple[str, ...] = ()
+
+
+def load_model(
+    source: Any,
+    registry: WeightRegistry,
+    formats: Sequence[Format] = (),
+    allowed_roots: Iterable[str] = (),
+) -> ir.Model:
+    """Loads a model in whichever format recognises it; ONNX if none does.
+
+    Args:
+        source: A path, a buffer, an ``onnx.ModelProto`` or an ``onnx_ir.Model``.
+        registry: Where the weights go.
+        formats: Formats to try first, in order.
+        allowed_roots: Folders outside the model's own that external data may come from.
+    """
+    header = _header(source) if formats else b""
+    for candidate in formats:
+        if header and candidate.sniff(header):
+            return candidate.load(source, registry)
+    return load_onnx(source, registry, allowed_roots=tuple(allowed_roots))
+
+
+def _header(source: Any) -> bytes:
+    if isinstance(source, (str, os.PathLike)):
+        path = Path(source)
+        if not path.is_file():
+            return b""
+        with path.open("rb") as file:
+            return file.read(HEADER_BYTES)
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return bytes(memoryview(source)[:HEADER_BYTES])
+    return b""

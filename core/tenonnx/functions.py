@@ -1,0 +1,122 @@
+"""Function bodies: model-local functions, and the ones the ONNX schemas define for operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import onnx
+import onnx_ir as ir
+from onnx_ir.passes.common import InlinePass, ShapeInferencePass
+
+from tenonnx import graph as graphs
+from tenonnx.errors import InvalidGraph
+
+MAX_ROUNDS = 32
+"""Bodies nest a few levels deep at most; more means that they expand into themselves."""
+
+
+def inline_functions(model: ir.Model) -> None:
+    """Replaces calls of model-local functions by their bodies; nodes keep their own versions.
+
+    Raises:
+        InvalidGraph: Functions that call each other in a cycle, or do not fit their calls.
+    """
+    if not model.functions:
+        return
+    for function in model.functions.values():
+        # Every node carries its version already, so a function's imports need not agree with
+        # the model's, which the pass would insist on.
+        function.opset_imports.clear()
+    try:
+        InlinePass()(model)
+    except (ValueError, ir.passes.PassError) as error:
+        raise InvalidGraph(f"the model's functions cannot be inlined: {error}") from error
+
+
+def expand_unsupported(model: ir.Model, is_supported: Callable[[ir.Node], bool]) -> None:
+    """Replaces operators that nobody runs by the body that their schema gives them.
+
+    Nodes without a body are left as they are.
+    """
+    for _ in range(MAX_ROUNDS):
+        wanted = [
+            node
+            for node in ir.traversal.RecursiveGraphIterator(model.graph)
+            if not graphs.is_control_flow(node) and not is_supported(node)
+        ]
+        expanded = [_attach_body(model, node, index) for index, node in enumerate(wanted)]
+        if not any(expanded):
+            return
+        graphs.resolve_versions(model)
+        inline_functions(model)
+
+
+def _attach_body(model: ir.Model, node: ir.Node, index: int) -> bool:
+    """Makes a node the only call of a model-local function that holds its schema's body."""
+    body = schema_body(node) or _contextual_body(model, node)
+    if body is None:
+        return False
+    function = ir.serde.deserialize_function(body)
+    node.overload = f"{node.overload}body{index}"
+    for name, _ in tuple(graphs.subgraphs(node)):
+        # A context-dependent body has its graph attributes built in already.
+        node.attributes.pop(name)
+    versions = {i.domain: i.version for i in body.opset_import}
+    function.opset_imports.update(versions)
+    function = ir.Function(
+        node.domain,
+        node.op_type,
+        node.overload,
+        graph=function.graph,
+        attributes=list(function.attributes.values()),
+    )
+    model.functions[function.identifier()] = function
+    return True
+
+
+def _schema(node: ir.Node) -> onnx.defs.OpSchema | None:
+    try:
+        return onnx.defs.get_schema(node.op_type, node.version or 1, node.domain)
+    except onnx.defs.SchemaError:
+        return None
+
+
+def schema_body(node: ir.Node) -> onnx.FunctionProto | None:
+    """Returns the fixed body that an operator's schema gives it at the node's version."""
+    schema = _schema(node)
+    if schema is None or not schema.has_function:
+        return None
+    version = max((v for v in schema.function_opset_versions if v <= (node.version or 1)), default=0)
+    if not version:
+        return None
+    body = onnx.FunctionProto()
+    body.ParseFromString(schema.get_function_with_opset_version(version))
+    return body
+
+
+def _contextual_body(model: ir.Model, node: ir.Node) -> onnx.FunctionProto | None:
+    """Returns the body that depends on the node's attributes and input types."""
+    schema = _schema(node)
+    if schema is None or not schema.has_context_dependent_function:
+        return None
+    versions = schema.context_dependent_function_opset_versions
+    version = max((v for v in versions if v <= (node.version or 1)), default=0)
+    if not version:
+        return None
+    if any(value is not None and value.type is None for value in node.inputs):
+        ShapeInferencePass()(model)
+    types = [_type_bytes(value) for value in node.inputs]
+    proto = ir.serde.serialize_node(node)
+    body = onnx.FunctionProto()
+    body.ParseFromString(
+        schema.get_context_dependent_function_with_opset_version(
+            version, proto.SerializeToString(), types
+        )
+    )
+    return body
+
+
+def _type_bytes(value: ir.Value | None) -> bytes:
+    if value is None or value.type is None:
+        return b""
+    return ir.serde.serialize_value(value).type.SerializeToString()

@@ -1,0 +1,169 @@
+"""Questions about ``onnx_ir`` graphs that every stage asks, and the checks a loaded model passes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import onnx_ir as ir
+
+from tenonnx.errors import InvalidGraph
+
+CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+"""ai.onnx operators that the runtime runs itself, as nested code."""
+
+
+def is_control_flow(node: ir.Node) -> bool:
+    """Says whether the runtime, not a provider, runs a node."""
+    return node.domain == "" and node.op_type in CONTROL_FLOW
+
+
+def label(node: ir.Node) -> str:
+    """Names a node for people: ``Conv 'stem' (ai.onnx, opset 17)``."""
+    name = node.name or (node.outputs[0].name if node.outputs else "") or "?"
+    return f"{node.op_type} '{name}' ({node.domain or 'ai.onnx'}, opset {node.version})"
+
+
+def subgraphs(node: ir.Node) -> Iterator[tuple[str, ir.Graph]]:
+    """Yields a node's graph attributes by name."""
+    for name, attribute in node.attributes.items():
+        if attribute.is_ref():
+            continue
+        if attribute.type == ir.AttributeType.GRAPH:
+            yield name, attribute.as_graph()
+        elif attribute.type == ir.AttributeType.GRAPHS:
+            for graph in attribute.as_graphs():
+                yield name, graph
+
+
+def captures(node: ir.Node) -> Iterator[ir.Value]:
+    """Yields every value that a node's subgraphs read from outside themselves, with repeats."""
+    for _, graph in subgraphs(node):
+        inside: set[ir.Value] = {*graph.inputs, *graph.initializers.values()}
+        for inner in graph:
+            inside.update(inner.outputs)
+        for value in (*reads(graph), *graph.outputs):
+            if value not in inside:
+                yield value
+
+
+def reads(graph: ir.Graph) -> Iterator[ir.Value]:
+    """Yields every value that the nodes of a graph and of its subgraphs read, with repeats."""
+    for node in graph:
+        yield from inputs(node)
+
+
+def inputs(node: ir.Node) -> Iterator[ir.Value]:
+    """Yields every value a node reads, through its subgraphs too."""
+    for value in node.inputs:
+        if value is not None:
+            yield value
+    yield from captures(node)
+
+
+def python_attributes(node: ir.Node) -> dict[str, Any]:
+    """Returns a node's attributes as Python values; tensors become numpy arrays."""
+    return {name: _python_value(node, attribute) for name, attribute in node.attributes.items()}
+
+
+def _python_value(node: ir.Node, attribute: ir.Attr) -> Any:
+    if attribute.is_ref():
+        raise InvalidGraph(
+            f"{label(node)}: attribute {attribute.name} refers to {attribute.ref_attr_name}, "
+            "an attribute of a function, outside any function"
+        )
+    match attribute.type:
+        case ir.AttributeType.TENSOR:
+            return attribute.value.numpy()
+        case ir.AttributeType.TENSORS:
+            return tuple(tensor.numpy() for tensor in attribute.value)
+        case ir.AttributeType.INTS | ir.AttributeType.FLOATS | ir.AttributeType.STRINGS:
+            return tuple(attribute.value)
+    return attribute.value
+
+
+def resolve_versions(model: ir.Model) -> None:
+    """Writes on every node the opset version it is written in, functions' own imports first.
+
+    Raises:
+        InvalidGraph: A node's domain has no opset import.
+    """
+    _resolve_graph(model.graph, model.opset_imports)
+    for function in model.functions.values():
+        _resolve_graph(function.graph, {**model.opset_imports, **function.opset_imports})
+
+
+def _resolve_graph(graph: ir.Graph, imports: dict[str, int]) -> None:
+    versions = {("" if domain == "ai.onnx" else domain): v for domain, v in imports.items()}
+    for node in ir.traversal.RecursiveGraphIterator(graph):
+        if node.version is None:
+            node.version = versions.get(node.domain)
+        if node.version is None:
+            if node.domain == "":
+                raise InvalidGraph(
+                    f"the model uses {node.op_type} but imports no version of ai.onnx",
+                    hint="add an entry to opset_import, for example ai.onnx version 21",
+                )
+            # A model-local function's domain needs no import; other domains start at 1.
+            node.version = 1
+
+
+def check_and_sort(graph: ir.Graph, outer: frozenset[ir.Value] = frozenset()) -> None:
+    """Puts the nodes in an order in which they can run, in subgraphs too.
+
+    Args:
+        graph: Sorted in place if its nodes read values before they are made.
+        outer: Values of the enclosing graphs that the graph may read.
+
+    Raises:
+        InvalidGraph: A cycle, a name that nothing produces, or one produced twice.
+    """
+    available = {*outer, *graph.inputs, *graph.initializers.values()}
+    if not _runs_in_order(graph, set(available)):
+        made = {output for node in graph for output in node.outputs}
+        _refuse_dangling(graph, available | made)
+        try:
+            graph.sort()
+        except ValueError as error:
+            raise InvalidGraph(f"the graph '{graph.name}' has a cycle: {error}") from error
+    _refuse_duplicates(graph)
+    for node in graph:
+        available.update(node.outputs)
+        for _, inner in subgraphs(node):
+            check_and_sort(inner, frozenset(available))
+    for output in graph.outputs:
+        if output not in available:
+            raise InvalidGraph(f"nothing produces the graph output '{output.name}'")
+
+
+def _runs_in_order(graph: ir.Graph, available: set[ir.Value]) -> bool:
+    for node in graph:
+        if not available.issuperset(inputs(node)):
+            return False
+        available.update(node.outputs)
+    return True
+
+
+def _refuse_dangling(graph: ir.Graph, known: set[ir.Value]) -> None:
+    for node in graph:
+        for value in inputs(node):
+            if value not in known:
+                raise InvalidGraph(
+                    f"{label(node)} reads '{value.name}', which is no input or initializer and "
+                    "which no node produces",
+                    hint="the model was cut or edited by hand; onnx.checker.check_model may say "
+                    "more",
+                )
+
+
+def _refuse_duplicates(graph: ir.Graph) -> None:
+    seen: dict[str, str] = {value.name or "": "a graph input" for value in graph.inputs}
+    for node in graph:
+        for output in node.outputs:
+            if output.name and output.name in seen:
+                raise InvalidGraph(
+                    f"{label(node)} produces '{output.name}', which {seen[output.name]} "
+                    "already is: every name is assigned once"
+                )
+            if output.name:
+                seen[output.name] = f"an output of {label(node)}"

@@ -1,0 +1,67 @@
+"""Every hook there is. A plugin is a module or object that implements any of them.
+
+Register through an entry point in the group ``tenonnx``, by ``PluginSet.register`` or as a file
+given to ``--plugin``. Hooks run when plugins are discovered, a model is loaded or a plan is
+compiled, never per node. Importing a plugin must be cheap: import heavy modules when they are
+first needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pluggy
+
+from tenonnx.operators import OperatorTable
+from tenonnx.provider import Provider
+
+if TYPE_CHECKING:
+    import typer
+
+    from tenonnx.formats import Format
+    from tenonnx.plan import Observer, Plan
+    from tenonnx.transforms import Transform
+
+NAMESPACE = "tenonnx"
+hookspec = pluggy.HookspecMarker(NAMESPACE)
+hookimpl = pluggy.HookimplMarker(NAMESPACE)
+
+
+class RegisterOperators(Protocol):
+    """Adds kernels to one provider by its name, or to every provider that takes kernels."""
+
+    def __call__(self, table: OperatorTable, *, provider: str | None = None) -> None: ...
+
+
+@hookspec
+def register_providers(register: Callable[[type[Provider]], None]) -> None:
+    """Announce execution providers: ``register(MyProvider)``."""
+
+
+@hookspec
+def register_operators(register: RegisterOperators) -> None:
+    """Add operators, of domains of your own or in place of a provider's: ``register(table)``."""
+
+
+@hookspec
+def register_transforms(register: Callable[[Transform], None]) -> None:
+    """Add graph transforms: ``register(Transform("fold", fold, level="basic", order=20))``."""
+
+
+@hookspec
+def register_formats(register: Callable[[Format], None]) -> None:
+    """Add model file formats: ``register(Format("ort", load, sniff=..., suffixes=(".ort",)))``."""
+
+
+@hookspec
+def register_commands(register: Callable[[typer.Typer], Any]) -> None:
+    """Add subcommands to the ``tenonnx`` command: ``register(app)`` merges a typer app."""
+
+
+@hookspec
+def create_observer(plan: Plan) -> Observer | None:
+    """Return an object that watches every step of a plan, or ``None``.
+
+    Called once per compiled plan. A plan that nobody observes runs code without a trace of it.
+    """

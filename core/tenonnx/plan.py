@@ -1,0 +1,134 @@
+"""A compiled model: the function that runs it, and who watches it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Protocol
+
+import numpy as np
+import onnx_ir as ir
+
+from tenonnx import graph as graphs
+from tenonnx.codegen import Generator
+from tenonnx.errors import RuntimeException
+from tenonnx.lower import Lowering
+from tenonnx.placement import Placement
+from tenonnx.provider import Step
+
+_numbers = itertools.count()
+
+
+class Observer(Protocol):
+    """Watches a plan run. Exceptions it raises stop the run and reach its caller."""
+
+    def on_step(self, step: Step | None, start_ns: int, outputs: tuple[Any, ...]) -> None:
+        """Called after a step; with ``None`` in every iteration of a loop."""
+
+
+class Plan:
+    """Runs a placed model. Any number of threads may run one plan at once.
+
+    Args:
+        placement: The model's.
+
+    Attributes:
+        steps: Every step, in subgraphs too.
+        source: The code that runs.
+    """
+
+    def __init__(self, placement: Placement) -> None:
+        self._lowering = Lowering(placement)
+        self.graph = placement.graph
+        self.steps: tuple[Step, ...] = tuple(self._lowering.block.steps())
+        self._filename = f"<tenonnx plan {next(_numbers)}>"
+        self._plain, self._namespace, self._origin, self.source = self._generate(observed=False)
+        self._watched: tuple[Any, ...] | None = None
+
+    def _generate(self, *, observed: bool) -> tuple[Any, dict[str, Any], dict[int, Any], str]:
+        generator = Generator(self._lowering, observed=observed)
+        try:
+            code = compile(generator.source, self._filename, "exec")
+        except (RecursionError, SyntaxError, MemoryError) as error:
+            raise RuntimeException(f"the graph nests too deeply to be compiled: {error}") from error
+        exec(code, generator.namespace)
+        return code, generator.namespace, generator.origin, generator.source
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        """Returns the outputs for the inputs, both in the graph's order, on the host.
+
+        Outputs never share memory with the inputs; they may be views of weights, read-only.
+
+        Raises:
+            RuntimeException: A node failed; the message names it.
+        """
+        try:
+            with np.errstate(all="ignore"):
+                outputs = self._namespace["run"](*inputs)
+        except Exception as error:
+            explained = self._explain(error, self._origin)
+            if explained is error:
+                raise
+            raise explained from error
+        return [_settle(output, inputs) for output in outputs]
+
+    def run_observed(self, inputs: Sequence[Any], observers: Sequence[Observer]) -> list[Any]:
+        """Runs as ``run`` does, while observers see every step."""
+        if self._watched is None:
+            self._watched = self._generate(observed=True)
+        code, namespace, origin, _ = self._watched
+        # A namespace of its own lets runs with different observers go on at once.
+        own = {**namespace, "observe": _fan_out(observers)}
+        exec(code, own)
+        try:
+            with np.errstate(all="ignore"):
+                outputs = own["run"](*inputs)
+        except Exception as error:
+            explained = self._explain(error, origin)
+            if explained is error:
+                raise
+            raise explained from error
+        return [_settle(output, inputs) for output in outputs]
+
+    def _explain(self, error: Exception, origin: dict[int, Step | ir.Node]) -> Exception:
+        """Names the node whose line raised; an observer's exception comes back as it is."""
+        culprit = None
+        for filename, line in _frames(error.__traceback__):
+            if filename == self._filename:
+                culprit = origin.get(line)
+        if culprit is None:
+            return error
+        nodes = culprit.nodes if isinstance(culprit, Step) else (culprit,)
+        names = ", ".join(graphs.label(node) for node in nodes[:3])
+        return RuntimeException(f"{names}: {type(error).__name__}: {error}")
+
+
+def _frames(traceback: TracebackType | None) -> Iterator[tuple[str, int]]:
+    while traceback is not None:
+        yield traceback.tb_frame.f_code.co_filename, traceback.tb_lineno
+        traceback = traceback.tb_next
+
+
+def _fan_out(observers: Sequence[Observer]) -> Callable[..., None]:
+    if len(observers) == 1:
+        return observers[0].on_step
+
+    def observe(step: Step | None, start_ns: int, outputs: tuple[Any, ...]) -> None:
+        for observer in observers:
+            observer.on_step(step, start_ns, outputs)
+
+    return observe
+
+
+def _settle(output: Any, inputs: Sequence[Any]) -> Any:
+    """Makes an output an array of its own, unless it is a view of a weight."""
+    if isinstance(output, np.ndarray):
+        if output.base is None and all(output is not given for given in inputs):
+            return output
+        if any(isinstance(i, np.ndarray) and np.may_share_memory(output, i) for i in inputs):
+            return output.copy()
+        return output
+    if isinstance(output, np.generic):
+        return np.asarray(output)
+    return output

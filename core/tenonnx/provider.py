@@ -1,0 +1,166 @@
+"""What an execution provider is: a name, a device, and steps for the nodes it supports.
+
+Two styles share one method. A *kernel* provider returns one step per node; a *compile* provider
+returns one step for a whole segment. The runtime never calls a provider while a model runs, only
+the steps it returned.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+
+import numpy as np
+
+from tenonnx.operators import Host, OperatorTable
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+
+class Device(Protocol):
+    """Where arrays live. Two devices with one ``id`` are the same memory."""
+
+    id: str
+
+    def upload(self, array: np.ndarray[Any, Any]) -> Any:
+        """Returns the device's array for a numpy array."""
+
+    def download(self, array: Any) -> np.ndarray[Any, Any]:
+        """Returns the numpy array for a device's array."""
+
+    def stack(self, arrays: list[Any], axis: int) -> Any:
+        """Joins the device's arrays of one shape along a new axis."""
+
+
+class HostDevice:
+    """The process's own memory, where arrays are numpy's and moving them is free."""
+
+    id = "cpu"
+
+    def upload(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Returns the array itself."""
+        return array
+
+    def download(self, array: Any) -> np.ndarray[Any, Any]:
+        """Returns the array itself."""
+        return array  # type: ignore[no-any-return]  # whatever lives here is already numpy's
+
+    def stack(self, arrays: list[Any], axis: int) -> np.ndarray[Any, Any]:
+        """Joins arrays of one shape along a new axis."""
+        return np.stack(arrays, axis)
+
+
+HOST = HostDevice()
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One call on the run path: ``outputs = call(*inputs)``.
+
+    Attributes:
+        call: Takes the inputs in order; returns the output, or a tuple when ``multiple``.
+        inputs: Values the call takes; ``None`` is passed for an absent optional one.
+        outputs: Values the call produces; unused ones are dropped.
+        multiple: The call returns a tuple.
+        device: Where inputs are expected and outputs appear.
+        host: Inputs (by position, or all) that the call takes as numpy arrays instead.
+        host_output: The outputs appear on the host instead.
+        nodes: The nodes that the step stands for; errors and profiles name them.
+    """
+
+    call: Callable[..., Any]
+    inputs: tuple[ir.Value | None, ...]
+    outputs: tuple[ir.Value, ...]
+    nodes: tuple[ir.Node, ...]
+    multiple: bool = False
+    device: Device = HOST
+    host: Host = ()
+    host_output: bool = False
+
+    def device_of_input(self, position: int) -> Device:
+        """Where the call expects an input."""
+        return HOST if self.host == "all" or position in self.host else self.device
+
+    @property
+    def device_of_outputs(self) -> Device:
+        """Where the call leaves its outputs."""
+        return HOST if self.host == "all" or self.host_output else self.device
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Consecutive nodes that one provider runs.
+
+    Attributes:
+        nodes: In an order in which they can run.
+        escaping: Values that something outside the segment reads.
+    """
+
+    nodes: tuple[ir.Node, ...]
+    escaping: frozenset[ir.Value]
+
+    @cached_property
+    def inputs(self) -> tuple[ir.Value, ...]:
+        """Values that the nodes read and none of them produces, constants among them."""
+        made = {output for node in self.nodes for output in node.outputs}
+        read = (value for node in self.nodes for value in node.inputs)
+        return tuple(dict.fromkeys(v for v in read if v is not None and v not in made))
+
+    @cached_property
+    def outputs(self) -> tuple[ir.Value, ...]:
+        """Values that the nodes produce and something outside reads."""
+        made = (output for node in self.nodes for output in node.outputs)
+        return tuple(value for value in made if value in self.escaping)
+
+
+class Provider(ABC):
+    """Base class of execution providers; subclass it and register the class through a hook.
+
+    Args:
+        options: An instance of ``Options``.
+        operators: Kernels that plugins added for this provider.
+    """
+
+    name: ClassVar[str]
+    """The name users select it by, onnxruntime's style: ``CPUExecutionProvider``."""
+
+    aliases: ClassVar[tuple[str, ...]] = ()
+    """Short names: ``cpu``."""
+
+    Options: ClassVar[type] | None = None
+    """A dataclass of the options it takes; ``None`` if it takes none."""
+
+    device: Device = HOST
+
+    def __init__(self, options: Any = None, operators: OperatorTable | None = None) -> None:
+        self.options = options
+        self.operators = operators or OperatorTable()
+
+    @classmethod
+    def check(cls) -> str | None:
+        """Says what is missing here and how to mend it; ``None`` when the provider is usable."""
+        return None
+
+    @abstractmethod
+    def supports(self, node: ir.Node) -> Literal[True] | str:
+        """Says whether the provider runs a node, or in a few words why it does not.
+
+        ``node.version`` is the opset version that the node is written in.
+        """
+
+    @abstractmethod
+    def compile(self, segment: Segment) -> Sequence[Step]:
+        """Returns the steps that run a segment of nodes it supports, in order."""
+
+
+def resolve_provider_name(name: str, providers: Iterable[type[Provider]]) -> type[Provider] | None:
+    """Finds a provider class by name or alias, ignoring case."""
+    wanted = name.lower()
+    for provider in providers:
+        if wanted in (provider.name.lower(), *(alias.lower() for alias in provider.aliases)):
+            return provider
+    return None

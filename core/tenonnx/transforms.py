@@ -1,0 +1,147 @@
+"""Graph transforms: what one is, and running the ones a session asks for, in order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import onnx_ir as ir
+
+from tenonnx import graph as graphs
+from tenonnx.errors import InvalidArgument, PluginError, TenonnxError
+from tenonnx.options import GraphOptimizationLevel, did_you_mean
+from tenonnx.provider import HOST, Provider, Segment
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from tenonnx.weights import WeightRegistry
+
+Level = Literal["basic", "extended", "layout", "all"]
+
+_RANK = {
+    "basic": GraphOptimizationLevel.ORT_ENABLE_BASIC,
+    "extended": GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
+    "layout": GraphOptimizationLevel.ORT_ENABLE_LAYOUT,
+    "all": GraphOptimizationLevel.ORT_ENABLE_ALL,
+}
+
+
+@dataclass(frozen=True)
+class Transform:
+    """A rewrite of a model, in place.
+
+    Attributes:
+        name: What users disable it by and reports call it.
+        apply: Takes the model and a :class:`TransformContext`; returns whether it changed
+            anything. An ``onnx_ir`` pass fits through a lambda:
+            ``lambda model, _: SomePass()(model).modified``.
+        level: The lowest optimisation level that includes it.
+        order: Transforms run by level, then by this number, then by name.
+    """
+
+    name: str
+    apply: Callable[[ir.Model, TransformContext], bool]
+    level: Level = "extended"
+    order: int = 100
+
+
+@dataclass(frozen=True)
+class TransformContext:
+    """What a transform may use.
+
+    Attributes:
+        weights: Where new constants go.
+        providers: Usable providers on the host, for evaluating nodes.
+    """
+
+    weights: WeightRegistry
+    providers: Sequence[Provider]
+
+    def evaluate(
+        self, node: ir.Node, inputs: Sequence[np.ndarray[Any, Any] | None]
+    ) -> tuple[Any, ...] | None:
+        """Computes a node's outputs from its inputs, on the host.
+
+        Returns:
+            One value per output, or ``None`` if no host provider supports the node.
+        """
+        for provider in self.providers:
+            if provider.supports(node) is True:
+                break
+        else:
+            return None
+        (step,) = provider.compile(Segment((node,), frozenset(node.outputs)))
+        given = dict(zip(node.inputs, inputs, strict=True))
+        result = step.call(*(None if v is None else given[v] for v in step.inputs))
+        results = tuple(result) if step.multiple else (result,)
+        by_value = dict(zip(step.outputs, results, strict=False))
+        return tuple(by_value.get(output) for output in node.outputs)
+
+
+@dataclass(frozen=True)
+class TransformReport:
+    """What one transform did: whether it changed the model, node counts, and its time."""
+
+    name: str
+    modified: bool
+    nodes_before: int
+    nodes_after: int
+    seconds: float
+
+
+def select(
+    transforms: Iterable[Transform], level: GraphOptimizationLevel, disabled: Iterable[str]
+) -> list[Transform]:
+    """Returns the transforms to run, in order.
+
+    Raises:
+        InvalidArgument: A disabled name is not a transform.
+    """
+    known = {transform.name: transform for transform in transforms}
+    off = set(disabled)
+    for name in sorted(off - known.keys()):
+        raise InvalidArgument(f"no transform {name!r} to disable{did_you_mean(name, known)}")
+    chosen = [t for t in known.values() if t.name not in off and _RANK[t.level] <= level]
+    return sorted(chosen, key=lambda t: (_RANK[t.level], t.order, t.name))
+
+
+def run_transforms(
+    model: ir.Model, transforms: Iterable[Transform], context: TransformContext
+) -> list[TransformReport]:
+    """Applies transforms to a model in order, and checks what they leave.
+
+    Raises:
+        PluginError: A transform failed, or left a graph that cannot run; the message names it.
+    """
+    reports = []
+    for transform in transforms:
+        before = model.graph.num_nodes()
+        start = time.perf_counter()
+        try:
+            modified = bool(transform.apply(model, context))
+            if modified:
+                graphs.resolve_versions(model)
+                graphs.check_and_sort(model.graph)
+        except Exception as error:
+            done = ", ".join(r.name for r in reports) or "none"
+            raise PluginError(
+                f"transform {transform.name!r} failed (before it ran: {done}): "
+                f"{error if isinstance(error, TenonnxError) else repr(error)}",
+                hint=f"run without it: SessionOptions(disabled_transforms=[{transform.name!r}])",
+            ) from error
+        seconds = time.perf_counter() - start
+        after = model.graph.num_nodes()
+        reports.append(TransformReport(transform.name, modified, before, after, seconds))
+    return reports
+
+
+def host_providers(classes: Iterable[type[Provider]]) -> list[Provider]:
+    """Instantiates the usable providers that run on the host, with default options."""
+    return [
+        cls(cls.Options() if cls.Options else None)
+        for cls in classes
+        if cls.device is HOST and cls.check() is None
+    ]

@@ -1,0 +1,144 @@
+"""Constant folding whose results are registry weights.
+
+A folded Transpose, Reshape, Slice or Expand is a view of its source and costs nothing. Whatever
+needs bytes of its own is computed once per process, or read back from the registry's cache.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from tenonnx import HOST, TransformContext, Weight, WeightTensor
+from tenonnx.graph import is_control_flow, python_attributes
+
+NEVER = frozenset(
+    {
+        "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
+        "RandomUniformLike",  # a new draw every run
+        "Dropout",  # likewise, in training mode
+        "DequantizeLinear", "QuantizeLinear",  # kernels read quantised weights as they are
+    }
+)  # fmt: skip
+
+MAX_GROWTH = 1 << 20
+"""A result may need this many bytes more than its sources have; Tile or ConstantOfShape of a few
+numbers could fill the memory otherwise."""
+
+
+class Grows(Exception):
+    """A result would need more memory than folding it is worth."""
+
+
+def fold_constants(model: ir.Model, context: TransformContext) -> bool:
+    """Replaces every node whose inputs are all constant by its result."""
+    return any([_fold_graph(graph, context) for graph in [*model.graphs()]])
+
+
+def _fold_graph(graph: ir.Graph, context: TransformContext) -> bool:
+    modified = False
+    for node in graph:
+        if not _is_foldable(node):
+            continue
+        weights = [None if v is None else _weight(v, context) for v in node.inputs]
+        results = _fold(node, weights, context)
+        if results is not None:
+            _replace(graph, node, results)
+            modified = True
+    return modified
+
+
+def _is_foldable(node: ir.Node) -> bool:
+    if is_control_flow(node) or node.op_type in NEVER or not node.inputs:
+        return False
+    return all(value is None or _is_constant(value) for value in node.inputs)
+
+
+def _is_constant(value: ir.Value) -> bool:
+    tensor = value.const_value
+    if tensor is None or not value.is_initializer() or value.is_graph_input():
+        return False
+    return tensor.dtype != ir.DataType.STRING
+
+
+def _weight(value: ir.Value, context: TransformContext) -> Weight:
+    tensor = value.const_value
+    if isinstance(tensor, WeightTensor):
+        return tensor.weight
+    assert tensor is not None
+    content = tensor.numpy()
+    digest = hashlib.sha256(content.tobytes()).hexdigest()
+    key = f"inline:{tensor.dtype.name}:{tuple(content.shape)}:{digest}"
+    return context.weights.derive(key, lambda: content, dtype=tensor.dtype)
+
+
+def _fold(
+    node: ir.Node, weights: list[Weight | None], context: TransformContext
+) -> list[Weight] | None:
+    """Returns a weight per output; ``None`` if the node is better left as it is."""
+    sources = [weight for weight in weights if weight is not None]
+    limit = sum(weight.nbytes for weight in sources) + MAX_GROWTH
+    computed: list[Any] = []
+
+    def compute() -> list[Any]:
+        if not computed:
+            inputs = [None if weight is None else weight.on(HOST) for weight in weights]
+            with np.errstate(all="ignore"):
+                results = context.evaluate(node, inputs)
+            if results is None or not all(isinstance(r, (np.ndarray, np.generic)) for r in results):
+                raise Grows
+            computed.extend(map(np.asarray, results))
+        return computed
+
+    def build(position: int) -> np.ndarray[Any, Any]:
+        result: np.ndarray[Any, Any] = compute()[position]
+        if result.nbytes > limit and not any(
+            np.may_share_memory(result, weight.array) for weight in sources
+        ):
+            raise Grows
+        return result
+
+    key = _key(node, weights)
+    try:
+        return [
+            context.weights.derive(f"{key}:{position}", lambda p=position: build(p), sources)  # type: ignore[misc]
+            for position in range(len(node.outputs))
+        ]
+    except Exception:
+        # The run will meet the same error and name the node; a branch that never runs must not.
+        return None
+
+
+def _key(node: ir.Node, weights: list[Weight | None]) -> str:
+    """Names the computation: the same operator, attributes and sources give the same result."""
+    attributes = sorted(python_attributes(node).items(), key=lambda item: item[0])
+    parts = [node.domain, node.op_type, str(node.version), *_texts(attributes)]
+    parts += ("" if weight is None else weight.key for weight in weights)
+    return "fold:" + hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _texts(attributes: list[tuple[str, Any]]) -> Iterator[str]:
+    for name, value in attributes:
+        array = isinstance(value, np.ndarray)
+        yield f"{name}={hashlib.sha256(value.tobytes()).hexdigest() if array else value!r}"
+
+
+def _replace(graph: ir.Graph, node: ir.Node, weights: list[Weight]) -> None:
+    for output, weight in zip(node.outputs, weights, strict=True):
+        if not output.name:
+            continue
+        name = output.name
+        output.name = None
+        value = ir.Value(
+            name=name,
+            shape=ir.Shape(weight.shape),
+            type=ir.TensorType(weight.dtype),
+            const_value=WeightTensor(weight, name),
+        )
+        graph.register_initializer(value)
+        ir.convenience.replace_all_uses_with(output, value, replace_graph_outputs=True)
+    graph.remove(node, safe=True)
