@@ -118,7 +118,9 @@ class Generator:
             if (name := self._names.get((value, home.id))) is None:
                 raise InvalidGraph(f"'{value.name}' is read before it is made")
             on_host = self._move(value, name, home.download, HOST)
-        return on_host if device.id == HOST.id else self._move(value, on_host, device.upload, device)
+        return (
+            on_host if device.id == HOST.id else self._move(value, on_host, device.upload, device)
+        )
 
     def _move(
         self, value: ir.Value, source: str, move: Callable[[Any], Any], target: Device

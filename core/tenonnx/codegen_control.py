@@ -54,7 +54,9 @@ def start_lists(g: Generator, count: int) -> list[str]:
     return names
 
 
-def enter(g: Generator, values: Sequence[ir.Value], names: Sequence[str], homes: Sequence[Device]) -> None:
+def enter(
+    g: Generator, values: Sequence[ir.Value], names: Sequence[str], homes: Sequence[Device]
+) -> None:
     """Defines a body's inputs from variables; its own variables may then be dropped in it."""
     for value, name, home in zip(values, names, homes, strict=True):
         g.homes.home[value] = home
@@ -159,7 +161,11 @@ def emit_scan(g: Generator, item: Control) -> None:
 
 
 def scan_loop(
-    g: Generator, item: Control, carried: Sequence[str], views: Sequence[str], homes: Sequence[Device]
+    g: Generator,
+    item: Control,
+    carried: Sequence[str],
+    views: Sequence[str],
+    homes: Sequence[Device],
 ) -> list[str]:
     """Writes the loop over the slices of the scan inputs; returns the lists it fills."""
     body = item.bodies["body"].graph

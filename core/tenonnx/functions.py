@@ -86,7 +86,9 @@ def schema_body(node: ir.Node) -> onnx.FunctionProto | None:
     schema = _schema(node)
     if schema is None or not schema.has_function:
         return None
-    version = max((v for v in schema.function_opset_versions if v <= (node.version or 1)), default=0)
+    version = max(
+        (v for v in schema.function_opset_versions if v <= (node.version or 1)), default=0
+    )
     if not version:
         return None
     body = onnx.FunctionProto()

@@ -70,7 +70,9 @@ class SessionOptions:
     def __setattr__(self, name: str, value: Any) -> None:
         known = [f.name for f in fields(self)]
         if name not in known:
-            raise AttributeError(f"SessionOptions has no option {name!r}{did_you_mean(name, known)}")
+            raise AttributeError(
+                f"SessionOptions has no option {name!r}{did_you_mean(name, known)}"
+            )
         super().__setattr__(name, value)
 
     def add_session_config_entry(self, key: str, value: str) -> None:

@@ -83,7 +83,9 @@ class Placement:
         return "\n".join(lines)
 
 
-def place(model: ir.Model, providers: Sequence[Provider], others: Sequence[Provider] = ()) -> Placement:
+def place(
+    model: ir.Model, providers: Sequence[Provider], others: Sequence[Provider] = ()
+) -> Placement:
     """Gives every node to the first provider that supports it.
 
     Operators that none supports are replaced in the model by the body that their schema gives

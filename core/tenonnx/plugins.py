@@ -273,7 +273,9 @@ def default_plugins() -> PluginSet:
         if _default is None:
             allow = os.environ.get("TENONNX_PLUGINS")
             block = os.environ.get("TENONNX_BLOCK_PLUGINS", "")
-            _default = PluginSet(allow=None if allow is None else _names(allow), block=_names(block))
+            _default = PluginSet(
+                allow=None if allow is None else _names(allow), block=_names(block)
+            )
         return _default
 
 

@@ -107,7 +107,9 @@ class InputCheck:
             try:
                 return np.asarray(given, self._dtype)
             except (TypeError, ValueError, OverflowError) as error:
-                raise self._wrong(f"{type(given).__name__} that is no such array ({error})") from error
+                raise self._wrong(
+                    f"{type(given).__name__} that is no such array ({error})"
+                ) from error
         return np.asarray(given)
 
     def _convert(self, array: np.ndarray[Any, Any], given: Any) -> np.ndarray[Any, Any]:

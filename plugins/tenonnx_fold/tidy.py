@@ -11,7 +11,9 @@ from tenonnx import TransformContext
 def lift_constants(model: ir.Model, context: TransformContext) -> bool:
     """Turns every Constant node into an initializer over the same weight."""
     del context
-    return bool(LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model).modified)
+    return bool(
+        LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model).modified
+    )
 
 
 def remove_unused(model: ir.Model, context: TransformContext) -> bool:
