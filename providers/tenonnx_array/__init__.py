@@ -13,6 +13,7 @@ MODULES = (
     "elementwise",
     "attention",
     "linalg",
+    "linear_attention",
     "quant",
 )
 

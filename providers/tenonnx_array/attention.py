@@ -1,0 +1,236 @@
+"""Scaled dot-product attention and rotary position embedding."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import TYPE_CHECKING
+
+from tenonnx.operators import Array, Namespace, OperatorTable
+from tenonnx_array.dtypes import accumulator, dtype_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+table = OperatorTable()
+op = table.op
+
+
+@op("Attention", since=23, multiple=True)
+def attention(
+    xp: Namespace,
+    Q: Array,
+    K: Array,
+    V: Array,
+    attn_mask: Array | None = None,
+    past_key: Array | None = None,
+    past_value: Array | None = None,
+    nonpad_kv_seqlen: Array | None = None,
+    *,
+    is_causal: int = 0,
+    kv_num_heads: int | None = None,
+    left_window_size: int = -1,
+    q_num_heads: int | None = None,
+    qk_matmul_output_mode: int = 0,
+    right_window_size: int = -1,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    softmax_precision: int | None = None,
+    _outputs: int = 4,
+) -> tuple[Array, Array, Array, Array | None]:
+    """Return ``softmax(scale * Q @ K' + bias) @ V``, all keys, all values, and the scores.
+
+    Q, K and V have the shape (batch, heads, length, head size), or (batch, length, heads * head
+    size) with the numbers of heads as attributes. A query that may see no key gives zeros.
+    The scores are None unless the node names four outputs.
+
+    Raises:
+        ValueError: Numbers of heads are missing or do not divide, or the caches contradict.
+    """
+    packed, dtype = Q.ndim == 3, Q.dtype
+    if packed:
+        Q, K, V = unpack(Q, q_num_heads), unpack(K, kv_num_heads), unpack(V, kv_num_heads)
+    (batch, heads, queries, _), groups = Q.shape, K.shape[1]
+    if heads % groups:
+        raise ValueError(f"expected {groups} key heads to divide the query heads, found {heads}")
+    offset = count_before(queries, past_key, past_value, nonpad_kv_seqlen)
+    if past_key is not None:
+        K, V = xp.concatenate((past_key, K), axis=2), xp.concatenate((past_value, V), axis=2)
+
+    scores = scaled_scores(xp, Q, K, scale)
+    right = 0 if is_causal else right_window_size
+    seen = visible(xp, scores.shape[-2:], offset, left_window_size, right, nonpad_kv_seqlen)
+    taken = None
+    for mode, stage in enumerate(stages(xp, scores, softcap, attn_mask, seen, softmax_precision)):
+        if _outputs > 3 and mode == qk_matmul_output_mode:
+            taken = stage.astype(dtype, copy=False)
+        scores = stage
+    rows = scores.reshape(batch, groups, heads // groups * queries, K.shape[2])
+    Y = xp.matmul(rows, V.astype(rows.dtype, copy=False)).astype(dtype, copy=False)
+    Y = Y.reshape(batch, heads, queries, V.shape[-1])
+    if packed:
+        Y = Y.transpose(0, 2, 1, 3).reshape(batch, queries, heads * V.shape[-1])
+    return Y, K, V, taken
+
+
+def unpack(x: Array, heads: int | None) -> Array:
+    """Return (batch, length, heads * size) as a view of shape (batch, heads, length, size)."""
+    if not heads or x.shape[-1] % heads:
+        raise ValueError(
+            "expected q_num_heads and kv_num_heads to divide the last axis of 3-D inputs, "
+            f"found {heads} heads for shape {x.shape}"
+        )
+    return x.reshape(*x.shape[:-1], heads, x.shape[-1] // heads).swapaxes(1, 2)
+
+
+def count_before(
+    queries: int, past_key: Array | None, past_value: Array | None, lengths: Array | None
+) -> int | Array:
+    """Return how many keys precede the first query, per batch if ``lengths`` says."""
+    if (past_key is None) != (past_value is None):
+        raise ValueError("expected past_key and past_value together, found one of them")
+    if lengths is None:
+        return 0 if past_key is None else int(past_key.shape[2])
+    if past_key is not None:
+        raise ValueError("expected either nonpad_kv_seqlen or past_key, found both")
+    return lengths.reshape(-1, 1, 1, 1) - queries
+
+
+def scaled_scores(xp: Namespace, Q: Array, K: Array, scale: float | None) -> Array:
+    """Return ``scale * Q @ K'``, one score per query and key, at least in float32.
+
+    Query heads that share a key head become rows of one product, so no key is repeated.
+    """
+    (batch, heads, queries, size), groups = Q.shape, K.shape[1]
+    wide = accumulator(Q.dtype)
+    rows = Q.astype(wide) * wide.type(1 / math.sqrt(size) if scale is None else scale)
+    rows = rows.reshape(batch, groups, heads // groups * queries, size)
+    scores = xp.matmul(rows, K.astype(wide, copy=False).swapaxes(-1, -2))
+    return scores.reshape(batch, heads, queries, K.shape[2])
+
+
+def visible(
+    xp: Namespace,
+    shape: tuple[int, int],
+    offset: int | Array,
+    left: int,
+    right: int,
+    lengths: Array | None,
+) -> Array | None:
+    """Return which keys each query may see, or None for all.
+
+    Args:
+        xp: The array namespace.
+        shape: Numbers of queries and keys.
+        offset: Keys before the first query.
+        left: So many keys before a query's own are seen; -1 for any number.
+        right: Likewise after it.
+        lengths: Numbers of keys that are not padding, per batch.
+    """
+    queries, keys = xp.arange(shape[0])[:, None], xp.arange(shape[1])
+    bounds = []
+    if left >= 0:
+        bounds.append(keys >= queries + offset - left)
+    if right >= 0:
+        bounds.append(keys <= queries + offset + right)
+    if lengths is not None:
+        bounds.append(keys < lengths.reshape(-1, 1, 1, 1))
+    return functools.reduce(xp.logical_and, bounds) if bounds else None
+
+
+def stages(
+    xp: Namespace,
+    scores: Array,
+    softcap: float,
+    mask: Array | None,
+    seen: Array | None,
+    precision: int | None,
+) -> Iterator[Array]:
+    """Yield the scores as they are, after the soft cap, after the mask and after softmax."""
+    dtype = scores.dtype
+    yield scores
+    if softcap:
+        scores = xp.tanh(scores * dtype.type(1 / softcap)) * dtype.type(softcap)
+    yield scores
+    if mask is not None:
+        mask = pad(xp, mask, scores.shape[-1])
+        if mask.dtype != bool:
+            scores = scores + mask.astype(dtype)
+        else:
+            seen = mask if seen is None else seen & mask
+    if seen is not None:
+        scores = xp.where(seen, scores, dtype.type(-math.inf))
+    yield scores
+    if precision is not None:
+        scores = scores.astype(accumulator(dtype_of(precision)), copy=False)
+    yield softmax(xp, scores).astype(dtype, copy=False)
+
+
+def pad(xp: Namespace, mask: Array, keys: int) -> Array:
+    """Return a mask that hides the keys it is too short for."""
+    missing = keys - mask.shape[-1]
+    if not missing:
+        return mask
+    hidden = False if mask.dtype == bool else -math.inf
+    tail = xp.full((*mask.shape[:-1], missing), hidden, dtype=mask.dtype)
+    return xp.concatenate((mask, tail), axis=-1)
+
+
+def softmax(xp: Namespace, x: Array) -> Array:
+    """Return the softmax over the last axis; a row of -inf gives zeros."""
+    if not x.size:
+        return x
+    top = xp.max(x, axis=-1, keepdims=True)
+    y = xp.exp(x - xp.where(xp.isneginf(top), x.dtype.type(0), top))
+    total = xp.sum(y, axis=-1, keepdims=True)
+    y /= xp.where(total == 0, x.dtype.type(1), total)
+    return y
+
+
+@op("RotaryEmbedding", since=23)
+def rotary_embedding(
+    xp: Namespace,
+    X: Array,
+    cos_cache: Array,
+    sin_cache: Array,
+    position_ids: Array | None = None,
+    *,
+    interleaved: int = 0,
+    num_heads: int | None = None,
+    rotary_embedding_dim: int = 0,
+) -> Array:
+    """Return X with pairs of elements of every head rotated by its position's angles.
+
+    X has the shape (batch, heads, length, size), or (batch, length, heads * size). The pairs are
+    neighbours if ``interleaved``, else an element of each half; elements from
+    ``rotary_embedding_dim`` on stay as they are. The caches are indexed by position, or have the
+    shape (batch, length, pairs).
+
+    Raises:
+        ValueError: The caches do not hold one angle per pair, or 3-D X comes without num_heads.
+    """
+    x = unpack(X, num_heads).swapaxes(1, 2) if X.ndim == 3 else X
+    turned = rotary_embedding_dim or x.shape[-1]
+    wide = accumulator(X.dtype)
+    cos, sin = (
+        xp.expand_dims(
+            (cache if position_ids is None else cache[position_ids]).astype(wide, copy=False),
+            2 if X.ndim == 3 else 1,
+        )
+        for cache in (cos_cache, sin_cache)
+    )
+    if cos.shape[-1] != turned // 2 or sin.shape[-1] != turned // 2:
+        raise ValueError(
+            f"expected caches with {turned // 2} angles per position, "
+            f"found {cos.shape[-1]} and {sin.shape[-1]}"
+        )
+    first, second = (
+        (x[..., :turned:2], x[..., 1:turned:2])
+        if interleaved
+        else (x[..., : turned // 2], x[..., turned // 2 : turned])
+    )
+    parts = [first * cos - second * sin, first * sin + second * cos]
+    if interleaved:
+        parts = [xp.stack(parts, axis=-1).reshape(*x.shape[:-1], turned)]
+    y = xp.concatenate([*(part.astype(X.dtype) for part in parts), x[..., turned:]], axis=-1)
+    return y.reshape(X.shape)
