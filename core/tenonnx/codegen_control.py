@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx import control
-from tenonnx.errors import NotImplemented
+from tenonnx.errors import NotSupported
 from tenonnx.lower import Control
 from tenonnx.provider import HOST, Device
 
@@ -32,7 +32,7 @@ def assign(g: Generator, names: Sequence[str], values: Sequence[str]) -> None:
 def loop(g: Generator, header: str) -> Iterator[None]:
     """Writes a loop; observers hear of every iteration, and can stop it."""
     if g.loops >= MAX_LOOPS:
-        raise NotImplemented(f"loops are nested deeper than {MAX_LOOPS}")
+        raise NotSupported(f"loops are nested deeper than {MAX_LOOPS}")
     g.loops += 1
     with g.indented(header):
         g.watch_iteration()

@@ -44,8 +44,8 @@ class InvalidGraph(TenonnxError, ValueError):
     """The model is readable but not well-formed: a cycle, a dangling name, bad external data."""
 
 
-class NotImplemented(TenonnxError, NotImplementedError):  # noqa: A001 - onnxruntime's name
-    """No provider can run an operator of the model."""
+class NotSupported(TenonnxError, NotImplementedError):
+    """No provider can run an operator of the model; onnxruntime calls it ``NotImplemented``."""
 
 
 class RuntimeException(TenonnxError, RuntimeError):
