@@ -1,4 +1,4 @@
-"""Questions about ``onnx_ir`` graphs that every stage asks, and the checks a loaded model passes."""
+"""Questions about ``onnx_ir`` graphs that every stage asks, and checks of a loaded model."""
 
 from __future__ import annotations
 

@@ -31,7 +31,8 @@ hookimpl = pluggy.HookimplMarker(NAMESPACE)
 class RegisterOperators(Protocol):
     """Adds kernels to one provider by its name, or to every provider that takes kernels."""
 
-    def __call__(self, table: OperatorTable, *, provider: str | None = None) -> None: ...
+    def __call__(self, table: OperatorTable, *, provider: str | None = None) -> None:
+        """Adds a table's kernels."""
 
 
 @hookspec

@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from tenonnx import functions
 from tenonnx import graph as graphs
-from tenonnx.errors import NotImplemented
+from tenonnx.errors import NotSupported
 from tenonnx.provider import Provider, Segment
 
 RUNTIME = "runtime"
@@ -97,7 +97,7 @@ def place(
         others: Usable providers that were not asked for; named in the error if they could help.
 
     Raises:
-        NotImplemented: Some nodes have no provider; the message lists them.
+        NotSupported: Some nodes have no provider; the message lists them.
     """
     functions.expand_unsupported(
         model, lambda node: any(p.supports(node) is True for p in providers)
@@ -159,7 +159,7 @@ def _escaping(nodes: tuple[ir.Node, ...]) -> frozenset[ir.Value]:
 
 def _not_implemented(
     nodes: Sequence[ir.Node], providers: Sequence[Provider], others: Sequence[Provider]
-) -> NotImplemented:
+) -> NotSupported:
     lines = []
     for node in nodes[:MAX_LISTED]:
         reasons = "; ".join(f"{p.name}: {p.supports(node)}" for p in providers)
@@ -178,4 +178,4 @@ def _not_implemented(
     else:
         hint = "check the model's opset_import; `tenonnx providers` lists who is there"
     count = f"{len(nodes)} nodes have" if len(nodes) > 1 else "a node has"
-    return NotImplemented(f"{count} no provider that runs them:\n" + "\n".join(lines), hint=hint)
+    return NotSupported(f"{count} no provider that runs them:\n" + "\n".join(lines), hint=hint)

@@ -137,7 +137,7 @@ class PluginSet:
             record.hooks = tuple(sorted(caller.name for caller in callers))
             self._check_hooks(plugin, record)
             self._collect(plugin, record)
-        except Exception as error:  # noqa: BLE001 - a stranger's code may raise anything
+        except Exception as error:  # a stranger's code may raise anything
             record.error = _one_line(error)
             self._forget(plugin, record)
         record.load_seconds = time.perf_counter() - start

@@ -47,7 +47,7 @@ class InferenceSession:
     Raises:
         NoSuchFile, InvalidProtobuf, InvalidGraph: The model cannot be read.
         InvalidArgument: An unknown provider or option.
-        NotImplemented: The model has an operator that no provider runs.
+        NotSupported: The model has an operator that no provider runs.
         EPFail: A provider cannot be used here and no other can take its place.
     """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import onnx_ir as ir
@@ -18,6 +18,9 @@ _TYPE_NAMES = {
     "FLOAT16": "float16",
     "BFLOAT16": "bfloat16",
 }
+
+
+STRING: Final = np.dtype(object)
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,7 @@ class InputCheck:
             raise self._wrong("None")
         if isinstance(given, dict):
             raise self._wrong("a dict")
-        if self._dtype is not None and self._dtype != object and not hasattr(given, "dtype"):
+        if self._dtype is not None and self._dtype != STRING and not hasattr(given, "dtype"):
             try:
                 return np.asarray(given, self._dtype)
             except (TypeError, ValueError, OverflowError) as error:
@@ -116,9 +119,9 @@ class InputCheck:
         assert self._dtype is not None
         if array.dtype.newbyteorder("=") == self._dtype:
             return array.astype(self._dtype)
-        if self._dtype == object and array.dtype.kind in "UO":
+        if self._dtype == STRING and array.dtype.kind in "UO":
             return array.astype(object)
-        if self._dtype == object and array.dtype.kind == "S":
+        if self._dtype == STRING and array.dtype.kind == "S":
             return np.char.decode(array, "utf-8").astype(object)
         del given
         raise self._wrong(

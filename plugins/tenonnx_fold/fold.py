@@ -36,7 +36,8 @@ class Grows(Exception):
 
 def fold_constants(model: ir.Model, context: TransformContext) -> bool:
     """Replaces every node whose inputs are all constant by its result."""
-    return any([_fold_graph(graph, context) for graph in [*model.graphs()]])
+    folded = [_fold_graph(graph, context) for graph in tuple(model.graphs())]
+    return any(folded)
 
 
 def _fold_graph(graph: ir.Graph, context: TransformContext) -> bool:
