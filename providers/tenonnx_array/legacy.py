@@ -54,7 +54,8 @@ def limited_broadcast(function: Function | str) -> Function:
     """Return the form that binary operators had before opset 7.
 
     Shapes must be equal, or with ``broadcast=1`` the second a contiguous part of the first that
-    begins at ``axis`` (the last axes when it is absent), or a single element.
+    begins at ``axis`` (the last axes when it is absent), where a dimension of 1 fits any other;
+    or a single element.
     """
 
     def kernel(
@@ -81,7 +82,8 @@ def _placed(b: Array, shape: tuple[int, ...], axis: int | None) -> Array:
         return b.reshape(())
     start = len(shape) - b.ndim if axis is None else axis + len(shape) * (axis < 0)
     end = start + b.ndim
-    if start < 0 or shape[start:end] != b.shape:
+    places = zip(b.shape, shape[start:end], strict=False)
+    if start < 0 or end > len(shape) or any(own not in (1, place) for own, place in places):
         raise ValueError(
             f"expected a second operand whose shape is a contiguous part of {shape}"
             f" from axis {start}, found {b.shape}"

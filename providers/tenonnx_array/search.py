@@ -1,0 +1,100 @@
+"""Where the greatest and the least are: ArgMax, ArgMin, TopK."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tenonnx.operators import Array, Namespace, OperatorTable
+from tenonnx_array.dtypes import INTEGERS, accumulator
+
+table = OperatorTable()
+op = table.op
+
+
+@op("ArgMax")
+def argmax(xp: Namespace, data: Array, *, axis: int = 0, keepdims: int = 1) -> Array:
+    """Return the first index of the greatest along the axis."""
+    return xp.argmax(data, axis=axis, keepdims=bool(keepdims))
+
+
+@op("ArgMin")
+def argmin(xp: Namespace, data: Array, *, axis: int = 0, keepdims: int = 1) -> Array:
+    """Return the first index of the least along the axis."""
+    return xp.argmin(data, axis=axis, keepdims=bool(keepdims))
+
+
+@op("ArgMax", since=12)
+def argmax_12(
+    xp: Namespace, data: Array, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
+) -> Array:
+    """Return the first or the last index of the greatest along the axis."""
+    if not select_last_index:
+        return argmax(xp, data, axis=axis, keepdims=keepdims)
+    last = data.shape[axis] - 1
+    return last - argmax(xp, xp.flip(data, axis), axis=axis, keepdims=keepdims)
+
+
+@op("ArgMin", since=12)
+def argmin_12(
+    xp: Namespace, data: Array, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
+) -> Array:
+    """Return the first or the last index of the least along the axis."""
+    if not select_last_index:
+        return argmin(xp, data, axis=axis, keepdims=keepdims)
+    last = data.shape[axis] - 1
+    return last - argmin(xp, xp.flip(data, axis), axis=axis, keepdims=keepdims)
+
+
+def top_k(xp: Namespace, x: Array, k: int, axis: int, largest: int) -> tuple[Array, Array]:
+    """Return the k first elements and their indices along the axis, in order; ties by index."""
+    if not 0 <= k <= x.shape[axis]:
+        raise ValueError(
+            f"expected k from 0 to {x.shape[axis]}, the size of axis {axis}, found {k}"
+        )
+    x = xp.moveaxis(x, axis, -1)
+    keys = x.astype(accumulator(x.dtype), copy=False)
+    if largest:
+        # ~ reverses the order of integers and, unlike -, has no overflow.
+        keys = ~keys if x.dtype in INTEGERS else -keys
+    indices = _smallest(xp, keys, k)
+    values = xp.take_along_axis(x, indices, axis=-1)
+    return xp.moveaxis(values, -1, axis), xp.moveaxis(indices, -1, axis)
+
+
+def _smallest(xp: Namespace, keys: Array, k: int) -> Array:
+    """Return the stable order of the k least along the last axis."""
+    if isinstance(keys, np.ndarray) and 0 < 8 * k < keys.shape[-1]:
+        some = np.sort(np.argpartition(keys, k - 1, axis=-1)[..., :k], axis=-1)
+        chosen = np.take_along_axis(keys, some, axis=-1)
+        within = keys <= chosen.max(axis=-1, keepdims=True)
+        # With ties at the k-th place, or NaN, the partition may have chosen the wrong ones.
+        if (np.count_nonzero(within, axis=-1) == k).all():
+            order = np.argsort(chosen, axis=-1, stable=True)
+            return np.take_along_axis(some, order, axis=-1)
+    return xp.argsort(keys, axis=-1, kind="stable")[..., :k]
+
+
+@op("TopK", multiple=True)
+def top_k_1(xp: Namespace, x: Array, *, k: int, axis: int = -1) -> tuple[Array, Array]:
+    """Return the k greatest."""
+    return top_k(xp, x, k, axis, largest=1)
+
+
+@op("TopK", since=10, host=(1,), multiple=True)
+def top_k_10(xp: Namespace, x: Array, k: Array, *, axis: int = -1) -> tuple[Array, Array]:
+    """Return the k greatest, k being a tensor of one element."""
+    return top_k(xp, x, int(k.reshape(())), axis, largest=1)
+
+
+@op("TopK", since=11, host=(1,), multiple=True)
+def top_k_11(
+    xp: Namespace,
+    x: Array,
+    k: Array,
+    *,
+    axis: int = -1,
+    largest: int = 1,
+    sorted: int = 1,  # noqa: A002, ARG001 - unsorted, any order will do; the sorted one does
+) -> tuple[Array, Array]:
+    """Return the k greatest or least."""
+    return top_k(xp, x, int(k.reshape(())), axis, largest)

@@ -1,0 +1,87 @@
+"""Softmax and other normalisations along an axis.
+
+Before opset 13 the axis of Softmax and its kin began the inner half of a matrix to which the
+input was flattened.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+
+from tenonnx.operators import Array, Namespace, OperatorTable
+from tenonnx_array.precision import widened
+
+table = OperatorTable()
+op = table.op
+
+
+@op("Softmax", since=13)
+@widened
+def softmax(xp: Namespace, x: Array, *, axis: int = -1) -> Array:
+    """Return exp(x) divided by its sum along the axis; no exponential overflows."""
+    if not x.size:
+        return x
+    y = xp.exp(x - xp.max(x, axis=axis, keepdims=True))
+    y /= xp.sum(y, axis=axis, keepdims=True)
+    return y
+
+
+@op("LogSoftmax", since=13)
+@widened
+def log_softmax(xp: Namespace, x: Array, *, axis: int = -1) -> Array:
+    """Return the logarithm of the softmax."""
+    if not x.size:
+        return x
+    y = x - xp.max(x, axis=axis, keepdims=True)
+    y -= xp.log(xp.sum(xp.exp(y), axis=axis, keepdims=True))
+    return y
+
+
+@op("Hardmax", since=13)
+def hardmax(xp: Namespace, x: Array, *, axis: int = -1) -> Array:
+    """Return 1 for the first greatest element along the axis, 0 for the others."""
+    if not x.size:
+        return x
+    inner = x.ndim - 1 - axis % x.ndim
+    positions = xp.arange(x.shape[axis]).reshape((-1,) + (1,) * inner)
+    return (positions == xp.argmax(x, axis=axis, keepdims=True)).astype(x.dtype)
+
+
+def flattening(kernel: Callable[..., Array]) -> Callable[..., Array]:
+    """Return the form of a kernel before opset 13: over all axes from ``axis`` on at once."""
+
+    def flat(xp: Namespace, x: Array, *, axis: int = 1) -> Array:
+        split = axis + x.ndim * (axis < 0)
+        matrix = x.reshape(math.prod(x.shape[:split]), math.prod(x.shape[split:]))
+        return kernel(xp, matrix).reshape(x.shape)
+
+    return flat
+
+
+OLD = {"Softmax": softmax, "LogSoftmax": log_softmax, "Hardmax": hardmax}
+table.rows({name: flattening(kernel) for name, kernel in OLD.items()}, since=1)
+
+
+@op("LpNormalization")
+@widened
+def lp_normalization(xp: Namespace, x: Array, *, axis: int = -1, p: int = 2) -> Array:
+    """Divide by the L1 or L2 norm along the axis; what has a norm of zero stays zero."""
+    if p not in (1, 2):
+        raise ValueError(f"expected p to be 1 or 2, found {p}")
+    powers = xp.abs(x) if p == 1 else xp.square(x)
+    norm = xp.sum(powers, axis=axis, keepdims=True)
+    norm = norm if p == 1 else xp.sqrt(norm)
+    return x / xp.where(norm == 0, 1, norm)
+
+
+@op("MeanVarianceNormalization", since=9)
+@widened
+def mean_variance_normalization(
+    xp: Namespace, x: Array, *, axes: tuple[int, ...] = (0, 2, 3)
+) -> Array:
+    """Return (x - mean) / (deviation + 1e-9), the constant of the specification's function body."""
+    mean = functools.partial(xp.mean, axis=tuple(axes), keepdims=True)
+    centred = x - mean(x)
+    return centred / (xp.sqrt(mean(xp.square(centred))) + 1e-9)
