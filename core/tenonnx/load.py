@@ -1,0 +1,156 @@
+"""Reads ONNX models: a graph whose every tensor is a weight of the registry, nothing copied."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import onnx
+import onnx_ir as ir
+from google.protobuf.message import DecodeError
+
+from tenonnx.errors import Fail, InvalidArgument, InvalidGraph, InvalidProtobuf
+from tenonnx.paths import DataFolders, missing
+from tenonnx.sniff import looks_like
+from tenonnx.sparse import densify, has_sparse
+from tenonnx.tensors import TensorReader
+from tenonnx.wire import skim
+
+if TYPE_CHECKING:
+    from tenonnx.weights import WeightRegistry
+
+Roots = Iterable[str | os.PathLike[str]]
+
+
+def load(source: Any, registry: WeightRegistry, *, allowed_roots: Roots = ()) -> ir.Model:
+    """Returns a model whose tensors, wherever they are in it, are ``WeightTensor``s.
+
+    Args:
+        source: A path; bytes, a bytearray, memoryview or mmap, which must not change while the
+            model is in use; an ``onnx.ModelProto``, of which one copy is made; or an
+            ``onnx_ir.Model``, which is cloned and shares its tensors' memory.
+        registry: Where the weights are.
+        allowed_roots: Folders that external data may lie in besides the model's own. A source
+            without a path finds its external data there, and nowhere else.
+
+    Raises:
+        NoSuchFile: There is no file at the path.
+        InvalidProtobuf: The bytes are not a model.
+        InvalidGraph: The model contradicts itself, or its external data is missing, too short,
+            or out of bounds.
+        InvalidArgument: The source is none of these.
+    """
+    if sys.byteorder != "little":
+        raise Fail("ONNX weights are little-endian and this machine is big-endian")
+    roots = tuple(allowed_roots)
+    if isinstance(source, ir.Model):
+        model = source.clone()
+        _convert(model, TensorReader(registry, None, roots))
+    elif isinstance(source, onnx.ModelProto):
+        proto = source
+        if has_sparse(proto):
+            proto = onnx.ModelProto()
+            proto.CopyFrom(source)
+        model = _read(proto, TensorReader(registry, DataFolders.of_folders((), roots), roots))
+    elif isinstance(source, (str, os.PathLike)):
+        model = _load_path(os.fspath(source), registry, roots)
+    else:
+        try:
+            storage = registry.from_buffer(source)
+        except TypeError:
+            raise InvalidArgument(
+                "a model is a path, bytes, an onnx.ModelProto or an onnx_ir.Model, "
+                f"not {type(source).__name__}"
+            ) from None
+        folders = DataFolders.of_folders((), roots)
+        reader = TensorReader(registry, folders, roots)
+        model = _read_buffer(memoryview(source).cast("B"), storage, reader, "the buffer")
+    return model
+
+
+def _load_path(path: str, registry: WeightRegistry, roots: Roots) -> ir.Model:
+    if not os.path.exists(path):  # noqa: PTH110 - follows links, takes any string
+        raise missing(path)
+    if os.path.isfile(path) and not os.path.getsize(path):  # noqa: PTH113, PTH202
+        raise _not_a_model(path, memoryview(b""), "it has no bytes")
+    mapping = registry.map(path)
+    reader = TensorReader(registry, DataFolders.of_model(path, roots), roots)
+    return _read_buffer(mapping.buffer, mapping, reader, path)
+
+
+def _read_buffer(buffer: memoryview, storage: Any, reader: TensorReader, name: str) -> ir.Model:
+    try:
+        skeleton = skim(buffer)
+        proto = onnx.ModelProto.FromString(skeleton.data)
+    except (InvalidProtobuf, DecodeError) as error:
+        raise _not_a_model(name, buffer, _diagnosis(buffer, error)) from error
+    if not proto.HasField("graph"):
+        raise _not_a_model(name, buffer, "it has no graph")
+    reader.inline[skeleton.location] = storage
+    return _read(proto, reader)
+
+
+def _read(proto: onnx.ModelProto, reader: TensorReader) -> ir.Model:
+    """Returns the model of a proto, which gets changed if it has sparse tensors."""
+    densify(proto, reader)
+    try:
+        model = ir.serde.deserialize_model(proto)
+    except Exception as error:  # what onnx_ir raises depends on what is malformed
+        raise InvalidGraph(f"the model is not well-formed: {_root_cause(error)}") from error
+    _convert(model, reader)
+    return model
+
+
+def _convert(model: ir.Model, reader: TensorReader) -> None:
+    """Replaces every tensor of a model by a tensor over the registry."""
+    parts = [model.graph, *model.functions.values()]
+    graphs = [model.graph, *(graph for part in parts for graph in part.subgraphs())]
+    for graph in graphs:
+        for name, value in graph.initializers.items():
+            if value.const_value is not None:
+                value.const_value = reader.read(value.const_value, name)
+    for part in parts:
+        for node in part.all_nodes():
+            where = f"of {node.op_type} node {node.name!r}" if node.name else f"of {node.op_type}"
+            _convert_attributes(node.attributes, where, reader.read)
+    for function in model.functions.values():
+        _convert_attributes(function.attributes, f"of function {function.name}", reader.read)
+
+
+def _convert_attributes(
+    attributes: Any, where: str, read: Callable[[ir.TensorProtocol, str], ir.TensorProtocol]
+) -> None:
+    for name, attribute in attributes.items():
+        if attribute.is_ref() or attribute.value is None:
+            continue
+        if attribute.type == ir.AttributeType.TENSOR:
+            tensor = read(attribute.as_tensor(), f"attribute {name} {where}")
+            attributes[name] = ir.AttrTensor(name, tensor, attribute.doc_string)
+        elif attribute.type == ir.AttributeType.TENSORS:
+            tensors = [read(t, f"attribute {name} {where}") for t in attribute.as_tensors()]
+            attributes[name] = ir.AttrTensors(name, tensors, attribute.doc_string)
+
+
+def _diagnosis(buffer: memoryview, error: Exception) -> str:
+    """Returns the most exact account there is of why a buffer is not a model."""
+    if isinstance(error, DecodeError):
+        try:
+            skim(buffer, threshold=0)
+        except InvalidProtobuf as exact:
+            return str(exact)
+    return str(error)
+
+
+def _not_a_model(name: str, buffer: memoryview, reason: str) -> InvalidProtobuf:
+    like = looks_like(buffer)
+    return InvalidProtobuf(
+        f"{name} is not an ONNX model: {reason}", hint=f"It looks like {like}." if like else None
+    )
+
+
+def _root_cause(error: BaseException) -> BaseException:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error

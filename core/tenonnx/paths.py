@@ -1,0 +1,115 @@
+"""Where a model's external data may lie."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tenonnx.errors import InvalidGraph, NoSuchFile
+
+
+@dataclass(frozen=True)
+class DataFolders:
+    """Finds the files that the locations of external data name, and refuses all others.
+
+    A location is relative to the folder the model was opened in or, if the model is a link, to
+    the folder of the file behind it. Links are followed; the file at their end must lie in one
+    of these folders, among the ``blobs`` of the Hugging Face repository that the model was
+    opened in, or in an allowed root.
+
+    Attributes:
+        folders: Where locations are looked up, in order.
+        allowed: Resolved folders in which data may lie.
+        roots: Those of them that were allowed by name, where absolute locations may lead, too.
+    """
+
+    folders: tuple[str, ...]
+    allowed: tuple[str, ...]
+    roots: tuple[str, ...]
+
+    @classmethod
+    def of_model(cls, path: str, allowed_roots: Iterable[str | os.PathLike[str]]) -> DataFolders:
+        """Returns the folders of a model's file."""
+        opened = os.path.dirname(os.path.abspath(path))  # noqa: PTH100, PTH120 - keeps links
+        behind = os.path.dirname(os.path.realpath(path))  # noqa: PTH120
+        return cls.of_folders([opened, behind], allowed_roots)
+
+    @classmethod
+    def of_folders(
+        cls, folders: Iterable[str], allowed_roots: Iterable[str | os.PathLike[str]]
+    ) -> DataFolders:
+        """Returns the policy for data next to a model in one of some folders."""
+        roots = [os.path.realpath(root) for root in allowed_roots]
+        folders = list(dict.fromkeys(folders)) or roots
+        blobs = [blob for folder in folders if (blob := _hugging_face_blobs(folder))]
+        allowed = [*map(os.path.realpath, (*folders, *blobs)), *roots]
+        return cls(tuple(folders), tuple(dict.fromkeys(allowed)), tuple(roots))
+
+    def resolve(self, location: str, tensor: str) -> str:
+        """Returns the real path of a location.
+
+        Args:
+            location: As the tensor gives it.
+            tensor: The tensor's name, for messages.
+
+        Raises:
+            InvalidGraph: The location leads elsewhere, or no file is there.
+        """
+        if not location or "\0" in location:
+            raise InvalidGraph(f"tensor {tensor!r} has external data at no place: {location!r}")
+        if not self.folders:
+            raise InvalidGraph(
+                f"tensor {tensor!r} has external data at {location!r}, but the model was not "
+                "opened from a file, so there is no folder to look in",
+                hint="Open the model by its path, or name the folder: allowed_roots=[...].",
+            )
+        candidates = [os.path.join(folder, location) for folder in self.folders]  # noqa: PTH118
+        path = next(filter(os.path.lexists, candidates), candidates[0])
+        real = os.path.realpath(path)
+        allowed = self.roots if os.path.isabs(location) else self.allowed  # noqa: PTH117
+        if not any(_is_inside(real, root) for root in allowed):
+            raise InvalidGraph(
+                f"tensor {tensor!r} has external data at {location!r}, which leads to {real}; "
+                f"relative locations may lead into {' and '.join(self.allowed)}",
+                hint=f"If you trust the model, allow it: allowed_roots=[{os.path.dirname(real)!r}].",  # noqa: PTH120
+            )
+        if not os.path.isfile(real):  # noqa: PTH113
+            raise InvalidGraph(
+                f"tensor {tensor!r} has its data in {real}, which does not exist"
+                if not os.path.exists(real)  # noqa: PTH110
+                else f"tensor {tensor!r} has its data in {real}, which is not a file",
+                hint=_close_matches(real),
+            )
+        return real
+
+
+def missing(path: str) -> NoSuchFile:
+    """Returns the error for a model that is not there, with the names that come close."""
+    return NoSuchFile(f"there is no model at {path}", hint=_close_matches(path))
+
+
+def _close_matches(path: str) -> str | None:
+    folder = Path(path).parent
+    if not folder.is_dir():
+        return f"The folder {folder} does not exist either."
+    try:
+        names = [entry.name for entry in folder.iterdir()]
+    except OSError:
+        return None
+    matches = difflib.get_close_matches(Path(path).name, names)
+    return f"The folder has {' and '.join(map(repr, matches))}." if matches else None
+
+
+def _is_inside(real: str, root: str) -> bool:
+    return real == root or real.startswith(root.rstrip(os.sep) + os.sep)
+
+
+def _hugging_face_blobs(folder: str) -> str | None:
+    """Returns ``<repo>/blobs`` for a folder at or below ``<repo>/snapshots/<revision>``."""
+    for place in (Path(folder), *Path(folder).parents):
+        if place.parent.name == "snapshots" and (place.parent.parent / "blobs").is_dir():
+            return str(place.parent.parent / "blobs")
+    return None

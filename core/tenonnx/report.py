@@ -1,0 +1,191 @@
+"""What the weights of a registry take, where, and who holds them."""
+
+from __future__ import annotations
+
+import re
+import weakref
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from tenonnx.storage import Kind, Storage
+    from tenonnx.weight import Weight
+
+SMAPS = Path("/proc/self/smaps")
+
+
+class Holding(NamedTuple):
+    """A note that an object uses some weights."""
+
+    holder: weakref.ref[object]
+    name: str
+    weights: weakref.WeakSet[Weight]
+
+
+@dataclass(frozen=True)
+class StorageRow:
+    """One storage: a file, a side file, a piece of memory.
+
+    Attributes:
+        kind: Whose memory it is.
+        label: Its path or address.
+        size: Its bytes.
+        resident: Those of a mapped file that are in this process's resident set; all of the
+            others'.
+        weights: How many weights look into it.
+        holders: Names of who holds any of them.
+    """
+
+    kind: Kind
+    label: str
+    size: int
+    resident: int
+    weights: int
+    holders: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class HolderRow:
+    """One holder: how many weights it uses, and their bytes."""
+
+    name: str
+    weights: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class MemoryReport:
+    """What the weights take.
+
+    Attributes:
+        mapped: Bytes of models' files that are mapped.
+        resident: Bytes of all mapped files that are in this process's resident set.
+        private: Bytes in memory of this process alone: the registry's own and the callers'.
+        derived: Bytes of side files that are mapped.
+        device: Bytes uploaded to devices.
+        storages: One row for each storage.
+        holders: One row for each holder.
+    """
+
+    mapped: int
+    resident: int
+    private: int
+    derived: int
+    device: int
+    storages: tuple[StorageRow, ...]
+    holders: tuple[HolderRow, ...]
+
+    def __str__(self) -> str:
+        totals = (
+            f"mapped {_size(self.mapped)} · derived {_size(self.derived)} · "
+            f"resident {_size(self.resident)} · private {_size(self.private)} · "
+            f"device {_size(self.device)}"
+        )
+        storages = [
+            (
+                row.kind,
+                _size(row.size),
+                _size(row.resident),
+                str(row.weights),
+                row.label,
+                ", ".join(row.holders),
+            )
+            for row in self.storages
+        ]
+        holders = [(row.name, str(row.weights), _size(row.nbytes)) for row in self.holders]
+        return "\n".join(
+            [
+                totals,
+                *_table(("kind", "size", "resident", "weights", "storage", "held by"), storages),
+                *_table(("holder", "weights", "size"), holders),
+            ]
+        )
+
+
+def take_report(
+    storages: Sequence[Storage], weights: Sequence[Weight], holdings: Sequence[Holding]
+) -> MemoryReport:
+    """Returns the report on some storages and the weights in them."""
+    counts: dict[str, int] = defaultdict(int)
+    holders: dict[str, set[str]] = defaultdict(set)
+    for weight in weights:
+        counts[weight.storage.key] += 1
+    people = []
+    for holding in holdings:
+        if holding.holder() is not None:
+            held = list(holding.weights)
+            people.append(HolderRow(holding.name, len(held), sum(w.nbytes for w in held)))
+            for weight in held:
+                holders[weight.storage.key].add(holding.name)
+    resident = _resident([s for s in storages if s.kind in ("mapped", "derived")])
+    rows = [
+        StorageRow(
+            storage.kind,
+            storage.label,
+            storage.size,
+            resident.get(storage.address, storage.size),
+            counts[storage.key],
+            tuple(sorted(holders[storage.key])),
+        )
+        for storage in storages
+    ]
+    rows.sort(key=lambda row: (-row.size, row.label))
+
+    def total(*kinds: str) -> int:
+        return sum(row.size for row in rows if row.kind in kinds)
+
+    return MemoryReport(
+        mapped=total("mapped"),
+        resident=sum(row.resident for row in rows if row.kind in ("mapped", "derived")),
+        private=total("private", "caller"),
+        derived=total("derived"),
+        device=sum(_device_bytes(weight) for weight in weights),
+        storages=tuple(rows),
+        holders=tuple(people),
+    )
+
+
+def _device_bytes(weight: Weight) -> int:
+    return sum(int(getattr(a, "nbytes", weight.nbytes)) for a in list(weight.uploads.values()))
+
+
+_AREA = re.compile(rb"([0-9a-f]+)-([0-9a-f]+) ")
+
+
+def _resident(storages: Sequence[Storage]) -> dict[int, int]:
+    """Returns resident bytes by storage address, as the kernel counts them; none elsewhere."""
+    resident: dict[int, int] = {}
+    if not storages or not SMAPS.exists():
+        return resident
+    places = {_page_of(storage): storage.address for storage in storages}
+    address = None
+    for line in SMAPS.read_bytes().splitlines():
+        if area := _AREA.match(line):
+            address = places.get(int(area[1], 16))
+        elif address is not None and line.startswith(b"Rss:"):
+            resident[address] = int(line.split()[1]) * 1024
+    return resident
+
+
+def _page_of(storage: Storage) -> int:
+    return storage.address // 4096 * 4096
+
+
+def _size(nbytes: int) -> str:
+    size = float(nbytes)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024 or unit == "GiB":
+            break
+        size /= 1024
+    return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    rows = list(rows)
+    if not rows:
+        return []
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    return ["", *("  ".join(map(str.ljust, row, widths)).rstrip() for row in (header, *rows))]

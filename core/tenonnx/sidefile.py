@@ -1,0 +1,304 @@
+"""Derived weights on disk, so that they are built once per machine rather than per process.
+
+A side file is a page of header and the bytes of one weight. It appears under its name, which
+tells what is in it, only when it is complete; a writer that dies leaves a draft whose lock died
+with it. Nothing is flushed to the disk: after a crash of the machine, the checksum tells.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import logging
+import mmap
+import os
+import shutil
+import struct
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import onnx_ir as ir
+import platformdirs
+
+from tenonnx.errors import TenonnxError
+from tenonnx.mapping import Identity, Mapping
+from tenonnx.storage import NDArray, byte_size, is_packed
+
+logger = logging.getLogger(__name__)
+
+VERSION = "tenonnx side file 1"
+MAGIC = b"tenonnx\x01"
+HEADER = struct.Struct("<8sQII")  # magic, checksum of the payload, crc and length of the JSON
+HEADER_BYTES = 4096
+BLOCK_WORDS = 128 * 1024
+PATIENCE = 120.0
+"""Seconds to wait for another process that is writing the same weight."""
+
+
+class SideFile(NamedTuple):
+    """A derived weight, mapped."""
+
+    mapping: Mapping
+    dtype: ir.DataType
+    shape: tuple[int, ...]
+
+
+class SideFiles:
+    """A folder of side files; the ones used least recently make room for new ones.
+
+    Whatever goes wrong with the disk, callers see a miss, and the log one warning.
+
+    Args:
+        folder: Where; ``None`` keeps nothing.
+        limit: Bytes they may take together; by default 16 GiB, or a tenth of the free space if
+            that is more, but never over half of it.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None, limit: int | None = None) -> None:
+        self.folder = None if folder is None else Path(folder)
+        self.limit = limit
+        self._checked: set[Identity] = set()
+        self._used: set[Path] = set()
+        self._warned = False
+
+    @classmethod
+    def from_environment(cls) -> SideFiles:
+        """Returns the ones ``TENONNX_CACHE``, ``TENONNX_CACHE_DIR`` and ``_SIZE`` speak of."""
+        if os.environ.get("TENONNX_CACHE") == "0":
+            return cls(None)
+        folder = os.environ.get("TENONNX_CACHE_DIR") or platformdirs.user_cache_dir("tenonnx")
+        limit = os.environ.get("TENONNX_CACHE_SIZE")
+        return cls(Path(folder) / "weights", int(limit) if limit else None)
+
+    def find(self, key: str, name: str) -> SideFile | None:
+        """Maps the weight of a key; ``None`` if there is none or it is damaged.
+
+        Args:
+            key: The derived weight's key.
+            name: The key the mapping gets.
+        """
+        if self.folder is None or not (path := self._path(key)).exists():
+            return None
+        try:
+            mapping = Mapping(path, kind="derived", key=name, skip=HEADER_BYTES)
+            found = self._read(mapping)
+        except (TenonnxError, ValueError, KeyError, TypeError) as error:
+            logger.info("%s is damaged and will be rebuilt: %s", path, error)
+            with contextlib.suppress(OSError):
+                path.unlink()
+            return None
+        self._used.add(path)
+        with contextlib.suppress(OSError):
+            os.utime(path, ns=(time.time_ns(), mapping.identity.mtime_ns))
+        return found
+
+    def write(
+        self,
+        key: str,
+        name: str,
+        dtype: ir.DataType,
+        shape: Sequence[int],
+        fill: Callable[[NDArray], object],
+    ) -> SideFile | None:
+        """Writes the weight of a key and maps it; ``None`` if it cannot be kept here.
+
+        Args:
+            key: The derived weight's key.
+            name: The key the mapping gets.
+            dtype: The ONNX element type.
+            shape: The logical shape.
+            fill: Writes the elements into the array it is given, which is the file's pages.
+        """
+        if self.folder is None:
+            return None
+        path = self._path(key)
+        nbytes = byte_size(dtype, shape)
+        with contextlib.ExitStack() as stack:
+            try:
+                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                if not self._make_room(nbytes + HEADER_BYTES):
+                    return None
+                draft = stack.enter_context(_draft(path.with_suffix(".draft")))
+                if draft is None or (found := self.find(key, name)) is not None:
+                    return None if draft is None else found
+                _allocate(draft, HEADER_BYTES + nbytes)
+            except OSError as error:
+                return self._give_up(error)
+            checksum = _fill(draft, dtype, shape, fill)
+            try:
+                os.pwrite(draft, _header(key, dtype, shape, checksum), 0)
+                path.with_suffix(".draft").rename(path)
+                self._checked.add(Identity.of(os.fstat(draft)))
+            except OSError as error:
+                return self._give_up(error)
+        return self.find(key, name)
+
+    def clear(self) -> None:
+        """Deletes every side file that no process is writing."""
+        for path in self._files():
+            with contextlib.suppress(OSError):
+                path.unlink()
+        self._sweep()
+
+    def _path(self, key: str) -> Path:
+        assert self.folder is not None
+        digest = hashlib.sha256(f"{VERSION} {key}".encode()).hexdigest()
+        return self.folder / f"{digest}.weight"
+
+    def _files(self) -> list[Path]:
+        return [] if self.folder is None else list(self.folder.glob("*.weight"))
+
+    def _read(self, mapping: Mapping) -> SideFile:
+        """Returns what a mapped side file holds; ValueError, KeyError or TypeError if damaged."""
+        magic, checksum, crc, length = HEADER.unpack_from(mapping.pages)
+        text = mapping.pages[HEADER.size : HEADER.size + length]
+        if magic != MAGIC or zlib.crc32(text) != crc:
+            raise ValueError("its header is not one")
+        description = json.loads(text)
+        dtype, shape = ir.DataType(description["dtype"]), tuple(map(int, description["shape"]))
+        if mapping.size != byte_size(dtype, shape):
+            raise ValueError(f"it has {mapping.size} bytes for {dtype}{list(shape)}")
+        if mapping.identity not in self._checked:
+            if checksum_of(np.frombuffer(mapping.buffer, np.uint8)) != checksum:
+                raise ValueError("its checksum is wrong")
+            self._checked.add(mapping.identity)
+        return SideFile(mapping, dtype, shape)
+
+    def _make_room(self, nbytes: int) -> bool:
+        """Deletes the files used longest ago, but none of this process's; tells if that helped."""
+        self._sweep()
+        files = []
+        for path in self._files():
+            with contextlib.suppress(OSError):
+                status = path.stat()
+                files.append((status.st_atime_ns, status.st_size, path))
+        used = sum(size for _, size, _ in files)
+        excess = used + nbytes - self._limit(used)
+        for _, size, path in sorted(files):
+            if excess <= 0:
+                break
+            if path not in self._used:
+                path.unlink(missing_ok=True)
+                excess -= size
+        return excess <= 0
+
+    def _limit(self, used: int) -> int:
+        if self.limit is not None:
+            return self.limit
+        assert self.folder is not None
+        free = shutil.disk_usage(self.folder).free + used
+        return min(max(16 << 30, free // 10), free // 2)
+
+    def _sweep(self) -> None:
+        """Deletes drafts that nobody holds the lock of."""
+        if self.folder is None:
+            return
+        for path in self.folder.glob("*.draft"):
+            with contextlib.suppress(OSError):
+                descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    path.unlink()
+                finally:
+                    os.close(descriptor)
+
+    def _give_up(self, error: OSError) -> None:
+        if not self._warned:
+            self._warned = True
+            logger.warning(
+                "derived weights stay in private memory, because %s cannot be written: %s. "
+                "Set TENONNX_CACHE_DIR to another folder, or TENONNX_CACHE=0 to do without.",
+                self.folder,
+                error.strerror,
+            )
+
+
+def checksum_of(payload: NDArray) -> int:
+    """Returns a 64-bit checksum of bytes, at about the speed of memory."""
+    total = payload.size
+    whole = payload.size // 8 * 8
+    words = payload[:whole].view(np.uint64)
+    for start in range(0, words.size, BLOCK_WORDS):
+        block = words[start : start + BLOCK_WORDS]
+        mixed = int(np.add.reduce(block)) ^ int(np.bitwise_xor.reduce(block)) << 1
+        total = (total * 0x9E3779B97F4A7C15 + mixed) & 0xFFFFFFFFFFFFFFFF
+    return total ^ int.from_bytes(payload[whole:].tobytes(), "little")
+
+
+@contextlib.contextmanager
+def _draft(path: Path) -> Iterator[int | None]:
+    """Opens and locks a draft, and deletes what is left of it; ``None`` if another keeps it."""
+    descriptor = _lock(path)
+    if descriptor is None:
+        yield None
+        return
+    try:
+        os.truncate(descriptor, 0)
+        yield descriptor
+    finally:
+        with contextlib.suppress(OSError):
+            if _is_at(descriptor, path):
+                path.unlink()
+        # A child forked meanwhile shares the lock, and would keep it.
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
+
+
+def _lock(path: Path) -> int | None:
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_at(descriptor, path):
+                return descriptor
+            os.close(descriptor)  # published or swept between the two calls
+        except BlockingIOError:
+            os.close(descriptor)
+            if time.monotonic() > deadline:
+                return None
+            time.sleep(0.01)
+        except BaseException:
+            os.close(descriptor)
+            raise
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _allocate(descriptor: int, size: int) -> None:
+    """Reserves the disk space: a page that cannot be had later would kill the process."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(descriptor, 0, size)
+        return
+    zeros = bytes(1 << 20)
+    for start in range(0, size, len(zeros)):
+        os.pwrite(descriptor, zeros[: size - start], start)
+
+
+def _fill(
+    descriptor: int,
+    dtype: ir.DataType,
+    shape: Sequence[int],
+    fill: Callable[[NDArray], object],
+) -> int:
+    payload = np.frombuffer(mmap.mmap(descriptor, 0), np.uint8, offset=HEADER_BYTES)
+    fill(payload if is_packed(dtype) else payload.view(dtype.numpy()).reshape(shape))
+    return checksum_of(payload)
+
+
+def _header(key: str, dtype: ir.DataType, shape: Sequence[int], checksum: int) -> bytes:
+    description = {"dtype": int(dtype), "shape": list(shape), "key": key[:512]}
+    text = json.dumps(description).encode()
+    header = HEADER.pack(MAGIC, checksum, zlib.crc32(text), len(text)) + text
+    return header.ljust(HEADER_BYTES, b"\0")

@@ -1,0 +1,101 @@
+"""Memory that weights are views of, and how ONNX lays tensors out in it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+import onnx_ir as ir
+from numpy.lib.array_utils import byte_bounds
+
+NDArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+Kind: TypeAlias = Literal["mapped", "derived", "private", "caller"]
+"""A model's file, a side file, memory of the registry's own, memory the caller gave."""
+
+PROCESS = os.urandom(8).hex()
+"""Part of every key that means nothing to another process."""
+
+_serial = itertools.count()
+
+
+class Storage(Protocol):
+    """A stretch of memory that stays where it is, and unchanged, as long as it is held."""
+
+    @property
+    def key(self) -> str:
+        """Names the bytes: equal keys, equal bytes."""
+        ...
+
+    @property
+    def kind(self) -> Kind:
+        """Whose memory it is."""
+        ...
+
+    @property
+    def address(self) -> int:
+        """Where it begins."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Its length in bytes."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """What reports call it."""
+        ...
+
+
+class Memory:
+    """Memory of this process: a buffer or an array, held for as long as weights look into it.
+
+    Args:
+        owner: The array whose memory it is, root of its views.
+        kind: ``"caller"`` or ``"private"``.
+        key: Names the bytes; a name only this process knows if ``None``.
+    """
+
+    __slots__ = ("__weakref__", "address", "key", "kind", "owner", "size")
+
+    def __init__(self, owner: NDArray, kind: Kind, key: str | None = None) -> None:
+        self.owner = owner
+        self.kind = kind
+        self.address, end = byte_bounds(owner)
+        self.size = end - self.address
+        self.key = key or f"memory:{PROCESS}:{next(_serial):x}"
+
+    @property
+    def label(self) -> str:
+        """What reports call it."""
+        return f"{self.kind} memory at {self.address:#x}"
+
+    def __repr__(self) -> str:
+        return f"<Memory {self.kind}, {self.size} bytes at {self.address:#x}>"
+
+
+def is_packed(dtype: ir.DataType) -> bool:
+    """Tells whether elements are narrower than a byte and lie packed in memory."""
+    return dtype != ir.DataType.STRING and dtype.bitwidth < 8
+
+
+def byte_size(dtype: ir.DataType, shape: Sequence[int]) -> int:
+    """Returns the bytes a contiguous tensor takes; ValueError for a dtype without a width."""
+    if dtype in (ir.DataType.STRING, ir.DataType.UNDEFINED):
+        raise ValueError(f"{dtype} elements have no fixed width")
+    return -(-dtype.bitwidth * math.prod(shape) // 8)
+
+
+def unpack(packed: NDArray, dtype: ir.DataType, shape: Sequence[int]) -> NDArray:
+    """Returns sub-byte elements one to a byte, as ml_dtypes has them."""
+    return ir.PackedTensor(packed, dtype, shape=ir.Shape(shape)).numpy()
+
+
+def pack(array: NDArray, dtype: ir.DataType) -> NDArray:
+    """Returns sub-byte elements packed, little end first, as a flat uint8 array."""
+    return np.frombuffer(ir.Tensor(array, dtype=dtype).tobytes(), np.uint8)

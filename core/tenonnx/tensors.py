@@ -1,0 +1,209 @@
+"""Weights as onnx_ir tensors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, MutableMapping
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+import onnx_ir as ir
+
+from tenonnx.errors import InvalidArgument, InvalidGraph, TenonnxError
+from tenonnx.paths import DataFolders
+from tenonnx.storage import NDArray, Storage, byte_size, is_packed, unpack
+from tenonnx.weight import Weight
+
+if TYPE_CHECKING:
+    from tenonnx.weights import WeightRegistry
+
+MAX_RANK = 64
+
+
+class WeightTensor(ir.TensorProtocol):
+    """A tensor of a graph whose data is a weight of the registry.
+
+    Passes, cloning and serialisation treat it like any other tensor; the first two leave the
+    weight where it is.
+
+    Args:
+        weight: The data, type and shape.
+        name: The tensor's name; graphs rename tensors, weights have no name.
+        doc_string: Documentation.
+        metadata_props: Metadata that is saved with the model.
+    """
+
+    def __init__(
+        self,
+        weight: Weight,
+        *,
+        name: str | None = None,
+        doc_string: str | None = None,
+        metadata_props: MutableMapping[str, str] | None = None,
+    ) -> None:
+        self.weight = weight
+        self.name = name
+        self.doc_string = doc_string
+        self.metadata_props = {} if metadata_props is None else metadata_props
+        self.meta: MutableMapping[str, Any] = {}
+        self._shape = ir.Shape(weight.shape, frozen=True)
+
+    @property
+    def shape(self) -> ir.Shape:
+        """The weight's shape."""
+        return self._shape
+
+    @property
+    def dtype(self) -> ir.DataType:
+        """The weight's element type."""
+        return self.weight.dtype
+
+    @property
+    def raw(self) -> Weight:
+        """The weight."""
+        return self.weight
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(np.prod(self.weight.shape, dtype=np.int64))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements, packed."""
+        return self.weight.nbytes
+
+    def numpy(self) -> NDArray:
+        """Returns a read-only view; below 8 bits a new array of one element to a byte."""
+        array = self.weight.array
+        if is_packed(self.dtype):
+            return unpack(array, self.dtype, self.weight.shape)
+        return array
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
+        if copy:
+            return np.array(self.numpy(), dtype=dtype)
+        return np.asarray(self.numpy(), dtype=dtype)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.numpy().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.numpy().__dlpack_device__()
+
+    def tobytes(self) -> bytes:
+        """Returns a copy of the bytes as ONNX lays them out."""
+        return self.weight.array.tobytes()
+
+    def tofile(self, file: IO[bytes]) -> None:
+        """Writes the bytes as ONNX lays them out, without a copy if they lie in one piece."""
+        array = self.weight.array
+        file.write(memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8)))
+
+    def __repr__(self) -> str:
+        return f"WeightTensor<{self.dtype},{self.shape}>(name={self.name!r})"
+
+
+class TensorReader:
+    """Turns the tensors of a model, in whichever form they come, into tensors over a registry.
+
+    Args:
+        registry: Where the weights are.
+        folders: Where external data may lie; ``None`` if each tensor knows its own folder.
+        allowed_roots: Folders that external data may lie in besides.
+
+    Attributes:
+        inline: Storages that stand behind locations of external data.
+        known: Weights that do.
+    """
+
+    def __init__(
+        self,
+        registry: WeightRegistry,
+        folders: DataFolders | None,
+        allowed_roots: Iterable[str | os.PathLike[str]],
+    ) -> None:
+        self.registry = registry
+        self.inline: dict[str, Storage] = {}
+        self.known: dict[str, Weight] = {}
+        self._folders = folders
+        self._roots = tuple(allowed_roots)
+        self._files: dict[tuple[str, str], Storage] = {}
+
+    def read(self, tensor: ir.TensorProtocol, name: str) -> ir.TensorProtocol:
+        """Returns the tensor over its weight; itself if it is one already, or holds strings."""
+        if isinstance(tensor, (WeightTensor, ir.StringTensor)):
+            return tensor
+        return WeightTensor(
+            self.weight(tensor, name),
+            name=tensor.name,
+            doc_string=tensor.doc_string,
+            metadata_props=dict(tensor.metadata_props),
+        )
+
+    def weight(self, tensor: ir.TensorProtocol, name: str) -> Weight:
+        """Returns the weight of a tensor, which errors call by the name given.
+
+        Raises:
+            InvalidGraph: The tensor contradicts itself, or its data is not to be had.
+        """
+        try:
+            if isinstance(tensor, ir.ExternalTensor):
+                return self._external(tensor, name, _shape(tensor))
+            if isinstance(tensor, ir.serde.TensorProtoTensor):
+                return self.registry.constant(tensor.tobytes(), tensor.dtype, _shape(tensor))
+            if isinstance(tensor, ir.PackedTensor):
+                packed = self.registry.from_array(tensor.numpy_packed().reshape(-1))
+                place = packed.storage, packed.offset, packed.nbytes
+                return self.registry.view(*place, tensor.dtype, _shape(tensor))
+            return self.registry.from_array(tensor.numpy(), tensor.dtype)
+        except TenonnxError as error:
+            if isinstance(error, InvalidArgument):
+                raise InvalidGraph(f"tensor {name!r} is not well-formed: {error}") from error
+            raise
+        except (ValueError, TypeError, AssertionError, OverflowError) as error:
+            raise InvalidGraph(f"tensor {name!r} is not well-formed: {error}") from error
+
+    def _external(self, tensor: ir.ExternalTensor, name: str, shape: tuple[int, ...]) -> Weight:
+        location = os.fspath(tensor.location)
+        if (weight := self.known.get(location)) is not None:
+            return weight
+        expected = byte_size(tensor.dtype, shape)
+        offset = tensor.offset or 0
+        length = expected if tensor.length is None else tensor.length
+        storage = self.inline.get(location)
+        if length != expected:
+            where = "the model" if storage else repr(location)
+            raise InvalidGraph(
+                f"tensor {name!r}, {tensor.dtype}{list(shape)}, takes {expected} bytes, "
+                f"but has {length} in {where}"
+            )
+        if not expected:
+            return self.registry.constant(b"", tensor.dtype, shape)
+        if storage is None:
+            storage = self._file(location, os.fspath(tensor.base_dir), name)
+            if offset < 0 or offset + length > storage.size:
+                raise InvalidGraph(
+                    f"tensor {name!r} takes {length} bytes at offset {offset} of "
+                    f"{storage.label}, which has only {storage.size}",
+                    hint="Was the download or copy of the file completed?",
+                )
+        return self.registry.view(storage, offset, length, tensor.dtype, shape)
+
+    def _file(self, location: str, base: str, name: str) -> Storage:
+        if (storage := self._files.get((location, base))) is None:
+            folders = self._folders
+            if folders is None:
+                folders = DataFolders.of_folders([os.path.abspath(base)], self._roots)  # noqa: PTH100
+            path = folders.resolve(location, name)
+            if not os.path.getsize(path):  # noqa: PTH202 - a plain path
+                raise InvalidGraph(f"tensor {name!r} has its data in {path}, which is empty")
+            storage = self._files[location, base] = self.registry.map(path)
+        return storage
+
+
+def _shape(tensor: ir.TensorProtocol) -> tuple[int, ...]:
+    shape = tuple(int(size) for size in tensor.shape)
+    if len(shape) > MAX_RANK:
+        raise ValueError(f"it has {len(shape)} dimensions, and numpy at most {MAX_RANK}")
+    return shape

@@ -1,0 +1,155 @@
+"""One weight: an immutable handle on bytes that lie somewhere else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import onnx_ir as ir
+
+from tenonnx.errors import InvalidArgument
+from tenonnx.storage import NDArray, Storage, byte_size, is_packed, unpack
+
+if TYPE_CHECKING:
+    from tenonnx.weights import WeightRegistry
+
+
+class Device(Protocol):
+    """Where a weight may be needed."""
+
+    @property
+    def id(self) -> str:
+        """``"cpu"`` is the host; others are named like ``"cuda:0"``."""
+        ...
+
+    def upload(self, array: NDArray) -> Any:
+        """Copies a host array there."""
+        ...
+
+
+class Weight:
+    """An immutable tensor somewhere in a storage. A registry hands it out; nobody builds it.
+
+    Attributes:
+        key: Equal keys, equal contents; stable across processes if the bytes come from a file,
+            or were derived from some that do.
+        dtype: The ONNX element type.
+        shape: The logical shape.
+        storage: The memory it lies in.
+        offset: Where in the storage its first element is.
+        strides: Bytes from one element to the next along each axis; ``None`` if contiguous.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_host",
+        "_registry",
+        "dtype",
+        "key",
+        "offset",
+        "shape",
+        "storage",
+        "strides",
+        "uploads",
+    )
+
+    def __init__(
+        self,
+        registry: WeightRegistry,
+        key: str,
+        storage: Storage,
+        offset: int,
+        dtype: ir.DataType,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...] | None = None,
+    ) -> None:
+        self.key = key
+        self.storage = storage
+        self.offset = offset
+        self.dtype = dtype
+        self.shape = shape
+        self.strides = strides
+        self.uploads: dict[str, Any] = {}
+        self._registry = registry
+        self._host: Weight | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its elements, packed."""
+        return byte_size(self.dtype, self.shape)
+
+    @property
+    def array(self) -> NDArray:
+        """A read-only view that keeps the weight alive; flat packed bytes below 8 bits.
+
+        May be unaligned; ``on`` gives an array that is not.
+        """
+        view = np.asarray(self)
+        return view if is_packed(self.dtype) else view.view(self.dtype.numpy())
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        # numpy makes this object the array's base: whoever has the array has the weight.
+        packed = is_packed(self.dtype)
+        dtype = np.dtype(np.uint8) if packed else self.dtype.numpy()
+        return {
+            "version": 3,
+            "data": (self.storage.address + self.offset, True),
+            "shape": (self.nbytes,) if packed else self.shape,
+            "strides": self.strides,
+            "typestr": dtype.str if dtype.isbuiltin == 1 else f"|V{dtype.itemsize}",
+        }
+
+    @property
+    def is_aligned(self) -> bool:
+        """Whether every element lies at a multiple of its size, as numpy wants it."""
+        return bool(self.array.flags.aligned)
+
+    def on(self, device: Device) -> Any:
+        """Returns the tensor as an array of a device; it is uploaded there once.
+
+        On the host that is an aligned, read-only numpy array. Elements narrower than a byte take
+        one each, as in ml_dtypes; ``packed`` gives their bytes as they are, on any device. Hold
+        the weight for as long as the device's array is wanted.
+        """
+        if device.id == "cpu":
+            return self._on_host()
+        with self._registry._only_one("upload", device.id, id(self)):
+            if device.id not in self.uploads:
+                array = self.array
+                if is_packed(self.dtype):
+                    array = unpack(array, self.dtype, self.shape)
+                self.uploads[device.id] = device.upload(array)
+            return self.uploads[device.id]
+
+    def packed(self) -> Weight:
+        """Returns the same bytes as a flat uint8 weight: itself if it is one.
+
+        Raises:
+            InvalidArgument: The weight is strided, so its bytes do not lie in one piece.
+        """
+        if self.strides is not None:
+            raise InvalidArgument(f"{self} is strided: its bytes do not lie in one piece")
+        size = self.nbytes
+        return self._registry.view(self.storage, self.offset, size, ir.DataType.UINT8, (size,))
+
+    def _on_host(self) -> NDArray:
+        packed = is_packed(self.dtype)
+        if self._host is None and packed:
+            self._host = self._registry.derive(
+                f"unpacked:{self.key}",
+                lambda: unpack(self.array, self.dtype, self.shape).view(np.uint8),
+            )
+        elif self._host is None and not self.is_aligned:
+            self._host = self._registry.aligned(self)
+        array = (self._host or self).array
+        return array.view(self.dtype.numpy()) if packed else array
+
+    def __copy__(self) -> Weight:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Weight:
+        return self
+
+    def __repr__(self) -> str:
+        return f"<Weight {self.dtype}{list(self.shape)}, {self.key}>"

@@ -1,0 +1,365 @@
+"""The weight registry: every weight exists once, whoever asks for it and in whatever form.
+
+The registry hands out the same handle for the same bytes. It holds everything weakly: what
+nobody uses any more is gone.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import threading
+import weakref
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+from numpy.lib.array_utils import byte_bounds
+
+from tenonnx.errors import Fail, InvalidArgument
+from tenonnx.mapping import Identity, Mapping
+from tenonnx.report import Holding, MemoryReport, take_report
+from tenonnx.sidefile import SideFiles
+from tenonnx.storage import PROCESS, Memory, NDArray, Storage, byte_size, is_packed, pack
+from tenonnx.weight import Device, Weight
+
+__all__ = ["Device", "MemoryReport", "Weight", "WeightRegistry", "default_registry"]
+
+SIDE_FILE_BYTES = 64 * 1024
+"""Derived weights from this size on go to the side files."""
+
+COPY_BYTES = 16 * 1024 * 1024
+
+
+class WeightRegistry:
+    """Hands out weights so that each exists once. Safe from any thread, and after a fork.
+
+    Args:
+        side_files: Where derived weights are kept on disk; what the environment says if ``None``.
+    """
+
+    def __init__(self, side_files: SideFiles | None = None) -> None:
+        self.side_files = side_files or SideFiles.from_environment()
+        self._storages: weakref.WeakValueDictionary[Hashable, Any] = weakref.WeakValueDictionary()
+        self._weights: weakref.WeakValueDictionary[str, Weight] = weakref.WeakValueDictionary()
+        self._derived: weakref.WeakValueDictionary[str, Weight] = weakref.WeakValueDictionary()
+        self._holdings: list[Holding] = []
+        self._renew_locks()
+        _registries.add(self)
+
+    def map(self, path: str | os.PathLike[str]) -> Mapping:
+        """Maps a file; the same mapping for the same file while anybody uses it.
+
+        Raises:
+            InvalidArgument: The file is empty or not a regular file.
+            Fail: The file cannot be opened.
+        """
+        try:
+            identity = Identity.of(os.stat(path))  # noqa: PTH116 - any path-like
+        except OSError as error:
+            raise Fail(f"{os.fspath(path)} cannot be opened: {error.strerror}") from error
+        with self._lock:
+            known: Mapping | None = self._storages.get(identity)
+            if known is not None:
+                return known
+            mapping = Mapping(path)
+            return self._share(mapping.identity, mapping)
+
+    def from_buffer(self, buffer: Any) -> Storage:
+        """Returns a storage over a caller's bytes, bytearray, memoryview or mmap, uncopied.
+
+        The caller must leave the bytes alone while weights look into them.
+        """
+        view = memoryview(buffer)
+        if not view.contiguous:
+            raise InvalidArgument("the buffer is not contiguous, so it cannot be read as bytes")
+        return self._memory(_as_bytes(view))
+
+    def from_array(self, array: NDArray, dtype: ir.DataType | None = None) -> Weight:
+        """Returns a weight over a caller's array, uncopied.
+
+        The caller must leave the elements alone while the weight is in use.
+
+        Args:
+            array: Any numeric array. Elements narrower than a byte come one to a byte, as in
+                ml_dtypes, and are packed, which takes a copy; so does another byte order.
+            dtype: The ONNX element type; the array's if ``None``.
+
+        Raises:
+            InvalidArgument: ONNX has no such element type, or ``dtype`` has another width.
+        """
+        dtype = dtype or _dtype_of(array)
+        if is_packed(dtype):
+            return self.constant(pack(array, dtype).tobytes(), dtype, array.shape)
+        if array.dtype.itemsize * 8 != dtype.bitwidth:
+            raise InvalidArgument(f"an array of {array.dtype} cannot be a weight of {dtype}")
+        if not array.dtype.isnative:
+            array = array.astype(array.dtype.newbyteorder("="))
+        return self._inside(array, dtype) or self._over(self._memory(_root(array)), array, dtype)
+
+    def constant(self, content: bytes, dtype: ir.DataType, shape: Sequence[int]) -> Weight:
+        """Returns a weight over bytes named by what they are: equal content, one weight.
+
+        For bytes that nobody else holds. Reads each of them once, to name them.
+        """
+        key = f"bytes:{hashlib.sha256(content).hexdigest()}"
+        storage = self._share(key, Memory(_as_bytes(memoryview(content)), "private", key))
+        return self.view(storage, 0, len(content), dtype, shape)
+
+    def view(
+        self, storage: Storage, offset: int, nbytes: int, dtype: ir.DataType, shape: Sequence[int]
+    ) -> Weight:
+        """Returns the weight at a place in a storage; for the same arguments the same one.
+
+        Raises:
+            InvalidArgument: The tensor takes another number of bytes, or ends outside.
+        """
+        shape = tuple(map(int, shape))
+        if min(shape, default=0) < 0:
+            raise InvalidArgument(f"a shape cannot have negative dimensions, as {shape} has")
+        if nbytes != (expected := byte_size(dtype, shape)):
+            raise InvalidArgument(f"{dtype}{list(shape)} takes {expected} bytes, not {nbytes}")
+        if offset < 0 or offset + nbytes > storage.size:
+            raise InvalidArgument(
+                f"{nbytes} bytes at offset {offset} end outside {storage.label}, "
+                f"which has {storage.size}"
+            )
+        return self._weight(storage, offset, dtype, shape, None)
+
+    def derive(
+        self,
+        key: str,
+        build: Callable[[], NDArray],
+        sources: Sequence[Weight] = (),
+        dtype: ir.DataType | None = None,
+    ) -> Weight:
+        """Returns what ``build`` makes of other weights, built once per process and kept.
+
+        A view of another weight's memory costs no bytes. Other results are stored contiguously,
+        from 64 KiB on in a side file that other and later processes map too. So the key must say
+        all that the result depends on: the sources' keys, every parameter, and a version of the
+        algorithm.
+
+        Args:
+            key: Names the result. Concurrent callers with one key get one weight.
+            build: Returns the result.
+            sources: Weights whose memory the result may lie in.
+            dtype: The ONNX element type; the array's if ``None``.
+        """
+        with self._only_one("derive", key):
+            if (weight := self._find(key)) is not None:
+                return weight
+            array = np.asarray(build())
+            dtype, shape = dtype or _dtype_of(array), array.shape
+            if is_packed(dtype):
+                array = pack(array, dtype)
+            elif (weight := self._inside(array, dtype, sources)) is not None:
+                self._derived[key] = weight
+                return weight
+            return self._store(key, dtype, shape, functools.partial(np.copyto, src=array), array)
+
+    def materialize(
+        self,
+        key: str,
+        dtype: ir.DataType,
+        shape: Sequence[int],
+        fill: Callable[[NDArray], object],
+    ) -> Weight:
+        """Returns a derived weight whose bytes ``fill`` writes straight into the side file.
+
+        Like ``derive`` otherwise, but never holds the result in private memory unless the side
+        file cannot be had.
+
+        Args:
+            key: Names the result, as in ``derive``.
+            dtype: The ONNX element type.
+            shape: The logical shape.
+            fill: Writes every element of the array it is given: flat packed bytes for elements
+                narrower than a byte.
+        """
+        with self._only_one("derive", key):
+            return self._find(key) or self._store(key, dtype, tuple(shape), fill, None)
+
+    def aligned(self, weight: Weight) -> Weight:
+        """Returns the weight itself if numpy can use it in place, else its one aligned copy."""
+        if weight.is_aligned:
+            return weight
+        key = f"aligned:{weight.key}"
+        return self.materialize(
+            key, weight.dtype, weight.shape, functools.partial(_copy_into, weight)
+        )
+
+    def attach(self, holder: object, name: str, weights: Iterable[Weight]) -> None:
+        """Notes for the report that an object uses some weights; keeps neither alive."""
+        holding = Holding(weakref.ref(holder), name, weakref.WeakSet(weights))
+        with self._lock:
+            self._holdings = [*(h for h in self._holdings if h.holder() is not None), holding]
+
+    def report(self) -> MemoryReport:
+        """Returns what the weights take, where, and who holds them."""
+        with self._lock:
+            holdings = list(self._holdings)
+            return take_report(
+                list(self._storages.values()), list(self._weights.values()), holdings
+            )
+
+    def _weight(
+        self,
+        storage: Storage,
+        offset: int,
+        dtype: ir.DataType,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...] | None,
+    ) -> Weight:
+        key = f"{storage.key}+{offset:x}:{dtype.name}{list(shape)}"
+        if strides is not None:
+            key += f"/{list(strides)}"
+        with self._lock:
+            weight = self._weights.get(key)
+            if weight is None:
+                weight = Weight(self, key, storage, offset, dtype, shape, strides)
+                self._weights[key] = weight
+            return weight
+
+    def _inside(
+        self, array: NDArray, dtype: ir.DataType, sources: Sequence[Weight] = ()
+    ) -> Weight | None:
+        """Returns the array as a view of the weight whose memory it lies in, if it does."""
+        base = _root(array).base
+        storages = [base.storage] if isinstance(base, Weight) else [w.storage for w in sources]
+        start, stop = byte_bounds(array)
+        for storage in storages:
+            if storage.address <= start and stop <= storage.address + storage.size:
+                return self._over(storage, array, dtype)
+        return None
+
+    def _over(self, storage: Storage, array: NDArray, dtype: ir.DataType) -> Weight:
+        strides = None if array.flags.c_contiguous else array.strides
+        offset = array.__array_interface__["data"][0] - storage.address
+        return self._weight(storage, offset, dtype, array.shape, strides)
+
+    def _find(self, key: str) -> Weight | None:
+        weight = self._derived.get(key)
+        if weight is None and PROCESS not in key:
+            found = self.side_files.find(key, _short(key))
+            if found is not None:
+                weight = self._keep(key, found.mapping, found.dtype, found.shape)
+        return weight
+
+    def _store(
+        self,
+        key: str,
+        dtype: ir.DataType,
+        shape: tuple[int, ...],
+        fill: Callable[[NDArray], object],
+        array: NDArray | None,
+    ) -> Weight:
+        if byte_size(dtype, shape) >= SIDE_FILE_BYTES and PROCESS not in key:
+            found = self.side_files.write(key, _short(key), dtype, shape, fill)
+            if found is not None:
+                return self._keep(key, found.mapping, dtype, shape)
+        if array is None:
+            packed = is_packed(dtype)
+            array = np.empty(byte_size(dtype, shape), np.uint8)
+            fill(array if packed else array.view(dtype.numpy()).reshape(shape))
+        elif not _owns_just_this(array):
+            array = array.copy()
+        return self._keep(key, Memory(_root(array), "private", _short(key)), dtype, shape)
+
+    def _keep(
+        self, key: str, storage: Storage, dtype: ir.DataType, shape: tuple[int, ...]
+    ) -> Weight:
+        weight = self._weight(self._share(storage.key, storage), 0, dtype, shape, None)
+        self._derived[key] = weight
+        return weight
+
+    def _memory(self, owner: NDArray) -> Storage:
+        return self._share(byte_bounds(owner), Memory(owner, "caller"))
+
+    def _share(self, key: Hashable, storage: Any) -> Any:
+        with self._lock:
+            return self._storages.setdefault(key, storage)
+
+    def _only_one(self, *key: Hashable) -> threading._RLock:
+        """Returns the lock under which one thread at a time does what the key names."""
+        with self._lock:
+            return self._locks.setdefault(key, threading.RLock())
+
+    def _renew_locks(self) -> None:
+        self._lock = threading.RLock()
+        self._locks: weakref.WeakValueDictionary[Hashable, threading._RLock] = (
+            weakref.WeakValueDictionary()
+        )
+
+
+_registries: weakref.WeakSet[WeightRegistry] = weakref.WeakSet()
+_default_lock = threading.Lock()
+
+
+@functools.cache
+def _default_registry() -> WeightRegistry:
+    return WeightRegistry()
+
+
+def default_registry() -> WeightRegistry:
+    """Returns the process-wide registry."""
+    with _default_lock:
+        return _default_registry()
+
+
+def _after_fork() -> None:
+    # Threads that held a lock at the fork do not exist in the child to release it.
+    global _default_lock
+    _default_lock = threading.Lock()
+    for registry in _registries:
+        registry._renew_locks()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def _as_bytes(view: memoryview) -> NDArray:
+    return np.frombuffer(view, np.uint8) if view.nbytes else np.empty(0, np.uint8)
+
+
+def _root(array: NDArray) -> NDArray:
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def _owns_just_this(array: NDArray) -> bool:
+    root = _root(array)
+    contiguous = array.flags.c_contiguous and array.nbytes == root.nbytes
+    return bool(contiguous and root.flags.owndata)
+
+
+def _dtype_of(array: NDArray) -> ir.DataType:
+    try:
+        dtype = ir.DataType.from_numpy(array.dtype)
+    except TypeError:
+        dtype = ir.DataType.UNDEFINED
+    if dtype in (ir.DataType.UNDEFINED, ir.DataType.STRING):
+        raise InvalidArgument(f"an array of {array.dtype} cannot be a weight")
+    return dtype
+
+
+def _short(key: str) -> str:
+    """Names a derived weight's storage; keys nest, and would double with every step."""
+    digest = hashlib.sha256(key.encode()).hexdigest()[:40]
+    return f"derived:{digest}" + (f":{PROCESS}" if PROCESS in key else "")
+
+
+def _copy_into(weight: Weight, target: NDArray) -> None:
+    """Copies in pieces, so that the source's pages need not all be resident at once."""
+    if weight.strides is not None:
+        np.copyto(target, weight.array)
+        return
+    source, target = weight.packed().array, target.reshape(-1).view(np.uint8)
+    for start in range(0, source.size, COPY_BYTES):
+        piece = slice(start, start + COPY_BYTES)
+        target[piece] = source[piece]
+        if isinstance(weight.storage, Mapping):
+            weight.storage.forget(weight.offset + start, weight.offset + start + COPY_BYTES)
