@@ -1,0 +1,45 @@
+"""The check before a tensor is allocated whose shape came out of data."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tenonnx.operators import Namespace
+
+_UNQUESTIONED = 1 << 26
+"""Bytes below which the operating system is not asked what is free."""
+
+
+def check_allocation(xp: Namespace, shape: Sequence[int], dtype: Any) -> None:
+    """Refuse what cannot fit: Linux would promise the memory and kill the process on first use.
+
+    Device allocators refuse by themselves.
+
+    Raises:
+        ValueError: A dimension is negative, or the tensor is larger than the available memory.
+    """
+    if min(shape, default=0) < 0:
+        raise ValueError(f"expected dimensions of at least 0, found shape {list(shape)}")
+    needed = math.prod(shape) * np.dtype(dtype).itemsize
+    if xp is np and needed > _UNQUESTIONED and needed > (available := available_memory()):
+        raise ValueError(
+            f"a {np.dtype(dtype).name} tensor of shape {list(shape)} takes {needed / 2**30:.1f} "
+            f"GiB, and {available / 2**30:.1f} GiB are available"
+        )
+
+
+def available_memory() -> int:
+    """Bytes that can be used without swapping; all of the memory where Linux does not tell."""
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,161 @@
+"""Reading by index, and indices themselves: Gather*, NonZero, OneHot, Unique, Compress.
+
+On the host an index out of range is an error; on a device, where looking would stall the
+stream, the array library decides.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from tenonnx.operators import Array, Namespace, OperatorTable
+
+table = OperatorTable()
+op = table.op
+
+
+def refuse_outside(indices: Array, size: int, axis: int) -> None:
+    """Raise ValueError when host indices leave [-size, size-1]; device indices pass."""
+    if not isinstance(indices, np.ndarray | np.generic) or indices.size == 0:
+        return
+    lowest, highest = int(indices.min()), int(indices.max())
+    if lowest < -size or highest >= size:
+        worst = lowest if lowest < -size else highest
+        raise ValueError(
+            f"expected indices in [{-size}, {size - 1}] along axis {axis}, found {worst}"
+        )
+
+
+@op("Gather")
+def gather(xp: Namespace, data: Array, indices: Array, *, axis: int = 0) -> Array:
+    """Pick slices along ``axis``; one index gives a view.
+
+    ``take`` is the fastest gather there is, but numpy's copies the whole of a tensor that is not
+    contiguous or not aligned first.
+    """
+    axis = normalize_axis_index(axis, data.ndim)
+    before = (slice(None),) * axis
+    host = xp is np
+    try:
+        if host and indices.ndim == 0:
+            return data[(*before, int(indices), ...)]
+        if host and not (data.flags.c_contiguous and data.flags.aligned):
+            return data[(*before, indices)]
+        return xp.take(data, indices, axis)
+    except IndexError:
+        refuse_outside(indices, data.shape[axis], axis)
+        raise
+
+
+@op("GatherElements", since=11)
+def gather_elements(xp: Namespace, data: Array, indices: Array, *, axis: int = 0) -> Array:
+    """Pick ``data[i, indices[i, j], k]``; off ``axis`` the indices may cover less than the data."""
+    axis = normalize_axis_index(axis, data.ndim)
+    covered = [slice(n) for n in indices.shape]
+    covered[axis] = slice(None)
+    try:
+        return xp.take_along_axis(data[tuple(covered)], indices, axis)
+    except IndexError:
+        refuse_outside(indices, data.shape[axis], axis)
+        raise
+
+
+@op("GatherND", since=12)
+def gather_nd(xp: Namespace, data: Array, indices: Array, *, batch_dims: int = 0) -> Array:
+    """Pick ``data[batch][indices[batch, i]]``; index tuples lie along the last axis."""
+    if indices.shape[-1] > data.ndim - batch_dims:
+        raise ValueError(
+            f"index tuples of {indices.shape[-1]} are too long for data of shape {data.shape} "
+            f"with {batch_dims} batch dimensions"
+        )
+    places = indices.ndim - 1
+    batch = [
+        xp.arange(n).reshape((n,) + (1,) * (places - 1 - i))
+        for i, n in enumerate(indices.shape[:batch_dims])
+    ]
+    columns = [indices[..., i] for i in range(indices.shape[-1])]
+    try:
+        return data[(*batch, *columns, ...)]
+    except IndexError:
+        for axis, column in enumerate(columns, batch_dims):
+            refuse_outside(column, data.shape[axis], axis)
+        raise
+
+
+@op("GatherND", since=11)
+def gather_nd_11(xp: Namespace, data: Array, indices: Array) -> Array:
+    return gather_nd(xp, data, indices)
+
+
+@op("NonZero", since=9)
+def non_zero(xp: Namespace, x: Array) -> Array:
+    """One row of int64 indices per axis; a scalar has no axis, but still a count: (0, N)."""
+    if x.ndim == 0:
+        return xp.zeros((0, int(bool(x))), xp.int64)
+    return xp.stack(xp.nonzero(x)).astype(xp.int64)
+
+
+@op("OneHot", since=9, host=(1,))
+def one_hot(xp: Namespace, indices: Array, depth: Array, values: Array, *, axis: int = -1) -> Array:
+    """Put ``values[1]`` where a class index is, from the front or the back, else ``values[0]``."""
+    rank = indices.ndim + 1
+    axis = normalize_axis_index(axis, rank)
+    count = int(depth.item())
+    classes = xp.arange(count).reshape((count,) + (1,) * (rank - 1 - axis))
+    if indices.dtype.kind not in "iu":
+        indices = indices.astype(xp.int64)
+    places = xp.expand_dims(indices, axis)
+    return xp.where((places == classes) | (places == classes - count), values[1:], values[:1])
+
+
+@op("Unique", since=11, multiple=True)
+def unique(
+    xp: Namespace,
+    x: Array,
+    *,
+    axis: int | None = None,
+    sorted: int = 1,  # noqa: A002 - spec's name
+) -> tuple[Array, ...]:
+    """Distinct elements, or subtensors along ``axis``; where each first occurs; inverse; counts."""
+    keys: Any = x.reshape(-1)
+    if axis is not None:
+        # Ranks in place of values: rows of integers compare whatever the dtype, strings too.
+        ranks = xp.unique(keys, return_inverse=True)[1].reshape(x.shape)
+        ranks = xp.moveaxis(ranks, axis, 0)
+        keys = ranks.reshape((len(ranks), math.prod(ranks.shape[1:])))
+    _, first, inverse, counts = xp.unique(
+        keys,
+        return_index=True,
+        return_inverse=True,
+        return_counts=True,
+        axis=None if axis is None else 0,
+    )
+    inverse = inverse.reshape(-1)
+    if not sorted:
+        order = xp.argsort(first)
+        first, counts, inverse = first[order], counts[order], xp.argsort(order)[inverse]
+    values = keys.take(first) if axis is None else xp.take(x, first, axis)
+    return values, *(a.astype(xp.int64) for a in (first, inverse, counts))
+
+
+@op("Compress", since=9)
+def compress(xp: Namespace, x: Array, condition: Array, *, axis: int | None = None) -> Array:
+    """Keep the slices, or the flattened elements, where ``condition`` holds; it may be shorter."""
+    return xp.compress(condition, x, axis)
+
+
+@op("ReverseSequence", since=10)
+def reverse_sequence(
+    xp: Namespace, x: Array, sequence_lens: Array, *, batch_axis: int = 1, time_axis: int = 0
+) -> Array:
+    """Reverse the first ``sequence_lens[b]`` steps of each sequence; the rest stays."""
+    batches = xp.moveaxis(x, (batch_axis, time_axis), (0, 1))
+    steps = xp.arange(batches.shape[1])
+    lengths = sequence_lens[:, None]
+    source = xp.where(steps < lengths, lengths - 1 - steps, steps)
+    reversed_ = batches[xp.arange(len(source))[:, None], source]
+    return xp.moveaxis(reversed_, (0, 1), (batch_axis, time_axis))

@@ -1,0 +1,244 @@
+r"""RE2's regular expression syntax, translated to Python's.
+
+https://github.com/google/re2/wiki/Syntax. What Python adds (look-around, backreferences,
+possessive repeats) is refused; what only RE2 has is rewritten, save scripts in ``\p{...}`` and
+the flag U. Matching backtracks, so RE2's linear time is not promised.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+
+PERL_CLASSES = {"d": "0-9", "s": r"\t\n\f\r ", "w": "0-9A-Za-z_"}
+
+POSIX_CLASSES = {
+    "alnum": "0-9A-Za-z",
+    "alpha": "A-Za-z",
+    "ascii": r"\x00-\x7f",
+    "blank": r"\t ",
+    "cntrl": r"\x00-\x1f\x7f",
+    "digit": "0-9",
+    "graph": "!-~",
+    "lower": "a-z",
+    "print": " -~",
+    "punct": r"!-/:-@\[-`{-~",
+    "space": r"\t\n\v\f\r ",
+    "upper": "A-Z",
+    "word": "0-9A-Za-z_",
+    "xdigit": "0-9A-Fa-f",
+}
+
+_REPEAT = re.compile(r"(?:[*+?]|\{\d+(?:,\d*)?\})\??")
+_FLAGS = re.compile(r"\(\?([ims]*)(?:-([ims]+))?([:)])")
+_GROUP = re.compile(r"\((?:\?P?<\w+>|(?!\?))")
+_NUMERIC = re.compile(r"x\{([0-9A-Fa-f]+)\}|x([0-9A-Fa-f]{2})|([0-7]{2,3}|0)")
+_POSIX = re.compile(r"\[:(\^?)(\w+):\]")
+_CATEGORY = re.compile(r"[pP](?:\{(\^?)(\w+)\}|(\w))")
+_CONTROLS = dict(zip("afnrtv", "\a\f\n\r\t\v", strict=True))
+
+
+@lru_cache(maxsize=256)
+def compile_re2(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern in RE2's syntax.
+
+    Raises:
+        ValueError: It is not RE2's, or uses what Python cannot do.
+    """
+    translated = _Translator(pattern).translate()
+    try:
+        return re.compile(translated)
+    except re.error as e:
+        raise ValueError(f"expected RE2's syntax, found {pattern!r}: {e.msg}") from e
+
+
+class _Translator:
+    """One pass over a pattern.
+
+    RE2 lets ``(?i)`` stand anywhere and hold to the end of the group, alternatives included.
+    Python does not: here it opens a group, which is closed and opened again around each ``|``.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern
+        self.at = 0
+        self.multiline = False
+        self.opened: list[str] = []
+        self.outer: list[tuple[list[str], bool]] = []
+
+    def translate(self) -> str:
+        parts = []
+        while self.at < len(self.pattern):
+            parts.append(self._next())
+        if self.outer:
+            raise self._error("missing )")
+        return "".join(parts) + ")" * len(self.opened)
+
+    def _next(self) -> str:
+        c = self.pattern[self.at]
+        if repeat := _REPEAT.match(self.pattern, self.at):
+            return self._repeat(repeat)
+        if c == "(":
+            return self._open()
+        if c == "[":
+            return self._bracket()
+        if c == "\\":
+            return self._escape()
+        self.at += 1
+        if c == ")":
+            return self._close()
+        if c == "|":
+            return ")" * len(self.opened) + "|" + "".join(self.opened)
+        if c == "$":
+            return "$" if self.multiline else r"\Z"
+        return c if c in "^." else re.escape(c)
+
+    def _repeat(self, repeat: re.Match[str]) -> str:
+        self.at = repeat.end()
+        if _REPEAT.match(self.pattern, self.at):
+            raise self._error("a repeat of a repeat")
+        return repeat.group()
+
+    def _open(self) -> str:
+        flags = _FLAGS.match(self.pattern, self.at)
+        if flags is None:
+            return self._open_plain()
+        self.at = flags.end()
+        on, off, end = flags.group(1), flags.group(2) or "", flags.group(3)
+        inside = (self.multiline or "m" in on) and "m" not in off
+        scope = f"(?{on}{'-' + off if off else ''}:"
+        if end == ":":
+            self._enter()
+        else:
+            self.opened.append(scope)
+        self.multiline = inside
+        return scope
+
+    def _open_plain(self) -> str:
+        group = _GROUP.match(self.pattern, self.at)
+        if group is None:
+            raise self._error(f"no group starts with {self.pattern[self.at : self.at + 3]}")
+        self.at = group.end()
+        self._enter()
+        return "(?:"
+
+    def _enter(self) -> None:
+        self.outer.append((self.opened, self.multiline))
+        self.opened = []
+
+    def _close(self) -> str:
+        if not self.outer:
+            raise self._error("unexpected )")
+        ends = ")" * (len(self.opened) + 1)
+        self.opened, self.multiline = self.outer.pop()
+        return ends
+
+    def _escape(self) -> str:
+        if self.pattern.startswith(r"\Q", self.at):
+            text, _, _ = self.pattern[self.at + 2 :].partition(r"\E")
+            self.at = min(len(self.pattern), self.at + 4 + len(text))
+            return re.escape(text)
+        following = self.pattern[self.at + 1 : self.at + 2]
+        if following in ("A", "b", "B", "z"):
+            self.at += 2
+            return {"A": r"\A", "z": r"\Z"}.get(following, f"(?a:\\{following})")
+        members, negated = self._item()
+        return f"[{'^' if negated else ''}{members}]"
+
+    def _item(self) -> tuple[str, bool]:
+        """Read an escape that may also stand in brackets; returns class members, and if negated."""
+        self.at += 1
+        rest = self.at
+        c = self.pattern[rest : rest + 1]
+        if numeric := _NUMERIC.match(self.pattern, rest):
+            self.at = numeric.end()
+            digits, base = (numeric[3], 8) if numeric[3] else (numeric[1] or numeric[2], 16)
+            return re.escape(chr(int(digits, base))), False
+        if category := _CATEGORY.match(self.pattern, rest):
+            self.at = category.end()
+            negated = (c == "P") != (category[1] == "^")
+            return self._category(category[2] or category[3]), negated
+        self.at += 1
+        if c and c.lower() in PERL_CLASSES:
+            return PERL_CLASSES[c.lower()], c.isupper()
+        if c in _CONTROLS:
+            return re.escape(_CONTROLS[c]), False
+        if not c or c.isalnum():
+            raise self._error(f"unknown escape \\{c}")
+        return re.escape(c), False
+
+    def _bracket(self) -> str:
+        negated = self.pattern.startswith("[^", self.at)
+        self.at += 2 if negated else 1
+        parts: list[str] = []
+        inverted: list[str] = []
+        first = True
+        while first or not self.pattern.startswith("]", self.at):
+            members, opposite = self._member()
+            (inverted if opposite else parts).append(members)
+            first = False
+        self.at += 1
+        return _union("".join(parts), inverted, negated)
+
+    def _member(self) -> tuple[str, bool]:
+        """Read one character, range or class inside brackets."""
+        if posix := _POSIX.match(self.pattern, self.at):
+            if posix[2] not in POSIX_CLASSES:
+                raise self._error(f"unknown class {posix.group()}")
+            self.at = posix.end()
+            return POSIX_CLASSES[posix[2]], bool(posix[1])
+        low, opposite = self._single()
+        dash = self.pattern[self.at : self.at + 1] == "-"
+        if not dash or self.pattern[self.at + 1 : self.at + 2] in ("]", "") or _is_class(low):
+            return low, opposite
+        self.at += 1
+        high, _ = self._single()
+        if _is_class(high):
+            raise self._error("a range that ends in a class")
+        return f"{low}-{high}", False
+
+    def _single(self) -> tuple[str, bool]:
+        if self.at >= len(self.pattern):
+            raise self._error("missing ]")
+        if self.pattern[self.at] == "\\":
+            return self._item()
+        self.at += 1
+        return re.escape(self.pattern[self.at - 1]), False
+
+    def _category(self, name: str) -> str:
+        members = "\\x00-\U0010ffff" if name == "Any" else category_members(name)
+        if not members:
+            raise self._error(f"the Unicode script or category {name} is not known here")
+        return members
+
+    def _error(self, reason: str) -> ValueError:
+        return ValueError(
+            f"expected RE2's syntax, found {self.pattern!r}: {reason}, at character {self.at}"
+        )
+
+
+def _is_class(members: str) -> bool:
+    return len(members.removeprefix("\\")) > 1
+
+
+def _union(members: str, inverted: list[str], negated: bool) -> str:
+    """Join classes of which some are complements, which Python cannot nest in brackets."""
+    if not inverted:
+        return f"[{'^' if negated else ''}{members}]"
+    if negated:
+        ahead = "".join(f"(?=[{m}])" for m in inverted)
+        return f"(?:{ahead}{f'[^{members}]' if members else '(?s:.)'})"
+    choices = [f"[{members}]"] * bool(members) + [f"[^{m}]" for m in inverted]
+    return f"(?:{'|'.join(choices)})"
+
+
+@lru_cache(maxsize=32)
+def category_members(name: str) -> str:
+    """Return the members of a Unicode general category (Lu, or L for all letters), as ranges."""
+    codes = [c for c in range(0x110000) if unicodedata.category(chr(c)).startswith(name)]
+    starts = [c for c, before in zip(codes, [-2, *codes], strict=False) if c != before + 1]
+    ends = [c for c, after in zip(codes, [*codes[1:], -1], strict=True) if c + 1 != after]
+    return "".join(
+        f"{re.escape(chr(a))}-{re.escape(chr(b))}" for a, b in zip(starts, ends, strict=True)
+    )

@@ -1,0 +1,186 @@
+"""Random tensors: RandomNormal, RandomUniform, their Like forms, Bernoulli, Multinomial, Dropout.
+
+Draws come from the Mersenne Twister of ``RandomState``. A seed gives the same draws at every
+run; without one they differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tenonnx.operators import Array, Namespace, OperatorTable
+from tenonnx_array.allocation import check_allocation
+from tenonnx_array.dtypes import dtype_of
+
+table = OperatorTable()
+op = table.op
+
+
+def generator(xp: Namespace, seed: float | None) -> Any:
+    """Return a generator; a fractional seed, which ONNX allows, counts by its float32 bits."""
+    if seed is None:
+        return xp.random.RandomState()
+    if seed == int(seed):
+        return xp.random.RandomState(int(seed) % 2**32)
+    return xp.random.RandomState(int(np.float32(seed).view(np.uint32)))
+
+
+@op("RandomNormal")
+def random_normal(
+    xp: Namespace,
+    *,
+    shape: Sequence[int],
+    dtype: int = 1,
+    mean: float = 0.0,
+    scale: float = 1.0,
+    seed: float | None = None,
+) -> Array:
+    check_allocation(xp, shape, np.float64)
+    return generator(xp, seed).normal(mean, scale, tuple(shape)).astype(dtype_of(dtype))
+
+
+@op("RandomNormalLike")
+def random_normal_like(
+    xp: Namespace,
+    x: Array,
+    *,
+    dtype: int | None = None,
+    mean: float = 0.0,
+    scale: float = 1.0,
+    seed: float | None = None,
+) -> Array:
+    draws = generator(xp, seed).normal(mean, scale, x.shape)
+    return xp.asarray(draws).astype(x.dtype if dtype is None else dtype_of(dtype))
+
+
+@op("RandomUniform")
+def random_uniform(
+    xp: Namespace,
+    *,
+    shape: Sequence[int],
+    dtype: int = 1,
+    high: float = 1.0,
+    low: float = 0.0,
+    seed: float | None = None,
+) -> Array:
+    check_allocation(xp, shape, np.float64)
+    return generator(xp, seed).uniform(low, high, tuple(shape)).astype(dtype_of(dtype))
+
+
+@op("RandomUniformLike")
+def random_uniform_like(
+    xp: Namespace,
+    x: Array,
+    *,
+    dtype: int | None = None,
+    high: float = 1.0,
+    low: float = 0.0,
+    seed: float | None = None,
+) -> Array:
+    draws = generator(xp, seed).uniform(low, high, x.shape)
+    return xp.asarray(draws).astype(x.dtype if dtype is None else dtype_of(dtype))
+
+
+@op("Bernoulli", since=15)
+def bernoulli(
+    xp: Namespace, p: Array, *, dtype: int | None = None, seed: float | None = None
+) -> Array:
+    """Draw 1 with the probability that each element says, else 0."""
+    draws = xp.asarray(generator(xp, seed).uniform(size=p.shape))
+    return (draws < p.astype(draws.dtype)).astype(p.dtype if dtype is None else dtype_of(dtype))
+
+
+@op("Multinomial", since=7)
+def multinomial(
+    xp: Namespace, x: Array, *, dtype: int = 6, sample_size: int = 1, seed: float | None = None
+) -> Array:
+    """Draw classes from rows of unnormalised log-probabilities, by inverting the cumulative sum.
+
+    Row b's cumulative probabilities are moved to [b, b+1), so that one sorted search serves all.
+    """
+    batch, classes = x.shape
+    log = x.astype(xp.float64)
+    cumulative = xp.cumsum(xp.exp(log - log.max(1, keepdims=True)), 1)
+    rows = xp.arange(batch)[:, None]
+    draws = generator(xp, seed).uniform(size=(batch, sample_size)) + rows
+    edges = (cumulative / cumulative[:, -1:] + rows).reshape(-1)
+    found = xp.searchsorted(edges, draws, side="right") - rows * classes
+    return xp.minimum(found, classes - 1).astype(dtype_of(dtype))
+
+
+@op("Dropout", since=12, host=(1, 2), multiple=True)
+def dropout(
+    xp: Namespace,
+    data: Array,
+    ratio: Array | None = None,
+    training_mode: Array | None = None,
+    *,
+    seed: int | None = None,
+    _outputs: int,
+) -> tuple[Array, ...]:
+    """Drop and rescale in training; else pass the input through, with a mask of ones."""
+    if training_mode is None or not training_mode.item():
+        return _pass_through(xp, data, bool, _outputs)
+    return _drop(xp, data, 0.5 if ratio is None else float(ratio.item()), seed)
+
+
+@op("Dropout", since=10, multiple=True)
+def dropout_10(
+    xp: Namespace,
+    data: Array,
+    *,
+    ratio: float = 0.5,  # noqa: ARG001 - nothing is dropped outside training
+    _outputs: int,
+) -> tuple[Array, ...]:
+    return _pass_through(xp, data, bool, _outputs)
+
+
+@op("Dropout", since=7, multiple=True)
+def dropout_7(
+    xp: Namespace,
+    data: Array,
+    *,
+    ratio: float = 0.5,  # noqa: ARG001 - nothing is dropped outside training
+    _outputs: int,
+) -> tuple[Array, ...]:
+    return _pass_through(xp, data, data.dtype, _outputs)
+
+
+@op("Dropout", since=6, multiple=True)
+def dropout_6(
+    xp: Namespace, data: Array, *, is_test: int = 0, ratio: float = 0.5
+) -> tuple[Array, ...]:
+    """Until opset 6 training is the default, and in test mode the mask is not filled."""
+    if is_test:
+        return data, None
+    output, mask = _drop(xp, data, ratio, None)
+    return output, mask.astype(data.dtype)
+
+
+@op("Dropout", multiple=True)
+def dropout_1(
+    xp: Namespace,
+    data: Array,
+    *,
+    consumed_inputs: Sequence[int] = (),  # noqa: ARG001 - named in the schema, without a meaning
+    is_test: int = 0,
+    ratio: float = 0.5,
+) -> tuple[Array, ...]:
+    return dropout_6(xp, data, is_test=is_test, ratio=ratio)
+
+
+def _pass_through(xp: Namespace, data: Array, mask_dtype: Any, outputs: int) -> tuple[Array, ...]:
+    return (data,) if outputs == 1 else (data, xp.ones(data.shape, mask_dtype))
+
+
+def _drop(xp: Namespace, data: Array, ratio: float, seed: float | None) -> tuple[Array, Array]:
+    if not 0 <= ratio < 1:
+        raise ValueError(f"expected a ratio in [0, 1), found {ratio}")
+    if ratio == 0:
+        return data, xp.ones(data.shape, bool)
+    mask = xp.asarray(generator(xp, seed).uniform(size=data.shape) >= ratio)
+    wide = data.astype(xp.float64 if data.dtype == xp.float64 else xp.float32)
+    return (wide * mask * (1 / (1 - ratio))).astype(data.dtype), mask

@@ -1,0 +1,129 @@
+"""Writing by index into a copy: Scatter, ScatterElements, ScatterND, TensorScatter.
+
+Targets are positions in the flattened output: ``ufunc.at`` is several times faster on one axis
+than with a tuple of indices.
+"""
+
+from __future__ import annotations
+
+import math
+
+from numpy.lib.array_utils import normalize_axis_index
+
+from tenonnx.operators import Array, Namespace, OperatorTable
+from tenonnx_array.index import refuse_outside
+
+table = OperatorTable()
+op = table.op
+
+REDUCTIONS = {"add": "add", "mul": "multiply", "max": "maximum", "min": "minimum"}
+
+
+@op("ScatterElements", since=16)
+def scatter_elements(
+    xp: Namespace,
+    data: Array,
+    indices: Array,
+    updates: Array,
+    *,
+    axis: int = 0,
+    reduction: str = "none",
+) -> Array:
+    """Write ``updates[i, j, k]`` to ``data[i, indices[i, j, k], k]``.
+
+    ``indices`` and ``updates`` have one shape, which off ``axis`` may cover less than the data.
+    """
+    axis = normalize_axis_index(axis, data.ndim)
+    if indices.shape != updates.shape:
+        raise ValueError(f"indices of shape {indices.shape} and updates of {updates.shape} differ")
+    target = _from_front(xp, indices, data.shape[axis], axis) * math.prod(data.shape[axis + 1 :])
+    for other, n in enumerate(indices.shape):
+        if other != axis:
+            stride = math.prod(data.shape[other + 1 :])
+            target += (xp.arange(n) * stride).reshape((n,) + (1,) * (data.ndim - 1 - other))
+    return _write(xp, data, target.reshape(-1), updates, reduction)
+
+
+@op("Scatter", since=9)
+@op("ScatterElements", since=11)
+def scatter_elements_11(
+    xp: Namespace, data: Array, indices: Array, updates: Array, *, axis: int = 0
+) -> Array:
+    return scatter_elements(xp, data, indices, updates, axis=axis)
+
+
+@op("ScatterND", since=16)
+def scatter_nd(
+    xp: Namespace, data: Array, indices: Array, updates: Array, *, reduction: str = "none"
+) -> Array:
+    """Write ``updates[i]``, an element or a slice, to ``data[indices[i]]`` for each index tuple."""
+    depth = indices.shape[-1]
+    slice_shape = data.shape[depth:]
+    if depth > data.ndim or updates.shape != indices.shape[:-1] + slice_shape:
+        raise ValueError(
+            f"indices {indices.shape} into data {data.shape} need updates of shape "
+            f"{indices.shape[:-1] + slice_shape}, found {updates.shape}"
+        )
+    row = xp.zeros(indices.shape[:-1], xp.int64)
+    for axis, n in enumerate(data.shape[:depth]):
+        row = row * n + _from_front(xp, indices[..., axis], n, axis)
+    return _write(xp, data, row.reshape(-1), updates, reduction, math.prod(slice_shape))
+
+
+@op("ScatterND", since=11)
+def scatter_nd_11(xp: Namespace, data: Array, indices: Array, updates: Array) -> Array:
+    return scatter_nd(xp, data, indices, updates)
+
+
+@op("TensorScatter", since=24)
+def tensor_scatter(
+    xp: Namespace,
+    past: Array,
+    update: Array,
+    write_indices: Array | None = None,
+    *,
+    axis: int = -2,
+    mode: str = "linear",
+) -> Array:
+    """Copy the cache with each sample's ``update`` written from its index on along ``axis``.
+
+    In circular mode positions wrap around; in linear mode they must lie inside the cache.
+    """
+    axis = normalize_axis_index(axis, past.ndim)
+    batch, limit, length = past.shape[0], past.shape[axis], update.shape[axis]
+    if axis == 0 or mode not in ("linear", "circular"):
+        raise ValueError(f"expected linear or circular mode off axis 0, found {mode}, axis {axis}")
+    start = xp.zeros(batch, xp.int64) if write_indices is None else write_indices
+    positions = start.reshape(batch, 1) + xp.arange(length)
+    if mode == "circular":
+        positions = positions % limit
+    refuse_outside(positions, limit, axis)
+    present = past.copy()
+    xp.moveaxis(present, axis, 1)[xp.arange(batch).reshape(batch, 1), positions] = xp.moveaxis(
+        update, axis, 1
+    )
+    return present
+
+
+def _from_front(xp: Namespace, indices: Array, size: int, axis: int) -> Array:
+    """Count negative indices from the front, as int64; host indices are checked."""
+    refuse_outside(indices, size, axis)
+    return xp.where(indices < 0, indices + size, indices).astype(xp.int64)
+
+
+def _write(
+    xp: Namespace, data: Array, rows: Array, updates: Array, reduction: str, extent: int = 1
+) -> Array:
+    """Write ``updates``, as rows of ``extent`` elements, to these rows of a copy of ``data``."""
+    if reduction != "none" and reduction not in REDUCTIONS:
+        raise ValueError(f"expected reduction none, {', '.join(REDUCTIONS)}; found {reduction}")
+    fresh = data.copy()
+    if not math.prod(updates.shape):
+        return fresh
+    if reduction == "none":
+        fresh.reshape((-1, extent))[rows] = updates.reshape((-1, extent))
+    else:
+        elements = (rows[:, None] * extent + xp.arange(extent)).reshape(-1)
+        ufunc = getattr(xp, REDUCTIONS[reduction])
+        ufunc.at(fresh.reshape(-1), elements, updates.reshape(-1))
+    return fresh

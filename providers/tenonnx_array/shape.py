@@ -1,0 +1,155 @@
+"""Shapes and the changes of shape; every result is a view if the array's strides allow it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tenonnx.operators import Array, Namespace, OperatorTable
+
+table = OperatorTable()
+op = table.op
+
+
+@op("Shape", since=15, host_output=True)
+def shape(_xp: Namespace, data: Array, *, start: int = 0, end: int | None = None) -> Array:
+    """Dimensions ``start`` to ``end``, clamped to the rank as Python's slices are."""
+    return np.array(data.shape[start:end], np.int64)
+
+
+@op("Shape", host_output=True)
+def shape_1(_xp: Namespace, data: Array) -> Array:
+    return np.array(data.shape, np.int64)
+
+
+@op("Size", host_output=True)
+def size(_xp: Namespace, data: Array) -> Array:
+    return np.array(math.prod(data.shape), np.int64)
+
+
+@op("Reshape", since=14, host=(1,))
+def reshape(_xp: Namespace, data: Array, shape: Array, *, allowzero: int = 0) -> Array:
+    return _reshape(data, shape.tolist(), bool(allowzero))
+
+
+@op("Reshape", since=5, host=(1,))
+def reshape_5(_xp: Namespace, data: Array, shape: Array) -> Array:
+    return _reshape(data, shape.tolist())
+
+
+@op("Reshape")
+def reshape_1(
+    _xp: Namespace,
+    data: Array,
+    *,
+    shape: Sequence[int] = (),
+    consumed_inputs: Sequence[int] = (),  # noqa: ARG001 - named in the schema, without a meaning
+) -> Array:
+    return _reshape(data, shape)
+
+
+def _reshape(data: Array, shape: Sequence[int], allowzero: bool = False) -> Array:
+    if 0 not in shape:
+        return data.reshape(shape)
+    if allowzero:
+        if -1 in shape:
+            raise ValueError(f"with allowzero a shape cannot hold both 0 and -1, found {shape}")
+        return data.reshape(shape)
+    return data.reshape(_copied_zeros(data.shape, shape))
+
+
+def _copied_zeros(dims: Sequence[int], shape: Sequence[int]) -> list[int]:
+    """Replace each 0 by the input's dimension there, and then -1.
+
+    The copied dimensions cancel before -1 is inferred, so that (1, 0, 12, 64) becomes
+    (1, 0, 768) for [0, 0, -1], which the sizes alone leave open.
+    """
+    kept = {i for i, n in enumerate(shape) if n == 0}
+    if kept and max(kept) >= len(dims):
+        raise ValueError(f"shape {list(shape)} copies a dimension that {tuple(dims)} does not have")
+    target = [dims[i] if i in kept else n for i, n in enumerate(shape)]
+    if -1 in target:
+        free = math.prod(n for i, n in enumerate(dims) if i not in kept)
+        given = math.prod(n for i, n in enumerate(target) if i not in kept and n != -1)
+        if free % given:
+            raise ValueError(f"cannot reshape {tuple(dims)} to {list(shape)}: -1 fits no size")
+        target[target.index(-1)] = free // given
+    return target
+
+
+@op("Flatten")
+def flatten(_xp: Namespace, x: Array, *, axis: int = 1) -> Array:
+    if abs(axis) > x.ndim:
+        raise ValueError(f"axis {axis} is outside [-{x.ndim}, {x.ndim}], for shape {x.shape}")
+    outer, inner = x.shape[:axis], x.shape[axis:]
+    return x.reshape((math.prod(outer), math.prod(inner)))
+
+
+@op("Squeeze", since=13, host=(1,))
+def squeeze(_xp: Namespace, data: Array, axes: Array | None = None) -> Array:
+    """Drop ``axes`` of size 1: all such if absent, none if empty."""
+    return data.squeeze(None if axes is None else tuple(axes.ravel().tolist()))
+
+
+@op("Squeeze")
+def squeeze_1(_xp: Namespace, data: Array, *, axes: Sequence[int] | None = None) -> Array:
+    return data.squeeze(axes)
+
+
+@op("Unsqueeze", since=13, host=(1,))
+def unsqueeze(xp: Namespace, data: Array, axes: Array) -> Array:
+    return xp.expand_dims(data, tuple(axes.ravel().tolist()))
+
+
+@op("Unsqueeze")
+def unsqueeze_1(xp: Namespace, data: Array, *, axes: Sequence[int]) -> Array:
+    return xp.expand_dims(data, tuple(axes))
+
+
+@op("Transpose")
+def transpose(_xp: Namespace, data: Array, *, perm: Sequence[int] | None = None) -> Array:
+    return data.transpose(perm)
+
+
+@op("Expand", since=8, host=(1,))
+def expand(xp: Namespace, x: Array, shape: Array) -> Array:
+    """Broadcast both ways: a 1 in ``shape`` keeps the input's dimension."""
+    return xp.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(shape.tolist())))
+
+
+@op("DepthToSpace", since=11)
+def depth_to_space(_xp: Namespace, x: Array, *, blocksize: int, mode: str = "DCR") -> Array:
+    _check_mode(mode)
+    b, c, h, w = x.shape
+    depth = c // blocksize**2
+    if mode == "DCR":
+        blocks = x.reshape((b, blocksize, blocksize, depth, h, w)).transpose((0, 3, 4, 1, 5, 2))
+    else:
+        blocks = x.reshape((b, depth, blocksize, blocksize, h, w)).transpose((0, 1, 4, 2, 5, 3))
+    return blocks.reshape((b, depth, h * blocksize, w * blocksize))
+
+
+@op("DepthToSpace")
+def depth_to_space_1(xp: Namespace, x: Array, *, blocksize: int) -> Array:
+    return depth_to_space(xp, x, blocksize=blocksize)
+
+
+@op("SpaceToDepth", since=28)
+def space_to_depth(_xp: Namespace, x: Array, *, blocksize: int, mode: str = "DCR") -> Array:
+    _check_mode(mode)
+    b, c, h, w = x.shape
+    blocks = x.reshape((b, c, h // blocksize, blocksize, w // blocksize, blocksize))
+    order = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
+    return blocks.transpose(order).reshape((b, c * blocksize**2, h // blocksize, w // blocksize))
+
+
+@op("SpaceToDepth")
+def space_to_depth_1(xp: Namespace, x: Array, *, blocksize: int) -> Array:
+    return space_to_depth(xp, x, blocksize=blocksize)
+
+
+def _check_mode(mode: str) -> None:
+    if mode not in ("DCR", "CRD"):
+        raise ValueError(f"expected mode DCR or CRD, found {mode}")

@@ -1,0 +1,86 @@
+"""String operators; they run on the host. Strings are ``str`` in numpy object arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tenonnx.operators import Array, Namespace, OperatorTable
+from tenonnx_array.re2 import compile_re2
+
+table = OperatorTable()
+op = table.op
+
+
+@op("StringConcat", since=20, host="all")
+def string_concat(_xp: Namespace, x: Array, y: Array) -> Array:
+    return np.asarray(np.asarray(x, object) + np.asarray(y, object), object)
+
+
+@op("StringSplit", since=20, host="all", multiple=True)
+def string_split(
+    _xp: Namespace, x: Array, *, delimiter: str | None = None, maxsplit: int | None = None
+) -> tuple[Array, Array]:
+    """Split each string; returns the parts, padded with empty strings on a new axis, and counts.
+
+    Without a delimiter runs of whitespace separate, and those at the ends are dropped.
+    """
+    x = np.asarray(x, object)
+    limit = -1 if maxsplit is None else maxsplit
+    strings = x.reshape(-1).tolist()
+    if delimiter:
+        rows = [s.split(delimiter, limit) for s in strings]
+    else:
+        rows = [s.strip().split(None, limit) for s in strings]
+    counts = np.array([len(row) for row in rows], np.int64)
+    parts = np.full((len(rows), counts.max(initial=0)), "", object)
+    for i, row in enumerate(rows):
+        parts[i, : len(row)] = row
+    return parts.reshape((*x.shape, parts.shape[1])), counts.reshape(x.shape)
+
+
+@op("StringNormalizer", since=10, host="all")
+def string_normalizer(
+    _xp: Namespace,
+    x: Array,
+    *,
+    case_change_action: str = "NONE",
+    is_case_sensitive: int = 0,
+    locale: str = "en_US",
+    stopwords: Sequence[str] = (),
+) -> Array:
+    """Remove stopwords, then change case by Unicode's rules, whatever locales the machine has.
+
+    ``x`` has shape [C] or [1, C]; if no word is left, the result is one empty string.
+    """
+    if x.ndim not in (1, 2) or (x.ndim == 2 and x.shape[0] != 1):
+        raise ValueError(f"expected shape [C] or [1, C], found {list(x.shape)}")
+    lower, upper = _case_functions(locale)
+    actions: dict[str, Callable[[str], str]] = {"LOWER": lower, "UPPER": upper, "NONE": str}
+    if case_change_action not in actions:
+        raise ValueError(f"expected LOWER, UPPER or NONE, found {case_change_action}")
+    key: Callable[[str], str] = str if is_case_sensitive else lower
+    stopped = {key(word) for word in stopwords}
+    action = actions[case_change_action]
+    words = [action(s) for s in x.reshape(-1).tolist() if key(s) not in stopped]
+    return np.array(words or [""], object).reshape((-1,) if x.ndim == 1 else (1, -1))
+
+
+def _case_functions(locale: str) -> tuple[Callable[[str], str], Callable[[str], str]]:
+    """Return lower and upper; in Turkish and Azerbaijani the letter i keeps its dot, or lack."""
+    if locale[:2].lower() not in ("tr", "az"):
+        return str.lower, str.upper
+    return (
+        lambda s: s.replace("İ", "i").replace("I", "ı").lower(),
+        lambda s: s.replace("i", "İ").upper(),
+    )
+
+
+@op("RegexFullMatch", since=20, host="all")
+def regex_full_match(_xp: Namespace, x: Array, *, pattern: str) -> Array:
+    """Say of each string whether all of it matches ``pattern``, in RE2's syntax."""
+    match = compile_re2(pattern).fullmatch
+    found: list[Any] = np.asarray(x, object).reshape(-1).tolist()
+    return np.array([match(s) is not None for s in found], bool).reshape(np.shape(x))
