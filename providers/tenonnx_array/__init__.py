@@ -7,14 +7,36 @@ import importlib
 from tenonnx.operators import OperatorTable
 
 MODULES = (
+    "search",
+    "cumulative",
+    "softmax",
+    "reduce",
+    "shape",
+    "slicing",
+    "pad",
+    "index",
+    "scatter",
+    "generate",
+    "sampling",
+    "sequence",
+    "strings",
+    "tfidf",
     "cast",
     "logical",
-    "activations",
+    "nonlinear",
     "elementwise",
     "attention",
     "linalg",
     "linear_attention",
     "quant",
+    "recurrent",
+    "ml.encode",
+    "ml.features",
+    "ml.linear",
+    "ml.maps",
+    "ml.scale",
+    "ml.svm",
+    "ml.trees",
 )
 
 TABLE = OperatorTable().update(
