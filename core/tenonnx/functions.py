@@ -29,7 +29,7 @@ def inline_functions(model: ir.Model) -> None:
         function.opset_imports.clear()
     try:
         InlinePass()(model)
-    except (ValueError, ir.passes.PassError) as error:
+    except (ValueError, ir.passes.InvariantError, ir.passes.PassError) as error:
         raise InvalidGraph(f"the model's functions cannot be inlined: {error}") from error
 
 

@@ -1,0 +1,309 @@
+"""If, Loop, Scan and SequenceMap: nested code that shares the outer graph's values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from models import BOOL, FLOAT, INT64, graph, model, node, value
+from onnx import helper
+
+import tenonnx
+
+X = np.array([1, -2, 3, 4], np.float32)
+
+
+def run(proto: onnx.ModelProto, **feeds: Any) -> list[Any]:
+    return tenonnx.InferenceSession(proto).run(None, feeds)
+
+
+def loop_model(body: onnx.GraphProto, inputs: str, outputs: list[Any], **weights: Any) -> Any:
+    names = [name for name in inputs.split() if name != "_" and name not in weights]
+    kinds = {"n": (INT64, []), "c": (BOOL, [])}
+    given = [value(name, *kinds.get(name, (FLOAT, [4]))) for name in names]
+    if "x" not in names:
+        given.append(value("x", FLOAT, [4]))
+    loop = node("Loop", inputs, " ".join(o.name for o in outputs), body=body)
+    return model([loop], given, outputs, weights)
+
+
+def body(nodes: list[onnx.NodeProto], outputs: list[Any]) -> onnx.GraphProto:
+    state = [value("i", INT64, []), value("cond", BOOL, []), value("a", FLOAT, [4])]
+    return graph(nodes, state, [value("go", BOOL, []), *outputs])
+
+
+@pytest.mark.parametrize("condition", [True, False])
+def test_if_reads_outer_values(condition: bool) -> None:
+    then = graph([node("Add", "x x", "t")], [], [value("t")])
+    other = graph([node("Mul", "x x", "e")], [], [value("e")])
+    proto = model(
+        [node("If", "c", "y", then_branch=then, else_branch=other)],
+        [value("c", BOOL, []), value("x", FLOAT, [4])],
+        [value("y")],
+    )
+    (y,) = run(proto, c=np.array(condition), x=X)
+    np.testing.assert_array_equal(y, X + X if condition else X * X)
+
+
+def test_if_branches_may_hand_out_outer_values_and_weights() -> None:
+    then = graph([node("Identity", "x", "t")], [], [value("t")])
+    other = graph([], [], [value("w")], {"w": X * 7})
+    proto = model(
+        [node("If", "c", "y", then_branch=then, else_branch=other)],
+        [value("c", BOOL, []), value("x", FLOAT, [4])],
+        [value("y")],
+    )
+    session = tenonnx.InferenceSession(proto)
+    np.testing.assert_array_equal(session.run(None, {"c": np.array(True), "x": X})[0], X)
+    np.testing.assert_array_equal(session.run(None, {"c": np.array(False), "x": X})[0], X * 7)
+
+
+def test_condition_of_several_elements_is_refused() -> None:
+    branch = graph([node("Identity", "x", "t")], [], [value("t")])
+    proto = model(
+        [node("If", "c", "y", then_branch=branch, else_branch=branch)],
+        [value("c", BOOL, [2]), value("x", FLOAT, [4])],
+        [value("y")],
+    )
+    with pytest.raises(tenonnx.RuntimeException, match=r"If 'y'.*condition has shape \(2,\)"):
+        run(proto, c=np.array([True, False]), x=X)
+
+
+def test_loop_carries_state_and_collects_scan_outputs() -> None:
+    nodes = [node("Add", "a x", "b"), node("Identity", "cond", "go"), node("Relu", "b", "s")]
+    inner = body(nodes, [value("b", FLOAT, [4]), value("s", FLOAT, [4])])
+    proto = loop_model(inner, "n _ a0", [value("y"), value("ys")])
+    y, ys = run(proto, n=np.array(3), a0=X, x=X)
+    np.testing.assert_array_equal(y, 4 * X)
+    np.testing.assert_array_equal(ys, [np.maximum(k * X, 0) for k in (2, 3, 4)])
+
+
+def test_loop_stops_by_condition_with_no_trip_count() -> None:
+    limit = np.array(10.0, np.float32)
+    nodes = [
+        node("Add", "a x", "b"),
+        node("ReduceMax", "b", "m", keepdims=0),
+        node("Less", "m limit", "go"),
+    ]
+    proto = loop_model(body(nodes, [value("b", FLOAT, [4])]), "_ _ a0", [value("y")])
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(limit, "limit"))
+    (y,) = run(proto, a0=X, x=X)
+    np.testing.assert_array_equal(y, 3 * X)
+
+
+@pytest.mark.parametrize("feeds", [{"n": 0, "c": True}, {"n": 5, "c": False}])
+def test_loop_of_no_iterations(feeds: dict[str, Any]) -> None:
+    nodes = [node("Add", "a x", "b"), node("Identity", "cond", "go"), node("Relu", "b", "s")]
+    inner = body(nodes, [value("b", FLOAT, [4]), value("s", FLOAT, [4])])
+    proto = loop_model(inner, "n c a0", [value("y"), value("ys")])
+    given = {"n": np.array(feeds["n"]), "c": np.array(feeds["c"])}
+    y, ys = run(proto, a0=X, x=X, **given)
+    np.testing.assert_array_equal(y, X)
+    assert ys.shape == (0, 4)
+    assert ys.dtype == np.float32
+
+
+def test_state_that_swaps_places() -> None:
+    inner = graph(
+        [node("Identity", "cond", "go")],
+        [
+            value("i", INT64, []),
+            value("cond", BOOL, []),
+            value("a", FLOAT, [4]),
+            value("b", FLOAT, [4]),
+        ],
+        [value("go", BOOL, []), value("b", FLOAT, [4]), value("a", FLOAT, [4])],
+    )
+    proto = model(
+        [node("Loop", "n _ p q", "y z", body=inner)],
+        [value("n", INT64, []), value("p", FLOAT, [4]), value("q", FLOAT, [4])],
+        [value("y"), value("z")],
+    )
+    y, z = run(proto, n=np.array(3), p=X, q=2 * X)
+    np.testing.assert_array_equal(y, 2 * X)
+    np.testing.assert_array_equal(z, X)
+
+
+def test_loops_nest_and_read_the_outermost_values() -> None:
+    inner = graph(
+        [node("Add", "b x", "b2"), node("Identity", "c2", "go2")],
+        [value("j", INT64, []), value("c2", BOOL, []), value("b", FLOAT, [4])],
+        [value("go2", BOOL, []), value("b2", FLOAT, [4])],
+    )
+    nodes = [node("Loop", "n _ a", "b3", body=inner), node("Identity", "cond", "go")]
+    proto = loop_model(body(nodes, [value("b3", FLOAT, [4])]), "n _ a0", [value("y")])
+    (y,) = run(proto, n=np.array(3), a0=X, x=X)
+    np.testing.assert_array_equal(y, 10 * X)
+
+
+def test_loops_nested_too_deep_are_refused() -> None:
+    deepest = graph(
+        [node("Identity", "cond", "go"), node("Identity", "a", "b")],
+        [value("i", INT64, []), value("cond", BOOL, []), value("a", FLOAT, [4])],
+        [value("go", BOOL, []), value("b", FLOAT, [4])],
+    )
+    for level in range(30):
+        deepest = graph(
+            [node("Loop", f"n _ a{level}", "b", body=deepest), node("Identity", "cond", "go")],
+            [value("i", INT64, []), value("cond", BOOL, []), value(f"a{level}", FLOAT, [4])],
+            [value("go", BOOL, []), value("b", FLOAT, [4])],
+        )
+    proto = loop_model(deepest, "n _ a0", [value("y")])
+    with pytest.raises(tenonnx.NotSupported, match="nested deeper"):
+        tenonnx.InferenceSession(proto)
+
+
+@pytest.mark.parametrize("reverse", [0, 1])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_scan_axes_and_directions(axis: int, reverse: int) -> None:
+    data = np.arange(12, dtype=np.float32).reshape(3, 4)
+    length = data.shape[axis]
+    item = [data.shape[1 - axis % 2]]
+    inner = graph(
+        [node("Add", "sum e", "total"), node("Identity", "total", "s")],
+        [value("sum", FLOAT, item), value("e", FLOAT, item)],
+        [value("total", FLOAT, item), value("s", FLOAT, item)],
+    )
+    scan = node(
+        "Scan",
+        "zero x",
+        "y ys",
+        body=inner,
+        num_scan_inputs=1,
+        scan_input_axes=[axis],
+        scan_input_directions=[reverse],
+        scan_output_axes=[axis],
+        scan_output_directions=[reverse],
+    )
+    proto = model(
+        [scan],
+        [value("zero", FLOAT, item), value("x", FLOAT, list(data.shape))],
+        [value("y"), value("ys")],
+    )
+    y, ys = run(proto, zero=np.zeros(item, np.float32), x=data)
+    rows = np.moveaxis(data, axis, 0)
+    sums = np.cumsum(rows[::-1] if reverse else rows, axis=0)
+    expected = sums[::-1] if reverse else sums
+    np.testing.assert_array_equal(y, sums[length - 1])
+    np.testing.assert_array_equal(ys, np.moveaxis(expected, 0, axis))
+
+
+def test_scan_inputs_of_different_lengths_are_refused() -> None:
+    inner = graph(
+        [node("Add", "e f", "s")], [value("e", FLOAT, []), value("f", FLOAT, [])], [value("s")]
+    )
+    proto = model(
+        [node("Scan", "x z", "ys", body=inner, num_scan_inputs=2)],
+        [value("x", FLOAT, [None]), value("z", FLOAT, [None])],
+        [value("ys")],
+    )
+    with pytest.raises(tenonnx.RuntimeException, match=r"Scan 'ys'.*lengths: \[3, 4\]"):
+        run(proto, x=X, z=X[:3])
+
+
+def test_scan_8_runs_over_a_batch_of_sequences_of_different_length() -> None:
+    inner = graph(
+        [node("Add", "sum e", "total"), node("Identity", "total", "s")],
+        [value("sum", FLOAT, [2]), value("e", FLOAT, [2])],
+        [value("total", FLOAT, [2]), value("s", FLOAT, [2])],
+    )
+    proto = model(
+        [node("Scan", "lengths zero x", "y ys", body=inner, num_scan_inputs=1)],
+        [
+            value("lengths", INT64, [2]),
+            value("zero", FLOAT, [2, 2]),
+            value("x", FLOAT, [2, 3, 2]),
+        ],
+        [value("y"), value("ys")],
+        opset=8,
+        ir_version=3,
+    )
+    x = np.arange(12, dtype=np.float32).reshape(2, 3, 2)
+    y, ys = run(proto, lengths=np.array([3, 2]), zero=np.zeros((2, 2), np.float32), x=x)
+    np.testing.assert_array_equal(y, [x[0].sum(0), x[1, :2].sum(0)])
+    np.testing.assert_array_equal(ys[0], x[0].cumsum(0))
+    np.testing.assert_array_equal(ys[1], [x[1, 0], x[1, 0] + x[1, 1], [0, 0]])
+
+
+def test_sequence_map_repeats_tensors_and_captures() -> None:
+    inner = graph(
+        [node("Add", "e t", "u"), node("Mul", "u x", "s")],
+        [value("e", FLOAT, [4]), value("t", FLOAT, [4])],
+        [value("s", FLOAT, [4])],
+    )
+    nodes = [
+        node("SequenceConstruct", "x t", "q"),
+        node("SequenceMap", "q t", "r", body=inner),
+        node("ConcatFromSequence", "r", "y", axis=0, new_axis=1),
+    ]
+    proto = model(nodes, [value("x", FLOAT, [4]), value("t", FLOAT, [4])], [value("y")])
+    (y,) = run(proto, x=X, t=2 * X)
+    np.testing.assert_array_equal(y, [3 * X * X, 4 * X * X])
+
+
+def test_function_with_a_branch_is_inlined() -> None:
+    then = graph([node("Neg", "p", "t")], [], [value("t")])
+    other = graph([node("Relu", "p", "e")], [], [value("e")])
+    function = helper.make_function(
+        "here",
+        "Flip",
+        ["p", "q"],
+        ["r"],
+        [node("If", "q", "r", then_branch=then, else_branch=other)],
+        [helper.make_opsetid("", 21)],
+    )
+    proto = model(
+        [node("Flip", "x c", "y", domain="here")],
+        [value("x", FLOAT, [4]), value("c", BOOL, [])],
+        [value("y")],
+        domains={"here": 1},
+        functions=[function],
+    )
+    np.testing.assert_array_equal(run(proto, x=X, c=np.array(True))[0], -X)
+    np.testing.assert_array_equal(run(proto, x=X, c=np.array(False))[0], np.maximum(X, 0))
+
+
+def test_functions_of_another_opset_version_keep_theirs() -> None:
+    function = helper.make_function(
+        "here",
+        "Squash",
+        ["p"],
+        ["r"],
+        [helper.make_node("Softmax", ["p"], ["r"])],
+        [helper.make_opsetid("", 11)],
+    )
+    proto = model(
+        [node("Squash", "x", "y", domain="here"), node("Softmax", "x", "z")],
+        [value("x", FLOAT, [2, 2, 2])],
+        [value("y"), value("z")],
+        domains={"here": 1},
+        functions=[function],
+    )
+    x = np.arange(8, dtype=np.float32).reshape(2, 2, 2)
+    y, z = run(proto, x=x)
+    exp = np.exp(x)
+    # Softmax-11 flattens to two dimensions after axis 1; Softmax-13 takes the last axis alone.
+    np.testing.assert_allclose(y, exp / exp.sum((1, 2), keepdims=True), rtol=1e-6)
+    np.testing.assert_allclose(z, exp / exp.sum(-1, keepdims=True), rtol=1e-6)
+
+
+def test_recursive_functions_are_refused() -> None:
+    function = helper.make_function(
+        "here",
+        "Again",
+        ["p"],
+        ["r"],
+        [helper.make_node("Again", ["p"], ["r"], domain="here")],
+        [helper.make_opsetid("here", 1)],
+    )
+    proto = model(
+        [node("Again", "x", "y", domain="here")],
+        [value("x", FLOAT, [4])],
+        [value("y")],
+        domains={"here": 1},
+        functions=[function],
+    )
+    with pytest.raises(tenonnx.InvalidGraph, match="Cyclic"):
+        tenonnx.InferenceSession(proto)
