@@ -15,15 +15,14 @@ if TYPE_CHECKING:
 def to_strings(x: Any) -> np.ndarray[Any, np.dtype[np.object_]]:
     """Return a host array's numbers as strings.
 
-    Floats are the shortest decimals that read back as the same number, never with an exponent;
-    infinities are ``INF`` and ``-INF``, and booleans ``1`` and ``0``.
+    Floats are the shortest decimals that read back as the same number (as float32 if they are
+    smaller), never with an exponent; infinities are ``INF`` and ``-INF``, and booleans ``1`` and ``0``.
     """
     x = np.asarray(x)
     write: Callable[[Any], str] = str
     if x.dtype in FLOATS:
         write = _decimal
-        if x.dtype.kind == "V":
-            x = x.astype(accumulator(x.dtype))
+        x = x.astype(accumulator(x.dtype), copy=False)
     elif x.dtype == np.bool_:
         x = x.astype(np.int8)
     strings = np.empty(x.shape, object)
