@@ -17,6 +17,7 @@ import onnx_ir as ir
 
 from tenonnx.codegen_control import EMITTERS
 from tenonnx.errors import InvalidGraph
+from tenonnx.graph import array_of
 from tenonnx.lower import Block, Lowering
 from tenonnx.provider import HOST, Device, Step
 from tenonnx.tensors import WeightTensor
@@ -136,7 +137,7 @@ class Generator:
         key = (id(tensor), device.id)
         if key not in self._constants:
             on = tensor.weight.on if isinstance(tensor, WeightTensor) else None
-            array = on(device) if on else device.upload(tensor.numpy())
+            array = on(device) if on else device.upload(array_of(tensor))
             self._constants[key] = self.bind("c", array)
         return self._constants[key]
 

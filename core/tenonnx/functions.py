@@ -56,11 +56,14 @@ def _attach_body(model: ir.Model, node: ir.Node, index: int) -> bool:
     body = schema_body(node) or _contextual_body(model, node)
     if body is None:
         return False
+    # An optional output that the node does not name may have no producer in the body.
+    del body.output[len(node.outputs) :]
     function = ir.serde.deserialize_function(body)
     node.overload = f"{node.overload}body{index}"
     for name, _ in tuple(graphs.subgraphs(node)):
         # A context-dependent body has its graph attributes built in already.
         node.attributes.pop(name)
+    _add_default_attributes(node)
     versions = {i.domain: i.version for i in body.opset_import}
     function.opset_imports.update(versions)
     function = ir.Function(
@@ -79,6 +82,15 @@ def _schema(node: ir.Node) -> onnx.defs.OpSchema | None:
         return onnx.defs.get_schema(node.op_type, node.version or 1, node.domain)
     except onnx.defs.SchemaError:
         return None
+
+
+def _add_default_attributes(node: ir.Node) -> None:
+    """Writes down the schema's defaults, which bodies refer to by name."""
+    schema = _schema(node)
+    for name, attribute in schema.attributes.items() if schema else ():
+        default = attribute.default_value
+        if name not in node.attributes and default.type != onnx.AttributeProto.UNDEFINED:
+            node.attributes[name] = ir.serde.deserialize_attribute(default)
 
 
 def schema_body(node: ir.Node) -> onnx.FunctionProto | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
 from tenonnx.errors import InvalidGraph
@@ -74,12 +75,21 @@ def _python_value(node: ir.Node, attribute: ir.Attr) -> Any:
         )
     match attribute.type:
         case ir.AttributeType.TENSOR:
-            return attribute.value.numpy()
+            return array_of(attribute.value)
         case ir.AttributeType.TENSORS:
-            return tuple(tensor.numpy() for tensor in attribute.value)
+            return tuple(array_of(tensor) for tensor in attribute.value)
         case ir.AttributeType.INTS | ir.AttributeType.FLOATS | ir.AttributeType.STRINGS:
             return tuple(attribute.value)
     return attribute.value
+
+
+def array_of(tensor: ir.TensorProtocol) -> np.ndarray[Any, Any]:
+    """Returns a tensor as numpy's array; strings become ``str`` objects."""
+    array = tensor.numpy()
+    if tensor.dtype != ir.DataType.STRING:
+        return array
+    decoded = [s.decode() if isinstance(s, bytes) else s for s in array.ravel()]
+    return np.array(decoded, dtype=object).reshape(array.shape)
 
 
 def resolve_versions(model: ir.Model) -> None:

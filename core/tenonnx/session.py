@@ -257,7 +257,7 @@ def _take_overridable(model: Any) -> dict[str, Any]:
     for value in both:
         tensor = value.const_value
         is_weight = isinstance(tensor, WeightTensor)
-        defaults[value.name] = tensor.weight.on(HOST) if is_weight else tensor.numpy()
+        defaults[value.name] = tensor.weight.on(HOST) if is_weight else graphs.array_of(tensor)
     return defaults
 
 

@@ -138,7 +138,7 @@ def _replace(graph: ir.Graph, node: ir.Node, weights: list[Weight]) -> None:
             name=name,
             shape=ir.Shape(weight.shape),
             type=ir.TensorType(weight.dtype),
-            const_value=WeightTensor(weight, name),
+            const_value=WeightTensor(weight, name=name),
         )
         graph.register_initializer(value)
         ir.convenience.replace_all_uses_with(output, value, replace_graph_outputs=True)
