@@ -1,0 +1,1 @@
+"""The ai.onnx.ml operators: trees, linear models, support vectors, encoders and scalers."""

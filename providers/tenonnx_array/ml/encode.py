@@ -1,0 +1,177 @@
+"""Mapping categories to other categories, and to vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from tenonnx.operators import Array, Namespace
+from tenonnx_array.ml.staged import StagedTable
+
+table = StagedTable("ai.onnx.ml")
+op = table.op
+
+Unary = Callable[[Array], Array]
+
+
+class Keys:
+    """Finds where values are among a node's keys.
+
+    Args:
+        keys: [K], strings or numbers. The last of equal keys counts; NaN equals NaN.
+    """
+
+    def __init__(self, keys: Array) -> None:
+        self.count = len(keys)
+        self._position: dict[str, int] | None = None
+        if keys.dtype == object:
+            self._position = {key: place for place, key in enumerate(keys.tolist())}
+        else:
+            self._order = np.argsort(keys, kind="stable")
+            self._sorted = keys[self._order]
+
+    def find(self, values: Array) -> Array:
+        """Returns each value's position, or the number of keys if it is none of them."""
+        if self._position is not None:
+            found = [self._position.get(v, self.count) for v in values.ravel().tolist()]
+            return np.array(found, np.intp).reshape(values.shape)
+        if not self.count:
+            return np.zeros(values.shape, np.intp)
+        place = np.searchsorted(self._sorted, values, side="right") - 1
+        key = self._sorted[place]
+        hit = (key == values) | ((key != key) & (values != values))
+        return np.where(hit, self._order[place], self.count)
+
+
+@op("LabelEncoder", host="all")
+def label_encoder_1(
+    xp: Namespace,  # noqa: ARG001 - strings live on the host
+    *,
+    classes_strings: Sequence[str] = (),
+    default_int64: int = -1,
+    default_string: str = "_Unused",
+) -> Unary:
+    """Makes strings → their indices in ``classes_strings``, and integers → the strings there."""
+    return _either_way(classes_strings, range(len(classes_strings)), default_int64, default_string)
+
+
+@op("CategoryMapper", host="all")
+def category_mapper(
+    xp: Namespace,  # noqa: ARG001 - strings live on the host
+    *,
+    cats_int64s: Sequence[int] = (),
+    cats_strings: Sequence[str] = (),
+    default_int64: int = -1,
+    default_string: str = "_Unused",
+) -> Unary:
+    """Makes strings → integers and integers → strings by two parallel lists."""
+    return _either_way(cats_strings, cats_int64s, default_int64, default_string)
+
+
+def _either_way(
+    strings: Sequence[str], ints: Sequence[int], default_int: int, default_string: str
+) -> Unary:
+    texts, numbers = _strings(strings), np.array(ints, np.int64)
+    to_int = _lookup(texts, numbers, np.array([default_int], np.int64))
+    to_string = _lookup(numbers, texts, _strings([default_string]))
+    return lambda X: to_int(X) if X.dtype == object else to_string(X)
+
+
+@op("LabelEncoder", since=2, host="all")
+def label_encoder_2(
+    xp: Namespace,  # noqa: ARG001 - strings live on the host
+    *,
+    default_float: float = -0.0,
+    default_int64: int = -1,
+    default_string: str = "_Unused",
+    default_tensor: Array | None = None,
+    keys_floats: Sequence[float] | None = None,
+    keys_int64s: Sequence[int] | None = None,
+    keys_strings: Sequence[str] | None = None,
+    keys_tensor: Array | None = None,
+    values_floats: Sequence[float] | None = None,
+    values_int64s: Sequence[int] | None = None,
+    values_strings: Sequence[str] | None = None,
+    values_tensor: Array | None = None,
+) -> Unary:
+    """Makes X → the value at each element's key, or the default; the shape is X's.
+
+    The attributes of version 4, of which version 2 has those that are no tensors.
+    """
+    keys = _only("keys_*", keys_floats, keys_int64s, keys_strings, keys_tensor)
+    values = _only("values_*", values_floats, values_int64s, values_strings, values_tensor)
+    if default_tensor is not None:
+        default = np.asarray(default_tensor).reshape(-1)[:1]
+    elif values.dtype == object:
+        default = _strings([default_string])
+    else:
+        default = np.array([default_float if values.dtype.kind == "f" else default_int64])
+    return _lookup(keys, values, default)
+
+
+@op("OneHotEncoder", host="all")
+def one_hot_encoder(
+    xp: Namespace,  # noqa: ARG001 - strings live on the host
+    *,
+    cats_int64s: Sequence[int] | None = None,
+    cats_strings: Sequence[str] | None = None,
+    zeros: int = 1,
+) -> Unary:
+    """Makes X → float32 with one more axis, as long as the categories.
+
+    Floats are truncated to integers first. A value that is no category gives zeros.
+
+    Raises:
+        ValueError: A value is no category, and ``zeros`` is 0.
+    """
+    categories = _only("cats_*", None, cats_int64s, cats_strings, None)
+    keys = Keys(categories)
+
+    def run(X: Array) -> Array:
+        X = np.asarray(X)
+        place = keys.find(X if cats_strings else X.astype(np.int64))
+        if not zeros and (place == keys.count).any():
+            unknown = X[place == keys.count].tolist()[0]
+            raise ValueError(f"{unknown!r} is none of the {keys.count} categories")
+        return (place[..., None] == np.arange(keys.count)).astype(np.float32)
+
+    return run
+
+
+def _lookup(keys: Array, values: Array, default: Array) -> Unary:
+    if len(keys) != len(values):
+        raise ValueError(f"there are {len(keys)} keys and {len(values)} values, expected as many")
+    index = Keys(keys)
+    extended = np.concatenate([values, default.astype(values.dtype)])
+    return lambda X: extended[index.find(np.asarray(X))]
+
+
+def _only(
+    name: str,
+    floats: Sequence[float] | None,
+    ints: Sequence[int] | None,
+    strings: Sequence[str] | None,
+    tensor: Array | None,
+) -> Array:
+    """Returns the one attribute that is there as a vector.
+
+    Raises:
+        ValueError: None of them is, or more than one.
+    """
+    given: list[Array] = []
+    if floats is not None:
+        given.append(np.array(floats, np.float32))
+    if ints is not None:
+        given.append(np.array(ints, np.int64))
+    if strings is not None:
+        given.append(_strings(strings))
+    if tensor is not None:
+        given.append(np.asarray(tensor).reshape(-1))
+    if len(given) != 1:
+        raise ValueError(f"exactly one of the attributes {name} must be set, found {len(given)}")
+    return given[0]
+
+
+def _strings(values: Sequence[str]) -> Array:
+    return np.array(values, object)

@@ -1,0 +1,100 @@
+"""Maps, which are Python dictionaries, to tensors and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tenonnx.operators import Array, Namespace
+from tenonnx_array.ml.post import labels_of
+from tenonnx_array.ml.staged import StagedTable
+
+table = StagedTable("ai.onnx.ml")
+op = table.op
+
+
+@op("DictVectorizer", host="all")
+def dict_vectorizer(
+    xp: Namespace,  # noqa: ARG001 - maps live on the host
+    *,
+    int64_vocabulary: Sequence[int] | None = None,
+    string_vocabulary: Sequence[str] | None = None,
+) -> Callable[[Mapping[Any, Any]], Array]:
+    """Makes a map → its values in the vocabulary's order, zero or "" where it has none.
+
+    The result is [1, V], as in onnxruntime, where the specification says [V]: what follows
+    expects rows. Keys outside the vocabulary are ignored, as scikit-learn does.
+    """
+    vocabulary = labels_of(int64_vocabulary, string_vocabulary).tolist()
+
+    def run(X: Mapping[Any, Any]) -> Array:
+        first = next(iter(X.values()), 0.0)
+        dtype, absent = _dtype_of(first), "" if isinstance(first, str) else 0
+        return np.array([[X.get(key, absent) for key in vocabulary]], dtype)
+
+    return run
+
+
+def _dtype_of(value: Any) -> np.dtype[Any]:
+    if isinstance(value, str):
+        return np.dtype(object)
+    if isinstance(value, np.generic):
+        return value.dtype
+    return np.dtype(np.int64 if isinstance(value, int) else np.float32)
+
+
+@op("CastMap", host="all")
+def cast_map(
+    xp: Namespace,  # noqa: ARG001 - maps live on the host
+    *,
+    cast_to: str = "TO_FLOAT",
+    map_form: str = "DENSE",
+    max_map: int = 1,
+) -> Callable[[Mapping[int, Any]], Array]:
+    """Makes a map from int64 → its values [1, n] by ascending key.
+
+    DENSE takes the values alone. SPARSE puts each at its key in a row of ``max_map`` and drops
+    those beyond; the gaps hold onnxruntime's 0, or "0.f" among strings. Floats become strings
+    with six decimals and integers by truncation.
+    """
+    if cast_to not in CASTS:
+        raise ValueError(f"cast_to must be one of {', '.join(CASTS)}, not {cast_to!r}")
+    if map_form not in ("DENSE", "SPARSE"):
+        raise ValueError(f"map_form must be DENSE or SPARSE, not {map_form!r}")
+    cast, gap, dtype = CASTS[cast_to]
+
+    def run(X: Mapping[int, Any]) -> Array:
+        if map_form == "DENSE":
+            return np.array([[cast(X[key]) for key in sorted(X)]], dtype)
+        return np.array([[cast(X[k]) if k in X else gap for k in range(max_map)]], dtype)
+
+    return run
+
+
+CASTS: dict[str, tuple[Callable[[Any], Any], Any, type]] = {
+    "TO_FLOAT": (float, 0.0, np.float32),
+    "TO_INT64": (int, 0, np.int64),
+    "TO_STRING": (lambda value: value if isinstance(value, str) else f"{value:f}", "0.f", object),
+}
+"""How to cast a value, what fills a gap, and the dtype of the result."""
+
+
+@op("ZipMap", host="all")
+def zip_map(
+    xp: Namespace,  # noqa: ARG001 - maps live on the host
+    *,
+    classlabels_int64s: Sequence[int] | None = None,
+    classlabels_strings: Sequence[str] | None = None,
+) -> Callable[[Array], list[dict[Any, float]]]:
+    """Makes X [N, E] → a list of N maps from class label to float; a vector is one row."""
+    keys = labels_of(classlabels_int64s, classlabels_strings).tolist()
+
+    def run(X: Array) -> list[dict[Any, float]]:
+        X = X if X.ndim > 1 else X.reshape(1, -1)
+        if X.shape[1] != len(keys):
+            raise ValueError(f"X has {X.shape[1]} columns for the {len(keys)} class labels")
+        return [dict(zip(keys, row, strict=True)) for row in X.tolist()]
+
+    return run

@@ -1,0 +1,87 @@
+"""Rescaling features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tenonnx.operators import Array, Namespace
+from tenonnx_array.ml.staged import StagedTable
+
+table = StagedTable("ai.onnx.ml")
+op = table.op
+
+Unary = Callable[[Array], Array]
+
+
+@op("Binarizer")
+def binarizer(xp: Namespace, *, threshold: float = 0.0) -> Unary:
+    """Makes X → 1 where X exceeds the threshold, else 0, also for NaN; the dtype is X's."""
+
+    def run(x: Array) -> Array:
+        x = xp.asarray(x)
+        return (x > threshold).astype(x.dtype)
+
+    return run
+
+
+@op("Scaler")
+def scaler(xp: Namespace, *, offset: Sequence[float] = (), scale: Sequence[float] = ()) -> Unary:
+    """Makes X [..., F] → (X − offset) · scale as float32; both have one element or F."""
+    shift = xp.asarray(offset or (0.0,), dtype=xp.float32)
+    factor = xp.asarray(scale or (1.0,), dtype=xp.float32)
+    return lambda X: ((X - shift) * factor).astype(xp.float32)
+
+
+@op("Normalizer")
+def normalizer(xp: Namespace, *, norm: str = "MAX") -> Unary:
+    """Makes X [N, C] or [C] → each row over its largest element, L1 or L2 norm, as float32.
+
+    MAX takes the sign into account, as the formula has it and unlike scikit-learn. A row whose
+    divisor is zero stays as it is.
+    """
+    divisors: dict[str, Unary] = {
+        "MAX": lambda X: X.max(axis=-1, keepdims=True),
+        "L1": lambda X: xp.abs(X).sum(axis=-1, keepdims=True),
+        "L2": lambda X: xp.sqrt((X * X).sum(axis=-1, keepdims=True)),
+    }
+    if norm not in divisors:
+        raise ValueError(f"norm must be one of {', '.join(divisors)}, not {norm!r}")
+    divisor_of = divisors[norm]
+
+    def run(X: Array) -> Array:
+        X = X.astype(xp.result_type(X.dtype, xp.float32), copy=False)
+        if X.size == 0:
+            return X.astype(xp.float32)
+        divisor = divisor_of(X)
+        return (X / xp.where(divisor == 0, 1, divisor)).astype(xp.float32)
+
+    return run
+
+
+@op("Imputer")
+def imputer(
+    xp: Namespace,
+    *,
+    imputed_value_floats: Sequence[float] = (),
+    imputed_value_int64s: Sequence[int] = (),
+    replaced_value_float: float = 0.0,
+    replaced_value_int64: int = 0,
+) -> Unary:
+    """Makes X [..., F] → X with one value replaced; the new values are one or F.
+
+    Integer inputs use the integer attributes, the others those of floats.
+    """
+
+    def run(x: Array) -> Array:
+        whole = x.dtype.kind in "iu"
+        values = imputed_value_int64s if whole else imputed_value_floats
+        replaced = replaced_value_int64 if whole else replaced_value_float
+        if not values:
+            raise ValueError(
+                f"inputs of {x.dtype} need "
+                f"{'imputed_value_int64s' if whole else 'imputed_value_floats'}"
+            )
+        missing = x == replaced if replaced == replaced else x != x
+        return xp.where(missing, xp.asarray(values, dtype=x.dtype), x)
+
+    return run

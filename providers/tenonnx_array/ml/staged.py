@@ -1,0 +1,43 @@
+"""Operators in two stages: attributes are laid out when a node is bound, inputs when it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from tenonnx.operators import Host, Kernel, Namespace, OperatorTable
+
+
+@dataclass(frozen=True, slots=True)
+class StagedKernel(Kernel):
+    """A kernel whose call takes the attributes alone and returns the function of the inputs."""
+
+    def bind(
+        self, xp: Namespace, attributes: Mapping[str, Any], outputs: int
+    ) -> Callable[..., Any]:
+        """Returns a callable of the inputs; trees, vectors and vocabularies are built here."""
+        function: Callable[..., Any] = Kernel.bind(self, xp, attributes, outputs)()
+        return function
+
+
+class StagedTable(OperatorTable):
+    """Operators declared as ``factory(xp, *, attributes) -> function of the inputs``.
+
+    A model of this domain keeps its weights in attributes, as tuples of up to millions of
+    numbers: turning those into arrays belongs to the binding of a node, not to its runs.
+    """
+
+    def _add(
+        self,
+        name: str,
+        since: int,
+        function: Callable[..., Any] | str,
+        host: Host,
+        host_output: bool,
+        multiple: bool,
+    ) -> None:
+        super()._add(name, since, function, host, host_output, multiple)
+        versions = self._kernels[self.domain, name]
+        kernel = versions[since]
+        versions[since] = StagedKernel(**{f.name: getattr(kernel, f.name) for f in fields(kernel)})

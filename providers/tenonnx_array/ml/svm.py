@@ -1,0 +1,200 @@
+"""Support vector machines, as libsvm evaluates them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import combinations
+
+import numpy as np
+
+from tenonnx.operators import Array, Namespace
+from tenonnx_array.ml.post import labels_of, logistic, pair, rows, transform_of
+from tenonnx_array.ml.staged import StagedTable
+
+table = StagedTable("ai.onnx.ml")
+op = table.op
+
+
+@op("SVMRegressor")
+def svm_regressor(
+    xp: Namespace,
+    *,
+    coefficients: Sequence[float] = (),
+    kernel_params: Sequence[float] = (),
+    kernel_type: str = "LINEAR",
+    n_supports: int = 0,
+    one_class: int = 0,
+    post_transform: str = "NONE",
+    rho: Sequence[float] = (),
+    support_vectors: Sequence[float] = (),
+) -> Callable[[Array], Array]:
+    """Makes [N, F] → [N, 1] float32; ±1 if ``one_class``.
+
+    Without support vectors the coefficients weigh the features themselves.
+    """
+    weights = xp.asarray(coefficients, dtype=xp.float64)
+    vectors = _vectors(xp, support_vectors, n_supports) if n_supports else None
+    kernel = _kernel(xp, kernel_type, kernel_params)
+    transform = transform_of(post_transform)
+    offset = rho[0] if rho else 0.0
+
+    def run(X: Array) -> Array:
+        X = rows(xp, X, xp.float64)
+        similar = X if vectors is None else kernel(X, vectors)
+        scores = (similar @ weights + offset)[:, None]
+        if one_class:
+            return xp.where(scores > 0, 1, -1).astype(xp.float32)
+        return transform(xp, scores).astype(xp.float32)
+
+    return run
+
+
+@op("SVMClassifier", host="all", multiple=True)
+def svm_classifier(
+    xp: Namespace,
+    *,
+    classlabels_ints: Sequence[int] | None = None,
+    classlabels_strings: Sequence[str] | None = None,
+    coefficients: Sequence[float] = (),
+    kernel_params: Sequence[float] = (),
+    kernel_type: str = "LINEAR",
+    post_transform: str = "NONE",
+    prob_a: Sequence[float] = (),
+    prob_b: Sequence[float] = (),
+    rho: Sequence[float] = (),
+    support_vectors: Sequence[float] = (),
+    vectors_per_class: Sequence[int] = (),
+) -> Callable[[Array], tuple[Array, Array]]:
+    """Makes [N, F] → labels [N] and scores [N, ...] float32.
+
+    With ``prob_a`` and ``prob_b`` the scores are E probabilities. Without them they are, as in
+    onnxruntime, the one-versus-one decisions: [N, E(E−1)/2], or the pair of ``post.pair`` for
+    two classes. The label has the most decisions in its favour. Without support vectors the
+    coefficients are E rows of weights of the features, and the largest score wins.
+    """
+    labels = labels_of(classlabels_ints, classlabels_strings)
+    transform = transform_of(post_transform)
+    if not vectors_per_class:
+        return _linear(labels, coefficients, rho, transform)
+    vectors = _vectors(xp, support_vectors, sum(vectors_per_class))
+    weights = _one_versus_one(coefficients, vectors_per_class)
+    first, second = np.array(list(combinations(range(len(labels)), 2))).T
+    kernel = _kernel(xp, kernel_type, kernel_params)
+    slope, shift = np.array(prob_a, np.float64), np.array(prob_b, np.float64)
+
+    def run(X: Array) -> tuple[Array, Array]:
+        decisions = kernel(rows(xp, X, np.float64), vectors) @ weights + np.array(rho)
+        winners = np.where(decisions > 0, first, second)
+        votes = (winners[:, :, None] == np.arange(len(labels))).sum(axis=1)
+        if slope.size:
+            chances = logistic(xp, -(decisions * slope + shift))
+            scores = transform(xp, coupled(chances, len(labels)))
+        elif len(labels) == 2:
+            scores = pair(xp, decisions[:, 0], post_transform, signed=True)
+        else:
+            scores = transform(xp, decisions)
+        return labels[votes.argmax(axis=1)], scores.astype(np.float32)
+
+    return run
+
+
+def _linear(
+    labels: Array,
+    coefficients: Sequence[float],
+    rho: Sequence[float],
+    transform: Callable[[Namespace, Array], Array],
+) -> Callable[[Array], tuple[Array, Array]]:
+    weights = np.array(coefficients, np.float64).reshape(len(labels), -1).T
+
+    def run(X: Array) -> tuple[Array, Array]:
+        scores = rows(np, X, np.float64) @ weights + (rho[0] if rho else 0.0)
+        return labels[scores.argmax(axis=1)], transform(np, scores).astype(np.float32)
+
+    return run
+
+
+def _vectors(xp: Namespace, support_vectors: Sequence[float], count: int) -> Array:
+    if len(support_vectors) % count:
+        raise ValueError(
+            f"support_vectors holds {len(support_vectors)} numbers, not a multiple of the "
+            f"{count} vectors"
+        )
+    return xp.asarray(support_vectors, dtype=xp.float64).reshape(count, -1)
+
+
+def _kernel(
+    xp: Namespace, kernel_type: str, kernel_params: Sequence[float]
+) -> Callable[[Array, Array], Array]:
+    """Returns the similarity of [N, F] and [V, F], as [N, V]."""
+    gamma, coef0, degree = kernel_params or (0.0, 0.0, 0.0)
+    kernels: dict[str, Callable[[Array, Array], Array]] = {
+        "LINEAR": lambda x, v: x @ v.T,
+        "POLY": lambda x, v: (gamma * (x @ v.T) + coef0) ** degree,
+        "RBF": lambda x, v: xp.exp(-gamma * _squared_distance(xp, x, v)),
+        "SIGMOID": lambda x, v: xp.tanh(gamma * (x @ v.T) + coef0),
+    }
+    if kernel_type not in kernels:
+        raise ValueError(f"kernel_type must be one of {', '.join(kernels)}, not {kernel_type!r}")
+    return kernels[kernel_type]
+
+
+def _squared_distance(xp: Namespace, x: Array, v: Array) -> Array:
+    square = (x * x).sum(axis=1)[:, None] - 2 * (x @ v.T) + (v * v).sum(axis=1)
+    return xp.maximum(square, 0)
+
+
+def _one_versus_one(coefficients: Sequence[float], counts: Sequence[int]) -> Array:
+    """Returns the weights of the support vectors in the decision of each two classes, [V, P].
+
+    libsvm keeps E − 1 coefficients per vector: a vector of class i weighs in against class j
+    with row j − 1, one of class j against class i with row i (i < j).
+    """
+    rows_ = np.array(coefficients, np.float64).reshape(len(counts) - 1, sum(counts))
+    ends = np.cumsum(counts)
+    of = [slice(end - count, end) for end, count in zip(ends, counts, strict=True)]
+    pairs = list(combinations(range(len(counts)), 2))
+    weights = np.zeros((sum(counts), len(pairs)))
+    for column, (i, j) in enumerate(pairs):
+        weights[of[i], column] = rows_[j - 1, of[i]]
+        weights[of[j], column] = rows_[i, of[j]]
+    return weights
+
+
+def coupled(chances: Array, classes: int) -> Array:
+    """Returns class probabilities from pairwise ones.
+
+    Source: Wu, Lin and Weng, Probability Estimates for Multi-class Classification by Pairwise
+    Coupling, JMLR 5 (2004), algorithm 2. Its coarse stopping rule, 0.005 / classes, shows in
+    the third digit of the result, so that it has to be libsvm's.
+
+    Args:
+        chances: [N, P]; that a row is of class i rather than j, for each pair i < j.
+        classes: How many classes there are.
+    """
+    first, second = np.triu_indices(classes, 1)
+    chances = np.clip(chances, 1e-7, 1 - 1e-7)
+    r = np.zeros((len(chances), classes, classes))
+    r[:, first, second] = chances
+    r[:, second, first] = 1 - chances
+    Q = -r * r.transpose(0, 2, 1)
+    diagonal = (r * r).sum(axis=1)
+    Q[:, range(classes), range(classes)] = diagonal
+    p = np.full((len(chances), classes), 1 / classes)
+    for _ in range(max(100, classes)):
+        Qp = (Q @ p[:, :, None])[:, :, 0]
+        pQp = (p * Qp).sum(axis=1)
+        moving = np.abs(Qp - pQp[:, None]).max(axis=1) >= 0.005 / classes
+        if not moving.any():
+            break
+        p[moving] = _sweep(p[moving], Q[moving], diagonal[moving], Qp[moving], pQp[moving])
+    return p
+
+
+def _sweep(p: Array, Q: Array, diagonal: Array, Qp: Array, pQp: Array) -> Array:
+    for t in range(p.shape[1]):
+        step = (pQp - Qp[:, t]) / diagonal[:, t]
+        p[:, t] += step
+        pQp = (pQp + step * (step * diagonal[:, t] + 2 * Qp[:, t])) / (1 + step) ** 2
+        Qp = (Qp + step[:, None] * Q[:, t]) / (1 + step)[:, None]
+        p = p / (1 + step)[:, None]
+    return p

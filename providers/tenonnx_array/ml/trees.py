@@ -1,0 +1,205 @@
+"""Decision trees and their ensembles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from tenonnx.operators import Array, Namespace
+from tenonnx_array.ml.forest import AGGREGATES, Forest
+from tenonnx_array.ml.post import TRANSFORMS, labels_of, pair, rows, transform_of
+from tenonnx_array.ml.staged import StagedTable
+from tenonnx_array.ml.treelist import Ints, TreeList, flags
+from tenonnx_array.ml.walk import Nodes
+
+table = StagedTable("ai.onnx.ml")
+op = table.op
+
+Floats = Sequence[float]
+
+
+@op("TreeEnsemble", since=5)
+def tree_ensemble(
+    xp: Namespace,
+    *,
+    aggregate_function: int = 1,
+    leaf_targetids: Ints,
+    leaf_weights: Array,
+    membership_values: Array | None = None,
+    n_targets: int | None = None,
+    nodes_falseleafs: Ints,
+    nodes_falsenodeids: Ints,
+    nodes_featureids: Ints,
+    nodes_hitrates: Array | None = None,  # noqa: ARG001 - a hint about speed
+    nodes_missing_value_tracks_true: Ints = (),
+    nodes_modes: Array,
+    nodes_splits: Array,
+    nodes_trueleafs: Ints,
+    nodes_truenodeids: Ints,
+    post_transform: int = 0,
+    tree_roots: Ints,
+) -> Callable[[Array], Array]:
+    """Makes [N, F] → [N, n_targets] of X's dtype."""
+    true, false = np.array(nodes_truenodeids, np.intp), np.array(nodes_falsenodeids, np.intp)
+    nodes = Nodes(
+        feature=np.array(nodes_featureids, np.intp),
+        mode=np.asarray(nodes_modes),
+        split=_splits(nodes_splits),
+        missing=flags(nodes_missing_value_tracks_true, len(true)),
+        true=np.where(np.array(nodes_trueleafs, bool), ~true, true),
+        false=np.where(np.array(nodes_falseleafs, bool), ~false, false),
+        members=_splits(np.array([]) if membership_values is None else membership_values),
+        roots=np.array(tree_roots, np.intp),
+    )
+    target = np.array(leaf_targetids, np.intp)
+    votes = np.arange(len(target)), target, np.asarray(leaf_weights, np.float64)
+    targets = int(target.max()) + 1 if n_targets is None else n_targets
+    forest = Forest(xp, nodes, len(target), votes, targets, list(AGGREGATES)[aggregate_function])
+    transform = transform_of(list(TRANSFORMS)[post_transform])
+    return lambda X: transform(xp, forest.scores(rows(xp, X))).astype(X.dtype)
+
+
+@op("TreeEnsembleRegressor")
+def tree_ensemble_regressor(
+    xp: Namespace,
+    *,
+    aggregate_function: str = "SUM",
+    base_values: Floats = (),
+    base_values_as_tensor: Array | None = None,
+    n_targets: int | None = None,
+    nodes_falsenodeids: Ints = (),
+    nodes_featureids: Ints = (),
+    nodes_hitrates: Floats = (),  # noqa: ARG001 - a hint about speed
+    nodes_hitrates_as_tensor: Array | None = None,  # noqa: ARG001 - a hint about speed
+    nodes_missing_value_tracks_true: Ints = (),
+    nodes_modes: Sequence[str] = (),
+    nodes_nodeids: Ints = (),
+    nodes_treeids: Ints = (),
+    nodes_truenodeids: Ints = (),
+    nodes_values: Floats = (),
+    nodes_values_as_tensor: Array | None = None,
+    post_transform: str = "NONE",
+    target_ids: Ints = (),
+    target_nodeids: Ints = (),
+    target_treeids: Ints = (),
+    target_weights: Floats = (),
+    target_weights_as_tensor: Array | None = None,
+) -> Callable[[Array], Array]:
+    """Makes [N, F] → [N, n_targets] float32; a vector is one row.
+
+    Version 3 added the attributes that are tensors. onnxruntime skips the post transforms of
+    a single target, but for PROBIT; they are applied here.
+    """
+    trees = TreeList(nodes_treeids, nodes_nodeids, nodes_modes)
+    nodes = trees.nodes(
+        nodes_featureids,
+        _either(nodes_values, nodes_values_as_tensor),
+        nodes_missing_value_tracks_true,
+        nodes_truenodeids,
+        nodes_falsenodeids,
+    )
+    weights = _either(target_weights, target_weights_as_tensor)
+    votes = trees.votes(target_treeids, target_nodeids, target_ids, weights)
+    targets = max(target_ids) + 1 if n_targets is None else n_targets
+    forest = Forest(xp, nodes, trees.leaves, votes, targets, aggregate_function)
+    base = xp.asarray(_either(base_values, base_values_as_tensor))
+    transform = transform_of(post_transform)
+
+    def run(X: Array) -> Array:
+        scores = forest.scores(rows(xp, X))
+        return transform(xp, scores + base if base.size else scores).astype(xp.float32)
+
+    return run
+
+
+@op("TreeEnsembleClassifier", host="all", multiple=True)
+def tree_ensemble_classifier(
+    xp: Namespace,
+    *,
+    base_values: Floats = (),
+    base_values_as_tensor: Array | None = None,
+    class_ids: Ints = (),
+    class_nodeids: Ints = (),
+    class_treeids: Ints = (),
+    class_weights: Floats = (),
+    class_weights_as_tensor: Array | None = None,
+    classlabels_int64s: Ints | None = None,
+    classlabels_strings: Sequence[str] | None = None,
+    nodes_falsenodeids: Ints = (),
+    nodes_featureids: Ints = (),
+    nodes_hitrates: Floats = (),  # noqa: ARG001 - a hint about speed
+    nodes_hitrates_as_tensor: Array | None = None,  # noqa: ARG001 - a hint about speed
+    nodes_missing_value_tracks_true: Ints = (),
+    nodes_modes: Sequence[str] = (),
+    nodes_nodeids: Ints = (),
+    nodes_treeids: Ints = (),
+    nodes_truenodeids: Ints = (),
+    nodes_values: Floats = (),
+    nodes_values_as_tensor: Array | None = None,
+    post_transform: str = "NONE",
+) -> Callable[[Array], tuple[Array, Array]]:
+    """Makes [N, F] → labels [N] and scores [N, E] float32; a vector is one row.
+
+    Version 3 added the attributes that are tensors.
+    """
+    labels = labels_of(classlabels_int64s, classlabels_strings)
+    trees = TreeList(nodes_treeids, nodes_nodeids, nodes_modes)
+    nodes = trees.nodes(
+        nodes_featureids,
+        _either(nodes_values, nodes_values_as_tensor),
+        nodes_missing_value_tracks_true,
+        nodes_truenodeids,
+        nodes_falsenodeids,
+    )
+    weights = _either(class_weights, class_weights_as_tensor)
+    votes = trees.votes(class_treeids, class_nodeids, class_ids, weights)
+    forest = Forest(xp, nodes, trees.leaves, votes, len(labels), "SUM")
+    base = _either(base_values, base_values_as_tensor)
+    decide = _decision(np.unique(class_ids), len(labels), weights, base, post_transform)
+
+    def run(X: Array) -> tuple[Array, Array]:
+        winner, scores = decide(forest.scores(rows(np, X)))
+        return labels[winner], scores.astype(np.float32)
+
+    return run
+
+
+def _decision(
+    voted: Array, classes: int, weights: Array, base: Array, post_transform: str
+) -> Callable[[Array], tuple[Array, Array]]:
+    """Returns how summed votes [N, E] become the winner's index [N] and the scores [N, E].
+
+    A class that no leaf votes for never wins. Of two classes of which one has all the votes,
+    the second wins by more than half if all votes are positive, else by more than zero.
+    """
+    transform = transform_of(post_transform)
+    if classes != 2 or len(voted) != 1:
+        standing = np.arange(classes) if base.size or not len(voted) else voted
+
+        def decide(scores: Array) -> tuple[Array, Array]:
+            scores = scores + base if base.size else scores
+            return standing[scores[:, standing].argmax(axis=1)], transform(np, scores)
+
+        return decide
+    signed = bool((weights < 0).any())
+    offset = np.broadcast_to(base, 2) if base.size else np.zeros(2)
+
+    def decide_one(scores: Array) -> tuple[Array, Array]:
+        scores = scores + offset
+        score = scores[:, voted[0]]
+        winner = (score > (0 if signed else 0.5)).astype(np.intp)
+        if voted[0]:
+            return winner, transform(np, scores)
+        return winner, pair(np, score, post_transform, signed=signed)
+
+    return decide_one
+
+
+def _either(numbers: Floats, tensor: Array | None) -> Array:
+    return np.array(numbers, np.float32) if tensor is None else np.asarray(tensor)
+
+
+def _splits(values: Array) -> Array:
+    values = np.asarray(values)
+    return values.astype(np.result_type(values.dtype, np.float32), copy=False)
