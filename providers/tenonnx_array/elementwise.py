@@ -104,15 +104,18 @@ def mod(xp: Namespace, a: Array, b: Array, *, fmod: int = 0) -> Array:
     return xp.fmod(a, b) if fmod else xp.remainder(a, b)
 
 
-BINARY: dict[str, Function | str] = {
+ARITHMETIC: dict[str, Function | str] = {
     "Add": "add",
-    "Sub": "subtract",
-    "Mul": "multiply",
     "Div": divide,
-    "Pow": power,
+    "Mul": "multiply",
+    "Sub": "subtract",
 }
-table.rows({name: limited_broadcast(function) for name, function in BINARY.items()}, since=1)
-table.rows(BINARY, since=7)
+limited = {name: limited_broadcast(function) for name, function in ARITHMETIC.items()}
+table.rows({name: consuming(function) for name, function in limited.items()}, since=1)
+table.rows(limited, since=6)
+table.rows(ARITHMETIC, since=7)
+table.rows({"Pow": limited_broadcast(power)}, since=1)
+table.rows({"Pow": power}, since=7)
 
 
 def maximum(xp: Namespace, *inputs: Array) -> Array:

@@ -59,13 +59,7 @@ def limited_broadcast(function: Function | str) -> Function:
     """
 
     def kernel(
-        xp: Namespace,
-        a: Array,
-        b: Array,
-        *,
-        axis: int | None = None,
-        broadcast: int = 0,
-        consumed_inputs: tuple[int, ...] = (),  # noqa: ARG001 - as in `consuming`
+        xp: Namespace, a: Array, b: Array, *, axis: int | None = None, broadcast: int = 0
     ) -> Array:
         if broadcast:
             b = _placed(b, a.shape, axis)

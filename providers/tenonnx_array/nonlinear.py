@@ -56,7 +56,7 @@ def leaky_relu(xp: Namespace, x: Array, *, alpha: float = 0.01) -> Array:
 
 
 @widened
-def scaled_elu(xp: Namespace, x: Array, alpha: float, gamma: float) -> Array:
+def scaled_elu(xp: Namespace, x: Array, *, alpha: float, gamma: float) -> Array:
     """Return gamma alpha (exp(x) - 1) below zero, gamma x above."""
     y = xp.expm1(xp.minimum(x, 0))
     y *= alpha
@@ -67,7 +67,7 @@ def scaled_elu(xp: Namespace, x: Array, alpha: float, gamma: float) -> Array:
 
 def selu_1(xp: Namespace, x: Array, *, alpha: float = 1.6732, gamma: float = 1.0507) -> Array:
     """Scaled ELU with the rounded constants of opset 1."""
-    return scaled_elu(xp, x, alpha, gamma)
+    return scaled_elu(xp, x, alpha=alpha, gamma=gamma)
 
 
 def selu(
@@ -78,7 +78,7 @@ def selu(
     gamma: float = 1.05070102214813232421875,
 ) -> Array:
     """Scaled ELU (arXiv:1706.02515)."""
-    return scaled_elu(xp, x, alpha, gamma)
+    return scaled_elu(xp, x, alpha=alpha, gamma=gamma)
 
 
 NAMED = {

@@ -16,7 +16,7 @@ def to_strings(x: Any) -> np.ndarray[Any, np.dtype[np.object_]]:
     """Return a host array's numbers as strings.
 
     Floats are the shortest decimals that read back as the same number (as float32 if they are
-    smaller), never with an exponent; infinities are ``INF`` and ``-INF``, and booleans ``1`` and ``0``.
+    smaller), never with an exponent; infinities are ``INF`` and ``-INF``; booleans ``1`` and ``0``.
     """
     x = np.asarray(x)
     write: Callable[[Any], str] = str

@@ -70,7 +70,7 @@ CASES = [
         for op, f in BINARY
         for x, y in [(POSITIVE, PART)]
         for version, n, attributes in [
-            (1, "axis", {"broadcast": 1, "axis": 1} | (CONSUMED if op != "Pow" else {})),
+            (1, "axis", {"broadcast": 1, "axis": 1} | ({} if op == "Pow" else CONSUMED)),
             (1, "negative-axis", {"broadcast": 1, "axis": -3}),
         ]
     ),
