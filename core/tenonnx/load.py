@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import onnx
 import onnx_ir as ir
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped] # has no stubs
 
 from tenonnx.errors import Fail, InvalidArgument, InvalidGraph, InvalidProtobuf
 from tenonnx.paths import DataFolders, missing
@@ -20,6 +20,10 @@ from tenonnx.wire import skim
 
 if TYPE_CHECKING:
     from tenonnx.weights import WeightRegistry
+
+TENSOR, TENSORS = ir.AttributeType.TENSOR, ir.AttributeType.TENSORS
+GRAPH, GRAPHS = ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS
+WITH_TENSORS = frozenset({TENSOR, TENSORS, GRAPH, GRAPHS})
 
 Roots = Iterable[str | os.PathLike[str]]
 
@@ -105,32 +109,36 @@ def _read(proto: onnx.ModelProto, reader: TensorReader) -> ir.Model:
 
 def _convert(model: ir.Model, reader: TensorReader) -> None:
     """Replaces every tensor of a model by a tensor over the registry."""
-    parts = [model.graph, *model.functions.values()]
-    graphs = [model.graph, *(graph for part in parts for graph in part.subgraphs())]
-    for graph in graphs:
-        for name, value in graph.initializers.items():
-            if value.const_value is not None:
-                value.const_value = reader.read(value.const_value, name)
-    for part in parts:
-        for node in part.all_nodes():
-            where = f"of {node.op_type} node {node.name!r}" if node.name else f"of {node.op_type}"
-            _convert_attributes(node.attributes, where, reader.read)
+    _convert_initializers(model.graph, reader)
+    for node in model.graph.all_nodes():
+        _convert_attributes(node, reader)
     for function in model.functions.values():
-        _convert_attributes(function.attributes, f"of function {function.name}", reader.read)
+        _convert_attributes(function, reader)
+        for node in function.all_nodes():
+            _convert_attributes(node, reader)
 
 
-def _convert_attributes(
-    attributes: Any, where: str, read: Callable[[ir.TensorProtocol, str], ir.TensorProtocol]
-) -> None:
-    for name, attribute in attributes.items():
-        if attribute.is_ref() or attribute.value is None:
+def _convert_initializers(graph: ir.Graph, reader: TensorReader) -> None:
+    for name, value in graph.initializers.items():
+        if value.const_value is not None:
+            value.const_value = reader.read(value.const_value, name)
+
+
+def _convert_attributes(owner: ir.Node | ir.Function, reader: TensorReader) -> None:
+    for name, attribute in owner.attributes.items():
+        if attribute.type not in WITH_TENSORS or attribute.value is None:
             continue
-        if attribute.type == ir.AttributeType.TENSOR:
-            tensor = read(attribute.as_tensor(), f"attribute {name} {where}")
-            attributes[name] = ir.AttrTensor(name, tensor, attribute.doc_string)
-        elif attribute.type == ir.AttributeType.TENSORS:
-            tensors = [read(t, f"attribute {name} {where}") for t in attribute.as_tensors()]
-            attributes[name] = ir.AttrTensors(name, tensors, attribute.doc_string)
+        label = f"{name} of {owner.name or getattr(owner, 'op_type', 'a function')}"
+        if attribute.type == TENSOR:
+            tensor = reader.read(attribute.as_tensor(), label)
+            owner.attributes[name] = ir.AttrTensor(name, tensor, attribute.doc_string)
+        elif attribute.type == TENSORS:
+            tensors = [reader.read(tensor, label) for tensor in attribute.as_tensors()]
+            owner.attributes[name] = ir.AttrTensors(name, tensors, attribute.doc_string)
+        else:
+            graphs = attribute.as_graphs() if attribute.type == GRAPHS else [attribute.as_graph()]
+            for graph in graphs:
+                _convert_initializers(graph, reader)
 
 
 def _diagnosis(buffer: memoryview, error: Exception) -> str:

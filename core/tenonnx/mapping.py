@@ -16,6 +16,7 @@ from tenonnx.errors import Fail, InvalidArgument
 if TYPE_CHECKING:
     from tenonnx.storage import Kind
 
+MAP_FAILED = ctypes.c_void_p(-1).value
 MAP_FIXED = 0x10  # Linux, the BSDs and macOS agree on it; the mmap module does not name it
 
 
@@ -136,7 +137,7 @@ def _map(descriptor: int, size: int) -> mmap.mmap:
     # lives. So let it own empty pages instead, and put the file in their place.
     pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)
     flags = mmap.MAP_SHARED | MAP_FIXED
-    if _libc_mmap(_address(pages), size, mmap.PROT_READ, flags, descriptor, 0) is None:
+    if _libc_mmap(_address(pages), size, mmap.PROT_READ, flags, descriptor, 0) == MAP_FAILED:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
     return pages
@@ -147,7 +148,6 @@ def _load_mmap() -> ctypes._NamedFuncPointer:
     function.restype = ctypes.c_void_p
     number = ctypes.c_int
     function.argtypes = [ctypes.c_void_p, ctypes.c_size_t, number, number, number, ctypes.c_long]
-    function.errcheck = lambda result, *_: None if result == ctypes.c_void_p(-1).value else result
     return function
 
 

@@ -71,10 +71,11 @@ class DataFolders:
         real = os.path.realpath(path)
         allowed = self.roots if os.path.isabs(location) else self.allowed  # noqa: PTH117
         if not any(_is_inside(real, root) for root in allowed):
+            parent = os.path.dirname(real)  # noqa: PTH120
             raise InvalidGraph(
                 f"tensor {tensor!r} has external data at {location!r}, which leads to {real}; "
                 f"relative locations may lead into {' and '.join(self.allowed)}",
-                hint=f"If you trust the model, allow it: allowed_roots=[{os.path.dirname(real)!r}].",  # noqa: PTH120
+                hint=f"If you trust the model, allow it: allowed_roots=[{parent!r}].",
             )
         if not os.path.isfile(real):  # noqa: PTH113
             raise InvalidGraph(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import re
 import weakref
 from collections import defaultdict
@@ -63,7 +64,8 @@ class MemoryReport:
     Attributes:
         mapped: Bytes of models' files that are mapped.
         resident: Bytes of all mapped files that are in this process's resident set.
-        private: Bytes in memory of this process alone: the registry's own and the callers'.
+        private: Bytes in memory of this process alone that the registry made.
+        borrowed: Bytes in memory that belongs to callers.
         derived: Bytes of side files that are mapped.
         device: Bytes uploaded to devices.
         storages: One row for each storage.
@@ -73,6 +75,7 @@ class MemoryReport:
     mapped: int
     resident: int
     private: int
+    borrowed: int
     derived: int
     device: int
     storages: tuple[StorageRow, ...]
@@ -82,7 +85,7 @@ class MemoryReport:
         totals = (
             f"mapped {_size(self.mapped)} · derived {_size(self.derived)} · "
             f"resident {_size(self.resident)} · private {_size(self.private)} · "
-            f"device {_size(self.device)}"
+            f"borrowed {_size(self.borrowed)} · device {_size(self.device)}"
         )
         storages = [
             (
@@ -140,7 +143,8 @@ def take_report(
     return MemoryReport(
         mapped=total("mapped"),
         resident=sum(row.resident for row in rows if row.kind in ("mapped", "derived")),
-        private=total("private", "caller"),
+        private=total("private"),
+        borrowed=total("borrowed"),
         derived=total("derived"),
         device=sum(_device_bytes(weight) for weight in weights),
         storages=tuple(rows),
@@ -160,18 +164,17 @@ def _resident(storages: Sequence[Storage]) -> dict[int, int]:
     resident: dict[int, int] = {}
     if not storages or not SMAPS.exists():
         return resident
-    places = {_page_of(storage): storage.address for storage in storages}
-    address = None
+    places = sorted((storage.address, storage.size) for storage in storages)
+    starts = [address for address, _ in places]
+    here = None
     for line in SMAPS.read_bytes().splitlines():
         if area := _AREA.match(line):
-            address = places.get(int(area[1], 16))
-        elif address is not None and line.startswith(b"Rss:"):
-            resident[address] = int(line.split()[1]) * 1024
+            start, stop = int(area[1], 16), int(area[2], 16)
+            address, size = places[bisect.bisect_left(starts, stop) - 1]
+            here = address if address < stop and address + size > start else None
+        elif here is not None and line.startswith(b"Rss:"):
+            resident[here] = resident.get(here, 0) + int(line.split()[1]) * 1024
     return resident
-
-
-def _page_of(storage: Storage) -> int:
-    return storage.address // 4096 * 4096
 
 
 def _size(nbytes: int) -> str:

@@ -1,14 +1,13 @@
 """Derived weights on disk, so that they are built once per machine rather than per process.
 
 A side file is a page of header and the bytes of one weight. It appears under its name, which
-tells what is in it, only when it is complete; a writer that dies leaves a draft whose lock died
-with it. Nothing is flushed to the disk: after a crash of the machine, the checksum tells.
+tells what is in it, only when it is complete. Nothing is flushed to the disk: after a crash of
+the machine the checksum tells what is whole.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import logging
@@ -18,7 +17,7 @@ import shutil
 import struct
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +25,8 @@ import numpy as np
 import onnx_ir as ir
 import platformdirs
 
-from tenonnx.errors import TenonnxError
+from tenonnx.draft import allocate, locked_draft, sweep_drafts
+from tenonnx.errors import InvalidArgument, TenonnxError
 from tenonnx.mapping import Identity, Mapping
 from tenonnx.storage import NDArray, byte_size, is_packed
 
@@ -37,8 +37,6 @@ MAGIC = b"tenonnx\x01"
 HEADER = struct.Struct("<8sQII")  # magic, checksum of the payload, crc and length of the JSON
 HEADER_BYTES = 4096
 BLOCK_WORDS = 128 * 1024
-PATIENCE = 120.0
-"""Seconds to wait for another process that is writing the same weight."""
 
 
 class SideFile(NamedTuple):
@@ -73,7 +71,9 @@ class SideFiles:
         if os.environ.get("TENONNX_CACHE") == "0":
             return cls(None)
         folder = os.environ.get("TENONNX_CACHE_DIR") or platformdirs.user_cache_dir("tenonnx")
-        limit = os.environ.get("TENONNX_CACHE_SIZE")
+        limit = os.environ.get("TENONNX_CACHE_SIZE", "")
+        if limit and not limit.isdecimal():
+            raise InvalidArgument(f"TENONNX_CACHE_SIZE must be a number of bytes, not {limit!r}")
         return cls(Path(folder) / "weights", int(limit) if limit else None)
 
     def find(self, key: str, name: str) -> SideFile | None:
@@ -118,33 +118,31 @@ class SideFiles:
         if self.folder is None:
             return None
         path = self._path(key)
-        nbytes = byte_size(dtype, shape)
-        with contextlib.ExitStack() as stack:
-            try:
-                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                if not self._make_room(nbytes + HEADER_BYTES):
+        size = HEADER_BYTES + byte_size(dtype, shape)
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not self._make_room(size):
+                return None
+            with locked_draft(path.with_suffix(".draft")) as draft:
+                if draft is None:
                     return None
-                draft = stack.enter_context(_draft(path.with_suffix(".draft")))
-                if draft is None or (found := self.find(key, name)) is not None:
-                    return None if draft is None else found
-                _allocate(draft, HEADER_BYTES + nbytes)
-            except OSError as error:
-                return self._give_up(error)
-            checksum = _fill(draft, dtype, shape, fill)
-            try:
-                os.pwrite(draft, _header(key, dtype, shape, checksum), 0)
-                path.with_suffix(".draft").rename(path)
-                self._checked.add(Identity.of(os.fstat(draft)))
-            except OSError as error:
-                return self._give_up(error)
-        return self.find(key, name)
+                # Another process may have finished it while this one waited for the lock.
+                if (found := self.find(key, name)) is None:
+                    allocate(draft, size)
+                    checksum = _fill(draft, dtype, shape, fill)
+                    os.pwrite(draft, _header(key, dtype, shape, checksum), 0)
+                    path.with_suffix(".draft").rename(path)
+                    self._checked.add(Identity.of(os.fstat(draft)))
+                    found = self.find(key, name)
+                return found
+        except OSError as error:
+            self._warn(error)
+            return None
 
     def clear(self) -> None:
-        """Deletes every side file that no process is writing."""
+        """Deletes every side file; what is mapped stays so."""
         for path in self._files():
-            with contextlib.suppress(OSError):
-                path.unlink()
-        self._sweep()
+            path.unlink(missing_ok=True)
 
     def _path(self, key: str) -> Path:
         assert self.folder is not None
@@ -172,7 +170,8 @@ class SideFiles:
 
     def _make_room(self, nbytes: int) -> bool:
         """Deletes the files used longest ago, but none of this process's; tells if that helped."""
-        self._sweep()
+        assert self.folder is not None
+        sweep_drafts(self.folder)
         files = []
         for path in self._files():
             with contextlib.suppress(OSError):
@@ -195,20 +194,7 @@ class SideFiles:
         free = shutil.disk_usage(self.folder).free + used
         return min(max(16 << 30, free // 10), free // 2)
 
-    def _sweep(self) -> None:
-        """Deletes drafts that nobody holds the lock of."""
-        if self.folder is None:
-            return
-        for path in self.folder.glob("*.draft"):
-            with contextlib.suppress(OSError):
-                descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    path.unlink()
-                finally:
-                    os.close(descriptor)
-
-    def _give_up(self, error: OSError) -> None:
+    def _warn(self, error: OSError) -> None:
         if not self._warned:
             self._warned = True
             logger.warning(
@@ -229,61 +215,6 @@ def checksum_of(payload: NDArray) -> int:
         mixed = int(np.add.reduce(block)) ^ int(np.bitwise_xor.reduce(block)) << 1
         total = (total * 0x9E3779B97F4A7C15 + mixed) & 0xFFFFFFFFFFFFFFFF
     return total ^ int.from_bytes(payload[whole:].tobytes(), "little")
-
-
-@contextlib.contextmanager
-def _draft(path: Path) -> Iterator[int | None]:
-    """Opens and locks a draft, and deletes what is left of it; ``None`` if another keeps it."""
-    descriptor = _lock(path)
-    if descriptor is None:
-        yield None
-        return
-    try:
-        os.truncate(descriptor, 0)
-        yield descriptor
-    finally:
-        with contextlib.suppress(OSError):
-            if _is_at(descriptor, path):
-                path.unlink()
-        # A child forked meanwhile shares the lock, and would keep it.
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
-        os.close(descriptor)
-
-
-def _lock(path: Path) -> int | None:
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_at(descriptor, path):
-                return descriptor
-            os.close(descriptor)  # published or swept between the two calls
-        except BlockingIOError:
-            os.close(descriptor)
-            if time.monotonic() > deadline:
-                return None
-            time.sleep(0.01)
-        except BaseException:
-            os.close(descriptor)
-            raise
-
-
-def _is_at(descriptor: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False
-
-
-def _allocate(descriptor: int, size: int) -> None:
-    """Reserves the disk space: a page that cannot be had later would kill the process."""
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(descriptor, 0, size)
-        return
-    zeros = bytes(1 << 20)
-    for start in range(0, size, len(zeros)):
-        os.pwrite(descriptor, zeros[: size - start], start)
 
 
 def _fill(

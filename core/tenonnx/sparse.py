@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tenonnx.weight import Weight
 
 TENSOR, SPARSE = onnx.AttributeProto.TENSOR, onnx.AttributeProto.SPARSE_TENSOR
+GRAPHS = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
 
 
 def has_sparse(proto: onnx.ModelProto) -> bool:
@@ -71,9 +72,9 @@ def _dense(sparse: onnx.SparseTensorProto, name: str, reader: TensorReader) -> W
 def _flat(indices: NDArray, shape: tuple[int, ...], name: str) -> NDArray:
     """Returns positions in the flat tensor: indices are those, or one row of coordinates each."""
     if indices.ndim == 2 and indices.shape[1] == len(shape):
-        inside = ((indices >= 0) & (indices < np.array(shape))).all()
-        if inside:
-            return np.ravel_multi_index(tuple(indices.T), shape)
+        if ((indices >= 0) & (indices < np.array(shape))).all():
+            flat: NDArray = np.ravel_multi_index(tuple(indices.T), shape)
+            return flat
     elif indices.ndim == 1 and ((indices >= 0) & (indices < np.prod(shape))).all():
         return indices
     raise InvalidGraph(f"sparse tensor {name!r} has indices outside of its shape {shape}")
@@ -87,10 +88,9 @@ def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
 
 def _subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
     for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield from _graphs(attribute.g)
-        for graph in attribute.graphs:
-            yield from _graphs(graph)
+        if attribute.type in GRAPHS:
+            for graph in (attribute.g, *attribute.graphs):
+                yield from _graphs(graph)
 
 
 def _nodes(proto: onnx.ModelProto) -> Iterator[onnx.NodeProto]:

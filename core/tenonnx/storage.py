@@ -14,8 +14,8 @@ from numpy.lib.array_utils import byte_bounds
 
 NDArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
-Kind: TypeAlias = Literal["mapped", "derived", "private", "caller"]
-"""A model's file, a side file, memory of the registry's own, memory the caller gave."""
+Kind: TypeAlias = Literal["mapped", "derived", "private", "borrowed"]
+"""A model's file, a side file, memory of the registry's own, memory of a caller's."""
 
 PROCESS = os.urandom(8).hex()
 """Part of every key that means nothing to another process."""
@@ -57,7 +57,7 @@ class Memory:
 
     Args:
         owner: The array whose memory it is, root of its views.
-        kind: ``"caller"`` or ``"private"``.
+        kind: ``"borrowed"`` or ``"private"``.
         key: Names the bytes; a name only this process knows if ``None``.
     """
 

@@ -42,26 +42,13 @@ class WeightTensor(ir.TensorProtocol):
         metadata_props: MutableMapping[str, str] | None = None,
     ) -> None:
         self.weight = weight
+        self.dtype = weight.dtype
+        self.shape = ir.Shape(weight.shape, frozen=True)
+        self.raw = weight
         self.name = name
         self.doc_string = doc_string
         self.metadata_props = {} if metadata_props is None else metadata_props
         self.meta: MutableMapping[str, Any] = {}
-        self._shape = ir.Shape(weight.shape, frozen=True)
-
-    @property
-    def shape(self) -> ir.Shape:
-        """The weight's shape."""
-        return self._shape
-
-    @property
-    def dtype(self) -> ir.DataType:
-        """The weight's element type."""
-        return self.weight.dtype
-
-    @property
-    def raw(self) -> Weight:
-        """The weight."""
-        return self.weight
 
     @property
     def size(self) -> int:
@@ -98,7 +85,7 @@ class WeightTensor(ir.TensorProtocol):
     def tofile(self, file: IO[bytes]) -> None:
         """Writes the bytes as ONNX lays them out, without a copy if they lie in one piece."""
         array = self.weight.array
-        file.write(memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8)))
+        file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
     def __repr__(self) -> str:
         return f"WeightTensor<{self.dtype},{self.shape}>(name={self.name!r})"
@@ -203,7 +190,7 @@ class TensorReader:
 
 
 def _shape(tensor: ir.TensorProtocol) -> tuple[int, ...]:
-    shape = tuple(int(size) for size in tensor.shape)
+    shape = tuple(int(size) for size in tensor.shape.numpy())
     if len(shape) > MAX_RANK:
         raise ValueError(f"it has {len(shape)} dimensions, and numpy at most {MAX_RANK}")
     return shape

@@ -12,7 +12,8 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import onnx_ir as ir
@@ -32,6 +33,8 @@ SIDE_FILE_BYTES = 64 * 1024
 
 COPY_BYTES = 16 * 1024 * 1024
 
+S = TypeVar("S", bound=Storage)
+
 
 class WeightRegistry:
     """Hands out weights so that each exists once. Safe from any thread, and after a fork.
@@ -42,7 +45,9 @@ class WeightRegistry:
 
     def __init__(self, side_files: SideFiles | None = None) -> None:
         self.side_files = side_files or SideFiles.from_environment()
-        self._storages: weakref.WeakValueDictionary[Hashable, Any] = weakref.WeakValueDictionary()
+        self._storages: weakref.WeakValueDictionary[Hashable, Storage] = (
+            weakref.WeakValueDictionary()
+        )
         self._weights: weakref.WeakValueDictionary[str, Weight] = weakref.WeakValueDictionary()
         self._derived: weakref.WeakValueDictionary[str, Weight] = weakref.WeakValueDictionary()
         self._holdings: list[Holding] = []
@@ -61,8 +66,8 @@ class WeightRegistry:
         except OSError as error:
             raise Fail(f"{os.fspath(path)} cannot be opened: {error.strerror}") from error
         with self._lock:
-            known: Mapping | None = self._storages.get(identity)
-            if known is not None:
+            known = self._storages.get(identity)
+            if isinstance(known, Mapping):
                 return known
             mapping = Mapping(path)
             return self._share(mapping.identity, mapping)
@@ -276,20 +281,21 @@ class WeightRegistry:
         return weight
 
     def _memory(self, owner: NDArray) -> Storage:
-        return self._share(byte_bounds(owner), Memory(owner, "caller"))
+        return self._share(byte_bounds(owner), Memory(owner, "borrowed"))
 
-    def _share(self, key: Hashable, storage: Any) -> Any:
+    def _share(self, key: Hashable, storage: S) -> S:
+        """Returns the storage that has the key; keys of different kinds of storage differ."""
         with self._lock:
-            return self._storages.setdefault(key, storage)
+            return cast("S", self._storages.setdefault(key, storage))
 
-    def _only_one(self, *key: Hashable) -> threading._RLock:
+    def _only_one(self, *key: Hashable) -> AbstractContextManager[object]:
         """Returns the lock under which one thread at a time does what the key names."""
         with self._lock:
             return self._locks.setdefault(key, threading.RLock())
 
     def _renew_locks(self) -> None:
         self._lock = threading.RLock()
-        self._locks: weakref.WeakValueDictionary[Hashable, threading._RLock] = (
+        self._locks: weakref.WeakValueDictionary[Hashable, AbstractContextManager[object]] = (
             weakref.WeakValueDictionary()
         )
 

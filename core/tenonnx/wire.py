@@ -10,7 +10,7 @@ https://protobuf.dev/programming-guides/encoding/; field numbers are those of ``
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
 from tenonnx.errors import InvalidProtobuf
@@ -31,16 +31,22 @@ NESTED: Mapping[Message, Mapping[int, Message]] = {
     "Graph": {1: "Node", 5: "Tensor"},
     "Node": {5: "Attribute"},
     "Attribute": {5: "Tensor", 6: "Graph", 10: "Tensor", 11: "Graph"},
-    "Tensor": {},
 }
 """Fields whose messages may hold tensors. Sparse tensors are left as they are."""
 
-# Fields of TensorProto, and the element types whose packed fields are the elements' bytes.
-DATA_TYPE, FLOAT_DATA, RAW_DATA, DOUBLE_DATA, EXTERNAL_DATA, DATA_LOCATION = 2, 4, 9, 10, 13, 14
-PACKED_TYPE = {FLOAT_DATA: 1, DOUBLE_DATA: 11}
-EXTERNAL = 1
-
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+
+NESTED_BY_TAG = {
+    kind: {number << 3 | BYTES: inner for number, inner in fields.items()}
+    for kind, fields in NESTED.items()
+}
+
+# Tags of TensorProto: a field's number, shifted, and its wire type.
+DATA_TYPE, DATA_LOCATION = 2 << 3 | VARINT, 14 << 3 | VARINT
+RAW_DATA, FLOAT_DATA, DOUBLE_DATA = 9 << 3 | BYTES, 4 << 3 | BYTES, 10 << 3 | BYTES
+EXTERNAL = 1
+ELEMENTS = {FLOAT_DATA: 1, DOUBLE_DATA: 11}
+"""Packed fields that are the elements' bytes, if the tensor is of this type."""
 
 Pieces: TypeAlias = list[bytes | memoryview]
 
@@ -58,16 +64,6 @@ class Skeleton(NamedTuple):
     location: str
 
 
-class Field(NamedTuple):
-    """One field of a message: ``buffer[start:stop]``, its content ``buffer[body:stop]``."""
-
-    number: int
-    wire: int
-    start: int
-    body: int
-    stop: int
-
-
 def skim(buffer: memoryview, threshold: int = THRESHOLD) -> Skeleton:
     """Returns the skeleton of a serialised ``ModelProto``.
 
@@ -77,9 +73,8 @@ def skim(buffer: memoryview, threshold: int = THRESHOLD) -> Skeleton:
     Raises:
         InvalidProtobuf: At which byte the buffer stops being a model.
     """
-    location = f"buffer:{os.urandom(16).hex()}"
-    scan = _Scan(buffer, threshold, location)
-    pieces = scan.message(0, len(buffer), "Model", 0)
+    location = f"buffer:{os.urandom(12).hex()}"
+    pieces = _Scan(buffer, threshold, location).message(0, len(buffer), "Model", 0)
     return Skeleton(bytes(buffer) if pieces is None else b"".join(pieces), location)
 
 
@@ -87,97 +82,64 @@ class _Scan:
     def __init__(self, buffer: memoryview, threshold: int, location: str) -> None:
         self.buffer = buffer
         self.threshold = threshold
-        self.location = location.encode()
+        self.reference = _reference(location)
 
     def message(self, start: int, stop: int, kind: Message, depth: int) -> Pieces | None:
-        """Returns what replaces a message; ``None`` if it stays as it is."""
+        """Returns what replaces a message; ``None`` if it stays as it is.
+
+        The hot loop: one turn for every field of every long message.
+        """
         if depth > MAX_DEPTH:
             raise _error(start, f"at most {MAX_DEPTH} nested messages", "one more")
         if kind == "Tensor":
             return self.tensor(start, stop)
-        buffer, nested = self.buffer, NESTED[kind]
+        buffer, threshold, nested = self.buffer, self.threshold, NESTED_BY_TAG[kind]
         pieces: Pieces = []
-        copied = start
-        for field in self.long_fields(start, stop, nested):
-            inner = self.message(field.body, field.stop, nested[field.number], depth + 1)
-            if inner is not None:
-                tag = field.number << 3 | BYTES
-                pieces += [buffer[copied : field.start], _encode(tag, sum(map(len, inner)))]
-                pieces += inner
-                copied = field.stop
-        return [*pieces, buffer[copied:stop]] if pieces else None
-
-    def long_fields(self, start: int, stop: int, nested: Mapping[int, Message]) -> Iterator[Field]:
-        """Yields the fields to look into: nested messages longer than the threshold.
-
-        The hot loop: one turn for every field of every long message.
-        """
-        buffer, threshold = self.buffer, self.threshold
-        position = start
+        copied = position = start
         while position < stop:
             begin = position
             tag = buffer[position]
             position += 1
             if tag > 127:
                 tag, position = self.varint(begin, stop)
-            wire = tag & 7
-            if wire == BYTES:
-                length, position = self.length(position, stop)
-                if length > threshold and tag >> 3 in nested:
-                    yield Field(tag >> 3, wire, begin, position, position + length)
-                position += length
-            else:
+            if tag & 7 != BYTES:
+                if tag & ~7 | BYTES in nested:
+                    raise _error(begin, f"a message in field {tag >> 3}", f"wire type {tag & 7}")
                 position = self.skip(tag, begin, position, stop)
-                if tag >> 3 in nested:
-                    raise _error(begin, f"a message in field {tag >> 3}", f"wire type {wire}")
+                continue
+            body, position = self.length(position, stop)
+            if position - body > threshold and tag in nested:
+                inner = self.message(body, position, nested[tag], depth + 1)
+                if inner is not None:
+                    size = sum(map(len, inner))
+                    pieces += [buffer[copied:begin], _varint(tag) + _varint(size), *inner]
+                    copied = position
+        return [*pieces, buffer[copied:stop]] if pieces else None
 
     def tensor(self, start: int, stop: int) -> Pieces | None:
         """Returns what replaces a ``TensorProto``; ``None`` if its content is short."""
-        fields = list(self.fields(start, stop))
-        data_type = location = 0
-        for field in fields:
-            if field.wire == VARINT and field.number == DATA_TYPE:
-                data_type = self.varint(field.body, stop)[0]
-            elif field.wire == VARINT and field.number == DATA_LOCATION:
-                location = self.varint(field.body, stop)[0]
-        content = [f for f in fields if f.number in (RAW_DATA, FLOAT_DATA, DOUBLE_DATA)]
-        if location == EXTERNAL or len(content) != 1:
-            return None
-        (field,) = content
-        if field.wire != BYTES or field.stop - field.body < self.threshold:
-            return None
-        if field.number != RAW_DATA and PACKED_TYPE[field.number] != data_type:
-            return None
-        return [
-            self.buffer[start : field.start],
-            self.buffer[field.stop : stop],
-            self.reference(field),
-        ]
-
-    def reference(self, field: Field) -> bytes:
-        """Returns the fields of a tensor that say where in the buffer its content is."""
-        entries = (
-            (b"location", self.location),
-            (b"offset", b"%d" % field.body),
-            (b"length", b"%d" % (field.stop - field.body)),
-        )
-        encoded = [_encode_bytes(1, key) + _encode_bytes(2, value) for key, value in entries]
-        external = b"".join(_encode_bytes(EXTERNAL_DATA, entry) for entry in encoded)
-        return external + bytes([DATA_LOCATION << 3 | VARINT, EXTERNAL])
-
-    def fields(self, start: int, stop: int) -> Iterator[Field]:
-        """Yields every field of a message."""
-        position = start
+        buffer = self.buffer
+        position, data_type, location = start, 0, 0
+        contents: list[tuple[int, int, int, int]] = []
         while position < stop:
             begin = position
             tag, body = self.varint(begin, stop)
-            wire = tag & 7
-            if wire == BYTES:
-                length, body = self.length(body, stop)
-                position = body + length
-            else:
+            if tag & 7 != BYTES:
                 position = self.skip(tag, begin, body, stop)
-            yield Field(tag >> 3, wire, begin, body, position)
+                if tag == DATA_TYPE:
+                    data_type = self.varint(body, stop)[0]
+                elif tag == DATA_LOCATION:
+                    location = self.varint(body, stop)[0]
+                continue
+            body, position = self.length(body, stop)
+            if tag == RAW_DATA or tag in ELEMENTS:
+                contents.append((tag, begin, body, position))
+        if location == EXTERNAL or len(contents) != 1:
+            return None
+        tag, begin, body, end = contents[0]
+        if end - body < self.threshold or ELEMENTS.get(tag, data_type) != data_type:
+            return None
+        return [buffer[start:begin], buffer[end:stop], self.reference % (body, end - body)]
 
     def skip(self, tag: int, begin: int, position: int, stop: int) -> int:
         """Returns the end of a field without a length."""
@@ -192,15 +154,17 @@ class _Scan:
         return end
 
     def length(self, position: int, stop: int) -> tuple[int, int]:
-        """Returns the length that stands at a position, and where what it measures begins."""
+        """Returns where that begins and ends whose length stands at a position."""
         length, body = self.varint(position, stop)
         if length > stop - body:
             raise _error(position, f"a length up to {stop - body}", str(length))
-        return length, body
+        return body, body + length
 
     def varint(self, position: int, stop: int) -> tuple[int, int]:
         """Returns the number that stands at a position, and where it ends."""
         buffer = self.buffer
+        if position < stop and (value := buffer[position]) < 128:
+            return value, position + 1
         value = shift = 0
         for end in range(position, min(position + 10, stop)):
             byte = buffer[end]
@@ -212,12 +176,15 @@ class _Scan:
         raise _error(position, "a number of at most 10 bytes", found)
 
 
-def _encode(tag: int, length: int) -> bytes:
-    return _varint(tag) + _varint(length)
-
-
-def _encode_bytes(number: int, content: bytes) -> bytes:
-    return _encode(number << 3 | BYTES, len(content)) + content
+def _reference(location: str) -> bytes:
+    """Returns the fields that make a tensor external, but for its offset and length."""
+    name = location.encode()
+    entries = [b"\n\x08location\x12%c%s" % (len(name), name)]
+    # Fixed widths, so that the lengths are known before the numbers are.
+    entries += [b"\n\x06%s\x12\x14%%020d" % key for key in (b"offset", b"length")]
+    sizes = [len(entries[0]), *(len(entry) - len("%020d") + 20 for entry in entries[1:])]
+    external = b"".join(b"\x6a%c%s" % pair for pair in zip(sizes, entries, strict=True))
+    return external + bytes([DATA_LOCATION, EXTERNAL])
 
 
 def _varint(value: int) -> bytes:
