@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from models import BOOL, FLOAT, INT64, graph, model, node, value
 from onnx import helper
 
 import tenonnx
+from models import BOOL, FLOAT, INT64, graph, model, node, value
 
 X = np.array([1, -2, 3, 4], np.float32)
 

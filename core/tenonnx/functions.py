@@ -53,6 +53,9 @@ def expand_unsupported(model: ir.Model, is_supported: Callable[[ir.Node], bool])
 
 def _attach_body(model: ir.Model, node: ir.Node, index: int) -> bool:
     """Makes a node the only call of a model-local function that holds its schema's body."""
+    schema = _schema(node)
+    if schema is None or not node.attributes.keys() <= schema.attributes.keys():
+        return False
     body = schema_body(node) or _contextual_body(model, node)
     if body is None:
         return False

@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from tenonnx import graph as graphs
 from tenonnx.codegen import Generator
-from tenonnx.errors import RuntimeException
+from tenonnx.errors import NotSupported, RuntimeException
 from tenonnx.lower import Lowering
 from tenonnx.placement import Placement
 from tenonnx.provider import Step
@@ -51,7 +51,7 @@ class Plan:
         try:
             code = compile(generator.source, self._filename, "exec")
         except (RecursionError, SyntaxError, MemoryError) as error:
-            raise RuntimeException(f"the graph nests too deeply to be compiled: {error}") from error
+            raise NotSupported(f"the graph nests too deeply to be compiled: {error}") from error
         exec(code, generator.namespace)
         return code, generator.namespace, generator.origin, generator.source
 
