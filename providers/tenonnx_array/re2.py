@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import lru_cache
+from itertools import groupby
 
 PERL_CLASSES = {"d": "0-9", "s": r"\t\n\f\r ", "w": "0-9A-Za-z_"}
 
@@ -237,8 +238,5 @@ def _union(members: str, inverted: list[str], negated: bool) -> str:
 def category_members(name: str) -> str:
     """Return the members of a Unicode general category (Lu, or L for all letters), as ranges."""
     codes = [c for c in range(0x110000) if unicodedata.category(chr(c)).startswith(name)]
-    starts = [c for c, before in zip(codes, [-2, *codes], strict=False) if c != before + 1]
-    ends = [c for c, after in zip(codes, [*codes[1:], -1], strict=True) if c + 1 != after]
-    return "".join(
-        f"{re.escape(chr(a))}-{re.escape(chr(b))}" for a, b in zip(starts, ends, strict=True)
-    )
+    runs = (list(run) for _, run in groupby(enumerate(codes), lambda pair: pair[1] - pair[0]))
+    return "".join(f"{re.escape(chr(run[0][1]))}-{re.escape(chr(run[-1][1]))}" for run in runs)
