@@ -29,10 +29,9 @@ def product(xp: Namespace, x: Array, axis: Axes, keepdims: bool) -> Array:
 
 def mean(xp: Namespace, x: Array, axis: Axes, keepdims: bool) -> Array:
     """Return the sum divided by the count; integers truncate."""
-    if x.dtype not in INTEGERS:
-        return xp.mean(x, axis=axis, dtype=accumulator(x.dtype), keepdims=keepdims)
     sums = total(xp, x, axis, keepdims)
-    return divide(xp, sums, xp.asarray(x.size // max(sums.size, 1), x.dtype))
+    count = x.size // max(sums.size, 1)
+    return divide(xp, sums, sums.dtype.type(count)) if x.dtype in INTEGERS else sums / count
 
 
 def maximum(xp: Namespace, x: Array, axis: Axes, keepdims: bool) -> Array:
