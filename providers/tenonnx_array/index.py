@@ -7,6 +7,7 @@ stream, the array library decides.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -51,17 +52,33 @@ def gather(xp: Namespace, data: Array, indices: Array, *, axis: int = 0) -> Arra
         raise
 
 
+def from_front(xp: Namespace, indices: Array, size: int, axis: int) -> Array:
+    """Count negative indices from the front; host indices are checked."""
+    refuse_outside(indices, size, axis)
+    if isinstance(indices, np.ndarray) and indices.min(initial=0) >= 0:
+        return indices
+    return xp.where(indices < 0, indices + size, indices)
+
+
+def element_positions(xp: Namespace, shape: Sequence[int], indices: Array, axis: int) -> Array:
+    """Return where in a flattened tensor of this shape ``[i, indices[i, j, k], k]`` lies.
+
+    Off ``axis`` the indices may cover less than the tensor.
+    """
+    strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
+    positions = from_front(xp, indices, shape[axis], axis).astype(xp.int64) * strides[axis]
+    for other, n in enumerate(indices.shape):
+        if other != axis and n > 1:
+            steps = xp.arange(n) * strides[other]
+            positions += steps.reshape((n,) + (1,) * (len(shape) - 1 - other))
+    return positions
+
+
 @op("GatherElements", since=11)
 def gather_elements(xp: Namespace, data: Array, indices: Array, *, axis: int = 0) -> Array:
-    """Pick ``data[i, indices[i, j], k]``; off ``axis`` the indices may cover less than the data."""
+    """Pick ``data[i, indices[i, j, k], k]``."""
     axis = normalize_axis_index(axis, data.ndim)
-    covered = [slice(n) for n in indices.shape]
-    covered[axis] = slice(None)
-    try:
-        return xp.take_along_axis(data[tuple(covered)], indices, axis)
-    except IndexError:
-        refuse_outside(indices, data.shape[axis], axis)
-        raise
+    return xp.take(data.reshape(-1), element_positions(xp, data.shape, indices, axis))
 
 
 @op("GatherND", since=12)

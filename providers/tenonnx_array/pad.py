@@ -77,7 +77,7 @@ def _pad(
     mode: str,
     value: Any,
 ) -> Array:
-    axes = normalize_axis_tuple(range(data.ndim) if axes is None else axes, data.ndim)
+    axes = range(data.ndim) if axes is None else normalize_axis_tuple(axes, data.ndim)
     if len(pads) != 2 * len(axes):
         raise ValueError(
             f"expected a begin and an end for {len(axes)} axes, found pads {list(pads)}"

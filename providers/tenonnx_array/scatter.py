@@ -11,7 +11,7 @@ import math
 from numpy.lib.array_utils import normalize_axis_index
 
 from tenonnx.operators import Array, Namespace, OperatorTable
-from tenonnx_array.index import refuse_outside
+from tenonnx_array.index import element_positions, from_front, refuse_outside
 
 table = OperatorTable()
 op = table.op
@@ -29,18 +29,11 @@ def scatter_elements(
     axis: int = 0,
     reduction: str = "none",
 ) -> Array:
-    """Write ``updates[i, j, k]`` to ``data[i, indices[i, j, k], k]``.
-
-    ``indices`` and ``updates`` have one shape, which off ``axis`` may cover less than the data.
-    """
+    """Write ``updates[i, j, k]`` to ``data[i, indices[i, j, k], k]``."""
     axis = normalize_axis_index(axis, data.ndim)
     if indices.shape != updates.shape:
         raise ValueError(f"indices of shape {indices.shape} and updates of {updates.shape} differ")
-    target = _from_front(xp, indices, data.shape[axis], axis) * math.prod(data.shape[axis + 1 :])
-    for other, n in enumerate(indices.shape):
-        if other != axis:
-            stride = math.prod(data.shape[other + 1 :])
-            target += (xp.arange(n) * stride).reshape((n,) + (1,) * (data.ndim - 1 - other))
+    target = element_positions(xp, data.shape, indices, axis)
     return _write(xp, data, target.reshape(-1), updates, reduction)
 
 
@@ -66,7 +59,7 @@ def scatter_nd(
         )
     row = xp.zeros(indices.shape[:-1], xp.int64)
     for axis, n in enumerate(data.shape[:depth]):
-        row = row * n + _from_front(xp, indices[..., axis], n, axis)
+        row = row * n + from_front(xp, indices[..., axis], n, axis)
     return _write(xp, data, row.reshape(-1), updates, reduction, math.prod(slice_shape))
 
 
@@ -103,12 +96,6 @@ def tensor_scatter(
         update, axis, 1
     )
     return present
-
-
-def _from_front(xp: Namespace, indices: Array, size: int, axis: int) -> Array:
-    """Count negative indices from the front, as int64; host indices are checked."""
-    refuse_outside(indices, size, axis)
-    return xp.where(indices < 0, indices + size, indices).astype(xp.int64)
 
 
 def _write(
