@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import onnx
 import onnx_ir as ir
@@ -80,7 +81,8 @@ def _attach_body(model: ir.Model, node: ir.Node, index: int) -> bool:
     return True
 
 
-def _schema(node: ir.Node) -> onnx.defs.OpSchema | None:
+def _schema(node: ir.Node) -> Any:
+    """Returns the node's ``OpSchema``, or ``None``; onnx's stubs lack its function methods."""
     try:
         return onnx.defs.get_schema(node.op_type, node.version or 1, node.domain)
     except onnx.defs.SchemaError:
@@ -136,4 +138,4 @@ def _contextual_body(model: ir.Model, node: ir.Node) -> onnx.FunctionProto | Non
 def _type_bytes(value: ir.Value | None) -> bytes:
     if value is None or value.type is None:
         return b""
-    return ir.serde.serialize_value(value).type.SerializeToString()
+    return bytes(ir.serde.serialize_value(value).type.SerializeToString())

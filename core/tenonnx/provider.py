@@ -131,7 +131,7 @@ class Provider(ABC):
     aliases: ClassVar[tuple[str, ...]] = ()
     """Short names: ``cpu``."""
 
-    Options: ClassVar[type] | None = None
+    Options: ClassVar[type | None] = None
     """A dataclass of the options it takes; ``None`` if it takes none."""
 
     device: Device = HOST

@@ -116,7 +116,7 @@ def run_transforms(
     Raises:
         PluginError: A transform failed, or left a graph that cannot run; the message names it.
     """
-    reports = []
+    reports: list[TransformReport] = []
     for transform in transforms:
         before = model.graph.num_nodes()
         start = time.perf_counter()

@@ -1,0 +1,169 @@
+"""Private memory, measured in fresh processes: weights are mapped, never copied."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from models import BOOL, FLOAT, INT64, graph, model, node, value
+
+MIB = 1 << 20
+SIDE = 2048
+LAYERS = 8
+"""Eight square float32 matrices: 128 MiB, against which a bound of 8 MiB is a sharp one."""
+
+CHILD = """
+import json, sys
+import numpy as np
+import tenonnx
+def private():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("RssAnon")) << 10
+tenonnx.InferenceSession, tenonnx.default_plugins()
+warm = tenonnx.InferenceSession(sys.argv[1])
+before = private()
+{body}
+print(json.dumps(result))
+"""
+
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="private memory is read from /proc"
+)
+
+
+def child(body: str, *arguments: Path | str, tmp_path: Path) -> dict[str, Any]:
+    """Runs code in a fresh process, in which a first tiny session has imported everything."""
+    tiny = tmp_path / "tiny.onnx"
+    onnx.save(model([node("Relu", "x", "y")], [value("x")], [value("y")]), tiny)
+    code = CHILD.format(body=textwrap.dedent(body))
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tiny), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "TENONNX_CACHE_DIR": str(tmp_path / "cache")},
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+
+def stack(padding: int = 0) -> onnx.ModelProto:
+    """A chain of matrix products; ``padding`` lengthens the weights' names."""
+    rng = np.random.default_rng(0)
+    names = [f"w{'_' * padding}{i}" for i in range(LAYERS)]
+    weights = {n: rng.standard_normal((SIDE, SIDE), dtype=np.float32) / SIDE**0.5 for n in names}
+    nodes = [node("MatMul", f"x{i} {name}", f"x{i + 1}") for i, name in enumerate(names)]
+    return model(nodes, [value("x0", FLOAT, ["n", SIDE])], [value(f"x{LAYERS}")], weights)
+
+
+def serialised(offset: int) -> bytes:
+    """A model with its weights inline, each at a file offset of ``offset`` modulo 4."""
+    for padding in range(4):
+        proto = stack(padding)
+        for shift in range(4):
+            proto.producer_name = "p" * (1 + shift)
+            data = proto.SerializeToString()
+            heads = [tensor.raw_data[:64] for tensor in proto.graph.initializer]
+            if {data.index(head) % 4 for head in heads} == {offset}:
+                return data
+    raise AssertionError("no padding puts the weights there")
+
+
+LOAD_AND_RUN = """
+sessions = [tenonnx.InferenceSession(sys.argv[2]) for _ in range(int(sys.argv[3]))]
+loaded = private()
+x = np.ones((2, 2048), np.float32)
+for session in sessions:
+    outputs = session.run(None, {"x0": x})
+result = {"load": loaded - before, "run": private() - before}
+"""
+
+
+@pytest.mark.parametrize(("sessions", "bound"), [(1, 8 * MIB), (10, 16 * MIB)])
+def test_external_data_is_mapped(tmp_path: Path, sessions: int, bound: int) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(stack(), path, save_as_external_data=True, location="data")
+    used = child(LOAD_AND_RUN, path, str(sessions), tmp_path=tmp_path)
+    assert used["load"] <= bound
+    assert used["run"] <= bound
+
+
+@pytest.mark.parametrize(("sessions", "bound"), [(1, 8 * MIB), (10, 16 * MIB)])
+def test_aligned_inline_data_is_mapped(tmp_path: Path, sessions: int, bound: int) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(serialised(offset=0))
+    used = child(LOAD_AND_RUN, path, str(sessions), tmp_path=tmp_path)
+    assert used["load"] <= bound
+    assert used["run"] <= bound
+
+
+def test_unaligned_inline_data_is_realigned_once_for_all_processes(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(serialised(offset=1))
+    first = child(LOAD_AND_RUN, path, "3", tmp_path=tmp_path)
+    files = {file: file.stat().st_ino for file in (tmp_path / "cache").rglob("*.weight")}
+    assert len(files) == LAYERS
+    second = child(LOAD_AND_RUN, path, "3", tmp_path=tmp_path)
+    assert {file: file.stat().st_ino for file in files} == files
+    assert first["run"] <= 8 * MIB
+    assert second["run"] <= 8 * MIB
+
+
+def test_tied_weight_in_two_branches_is_mapped_once(tmp_path: Path) -> None:
+    table = np.random.default_rng(0).standard_normal((32768, 1024), dtype=np.float32)
+    gather = graph([node("Gather", "E ids", "t")], [], [value("t", FLOAT, [None, None])])
+    project = graph(
+        [node("Transpose", "E", "ET", perm=[1, 0]), node("MatMul", "h ET", "e")],
+        [],
+        [value("e", FLOAT, [None, None])],
+    )
+    proto = model(
+        [node("If", "c", "y", then_branch=gather, else_branch=project)],
+        [value("c", BOOL, []), value("ids", INT64, ["n"]), value("h", FLOAT, ["n", 1024])],
+        [value("y", FLOAT, [None, None])],
+        {"E": table},
+    )
+    path = tmp_path / "model.onnx"
+    onnx.save(proto, path, save_as_external_data=True, location="data")
+    used = child(
+        """
+        session = tenonnx.InferenceSession(sys.argv[2])
+        h = np.ones((1, 1024), np.float32)
+        for branch in (True, False, True):
+            feeds = {"c": np.array(branch), "ids": np.array([1]), "h": h}
+            (y,) = session.run(None, feeds)
+        transposed = [n.op_type for g in session.model.graphs() for n in g]
+        result = {"private": private() - before, "nodes": transposed}
+        """,
+        path,
+        tmp_path=tmp_path,
+    )
+    assert used["private"] <= 16 * MIB
+    assert "Transpose" not in used["nodes"]
+
+
+def test_bytes_are_viewed_in_the_callers_buffer(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(serialised(offset=0))
+    used = child(
+        """
+        with open(sys.argv[2], "rb") as file:
+            data = file.read()
+        before = private()
+        session = tenonnx.InferenceSession(data)
+        session.run(None, {"x0": np.ones((2, 2048), np.float32)})
+        result = {"private": private() - before}
+        """,
+        path,
+        tmp_path=tmp_path,
+    )
+    assert used["private"] <= 16 * MIB
