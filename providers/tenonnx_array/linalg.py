@@ -19,11 +19,21 @@ EXACT_IN_FLOAT32 = 2**24 // (255 * 255)
 
 
 def product(xp: Namespace, a: Array, b: Array) -> Array:
-    """Return ``numpy.matmul(a, b)``; a stack of rows times one matrix is a single product."""
-    if b.ndim == 2 and a.ndim > 2:
-        rows, inner = math.prod(a.shape[:-1]), a.shape[-1]
-        return xp.matmul(a.reshape(rows, inner), b).reshape(*a.shape[:-1], b.shape[-1])
-    return xp.matmul(a, b)
+    """Return ``numpy.matmul(a, b)``; a stack of rows times one matrix is a single product.
+
+    Raises:
+        ValueError: The shapes do not fit.
+    """
+    try:
+        if b.ndim == 2 and a.ndim > 2:
+            rows, inner = math.prod(a.shape[:-1]), a.shape[-1]
+            return xp.matmul(a.reshape(rows, inner), b).reshape(*a.shape[:-1], b.shape[-1])
+        return xp.matmul(a, b)
+    except ValueError as error:
+        raise ValueError(
+            "expected the last axis of the first matrix to be as long as the last but one of the "
+            f"second, and stacks to broadcast, found shapes {a.shape} and {b.shape}"
+        ) from error
 
 
 @op("MatMul")
@@ -50,7 +60,7 @@ def gemm(
     """Return ``alpha * A' @ B' + beta * C`` of shape (M, N); C broadcasts to it."""
     dtype, wide = A.dtype, accumulator(A.dtype)
     A, B = A.astype(wide, copy=False), B.astype(wide, copy=False)
-    Y = xp.matmul(A.T if transA else A, B.T if transB else B)
+    Y = product(xp, A.T if transA else A, B.T if transB else B)
     if alpha != 1:
         Y = (Y * alpha).astype(wide, copy=False)
     if C is not None and beta != 0:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from tenonnx.operators import Array, Namespace, OperatorTable
+from tenonnx_array.cast import convert
 from tenonnx_array.dtypes import BITS, DTYPES, FLOATS, INTEGERS, accumulator, dtype_of
 
 table = OperatorTable()
@@ -47,7 +47,7 @@ def quantize_linear(
     divide_in = dtype_of(precision) if precision else division_dtype(x.dtype, y_scale.dtype)
     x_, scale, zero_point = align(xp, x, y_scale, y_zero_point, axis, block_size)
     y = x_.astype(divide_in, copy=False) / scale.astype(divide_in, copy=False)
-    return round_to(xp, y, zero_point, dtype or UINT8, bool(saturate)).reshape(x.shape)
+    return round_to(xp, y, zero_point, dtype or UINT8, saturate).reshape(x.shape)
 
 
 @op("DequantizeLinear", since=10)
@@ -103,7 +103,7 @@ def round_to(
     value: Array,
     zero_point: Array | None,
     dtype: np.dtype[Any],
-    saturate: bool = True,
+    saturate: int = 1,
 ) -> Array:
     """Return ``value + zero_point`` in a quantised type, clipped to its range.
 
@@ -115,15 +115,13 @@ def round_to(
         value = xp.rint(value)
     if zero_point is not None:
         value = value + zero_point.astype(value.dtype)
-    if dtype in INTEGERS:
-        info = ml_dtypes.iinfo(dtype)
-        value = xp.clip(value, int(info.min), int(info.max))
-        # A byte between: ml_dtypes converts float32 to int4 a hundred times slower than int8.
-        return value.astype(xp.int8).astype(dtype) if BITS[dtype] < 8 else value.astype(dtype)
-    if saturate:
-        limit = float(ml_dtypes.finfo(dtype).max)
-        value = xp.clip(value, -limit, limit)
-    return value.astype(dtype)
+    if dtype not in INTEGERS:
+        return convert(xp, value, dtype, saturate=saturate)
+    bits = BITS[dtype]
+    low = 0 if dtype.name.startswith("u") else -(2 ** (bits - 1))
+    value = xp.clip(value, low, low + 2**bits - 1)
+    # A byte between: ml_dtypes converts float32 to int4 a hundred times slower than int8.
+    return value.astype(xp.int8).astype(dtype) if bits < 8 else value.astype(dtype)
 
 
 def to_float32(x: Array) -> Array:
