@@ -57,9 +57,7 @@ class ArrayProvider(Provider):
         while inputs and inputs[-1] is None:
             inputs.pop()
         return Step(
-            call=kernel.bind(
-                self._namespace(kernel), python_attributes(node), len(node.outputs)
-            ),
+            call=kernel.bind(self._namespace(kernel), python_attributes(node), len(node.outputs)),
             inputs=tuple(inputs),
             outputs=tuple(node.outputs),
             nodes=(node,),

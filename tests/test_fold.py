@@ -1,0 +1,168 @@
+"""The fold plugin: constants are lifted, folded into views where that is possible, and shared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+import tenonnx
+from models import FLOAT, model, node, value
+
+W = np.random.default_rng(0).standard_normal((48, 32), dtype=np.float32)
+"""Above the size below which the loader copies a tensor."""
+
+
+def folded(
+    nodes: list[onnx.NodeProto], shape: list[int], tmp_path: Path, **weights: Any
+) -> tenonnx.InferenceSession:
+    proto = model(nodes, [value("x", FLOAT, shape)], [value("y")], {"w": W, **weights})
+    path = tmp_path / "model.onnx"
+    onnx.save(proto, path, save_as_external_data=True, size_threshold=64, location="data")
+    return tenonnx.InferenceSession(path)
+
+
+def constant_of(session: tenonnx.InferenceSession, shape: tuple[int, ...]) -> tenonnx.Weight:
+    (weight,) = [w for w in session.weights if w.shape == shape]
+    return weight
+
+
+VIEWS: dict[str, tuple[list[onnx.NodeProto], dict[str, Any], np.ndarray[Any, Any]]] = {
+    "Transpose": ([node("Transpose", "w", "v", perm=[1, 0])], {}, W.T),
+    "Reshape": ([node("Reshape", "w s", "v")], {"s": np.array([32, 48])}, W.reshape(32, 48)),
+    "Slice": (
+        [node("Slice", "w b e a t", "v")],
+        {
+            "b": np.array([5]),
+            "e": np.array([40]),
+            "a": np.array([0]),
+            "t": np.array([2]),
+        },
+        W[5:40:2],
+    ),
+    "chain": (
+        [
+            node("Unsqueeze", "w a", "u"),
+            node("Transpose", "u", "t", perm=[2, 1, 0]),
+            node("Squeeze", "t b", "v"),
+        ],
+        {"a": np.array([0]), "b": np.array([2])},
+        W.T,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_folded_views_cost_nothing(name: str, tmp_path: Path) -> None:
+    nodes, weights, expected = VIEWS[name]
+    nodes = [*nodes, node("MatMul", "x v", "y")]
+    session = folded(nodes, [2, expected.shape[0]], tmp_path, **weights)
+    assert [n.op_type for n in session.model.graph] == ["MatMul"]
+    weight = constant_of(session, expected.shape)
+    mapped = tenonnx.default_registry().map(tmp_path / "data")
+    assert np.shares_memory(weight.array, np.frombuffer(mapped.buffer, np.uint8))
+    x = np.ones((2, expected.shape[0]), np.float32)
+    np.testing.assert_allclose(session.run(None, {"x": x})[0], x @ expected, rtol=1e-4, atol=1e-5)
+
+
+def test_folded_results_are_one_weight_for_all_sessions(tmp_path: Path) -> None:
+    nodes = [node("Exp", "w", "e"), node("MatMul", "x e", "y")]
+    sessions = [
+        folded(nodes, [2, 48], tmp_path),
+        tenonnx.InferenceSession(tmp_path / "model.onnx"),
+    ]
+    first, second = (constant_of(session, (48, 32)) for session in sessions)
+    assert first is second
+    np.testing.assert_allclose(first.array, np.exp(W), rtol=1e-6)
+    assert not first.array.flags.writeable
+
+
+def test_random_nodes_and_dequantization_are_left_alone(tmp_path: Path) -> None:
+    nodes = [node("RandomNormalLike", "w", "r"), node("MatMul", "x r", "y")]
+    session = folded(nodes, [2, 48], tmp_path)
+    assert [n.op_type for n in session.model.graph] == ["RandomNormalLike", "MatMul"]
+
+
+def test_folding_that_would_fill_the_memory_is_left_to_the_run(tmp_path: Path) -> None:
+    nodes = [node("Tile", "w n", "t"), node("ReduceSum", "t", "s"), node("Add", "x s", "y")]
+    session = folded(nodes, [1, 1], tmp_path, n=np.array([64, 64]))
+    assert "Tile" in [n.op_type for n in session.model.graph]
+
+
+def test_errors_in_folding_are_left_to_the_run(tmp_path: Path) -> None:
+    nodes = [node("Reshape", "w s", "v"), node("Add", "x v", "y")]
+    session = folded(nodes, [1, 1], tmp_path, s=np.array([7, 7]))
+    with pytest.raises(tenonnx.RuntimeException, match=r"Reshape 'v'"):
+        session.run(None, {"x": np.ones((1, 1), np.float32)})
+
+
+def test_a_weight_that_folding_left_unused_is_released(tmp_path: Path) -> None:
+    nodes = [node("Exp", "w", "e"), node("MatMul", "x e", "y")]
+    session = folded(nodes, [2, 48], tmp_path)
+    assert [weight.shape for weight in session.weights] == [(48, 32)]
+    assert str(tmp_path / "data") not in Path("/proc/self/maps").read_text()
+
+
+def test_constant_nodes_of_every_kind_become_weights() -> None:
+    attributes: dict[str, Any] = {
+        "a": {"value": numpy_helper.from_array(W)},
+        "b": {"value_float": 2.0},
+        "c": {"value_ints": [48, 32]},
+    }
+    nodes = [helper.make_node("Constant", [], [name], **kw) for name, kw in attributes.items()]
+    nodes += [
+        node("Reshape", "x c", "r"),
+        node("Mul", "r b", "m"),
+        node("Add", "m a", "y"),
+    ]
+    session = tenonnx.InferenceSession(model(nodes, [value("x", FLOAT, [None])], [value("y")]))
+    assert [n.op_type for n in session.model.graph] == ["Reshape", "Mul", "Add"]
+    x = np.arange(48 * 32, dtype=np.float32)
+    np.testing.assert_allclose(session.run(None, {"x": x})[0], x.reshape(48, 32) * 2 + W)
+
+
+def test_an_output_may_be_a_constant(tmp_path: Path) -> None:
+    session = folded([node("Transpose", "w", "y", perm=[1, 0])], [1], tmp_path)
+    (y,) = session.run(None, {"x": np.ones(1, np.float32)})
+    np.testing.assert_array_equal(y, W.T)
+    assert not y.flags.writeable
+
+
+def test_transforms_can_be_disabled_by_level_and_by_name(tmp_path: Path) -> None:
+    nodes = [node("Transpose", "w", "v", perm=[1, 0]), node("MatMul", "x v", "y")]
+    folded(nodes, [2, 32], tmp_path)
+    path = tmp_path / "model.onnx"
+    plain = tenonnx.SessionOptions(
+        graph_optimization_level=tenonnx.GraphOptimizationLevel.ORT_DISABLE_ALL
+    )
+    some = tenonnx.SessionOptions(disabled_transforms=["fold-constants"])
+    for options, ran in ((plain, []), (some, ["lift-constants", "remove-unused"])):
+        session = tenonnx.InferenceSession(path, options)
+        assert [report.name for report in session.transforms] == ran
+        assert [n.op_type for n in session.model.graph] == ["Transpose", "MatMul"]
+    with pytest.raises(tenonnx.InvalidArgument, match="did you mean 'fold-constants'"):
+        tenonnx.InferenceSession(
+            path, tenonnx.SessionOptions(disabled_transforms=["fold-constant"])
+        )
+
+
+def test_shape_arithmetic_folds_away() -> None:
+    nodes = [
+        node("Add", "s s", "t"),
+        node("Gather", "t i", "n", axis=0),
+        node("Reshape", "x n", "y"),
+    ]
+    proto = model(
+        nodes,
+        [value("x", FLOAT, [None, None])],
+        [value("y")],
+        {"s": np.array([1, 2, 3]), "i": np.array([1, 2])},
+    )
+    session = tenonnx.InferenceSession(proto)
+    assert [n.op_type for n in session.model.graph] == ["Reshape"]
+    (y,) = session.run(None, {"x": np.arange(24, dtype=np.float32).reshape(2, 12)})
+    assert y.shape == (4, 6)
