@@ -55,6 +55,7 @@ def reversed_sequences(x: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     return out
 
 
+UNALIGNED = np.frombuffer(b"\0" + X.tobytes(), np.float32, offset=1).reshape(6, 4)
 CLASSES = np.array([[0, 2], [-1, 3], [-4, 1]])
 VALUES = np.array([-1, 3], np.float32)
 
@@ -64,6 +65,7 @@ CASES = [
     Case("Gather", 13, [WORDS[0], np.array(1)], np.array("a", object), name="one-string"),
     Case("Gather", 13, [V, np.zeros((0, 2), np.int32)], np.zeros((0, 2), np.float32), name="none"),
     Case("Gather", 13, [X.T, ints(3, 0)], np.stack([X[..., 3].T, X[..., 0].T]), name="strided"),
+    Case("Gather", 13, [UNALIGNED, ints(5, -6)], X.reshape(6, 4)[[5, 0]], name="unaligned"),
     Case(
         "GatherElements",
         11,
