@@ -63,8 +63,11 @@ def from_front(xp: Namespace, indices: Array, size: int, axis: int) -> Array:
 def element_positions(xp: Namespace, shape: Sequence[int], indices: Array, axis: int) -> Array:
     """Return where in a flattened tensor of this shape ``[i, indices[i, j, k], k]`` lies.
 
-    Off ``axis`` the indices may cover less than the tensor.
+    Off ``axis`` the indices may cover less than the tensor, not more.
     """
+    covered = zip(indices.shape, shape, strict=False)
+    if len(shape) != indices.ndim or any(i != axis and n > m for i, (n, m) in enumerate(covered)):
+        raise ValueError(f"indices of shape {indices.shape} do not fit data of {tuple(shape)}")
     strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
     positions = from_front(xp, indices, shape[axis], axis).astype(xp.int64) * strides[axis]
     for other, n in enumerate(indices.shape):

@@ -141,6 +141,13 @@ def test_unique_rebuilds_its_input(x: np.ndarray, data: st.DataObject, in_order:
         ("Gather", [X, np.array(-3)], {}, r"\[-2, 1\] along axis 0, found -3"),
         ("Gather", [X.T, ints(-5)], {}, r"\[-4, 3\] along axis 0, found -5"),
         ("GatherElements", [X[0, 0], np.array([[3]])], {}, r"\[-3, 2\] along axis 0, found 3"),
+        (
+            "GatherElements",
+            [X, np.zeros((1, 2, 1, 1), int)],
+            {},
+            r"\(1, 2, 1, 1\) do not fit data of",
+        ),
+        ("GatherElements", [X, ints(0)], {}, r"\(1,\) do not fit data of"),
         ("GatherND", [X[0, 0], np.array([[0, 4]])], {}, r"\[-4, 3\] along axis 1, found 4"),
         ("GatherND", [X, np.zeros((1, 5), int)], {}, "tuples of 5 are too long"),
         ("ScatterND", [X[0, 0], ints(3), X[0, 0, 0]], {}, r"\[-3, 2\] along axis 0, found 3"),
