@@ -169,7 +169,7 @@ class SideFiles:
         return SideFile(mapping, dtype, shape)
 
     def _make_room(self, nbytes: int) -> bool:
-        """Deletes the files used longest ago, but none of this process's; tells if that helped."""
+        """Deletes files used longest ago, none of them this process's; tells if that is enough."""
         assert self.folder is not None
         sweep_drafts(self.folder)
         files = []
@@ -179,13 +179,14 @@ class SideFiles:
                 files.append((status.st_atime_ns, status.st_size, path))
         used = sum(size for _, size, _ in files)
         excess = used + nbytes - self._limit(used)
-        for _, size, path in sorted(files):
-            if excess <= 0:
-                break
-            if path not in self._used:
+        others = sorted(file for file in files if file[2] not in self._used)
+        if excess > sum(size for _, size, _ in others):
+            return False
+        for _, size, path in others:
+            if excess > 0:
                 path.unlink(missing_ok=True)
                 excess -= size
-        return excess <= 0
+        return True
 
     def _limit(self, used: int) -> int:
         if self.limit is not None:

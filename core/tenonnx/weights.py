@@ -95,13 +95,13 @@ class WeightRegistry:
         Raises:
             InvalidArgument: ONNX has no such element type, or ``dtype`` has another width.
         """
+        if not array.dtype.isnative:
+            array = array.astype(array.dtype.newbyteorder("="))
         dtype = dtype or _dtype_of(array)
         if is_packed(dtype):
             return self.constant(pack(array, dtype).tobytes(), dtype, array.shape)
         if array.dtype.itemsize * 8 != dtype.bitwidth:
             raise InvalidArgument(f"an array of {array.dtype} cannot be a weight of {dtype}")
-        if not array.dtype.isnative:
-            array = array.astype(array.dtype.newbyteorder("="))
         return self._inside(array, dtype) or self._over(self._memory(_root(array)), array, dtype)
 
     def constant(self, content: bytes, dtype: ir.DataType, shape: Sequence[int]) -> Weight:
