@@ -10,6 +10,7 @@ from onnx.backend.base import Backend, BackendRep
 
 from tenonnx.options import SessionOptions
 from tenonnx.plugins import default_plugins
+from tenonnx.provider import why_unusable
 from tenonnx.session import InferenceSession, ProviderRequest
 
 
@@ -81,7 +82,7 @@ class TenonnxBackend(Backend):
         """Says whether a provider of that alias is usable here."""
         for provider in default_plugins().providers.values():
             if device.split(":")[0].lower() in provider.aliases:
-                return provider.check() is None
+                return why_unusable(provider) is None
         return False
 
 

@@ -109,7 +109,7 @@ def make_options(options_class: type | None, given: Any, owner: str) -> Any:
     Strings are converted to the field's type, as onnxruntime's string options are.
 
     Raises:
-        InvalidArgument: An unknown option, or a value that does not fit.
+        InvalidArgument: An unknown option, a value that does not fit, or one that is missing.
     """
     if options_class is not None and isinstance(given, options_class):
         return given
@@ -124,11 +124,14 @@ def make_options(options_class: type | None, given: Any, owner: str) -> Any:
         name: _convert(value, known[name].default, f"{owner} option {name!r}")
         for name, value in given.items()
     }
-    return options_class(**converted)
+    try:
+        return options_class(**converted)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(f"the options of {owner} do not fit: {error}") from error
 
 
 def _convert(value: Any, default: Any, what: str) -> Any:
-    if not isinstance(value, str) or isinstance(default, str) or default is None:
+    if not isinstance(value, str) or not isinstance(default, (bool, int, float)):
         return value
     try:
         if isinstance(default, bool):

@@ -157,6 +157,14 @@ class Provider(ABC):
         """Returns the steps that run a segment of nodes it supports, in order."""
 
 
+def why_unusable(provider: type[Provider]) -> str | None:
+    """Returns what ``check`` says is missing, or how it failed; ``None`` for a usable provider."""
+    try:
+        return provider.check()
+    except Exception as error:  # a stranger's code may raise anything
+        return f"its check failed: {type(error).__name__}: {error}"
+
+
 def resolve_provider_name(name: str, providers: Iterable[type[Provider]]) -> type[Provider] | None:
     """Finds a provider class by name or alias, ignoring case."""
     wanted = name.lower()

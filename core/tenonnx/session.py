@@ -10,13 +10,14 @@ from typing import Any, TypeAlias
 
 from tenonnx import functions
 from tenonnx import graph as graphs
-from tenonnx.errors import EPFail, InvalidArgument
+from tenonnx.errors import EPFail, InvalidArgument, TenonnxError
 from tenonnx.formats import load_model
+from tenonnx.operators import OperatorTable
 from tenonnx.options import SessionOptions, make_options
 from tenonnx.placement import Placement, place
 from tenonnx.plan import Observer, Plan
 from tenonnx.plugins import PluginSet, default_plugins
-from tenonnx.provider import HOST, Provider
+from tenonnx.provider import HOST, Provider, why_unusable
 from tenonnx.signature import NodeArg, Signature
 from tenonnx.tensors import WeightTensor
 from tenonnx.transforms import (
@@ -71,7 +72,7 @@ class InferenceSession:
         graphs.check_and_sort(model.graph)
         functions.inline_functions(model)
         self._overridable = _take_overridable(model)
-        context = TransformContext(registry, host_providers(plugins.providers.values()))
+        context = TransformContext(registry, host_providers(plugins))
         self.transforms: list[TransformReport] = run_transforms(
             model,
             select(
@@ -85,9 +86,7 @@ class InferenceSession:
         self.placement: Placement = place(model, self._providers, context.providers)
         self._plan = Plan(self.placement)
         self._signature = Signature(model.graph, self._overridable)
-        self._observers: list[Observer] = [
-            observer for observer in plugins.hook.create_observer(plan=self._plan) if observer
-        ]
+        self._observers: list[Observer] = plugins.create_observers(self._plan)
         self._weights = tuple(_weights_of(model))
         registry.attach(self, options.logid or str(model.graph.name or "session"), self._weights)
 
@@ -196,8 +195,8 @@ def choose_providers(
         made = make_options(provider.Options, given, provider.name)
         if any(provider.name == other.name for other in chosen):
             continue
-        if (missing := provider.check()) is None:
-            chosen.append(provider(made, plugins.operators_for(provider)))
+        if (missing := why_unusable(provider)) is None:
+            chosen.append(_start(provider, made, plugins.operators_for(provider)))
         else:
             unusable.append(f"{provider.name}: {missing}")
     if not chosen:
@@ -211,6 +210,18 @@ def choose_providers(
     return chosen
 
 
+def _start(provider: type[Provider], options: Any, operators: OperatorTable) -> Provider:
+    try:
+        return provider(options, operators)
+    except TenonnxError:
+        raise
+    except Exception as error:
+        raise EPFail(
+            f"{provider.name} failed to start: {type(error).__name__}: {error}",
+            hint="its check() said that it is usable here; tell its authors",
+        ) from error
+
+
 def _normalise(
     plugins: PluginSet,
     requests: Sequence[ProviderRequest] | None,
@@ -219,7 +230,7 @@ def _normalise(
     if isinstance(requests, str):
         raise InvalidArgument(f"providers is a string; pass a list: providers=[{requests!r}]")
     if not requests:
-        usable = [name for name, p in plugins.providers.items() if p.check() is None]
+        usable = [name for name, p in plugins.providers.items() if why_unusable(p) is None]
         requests = usable
         if not usable:
             raise EPFail("no provider is registered", hint="see `tenonnx plugins`")
@@ -273,7 +284,7 @@ def _weights_of(model: Any) -> Iterable[Weight]:
 
 def get_available_providers() -> list[str]:
     """Returns the names of the registered providers that are usable here."""
-    return [name for name, p in default_plugins().providers.items() if p.check() is None]
+    return [name for name, p in default_plugins().providers.items() if why_unusable(p) is None]
 
 
 def get_all_providers() -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -12,12 +13,15 @@ import onnx_ir as ir
 from tenonnx import graph as graphs
 from tenonnx.errors import InvalidArgument, PluginError, TenonnxError
 from tenonnx.options import GraphOptimizationLevel, did_you_mean
-from tenonnx.provider import HOST, Provider, Segment
+from tenonnx.provider import HOST, Provider, Segment, why_unusable
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from tenonnx.plugins import PluginSet
     from tenonnx.weights import WeightRegistry
+
+log = logging.getLogger("tenonnx")
 
 Level = Literal["basic", "extended", "layout", "all"]
 
@@ -46,6 +50,13 @@ class Transform:
     apply: Callable[[ir.Model, TransformContext], bool]
     level: Level = "extended"
     order: int = 100
+
+    def __post_init__(self) -> None:
+        if self.level not in _RANK:
+            raise PluginError(
+                f"transform {self.name!r} has the level {self.level!r}"
+                f"{did_you_mean(str(self.level), _RANK)}"
+            )
 
 
 @dataclass(frozen=True)
@@ -138,10 +149,17 @@ def run_transforms(
     return reports
 
 
-def host_providers(classes: Iterable[type[Provider]]) -> list[Provider]:
-    """Instantiates the usable providers that run on the host, with default options."""
-    return [
-        cls(cls.Options() if cls.Options else None)
-        for cls in classes
-        if cls.device is HOST and cls.check() is None
-    ]
+def host_providers(plugins: PluginSet) -> list[Provider]:
+    """Instantiates the usable providers that run on the host, with default options.
+
+    Nobody asked for them, so one that has no default options or does not start is left out.
+    """
+    found = []
+    for provider in plugins.providers.values():
+        if provider.device is HOST and why_unusable(provider) is None:
+            try:
+                options = provider.Options() if provider.Options else None
+                found.append(provider(options, plugins.operators_for(provider)))
+            except Exception as error:
+                log.info("no constants are folded on %s: %r", provider.name, error)
+    return found

@@ -1,0 +1,167 @@
+"""What plugins registered, by name, and whose it is."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tenonnx.errors import InvalidArgument, PluginError
+from tenonnx.operators import OperatorTable
+from tenonnx.options import did_you_mean
+from tenonnx.provider import Provider, resolve_provider_name
+
+if TYPE_CHECKING:
+    from tenonnx.formats import Format
+    from tenonnx.transforms import Transform
+
+
+@dataclass
+class PluginRecord:
+    """One plugin, loaded or not.
+
+    Attributes:
+        name: Entry point's name, or the module's.
+        distribution: Distribution and version it came from.
+        hooks: Hooks it implements.
+        registered: What it registered, as ``provider CPUExecutionProvider``.
+        load_seconds: How long it took to import.
+        error: Why it is not in use.
+    """
+
+    name: str
+    distribution: str
+    hooks: tuple[str, ...] = ()
+    registered: list[str] = field(default_factory=list)
+    load_seconds: float = 0.0
+    error: str | None = None
+
+
+class Catalogue:
+    """What plugins registered, by name; no name is ever taken twice."""
+
+    def __init__(self) -> None:
+        self.records: list[PluginRecord] = []
+        self.providers: dict[str, type[Provider]] = {}
+        self.transforms: dict[str, Transform] = {}
+        self.formats: dict[str, Format] = {}
+        self.commands: list[Any] = []
+        self._operators: list[tuple[str | None, OperatorTable]] = []
+        self._owners: dict[tuple[str, str], PluginRecord] = {}
+
+    def provider(self, name: str) -> type[Provider]:
+        """Returns a provider class by name or alias.
+
+        Raises:
+            InvalidArgument: There is none; the message says which there are, and which plugins
+                failed.
+        """
+        found = resolve_provider_name(name, self.providers.values())
+        if found is not None:
+            return found
+        broken = [f"{r.name} ({r.distribution}): {r.error}" for r in self.records if r.error]
+        known = [n for p in self.providers.values() for n in (p.name, *p.aliases)]
+        raise InvalidArgument(
+            f"unknown provider {name!r}{did_you_mean(name, known)}",
+            hint=f"these plugins did not load: {'; '.join(broken)}" if broken else None,
+        )
+
+    def operators_for(self, provider: type[Provider]) -> OperatorTable:
+        """Returns the kernels that plugins added for a provider."""
+        names = {None, provider.name, *provider.aliases}
+        return OperatorTable().update(*(t for name, t in self._operators if name in names))
+
+    def registrars(self, record: PluginRecord) -> dict[str, Callable[..., None]]:
+        """Returns, by hook, what a plugin registers its things with."""
+        return {
+            "register_providers": functools.partial(self._take_provider, record),
+            "register_operators": functools.partial(self._take_operators, record),
+            "register_transforms": functools.partial(self._take_transform, record),
+            "register_formats": functools.partial(self._take_format, record),
+            "register_commands": functools.partial(self._take_command, record),
+        }
+
+    @contextmanager
+    def all_or_nothing(self, record: PluginRecord) -> Iterator[None]:
+        """Takes back everything a plugin registered in the block if the block fails."""
+        names = ("providers", "transforms", "formats", "commands", "_operators", "_owners")
+        before = {name: copy.copy(vars(self)[name]) for name in names}
+        try:
+            yield
+        except BaseException:
+            record.registered.clear()
+            vars(self).update(before)
+            raise
+
+    def _claim(self, record: PluginRecord, kind: str, name: str) -> None:
+        holder = self._owners.setdefault((kind, name.lower()), record)
+        if holder is not record:
+            raise PluginError(
+                f"the {kind} {name!r} is registered by {holder.name!r} ({holder.distribution}) "
+                f"and again by {record.name!r} ({record.distribution})",
+                hint="uninstall one of them, or block one with "
+                f"TENONNX_BLOCK_PLUGINS={record.name}",
+            )
+
+    def _take_provider(self, record: PluginRecord, provider: type[Provider]) -> None:
+        _check_provider(provider)
+        for name in (provider.name, *provider.aliases):
+            self._claim(record, "provider", name)
+            record.registered.append(f"provider {name}")
+        self.providers[provider.name] = provider
+
+    def _take_operators(
+        self, record: PluginRecord, table: OperatorTable, *, provider: str | None = None
+    ) -> None:
+        _expect(OperatorTable, table)
+        for kernel in table:
+            self._claim(record, "kernel", f"{kernel} for {provider or 'every provider'}")
+        domains = sorted({kernel.domain or "ai.onnx" for kernel in table})
+        record.registered.append(f"operators of {', '.join(domains) or 'no domain'}")
+        self._operators.append((provider, table))
+
+    def _take_transform(self, record: PluginRecord, transform: Transform) -> None:
+        # Whoever made a transform imported these already; a listing of providers need not.
+        from tenonnx.transforms import Transform
+
+        _expect(Transform, transform)
+        self._claim(record, "transform", transform.name)
+        record.registered.append(f"transform {transform.name}")
+        self.transforms[transform.name] = transform
+
+    def _take_format(self, record: PluginRecord, model_format: Format) -> None:
+        from tenonnx.formats import Format
+
+        _expect(Format, model_format)
+        self._claim(record, "format", model_format.name)
+        record.registered.append(f"format {model_format.name}")
+        self.formats[model_format.name] = model_format
+
+    def _take_command(self, record: PluginRecord, app: Any) -> None:
+        record.registered.append("commands")
+        self.commands.append(app)
+
+
+def _expect(kind: type, given: object) -> None:
+    if not isinstance(given, kind):
+        raise PluginError(f"expected a tenonnx.{kind.__name__} to be registered, got {given!r}")
+
+
+def _check_provider(provider: object) -> None:
+    if not (isinstance(provider, type) and issubclass(provider, Provider)):
+        raise PluginError(
+            f"expected a subclass of tenonnx.Provider to be registered, got {provider!r}",
+            hint="register the class; sessions make the instances",
+        )
+    if inspect.isabstract(provider):
+        missing = ", ".join(sorted(provider.__abstractmethods__))
+        raise PluginError(f"provider {provider.__name__} does not implement {missing}")
+    if not isinstance(getattr(provider, "name", None), str):
+        raise PluginError(f"provider {provider.__name__} has no name")
+    if provider.Options is not None and not dataclasses.is_dataclass(provider.Options):
+        raise PluginError(f"the Options of provider {provider.name} are not a dataclass")
