@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from tenonnx.operators import Array, Namespace, OperatorTable
+from tenonnx_array.allocation import check_allocation
 from tenonnx_array.dtypes import accumulator, dtype_of
 
 table = OperatorTable()
@@ -61,6 +62,8 @@ def transform(
     if not -x.ndim <= axis < x.ndim or axis % x.ndim == x.ndim - 1:
         raise ValueError(f"expected an axis in [-{x.ndim}, -2] or [0, {x.ndim - 2}], found {axis}")
     axis %= x.ndim
+    if length is not None:
+        check_allocation(xp, (*x.shape[:axis], length, *x.shape[axis + 1 : -1]), "complex128")
     signal = to_complex(xp, x)
     if inverse and onesided:
         real = xp.fft.irfft(signal, n=length or 2 * (x.shape[axis] - 1), axis=axis)
@@ -125,6 +128,7 @@ def cosine_window(*coefficients: float) -> Any:
 
     def kernel(xp: Namespace, size: Array, *, output_datatype: int = 1, periodic: int = 1) -> Array:
         points = int(size.item())
+        check_allocation(xp, (points,), "float64")
         period = points if periodic else points - 1
         angle = xp.arange(points, dtype=xp.float64) * (2 * math.pi / period if period else 0)
         terms = [(-1) ** k * a * xp.cos(k * angle) for k, a in enumerate(coefficients)]
@@ -159,6 +163,7 @@ def mel_weight_matrix(
     range divided by their number, not by the gaps.
     """
     bins, length = int(num_mel_bins.item()), int(dft_length.item())
+    check_allocation(xp, (length // 2 + 1, bins), "float64")
     edges = (lower_edge_hertz, upper_edge_hertz)
     low, high = (2595 * math.log10(1 + float(edge.item()) / 700) for edge in edges)
     mel = low + xp.arange(bins + 2, dtype=xp.float64) * ((high - low) / (bins + 2))

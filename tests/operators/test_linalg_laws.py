@@ -145,6 +145,8 @@ GROUPS = {"q_num_heads": 1, "kv_num_heads": 1}
         ("QuantizeLinear", {"output_dtype": 2}, [ROW, np.float32(1), np.int8(0)], "output_dtype"),
         ("DFT", {}, [WEIGHT[..., None], None, np.array(2)], r"axis in \[-3, -2\]"),
         ("DFT", {"onesided": 1}, [np.zeros((1, 4, 2))], "real signal"),
+        ("DFT", {}, [np.zeros((1, 4, 2)), np.array(2**60)], "GiB"),
+        ("HannWindow", {}, [np.array(-1)], "dimensions of at least 0"),
         ("STFT", {}, [np.zeros((1, 4, 1)), np.array(1), ROW[0], np.array(3)], "window of shape"),
         ("NegativeLogLikelihoodLoss", {"reduction": "max"}, [ROW, np.zeros(2, int)], "'max'"),
     ],
