@@ -128,16 +128,16 @@ def _convert_attributes(owner: ir.Node | ir.Function, reader: TensorReader) -> N
     for name, attribute in owner.attributes.items():
         if attribute.type not in WITH_TENSORS or attribute.value is None:
             continue
+        value = attribute.value
         label = f"{name} of {owner.name or getattr(owner, 'op_type', 'a function')}"
         if attribute.type == TENSOR:
-            tensor = reader.read(attribute.as_tensor(), label)
+            tensor = reader.read(value, label)
             owner.attributes[name] = ir.AttrTensor(name, tensor, attribute.doc_string)
         elif attribute.type == TENSORS:
-            tensors = [reader.read(tensor, label) for tensor in attribute.as_tensors()]
+            tensors = [reader.read(tensor, label) for tensor in value]
             owner.attributes[name] = ir.AttrTensors(name, tensors, attribute.doc_string)
         else:
-            graphs = attribute.as_graphs() if attribute.type == GRAPHS else [attribute.as_graph()]
-            for graph in graphs:
+            for graph in value if attribute.type == GRAPHS else [value]:
                 _convert_initializers(graph, reader)
 
 

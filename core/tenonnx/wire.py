@@ -144,7 +144,7 @@ class _Scan:
     def skip(self, tag: int, begin: int, position: int, stop: int) -> int:
         """Returns the end of a field without a length."""
         wire = tag & 7
-        if wire == VARINT:
+        if wire == VARINT and tag > 7:
             return self.varint(position, stop)[1]
         if wire not in (FIXED32, FIXED64) or tag < 8:
             raise _error(begin, "the tag of a field", f"field {tag >> 3} of wire type {wire}")
