@@ -1,0 +1,154 @@
+"""The application: options that all subcommands share, the subcommands, and those of plugins."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from tenonnx.cli import bench, doctor, inspect, plugins, providers, run
+from tenonnx.cli.failures import MEANINGS, explained, quiet_end
+from tenonnx.cli.output import say
+from tenonnx.cli.state import State, state_of
+
+CODES = "\n".join(f"  {code.value:>3}  {meaning}" for code, meaning in MEANINGS.items())
+
+HELP = f"""Runs, inspects and measures ONNX models; every moving part is a plugin.
+
+\b
+Examples:
+  tenonnx run model.onnx --input x=random --dim batch=8
+  tenonnx inspect model.onnx
+  tenonnx bench model.onnx --provider cpu --provider onnxruntime
+  tenonnx --plugin my_provider.py run model.onnx --provider mine --input feeds.npz
+
+\b
+Exit codes:
+{CODES}
+"""
+
+
+class Group(TyperGroup):
+    """The subcommands, those of plugins among them, and what becomes of their failures."""
+
+    _merged = False
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Runs the command line."""
+        state = State()
+        with quiet_end(), explained(state):
+            return super().main(*args, obj=state, **extra)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs a subcommand."""
+        with quiet_end():
+            return super().invoke(ctx)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Returns a subcommand; plugins are asked when it is none of the built-in ones."""
+        if cmd_name not in self.commands:
+            self._merge(ctx)
+        return super().get_command(ctx, cmd_name)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Returns the subcommands' names."""
+        self._merge(ctx)
+        return super().list_commands(ctx)
+
+    def _merge(self, ctx: Any) -> None:
+        """Adds the plugins' subcommands: those of an app without a name, or the named app."""
+        if self._merged:
+            return
+        self._merged = True
+        for app in state_of(ctx).plugins.commands:
+            group = typer.main.get_group(app)
+            found = {group.name: group} if group.name else group.commands
+            for name, command in found.items():
+                if name in self.commands:
+                    say("warning", f"a plugin's subcommand {name!r} is left out: there is one")
+                else:
+                    self.add_command(command, name)
+
+
+app = typer.Typer(
+    cls=Group,
+    help=HELP,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _take_plugins(context: typer.Context, values: list[str]) -> list[str]:
+    state_of(context).files = list(values)
+    return values
+
+
+def _take_without(context: typer.Context, values: list[str]) -> list[str]:
+    state_of(context).without = list(values)
+    return values
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        import tenonnx
+
+        typer.echo(f"tenonnx {tenonnx.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def tenonnx_options(
+    context: typer.Context,
+    # Eager, because --help lists the subcommands that plugins bring.
+    plugin: Annotated[
+        list[str],
+        typer.Option(
+            metavar="FILE.py",
+            help="Add a plugin from a file; may be repeated.",
+            is_eager=True,
+            callback=_take_plugins,
+        ),
+    ] = [],  # noqa: B006 - typer copies it
+    no_plugin: Annotated[
+        list[str],
+        typer.Option(
+            metavar="NAME",
+            help="Do without a plugin; may be repeated. `tenonnx plugins` lists them.",
+            is_eager=True,
+            callback=_take_without,
+        ),
+    ] = [],  # noqa: B006 - typer copies it
+    verbose: Annotated[
+        int,
+        typer.Option(
+            "--verbose",
+            "-v",
+            count=True,
+            show_default=False,
+            help="Print the log, and tracebacks of errors; twice for more.",
+        ),
+    ] = 0,
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", is_eager=True, callback=_show_version),
+    ] = False,
+) -> None:
+    """Takes the options before the subcommand."""
+    del plugin, no_plugin, version
+    state = state_of(context)
+    state.verbosity = verbose
+    state.start_logging()
+
+
+for name, command, text in (
+    ("run", run.run, run.HELP),
+    ("inspect", inspect.inspect, inspect.HELP),
+    ("bench", bench.bench, bench.HELP),
+    ("plugins", plugins.plugins, plugins.HELP),
+    ("providers", providers.providers, providers.HELP),
+    ("doctor", doctor.doctor, doctor.HELP),
+):
+    app.command(name, help=text)(command)

@@ -1,0 +1,170 @@
+"""What ``tenonnx doctor`` looks at. Every check yields findings; none raises."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from tenonnx.cli import memory
+from tenonnx.cli.output import size
+from tenonnx.cli.providers import check_provider
+
+if TYPE_CHECKING:
+    from tenonnx.plugins import PluginSet
+
+CORETYPE = "OPENBLAS_CORETYPE"
+PACKAGES = ("tenonnx", "numpy", "onnx", "onnx-ir", "ml-dtypes", "pluggy", "rich", "typer")
+OPTIONAL = ("numba", "cupy", "threadpoolctl", "onnxruntime")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at.
+
+    Attributes:
+        status: ``ok``, ``note`` (worth knowing) or ``problem`` (something is broken).
+        name: What it is about.
+        detail: What was found.
+        hint: How to mend it.
+    """
+
+    status: Literal["ok", "note", "problem"]
+    name: str
+    detail: str
+    hint: str | None = None
+
+
+def python() -> Iterator[Finding]:
+    """Looks at the interpreter and the machine."""
+    yield Finding("ok", "python", f"{platform.python_version()} ({sys.executable})")
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+    cpus = f"{available or os.cpu_count()} of {os.cpu_count()} CPUs"
+    yield Finding("ok", "platform", f"{platform.platform()}, {cpus}")
+
+
+def packages() -> Iterator[Finding]:
+    """Looks at the versions of what tenonnx stands on."""
+    for name in PACKAGES:
+        try:
+            yield Finding("ok", name, importlib.metadata.version(name))
+        except importlib.metadata.PackageNotFoundError:
+            yield Finding("problem", name, "not installed", f"pip install {name}")
+    for name in OPTIONAL:
+        try:
+            yield Finding("ok", name, f"{importlib.metadata.version(name)} (optional)")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+
+
+def blas() -> Iterator[Finding]:
+    """Looks at numpy's matrix library."""
+    import numpy as np
+
+    built: Any = np.show_config(mode="dicts")
+    info = built.get("Build Dependencies", {}).get("blas", {})
+    yield Finding("ok", "BLAS", f"{info.get('name', 'unknown')} {info.get('version', '')}".strip())
+    if importlib.util.find_spec("threadpoolctl") is not None:
+        for pool in importlib.import_module("threadpoolctl").threadpool_info():
+            kind = f", for {pool['architecture']}" if pool.get("architecture") else ""
+            detail = f"{pool['internal_api']} {pool.get('version') or ''}{kind}"
+            yield Finding("ok", "thread pool", f"{detail}, {pool['num_threads']} threads")
+    if forced := os.environ.get(CORETYPE):
+        yield Finding(
+            "note",
+            CORETYPE,
+            f"is set to {forced!r}: OpenBLAS uses the kernels of that processor whatever this one "
+            "is, which may halve numpy's speed",
+            f"unset {CORETYPE}",
+        )
+
+
+def cache() -> Iterator[Finding]:
+    """Looks at the folder in which derived weights are kept."""
+    from tenonnx.weights import default_registry
+
+    files = default_registry().side_files
+    if files.folder is None:
+        yield Finding("note", "weight cache", "switched off by TENONNX_CACHE=0")
+        return
+    folder = files.folder
+    existing = next(p for p in (folder, *folder.parents) if p.exists())
+    if not (existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)):
+        yield Finding(
+            "problem",
+            "weight cache",
+            f"{folder} cannot be written: derived weights take private memory in every process",
+            "make it writable, or set TENONNX_CACHE_DIR to a folder that is",
+        )
+        return
+    used = sum(p.stat().st_size for p in folder.glob("*") if p.is_file())
+    free = shutil.disk_usage(existing).free
+    yield Finding("ok", "weight cache", f"{folder}, {size(used)} used, {size(free)} free")
+
+
+def plugins(found: PluginSet) -> Iterator[Finding]:
+    """Looks at which plugins loaded."""
+    for record in found.records:
+        name = f"plugin {record.name}"
+        if record.error is None:
+            detail = ", ".join(record.registered) or f"implements {', '.join(record.hooks)}"
+            yield Finding("ok", name, f"{record.distribution}: {detail}")
+        elif record.error.startswith("blocked"):
+            yield Finding("note", name, f"{record.distribution}: {record.error}")
+        else:
+            hint = f"update or uninstall it, or leave it out: --no-plugin {record.name}"
+            yield Finding("problem", name, f"{record.distribution}: {record.error}", hint)
+
+
+def providers(found: PluginSet) -> Iterator[Finding]:
+    """Looks at which providers work: each that says so computes a sum."""
+    usable = 0
+    for provider in found.providers.values():
+        if (problem := check_provider(provider)) is not None:
+            yield Finding("note", provider.name, f"not usable here: {problem}")
+            continue
+        usable += 1
+        if wrong := _try(found, provider.name):
+            yield Finding("problem", provider.name, wrong)
+        else:
+            yield Finding("ok", provider.name, "usable, and adds up")
+    if not usable:
+        yield Finding(
+            "problem", "providers", "none is usable: no model can run", "see tenonnx plugins"
+        )
+
+
+def _try(found: PluginSet, provider: str) -> str | None:
+    import numpy as np
+
+    from tenonnx.cli.smoke import tiny_model
+    from tenonnx.options import SessionOptions
+    from tenonnx.session import InferenceSession
+
+    x = np.arange(1000, dtype=np.float32)
+    try:
+        session = InferenceSession(tiny_model(), SessionOptions(plugins=found), [provider])
+        (y,) = session.run(None, {"x": x})
+    except Exception as error:  # whatever is wrong with it is the finding
+        return f"cannot run a model of one node: {type(error).__name__}: {error}"
+    return None if np.array_equal(y, x + x) else "computes x + x wrongly"
+
+
+def limits() -> Iterator[Finding]:
+    """Looks at how much memory there is, and who limits it."""
+    if (total := memory.total()) is not None:
+        yield Finding("ok", "memory", f"{size(total[0])}, {size(total[1])} available")
+    found = memory.limits()
+    for name, amount in found.items():
+        detail = size(amount)
+        if name == "RLIMIT_AS":
+            detail += "; mapped models count against it, resident or not"
+        yield Finding("note" if name != "RLIMIT_MEMLOCK" else "ok", f"limit {name}", detail)
+    if not found.keys() - {"RLIMIT_MEMLOCK"}:
+        yield Finding("ok", "memory limits", "none of the process or its cgroup")

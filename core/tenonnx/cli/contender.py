@@ -1,0 +1,78 @@
+"""Whoever takes part in ``tenonnx bench``: a provider of tenonnx, or a peer."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tenonnx.cli.opening import Request, open_session, parse_provider
+from tenonnx.errors import Fail, InvalidArgument
+from tenonnx.options import did_you_mean, make_options
+
+if TYPE_CHECKING:
+    from tenonnx.cli.state import State
+
+PEER = "onnxruntime"
+
+Run: TypeAlias = Callable[[Mapping[str, Any]], list[Any]]
+"""Takes inputs by name, returns outputs."""
+
+
+Open: TypeAlias = Callable[[str | bytes], Run]
+"""Takes a model's path or bytes."""
+
+
+def opener(state: State, text: str, request: Request) -> Open:
+    """Returns what opens a model for a contender.
+
+    Args:
+        state: The plugins to use.
+        text: ``--provider``; the peer is called ``onnxruntime``.
+        request: Everything else that matters for opening a model.
+
+    Raises:
+        InvalidArgument: No such provider or option, or the peer is not installed.
+    """
+    name, options = parse_provider(text)
+    if name == PEER and PEER not in state.plugins.providers:
+        return _peer_opener(options, request)
+    provider = state.plugins.provider(name)
+    make_options(provider.Options, options, provider.name)
+
+    def open_model(model: str | bytes) -> Run:
+        alone = Request((text,), request.level, request.without, request.roots, request.threads)
+        session, _ = open_session(state, model, alone)
+        return lambda feeds: session.run(None, feeds)
+
+    return open_model
+
+
+def _peer_opener(options: Mapping[str, str], request: Request) -> Open:
+    for option in options:
+        if option != "provider":
+            raise InvalidArgument(
+                f"{PEER} has no option {option!r}{did_you_mean(option, ['provider'])}"
+            )
+    if not is_peer_here():
+        raise InvalidArgument(f"{PEER} is not installed", hint=f"pip install {PEER}")
+    ort: Any = importlib.import_module(PEER)
+
+    def open_model(model: str | bytes) -> Run:
+        session_options = ort.SessionOptions()
+        session_options.intra_op_num_threads = request.threads
+        session_options.log_severity_level = 3
+        provider = options.get("provider", "CPUExecutionProvider")
+        try:
+            session = ort.InferenceSession(model, session_options, providers=[provider])
+        except Exception as error:  # its exceptions share no base class
+            raise Fail(str(error)) from error
+        return lambda feeds: list(session.run(None, dict(feeds)))
+
+    return open_model
+
+
+def is_peer_here() -> bool:
+    """Says whether the peer is installed."""
+    return importlib.util.find_spec(PEER) is not None

@@ -1,0 +1,250 @@
+"""``tenonnx inspect``: what a model is, who runs what of it, and where its weights are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tenonnx.cli.failures import code_of, explain
+from tenonnx.cli.memory import growth, private_bytes
+from tenonnx.cli.opening import (
+    JsonOption,
+    Level,
+    LevelOption,
+    ModelArgument,
+    ProviderOption,
+    Request,
+    RootOption,
+    WithoutOption,
+    load_original,
+    open_session,
+)
+from tenonnx.cli.output import count, duration, emit_json, lines, shape_text, size, table, title
+from tenonnx.cli.state import State, state_of
+from tenonnx.errors import EPFail, NotSupported, TenonnxError
+
+if TYPE_CHECKING:
+    from tenonnx.session import InferenceSession
+
+HELP = """Shows a model, who runs which node, and where its weights are.
+
+Nothing is run. A model that no provider runs is shown too, with what is missing; the exit code
+says so then.
+
+\b
+Examples:
+  tenonnx inspect model.onnx
+  tenonnx inspect model.onnx --provider cuda --provider cpu --nodes
+  tenonnx inspect model.onnx --json | jq .operators
+"""
+
+STAGES = ("in the model", "as it runs")
+
+MAX_SHOWN = 5
+"""Nodes named with each reason for not being where they were wanted."""
+
+
+def inspect(
+    context: typer.Context,
+    model: ModelArgument,
+    providers: ProviderOption = [],  # noqa: B006 - typer copies it
+    weights: Annotated[
+        int, typer.Option(metavar="N", help="How many of the biggest weights to list.", min=0)
+    ] = 10,
+    nodes: Annotated[bool, typer.Option("--nodes", help="List every node, as it runs.")] = False,
+    level: LevelOption = Level.ALL,
+    without: WithoutOption = [],  # noqa: B006 - typer copies it
+    roots: RootOption = [],  # noqa: B006 - typer copies it
+    as_json: JsonOption = False,
+) -> None:
+    """Prints all that can be said of a model without running it."""
+    state = state_of(context)
+    report, error = _gather(state, model, Request(providers, level, without, roots), nodes)
+    if as_json:
+        report["weights"]["biggest"] = report["weights"]["biggest"][:weights]
+        emit_json(report)
+    else:
+        _print(report, weights)
+    if error is not None:
+        explain(error)
+        raise typer.Exit(code_of(error))
+
+
+def _gather(
+    state: State, path: str, request: Request, nodes: bool
+) -> tuple[dict[str, Any], TenonnxError | None]:
+    """Returns all that can be said, and what kept the model from being placed if anything did."""
+    from tenonnx.cli import facts
+
+    session: InferenceSession | None = None
+    error: TenonnxError | None = None
+    _warm_up(state, request)
+    before = private_bytes()
+    try:
+        session, seconds = open_session(state, path, request)
+    except (NotSupported, EPFail) as problem:
+        error = problem
+    added = growth(before, private_bytes())
+    original = load_original(state, path, request)
+    report = {"model": path, **facts.of_model(original)}
+    rows = facts.of_weights(original if session is None else session.model)
+    report["weights"] = {
+        "count": len(rows),
+        "bytes": sum(row["bytes"] for row in rows),
+        "biggest": rows,
+    }
+    if session is not None:
+        report |= {"load_seconds": seconds, **facts.of_session(session, added)}
+        if nodes:
+            report["node_list"] = facts.of_nodes(session.placement)
+    else:
+        report["error"] = str(error)
+    return report, error
+
+
+def _warm_up(state: State, request: Request) -> None:
+    """Loads what a session needs for any model, so that the measurement shows the model alone."""
+    import contextlib
+    import warnings
+
+    from tenonnx.cli.smoke import tiny_model
+
+    with contextlib.suppress(TenonnxError), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the model's own session will say it
+        open_session(state, tiny_model(), request)
+
+
+def _print(report: dict[str, Any], weights: int) -> None:
+    _print_model(report)
+    _print_operators(report)
+    if "transforms" in report:
+        _print_transforms(report["transforms"])
+        _print_placement(report["placement"])
+    _print_weights(report["weights"], weights)
+    if "memory" in report:
+        _print_memory(report["memory"])
+    if "node_list" in report:
+        _print_nodes(report["node_list"])
+
+
+def _print_model(report: dict[str, Any]) -> None:
+    imports = ", ".join(f"{d} {v}" for d, v in report["opset_imports"].items())
+    facts = [
+        ("model", report["model"]),
+        ("graph", report["graph"]),
+        ("producer", report["producer"]),
+        ("opsets", imports),
+        ("IR version", report["ir_version"]),
+        *((f"metadata {key}", value) for key, value in report["metadata"].items()),
+    ]
+    lines(*(f"{name + ':':<12}{value}" for name, value in facts if value))
+    rows = [
+        (kind, arg["name"], arg["type"], shape_text(arg["shape"]))
+        for kind, key in (
+            ("input", "inputs"),
+            ("overridable", "overridable"),
+            ("output", "outputs"),
+        )
+        for arg in report[key]
+    ]
+    lines("")
+    table(("", "name", "type", "shape"), rows)
+
+
+def _print_operators(report: dict[str, Any]) -> None:
+    title(f"Operators: {count(report['nodes'], 'node')}")
+    after = report.get("operators_as_run")
+    before = report["operators"]
+    if after is None or after == before:
+        table(("operator", "nodes"), list(before.items()), right=("nodes",))
+    else:
+        names = dict.fromkeys([*before, *after])
+        rows = [(name, before.get(name, 0), after.get(name, 0)) for name in names]
+        table(("operator", *STAGES), rows, right=STAGES)
+    if report["functions"]:
+        title("Functions")
+        functions = [(f["name"], f["nodes"]) for f in report["functions"]]
+        table(("function", "nodes"), functions, right=("nodes",))
+
+
+def _print_transforms(transforms: list[dict[str, Any]]) -> None:
+    title("Transforms")
+    rows = [
+        (
+            t["name"],
+            "yes" if t["modified"] else "no",
+            f"{t['nodes_before']} → {t['nodes_after']}",
+            duration(t["seconds"]),
+        )
+        for t in transforms
+    ]
+    table(("transform", "changed", "nodes", "time"), rows, right=("time",))
+    if not rows:
+        lines("none ran")
+
+
+def _print_placement(placement: dict[str, Any]) -> None:
+    title("Placement")
+    rows = list(placement["counts"].items())
+    table(("provider", "nodes"), rows, right=("nodes",))
+    for group in placement["elsewhere"]:
+        shown = ", ".join(group["nodes"][:MAX_SHOWN])
+        more = len(group["nodes"]) - MAX_SHOWN
+        lines(
+            f"on {group['provider']} because {group['reasons']}: {shown}"
+            + (f" and {more} more" if more > 0 else "")
+        )
+
+
+def _print_weights(weights: dict[str, Any], most: int) -> None:
+    title(f"Weights: {weights['count']}, {size(weights['bytes'])}")
+    rows = [
+        (
+            ", ".join(row["names"]),
+            row["dtype"],
+            shape_text(row["shape"]),
+            size(row["bytes"]),
+            f"{row['kind']}: {row['storage']}+{row['offset']}",
+        )
+        for row in weights["biggest"][:most]
+    ]
+    table(("name", "dtype", "shape", "size", "where"), rows, right=("size",))
+    if 0 < most < weights["count"]:
+        lines(f"... and {weights['count'] - most} more (--weights N)")
+
+
+def _print_memory(memory: dict[str, Any]) -> None:
+    title("Memory")
+    meanings = {
+        "mapped": "of the model's files",
+        "derived": "of side files that tenonnx made from weights",
+        "resident": "of these files in this process's memory now",
+        "private": "of weights in memory of this process alone",
+        "device": "uploaded to devices",
+        "added_private": "of private memory were added by loading, code not counted",
+    }
+    for key, meaning in meanings.items():
+        amount = memory[key]
+        shown = "unknown" if amount is None else size(amount)
+        lines(f"{shown:>12}  {meaning}")
+
+
+def _print_nodes(nodes: list[dict[str, Any]]) -> None:
+    title("Nodes")
+    rows = [
+        (
+            index,
+            node["operator"]
+            if node["domain"] == "ai.onnx"
+            else f"{node['domain']}::{node['operator']}",
+            node["version"],
+            node["name"],
+            node["provider"],
+            f"{', '.join(node['inputs'])} → {', '.join(node['outputs'])}",
+        )
+        for index, node in enumerate(nodes)
+    ]
+    table(
+        ("#", "operator", "opset", "name", "provider", "reads → makes"), rows, right=("#", "opset")
+    )

@@ -1,0 +1,135 @@
+"""Opening a model as the command line asks: arguments that several subcommands share."""
+
+from __future__ import annotations
+
+import enum
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from tenonnx.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from tenonnx.cli.state import State
+    from tenonnx.options import SessionOptions
+    from tenonnx.session import InferenceSession
+
+
+class Level(enum.StrEnum):
+    """Which graph transforms run: those of a level and of the levels below it."""
+
+    NONE = "none"
+    BASIC = "basic"
+    EXTENDED = "extended"
+    LAYOUT = "layout"
+    ALL = "all"
+
+
+ModelArgument: TypeAlias = Annotated[
+    str, typer.Argument(metavar="MODEL", help="A model file.", show_default=False)
+]
+ProviderOption: TypeAlias = Annotated[
+    list[str],
+    typer.Option(
+        "--provider",
+        "-p",
+        metavar="NAME:OPTION=VALUE,...",
+        help="A provider, with options if need be; may be repeated, in order of preference. "
+        "All that are usable if there is none.",
+    ),
+]
+LevelOption: TypeAlias = Annotated[Level, typer.Option(help="Which graph transforms to run.")]
+WithoutOption: TypeAlias = Annotated[
+    list[str],
+    typer.Option(
+        "--disable-transform", metavar="NAME", help="Leave a transform out; may be repeated."
+    ),
+]
+RootOption: TypeAlias = Annotated[
+    list[str],
+    typer.Option(
+        "--allow-root",
+        metavar="FOLDER",
+        help="Let external data come from a folder outside the model's own; may be repeated.",
+    ),
+]
+JsonOption: TypeAlias = Annotated[
+    bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")
+]
+
+
+@dataclass(frozen=True)
+class Request:
+    """How a model is to be opened."""
+
+    providers: Sequence[str] = ()
+    level: Level = Level.ALL
+    without: Sequence[str] = ()
+    roots: Sequence[str] = ()
+    threads: int = 0
+
+
+def parse_provider(text: str) -> tuple[str, dict[str, str]]:
+    """Returns the name and the options in ``name:option=value,option=value``.
+
+    Raises:
+        InvalidArgument: It is not of that form.
+    """
+    name, _, rest = text.partition(":")
+    options = {}
+    for part in rest.split(",") if rest else ():
+        key, equals, value = part.partition("=")
+        if not (key and equals):
+            raise InvalidArgument(
+                f"--provider {text}: expected {name}:option=value,option=value, got {part!r} "
+                "after the colon"
+            )
+        options[key.strip()] = value.strip()
+    if not name:
+        raise InvalidArgument(f"--provider {text!r} names no provider")
+    return name, options
+
+
+def session_options(state: State, request: Request) -> SessionOptions:
+    """Returns the session options that a request stands for."""
+    from tenonnx.options import GraphOptimizationLevel, SessionOptions
+
+    level = {
+        Level.NONE: GraphOptimizationLevel.ORT_DISABLE_ALL,
+        Level.BASIC: GraphOptimizationLevel.ORT_ENABLE_BASIC,
+        Level.EXTENDED: GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
+        Level.LAYOUT: GraphOptimizationLevel.ORT_ENABLE_LAYOUT,
+        Level.ALL: GraphOptimizationLevel.ORT_ENABLE_ALL,
+    }[request.level]
+    return SessionOptions(
+        graph_optimization_level=level,
+        disabled_transforms=tuple(request.without),
+        allowed_roots=tuple(request.roots),
+        intra_op_num_threads=request.threads,
+        plugins=state.plugins,
+    )
+
+
+def open_session(state: State, model: Any, request: Request) -> tuple[InferenceSession, float]:
+    """Returns a session and the seconds it took to build."""
+    from tenonnx.session import InferenceSession
+
+    options = session_options(state, request)
+    providers = [parse_provider(text) for text in request.providers]
+    start = time.perf_counter()
+    session = InferenceSession(model, options, providers or None)
+    return session, time.perf_counter() - start
+
+
+def load_original(state: State, path: str, request: Request) -> ir.Model:
+    """Returns a model as its file has it; its weights are those of a session that opens it."""
+    from tenonnx.formats import load_model
+    from tenonnx.weights import default_registry
+
+    formats = tuple(state.plugins.formats.values())
+    return load_model(path, default_registry(), formats, request.roots)

@@ -1,0 +1,134 @@
+"""``tenonnx run``: feed a model and look at what comes out."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tenonnx.cli.opening import (
+    JsonOption,
+    Level,
+    LevelOption,
+    ModelArgument,
+    ProviderOption,
+    Request,
+    RootOption,
+    WithoutOption,
+    open_session,
+)
+from tenonnx.cli.output import count, duration, emit_json, lines, progress, table
+from tenonnx.cli.state import state_of
+
+if TYPE_CHECKING:
+    from tenonnx.session import InferenceSession
+
+HELP = """Runs a model once or more and describes its outputs.
+
+\b
+Examples:
+  tenonnx run model.onnx --input x=image.npy --output out.npz
+  tenonnx run model.onnx --input feeds.npz --provider cuda --provider cpu
+  tenonnx run model.onnx --input random --dim batch=8 --dim x.2=224 --repeat 100
+"""
+
+
+def run(
+    context: typer.Context,
+    model: ModelArgument,
+    inputs: Annotated[
+        list[str],
+        typer.Option(
+            "--input",
+            "-i",
+            metavar="NAME=FILE",
+            help="An input: NAME=FILE.npy, NAME=FILE.npz (its array NAME, or its only one), "
+            "NAME=random, or a value: NAME=3, 'NAME=[[1, 2]]'. FILE.npz alone feeds every input "
+            "it has, random alone all of them. May be repeated; later ones win.",
+        ),
+    ] = [],  # noqa: B006 - typer copies it
+    dims: Annotated[
+        list[str],
+        typer.Option(
+            "--dim",
+            metavar="NAME=SIZE",
+            help="Size of a symbolic dimension of random inputs, or INPUT.AXIS=SIZE; others are 1.",
+        ),
+    ] = [],  # noqa: B006 - typer copies it
+    seed: Annotated[int, typer.Option(help="Seed of random inputs.", min=0)] = 0,
+    providers: ProviderOption = [],  # noqa: B006 - typer copies it
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output", "-o", metavar="OUT", help="Where outputs go: a .npz file, or a folder."
+        ),
+    ] = "",
+    repeat: Annotated[int, typer.Option(help="How many times to run.", min=1)] = 1,
+    level: LevelOption = Level.ALL,
+    without: WithoutOption = [],  # noqa: B006 - typer copies it
+    roots: RootOption = [],  # noqa: B006 - typer copies it
+    as_json: JsonOption = False,
+) -> None:
+    """Feeds a model, runs it, describes and saves its outputs."""
+    from tenonnx.cli.feeds import make_feeds, parse_dims
+    from tenonnx.cli.results import describe_all, output_row, save
+
+    sizes = parse_dims(dims)
+    session, load_seconds = open_session(
+        state_of(context), model, Request(providers, level, without, roots)
+    )
+    feeds = make_feeds(session.model.graph, inputs, sizes, seed)
+    values, seconds = _time(session, feeds, repeat)
+    outputs = {arg.name: value for arg, value in zip(session.get_outputs(), values, strict=True)}
+    described = describe_all(outputs)
+    if not as_json:  # before anything can go wrong with the files
+        table(("output", "dtype", "shape", "summary"), [output_row(d) for d in described])
+    files = save(outputs, Path(output)) if output else []
+    if as_json:
+        report = {
+            "model": model,
+            "providers": session.get_providers(),
+            "placement": session.placement.counts(),
+            "load_seconds": load_seconds,
+            "run_seconds": seconds,
+            "outputs": described,
+            "files": [str(path) for path in files],
+        }
+        emit_json(report)
+        return
+    lines("", f"loaded in {duration(load_seconds)}, {_summary(seconds)}", *_placed(session))
+    if files:
+        lines(f"written to {', '.join(map(str, files))}")
+
+
+def _time(
+    session: InferenceSession, feeds: dict[str, Any], repeat: int
+) -> tuple[list[Any], list[float]]:
+    seconds = []
+    with progress(repeat if repeat > 1 else None) as show:
+        for done in range(repeat):
+            if repeat > 1:
+                show(f"running {repeat} times", done)
+            start = time.perf_counter()
+            values = session.run(None, feeds)
+            seconds.append(time.perf_counter() - start)
+    return values, seconds
+
+
+def _summary(seconds: list[float]) -> str:
+    first = f"first run {duration(seconds[0])}"
+    if len(seconds) == 1:
+        return first
+    rest = seconds[1:]
+    median = statistics.median(rest)
+    times = f"min {duration(min(rest))}, median {duration(median)}"
+    return f"{first}, then {count(len(rest), 'run')}: {times}"
+
+
+def _placed(session: InferenceSession) -> list[str]:
+    counts = session.placement.counts()
+    shown = ", ".join(f"{name} ({count(n, 'node')})" for name, n in counts.items())
+    return [f"ran on {shown or 'nothing: the outputs are constants'}"]
