@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,3 +17,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Derived weights of a test go to a folder of its own."""
     monkeypatch.setenv("TENONNX_CACHE_DIR", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Puts a distribution with one plugin module on the path, as pip would."""
+    site = tmp_path / "site"
+    site.mkdir()
+    monkeypatch.syspath_prepend(site)
+    modules = []
+
+    def put(name: str, code: str, *, distribution: str = "", version: str = "1.0") -> None:
+        distribution = distribution or f"tenonnx-{name}"
+        module = f"{distribution.replace('-', '_')}_{name}"
+        (site / f"{module}.py").write_text(f"import tenonnx\n{code}")
+        info = site / f"{distribution.replace('-', '_')}-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Name: {distribution}\nVersion: {version}\n")
+        (info / "entry_points.txt").write_text(f"[tenonnx]\n{name} = {module}\n")
+        modules.append(module)
+
+    yield put
+    for module in modules:
+        sys.modules.pop(module, None)

@@ -68,6 +68,8 @@ def _attach_body(model: ir.Model, node: ir.Node, index: int) -> bool:
         # A context-dependent body has its graph attributes built in already.
         node.attributes.pop(name)
     _add_default_attributes(node)
+    # Inlining hands a call's metadata on to the nodes of the body.
+    node.metadata_props.setdefault(graphs.ORIGIN, graphs.label(node))
     versions = {i.domain: i.version for i in body.opset_import}
     function.opset_imports.update(versions)
     function = ir.Function(

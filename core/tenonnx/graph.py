@@ -14,6 +14,10 @@ CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 """ai.onnx operators that the runtime runs itself, as nested code."""
 
 
+ORIGIN = "tenonnx.origin"
+"""Metadata of nodes from a schema's body: the label of the node that the body replaced."""
+
+
 def is_control_flow(node: ir.Node) -> bool:
     """Says whether the runtime, not a provider, runs a node."""
     return node.domain == "" and node.op_type in CONTROL_FLOW
@@ -22,7 +26,9 @@ def is_control_flow(node: ir.Node) -> bool:
 def label(node: ir.Node) -> str:
     """Names a node for people: ``Conv 'stem' (ai.onnx, opset 17)``."""
     name = node.name or (node.outputs[0].name if node.outputs else "") or "?"
-    return f"{node.op_type} '{name}' ({node.domain or 'ai.onnx'}, opset {node.version})"
+    own = f"{node.op_type} '{name}' ({node.domain or 'ai.onnx'}, opset {node.version})"
+    origin = node.metadata_props.get(ORIGIN)
+    return f"{own} in the body of {origin}" if origin else own
 
 
 def subgraphs(node: ir.Node) -> Iterator[tuple[str, ir.Graph]]:

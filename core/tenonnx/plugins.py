@@ -117,13 +117,14 @@ class PluginSet(Catalogue):
                 continue
             plugin = self._manager.get_plugin(record.name)
             try:
-                made = self._caller_of(plugin, "create_observer")(plan=plan)
+                observer = self._call(plugin, "create_observer", plan=plan)
             except Exception as error:
                 raise PluginError(
                     f"plugin {record.name!r} failed to create an observer: {_one_line(error)}",
                     hint=f"do without it: TENONNX_BLOCK_PLUGINS={record.name}",
                 ) from error
-            observers += (observer for observer in made if observer is not None)
+            if observer is not None:
+                observers.append(observer)
         return observers
 
     def _add_now(self, record: PluginRecord, plugin: Any) -> PluginRecord:
@@ -164,16 +165,20 @@ class PluginSet(Catalogue):
             _check_hooks(plugin, record)
             for hook, registrar in self.registrars(record).items():
                 if hook in record.hooks:
-                    self._caller_of(plugin, hook)(register=registrar)
+                    self._call(plugin, hook, register=registrar)
         except BaseException:
             if self._manager.is_registered(plugin):
                 self._manager.unregister(plugin)
             raise
 
-    def _caller_of(self, plugin: Any, hook: str) -> Callable[..., Any]:
-        """Returns what calls one plugin's implementation of a hook alone."""
-        others = [other for other in self._manager.get_plugins() if other is not plugin]
-        return self._manager.subset_hook_caller(hook, others)
+    def _call(self, plugin: Any, hook: str, **arguments: Any) -> Any:
+        """Calls one plugin's implementation of a hook, so that a failure has a name."""
+        for found in getattr(self._manager.hook, hook).get_hookimpls():
+            if found.plugin is plugin:
+                if found.wrapper or found.hookwrapper:
+                    raise PluginError(f"its {hook} is a wrapper; there is nothing to wrap")
+                return found.function(*(arguments[name] for name in found.argnames))
+        return None
 
 
 def _check_hooks(plugin: Any, record: PluginRecord) -> None:

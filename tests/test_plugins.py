@@ -1,0 +1,299 @@
+"""Plugins found, registered, refused and blocked, and what is said about them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import onnx_ir as ir
+import pytest
+
+import tenonnx
+from hooks import RELU, Formats, Nothing, Operators, Providers, Transforms, X
+from tenonnx import plugins as plugins_module
+from tenonnx_cpu.provider import CPUExecutionProvider
+
+
+def transform_plugin(name: str, hook: str = "register_transforms") -> str:
+    return f"""
+@tenonnx.hookimpl
+def {hook}(register):
+    register(tenonnx.Transform({name!r}, lambda model, context: False))
+"""
+
+
+def records(plugins: tenonnx.PluginSet) -> dict[str, Any]:
+    return {record.name: record for record in plugins.records}
+
+
+def test_an_installed_plugin_is_found_after_the_built_in_ones(install: Callable[..., None]) -> None:
+    install("aaa", transform_plugin("nothing"), version="2.5")
+    plugins = tenonnx.PluginSet()
+    assert plugins.records[0].distribution.startswith("tenonnx ")
+    record = plugins.records[-1]
+    assert (record.name, record.distribution) == ("aaa", "tenonnx-aaa 2.5")
+    assert record.hooks == ("register_transforms",)
+    assert record.registered == ["transform nothing"]
+    assert record.error is None
+    assert "nothing" in plugins.transforms
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        ("raise RuntimeError('no such chip')", "RuntimeError: no such chip"),
+        ("import no_such_module_at_all", "ModuleNotFoundError: No module named 'no_such_module_a"),
+        ("import sys; sys.exit('bye')", "SystemExit: bye"),
+        ("def (:", "SyntaxError: "),
+        ("x = 1", "'tenonnx_bad_bad' implements no hook\nHint: decorate its functions with tenon"),
+        (
+            transform_plugin("t", hook="register_transform"),
+            "there is no hook 'register_transform'; did you mean 'register_transforms'?",
+        ),
+        (
+            "@tenonnx.hookimpl\ndef register_transforms(regiser): ...",
+            "PluginValidationError: Plugin 'bad' for hook 'register_transforms'",
+        ),
+        (
+            "@tenonnx.hookimpl(wrapper=True)\ndef register_transforms(register): yield",
+            "its register_transforms is a wrapper; there is nothing to wrap",
+        ),
+        (
+            "@tenonnx.hookimpl\ndef register_transforms(register): 1 / 0",
+            "ZeroDivisionError: division by zero",
+        ),
+    ],
+    ids=[
+        "raises",
+        "import",
+        "exit",
+        "syntax",
+        "no hook",
+        "misspelt",
+        "argument",
+        "wrapper",
+        "hook raises",
+    ],
+)
+def test_a_broken_plugin_is_listed_and_stops_nobody(
+    install: Callable[..., None], code: str, error: str
+) -> None:
+    install("bad", code)
+    install("good", transform_plugin("nothing"))
+    plugins = tenonnx.PluginSet()
+    found = records(plugins)
+    assert found["bad"].error.startswith(error)
+    assert found["bad"].registered == []
+    assert found["good"].error is None
+    options = tenonnx.SessionOptions(plugins=plugins)
+    assert tenonnx.InferenceSession(RELU, options).run(None, {"x": X})[0].tolist() == [0, 2]
+
+
+def test_a_name_that_is_taken_is_an_error_that_names_both_distributions(
+    install: Callable[..., None],
+) -> None:
+    install("one", transform_plugin("fast"), version="1.1")
+    install("two", transform_plugin("also") + transform_plugin("FAST"), version="2.2")
+    plugins = tenonnx.PluginSet()
+    errors = [record.error for record in plugins.records if record.error]
+    assert len(errors) == 1
+    for part in ("'one' (tenonnx-one 1.1)", "'two' (tenonnx-two 2.2)", "TENONNX_BLOCK_PLUGINS="):
+        assert part in errors[0]
+    assert errors[0].startswith("the transform 'F") or errors[0].startswith("the transform 'f")
+
+
+def test_two_plugins_of_one_name(install: Callable[..., None]) -> None:
+    install("same", transform_plugin("a"), distribution="first", version="1.0")
+    install("same", transform_plugin("b"), distribution="second", version="3.0")
+    plugins = tenonnx.PluginSet()
+    (error,) = [record.error for record in plugins.records if record.error]
+    assert error.startswith("two plugins are named 'same': one of ")
+    assert "first 1.0" in error
+    assert "second 3.0" in error
+    assert len({"a", "b"} & plugins.transforms.keys()) == 1
+
+
+class Abstract(tenonnx.Provider):
+    name = "AbstractProvider"
+
+    def supports(self, node: ir.Node) -> Literal[True] | str:
+        raise AssertionError(node)
+
+
+class Nameless(Nothing):
+    name = None  # type: ignore[assignment] # as if it had been forgotten
+
+
+class OddOptions(Nothing):
+    Options = dict
+
+
+class Shadow(Nothing):
+    aliases = ("CPU",)
+
+
+@pytest.mark.parametrize(
+    ("plugin", "message"),
+    [
+        (Providers(3), r"expected a subclass of tenonnx\.Provider to be registered, got 3\n"),
+        (Providers(Nothing()), r"expected a subclass.*\nHint: register the class"),
+        (Providers(Abstract), "provider Abstract does not implement compile"),
+        (Providers(Nameless), "provider Nameless has no name"),
+        (Providers(OddOptions), "the Options of provider NothingProvider are not a dataclass"),
+        (Providers(Nothing, Shadow), "the provider 'CPU' is registered by 'cpu'"),
+        (Operators({"Relu": max}), r"expected a tenonnx\.OperatorTable to be registered, got {"),
+        (Transforms(max), r"expected a tenonnx\.Transform to be registered, got <built-in"),
+        (Formats("gguf"), r"expected a tenonnx\.Format to be registered, got 'gguf'"),
+        (Transforms(max, levels=3), "TypeError: .*unexpected keyword argument 'levels'"),
+        (object(), "implements no hook"),
+    ],
+)
+def test_what_does_not_fit_its_hook_is_refused_whole(plugin: Any, message: str) -> None:
+    plugins = tenonnx.PluginSet()
+    providers = list(plugins.providers)
+    with pytest.raises(tenonnx.PluginError, match=message):
+        plugins.register(plugin, name="mine")
+    assert list(plugins.providers) == providers
+    assert "mine" not in records(plugins)
+    plugins.register(Transforms(tenonnx.Transform("fine", lambda *_: False)), name="mine")
+
+
+def test_a_transform_of_no_known_level_cannot_be_made() -> None:
+    with pytest.raises(tenonnx.PluginError, match="level 'basics'; did you mean 'basic'"):
+        tenonnx.Transform("t", lambda *_: False, level="basics")  # type: ignore[arg-type]
+
+
+def test_registering_a_plugin_twice_leaves_the_first() -> None:
+    plugins = tenonnx.PluginSet(autoload=False)
+    plugin = Providers(Nothing)
+    plugins.register(plugin)
+    with pytest.raises(tenonnx.PluginError, match="two plugins are named 'Providers'"):
+        plugins.register(plugin)
+    with pytest.raises(tenonnx.PluginError, match="it is registered already, as 'Providers'"):
+        plugins.register(plugin, name="another")
+    assert list(plugins.providers) == ["NothingProvider"]
+
+
+def test_a_failed_plugin_leaves_no_kernel_behind() -> None:
+    table = tenonnx.OperatorTable("com.example")
+    table.rows({"Double": lambda _, x: x + x})
+
+    class Half(Operators):
+        @tenonnx.hookimpl
+        def register_transforms(self) -> None:
+            raise RuntimeError("halfway")
+
+    plugins = tenonnx.PluginSet()
+    with pytest.raises(tenonnx.PluginError, match="RuntimeError: halfway"):
+        plugins.register(Half(table))
+    assert len(plugins.operators_for(CPUExecutionProvider)) == 0
+    plugins.register(Operators(table))
+    assert len(plugins.operators_for(CPUExecutionProvider)) == 1
+
+
+def test_a_kernel_that_another_plugin_has_is_a_collision() -> None:
+    table = tenonnx.OperatorTable("com.example")
+    table.rows({"Double": lambda _, x: x + x})
+    plugins = tenonnx.PluginSet()
+    plugins.register(Operators(table), name="one")
+    with pytest.raises(
+        tenonnx.PluginError, match=r"kernel 'com\.example::Double-1 for every provider' is regist"
+    ):
+        plugins.register(Operators(table), name="two")
+    plugins.register(Operators(table, provider="cuda"), name="three")
+    assert len(plugins.operators_for(CPUExecutionProvider)) == 1
+
+
+FILE_PLUGIN = """
+from __future__ import annotations
+from dataclasses import dataclass
+import tenonnx
+
+@dataclass
+class Config:
+    name: str = "from-file"
+
+@tenonnx.hookimpl
+def register_transforms(register):
+    register(tenonnx.Transform(Config().name, lambda model, context: False))
+"""
+
+
+def test_a_plugin_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "my_own_plugin.py"
+    path.write_text(FILE_PLUGIN)
+    plugins = tenonnx.PluginSet()
+    try:
+        record = plugins.register_file(path)
+    finally:
+        sys.modules.pop(path.stem, None)
+    assert (record.name, record.distribution) == ("my_own_plugin", str(path))
+    assert "from-file" in plugins.transforms
+
+
+def test_a_file_named_like_a_module_does_not_replace_it(tmp_path: Path) -> None:
+    import json
+
+    path = tmp_path / "json.py"
+    path.write_text("import tenonnx\n" + transform_plugin("t"))
+    tenonnx.PluginSet().register_file(path)
+    assert sys.modules["json"] is json
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (None, "no plugin file .*gone.py\nHint: give the path of a .py file"),
+        ("1 / 0", "plugin file .*gone.py failed: ZeroDivisionError: division by zero"),
+        ("x = 1", "plugin 'gone': 'gone' implements no hook"),
+    ],
+)
+def test_a_file_that_is_no_plugin(tmp_path: Path, code: str | None, message: str) -> None:
+    path = tmp_path / "gone.py"
+    if code is not None:
+        path.write_text(code)
+    with pytest.raises(tenonnx.PluginError, match=message):
+        tenonnx.PluginSet().register_file(path)
+    assert "gone" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("allow", "block", "loaded"),
+    [
+        (None, "", {"one", "two", "cpu"}),
+        ("", "", {"cpu"}),
+        (" one ,", "", {"one", "cpu"}),
+        (None, "two, cpu", {"one"}),
+        ("one,two", "one", {"two", "cpu"}),
+    ],
+)
+def test_environment_variables_choose_plugins(
+    install: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    allow: str | None,
+    block: str,
+    loaded: set[str],
+) -> None:
+    install("one", transform_plugin("a"))
+    install("two", transform_plugin("b"))
+    monkeypatch.delenv("TENONNX_PLUGINS", raising=False)
+    if allow is not None:
+        monkeypatch.setenv("TENONNX_PLUGINS", allow)
+    monkeypatch.setenv("TENONNX_BLOCK_PLUGINS", block)
+    monkeypatch.setattr(plugins_module, "_default", None)
+    plugins = tenonnx.default_plugins()
+    found = records(plugins)
+    assert {name for name in ("one", "two", "cpu") if not found[name].error} == loaded
+    for name in {"one", "two", "cpu"} - loaded:
+        assert found[name].error == "blocked by TENONNX_BLOCK_PLUGINS or TENONNX_PLUGINS"
+    assert tenonnx.default_plugins() is plugins
+
+
+def test_an_allow_list_that_names_nobody_is_told(install: Callable[..., None]) -> None:
+    install("tracing", transform_plugin("a"))
+    plugins = tenonnx.PluginSet(allow=["tracin"])
+    error = records(plugins)["tracin"].error
+    assert error.startswith("TENONNX_PLUGINS names it, but no such plugin is installed")
+    assert error.endswith("; did you mean 'tracing'?")
