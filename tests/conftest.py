@@ -11,6 +11,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--provider", default="cpu", help="provider that the conformance suite runs on"
     )
+    parser.addoption(
+        "--form",
+        default="",
+        choices=["", "proto", "bytes", "path", "all"],
+        help="how the conformance suite's models reach the session",
+    )
+    parser.addoption(
+        "--level",
+        default="",
+        choices=["", "0", "1", "2", "99", "all"],
+        help="optimisation level of the conformance suite's sessions",
+    )
 
 
 @pytest.fixture(autouse=True)

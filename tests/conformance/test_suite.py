@@ -2,37 +2,24 @@
 
 ``--provider cuda`` (default cpu) picks the provider; ``gaps/<provider>.txt`` lists the cases that
 are known to fail. One that passes all the same fails the run, so the lists can only shrink.
+
+Every case runs from a parsed model with all transforms on, and from bytes with none. ``--form``
+and ``--level`` pick other combinations; ``all`` stands for every one.
 """
 
 from __future__ import annotations
 
+import itertools
 import unittest
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
-import tenonnx.backend
+import suite
 
 GAPS = Path(__file__).parent / "gaps"
-
-
-def _cases(device: str) -> dict[str, Callable[..., None]]:
-    """Every test function of the suite for a device, by name."""
-    with warnings.catch_warnings():
-        # The suite's own data generation overflows and divides by zero on purpose.
-        warnings.simplefilter("ignore")
-        from onnx.backend.test import BackendTest
-
-        suites = BackendTest(tenonnx.backend, __name__).test_cases.values()
-    suffix = f"_{device}"
-    return {
-        name: function
-        for suite in suites
-        for name, function in vars(suite).items()
-        if name.startswith("test_") and name.endswith(suffix)
-    }
+LEVELS = {"0": 0, "1": 1, "2": 2, "99": 99}
+USUAL = [("proto", "99"), ("bytes", "0")]
 
 
 def _known_gaps(device: str) -> dict[str, str]:
@@ -41,22 +28,34 @@ def _known_gaps(device: str) -> dict[str, str]:
     return dict(entries)
 
 
+def _ways(form: str, level: str) -> Iterator[tuple[str, str]]:
+    if not form and not level:
+        yield from USUAL
+        return
+    forms = list(suite.FORMS) if form == "all" else [form or "proto"]
+    levels = list(LEVELS) if level == "all" else [level or "99"]
+    yield from itertools.product(forms, levels)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    device = metafunc.config.getoption("--provider")
-    cases, gaps = _cases(device), _known_gaps(device)
+    options = metafunc.config.option
+    cases, gaps = suite.cases(options.provider), _known_gaps(options.provider)
     assert not gaps.keys() - cases.keys(), "gaps for cases that do not exist"
+    ways = list(_ways(options.form, options.level))
     parameters = [
         pytest.param(
             function,
-            id=name,
+            form,
+            LEVELS[level],
+            id=f"{name}-{form}-{level}",
             marks=[pytest.mark.xfail(strict=True, reason=gaps[name])] if name in gaps else [],
         )
         for name, function in sorted(cases.items())
+        for form, level in ways
     ]
-    metafunc.parametrize("case", parameters)
+    metafunc.parametrize(("case", "form", "level"), parameters)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_case(case: Callable[..., None], onnx_models: Path) -> None:
-    assert onnx_models.is_dir()
-    case(unittest.TestCase())
+def test_case(case: Callable[..., None], form: str, level: int, onnx_models: Path) -> None:
+    case(unittest.TestCase(), form=form, level=level, folder=onnx_models)
