@@ -23,10 +23,18 @@ REFRESH_SECONDS = 0.1
 STYLES = {"error": "bold red", "warning": "bold yellow", "hint": "bold cyan"}
 
 
+class Pipe(Console):
+    """A console that leaves it to the command what a broken pipe means."""
+
+    def on_broken_pipe(self) -> None:
+        """Raises what rich would turn into an exit."""
+        raise BrokenPipeError
+
+
 def console(*, stderr: bool = False) -> Console:
     """Returns a console on standard output or error as it is now."""
     stream = sys.stderr if stderr else sys.stdout
-    return Console(
+    return Pipe(
         file=stream,
         width=None if stream.isatty() else UNLIMITED,
         markup=False,

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from small import Cli
+
+from models import FLOAT, model, node, value
+from tenonnx.cli.measure import open_all, race
+
+
+def test_contenders_are_measured_and_compared(cli: Cli, adder: str, double: str) -> None:
+    options = ("-p", "cpu", "-p", "slow:milliseconds=5", "--repeat", 4, "-i", "x=[1, 2]")
+    result = cli("--plugin", double, "bench", adder, *options, "--json")
+    assert result.exit_code == 4, result.output  # "slow" alone cannot run Neg
+    cpu, slow = json.loads(result.stdout)["results"]
+    assert cpu["runs"] == 4
+    assert 0 < cpu["min"] <= cpu["median"] <= cpu["p90"] < cpu["load_seconds"] + 1
+    assert cpu["ratio"] == 1
+    assert "does not Neg" in slow["error"]
+    assert "slow:milliseconds=5:" in result.stderr
+
+
+def test_ratios_and_differences_are_to_the_first(cli: Cli, folder: Path, double: str) -> None:
+    proto = model([node("Add", "x x", "y")], [value("x", FLOAT, [1])], [value("y", FLOAT, [1])])
+    onnx.save(proto, folder / "add.onnx")
+    names = ("-p", "slow:milliseconds=5", "-p", "slow:milliseconds=15", "-p", "cpu")
+    command = ("--plugin", double, "bench", "add.onnx", *names, "-i", "x=[3]", "--repeat", 5)
+    result = cli(*command, "--json")
+    assert result.exit_code == 0, result.output
+    five, fifteen, cpu = json.loads(result.stdout)["results"]
+    assert five["ratio"] == 1
+    assert fifteen["median"] > 0.015
+    assert fifteen["ratio"] == pytest.approx(fifteen["median"] / five["median"])
+    assert cpu["ratio"] < 1
+    assert (five["difference"], fifteen["difference"], cpu["difference"]) == (None, 0, 1)
+    lines = cli(*command).stdout.splitlines()
+    assert lines[0].split() == [
+        *("provider", "load", "first", "min", "median", "p90", "ratio", "private", "differs")
+    ]
+    assert lines[3].split()[0] == "cpu"
+    assert lines[-1] == "5 runs each, in turn"
+
+
+def test_time_decides_without_repeat(cli: Cli, adder: str) -> None:
+    result = cli("bench", adder, "-p", "cpu", "--seconds", 0.2, "--json", "--threads", 1)
+    (cpu,) = json.loads(result.stdout)["results"]
+    assert cpu["runs"] >= 5
+    assert cpu["min"] * cpu["runs"] < 1
+    assert "running in turn" in result.stderr
+
+
+@pytest.mark.skipif(importlib.util.find_spec("onnxruntime") is None, reason="needs onnxruntime")
+def test_onnxruntime_is_a_contender(cli: Cli, mlp: str) -> None:
+    command = ("bench", mlp, "-p", "cpu", "-p", "onnxruntime", "--repeat", 2, "--dim", "batch=4")
+    result = cli(*command, "--json")
+    assert result.exit_code == 0, result.output
+    _, peer = json.loads(result.stdout)["results"]
+    assert peer["runs"] == 2
+    assert peer["difference"] < 1e-5
+    wrong = cli("bench", mlp, "-p", "onnxruntime:providers=CPU")
+    assert wrong.exit_code == 2
+    assert "did you mean 'provider'?" in wrong.stderr
+
+
+def test_onnxruntime_is_not_installed(cli: Cli, mlp: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tenonnx.cli.contender.is_peer_here", lambda: False)
+    result = cli("bench", mlp, "-p", "onnxruntime")
+    assert result.exit_code == 2
+    assert result.stderr == ("error: onnxruntime is not installed\nhint: pip install onnxruntime\n")
+
+
+def test_a_wrong_name_stops_before_anything_is_measured(cli: Cli, mlp: str) -> None:
+    result = cli("bench", mlp, "-p", "cpu", "-p", "cpuu")
+    assert result.exit_code == 2
+    assert "unknown provider 'cpuu'" in result.stderr
+    assert "loading" not in result.stderr
+
+
+def test_contenders_run_in_turn() -> None:
+    calls: list[str] = []
+
+    def opener(name: str) -> Callable[[str | bytes], Any]:
+        def run(feeds: Mapping[str, Any]) -> list[Any]:
+            if "real" in feeds:
+                calls.append(name)
+            return [np.zeros(1)]
+
+        def open_model(model: str | bytes) -> Any:
+            del model
+            return run
+
+        return open_model
+
+    feeds = {"real": 1}
+
+    def show(doing: str, done: float) -> None:
+        del doing, done
+
+    results = open_all({"a": opener("a"), "b": opener("b")}, "model", feeds, show)
+    race(results, feeds, warmup=1, repeat=2, seconds=1, show=show)
+    assert calls == ["a", "b"] + ["a", "b"] + ["a", "b"] * 2
+    assert [len(result.seconds) for result in results] == [2, 2]

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small import Cli, Write
+
+from tenonnx.cli.memory import cgroup_limit, private_bytes
+
+
+def findings(cli: Cli, *options: str) -> dict[str, dict[str, Any]]:
+    return {row["name"]: row for row in json.loads(cli(*options, "doctor", "--json").stdout)}
+
+
+def test_all_is_well(cli: Cli) -> None:
+    result = cli("doctor")
+    assert result.exit_code == 0, result.output
+    assert "ok      CPUExecutionProvider: usable, and adds up" in result.stdout
+    assert result.stdout.endswith("no problems\n")
+    found = findings(cli)
+    assert found["numpy"]["detail"] == np.__version__
+    assert found["weight cache"]["detail"].startswith(os.environ["TENONNX_CACHE_DIR"])
+
+
+def test_no_provider_is_a_problem(cli: Cli) -> None:
+    result = cli("--no-plugin", "cpu", "doctor")
+    assert result.exit_code == 1
+    assert "problem providers: none is usable" in result.stdout
+    assert result.stdout.endswith("1 problem\n")
+    assert findings(cli, "--no-plugin", "cpu")["plugin cpu"]["status"] == "note"
+
+
+def test_a_provider_that_computes_wrongly(cli: Cli, double: str) -> None:
+    found = findings(cli, "--plugin", double)
+    assert found["SlowExecutionProvider"]["status"] == "problem"
+    assert found["SlowExecutionProvider"]["detail"] == "computes x + x wrongly"
+    assert found["GoneExecutionProvider"]["status"] == "note"
+    assert "buy one" in found["GoneExecutionProvider"]["detail"]
+
+
+def test_a_plugin_that_does_not_load(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TENONNX_PLUGINS", "no-such-plugin")
+
+    result = cli("doctor")
+    assert result.exit_code == 1
+    assert "problem plugin no-such-plugin: not installed: " in result.stdout
+    assert "--no-plugin no-such-plugin" in result.stdout
+
+
+def test_a_forced_processor_type(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "OPENBLAS_CORETYPE" not in findings(cli)
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
+    finding = findings(cli)["OPENBLAS_CORETYPE"]
+    assert finding["status"] == "note"
+    assert "may halve numpy's speed" in finding["detail"]
+    assert finding["hint"] == "unset OPENBLAS_CORETYPE"
+
+
+def test_a_cache_that_cannot_be_written(
+    cli: Cli, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TENONNX_CACHE_DIR", str(Path(write("a-file", "")).resolve()))
+    result = cli("doctor")
+    assert result.exit_code == 1
+    assert "derived weights take private memory in every process" in result.stdout
+    monkeypatch.setenv("TENONNX_CACHE", "0")
+    assert findings(cli)["weight cache"]["detail"] == "switched off by TENONNX_CACHE=0"
+
+
+@pytest.mark.parametrize(
+    ("membership", "files", "expected"),
+    [
+        ("0::/a/b", {"a/memory.max": "1000", "a/b/memory.max": "max"}, 1000),
+        ("0::/a/b", {"a/memory.max": "1000", "a/b/memory.max": "500"}, 500),
+        ("0::/elsewhere", {"memory.max": "700"}, 700),
+        ("0::/a", {"a/memory.max": "max"}, None),
+        ("2:cpu:/a\n3:memory:/a", {"memory/a/memory.limit_in_bytes": "300"}, 300),
+        ("3:memory:/a", {"memory/a/memory.limit_in_bytes": str(2**63 - 4096)}, None),
+    ],
+)
+def test_limits_of_cgroups(
+    tmp_path: Path, membership: str, files: dict[str, str], expected: int | None
+) -> None:
+    for name, content in files.items():
+        path = tmp_path / "groups" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{content}\n")
+    (tmp_path / "membership").write_text(f"{membership}\n")
+    assert cgroup_limit(tmp_path / "groups", tmp_path / "membership") == expected
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs Linux")
+def test_private_memory_is_measured() -> None:
+    before = private_bytes()
+    held = np.ones(32 * 2**20, np.uint8)
+    after = private_bytes()
+    assert before is not None
+    assert after is not None
+    assert held.nbytes <= after - before < 1.25 * held.nbytes

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from small import Cli, Write
+
+COMMANDS = """
+import typer
+import tenonnx
+
+open_app = typer.Typer()
+
+@open_app.command()
+def greet(name: str = "you"):
+    "Greets somebody."
+    print("hello", name)
+
+@open_app.command("run")
+def steal():
+    print("stolen")
+
+@open_app.command()
+def list_providers():
+    print(*tenonnx.default_plugins().providers)
+
+named = typer.Typer(name="serve", help="Serves models.")
+
+@named.callback()
+def options():
+    "Serves models."
+
+@named.command()
+def start():
+    print("started")
+
+@tenonnx.hookimpl
+def register_commands(register):
+    register(open_app)
+    register(named)
+"""
+
+
+def test_plugins_are_listed_with_what_they_brought(cli: Cli, double: str) -> None:
+    records = json.loads(cli("--plugin", double, "plugins", "--json").stdout)
+    by_name = {record["name"]: record for record in records}
+    assert by_name["cpu"]["distribution"].startswith("tenonnx ")
+    assert by_name["cpu"]["error"] is None
+    assert "provider slow" in by_name["double"]["registered"]
+    assert by_name["double"]["hooks"] == ["register_providers"]
+    text = cli("--plugin", double, "plugins").stdout
+    assert "provider CPUExecutionProvider, provider cpu" in text
+
+
+def test_doing_without_a_plugin(cli: Cli, mlp: str) -> None:
+    result = cli("--no-plugin", "fold", "inspect", mlp, "--json")
+    assert json.loads(result.stdout)["transforms"] == []
+    assert "fold" in cli("--no-plugin", "fold", "plugins").stdout
+    unknown = cli("--no-plugin", "fould", "plugins")
+    assert unknown.exit_code == 2
+    assert unknown.stderr == "error: no plugin 'fould'; did you mean 'fold'?\n"
+
+
+def test_no_provider_left(cli: Cli, mlp: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TENONNX_PLUGINS", "")
+    assert "cpu" in cli("providers").stdout
+    result = cli("--no-plugin", "cpu", "run", mlp, "-i", "random")
+    assert result.exit_code == 4
+    assert "error: no provider is registered" in result.stderr
+    assert "no providers; `tenonnx plugins` says" in cli("--no-plugin", "cpu", "providers").stdout
+
+
+def test_providers_are_listed(cli: Cli, double: str) -> None:
+    found = json.loads(cli("--plugin", double, "providers", "--json").stdout)
+    by_name = {provider["name"]: provider for provider in found}
+    cpu, slow, gone = (by_name[f"{n}ExecutionProvider"] for n in ("CPU", "Slow", "Gone"))
+    assert cpu["usable"]
+    assert cpu["aliases"] == ["cpu"]
+    assert cpu["kernels"] > 150
+    assert (slow["kernels"], slow["options"]) == (None, {"milliseconds": 20.0})
+    assert (gone["usable"], gone["problem"]) == (False, "there is no such device; buy one")
+    text = cli("--plugin", double, "providers").stdout
+    assert "no: there is no such device; buy one" in text
+    assert "milliseconds=20.0" in text
+
+
+def test_a_check_that_fails_is_no_end(cli: Cli, write: Write) -> None:
+    plugin = write(
+        "rude.py",
+        """
+        from tenonnx import Provider, hookimpl
+
+        class Rude(Provider):
+            name = "rude"
+
+            @classmethod
+            def check(cls):
+                raise OSError("no driver")
+
+            def supports(self, node):
+                return "no"
+
+            def compile(self, segment):
+                return []
+
+        @hookimpl
+        def register_providers(register):
+            register(Rude)
+        """,
+    )
+    result = cli("--plugin", plugin, "providers")
+    assert result.exit_code == 0, result.output
+    assert "no: its check failed: OSError: no driver" in result.stdout
+
+
+def test_plugins_bring_subcommands(cli: Cli, write: Write) -> None:
+    plugin = write("commands.py", COMMANDS)
+    help_text = cli("--plugin", plugin, "--help").stdout
+    assert "greet           Greets somebody." in help_text
+    assert "serve           Serves models." in help_text
+    assert cli("--plugin", plugin, "greet", "--name", "bob").stdout == "hello bob\n"
+    assert cli("--plugin", plugin, "serve", "start").stdout == "started\n"
+    assert "greet" not in cli("--help").stdout
+
+
+def test_plugins_cannot_take_a_subcommand(cli: Cli, write: Write, mlp: str) -> None:
+    plugin = write("commands.py", COMMANDS)
+    result = cli("--plugin", plugin, "greet")
+    assert result.stderr == "warning: a plugin's subcommand 'run' is left out: there is one\n"
+    assert "stolen" not in cli("--plugin", plugin, "run", mlp, "-i", "random").stdout
+
+
+def test_subcommands_of_plugins_work_with_the_chosen_plugins(
+    cli: Cli, write: Write, double: str
+) -> None:
+    plugin = write("commands.py", COMMANDS)
+    shown = cli("--plugin", double, "--plugin", plugin, "list-providers").stdout.split()
+    assert shown == ["CPUExecutionProvider", "SlowExecutionProvider", "GoneExecutionProvider"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("import no_such_module", "No module named 'no_such_module'"),
+        ("x = 1", "'bad' implements no hook"),
+        (
+            "import tenonnx\n@tenonnx.hookimpl\ndef register_provider(register): pass",
+            "did you mean 'register_providers'?",
+        ),
+    ],
+)
+def test_plugin_files_that_do_not_work(cli: Cli, write: Write, text: str, message: str) -> None:
+    result = cli("--plugin", write("bad.py", text), "plugins")
+    assert result.exit_code == 6
+    assert result.stderr.startswith("error: plugin")
+    assert message in result.stderr
+
+
+def test_a_plugin_file_that_is_not_there(cli: Cli) -> None:
+    result = cli("--plugin", "gone.py", "plugins")
+    assert result.exit_code == 6
+    assert result.stderr == "error: no plugin file gone.py\nhint: give the path of a .py file\n"

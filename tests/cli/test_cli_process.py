@@ -1,0 +1,144 @@
+"""What only a process of its own shows: streams, signals, imports."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from small import Start, Write
+
+import tenonnx
+from models import FLOAT, model, node, value
+from tenonnx.cli.failures import MEANINGS
+
+TIMEOUT = 120
+
+WAIT = """
+import time
+import typer
+from tenonnx import hookimpl
+
+app = typer.Typer()
+
+@app.command()
+def wait():
+    print("ready", flush=True)
+    time.sleep(60)
+
+@hookimpl
+def register_commands(register):
+    register(app)
+"""
+
+
+def on_a_terminal(start: Start, *arguments: object, **environment: str) -> str:
+    """Runs the command on a terminal; returns what appears there."""
+    ours, theirs = pty.openpty()
+    environment = {"TERM": "xterm-256color", "NO_COLOR": "", "COLUMNS": "100", **environment}
+    process = start(*arguments, stdout=theirs, stderr=theirs, env=environment)
+    os.close(theirs)
+    shown = b""
+    try:
+        while chunk := os.read(ours, 4096):
+            shown += chunk
+    except OSError:
+        pass  # Linux says EIO when the other side is closed
+    os.close(ours)
+    process.wait(TIMEOUT)
+    return shown.decode()
+
+
+def test_version(start: Start) -> None:
+    out, err = start("--version").communicate(timeout=TIMEOUT)
+    assert (out.decode(), err) == (f"tenonnx {tenonnx.__version__}\n", b"")
+
+
+def test_importing_the_command_imports_no_libraries() -> None:
+    heavy = ["typer", "rich", "numpy", "onnx"]
+    code = f"import sys, tenonnx.cli; print([m for m in {heavy} if m in sys.modules])"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    shown = subprocess.check_output([sys.executable, "-c", code], env=environment, timeout=TIMEOUT)
+    assert shown.decode() == "[]\n"
+
+
+def test_help_explains_every_exit_code(start: Start) -> None:
+    process = start("--help")
+    out, _ = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 0
+    for code, meaning in MEANINGS.items():
+        assert f"{code:>3}  {meaning}" in out.decode()
+
+
+def test_the_documentation_explains_every_exit_code() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+    for code, meaning in MEANINGS.items():
+        assert f"| {code} | {meaning} |" in text
+
+
+def test_unknown_subcommands_get_a_suggestion(start: Start) -> None:
+    process = start("insepct", "model.onnx")
+    _, err = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 2
+    assert "Did you mean 'inspect'?" in err.decode()
+
+
+def test_interrupts_are_quiet(start: Start, write: Write) -> None:
+    with start("--plugin", write("wait.py", WAIT), "wait") as process:
+        assert process.stdout.readline() == b"ready\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=TIMEOUT)
+    assert (process.returncode, out, err) == (130, b"", b"")
+
+
+def test_broken_pipes_are_quiet(start: Start, folder: Path) -> None:
+    count = 3000
+    nodes = [node("Neg", f"v{i}", f"v{i + 1}") for i in range(count)]
+    proto = model(nodes, [value("v0", FLOAT, [1])], [value(f"v{count}", FLOAT, [1])])
+    onnx.save(proto, folder / "long.onnx")
+    with start("inspect", "long.onnx", "--nodes") as process:
+        assert process.stdout.readline() == b"model:      long.onnx\n"
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(TIMEOUT) == 141
+
+
+def test_progress_and_colours_are_for_terminals(start: Start, mlp: str) -> None:
+    command = ("bench", mlp, "-p", "cpu", "--seconds", "0.3")
+    shown = on_a_terminal(start, *command)
+    assert "running in turn" in shown
+    assert "\x1b[" in shown
+    out, err = start(*command).communicate(timeout=TIMEOUT)
+    assert b"\x1b" not in out + err
+    assert err.decode().splitlines() == ["loading for cpu", "warming up", "running in turn"]
+
+
+def test_no_color_is_honoured(start: Start) -> None:
+    red = "\x1b[1;31m"
+    assert red in on_a_terminal(start, "run", "gone.onnx")
+    plain = on_a_terminal(start, "run", "gone.onnx", NO_COLOR="1")
+    assert red not in plain
+    assert "there is no model at gone.onnx" in plain
+
+
+def test_failures_reach_standard_error_only(start: Start, mlp: str) -> None:
+    np.save("x.npy", np.zeros((1, 3), np.float32))
+    process = start("run", mlp, "-i", "x=x.npy", "--json")
+    out, err = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 2
+    assert out == b""
+    assert err.startswith(b"error: input 'x': expected tensor(float) of shape ['batch', 16]")
+
+
+@pytest.mark.parametrize("arguments", [(), ("run",)])
+def test_too_few_arguments(start: Start, arguments: tuple[str, ...]) -> None:
+    process = start(*arguments)
+    out, err = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 2
+    assert b"Usage: tenonnx" in out + err

@@ -1,0 +1,295 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto
+from small import Cli, Write, mlp_outputs
+
+from models import FLOAT, INT64, model, node, value
+
+X = np.random.default_rng(1).standard_normal((3, 16)).astype(np.float32)
+
+
+def save(folder: Path, *arguments: Any, **options: Any) -> str:
+    onnx.save(model(*arguments, **options), folder / "model.onnx")
+    return "model.onnx"
+
+
+def load(path: str) -> dict[str, np.ndarray[Any, Any]]:
+    with np.load(path) as content:
+        return dict(content)
+
+
+def test_outputs_are_the_models(cli: Cli, mlp: str) -> None:
+    np.save("x.npy", X)
+    result = cli("run", mlp, "--input", "x=x.npy", "--output", "out.npz")
+    assert result.exit_code == 0, result.output
+    found, expected = load("out.npz"), mlp_outputs(X)
+    assert found.keys() == expected.keys()
+    np.testing.assert_allclose(found["y"], expected["y"], rtol=1e-5)
+    np.testing.assert_array_equal(found["best"], expected["best"])
+    assert "written to out.npz" in result.stdout
+    assert "ran on CPUExecutionProvider (4 nodes)" in result.stdout
+
+
+def test_the_summary_has_name_type_shape_and_values(cli: Cli, mlp: str) -> None:
+    np.save("x.npy", X)
+    lines = cli("run", mlp, "-i", "x=x.npy").stdout.splitlines()
+    y, best = mlp_outputs(X).values()
+    assert lines[0].split() == ["output", "dtype", "shape", "summary"]
+    assert lines[1].split()[:4] == ["y", "float32", "[3,", "5]"]
+    assert f"max {y.max():.6g}" in lines[1]
+    assert lines[2].split(maxsplit=3) == ["best", "int64", "[3]", ", ".join(map(str, best))]
+
+
+@pytest.mark.parametrize("option", ["feeds.npz", "x=feeds.npz", "x=only.npz"])
+def test_inputs_from_npz(cli: Cli, mlp: str, option: str) -> None:
+    np.savez("feeds.npz", x=X, unrelated=np.zeros(3))
+    np.savez("only.npz", another_name=X)
+    result = cli("run", mlp, "-i", option, "-o", "out.npz")
+    assert result.exit_code == 0, result.output
+    np.testing.assert_allclose(load("out.npz")["y"], mlp_outputs(X)["y"], rtol=1e-5)
+
+
+def test_values_on_the_command_line(cli: Cli, folder: Path) -> None:
+    path = save(
+        folder,
+        [node("Reshape", "x shape", "y")],
+        [value("x", FLOAT, ["n"]), value("shape", INT64, ["rank"])],
+        [value("y", FLOAT, None)],
+    )
+    result = cli("run", path, "-i", "x=[1, 2, 3, 4]", "-i", "shape=[2, 2]", "-o", "y.npy")
+    assert result.exit_code == 0, result.output
+    np.testing.assert_array_equal(np.load("y.npy"), [[1, 2], [3, 4]])
+
+
+def test_json_is_all_that_is_on_stdout(cli: Cli, mlp: str) -> None:
+    np.save("x.npy", X)
+    report = json.loads(cli("run", mlp, "-i", "x=x.npy", "--repeat", 3, "--json").stdout)
+    y, best = mlp_outputs(X).values()
+    assert report["providers"] == ["CPUExecutionProvider"]
+    assert report["placement"] == {"CPUExecutionProvider": 4}
+    assert len(report["run_seconds"]) == 3
+    first, second = report["outputs"]
+    assert (first["name"], first["dtype"], first["shape"]) == ("y", "float32", [3, 5])
+    for key in ("min", "mean", "max"):
+        assert first[key] == pytest.approx(float(getattr(y, key)()), rel=1e-5)
+    assert second["first"] == best.tolist()
+
+
+def test_random_inputs_depend_on_the_seed_alone(cli: Cli, mlp: str) -> None:
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        cli("run", mlp, "-i", "random", "--seed", seed, "--dim", "batch=7", "-o", f"{name}.npz")
+    a, b, c = (load(f"{name}.npz")["y"] for name in "abc")
+    assert a.shape == (7, 5)
+    np.testing.assert_array_equal(a, b)
+    assert not np.array_equal(a, c)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"),
+    [
+        (TensorProto.INT64, range(8)),
+        (TensorProto.UINT8, range(8)),
+        (TensorProto.INT4, range(8)),
+        (TensorProto.INT2, range(2)),
+        (TensorProto.BOOL, range(2)),
+    ],
+)
+def test_random_integers_are_small(cli: Cli, folder: Path, dtype: int, expected: range) -> None:
+    nodes = [node("Cast", "x", "y", to=INT64)]
+    path = save(folder, nodes, [value("x", dtype, ["n"])], [value("y", INT64, ["n"])], opset=25)
+    result = cli("run", path, "-i", "x=random", "--dim", "n=1000", "-o", "y.npy")
+    assert result.exit_code == 0, result.output
+    assert set(np.load("y.npy").tolist()) == set(expected)
+
+
+def test_unnamed_dimensions_are_set_by_axis(cli: Cli, folder: Path) -> None:
+    inputs = [value("x", FLOAT, [None, 2, None])]
+    path = save(folder, [node("Neg", "x", "y")], inputs, [value("y", FLOAT, None)])
+    cli("run", path, "-i", "random", "--dim", "x.0=3", "-o", "y.npy")
+    assert np.load("y.npy").shape == (3, 2, 1)
+
+
+def test_outputs_in_a_folder_have_harmless_names(cli: Cli, folder: Path) -> None:
+    names = ["../up", "a/b", "a:b", "file"]
+    path = save(
+        folder,
+        [node("Neg", "x", name) for name in names],
+        [value("x", FLOAT, [1])],
+        [value(name, FLOAT, [1]) for name in names],
+    )
+    assert cli("run", path, "-i", "random", "-o", "out").exit_code == 0
+    assert sorted(p.name for p in Path("out").iterdir()) == [
+        "a_b.npy",
+        "a_b_2.npy",
+        "file.npy",
+        "up.npy",
+    ]
+    assert cli("run", path, "-i", "random", "-o", "out.npz").exit_code == 0
+    assert sorted(load("out.npz")) == sorted(names)
+
+
+def test_bfloat16_survives_npz(cli: Cli, folder: Path) -> None:
+    kind = TensorProto.BFLOAT16
+    path = save(folder, [node("Neg", "x", "y")], [value("x", kind, [2])], [value("y", kind, [2])])
+    np.savez("x.npz", x=np.array([1.5, -2], ml_dtypes.bfloat16))
+    result = cli("run", path, "-i", "x.npz", "-o", "y.npz")
+    assert result.exit_code == 0, result.output
+    assert "bfloat16  [2]    -1.5, 2" in result.stdout
+    assert load("y.npz")["y"].view(ml_dtypes.bfloat16).tolist() == [-1.5, 2]
+
+
+def test_not_all_outputs_are_numbers(cli: Cli, folder: Path) -> None:
+    sequence = onnx.helper.make_tensor_sequence_value_info("parts", FLOAT, None)
+    path = save(
+        folder,
+        [
+            node("SplitToSequence", "x", "parts", axis=0, keepdims=0),
+            node("StringConcat", "s s", "words"),
+            node("Log", "x", "logs"),
+        ],
+        [value("x", FLOAT, [2]), value("s", TensorProto.STRING, [1])],
+        [sequence, value("words", TensorProto.STRING, [1]), value("logs", FLOAT, [2])],
+    )
+    feeds = ("-i", "x=[0, -1]", "-i", 's=["ab"]')
+    shown = [line.split(maxsplit=3) for line in cli("run", path, *feeds).stdout.splitlines()[1:6]]
+    assert shown == [
+        ["parts", "sequence", "[2]"],
+        ["parts[0]", "float32", "[]", "0"],
+        ["parts[1]", "float32", "[]", "-1"],
+        ["words", "string", "[1]", "abab"],
+        ["logs", "float32", "[2]", "-inf, nan"],
+    ]
+    report = json.loads(cli("run", path, *feeds, "--json", "-o", "out.npz").stdout)
+    assert report["outputs"][-1]["first"] == ["-inf", "nan"]
+    saved = load("out.npz")
+    assert sorted(saved) == ["logs", "parts.0", "parts.1", "words"]
+    assert saved["words"].tolist() == ["abab"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "nothing is given for: x tensor(float) [batch, 16]\nhint: for example --input x=FILE"),
+        (("-i", "z=random"), "the model has no input 'z' (there are: x)"),
+        (("-i", "x=image.png"), "--input x=image.png: expected NAME=FILE.npy"),
+        (("-i", "x"), "--input x: expected NAME=FILE.npy"),
+        (("-i", "x=gone.npy"), "gone.npy cannot be read: No such file or directory"),
+        (("-i", "x=text.npy"), "text.npy cannot be read: "),
+        (("-i", "other.npz"), "other.npz has none of the model's inputs (x); it has a, b"),
+        (("-i", "x=other.npz"), "other.npz has no array 'x'"),
+        (("-i", "x=double.npy"), "input 'x': expected tensor(float) of shape ['batch', 16], got"),
+        (("-i", "x=[1, 2]"), "got rank 1 (shape [2])"),
+        (("-i", "random", "--dim", "batsch=2"), "that dimension; did you mean 'batch'?"),
+        (("-i", "random", "--dim", "batch"), "--dim batch: expected NAME=SIZE, such as batch=4"),
+        (("-i", "random", "-p", "cpuu"), "unknown provider 'cpuu'; did you mean 'cpu'?"),
+        (("-i", "random", "-p", "cpu:x"), "--provider cpu:x: expected cpu:option=value"),
+        (("-i", "random", "-p", "cpu:cores=1"), "CPUExecutionProvider has no option 'cores'"),
+        (("-i", "random", "-o", "y.npy"), "holds one array and the model has 2 outputs\nhint: "),
+        (("-i", "random", "--disable-transform", "fold"), "no transform 'fold' to disable"),
+    ],
+)
+def test_wrong_usage_says_what_is_right(
+    cli: Cli, mlp: str, options: tuple[str, ...], message: str
+) -> None:
+    Path("text.npy").write_text("text")
+    np.savez("other.npz", a=X, b=X)
+    np.save("double.npy", X.astype(np.float64))
+    result = cli("run", mlp, *options)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: ")
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_models_that_cannot_be_read(cli: Cli, write: Write) -> None:
+    missing = cli("run", "mpl.onnx", "-i", "random")
+    assert missing.exit_code == 3
+    assert "error: there is no model at mpl.onnx" in missing.stderr
+    damaged = cli("run", write("text.onnx", "hello world"), "-i", "random")
+    assert damaged.exit_code == 3
+    assert "error: text.onnx is not an ONNX model" in damaged.stderr
+    assert missing.stdout == damaged.stdout == ""
+
+
+def test_an_operator_that_nobody_runs(cli: Cli, foreign: str) -> None:
+    result = cli("run", foreign, "-i", "random")
+    assert result.exit_code == 4
+    assert "Plus 'y' (my.domain, opset 1)" in result.stderr
+    assert "hint: install or register a plugin" in result.stderr
+
+
+def test_a_run_that_fails(cli: Cli, folder: Path) -> None:
+    path = save(
+        folder,
+        [node("Reshape", "x shape", "y", name="squeeze")],
+        [value("x", FLOAT, [3]), value("shape", INT64, [1])],
+        [value("y", FLOAT, None)],
+    )
+    result = cli("run", path, "-i", "x=random", "-i", "shape=[2]")
+    assert result.exit_code == 5
+    assert "error: Reshape 'squeeze' (ai.onnx, opset 21): " in result.stderr
+
+
+def test_an_output_that_cannot_be_written(cli: Cli, mlp: str, write: Write) -> None:
+    write("taken", "")
+    result = cli("run", mlp, "-i", "random", "-o", "taken/out.npz")
+    assert result.exit_code == 5
+    assert "cannot be written" in result.stderr
+    assert "float32" in result.stdout
+
+
+def test_a_provider_that_is_not_usable(cli: Cli, adder: str, double: str) -> None:
+    result = cli("--plugin", double, "run", adder, "-i", "random", "-p", "gone")
+    assert result.exit_code == 4
+    assert "there is no such device; buy one" in result.stderr
+    result = cli("--plugin", double, "run", adder, "-i", "random", "-p", "gone", "-p", "cpu")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("warning: running on CPUExecutionProvider; not usable: Gone")
+
+
+def test_provider_options_reach_the_provider(cli: Cli, adder: str, double: str) -> None:
+    options = ("-i", "x=[1]", "-p", "slow:milliseconds=70", "-p", "cpu", "--json")
+    report = json.loads(cli("--plugin", double, "run", adder, *options).stdout)
+    assert report["outputs"][0]["first"] == [-3.0]
+    assert report["placement"] == {"SlowExecutionProvider": 1, "CPUExecutionProvider": 1}
+    assert report["run_seconds"][0] >= 0.07
+
+
+def test_verbose_prints_the_traceback(cli: Cli, mlp: str) -> None:
+    result = cli("-v", "run", mlp, "-i", "x=gone.npy")
+    assert result.exit_code == 2
+    assert "Traceback" in result.stderr
+    assert result.stderr.splitlines()[-1].startswith("error: gone.npy cannot be read")
+
+
+def test_a_defect_shows_where_it_is(cli: Cli, write: Write) -> None:
+    plugin = write(
+        "faulty.py",
+        """
+        from tenonnx import hookimpl
+        import typer
+
+        app = typer.Typer()
+
+        @app.command()
+        def divide():
+            1 / 0
+
+        @hookimpl
+        def register_commands(register):
+            register(app)
+        """,
+    )
+    result = cli("--plugin", plugin, "divide")
+    assert result.exit_code == 70
+    assert "ZeroDivisionError" in result.stderr
+    assert "faulty.py" in result.stderr
+    assert result.stderr.endswith("a defect of tenonnx or of a plugin; please report it\n")
