@@ -1,0 +1,191 @@
+"""Who may import whom, what an import costs, and how big a file or function may be."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tenonnx
+
+ROOT = Path(__file__).parents[1]
+ROOTS = ("core", "providers", "plugins")
+PACKAGES = {
+    path.parent.name: path.parent for r in ROOTS for path in ROOT.glob(f"{r}/*/__init__.py")
+}
+PLUGINS = {name for name, path in PACKAGES.items() if path.parent.name == "plugins"}
+
+LAYERS = {
+    "tenonnx": set[str](),
+    "tenonnx_array": {"tenonnx"},
+    "tenonnx_cpu": {"tenonnx", "tenonnx_array"},
+    "tenonnx_cuda": {"tenonnx", "tenonnx_array"},
+    **{plugin: {"tenonnx"} for plugin in PLUGINS},
+}
+"""What a package may import besides itself."""
+
+PUBLIC_MODULES = {"tenonnx", "tenonnx.graph"}
+"""What of the runtime a plugin may import."""
+
+CORE_NEEDS = {
+    "google",  # protobuf's exception, which onnx raises
+    "ml_dtypes", "numpy", "onnx", "onnx_ir", "platformdirs", "pluggy",
+}  # fmt: skip
+COMMAND_NEEDS = CORE_NEEDS | {"click", "rich", "typer"}
+"""What the runtime, and its command line, may import of others."""
+
+MAX_FILE = 400
+MAX_BODY = 40
+
+BIG_FILES: dict[str, str] = {}
+BIG_FUNCTIONS: dict[str, str] = {}
+"""Exceptions: path, or path and function, to the reason why it is better in one piece."""
+
+
+def sources(*packages: str) -> list[Path]:
+    return sorted(path for name in packages for path in PACKAGES[name].rglob("*.py"))
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Yields every module that a file imports, inside functions and for type checkers too."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} imports relatively"
+            assert node.module is not None
+            yield node.module
+            if node.module in PACKAGES:
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_every_package_has_a_layer() -> None:
+    assert PACKAGES.keys() <= LAYERS.keys()
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_packages_import_downwards_only(package: str) -> None:
+    allowed = LAYERS[package] | {package}
+    for path in sources(package):
+        others = {module.split(".")[0] for module in imported(path)} & LAYERS.keys()
+        assert others <= allowed, f"{path} imports {others - allowed}"
+
+
+@pytest.mark.parametrize("package", sorted(PLUGINS))
+def test_plugins_use_the_public_api(package: str) -> None:
+    for path in sources(package):
+        for module in imported(path):
+            if module.split(".")[0] != "tenonnx":
+                continue
+            owner, _, name = module.rpartition(".")
+            public = module in PUBLIC_MODULES or owner in PUBLIC_MODULES
+            assert public, f"{path} imports {module}"
+            assert not name.startswith("_"), f"{path} imports {module}"
+
+
+def test_the_core_knows_no_array_library_but_numpy() -> None:
+    for path in sources("tenonnx"):
+        names_typer = "cli" in path.parts or path.name == "hookspecs.py"
+        needs = COMMAND_NEEDS if names_typer else CORE_NEEDS
+        found = {module.split(".")[0] for module in imported(path)}
+        strange = found - sys.stdlib_module_names - needs - {"tenonnx"}
+        assert not strange, f"{path} imports {strange}"
+
+
+def modules_after(code: str) -> set[str]:
+    """Returns the top-level modules that a fresh process has after some code."""
+    code += "\nimport json, sys; print(json.dumps([m.split('.')[0] for m in sys.modules]))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+HEAVY = {"cupy", "numba", "llvmlite", "torch", "onnxruntime", "ray", "sklearn"}
+
+
+def test_importing_tenonnx_imports_next_to_nothing() -> None:
+    found = modules_after("import tenonnx")
+    assert "tenonnx" in found
+    assert not found & (HEAVY | {"numpy", "onnx", "onnx_ir", "typer", "rich", "pluggy"})
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import tenonnx; tenonnx.get_all_providers()",
+        "import tenonnx; tenonnx.default_plugins()",
+        *(f"import {package}" for package in sorted(PACKAGES)),
+    ],
+)
+def test_discovery_imports_no_heavy_module(code: str) -> None:
+    assert not modules_after(code) & (HEAVY | {"typer", "rich"})
+
+
+def public_names_for_type_checkers() -> dict[str, tuple[str, ...]]:
+    """Returns what ``tenonnx/__init__.py`` imports under ``TYPE_CHECKING``, by module."""
+    tree = ast.parse((PACKAGES["tenonnx"] / "__init__.py").read_text())
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    return {
+        (node.module or "").removeprefix("tenonnx."): tuple(alias.name for alias in node.names)
+        for node in imports
+    }
+
+
+def test_every_public_name_resolves() -> None:
+    for name in tenonnx.__all__:
+        getattr(tenonnx, name)
+    assert len(set(tenonnx.__all__)) == len(tenonnx.__all__)
+    assert set(tenonnx.__all__) <= set(dir(tenonnx))
+    assert tenonnx.__version__[0].isdigit()
+    with pytest.raises(AttributeError, match="module 'tenonnx' has no attribute 'Sesion'"):
+        tenonnx.Sesion  # noqa: B018 - the look-up is what fails
+
+
+def test_lazy_names_are_the_ones_type_checkers_see() -> None:
+    homes = public_names_for_type_checkers()
+    assert {m: sorted(n) for m, n in homes.items()} == {
+        module: sorted(names) for module, names in tenonnx._HOMES.items()
+    }
+    lazy = {name for names in homes.values() for name in names}
+    eager = {n for n in tenonnx.__all__ if getattr(tenonnx, n).__module__ == "tenonnx.errors"}
+    assert lazy | eager == set(tenonnx.__all__)
+    assert not lazy & eager
+
+
+def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Returns a function's lines without signature and docstring.
+
+    A kernel's signature is its operator's schema, and a docstring is no code.
+    """
+    body = function.body[1:] if ast.get_docstring(function) is not None else function.body
+    return (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
+
+
+def big_files() -> set[str]:
+    return {
+        str(path.relative_to(ROOT))
+        for path in sources(*PACKAGES)
+        if len(path.read_text().splitlines()) > MAX_FILE
+    }
+
+
+def big_functions() -> set[str]:
+    return {
+        f"{path.relative_to(ROOT)}::{node.name}"
+        for path in sources(*PACKAGES)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and body_lines(node) > MAX_BODY
+    }
+
+
+def test_files_are_short() -> None:
+    assert big_files() == BIG_FILES.keys()
+
+
+def test_functions_are_short() -> None:
+    assert big_functions() == BIG_FUNCTIONS.keys()
