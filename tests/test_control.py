@@ -289,6 +289,23 @@ def test_functions_of_another_opset_version_keep_theirs() -> None:
     np.testing.assert_allclose(z, exp / exp.sum(-1, keepdims=True), rtol=1e-6)
 
 
+def test_branches_with_different_outputs_are_refused() -> None:
+    twice = [node("Relu", "x", "t"), node("Neg", "x", "u")]
+    then = graph(twice, [], [value("t"), value("u")])
+    other = graph([node("Neg", "x", "e")], [], [value("e")])
+    nodes = [node("If", "c", "y", then_branch=then, else_branch=other)]
+    proto = model(nodes, [value("c", BOOL, []), value("x", FLOAT, [4])], [value("y")])
+    with pytest.raises(tenonnx.InvalidGraph, match="then_branch has 2 outputs, the node needs 1"):
+        tenonnx.InferenceSession(proto)
+
+
+def test_loop_body_that_does_not_fit_is_refused() -> None:
+    inner = body([node("Identity", "cond", "go")], [])
+    proto = loop_model(inner, "n _ a0", [value("y")])
+    with pytest.raises(tenonnx.InvalidGraph, match="body makes 0 values, the node needs 1"):
+        tenonnx.InferenceSession(proto)
+
+
 def test_recursive_functions_are_refused() -> None:
     function = helper.make_function(
         "here",

@@ -11,6 +11,7 @@ import onnx_ir as ir
 
 from tenonnx import functions
 from tenonnx import graph as graphs
+from tenonnx.arity import check_bodies
 from tenonnx.errors import NotSupported
 from tenonnx.provider import Provider, Segment
 
@@ -143,6 +144,7 @@ def _choose(node: ir.Node, providers: Sequence[Provider]) -> tuple[Provider | No
 
 
 def _place_control(node: ir.Node, providers: Sequence[Provider]) -> PlacedControl:
+    check_bodies(node)
     bodies = {name: _place_graph(graph, providers) for name, graph in graphs.subgraphs(node)}
     return PlacedControl(node, bodies)
 

@@ -1,0 +1,60 @@
+"""Whether the bodies of a control-flow node fit the node: counts of inputs and outputs."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from tenonnx import graph as graphs
+from tenonnx.errors import InvalidGraph
+
+
+def check_bodies(node: ir.Node) -> None:
+    """Checks a control-flow node against its specification.
+
+    Raises:
+        InvalidGraph: A body is missing, or takes or makes another number of values.
+    """
+    bodies = dict(graphs.subgraphs(node))
+    match node.op_type:
+        case "If":
+            for name in ("then_branch", "else_branch"):
+                body = _body(node, bodies, name)
+                _expect(node, name, "outputs", len(body.outputs), len(node.outputs))
+                _expect(node, name, "inputs", len(body.inputs), 0)
+        case "Loop":
+            body, state = _body(node, bodies, "body"), max(len(node.inputs) - 2, 0)
+            _expect(node, "body", "inputs", len(body.inputs), 2 + state)
+            _at_least(node, len(body.outputs) - 1, max(state, len(node.outputs)))
+        case "Scan":
+            body = _body(node, bodies, "body")
+            first = 1 if (node.version or 9) < 9 else 0
+            _expect(node, "body", "inputs", len(body.inputs), len(node.inputs) - first)
+            scanned = node.attributes.get("num_scan_inputs")
+            if scanned is None or not 0 < scanned.as_int() <= len(body.inputs):
+                raise InvalidGraph(f"{graphs.label(node)}: num_scan_inputs is missing or too large")
+            _at_least(node, len(body.outputs), len(body.inputs) - scanned.as_int())
+            _expect(node, "body", "outputs", len(body.outputs), len(node.outputs))
+        case "SequenceMap":
+            body = _body(node, bodies, "body")
+            _expect(node, "body", "inputs", len(body.inputs), len(node.inputs))
+            _expect(node, "body", "outputs", len(body.outputs), len(node.outputs))
+
+
+def _body(node: ir.Node, bodies: dict[str, ir.Graph], name: str) -> ir.Graph:
+    if name not in bodies:
+        raise InvalidGraph(f"{graphs.label(node)} lacks its graph attribute {name}")
+    return bodies[name]
+
+
+def _expect(node: ir.Node, name: str, what: str, found: int, wanted: int) -> None:
+    if found != wanted:
+        raise InvalidGraph(
+            f"{graphs.label(node)}: {name} has {found} {what}, the node needs {wanted}"
+        )
+
+
+def _at_least(node: ir.Node, found: int, wanted: int) -> None:
+    if found < wanted:
+        raise InvalidGraph(
+            f"{graphs.label(node)}: body makes {found} values, the node needs {wanted}"
+        )

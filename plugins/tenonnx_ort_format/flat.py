@@ -1,0 +1,127 @@
+"""Typed, bounds-checked access to the tables of a flatbuffer, driven by a schema of fields.
+
+The flatbuffers wire format: https://flatbuffers.dev/internals/. A table starts with an offset
+back to its vtable, which says where each field lies, or 0 where it is absent.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import flatbuffers  # type: ignore[import-untyped] # has no stubs
+import numpy as np
+from flatbuffers import number_types
+
+from tenonnx import InvalidProtobuf
+
+Field: TypeAlias = "str | tuple[str]"
+"""``"int64"``, a table's name, or either in a one-tuple for a vector of them."""
+
+Schema: TypeAlias = Mapping[str, Sequence[tuple[str, Field]]]
+"""Fields of every table in declaration order, which fixes their vtable slots."""
+
+SCALARS: dict[str, tuple[Any, Any]] = {
+    "bool": (number_types.BoolFlags, False),
+    "int8": (number_types.Int8Flags, 0),
+    "int32": (number_types.Int32Flags, 0),
+    "uint32": (number_types.Uint32Flags, 0),
+    "int64": (number_types.Int64Flags, 0),
+    "float32": (number_types.Float32Flags, 0.0),
+}
+
+VECTORS = {"int32": np.int32, "int64": np.int64, "float32": np.float32, "uint8": np.uint8}
+
+MAX_DEPTH = 64
+"""Tables inside each other; a cycle of offsets would never end otherwise."""
+
+
+class Row:
+    """One table. Attributes are its fields; an absent one is 0, ``""``, ``()`` or ``None``.
+
+    Args:
+        schema: Fields of all tables.
+        name: Which of them this is.
+        buffer: The whole flatbuffer.
+        position: Where the table starts.
+    """
+
+    def __init__(
+        self, schema: Schema, name: str, buffer: memoryview, position: int, depth: int = 0
+    ) -> None:
+        if depth > MAX_DEPTH:
+            raise InvalidProtobuf(f"the flatbuffer nests deeper than {MAX_DEPTH} tables")
+        self._schema, self._buffer, self._depth = schema, buffer, depth
+        self._slots = {field: (slot, kind) for slot, (field, kind) in enumerate(schema[name])}
+        self._table = flatbuffers.Table(buffer, position)
+        self._name = name
+
+    def __getattr__(self, field: str) -> Any:
+        if field.startswith("_") or field not in self._slots:
+            raise AttributeError(field)
+        slot, kind = self._slots[field]
+        offset = self._guard(field, lambda: self._table.Offset(4 + 2 * slot))
+        where = self._table.Pos + offset if offset else 0
+        return self._guard(field, lambda: self._read(kind, where))
+
+    def _guard(self, field: str, read: Callable[[], Any]) -> Any:
+        try:
+            return read()
+        except (IndexError, ValueError, TypeError, OverflowError, struct.error) as error:
+            raise InvalidProtobuf(
+                f"the file is damaged or truncated: {self._name}.{field} cannot be read ({error})"
+            ) from error
+
+    def _read(self, kind: Field, where: int) -> Any:
+        if isinstance(kind, tuple):
+            return self._vector(kind[0], where) if where else ()
+        if kind in SCALARS:
+            flags, default = SCALARS[kind]
+            return self._table.Get(flags, where) if where else default
+        if kind == "string":
+            return self._string(where) if where else ""
+        return self._row(kind, self._table.Indirect(where)) if where else None
+
+    def _string(self, where: int) -> str:
+        return bytes(self._table.String(where)).decode("utf-8")
+
+    def _row(self, kind: str, position: int) -> Row:
+        return Row(self._schema, kind, self._buffer, position, self._depth + 1)
+
+    def _vector(self, kind: str, where: int) -> Any:
+        start, length = self._span(where)
+        if kind in VECTORS:
+            dtype = np.dtype(VECTORS[kind])
+            return np.frombuffer(self._buffer, dtype, length, start)
+        places = range(start, start + 4 * length, 4)
+        if start + 4 * length > len(self._buffer):
+            raise ValueError(f"{length} entries at byte {start} reach beyond the end")
+        if kind == "string":
+            return [self._string(place) for place in places]
+        return [self._row(kind, self._table.Indirect(place)) for place in places]
+
+    def _span(self, where: int) -> tuple[int, int]:
+        """Returns where the vector that is referred to at a position starts, and its length."""
+        start = self._table.Indirect(where)
+        return start + 4, int(self._table.Get(number_types.Uint32Flags, start))
+
+    def span(self, field: str) -> tuple[int, int] | None:
+        """Returns byte offset and element count of a vector field, without reading it."""
+        slot, _ = self._slots[field]
+        offset = self._guard(field, lambda: self._table.Offset(4 + 2 * slot))
+        if not offset:
+            return None
+        return self._guard(field, lambda: self._span(self._table.Pos + offset))  # type: ignore[no-any-return]
+
+    def union(self, field: str, kinds: Sequence[str]) -> Row | None:
+        """Returns a union's table; the field before it says which of ``kinds`` it is, from 1."""
+        slot, _ = self._slots[field]
+        tag = getattr(self, f"{field}_type")
+        offset = self._guard(field, lambda: self._table.Offset(4 + 2 * slot))
+        if not offset or not 1 <= tag <= len(kinds):
+            return None
+        place = self._table.Pos + offset
+        return self._guard(  # type: ignore[no-any-return]
+            field, lambda: self._row(kinds[tag - 1], self._table.Indirect(place))
+        )
