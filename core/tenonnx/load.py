@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import onnx
@@ -75,9 +76,9 @@ def load(source: Any, registry: WeightRegistry, *, allowed_roots: Roots = ()) ->
 
 
 def _load_path(path: str, registry: WeightRegistry, roots: Roots) -> ir.Model:
-    if not os.path.exists(path):  # noqa: PTH110 - follows links, takes any string
+    if not Path(path).is_file():
         raise missing(path)
-    if os.path.isfile(path) and not os.path.getsize(path):  # noqa: PTH113, PTH202
+    if not Path(path).stat().st_size:
         raise _not_a_model(path, memoryview(b""), "it has no bytes")
     mapping = registry.map(path)
     reader = TensorReader(registry, DataFolders.of_model(path, roots), roots)
@@ -159,6 +160,6 @@ def _not_a_model(name: str, buffer: memoryview, reason: str) -> InvalidProtobuf:
 
 
 def _root_cause(error: BaseException) -> BaseException:
-    while error.__cause__ is not None:
-        error = error.__cause__
+    while (cause := error.__cause__ or error.__context__) is not None:
+        error = cause
     return error

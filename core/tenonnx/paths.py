@@ -89,6 +89,10 @@ class DataFolders:
 
 def missing(path: str) -> NoSuchFile:
     """Returns the error for a model that is not there, with the names that come close."""
+    if Path(path).is_dir():
+        models = sorted(entry.name for entry in Path(path).glob("*.onnx"))
+        hint = f"The folder has {' and '.join(map(repr, models[:5]))}." if models else None
+        return NoSuchFile(f"{path} is a folder, not a model", hint=hint)
     return NoSuchFile(f"there is no model at {path}", hint=_close_matches(path))
 
 

@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
-from tenonnx.errors import InvalidArgument, InvalidGraph, TenonnxError
+from tenonnx.errors import InvalidGraph, NoSuchFile
 from tenonnx.paths import DataFolders
 from tenonnx.storage import NDArray, Storage, byte_size, is_packed, unpack
 from tenonnx.weight import Weight
@@ -116,6 +116,7 @@ class TensorReader:
         self._folders = folders
         self._roots = tuple(allowed_roots)
         self._files: dict[tuple[str, str], Storage] = {}
+        self._base = ""
 
     def read(self, tensor: ir.TensorProtocol, name: str) -> ir.TensorProtocol:
         """Returns the tensor over its weight; itself if it is one already, or holds strings."""
@@ -136,48 +137,46 @@ class TensorReader:
         """
         try:
             if isinstance(tensor, ir.ExternalTensor):
-                return self._external(tensor, name, _shape(tensor))
+                return self._external(tensor, name)
             if isinstance(tensor, ir.serde.TensorProtoTensor):
-                return self.registry.constant(tensor.tobytes(), tensor.dtype, _shape(tensor))
+                content = tensor.tobytes()
+                shape = _checked_shape(tensor, name, len(content), "the model")
+                if not tensor.raw.HasField("raw_data"):
+                    tensor.numpy()  # refuses data in the field of another element type
+                return self.registry.constant(content, tensor.dtype, shape)
             if isinstance(tensor, ir.PackedTensor):
                 packed = self.registry.from_array(tensor.numpy_packed().reshape(-1))
                 place = packed.storage, packed.offset, packed.nbytes
-                return self.registry.view(*place, tensor.dtype, _shape(tensor))
+                return self.registry.view(*place, tensor.dtype, tensor.shape.numpy())
             return self.registry.from_array(tensor.numpy(), tensor.dtype)
-        except TenonnxError as error:
-            if isinstance(error, InvalidArgument):
-                raise InvalidGraph(f"tensor {name!r} is not well-formed: {error}") from error
+        except (NoSuchFile, InvalidGraph):
             raise
         except (ValueError, TypeError, AssertionError, OverflowError) as error:
             raise InvalidGraph(f"tensor {name!r} is not well-formed: {error}") from error
 
-    def _external(self, tensor: ir.ExternalTensor, name: str, shape: tuple[int, ...]) -> Weight:
+    def _external(self, tensor: ir.ExternalTensor, name: str) -> Weight:
         location = os.fspath(tensor.location)
         if (weight := self.known.get(location)) is not None:
             return weight
-        expected = byte_size(tensor.dtype, shape)
-        offset = tensor.offset or 0
-        length = expected if tensor.length is None else tensor.length
         storage = self.inline.get(location)
-        if length != expected:
-            where = "the model" if storage else repr(location)
-            raise InvalidGraph(
-                f"tensor {name!r}, {tensor.dtype}{list(shape)}, takes {expected} bytes, "
-                f"but has {length} in {where}"
-            )
-        if not expected:
+        where = repr(location) if storage is None else "the model"
+        shape = _checked_shape(tensor, name, tensor.length, where)
+        nbytes, offset = byte_size(tensor.dtype, shape), tensor.offset or 0
+        if not nbytes:
             return self.registry.constant(b"", tensor.dtype, shape)
         if storage is None:
             storage = self._file(location, os.fspath(tensor.base_dir), name)
-            if offset < 0 or offset + length > storage.size:
-                raise InvalidGraph(
-                    f"tensor {name!r} takes {length} bytes at offset {offset} of "
-                    f"{storage.label}, which has only {storage.size}",
-                    hint="Was the download or copy of the file completed?",
-                )
-        return self.registry.view(storage, offset, length, tensor.dtype, shape)
+        if offset < 0 or offset + nbytes > storage.size:
+            raise InvalidGraph(
+                f"tensor {name!r} takes {nbytes} bytes at offset {offset} of "
+                f"{storage.label}, which has only {storage.size}",
+                hint="Was the download or copy of the file completed?",
+            )
+        return self.registry.view(storage, offset, nbytes, tensor.dtype, shape)
 
     def _file(self, location: str, base: str, name: str) -> Storage:
+        # onnx_ir does not tell the tensors of functions their folder; it is that of the others.
+        self._base = base = base or self._base
         if (storage := self._files.get((location, base))) is None:
             folders = self._folders
             if folders is None:
@@ -189,8 +188,16 @@ class TensorReader:
         return storage
 
 
-def _shape(tensor: ir.TensorProtocol) -> tuple[int, ...]:
-    shape = tuple(int(size) for size in tensor.shape.numpy())
+def _checked_shape(
+    tensor: ir.TensorProtocol, name: str, nbytes: int | None, where: str
+) -> tuple[int, ...]:
+    """Returns a tensor's shape, if there can be such a tensor and it takes so many bytes."""
+    shape = tuple(map(int, tensor.shape.numpy()))
+    label = f"tensor {name!r}, {tensor.dtype}{list(shape)},"
+    if min(shape, default=0) < 0:
+        raise InvalidGraph(f"{label} has a negative dimension")
     if len(shape) > MAX_RANK:
-        raise ValueError(f"it has {len(shape)} dimensions, and numpy at most {MAX_RANK}")
+        raise InvalidGraph(f"{label} has {len(shape)} dimensions; numpy has at most {MAX_RANK}")
+    if nbytes not in (None, expected := byte_size(tensor.dtype, shape)):
+        raise InvalidGraph(f"{label} takes {expected} bytes, but has {nbytes} in {where}")
     return shape
