@@ -67,6 +67,8 @@ def test_a_cache_that_cannot_be_written(
     result = cli("doctor")
     assert result.exit_code == 1
     assert "derived weights take private memory in every process" in result.stdout
+    monkeypatch.setenv("TENONNX_CACHE_SIZE", "much")
+    assert findings(cli)["weight cache"]["status"] == "problem"
     monkeypatch.setenv("TENONNX_CACHE", "0")
     assert findings(cli)["weight cache"]["detail"] == "switched off by TENONNX_CACHE=0"
 

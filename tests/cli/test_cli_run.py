@@ -216,7 +216,10 @@ def test_models_that_cannot_be_read(cli: Cli, write: Write) -> None:
     damaged = cli("run", write("text.onnx", "hello world"), "-i", "random")
     assert damaged.exit_code == 3
     assert "error: text.onnx is not an ONNX model" in damaged.stderr
-    assert missing.stdout == damaged.stdout == ""
+    folder = cli("run", ".", "-i", "random")
+    assert folder.exit_code == 3
+    assert folder.stderr == "error: . cannot be read: Is a directory\n"
+    assert missing.stdout == damaged.stdout == folder.stdout == ""
 
 
 def test_an_operator_that_nobody_runs(cli: Cli, foreign: str) -> None:

@@ -8,13 +8,15 @@ import os
 import platform
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from tenonnx.cli import memory
-from tenonnx.cli.output import size
+from tenonnx.cli.output import count, size
 from tenonnx.cli.providers import check_provider
+from tenonnx.errors import TenonnxError
 
 if TYPE_CHECKING:
     from tenonnx.plugins import PluginSet
@@ -74,7 +76,7 @@ def blas() -> Iterator[Finding]:
         for pool in importlib.import_module("threadpoolctl").threadpool_info():
             kind = f", for {pool['architecture']}" if pool.get("architecture") else ""
             detail = f"{pool['internal_api']} {pool.get('version') or ''}{kind}"
-            yield Finding("ok", "thread pool", f"{detail}, {pool['num_threads']} threads")
+            yield Finding("ok", "thread pool", f"{detail}, {count(pool['num_threads'], 'thread')}")
     if forced := os.environ.get(CORETYPE):
         yield Finding(
             "note",
@@ -89,17 +91,23 @@ def cache() -> Iterator[Finding]:
     """Looks at the folder in which derived weights are kept."""
     from tenonnx.weights import default_registry
 
-    files = default_registry().side_files
-    if files.folder is None:
+    try:
+        folder = default_registry().side_files.folder
+    except TenonnxError as error:
+        yield Finding("problem", "weight cache", str(error.args[0]), error.hint)
+        return
+    if folder is None:
         yield Finding("note", "weight cache", "switched off by TENONNX_CACHE=0")
         return
-    folder = files.folder
     existing = next(p for p in (folder, *folder.parents) if p.exists())
-    if not (existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)):
+    try:
+        tempfile.TemporaryFile(dir=existing).close()
+    except OSError as error:
         yield Finding(
             "problem",
             "weight cache",
-            f"{folder} cannot be written: derived weights take private memory in every process",
+            f"{folder} cannot be written ({error.strerror}): derived weights take private memory "
+            "in every process",
             "make it writable, or set TENONNX_CACHE_DIR to a folder that is",
         )
         return

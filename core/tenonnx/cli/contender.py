@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tenonnx.cli.opening import Request, open_session, parse_provider
@@ -62,15 +63,27 @@ def _peer_opener(options: Mapping[str, str], request: Request) -> Open:
     def open_model(model: str | bytes) -> Run:
         session_options = ort.SessionOptions()
         session_options.intra_op_num_threads = request.threads
-        session_options.log_severity_level = 3
+        session_options.log_severity_level = 4  # what it logs, its exceptions say too
         provider = options.get("provider", "CPUExecutionProvider")
-        try:
+        with _translated():
             session = ort.InferenceSession(model, session_options, providers=[provider])
-        except Exception as error:  # its exceptions share no base class
-            raise Fail(str(error)) from error
-        return lambda feeds: list(session.run(None, dict(feeds)))
+
+        def run(feeds: Mapping[str, Any]) -> list[Any]:
+            with _translated():
+                return list(session.run(None, dict(feeds)))
+
+        return run
 
     return open_model
+
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    """Turns the peer's exceptions, which share no base class, into one of tenonnx's."""
+    try:
+        yield
+    except Exception as error:
+        raise Fail(str(error).strip()) from error
 
 
 def is_peer_here() -> bool:

@@ -77,7 +77,7 @@ def open_all(
             result.outputs = result.run(feeds)
             result.first_seconds = time.perf_counter() - loaded
             result.load_seconds = loaded - start
-        except (TenonnxError, RuntimeError, ValueError, MemoryError) as error:
+        except (TenonnxError, MemoryError) as error:
             result.error, result.run = error, None
             continue
         result.private_bytes = growth(before, private_bytes())

@@ -6,11 +6,12 @@ import enum
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from tenonnx.errors import InvalidArgument
+from tenonnx.errors import InvalidArgument, NoSuchFile
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -115,10 +116,20 @@ def session_options(state: State, request: Request) -> SessionOptions:
     )
 
 
+def _check_readable(model: Any) -> None:
+    """Refuses a path that exists and cannot be read; loading says more about one that does not."""
+    if isinstance(model, str) and Path(model).exists():
+        try:
+            Path(model).open("rb").close()
+        except OSError as error:
+            raise NoSuchFile(f"{model} cannot be read: {error.strerror}") from error
+
+
 def open_session(state: State, model: Any, request: Request) -> tuple[InferenceSession, float]:
     """Returns a session and the seconds it took to build."""
     from tenonnx.session import InferenceSession
 
+    _check_readable(model)
     options = session_options(state, request)
     providers = [parse_provider(text) for text in request.providers]
     start = time.perf_counter()
@@ -131,5 +142,6 @@ def load_original(state: State, path: str, request: Request) -> ir.Model:
     from tenonnx.formats import load_model
     from tenonnx.weights import default_registry
 
+    _check_readable(path)
     formats = tuple(state.plugins.formats.values())
     return load_model(path, default_registry(), formats, request.roots)
