@@ -9,6 +9,9 @@ from tenonnx.operators import OperatorTable
 MODULES = (
     "attention",
     "cast",
+    "conv",
+    "conv_quantized",
+    "conv_transpose",
     "cumulative",
     "elementwise",
     "generate",

@@ -1,0 +1,108 @@
+"""Convolution of bytes: ConvInteger and QLinearConv.
+
+The products go through BLAS in a float type whose sums are exact.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tenonnx.operators import Array, Namespace, OperatorTable
+from tenonnx_array.conv import add_bias, check_weights, convolve
+from tenonnx_array.linalg import EXACT_IN_FLOAT32
+from tenonnx_array.quant import round_to
+from tenonnx_array.windows import place
+
+table = OperatorTable()
+op = table.op
+
+
+@op("ConvInteger", since=10)
+def conv_integer(
+    xp: Namespace,
+    x: Array,
+    w: Array,
+    x_zero_point: Array | None = None,
+    w_zero_point: Array | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: tuple[int, ...] | None = None,
+    group: int = 1,
+    kernel_shape: tuple[int, ...] | None = None,
+    pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None,
+) -> Array:
+    """Return the convolution of ``x - x_zero_point`` with ``w - w_zero_point`` as int32.
+
+    The padding stands for ``x_zero_point``. Sums beyond 32 bits wrap.
+
+    Raises:
+        ValueError: Channels, groups, kernel and attributes do not fit each other.
+    """
+    check_weights(x, w, group, kernel_shape)
+    windows = place(
+        x.shape[2:],
+        w.shape[2:],
+        strides=strides,
+        dilations=dilations,
+        pads=pads,
+        auto_pad=auto_pad,
+    )
+    wide = xp.float32 if math.prod(w.shape[1:]) <= EXACT_IN_FLOAT32 else xp.float64
+    x, w = x.astype(wide), w.astype(wide)
+    if x_zero_point is not None:
+        x -= x_zero_point.astype(wide).reshape(())
+    if w_zero_point is not None:
+        w -= by_output_channel(w_zero_point, w.ndim).astype(wide)
+    return convolve(xp, x, w, windows, group).astype(xp.int64).astype(xp.int32)
+
+
+def by_output_channel(value: Array, rank: int) -> Array:
+    """Return a scalar, or a vector of one value per output channel shaped like the weights."""
+    return value.reshape(()) if value.size == 1 else value.reshape(-1, *(1,) * (rank - 1))
+
+
+@op("QLinearConv", since=10)
+def qlinear_conv(
+    xp: Namespace,
+    x: Array,
+    x_scale: Array,
+    x_zero_point: Array,
+    w: Array,
+    w_scale: Array,
+    w_zero_point: Array,
+    y_scale: Array,
+    y_zero_point: Array,
+    B: Array | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: tuple[int, ...] | None = None,
+    group: int = 1,
+    kernel_shape: tuple[int, ...] | None = None,
+    pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None,
+) -> Array:
+    """Return the convolution of quantised tensors, quantised as ``y_scale`` and zero point say.
+
+    B counts in units of ``x_scale * w_scale``.
+
+    Raises:
+        ValueError: Channels, groups, kernel and attributes do not fit each other.
+    """
+    y = conv_integer(
+        xp,
+        x,
+        w,
+        x_zero_point,
+        w_zero_point,
+        auto_pad=auto_pad,
+        dilations=dilations,
+        group=group,
+        kernel_shape=kernel_shape,
+        pads=pads,
+        strides=strides,
+    )
+    y = add_bias(y, B)
+    scale = x_scale.reshape(()) * w_scale / y_scale.reshape(())
+    scale = by_output_channel(scale, y.ndim - 1)
+    return round_to(xp, y * scale.astype(xp.float64), y_zero_point.reshape(()), y_zero_point.dtype)

@@ -1,0 +1,191 @@
+"""Sliding windows: the one description that convolution and pooling share."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tenonnx.operators import Array, Namespace
+
+
+class Tap(NamedTuple):
+    """One offset into the kernel along one axis, and the windows for which it hits the data."""
+
+    offset: int
+    windows: slice
+    positions: slice
+
+
+class Taps(NamedTuple):
+    """One offset into the kernel, as indices to use after ``...``."""
+
+    offset: tuple[int, ...]
+    windows: tuple[slice, ...]
+    positions: tuple[slice, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Windows:
+    """Where a kernel lands on the spatial axes (D1, ..., Dn) of an (N, C, D1, ..., Dn) array.
+
+    Along an axis, window ``o`` reads the positions ``o * stride - begin + k * dilation`` for every
+    ``k`` in ``range(kernel)``. Positions outside ``range(size)`` are padding, which no tap covers:
+    nothing is ever padded by a copy.
+    """
+
+    size: tuple[int, ...]
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    begins: tuple[int, ...]
+    ends: tuple[int, ...]
+    output: tuple[int, ...]
+
+    @functools.cached_property
+    def axes(self) -> tuple[tuple[Tap, ...], ...]:
+        """The taps of each axis; those that never hit the data are left out."""
+        return tuple(tuple(self._taps(axis)) for axis in range(len(self.size)))
+
+    def _taps(self, axis: int) -> Iterator[Tap]:
+        stride = self.strides[axis]
+        for offset in range(self.kernel[axis]):
+            first = offset * self.dilations[axis] - self.begins[axis]
+            low = max(0, -(first // stride))
+            high = min(self.output[axis], (self.size[axis] - 1 - first) // stride + 1)
+            if low < high:
+                start, last = first + low * stride, first + (high - 1) * stride
+                yield Tap(offset, slice(low, high), slice(start, last + 1, stride))
+
+    @functools.cached_property
+    def taps(self) -> tuple[Taps, ...]:
+        """Every combination of the axes' taps, in the kernel's row-major order."""
+        combinations = itertools.product(*self.axes)
+        return tuple(Taps(*map(tuple, zip(*taps, strict=True))) for taps in combinations)
+
+    @functools.cached_property
+    def is_padded(self) -> bool:
+        """Whether any window reaches outside the data."""
+        return any(
+            len(taps) < kernel or any(tap.windows != slice(0, output) for tap in taps)
+            for taps, kernel, output in zip(self.axes, self.kernel, self.output, strict=True)
+        )
+
+    @functools.cached_property
+    def is_whole(self) -> bool:
+        """Whether there is a single window, which is the data."""
+        return self.kernel == self.size and math.prod(self.output) == 1 and not self.is_padded
+
+    def part(self, start: int, stop: int) -> Windows:
+        """Return the windows ``start`` to ``stop`` along the first axis alone."""
+        return dataclasses.replace(
+            self,
+            begins=(self.begins[0] - start * self.strides[0], *self.begins[1:]),
+            output=(stop - start, *self.output[1:]),
+        )
+
+    def counts(self, axis: int, *, padding: bool) -> np.ndarray:
+        """Return how many taps of each window fall on data, or on data and declared padding."""
+        begin, end = (self.begins[axis], self.ends[axis]) if padding else (0, 0)
+        firsts = np.arange(self.output[axis]) * self.strides[axis] - self.begins[axis]
+        taps = firsts[:, None] + np.arange(self.kernel[axis]) * self.dilations[axis]
+        hits = (taps >= -begin) & (taps < self.size[axis] + end)
+        return np.sum(hits, axis=1)
+
+
+def fold(xp: Namespace, columns: Array, windows: Windows) -> Array:
+    """Add up what the windows say of each position.
+
+    Args:
+        xp: The array namespace.
+        columns: Shape (..., *kernel, *output).
+        windows: The windows; ``size`` is the result's.
+
+    Returns:
+        An array of shape (..., *size).
+    """
+    lead = columns.shape[: columns.ndim - 2 * len(windows.size)]
+    y = xp.zeros((*lead, *windows.size), columns.dtype)
+    for offset, where, positions in windows.taps:
+        y[(..., *positions)] += columns[(slice(None),) * len(lead) + offset + where]
+    return y
+
+
+@functools.lru_cache(maxsize=4096)
+def place(
+    size: tuple[int, ...],
+    kernel: tuple[int, ...],
+    *,
+    strides: tuple[int, ...] | None = None,
+    dilations: tuple[int, ...] | None = None,
+    pads: tuple[int, ...] | None = None,
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+) -> Windows:
+    """Return the windows that the attributes of Conv and the pooling operators describe.
+
+    ``auto_pad`` other than NOTSET wins over ``pads``. With ``ceil_mode`` a last window may reach
+    beyond the padding, but none starts in the padding at the end.
+
+    Raises:
+        ValueError: Attributes of the wrong length or range, or the kernel is larger than the data.
+    """
+    if auto_pad not in ("NOTSET", "", "VALID", "SAME_UPPER", "SAME_LOWER"):
+        raise ValueError(
+            f"expected auto_pad to be NOTSET, SAME_UPPER, SAME_LOWER or VALID, found {auto_pad!r}"
+        )
+    rank = len(size)
+    _expect(kernel, rank, 1, "kernel_shape")
+    strides = _expect(strides or (1,) * rank, rank, 1, "strides")
+    dilations = _expect(dilations or (1,) * rank, rank, 1, "dilations")
+    pads = _expect(pads or (0,) * (2 * rank), 2 * rank, 0, "pads")
+    if auto_pad in ("", "NOTSET"):
+        rows = zip(size, kernel, strides, dilations, pads[:rank], pads[rank:], strict=True)
+        solved = [_explicit(*row, bool(ceil_mode)) for row in rows]
+    elif auto_pad == "VALID":
+        rows = zip(size, kernel, strides, dilations, strict=True)
+        solved = [_explicit(*row, 0, 0, False) for row in rows]
+    else:
+        rows = zip(size, kernel, strides, dilations, strict=True)
+        solved = [_same(*row, auto_pad) for row in rows]
+    begins, ends, output = zip(*solved, strict=True) if solved else ((), (), ())
+    return Windows(size, kernel, strides, dilations, begins, ends, output)
+
+
+def _explicit(
+    n: int, kernel: int, stride: int, dilation: int, begin: int, end: int, ceil: bool
+) -> tuple[int, int, int]:
+    extent = (kernel - 1) * dilation + 1
+    steps = n + begin + end - extent
+    if n and steps < 0:
+        raise ValueError(
+            f"expected a kernel that spans at most the padded size {n + begin + end} of a spatial "
+            f"axis, found one that spans {extent}"
+        )
+    count = max((-(-steps // stride) if ceil else steps // stride) + 1, 0)
+    return begin, end, count - (ceil and (count - 1) * stride >= n + begin)
+
+
+def _same(n: int, kernel: int, stride: int, dilation: int, auto_pad: str) -> tuple[int, int, int]:
+    extent = (kernel - 1) * dilation + 1
+    count = -(-n // stride)
+    return *split(max((count - 1) * stride + extent - n, 0), auto_pad), count
+
+
+def split(total: int, auto_pad: str) -> tuple[int, int]:
+    """Share padding between both sides; what is odd goes to the end for SAME_UPPER."""
+    half = total // 2
+    return (half, total - half) if auto_pad == "SAME_UPPER" else (total - half, half)
+
+
+def _expect(values: Sequence[int], length: int, least: int, name: str) -> tuple[int, ...]:
+    if len(values) != length or min(values, default=least) < least:
+        raise ValueError(
+            f"expected {name} to be {length} numbers of at least {least}, found {list(values)}"
+        )
+    return tuple(values)
