@@ -140,9 +140,11 @@ def test_transforms_can_be_disabled_by_level_and_by_name(tmp_path: Path) -> None
         graph_optimization_level=tenonnx.GraphOptimizationLevel.ORT_DISABLE_ALL
     )
     some = tenonnx.SessionOptions(disabled_transforms=["fold-constants"])
-    for options, ran in ((plain, []), (some, ["lift-constants", "remove-unused"])):
+    for options, others in ((plain, False), (some, True)):
         session = tenonnx.InferenceSession(path, options)
-        assert [report.name for report in session.transforms] == ran
+        ran = {report.name for report in session.transforms}
+        assert "fold-constants" not in ran
+        assert ("lift-constants" in ran) == others
         assert [n.op_type for n in session.model.graph] == ["Transpose", "MatMul"]
     with pytest.raises(tenonnx.InvalidArgument, match="did you mean 'fold-constants'"):
         tenonnx.InferenceSession(

@@ -43,7 +43,7 @@ class Transform:
             anything. An ``onnx_ir`` pass fits through a lambda:
             ``lambda model, _: SomePass()(model).modified``.
         level: The lowest optimisation level that includes it.
-        order: Transforms run by level, then by this number, then by name.
+        order: Transforms run by this number, then by name.
     """
 
     name: str
@@ -116,7 +116,7 @@ def select(
     for name in sorted(off - known.keys()):
         raise InvalidArgument(f"no transform {name!r} to disable{did_you_mean(name, known)}")
     chosen = [t for t in known.values() if t.name not in off and _RANK[t.level] <= level]
-    return sorted(chosen, key=lambda t: (_RANK[t.level], t.order, t.name))
+    return sorted(chosen, key=lambda t: (t.order, t.name))
 
 
 def run_transforms(

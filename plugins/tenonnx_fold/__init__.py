@@ -15,4 +15,4 @@ def register_transforms(register: Callable[[Transform], None]) -> None:
 
     register(Transform("lift-constants", lift_constants, level="basic", order=10))
     register(Transform("fold-constants", fold_constants, level="basic", order=20))
-    register(Transform("remove-unused", remove_unused, level="basic", order=30))
+    register(Transform("remove-unused", remove_unused, level="basic", order=1000))

@@ -1,0 +1,159 @@
+"""DequantizeLinear of a constant, then MatMul or Gemm: one product over the stored weight."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from tenonnx import TransformContext, Weight, WeightTensor
+
+BITS = {
+    ir.DataType.INT8: (8, 1),
+    ir.DataType.UINT8: (8, 0),
+    ir.DataType.INT4: (4, 1),
+    ir.DataType.UINT4: (4, 0),
+    ir.DataType.INT2: (2, 1),
+    ir.DataType.UINT2: (2, 0),
+}
+"""Bits and signedness of the element types that the fused operator reads."""
+
+
+@dataclass(frozen=True)
+class Quantised:
+    """A constant matrix behind a DequantizeLinear, as its weights are stored."""
+
+    weight: Weight
+    scales: ir.Value
+    zero_points: Weight | None
+    axis: int
+    block_size: int
+
+
+def fuse_dequantize_matmul(model: ir.Model, context: TransformContext) -> bool:
+    """Fuses every MatMul and Gemm whose second operand is a dequantised constant matrix.
+
+    Also through a Transpose in between. A bias of Gemm, or anything else added to the product,
+    stays a node of its own. The DequantizeLinear goes once nobody reads it.
+    """
+    modified = False
+    for graph in tuple(model.graphs()):
+        for node in tuple(graph):
+            found = _match(node)
+            if found is not None and _supported(node, context):
+                _replace(graph, node, *found)
+                modified = True
+    return modified
+
+
+def _match(node: ir.Node) -> tuple[Quantised, bool] | None:
+    """Returns the matrix and whether the node multiplies by its transpose."""
+    if node.domain != "" or node.op_type not in ("MatMul", "Gemm"):
+        return None
+    operand, transposed = node.inputs[1], False
+    if node.op_type == "Gemm":
+        if _number(node, "transA", 0) or _number(node, "alpha", 1) != 1:
+            return None
+        transposed = bool(_number(node, "transB", 0))
+    producer = operand.producer() if operand is not None else None
+    if producer is not None and producer.op_type == "Transpose" and producer.domain == "":
+        permutation = producer.attributes.get("perm")
+        if permutation is not None and tuple(permutation.as_ints()) != (1, 0):
+            return None
+        operand, transposed = producer.inputs[0], not transposed
+        producer = operand.producer() if operand is not None else None
+    if producer is None or producer.op_type != "DequantizeLinear" or producer.domain != "":
+        return None
+    quantised = _quantised(producer)
+    return None if quantised is None else (quantised, transposed)
+
+
+def _quantised(node: ir.Node) -> Quantised | None:
+    inputs = [*node.inputs, None][:3]
+    weight, scales = (_weight_of(value) for value in inputs[:2])
+    zero_points = _weight_of(inputs[2])
+    if weight is None or scales is None or weight.dtype not in BITS or len(weight.shape) != 2:
+        return None
+    if inputs[2] is not None and zero_points is None:
+        return None
+    if weight.strides is not None or scales.dtype not in (
+        ir.DataType.FLOAT,
+        ir.DataType.FLOAT16,
+        ir.DataType.BFLOAT16,
+    ):
+        return None
+    axis = int(_number(node, "axis", 1))
+    axis += 2 if axis < 0 else 0
+    block = int(_number(node, "block_size", 0))
+    assert inputs[1] is not None
+    per_tensor = len(scales.shape) == 0 or (scales.shape == (1,) and weight.shape[axis] != 1)
+    return Quantised(weight, inputs[1], zero_points, -1 if per_tensor else axis, block)
+
+
+def _weight_of(value: ir.Value | None) -> Weight | None:
+    if value is None or not value.is_initializer() or value.is_graph_input():
+        return None
+    tensor = value.const_value
+    return tensor.weight if isinstance(tensor, WeightTensor) else None
+
+
+def _number(node: ir.Node, name: str, default: float) -> float:
+    attribute = node.attributes.get(name)
+    return default if attribute is None else float(attribute.value)
+
+
+def _supported(node: ir.Node, context: TransformContext) -> bool:
+    probe = ir.Node("ai.tenonnx", "DequantizeMatMul", node.inputs[:1], version=1)
+    return any(provider.supports(probe) is True for provider in context.providers)
+
+
+def _replace(graph: ir.Graph, node: ir.Node, quantised: Quantised, transposed: bool) -> None:
+    bits, signed = BITS[quantised.weight.dtype]
+    rows, columns = quantised.weight.shape
+    inputs = [node.inputs[0], _bytes_of(graph, node, "weight", quantised.weight), quantised.scales]
+    if quantised.zero_points is not None:
+        inputs.append(_bytes_of(graph, node, "zero_points", quantised.zero_points))
+    output = node.outputs[0]
+    product = ir.node(
+        "DequantizeMatMul",
+        inputs,
+        {
+            "bits": bits,
+            "signed": signed,
+            "rows": rows,
+            "columns": columns,
+            "axis": quantised.axis,
+            "block_size": quantised.block_size,
+            "transposed": int(transposed),
+        },
+        domain="ai.tenonnx",
+        version=1,
+        name=node.name,
+    )
+    new_nodes, result = [product], product.outputs[0]
+    bias = node.inputs[2] if len(node.inputs) > 2 else None
+    if bias is not None:
+        new_nodes += _biased(node, result, bias)
+        result = new_nodes[-1].outputs[0]
+    result.shape, result.type = output.shape, output.type
+    result.name, output.name = output.name, None
+    ir.convenience.replace_nodes_and_values(graph, node, [node], new_nodes, [output], [result])
+
+
+def _biased(node: ir.Node, product: ir.Value, bias: ir.Value) -> list[ir.Node]:
+    """Returns the nodes that add Gemm's bias, times beta if that is not 1."""
+    beta = _number(node, "beta", 1)
+    if beta == 1:
+        return [ir.node("Add", [product, bias], version=14)]
+    factor = ir.node("Constant", [], {"value_float": beta}, version=13)
+    scaled = ir.node("Mul", [bias, factor.outputs[0]], version=14)
+    return [factor, scaled, ir.node("Add", [product, scaled.outputs[0]], version=14)]
+
+
+def _bytes_of(graph: ir.Graph, node: ir.Node, role: str, weight: Weight) -> ir.Value:
+    """Returns an initializer over the weight's bytes as they are stored."""
+    name = f"{node.outputs[0].name}/{role}"
+    value = ir.Value(name=name, const_value=WeightTensor(weight.packed(), name=name))
+    value.shape, value.type = ir.Shape([weight.nbytes]), ir.TensorType(ir.DataType.UINT8)
+    graph.register_initializer(value)
+    return value
