@@ -21,7 +21,7 @@ def constant(
     xp: Namespace,
     *,
     value: Array | None = None,
-    sparse_value: tuple[Array, Array, Sequence[int]] | None = None,
+    sparse_value: Array | None = None,
     value_float: float | None = None,
     value_floats: Sequence[float] | None = None,
     value_int: int | None = None,
@@ -31,8 +31,7 @@ def constant(
 ) -> Array:
     """Return the one attribute that is given, as a tensor.
 
-    Strings stay on the host. ``sparse_value`` is (values, indices, dims), with indices either
-    positions in the flattened tensor or one row of coordinates per value.
+    Strings stay on the host. ``sparse_value`` arrives dense: loading a model makes it so.
     """
     forms: list[tuple[Any, Any]] = [
         (value_float, np.float32),
@@ -43,10 +42,7 @@ def constant(
         (value_strings, object),
     ]
     tensors = [np.array(v, dtype) for v, dtype in forms if v is not None]
-    if value is not None:
-        tensors.append(value)
-    if sparse_value is not None:
-        tensors.append(_dense(*sparse_value))
+    tensors += (tensor for tensor in (value, sparse_value) if tensor is not None)
     if len(tensors) != 1:
         raise ValueError(
             f"expected one of value, sparse_value and value_*, found {len(tensors)} of them"
@@ -59,7 +55,7 @@ def constant_11(
     xp: Namespace,
     *,
     value: Array | None = None,
-    sparse_value: tuple[Array, Array, Sequence[int]] | None = None,
+    sparse_value: Array | None = None,
 ) -> Array:
     return constant(xp, value=value, sparse_value=sparse_value)
 
@@ -67,16 +63,6 @@ def constant_11(
 @op("Constant")
 def constant_1(xp: Namespace, *, value: Array) -> Array:
     return constant(xp, value=value)
-
-
-def _dense(values: Array, indices: Array, dims: Sequence[int]) -> Array:
-    check_allocation(np, dims, values.dtype)
-    dense = np.full(dims, "" if values.dtype == object else 0, values.dtype)
-    if indices.ndim == 1:
-        dense.reshape(-1)[indices] = values
-    else:
-        dense[tuple(indices.T)] = values
-    return dense
 
 
 @op("ConstantOfShape", since=9, host=(0,))

@@ -13,7 +13,7 @@ import numpy as np
 class Case:
     """One run of a one-node model.
 
-    ``expected`` is the answer (an array, or a tuple of them; ``None`` skips an output), or the
+    ``expected`` is the answer (an array, or a tuple of them; ``None`` is an absent one), or the
     specification's formula, called with the inputs.
     """
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
+import onnx
 from case import Case
+from onnx import helper
+from onnx.numpy_helper import from_array
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 V = np.array([1, 2, 3], np.float32)
 ONES = np.ones((2, 3), np.float32)
 BF16 = ml_dtypes.bfloat16
+FLOATS = helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, None)
 WORDS = np.array(["the cat", " the  Dog ", ""], object)
 
 
@@ -30,8 +34,12 @@ def dropped(seed: int, ratio: float) -> tuple[np.ndarray, np.ndarray]:
     return (X * kept / (1 - ratio)).astype(np.float32), kept
 
 
-SPARSE_ROWS = (V, np.array([[0, 1], [1, 0], [1, 2]]), (2, 3))
-SPARSE_FLAT = (V, ints(1, 3, 5), (2, 3))
+def sparse(indices: np.ndarray) -> onnx.SparseTensorProto:
+    return helper.make_sparse_tensor(from_array(V), from_array(indices), [2, 3])
+
+
+SPARSE_ROWS = sparse(np.array([[0, 1], [1, 0], [1, 2]]))
+SPARSE_FLAT = sparse(ints(1, 3, 5))
 DENSE = np.array([[0, 1, 0], [2, 0, 3]], np.float32)
 FORMS = {
     "value_float": (0.5, np.array(0.5, np.float32)),
@@ -151,7 +159,7 @@ SEQUENCES = [
     Case("SplitToSequence", 24, [X, ints(0, 2)], [X[:0], X], {"keepdims": 0}, name="lengths"),
     Case("SplitToSequence", 24, [X], [X[0], X[1]], {"keepdims": 0}),
     *[Case("Optional", v, [X], X) for v in (15, 28)],
-    Case("Optional", 28, [], None, {"type": None}, name="empty"),
+    Case("Optional", 28, [], None, {"type": FLOATS}, name="empty"),
     *[Case("OptionalGetElement", v, [[X]], [X]) for v in (15, 18)],
     *[
         Case("OptionalHasElement", v, [x], np.array(x is not None))

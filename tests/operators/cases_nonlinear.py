@@ -23,7 +23,7 @@ def leaky(x: np.ndarray, alpha: float = 0.01) -> np.ndarray:
 
 
 def celu(x: np.ndarray) -> np.ndarray:
-    return np.maximum(x, 0) + np.minimum(0, 0.7 * np.expm1(x / 0.7))
+    return np.maximum(x, 0) + np.minimum(0, 0.75 * np.expm1(x / 0.75))
 
 
 def gelu(x: np.ndarray) -> np.ndarray:
@@ -53,8 +53,8 @@ CASES = [
     Case("HardSwish", 14, [4 * X], in64(lambda x: x * np.clip(x / 6 + 0.5, 0, 1))),
     Case("Mish", 18, [X], in64(lambda x: x * np.tanh(np.log1p(np.exp(x))))),
     Case("Softplus", 1, [SPECIAL * 400], in64(lambda x: np.logaddexp(x, 0)), name="extremes"),
-    Case("Celu", 12, [X], in64(celu), {"alpha": 0.7}),
-    Case("Celu", 28, [X.astype(np.float64)], in64(celu), {"alpha": 0.7}, rtol=1e-14, atol=0.0),
+    Case("Celu", 12, [X], in64(celu), {"alpha": 0.75}),
+    Case("Celu", 28, [X.astype(np.float64)], in64(celu), {"alpha": 0.75}, rtol=1e-14, atol=0.0),
     Case("Gelu", 20, [X.astype(np.float64)], in64(gelu), name="double", rtol=1e-12, atol=1e-16),
     Case("Gelu", 20, [4 * X], in64(gelu), name="tails", atol=1e-6),
     Case("PRelu", 1, [X, np.float32([0.3])], in64(lambda x, a: leaky(x, a)), CONSUMED),
