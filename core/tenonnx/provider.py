@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 import numpy as np
 
 from tenonnx.operators import Host, OperatorTable
+from tenonnx.options import SessionOptions
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -123,6 +124,7 @@ class Provider(ABC):
     Args:
         options: An instance of ``Options``.
         operators: Kernels that plugins added for this provider.
+        session_options: The session's, such as how many threads a kernel may use.
     """
 
     name: ClassVar[str]
@@ -136,9 +138,15 @@ class Provider(ABC):
 
     device: Device = HOST
 
-    def __init__(self, options: Any = None, operators: OperatorTable | None = None) -> None:
+    def __init__(
+        self,
+        options: Any = None,
+        operators: OperatorTable | None = None,
+        session_options: SessionOptions | None = None,
+    ) -> None:
         self.options = options
         self.operators = operators or OperatorTable()
+        self.session_options = session_options or SessionOptions()
 
     @classmethod
     def check(cls) -> str | None:

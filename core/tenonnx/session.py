@@ -64,7 +64,7 @@ class InferenceSession:
         registry = options.weights or default_registry()
         self._options = dataclasses.replace(options)
         self._registry = registry
-        self._providers = choose_providers(plugins, providers, provider_options)
+        self._providers = choose_providers(plugins, providers, provider_options, self._options)
 
         formats = tuple(plugins.formats.values())
         model = load_model(path_or_bytes, registry, formats, options.allowed_roots)
@@ -175,6 +175,7 @@ def choose_providers(
     plugins: PluginSet,
     requests: Sequence[ProviderRequest] | None,
     options: Sequence[Mapping[str, Any]] | None = None,
+    session_options: SessionOptions | None = None,
 ) -> list[Provider]:
     """Instantiates the providers a caller asked for.
 
@@ -196,7 +197,8 @@ def choose_providers(
         if any(provider.name == other.name for other in chosen):
             continue
         if (missing := why_unusable(provider)) is None:
-            chosen.append(_start(provider, made, plugins.operators_for(provider)))
+            operators = plugins.operators_for(provider)
+            chosen.append(_start(provider, made, operators, session_options))
         else:
             unusable.append(f"{provider.name}: {missing}")
     if not chosen:
@@ -210,9 +212,14 @@ def choose_providers(
     return chosen
 
 
-def _start(provider: type[Provider], options: Any, operators: OperatorTable) -> Provider:
+def _start(
+    provider: type[Provider],
+    options: Any,
+    operators: OperatorTable,
+    session_options: SessionOptions | None,
+) -> Provider:
     try:
-        return provider(options, operators)
+        return provider(options, operators, session_options)
     except TenonnxError:
         raise
     except Exception as error:

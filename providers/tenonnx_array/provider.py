@@ -10,6 +10,7 @@ import numpy as np
 
 from tenonnx.graph import python_attributes
 from tenonnx.operators import Kernel, Namespace, OperatorTable
+from tenonnx.options import SessionOptions
 from tenonnx.provider import Provider, Segment, Step
 
 if TYPE_CHECKING:
@@ -25,8 +26,13 @@ class ArrayProvider(Provider):
     overrides: ClassVar[OperatorTable] = OperatorTable()
     """Kernels of this provider's own, in place of the table's at the same version."""
 
-    def __init__(self, options: Any = None, operators: OperatorTable | None = None) -> None:
-        super().__init__(options, operators)
+    def __init__(
+        self,
+        options: Any = None,
+        operators: OperatorTable | None = None,
+        session_options: SessionOptions | None = None,
+    ) -> None:
+        super().__init__(options, operators, session_options)
         table = _table(type(self))
         self.table = OperatorTable().update(table, operators) if operators else table
 
