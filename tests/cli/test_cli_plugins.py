@@ -53,8 +53,9 @@ def test_plugins_are_listed_with_what_they_brought(cli: Cli, double: str) -> Non
 
 
 def test_doing_without_a_plugin(cli: Cli, mlp: str) -> None:
-    result = cli("--no-plugin", "fold", "inspect", mlp, "--json")
-    assert json.loads(result.stdout)["transforms"] == []
+    for options, present in (((), True), (("--no-plugin", "fold"), False)):
+        transforms = json.loads(cli(*options, "inspect", mlp, "--json").stdout)["transforms"]
+        assert ("fold-constants" in [t["name"] for t in transforms]) == present
     assert "fold" in cli("--no-plugin", "fold", "plugins").stdout
     unknown = cli("--no-plugin", "fould", "plugins")
     assert unknown.exit_code == 2

@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from tenonnx.cli import bench, doctor, inspect, plugins, providers, run
+from tenonnx.cli.arguments import NOTHING
 from tenonnx.cli.failures import MEANINGS, explained, quiet_end
 from tenonnx.cli.output import say
 from tenonnx.cli.state import State, state_of
@@ -111,7 +112,7 @@ def tenonnx_options(
             is_eager=True,
             callback=_take_plugins,
         ),
-    ] = [],  # noqa: B006 - typer copies it
+    ] = NOTHING,
     no_plugin: Annotated[
         list[str],
         typer.Option(
@@ -120,7 +121,7 @@ def tenonnx_options(
             is_eager=True,
             callback=_take_without,
         ),
-    ] = [],  # noqa: B006 - typer copies it
+    ] = NOTHING,
     verbose: Annotated[
         int,
         typer.Option(

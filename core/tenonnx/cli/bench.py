@@ -10,17 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tenonnx.cli.failures import Code, code_of, explain
-from tenonnx.cli.opening import (
-    JsonOption,
+from tenonnx.cli.arguments import (
+    NOTHING,
+    Contenders,
+    Dims,
+    Inputs,
+    Json,
     Level,
-    LevelOption,
-    ModelArgument,
-    Request,
-    RootOption,
-    WithoutOption,
-    load_original,
+    LevelChoice,
+    Model,
+    Roots,
+    Seed,
+    Without,
 )
+from tenonnx.cli.failures import Code, code_of, explain
+from tenonnx.cli.opening import Request, load_original
 from tenonnx.cli.output import duration, emit_json, lines, note, progress, size, table
 from tenonnx.cli.state import State, state_of
 from tenonnx.errors import Fail, TenonnxError
@@ -36,6 +40,7 @@ is installed, with the option provider=CUDAExecutionProvider and the like.
 Ratios are of medians, to the first contender's: 2.00 takes twice as long. Private memory is what
 opening the model and the first run added to the process; tenonnx's contenders share one set of
 weights. The last column is the greatest difference from the first contender's outputs.
+Inputs are random unless given.
 
 \b
 Examples:
@@ -47,22 +52,11 @@ Examples:
 
 def bench(
     context: typer.Context,
-    model: ModelArgument,
-    providers: Annotated[
-        list[str],
-        typer.Option(
-            "--provider",
-            "-p",
-            metavar="NAME:OPTION=VALUE,...",
-            help="A contender; may be repeated. All that are usable if there is none.",
-        ),
-    ] = [],  # noqa: B006 - typer copies it
-    inputs: Annotated[
-        list[str],
-        typer.Option("--input", "-i", metavar="NAME=FILE", help="As for run; random if none."),
-    ] = [],  # noqa: B006 - typer copies it
-    dims: Annotated[list[str], typer.Option("--dim", metavar="NAME=SIZE", help="As for run.")] = [],  # noqa: B006 - typer copies it
-    seed: Annotated[int, typer.Option(help="Seed of random inputs.", min=0)] = 0,
+    model: Model,
+    providers: Contenders = NOTHING,
+    inputs: Inputs = NOTHING,
+    dims: Dims = NOTHING,
+    seed: Seed = 0,
     repeat: Annotated[
         int | None, typer.Option(help="Measured runs of each contender.", min=1)
     ] = None,
@@ -73,10 +67,10 @@ def bench(
     threads: Annotated[
         int, typer.Option(help="Threads inside kernels; 0 leaves it to them.", min=0)
     ] = 0,
-    level: LevelOption = Level.ALL,
-    without: WithoutOption = [],  # noqa: B006 - typer copies it
-    roots: RootOption = [],  # noqa: B006 - typer copies it
-    as_json: JsonOption = False,
+    level: LevelChoice = Level.ALL,
+    without: Without = NOTHING,
+    roots: Roots = NOTHING,
+    as_json: Json = False,
 ) -> None:
     """Opens a model for every contender and runs them in turn."""
     from tenonnx.cli.feeds import make_feeds, parse_dims

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import typer
 from rich.text import Text
 
+from tenonnx.cli.arguments import Json
 from tenonnx.cli.failures import Code
-from tenonnx.cli.opening import JsonOption
 from tenonnx.cli.output import console, count, emit_json
 from tenonnx.cli.state import State, state_of
 
@@ -30,7 +30,7 @@ Examples:
 STYLES = {"ok": "green", "note": "yellow", "problem": "bold red"}
 
 
-def doctor(context: typer.Context, as_json: JsonOption = False) -> None:
+def doctor(context: typer.Context, as_json: Json = False) -> None:
     """Prints a line per finding; exits with 1 if there is a problem."""
     found = []
     for finding in _examine(state_of(context)):

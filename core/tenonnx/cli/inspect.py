@@ -6,20 +6,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tenonnx.cli.arguments import (
+    NOTHING,
+    Json,
+    Level,
+    LevelChoice,
+    Model,
+    Providers,
+    Roots,
+    Without,
+)
 from tenonnx.cli.failures import code_of, explain
 from tenonnx.cli.memory import growth, private_bytes
-from tenonnx.cli.opening import (
-    JsonOption,
-    Level,
-    LevelOption,
-    ModelArgument,
-    ProviderOption,
-    Request,
-    RootOption,
-    WithoutOption,
-    load_original,
-    open_session,
-)
+from tenonnx.cli.opening import Request, load_original, open_session
 from tenonnx.cli.output import count, duration, emit_json, lines, shape_text, size, table, title
 from tenonnx.cli.state import State, state_of
 from tenonnx.errors import EPFail, NotSupported, TenonnxError
@@ -47,16 +46,16 @@ MAX_SHOWN = 5
 
 def inspect(
     context: typer.Context,
-    model: ModelArgument,
-    providers: ProviderOption = [],  # noqa: B006 - typer copies it
+    model: Model,
+    providers: Providers = NOTHING,
     weights: Annotated[
         int, typer.Option(metavar="N", help="How many of the biggest weights to list.", min=0)
     ] = 10,
     nodes: Annotated[bool, typer.Option("--nodes", help="List every node, as it runs.")] = False,
-    level: LevelOption = Level.ALL,
-    without: WithoutOption = [],  # noqa: B006 - typer copies it
-    roots: RootOption = [],  # noqa: B006 - typer copies it
-    as_json: JsonOption = False,
+    level: LevelChoice = Level.ALL,
+    without: Without = NOTHING,
+    roots: Roots = NOTHING,
+    as_json: Json = False,
 ) -> None:
     """Prints all that can be said of a model without running it."""
     state = state_of(context)

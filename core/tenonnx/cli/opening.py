@@ -1,16 +1,14 @@
-"""Opening a model as the command line asks: arguments that several subcommands share."""
+"""Opening a model as the command line asks."""
 
 from __future__ import annotations
 
-import enum
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-import typer
-
+from tenonnx.cli.arguments import Level
 from tenonnx.errors import InvalidArgument, NoSuchFile
 
 if TYPE_CHECKING:
@@ -19,49 +17,6 @@ if TYPE_CHECKING:
     from tenonnx.cli.state import State
     from tenonnx.options import SessionOptions
     from tenonnx.session import InferenceSession
-
-
-class Level(enum.StrEnum):
-    """Which graph transforms run: those of a level and of the levels below it."""
-
-    NONE = "none"
-    BASIC = "basic"
-    EXTENDED = "extended"
-    LAYOUT = "layout"
-    ALL = "all"
-
-
-ModelArgument: TypeAlias = Annotated[
-    str, typer.Argument(metavar="MODEL", help="A model file.", show_default=False)
-]
-ProviderOption: TypeAlias = Annotated[
-    list[str],
-    typer.Option(
-        "--provider",
-        "-p",
-        metavar="NAME:OPTION=VALUE,...",
-        help="A provider, with options if need be; may be repeated, in order of preference. "
-        "All that are usable if there is none.",
-    ),
-]
-LevelOption: TypeAlias = Annotated[Level, typer.Option(help="Which graph transforms to run.")]
-WithoutOption: TypeAlias = Annotated[
-    list[str],
-    typer.Option(
-        "--disable-transform", metavar="NAME", help="Leave a transform out; may be repeated."
-    ),
-]
-RootOption: TypeAlias = Annotated[
-    list[str],
-    typer.Option(
-        "--allow-root",
-        metavar="FOLDER",
-        help="Let external data come from a folder outside the model's own; may be repeated.",
-    ),
-]
-JsonOption: TypeAlias = Annotated[
-    bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")
-]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import typer
 
-from tenonnx.cli.opening import JsonOption
+from tenonnx.cli.arguments import Json
 from tenonnx.cli.output import duration, emit_json, lines, table
 from tenonnx.cli.state import state_of
 
@@ -22,7 +22,7 @@ Examples:
 """
 
 
-def plugins(context: typer.Context, as_json: JsonOption = False) -> None:
+def plugins(context: typer.Context, as_json: Json = False) -> None:
     """Prints a row per plugin."""
     records = state_of(context).plugins.records
     if as_json:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tenonnx.cli.opening import JsonOption
+from tenonnx.cli.arguments import Json
 from tenonnx.cli.output import emit_json, lines, table
 from tenonnx.cli.state import state_of
 
@@ -24,7 +24,7 @@ Examples:
 """
 
 
-def providers(context: typer.Context, as_json: JsonOption = False) -> None:
+def providers(context: typer.Context, as_json: Json = False) -> None:
     """Prints a row per execution provider."""
     plugins = state_of(context).plugins
     found = [describe_provider(plugins, cls) for cls in plugins.providers.values()]

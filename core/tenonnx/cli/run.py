@@ -9,17 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tenonnx.cli.opening import (
-    JsonOption,
+from tenonnx.cli.arguments import (
+    NOTHING,
+    Dims,
+    Inputs,
+    Json,
     Level,
-    LevelOption,
-    ModelArgument,
-    ProviderOption,
-    Request,
-    RootOption,
-    WithoutOption,
-    open_session,
+    LevelChoice,
+    Model,
+    Output,
+    Providers,
+    Roots,
+    Seed,
+    Without,
 )
+from tenonnx.cli.opening import Request, open_session
 from tenonnx.cli.output import count, duration, emit_json, lines, progress, table
 from tenonnx.cli.state import state_of
 
@@ -38,39 +42,17 @@ Examples:
 
 def run(
     context: typer.Context,
-    model: ModelArgument,
-    inputs: Annotated[
-        list[str],
-        typer.Option(
-            "--input",
-            "-i",
-            metavar="NAME=FILE",
-            help="An input: NAME=FILE.npy, NAME=FILE.npz (its array NAME, or its only one), "
-            "NAME=random, or a value: NAME=3, 'NAME=[[1, 2]]'. FILE.npz alone feeds every input "
-            "it has, random alone all of them. May be repeated; later ones win.",
-        ),
-    ] = [],  # noqa: B006 - typer copies it
-    dims: Annotated[
-        list[str],
-        typer.Option(
-            "--dim",
-            metavar="NAME=SIZE",
-            help="Size of a symbolic dimension of random inputs, or INPUT.AXIS=SIZE; others are 1.",
-        ),
-    ] = [],  # noqa: B006 - typer copies it
-    seed: Annotated[int, typer.Option(help="Seed of random inputs.", min=0)] = 0,
-    providers: ProviderOption = [],  # noqa: B006 - typer copies it
-    output: Annotated[
-        str,
-        typer.Option(
-            "--output", "-o", metavar="OUT", help="Where outputs go: a .npz file, or a folder."
-        ),
-    ] = "",
+    model: Model,
+    inputs: Inputs = NOTHING,
+    dims: Dims = NOTHING,
+    seed: Seed = 0,
+    providers: Providers = NOTHING,
+    output: Output = "",
     repeat: Annotated[int, typer.Option(help="How many times to run.", min=1)] = 1,
-    level: LevelOption = Level.ALL,
-    without: WithoutOption = [],  # noqa: B006 - typer copies it
-    roots: RootOption = [],  # noqa: B006 - typer copies it
-    as_json: JsonOption = False,
+    level: LevelChoice = Level.ALL,
+    without: Without = NOTHING,
+    roots: Roots = NOTHING,
+    as_json: Json = False,
 ) -> None:
     """Feeds a model, runs it, describes and saves its outputs."""
     from tenonnx.cli.feeds import make_feeds, parse_dims
