@@ -185,7 +185,7 @@ def test_a_failed_plugin_leaves_no_kernel_behind() -> None:
         def register_transforms(self) -> None:
             raise RuntimeError("halfway")
 
-    plugins = tenonnx.PluginSet()
+    plugins = tenonnx.PluginSet(autoload=False)
     with pytest.raises(tenonnx.PluginError, match="RuntimeError: halfway"):
         plugins.register(Half(table))
     assert len(plugins.operators_for(CPUExecutionProvider)) == 0
@@ -196,7 +196,7 @@ def test_a_failed_plugin_leaves_no_kernel_behind() -> None:
 def test_a_kernel_that_another_plugin_has_is_a_collision() -> None:
     table = tenonnx.OperatorTable("com.example")
     table.rows({"Double": lambda _, x: x + x})
-    plugins = tenonnx.PluginSet()
+    plugins = tenonnx.PluginSet(autoload=False)
     plugins.register(Operators(table), name="one")
     with pytest.raises(
         tenonnx.PluginError, match=r"kernel 'com\.example::Double-1 for every provider' is regist"

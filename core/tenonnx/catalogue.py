@@ -72,9 +72,14 @@ class Catalogue:
         )
 
     def operators_for(self, provider: type[Provider]) -> OperatorTable:
-        """Returns the kernels that plugins added for a provider."""
-        names = {None, provider.name, *provider.aliases}
-        return OperatorTable().update(*(t for name, t in self._operators if name in names))
+        """Returns the kernels that plugins added for a provider.
+
+        One added for this provider by name wins over one added for every provider.
+        """
+        names = {provider.name, *provider.aliases}
+        shared = (table for name, table in self._operators if name is None)
+        own = (table for name, table in self._operators if name in names)
+        return OperatorTable().update(*shared, *own)
 
     def registrars(self, record: PluginRecord) -> dict[str, Callable[..., None]]:
         """Returns, by hook, what a plugin registers its things with."""

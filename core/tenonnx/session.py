@@ -72,7 +72,8 @@ class InferenceSession:
         graphs.check_and_sort(model.graph)
         functions.inline_functions(model)
         self._overridable = _take_overridable(model)
-        context = TransformContext(registry, host_providers(plugins))
+        hosts = host_providers(plugins)
+        context = TransformContext(registry, hosts, self._providers)
         self.transforms: list[TransformReport] = run_transforms(
             model,
             select(
@@ -83,7 +84,7 @@ class InferenceSession:
             context,
         )
         self._model = model
-        self.placement: Placement = place(model, self._providers, context.providers)
+        self.placement: Placement = place(model, self._providers, context.hosts)
         self._plan = Plan(self.placement)
         self._signature = Signature(model.graph, self._overridable)
         self._observers: list[Observer] = plugins.create_observers(self._plan)

@@ -65,11 +65,17 @@ class TransformContext:
 
     Attributes:
         weights: Where new constants go.
-        providers: Usable providers on the host, for evaluating nodes.
+        hosts: Usable providers on the host, for evaluating nodes.
+        providers: The session's, in order of preference.
     """
 
     weights: WeightRegistry
+    hosts: Sequence[Provider]
     providers: Sequence[Provider]
+
+    def supports(self, node: ir.Node) -> bool:
+        """Says whether a provider of the session runs a node, before a transform makes it."""
+        return any(provider.supports(node) is True for provider in self.providers)
 
     def evaluate(
         self, node: ir.Node, inputs: Sequence[np.ndarray[Any, Any] | None]
@@ -79,7 +85,7 @@ class TransformContext:
         Returns:
             One value per output, or ``None`` if no host provider supports the node.
         """
-        for provider in self.providers:
+        for provider in self.hosts:
             if provider.supports(node) is True:
                 break
         else:

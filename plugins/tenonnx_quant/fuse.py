@@ -103,8 +103,9 @@ def _number(node: ir.Node, name: str, default: float) -> float:
 
 
 def _supported(node: ir.Node, context: TransformContext) -> bool:
-    probe = ir.Node("ai.tenonnx", "DequantizeMatMul", node.inputs[:1], version=1)
-    return any(provider.supports(probe) is True for provider in context.providers)
+    return context.supports(
+        ir.Node("ai.tenonnx", "DequantizeMatMul", node.inputs[:1], version=1, attributes=())
+    )
 
 
 def _replace(graph: ir.Graph, node: ir.Node, quantised: Quantised, transposed: bool) -> None:
