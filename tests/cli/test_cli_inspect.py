@@ -13,7 +13,7 @@ from models import FLOAT, model, node, value
 
 
 def test_facts_are_the_models(cli: Cli, mlp: str) -> None:
-    result = cli("inspect", mlp, "--json", "--nodes")
+    result = cli("inspect", mlp, "--level", "none", "--json", "--nodes")
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
     assert report["producer"] == "a test 2.0"
@@ -47,7 +47,7 @@ def test_only_the_biggest_weights_are_listed(cli: Cli, mlp: str) -> None:
 
 
 def test_text_has_a_section_for_everything(cli: Cli, mlp: str) -> None:
-    text = cli("inspect", mlp, "--nodes").stdout
+    text = cli("inspect", mlp, "--level", "none", "--nodes").stdout
     for line in (
         "producer:   a test 2.0",
         "input   x     tensor(float)  [batch, 16]",
@@ -72,7 +72,7 @@ def test_what_transforms_did(cli: Cli, folder: Path) -> None:
         [value("y", FLOAT, [1])],
     )
     onnx.save(proto, folder / "model.onnx")
-    report = json.loads(cli("inspect", "model.onnx", "--json").stdout)
+    report = json.loads(cli("inspect", "model.onnx", "--level", "basic", "--json").stdout)
     assert report["operators"] == {"Add": 1, "Constant": 1, "Neg": 1}
     assert report["operators_as_run"] == {"Add": 1}
     changed = [t["name"] for t in report["transforms"] if t["modified"]]
@@ -82,7 +82,7 @@ def test_what_transforms_did(cli: Cli, folder: Path) -> None:
     assert untouched["operators_as_run"] == report["operators"]
     partly = cli("inspect", "model.onnx", "--disable-transform", "fold-constants", "--json")
     assert "Neg" in json.loads(partly.stdout)["operators_as_run"]
-    text = cli("inspect", "model.onnx").stdout
+    text = cli("inspect", "model.onnx", "--level", "basic").stdout
     assert "operator  in the model  as it runs" in text
     assert "Neg                  1           0" in text
 
@@ -99,14 +99,14 @@ def test_functions_are_listed(cli: Cli, folder: Path) -> None:
         functions=[function],
     )
     onnx.save(proto, folder / "model.onnx")
-    report = json.loads(cli("inspect", "model.onnx", "--json").stdout)
+    report = json.loads(cli("inspect", "model.onnx", "--level", "none", "--json").stdout)
     assert report["functions"] == [{"name": "my::Twice", "nodes": 2}]
     assert report["operators"] == {"my::Twice": 1}
     assert report["operators_as_run"] == {"Add": 1, "Neg": 1}
 
 
 def test_reasons_for_not_being_where_it_was_wanted(cli: Cli, adder: str, double: str) -> None:
-    options = ("--plugin", double, "inspect", adder, "-p", "slow", "-p", "cpu")
+    options = ("--plugin", double, "inspect", adder, "--level", "none", "-p", "slow", "-p", "cpu")
     placement = json.loads(cli(*options, "--json").stdout)["placement"]
     assert placement["counts"] == {"SlowExecutionProvider": 1, "CPUExecutionProvider": 1}
     (group,) = placement["elsewhere"]

@@ -28,7 +28,7 @@ def load(path: str) -> dict[str, np.ndarray[Any, Any]]:
 
 def test_outputs_are_the_models(cli: Cli, mlp: str) -> None:
     np.save("x.npy", X)
-    result = cli("run", mlp, "--input", "x=x.npy", "--output", "out.npz")
+    result = cli("run", mlp, "--input", "x=x.npy", "--output", "out.npz", "--level", "none")
     assert result.exit_code == 0, result.output
     found, expected = load("out.npz"), mlp_outputs(X)
     assert found.keys() == expected.keys()
@@ -71,7 +71,9 @@ def test_values_on_the_command_line(cli: Cli, folder: Path) -> None:
 
 def test_json_is_all_that_is_on_stdout(cli: Cli, mlp: str) -> None:
     np.save("x.npy", X)
-    report = json.loads(cli("run", mlp, "-i", "x=x.npy", "--repeat", 3, "--json").stdout)
+    report = json.loads(
+        cli("run", mlp, "-i", "x=x.npy", "--repeat", 3, "--level", "none", "--json").stdout
+    )
     y, best = mlp_outputs(X).values()
     assert report["providers"] == ["CPUExecutionProvider"]
     assert report["placement"] == {"CPUExecutionProvider": 4}
@@ -259,7 +261,17 @@ def test_a_provider_that_is_not_usable(cli: Cli, adder: str, double: str) -> Non
 
 
 def test_provider_options_reach_the_provider(cli: Cli, adder: str, double: str) -> None:
-    options = ("-i", "x=[1]", "-p", "slow:milliseconds=70", "-p", "cpu", "--json")
+    options = (
+        "-i",
+        "x=[1]",
+        "-p",
+        "slow:milliseconds=70",
+        "-p",
+        "cpu",
+        "--level",
+        "none",
+        "--json",
+    )
     report = json.loads(cli("--plugin", double, "run", adder, *options).stdout)
     assert report["outputs"][0]["first"] == [-3.0]
     assert report["placement"] == {"SlowExecutionProvider": 1, "CPUExecutionProvider": 1}
