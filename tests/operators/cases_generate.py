@@ -124,7 +124,10 @@ RANDOM = [
         )
         for v in (1, 22)
     ],
-    Case("Bernoulli", 15, [np.array([0, 1, 0, 1], "f")], np.array([0, 1, 0, 1]), {"dtype": 7}),
+    *[
+        Case("Bernoulli", v, [np.array([0, 1, 0, 1], "f")], np.array([0, 1, 0, 1]), {"dtype": 7})
+        for v in (15, 22)
+    ],
     *[
         Case(
             "Multinomial",
