@@ -1,0 +1,1 @@
+"""Measurements: tenonnx beside onnxruntime and the reference, and tenonnx's own parts."""

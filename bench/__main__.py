@@ -1,0 +1,68 @@
+"""``python -m bench [NAME ...] [--quick]`` measures, prints one table and saves it."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from bench import report
+from bench.compare import Comparison, Row, tell
+from bench.scenarios import FULL, QUICK, SCENARIOS
+from bench.suites import SUITES, run_suite
+
+RESULTS = Path(__file__).with_name("results")
+NAMES = sorted({*SCENARIOS, *SUITES})
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"what to measure, all by default: {NAMES}"
+    )
+    parser.add_argument("--quick", action="store_true", help="small models, one round")
+    parser.add_argument("--output", type=Path, default=RESULTS, metavar="DIR")
+    parsed = parser.parse_args(arguments)
+    for name in parsed.names:
+        if name not in NAMES:
+            parser.error(f"{name!r} is not one of {', '.join(NAMES)}")
+    return parsed
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Returns 0 if tenonnx ran everything, its outputs are right and all bounds hold, else 1."""
+    parsed = parse(arguments)
+    names = parsed.names or [*SCENARIOS, "load"]
+    settings = QUICK if parsed.quick else FULL
+    start, busy = time.perf_counter(), os.getloadavg()[0]
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        comparison = Comparison(settings, Path(folder))
+        for name in names:
+            if name in SCENARIOS:
+                rows += comparison.run(name)
+            if name in SUITES:
+                rows += run_suite(name, Path(folder), quick=parsed.quick)
+    report.print_table(rows)
+    for line in report.describe_blas(rows):
+        print(line)
+    title = "-".join(parsed.names or ["all"]) + ("-quick" if parsed.quick else "")
+    parsed.output.mkdir(parents=True, exist_ok=True)
+    minutes = (time.perf_counter() - start) / 60
+    about = {"machine": report.machine(), "busy": busy, "minutes": minutes}
+    report.save_json(rows, parsed.output / f"{title}.json", about)
+    report.save_summary(rows, parsed.output / f"{title}.md")
+    if importlib.util.find_spec("matplotlib"):
+        report.save_plot(rows, parsed.output / f"{title}.png")
+    else:
+        tell("no picture: matplotlib is not installed")
+    mine = [row for row in rows if row.engine == "tenonnx"]
+    return int(any(row.note or not all(row.bounds.values()) for row in mine))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

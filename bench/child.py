@@ -1,0 +1,191 @@
+"""What happens in each fresh process: import an engine, load a model, run it.
+
+The process tells its parent after each phase how long it took, and waits for a word, so that the
+parent can look at its memory meanwhile. It is run as a script and imports nothing of this
+package, so that what is measured is the engine.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+clock = time.perf_counter
+
+
+def tell(phase: str, **facts: Any) -> None:
+    """Tells the parent that a phase is over and waits until it says to go on."""
+    print(json.dumps({"phase": phase, **facts}), flush=True)
+    sys.stdin.readline()
+
+
+class Tenonnx:
+    """tenonnx with every option at its default but the number of threads."""
+
+    def __init__(self, threads: int) -> None:
+        import tenonnx
+
+        self.module, self.threads = tenonnx, threads
+        self.session = tenonnx.InferenceSession
+
+    def load(self, path: str) -> Callable[[dict[str, Any]], list[Any]]:
+        """Returns what runs the model on a feed."""
+        options = self.module.SessionOptions(intra_op_num_threads=self.threads)
+        session = self.session(path, options, providers=["CPUExecutionProvider"])
+        return lambda feed: session.run(None, feed)
+
+
+class OnnxRuntime:
+    """onnxruntime with every option at its default but the number of threads."""
+
+    def __init__(self, threads: int) -> None:
+        import onnxruntime  # type: ignore[import-untyped] # has no stubs
+
+        self.module, self.threads = onnxruntime, threads
+        self.session = onnxruntime.InferenceSession
+
+    def load(self, path: str) -> Callable[[dict[str, Any]], list[Any]]:
+        """Returns what runs the model on a feed."""
+        options = self.module.SessionOptions()
+        options.intra_op_num_threads = self.threads
+        session = self.session(path, options, providers=["CPUExecutionProvider"])
+        return lambda feed: list(session.run(None, feed))
+
+
+class Reference:
+    """The reference evaluator of the onnx package."""
+
+    def __init__(self, threads: int) -> None:
+        del threads  # it has no such option
+        from onnx.reference import ReferenceEvaluator
+
+        self.evaluator = ReferenceEvaluator
+
+    def load(self, path: str) -> Callable[[dict[str, Any]], list[Any]]:
+        """Returns what runs the model on a feed."""
+        evaluator = self.evaluator(path)
+        return lambda feed: list(evaluator.run(None, feed))
+
+
+ENGINES: dict[str, Callable[[int], Any]] = {
+    "tenonnx": Tenonnx,
+    "onnxruntime": OnnxRuntime,
+    "onnx.reference": Reference,
+}
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """Returns how long a call takes."""
+    start = clock()
+    call()
+    return clock() - start
+
+
+def repeat(call: Callable[[], object], budget: float, least: int) -> Iterator[float]:
+    """Yields how long each of many calls takes, until the budget is spent."""
+    end = clock() + budget
+    while least > 0 or clock() < end:
+        least -= 1
+        yield seconds(call)
+
+
+def alternate(
+    one: Callable[[], object], other: Callable[[], object], budget: float
+) -> tuple[float, float]:
+    """Returns the shortest times of two calls that take turns."""
+    times = [(seconds(one), seconds(other)) for _ in range(3)]
+    end = clock() + budget
+    while clock() < end:
+        times.append((seconds(one), seconds(other)))
+    ones, others = zip(*times, strict=True)
+    return min(ones), min(others)
+
+
+def bare_relus(x: Any, length: int) -> Callable[[], Any]:
+    """Returns a function that makes the numpy calls of a chain of Relus and nothing else."""
+    import numpy as np
+
+    def chain() -> Any:
+        y, maximum = x, np.maximum
+        for _ in range(length):
+            y = maximum(y, 0)
+        return y
+
+    return chain
+
+
+def read_feeds(path: str) -> list[dict[str, Any]]:
+    """Reads what ``bench.measure.write_feeds`` wrote."""
+    import numpy as np
+
+    feeds: list[dict[str, Any]] = []
+    with np.load(path) as arrays:
+        for key in arrays.files:
+            position, name = key.split(":", 1)
+            while len(feeds) <= int(position):
+                feeds.append({})
+            feeds[int(position)][name] = arrays[key]
+    return feeds
+
+
+def write_outputs(path: str, outputs: list[list[Any]]) -> None:
+    """Keeps outputs for the parent to compare: one array each, by feed and position."""
+    import numpy as np
+
+    arrays = {f"{i}:{j}": a for i, many in enumerate(outputs) for j, a in enumerate(many)}
+    np.savez(path, **arrays)
+
+
+def blas() -> list[dict[str, Any]]:
+    """Returns the BLAS libraries in this process: architecture and threads, if it can tell."""
+    try:
+        from threadpoolctl import threadpool_info  # type: ignore[import-untyped] # has none
+    except ImportError:
+        return []
+    keys = ("user_api", "internal_api", "version", "architecture", "num_threads")
+    return [{key: pool.get(key) for key in keys} for pool in threadpool_info()]
+
+
+def main(job: dict[str, Any]) -> None:
+    """Does what the parent asks for; the job's keys are the fields of ``bench.measure.Job``."""
+    start = clock()
+    engine = ENGINES[job["engine"]](job["threads"])
+    imported = clock() - start
+    feeds = read_feeds(job["feeds"])
+    # The first session makes an engine import and set up what it puts off till then.
+    first = engine.load(job["tiny"])
+    first(read_feeds(job["tiny_feeds"])[0])
+    tell("started", import_s=imported)
+
+    start = clock()
+    sessions = [engine.load(job["model"]) for _ in range(job["sessions"])]
+    tell("loaded", load_s=clock() - start)
+
+    def run() -> list[list[Any]]:
+        return [session(feed) for session in sessions for feed in feeds]
+
+    start = clock()
+    outputs = run()
+    facts: dict[str, Any] = {"first_s": clock() - start}
+    times = list(repeat(run, job["budget"], job["least"]))
+    facts |= {"run_s": min(times), "median_s": statistics.median(times), "runs": len(times)}
+    tell("ran", **facts)
+
+    write_outputs(job["outputs"], outputs)
+    facts = {"blas": blas()}
+    if job["relus"]:
+        bare = bare_relus(feeds[0]["x"], job["relus"])
+        mine, facts["bare_s"] = alternate(run, bare, job["budget"])
+        facts["over_numpy"] = mine / facts["bare_s"]
+    tell("done", **facts)
+
+
+if __name__ == "__main__":
+    try:
+        main(json.loads(sys.argv[1]))
+    except Exception as error:
+        tell("failed", error=" ".join(f"{type(error).__name__}: {error}".split())[:200])

@@ -1,0 +1,209 @@
+"""One measurement: a fresh process is started, told what to do and watched from outside."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.builder import Feeds
+
+CHILD = Path(__file__).with_name("child.py")
+SAMPLE_SECONDS = 0.002
+MIB = 1 << 20
+
+COLUMNS = {
+    "import_s": "import",
+    "load_s": "load",
+    "first_s": "first run",
+    "run_s": "run min",
+    "median_s": "median",
+    "base_mib": "MiB base",
+    "loaded_mib": "+load",
+    "peak_mib": "+peak",
+    "ran_mib": "+run",
+}
+"""What a measurement tells, and its title in the table.
+
+``base_mib`` is private memory with the engine imported and a one-node session run; the others
+are private memory beyond that: with the model loaded, at most while loading, after running.
+"""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What one process does.
+
+    Attributes:
+        engine: A key of ``bench.child.ENGINES``.
+        model: The model's file.
+        feeds: A file of inputs, each of which one run of the model gets.
+        tiny: The file of a one-node model, run before anything is measured.
+        tiny_feeds: The inputs of that one.
+        outputs: Where the process leaves its outputs.
+        threads: Threads inside an operator; 0 leaves it to the engine.
+        sessions: How many sessions of the file to hold.
+        budget: Seconds to spend on repeated runs.
+        least: How often to run at least.
+        relus: Length of the chain of Relus to compare with bare numpy; 0 if it is none.
+    """
+
+    engine: str
+    model: str
+    feeds: str
+    tiny: str
+    tiny_feeds: str
+    outputs: str
+    threads: int = 0
+    sessions: int = 1
+    budget: float = 0.5
+    least: int = 3
+    relus: int = 0
+
+
+class Failed(Exception):
+    """The engine does not run the model; the message says why, in its words."""
+
+
+def write_feeds(path: Path, feeds: Sequence[Feeds]) -> Path:
+    """Keeps inputs for a child process."""
+    np.savez(path, **{f"{i}:{name}": a for i, feed in enumerate(feeds) for name, a in feed.items()})  # type: ignore[arg-type] # the stubs take allow_pickle for one of them
+    return path
+
+
+class Memory:
+    """Reads a process's memory, and follows its private memory from a thread of this process.
+
+    A thread of the process itself would stand still while an engine holds the interpreter's lock.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._status = os.open(f"/proc/{pid}/status", os.O_RDONLY)
+        self._peak = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._thread.start()
+
+    def read(self) -> dict[str, int]:
+        """Returns bytes by name, as in ``/proc/PID/status``: ``RssAnon``, ``VmHWM``, ..."""
+        text = os.pread(self._status, 1 << 14, 0).decode()
+        return {name: int(kib) << 10 for name, kib in re.findall(r"(\w+):\s+(\d+) kB", text)}
+
+    def take_peak(self) -> int:
+        """Returns the most private memory seen since the last call."""
+        peak, self._peak = self._peak, 0
+        return peak
+
+    def close(self) -> None:
+        """Stops following."""
+        self._stop.set()
+        self._thread.join()
+        os.close(self._status)
+
+    def _follow(self) -> None:
+        with contextlib.suppress(OSError):  # the process has ended
+            while not self._stop.wait(SAMPLE_SECONDS):
+                self._peak = max(self._peak, self.read().get("RssAnon", 0))
+
+
+def measure(job: Job, cache: Path, timeout: float) -> dict[str, Any]:
+    """Does a job in a fresh process.
+
+    Args:
+        job: The job.
+        cache: The folder of tenonnx's side files.
+        timeout: Seconds after which the process is killed.
+
+    Returns:
+        Seconds under ``*_s`` and MiB under ``*_mib``, those of ``COLUMNS`` among them, and the
+        BLAS libraries under ``blas``.
+
+    Raises:
+        Failed: The engine is not installed, does not run the model or takes too long.
+    """
+    start = time.perf_counter()
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-P", str(CHILD), json.dumps(dataclasses.asdict(job))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env=environment(job.threads, cache),
+        )
+        killer = threading.Timer(timeout, process.kill)
+        killer.start()
+        memory = Memory(process.pid)
+        try:
+            facts = _listen(process, memory)
+        finally:
+            killer.cancel()
+            memory.close()
+            process.kill()
+            process.communicate()
+        if "error" in facts:
+            raise Failed(facts["error"])
+        if "blas" not in facts:
+            if time.perf_counter() - start >= timeout:
+                raise Failed(f"takes more than {timeout:g} s")
+            errors.seek(0)
+            raise Failed((errors.read().splitlines() or ["the process ended"])[-1])
+    return facts
+
+
+def _listen(process: subprocess.Popen[str], memory: Memory) -> dict[str, Any]:
+    """Collects what the process tells, and what its memory is after each phase."""
+    facts: dict[str, Any] = {}
+    base = 0
+    for phase, told in _phases(process):
+        facts |= told
+        now, peak = memory.read(), memory.take_peak()
+        if phase == "started":
+            base = now["RssAnon"]
+            facts["base_mib"] = base / MIB
+        elif phase in ("loaded", "ran"):
+            facts[f"{phase}_mib"] = (now["RssAnon"] - base) / MIB
+            facts[f"{phase}_file_mib"] = (now["RssFile"] + now["RssShmem"]) / MIB
+            if phase == "loaded":
+                facts["peak_mib"] = (max(peak, now["RssAnon"]) - base) / MIB
+                facts["hwm_mib"] = now["VmHWM"] / MIB
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write("\n")
+            process.stdin.flush()
+    return facts
+
+
+def _phases(process: subprocess.Popen[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith('{"phase"'):
+            told = json.loads(line)
+            yield told.pop("phase"), told
+
+
+def environment(threads: int, cache: Path) -> dict[str, str]:
+    """Returns the environment of a child process.
+
+    Args:
+        threads: How many threads libraries use; 0 is all.
+        cache: The folder of tenonnx's side files, and of whatever else engines leave behind.
+    """
+    variables = {k: v for k, v in os.environ.items() if k != "OPENBLAS_CORETYPE"}
+    if threads:
+        names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+        variables.update(dict.fromkeys(names, str(threads)))
+    return {**variables, "TENONNX_CACHE_DIR": str(cache), "TMPDIR": str(cache)}

@@ -1,0 +1,141 @@
+"""The models that are timed, each built from random weights of a fixed seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from bench.builder import FLOAT, INT64, Builder, Feeds
+from bench.convnets import STAGES, mobilenet_v2, resnet50
+from bench.transformers import decoder, encoder
+
+DIGITS = Path(__file__).parents[1] / "examples" / "digits" / "digits.onnx"
+
+Built = tuple[onnx.ModelProto, Feeds]
+
+
+def mlp(width: int = 64) -> Built:
+    """Five nodes: three layers, two activations."""
+    b = Builder()
+    x = "x"
+    for layer in range(3):
+        out = "y" if layer == 2 else ""
+        x = b("Gemm", x, b.normal(width, width), b.small(width), out=out)
+        if layer < 2:
+            x = b("Relu", x)
+    proto = b.model({"x": (FLOAT, ["batch", width])}, {"y": (FLOAT, ["batch", width])})
+    return proto, {"x": np.random.default_rng(1).standard_normal((1, width), dtype=np.float32)}
+
+
+def relus(length: int = 200) -> Built:
+    """A chain of Relus over four elements: what it takes is what a node costs."""
+    b = Builder()
+    x = "x"
+    for position in range(length):
+        x = b("Relu", x, out="y" if position == length - 1 else "")
+    proto = b.model({"x": (FLOAT, [4])}, {"y": (FLOAT, [4])})
+    return proto, {"x": np.array([-1, 0, 1, 2], np.float32)}
+
+
+def lstm(steps: int = 100, width: int = 128) -> Built:
+    """One LSTM layer in both directions over a batch of eight sequences."""
+    b = Builder()
+    weights = [b.random.standard_normal((2, 4 * width, n)) / n**0.5 for n in (64, width)]
+    w, r = (b.weight(array.astype(np.float32)) for array in weights)
+    bias = b.small(2, 8 * width)
+    b("LSTM", "x", w, r, bias, out="y", hidden_size=width, direction="bidirectional")
+    proto = b.model(
+        {"x": (FLOAT, ["steps", "batch", 64])}, {"y": (FLOAT, ["steps", 2, "batch", width])}
+    )
+    x = np.random.default_rng(1).standard_normal((steps, 8, 64), dtype=np.float32)
+    return proto, {"x": x}
+
+
+def forest(trees: int = 100, depth: int = 6, rows: int = 1000) -> Built:
+    """A scaler and a forest of full binary trees over twenty features, three classes."""
+    features, classes = 20, 3
+    b = Builder()
+    inner, total = 2**depth - 1, 2 ** (depth + 1) - 1
+    node = np.tile(np.arange(total), trees)
+    leaf = node >= inner
+    tree = np.repeat(np.arange(trees), total)
+    values = b.random.standard_normal(node.size)
+    leaves = np.repeat(np.flatnonzero(leaf), classes)
+    shares = b.random.dirichlet(np.ones(classes), leaves.size // classes) / trees
+    scaled = b(
+        "Scaler",
+        "x",
+        domain="ai.onnx.ml",
+        offset=b.random.standard_normal(features).tolist(),
+        scale=b.random.uniform(0.5, 2, features).tolist(),
+    )
+    b.many(
+        "TreeEnsembleClassifier",
+        scaled,
+        outputs=["label", "probabilities"],
+        domain="ai.onnx.ml",
+        nodes_treeids=tree.tolist(),
+        nodes_nodeids=node.tolist(),
+        nodes_modes=np.where(leaf, "LEAF", "BRANCH_LEQ").tolist(),
+        nodes_featureids=np.where(leaf, 0, b.random.integers(0, features, node.size)).tolist(),
+        nodes_values=np.where(leaf, 0, values).tolist(),
+        nodes_truenodeids=np.where(leaf, 0, 2 * node + 1).tolist(),
+        nodes_falsenodeids=np.where(leaf, 0, 2 * node + 2).tolist(),
+        class_treeids=tree[leaves].tolist(),
+        class_nodeids=node[leaves].tolist(),
+        class_ids=np.tile(np.arange(classes), leaves.size // classes).tolist(),
+        class_weights=shares.reshape(-1).tolist(),
+        classlabels_int64s=list(range(classes)),
+        post_transform="NONE",
+    )
+    proto = b.model(
+        {"x": (FLOAT, ["rows", features])},
+        {"label": (INT64, ["rows"]), "probabilities": (FLOAT, ["rows", classes])},
+        ml=3,
+    )
+    x = np.random.default_rng(1).standard_normal((rows, features), dtype=np.float32)
+    return proto, {"x": x}
+
+
+def digits() -> Built:
+    """The trained network of ``examples/digits`` on random pixels."""
+    proto = onnx.load(DIGITS)
+    given = proto.graph.input[0]
+    shape = [d.dim_value or 1 for d in given.type.tensor_type.shape.dim]
+    return proto, {given.name: np.random.default_rng(1).random(shape, dtype=np.float32)}
+
+
+MODELS: dict[str, Callable[[], Built]] = {
+    "mlp": mlp,
+    "relus": relus,
+    "digits": digits,
+    "encoder": encoder,
+    "decoder": decoder,
+    "resnet50": resnet50,
+    "mobilenet-v2": mobilenet_v2,
+    "lstm": lstm,
+    "forest": forest,
+}
+"""Every timed model, in its full size."""
+
+SMALL: dict[str, Callable[[], Built]] = {
+    "mlp": mlp,
+    "digits": digits,
+    "encoder": lambda: encoder(layers=1, width=64, heads=2, vocabulary=256),
+    "decoder": lambda: decoder(layers=1, width=64, heads=2, vocabulary=256),
+    "resnet50": lambda: resnet50(image=32, blocks=(1, 1, 1, 1), width=8),
+    "mobilenet-v2": lambda: mobilenet_v2(image=32, stages=STAGES[:2]),
+    "forest": lambda: forest(trees=5, depth=3, rows=50),
+}
+"""Some of them in sizes that take a moment."""
+
+
+def models(*, quick: bool) -> dict[str, Callable[[], Built]]:
+    """Returns the builders of the models that can be built here."""
+    chosen = dict(SMALL if quick else MODELS)
+    if not DIGITS.exists():
+        del chosen["digits"]
+    return chosen

@@ -1,0 +1,187 @@
+"""The results as one table, as JSON and as a picture."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import os
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from bench.compare import Row
+from bench.measure import COLUMNS
+
+PLOTTED = {"load_s": "load", "run_s": "run", "ran_mib": "private MiB"}
+WIDTH = 180
+NOTE_WIDTH = 40
+PACKAGES = ("tenonnx", "onnxruntime", "onnx", "onnx-ir", "numpy", "numba", "threadpoolctl")
+
+
+def ratios(group: Sequence[Row]) -> dict[str, float]:
+    """Returns tenonnx's values over onnxruntime's, where both are above zero."""
+    values = {row.engine: row.values for row in group}
+    mine, theirs = values.get("tenonnx", {}), values.get("onnxruntime", {})
+    both = (key for key in COLUMNS if mine.get(key, 0) > 0 and theirs.get(key, 0) > 0)
+    return {key: mine[key] / theirs[key] for key in both}
+
+
+def groups(rows: Sequence[Row]) -> Iterator[tuple[str, str, list[Row]]]:
+    """Yields the rows of each case and number of threads, after both."""
+    for (case, threads), group in groupby(rows, key=lambda row: (row.case, row.threads)):
+        yield case, str(threads or "all"), list(group)
+
+
+def lines(group: Sequence[Row]) -> Iterator[list[str]]:
+    """Yields the cells after case and threads: a line per engine, and one of ratios."""
+    for row in group:
+        cells = [show(key, row.values.get(key)) for key in COLUMNS]
+        bounds = [text if ok else f"FAILS: {text}" for text, ok in row.bounds.items()]
+        yield [row.engine, *cells, "; ".join([*bounds, *([row.note] if row.note else [])])]
+    if found := ratios(group):
+        cells = [f"{found[key]:.3g}x" if key in found else "" for key in COLUMNS]
+        yield ["ratio", *cells, ""]
+
+
+def show(key: str, value: float | None) -> str:
+    """Returns a value in words of its size."""
+    if value is None:
+        return ""
+    if key.endswith("_mib"):
+        return f"{value:.1f}"
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value * 1e6:.3g} µs"
+
+
+def print_table(rows: Sequence[Row]) -> None:
+    """Prints the table."""
+    titles = ["case", "threads", "engine", *COLUMNS.values(), "bounds and notes"]
+    body = [
+        [*(("", "") if i else (case, threads)), *cells]
+        for case, threads, group in groups(rows)
+        for i, cells in enumerate(lines(group))
+    ]
+    if importlib.util.find_spec("rich"):
+        _print_rich(titles, body)
+        return
+    widths = [max(map(len, column)) for column in zip(titles, *body, strict=True)]
+    for line in (titles, *body):
+        print("  ".join(map(str.ljust, line, widths)).rstrip())
+
+
+def _print_rich(titles: list[str], body: list[list[str]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for title in titles[:-1]:
+        number = title in COLUMNS.values()
+        table.add_column(title, justify="right" if number else "left", no_wrap=True)
+    table.add_column(titles[-1], max_width=NOTE_WIDTH)
+    for line in body:
+        style = "bold" if line[2] == "ratio" else "red" if "FAILS" in line[-1] else ""
+        table.add_row(*map(Text, line), style=style, end_section=line[2] == "ratio")
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=WIDTH)
+    console.print(table)
+
+
+def save_summary(rows: Sequence[Row], path: Path) -> None:
+    """Writes what is plotted, and the bounds, as a table in Markdown."""
+    titles = ["case", "threads", *PLOTTED.values(), "bounds"]
+    table = [titles, ["---", *["---:"] * (len(titles) - 2), "---"]]
+    for case, threads, group in groups(rows):
+        engines = {row.engine: row for row in group}
+        if "onnxruntime" in engines:
+            mine, theirs = engines["tenonnx"], engines["onnxruntime"]
+            cells = [
+                f"{show(key, mine.values.get(key)) or '-'} / {show(key, theirs.values.get(key))}"
+                for key in PLOTTED
+            ]
+            notes = [text if ok else f"**fails**: {text}" for text, ok in mine.bounds.items()]
+            table.append([case, threads, *cells, "; ".join([*notes, mine.note])])
+    path.write_text("".join(f"| {' | '.join(line)} |\n" for line in table))
+
+
+def machine() -> dict[str, Any]:
+    """Describes where the measurements were taken."""
+    return {
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        **{name: found for name in PACKAGES if (found := _version(name))},
+    }
+
+
+def _cpu() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return platform.processor()
+    names = [line.split(":", 1)[1].strip() for line in text.splitlines() if "model name" in line]
+    return names[0] if names else platform.machine()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def describe_blas(rows: Sequence[Row]) -> Iterator[str]:
+    """Yields a line for each different set of BLAS libraries that tenonnx ran with."""
+    seen = set()
+    for row in rows:
+        for pool in row.blas if row.engine == "tenonnx" else ():
+            text = " ".join(str(v) for k, v in pool.items() if v and k != "num_threads")
+            line = f"{row.threads or 'all'} threads: {text}, {pool.get('num_threads')} in its pool"
+            if line not in seen:
+                seen.add(line)
+                yield line
+
+
+def save_json(rows: Sequence[Row], path: Path, about: Mapping[str, Any]) -> None:
+    """Writes the machine, the settings and every row."""
+    found = [dataclasses.asdict(row) for row in rows]
+    for row in found:
+        del row["blas"]
+    content = {**about, "blas": list(describe_blas(rows)), "rows": found}
+    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+
+def save_plot(rows: Sequence[Row], path: Path) -> None:
+    """Draws the ratios of each case on a logarithmic axis."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+    from matplotlib.ticker import FuncFormatter
+
+    found = [(f"{case}, {threads}", ratios(group)) for case, threads, group in groups(rows)]
+    found = [(name, each) for name, each in found if each][::-1]
+    figure, axes = plt.subplots(figsize=(8, 1.2 + 0.28 * len(found)), layout="constrained")
+    for (key, title), marker in zip(PLOTTED.items(), "oDs", strict=True):
+        points = [(each[key], i) for i, (_, each) in enumerate(found) if key in each]
+        axes.plot([x for x, _ in points], [y for _, y in points], marker, label=title, alpha=0.8)
+    axes.axvline(1, color="0.4", linewidth=1)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}x"))
+    axes.set_yticks(range(len(found)), [name for name, _ in found])
+    axes.grid(axis="both", color="0.9")
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_xlabel("tenonnx / onnxruntime (left of 1x: less)")
+    figure.legend(loc="outside upper center", ncols=len(PLOTTED), frameon=False)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)

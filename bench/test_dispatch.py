@@ -1,0 +1,84 @@
+"""What the runtime costs per node, per lookup and per compilation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+import tenonnx
+from bench.builder import FLOAT, Builder
+from bench.child import alternate, bare_relus
+from bench.models import relus
+from tenonnx.plan import Plan
+
+LENGTH = 200
+LIMIT = 1.7
+NODES = {"1k": 1_000, "10k": 10_000}
+"""Graph sizes; ``--quick`` takes a tenth."""
+
+
+def session_of(proto: Any) -> tenonnx.InferenceSession:
+    return tenonnx.InferenceSession(proto, providers=["CPUExecutionProvider"])
+
+
+def test_chain_of_relus(benchmark: Any, quick: bool) -> None:
+    proto, feeds = relus(LENGTH)
+    session = session_of(proto)
+    bare = bare_relus(feeds["x"], LENGTH)
+    np.testing.assert_array_equal(session.run(None, feeds)[0], bare())
+    benchmark(session.run, None, feeds)
+    mine, numpys = alternate(lambda: session.run(None, feeds), bare, 0.1 if quick else 1.0)
+    benchmark.extra_info["over_numpy"] = mine / numpys
+    print(f"{LENGTH} Relus take {mine / numpys:.2f} times as long as the bare numpy calls")
+    assert mine / numpys <= LIMIT
+
+
+def test_known_weight_is_found(benchmark: Any) -> None:
+    registry = tenonnx.WeightRegistry()
+    storage = registry.from_buffer(bytes(1024))
+    known = registry.view(storage, 0, 1024, ir.DataType.FLOAT, (16, 16))
+    found = benchmark(registry.view, storage, 0, 1024, ir.DataType.FLOAT, (16, 16))
+    assert found is known
+
+
+def test_derived_weight_is_found(benchmark: Any) -> None:
+    registry = tenonnx.WeightRegistry()
+    known = registry.derive("key", lambda: np.ones(16, np.float32))
+    found = benchmark(registry.derive, "key", lambda: pytest.fail("it was built again"))
+    assert found is known
+
+
+def test_known_file_is_found(benchmark: Any, tmp_path: Path) -> None:
+    path = tmp_path / "weights"
+    path.write_bytes(bytes(1024))
+    registry = tenonnx.WeightRegistry()
+    known = registry.map(path)
+    assert benchmark(registry.map, path) is known
+
+
+def wide(nodes: int) -> Any:
+    """A graph of so many nodes, each adding a weight of its own to what one before has made."""
+    b = Builder()
+    values = ["x"]
+    for i in range(nodes):
+        out = "y" if i == nodes - 1 else ""
+        values.append(b("Add", values[-1 - i % 7], b.small(4), out=out))
+    return b.model({"x": (FLOAT, [4])}, {"y": (FLOAT, [4])})
+
+
+@pytest.mark.parametrize("nodes", ["1k", "10k"])
+def test_plan_is_compiled(benchmark: Any, nodes: str, quick: bool) -> None:
+    session = session_of(wide(NODES[nodes] // (10 if quick else 1)))
+    plan = benchmark.pedantic(Plan, args=(session.placement,), rounds=1 if quick else 3)
+    assert len(plan.steps) == len(session.plan.steps)
+
+
+@pytest.mark.parametrize("nodes", ["1k", "10k"])
+def test_session_is_created(benchmark: Any, nodes: str, quick: bool) -> None:
+    proto = wide(NODES[nodes] // (10 if quick else 1))
+    session = benchmark.pedantic(session_of, args=(proto,), rounds=1 if quick else 3)
+    assert session.plan.steps
