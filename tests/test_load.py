@@ -278,7 +278,7 @@ def test_typed_data(registry: WeightRegistry, dtype: int, values: Any) -> None:
 
 
 def test_strings_stay_strings(registry: WeightRegistry) -> None:
-    proto = helper.make_tensor("s", TP.STRING, [2], ["one", "two" * 100])
+    proto = TP(name="s", data_type=TP.STRING, dims=[2], string_data=[b"one", b"two" * 100])
     data = helper.make_model(helper.make_graph([], "g", [], [], [proto])).SerializeToString()
     found = load(data, registry).graph.initializers["s"].const_value
     assert isinstance(found, ir.StringTensor)
@@ -794,6 +794,18 @@ def test_a_graph_that_contradicts_itself(registry: WeightRegistry) -> None:
     data = helper.make_model(helper.make_graph(nodes, "g", [], [])).SerializeToString()
     message = fails(data, registry, InvalidGraph)
     assert message.startswith("the model is not well-formed: Output 'y' is redeclared")
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_garbage_collection_is_left_as_it_was(registry: WeightRegistry, enabled: bool) -> None:
+    (gc.enable if enabled else gc.disable)()
+    try:
+        load(everywhere(), registry)
+        assert gc.isenabled() == enabled
+        fails(external("x"), registry, InvalidGraph)
+        assert gc.isenabled() == enabled
+    finally:
+        gc.enable()
 
 
 def test_a_model_that_is_not_there(folder: Path, registry: WeightRegistry) -> None:

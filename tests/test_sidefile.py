@@ -285,6 +285,12 @@ def test_switched_off_everything_is_private() -> None:
     SideFiles(None).clear()
 
 
+def test_another_release_starts_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(SideFiles(folder))
+    monkeypatch.setattr(sidefile, "_release", lambda: "99.0")
+    assert SideFiles(folder).find("key", "name") is None
+
+
 def test_clear_deletes_but_what_is_mapped_stays(folder: Path) -> None:
     files = SideFiles(folder)
     found = write(files)

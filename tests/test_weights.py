@@ -302,7 +302,9 @@ def test_big_results_of_this_process_alone_stay_out_of_the_side_files(
     source = registry.from_array(np.ones(BIG, np.float32))
     derived = registry.derive(f"twice:{source.key}", lambda: source.array * 2)
     again = registry.derive(f"thrice:{derived.key}", lambda: derived.array * 2)
-    assert again.storage.kind == derived.storage.kind == "private"
+    hidden = registry.derive("of a source", lambda: source.array * 3, [source])
+    assert {w.storage.kind for w in (derived, again, hidden)} == {"private"}
+    assert registry.derive("of a source", lambda: source.array * 3, [source]) is hidden
     assert not list(tmp_path.glob("cache/*"))
 
 
@@ -662,7 +664,7 @@ registry = WeightRegistry()
 weight = registry.view(registry.map(sys.argv[1]), 0, 64, ir.DataType.FLOAT, (16,))
 building, forked = threading.Event(), threading.Event()
 def build():
-    with registry._lock:
+    with registry.locks.table:
         building.set()
         forked.wait()
     return np.ones(1 << 16, np.float32)

@@ -8,7 +8,9 @@ the machine the checksum tells what is whole.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
+import importlib.metadata
 import json
 import logging
 import mmap
@@ -32,7 +34,7 @@ from tenonnx.storage import NDArray, byte_size, is_packed
 
 logger = logging.getLogger(__name__)
 
-VERSION = "tenonnx side file 1"
+VERSION = "side file 1"
 MAGIC = b"tenonnx\x01"
 HEADER = struct.Struct("<8sQII")  # magic, checksum of the payload, crc and length of the JSON
 HEADER_BYTES = 4096
@@ -146,7 +148,7 @@ class SideFiles:
 
     def _path(self, key: str) -> Path:
         assert self.folder is not None
-        digest = hashlib.sha256(f"{VERSION} {key}".encode()).hexdigest()
+        digest = hashlib.sha256(f"{VERSION} {_release()} {key}".encode()).hexdigest()
         return self.folder / f"{digest}.weight"
 
     def _files(self) -> list[Path]:
@@ -204,6 +206,15 @@ class SideFiles:
                 self.folder,
                 error.strerror,
             )
+
+
+@functools.cache
+def _release() -> str:
+    """Returns the version of tenonnx: another one may compute the same thing otherwise."""
+    try:
+        return importlib.metadata.version("tenonnx")
+    except importlib.metadata.PackageNotFoundError:
+        return "unreleased"
 
 
 def checksum_of(payload: NDArray) -> int:

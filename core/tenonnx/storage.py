@@ -12,6 +12,8 @@ import numpy as np
 import onnx_ir as ir
 from numpy.lib.array_utils import byte_bounds
 
+from tenonnx.errors import InvalidArgument
+
 NDArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 Kind: TypeAlias = Literal["mapped", "derived", "private", "borrowed"]
@@ -99,3 +101,33 @@ def unpack(packed: NDArray, dtype: ir.DataType, shape: Sequence[int]) -> NDArray
 def pack(array: NDArray, dtype: ir.DataType) -> NDArray:
     """Returns sub-byte elements packed, little end first, as a flat uint8 array."""
     return np.frombuffer(ir.Tensor(array, dtype=dtype).tobytes(), np.uint8)
+
+
+def dtype_of(array: NDArray) -> ir.DataType:
+    """Returns the ONNX element type of an array; InvalidArgument if it is none of a weight."""
+    try:
+        dtype = ir.DataType.from_numpy(array.dtype)
+    except TypeError:
+        dtype = ir.DataType.UNDEFINED
+    if dtype in (ir.DataType.UNDEFINED, ir.DataType.STRING):
+        raise InvalidArgument(f"an array of {array.dtype} cannot be a weight")
+    return dtype
+
+
+def as_bytes(view: memoryview) -> NDArray:
+    """Returns a flat uint8 array over a contiguous buffer."""
+    return np.frombuffer(view, np.uint8) if view.nbytes else np.empty(0, np.uint8)
+
+
+def root(array: NDArray) -> NDArray:
+    """Returns the array that an array is, at last, a view of."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def owns_just_this(array: NDArray) -> bool:
+    """Tells whether nothing but this array, in order, lies in the memory it holds."""
+    owner = root(array)
+    whole = array.flags.c_contiguous and array.nbytes == owner.nbytes
+    return bool(whole and owner.flags.owndata)

@@ -114,7 +114,7 @@ class Weight:
         """
         if device.id == "cpu":
             return self._on_host()
-        with self._registry._only_one("upload", device.id, id(self)):
+        with self._registry.locks.only_one("upload", device.id, id(self)):
             if device.id not in self.uploads:
                 array = self.array
                 if is_packed(self.dtype):

@@ -9,10 +9,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from contextlib import AbstractContextManager
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -20,10 +18,23 @@ import onnx_ir as ir
 from numpy.lib.array_utils import byte_bounds
 
 from tenonnx.errors import Fail, InvalidArgument
+from tenonnx.locks import Locks
 from tenonnx.mapping import Identity, Mapping
 from tenonnx.report import Holding, MemoryReport, take_report
 from tenonnx.sidefile import SideFiles
-from tenonnx.storage import PROCESS, Memory, NDArray, Storage, byte_size, is_packed, pack
+from tenonnx.storage import (
+    PROCESS,
+    Memory,
+    NDArray,
+    Storage,
+    as_bytes,
+    byte_size,
+    dtype_of,
+    is_packed,
+    owns_just_this,
+    pack,
+    root,
+)
 from tenonnx.weight import Device, Weight
 
 __all__ = ["Device", "MemoryReport", "Weight", "WeightRegistry", "default_registry"]
@@ -41,6 +52,9 @@ class WeightRegistry:
 
     Args:
         side_files: Where derived weights are kept on disk; what the environment says if ``None``.
+
+    Attributes:
+        locks: What keeps threads apart.
     """
 
     def __init__(self, side_files: SideFiles | None = None) -> None:
@@ -51,8 +65,7 @@ class WeightRegistry:
         self._weights: weakref.WeakValueDictionary[str, Weight] = weakref.WeakValueDictionary()
         self._derived: weakref.WeakValueDictionary[str, Weight] = weakref.WeakValueDictionary()
         self._holdings: list[Holding] = []
-        self._renew_locks()
-        _registries.add(self)
+        self.locks = Locks()
 
     def map(self, path: str | os.PathLike[str]) -> Mapping:
         """Maps a file; the same mapping for the same file while anybody uses it.
@@ -65,7 +78,7 @@ class WeightRegistry:
             identity = Identity.of(os.stat(path))  # noqa: PTH116 - any path-like
         except OSError as error:
             raise Fail(f"{os.fspath(path)} cannot be opened: {error.strerror}") from error
-        with self._lock:
+        with self.locks.table:
             known = self._storages.get(identity)
             if isinstance(known, Mapping):
                 return known
@@ -80,7 +93,7 @@ class WeightRegistry:
         view = memoryview(buffer)
         if not view.contiguous:
             raise InvalidArgument("the buffer is not contiguous, so it cannot be read as bytes")
-        return self._memory(_as_bytes(view))
+        return self._memory(as_bytes(view))
 
     def from_array(self, array: NDArray, dtype: ir.DataType | None = None) -> Weight:
         """Returns a weight over a caller's array, uncopied.
@@ -97,12 +110,12 @@ class WeightRegistry:
         """
         if not array.dtype.isnative:
             array = array.astype(array.dtype.newbyteorder("="))
-        dtype = dtype or _dtype_of(array)
+        dtype = dtype or dtype_of(array)
         if is_packed(dtype):
             return self.constant(pack(array, dtype).tobytes(), dtype, array.shape)
         if array.dtype.itemsize * 8 != dtype.bitwidth:
             raise InvalidArgument(f"an array of {array.dtype} cannot be a weight of {dtype}")
-        return self._inside(array, dtype) or self._over(self._memory(_root(array)), array, dtype)
+        return self._inside(array, dtype) or self._over(self._memory(root(array)), array, dtype)
 
     def constant(self, content: bytes, dtype: ir.DataType, shape: Sequence[int]) -> Weight:
         """Returns a weight over bytes named by what they are: equal content, one weight.
@@ -110,7 +123,7 @@ class WeightRegistry:
         For bytes that nobody else holds. Reads each of them once, to name them.
         """
         key = f"bytes:{hashlib.sha256(content).hexdigest()}"
-        storage = self._share(key, Memory(_as_bytes(memoryview(content)), "private", key))
+        storage = self._share(key, Memory(as_bytes(memoryview(content)), "private", key))
         return self.view(storage, 0, len(content), dtype, shape)
 
     def view(
@@ -150,14 +163,16 @@ class WeightRegistry:
         Args:
             key: Names the result. Concurrent callers with one key get one weight.
             build: Returns the result.
-            sources: Weights whose memory the result may lie in.
+            sources: Weights that it is made of, whose memory it may lie in.
             dtype: The ONNX element type; the array's if ``None``.
         """
-        with self._only_one("derive", key):
+        if any(PROCESS in source.key for source in sources):
+            key = f"{key}:{PROCESS}"
+        with self.locks.only_one("derive", key):
             if (weight := self._find(key)) is not None:
                 return weight
             array = np.asarray(build())
-            dtype, shape = dtype or _dtype_of(array), array.shape
+            dtype, shape = dtype or dtype_of(array), array.shape
             if is_packed(dtype):
                 array = pack(array, dtype)
             elif (weight := self._inside(array, dtype, sources)) is not None:
@@ -184,7 +199,7 @@ class WeightRegistry:
             fill: Writes every element of the array it is given: flat packed bytes for elements
                 narrower than a byte.
         """
-        with self._only_one("derive", key):
+        with self.locks.only_one("derive", key):
             return self._find(key) or self._store(key, dtype, tuple(shape), fill, None)
 
     def aligned(self, weight: Weight) -> Weight:
@@ -199,12 +214,12 @@ class WeightRegistry:
     def attach(self, holder: object, name: str, weights: Iterable[Weight]) -> None:
         """Notes for the report that an object uses some weights; keeps neither alive."""
         holding = Holding(weakref.ref(holder), name, weakref.WeakSet(weights))
-        with self._lock:
+        with self.locks.table:
             self._holdings = [*(h for h in self._holdings if h.holder() is not None), holding]
 
     def report(self) -> MemoryReport:
         """Returns what the weights take, where, and who holds them."""
-        with self._lock:
+        with self.locks.table:
             holdings = list(self._holdings)
             return take_report(
                 list(self._storages.values()), list(self._weights.values()), holdings
@@ -221,7 +236,7 @@ class WeightRegistry:
         key = f"{storage.key}+{offset:x}:{dtype.name}{list(shape)}"
         if strides is not None:
             key += f"/{list(strides)}"
-        with self._lock:
+        with self.locks.table:
             weight = self._weights.get(key)
             if weight is None:
                 weight = Weight(self, key, storage, offset, dtype, shape, strides)
@@ -232,7 +247,7 @@ class WeightRegistry:
         self, array: NDArray, dtype: ir.DataType, sources: Sequence[Weight] = ()
     ) -> Weight | None:
         """Returns the array as a view of the weight whose memory it lies in, if it does."""
-        base = _root(array).base
+        base = root(array).base
         storages = [base.storage] if isinstance(base, Weight) else [w.storage for w in sources]
         start, stop = byte_bounds(array)
         for storage in storages:
@@ -269,9 +284,9 @@ class WeightRegistry:
             packed = is_packed(dtype)
             array = np.empty(byte_size(dtype, shape), np.uint8)
             fill(array if packed else array.view(dtype.numpy()).reshape(shape))
-        elif not _owns_just_this(array):
+        elif not owns_just_this(array):
             array = array.copy()
-        return self._keep(key, Memory(_root(array), "private", _short(key)), dtype, shape)
+        return self._keep(key, Memory(root(array), "private", _short(key)), dtype, shape)
 
     def _keep(
         self, key: str, storage: Storage, dtype: ir.DataType, shape: tuple[int, ...]
@@ -285,23 +300,11 @@ class WeightRegistry:
 
     def _share(self, key: Hashable, storage: S) -> S:
         """Returns the storage that has the key; keys of different kinds of storage differ."""
-        with self._lock:
+        with self.locks.table:
             return cast("S", self._storages.setdefault(key, storage))
 
-    def _only_one(self, *key: Hashable) -> AbstractContextManager[object]:
-        """Returns the lock under which one thread at a time does what the key names."""
-        with self._lock:
-            return self._locks.setdefault(key, threading.RLock())
 
-    def _renew_locks(self) -> None:
-        self._lock = threading.RLock()
-        self._locks: weakref.WeakValueDictionary[Hashable, AbstractContextManager[object]] = (
-            weakref.WeakValueDictionary()
-        )
-
-
-_registries: weakref.WeakSet[WeightRegistry] = weakref.WeakSet()
-_default_lock = threading.Lock()
+_locks = Locks()
 
 
 @functools.cache
@@ -311,45 +314,8 @@ def _default_registry() -> WeightRegistry:
 
 def default_registry() -> WeightRegistry:
     """Returns the process-wide registry."""
-    with _default_lock:
+    with _locks.table:
         return _default_registry()
-
-
-def _after_fork() -> None:
-    # Threads that held a lock at the fork do not exist in the child to release it.
-    global _default_lock
-    _default_lock = threading.Lock()
-    for registry in _registries:
-        registry._renew_locks()
-
-
-os.register_at_fork(after_in_child=_after_fork)
-
-
-def _as_bytes(view: memoryview) -> NDArray:
-    return np.frombuffer(view, np.uint8) if view.nbytes else np.empty(0, np.uint8)
-
-
-def _root(array: NDArray) -> NDArray:
-    while isinstance(array.base, np.ndarray):
-        array = array.base
-    return array
-
-
-def _owns_just_this(array: NDArray) -> bool:
-    root = _root(array)
-    contiguous = array.flags.c_contiguous and array.nbytes == root.nbytes
-    return bool(contiguous and root.flags.owndata)
-
-
-def _dtype_of(array: NDArray) -> ir.DataType:
-    try:
-        dtype = ir.DataType.from_numpy(array.dtype)
-    except TypeError:
-        dtype = ir.DataType.UNDEFINED
-    if dtype in (ir.DataType.UNDEFINED, ir.DataType.STRING):
-        raise InvalidArgument(f"an array of {array.dtype} cannot be a weight")
-    return dtype
 
 
 def _short(key: str) -> str:
