@@ -82,7 +82,9 @@ def sample(
     taps, length = math.prod(windows.kernel), math.prod(windows.output)
     offset = offset.reshape(n, groups, taps, len(windows.size), length)
     image = xp.arange(n * groups).reshape(n, groups, 1, 1)
-    corners = [(image, 1 if mask is None else mask.reshape(n, groups, taps, length))]
+    everywhere = xp.ones((1, 1, 1, 1), x.dtype)
+    factors = everywhere if mask is None else mask.reshape(n, groups, taps, length)
+    corners = [(image, factors)]
     for axis, size in enumerate(windows.size):
         regular = xp.asarray(regular_places(windows, axis).astype(x.dtype))
         at = xp.clip(offset[:, :, :, axis] + regular, -1, size)
