@@ -125,7 +125,7 @@ def _row_blocks(windows: Windows, bytes_per_window: int) -> Iterator[tuple[Windo
 
 
 def blocks(items: int, groups: int, unit: int) -> Iterator[tuple[slice, slice]]:
-    """Cut (items, groups) of ``unit`` bytes each to fit the column buffer: whole items if one does."""
+    """Cut (items, groups) of ``unit`` bytes each to fit the buffer: whole items if one does."""
     count = max(COLUMN_BYTES // max(unit, 1), 1)
     if count >= groups:
         step = count // groups

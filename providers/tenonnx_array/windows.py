@@ -89,7 +89,7 @@ class Windows:
             output=(stop - start, *self.output[1:]),
         )
 
-    def counts(self, axis: int, *, padding: bool) -> np.ndarray:
+    def counts(self, axis: int, *, padding: bool) -> Array:
         """Return how many taps of each window fall on data, or on data and declared padding."""
         begin, end = (self.begins[axis], self.ends[axis]) if padding else (0, 0)
         firsts = np.arange(self.output[axis]) * self.strides[axis] - self.begins[axis]
@@ -144,21 +144,21 @@ def place(
     strides = _expect(strides or (1,) * rank, rank, 1, "strides")
     dilations = _expect(dilations or (1,) * rank, rank, 1, "dilations")
     pads = _expect(pads or (0,) * (2 * rank), 2 * rank, 0, "pads")
-    if auto_pad in ("", "NOTSET"):
-        rows = zip(size, kernel, strides, dilations, pads[:rank], pads[rank:], strict=True)
-        solved = [_explicit(*row, bool(ceil_mode)) for row in rows]
-    elif auto_pad == "VALID":
-        rows = zip(size, kernel, strides, dilations, strict=True)
-        solved = [_explicit(*row, 0, 0, False) for row in rows]
-    else:
-        rows = zip(size, kernel, strides, dilations, strict=True)
-        solved = [_same(*row, auto_pad) for row in rows]
+    solved = []
+    rows = zip(size, kernel, strides, dilations, pads[:rank], pads[rank:], strict=True)
+    for n, k, stride, dilation, begin, end in rows:
+        if auto_pad.startswith("SAME"):
+            solved.append(_same(n, k, stride, dilation, auto_pad))
+        elif auto_pad == "VALID":
+            solved.append(_explicit(n, k, stride, dilation, 0, 0, ceil=False))
+        else:
+            solved.append(_explicit(n, k, stride, dilation, begin, end, ceil=bool(ceil_mode)))
     begins, ends, output = zip(*solved, strict=True) if solved else ((), (), ())
     return Windows(size, kernel, strides, dilations, begins, ends, output)
 
 
 def _explicit(
-    n: int, kernel: int, stride: int, dilation: int, begin: int, end: int, ceil: bool
+    n: int, kernel: int, stride: int, dilation: int, begin: int, end: int, *, ceil: bool
 ) -> tuple[int, int, int]:
     extent = (kernel - 1) * dilation + 1
     steps = n + begin + end - extent

@@ -1,0 +1,271 @@
+"""Pooling over windows and over whole images.
+
+Maxima and sums are separable: an axis at a time, one pass per offset into the kernel.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tenonnx.operators import Array, Namespace, OperatorTable
+from tenonnx_array.dtypes import FLOATS, accumulator
+from tenonnx_array.precision import widened
+from tenonnx_array.versions import without
+from tenonnx_array.windows import Windows, place
+
+table = OperatorTable()
+op = table.op
+
+
+def pool(
+    xp: Namespace, x: Array, windows: Windows, combine: Callable[..., Array], start: float
+) -> Array:
+    """Combine what each window reads of x (N, C, *size), beginning at ``start``."""
+    for axis, taps in enumerate(windows.axes):
+        lead = (slice(None),) * (2 + axis)
+        output = windows.output[axis]
+        if windows.kernel[axis] == 1 and len(taps) == 1 and taps[0].windows == slice(0, output):
+            x = x[(*lead, taps[0].positions)]
+            continue
+        y = xp.full((*x.shape[: 2 + axis], output, *x.shape[3 + axis :]), start, x.dtype)
+        for _, where, positions in taps:
+            part = y[(*lead, where)]
+            combine(part, x[(*lead, positions)], out=part)
+        x = y
+    return x
+
+
+def lowest(dtype: np.dtype[Any]) -> float | int:
+    """Return what no element is less than."""
+    return float("-inf") if dtype in FLOATS else int(np.iinfo(dtype).min)
+
+
+@op("MaxPool", since=10, multiple=True)
+def max_pool(
+    xp: Namespace,
+    X: Array,
+    *,
+    kernel_shape: tuple[int, ...],
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    dilations: tuple[int, ...] | None = None,
+    pads: tuple[int, ...] | None = None,
+    storage_order: int = 0,
+    strides: tuple[int, ...] | None = None,
+    _outputs: int = 1,
+) -> tuple[Array, ...]:
+    """Return the maximum of each window of X (N, C, D1, ...) and where in X it was first found.
+
+    The places count through X in row-major order, or within an image in column-major order when
+    ``storage_order`` is set. NaN is greater than anything.
+    """
+    windows = place(
+        X.shape[2:],
+        tuple(kernel_shape),
+        strides=strides,
+        dilations=dilations,
+        pads=pads,
+        auto_pad=auto_pad,
+        ceil_mode=ceil_mode,
+    )
+    if _outputs == 1:
+        return (pool(xp, X, windows, xp.maximum, lowest(X.dtype)),)
+    return _max_and_place(xp, X, windows, storage_order)
+
+
+op("MaxPool", since=8, multiple=True)(without(max_pool, "ceil_mode", "dilations"))
+op("MaxPool", multiple=True)(without(max_pool, "ceil_mode", "dilations", "storage_order"))
+
+
+def _max_and_place(
+    xp: Namespace, x: Array, windows: Windows, storage_order: int
+) -> tuple[Array, Array]:
+    best = xp.full((*x.shape[:2], *windows.output), lowest(x.dtype), x.dtype)
+    place_ = xp.full(best.shape, -1, np.int64)
+    strides = np.cumprod([1, *(windows.size if storage_order else windows.size[::-1])])
+    steps = strides[:-1] if storage_order else strides[-2::-1]
+    numbers = xp.zeros(windows.size, np.int64)
+    for axis, (n, step) in enumerate(zip(windows.size, steps, strict=True)):
+        numbers += (xp.arange(n) * int(step)).reshape(-1, *(1,) * (len(steps) - 1 - axis))
+    for _, where, positions in windows.taps:
+        top, index, value = best[(..., *where)], place_[(..., *where)], x[(..., *positions)]
+        # The first tap wins over the start even if it is as low; NaN wins over all but NaN.
+        wins = ((index < 0) | ~(value <= top)) & (top == top)
+        xp.copyto(top, value, where=wins)
+        xp.copyto(index, numbers[positions], where=wins)
+    image = xp.arange(x.shape[0] * x.shape[1]) * int(strides[-1])
+    place_ += image.reshape(*x.shape[:2], *(1,) * len(steps))
+    return best, place_
+
+
+@op("AveragePool", since=19)
+@widened
+def average_pool(
+    xp: Namespace,
+    X: Array,
+    *,
+    kernel_shape: tuple[int, ...],
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    count_include_pad: int = 0,
+    dilations: tuple[int, ...] | None = None,
+    pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None,
+) -> Array:
+    """Return the mean of each window of X (N, C, D1, ...).
+
+    Padding counts as zeros with ``count_include_pad``, else not at all; what a window of
+    ``ceil_mode`` sees beyond the padding never counts.
+    """
+    windows = place(
+        X.shape[2:],
+        tuple(kernel_shape),
+        strides=strides,
+        dilations=dilations,
+        pads=pads,
+        auto_pad=auto_pad,
+        ceil_mode=ceil_mode,
+    )
+    counts = [
+        windows.counts(axis, padding=bool(count_include_pad)) for axis in range(len(windows.size))
+    ]
+    # A window of padding alone is 0, not NaN.
+    divisor = np.maximum(functools.reduce(np.multiply.outer, counts), 1).astype(X.dtype)
+    even = divisor.size > 0 and divisor.min() == divisor.max()
+    return pool(xp, X, windows, xp.add, 0) / (divisor.flat[0] if even else xp.asarray(divisor))
+
+
+AVERAGE_POOL_10 = without(average_pool, "dilations")
+AVERAGE_POOL_7 = without(AVERAGE_POOL_10, "ceil_mode")
+op("AveragePool", since=10)(AVERAGE_POOL_10)
+op("AveragePool", since=7)(AVERAGE_POOL_7)
+op("AveragePool")(without(AVERAGE_POOL_7, "count_include_pad"))
+
+
+@op("LpPool", since=18)
+@widened
+def lp_pool(
+    xp: Namespace,
+    X: Array,
+    *,
+    kernel_shape: tuple[int, ...],
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    dilations: tuple[int, ...] | None = None,
+    p: float = 2,
+    pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None,
+) -> Array:
+    """Return ``sum(|x| ** p) ** (1 / p)`` of each window of X (N, C, D1, ...)."""
+    windows = place(
+        X.shape[2:],
+        tuple(kernel_shape),
+        strides=strides,
+        dilations=dilations,
+        pads=pads,
+        auto_pad=auto_pad,
+        ceil_mode=ceil_mode,
+    )
+    return _root(xp, pool(xp, _power(xp, X, p), windows, xp.add, 0), p)
+
+
+LP_POOL_2 = without(lp_pool, "ceil_mode", "dilations")
+op("LpPool", since=2)(LP_POOL_2)
+
+
+@op("LpPool")
+def lp_pool_1(
+    xp: Namespace,
+    X: Array,
+    *,
+    auto_pad: str = "NOTSET",
+    kernel_shape: tuple[int, ...] | None = None,
+    p: float = 2.0,
+    pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None,
+) -> Array:
+    """Return LpPool of a real p; without ``kernel_shape`` there is one window, the image."""
+    kernel = kernel_shape or X.shape[2:]
+    return lp_pool(xp, X, kernel_shape=kernel, auto_pad=auto_pad, p=p, pads=pads, strides=strides)
+
+
+def _power(xp: Namespace, x: Array, p: float) -> Array:
+    if p == 2:
+        return xp.square(x)
+    magnitude = xp.abs(x)
+    return magnitude if p == 1 else magnitude**p
+
+
+def _root(xp: Namespace, x: Array, p: float) -> Array:
+    if p == 2:
+        return xp.sqrt(x)
+    return x if p == 1 else x ** (1 / p)
+
+
+def spatial(x: Array) -> tuple[int, ...]:
+    """Return the axes after batch and channels."""
+    return tuple(range(2, x.ndim))
+
+
+@op("GlobalAveragePool")
+def global_average_pool(xp: Namespace, X: Array) -> Array:
+    """Return the mean of each channel, (N, C, 1, ...)."""
+    wide = accumulator(X.dtype)
+    return xp.mean(X, axis=spatial(X), keepdims=True, dtype=wide).astype(X.dtype, copy=False)
+
+
+@op("GlobalMaxPool")
+def global_max_pool(xp: Namespace, X: Array) -> Array:
+    """Return the maximum of each channel, (N, C, 1, ...)."""
+    return xp.max(X, axis=spatial(X), keepdims=True)
+
+
+@op("GlobalLpPool", since=2)
+@widened
+def global_lp_pool(xp: Namespace, X: Array, *, p: float = 2) -> Array:
+    """Return ``sum(|x| ** p) ** (1 / p)`` of each channel, (N, C, 1, ...)."""
+    return _root(xp, xp.sum(_power(xp, X, p), axis=spatial(X), keepdims=True), p)
+
+
+@op("GlobalLpPool")
+def global_lp_pool_1(xp: Namespace, X: Array, *, p: float = 2.0) -> Array:
+    """Return GlobalLpPool of a real p."""
+    return global_lp_pool(xp, X, p=p)
+
+
+@op("MaxUnpool", since=9, host=(2,))
+def max_unpool(
+    xp: Namespace,
+    X: Array,
+    I: Array,  # noqa: E741 - the specification's name
+    output_shape: Array | None = None,
+    *,
+    kernel_shape: tuple[int, ...],
+    pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None,
+) -> Array:
+    """Return zeros with each X where I says: MaxPool's indices into what it pooled.
+
+    The indices refer to the shape that kernel, strides and pads imply. A larger
+    ``output_shape`` adds zeros at the end of each axis; a smaller one cuts.
+    """
+    rank = X.ndim - 2
+    strides, pads = strides or (1,) * rank, pads or (0,) * (2 * rank)
+    implied = [
+        (n - 1) * stride + kernel - begin - end
+        for n, stride, kernel, begin, end in zip(
+            X.shape[2:], strides, kernel_shape, pads[:rank], pads[rank:], strict=True
+        )
+    ]
+    y = xp.zeros((*X.shape[:2], *implied), X.dtype)
+    y.reshape(-1)[I.reshape(-1)] = X.reshape(-1)
+    if output_shape is None or tuple(map(int, output_shape)) == y.shape:
+        return y
+    result = xp.zeros(tuple(map(int, output_shape)), X.dtype)
+    common = tuple(slice(min(a, b)) for a, b in zip(y.shape, result.shape, strict=True))
+    result[common] = y[common]
+    return result
