@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from tenonnx.errors import InvalidArgument, PluginError
@@ -106,16 +106,19 @@ class OperatorTable:
         host: Host = (),
         host_output: bool = False,
         multiple: bool = False,
+        without: Iterable[str] = (),
     ) -> Callable[[F], F]:
         """Decorates a kernel: ``@table.op("Softmax", since=13)``.
 
         Several names register the function for each of them; the decorator can be stacked to
-        serve one function from several versions on.
+        serve one function from several versions on. ``without`` names the attributes that the
+        operator does not have in these versions.
         """
 
         def decorate(function: F) -> F:
             for name in names:
-                self._add(name, since, function, host, host_output, multiple)
+                kernel = Kernel(self.domain, name, since, function, host, host_output, multiple)
+                self._add(kernel, without)
             return function
 
         return decorate
@@ -129,24 +132,13 @@ class OperatorTable:
     ) -> None:
         """Adds one-expression operators: a namespace function's name, or a lambda with ``xp``."""
         for name, function in functions.items():
-            self._add(name, since, function, host, False, False)
+            self._add(Kernel(self.domain, name, since, function, host))
 
-    def _add(
-        self,
-        name: str,
-        since: int,
-        function: Callable[..., Any] | str,
-        host: Host,
-        host_output: bool,
-        multiple: bool,
-    ) -> None:
-        attributes = {} if isinstance(function, str) else _attributes_of(function)
-        versions = self._kernels.setdefault((self.domain, name), {})
-        if since in versions:
-            raise PluginError(f"{versions[since]} is already in this table")
-        versions[since] = Kernel(
-            self.domain, name, since, function, host, host_output, multiple, attributes
-        )
+    def _add(self, kernel: Kernel, without: Iterable[str] = ()) -> None:
+        versions = self._kernels.setdefault((kernel.domain, kernel.op_type), {})
+        if kernel.since in versions:
+            raise PluginError(f"{versions[kernel.since]} is already in this table")
+        versions[kernel.since] = replace(kernel, attributes=_attributes_of(kernel.call, without))
 
     def update(self, *others: OperatorTable) -> OperatorTable:
         """Adds the kernels of other tables over this one's; returns itself."""
@@ -169,6 +161,11 @@ class OperatorTable:
         return sum(map(len, self._kernels.values()))
 
 
-def _attributes_of(function: Callable[..., Any]) -> dict[str, Any]:
+def _attributes_of(function: Callable[..., Any] | str, without: Iterable[str]) -> dict[str, Any]:
+    if isinstance(function, str):
+        return {}
     parameters = inspect.signature(function).parameters.values()
-    return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+    attributes = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+    for name in without:
+        del attributes[name]
+    return attributes

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from tenonnx.operators import Host, Kernel, Namespace, OperatorTable
+from tenonnx.operators import Kernel, Namespace, OperatorTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +28,10 @@ class StagedTable(OperatorTable):
     numbers: turning those into arrays belongs to the binding of a node, not to its runs.
     """
 
-    def _add(
-        self,
-        name: str,
-        since: int,
-        function: Callable[..., Any] | str,
-        host: Host,
-        host_output: bool,
-        multiple: bool,
-    ) -> None:
-        super()._add(name, since, function, host, host_output, multiple)
-        versions = self._kernels[self.domain, name]
-        kernel = versions[since]
-        versions[since] = StagedKernel(**{f.name: getattr(kernel, f.name) for f in fields(kernel)})
+    def _add(self, kernel: Kernel, without: Iterable[str] = ()) -> None:
+        super()._add(kernel, without)
+        versions = self._kernels[kernel.domain, kernel.op_type]
+        plain = versions[kernel.since]
+        versions[kernel.since] = StagedKernel(
+            **{f.name: getattr(plain, f.name) for f in fields(plain)}
+        )
