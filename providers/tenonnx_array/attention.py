@@ -16,7 +16,8 @@ table = OperatorTable()
 op = table.op
 
 
-@op("Attention", since=23, multiple=True)
+@op("Attention", since=25, multiple=True)
+@op("Attention", since=23, multiple=True, without=["left_window_size", "right_window_size"])
 def attention(
     xp: Namespace,
     Q: Array,

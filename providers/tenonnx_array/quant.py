@@ -16,7 +16,15 @@ op = table.op
 FLOAT32, UINT8, POWER_OF_TWO = DTYPES[1], DTYPES[2], DTYPES[24]
 
 
-@op("QuantizeLinear", since=10)
+@op("QuantizeLinear", since=23)
+@op("QuantizeLinear", since=21, without=["precision"])
+@op("QuantizeLinear", since=19, without=["block_size", "output_dtype", "precision"])
+@op("QuantizeLinear", since=13, without=["block_size", "output_dtype", "precision", "saturate"])
+@op(
+    "QuantizeLinear",
+    since=10,
+    without=["axis", "block_size", "output_dtype", "precision", "saturate"],
+)
 def quantize_linear(
     xp: Namespace,
     x: Array,
@@ -50,7 +58,10 @@ def quantize_linear(
     return round_to(xp, y, zero_point, dtype or UINT8, saturate).reshape(x.shape)
 
 
-@op("DequantizeLinear", since=10)
+@op("DequantizeLinear", since=23)
+@op("DequantizeLinear", since=21, without=["output_dtype"])
+@op("DequantizeLinear", since=13, without=["block_size", "output_dtype"])
+@op("DequantizeLinear", since=10, without=["axis", "block_size", "output_dtype"])
 def dequantize_linear(
     xp: Namespace,
     x: Array,

@@ -16,7 +16,9 @@ table = OperatorTable()
 op = table.op
 
 
-@op("RNN", multiple=True)
+@op("RNN", since=14, multiple=True, without=["output_sequence"])
+@op("RNN", since=7, multiple=True, without=["layout", "output_sequence"])
+@op("RNN", multiple=True, without=["layout"])
 def rnn(
     xp: Namespace,
     X: Array,
@@ -46,7 +48,10 @@ def rnn(
     return net.run(step, net.input_bias + net.recurrent_bias, initial_h)
 
 
-@op("GRU", multiple=True)
+@op("GRU", since=14, multiple=True, without=["output_sequence"])
+@op("GRU", since=7, multiple=True, without=["layout", "output_sequence"])
+@op("GRU", since=3, multiple=True, without=["layout"])
+@op("GRU", multiple=True, without=["layout", "linear_before_reset"])
 def gru(
     xp: Namespace,
     X: Array,
@@ -108,7 +113,9 @@ def reset_after(xp: Namespace, net: Recurrence, f: Function, g: Function, bias: 
     return step
 
 
-@op("LSTM", multiple=True)
+@op("LSTM", since=14, multiple=True, without=["output_sequence"])
+@op("LSTM", since=7, multiple=True, without=["layout", "output_sequence"])
+@op("LSTM", multiple=True, without=["layout"])
 def lstm(
     xp: Namespace,
     X: Array,

@@ -78,7 +78,13 @@ def _either_way(
     return lambda X: to_int(X) if X.dtype == object else to_string(X)
 
 
-@op("LabelEncoder", since=2, host="all")
+@op("LabelEncoder", since=4, host="all")
+@op(
+    "LabelEncoder",
+    since=2,
+    host="all",
+    without=["default_tensor", "keys_tensor", "values_tensor"],
+)
 def label_encoder_2(
     xp: Namespace,  # noqa: ARG001 - strings live on the host
     *,

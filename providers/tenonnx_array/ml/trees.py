@@ -16,6 +16,9 @@ from tenonnx_array.ml.walk import Nodes
 table = StagedTable("ai.onnx.ml")
 op = table.op
 
+TENSORS = ("base_values_as_tensor", "nodes_hitrates_as_tensor", "nodes_values_as_tensor")
+"""Attributes that version 3 added."""
+
 Floats = Sequence[float]
 
 
@@ -60,7 +63,8 @@ def tree_ensemble(
     return lambda X: transform(xp, forest.scores(rows(xp, X))).astype(X.dtype)
 
 
-@op("TreeEnsembleRegressor")
+@op("TreeEnsembleRegressor", since=3)
+@op("TreeEnsembleRegressor", without=(*TENSORS, "target_weights_as_tensor"))
 def tree_ensemble_regressor(
     xp: Namespace,
     *,
@@ -113,7 +117,13 @@ def tree_ensemble_regressor(
     return run
 
 
-@op("TreeEnsembleClassifier", host="all", multiple=True)
+@op("TreeEnsembleClassifier", since=3, host="all", multiple=True)
+@op(
+    "TreeEnsembleClassifier",
+    host="all",
+    multiple=True,
+    without=(*TENSORS, "class_weights_as_tensor"),
+)
 def tree_ensemble_classifier(
     xp: Namespace,
     *,
