@@ -1,11 +1,21 @@
-"""The CPU provider: the operator library over numpy."""
+"""The CPU provider: the operator library over numpy, and JIT kernels where numpy is slow."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+import dataclasses
+import functools
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
 
-from tenonnx.provider import HOST, Device
+from tenonnx.provider import HOST, Device, Segment, Step
+from tenonnx_array import TABLE
 from tenonnx_array.provider import ArrayProvider
+from tenonnx_cpu.fuse import Fused, Scope, find_fusions
+from tenonnx_cpu.specialise import SPECIALISATIONS, Site
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 
 class CPUExecutionProvider(ArrayProvider):
@@ -14,3 +24,54 @@ class CPUExecutionProvider(ArrayProvider):
     name: ClassVar[str] = "CPUExecutionProvider"
     aliases: ClassVar[tuple[str, ...]] = ("cpu",)
     device: Device = HOST
+
+    @functools.cached_property
+    def threads(self) -> int:
+        """How many threads a kernel may use: as many as the session says, or as there are."""
+        most = available_cores()
+        asked = self.session_options.intra_op_num_threads
+        return min(asked, most) if asked > 0 else most
+
+    def compile(self, segment: Segment) -> Sequence[Step]:
+        """Returns a step per node, or for several where they are fused."""
+        free = [node for node in segment.nodes if self._is_free(node)]
+        scope = Scope(free, segment.escaping, self.threads, super()._step)
+        fused = find_fusions(free, scope)
+        steps = []
+        for node in segment.nodes:
+            if node in fused:
+                steps.append(_fused_step(fused[node]))
+            elif node not in scope.taken:
+                steps.append(self._step(node))
+        return steps
+
+    def _step(self, node: ir.Node) -> Step:
+        step = super()._step(node)
+        special = SPECIALISATIONS.get((node.domain, node.op_type))
+        if special is None or not self._is_free(node):
+            return step
+        call = special(Site(node, self.threads), step.call)
+        return step if call is None else dataclasses.replace(step, call=call)
+
+    def _is_free(self, node: ir.Node) -> bool:
+        """Says whether a node may be computed otherwise: no plugin brought a kernel for it."""
+        place = (node.domain, node.op_type, node.version or 1)
+        return self.table.find(*place) is TABLE.find(*place)
+
+
+def _fused_step(fused: Fused) -> Step:
+    return Step(
+        call=fused.call,
+        inputs=fused.inputs,
+        outputs=fused.outputs,
+        nodes=fused.nodes,
+        multiple=len(fused.outputs) > 1,
+    )
+
+
+@functools.cache
+def available_cores() -> int:
+    """Returns how many cores this process may run on, and ``NUMBA_NUM_THREADS`` at most."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    limit = os.environ.get("NUMBA_NUM_THREADS", "")
+    return min(cores or 1, int(limit)) if limit.isdigit() else cores or 1

@@ -1,0 +1,126 @@
+"""Several nodes as one step.
+
+A fusion is tried at every node of an operator it starts from. It follows values that nobody else
+reads, and returns the nodes it takes with a callable for all of them, or ``None``. What a model
+writes between them never exists, so a fusion must compute what the nodes would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tenonnx.provider import Step
+from tenonnx_cpu.specialise import Call, Site
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+
+@dataclass(frozen=True)
+class Fused:
+    """What a fusion found.
+
+    Attributes:
+        nodes: All it stands for, in the segment's order.
+        inputs: What ``call`` takes, constants among them.
+        outputs: What it returns: one value, or a tuple of several.
+        call: Computes them.
+    """
+
+    nodes: tuple[ir.Node, ...]
+    inputs: tuple[ir.Value | None, ...]
+    outputs: tuple[ir.Value, ...]
+    call: Call
+
+
+class Scope:
+    """What a fusion may take nodes from.
+
+    Args:
+        nodes: Those of a segment that may be computed otherwise.
+        escaping: Values that something outside the segment reads.
+        threads: How many threads a kernel may use.
+        plain: Returns a node's step on array kernels.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[ir.Node],
+        escaping: frozenset[ir.Value],
+        threads: int,
+        plain: Callable[[ir.Node], Step],
+    ) -> None:
+        self.threads = threads
+        self.plain = plain
+        self.taken: set[ir.Node] = set()
+        self._escaping = escaping
+        self._nodes = set(nodes)
+
+    def site(self, node: ir.Node) -> Site:
+        """Returns a node as specialisations see it."""
+        return Site(node, self.threads)
+
+    def has(self, node: ir.Node | None) -> bool:
+        """Says whether a node can be taken: it is one of these and not in another fusion."""
+        return node in self._nodes and node not in self.taken
+
+    def reader(self, value: ir.Value) -> ir.Node | None:
+        """Returns the node that alone reads a value, and once, if it can be taken."""
+        uses = tuple(value.uses())
+        if value in self._escaping or len(uses) != 1:
+            return None
+        node = uses[0].node
+        return node if self.has(node) else None
+
+    def fallback(
+        self,
+        nodes: Sequence[ir.Node],
+        inputs: Iterable[ir.Value | None],
+        output: ir.Value,
+    ) -> Call:
+        """Returns a callable that runs the nodes one after the other on array kernels."""
+        steps = [self.plain(node) for node in nodes]
+        taken = tuple(inputs)
+
+        def call(*arguments: Any) -> Any:
+            values: dict[ir.Value | None, Any] = dict(zip(taken, arguments, strict=True))
+            values[None] = None
+            for step in steps:
+                results = step.call(*(values[value] for value in step.inputs))
+                results = results if step.multiple else (results,)
+                values.update(zip(step.outputs, results, strict=False))
+            return values[output]
+
+        return call
+
+
+Fusion: TypeAlias = Callable[["ir.Node", Scope], Fused | None]
+
+FUSIONS: dict[tuple[str, str], list[Fusion]] = {}
+"""By domain and operator of the node to start from; earlier ones are tried first."""
+
+
+def fusion(*names: str, domain: str = "") -> Callable[[Fusion], Fusion]:
+    """Decorates a fusion: ``@fusion("MatMul", "Gemm")``."""
+
+    def decorate(function: Fusion) -> Fusion:
+        for name in names:
+            FUSIONS.setdefault((domain, name), []).append(function)
+        return function
+
+    return decorate
+
+
+def find_fusions(nodes: Sequence[ir.Node], scope: Scope) -> dict[ir.Node, Fused]:
+    """Returns the fusions among the nodes of a scope, none overlapping, by their last node."""
+    found: dict[ir.Node, Fused] = {}
+    position = {node: index for index, node in enumerate(nodes)}
+    for node in nodes:
+        for attempt in FUSIONS.get((node.domain, node.op_type), ()):
+            if scope.has(node) and (fused := attempt(node, scope)) is not None:
+                scope.taken.update(fused.nodes)
+                found[max(fused.nodes, key=position.__getitem__)] = fused
+                break
+    return found

@@ -1,0 +1,55 @@
+"""JIT kernels: how they are declared, compiled, called, and how to write one.
+
+Only ``runtime`` and ``scratch`` may be imported without numba; every other module here imports
+it, and is itself imported when a kernel in it is first needed.
+
+A kernel in three steps:
+
+1. *Write it* in a module of this package, on plain arrays and numbers::
+
+       from tenonnx_cpu.jit.compiling import In, Out, f32, helper, kernel, size
+       from tenonnx_cpu.jit.pool import parallel_for
+
+       @helper
+       def negate_block(arguments, task, worker):
+           start, stop = task * BLOCK, (task + 1) * BLOCK
+           x, y = arguments[0][start:stop], arguments[1][start:stop]
+           for i in range(x.size):
+               y[i] = -x[i]
+
+       @kernel((In(f32, 1), Out(f32, 1), size))
+       def negate(x, y, threads):
+           parallel_for(negate_block, (x, y), -(-x.size // BLOCK), threads)
+
+   Read arrays are ``In``: read-only and writeable ones then share one compiled kernel, so mapped
+   weights need no copy. The last argument is the number of threads. Loops over contiguous memory
+   without branches are vectorised by LLVM, if they count from 0 over a slice (an index that may be
+   negative to numba is not: 8 times slower); ``vmath`` has functions that stay so. Where LLVM
+   does badly, an intrinsic writes vector instructions itself with ``vector``.
+
+   Errors are for the caller to find first: a kernel raises nothing, checks no bounds and returns
+   nothing. Bodies of ``parallel_for`` allocate nothing large: take scratch memory from the caller,
+   a slice for every ``worker``. What a body computes must not depend on which worker does it.
+
+2. *Declare it* where it is used, which does not import numba::
+
+       NEGATE = JitKernel("elementwise", "negate")
+
+3. *Call it* from a specialisation (``tenonnx_cpu.specialise``) or a fusion (``tenonnx_cpu.fuse``).
+   ``NEGATE.request()`` when the node is compiled; then, on every run::
+
+       run = NEGATE.run
+       if run is None or not fits(x):
+           return plain(x)
+       y = np.empty_like(x)
+       run(x.ravel(), y.ravel(), threads if x.size > ENOUGH else 1)
+       return y
+
+   ``run`` is ``None`` until the kernel is compiled, or for ever without numba: numpy's kernel,
+   ``plain``, must always do. Entering the pool costs 2 to 20 us, so small work stays serial.
+
+Rules that keep compiling short: one signature where one is enough (views of other dtypes of the
+same width, a number that selects the variant), no ``parallel=True``, no numba ``cache=True`` (the
+kernel decorator caches in ``cache_folder``, keyed by this whole package's source), helpers rather
+than generated variants.
+"""

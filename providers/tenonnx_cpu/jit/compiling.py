@@ -1,0 +1,132 @@
+"""Compiling kernels: their argument types, the flags they share, and the disk cache."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numba
+import platformdirs
+from numba import types
+from numba.core import caching
+
+from tenonnx_cpu.jit import pool
+
+FASTMATH = frozenset({"nsz", "reassoc", "contract"})
+"""Sums may be reordered and products fused; NaN and infinity mean what they mean elsewhere."""
+
+Type: TypeAlias = Any
+"""One of numba's types, which has none itself."""
+f32, f64 = types.float32, types.float64
+i8, i16, i32, i64 = types.int8, types.int16, types.int32, types.int64
+u8, u16, u32 = types.uint8, types.uint16, types.uint32
+size = types.intp
+boolean = types.boolean
+
+
+def In(dtype: Type, ndim: int) -> Type:  # noqa: N802 - it names a type
+    """An array that is read: C-contiguous, aligned, writeable or not."""
+    return types.Array(dtype, ndim, "C", readonly=True)
+
+
+def Out(dtype: Type, ndim: int) -> Type:  # noqa: N802
+    """An array that is written: C-contiguous and aligned."""
+    return types.Array(dtype, ndim, "C")
+
+
+class Kernel:
+    """A function that is compiled for the argument types it names, and for no others."""
+
+    def __init__(self, function: Callable[..., Any], signatures: tuple[tuple[Type, ...], ...]):
+        self.function = function
+        self.signatures = signatures
+        self._compiled: Callable[..., Any] | None = None
+
+    def compile(self) -> Callable[..., Any]:
+        """Loads it from the disk cache, or compiles it; returns what to call."""
+        if self._compiled is None:
+            pool.start()
+            dispatcher = helper(self.function, nogil=True)
+            dispatcher._cache = _Cache(self.function)
+            for signature in self.signatures:
+                dispatcher.compile(signature)
+            dispatcher.disable_compile()
+            self._compiled = pool.guarded(dispatcher)
+        return self._compiled
+
+
+def kernel(*signatures: tuple[Type, ...]) -> Callable[[Callable[..., Any]], Kernel]:
+    """Decorates a function that Python calls: ``@kernel((In(f32, 1), Out(f32, 1), size))``.
+
+    It gets arrays whose memory is as the signature says (nobody checks: callers do), holds no
+    GIL, and neither raises nor returns anything.
+    """
+    return lambda function: Kernel(function, signatures)
+
+
+def helper(function: Callable[..., Any], *, nogil: bool = False) -> Any:
+    """Decorates a function that kernels call; compiled into each of them."""
+    return numba.njit(nogil=nogil, error_model="numpy", fastmath=set(FASTMATH))(function)
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """Like ``helper``, for small functions that LLVM must inline, in loops it vectorises."""
+    return numba.njit(error_model="numpy", fastmath=set(FASTMATH), forceinline=True)(function)
+
+
+@functools.cache
+def cache_folder() -> Path:
+    """Returns the folder of compiled kernels: one for every state of this package's source."""
+    root = os.environ.get("TENONNX_CACHE_DIR") or platformdirs.user_cache_dir("tenonnx")
+    folder = Path(os.environ.get("NUMBA_CACHE_DIR") or Path(root, "numba"))
+    source = hashlib.sha256(numba.__version__.encode())
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        source.update(path.read_bytes())
+    return folder / f"tenonnx-{source.hexdigest()[:16]}"
+
+
+class _Locator(caching._CacheLocator):
+    """Puts a kernel into ``cache_folder``, which changes whenever any source does.
+
+    numba's own locators look at the file of the function alone, not at what it calls.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._line = function.__code__.co_firstlineno
+
+    def get_cache_path(self) -> str:
+        return str(cache_folder())
+
+    def get_source_stamp(self) -> str:
+        return cache_folder().name
+
+    def get_disambiguator(self) -> str:
+        return str(self._line)
+
+    @classmethod
+    def from_function(cls, py_func: Callable[..., Any], py_file: str) -> _Locator:
+        del py_file
+        return cls(py_func)
+
+
+class _Implementation(caching.CompileResultCacheImpl):
+    _locator_classes = (_Locator,)
+
+
+class _Cache(caching.FunctionCache):
+    """A function cache that does without a folder it cannot read or write."""
+
+    _impl_class = _Implementation
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        with contextlib.suppress(OSError):
+            return super().load_overload(sig, target_context)
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        with contextlib.suppress(OSError):
+            super().save_overload(sig, data)

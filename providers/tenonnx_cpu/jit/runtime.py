@@ -1,0 +1,165 @@
+"""Which JIT kernels are ready, and who compiles the others. Nothing here imports numba.
+
+``TENONNX_JIT`` says when kernels are compiled:
+
+* ``1`` (default): in a background thread; until a kernel is ready, numpy's runs;
+* ``wait``: where they are asked for, so that every run uses them;
+* ``0``: never.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import importlib.util
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tenonnx.errors import InvalidArgument
+
+logger = logging.getLogger("tenonnx.jit")
+
+MODES = ("0", "1", "wait")
+
+KERNELS: list[JitKernel] = []
+"""Every kernel declared, in order of import."""
+
+
+class JitKernel:
+    """A handle on a compiled kernel, cheap to create and to ask.
+
+    Args:
+        module: The module under ``tenonnx_cpu.jit`` whose import brings numba with it.
+        name: The function in it, decorated with ``compiling.kernel``.
+
+    Attributes:
+        run: The compiled function; ``None`` until it is ready, perhaps for ever.
+    """
+
+    __slots__ = ("module", "name", "requested", "run")
+
+    def __init__(self, module: str, name: str) -> None:
+        self.module = module
+        self.name = name
+        self.run: Callable[..., Any] | None = None
+        self.requested = False
+        KERNELS.append(self)
+
+    def request(self) -> None:
+        """Has the kernel compiled or loaded, now or in the background, as ``TENONNX_JIT`` says."""
+        if self.requested:
+            return
+        mode = jit_mode()
+        if mode == "0" or not has_numba():
+            return
+        self.requested = True
+        if mode == "wait":
+            self.compile()
+        else:
+            _QUEUE.put(self)
+
+    def compile(self) -> None:
+        """Loads the kernel from the disk cache, or compiles it; a failure is logged, not raised."""
+        if self.run is not None:
+            return
+        try:
+            module = importlib.import_module(f"tenonnx_cpu.jit.{self.module}")
+            self.run = module.__dict__[self.name].compile()
+        except Exception as error:  # LLVM and numba raise anything; numpy computes the same
+            logger.warning("the JIT kernel %s stays on numpy: %s", self, error)
+            logger.debug("", exc_info=True)
+
+    def __str__(self) -> str:
+        return f"{self.module}.{self.name}"
+
+
+def jit_mode() -> str:
+    """Returns ``TENONNX_JIT``.
+
+    Raises:
+        InvalidArgument: It is none of the modes.
+    """
+    mode = os.environ.get("TENONNX_JIT", "1") or "1"
+    if mode not in MODES:
+        raise InvalidArgument(f"TENONNX_JIT is {mode!r}; expected one of {', '.join(MODES)}")
+    return mode
+
+
+def has_numba() -> bool:
+    """Says whether numba is installed; does not import it."""
+    return importlib.util.find_spec("numba") is not None
+
+
+def warm_up(
+    progress: Callable[[str, int, int], None] | None = None,
+    kernels: Iterable[JitKernel] | None = None,
+) -> list[str]:
+    """Compiles kernels now, so that the disk cache has them.
+
+    Args:
+        progress: Called before each kernel with its name, its position and how many there are.
+        kernels: Which; all if ``None``.
+
+    Returns:
+        The names of those that could not be compiled.
+    """
+    chosen = list(KERNELS if kernels is None else kernels)
+    for position, kernel in enumerate(chosen):
+        if progress is not None:
+            progress(str(kernel), position, len(chosen))
+        kernel.requested = True
+        kernel.compile()
+    return [str(kernel) for kernel in chosen if kernel.run is None]
+
+
+class _Queue:
+    """Compiles kernels one after the other in a thread that lives while there are some."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: deque[JitKernel] = deque()
+        self._thread: threading.Thread | None = None
+        self._stopped = False
+
+    def put(self, kernel: JitKernel) -> None:
+        with self._lock:
+            if self._stopped:
+                return
+            self._waiting.append(kernel)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="tenonnx-jit", daemon=True)
+                self._thread.start()
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._thread = None
+                    return
+                kernel = self._waiting.popleft()
+            kernel.compile()
+
+    def stop(self) -> None:
+        """Waits for the kernel at hand: LLVM must not be at work while Python is torn down."""
+        with self._lock:
+            self._stopped = True
+            self._waiting.clear()
+            thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def after_fork(self) -> None:
+        """A child has no such thread, and the compiler's lock if the thread held it: no more."""
+        busy = self._thread is not None
+        self.__init__()  # type: ignore[misc]  # the lock may have been held, too
+        self._stopped = busy
+
+
+_QUEUE = _Queue()
+atexit.register(_QUEUE.stop)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_QUEUE.after_fork)

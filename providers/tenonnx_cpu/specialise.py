@@ -1,0 +1,82 @@
+"""Kernels of the CPU provider's own, chosen for a node when it is compiled.
+
+A specialisation looks at one node (its attributes, its constants, what is known of its types) and
+returns a callable that computes it, or ``None`` to leave it to the array kernel. That kernel,
+``plain``, is handed to it: whatever the fast path does not take goes there at run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from tenonnx.graph import array_of
+from tenonnx.lower import is_constant
+from tenonnx.provider import HOST
+from tenonnx.tensors import WeightTensor
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+NDArray: TypeAlias = np.ndarray[Any, Any]
+Call: TypeAlias = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Site:
+    """A node, and where it is about to be compiled.
+
+    Attributes:
+        node: The node.
+        threads: How many threads its kernel may use.
+    """
+
+    node: ir.Node
+    threads: int
+
+    def constant(self, position: int) -> NDArray | None:
+        """Returns an input's value if no run can change it: read-only, aligned, maybe strided.
+
+        Elements narrower than a byte come one per byte; ``packed`` has them as they lie.
+        """
+        tensor = self._tensor(position)
+        if isinstance(tensor, WeightTensor):
+            return tensor.weight.on(HOST)  # type: ignore[no-any-return]  # the host's are numpy's
+        return None if tensor is None else array_of(tensor)
+
+    def packed(self, position: int) -> NDArray | None:
+        """Returns a constant input's bytes, flat and in place; ``None`` if it has no such bytes."""
+        tensor = self._tensor(position)
+        if isinstance(tensor, WeightTensor) and tensor.weight.strides is None:
+            return tensor.weight.packed().array
+        return None
+
+    def attribute(self, name: str, default: Any) -> Any:
+        """Returns an attribute's value."""
+        attribute = self.node.attributes.get(name)
+        return default if attribute is None else attribute.value
+
+    def _tensor(self, position: int) -> Any:
+        inputs = self.node.inputs
+        value = inputs[position] if position < len(inputs) else None
+        return value.const_value if value is not None and is_constant(value) else None
+
+
+Specialisation: TypeAlias = Callable[[Site, Call], Call | None]
+
+SPECIALISATIONS: dict[tuple[str, str], Specialisation] = {}
+"""By domain and operator; in force at every version, so one that depends on it must look."""
+
+
+def specialise(*names: str, domain: str = "") -> Callable[[Specialisation], Specialisation]:
+    """Decorates a specialisation: ``@specialise("MatMul")``."""
+
+    def decorate(function: Specialisation) -> Specialisation:
+        for name in names:
+            SPECIALISATIONS[domain, name] = function
+        return function
+
+    return decorate
