@@ -145,14 +145,13 @@ def place(
     dilations = _expect(dilations or (1,) * rank, rank, 1, "dilations")
     pads = _expect(pads or (0,) * (2 * rank), 2 * rank, 0, "pads")
     solved = []
+    if auto_pad == "VALID":
+        pads, ceil_mode = (0,) * (2 * rank), 0
     rows = zip(size, kernel, strides, dilations, pads[:rank], pads[rank:], strict=True)
-    for n, k, stride, dilation, begin, end in rows:
-        if auto_pad.startswith("SAME"):
-            solved.append(_same(n, k, stride, dilation, auto_pad))
-        elif auto_pad == "VALID":
-            solved.append(_explicit(n, k, stride, dilation, 0, 0, ceil=False))
-        else:
-            solved.append(_explicit(n, k, stride, dilation, begin, end, ceil=bool(ceil_mode)))
+    if auto_pad.startswith("SAME"):
+        solved = [_same(n, k, stride, dilation, auto_pad) for n, k, stride, dilation, *_ in rows]
+    else:
+        solved = [_explicit(*row, ceil=bool(ceil_mode)) for row in rows]
     begins, ends, output = zip(*solved, strict=True) if solved else ((), (), ())
     return Windows(size, kernel, strides, dilations, begins, ends, output)
 
@@ -162,13 +161,13 @@ def _explicit(
 ) -> tuple[int, int, int]:
     extent = (kernel - 1) * dilation + 1
     steps = n + begin + end - extent
-    if n and steps < 0:
+    count = (-(-steps // stride) if ceil else steps // stride) + 1
+    if n and count < 1:
         raise ValueError(
             f"expected a kernel that spans at most the padded size {n + begin + end} of a spatial "
             f"axis, found one that spans {extent}"
         )
-    count = max((-(-steps // stride) if ceil else steps // stride) + 1, 0)
-    return begin, end, count - (ceil and (count - 1) * stride >= n + begin)
+    return begin, end, max(count - (ceil and (count - 1) * stride >= n + begin), 0)
 
 
 def _same(n: int, kernel: int, stride: int, dilation: int, auto_pad: str) -> tuple[int, int, int]:
