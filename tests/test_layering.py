@@ -29,7 +29,7 @@ LAYERS = {
 }
 """What a package may import besides itself."""
 
-PUBLIC_MODULES = {"tenonnx", "tenonnx.graph"}
+PUBLIC_MODULES = {"tenonnx", "tenonnx.graph", "tenonnx.load"}
 """What of the runtime a plugin may import."""
 
 CORE_NEEDS = {

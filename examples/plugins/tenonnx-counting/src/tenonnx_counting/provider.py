@@ -37,9 +37,7 @@ class CountingExecutionProvider(ArrayProvider):
     aliases: ClassVar[tuple[str, ...]] = ("counting",)
     Options: ClassVar[type | None] = CountingOptions
 
-    def __init__(self, options: Any = None, operators: tenonnx.OperatorTable | None = None) -> None:
-        super().__init__(options or CountingOptions(), operators)
-        self._lock = threading.Lock()
+    _lock: ClassVar[threading.Lock] = threading.Lock()
 
     def compile(self, segment: tenonnx.Segment) -> Sequence[tenonnx.Step]:
         """Returns the steps of an array provider, each with a counter around its call."""
@@ -48,12 +46,13 @@ class CountingExecutionProvider(ArrayProvider):
     def _counted(self, step: tenonnx.Step) -> tenonnx.Step:
         (node,) = step.nodes
         operator = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
-        name = operator if self.options.by == "operator" else node.name or operator
-        calls, call, lock = self.options.calls, step.call, self._lock
+        options = self.options or CountingOptions()
+        name = operator if options.by == "operator" else node.name or operator
+        calls, call = options.calls, step.call
 
         def counted(*inputs: Any) -> Any:
             # Sessions are used from many threads, and += is not atomic.
-            with lock:
+            with self._lock:
                 calls[name] += 1
             return call(*inputs)
 

@@ -1,0 +1,186 @@
+"""The documents say what is so: signatures, dependencies, links, commands and examples."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tenonnx import hookspecs
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = sorted(
+    path
+    for path in ROOT.rglob("*.md")
+    if not any(part.startswith(".") or part == "build" for part in path.relative_to(ROOT).parts)
+)
+FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its language, the words after it, and at which line its code begins."""
+
+    language: str
+    words: tuple[str, ...]
+    code: str
+    line: int
+
+
+def blocks(path: Path) -> Iterator[Block]:
+    text = path.read_text()
+    for found in FENCE.finditer(text):
+        language, *words = found["info"].split() or [""]
+        line = text.count("\n", 0, found.start("code")) + 1
+        yield Block(language, tuple(words), found["code"], line)
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def python_documents() -> list[Path]:
+    return [path for path in DOCUMENTS if any(b.language == "python" for b in blocks(path))]
+
+
+@pytest.mark.parametrize("path", python_documents(), ids=name_of)
+def test_python_in_documents_runs(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A document's blocks run in order, in one namespace, in a folder of their own.
+
+    ``file=NAME`` makes a block a file there; ``no-run`` only has it compiled; a block of
+    ``output`` is what the one before it prints.
+    """
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    document = types.ModuleType("document")
+    monkeypatch.setitem(sys.modules, "document", document)
+    before = set(sys.modules)
+    printed = io.StringIO()
+    for block in blocks(path):
+        if "output" in block.words:
+            assert printed.getvalue().strip() == block.code.strip()
+        if block.language != "python":
+            continue
+        # Tracebacks show the document's line.
+        code = compile("\n" * (block.line - 1) + block.code, name_of(path), "exec")
+        files = [word.removeprefix("file=") for word in block.words if word.startswith("file=")]
+        if files:
+            Path(files[0]).write_text(block.code)
+        elif "no-run" not in block.words:
+            with contextlib.redirect_stdout(io.StringIO()) as printed:
+                exec(code, vars(document))
+    for name in set(sys.modules) - before:
+        if Path(getattr(sys.modules[name], "__file__", None) or "/").is_relative_to(tmp_path):
+            del sys.modules[name]
+
+
+def slugs(path: Path) -> set[str]:
+    """Returns the anchors that a document's headings make."""
+    text = FENCE.sub("", path.read_text())
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_links_lead_somewhere(path: Path) -> None:
+    for found in LINK.finditer(FENCE.sub("", path.read_text())):
+        target, _, anchor = found["target"].partition("#")
+        if target.startswith(("https://", "http://", "mailto:")):
+            continue
+        place = (path.parent / target).resolve() if target else path
+        assert place.is_relative_to(ROOT), target
+        assert place.exists(), target
+        assert not anchor or anchor in slugs(place), found["target"]
+
+
+def hook_signatures() -> dict[str, str]:
+    tree = ast.parse(Path(hookspecs.__file__).read_text())
+    return {
+        node.name: f"def {node.name}({ast.unparse(node.args)}) -> {ast.unparse(node.returns)}"
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and node.decorator_list and node.returns
+    }
+
+
+@pytest.mark.parametrize("name", hook_signatures())
+def test_every_hook_is_documented_with_its_signature_and_a_plugin(name: str) -> None:
+    path = ROOT / "docs/plugins.md"
+    _, _, section = path.read_text().partition(f"\n### {name}\n")
+    section = re.split(r"\n##+ ", section)[0]
+    assert f"{hook_signatures()[name]}: ..." in section
+    assert f"@tenonnx.hookimpl\ndef {name}(" in section
+
+
+def dependencies() -> set[str]:
+    lists = [
+        PROJECT["build-system"]["requires"],
+        PROJECT["project"]["dependencies"],
+        *PROJECT["project"].get("optional-dependencies", {}).values(),
+        *PROJECT["dependency-groups"].values(),
+    ]
+    requirements = [entry for found in lists for entry in found if isinstance(entry, str)]
+    return {re.split(r"[^\w.-]", requirement)[0] for requirement in requirements}
+
+
+def test_every_dependency_has_its_line_and_no_other_has() -> None:
+    text = (ROOT / "docs/dependencies.md").read_text()
+    listed = re.findall(r"^\| `([\w.-]+)` \| \S", text, re.MULTILINE)
+    assert len(listed) == len(set(listed))
+    assert set(listed) == dependencies()
+
+
+def test_the_architecture_table_names_what_there_is() -> None:
+    text = (ROOT / "docs/architecture.md").read_text()
+    rows = re.findall(r"^\| [^|]+ \| `([\w.]+)` \| \[\w+\.py\]\(\.\./([\w/]+\.py)\) ", text, re.M)
+    assert len(rows) >= 6
+    for function, file in rows:
+        code = (ROOT / file).read_text()
+        last = function.split(".")[-1]
+        assert re.search(rf"^\s*(def|class) {last}\b", code, re.M), (function, file)
+
+
+def commands(path: Path) -> list[str]:
+    """Returns the lines of a document's ``console`` blocks that begin with ``$``."""
+    lines = (line for b in blocks(path) if b.language == "console" for line in b.code.splitlines())
+    return [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+
+
+def test_the_readme_tests_what_continuous_integration_tests() -> None:
+    script = (ROOT / ".ci/run").read_text().splitlines()
+    assert script[-1].startswith("python -m pytest")
+    (told,) = (c for c in commands(ROOT / "README.md") if "-m pytest" in c)
+    assert told.split(" && ")[-1] == f".venv/bin/{script[-1]}"
+
+
+def test_the_readme_first_command_classifies_digits() -> None:
+    steps = commands(ROOT / "README.md")[0].split(" && ")
+    assert steps[:2] == ["python3 -m venv .venv", ".venv/bin/pip install -q ."]
+    python, *rest = shlex.split(steps[2])
+    assert python == ".venv/bin/python"
+    done = subprocess.run([sys.executable, *rest], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"\b449\b.*\b450\b", done.stdout), done.stdout
+
+
+def test_python_in_documents_fits_the_width() -> None:
+    for path in DOCUMENTS:
+        for block in blocks(path):
+            if block.language == "python":
+                long = [line for line in block.code.splitlines() if len(line) > 100]
+                assert not long, (name_of(path), long)
