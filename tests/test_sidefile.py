@@ -247,6 +247,17 @@ def test_files_of_this_process_are_not_thrown_out_for_others(folder: Path) -> No
     assert registry.materialize("a", FLOAT, (COUNT,), ramp).storage.kind == "derived"
 
 
+def test_the_folder_is_not_searched_for_every_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searches: list[Path] = []
+    monkeypatch.setattr(sidefile, "sweep_drafts", searches.append)
+    files = SideFiles(folder)
+    for number in range(20):
+        assert write(files, str(number)) is not None
+    assert len(searches) == 1
+
+
 @pytest.mark.parametrize(
     ("free", "limit"), [(10 << 30, 5 << 30), (100 << 30, 16 << 30), (1000 << 30, 100 << 30)]
 )

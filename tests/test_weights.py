@@ -261,6 +261,19 @@ def test_equal_views_derived_under_different_keys_are_one_weight(
     assert back is weight
 
 
+@pytest.mark.parametrize("count", [3, BIG * 2], ids=["small", "big"])
+def test_bits_may_be_given_for_types_that_numpy_has_not(
+    registry: WeightRegistry, count: int
+) -> None:
+    bits = np.arange(count, dtype=np.uint32).astype(np.uint16)
+    weight = registry.derive("bits", bits.copy, dtype=ir.DataType.BFLOAT16)
+    assert weight.array.dtype == ml_dtypes.bfloat16
+    np.testing.assert_array_equal(weight.array.view(np.uint16), bits)
+    assert registry.from_array(bits, ir.DataType.FLOAT16).array.dtype == np.float16
+    with pytest.raises(InvalidArgument, match="float64 cannot be a weight of FLOAT"):
+        registry.derive("wide", lambda: np.ones(count), dtype=ir.DataType.FLOAT)
+
+
 @pytest.mark.parametrize("shape", [(3,), (BIG,)], ids=["small", "big"])
 def test_other_results_are_built_once_and_read_only(
     registry: WeightRegistry, shape: tuple[int, ...]
@@ -303,7 +316,8 @@ def test_big_results_of_this_process_alone_stay_out_of_the_side_files(
     derived = registry.derive(f"twice:{source.key}", lambda: source.array * 2)
     again = registry.derive(f"thrice:{derived.key}", lambda: derived.array * 2)
     hidden = registry.derive("of a source", lambda: source.array * 3, [source])
-    assert {w.storage.kind for w in (derived, again, hidden)} == {"private"}
+    filled = registry.materialize("m", ir.DataType.FLOAT, (BIG,), lambda out: out.fill(1), [source])
+    assert {w.storage.kind for w in (derived, again, hidden, filled)} == {"private"}
     assert registry.derive("of a source", lambda: source.array * 3, [source]) is hidden
     assert not list(tmp_path.glob("cache/*"))
 

@@ -55,26 +55,20 @@ def load(source: Any, registry: WeightRegistry, *, allowed_roots: Roots = ()) ->
     if isinstance(source, ir.Model):
         model = source.clone()
         _convert(model, TensorReader(registry, None, roots))
-    elif isinstance(source, onnx.ModelProto):
-        proto = source
-        if has_sparse(proto):
-            proto = onnx.ModelProto()
-            proto.CopyFrom(source)
-        model = _read(proto, TensorReader(registry, DataFolders.of_folders((), roots), roots))
-    elif isinstance(source, (str, os.PathLike)):
-        model = _load_path(os.fspath(source), registry, roots)
-    else:
-        try:
-            storage = registry.from_buffer(source)
-        except TypeError:
-            raise InvalidArgument(
-                "a model is a path, bytes, an onnx.ModelProto or an onnx_ir.Model, "
-                f"not {type(source).__name__}"
-            ) from None
-        folders = DataFolders.of_folders((), roots)
-        reader = TensorReader(registry, folders, roots)
-        model = _read_buffer(memoryview(source).cast("B"), storage, reader, "the buffer")
-    return model
+        return model
+    if isinstance(source, onnx.ModelProto):
+        return _load_proto(source, registry, roots)
+    if isinstance(source, (str, os.PathLike)):
+        return _load_path(os.fspath(source), registry, roots)
+    return _load_buffer(source, registry, roots)
+
+
+def _load_proto(source: onnx.ModelProto, registry: WeightRegistry, roots: Roots) -> ir.Model:
+    proto = source
+    if has_sparse(source):  # which the reading will replace
+        proto = onnx.ModelProto()
+        proto.CopyFrom(source)
+    return _read(proto, TensorReader(registry, DataFolders.of_folders((), roots), roots))
 
 
 def _load_path(path: str, registry: WeightRegistry, roots: Roots) -> ir.Model:
@@ -85,6 +79,18 @@ def _load_path(path: str, registry: WeightRegistry, roots: Roots) -> ir.Model:
     mapping = registry.map(path)
     reader = TensorReader(registry, DataFolders.of_model(path, roots), roots)
     return _read_buffer(mapping.buffer, mapping, reader, path)
+
+
+def _load_buffer(source: Any, registry: WeightRegistry, roots: Roots) -> ir.Model:
+    try:
+        storage = registry.from_buffer(source)
+    except TypeError:
+        raise InvalidArgument(
+            "a model is a path, bytes, an onnx.ModelProto or an onnx_ir.Model, "
+            f"not {type(source).__name__}"
+        ) from None
+    reader = TensorReader(registry, DataFolders.of_folders((), roots), roots)
+    return _read_buffer(memoryview(source).cast("B"), storage, reader, "the buffer")
 
 
 def _read_buffer(buffer: memoryview, storage: Any, reader: TensorReader, name: str) -> ir.Model:

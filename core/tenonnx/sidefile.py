@@ -28,7 +28,7 @@ import onnx_ir as ir
 import platformdirs
 
 from tenonnx.draft import allocate, locked_draft, sweep_drafts
-from tenonnx.errors import InvalidArgument, TenonnxError
+from tenonnx.errors import Fail, InvalidArgument
 from tenonnx.mapping import Identity, Mapping
 from tenonnx.storage import NDArray, byte_size, is_packed
 
@@ -39,6 +39,8 @@ MAGIC = b"tenonnx\x01"
 HEADER = struct.Struct("<8sQII")  # magic, checksum of the payload, crc and length of the JSON
 HEADER_BYTES = 4096
 BLOCK_WORDS = 128 * 1024
+LEEWAY = 1 << 30
+"""Bytes that a process may write before it looks again how much there is."""
 
 
 class SideFile(NamedTuple):
@@ -65,6 +67,7 @@ class SideFiles:
         self.limit = limit
         self._checked: set[Identity] = set()
         self._used: set[Path] = set()
+        self._room = 0
         self._warned = False
 
     @classmethod
@@ -90,7 +93,9 @@ class SideFiles:
         try:
             mapping = Mapping(path, kind="derived", key=name, skip=HEADER_BYTES)
             found = self._read(mapping)
-        except (TenonnxError, ValueError, KeyError, TypeError) as error:
+        except Fail:
+            return None
+        except (ValueError, KeyError, TypeError) as error:
             logger.info("%s is damaged and will be rebuilt: %s", path, error)
             with contextlib.suppress(OSError):
                 path.unlink()
@@ -122,7 +127,7 @@ class SideFiles:
         path = self._path(key)
         size = HEADER_BYTES + byte_size(dtype, shape)
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.folder.mkdir(parents=True, exist_ok=True)
             if not self._make_room(size):
                 return None
             with locked_draft(path.with_suffix(".draft")) as draft:
@@ -172,6 +177,9 @@ class SideFiles:
 
     def _make_room(self, nbytes: int) -> bool:
         """Deletes files used longest ago, none of them this process's; tells if that is enough."""
+        if nbytes <= self._room:
+            self._room -= nbytes
+            return True
         assert self.folder is not None
         sweep_drafts(self.folder)
         files = []
@@ -188,6 +196,7 @@ class SideFiles:
             if excess > 0:
                 path.unlink(missing_ok=True)
                 excess -= size
+        self._room = min(-excess, LEEWAY)
         return True
 
     def _limit(self, used: int) -> int:

@@ -114,6 +114,13 @@ def dtype_of(array: NDArray) -> ir.DataType:
     return dtype
 
 
+def as_dtype(array: NDArray, dtype: ir.DataType) -> NDArray:
+    """Returns an array's bits as elements of an ONNX type of the same width."""
+    if array.dtype.itemsize * 8 != dtype.bitwidth:
+        raise InvalidArgument(f"an array of {array.dtype} cannot be a weight of {dtype}")
+    return array.view(dtype.numpy())
+
+
 def as_bytes(view: memoryview) -> NDArray:
     """Returns a flat uint8 array over a contiguous buffer."""
     return np.frombuffer(view, np.uint8) if view.nbytes else np.empty(0, np.uint8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, MutableMapping
 from typing import IO, TYPE_CHECKING, Any
@@ -53,7 +54,7 @@ class WeightTensor(ir.TensorProtocol):
     @property
     def size(self) -> int:
         """Number of elements."""
-        return int(np.prod(self.weight.shape, dtype=np.int64))
+        return math.prod(self.weight.shape)
 
     @property
     def nbytes(self) -> int:

@@ -28,6 +28,7 @@ from tenonnx.storage import (
     NDArray,
     Storage,
     as_bytes,
+    as_dtype,
     byte_size,
     dtype_of,
     is_packed,
@@ -113,8 +114,7 @@ class WeightRegistry:
         dtype = dtype or dtype_of(array)
         if is_packed(dtype):
             return self.constant(pack(array, dtype).tobytes(), dtype, array.shape)
-        if array.dtype.itemsize * 8 != dtype.bitwidth:
-            raise InvalidArgument(f"an array of {array.dtype} cannot be a weight of {dtype}")
+        array = as_dtype(array, dtype)
         return self._inside(array, dtype) or self._over(self._memory(root(array)), array, dtype)
 
     def constant(self, content: bytes, dtype: ir.DataType, shape: Sequence[int]) -> Weight:
@@ -166,8 +166,7 @@ class WeightRegistry:
             sources: Weights that it is made of, whose memory it may lie in.
             dtype: The ONNX element type; the array's if ``None``.
         """
-        if any(PROCESS in source.key for source in sources):
-            key = f"{key}:{PROCESS}"
+        key = _of_sources(key, sources)
         with self.locks.only_one("derive", key):
             if (weight := self._find(key)) is not None:
                 return weight
@@ -175,7 +174,7 @@ class WeightRegistry:
             dtype, shape = dtype or dtype_of(array), array.shape
             if is_packed(dtype):
                 array = pack(array, dtype)
-            elif (weight := self._inside(array, dtype, sources)) is not None:
+            elif weight := self._inside(array := as_dtype(array, dtype), dtype, sources):
                 self._derived[key] = weight
                 return weight
             return self._store(key, dtype, shape, functools.partial(np.copyto, src=array), array)
@@ -186,6 +185,7 @@ class WeightRegistry:
         dtype: ir.DataType,
         shape: Sequence[int],
         fill: Callable[[NDArray], object],
+        sources: Sequence[Weight] = (),
     ) -> Weight:
         """Returns a derived weight whose bytes ``fill`` writes straight into the side file.
 
@@ -198,7 +198,9 @@ class WeightRegistry:
             shape: The logical shape.
             fill: Writes every element of the array it is given: flat packed bytes for elements
                 narrower than a byte.
+            sources: Weights that it is made of.
         """
+        key = _of_sources(key, sources)
         with self.locks.only_one("derive", key):
             return self._find(key) or self._store(key, dtype, tuple(shape), fill, None)
 
@@ -220,10 +222,9 @@ class WeightRegistry:
     def report(self) -> MemoryReport:
         """Returns what the weights take, where, and who holds them."""
         with self.locks.table:
+            storages, weights = list(self._storages.values()), list(self._weights.values())
             holdings = list(self._holdings)
-            return take_report(
-                list(self._storages.values()), list(self._weights.values()), holdings
-            )
+        return take_report(storages, weights, holdings)
 
     def _weight(
         self,
@@ -316,6 +317,11 @@ def default_registry() -> WeightRegistry:
     """Returns the process-wide registry."""
     with _locks.table:
         return _default_registry()
+
+
+def _of_sources(key: str, sources: Sequence[Weight]) -> str:
+    """Returns the key, which means nothing to other processes if a source does not."""
+    return f"{key}:{PROCESS}" if any(PROCESS in source.key for source in sources) else key
 
 
 def _short(key: str) -> str:
