@@ -27,13 +27,15 @@ class Format:
         name: For messages and listings.
         load: Takes a path or buffer and a registry; returns a model whose weights live there.
         sniff: Recognises the first bytes.
-        suffixes: File name endings, for listings.
+        suffixes: File name endings, for listings and for choosing a format to write.
+        save: Writes a model to a path; ``None`` if the format is only read.
     """
 
     name: str
     load: Callable[[Any, WeightRegistry], ir.Model]
     sniff: Callable[[bytes], bool]
     suffixes: tuple[str, ...] = ()
+    save: Callable[[ir.Model, Path], None] | None = None
 
 
 def load_model(

@@ -1,0 +1,147 @@
+"""Writing models so that they load best: weights at page boundaries of a file of their own."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+
+from tenonnx.errors import Fail, InvalidArgument
+from tenonnx.formats import Format, load_model
+from tenonnx.weights import WeightRegistry
+
+PAGE = 4096
+MAX_INLINE_BYTES = 2**31 - 1
+"""What a protobuf message can hold."""
+
+Progress = Callable[[str, float], None]
+"""Takes what is being done and the share that is done, from 0 to 1."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a model's weights are written.
+
+    Attributes:
+        inline: Keep them inside the ``.onnx`` file.
+        threshold: Tensors of fewer bytes stay inside the ``.onnx`` file in any case.
+        data_name: Name of the file of weights; the model's with ``.data`` added if empty.
+    """
+
+    inline: bool = False
+    threshold: int = 1024
+    data_name: str = ""
+
+
+def convert(
+    source: Any,
+    target: str | os.PathLike[str],
+    registry: WeightRegistry,
+    *,
+    formats: Sequence[Format] = (),
+    layout: Layout | None = None,
+    allowed_roots: Iterable[str] = (),
+    progress: Progress | None = None,
+) -> list[Path]:
+    """Loads a model in any format and writes it in the one that the target's ending names.
+
+    The target appears whole or not at all, and may be the source: weights are read from the old
+    file, which stays until nobody maps it.
+
+    Args:
+        source: What ``InferenceSession`` takes.
+        target: Where to write; ``.onnx``, or an ending of a format that can save.
+        registry: Where the weights are mapped meanwhile.
+        formats: Formats besides ONNX.
+        layout: How to write weights.
+        allowed_roots: Folders outside the model's own that external data may come from.
+        progress: Hears of every weight written.
+
+    Returns:
+        The files written.
+
+    Raises:
+        InvalidArgument: No format of that ending can be written.
+        Fail: The files cannot be written; whatever was there before is still there.
+    """
+    target = Path(target)
+    save = _saver(target, formats, layout or Layout(), progress or (lambda *_: None))
+    model = load_model(source, registry, formats, allowed_roots)
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
+            save(model, Path(folder) / target.name)
+            return _move_into_place(Path(folder), target)
+    except OSError as error:
+        raise Fail(f"cannot write {target}: {error.strerror or error}") from error
+
+
+def _saver(
+    target: Path, formats: Sequence[Format], layout: Layout, progress: Progress
+) -> Callable[[ir.Model, Path], None]:
+    if target.suffix == ".onnx":
+        return lambda model, path: save_onnx(model, path, layout, progress)
+    for candidate in formats:
+        if target.suffix in candidate.suffixes and candidate.save is not None:
+            return candidate.save
+    endings = [".onnx", *(s for f in formats if f.save for s in f.suffixes)]
+    raise InvalidArgument(
+        f"cannot write {target.name}: no format of that ending can be saved "
+        f"(there are: {', '.join(endings)})"
+    )
+
+
+def save_onnx(model: ir.Model, path: Path, layout: Layout, progress: Progress) -> None:
+    """Writes an ONNX file and, unless ``layout.inline``, the file of weights beside it.
+
+    Every weight in that file starts at a page boundary, as the ONNX specification advises.
+
+    Raises:
+        InvalidArgument: The model is too large to be written in one file.
+    """
+    if layout.inline:
+        size = sum(tensor.nbytes for tensor in _tensors(model))
+        if size > MAX_INLINE_BYTES:
+            raise InvalidArgument(
+                f"{size:,} bytes of weights do not fit into one .onnx file, which ends at 2 GiB",
+                hint="leave out --inline",
+            )
+        progress(f"writing {path.name}", 0.5)
+        ir.save(model, path)
+        return
+
+    def tell(tensor: ir.TensorProtocol, info: Any) -> None:
+        del tensor
+        progress(f"writing weights to {info.filename}", info.index / max(info.total, 1))
+
+    ir.save(
+        model,
+        path,
+        external_data=layout.data_name or f"{path.name}.data",
+        size_threshold_bytes=layout.threshold,
+        callback=tell,
+        alignment=PAGE,
+        align_threshold=layout.threshold,
+        max_workers=1,
+    )
+
+
+def _tensors(model: ir.Model) -> Iterable[ir.TensorProtocol]:
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            if value.const_value is not None:
+                yield value.const_value
+
+
+def _move_into_place(folder: Path, target: Path) -> list[Path]:
+    """Renames the written files to where they belong, the model itself last."""
+    names = sorted((file.name for file in folder.iterdir()), key=lambda name: name == target.name)
+    written = []
+    for name in names:
+        (folder / name).replace(target.parent / name)
+        written.append(target.parent / name)
+    return written
