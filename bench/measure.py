@@ -25,6 +25,9 @@ CHILD = Path(__file__).with_name("child.py")
 SAMPLE_SECONDS = 0.002
 MIB = 1 << 20
 
+UNSET = ("OPENBLAS_CORETYPE", "PYTHONDONTWRITEBYTECODE")
+"""Variables that would make an engine slower than its users have it."""
+
 COLUMNS = {
     "import_s": "import",
     "load_s": "load",
@@ -202,7 +205,7 @@ def environment(threads: int, cache: Path) -> dict[str, str]:
         threads: How many threads libraries use; 0 is all.
         cache: The folder of tenonnx's side files, and of whatever else engines leave behind.
     """
-    variables = {k: v for k, v in os.environ.items() if k != "OPENBLAS_CORETYPE"}
+    variables = {k: v for k, v in os.environ.items() if k not in UNSET}
     if threads:
         names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
         variables.update(dict.fromkeys(names, str(threads)))

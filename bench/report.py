@@ -17,8 +17,8 @@ from bench.compare import Row
 from bench.measure import COLUMNS
 
 PLOTTED = {"load_s": "load", "run_s": "run", "ran_mib": "private MiB"}
-WIDTH = 180
-NOTE_WIDTH = 40
+WIDTH = 200
+NOTE_WIDTH = 42
 PACKAGES = ("tenonnx", "onnxruntime", "onnx", "onnx-ir", "numpy", "numba", "threadpoolctl")
 
 
@@ -41,7 +41,7 @@ def lines(group: Sequence[Row]) -> Iterator[list[str]]:
     for row in group:
         cells = [show(key, row.values.get(key)) for key in COLUMNS]
         bounds = [text if ok else f"FAILS: {text}" for text, ok in row.bounds.items()]
-        yield [row.engine, *cells, "; ".join([*bounds, *([row.note] if row.note else [])])]
+        yield [row.engine, *cells, "; ".join(filter(None, [*bounds, row.note]))]
     if found := ratios(group):
         cells = [f"{found[key]:.3g}x" if key in found else "" for key in COLUMNS]
         yield ["ratio", *cells, ""]
@@ -108,7 +108,7 @@ def save_summary(rows: Sequence[Row], path: Path) -> None:
                 for key in PLOTTED
             ]
             notes = [text if ok else f"**fails**: {text}" for text, ok in mine.bounds.items()]
-            table.append([case, threads, *cells, "; ".join([*notes, mine.note])])
+            table.append([case, threads, *cells, "; ".join(filter(None, [*notes, mine.note]))])
     path.write_text("".join(f"| {' | '.join(line)} |\n" for line in table))
 
 
