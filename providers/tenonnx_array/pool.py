@@ -14,7 +14,6 @@ import numpy as np
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.dtypes import FLOATS, accumulator
 from tenonnx_array.precision import widened
-from tenonnx_array.versions import without
 from tenonnx_array.windows import Windows, place
 
 table = OperatorTable()
@@ -44,6 +43,8 @@ def lowest(dtype: np.dtype[Any]) -> float | int:
     return float("-inf") if dtype in FLOATS else int(np.iinfo(dtype).min)
 
 
+@op("MaxPool", multiple=True, without=("ceil_mode", "dilations", "storage_order"))
+@op("MaxPool", since=8, multiple=True, without=("ceil_mode", "dilations"))
 @op("MaxPool", since=10, multiple=True)
 def max_pool(
     xp: Namespace,
@@ -77,10 +78,6 @@ def max_pool(
     return _max_and_place(xp, X, windows, storage_order)
 
 
-op("MaxPool", since=8, multiple=True)(without(max_pool, "ceil_mode", "dilations"))
-op("MaxPool", multiple=True)(without(max_pool, "ceil_mode", "dilations", "storage_order"))
-
-
 def _max_and_place(
     xp: Namespace, x: Array, windows: Windows, storage_order: int
 ) -> tuple[Array, Array]:
@@ -102,6 +99,9 @@ def _max_and_place(
     return best, place_
 
 
+@op("AveragePool", without=("ceil_mode", "count_include_pad", "dilations"))
+@op("AveragePool", since=7, without=("ceil_mode", "dilations"))
+@op("AveragePool", since=10, without=("dilations",))
 @op("AveragePool", since=19)
 @widened
 def average_pool(
@@ -139,13 +139,7 @@ def average_pool(
     return pool(xp, X, windows, xp.add, 0) / (divisor.flat[0] if even else xp.asarray(divisor))
 
 
-AVERAGE_POOL_10 = without(average_pool, "dilations")
-AVERAGE_POOL_7 = without(AVERAGE_POOL_10, "ceil_mode")
-op("AveragePool", since=10)(AVERAGE_POOL_10)
-op("AveragePool", since=7)(AVERAGE_POOL_7)
-op("AveragePool")(without(AVERAGE_POOL_7, "count_include_pad"))
-
-
+@op("LpPool", since=2, without=("ceil_mode", "dilations"))
 @op("LpPool", since=18)
 @widened
 def lp_pool(
@@ -171,10 +165,6 @@ def lp_pool(
         ceil_mode=ceil_mode,
     )
     return _root(xp, pool(xp, _power(xp, X, p), windows, xp.add, 0), p)
-
-
-LP_POOL_2 = without(lp_pool, "ceil_mode", "dilations")
-op("LpPool", since=2)(LP_POOL_2)
 
 
 @op("LpPool")

@@ -21,7 +21,6 @@ from tenonnx_array.interpolate import (
     taps,
     working_dtype,
 )
-from tenonnx_array.versions import without
 
 table = OperatorTable()
 op = table.op
@@ -29,6 +28,12 @@ op = table.op
 LINEAR = ("linear", "bilinear")
 
 
+@op(
+    "Resize",
+    since=11,
+    host=(1, 2, 3),
+    without=("antialias", "axes", "keep_aspect_ratio_policy"),
+)
 @op("Resize", since=18, host=(1, 2, 3))
 def resize(
     xp: Namespace,
@@ -82,10 +87,6 @@ def resize(
     for number, positions in outside.items():
         y[(slice(None),) * number + (xp.asarray(positions),)] = extrapolation_value
     return y
-
-
-RESIZE_11 = without(resize, "antialias", "axes", "keep_aspect_ratio_policy")
-op("Resize", since=11, host=(1, 2, 3))(RESIZE_11)
 
 
 def _plan(
