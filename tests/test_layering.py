@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -100,7 +101,10 @@ def test_the_core_knows_no_array_library_but_numpy() -> None:
 def modules_after(code: str) -> set[str]:
     """Returns the top-level modules that a fresh process has after some code."""
     code += "\nimport json, sys; print(json.dumps([m.split('.')[0] for m in sys.modules]))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    # An editable install misses a package that was added after it.
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(ROOT / root) for root in ROOTS)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment)
+    assert done.returncode == 0, done.stderr.decode()
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
