@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
 import gc
 import gzip
 import mmap
@@ -16,6 +18,8 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
 from tenonnx.errors import InvalidArgument, InvalidGraph, InvalidProtobuf, NoSuchFile
@@ -346,8 +350,11 @@ def test_a_large_sparse_tensor_goes_to_a_side_file(registry: WeightRegistry) -> 
         ([[0, 3], [0, 0]], [2, 3], "sparse tensor 's' has indices outside of its shape (2, 3)"),
         ([[0], [0]], [2, 3], "sparse tensor 's' has indices outside of its shape (2, 3)"),
         ([0, 1], [-6], "sparse tensor 's' needs flat values, int64 indices and a shape"),
+        ([0, 1, 2], [6], "sparse tensor 's' has 2 values, but indices of shape (3,)"),
+        ([0, 1], [1] * 65, f"sparse tensor 's', FLOAT{[1] * 65}, has no dense form: elements "
+         "must be a byte or wider, and dimensions at most 64"),
     ],
-)
+)  # fmt: skip
 def test_malformed_sparse_tensors(
     registry: WeightRegistry, indices: Any, dims: list[int], message: str
 ) -> None:
@@ -355,6 +362,37 @@ def test_malformed_sparse_tensors(
     with pytest.raises(InvalidGraph) as caught:
         load(proto, registry)
     assert str(caught.value) == message
+
+
+def test_a_sparse_tensor_that_would_fill_the_machine(registry: WeightRegistry) -> None:
+    proto = sparse_model(sparse("s", [7, 8], [0, 1], [2**40, 2**40]))
+    message = fails(proto, registry, InvalidGraph)
+    assert message.startswith(f"sparse tensor 's' takes {2**82} bytes when dense; this machine has")
+
+
+@settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_sparse_tensors_are_what_they_say(registry: WeightRegistry, data: st.DataObject) -> None:
+    dims = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
+    size = int(np.prod(dims))
+    places = sorted(data.draw(st.sets(st.integers(0, size - 1))))
+    values = np.arange(1, len(places) + 1)
+    expected = np.zeros(size)
+    expected[places] = values
+    rows: Any = np.array(places, np.int64)
+    if data.draw(st.booleans()):
+        rows = np.stack(np.unravel_index(rows, dims), 1)
+    model = load(sparse_model(sparse("s", values, rows, dims)), registry)
+    np.testing.assert_array_equal(weight(model, "s").array, expected.reshape(dims))
+
+
+@settings(deadline=None, max_examples=500, suppress_health_check=list(HealthCheck))
+@given(place=st.integers(0, 10**6), change=st.integers(1, 255))
+def test_damaged_sparse_tensors(registry: WeightRegistry, place: int, change: int) -> None:
+    damaged = bytearray(sparse_model(sparse("s", [7, 8], [1, 5], [6])).SerializeToString())
+    damaged[place % len(damaged)] ^= change
+    with contextlib.suppress(InvalidGraph, InvalidProtobuf):
+        load(bytes(damaged), registry)
 
 
 def test_names_documentation_and_metadata_stay(registry: WeightRegistry) -> None:
@@ -412,6 +450,13 @@ def test_a_tensor_is_a_tensor_to_everyone(registry: WeightRegistry) -> None:
     assert strided.tobytes() == mine.T.tobytes()
     with Path(os.devnull).open("wb") as file:
         strided.tofile(file)
+
+
+def test_threads_that_load_one_model_share_it(registry: WeightRegistry, tmp_path: Path) -> None:
+    path = save(everywhere(), tmp_path / "model.onnx")
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        models = list(pool.map(lambda _: load(path, registry), range(16)))
+    assert len({tuple(map(id, weights_of(model))) for model in models}) == 1
 
 
 def test_when_the_model_is_gone_so_is_the_mapping(registry: WeightRegistry, tmp_path: Path) -> None:

@@ -29,10 +29,10 @@ from hypothesis.stateful import (
 
 from tenonnx.errors import Fail, InvalidArgument
 from tenonnx.sidefile import SideFiles
-from tenonnx.storage import byte_size
+from tenonnx.storage import PIECE_BYTES, byte_size, unpack
 from tenonnx.weights import SIDE_FILE_BYTES, Weight, WeightRegistry, default_registry
 
-FILE_BYTES = 8192
+FILE_BYTES = 8 * 4096
 DTYPES = [d for d in ir.DataType if d not in (ir.DataType.UNDEFINED, ir.DataType.STRING)]
 PACKED = [d for d in DTYPES if d.bitwidth < 8]
 BIG = SIDE_FILE_BYTES // 4
@@ -188,8 +188,10 @@ def test_views_that_do_not_fit_are_refused(registry: WeightRegistry, path: Path)
     mapping = registry.map(path)
     with pytest.raises(InvalidArgument, match=r"FLOAT\[2, 3\] takes 24 bytes, not 20"):
         registry.view(mapping, 0, 20, ir.DataType.FLOAT, (2, 3))
-    with pytest.raises(InvalidArgument, match=r"8 bytes at offset 8188 end outside .*weights\.bin"):
-        registry.view(mapping, 8188, 8, ir.DataType.FLOAT, (2,))
+    with pytest.raises(
+        InvalidArgument, match=r"8 bytes at offset 32764 end outside .*weights\.bin"
+    ):
+        registry.view(mapping, 32764, 8, ir.DataType.FLOAT, (2,))
     with pytest.raises(InvalidArgument, match="at offset -4 end outside"):
         registry.view(mapping, -4, 8, ir.DataType.FLOAT, (2,))
     with pytest.raises(InvalidArgument, match="negative dimensions"):
@@ -483,6 +485,23 @@ def test_elements_below_a_byte_stay_packed_until_a_device_wants_them(
     assert np.shares_memory(weight.packed().array, weight.array) == bool(size)
 
 
+@pytest.mark.parametrize("dtype", PACKED, ids=str)
+def test_unpacking_goes_piece_by_piece(registry: WeightRegistry, dtype: ir.DataType) -> None:
+    count = 2 * PIECE_BYTES * 8 // dtype.bitwidth + 5
+    size = byte_size(dtype, (count,))
+    content = np.random.default_rng(2).integers(0, 1 << 6, size, np.uint8)
+    content[-1] = 0
+    weight = registry.view(registry.from_buffer(content), 0, size, dtype, (count,))
+    found = weight.on(Host())
+    for start in (0, PIECE_BYTES, 2 * PIECE_BYTES):
+        first = start * 8 // dtype.bitwidth
+        piece = content[start : start + 6].tobytes()
+        expected = unpacked_bits(piece, dtype.bitwidth, min(8, count - first))
+        mask = (1 << dtype.bitwidth) - 1
+        assert (found[first : first + 8].view(np.uint8) & mask).tolist() == expected
+    assert np.array_equal(found.view(np.uint8), unpack(content, dtype, (count,)).view(np.uint8))
+
+
 def test_from_array_looks_at_the_callers_memory(registry: WeightRegistry) -> None:
     array = np.arange(24, dtype=np.float32).reshape(4, 6)
     weight = registry.from_array(array)
@@ -646,16 +665,21 @@ def test_the_report_says_who_holds_what_and_holds_neither(
     assert report.storages[0].holders == ("first", "second")
     assert report.storages[0].weights == 3
     lines = str(report).splitlines()
-    assert lines[0].startswith("mapped 8.0 KiB · derived 0 B · resident ")
+    assert lines[0].startswith("mapped 32.0 KiB · derived 0 B · resident ")
     assert lines[2].split() == ["kind", "size", "resident", "weights", "storage", "held", "by"]
     assert lines[3].endswith(f"{path}  first, second")
     assert lines[-1].split() == ["second", "1", "64", "B"]
+    constants = [registry.constant(bytes([n] * 4), ir.DataType.FLOAT, ()) for n in range(3)]
+    registry.attach(first, "constants", constants)
+    private = " ".join(str(registry.report()).splitlines()[4].split())
+    assert private == "private 12 B 12 B 3 3 pieces of memory constants"
+    del constants
 
     del second
-    assert [h.name for h in registry.report().holders] == ["first"]
+    assert [h.name for h in registry.report().holders] == ["first", "constants"]
     del weights, mapping
     assert registry.report().storages == ()
-    assert [(h.name, h.weights) for h in registry.report().holders] == [("first", 0)]
+    assert [h.weights for h in registry.report().holders] == [0, 0]
 
 
 def test_an_empty_report_is_one_line(registry: WeightRegistry) -> None:
@@ -689,7 +713,7 @@ child = os.fork()
 if child == 0:
     same = registry.view(registry.map(sys.argv[1]), 0, 64, ir.DataType.FLOAT, (16,)) is weight
     other = registry.derive("quick", lambda: np.ones(1 << 16, np.float32)).array.sum() == 1 << 16
-    os._exit(0 if same and other and registry.report().mapped == 8192 else 1)
+    os._exit(0 if same and other and registry.report().mapped == 32768 else 1)
 forked.set()
 thread.join()
 for _ in range(200):

@@ -14,7 +14,7 @@ import onnx
 import onnx_ir as ir
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped] # has no stubs
 
-from tenonnx.errors import Fail, InvalidArgument, InvalidGraph, InvalidProtobuf
+from tenonnx.errors import Fail, InvalidArgument, InvalidGraph, InvalidProtobuf, TenonnxError
 from tenonnx.paths import DataFolders, missing
 from tenonnx.sniff import looks_like
 from tenonnx.sparse import densify, has_sparse
@@ -107,10 +107,12 @@ def _read_buffer(buffer: memoryview, storage: Any, reader: TensorReader, name: s
 
 def _read(proto: onnx.ModelProto, reader: TensorReader) -> ir.Model:
     """Returns the model of a proto, which gets changed if it has sparse tensors."""
-    densify(proto, reader)
     with _gc_paused():
         try:
+            densify(proto, reader)
             model = ir.serde.deserialize_model(proto)
+        except TenonnxError:
+            raise
         except Exception as error:  # what onnx_ir raises depends on what is malformed
             raise InvalidGraph(f"the model is not well-formed: {_root_cause(error)}") from error
         _convert(model, reader)

@@ -39,6 +39,8 @@ class Mapping:
 
     Holds no file descriptor, and a fork's child may use it freely. Pages are the kernel's page
     cache: every process that maps the file shares them.
+    Replacing the file leaves the mapping what it was; writing into the file or truncating it does
+    not, so whoever updates a model should rename a new file over the old one.
 
     Args:
         path: The file.

@@ -96,7 +96,7 @@ class MemoryReport:
                 row.label,
                 ", ".join(row.holders),
             )
-            for row in self.storages
+            for row in _with_pieces_merged(self.storages)
         ]
         holders = [(row.name, str(row.weights), _size(row.nbytes)) for row in self.holders]
         return "\n".join(
@@ -150,6 +150,20 @@ def take_report(
         storages=tuple(rows),
         holders=tuple(people),
     )
+
+
+def _with_pieces_merged(rows: Sequence[StorageRow]) -> list[StorageRow]:
+    """Returns the rows of files, then one for all pieces of private and of borrowed memory."""
+    merged = [row for row in rows if row.kind in ("mapped", "derived")]
+    for kind in ("private", "borrowed"):
+        pieces = [row for row in rows if row.kind == kind]
+        if pieces:
+            size = sum(row.size for row in pieces)
+            label = f"{len(pieces)} piece{'s' if len(pieces) > 1 else ''} of memory"
+            holders = {name for row in pieces for name in row.holders}
+            weights = sum(row.weights for row in pieces)
+            merged.append(StorageRow(kind, label, size, size, weights, tuple(sorted(holders))))
+    return merged
 
 
 def _device_bytes(weight: Weight) -> int:

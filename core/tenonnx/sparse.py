@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -10,10 +12,11 @@ import onnx
 import onnx_ir as ir
 
 from tenonnx.errors import InvalidGraph
+from tenonnx.storage import byte_size, is_packed
+from tenonnx.tensors import MAX_RANK, TensorReader
 
 if TYPE_CHECKING:
     from tenonnx.storage import NDArray
-    from tenonnx.tensors import TensorReader
     from tenonnx.weight import Weight
 
 TENSOR, SPARSE = onnx.AttributeProto.TENSOR, onnx.AttributeProto.SPARSE_TENSOR
@@ -58,26 +61,48 @@ def _dense(sparse: onnx.SparseTensorProto, name: str, reader: TensorReader) -> W
     shape = tuple(sparse.dims)
     values = reader.weight(ir.serde.deserialize_tensor(sparse.values), name)
     indices = reader.weight(ir.serde.deserialize_tensor(sparse.indices), name)
-    if min(shape, default=0) < 0 or indices.dtype != ir.DataType.INT64 or len(values.shape) != 1:
-        raise InvalidGraph(f"sparse tensor {name!r} needs flat values, int64 indices and a shape")
+    _check(name, values, indices, shape)
 
     def fill(out: NDArray) -> None:
         out[...] = 0
         out.reshape(-1)[_flat(indices.array, shape, name)] = values.array
 
     key = f"dense:1:{values.key}:{indices.key}:{shape}"
-    return reader.registry.materialize(key, values.dtype, shape, fill)
+    return reader.registry.materialize(key, values.dtype, shape, fill, [values, indices])
+
+
+def _check(name: str, values: Weight, indices: Weight, shape: tuple[int, ...]) -> None:
+    """Raises InvalidGraph unless the parts make a sparse tensor that can be made dense."""
+    if indices.dtype != ir.DataType.INT64 or len(values.shape) != 1 or min(shape, default=0) < 0:
+        raise InvalidGraph(f"sparse tensor {name!r} needs flat values, int64 indices and a shape")
+    if is_packed(values.dtype) or len(shape) > MAX_RANK:
+        raise InvalidGraph(
+            f"sparse tensor {name!r}, {values.dtype}{list(shape)}, has no dense form: elements "
+            f"must be a byte or wider, and dimensions at most {MAX_RANK}"
+        )
+    if indices.shape[:1] != values.shape:
+        raise InvalidGraph(
+            f"sparse tensor {name!r} has {values.shape[0]} values, but indices of shape "
+            f"{indices.shape}"
+        )
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if (nbytes := byte_size(values.dtype, shape)) > memory:
+        raise InvalidGraph(
+            f"sparse tensor {name!r} takes {nbytes} bytes when dense; this machine has {memory}"
+        )
 
 
 def _flat(indices: NDArray, shape: tuple[int, ...], name: str) -> NDArray:
     """Returns positions in the flat tensor: indices are those, or one row of coordinates each."""
-    if indices.ndim == 2 and indices.shape[1] == len(shape):
-        if ((indices >= 0) & (indices < np.array(shape))).all():
-            flat: NDArray = np.ravel_multi_index(tuple(indices.T), shape)
-            return flat
-    elif indices.ndim == 1 and ((indices >= 0) & (indices < np.prod(shape))).all():
-        return indices
-    raise InvalidGraph(f"sparse tensor {name!r} has indices outside of its shape {shape}")
+    bounds = shape
+    if indices.ndim == 1:
+        indices, bounds = indices[:, np.newaxis], (math.prod(shape),)
+    matrix = indices.ndim == 2 and indices.shape[1] == len(bounds)
+    if not matrix or not ((indices >= 0) & (indices < np.array(bounds, np.int64))).all():
+        raise InvalidGraph(f"sparse tensor {name!r} has indices outside of its shape {shape}")
+    strides = [math.prod(bounds[axis + 1 :]) for axis in range(len(bounds))]
+    flat: NDArray = indices @ np.array(strides, np.int64)
+    return flat
 
 
 def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:

@@ -22,6 +22,9 @@ Kind: TypeAlias = Literal["mapped", "derived", "private", "borrowed"]
 PROCESS = os.urandom(8).hex()
 """Part of every key that means nothing to another process."""
 
+PIECE_BYTES = 3 << 20
+"""A whole number of elements of every width: three bytes hold four elements of six bits."""
+
 _serial = itertools.count()
 
 
@@ -96,6 +99,16 @@ def byte_size(dtype: ir.DataType, shape: Sequence[int]) -> int:
 def unpack(packed: NDArray, dtype: ir.DataType, shape: Sequence[int]) -> NDArray:
     """Returns sub-byte elements one to a byte, as ml_dtypes has them."""
     return ir.PackedTensor(packed, dtype, shape=ir.Shape(shape)).numpy()
+
+
+def unpack_into(target: NDArray, packed: NDArray, dtype: ir.DataType) -> None:
+    """Writes sub-byte elements one to a byte, piece by piece, so that no second copy exists."""
+    flat = target.reshape(-1)
+    for start in range(0, packed.size, PIECE_BYTES):
+        piece = packed[start : start + PIECE_BYTES]
+        first = start * 8 // dtype.bitwidth
+        count = min(flat.size - first, piece.size * 8 // dtype.bitwidth)
+        flat[first : first + count] = unpack(piece, dtype, (count,)).view(np.uint8)
 
 
 def pack(array: NDArray, dtype: ir.DataType) -> NDArray:

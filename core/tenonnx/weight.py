@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx.errors import InvalidArgument
-from tenonnx.storage import NDArray, Storage, byte_size, is_packed, unpack
+from tenonnx.storage import NDArray, Storage, byte_size, is_packed, unpack, unpack_into
 
 if TYPE_CHECKING:
     from tenonnx.weights import WeightRegistry
@@ -136,9 +136,11 @@ class Weight:
     def _on_host(self) -> NDArray:
         packed = is_packed(self.dtype)
         if self._host is None and packed:
-            self._host = self._registry.derive(
+            self._host = self._registry.materialize(
                 f"unpacked:{self.key}",
-                lambda: unpack(self.array, self.dtype, self.shape).view(np.uint8),
+                ir.DataType.UINT8,
+                self.shape,
+                lambda out: unpack_into(out, self.array, self.dtype),
             )
         elif self._host is None and not self.is_aligned:
             self._host = self._registry.aligned(self)
