@@ -33,6 +33,7 @@ MODULES = (
     "recurrent",
     "reduce",
     "resize",
+    "roi_align",
     "roi_pool",
     "sampling",
     "scatter",

@@ -1,0 +1,152 @@
+"""RoiAlign: regions of images, interpolated and pooled to one size.
+
+Interpolation and pooling go along one axis after the other. The mean of samples is a small matrix
+for each axis of a region.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from tenonnx.operators import Array, Namespace, OperatorTable
+from tenonnx_array.precision import widened
+
+table = OperatorTable()
+op = table.op
+
+
+class Samples(NamedTuple):
+    """What the bins of a region read along one axis, both (bins, 2 * count): two per sample."""
+
+    indices: Array
+    weights: Array
+
+    @property
+    def span(self) -> slice:
+        """The part of the axis that is read."""
+        return slice(int(self.indices.min()), int(self.indices.max()) + 1)
+
+
+@op("RoiAlign", since=16, host=(1, 2))
+@widened
+def roi_align(
+    xp: Namespace,
+    X: Array,
+    rois: Array,
+    batch_indices: Array,
+    *,
+    coordinate_transformation_mode: str = "half_pixel",
+    mode: str = "avg",
+    output_height: int = 1,
+    output_width: int = 1,
+    sampling_ratio: int = 0,
+    spatial_scale: float = 1.0,
+) -> Array:
+    """Return regions [x1, y1, x2, y2] of X (N, C, H, W): (len(rois), C, height, width).
+
+    A bin is the mean of its samples; or the maximum of what the four elements around each sample
+    contribute to it, which the specification's test calls max pooling. A sample more than an
+    element outside of the image is 0.
+
+    Raises:
+        ValueError: The shapes do not fit, or a mode is unknown.
+    """
+    if X.ndim != 4 or rois.ndim != 2 or rois.shape[1] != 4 or len(batch_indices) != len(rois):
+        raise ValueError(
+            "expected X (N, C, H, W), rois (R, 4) and batch_indices (R,), found shapes "
+            f"{X.shape}, {rois.shape} and {batch_indices.shape}"
+        )
+    if mode not in ("avg", "max"):
+        raise ValueError(f"expected mode to be avg or max, found {mode!r}")
+    aligned = coordinate_transformation_mode == "half_pixel"
+    if not aligned and coordinate_transformation_mode != "output_half_pixel":
+        raise ValueError(
+            "expected coordinate_transformation_mode to be half_pixel or output_half_pixel, "
+            f"found {coordinate_transformation_mode!r}"
+        )
+    corners = rois * rois.dtype.type(spatial_scale) - rois.dtype.type(0.5 if aligned else 0)
+    y = xp.zeros((len(rois), X.shape[1], output_height, output_width), X.dtype)
+    pool = mean if mode == "avg" else maximum
+    for number, (image, (x1, y1, x2, y2)) in enumerate(zip(batch_indices, corners, strict=True)):
+        least = -math.inf if aligned else 1
+        rows = samples(y1, max(y2 - y1, least), output_height, sampling_ratio, X.shape[2])
+        columns = samples(x1, max(x2 - x1, least), output_width, sampling_ratio, X.shape[3])
+        if rows.indices.size and columns.indices.size:
+            y[number] = pool(xp, X[int(image)], rows, columns)
+    return y
+
+
+@op("RoiAlign", since=10, host=(1, 2))
+def roi_align_10(
+    xp: Namespace,
+    X: Array,
+    rois: Array,
+    batch_indices: Array,
+    *,
+    mode: str = "avg",
+    output_height: int = 1,
+    output_width: int = 1,
+    sampling_ratio: int = 0,
+    spatial_scale: float = 1.0,
+) -> Array:
+    """Return RoiAlign without a shift of half an element."""
+    return roi_align(
+        xp,
+        X,
+        rois,
+        batch_indices,
+        coordinate_transformation_mode="output_half_pixel",
+        mode=mode,
+        output_height=output_height,
+        output_width=output_width,
+        sampling_ratio=sampling_ratio,
+        spatial_scale=spatial_scale,
+    )
+
+
+def samples(start: Array, extent: Array, bins: int, ratio: int, length: int) -> Samples:
+    """Return the samples of an axis: ``ratio`` in every bin, or as many as it has elements."""
+    count = ratio or max(math.ceil(extent / bins), 0)
+    offsets = (np.arange(count, dtype=start.dtype) + start.dtype.type(0.5)) / max(count, 1)
+    at = start + extent / bins * (np.arange(bins, dtype=start.dtype)[:, None] + offsets)
+    inside = (at >= -1) & (at <= length)
+    at = np.clip(at, 0, length - 1)
+    low = np.floor(at)
+    weights = [(low + 1 - at) * inside, (at - low) * inside]
+    indices = [low, np.minimum(low + 1, length - 1)]
+    return Samples(
+        np.concatenate(indices, axis=1).astype(np.int64), np.concatenate(weights, axis=1)
+    )
+
+
+def mean(xp: Namespace, image: Array, rows: Samples, columns: Samples) -> Array:
+    """Return the mean of each bin of an image (C, H, W)."""
+    part = image[:, rows.span, columns.span]
+    vertical, horizontal = (
+        xp.asarray(weight_matrix(axis).astype(image.dtype)) for axis in (rows, columns)
+    )
+    return xp.matmul(xp.matmul(vertical, part), horizontal.T)
+
+
+def weight_matrix(axis: Samples) -> Array:
+    """Return the weight of each element of the axis' span in each bin, (bins, span)."""
+    span = axis.span
+    matrix = np.zeros((len(axis.indices), span.stop - span.start), axis.weights.dtype)
+    bins = np.arange(len(axis.indices))[:, None]
+    np.add.at(matrix, (bins, axis.indices - span.start), axis.weights)
+    return matrix / (axis.indices.shape[1] // 2)
+
+
+def maximum(xp: Namespace, image: Array, rows: Samples, columns: Samples) -> Array:
+    """Return the greatest weighted element of each bin of an image (C, H, W).
+
+    Weights are not negative, so the maximum over rows can be taken before the columns' weights.
+    """
+    part = image[:, :, columns.span]
+    tall = xp.take(part, xp.asarray(rows.indices), axis=1)
+    tall = xp.max(tall * xp.asarray(rows.weights.astype(image.dtype))[..., None], axis=2)
+    wide = xp.take(tall, xp.asarray(columns.indices - columns.span.start), axis=2)
+    return xp.max(wide * xp.asarray(columns.weights.astype(image.dtype)), axis=3)
