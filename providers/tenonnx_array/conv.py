@@ -97,8 +97,8 @@ def convolve(xp: Namespace, x: Array, w: Array, windows: Windows, group: int) ->
     for part, span in _row_blocks(windows, matrices.shape[2] * x.dtype.itemsize):
         unit = matrices.shape[2] * math.prod(part.output) * x.dtype.itemsize
         for items, groups in blocks(n, group, unit):
-            columns = unfold(xp, x[items, groups], part)
-            xp.matmul(matrices[groups], columns, out=y[items, groups, :, span])
+            out = y[items, groups, :, span]
+            xp.matmul(matrices[groups], unfold(xp, x[items, groups], part), out=out)
     return y.reshape(shape)
 
 

@@ -10,7 +10,7 @@ import math
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.conv import add_bias, blocks
 from tenonnx_array.precision import widened
-from tenonnx_array.windows import Windows, fold, place, split
+from tenonnx_array.windows import fold, place, place_transposed
 
 table = OperatorTable()
 op = table.op
@@ -49,57 +49,28 @@ def conv_transpose(
         )
     if kernel_shape and tuple(kernel_shape) != W.shape[2:]:
         raise ValueError(f"expected W to have kernel_shape {kernel_shape}, found {W.shape[2:]}")
-    windows = _transposed(
-        X.shape[2:], W.shape[2:], strides, dilations, pads, auto_pad, output_padding, output_shape
+    windows = place_transposed(
+        X.shape[2:],
+        W.shape[2:],
+        strides=strides,
+        dilations=dilations,
+        pads=pads,
+        auto_pad=auto_pad,
+        output_padding=output_padding,
+        output_shape=output_shape,
     )
     n, c, m = X.shape[0], X.shape[1] // group, W.shape[1]
-    length = math.prod(X.shape[2:])
-    matrices = W.reshape(group, c, m * math.prod(windows.kernel)).swapaxes(1, 2)
+    length, taps = math.prod(X.shape[2:]), math.prod(windows.kernel)
+    w = W.reshape(group, c, m, taps)
     x = X.reshape(n, group, c, length)
-    y = xp.empty((n, group * m, *windows.size), X.dtype)
-    unit = group * matrices.shape[1] * length * X.dtype.itemsize
-    for items, _ in blocks(n, 1, unit):
+    y = xp.empty((n, group, m, *windows.size), X.dtype)
+    for items, channels in blocks(n, m, group * taps * length * X.dtype.itemsize):
+        matrices = w[:, :, channels].reshape(group, c, -1).swapaxes(1, 2)
         columns = xp.matmul(matrices, x[items])
-        columns = columns.reshape(-1, group * m, *windows.kernel, *windows.output)
-        y[items] = fold(xp, columns, windows)
+        columns = columns.reshape(*columns.shape[:1], group, -1, *windows.kernel, *windows.output)
+        y[items, :, channels] = fold(xp, columns, windows)
+    y = y.reshape(n, group * m, *windows.size)
     return add_bias(y, B)
-
-
-def _transposed(
-    size: tuple[int, ...],
-    kernel: tuple[int, ...],
-    strides: tuple[int, ...] | None,
-    dilations: tuple[int, ...] | None,
-    pads: tuple[int, ...] | None,
-    auto_pad: str,
-    output_padding: tuple[int, ...] | None,
-    output_shape: tuple[int, ...] | None,
-) -> Windows:
-    """Return the windows of the convolution that this is the transpose of: ``size`` is its output.
-
-    Along an axis, ``total_padding = stride * (n - 1) + output_padding + extent - result``.
-    """
-    rank = len(size)
-    strides, dilations = strides or (1,) * rank, dilations or (1,) * rank
-    extra = output_padding or (0,) * rank
-    pads = pads or (0,) * (2 * rank)
-    full = [
-        stride * (n - 1) + more + (k - 1) * d + 1
-        for n, stride, more, k, d in zip(size, strides, extra, kernel, dilations, strict=True)
-    ]
-    if output_shape or auto_pad.startswith("SAME"):
-        same = tuple(n * stride for n, stride in zip(size, strides, strict=True))
-        target = tuple(output_shape[-rank:]) if output_shape else same
-        shares = [split(max(f - t, 0), auto_pad) for f, t in zip(full, target, strict=True)]
-        begins, ends = zip(*shares, strict=True)
-    else:
-        if auto_pad == "VALID":
-            pads = (0,) * (2 * rank)
-        begins, ends = tuple(pads[:rank]), tuple(pads[rank:])
-        target = tuple(f - b - e for f, b, e in zip(full, begins, ends, strict=True))
-    if min(target, default=1) < 1:
-        raise ValueError(f"expected an output of at least 1 along each axis, found {target}")
-    return Windows(target, kernel, tuple(strides), tuple(dilations), begins, ends, size)
 
 
 @op("Col2Im", since=18, host=(1, 2))

@@ -13,8 +13,9 @@ import numpy as np
 
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.dtypes import FLOATS, accumulator
+from tenonnx_array.index import refuse_outside
 from tenonnx_array.precision import widened
-from tenonnx_array.windows import Windows, place
+from tenonnx_array.windows import Windows, place, place_transposed
 
 table = OperatorTable()
 op = table.op
@@ -242,17 +243,19 @@ def max_unpool(
 
     The indices refer to the shape that kernel, strides and pads imply. A larger
     ``output_shape`` adds zeros at the end of each axis; a smaller one cuts.
+
+    Raises:
+        ValueError: X and I differ in shape, or an index on the host is beyond that shape.
     """
-    rank = X.ndim - 2
-    strides, pads = strides or (1,) * rank, pads or (0,) * (2 * rank)
-    implied = [
-        (n - 1) * stride + kernel - begin - end
-        for n, stride, kernel, begin, end in zip(
-            X.shape[2:], strides, kernel_shape, pads[:rank], pads[rank:], strict=True
-        )
-    ]
-    y = xp.zeros((*X.shape[:2], *implied), X.dtype)
-    y.reshape(-1)[I.reshape(-1)] = X.reshape(-1)
+    if X.shape != I.shape:
+        raise ValueError(f"expected indices of X's shape {X.shape}, found {I.shape}")
+    windows = place_transposed(X.shape[2:], tuple(kernel_shape), strides=strides, pads=pads)
+    y = xp.zeros((*X.shape[:2], *windows.size), X.dtype)
+    try:
+        y.reshape(-1)[I.reshape(-1)] = X.reshape(-1)
+    except IndexError:
+        refuse_outside(I, y.size, 0)
+        raise
     if output_shape is None or tuple(map(int, output_shape)) == y.shape:
         return y
     result = xp.zeros(tuple(map(int, output_shape)), X.dtype)

@@ -135,10 +135,7 @@ def place(
     Raises:
         ValueError: Attributes of the wrong length or range, or the kernel is larger than the data.
     """
-    if auto_pad not in ("NOTSET", "", "VALID", "SAME_UPPER", "SAME_LOWER"):
-        raise ValueError(
-            f"expected auto_pad to be NOTSET, SAME_UPPER, SAME_LOWER or VALID, found {auto_pad!r}"
-        )
+    _check_auto_pad(auto_pad)
     rank = len(size)
     _expect(kernel, rank, 1, "kernel_shape")
     strides = _expect(strides or (1,) * rank, rank, 1, "strides")
@@ -156,6 +153,52 @@ def place(
     return Windows(size, kernel, strides, dilations, begins, ends, output)
 
 
+def place_transposed(
+    size: tuple[int, ...],
+    kernel: tuple[int, ...],
+    *,
+    strides: tuple[int, ...] | None = None,
+    dilations: tuple[int, ...] | None = None,
+    pads: tuple[int, ...] | None = None,
+    auto_pad: str = "NOTSET",
+    output_padding: tuple[int, ...] | None = None,
+    output_shape: tuple[int, ...] | None = None,
+) -> Windows:
+    """Return the windows whose ``output`` is ``size``; their ``size`` is the result of going back.
+
+    Along an axis, ``total_padding = stride * (n - 1) + output_padding + extent - result``.
+
+    Raises:
+        ValueError: Attributes of the wrong length or range, or nothing is left of an axis.
+    """
+    _check_auto_pad(auto_pad)
+    rank = len(size)
+    _expect(kernel, rank, 1, "kernel_shape")
+    strides = _expect(strides or (1,) * rank, rank, 1, "strides")
+    dilations = _expect(dilations or (1,) * rank, rank, 1, "dilations")
+    extra = _expect(output_padding or (0,) * rank, rank, 0, "output_padding")
+    pads = _expect(pads or (0,) * (2 * rank), 2 * rank, 0, "pads")
+    full = [
+        stride * (n - 1) + more + (k - 1) * dilation + 1
+        for n, stride, more, k, dilation in zip(
+            size, strides, extra, kernel, dilations, strict=True
+        )
+    ]
+    if output_shape or auto_pad.startswith("SAME"):
+        same = tuple(n * stride for n, stride in zip(size, strides, strict=True))
+        target = _expect(output_shape[-rank:], rank, 1, "output_shape") if output_shape else same
+        shares = [split(max(f - t, 0), auto_pad) for f, t in zip(full, target, strict=True)]
+        begins, ends = zip(*shares, strict=True)
+    else:
+        if auto_pad == "VALID":
+            pads = (0,) * (2 * rank)
+        begins, ends = pads[:rank], pads[rank:]
+        target = tuple(f - b - e for f, b, e in zip(full, begins, ends, strict=True))
+    if min(target, default=1) < 1:
+        raise ValueError(f"expected an output of at least 1 along each axis, found {target}")
+    return Windows(target, kernel, strides, dilations, begins, ends, size)
+
+
 def _explicit(
     n: int, kernel: int, stride: int, dilation: int, begin: int, end: int, *, ceil: bool
 ) -> tuple[int, int, int]:
@@ -167,7 +210,8 @@ def _explicit(
             f"expected a kernel that spans at most the padded size {n + begin + end} of a spatial "
             f"axis, found one that spans {extent}"
         )
-    return begin, end, max(count - (ceil and (count - 1) * stride >= n + begin), 0)
+    starts = -(-(n + begin) // stride) if ceil else count
+    return begin, end, max(min(count, starts), 0)
 
 
 def _same(n: int, kernel: int, stride: int, dilation: int, auto_pad: str) -> tuple[int, int, int]:
@@ -180,6 +224,13 @@ def split(total: int, auto_pad: str) -> tuple[int, int]:
     """Share padding between both sides; what is odd goes to the end for SAME_UPPER."""
     half = total // 2
     return (half, total - half) if auto_pad == "SAME_UPPER" else (total - half, half)
+
+
+def _check_auto_pad(auto_pad: str) -> None:
+    if auto_pad not in ("NOTSET", "", "VALID", "SAME_UPPER", "SAME_LOWER"):
+        raise ValueError(
+            f"expected auto_pad to be NOTSET, SAME_UPPER, SAME_LOWER or VALID, found {auto_pad!r}"
+        )
 
 
 def _expect(values: Sequence[int], length: int, least: int, name: str) -> tuple[int, ...]:
