@@ -7,10 +7,10 @@ A kernel in three steps:
 
 1. *Write it* in a module of this package, on plain arrays and numbers::
 
-       from tenonnx_cpu.jit.compiling import In, Out, f32, helper, kernel, size
-       from tenonnx_cpu.jit.pool import parallel_for
+       from tenonnx_cpu.jit.compiling import In, Out, f32, kernel, size
+       from tenonnx_cpu.jit.pool import parallel
 
-       @helper
+       @parallel
        def negate_block(arguments, task, worker):
            start, stop = task * BLOCK, (task + 1) * BLOCK
            x, y = arguments[0][start:stop], arguments[1][start:stop]
@@ -19,7 +19,7 @@ A kernel in three steps:
 
        @kernel((In(f32, 1), Out(f32, 1), size))
        def negate(x, y, threads):
-           parallel_for(negate_block, (x, y), -(-x.size // BLOCK), threads)
+           negate_block((x, y), -(-x.size // BLOCK), threads)
 
    Read arrays are ``In``: read-only and writeable ones then share one compiled kernel, so mapped
    weights need no copy. The last argument is the number of threads. Loops over contiguous memory
@@ -28,8 +28,8 @@ A kernel in three steps:
    does badly, an intrinsic writes vector instructions itself with ``vector``.
 
    Errors are for the caller to find first: a kernel raises nothing, checks no bounds and returns
-   nothing. Bodies of ``parallel_for`` allocate nothing large: take scratch memory from the caller,
-   a slice for every ``worker``. What a body computes must not depend on which worker does it.
+   nothing. A parallel body allocates nothing large: take scratch memory from the caller, a slice
+   for every ``worker``. What it computes must not depend on which worker does it.
 
 2. *Declare it* where it is used, which does not import numba::
 
@@ -51,5 +51,6 @@ A kernel in three steps:
 Rules that keep compiling short: one signature where one is enough (views of other dtypes of the
 same width, a number that selects the variant), no ``parallel=True``, no numba ``cache=True`` (the
 kernel decorator caches in ``cache_folder``, keyed by this whole package's source), helpers rather
-than generated variants.
+than generated variants. Never hand a function to a function: numba then refuses to cache the
+kernel (``compile`` says so). Make the one that calls it, in a Python function, instead.
 """

@@ -16,9 +16,7 @@ from numba import types
 from numba.core import caching
 
 from tenonnx_cpu.jit import pool
-
-FASTMATH = frozenset({"nsz", "reassoc", "contract"})
-"""Sums may be reordered and products fused; NaN and infinity mean what they mean elsewhere."""
+from tenonnx_cpu.jit.pool import FASTMATH
 
 Type: TypeAlias = Any
 """One of numba's types, which has none itself."""
@@ -29,9 +27,9 @@ size = types.intp
 boolean = types.boolean
 
 
-def In(dtype: Type, ndim: int) -> Type:  # noqa: N802 - it names a type
-    """An array that is read: C-contiguous, aligned, writeable or not."""
-    return types.Array(dtype, ndim, "C", readonly=True)
+def In(dtype: Type, ndim: int, layout: str = "C") -> Type:  # noqa: N802 - it names a type
+    """An array that is read: aligned, writeable or not, and contiguous unless layout is "A"."""
+    return types.Array(dtype, ndim, layout, readonly=True)
 
 
 def Out(dtype: Type, ndim: int) -> Type:  # noqa: N802
@@ -96,8 +94,9 @@ class _Locator(caching._CacheLocator):
     numba's own locators look at the file of the function alone, not at what it calls.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], file: str) -> None:
         self._line = function.__code__.co_firstlineno
+        self._py_file = file
 
     def get_cache_path(self) -> str:
         return str(cache_folder())
@@ -110,8 +109,7 @@ class _Locator(caching._CacheLocator):
 
     @classmethod
     def from_function(cls, py_func: Callable[..., Any], py_file: str) -> _Locator:
-        del py_file
-        return cls(py_func)
+        return cls(py_func, py_file)
 
 
 class _Implementation(caching.CompileResultCacheImpl):

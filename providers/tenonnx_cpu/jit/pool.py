@@ -21,12 +21,14 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
-from numba.np.ufunc import parallel
+from numba.np.ufunc.parallel import _launch_threads
 
 I32, I64 = ir.IntType(32), ir.IntType(64)
 POINTER = ir.IntType(8).as_pointer()
 VOID = ir.VoidType()
-CACHE_LINE = 64
+
+FASTMATH = frozenset({"nsz", "reassoc", "contract"})
+"""Sums may be reordered and products fused; NaN and infinity mean what they mean elsewhere."""
 
 _lock = threading.Lock()
 _forked = False
@@ -40,7 +42,7 @@ def start() -> str:
         if chosen == "default":
             numba.config.THREADING_LAYER = "tbb" if _load_tbb() else "workqueue"
         try:
-            parallel._launch_threads()
+            _launch_threads()
         finally:
             numba.config.THREADING_LAYER = chosen
         return str(numba.threading_layer())
@@ -87,50 +89,58 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-@intrinsic
-def parallel_for(
-    typing_context: Any, body: Any, arguments: Any, tasks: Any, threads: Any
-) -> tuple[Any, Callable[..., Any]]:
-    """Calls ``body(arguments, task, worker)`` for every task in ``range(tasks)``.
+def parallel(body: Callable[..., Any]) -> Any:
+    """Decorates the body of a loop: called, it runs for every task on the pool.
 
-    Threads take the next task when they are done with one, so tasks may differ in length.
+    The body is ``body(arguments, task, worker)``; the loop is ``body(arguments, tasks, threads)``:
 
-    Args:
-        body: A ``helper``. It must not raise; what it returns is dropped.
-        arguments: A tuple.
-        tasks: How many; several per thread keep all of them busy to the end.
-        threads: How many at most, the calling one among them; 1 never enters the pool.
-            ``worker`` is less, and no two that run at a time have the same one.
+    * ``arguments``: a tuple, handed on.
+    * ``tasks``: how many; ``task`` counts them. Threads take the next one when they are done with
+      one, so tasks may differ in length, and several per thread keep all busy to the end.
+    * ``threads``: how many at most, the calling one among them; 1 never enters the pool.
+      ``worker`` is less, and no two that run at a time have the same one.
+
+    The body must not raise; what it returns is dropped.
     """
-    call = body.get_call_type(typing_context, (arguments, types.intp, types.intp), {})
-    signature = types.void(body, arguments, types.intp, types.intp)
+    dispatcher = numba.njit(error_model="numpy", fastmath=set(FASTMATH))(body)
 
-    def generate(context: Any, builder: Any, _: Any, values: Any) -> Any:
-        _, given, count, limit = values
-        compiled = body.dispatcher.overloads[call.args]
+    def region(typing_context: Any, arguments: Any, tasks: Any, threads: Any) -> Any:
+        dispatcher.get_call_template((arguments, types.intp, types.intp), {})
+        return types.void(arguments, types.intp, types.intp), _generate(dispatcher)
+
+    region.__doc__ = body.__doc__
+    region.__name__ = body.__name__
+    return intrinsic(region)
+
+
+def _generate(dispatcher: Any) -> Callable[..., Any]:
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        given, count, limit = values
+        compiled = dispatcher.get_compile_result(
+            types.void(signature.args[0], types.intp, types.intp)
+        )
         context.active_code_library.add_linking_library(compiled.library)
         region = ir.LiteralStructType([I64, I64, I64, ir.ArrayType(I64, 5), given.type])
-        worker = _worker(context, builder.module, compiled.fndesc, call, region)
+        worker = _worker(context, builder.module, compiled, region)
         state = cgutils.alloca_once(builder, region)
         zero = I64(0)
         for position, value in ((0, zero), (1, count), (2, zero), (4, given)):
             builder.store(value, _field(builder, state, position))
-        size = cgutils.alloca_once(builder, I64)
-        enough = builder.select(builder.icmp_signed("<", count, limit), count, limit)
-        builder.store(enough, size)
+        team = builder.select(builder.icmp_signed("<", count, limit), count, limit)
+        size = cgutils.alloca_once_value(builder, team)
         data = builder.bitcast(state, POINTER)
         nothing = POINTER.as_pointer()(None)
-        with builder.if_else(builder.icmp_signed(">", enough, I64(1))) as (many, one):
+        with builder.if_else(builder.icmp_signed(">", team, I64(1))) as (many, one):
             with many:
                 fork = cgutils.get_or_insert_function(builder.module, FORK, "numba_parallel_for")
                 entry = builder.bitcast(worker, POINTER)
-                team = builder.trunc(enough, I32)
-                builder.call(fork, [entry, nothing, size, size, data, zero, zero, team])
+                small = builder.trunc(team, I32)
+                builder.call(fork, [entry, nothing, size, size, data, zero, zero, small])
             with one:
                 builder.call(worker, [nothing, size, size, data])
         return context.get_dummy_value()
 
-    return signature, generate
+    return generate
 
 
 ENTRY = ir.FunctionType(VOID, [POINTER.as_pointer(), I64.as_pointer(), I64.as_pointer(), POINTER])
@@ -143,7 +153,7 @@ FORK = ir.FunctionType(
 """What numba's layers offer: entry, and what to call it with; team size last."""
 
 
-def _worker(context: Any, module: Any, callee: Any, call: Any, region: Any) -> Any:
+def _worker(context: Any, module: Any, compiled: Any, region: Any) -> Any:
     """Returns a function that takes tasks from a region until none is left."""
     function = ir.Function(module, ENTRY, module.get_unique_name("tenonnx_worker"))
     function.linkage = "internal"
@@ -159,7 +169,8 @@ def _worker(context: Any, module: Any, callee: Any, call: Any, region: Any) -> A
     task = builder.atomic_rmw("add", _field(builder, state, 0), one, "monotonic")
     builder.cbranch(builder.icmp_signed("<", task, total), work, done)
     builder.position_at_end(work)
-    context.call_internal_no_propagate(builder, callee, call, [arguments, task, worker])
+    given = [arguments, task, worker]
+    context.call_internal_no_propagate(builder, compiled.fndesc, compiled.signature, given)
     builder.branch(take)
     builder.position_at_end(done)
     builder.ret_void()

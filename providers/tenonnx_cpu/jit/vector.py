@@ -1,0 +1,158 @@
+"""LLVM vector code: what intrinsics that write their own instructions are made of.
+
+Every function takes an ``llvmlite.ir.IRBuilder`` first. Addresses are 64-bit integers, as kernels
+have them from ``array.ctypes.data``; offsets are in bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils
+
+I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
+F16, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
+VOID = ir.VoidType()
+
+Builder = ir.IRBuilder
+Value = ir.Value
+
+
+def vector(element: ir.Type, lanes: int) -> ir.VectorType:
+    """Returns a vector type."""
+    return ir.VectorType(element, lanes)
+
+
+def constant(kind: ir.Type, value: float) -> ir.Constant:
+    """Returns a constant with the same number in every lane."""
+    if isinstance(kind, ir.VectorType):
+        return ir.Constant(kind, [value] * kind.count)
+    return ir.Constant(kind, value)
+
+
+def load(b: Builder, kind: ir.Type, address: Value, align: int = 1) -> Value:
+    """Loads a value from an address."""
+    return b.load(b.inttoptr(address, kind.as_pointer()), align=align)
+
+
+def store(b: Builder, value: Value, address: Value, align: int = 1) -> None:
+    """Stores a value at an address."""
+    b.store(value, b.inttoptr(address, value.type.as_pointer()), align=align)
+
+
+def splat(b: Builder, value: Value, lanes: int) -> Value:
+    """Returns a vector with the value in every lane."""
+    kind = vector(value.type, lanes)
+    undefined = ir.Constant(kind, ir.Undefined)
+    one = b.insert_element(undefined, value, I32(0))
+    return b.shuffle_vector(one, undefined, ir.Constant(vector(I32, lanes), [0] * lanes))
+
+
+def shuffle(b: Builder, x: Value, y: Value, lanes: Sequence[int]) -> Value:
+    """Returns the lanes named, of x and then y joined."""
+    return b.shuffle_vector(x, y, ir.Constant(vector(I32, len(lanes)), list(lanes)))
+
+
+def fma(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    """Returns x * y + z, rounded once."""
+    return call(b, "llvm.fma", x.type, x, y, z)
+
+
+def call(b: Builder, name: str, result: ir.Type, *arguments: Value) -> Value:
+    """Calls one of LLVM's intrinsics that is overloaded by its result's type."""
+    kind = ir.FunctionType(result, [argument.type for argument in arguments])
+    return b.call(
+        cgutils.get_or_insert_function(b.module, kind, f"{name}.{suffix(result)}"), arguments
+    )
+
+
+def suffix(kind: ir.Type) -> str:
+    """Returns a type's name in the names of LLVM's intrinsics: ``v16f32``."""
+    if isinstance(kind, ir.VectorType):
+        return f"v{kind.count}{suffix(kind.element)}"
+    names = {"half": "f16", "float": "f32", "double": "f64"}
+    return names.get(str(kind), str(kind))
+
+
+def total(b: Builder, x: Value) -> Value:
+    """Returns the sum of a float vector's lanes, added pairwise."""
+    kind = x.type
+    lanes = kind.count
+    while lanes > 1:
+        lanes //= 2
+        low = shuffle(b, x, x, range(lanes))
+        x = b.fadd(low, shuffle(b, x, x, range(lanes, 2 * lanes)))
+    return b.extract_element(x, I32(0))
+
+
+def transpose(b: Builder, rows: Sequence[Value]) -> list[Value]:
+    """Transposes a square of lanes: as many vectors as each has lanes, a power of two."""
+    lanes = len(rows)
+    step = 1
+    current = list(rows)
+    while step < lanes:
+        # Exchanges off-diagonal squares of ``step`` lanes between rows that many apart.
+        upper = [i if not i & step else lanes + i - step for i in range(lanes)]
+        lower = [i + step if not i & step else lanes + i for i in range(lanes)]
+        following: list[Value] = [None] * lanes
+        for i in range(lanes):
+            if not i & step:
+                x, y = current[i], current[i + step]
+                following[i] = shuffle(b, x, y, upper)
+                following[i + step] = shuffle(b, x, y, lower)
+        current = following
+        step *= 2
+    return current
+
+
+def loop(
+    b: Builder,
+    count: Value,
+    initial: Sequence[Value],
+    body: Callable[[Value, list[Value]], Sequence[Value]],
+) -> list[Value]:
+    """Runs ``body(index, carried) -> carried`` for ``index < count``; returns what is carried out.
+
+    The values carried stay in registers, which allocated variables do not always.
+    """
+    before = b.block
+    head = b.append_basic_block("head")
+    inside = b.append_basic_block("body")
+    after = b.append_basic_block("after")
+    b.branch(head)
+    b.position_at_end(head)
+    index = b.phi(I64)
+    carried = [b.phi(value.type) for value in initial]
+    index.add_incoming(I64(0), before)
+    for phi, value in zip(carried, initial, strict=True):
+        phi.add_incoming(value, before)
+    b.cbranch(b.icmp_signed("<", index, count), inside, after)
+    b.position_at_end(inside)
+    results = body(index, carried)
+    end = b.block
+    index.add_incoming(b.add(index, I64(1)), end)
+    for phi, value in zip(carried, results, strict=True):
+        phi.add_incoming(value, end)
+    b.branch(head)
+    b.position_at_end(after)
+    return carried
+
+
+def function(
+    b: Builder,
+    name: str,
+    arguments: Sequence[ir.Type],
+    body: Callable[[Builder, Sequence[Value]], Any],
+) -> ir.Function:
+    """Returns a function of the module being built, written on first use."""
+    if name in b.module.globals:
+        return b.module.globals[name]
+    made = ir.Function(b.module, ir.FunctionType(VOID, list(arguments)), name)
+    made.linkage = "internal"
+    made.attributes.add("noinline")
+    inner = ir.IRBuilder(made.append_basic_block("entry"))
+    body(inner, made.args)
+    inner.ret_void()
+    return made
