@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from tenonnx import deferred
 from tenonnx.errors import (
     EPFail,
     Fail,
@@ -23,6 +24,8 @@ from tenonnx.errors import (
     RuntimeException,
     TenonnxError,
 )
+
+deferred.install()
 
 if TYPE_CHECKING:
     from tenonnx.formats import Format
