@@ -82,19 +82,18 @@ def max_pool(
 def _max_and_place(
     xp: Namespace, x: Array, windows: Windows, storage_order: int
 ) -> tuple[Array, Array]:
-    best = xp.full((*x.shape[:2], *windows.output), lowest(x.dtype), x.dtype)
+    best = pool(xp, x, windows, xp.maximum, lowest(x.dtype))
     place_ = xp.full(best.shape, -1, np.int64)
     strides = np.cumprod([1, *(windows.size if storage_order else windows.size[::-1])])
     steps = strides[:-1] if storage_order else strides[-2::-1]
     numbers = xp.zeros(windows.size, np.int64)
     for axis, (n, step) in enumerate(zip(windows.size, steps, strict=True)):
         numbers += (xp.arange(n) * int(step)).reshape(-1, *(1,) * (len(steps) - 1 - axis))
-    for _, where, positions in windows.taps:
-        top, index, value = best[(..., *where)], place_[(..., *where)], x[(..., *positions)]
-        # The first tap wins over the start even if it is as low; NaN wins over all but NaN.
-        wins = ((index < 0) | ~(value <= top)) & (top == top)
-        xp.copyto(top, value, where=wins)
-        xp.copyto(index, numbers[positions], where=wins)
+    # Backwards, so that the first of equals has the last word; a NaN is the maximum.
+    for _, where, positions in reversed(windows.taps):
+        value = x[(..., *positions)]
+        wins = (value == best[(..., *where)]) | (value != value)
+        xp.copyto(place_[(..., *where)], numbers[positions], where=wins)
     image = xp.arange(x.shape[0] * x.shape[1]) * int(strides[-1])
     place_ += image.reshape(*x.shape[:2], *(1,) * len(steps))
     return best, place_
