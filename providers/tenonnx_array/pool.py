@@ -83,7 +83,7 @@ def _max_and_place(
     xp: Namespace, x: Array, windows: Windows, storage_order: int
 ) -> tuple[Array, Array]:
     best = pool(xp, x, windows, xp.maximum, lowest(x.dtype))
-    place_ = xp.full(best.shape, -1, np.int64)
+    places = xp.full(best.shape, -1, np.int64)
     strides = np.cumprod([1, *(windows.size if storage_order else windows.size[::-1])])
     steps = strides[:-1] if storage_order else strides[-2::-1]
     numbers = xp.zeros(windows.size, np.int64)
@@ -93,10 +93,10 @@ def _max_and_place(
     for _, where, positions in reversed(windows.taps):
         value = x[(..., *positions)]
         wins = (value == best[(..., *where)]) | (value != value)
-        xp.copyto(place_[(..., *where)], numbers[positions], where=wins)
+        xp.copyto(places[(..., *where)], numbers[positions], where=wins)
     image = xp.arange(x.shape[0] * x.shape[1]) * int(strides[-1])
-    place_ += image.reshape(*x.shape[:2], *(1,) * len(steps))
-    return best, place_
+    places += image.reshape(*x.shape[:2], *(1,) * len(steps))
+    return best, places
 
 
 @op("AveragePool", without=("ceil_mode", "count_include_pad", "dilations"))
