@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from tenonnx.operators import Array, Namespace, OperatorTable
-from tenonnx_array.dtypes import dtype_of
+from tenonnx_array.dtypes import accumulator, dtype_of
 from tenonnx_array.precision import widened
 
 table = OperatorTable()
@@ -23,16 +24,32 @@ def wide_scalar(value: float, dtype: Any) -> Any:
     return dtype(value) if isinstance(dtype, type) else dtype.type(value)
 
 
-def standardise(
-    xp: Namespace, x: Array, axes: tuple[int, ...], epsilon: float
-) -> tuple[Array, Array, Array]:
-    """Returns (x - mean) / sqrt(variance + epsilon), the mean, and the factor."""
-    mean = xp.mean(x, axis=axes, keepdims=True)
-    centred = x - mean
-    variance = xp.mean(centred * centred, axis=axes, keepdims=True)
-    inverse = 1 / xp.sqrt(variance + wide_scalar(epsilon, x.dtype))
-    centred *= inverse
-    return centred, mean, inverse
+def mean_square(xp: Namespace, x: Array) -> Array:
+    """Returns the mean square along the last axis, which is kept: a dot product each."""
+    return xp.matmul(x[..., None, :], x[..., None])[..., 0] / max(x.shape[-1], 1)
+
+
+def standardise(xp: Namespace, x: Array, axis: int, epsilon: float) -> tuple[Array, Array, Array]:
+    """Returns (x - mean) / sqrt(variance + epsilon) over the axes from ``axis`` on.
+
+    Also the mean and the factor, with those axes as 1. The variance is that of the deviations,
+    which loses nothing when the mean is large.
+    """
+    flat = x.reshape(*x.shape[:axis], math.prod(x.shape[axis:]))
+    mean = xp.sum(flat, axis=-1, keepdims=True) / max(flat.shape[-1], 1)
+    y = flat - mean
+    factor = 1 / xp.sqrt(mean_square(xp, y) + wide_scalar(epsilon, x.dtype))
+    y *= factor
+    kept = x.shape[:axis] + (1,) * (x.ndim - axis)
+    return y.reshape(x.shape), mean.reshape(kept), factor.reshape(kept)
+
+
+def scale_and_shift(y: Array, scale: Array, bias: Array | None) -> Array:
+    """Returns ``y * scale + bias`` in y's dtype; y is overwritten."""
+    y *= scale.astype(y.dtype, copy=False)
+    if bias is not None:
+        y += bias.astype(y.dtype, copy=False)
+    return y
 
 
 @op("LayerNormalization", since=17, multiple=True)
@@ -46,14 +63,16 @@ def layer_normalization(
     epsilon: float = 1e-5,
     stash_type: int = 1,
 ) -> tuple[Array, ...]:
-    axes = tuple(range(axis % x.ndim, x.ndim))
+    """Normalises over the axes from ``axis`` on; returns Y, the means and 1 / deviations.
+
+    ``stash_type`` is the dtype of the first stage and of the last two results; scale and bias
+    apply in X's. Small stash dtypes compute in float32 and are rounded at the end.
+    """
     stash = dtype_of(stash_type)
-    normal, mean, inverse = standardise(xp, x.astype(stash, copy=False), axes, epsilon)
-    normal = normal.astype(x.dtype, copy=False)
-    y = normal * scale
-    if bias is not None:
-        y = y + bias
-    return y.astype(x.dtype, copy=False), mean, inverse
+    wide = x.astype(accumulator(stash), copy=False)
+    y, mean, inverse = standardise(xp, wide, axis % x.ndim, epsilon)
+    y = scale_and_shift(y.astype(x.dtype, copy=False), scale, bias)
+    return y, mean.astype(stash, copy=False), inverse.astype(stash, copy=False)
 
 
 @op("RMSNormalization", since=23)
@@ -66,11 +85,16 @@ def rms_normalization(
     epsilon: float = 1e-5,
     stash_type: int = 1,
 ) -> Array:
-    axes = tuple(range(axis % x.ndim, x.ndim))
-    wide = x.astype(dtype_of(stash_type), copy=False)
-    square = xp.mean(wide * wide, axis=axes, keepdims=True)
-    normal = wide / xp.sqrt(square + wide_scalar(epsilon, wide.dtype))
-    return (normal.astype(x.dtype, copy=False) * scale).astype(x.dtype, copy=False)
+    """Divides by the root mean square over the axes from ``axis`` on, then scales.
+
+    The quotient is rounded to X's dtype; the result has the scale's.
+    """
+    axis %= x.ndim
+    flat = x.reshape(*x.shape[:axis], math.prod(x.shape[axis:]))
+    flat = flat.astype(accumulator(dtype_of(stash_type)), copy=False)
+    root = xp.sqrt(mean_square(xp, flat) + wide_scalar(epsilon, flat.dtype))
+    y = (flat / root).reshape(x.shape).astype(x.dtype, copy=False)
+    return scale_and_shift(y.astype(scale.dtype, copy=False), scale, None)
 
 
 @op("InstanceNormalization", since=6)
@@ -78,8 +102,8 @@ def rms_normalization(
 def instance_normalization(
     xp: Namespace, x: Array, scale: Array, bias: Array, *, epsilon: float = 1e-5
 ) -> Array:
-    y, _, _ = standardise(xp, x, tuple(range(2, x.ndim)), epsilon)
-    return y * per_channel(scale, x.ndim) + per_channel(bias, x.ndim)
+    y, _, _ = standardise(xp, x, 2, epsilon)
+    return scale_and_shift(y, per_channel(scale, x.ndim), per_channel(bias, x.ndim))
 
 
 @op("InstanceNormalization", since=1)
@@ -100,8 +124,8 @@ def in_groups(xp: Namespace, x: Array, groups: int, epsilon: float) -> Array:
     """Standardises every group of channels of every batch entry."""
     if x.shape[1] % groups:
         raise ValueError(f"{x.shape[1]} channels do not divide into {groups} groups")
-    grouped = x.reshape(x.shape[0], groups, -1)
-    return standardise(xp, grouped, (2,), epsilon)[0].reshape(x.shape)
+    grouped = x.reshape(x.shape[0], groups, math.prod(x.shape[1:]) // groups)
+    return standardise(xp, grouped, 2, epsilon)[0].reshape(x.shape)
 
 
 @op("GroupNormalization", since=21)
@@ -115,10 +139,9 @@ def group_normalization(
     epsilon: float = 1e-5,
     stash_type: int = 1,
 ) -> Array:
-    wide = x.astype(dtype_of(stash_type), copy=False)
+    wide = x.astype(accumulator(dtype_of(stash_type)), copy=False)
     y = in_groups(xp, wide, num_groups, epsilon).astype(x.dtype, copy=False)
-    y = y * per_channel(scale, x.ndim) + per_channel(bias, x.ndim)
-    return y.astype(x.dtype, copy=False)
+    return scale_and_shift(y, per_channel(scale, x.ndim), per_channel(bias, x.ndim))
 
 
 @op("GroupNormalization", since=18)
@@ -136,7 +159,7 @@ def group_normalization_18(
     repeats = x.shape[1] // num_groups
     y = in_groups(xp, x, num_groups, epsilon)
     scale, bias = xp.repeat(scale, repeats), xp.repeat(bias, repeats)
-    return y * per_channel(scale, x.ndim) + per_channel(bias, x.ndim)
+    return scale_and_shift(y, per_channel(scale, x.ndim), per_channel(bias, x.ndim))
 
 
 @op("LRN", since=1)
