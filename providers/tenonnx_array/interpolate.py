@@ -38,7 +38,8 @@ def coordinates(axis: Axis, mode: str, dtype: Any) -> Array:
         case "half_pixel":
             return half_pixel
         case "half_pixel_symmetric":
-            return half_pixel + dtype(n / 2 * (1 - count / (axis.scale * n)))
+            offset = dtype(n) / 2 * (1 - dtype(count) / (scale * dtype(n)))
+            return offset + (x + dtype(0.5)) / scale - dtype(0.5)
         case "pytorch_half_pixel":
             return half_pixel if count > 1 else np.zeros_like(x)
         case "align_corners":

@@ -66,13 +66,15 @@ def resize(
     outside: dict[int, Any] = {}
     readings: dict[int, Any] = {}
     for number, axis in plan.items():
+        if axis.scale == 1 and not crop:
+            continue
         dtype = np.float32 if mode == "nearest" else np.float64
         at = coordinates(axis, coordinate_transformation_mode, dtype)
         beyond = np.nonzero((at < 0) | (at > axis.length - 1))[0]
+        if crop and np.array_equal(at, np.arange(axis.length)):
+            continue
         if crop and beyond.size:
             outside[number] = beyond
-        elif axis.length == axis.resized and np.array_equal(at, np.arange(axis.length)):
-            continue
         if mode == "nearest":
             readings[number] = nearest(at, axis.length, nearest_mode), None
         else:
