@@ -167,12 +167,18 @@ def element(image: Any, y: float, x: float) -> list[Any]:
     height, width = image.shape[1:]
     if not (-1 <= y <= height and -1 <= x <= width):
         return [np.zeros(len(image))]
-    y, x = min(max(y, 0), height - 1), min(max(x, 0), width - 1)
     return [
-        (1 - abs(y - i)) * (1 - abs(x - j)) * np.float64(image[:, i, j])
-        for i in {math.floor(y), math.ceil(y)}
-        for j in {math.floor(x), math.ceil(x)}
+        share_y * share_x * np.float64(image[:, i, j])
+        for i, share_y in pair(y, height)
+        for j, share_x in pair(x, width)
     ]
+
+
+def pair(place: float, n: int) -> list[tuple[int, float]]:
+    """The element before a place and the next one, which counts even with a share of nothing."""
+    place = min(max(place, 0), n - 1)
+    low = math.floor(place)
+    return [(low, low + 1 - place), (min(low + 1, n - 1), place - low)]
 
 
 def aligned(shift: float, scale: float, bins: int, ratio: int, mode: str, least: float) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import ml_dtypes
@@ -34,7 +35,8 @@ def layer(axis: int, epsilon: float = 1e-5, stash: Any = np.float32) -> Any:
 def rms(axis: int, epsilon: float = 1e-5) -> Any:
     def answer(x: Any, scale: Any) -> Any:
         wide, axes = np.float64(x), tuple(range(axis % x.ndim, x.ndim))
-        root = np.sqrt(np.mean(wide * wide, axis=axes, keepdims=True) + epsilon)
+        size = max(math.prod(x.shape[axis % x.ndim :]), 1)
+        root = np.sqrt(np.sum(wide * wide, axis=axes, keepdims=True) / size + epsilon)
         return (wide / root * np.float64(scale)).astype(scale.dtype)
 
     return answer

@@ -137,7 +137,15 @@ CROP = {"coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_v
 
 OLD = (
     [
-        scaled("Upsample", version, X, [1, 1, 2, 3], nearest("floor"), "asymmetric", mode="nearest")
+        scaled(
+            "Upsample",
+            version,
+            X,
+            [1.0, 1.0, 2.0, 3.0],
+            nearest("floor"),
+            "asymmetric",
+            mode="nearest",
+        )
         for version in (1, 7, 9, 10)
     ]
     + [
