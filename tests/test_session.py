@@ -170,10 +170,6 @@ def test_unknown_options_are_refused() -> None:
     options = tenonnx.SessionOptions()
     with pytest.raises(AttributeError, match="did you mean 'intra_op_num_threads'"):
         options.intra_op_threads = 3  # type: ignore[attr-defined]
-    options.add_session_config_entry("session.x", "1")
-    assert options.get_session_config_entry("session.x") == "1"
-    with pytest.raises(tenonnx.InvalidArgument, match=r"did you mean 'session\.x'"):
-        options.get_session_config_entry("session.y")
 
 
 def test_threads_run_one_session_while_others_build_sessions(tmp_path: Path) -> None:

@@ -13,12 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 from tenonnx import deferred
 from tenonnx.errors import (
+    DeviceReset,
+    EngineError,
     EPFail,
     Fail,
     InvalidArgument,
     InvalidGraph,
     InvalidProtobuf,
+    ModelLoadCanceled,
+    ModelLoaded,
+    ModelRequiresCompilation,
+    NoModel,
     NoSuchFile,
+    NotFound,
+    NotImplemented,  # noqa: A004 - onnxruntime's name
     NotSupported,
     PluginError,
     RuntimeException,
@@ -28,15 +36,58 @@ from tenonnx.errors import (
 deferred.install()
 
 if TYPE_CHECKING:
+    from tenonnx.adapter import AdapterFormat, LoraAdapter
+    from tenonnx.choosing import get_all_providers, get_available_providers
+    from tenonnx.custom_ops import operator
+    from tenonnx.devices import OrtDevice, OrtEpDevice, OrtHardwareDevice, OrtMemoryInfo
+    from tenonnx.enums import (
+        ExecutionMode,
+        ExecutionOrder,
+        GraphOptimizationLevel,
+        OrtAllocatorType,
+        OrtCompileApiFlags,
+        OrtDeviceMemoryType,
+        OrtDeviceVendorId,
+        OrtExecutionProviderDevicePolicy,
+        OrtHardwareDeviceType,
+        OrtMemoryInfoDeviceType,
+        OrtMemType,
+        OrtSparseFormat,
+    )
     from tenonnx.formats import Format
     from tenonnx.hookspecs import hookimpl
+    from tenonnx.io_binding import IOBinding
+    from tenonnx.metadata import ModelMetadata
     from tenonnx.operators import Array, Kernel, Namespace, OperatorTable
-    from tenonnx.options import ExecutionMode, GraphOptimizationLevel, SessionOptions
+    from tenonnx.options import SessionOptions
+    from tenonnx.ort_value import OrtValue, OrtValueVector, copy_tensors
     from tenonnx.plan import Observer, Plan
     from tenonnx.plugins import PluginSet, default_plugins
     from tenonnx.provider import HOST, Device, Provider, Segment, Step
-    from tenonnx.session import InferenceSession, get_all_providers, get_available_providers
+    from tenonnx.run_options import RunOptions
+    from tenonnx.runtime_info import (
+        create_and_register_allocator,
+        create_and_register_allocator_v2,
+        disable_telemetry_events,
+        enable_telemetry_events,
+        get_build_info,
+        get_device,
+        get_ep_devices,
+        get_version_string,
+        has_collective_ops,
+        preload_dlls,
+        print_debug_info,
+        register_execution_provider_library,
+        set_default_logger_severity,
+        set_default_logger_verbosity,
+        set_global_thread_pool_sizes,
+        set_seed,
+        unregister_execution_provider_library,
+    )
+    from tenonnx.session import InferenceSession
+    from tenonnx.session_facts import OrtEpAssignedNode, OrtEpAssignedSubgraph
     from tenonnx.signature import NodeArg
+    from tenonnx.sparse_tensor import SparseTensor
     from tenonnx.tensors import WeightTensor
     from tenonnx.transforms import Transform, TransformContext
     from tenonnx.weights import Weight, WeightRegistry, default_registry
@@ -44,48 +95,165 @@ if TYPE_CHECKING:
 # Where each public name lives; a module is imported when one of its names is first used, so
 # that `import tenonnx` and plugins that only need a decorator stay cheap.
 _HOMES = {
+    "adapter": (
+        "AdapterFormat",
+        "LoraAdapter",
+    ),
+    "choosing": (
+        "get_all_providers",
+        "get_available_providers",
+    ),
+    "custom_ops": ("operator",),
+    "devices": (
+        "OrtDevice",
+        "OrtEpDevice",
+        "OrtHardwareDevice",
+        "OrtMemoryInfo",
+    ),
+    "enums": (
+        "ExecutionMode",
+        "ExecutionOrder",
+        "GraphOptimizationLevel",
+        "OrtAllocatorType",
+        "OrtCompileApiFlags",
+        "OrtDeviceMemoryType",
+        "OrtDeviceVendorId",
+        "OrtExecutionProviderDevicePolicy",
+        "OrtHardwareDeviceType",
+        "OrtMemType",
+        "OrtMemoryInfoDeviceType",
+        "OrtSparseFormat",
+    ),
     "formats": ("Format",),
     "hookspecs": ("hookimpl",),
-    "operators": ("Array", "Kernel", "Namespace", "OperatorTable"),
-    "options": ("ExecutionMode", "GraphOptimizationLevel", "SessionOptions"),
-    "plan": ("Observer", "Plan"),
-    "plugins": ("PluginSet", "default_plugins"),
-    "provider": ("HOST", "Device", "Provider", "Segment", "Step"),
-    "session": ("InferenceSession", "get_all_providers", "get_available_providers"),
+    "io_binding": ("IOBinding",),
+    "metadata": ("ModelMetadata",),
+    "operators": (
+        "Array",
+        "Kernel",
+        "Namespace",
+        "OperatorTable",
+    ),
+    "options": ("SessionOptions",),
+    "ort_value": (
+        "OrtValue",
+        "OrtValueVector",
+        "copy_tensors",
+    ),
+    "plan": (
+        "Observer",
+        "Plan",
+    ),
+    "plugins": (
+        "PluginSet",
+        "default_plugins",
+    ),
+    "provider": (
+        "HOST",
+        "Device",
+        "Provider",
+        "Segment",
+        "Step",
+    ),
+    "run_options": ("RunOptions",),
+    "runtime_info": (
+        "create_and_register_allocator",
+        "create_and_register_allocator_v2",
+        "disable_telemetry_events",
+        "enable_telemetry_events",
+        "get_build_info",
+        "get_device",
+        "get_ep_devices",
+        "get_version_string",
+        "has_collective_ops",
+        "preload_dlls",
+        "print_debug_info",
+        "register_execution_provider_library",
+        "set_default_logger_severity",
+        "set_default_logger_verbosity",
+        "set_global_thread_pool_sizes",
+        "set_seed",
+        "unregister_execution_provider_library",
+    ),
+    "session": ("InferenceSession",),
+    "session_facts": (
+        "OrtEpAssignedNode",
+        "OrtEpAssignedSubgraph",
+    ),
     "signature": ("NodeArg",),
+    "sparse_tensor": ("SparseTensor",),
     "tensors": ("WeightTensor",),
-    "transforms": ("Transform", "TransformContext"),
-    "weights": ("Weight", "WeightRegistry", "default_registry"),
+    "transforms": (
+        "Transform",
+        "TransformContext",
+    ),
+    "weights": (
+        "Weight",
+        "WeightRegistry",
+        "default_registry",
+    ),
 }
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "HOST",
+    "AdapterFormat",
     "Array",
     "Device",
+    "DeviceReset",
     "EPFail",
+    "EngineError",
     "ExecutionMode",
+    "ExecutionOrder",
     "Fail",
     "Format",
     "GraphOptimizationLevel",
+    "IOBinding",
     "InferenceSession",
     "InvalidArgument",
     "InvalidGraph",
     "InvalidProtobuf",
     "Kernel",
+    "LoraAdapter",
+    "ModelLoadCanceled",
+    "ModelLoaded",
+    "ModelMetadata",
+    "ModelRequiresCompilation",
     "Namespace",
+    "NoModel",
     "NoSuchFile",
     "NodeArg",
+    "NotFound",
+    "NotImplemented",
     "NotSupported",
     "Observer",
     "OperatorTable",
+    "OrtAllocatorType",
+    "OrtCompileApiFlags",
+    "OrtDevice",
+    "OrtDeviceMemoryType",
+    "OrtDeviceVendorId",
+    "OrtEpAssignedNode",
+    "OrtEpAssignedSubgraph",
+    "OrtEpDevice",
+    "OrtExecutionProviderDevicePolicy",
+    "OrtHardwareDevice",
+    "OrtHardwareDeviceType",
+    "OrtMemType",
+    "OrtMemoryInfo",
+    "OrtMemoryInfoDeviceType",
+    "OrtSparseFormat",
+    "OrtValue",
+    "OrtValueVector",
     "Plan",
     "PluginError",
     "PluginSet",
     "Provider",
+    "RunOptions",
     "RuntimeException",
     "Segment",
     "SessionOptions",
+    "SparseTensor",
     "Step",
     "TenonnxError",
     "Transform",
@@ -93,11 +261,30 @@ __all__ = [
     "Weight",
     "WeightRegistry",
     "WeightTensor",
+    "copy_tensors",
+    "create_and_register_allocator",
+    "create_and_register_allocator_v2",
     "default_plugins",
     "default_registry",
+    "disable_telemetry_events",
+    "enable_telemetry_events",
     "get_all_providers",
     "get_available_providers",
+    "get_build_info",
+    "get_device",
+    "get_ep_devices",
+    "get_version_string",
+    "has_collective_ops",
     "hookimpl",
+    "operator",
+    "preload_dlls",
+    "print_debug_info",
+    "register_execution_provider_library",
+    "set_default_logger_severity",
+    "set_default_logger_verbosity",
+    "set_global_thread_pool_sizes",
+    "set_seed",
+    "unregister_execution_provider_library",
 ]
 
 

@@ -81,6 +81,11 @@ class Catalogue:
         own = (table for name, table in self._operators if name in names)
         return OperatorTable().update(*shared, *own)
 
+    def owner(self, kind: str, name: str) -> str:
+        """Returns the name of the plugin that registered something; ``""`` if none did."""
+        record = self._owners.get((kind, name.lower()))
+        return record.name if record else ""
+
     def registrars(self, record: PluginRecord) -> dict[str, Callable[..., None]]:
         """Returns, by hook, what a plugin registers its things with."""
         return {

@@ -21,6 +21,7 @@ from tenonnx.graph import array_of
 from tenonnx.lower import Block, Lowering
 from tenonnx.provider import HOST, Device, Step
 from tenonnx.tensors import WeightTensor
+from tenonnx.writing import writer
 
 
 class Generator:
@@ -30,6 +31,8 @@ class Generator:
         lowering: What to run.
         observed: Call ``observe(step, start_ns, outputs)`` after every step and, with ``None``
             for the step, in every iteration of a loop.
+        buffers: Graph outputs that ``run`` takes buffers for, after the inputs; ``None`` for one
+            that is to be made anew. Each is the only output of a step that can write into it.
 
     Attributes:
         namespace: What the code's global names stand for.
@@ -37,7 +40,9 @@ class Generator:
         homes: Where each value appears first.
     """
 
-    def __init__(self, lowering: Lowering, *, observed: bool = False) -> None:
+    def __init__(
+        self, lowering: Lowering, *, observed: bool = False, buffers: Sequence[ir.Value] = ()
+    ) -> None:
         self.namespace: dict[str, Any] = {"clock": time.perf_counter_ns}
         self.origin: dict[int, Step | ir.Node] = {}
         self.homes = lowering
@@ -50,6 +55,7 @@ class Generator:
         self._devices = {HOST.id}
         self._constants: dict[tuple[int, str], str] = {}
         self._current: Step | ir.Node | None = None
+        self._buffers = {value: self.fresh("b") for value in buffers}
         self._emit_function(lowering.block)
 
     @property
@@ -59,10 +65,11 @@ class Generator:
 
     def _emit_function(self, block: Block) -> None:
         parameters = [self.define(value, HOST) for value in block.graph.inputs]
+        parameters += self._buffers.values()
         self._lines.append(f"def run({', '.join(parameters)}):")
         self.emit_block(block)
         self._current = None
-        results = [self.fetch(value, HOST) for value in block.graph.outputs]
+        results = [self.fetch(value, HOST) for value in self.homes.outputs]
         self.line(f"return ({''.join(result + ', ' for result in results)})")
 
     def line(self, code: str) -> None:
@@ -172,6 +179,9 @@ class Generator:
             self.fetch(value, step.device_of_input(i)) for i, value in enumerate(step.inputs)
         )
         call = f"{self.bind('k', step.call)}({arguments})"
+        if step.outputs and step.outputs[0] in self._buffers:
+            target = self._buffers[step.outputs[0]]
+            call = f"{self.bind('k', writer(step.call))}({target}, {arguments})"
         if self.observed:
             self.line("started = clock()")
         names = [self.define(value, step.device_of_outputs) for value in step.outputs]

@@ -56,5 +56,36 @@ class EPFail(TenonnxError, RuntimeError):
     """An execution provider cannot be used, or broke its contract."""
 
 
+class NotFound(TenonnxError, RuntimeError):
+    """A configuration entry or an initializer that a caller names is not there."""
+
+
+class NoModel(TenonnxError, RuntimeError):
+    """A session without a model; never raised, a session that exists has one."""
+
+
+class ModelLoaded(TenonnxError, RuntimeError):
+    """A model was loaded twice into a session; never raised."""
+
+
+class ModelLoadCanceled(TenonnxError, RuntimeError):
+    """A caller cancelled the loading of a model."""
+
+
+class ModelRequiresCompilation(TenonnxError, RuntimeError):
+    """A provider needs a model compiled ahead; never raised, providers compile while loading."""
+
+
+class EngineError(TenonnxError, RuntimeError):
+    """A provider's engine failed; here that is an ``EPFail``, and this is never raised."""
+
+
+class DeviceReset(TenonnxError, RuntimeError):
+    """A device was lost while a model ran on it."""
+
+
+NotImplemented = NotSupported  # noqa: A001 - onnxruntime's name, imported by its clients
+
+
 class PluginError(TenonnxError, RuntimeError):
     """A plugin failed to import, took a name that is taken, or does not fit its hook."""

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tenonnx.errors import NotSupported
 from tenonnx.load import load as load_onnx
+from tenonnx.supplied import NOTHING, Supplied
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -43,6 +45,7 @@ def load_model(
     registry: WeightRegistry,
     formats: Sequence[Format] = (),
     allowed_roots: Iterable[str] = (),
+    supplied: Supplied = NOTHING,
 ) -> ir.Model:
     """Loads a model in whichever format recognises it; ONNX if none does.
 
@@ -51,12 +54,18 @@ def load_model(
         registry: Where the weights go.
         formats: Formats to try first, in order.
         allowed_roots: Folders outside the model's own that external data may come from.
+        supplied: Initializers and files of external data that the caller has in memory.
+
+    Raises:
+        NotSupported: Something is supplied for a model of another format than ONNX.
     """
     header = _header(source) if formats else b""
     for candidate in formats:
         if header and candidate.sniff(header):
+            if supplied:
+                raise NotSupported(f"initializers cannot be supplied for a {candidate.name} model")
             return candidate.load(source, registry)
-    return load_onnx(source, registry, allowed_roots=tuple(allowed_roots))
+    return load_onnx(source, registry, allowed_roots=tuple(allowed_roots), supplied=supplied)
 
 
 def _header(source: Any) -> bytes:

@@ -15,9 +15,11 @@ import onnx_ir as ir
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped] # has no stubs
 
 from tenonnx.errors import Fail, InvalidArgument, InvalidGraph, InvalidProtobuf, TenonnxError
+from tenonnx.map_types import has_maps, note_map_types, take_map_types
 from tenonnx.paths import DataFolders, missing
 from tenonnx.sniff import looks_like
 from tenonnx.sparse import densify, has_sparse
+from tenonnx.supplied import NOTHING, Supplied
 from tenonnx.tensors import TensorReader
 from tenonnx.wire import skim
 
@@ -31,7 +33,13 @@ WITH_TENSORS = frozenset({TENSOR, TENSORS, GRAPH, GRAPHS})
 Roots = Iterable[str | os.PathLike[str]]
 
 
-def load(source: Any, registry: WeightRegistry, *, allowed_roots: Roots = ()) -> ir.Model:
+def load(
+    source: Any,
+    registry: WeightRegistry,
+    *,
+    allowed_roots: Roots = (),
+    supplied: Supplied = NOTHING,
+) -> ir.Model:
     """Returns a model whose tensors, wherever they are in it, are ``WeightTensor``s.
 
     Args:
@@ -41,6 +49,7 @@ def load(source: Any, registry: WeightRegistry, *, allowed_roots: Roots = ()) ->
         registry: Where the weights are.
         allowed_roots: Folders that external data may lie in besides the model's own. A source
             without a path finds its external data there, and nowhere else.
+        supplied: Initializers and files that the caller has in memory.
 
     Raises:
         NoSuchFile: There is no file at the path.
@@ -54,34 +63,39 @@ def load(source: Any, registry: WeightRegistry, *, allowed_roots: Roots = ()) ->
     roots = tuple(allowed_roots)
     if isinstance(source, ir.Model):
         model = source.clone()
-        _convert(model, TensorReader(registry, None, roots))
+        _convert(model, TensorReader(registry, None, roots, supplied))
         return model
     if isinstance(source, onnx.ModelProto):
-        return _load_proto(source, registry, roots)
+        return _load_proto(source, registry, roots, supplied)
     if isinstance(source, (str, os.PathLike)):
-        return _load_path(os.fspath(source), registry, roots)
-    return _load_buffer(source, registry, roots)
+        return _load_path(os.fspath(source), registry, roots, supplied)
+    return _load_buffer(source, registry, roots, supplied)
 
 
-def _load_proto(source: onnx.ModelProto, registry: WeightRegistry, roots: Roots) -> ir.Model:
+def _load_proto(
+    source: onnx.ModelProto, registry: WeightRegistry, roots: Roots, supplied: Supplied
+) -> ir.Model:
     proto = source
-    if has_sparse(source):  # which the reading will replace
+    if has_sparse(source) or has_maps(source):  # which the reading will replace
         proto = onnx.ModelProto()
         proto.CopyFrom(source)
-    return _read(proto, TensorReader(registry, DataFolders.of_folders((), roots), roots))
+    folders = DataFolders.of_folders((), roots)
+    return _read(proto, TensorReader(registry, folders, roots, supplied))
 
 
-def _load_path(path: str, registry: WeightRegistry, roots: Roots) -> ir.Model:
+def _load_path(path: str, registry: WeightRegistry, roots: Roots, supplied: Supplied) -> ir.Model:
     if not Path(path).is_file():
         raise missing(path)
     if not Path(path).stat().st_size:
         raise _not_a_model(path, memoryview(b""), "it has no bytes")
     mapping = registry.map(path)
-    reader = TensorReader(registry, DataFolders.of_model(path, roots), roots)
+    reader = TensorReader(registry, DataFolders.of_model(path, roots), roots, supplied)
     return _read_buffer(mapping.buffer, mapping, reader, path)
 
 
-def _load_buffer(source: Any, registry: WeightRegistry, roots: Roots) -> ir.Model:
+def _load_buffer(
+    source: Any, registry: WeightRegistry, roots: Roots, supplied: Supplied
+) -> ir.Model:
     try:
         storage = registry.from_buffer(source)
     except TypeError:
@@ -89,7 +103,8 @@ def _load_buffer(source: Any, registry: WeightRegistry, roots: Roots) -> ir.Mode
             "a model is a path, bytes, an onnx.ModelProto or an onnx_ir.Model, "
             f"not {type(source).__name__}"
         ) from None
-    reader = TensorReader(registry, DataFolders.of_folders((), roots), roots)
+    folders = DataFolders.of_folders((), roots)
+    reader = TensorReader(registry, folders, roots, supplied)
     return _read_buffer(memoryview(source).cast("B"), storage, reader, "the buffer")
 
 
@@ -106,16 +121,18 @@ def _read_buffer(buffer: memoryview, storage: Any, reader: TensorReader, name: s
 
 
 def _read(proto: onnx.ModelProto, reader: TensorReader) -> ir.Model:
-    """Returns the model of a proto, which gets changed if it has sparse tensors."""
+    """Returns the model of a proto, which gets changed if it has sparse tensors or maps."""
     with _gc_paused():
         try:
             densify(proto, reader)
+            maps = take_map_types(proto)
             model = ir.serde.deserialize_model(proto)
         except TenonnxError:
             raise
         except Exception as error:  # what onnx_ir raises depends on what is malformed
             raise InvalidGraph(f"the model is not well-formed: {_root_cause(error)}") from error
         _convert(model, reader)
+    note_map_types(model, maps)
     return model
 
 

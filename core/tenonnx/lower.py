@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -49,12 +50,27 @@ class Lowering:
 
     Attributes:
         block: The main graph's.
+        outputs: The graph outputs to compute.
         home: Where each value that a step or node produces appears first.
     """
 
     def __init__(self, placement: Placement) -> None:
         self.home: dict[ir.Value, Device] = {}
         self.block = self._lower(placement)
+        self.outputs: tuple[ir.Value, ...] = tuple(placement.graph.outputs)
+
+    def narrowed(self, outputs: Sequence[ir.Value]) -> Lowering:
+        """Returns a lowering of those steps that some of the graph outputs need."""
+        needed = set(outputs)
+        items: list[Step | Control] = []
+        for item in reversed(self.block.items):
+            if not needed.isdisjoint(item.outputs):
+                items.insert(0, item)
+                needed.update(_reads(item))
+        narrow = copy.copy(self)
+        narrow.block = Block(self.block.graph, tuple(items), _last_uses(self.block.graph, items))
+        narrow.outputs = tuple(outputs)
+        return narrow
 
     def _lower(self, placement: Placement) -> Block:
         items: list[Step | Control] = []

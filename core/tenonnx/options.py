@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import difflib
-import enum
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from tenonnx.errors import InvalidArgument
+from tenonnx.config import SESSION_KEYS, check_entry, set_attribute
+from tenonnx.enums import ExecutionMode, ExecutionOrder
+from tenonnx.enums import GraphOptimizationLevel as GraphOptimizationLevel
+from tenonnx.errors import InvalidArgument, NotFound, NotSupported
+from tenonnx.operators import OperatorTable
 
 if TYPE_CHECKING:
+    from tenonnx.custom_ops import Function
     from tenonnx.plugins import PluginSet
     from tenonnx.weights import WeightRegistry
-
-
-class GraphOptimizationLevel(enum.IntEnum):
-    """Which graph transforms run: those of the chosen level and of the levels below it."""
-
-    ORT_DISABLE_ALL = 0
-    ORT_ENABLE_BASIC = 1
-    ORT_ENABLE_EXTENDED = 2
-    ORT_ENABLE_LAYOUT = 3
-    ORT_ENABLE_ALL = 99
-
-
-class ExecutionMode(enum.IntEnum):
-    """Accepted for onnxruntime's sake; nodes run in order, parallel inside their kernels."""
-
-    ORT_SEQUENTIAL = 0
-    ORT_PARALLEL = 1
 
 
 @dataclass
@@ -45,11 +34,16 @@ class SessionOptions:
         intra_op_num_threads: Threads inside a kernel; 0 leaves the choice to the kernels.
         inter_op_num_threads: Accepted for onnxruntime's sake, without effect.
         execution_mode: Accepted for onnxruntime's sake, without effect.
-        log_severity_level: 0 verbose, 1 info, 2 warning, 3 error, 4 fatal.
+        log_severity_level: 0 verbose, 1 info, 2 warning, 3 error, 4 fatal; -1 as the process has
+            it.
         logid: Names the session in reports.
-        enable_cpu_mem_arena: Accepted for onnxruntime's sake, without effect.
-        enable_mem_pattern: Accepted for onnxruntime's sake, without effect.
-        enable_mem_reuse: Accepted for onnxruntime's sake, without effect.
+        enable_profiling: Write a trace of every run; see ``InferenceSession.end_profiling``.
+        profile_file_prefix: Where; date and time are added to it.
+        optimized_model_filepath: Where to write the model as transforms left it; nowhere if empty.
+        operators: Operators for this session alone; see ``operator``.
+        execution_order, enable_cpu_mem_arena, enable_mem_pattern, enable_mem_reuse,
+            log_verbosity_level, use_deterministic_compute, use_per_session_threads: Accepted for
+            onnxruntime's sake, without effect.
     """
 
     graph_optimization_level: GraphOptimizationLevel = GraphOptimizationLevel.ORT_ENABLE_ALL
@@ -60,37 +54,171 @@ class SessionOptions:
     intra_op_num_threads: int = 0
     inter_op_num_threads: int = 0
     execution_mode: ExecutionMode = ExecutionMode.ORT_SEQUENTIAL
-    log_severity_level: int = 2
+    execution_order: ExecutionOrder = ExecutionOrder.DEFAULT
+    log_severity_level: int = -1
+    log_verbosity_level: int = 0
     logid: str = ""
     enable_cpu_mem_arena: bool = True
     enable_mem_pattern: bool = True
     enable_mem_reuse: bool = True
+    enable_profiling: bool = False
+    profile_file_prefix: str = "tenonnx_profile"
+    optimized_model_filepath: str = ""
+    use_deterministic_compute: bool = False
+    use_per_session_threads: bool = True
+    operators: OperatorTable = field(default_factory=OperatorTable, repr=False)
     _config: dict[str, str] = field(default_factory=dict, repr=False)
+    _sizes: dict[tuple[str, str], int] = field(default_factory=dict, repr=False)
+    _initializers: dict[str, Any] = field(default_factory=dict, repr=False)
+    _files: dict[str, Any] = field(default_factory=dict, repr=False)
+    _providers: list[tuple[str, dict[str, str]]] = field(default_factory=list, repr=False)
+    _cancelled: bool = field(default=False, repr=False)
 
     def __setattr__(self, name: str, value: Any) -> None:
         known = [f.name for f in fields(self)]
         if name not in known:
+            public = [option for option in known if not option.startswith("_")]
             raise AttributeError(
-                f"SessionOptions has no option {name!r}{did_you_mean(name, known)}"
+                f"SessionOptions has no option {name!r}{did_you_mean(name, public)}"
             )
         super().__setattr__(name, value)
 
+    def copy(self) -> SessionOptions:
+        """Returns options that changes of these do not reach."""
+        own = {f.name: copy.copy(getattr(self, f.name)) for f in fields(self) if f.name in OWNED}
+        return dataclasses.replace(self, **own)
+
     def add_session_config_entry(self, key: str, value: str) -> None:
-        """Stores a configuration entry; both must be strings."""
+        """Stores a configuration entry.
+
+        A key that nobody knows is warned of once; docs/onnxruntime.md lists the others.
+
+        Raises:
+            InvalidArgument: Key or value are no strings, or the value does not fit the key.
+            NotSupported: The entry asks for what is not to be had here.
+        """
+        check_entry(key, value, SESSION_KEYS, "session")
+        set_attribute(self, key, value)
         self._config[key] = value
 
     def get_session_config_entry(self, key: str) -> str:
         """Returns a stored configuration entry.
 
         Raises:
-            InvalidArgument: There is none of that name.
+            NotFound: There is none of that name.
         """
         try:
             return self._config[key]
         except KeyError:
-            raise InvalidArgument(
+            raise NotFound(
                 f"no session configuration entry {key!r}{did_you_mean(key, self._config)}"
             ) from None
+
+    def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
+        """Fixes the symbolic dimension of a name, in every input that has it."""
+        self._sizes["name", name] = size
+
+    def add_free_dimension_override_by_denotation(self, denotation: str, size: int) -> None:
+        """Fixes the dimensions of a denotation, such as ``DATA_BATCH``."""
+        self._sizes["denotation", denotation] = size
+
+    def add_initializer(self, name: str, value: Any) -> None:
+        """Gives an initializer of the model its value: an ``OrtValue`` or array, used in place."""
+        self._initializers[name] = value
+
+    def add_external_initializers(self, names: Sequence[str], values: Sequence[Any]) -> None:
+        """Gives initializers of the model their values: ``OrtValue``s or arrays, used in place."""
+        self._initializers.update(zip(names, values, strict=True))
+
+    def add_external_initializers_from_files_in_memory(
+        self, names: Sequence[str], buffers: Sequence[Any], lengths: Sequence[int]
+    ) -> None:
+        """Lets buffers stand for files of external data, by their names; used in place."""
+        for name, buffer, length in zip(names, buffers, lengths, strict=True):
+            self._files[name] = memoryview(buffer).cast("B")[:length]
+
+    def add_provider(self, name: str, options: Mapping[str, str] | None = None) -> None:
+        """Adds a provider, for sessions that are not told which ones to use."""
+        self._providers.append((name, dict(options or {})))
+
+    def add_provider_for_devices(
+        self, devices: Sequence[Any], options: Mapping[str, str] | None = None
+    ) -> None:
+        """Adds the provider of devices that ``get_ep_devices`` lists."""
+        for device in devices:
+            self.add_provider(device.ep_name, {**device.ep_options, **(options or {})})
+
+    def has_providers(self) -> bool:
+        """Says whether providers were added."""
+        return bool(self._providers)
+
+    def set_load_cancellation_flag(self, cancel: bool) -> None:
+        """Makes sessions that are being built, or will be, raise ``ModelLoadCanceled``."""
+        self._cancelled = cancel
+
+    def operator(
+        self, name: str, *, since: int = 1, outputs: int = 1
+    ) -> Callable[[Function], Function]:
+        """Makes the decorated function an operator of this session; see ``tenonnx.operator``."""
+        from tenonnx.custom_ops import add_to
+
+        return add_to(self.operators, name, since=since, outputs=outputs)
+
+    def register_custom_ops_library(self, path: str) -> None:
+        """Refuses a shared library; custom operators are Python functions here.
+
+        Raises:
+            NotSupported: Always; the message says how to write the operator.
+        """
+        raise NotSupported(
+            f"{path} holds kernels against onnxruntime's own interface, which are not to be "
+            "called from elsewhere",
+            hint="write them as Python functions: @tenonnx.operator('my.domain::MyOp'), or as a "
+            "plugin (see docs/plugins.md)",
+        )
+
+    def set_provider_selection_policy(self, policy: int) -> None:
+        """Refuses a policy other than the default one.
+
+        Raises:
+            NotSupported: It is another one.
+        """
+        if policy != 0:
+            raise NotSupported(
+                "providers are not chosen by a policy", hint="name them: providers=[...]"
+            )
+
+    def set_provider_selection_policy_delegate(self, delegate: Callable[..., Any]) -> None:
+        """Refuses a delegate.
+
+        Raises:
+            NotSupported: Always.
+        """
+        del delegate
+        raise NotSupported(
+            "providers are not chosen by a delegate", hint="name them: providers=[...]"
+        )
+
+    def set_ep_context_data_read_func(self, *arguments: Any, **more: Any) -> None:
+        """Refuses data of compiled context models, of which there are none.
+
+        Raises:
+            NotSupported: Always.
+        """
+        del arguments, more
+        raise NotSupported("there are no compiled context models: weights stay shared")
+
+    def clear_ep_context_data_read_func(self) -> None:
+        """Does nothing: there never is such a function."""
+
+
+PROCESS_DEFAULTS: Final = {"intra_op_num_threads": 0}
+"""What holds where a session's options leave the choice open."""
+
+OWNED: Final = frozenset(
+    {"operators", "_config", "_sizes", "_initializers", "_files", "_providers"}
+)
+"""Fields that a copy of options has for itself."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

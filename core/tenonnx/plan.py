@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
@@ -11,6 +12,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx import graph as graphs
+from tenonnx.bound import Direct, choose_buffers, deliver, direct_outputs
 from tenonnx.codegen import Generator
 from tenonnx.errors import NotSupported, RuntimeException
 from tenonnx.lower import Lowering
@@ -43,11 +45,24 @@ class Plan:
         self.graph = placement.graph
         self.steps: tuple[Step, ...] = tuple(self._lowering.block.steps())
         self._filename = f"<tenonnx plan {next(_numbers)}>"
-        self._plain, self._namespace, self._origin, self.source = self._generate(observed=False)
-        self._watched: tuple[Any, ...] | None = None
+        self._start()
 
-    def _generate(self, *, observed: bool) -> tuple[Any, dict[str, Any], dict[int, Any], str]:
-        generator = Generator(self._lowering, observed=observed)
+    def _start(self) -> None:
+        self._plain, self._namespace, self._origin, self.source = self._generate()
+        self._watched: tuple[Any, ...] | None = None
+        self._binding: tuple[Any, ...] | None = None
+        self._direct: tuple[Direct, ...] = ()
+
+    def narrowed(self, positions: Sequence[int]) -> Plan:
+        """Returns a plan of the same steps that computes some of the outputs, and no more."""
+        plan = copy.copy(self)
+        outputs = [self._lowering.outputs[position] for position in positions]
+        plan._lowering = self._lowering.narrowed(outputs)
+        plan._start()
+        return plan
+
+    def _generate(self, **how: Any) -> tuple[Any, dict[str, Any], dict[int, Any], str]:
+        generator = Generator(self._lowering, **how)
         try:
             code = compile(generator.source, self._filename, "exec")
         except (RecursionError, SyntaxError, MemoryError) as error:
@@ -90,6 +105,48 @@ class Plan:
                 raise
             raise explained from error
         return [_settle(output, inputs) for output in outputs]
+
+    def run_into(self, inputs: Sequence[Any], buffers: Sequence[Any]) -> list[Any]:
+        """Runs as ``run`` does, and leaves outputs in buffers that the caller gives.
+
+        A step that can writes into the buffer itself. The buffer may be the memory of an input;
+        then the step updates it in place, if nothing else reads that input.
+
+        Args:
+            inputs: In the graph's order.
+            buffers: A host array for every output, ``None`` for those to be made.
+
+        Raises:
+            InvalidArgument: A buffer differs from its output in shape or dtype.
+            RuntimeException: A node failed; the message names it.
+        """
+        if self._binding is None:
+            self._direct = direct_outputs(self._lowering)
+            self._binding = self._generate(buffers=[output.value for output in self._direct])
+        _, namespace, origin, _ = self._binding
+        given = choose_buffers(self._direct, inputs, buffers)
+        try:
+            with np.errstate(all="ignore"):
+                outputs = namespace["run"](*inputs, *given)
+        except Exception as error:
+            explained = self._explain(error, origin)
+            if explained is error:
+                raise
+            raise explained from error
+        settled = [
+            output if output is buffer else _settle(output, inputs)
+            for output, buffer in zip(outputs, buffers, strict=True)
+        ]
+        return self.deliver(settled, buffers)
+
+    def deliver(self, outputs: Sequence[Any], buffers: Sequence[Any]) -> list[Any]:
+        """Copies outputs into the buffers that they are not in yet; returns those.
+
+        Raises:
+            InvalidArgument: A buffer differs from its output in shape or dtype.
+        """
+        names = [value.name or "" for value in self._lowering.outputs]
+        return [deliver(*each) for each in zip(outputs, buffers, names, strict=True)]
 
     def _explain(self, error: Exception, origin: dict[int, Step | ir.Node]) -> Exception:
         """Names the node whose line raised; an observer's exception comes back as it is."""

@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-import dataclasses
-import logging
-import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
-from tenonnx import functions
-from tenonnx import graph as graphs
-from tenonnx.errors import EPFail, InvalidArgument, TenonnxError
-from tenonnx.formats import load_model
-from tenonnx.operators import OperatorTable
-from tenonnx.options import SessionOptions, make_options
+from tenonnx import assembly
+from tenonnx.choosing import ProviderRequest, choose_providers
+from tenonnx.io_binding import IOBinding
+from tenonnx.options import SessionOptions
+from tenonnx.ort_value import OrtValue, OrtValueVector
 from tenonnx.placement import Placement, place
 from tenonnx.plan import Observer, Plan
-from tenonnx.plugins import PluginSet, default_plugins
-from tenonnx.provider import HOST, Provider, why_unusable
-from tenonnx.signature import NodeArg, Signature
-from tenonnx.tensors import WeightTensor
-from tenonnx.transforms import (
-    TransformContext,
-    TransformReport,
-    host_providers,
-    run_transforms,
-    select,
-)
-from tenonnx.weights import Weight, WeightRegistry, default_registry
-
-ProviderRequest: TypeAlias = "str | tuple[str, Mapping[str, Any]] | Provider"
-
-log = logging.getLogger("tenonnx")
+from tenonnx.plugins import default_plugins
+from tenonnx.profiling import Profiler
+from tenonnx.run_async import RunFuture, start
+from tenonnx.run_options import RunOptions, Terminator
+from tenonnx.session_facts import Session
+from tenonnx.signature import Signature
+from tenonnx.transforms import TransformContext, TransformReport, host_providers, run_transforms
+from tenonnx.weights import default_registry
 
 
-class InferenceSession:
+class InferenceSession(Session):
     """Runs a model. Safe to use from any number of threads.
 
     Args:
@@ -44,6 +34,11 @@ class InferenceSession:
         providers: Provider names, ``(name, options)`` pairs or instances, in order of
             preference; every registered provider that is usable here if ``None``.
         provider_options: Options per provider, beside a list of plain names.
+        disabled_optimizers: Names of transforms not to run; unknown ones are passed over.
+        enable_fallback: Accepted for onnxruntime's sake: what may be fallen back to is what
+            ``providers`` lists.
+        read_config_from_model: Let the model's metadata set session options, as onnxruntime's
+            ``ORT_LOAD_CONFIG_FROM_MODEL=1`` does.
 
     Raises:
         NoSuchFile, InvalidProtobuf, InvalidGraph: The model cannot be read.
@@ -58,243 +53,207 @@ class InferenceSession:
         sess_options: SessionOptions | None = None,
         providers: Sequence[ProviderRequest] | None = None,
         provider_options: Sequence[Mapping[str, Any]] | None = None,
+        *,
+        disabled_optimizers: Iterable[str] | None = None,
+        enable_fallback: bool = True,
+        read_config_from_model: bool = False,
     ) -> None:
-        options = sess_options or SessionOptions()
-        plugins = options.plugins or default_plugins()
-        registry = options.weights or default_registry()
-        self._options = dataclasses.replace(options)
-        self._registry = registry
-        self._providers = choose_providers(plugins, providers, provider_options, self._options)
+        self._given = sess_options or SessionOptions()
+        self._recipe = (path_or_bytes, self._given, providers, provider_options)
+        self._disabled = tuple(disabled_optimizers or ())
+        self._fallback = enable_fallback
+        self._embedded = assembly.wants_embedded_options(read_config_from_model)
+        self._build(providers, provider_options)
 
-        formats = tuple(plugins.formats.values())
-        model = load_model(path_or_bytes, registry, formats, options.allowed_roots)
-        graphs.resolve_versions(model)
-        graphs.check_and_sort(model.graph)
-        functions.inline_functions(model)
-        self._overridable = _take_overridable(model)
-        hosts = host_providers(plugins)
-        context = TransformContext(registry, hosts, self._providers)
-        self.transforms: list[TransformReport] = run_transforms(
-            model,
-            select(
-                plugins.transforms.values(),
-                options.graph_optimization_level,
-                options.disabled_transforms,
-            ),
-            context,
+    def _build(
+        self,
+        providers: Sequence[ProviderRequest] | None,
+        provider_options: Sequence[Mapping[str, Any]] | None,
+    ) -> None:
+        started = time.perf_counter_ns()
+        options = self._options = assembly.effective(self._given)
+        plugins = options.plugins or default_plugins()
+        registry = self._registry = options.weights or default_registry()
+        assembly.refuse_if_cancelled(self._given)
+
+        model = assembly.read_model(self._recipe[0], registry, options, plugins)
+        if self._embedded:
+            assembly.take_embedded_options(model, options)
+        loaded = time.perf_counter_ns()
+        requests = providers or options._providers or None
+        self._providers = choose_providers(plugins, requests, provider_options, options)
+        overridable = assembly.take_overridable(model)
+        context = TransformContext(
+            registry, host_providers(plugins), self._providers, self._options
         )
+        transforms = assembly.choose_transforms(plugins, options, self._disabled)
+        assembly.refuse_if_cancelled(self._given)
+        self.transforms: list[TransformReport] = run_transforms(model, transforms, context)
+        assembly.save_optimised(model, options)
+
         self._model = model
         self.placement: Placement = place(model, self._providers, context.hosts)
+        assembly.refuse_cpu(self.placement.counts(), options)
+        assembly.refuse_if_cancelled(self._given)
         self._plan = Plan(self.placement)
-        self._signature = Signature(model.graph, self._overridable)
+        self._narrowed: dict[tuple[int, ...], Plan] = {}
+        self._signature = Signature(model.graph, overridable)
         self._observers: list[Observer] = plugins.create_observers(self._plan)
-        self._weights = tuple(_weights_of(model))
+        self._profiler: Profiler | None = None
+        if options.enable_profiling:
+            moments = started, loaded, time.perf_counter_ns()
+            kind = "uri" if isinstance(self._recipe[0], str | os.PathLike) else "array"
+            self._profiler = Profiler(self.placement, plugins, *moments, kind)
+            self._observers.append(self._profiler)
+        self._weights = tuple(assembly.weights_of(model))
         registry.attach(self, options.logid or str(model.graph.name or "session"), self._weights)
 
     def run(
         self,
         output_names: Sequence[str] | None,
         input_feed: Mapping[str, Any],
-        run_options: Any = None,
+        run_options: RunOptions | None = None,
     ) -> list[Any]:
         """Computes outputs.
 
         Args:
             output_names: Which outputs, in which order; all if ``None`` or empty.
-            input_feed: Inputs by name: numpy arrays, or what ``numpy.asarray`` takes.
-            run_options: Accepted for onnxruntime's sake.
+            input_feed: Inputs by name: numpy arrays, ``OrtValue``s, or what ``numpy.asarray``
+                takes.
+            run_options: May stop the run, narrow it to what the outputs need, or add adapters.
 
         Returns:
-            One entry per output: an array, a list for a sequence, ``None`` for an absent
-            optional. Outputs that are weights are read-only views of them.
+            One entry per output: an array, a list for a sequence, a dict for a map, ``None`` for
+            an absent optional. Outputs that are weights are read-only views of them.
 
         Raises:
             InvalidArgument: An input or output name, dtype or shape is wrong.
             RuntimeException: A node failed; the message names it.
+            Fail: ``run_options.terminate`` was set.
         """
-        del run_options
         positions = self._signature.positions(output_names) if output_names else None
+        if run_options is not None:
+            return self._run_as_told(positions, input_feed, run_options)
         arguments = self._signature.arguments(input_feed)
         if self._observers:
-            outputs = self._plan.run_observed(arguments, self._observers)
+            outputs = self._observed(self._plan, arguments, self._observers)
         else:
             outputs = self._plan.run(arguments)
         return outputs if positions is None else [outputs[i] for i in positions]
 
-    def get_inputs(self) -> list[NodeArg]:
-        """Returns the inputs a caller must pass."""
-        return list(self._signature.inputs)
+    def _run_as_told(
+        self, positions: list[int] | None, feeds: Mapping[str, Any], options: RunOptions
+    ) -> list[Any]:
+        for adapter in options.adapters:
+            feeds = {**feeds, **adapter.parameters}
+        arguments = self._signature.arguments(feeds)
+        terminator = Terminator(options)
+        terminator.on_step(None, 0, ())
+        observers = [*self._observers, terminator]
+        if not (positions and options.only_execute_path_to_fetches):
+            outputs = self._observed(self._plan, arguments, observers)
+            return outputs if positions is None else [outputs[i] for i in positions]
+        wanted = tuple(positions)
+        plan = self._narrowed.get(wanted)
+        if plan is None:
+            plan = self._narrowed.setdefault(wanted, self._plan.narrowed(wanted))
+        return self._observed(plan, arguments, observers)
 
-    def get_outputs(self) -> list[NodeArg]:
-        """Returns the outputs."""
-        return list(self._signature.outputs)
+    def _observed(
+        self, plan: Plan, arguments: Sequence[Any], observers: Sequence[Observer]
+    ) -> list[Any]:
+        if self._profiler is None:
+            return plan.run_observed(arguments, observers)
+        with self._profiler.run(arguments):
+            return plan.run_observed(arguments, observers)
 
-    def get_overridable_initializers(self) -> list[NodeArg]:
-        """Returns the inputs that have a value already, which a caller may override."""
-        return list(self._signature.overridable)
+    def run_async(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        callback: Callable[[Any, Any, str], Any] | None = None,
+        user_data: Any = None,
+        run_options: RunOptions | None = None,
+    ) -> RunFuture:
+        """Computes outputs in another thread.
 
-    def get_providers(self) -> list[str]:
-        """Returns the names of the providers in use, in order of preference."""
-        return [provider.name for provider in self._providers]
+        Args:
+            output_names: As in ``run``.
+            input_feed: As in ``run``.
+            callback: Called in that thread with the outputs, ``user_data`` and ``""``; or with
+                ``None``, ``user_data`` and what went wrong.
+            user_data: Handed to the callback.
+            run_options: As in ``run``.
 
-    def get_provider_options(self) -> dict[str, dict[str, str]]:
-        """Returns the options of the providers in use, as strings."""
-        return {
-            provider.name: {
-                field.name: str(getattr(provider.options, field.name))
-                for field in (dataclasses.fields(provider.options) if provider.options else ())
-            }
-            for provider in self._providers
-        }
+        Returns:
+            A future of the outputs, which coroutines can await. Cancelling one that runs stops
+            the run.
+        """
+        return start(self.run, output_names, input_feed, callback, user_data, run_options)
 
-    def get_session_options(self) -> SessionOptions:
-        """Returns a copy of the options the session was built with."""
-        return dataclasses.replace(self._options)
+    def run_with_ort_values(
+        self,
+        output_names: Sequence[str] | None,
+        input_dict_ort_values: Mapping[str, OrtValue],
+        run_options: RunOptions | None = None,
+    ) -> OrtValueVector:
+        """Computes outputs as ``OrtValue``s of inputs that are."""
+        outputs = self.run(output_names, input_dict_ort_values, run_options)
+        return OrtValueVector(map(OrtValue, outputs))
 
-    @property
-    def weights(self) -> tuple[Weight, ...]:
-        """The weights that the model as it runs refers to, each once."""
-        return self._weights
+    def run_with_ortvaluevector(
+        self,
+        run_options: RunOptions | None,
+        feed_names: Sequence[str],
+        feeds: Sequence[OrtValue],
+        fetch_names: Sequence[str],
+        fetches: OrtValueVector,
+        fetch_devices: Sequence[Any] = (),
+    ) -> None:
+        """Computes outputs and appends them, as ``OrtValue``s, to ``fetches``."""
+        del fetch_devices
+        given = dict(zip(feed_names, feeds, strict=True))
+        fetches.extend(self.run_with_ort_values(fetch_names, given, run_options))
 
-    @property
-    def registry(self) -> WeightRegistry:
-        """The registry that holds the weights."""
-        return self._registry
+    def io_binding(self) -> IOBinding:
+        """Returns a new binding of inputs and outputs to memory of the caller's."""
+        return IOBinding(self)
 
-    @property
-    def plan(self) -> Plan:
-        """The compiled model."""
-        return self._plan
+    def run_with_iobinding(
+        self, iobinding: IOBinding, run_options: RunOptions | None = None
+    ) -> None:
+        """Runs on a binding's inputs, and leaves the outputs in its buffers.
 
-    @property
-    def model(self) -> Any:
-        """The ``onnx_ir.Model`` as it runs, after transforms; not to be changed."""
-        return self._model
-
-
-def choose_providers(
-    plugins: PluginSet,
-    requests: Sequence[ProviderRequest] | None,
-    options: Sequence[Mapping[str, Any]] | None = None,
-    session_options: SessionOptions | None = None,
-) -> list[Provider]:
-    """Instantiates the providers a caller asked for.
-
-    A provider that is not usable here is left out with a warning if one after it is; that is
-    the fallback the caller typed.
-
-    Raises:
-        InvalidArgument: An unknown provider or option, or a request that is none.
-        EPFail: None of the providers asked for is usable; the message says why.
-    """
-    chosen: list[Provider] = []
-    unusable: list[str] = []
-    for request, given in _normalise(plugins, requests, options):
-        if isinstance(request, Provider):
-            chosen.append(request)
-            continue
-        provider = plugins.provider(request)
-        made = make_options(provider.Options, given, provider.name)
-        if any(provider.name == other.name for other in chosen):
-            continue
-        if (missing := why_unusable(provider)) is None:
-            operators = plugins.operators_for(provider)
-            chosen.append(_start(provider, made, operators, session_options))
+        Raises:
+            InvalidArgument: As ``run`` does, or a buffer does not fit its output.
+        """
+        arguments, buffers = iobinding.prepared()
+        if run_options is None and not self._observers:
+            iobinding.take(self._plan.run_into(self._signature.arguments(arguments), buffers))
         else:
-            unusable.append(f"{provider.name}: {missing}")
-    if not chosen:
-        raise EPFail(
-            "none of the providers asked for can be used here: " + "; ".join(unusable),
-            hint="name another after them, for example providers=[..., 'CPUExecutionProvider']",
-        )
-    if unusable:
-        names = ", ".join(provider.name for provider in chosen)
-        warnings.warn(f"running on {names}; not usable: {'; '.join(unusable)}", stacklevel=3)
-    return chosen
+            outputs = self._run_as_told(None, arguments, run_options or RunOptions())
+            iobinding.take(self._plan.deliver(outputs, buffers))
 
+    def set_providers(
+        self,
+        providers: Sequence[ProviderRequest] | None = None,
+        provider_options: Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Builds the session anew on other providers; the weights stay where they are."""
+        self._recipe = (*self._recipe[:2], providers, provider_options)
+        self._build(providers, provider_options)
 
-def _start(
-    provider: type[Provider],
-    options: Any,
-    operators: OperatorTable,
-    session_options: SessionOptions | None,
-) -> Provider:
-    try:
-        return provider(options, operators, session_options)
-    except TenonnxError:
-        raise
-    except Exception as error:
-        raise EPFail(
-            f"{provider.name} failed to start: {type(error).__name__}: {error}",
-            hint="its check() said that it is usable here; tell its authors",
-        ) from error
+    def end_profiling(self) -> str:
+        """Writes the trace of the runs so far; returns its path, or ``""`` without profiling.
 
+        Runs after that are not watched any more.
+        """
+        if self._profiler is None:
+            return ""
+        profiler, self._profiler = self._profiler, None
+        self._observers.remove(profiler)
+        return profiler.write(self._options.profile_file_prefix)
 
-def _normalise(
-    plugins: PluginSet,
-    requests: Sequence[ProviderRequest] | None,
-    options: Sequence[Mapping[str, Any]] | None,
-) -> Iterable[tuple[str | Provider, Mapping[str, Any] | None]]:
-    if isinstance(requests, str):
-        raise InvalidArgument(f"providers is a string; pass a list: providers=[{requests!r}]")
-    if not requests:
-        usable = [name for name, p in plugins.providers.items() if why_unusable(p) is None]
-        requests = usable
-        if not usable:
-            raise EPFail("no provider is registered", hint="see `tenonnx plugins`")
-    if options is not None and len(options) != len(requests):
-        raise InvalidArgument(
-            f"provider_options has {len(options)} entries for {len(requests)} providers"
-        )
-    for position, request in enumerate(requests):
-        given = options[position] if options else None
-        match request:
-            case str() | Provider():
-                yield request, given
-            case (str() as name, own):
-                yield name, {**(own or {}), **(given or {})}
-            case _:
-                raise InvalidArgument(
-                    f"providers[{position}] is {request!r}; expected a name, (name, options) or "
-                    "a Provider"
-                )
-
-
-def _take_overridable(model: Any) -> dict[str, Any]:
-    """Returns the values of inputs that are initializers too, by name.
-
-    Before IR version 4 every initializer had to be an input as well; there it is no sign that
-    callers may override it, and it stops being an input.
-    """
-    graph = model.graph
-    both = [value for value in graph.inputs if value.is_initializer()]
-    if model.ir_version < 4:
-        for value in both:
-            graph.inputs.remove(value)
-        return {}
-    defaults = {}
-    for value in both:
-        tensor = value.const_value
-        is_weight = isinstance(tensor, WeightTensor)
-        defaults[value.name] = tensor.weight.on(HOST) if is_weight else graphs.array_of(tensor)
-    return defaults
-
-
-def _weights_of(model: Any) -> Iterable[Weight]:
-    seen: set[Weight] = set()
-    for graph in model.graphs():
-        for value in graph.initializers.values():
-            tensor = value.const_value
-            if isinstance(tensor, WeightTensor) and tensor.weight not in seen:
-                seen.add(tensor.weight)
-                yield tensor.weight
-
-
-def get_available_providers() -> list[str]:
-    """Returns the names of the registered providers that are usable here."""
-    return [name for name, p in default_plugins().providers.items() if why_unusable(p) is None]
-
-
-def get_all_providers() -> list[str]:
-    """Returns the names of the registered providers, usable or not."""
-    return list(default_plugins().providers)
+    def get_profiling_start_time_ns(self) -> int:
+        """Returns when profiling started, in nanoseconds; 0 without profiling."""
+        return self._profiler.start_ns if self._profiler else 0

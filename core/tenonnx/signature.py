@@ -19,8 +19,10 @@ _TYPE_NAMES = {
     "BFLOAT16": "bfloat16",
 }
 
-
 STRING: Final = np.dtype(object)
+
+TYPE: Final = "tenonnx.type"
+"""Metadata of a value whose type onnx_ir has no class for: the type's name."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +42,15 @@ class NodeArg:
 
 def describe(value: ir.Value) -> NodeArg:
     """Returns a graph input or output as a :class:`NodeArg`."""
-    return NodeArg(value.name or "", type_name(value.type), _shape(value))
+    name = value.meta.get(TYPE) or type_name(value.type)
+    return NodeArg(value.name or "", name, _shape(value))
 
 
 def type_name(value_type: ir.TypeProtocol | None) -> str:
     """Returns onnxruntime's name of a type; ``""`` if it is unknown."""
     match value_type:
         case ir.TensorType():
-            name = value_type.dtype.name
-            return f"tensor({_TYPE_NAMES.get(name, name.lower())})"
+            return f"tensor({element_name(value_type.dtype.name)})"
         case ir.SequenceType():
             return f"seq({type_name(value_type.elem_type)})"
         case ir.OptionalType():
@@ -56,6 +58,11 @@ def type_name(value_type: ir.TypeProtocol | None) -> str:
         case ir.SparseTensorType():
             return f"sparse_{type_name(ir.TensorType(value_type.dtype))}"
     return ""
+
+
+def element_name(name: str) -> str:
+    """Returns onnxruntime's name of an element type, from ONNX's."""
+    return _TYPE_NAMES.get(name, name.lower())
 
 
 def _shape(value: ir.Value) -> list[int | str | None]:
@@ -78,6 +85,7 @@ class InputCheck:
         self.optional = isinstance(value.type, ir.OptionalType)
         tensor = isinstance(value.type, ir.TensorType)
         self._dtype = value.type.dtype.numpy() if tensor and value.type is not None else None
+        self._element = _element_dtype(value.type)
         self._dims = None if value.shape is None or not tensor else tuple(self.arg.shape)
         self._fixed = tuple((i, d) for i, d in enumerate(self._dims or ()) if isinstance(d, int))
 
@@ -89,7 +97,7 @@ class InputCheck:
                 was expected.
         """
         if self._dtype is None:
-            return given
+            return self._as_other(given)
         array = given if type(given) is np.ndarray else self._as_array(given)
         if array.dtype != self._dtype:
             array = self._convert(array, given)
@@ -101,7 +109,39 @@ class InputCheck:
                     raise self._wrong(f"shape {list(array.shape)}")
         return array
 
+    def _as_other(self, given: Any) -> Any:
+        """Returns a sequence, map or optional."""
+        given = _unwrap(given)
+        kind = self.arg.type.removeprefix("optional(")
+        if given is None and not self.optional:
+            raise self._wrong("None")
+        if kind.startswith("seq(") and given is not None:
+            if isinstance(given, dict | str) or not hasattr(given, "__iter__"):
+                raise self._wrong(type(given).__name__)
+            items = [_unwrap(item) for item in given]
+            return items if kind.startswith("seq(map") else self._sequence(items)
+        if kind.startswith("map(") and not isinstance(given, dict):
+            raise self._wrong(type(given).__name__)
+        if kind.startswith("tensor(") and given is not None:
+            return np.asarray(given, self._element)
+        return given
+
+    def _sequence(self, items: list[Any]) -> list[Any]:
+        for position, item in enumerate(items):
+            try:
+                items[position] = _as_strings(np.asarray(item))
+                if items[position].dtype != self._element and self._element is not None:
+                    if hasattr(item, "dtype"):
+                        raise self._wrong(f"an item {position} of dtype {item.dtype}")
+                    items[position] = np.asarray(item, self._element)
+            except (TypeError, OverflowError) as error:
+                raise self._wrong(f"an item {position} that is no such array ({error})") from error
+        return items
+
     def _as_array(self, given: Any) -> np.ndarray[Any, Any]:
+        given = _unwrap(given)
+        if type(given) is np.ndarray:
+            return given
         if given is None:
             raise self._wrong("None")
         if isinstance(given, dict):
@@ -133,6 +173,23 @@ class InputCheck:
         return InvalidArgument(
             f"input '{self.arg.name}': expected {self.arg.type}{shape}, got {found}", hint=hint
         )
+
+
+def _unwrap(given: Any) -> Any:
+    """Returns the array in an ``OrtValue``, and anything else as it is."""
+    numpy = getattr(given, "numpy", None)
+    return numpy() if numpy is not None and hasattr(given, "is_tensor_sequence") else given
+
+
+def _element_dtype(value_type: ir.TypeProtocol | None) -> np.dtype[Any] | None:
+    """Returns the dtype of the tensors inside a sequence or optional, if it holds tensors."""
+    while isinstance(value_type, ir.SequenceType | ir.OptionalType):
+        value_type = value_type.elem_type
+    return value_type.dtype.numpy() if isinstance(value_type, ir.TensorType) else None
+
+
+def _as_strings(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return array.astype(object) if array.dtype.kind == "U" else array
 
 
 class Signature:

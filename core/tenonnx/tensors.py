@@ -13,6 +13,7 @@ import onnx_ir as ir
 from tenonnx.errors import InvalidGraph, NoSuchFile
 from tenonnx.paths import DataFolders
 from tenonnx.storage import NDArray, Storage, byte_size, is_packed, unpack
+from tenonnx.supplied import NOTHING, Supplied
 from tenonnx.weight import Weight
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ class TensorReader:
         registry: Where the weights are.
         folders: Where external data may lie; ``None`` if each tensor knows its own folder.
         allowed_roots: Folders that external data may lie in besides.
+        supplied: Initializers and files that the caller has in memory.
 
     Attributes:
         inline: Storages that stand behind locations of external data.
@@ -110,9 +112,13 @@ class TensorReader:
         registry: WeightRegistry,
         folders: DataFolders | None,
         allowed_roots: Iterable[str | os.PathLike[str]],
+        supplied: Supplied = NOTHING,
     ) -> None:
         self.registry = registry
-        self.inline: dict[str, Storage] = {}
+        self.supplied = supplied
+        self.inline: dict[str, Storage] = {
+            name: registry.from_buffer(buffer) for name, buffer in supplied.files.items()
+        }
         self.known: dict[str, Weight] = {}
         self._folders = folders
         self._roots = tuple(allowed_roots)
@@ -120,7 +126,13 @@ class TensorReader:
         self._base = ""
 
     def read(self, tensor: ir.TensorProtocol, name: str) -> ir.TensorProtocol:
-        """Returns the tensor over its weight; itself if it is one already, or holds strings."""
+        """Returns the tensor over its weight; itself if it is one already, or holds strings.
+
+        A tensor that the caller supplies by its name is never looked for anywhere else.
+        """
+        if name in self.supplied.initializers:
+            given = self.supplied.weight(self.registry, tensor, name)
+            return WeightTensor(given, name=tensor.name, doc_string=tensor.doc_string)
         if isinstance(tensor, (WeightTensor, ir.StringTensor)):
             return tensor
         return WeightTensor(

@@ -1,0 +1,178 @@
+"""From what a caller asks for to a model that is ready to be placed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+
+from tenonnx import config, functions
+from tenonnx import graph as graphs
+from tenonnx.convert import Layout, save_onnx
+from tenonnx.errors import Fail, InvalidArgument, ModelLoadCanceled, NotSupported
+from tenonnx.formats import load_model
+from tenonnx.options import PROCESS_DEFAULTS, SessionOptions
+from tenonnx.plugins import PluginSet
+from tenonnx.provider import HOST
+from tenonnx.supplied import Supplied
+from tenonnx.tensors import WeightTensor
+from tenonnx.transforms import Transform, select
+from tenonnx.weights import Weight, WeightRegistry
+
+EMBEDDED = "ort_config"
+"""Metadata of models that says with which options to run them, as JSON."""
+
+
+def effective(options: SessionOptions) -> SessionOptions:
+    """Returns a copy of options with the process's defaults where they leave the choice open."""
+    own = options.copy()
+    own.intra_op_num_threads = own.intra_op_num_threads or PROCESS_DEFAULTS["intra_op_num_threads"]
+    return own
+
+
+def read_model(
+    source: Any, registry: WeightRegistry, options: SessionOptions, plugins: PluginSet
+) -> ir.Model:
+    """Loads a model, checks it and replaces what its functions stand for."""
+    formats = tuple(plugins.formats.values())
+    supplied = Supplied(options._initializers, options._files)
+    folder = options._config.get(config.DATA_FOLDER)
+    roots = (*options.allowed_roots, *([folder] if folder else []))
+    model = load_model(source, registry, formats, roots, supplied)
+    supplied.refuse_unknown(model.graph.initializers)
+    graphs.resolve_versions(model)
+    graphs.check_and_sort(model.graph)
+    functions.inline_functions(model)
+    fix_dimensions(model.graph, options)
+    return model
+
+
+def refuse_if_cancelled(options: SessionOptions) -> None:
+    """Stops the building of a session.
+
+    Raises:
+        ModelLoadCanceled: The options say so.
+    """
+    if options._cancelled:
+        raise ModelLoadCanceled("set_load_cancellation_flag(True) was called on the options")
+
+
+def fix_dimensions(graph: ir.Graph, options: SessionOptions) -> None:
+    """Gives symbolic dimensions of inputs and outputs the sizes that the options say."""
+    for value in (*graph.inputs, *graph.outputs):
+        if value.shape is None or not options._sizes:
+            continue
+        dims = list(value.shape.dims)
+        for axis, dim in enumerate(dims):
+            denotation = value.shape.get_denotation(axis) or ""
+            by_denotation = options._sizes.get(("denotation", denotation), dim)
+            name = "" if isinstance(dim, int) else dim.value or ""
+            dims[axis] = options._sizes.get(("name", name), by_denotation)
+        value.shape = ir.Shape(dims)
+
+
+def take_embedded_options(model: ir.Model, options: SessionOptions) -> None:
+    """Sets the options that the model's metadata names.
+
+    Raises:
+        InvalidArgument: The metadata is not understood.
+    """
+    text = model.metadata_props.get(EMBEDDED)
+    if text is None:
+        return
+    try:
+        for name, value in json.loads(text).get("session_options", {}).items():
+            config.set_attribute(options, f"session.{name}", str(value))
+    except (ValueError, AttributeError) as error:
+        raise InvalidArgument(f"the model's {EMBEDDED} is not understood: {error}") from error
+
+
+def choose_transforms(
+    plugins: PluginSet, options: SessionOptions, disabled: Iterable[str]
+) -> list[Transform]:
+    """Returns the transforms to run.
+
+    Names that the caller takes from onnxruntime's optimizers and that are no transforms here
+    disable nothing.
+    """
+    elsewhere = [*disabled, *options._config.get(config.DISABLED, "").split(";")]
+    off = [name for name in elsewhere if name in plugins.transforms]
+    transforms = plugins.transforms.values()
+    level = options.graph_optimization_level
+    return select(transforms, level, [*options.disabled_transforms, *off])
+
+
+def save_optimised(model: ir.Model, options: SessionOptions) -> None:
+    """Writes the model as transforms left it, if the options say where.
+
+    Raises:
+        NotSupported: The options ask for another format than ONNX.
+        Fail: It cannot be written.
+    """
+    if not options.optimized_model_filepath:
+        return
+    path = Path(options.optimized_model_filepath)
+    entries = options._config
+    if entries.get(config.SAVED_FORMAT, "ONNX").upper() != "ONNX" or path.suffix == ".ort":
+        raise NotSupported(f"{path} is to be in another format than ONNX")
+    data = entries.get(config.SAVED_DATA, "")
+    threshold = int(entries.get(config.SAVED_DATA_THRESHOLD, "1024"))
+    layout = Layout(inline=not data, threshold=threshold, data_name=data)
+    try:
+        save_onnx(model, path, layout, lambda *_: None)
+    except OSError as error:
+        raise Fail(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def refuse_cpu(counts: dict[str, int], options: SessionOptions) -> None:
+    """Refuses a placement on the CPU, if the options say that it is an error.
+
+    Raises:
+        Fail: Nodes are placed there.
+    """
+    count = counts.get("CPUExecutionProvider", 0)
+    if options._config.get(config.NO_CPU_FALLBACK) == "1" and count:
+        raise Fail(
+            f"{count} nodes are on CPUExecutionProvider, and {config.NO_CPU_FALLBACK} is set",
+            hint="`tenonnx inspect` says why each of them is there",
+        )
+
+
+def wants_embedded_options(asked: bool) -> bool:
+    """Says whether models may say with which options to run them."""
+    return asked or os.environ.get("ORT_LOAD_CONFIG_FROM_MODEL") == "1"
+
+
+def take_overridable(model: Any) -> dict[str, Any]:
+    """Returns the values of inputs that are initializers too, by name.
+
+    Before IR version 4 every initializer had to be an input as well; there it is no sign that
+    callers may override it, and it stops being an input.
+    """
+    graph = model.graph
+    both = [value for value in graph.inputs if value.is_initializer()]
+    if model.ir_version < 4:
+        for value in both:
+            graph.inputs.remove(value)
+        return {}
+    defaults = {}
+    for value in both:
+        tensor = value.const_value
+        is_weight = isinstance(tensor, WeightTensor)
+        defaults[value.name] = tensor.weight.on(HOST) if is_weight else graphs.array_of(tensor)
+    return defaults
+
+
+def weights_of(model: Any) -> Iterable[Weight]:
+    """Yields the weights that a model refers to, each once."""
+    seen: set[Weight] = set()
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            tensor = value.const_value
+            if isinstance(tensor, WeightTensor) and tensor.weight not in seen:
+                seen.add(tensor.weight)
+                yield tensor.weight

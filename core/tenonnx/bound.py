@@ -1,0 +1,96 @@
+"""Outputs in buffers that the caller gives: written at once, or copied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from tenonnx.errors import InvalidArgument
+from tenonnx.lower import Lowering
+from tenonnx.provider import HOST, Step
+from tenonnx.writing import writer
+
+
+@dataclass(frozen=True)
+class Direct:
+    """An output that a step can write into a buffer.
+
+    Attributes:
+        value: The output.
+        position: Where it stands among the outputs.
+        owned: Positions of the inputs that the step alone reads: the buffer may be their memory.
+    """
+
+    value: ir.Value
+    position: int
+    owned: frozenset[int]
+
+
+def direct_outputs(lowering: Lowering) -> tuple[Direct, ...]:
+    """Returns the outputs that a step of the main graph can write into a buffer."""
+    makers = {
+        item.outputs[0]: item
+        for item in lowering.block.items
+        if isinstance(item, Step)
+        and len(item.outputs) == 1
+        and not item.multiple
+        and item.device_of_outputs.id == HOST.id
+        and writer(item.call) is not None
+    }
+    return tuple(
+        Direct(value, position, frozenset(_owned(lowering, makers[value])))
+        for position, value in enumerate(lowering.outputs)
+        if value in makers and lowering.outputs.count(value) == 1
+    )
+
+
+def _owned(lowering: Lowering, step: Step) -> Iterator[int]:
+    nodes = set(step.nodes)
+    for position, value in enumerate(lowering.block.graph.inputs):
+        if not value.is_graph_output() and all(user in nodes for user in value.consumers()):
+            yield position
+
+
+def choose_buffers(
+    direct: Sequence[Direct], inputs: Sequence[Any], buffers: Sequence[Any]
+) -> list[Any]:
+    """Returns the buffers that may be written while inputs are still read; ``None`` for others."""
+    return [
+        buffer if buffer is not None and _is_free(buffer, output, inputs) else None
+        for output, buffer in ((output, buffers[output.position]) for output in direct)
+    ]
+
+
+def _is_free(buffer: Any, output: Direct, inputs: Sequence[Any]) -> bool:
+    return (
+        output.value.dtype is not None
+        and buffer.dtype == output.value.dtype.numpy()
+        and not any(
+            isinstance(given, np.ndarray) and np.may_share_memory(buffer, given)
+            for position, given in enumerate(inputs)
+            if position not in output.owned
+        )
+    )
+
+
+def deliver(output: Any, buffer: Any, name: str) -> Any:
+    """Returns the buffer with the output in it; the output itself if there is no buffer.
+
+    Raises:
+        InvalidArgument: They differ in shape or dtype.
+    """
+    if buffer is None or output is buffer:
+        return output
+    found = np.asarray(output)
+    if found.shape != buffer.shape or found.dtype != buffer.dtype:
+        raise InvalidArgument(
+            f"output '{name}' is {found.dtype}{list(found.shape)}; the buffer bound to it is "
+            f"{buffer.dtype}{list(buffer.shape)}",
+            hint="bind a buffer of that shape and type, or none to have one made",
+        )
+    np.copyto(buffer, found)
+    return buffer

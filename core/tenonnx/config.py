@@ -1,0 +1,231 @@
+"""Configuration entries of sessions and runs: every key of onnxruntime's, and what it does here."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from tenonnx.errors import InvalidArgument, NotSupported
+
+if TYPE_CHECKING:
+    from tenonnx.options import SessionOptions
+
+log = logging.getLogger("tenonnx")
+
+Effect = Literal["same", "better", "without effect", "refused"]
+
+
+class ConfigKey(NamedTuple):
+    """What a key does here; the reason says how it is better, or why it has no effect."""
+
+    effect: Effect
+    reason: str
+
+
+_SELF_SIZED = ConfigKey("without effect", "kernels share the process's own threads, which sleep")
+_NO_ARENA = ConfigKey("without effect", "there is no arena: memory is freed at its last use")
+_NO_PREPACKING = ConfigKey("better", "weights are used where they are mapped, never packed")
+_MAPPED = ConfigKey("better", "weights of .ort files are always used in place, from the mapping")
+_OWN_FUSIONS = ConfigKey("without effect", "it tunes a rewrite of onnxruntime's own")
+_ITS_KERNELS = ConfigKey("without effect", "it tunes kernels of onnxruntime's own")
+_NO_CONTEXT = ConfigKey("refused", "there are no compiled context models: weights stay shared")
+_NO_MOE_STATISTICS = ConfigKey("without effect", "profiling shows what every node takes")
+_AS_ATTRIBUTE = ConfigKey("same", "sets the attribute of that name")
+
+ATTRIBUTES: dict[str, str] = {
+    "session.enable_cpu_mem_arena": "enable_cpu_mem_arena",
+    "session.enable_mem_pattern": "enable_mem_pattern",
+    "session.enable_profiling": "enable_profiling",
+    "session.execution_mode": "execution_mode",
+    "session.graph_optimization_level": "graph_optimization_level",
+    "session.inter_op_num_threads": "inter_op_num_threads",
+    "session.intra_op_num_threads": "intra_op_num_threads",
+    "session.log_id": "logid",
+    "session.log_severity_level": "log_severity_level",
+    "session.log_verbosity_level": "log_verbosity_level",
+    "session.optimized_model_filepath": "optimized_model_filepath",
+    "session.use_deterministic_compute": "use_deterministic_compute",
+    "session.use_per_session_threads": "use_per_session_threads",
+}
+"""Entries that say what an attribute of the options says."""
+
+DISABLED = "optimization.disable_specified_optimizers"
+NO_CPU_FALLBACK = "session.disable_cpu_ep_fallback"
+DATA_FOLDER = "session.model_external_initializers_file_folder_path"
+SAVED_DATA = "session.optimized_model_external_initializers_file_name"
+SAVED_DATA_THRESHOLD = "session.optimized_model_external_initializers_min_size_in_bytes"
+SAVED_FORMAT = "session.save_model_format"
+
+SESSION_KEYS: dict[str, ConfigKey] = {
+    **dict.fromkeys(ATTRIBUTES, _AS_ATTRIBUTE),
+    DISABLED: ConfigKey("same", "names of transforms, separated by semicolons"),
+    NO_CPU_FALLBACK: ConfigKey("same", "a node on the CPU provider is an error"),
+    DATA_FOLDER: ConfigKey("same", "external data may come from that folder"),
+    SAVED_DATA: ConfigKey("same", "with optimized_model_filepath"),
+    SAVED_DATA_THRESHOLD: ConfigKey("same", "with optimized_model_filepath"),
+    SAVED_FORMAT: ConfigKey("same", "ONNX; ORT is refused when the model is written"),
+    "session.load_model_format": ConfigKey("better", "the content says what format a file has"),
+    "session.record_ep_graph_assignment_info": ConfigKey("better", "it is always recorded"),
+    "session.allow_released_opsets_only": ConfigKey(
+        "better", "operators of an opset under development run as soon as somebody wrote them"
+    ),
+    "session.disable_prepacking": _NO_PREPACKING,
+    "session.prepack.enable_parallel": _NO_PREPACKING,
+    "session.save_external_prepacked_constant_initializers": _NO_PREPACKING,
+    "session.use_device_allocator_for_initializers": _NO_ARENA,
+    "session.use_env_allocators": _NO_ARENA,
+    "session.use_memory_mapped_ort_model": _MAPPED,
+    "session.use_ort_model_bytes_directly": _MAPPED,
+    "session.use_ort_model_bytes_for_initializers": _MAPPED,
+    "session.use_external_initializer_file_buffers_directly": _MAPPED,
+    "session.inter_op.allow_spinning": _SELF_SIZED,
+    "session.intra_op.allow_spinning": _SELF_SIZED,
+    "session.inter_op.spin_backoff_max": _SELF_SIZED,
+    "session.intra_op.spin_backoff_max": _SELF_SIZED,
+    "session.inter_op.spin_duration_us": _SELF_SIZED,
+    "session.intra_op.spin_duration_us": _SELF_SIZED,
+    "session.force_spinning_stop": _SELF_SIZED,
+    "session.dynamic_block_base": _SELF_SIZED,
+    "session.intra_op_thread_affinities": ConfigKey(
+        "without effect", "threads are the process's; os.sched_setaffinity places it"
+    ),
+    "session.set_denormal_as_zero": ConfigKey(
+        "without effect", "denormals are computed as IEEE 754 has them"
+    ),
+    "session.strict_shape_type_inference": ConfigKey(
+        "without effect", "shapes are those that the arrays have when the model runs"
+    ),
+    "session.max_shape_override": ConfigKey("without effect", "memory is not planned ahead"),
+    "session.strict_workspace_verification": ConfigKey(
+        "without effect", "memory is not planned ahead"
+    ),
+    "session.disable_aot_function_inlining": ConfigKey(
+        "without effect", "functions are always inlined; an operator of a provider's own is kept"
+    ),
+    "session.function_expansion_byte_limit": ConfigKey("without effect", "inlining copies nothing"),
+    "session.function_expansion_node_limit": ConfigKey("without effect", "there is no limit"),
+    "session.graph_optimizations_loop_level": ConfigKey(
+        "without effect", "transforms run once each, in an order of their own"
+    ),
+    "session.collect_node_memory_stats_to_file": ConfigKey(
+        "without effect", "profiling notes every node's bytes"
+    ),
+    "session.disable_quant_qdq": _OWN_FUSIONS,
+    "session.enable_quant_qdq_cleanup": _OWN_FUSIONS,
+    "session.disable_double_qdq_remover": _OWN_FUSIONS,
+    "session.disable_qdq_constant_folding": _OWN_FUSIONS,
+    "session.enable_dq_matmulnbits_fusion": _OWN_FUSIONS,
+    "session.qdq_matmulnbits_accuracy_level": _OWN_FUSIONS,
+    "session.qdq_matmulnbits_block_size": _OWN_FUSIONS,
+    "session.qdqisint8allowed": _OWN_FUSIONS,
+    "session.x64quantprecision": _ITS_KERNELS,
+    "session.gqa_value_layout": _ITS_KERNELS,
+    "session.debug_layout_transformation": _OWN_FUSIONS,
+    "session.enable_saved_runtime_optimizations": _OWN_FUSIONS,
+    "optimization.minimal_build_optimizations": _OWN_FUSIONS,
+    "optimization.enable_gelu_approximation": _OWN_FUSIONS,
+    "optimization.enable_cast_chain_elimination": _OWN_FUSIONS,
+    "optimization.constant_folding_max_output_size_in_bytes": ConfigKey(
+        "better", "it bounds what a folded constant needs beyond its sources; views need nothing"
+    ),
+    "mlas.disable_kleidiai": _ITS_KERNELS,
+    "mlas.kleidiai.conv_igemm_max_work": _ITS_KERNELS,
+    "mlas.enable_gemm_fastmath_arm64_bfloat16": _ITS_KERNELS,
+    "mlas.nchwc_depthwise_sliding": _ITS_KERNELS,
+    "mlas.nchwc_pointwise_conv_max_input_channel_batch": _ITS_KERNELS,
+    "mlas.qnbit.force_fp32": _ITS_KERNELS,
+    "mlas.use_lut_gemm": _ITS_KERNELS,
+    "ep.cuda.fpa_intb_gemm": _ITS_KERNELS,
+    "ep.cuda.fpa_intb_profile_m": _ITS_KERNELS,
+    "ep.cuda.gqa_workspace_max_total_sequence_length": _ITS_KERNELS,
+    "ep.enable_weightless": ConfigKey("better", "no provider ever gets a copy of the weights"),
+    "ep.context_enable": _NO_CONTEXT,
+    "ep.context_embed_mode": ConfigKey("without effect", "ep.context_enable is refused"),
+    "ep.context_file_path": ConfigKey("without effect", "ep.context_enable is refused"),
+    "ep.context_model_external_initializers_file_name": ConfigKey(
+        "without effect", "ep.context_enable is refused"
+    ),
+    "session.compile_only": _NO_CONTEXT,
+    "session.disable_model_compile": ConfigKey("without effect", "providers compile in memory"),
+    "session.fail_on_suboptimal_compiled_model": ConfigKey(
+        "without effect", "there are no compiled context models"
+    ),
+    "session.layer_assignment_settings": ConfigKey("refused", "providers=[...] decides"),
+    "session.name_based_layer_assignment": ConfigKey("refused", "providers=[...] decides"),
+    "session.node_partition_config_file": ConfigKey("refused", "providers=[...] decides"),
+    "session.resource_cuda_partitioning_settings": ConfigKey("refused", "providers=[...] decides"),
+    "session.enable_moe_expert_counting": _NO_MOE_STATISTICS,
+    "session.enable_moe_expert_statistics": _NO_MOE_STATISTICS,
+    "session.moe_expert_counter_alpha": _NO_MOE_STATISTICS,
+    "session.moe_expert_counter_beta": _NO_MOE_STATISTICS,
+    "session.moe_expert_counter_state_file": _NO_MOE_STATISTICS,
+}
+"""What entries of session options do."""
+
+RUN_KEYS: dict[str, ConfigKey] = {
+    "memory.enable_memory_arena_shrinkage": _NO_ARENA,
+    "disable_synchronize_execution_providers": ConfigKey(
+        "without effect", "outputs are on the host when a run returns"
+    ),
+    "gpu_graph_id": ConfigKey("without effect", "no graph is captured"),
+    "run.profiling": ConfigKey("without effect", "enable_profiling watches every run"),
+    "qnn.htp_perf_mode": _ITS_KERNELS,
+    "qnn.htp_perf_mode_post_run": _ITS_KERNELS,
+    "qnn.rpc_control_latency": _ITS_KERNELS,
+    "qnn.lora_config": _ITS_KERNELS,
+}
+"""What entries of run options do."""
+
+_warned: set[str] = set()
+
+
+def check_entry(key: str, value: str, keys: Mapping[str, ConfigKey], kind: str) -> None:
+    """Refuses what is refused, and warns once of a key that nobody knows.
+
+    Raises:
+        InvalidArgument: The key or the value is no string.
+        NotSupported: The entry asks for what is not to be had here.
+    """
+    from tenonnx.options import did_you_mean
+
+    if not (isinstance(key, str) and isinstance(value, str)):
+        raise InvalidArgument(
+            f"a {kind} configuration entry is a pair of strings, not {key!r}: {value!r}"
+        )
+    known = keys.get(key)
+    if known is None:
+        if key not in _warned:
+            _warned.add(key)
+            close = did_you_mean(key, keys)
+            close = close if close.startswith(";") else ""
+            warnings.warn(
+                f"{kind} configuration entry {key!r} is unknown and has no effect{close}",
+                stacklevel=3,
+            )
+    elif known.effect == "refused" and value not in ("", "0"):
+        raise NotSupported(f"the {kind} configuration entry {key} is refused: {known.reason}")
+    elif known.effect == "without effect":
+        log.info("%s has no effect: %s", key, known.reason)
+
+
+def set_attribute(options: SessionOptions, key: str, value: str) -> None:
+    """Sets the attribute that an entry stands for, if it stands for one.
+
+    Raises:
+        InvalidArgument: The value does not fit the attribute.
+    """
+    if (name := ATTRIBUTES.get(key)) is None:
+        return
+    present = getattr(options, name)
+    try:
+        if isinstance(present, bool):
+            setattr(options, name, {"0": False, "1": True}[value])
+        else:
+            setattr(options, name, type(present)(int(value) if isinstance(present, int) else value))
+    except (KeyError, ValueError):
+        raise InvalidArgument(
+            f"the session configuration entry {key} is {value!r}; expected one such as "
+            f"{int(present) if isinstance(present, int) else present!r}"
+        ) from None

@@ -1,0 +1,68 @@
+"""Which steps can write their output into a buffer that a caller gives."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Writer: TypeAlias = Callable[..., Any]
+"""Takes a buffer, or ``None``, and the step's inputs; returns the buffer if it wrote there."""
+
+
+def writer(call: Callable[..., Any]) -> Writer | None:
+    """Returns a step's call as one that takes a buffer first; ``None`` if it cannot write there.
+
+    A kernel can if it has a keyword-only parameter ``_out``: a buffer of the output's dtype, or
+    ``None``. It may be the very memory of an input that nothing else reads. A kernel that cannot
+    use it, because the shapes differ for example, returns an array of its own.
+    """
+    function = call.func if isinstance(call, functools.partial) else call
+    if isinstance(function, np.ufunc):
+        return _ufunc_writer(call, function) if function.nout == 1 else None
+    if not _has_parameter(function, "_out"):
+        return None
+
+    def write(out: Any, *inputs: Any) -> Any:
+        return call(*inputs, _out=out)
+
+    return write
+
+
+def _ufunc_writer(call: Callable[..., Any], ufunc: np.ufunc) -> Writer | None:
+    shape_of: Callable[..., tuple[int, ...]]
+    if ufunc is np.matmul:
+        shape_of = _matmul_shape
+    elif ufunc.signature is None:
+        shape_of = _broadcast_shape
+    else:
+        return None
+
+    def write(out: Any, *inputs: Any) -> Any:
+        # A ufunc would fill a larger buffer with repetitions.
+        if out is not None and shape_of(*inputs) == out.shape:
+            return call(*inputs, out=out)
+        return call(*inputs)
+
+    return write
+
+
+def _broadcast_shape(*inputs: Any) -> tuple[int, ...]:
+    return np.broadcast_shapes(*(np.shape(given) for given in inputs))
+
+
+def _matmul_shape(a: Any, b: Any) -> tuple[int, ...]:
+    if a.ndim < 2 or b.ndim < 2:
+        return (-1,)
+    return (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
+
+
+@functools.cache
+def _has_parameter(function: Callable[..., Any], name: str) -> bool:
+    try:
+        return name in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
