@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tenonnx")
 
-Level = Literal["basic", "extended", "layout", "all"]
+Level = Literal["required", "basic", "extended", "layout", "all"]
 
 _RANK = {
+    "required": GraphOptimizationLevel.ORT_DISABLE_ALL,
     "basic": GraphOptimizationLevel.ORT_ENABLE_BASIC,
     "extended": GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
     "layout": GraphOptimizationLevel.ORT_ENABLE_LAYOUT,
@@ -42,7 +43,8 @@ class Transform:
         apply: Takes the model and a :class:`TransformContext`; returns whether it changed
             anything. An ``onnx_ir`` pass fits through a lambda:
             ``lambda model, _: SomePass()(model).modified``.
-        level: The lowest optimisation level that includes it.
+        level: The lowest optimisation level that includes it. One that is ``required`` belongs
+            to no level: it rewrites what could not run otherwise, before all others.
         order: Transforms run by this number, then by name.
     """
 
@@ -122,7 +124,7 @@ def select(
     for name in sorted(off - known.keys()):
         raise InvalidArgument(f"no transform {name!r} to disable{did_you_mean(name, known)}")
     chosen = [t for t in known.values() if t.name not in off and _RANK[t.level] <= level]
-    return sorted(chosen, key=lambda t: (t.order, t.name))
+    return sorted(chosen, key=lambda t: (t.level != "required", t.order, t.name))
 
 
 def run_transforms(
@@ -130,8 +132,12 @@ def run_transforms(
 ) -> list[TransformReport]:
     """Applies transforms to a model in order, and checks what they leave.
 
+    Returns:
+        A report per transform; required ones that found nothing to do have none.
+
     Raises:
         PluginError: A transform failed, or left a graph that cannot run; the message names it.
+        TenonnxError: A required transform's own, if it refuses the model.
     """
     reports: list[TransformReport] = []
     for transform in transforms:
@@ -143,6 +149,8 @@ def run_transforms(
                 graphs.resolve_versions(model)
                 graphs.check_and_sort(model.graph)
         except Exception as error:
+            if transform.level == "required" and isinstance(error, TenonnxError):
+                raise
             done = ", ".join(r.name for r in reports) or "none"
             raise PluginError(
                 f"transform {transform.name!r} failed (before it ran: {done}): "
@@ -151,7 +159,8 @@ def run_transforms(
             ) from error
         seconds = time.perf_counter() - start
         after = model.graph.num_nodes()
-        reports.append(TransformReport(transform.name, modified, before, after, seconds))
+        if modified or transform.level != "required":
+            reports.append(TransformReport(transform.name, modified, before, after, seconds))
     return reports
 
 
