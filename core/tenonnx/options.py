@@ -88,6 +88,21 @@ class SessionOptions:
         own = {f.name: copy.copy(getattr(self, f.name)) for f in fields(self) if f.name in OWNED}
         return dataclasses.replace(self, **own)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Returns what is pickled.
+
+        Raises:
+            TypeError: Something of it belongs to this process.
+        """
+        for name in ("weights", "plugins", "operators", "_initializers", "_files"):
+            held = getattr(self, name)
+            if held is not None and not (isinstance(held, dict | OperatorTable) and not len(held)):
+                raise TypeError(
+                    f"SessionOptions with {name.removeprefix('_')} cannot be pickled: they belong "
+                    "to this process"
+                )
+        return dict(vars(self))
+
     def add_session_config_entry(self, key: str, value: str) -> None:
         """Stores a configuration entry.
 

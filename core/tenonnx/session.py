@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +18,7 @@ from tenonnx.placement import Placement, place
 from tenonnx.plan import Observer, Plan
 from tenonnx.plugins import default_plugins
 from tenonnx.profiling import Profiler
+from tenonnx.recipes import recipe
 from tenonnx.run_async import RunFuture, start
 from tenonnx.run_options import RunOptions, Terminator
 from tenonnx.session_facts import Session
@@ -105,6 +108,9 @@ class InferenceSession(Session):
             kind = "uri" if isinstance(self._recipe[0], str | os.PathLike) else "array"
             self._profiler = Profiler(self.placement, plugins, *moments, kind)
             self._observers.append(self._profiler)
+            # A session that nobody ends profiling of leaves its trace when it goes.
+            write = self._profiler.write, options.profile_file_prefix
+            self._unfinished = weakref.finalize(self, *write)
         self._weights = tuple(assembly.weights_of(model))
         registry.attach(self, options.logid or str(model.graph.name or "session"), self._weights)
 
@@ -243,6 +249,15 @@ class InferenceSession(Session):
         self._recipe = (*self._recipe[:2], providers, provider_options)
         self._build(providers, provider_options)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles how to build the session.
+
+        Raises:
+            TypeError: It has something that belongs to this process.
+        """
+        more = {"disabled_optimizers": self._disabled, "read_config_from_model": self._embedded}
+        return functools.partial(type(self), **more), recipe(*self._recipe)
+
     def end_profiling(self) -> str:
         """Writes the trace of the runs so far; returns its path, or ``""`` without profiling.
 
@@ -252,6 +267,7 @@ class InferenceSession(Session):
             return ""
         profiler, self._profiler = self._profiler, None
         self._observers.remove(profiler)
+        self._unfinished.detach()
         return profiler.write(self._options.profile_file_prefix)
 
     def get_profiling_start_time_ns(self) -> int:
