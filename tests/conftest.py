@@ -20,7 +20,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--level",
         default="",
-        choices=["", "0", "1", "2", "99", "all"],
+        choices=["", "0", "99", "all"],
         help="optimisation level of the conformance suite's sessions",
     )
 
