@@ -47,9 +47,18 @@ def scatter_elements_11(
 
 @op("ScatterND", since=16)
 def scatter_nd(
-    xp: Namespace, data: Array, indices: Array, updates: Array, *, reduction: str = "none"
+    xp: Namespace,
+    data: Array,
+    indices: Array,
+    updates: Array,
+    *,
+    reduction: str = "none",
+    _out: Array | None = None,
 ) -> Array:
-    """Write ``updates[i]``, an element or a slice, to ``data[indices[i]]`` for each index tuple."""
+    """Write ``updates[i]``, an element or a slice, to ``data[indices[i]]`` for each index tuple.
+
+    If ``_out`` is the memory of ``data``, that is updated in place.
+    """
     depth = indices.shape[-1]
     slice_shape = data.shape[depth:]
     if depth > data.ndim or updates.shape != indices.shape[:-1] + slice_shape:
@@ -60,7 +69,7 @@ def scatter_nd(
     row = xp.zeros(indices.shape[:-1], xp.int64)
     for axis, n in enumerate(data.shape[:depth]):
         row = row * n + from_front(xp, indices[..., axis], n, axis)
-    return _write(xp, data, row.reshape(-1), updates, reduction, math.prod(slice_shape))
+    return _write(xp, data, row.reshape(-1), updates, reduction, math.prod(slice_shape), _out)
 
 
 @op("ScatterND", since=11)
@@ -77,10 +86,12 @@ def tensor_scatter(
     *,
     axis: int = -2,
     mode: str = "linear",
+    _out: Array | None = None,
 ) -> Array:
     """Copy the cache with each sample's ``update`` written from its index on along ``axis``.
 
-    In circular mode positions wrap around; in linear mode they must lie inside the cache.
+    In circular mode positions wrap around; in linear mode they must lie inside the cache. If
+    ``_out`` is the cache's own memory, it is updated in place.
     """
     axis = normalize_axis_index(axis, past.ndim)
     batch, limit, length = past.shape[0], past.shape[axis], update.shape[axis]
@@ -91,20 +102,35 @@ def tensor_scatter(
     if mode == "circular":
         positions = positions % limit
     refuse_outside(positions, limit, axis)
-    present = past.copy()
+    present = _copy(past, _out)
     xp.moveaxis(present, axis, 1)[xp.arange(batch).reshape(batch, 1), positions] = xp.moveaxis(
         update, axis, 1
     )
     return present
 
 
+def _copy(data: Array, out: Array | None) -> Array:
+    """Return a copy of ``data``: in ``out`` if it fits, for nothing if it is there already."""
+    if out is None or out.shape != data.shape or not out.flags.c_contiguous:
+        return data.copy()
+    if out.ctypes.data != data.ctypes.data or out.strides != data.strides:
+        out[...] = data
+    return out
+
+
 def _write(
-    xp: Namespace, data: Array, rows: Array, updates: Array, reduction: str, extent: int = 1
+    xp: Namespace,
+    data: Array,
+    rows: Array,
+    updates: Array,
+    reduction: str,
+    extent: int = 1,
+    out: Array | None = None,
 ) -> Array:
     """Write ``updates``, as rows of ``extent`` elements, to these rows of a copy of ``data``."""
     if reduction != "none" and reduction not in REDUCTIONS:
         raise ValueError(f"expected reduction none, {', '.join(REDUCTIONS)}; found {reduction}")
-    fresh = data.copy()
+    fresh = _copy(data, out)
     if not math.prod(updates.shape):
         return fresh
     if reduction == "none":

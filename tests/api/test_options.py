@@ -169,7 +169,7 @@ def test_the_optimised_model_is_written_and_runs_alike(tmp_path: Path, data: str
     np.testing.assert_array_equal(y, expected)
 
 
-def test_optimizers_can_be_disabled_by_name(tmp_path: Path) -> None:
+def test_optimizers_can_be_disabled_by_name() -> None:
     names = ["fold-constants", "GeluFusion"]
     session = tenonnx.InferenceSession(product(), disabled_optimizers=names)
     assert "fold-constants" not in [report.name for report in session.transforms]

@@ -1,0 +1,166 @@
+"""Bindings: outputs in the caller's memory, caches updated in place."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tenonnx
+from models import FLOAT, INT64, model, node, value
+from tenonnx import OrtValue
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
+W = np.ones((3, 4), np.float32)
+
+
+@pytest.fixture
+def session() -> tenonnx.InferenceSession:
+    proto = model(
+        [node("MatMul", "x w", "h"), node("Relu", "h", "y"), node("Transpose", "x", "t")],
+        [value("x", FLOAT, ["batch", 3])],
+        [value("y", FLOAT, ["batch", 4]), value("t", FLOAT, [3, "batch"])],
+        {"w": W},
+    )
+    return tenonnx.InferenceSession(proto)
+
+
+def test_outputs_are_made_when_none_are_given(session: tenonnx.InferenceSession) -> None:
+    binding = session.io_binding()
+    binding.bind_cpu_input("x", X)
+    binding.bind_output("t")
+    binding.bind_output("y")
+    session.run_with_iobinding(binding)
+    t, y = binding.copy_outputs_to_cpu()
+    np.testing.assert_array_equal(t, X.T)
+    np.testing.assert_array_equal(y, np.maximum(X @ W, 0))
+    assert [v.shape() for v in binding.get_outputs()] == [[3, 2], [2, 4]]
+
+
+@pytest.mark.parametrize("options", [None, tenonnx.RunOptions()], ids=["plain", "observed"])
+@pytest.mark.parametrize("how", ["address", "value"])
+def test_outputs_are_written_into_the_callers_memory(
+    session: tenonnx.InferenceSession, how: str, options: Any
+) -> None:
+    buffers = {"y": np.zeros((2, 4), np.float32), "t": np.zeros((3, 2), np.float32)}
+    binding = session.io_binding()
+    binding.bind_ortvalue_input("x", OrtValue.ortvalue_from_numpy(X))
+    for name, buffer in buffers.items():
+        if how == "address":
+            place = buffer.ctypes.data
+            binding.bind_output(name, "cpu", 0, np.float32, buffer.shape, place)
+        else:
+            binding.bind_ortvalue_output(name, OrtValue.ortvalue_from_numpy(buffer))
+    for sign in (1, -1):
+        binding.bind_cpu_input("x", sign * X)
+        session.run_with_iobinding(binding, options)
+        np.testing.assert_array_equal(buffers["y"], np.maximum(sign * X @ W, 0))
+        np.testing.assert_array_equal(buffers["t"], sign * X.T)
+    found = [output.data_ptr() for output in binding.get_outputs()]
+    assert found == [buffer.ctypes.data for buffer in buffers.values()]
+
+
+def test_inputs_at_an_address(session: tenonnx.InferenceSession) -> None:
+    x = X.copy()
+    binding = session.io_binding()
+    binding.bind_input("x", "cpu", 0, np.float32, x.shape, x.ctypes.data)
+    binding.bind_output("t")
+    x[:] = 7
+    session.run_with_iobinding(binding)
+    np.testing.assert_array_equal(binding.copy_outputs_to_cpu()[0], x.T)
+
+
+def test_a_buffer_that_does_not_fit(session: tenonnx.InferenceSession) -> None:
+    for wrong in (np.zeros((4, 4), np.float32), np.zeros((2, 4), np.float64)):
+        binding = session.io_binding()
+        binding.bind_cpu_input("x", X)
+        binding.bind_ortvalue_output("y", OrtValue.ortvalue_from_numpy(wrong))
+        with pytest.raises(tenonnx.InvalidArgument, match=r"output 'y' is float32\[2, 4\]; the bu"):
+            session.run_with_iobinding(binding)
+
+
+def test_a_larger_buffer_is_not_filled_by_broadcasting() -> None:
+    proto = model([node("Add", "x x", "y")], [value("x", FLOAT, ["n"])], [value("y", FLOAT, None)])
+    session = tenonnx.InferenceSession(proto)
+    binding = session.io_binding()
+    binding.bind_cpu_input("x", X[0])
+    buffer = np.zeros((2, 3), np.float32)
+    binding.bind_ortvalue_output("y", OrtValue.ortvalue_from_numpy(buffer))
+    with pytest.raises(tenonnx.InvalidArgument, match=r"output 'y' is float32\[3\]"):
+        session.run_with_iobinding(binding)
+    assert not buffer.any()
+
+
+def test_what_cannot_be_bound(session: tenonnx.InferenceSession) -> None:
+    binding = session.io_binding()
+    with pytest.raises(tenonnx.InvalidArgument, match="no input 'X'; did you mean 'x'"):
+        binding.bind_cpu_input("X", X)
+    with pytest.raises(tenonnx.InvalidArgument, match="no output 'x'"):
+        binding.bind_output("x")
+    with pytest.raises(tenonnx.InvalidArgument, match="no output is bound"):
+        session.run_with_iobinding(binding)
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(binding)
+    binding.bind_output("y")
+    binding.clear_binding_outputs()
+    binding.clear_binding_inputs()
+    assert binding.get_outputs() == []
+
+
+def test_an_output_over_an_input_that_is_read_later_is_safe() -> None:
+    proto = model(
+        [node("Add", "x x", "y"), node("Neg", "x", "z")],
+        [value("x", FLOAT, [3])],
+        [value("y", FLOAT, [3]), value("z", FLOAT, [3])],
+    )
+    session = tenonnx.InferenceSession(proto)
+    x = np.array([1, 2, 3], np.float32)
+    binding = session.io_binding()
+    binding.bind_cpu_input("x", x)
+    binding.bind_ortvalue_output("y", OrtValue.ortvalue_from_numpy(x))
+    binding.bind_output("z")
+    session.run_with_iobinding(binding)
+    np.testing.assert_array_equal(x, [2, 4, 6])
+    np.testing.assert_array_equal(binding.copy_outputs_to_cpu()[1], [-1, -2, -3])
+
+
+def cache_model(op: str) -> Any:
+    cache, update = [1, 8, 4096, 128], [1, 8, 1, 128]
+    if op == "TensorScatter":
+        made, index = node("TensorScatter", "past new at", "present", axis=2), [1]
+    else:
+        made, index = node("ScatterND", "past at new", "present"), [1, 8, 1, 3]
+    inputs = [value("past", FLOAT, cache), value("new", FLOAT, update), value("at", INT64, index)]
+    return model([made], inputs, [value("present", FLOAT, cache)], opset=24)
+
+
+def positions(op: str, step: int) -> Any:
+    if op == "TensorScatter":
+        return np.array([step])
+    heads = [[[0, head, step]] for head in range(8)]
+    return np.array([heads])
+
+
+@pytest.mark.parametrize("op", ["TensorScatter", "ScatterND"])
+def test_a_cache_is_updated_in_place_with_no_copy(op: str) -> None:
+    session = tenonnx.InferenceSession(cache_model(op))
+    cache = np.zeros((1, 8, 4096, 128), np.float32)
+    own = OrtValue.ortvalue_from_numpy(cache)
+    binding = session.io_binding()
+    binding.bind_ortvalue_input("past", own)
+    binding.bind_ortvalue_output("present", own)
+    times = []
+    for step in range(20):
+        binding.bind_cpu_input("new", np.full((1, 8, 1, 128), step + 1, np.float32))
+        binding.bind_cpu_input("at", positions(op, step))
+        start = time.perf_counter()
+        session.run_with_iobinding(binding)
+        times.append(time.perf_counter() - start)
+    np.testing.assert_array_equal(cache[0, 3, :20, 5], np.arange(20) + 1)
+    assert not cache[:, :, 20:].any()
+    start = time.perf_counter()
+    cache.copy()
+    assert min(times) < (time.perf_counter() - start) / 4
