@@ -66,7 +66,7 @@ class SessionOptions:
     optimized_model_filepath: str = ""
     use_deterministic_compute: bool = False
     use_per_session_threads: bool = True
-    operators: OperatorTable = field(default_factory=OperatorTable, repr=False)
+    operators: OperatorTable = field(default_factory=OperatorTable, repr=False, compare=False)
     _config: dict[str, str] = field(default_factory=dict, repr=False)
     _sizes: dict[tuple[str, str], int] = field(default_factory=dict, repr=False)
     _initializers: dict[str, Any] = field(default_factory=dict, repr=False)

@@ -128,14 +128,17 @@ class InputCheck:
 
     def _sequence(self, items: list[Any]) -> list[Any]:
         for position, item in enumerate(items):
-            try:
-                items[position] = _as_strings(np.asarray(item))
-                if items[position].dtype != self._element and self._element is not None:
-                    if hasattr(item, "dtype"):
-                        raise self._wrong(f"an item {position} of dtype {item.dtype}")
-                    items[position] = np.asarray(item, self._element)
-            except (TypeError, OverflowError) as error:
-                raise self._wrong(f"an item {position} that is no such array ({error})") from error
+            array = _as_strings(np.asarray(item))
+            if array.dtype != self._element and self._element is not None:
+                if hasattr(item, "dtype"):
+                    raise self._wrong(f"an item {position} of dtype {item.dtype}")
+                try:
+                    array = np.asarray(item, self._element)
+                except (TypeError, ValueError, OverflowError) as error:
+                    raise self._wrong(
+                        f"an item {position} that is no such array ({error})"
+                    ) from error
+            items[position] = array
         return items
 
     def _as_array(self, given: Any) -> np.ndarray[Any, Any]:
