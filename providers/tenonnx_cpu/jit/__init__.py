@@ -50,7 +50,8 @@ A kernel in three steps:
 
 Rules that keep compiling short: one signature where one is enough (views of other dtypes of the
 same width, a number that selects the variant), no ``parallel=True``, no numba ``cache=True`` (the
-kernel decorator caches in ``cache_folder``, keyed by this whole package's source), helpers rather
+kernel decorator caches in ``cache_folder``, keyed by the source of its module and of those that it
+imports with ``from tenonnx_cpu.x import y``: no other form), helpers rather
 than generated variants. Never hand a function to a function: numba then refuses to cache the
 kernel (``compile`` says so). Make the one that calls it, in a Python function, instead.
 """

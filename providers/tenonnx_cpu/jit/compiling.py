@@ -6,6 +6,7 @@ import contextlib
 import functools
 import hashlib
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -69,27 +70,60 @@ def kernel(*signatures: tuple[Type, ...]) -> Callable[[Callable[..., Any]], Kern
 
 def helper(function: Callable[..., Any], *, nogil: bool = False) -> Any:
     """Decorates a function that kernels call; compiled into each of them."""
-    return numba.njit(nogil=nogil, error_model="numpy", fastmath=set(FASTMATH))(function)
+    return numba.njit(
+        nogil=nogil,
+        error_model="numpy",
+        fastmath=set(FASTMATH),
+        no_cpython_wrapper=not nogil,
+        no_cfunc_wrapper=True,
+    )(function)
 
 
 def inlined(function: Callable[..., Any]) -> Any:
     """Like ``helper``, for small functions that LLVM must inline, in loops it vectorises."""
-    return numba.njit(error_model="numpy", fastmath=set(FASTMATH), forceinline=True)(function)
+    return numba.njit(
+        error_model="numpy",
+        fastmath=set(FASTMATH),
+        forceinline=True,
+        no_cpython_wrapper=True,
+        no_cfunc_wrapper=True,
+    )(function)
 
 
 @functools.cache
 def cache_folder() -> Path:
-    """Returns the folder of compiled kernels: one for every state of this package's source."""
+    """Returns the folder of compiled kernels: ``NUMBA_CACHE_DIR``, or one beside side files."""
     root = os.environ.get("TENONNX_CACHE_DIR") or platformdirs.user_cache_dir("tenonnx")
-    folder = Path(os.environ.get("NUMBA_CACHE_DIR") or Path(root, "numba"))
-    source = hashlib.sha256(numba.__version__.encode())
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        source.update(path.read_bytes())
-    return folder / f"tenonnx-{source.hexdigest()[:16]}"
+    return Path(os.environ.get("NUMBA_CACHE_DIR") or Path(root, "numba"), "tenonnx")
+
+
+IMPORT = re.compile(r"^from (tenonnx_cpu[\w.]*) import (.*)", re.MULTILINE)
+WORD = re.compile(r"\w+")
+
+
+@functools.cache
+def source_stamp(path: Path) -> str:
+    """Returns a digest of a module of this package and all that it imports from it."""
+    digest = hashlib.sha256(numba.__version__.encode())
+    root = Path(__file__).parent.parent
+    waiting, seen = [path], {path}
+    while waiting:
+        source = waiting.pop().read_text("utf-8")
+        digest.update(source.encode())
+        for module, names in IMPORT.findall(source):
+            folder = root.joinpath(*module.split(".")[1:])
+            for file in (
+                folder.with_suffix(".py"),
+                *(folder / f"{n}.py" for n in WORD.findall(names)),
+            ):
+                if file not in seen and file.exists():
+                    seen.add(file)
+                    waiting.append(file)
+    return digest.hexdigest()
 
 
 class _Locator(caching._CacheLocator):
-    """Puts a kernel into ``cache_folder``, which changes whenever any source does.
+    """Puts a kernel into ``cache_folder``, and knows it again by all of its source.
 
     numba's own locators look at the file of the function alone, not at what it calls.
     """
@@ -102,10 +136,11 @@ class _Locator(caching._CacheLocator):
         return str(cache_folder())
 
     def get_source_stamp(self) -> str:
-        return cache_folder().name
+        return source_stamp(Path(self._py_file))
 
     def get_disambiguator(self) -> str:
-        return str(self._line)
+        # Versions side by side, as two environments have them, keep a file each.
+        return f"{self._line}-{self.get_source_stamp()[:12]}"
 
     @classmethod
     def from_function(cls, py_func: Callable[..., Any], py_file: str) -> _Locator:

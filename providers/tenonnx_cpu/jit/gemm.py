@@ -151,7 +151,8 @@ def make_product(kind: str) -> Any:
     return product
 
 
-def _signature(element: Any) -> tuple[Any, ...]:
+def signature(element: Any) -> tuple[Any, ...]:
+    """Returns the types of a product's arguments, for B of a type of elements."""
     return (
         In(f32, 2, "A"), In(element, 2, "A"), Out(f32, 2), In(i64, 2), In(f32, 1), In(f32, 2),
         f32, size, f32, f32, Out(f32, 1), size,
@@ -161,8 +162,11 @@ def _signature(element: Any) -> tuple[Any, ...]:
 product_f32 = make_product("f32")
 
 
-@kernel(_signature(f32))
-def gemm_f32(a, b, c, offsets, bias, residual, alpha, activation, first, second, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
+@kernel(signature(f32))
+def gemm_f32(
+    a: Any, b: Any, c: Any, offsets: Any, bias: Any, residual: Any,
+    alpha: Any, activation: Any, first: Any, second: Any, memory: Any, threads: Any,
+) -> None:  # fmt: skip
     """See ``make_product``."""
     extras = (bias, residual, alpha, activation, first, second)
     product_f32(a, b, c, offsets, extras, memory, threads)
@@ -171,8 +175,11 @@ def gemm_f32(a, b, c, offsets, bias, residual, alpha, activation, first, second,
 product_f16 = make_product("f16")
 
 
-@kernel(_signature(u16))
-def gemm_f16(a, b, c, offsets, bias, residual, alpha, activation, first, second, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
+@kernel(signature(u16))
+def gemm_f16(
+    a: Any, b: Any, c: Any, offsets: Any, bias: Any, residual: Any,
+    alpha: Any, activation: Any, first: Any, second: Any, memory: Any, threads: Any,
+) -> None:  # fmt: skip
     """See ``make_product``."""
     extras = (bias, residual, alpha, activation, first, second)
     product_f16(a, b, c, offsets, extras, memory, threads)
@@ -181,8 +188,11 @@ def gemm_f16(a, b, c, offsets, bias, residual, alpha, activation, first, second,
 product_bf16 = make_product("bf16")
 
 
-@kernel(_signature(u16))
-def gemm_bf16(a, b, c, offsets, bias, residual, alpha, activation, first, second, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
+@kernel(signature(u16))
+def gemm_bf16(
+    a: Any, b: Any, c: Any, offsets: Any, bias: Any, residual: Any,
+    alpha: Any, activation: Any, first: Any, second: Any, memory: Any, threads: Any,
+) -> None:  # fmt: skip
     """See ``make_product``."""
     extras = (bias, residual, alpha, activation, first, second)
     product_bf16(a, b, c, offsets, extras, memory, threads)

@@ -41,7 +41,7 @@ def make_pack(kind: str) -> Any:
     zeros beyond ``columns``; strides are in bytes.
     """
     width = WIDTH[kind]
-    copy_rows, copy_square, load_one = _rows(kind), _square(kind), _one(kind)
+    copy_rows, copy_square, load_one = _rows(kind), _square(kind), make_load(kind)
 
     @helper
     def pack(b: Any, b_row: Any, b_column: Any, depth: Any, columns: Any, panel: Any) -> None:
@@ -105,7 +105,9 @@ def _square(kind: str) -> Any:
     return copy_square
 
 
-def _one(kind: str) -> Any:
+def make_load(kind: str) -> Any:
+    """Returns ``load(address)``: an element of a kind, as float32."""
+
     @intrinsic
     def load_one(typing_context: Any, address: Any) -> Any:
         """Returns one element as float32."""

@@ -102,7 +102,9 @@ def parallel(body: Callable[..., Any]) -> Any:
 
     The body must not raise; what it returns is dropped.
     """
-    dispatcher = numba.njit(error_model="numpy", fastmath=set(FASTMATH))(body)
+    dispatcher = numba.njit(
+        error_model="numpy", fastmath=set(FASTMATH), no_cpython_wrapper=True, no_cfunc_wrapper=True
+    )(body)
 
     def region(typing_context: Any, arguments: Any, tasks: Any, threads: Any) -> Any:
         dispatcher.get_call_template((arguments, types.intp, types.intp), {})

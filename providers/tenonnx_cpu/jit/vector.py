@@ -7,7 +7,7 @@ have them from ``array.ctypes.data``; offsets are in bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from llvmlite import ir
 from numba.core import cgutils
@@ -16,8 +16,9 @@ I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 F16, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
 VOID = ir.VoidType()
 
-Builder = ir.IRBuilder
-Value = ir.Value
+Builder: TypeAlias = Any
+Value: TypeAlias = Any
+"""llvmlite's ``ir.IRBuilder`` and ``ir.Value``, which have no types."""
 
 
 def vector(element: ir.Type, lanes: int) -> ir.VectorType:

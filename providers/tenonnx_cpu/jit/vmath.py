@@ -20,7 +20,13 @@ F = np.float32
 
 def exact(function: Callable[..., Any]) -> Any:
     """Decorates a function whose steps must not be reordered; products and sums may be fused."""
-    return numba.njit(error_model="numpy", fastmath={"contract"}, forceinline=True)(function)
+    return numba.njit(
+        error_model="numpy",
+        fastmath={"contract"},
+        forceinline=True,
+        no_cpython_wrapper=True,
+        no_cfunc_wrapper=True,
+    )(function)
 
 
 @intrinsic
