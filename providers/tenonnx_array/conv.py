@@ -18,7 +18,7 @@ from tenonnx_array.windows import Windows, place
 table = OperatorTable()
 op = table.op
 
-COLUMN_BYTES = 8 << 20
+COLUMN_BYTES = 4 << 20
 """Size of the column buffer: a block that is still in the cache when it is multiplied."""
 
 
