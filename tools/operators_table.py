@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import onnx
 
@@ -98,7 +99,7 @@ def way(domain: str, op: str, version: int, table: OperatorTable) -> str:
         return "control flow"
     if (domain, op) in LOWERED:
         return "lowering"
-    schema = onnx.defs.get_schema(op, version, domain)
+    schema: Any = onnx.defs.get_schema(op, version, domain)
     return "body" if schema.has_function or schema.has_context_dependent_function else "none"
 
 
