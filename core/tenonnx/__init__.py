@@ -39,7 +39,13 @@ if TYPE_CHECKING:
     from tenonnx.adapter import AdapterFormat, LoraAdapter
     from tenonnx.choosing import get_all_providers, get_available_providers
     from tenonnx.custom_ops import operator
-    from tenonnx.devices import OrtDevice, OrtEpDevice, OrtHardwareDevice, OrtMemoryInfo
+    from tenonnx.devices import (
+        OrtArenaCfg,
+        OrtDevice,
+        OrtEpDevice,
+        OrtHardwareDevice,
+        OrtMemoryInfo,
+    )
     from tenonnx.enums import (
         ExecutionMode,
         ExecutionOrder,
@@ -56,7 +62,7 @@ if TYPE_CHECKING:
     )
     from tenonnx.formats import Format
     from tenonnx.hookspecs import hookimpl
-    from tenonnx.io_binding import IOBinding
+    from tenonnx.io_binding import IOBinding, SessionIOBinding
     from tenonnx.metadata import ModelMetadata
     from tenonnx.operators import Array, Kernel, Namespace, OperatorTable
     from tenonnx.options import SessionOptions
@@ -64,6 +70,13 @@ if TYPE_CHECKING:
     from tenonnx.plan import Observer, Plan
     from tenonnx.plugins import PluginSet, default_plugins
     from tenonnx.provider import HOST, Device, Provider, Segment, Step
+    from tenonnx.refused import (
+        ModelCompiler,
+        OrtEpContextData,
+        OrtEpContextDataBuffer,
+        OrtExternalInitializerInfo,
+        OrtSyncStream,
+    )
     from tenonnx.run_options import RunOptions
     from tenonnx.runtime_info import (
         create_and_register_allocator,
@@ -105,6 +118,7 @@ _HOMES = {
     ),
     "custom_ops": ("operator",),
     "devices": (
+        "OrtArenaCfg",
         "OrtDevice",
         "OrtEpDevice",
         "OrtHardwareDevice",
@@ -126,7 +140,7 @@ _HOMES = {
     ),
     "formats": ("Format",),
     "hookspecs": ("hookimpl",),
-    "io_binding": ("IOBinding",),
+    "io_binding": ("IOBinding", "SessionIOBinding"),
     "metadata": ("ModelMetadata",),
     "operators": (
         "Array",
@@ -154,6 +168,13 @@ _HOMES = {
         "Provider",
         "Segment",
         "Step",
+    ),
+    "refused": (
+        "ModelCompiler",
+        "OrtEpContextData",
+        "OrtEpContextDataBuffer",
+        "OrtExternalInitializerInfo",
+        "OrtSyncStream",
     ),
     "run_options": ("RunOptions",),
     "runtime_info": (
@@ -215,6 +236,7 @@ __all__ = [
     "InvalidProtobuf",
     "Kernel",
     "LoraAdapter",
+    "ModelCompiler",
     "ModelLoadCanceled",
     "ModelLoaded",
     "ModelMetadata",
@@ -229,20 +251,25 @@ __all__ = [
     "Observer",
     "OperatorTable",
     "OrtAllocatorType",
+    "OrtArenaCfg",
     "OrtCompileApiFlags",
     "OrtDevice",
     "OrtDeviceMemoryType",
     "OrtDeviceVendorId",
     "OrtEpAssignedNode",
     "OrtEpAssignedSubgraph",
+    "OrtEpContextData",
+    "OrtEpContextDataBuffer",
     "OrtEpDevice",
     "OrtExecutionProviderDevicePolicy",
+    "OrtExternalInitializerInfo",
     "OrtHardwareDevice",
     "OrtHardwareDeviceType",
     "OrtMemType",
     "OrtMemoryInfo",
     "OrtMemoryInfoDeviceType",
     "OrtSparseFormat",
+    "OrtSyncStream",
     "OrtValue",
     "OrtValueVector",
     "Plan",
@@ -252,6 +279,7 @@ __all__ = [
     "RunOptions",
     "RuntimeException",
     "Segment",
+    "SessionIOBinding",
     "SessionOptions",
     "SparseTensor",
     "Step",

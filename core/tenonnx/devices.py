@@ -97,6 +97,18 @@ class OrtMemoryInfo:
         return cls(name, allocator_type, device_id, OrtMemType.DEFAULT, device_mem_type, vendor_id)
 
 
+@dataclass
+class OrtArenaCfg:
+    """How onnxruntime's arenas grow; accepted, there is none here."""
+
+    max_mem: int = 0
+    arena_extend_strategy: int = -1
+    initial_chunk_size_bytes: int = -1
+    max_dead_bytes_per_chunk: int = -1
+    initial_growth_chunk_size_bytes: int = -1
+    max_power_of_two_extend_bytes: int = -1
+
+
 HOST_MEMORY = OrtMemoryInfo("Cpu")
 
 

@@ -161,6 +161,10 @@ class IOBinding:
         raise TypeError("an IOBinding is bound to memory of this process and cannot be pickled")
 
 
+SessionIOBinding = IOBinding
+"""onnxruntime's inner object, which is one with the binding here."""
+
+
 def _array_at(
     device_type: str, device_id: int, element_type: Any, shape: Sequence[int], address: int
 ) -> NDArray:

@@ -20,7 +20,7 @@ from tenonnx.plugins import default_plugins
 from tenonnx.profiling import Profiler
 from tenonnx.recipes import recipe
 from tenonnx.run_async import RunFuture, start
-from tenonnx.run_options import RunOptions, Terminator
+from tenonnx.run_options import Deadline, RunOptions, Terminator
 from tenonnx.session_facts import Session
 from tenonnx.signature import Signature
 from tenonnx.transforms import TransformContext, TransformReport, host_providers, run_transforms
@@ -109,8 +109,8 @@ class InferenceSession(Session):
             self._profiler = Profiler(self.placement, plugins, *moments, kind)
             self._observers.append(self._profiler)
             # A session that nobody ends profiling of leaves its trace when it goes.
-            write = self._profiler.write, options.profile_file_prefix
-            self._unfinished = weakref.finalize(self, *write)
+            prefix = options.profile_file_prefix
+            self._unfinished = weakref.finalize(self, self._profiler.write, prefix)
         self._weights = tuple(assembly.weights_of(model))
         registry.attach(self, options.logid or str(model.graph.name or "session"), self._weights)
 
@@ -135,14 +135,14 @@ class InferenceSession(Session):
         Raises:
             InvalidArgument: An input or output name, dtype or shape is wrong.
             RuntimeException: A node failed; the message names it.
-            Fail: ``run_options.terminate`` was set.
+            Fail: ``run_options.terminate`` was set, or the ``time_limit`` has passed.
         """
         positions = self._signature.positions(output_names) if output_names else None
         if run_options is not None:
             return self._run_as_told(positions, input_feed, run_options)
         arguments = self._signature.arguments(input_feed)
-        if self._observers:
-            outputs = self._observed(self._plan, arguments, self._observers)
+        if observers := self._watching():
+            outputs = self._observed(self._plan, arguments, observers)
         else:
             outputs = self._plan.run(arguments)
         return outputs if positions is None else [outputs[i] for i in positions]
@@ -155,7 +155,7 @@ class InferenceSession(Session):
         arguments = self._signature.arguments(feeds)
         terminator = Terminator(options)
         terminator.on_step(None, 0, ())
-        observers = [*self._observers, terminator]
+        observers = [*self._watching(), terminator]
         if not (positions and options.only_execute_path_to_fetches):
             outputs = self._observed(self._plan, arguments, observers)
             return outputs if positions is None else [outputs[i] for i in positions]
@@ -164,6 +164,11 @@ class InferenceSession(Session):
         if plan is None:
             plan = self._narrowed.setdefault(wanted, self._plan.narrowed(wanted))
         return self._observed(plan, arguments, observers)
+
+    def _watching(self) -> Sequence[Observer]:
+        """Returns the observers of a run that starts now."""
+        limit = self._options.time_limit
+        return self._observers if limit is None else [*self._observers, Deadline(limit)]
 
     def _observed(
         self, plan: Plan, arguments: Sequence[Any], observers: Sequence[Observer]
@@ -234,7 +239,7 @@ class InferenceSession(Session):
             InvalidArgument: As ``run`` does, or a buffer does not fit its output.
         """
         arguments, buffers = iobinding.prepared()
-        if run_options is None and not self._observers:
+        if run_options is None and not self._watching():
             iobinding.take(self._plan.run_into(self._signature.arguments(arguments), buffers))
         else:
             outputs = self._run_as_told(None, arguments, run_options or RunOptions())
@@ -255,8 +260,12 @@ class InferenceSession(Session):
         Raises:
             TypeError: It has something that belongs to this process.
         """
-        more = {"disabled_optimizers": self._disabled, "read_config_from_model": self._embedded}
-        return functools.partial(type(self), **more), recipe(*self._recipe)
+        build = functools.partial(
+            type(self),
+            disabled_optimizers=self._disabled,
+            read_config_from_model=self._embedded,
+        )
+        return build, recipe(*self._recipe)
 
     def end_profiling(self) -> str:
         """Writes the trace of the runs so far; returns its path, or ``""`` without profiling.

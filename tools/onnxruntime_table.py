@@ -1,0 +1,293 @@
+"""Writes docs/onnxruntime.md: every name of onnxruntime's Python API, and what it is here.
+
+The names come from the installed onnxruntime; what is said of them, from the tables below.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import tenonnx
+from tenonnx import config
+from tenonnx.refused import Refused
+
+TARGET = Path(__file__).parents[1] / "docs" / "onnxruntime.md"
+
+INTRODUCTION = """\
+# Coming from onnxruntime
+
+Written by `python tools/onnxruntime_table.py`; a test checks that it is up to date.
+
+`import tenonnx as ort` is all there is to change. Programs that import onnxruntime themselves, or
+through a library, run unchanged with `python -m tenonnx.as_onnxruntime script.py` (or `-m module`).
+
+What follows is every public name of onnxruntime {version}, and what it is here: the **same**,
+**better**, **without effect**, **refused** with an error that says what to do instead, or
+**missing**. Names of which nothing is said are the same.
+
+Exceptions have onnxruntime's names and, unlike there, one base, `TenonnxError`; each is also the
+builtin one that fits: `InvalidArgument` a `ValueError`, `NoSuchFile` a `FileNotFoundError`,
+`NotImplemented` a `NotImplementedError`.
+"""
+
+INTERNAL = "an internal of onnxruntime's package"
+
+NOTES: dict[str, tuple[str, str]] = {
+    # name: (what it is here, why or how)
+    "InferenceSession": (
+        "better",
+        "also takes an `onnx.ModelProto` or `onnx_ir.Model`; weights are mapped, and shared by "
+        "all sessions; pickles as a recipe; an unknown argument is an error",
+    ),
+    "InferenceSession.run": ("better", "errors name input, node and operator, and say the remedy"),
+    "InferenceSession.run_async": (
+        "better",
+        "returns a future that coroutines can await and that stops the run when cancelled",
+    ),
+    "InferenceSession.run_with_iobinding": (
+        "better",
+        "kernels write into the bound memory; a cache bound as input and output is updated in "
+        "place",
+    ),
+    "InferenceSession.set_providers": ("better", "weights stay where they are"),
+    "InferenceSession.get_provider_graph_assignment_info": (
+        "better",
+        "always recorded; `session.placement` gives the reasons, too",
+    ),
+    "InferenceSession.enable_fallback": (
+        "without effect",
+        "what may be fallen back to is what `providers` lists",
+    ),
+    "InferenceSession.disable_fallback": (
+        "without effect",
+        "what may be fallen back to is what `providers` lists",
+    ),
+    "InferenceSession.get_tuning_results": ("without effect", "nothing is tuned ahead"),
+    "InferenceSession.set_tuning_results": ("without effect", "nothing is tuned ahead"),
+    "InferenceSession.release_captured_graph": ("without effect", "no graph is captured"),
+    "InferenceSession.set_ep_dynamic_options": ("refused", "`set_providers` takes new options"),
+    "InferenceSession.end_profiling": (
+        "better",
+        "events name plugin and kernel, too; `tenonnx profile` prints them",
+    ),
+    "SessionOptions": (
+        "better",
+        "takes options as arguments; an unknown attribute is an error; pickles",
+    ),
+    "SessionOptions.add_session_config_entry": (
+        "better",
+        "warns once of an unknown key, with the one that was probably meant",
+    ),
+    "SessionOptions.register_custom_ops_library": (
+        "refused",
+        "`@tenonnx.operator('my.domain::MyOp')` makes an operator of a Python function",
+    ),
+    "SessionOptions.set_provider_selection_policy": ("refused", "`providers` says who runs"),
+    "SessionOptions.set_provider_selection_policy_delegate": (
+        "refused",
+        "`providers` says who runs",
+    ),
+    "SessionOptions.set_ep_context_data_read_func": (
+        "refused",
+        "there are no compiled context models",
+    ),
+    "SessionOptions.clear_ep_context_data_read_func": (
+        "without effect",
+        "there are no compiled context models",
+    ),
+    "SessionOptions.inter_op_num_threads": ("without effect", "nodes run in order"),
+    "SessionOptions.execution_mode": ("without effect", "nodes run in order"),
+    "SessionOptions.execution_order": ("without effect", "nodes run in the model's order"),
+    "SessionOptions.enable_cpu_mem_arena": ("without effect", "there is no arena"),
+    "SessionOptions.enable_mem_pattern": ("without effect", "there is no arena"),
+    "SessionOptions.enable_mem_reuse": (
+        "without effect",
+        "memory is always free for the next node after its last use",
+    ),
+    "SessionOptions.log_verbosity_level": ("without effect", "severity 0 logs all there is"),
+    "SessionOptions.log_severity_level": (
+        "without effect",
+        "Python's `logging` filters the logger `tenonnx`",
+    ),
+    "SessionOptions.use_deterministic_compute": (
+        "without effect",
+        "kernels add up in the same order every time",
+    ),
+    "SessionOptions.use_per_session_threads": (
+        "without effect",
+        "all sessions share the process's threads",
+    ),
+    "RunOptions.terminate": ("same", "stops before the next node or iteration, within 50 ms"),
+    "RunOptions.log_severity_level": ("without effect", "Python's `logging` filters"),
+    "RunOptions.log_verbosity_level": ("without effect", "Python's `logging` filters"),
+    "RunOptions.logid": ("without effect", "Python's `logging` filters"),
+    "IOBinding.synchronize_inputs": ("without effect", "inputs are read when the session runs"),
+    "IOBinding.synchronize_outputs": ("without effect", "outputs are there when a run returns"),
+    "SessionIOBinding": ("same", "another name of `IOBinding`"),
+    "OrtValue": ("better", "holds bfloat16, float8, int4 and strings; pickles"),
+    "OrtEpDevice.create_sync_stream": ("refused", "a run returns when its outputs are there"),
+    "SparseTensor.as_blocksparse_view": ("refused", "no sparse tensor is made of blocks"),
+    "SparseTensor.to_cuda": ("refused", "sparse tensors stay on the host"),
+    "OrtArenaCfg": ("without effect", "there is no arena"),
+    "create_and_register_allocator": ("without effect", "there is no arena"),
+    "create_and_register_allocator_v2": ("without effect", "there is no arena"),
+    "disable_telemetry_events": ("without effect", "there is no telemetry"),
+    "enable_telemetry_events": ("without effect", "there is no telemetry"),
+    "preload_dlls": ("without effect", "providers load their libraries when they start"),
+    "set_default_logger_verbosity": ("without effect", "severity 0 logs all there is"),
+    "set_seed": ("without effect", "operators repeat themselves by their own seeds"),
+    "get_all_providers": ("better", "lists what is installed, usable or not"),
+    "register_execution_provider_library": (
+        "better",
+        "takes a Python file with a plugin; a shared library is refused",
+    ),
+    "unregister_execution_provider_library": (
+        "refused",
+        "sessions can be given plugins of their own instead",
+    ),
+}
+"""What differs, of the names that are there."""
+
+MISSING: dict[str, str] = {
+    "capi": "`python -m tenonnx.as_onnxruntime` provides it",
+    "contextlib": "a module of Python's",
+    "onnxruntime_validation": INTERNAL,
+    "import_capi_exception": INTERNAL,
+    "package_name": "see `get_build_info`",
+    "version": "see `__version__` and `get_version_string`",
+    "cuda_version": "providers know; see `tenonnx doctor`",
+    "_extract_cuda_major_version": INTERNAL,
+    "_get_cuda_plugin_ep_library_path": INTERNAL,
+    "_get_cufft_version": INTERNAL,
+    "_get_nvidia_dll_paths": INTERNAL,
+    "_get_package_root": INTERNAL,
+    "_get_package_version": INTERNAL,
+    "_register_bundled_cuda_plugin_ep": INTERNAL,
+}
+"""Names that are not there, and why."""
+
+OF_INT = frozenset(dir(int)) | {"name", "value"}
+"""What enumerations have of their own accord."""
+
+
+def main() -> None:
+    """Writes the document."""
+    import onnxruntime
+
+    TARGET.write_text(document(onnxruntime))
+
+
+def names_of(ort: ModuleType) -> Iterator[str]:
+    """Yields every name of the module, and of its classes as ``Class.member``."""
+    for name, found in inspect.getmembers(ort):
+        if name.startswith("__"):
+            continue
+        yield name
+        if inspect.isclass(found):
+            yield from (f"{name}.{member}" for member in members_of(found))
+
+
+def members_of(found: type) -> list[str]:
+    """Returns a class's members that are not Python's."""
+    is_enum = hasattr(found, "__members__")
+    return [
+        member
+        for member in dir(found)
+        if (not member.startswith("_") or member.startswith("__dlpack"))
+        and not (is_enum and member in OF_INT)
+    ]
+
+
+def is_here(name: str) -> bool:
+    """Says whether tenonnx has a name."""
+    owner, _, member = name.partition(".")
+    found = getattr(tenonnx, owner, None)
+    if found is None or not member:
+        return found is not None
+    slots = getattr(found, "__slots__", ())
+    fields = getattr(found, "__dataclass_fields__", {})
+    return hasattr(found, member) or member in fields or member in slots
+
+
+def verdict(name: str) -> tuple[str, str]:
+    """Returns what a name is here, and why.
+
+    Raises:
+        LookupError: It is missing, and nothing says why.
+    """
+    if name in NOTES:
+        return NOTES[name]
+    owner = name.partition(".")[0]
+    found = getattr(tenonnx, owner, None)
+    if inspect.isclass(found) and issubclass(found, Refused):
+        return "refused", found.reason
+    if is_here(name):
+        return "same", ""
+    if name not in MISSING:
+        raise LookupError(f"onnxruntime.{name} is missing, and no row says why")
+    return "missing", MISSING[name]
+
+
+def document(ort: ModuleType) -> str:
+    """Returns the document's text."""
+    version = ".".join(ort.__version__.split(".")[:2])
+    parts = [INTRODUCTION.format(version=version)]
+    classes, functions = [], []
+    for name in names_of(ort):
+        if "." in name:
+            continue
+        (classes if inspect.isclass(getattr(ort, name)) else functions).append(name)
+    parts += ["\n## Functions and other names\n\n", *table(functions)]
+    for name in classes:
+        parts += [f"\n## {name}\n\n", *about_class(name, getattr(ort, name))]
+    parts += ["\n## Entries of SessionOptions\n\n", *keys(config.SESSION_KEYS)]
+    parts += ["\n## Entries of RunOptions\n\n", *keys(config.RUN_KEYS)]
+    return "".join(parts)
+
+
+def about_class(name: str, found: type) -> Iterator[str]:
+    """Yields a class's section."""
+    kind, why = verdict(name)
+    here = getattr(tenonnx, name)
+    if issubclass(here, Refused):
+        yield f"**refused**: {why}.\n"
+        return
+    if why:
+        yield f"**{kind}**: {why}.\n\n"
+    members = members_of(found)
+    if issubclass(here, enum.Enum):
+        yield f"{', '.join(f'`{member}`' for member in members)}\n"
+        return
+    told = [m for m in members if verdict(f"{name}.{m}") != ("same", "")]
+    yield from table([f"{name}.{member}" for member in told])
+    if told and len(told) < len(members):
+        yield "\n"
+    if len(told) < len(members):
+        same = ", ".join(f"`{member}`" for member in members if member not in told)
+        yield f"The same: {same}\n"
+
+
+def table(names: list[str]) -> Iterator[str]:
+    """Yields a table of names."""
+    if not names:
+        return
+    yield "| name | here | |\n| --- | --- | --- |\n"
+    for name in names:
+        kind, why = verdict(name)
+        yield f"| `{name.rpartition('.')[2]}` | {kind} | {why} |\n"
+
+
+def keys(rows: Mapping[str, Any]) -> Iterator[str]:
+    """Yields a table of configuration keys."""
+    yield "| key | here | |\n| --- | --- | --- |\n"
+    for key, row in sorted(rows.items()):
+        yield f"| `{key}` | {row.effect} | {row.reason} |\n"
+
+
+if __name__ == "__main__":
+    main()
