@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import os
 import sys
 import tempfile
 import time
@@ -38,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     parsed = parse(arguments)
     names = parsed.names or [*SCENARIOS, "load"]
     settings = QUICK if parsed.quick else FULL
-    start, busy = time.perf_counter(), os.getloadavg()[0]
+    start = time.perf_counter()
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         comparison = Comparison(settings, Path(folder))
@@ -53,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
     title = "-".join(parsed.names or ["all"]) + ("-quick" if parsed.quick else "")
     parsed.output.mkdir(parents=True, exist_ok=True)
     minutes = (time.perf_counter() - start) / 60
-    about = {"machine": report.machine(), "busy": busy, "minutes": minutes}
+    about = {"machine": report.machine(), "minutes": minutes}
     report.save_json(rows, parsed.output / f"{title}.json", about)
     report.save_summary(rows, parsed.output / f"{title}.md")
     if importlib.util.find_spec("matplotlib"):

@@ -132,7 +132,7 @@ def measure(job: Job, cache: Path, timeout: float) -> dict[str, Any]:
 
     Returns:
         Seconds under ``*_s`` and MiB under ``*_mib``, those of ``COLUMNS`` among them, and the
-        BLAS libraries under ``blas``.
+        BLAS libraries under ``blas``, the machine's load average under ``busy``.
 
     Raises:
         Failed: The engine is not installed, does not run the model or takes too long.
@@ -157,6 +157,7 @@ def measure(job: Job, cache: Path, timeout: float) -> dict[str, Any]:
             memory.close()
             process.kill()
             process.communicate()
+        facts["busy"] = os.getloadavg()[0]
         if "error" in facts:
             raise Failed(facts["error"])
         if "blas" not in facts:

@@ -97,7 +97,7 @@ def _print_rich(titles: list[str], body: list[list[str]]) -> None:
 
 def save_summary(rows: Sequence[Row], path: Path) -> None:
     """Writes what is plotted, and the bounds, as a table in Markdown."""
-    titles = ["case", "threads", *PLOTTED.values(), "bounds"]
+    titles = ["case", "threads", *PLOTTED.values(), "busy", "bounds"]
     table = [titles, ["---", *["---:"] * (len(titles) - 2), "---"]]
     for case, threads, group in groups(rows):
         engines = {row.engine: row for row in group}
@@ -107,6 +107,7 @@ def save_summary(rows: Sequence[Row], path: Path) -> None:
                 f"{show(key, mine.values.get(key)) or '-'} / {show(key, theirs.values.get(key))}"
                 for key in PLOTTED
             ]
+            cells.append(f"{theirs.values.get('busy', 0):.0f}")
             notes = [text if ok else f"**fails**: {text}" for text, ok in mine.bounds.items()]
             table.append([case, threads, *cells, "; ".join(filter(None, [*notes, mine.note]))])
     path.write_text("".join(f"| {' | '.join(line)} |\n" for line in table))
