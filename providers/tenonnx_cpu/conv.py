@@ -1,0 +1,169 @@
+"""Conv on the CPU provider's own kernels, with what follows it: norm, addition, activation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tenonnx_array.windows import Windows, place
+from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.conv_layout import Layout, layout
+from tenonnx_cpu.conv_tail import Tail, find_tail
+from tenonnx_cpu.depthwise import depthwise_layout
+from tenonnx_cpu.fuse import Fused, Scope, fusion
+from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.product import F32, fits, floats
+from tenonnx_cpu.specialise import NDArray, Site
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+CONV = JitKernel("conv_f32", "conv_f32")
+DEPTHWISE = JitKernel("conv_depthwise", "conv_depthwise")
+
+NOTHING = np.empty(0, np.float32)
+
+
+@dataclass(frozen=True)
+class Attributes:
+    """A convolution's attributes, and where they put its windows."""
+
+    group: int
+    kernel: tuple[int, ...] | None
+    strides: tuple[int, ...] | None
+    dilations: tuple[int, ...] | None
+    pads: tuple[int, ...] | None
+    auto_pad: str
+
+    @classmethod
+    def of(cls, site: Site) -> Attributes:
+        """Returns the attributes of a node."""
+
+        def numbers(name: str) -> tuple[int, ...] | None:
+            value = site.attribute(name, None)
+            return None if value is None else tuple(value)
+
+        return cls(
+            site.attribute("group", 1),
+            numbers("kernel_shape"),
+            numbers("strides"),
+            numbers("dilations"),
+            numbers("pads"),
+            site.attribute("auto_pad", "NOTSET"),
+        )
+
+    def windows(self, x: tuple[int, ...], w: tuple[int, ...]) -> Windows | None:
+        """Returns the windows of an image of one or two dimensions; ``None`` if shapes do not fit.
+
+        A line is an image of one row.
+        """
+        if len(x) != len(w) or len(x) not in (3, 4) or 0 in (*x, *w):
+            return None
+        if x[1] != w[1] * self.group or w[0] % self.group or self.kernel not in (None, w[2:]):
+            return None
+        try:
+            windows = place(
+                x[2:],
+                w[2:],
+                strides=self.strides,
+                dilations=self.dilations,
+                pads=self.pads,
+                auto_pad=self.auto_pad,
+            )
+        except ValueError:
+            return None
+        if 0 in windows.output:
+            return None
+        if len(x) == 4:
+            return windows
+        ahead = ((1,), (1,), (1,), (1,), (0,), (0,), (1,))
+        fields = (
+            windows.size, windows.kernel, windows.strides, windows.dilations,
+            windows.begins, windows.ends, windows.output,
+        )  # fmt: skip
+        return Windows(*(one + own for one, own in zip(ahead, fields, strict=True)))
+
+
+@fusion("Conv")
+def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
+    """A convolution of float32 and what is done to its result."""
+    site = scope.site(node)
+    weight = site.constant(1)
+    if weight is not None and weight.dtype != F32:
+        return None
+    tail = find_tail(node, scope)
+    CONV.request()
+    DEPTHWISE.request()
+    inputs = (*node.inputs[:2], node.inputs[2] if len(node.inputs) > 2 else None, tail.residual)
+    plain = scope.fallback(tail.nodes, inputs, tail.output)
+    call = ConvCall(Attributes.of(site), tail, scope.threads, plain)
+    return Fused(tail.nodes, inputs, (tail.output,), call)
+
+
+class ConvCall:
+    """Calls the kernel that fits, or the array kernels.
+
+    Args:
+        attributes: The convolution's.
+        tail: What is done to its result.
+        threads: How many to use at most.
+        plain: Takes the same arguments and does the same.
+    """
+
+    def __init__(self, attributes: Attributes, tail: Tail, threads: int, plain: Any) -> None:
+        self._attributes = attributes
+        self._tail = tail
+        self._threads = threads
+        self._plain = plain
+        self._plans: dict[Any, tuple[JitKernel, Layout] | None] = {}
+
+    def __call__(
+        self, x: NDArray, w: NDArray, b: NDArray | None = None, residual: NDArray | None = None
+    ) -> Any:
+        """Returns what the nodes do, all in one."""
+        key = (x.shape, w.shape)
+        try:
+            plan = self._plans[key]
+        except KeyError:
+            if len(self._plans) > 64:
+                self._plans.clear()
+            plan = self._plans[key] = self._plan(*key)
+        if plan is None:
+            return self._plain(x, w, b, residual)
+        kernel, cut = plan
+        run, tail = kernel.run, self._tail
+        if run is None or not (fits(x) and fits(w)):
+            return self._plain(x, w, b, residual)
+        shape = cut.output if x.ndim == 4 else (*cut.output[:2], cut.output[3])
+        scale, shift = NOTHING if tail.scale is None else tail.scale, NOTHING
+        if b is not None or tail.shift is not None:
+            shift = tail.shifted(b)
+            if shift.shape != w.shape[:1] or not fits(shift):
+                return self._plain(x, w, b, residual)
+        if residual is None:
+            added = NOTHING
+        elif residual.shape == shape and fits(residual):
+            added = residual.reshape(-1)
+        else:
+            return self._plain(x, w, b, residual)
+        y = empty(shape)
+        run(
+            x.reshape(-1), w.reshape(-1), y.reshape(-1), scale, shift, added,
+            tail.activation, tail.first, tail.second,
+            cut.numbers, cut.offsets, cut.panel, cut.planes,
+            floats(cut.floats * cut.threads), cut.threads,
+        )  # fmt: skip
+        return y
+
+    def _plan(
+        self, x: tuple[int, ...], w: tuple[int, ...]
+    ) -> tuple[JitKernel, Layout] | None:
+        windows = self._attributes.windows(x, w)
+        if windows is None:
+            return None
+        shape = (*x[:2], *windows.size)
+        if w[1] == 1 and self._attributes.group > 1:
+            return DEPTHWISE, depthwise_layout(shape, w[0], windows, self._threads)
+        return CONV, layout(shape, w[0], self._attributes.group, windows, self._threads)

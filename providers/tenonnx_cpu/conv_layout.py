@@ -1,0 +1,171 @@
+"""How a convolution of a given shape is cut into tasks, for the kernels in ``jit``.
+
+Of every input channel a task makes planes, one for each of the kernel's columns and each phase of
+its rows: what a column of the kernel meets, window by window, with zeros for padding. All that a
+tap sees is then a run of a plane, some rows on.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tenonnx_array.windows import Windows
+from tenonnx_cpu.specialise import NDArray
+
+FIELDS = (
+    "batch", "groups", "rows", "channels", "height", "width", "out_height", "out_width",
+    "stride_y", "stride_x", "top", "taps", "direct", "plane",
+    "task_rows", "task_height", "task_width", "block", "tasks", "pitch", "work", "copy", "edge",
+)  # fmt: skip
+"""What a kernel finds at which place of ``Layout.numbers``, in elements:
+
+``rows`` and ``channels`` are a group's; ``plane`` elements are a plane;
+a task makes ``task_rows`` channels of ``task_height`` rows of ``task_width`` elements, summing over
+``block`` input channels at a time, in ``work`` floats of memory: the product, whose rows are
+``pitch`` apart, planes, from ``copy`` on rows of A and from ``edge`` on columns of B.
+"""
+
+VECTOR = 32
+"""What a row of the product is a multiple of, at least as many as a tile has columns."""
+COLUMNS_PER_TASK = 448
+ROWS_PER_TASK = 256
+DEPTH = 256
+PLANES = 48 << 10
+"""Floats of planes at most, so that they stay in the second-level cache."""
+TASKS_PER_THREAD = 4
+TILE_ROWS = 14
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A convolution cut into tasks.
+
+    Attributes:
+        numbers: ``FIELDS``.
+        offsets: Bytes from a block's first plane to what each of its taps sees, row by row of B.
+        panel: The same for a copy of the last columns.
+        planes: The phase among rows, and the image's column that the first window sees, of each.
+        threads: How many threads are of use.
+        floats: Memory that one of them needs.
+        output: The result's shape.
+    """
+
+    numbers: NDArray
+    offsets: NDArray
+    panel: NDArray
+    planes: NDArray
+    threads: int
+    floats: int
+    output: tuple[int, ...]
+
+
+@functools.lru_cache(maxsize=1024)
+def layout(shape: tuple[int, ...], rows: int, group: int, windows: Windows, threads: int) -> Layout:
+    """Returns how to convolve an image ``(N, C, H, W)`` with ``rows`` kernels."""
+    batch, channels = shape[:2]
+    (height, width), (out_height, out_width) = windows.size, windows.output
+    (stride_y, stride_x), (top, left) = windows.strides, windows.begins
+    output = (batch, rows, out_height, out_width)
+    rows, channels = rows // group, channels // group
+    direct = is_direct(windows)
+    if direct:
+        height, width = 1, height * width
+        out_height, out_width = 1, width
+    taps = _taps(windows)
+    planes = sorted({plane for plane, _ in taps})
+    reach = max(line for _, line in taps)
+    part = _split(batch * group, rows, out_height, out_width, threads, direct)
+    plane = (part[1] + reach) * out_width
+    block = max(1, DEPTH // len(taps))
+    if not direct:
+        block = max(1, min(block, PLANES // (plane * len(planes))))
+    block = -(-channels // -(-channels // block))
+    depth = block * len(taps)
+    step = height * width if direct else plane * len(planes)
+    within = [planes.index(place) * plane + line * out_width for place, line in taps]
+    offsets = 4 * np.add.outer(np.arange(block) * step, within).ravel()
+    pitch = -(-part[1] * part[2] // VECTOR) * VECTOR
+    pitch += 16 * (pitch % 256 == 0)
+    copied = 0 if direct else block * len(planes) * plane
+    copy = part[0] * pitch + max(copied, VECTOR * depth) + 4 * VECTOR
+    edge = copy + TILE_ROWS * (depth + 16)
+    work = edge + VECTOR * (depth + 16)
+    tasks = (
+        batch * group * -(-rows // part[0]) * -(-out_height // part[1]) * -(-out_width // part[2])
+    )
+    numbers = (
+        batch, group, rows, channels, height, width, out_height, out_width,
+        stride_y, stride_x, top, len(taps), int(direct), plane,
+        *part, block, tasks, pitch, work, copy, edge,
+    )  # fmt: skip
+    return Layout(
+        fixed(numbers),
+        fixed(offsets),
+        fixed(np.arange(depth) * 4 * VECTOR),
+        fixed([(phase, column - left) for phase, column in planes]),
+        min(threads, tasks),
+        work,
+        output,
+    )
+
+
+def is_direct(windows: Windows) -> bool:
+    """Says whether every window is one element, and all are in order."""
+    return math.prod((*windows.kernel, *windows.strides)) == 1 and not windows.is_padded
+
+
+def _taps(windows: Windows) -> list[tuple[tuple[int, int], int]]:
+    """Returns the plane of each tap of the kernel, and the row of it that the tap begins at."""
+    stride = windows.strides[0]
+    (kernel_y, kernel_x), (step_y, step_x) = windows.kernel, windows.dilations
+    return [
+        ((y % stride, x), y // stride)
+        for y in range(0, kernel_y * step_y, step_y)
+        for x in range(0, kernel_x * step_x, step_x)
+    ]
+
+
+def _split(
+    images: int, rows: int, height: int, width: int, threads: int, direct: bool
+) -> tuple[int, int, int]:
+    """Returns how many rows, lines and columns of the result a task makes.
+
+    Of all ways to cut, that with the least work for the thread that has most of it: rows and
+    columns beyond whole tiles are wasted, and every task takes time of its own.
+    """
+    wanted = TASKS_PER_THREAD * threads if threads > 1 else 1
+    best: tuple[float, tuple[int, int, int]] = (math.inf, (rows, height, width))
+    least = -(-rows // ROWS_PER_TASK)
+    for bands in {least, *(max(least, n) for n in (1, 2, 3, 4, 6, 8, 12, 16, wanted))}:
+        high = -(-rows // bands)
+        if high < TILE_ROWS and bands > least:
+            continue
+        for lines, span in _cuts(height, width, direct):
+            columns = lines * span
+            strips = -(-height // lines) * -(-width // span)
+            tasks = images * -(-rows // high) * strips
+            rounds = max(tasks / threads, -(-tasks // threads) if tasks < 2 * wanted else 0)
+            tiles = -(-high // TILE_ROWS)
+            cost = rounds * (-(-columns // 16) * high + 2 * columns / 16 * 1 + 8 * tiles)
+            best = min(best, (cost, (high, lines, span)))
+    return best[1]
+
+
+def _cuts(height: int, width: int, direct: bool) -> list[tuple[int, int]]:
+    if direct:
+        spans = (n for n in range(VECTOR, COLUMNS_PER_TASK + 1, VECTOR) if n < width)
+        return [(1, n) for n in spans] + [(1, width)] * (width <= COLUMNS_PER_TASK)
+    lines = range(1, max(1, min(height, COLUMNS_PER_TASK // width)) + 1)
+    return [(-(-height // -(-height // n)), width) for n in lines]
+
+
+def fixed(values: Any) -> NDArray:
+    """Returns whole numbers as kernels take them, which nobody may change."""
+    array = np.ascontiguousarray(values, np.int64)
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,179 @@
+"""What follows a convolution and can be done while its result is in the cache."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tenonnx_cpu.activation import (
+    CLIP,
+    HARD_SIGMOID,
+    HARD_SWISH,
+    LEAKY_RELU,
+    NONE,
+    RELU,
+    SIGMOID,
+    SILU,
+    TANH,
+)
+from tenonnx_cpu.fuse import Scope
+from tenonnx_cpu.specialise import NDArray
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+SIMPLE = {"Relu": RELU, "Sigmoid": SIGMOID, "Tanh": TANH, "HardSwish": HARD_SWISH}
+"""Activations without parameters."""
+
+LINEAR = {"LeakyRelu": (LEAKY_RELU, (("alpha", 0.01),)),
+          "HardSigmoid": (HARD_SIGMOID, (("alpha", 0.2), ("beta", 0.5)))}  # fmt: skip
+"""Activations whose parameters are attributes, with defaults."""
+
+
+@dataclass
+class Tail:
+    """Nodes from a convolution on: ``activate(conv * scale + shift + residual)``.
+
+    Attributes:
+        nodes: The convolution first.
+        output: What the last of them makes.
+        scale: A factor per channel, or ``None``.
+        shift: What is added per channel beside the convolution's bias times the scale.
+        residual: What is added element by element.
+        activation: One of ``tenonnx_cpu.activation``'s.
+        first: Its first parameter.
+        second: Its second parameter.
+    """
+
+    nodes: tuple[ir.Node, ...]
+    output: ir.Value
+    scale: NDArray | None = None
+    shift: NDArray | None = None
+    residual: ir.Value | None = None
+    activation: int = NONE
+    first: float = 0.0
+    second: float = 0.0
+    _shifts: dict[int, tuple[NDArray, NDArray]] = field(default_factory=dict)
+
+    def shifted(self, bias: NDArray | None) -> NDArray:
+        """Returns what to add per channel, for a convolution with this bias."""
+        if self.shift is None:
+            assert bias is not None, "without a shift there is nothing to add but the bias"
+            return bias
+        if bias is None:
+            return self.shift
+        known = self._shifts.get(id(bias))
+        if known is None or known[0] is not bias:
+            scaled = bias if self.scale is None else bias * self.scale
+            self._shifts.clear()
+            known = self._shifts[id(bias)] = bias, (scaled + self.shift).astype(np.float32)
+        return known[1]
+
+    def extend(self, node: ir.Node) -> None:
+        """Takes one more node."""
+        self.nodes += (node,)
+        self.output = node.outputs[0]
+
+
+def find_tail(node: ir.Node, scope: Scope) -> Tail:
+    """Returns the longest tail after a convolution."""
+    tail = Tail((node,), node.outputs[0])
+    for step in (_take_norm, _take_residual):
+        following = scope.reader(tail.output)
+        if following is not None and not following.domain and step(tail, following, scope):
+            tail.extend(following)
+    following = scope.reader(tail.output)
+    if following is None:
+        _take_silu(tail, scope)
+    elif not following.domain and _take_activation(tail, following, scope):
+        tail.extend(following)
+    return tail
+
+
+def _take_norm(tail: Tail, node: ir.Node, scope: Scope) -> bool:
+    """Folds a BatchNormalization of constants; in one factor and one summand per channel."""
+    site = scope.site(node)
+    version = node.version or 1
+    if node.op_type != "BatchNormalization" or node.inputs[0] is not tail.output or version < 9:
+        return False
+    if site.attribute("training_mode", 0) or len(node.outputs) > 1:
+        return False
+    given = [site.constant(position) for position in range(1, 5)]
+    if any(array is None or array.dtype != np.float32 or array.ndim != 1 for array in given):
+        return False
+    scale, bias, mean, var = (array.astype(np.float64) for array in given if array is not None)
+    factor = scale / np.sqrt(var + site.attribute("epsilon", 1e-5))
+    tail.scale = factor.astype(np.float32)
+    tail.shift = (bias - mean * factor).astype(np.float32)
+    return True
+
+
+def _take_residual(tail: Tail, node: ir.Node, scope: Scope) -> bool:
+    if node.op_type != "Add" or (node.version or 1) < 7:
+        return False
+    first, second = node.inputs
+    other = second if first is tail.output else first
+    if other is None or other is tail.output or _is_narrow(other):
+        return False
+    if scope.site(node).constant(1 if other is second else 0) is not None:
+        return False
+    tail.residual = other
+    return True
+
+
+def _is_narrow(value: ir.Value) -> bool:
+    """Says whether a value is known to be of another shape than an image, such as one number."""
+    shape = value.shape
+    return shape is not None and (len(shape) not in (3, 4) or all(d == 1 for d in shape[2:]))
+
+
+def _take_activation(tail: Tail, node: ir.Node, scope: Scope) -> bool:
+    site = scope.site(node)
+    if node.op_type in SIMPLE:
+        tail.activation = SIMPLE[node.op_type]
+        return True
+    if node.op_type in LINEAR:
+        tail.activation, parameters = LINEAR[node.op_type]
+        values = [float(site.attribute(*parameter)) for parameter in parameters]
+        tail.first, tail.second = values[0], values[-1]
+        return True
+    if node.op_type != "Clip" or node.inputs[0] is not tail.output:
+        return False
+    if (node.version or 1) < 11:
+        bounds = [site.attribute("min", -math.inf), site.attribute("max", math.inf)]
+    else:
+        number = functools.partial(_bound, node, scope)
+        low, high = number(1, -math.inf), number(2, math.inf)
+        if low is None or high is None:
+            return False
+        bounds = [low, high]
+    tail.activation = CLIP
+    tail.first, tail.second = map(float, bounds)
+    return True
+
+
+def _bound(node: ir.Node, scope: Scope, position: int, default: float) -> float | None:
+    if position >= len(node.inputs) or node.inputs[position] is None:
+        return default
+    value = scope.site(node).constant(position)
+    return None if value is None or value.size != 1 else float(value.reshape(-1)[0])
+
+
+def _take_silu(tail: Tail, scope: Scope) -> None:
+    """Takes ``x * sigmoid(x)``, whose x has two readers."""
+    users = [use.node for use in tail.output.uses()]
+    if len(users) != 2 or scope.escapes(tail.output) or any(user.domain for user in users):
+        return
+    gates = [user for user in users if user.op_type == "Sigmoid"]
+    if len(gates) != 1 or not all(scope.has(user) for user in users):
+        return
+    product = scope.reader(gates[0].outputs[0])
+    if product is None or product.op_type != "Mul" or product not in users:
+        return
+    tail.activation = SILU
+    tail.extend(gates[0])
+    tail.extend(product)

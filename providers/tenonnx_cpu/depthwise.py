@@ -1,0 +1,74 @@
+"""How work on one channel at a time is cut into tasks: depthwise convolution and pooling."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from tenonnx_array.windows import Windows
+from tenonnx_cpu.conv_layout import Layout, fixed
+
+FIELDS = (
+    "batch", "channels", "multiple", "task_channels", "height", "width", "out_height", "out_width",
+    "stride_y", "stride_x", "top", "taps", "bands", "plane", "pitch", "task_height", "tasks",
+    "work",
+)  # fmt: skip
+"""What a kernel finds at which place of ``Layout.numbers``, in elements:
+
+``multiple`` results come from a channel; a task works on ``task_channels`` channels, ``task_height``
+rows of the result at a time or, in bands, alone; ``plane`` elements are a phase of a channel, rows
+of it ``pitch`` apart; ``work`` is the memory needed.
+"""
+
+PLANES = 5 << 10
+"""Floats of planes at most, so that they stay in the first-level cache."""
+TASK_WORK = 100_000
+"""Elements times taps that make a task worth while."""
+
+
+@functools.lru_cache(maxsize=1024)
+def depthwise_layout(
+    shape: tuple[int, ...], rows: int, windows: Windows, threads: int
+) -> Layout:
+    """Returns how to slide windows over each channel of an image ``(N, C, H, W)``."""
+    batch, channels = shape[:2]
+    (height, width), (out_height, out_width) = windows.size, windows.output
+    (stride_y, stride_x), (top, left) = windows.strides, windows.begins
+    (kernel_y, kernel_x), (step_y, step_x) = windows.kernel, windows.dilations
+    taps = [
+        ((y % stride_y, x % stride_x), (y // stride_y, x // stride_x))
+        for y in range(0, kernel_y * step_y, step_y)
+        for x in range(0, kernel_x * step_x, step_x)
+    ]
+    planes = sorted({phase for phase, _ in taps})
+    reach_y = max(place[0] for _, place in taps)
+    pitch = out_width + max(place[1] for _, place in taps)
+    lines = max(1, PLANES // (pitch * len(planes)) - reach_y)
+    lines = -(-out_height // -(-out_height // lines))
+    multiple = rows // channels
+    own = out_height * out_width * len(taps) * multiple
+    fair = max(1, batch * channels // (4 * threads))
+    together = max(1, min(fair, TASK_WORK // own)) if threads > 1 else channels
+    bands = 1
+    if threads > 1 and batch * channels < 4 * threads:
+        bands = min(-(-out_height // lines), -(-4 * threads // (batch * channels)))
+    plane = (lines + reach_y) * pitch
+    offsets = [
+        4 * (planes.index(phase) * plane + y * pitch + x) for phase, (y, x) in taps
+    ]
+    tasks = batch * -(-channels // together) * bands
+    work = plane * len(planes) + 64
+    numbers = (
+        batch, channels, multiple, together, height, width, out_height, out_width,
+        stride_y, stride_x, top, len(taps), bands, plane, pitch, lines, tasks, work,
+    )  # fmt: skip
+    return Layout(
+        fixed(numbers),
+        fixed(offsets),
+        fixed(np.empty(0)),
+        fixed([(y, x - left) for y, x in planes]),
+        min(threads, tasks),
+        work,
+        (batch, rows, out_height, out_width),
+    )

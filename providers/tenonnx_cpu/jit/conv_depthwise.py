@@ -1,0 +1,74 @@
+"""Depthwise convolution: every channel by itself, in vectors along its rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenonnx_cpu.activation import CLIP, RELU
+from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
+from tenonnx_cpu.jit.conv_finish import bounds, apply
+from tenonnx_cpu.jit.conv_planes import pack_planes
+from tenonnx_cpu.jit.conv_slide import slide_sums
+from tenonnx_cpu.jit.pool import parallel
+
+
+@parallel
+def convolve_channels(arguments: Any, task: Any, worker: Any) -> None:
+    x, w, y, extras, layout, offsets, planes, memory = arguments
+    channels, multiple, together = layout[1], layout[2], layout[3]
+    bands, lines = layout[12], layout[15]
+    packed = memory.ctypes.data + 4 * layout[17] * worker
+    per_image = -(-channels // together) * bands
+    item, part = task // per_image, task % per_image
+    first, band = part // bands * together, part % bands
+    chunks = -(-layout[6] // lines)
+    for channel in range(first, min(channels, first + together)):
+        for chunk in range(band, chunks, bands):
+            top = chunk * lines
+            bottom = min(layout[6], top + lines)
+            image = item * channels + channel
+            source = x.ctypes.data + 4 * image * layout[4] * layout[5]
+            pack_planes(
+                source, 1, top, bottom, layout[4:11], planes, layout[14], layout[13],
+                layout[13] // layout[14] - (lines - (bottom - top)), np.float32(0), packed,
+            )  # fmt: skip
+            for n in range(multiple):
+                finish_lines(w, y, extras, layout, offsets, item, channel * multiple + n, top,
+                             bottom, packed)  # fmt: skip
+
+
+@helper
+def finish_lines(
+    w: Any, y: Any, extras: Any, layout: Any, offsets: Any, item: Any, row: Any, top: Any,
+    bottom: Any, packed: Any,
+) -> None:  # fmt: skip
+    """Convolves some lines of a channel that lies in planes, for one row of weights."""
+    scale, shift, residual, activation, first, second = extras
+    width, taps = layout[7], layout[11]
+    low, high = bounds(activation, first, second)
+    factor = scale[row] if scale.size else np.float32(1)
+    summand = shift[row] if shift.size else np.float32(0)
+    image = (item * layout[1] * layout[2] + row) * layout[6]
+    weights = w.ctypes.data + 4 * row * taps
+    for line in range(top, bottom):
+        start = (image + line) * width
+        added = residual.ctypes.data + 4 * start if residual.size else 0
+        slide_sums(
+            packed + 4 * (line - top) * layout[14], offsets.ctypes.data, weights, taps,
+            y.ctypes.data + 4 * start, added, width, factor, summand, low, high,
+        )  # fmt: skip
+    if activation > RELU and activation != CLIP:
+        start = (image + top) * width
+        apply(y[start : start + (bottom - top) * width], activation, first, second)
+
+
+@kernel((
+    In(f32, 1), In(f32, 1), Out(f32, 1), In(f32, 1), In(f32, 1), In(f32, 1), size, f32, f32,
+    In(i64, 1), In(i64, 1), In(i64, 1), In(i64, 2), Out(f32, 1), size,
+))  # fmt: skip
+def conv_depthwise(x, w, y, scale, shift, residual, activation, low, high, layout, offsets, panel, planes, memory, threads):  # type: ignore[no-untyped-def] # noqa: E501 # the signature has them
+    """Like ``conv_f32``, for one input channel per group; see ``depthwise``."""
+    extras = (scale, shift, residual, activation, low, high)
+    convolve_channels((x, w, y, extras, layout, offsets, planes, memory), layout[16], threads)
