@@ -91,6 +91,21 @@ def test_folding_that_would_fill_the_memory_is_left_to_the_run(tmp_path: Path) -
     nodes = [node("Tile", "w n", "t"), node("ReduceSum", "t", "s"), node("Add", "x s", "y")]
     session = folded(nodes, [1, 1], tmp_path, n=np.array([64, 64]))
     assert "Tile" in [n.op_type for n in session.model.graph]
+    (report,) = [r for r in session.transforms if r.name == "fold-constants"]
+    assert "left Tile 't' (ai.onnx, opset 21) to the run: its result has 25,165,824 bytes" in str(
+        report.notes
+    )
+
+
+def test_how_much_folding_may_add_is_an_option(tmp_path: Path) -> None:
+    nodes = [node("Tile", "w n", "t"), node("ReduceSum", "t", "s"), node("Add", "x s", "y")]
+    folded(nodes, [1, 1], tmp_path, n=np.array([2, 2]))
+    options = tenonnx.SessionOptions()
+    options.add_session_config_entry(
+        "optimization.constant_folding_max_output_size_in_bytes", "1000"
+    )
+    session = tenonnx.InferenceSession(tmp_path / "model.onnx", options)
+    assert "Tile" in [n.op_type for n in session.model.graph]
 
 
 def test_errors_in_folding_are_left_to_the_run(tmp_path: Path) -> None:

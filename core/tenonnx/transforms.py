@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import onnx_ir as ir
 
 from tenonnx import graph as graphs
-from tenonnx.errors import InvalidArgument, PluginError, TenonnxError
-from tenonnx.options import GraphOptimizationLevel, did_you_mean
+from tenonnx.errors import InvalidArgument, NotFound, PluginError, TenonnxError
+from tenonnx.options import GraphOptimizationLevel, SessionOptions, did_you_mean
 from tenonnx.provider import HOST, Provider, Segment, why_unusable
 
 if TYPE_CHECKING:
@@ -69,11 +69,22 @@ class TransformContext:
         weights: Where new constants go.
         hosts: Usable providers on the host, for evaluating nodes.
         providers: The session's, in order of preference.
+        options: The session's.
+        notes: What the transform at work wants its report to say.
     """
 
     weights: WeightRegistry
     hosts: Sequence[Provider]
     providers: Sequence[Provider]
+    options: SessionOptions = field(default_factory=SessionOptions)
+    notes: list[str] = field(default_factory=list)
+
+    def option(self, key: str) -> str | None:
+        """Returns a session configuration entry, or ``None``."""
+        try:
+            return self.options.get_session_config_entry(key)
+        except (InvalidArgument, NotFound):
+            return None
 
     def supports(self, node: ir.Node) -> bool:
         """Says whether a provider of the session runs a node, before a transform makes it."""
@@ -102,13 +113,23 @@ class TransformContext:
 
 @dataclass(frozen=True)
 class TransformReport:
-    """What one transform did: whether it changed the model, node counts, and its time."""
+    """What one transform did.
+
+    Attributes:
+        name: The transform's.
+        modified: Whether it changed the model.
+        nodes_before: Nodes of the main graph before it.
+        nodes_after: Nodes of the main graph after it.
+        seconds: How long it took.
+        notes: What it has to say, such as what it left alone and why.
+    """
 
     name: str
     modified: bool
     nodes_before: int
     nodes_after: int
     seconds: float
+    notes: tuple[str, ...] = ()
 
 
 def select(
@@ -160,7 +181,9 @@ def run_transforms(
         seconds = time.perf_counter() - start
         after = model.graph.num_nodes()
         if modified or transform.level != "required":
-            reports.append(TransformReport(transform.name, modified, before, after, seconds))
+            notes = tuple(context.notes)
+            reports.append(TransformReport(transform.name, modified, before, after, seconds, notes))
+        context.notes.clear()
     return reports
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx import HOST, TransformContext, Weight, WeightTensor
-from tenonnx.graph import is_control_flow, python_attributes
+from tenonnx.graph import is_control_flow, label, python_attributes
 
 NEVER = frozenset(
     {
@@ -26,12 +26,22 @@ NEVER = frozenset(
 )  # fmt: skip
 
 MAX_GROWTH = 1 << 20
-"""A result may need this many bytes more than its sources have; Tile or ConstantOfShape of a few
-numbers could fill the memory otherwise."""
+"""A result may need this many bytes more than its sources have, unless the session's options say
+otherwise; Tile or ConstantOfShape of a few numbers could fill the memory."""
+
+GROWTH_KEY = "optimization.constant_folding_max_output_size_in_bytes"
 
 
 class Grows(Exception):
     """A result would need more memory than folding it is worth."""
+
+    def __init__(self, nbytes: int) -> None:
+        super().__init__(nbytes)
+        self.nbytes = nbytes
+
+
+class Unfit(Exception):
+    """A result is no tensor, or no host provider computes it."""
 
 
 def fold_constants(model: ir.Model, context: TransformContext) -> bool:
@@ -82,7 +92,7 @@ def _fold(
 ) -> list[Weight] | None:
     """Returns a weight per output; ``None`` if the node is better left as it is."""
     sources = [weight for weight in weights if weight is not None]
-    limit = sum(weight.nbytes for weight in sources) + MAX_GROWTH
+    limit = sum(weight.nbytes for weight in sources) + _growth(context)
     computed: list[Any] = []
 
     def compute() -> list[Any]:
@@ -91,7 +101,7 @@ def _fold(
             with np.errstate(all="ignore"):
                 results = context.evaluate(node, inputs)
             if results is None or not all(isinstance(r, (np.ndarray, np.generic)) for r in results):
-                raise Grows
+                raise Unfit
             computed.extend(map(np.asarray, results))
         return computed
 
@@ -100,7 +110,7 @@ def _fold(
         if result.nbytes > limit and not any(
             np.may_share_memory(result, weight.array) for weight in sources
         ):
-            raise Grows
+            raise Grows(result.nbytes)
         return result
 
     key = _key(node, weights)
@@ -109,9 +119,21 @@ def _fold(
             context.weights.derive(f"{key}:{position}", lambda p=position: build(p), sources)  # type: ignore[misc]
             for position in range(len(node.outputs))
         ]
+    except Grows as grows:
+        context.notes.append(
+            f"left {label(node)} to the run: its result has {grows.nbytes:,} bytes, at most "
+            f"{limit:,} are folded"
+        )
+        return None
     except Exception:
         # The run will meet the same error and name the node; a branch that never runs must not.
         return None
+
+
+def _growth(context: TransformContext) -> int:
+    """Returns how many bytes a result may need beyond its sources'."""
+    entry = context.option(GROWTH_KEY)
+    return MAX_GROWTH if entry is None else int(entry)
 
 
 def _key(node: ir.Node, weights: list[Weight | None]) -> str:
