@@ -106,11 +106,7 @@ class InferenceSession(Session):
         if options.enable_profiling:
             moments = started, loaded, time.perf_counter_ns()
             kind = "uri" if isinstance(self._recipe[0], str | os.PathLike) else "array"
-            self._profiler = Profiler(self.placement, plugins, *moments, kind)
-            self._observers.append(self._profiler)
-            # A session that nobody ends profiling of leaves its trace when it goes.
-            prefix = options.profile_file_prefix
-            self._unfinished = weakref.finalize(self, self._profiler.write, prefix)
+            self.watch(Profiler(self.placement, plugins, *moments, kind))
         self._weights = tuple(assembly.weights_of(model))
         registry.attach(self, options.logid or str(model.graph.name or "session"), self._weights)
 
@@ -267,6 +263,15 @@ class InferenceSession(Session):
         )
         return build, recipe(*self._recipe)
 
+    def watch(self, profiler: Profiler) -> None:
+        """Lets a profiler see every run from now on, until ``end_profiling``."""
+        self._profiler = profiler
+        self._observers.append(profiler)
+        if self._options.enable_profiling:
+            # A session that nobody ends profiling of leaves its trace when it goes.
+            prefix = self._options.profile_file_prefix
+            self._unfinished = weakref.finalize(self, profiler.write, prefix)
+
     def end_profiling(self) -> str:
         """Writes the trace of the runs so far; returns its path, or ``""`` without profiling.
 
@@ -276,7 +281,8 @@ class InferenceSession(Session):
             return ""
         profiler, self._profiler = self._profiler, None
         self._observers.remove(profiler)
-        self._unfinished.detach()
+        if self._options.enable_profiling:
+            self._unfinished.detach()
         return profiler.write(self._options.profile_file_prefix)
 
     def get_profiling_start_time_ns(self) -> int:

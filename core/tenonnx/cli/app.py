@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from tenonnx.cli import bench, convert, doctor, footprint, inspect, plugins, providers, run
+from tenonnx.cli import bench, convert, doctor, footprint, inspect, plugins, profile, providers, run
 from tenonnx.cli.arguments import NOTHING
 from tenonnx.cli.failures import MEANINGS, explained, quiet_end
 from tenonnx.cli.output import say
@@ -148,6 +148,7 @@ for name, command, text in (
     ("run", run.run, run.HELP),
     ("inspect", inspect.inspect, inspect.HELP),
     ("bench", bench.bench, bench.HELP),
+    ("profile", profile.profile, profile.HELP),
     ("memory", footprint.memory, footprint.HELP),
     ("convert", convert.convert, convert.HELP),
     ("plugins", plugins.plugins, plugins.HELP),

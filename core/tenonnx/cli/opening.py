@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from tenonnx.cli.state import State
     from tenonnx.options import SessionOptions
+    from tenonnx.profiling import Profiler
     from tenonnx.session import InferenceSession
 
 
@@ -90,6 +91,22 @@ def open_session(state: State, model: Any, request: Request) -> tuple[InferenceS
     start = time.perf_counter()
     session = InferenceSession(model, options, providers or None)
     return session, time.perf_counter() - start
+
+
+def open_profiled(state: State, model: Any, request: Request) -> tuple[InferenceSession, Profiler]:
+    """Returns a session and what watches its runs; no trace is written."""
+    from tenonnx.profiling import Profiler
+    from tenonnx.session import InferenceSession
+
+    _check_readable(model)
+    options = session_options(state, request)
+    providers = [parse_provider(text) for text in request.providers]
+    start = time.perf_counter_ns()
+    session = InferenceSession(model, options, providers or None)
+    built = time.perf_counter_ns()
+    profiler = Profiler(session.placement, state.plugins, start, start, built, "uri")
+    session.watch(profiler)
+    return session, profiler
 
 
 def load_original(state: State, path: str, request: Request) -> ir.Model:
