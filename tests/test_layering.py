@@ -27,6 +27,7 @@ LAYERS = {
     "tenonnx_cpu": {"tenonnx", "tenonnx_array"},
     "tenonnx_cuda": {"tenonnx", "tenonnx_array"},
     **{plugin: {"tenonnx"} for plugin in PLUGINS},
+    "tenonnx_contrib": {"tenonnx", "tenonnx_array"},
 }
 """What a package may import besides itself."""
 

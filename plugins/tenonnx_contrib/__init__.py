@@ -1,0 +1,30 @@
+"""Operators of the domain ``com.microsoft``, which onnxruntime's optimiser and exporters emit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tenonnx import hookimpl
+
+if TYPE_CHECKING:
+    from tenonnx.hookspecs import RegisterOperators
+
+MODULES: Final = (
+    "matmul_nbits",
+    "gather_quantized",
+    "skip_norm",
+    "rotary",
+    "group_query",
+    "multi_head",
+    "integer_product",
+    "experts",
+)
+
+
+@hookimpl
+def register_operators(register: RegisterOperators) -> None:
+    """Add the operators to every provider that takes kernels."""
+    import importlib
+
+    for name in MODULES:
+        register(importlib.import_module(f"tenonnx_contrib.{name}").table)

@@ -1,0 +1,106 @@
+"""What the attention operators share: heads, visibility, scores, and a softmax with sinks."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import NamedTuple
+
+from tenonnx import Array, Namespace
+from tenonnx_array.attention import scaled_scores, softmax
+
+
+class Attended(NamedTuple):
+    """Values by query (batch, heads, queries, size); the scores before and after softmax."""
+
+    values: Array
+    scores: Array
+    weights: Array
+
+
+def attend(
+    xp: Namespace,
+    q: Array,
+    k: Array,
+    v: Array,
+    scale: float | None,
+    *,
+    bias: Array | None = None,
+    seen: Array | None = None,
+    sinks: Array | None = None,
+    softcap: float = 0.0,
+) -> Attended:
+    """Return ``softmax(softcap(scale * q @ k') + bias) @ v``, in q's type; sums are in float32.
+
+    q is (batch, heads, queries, size), k and v have a divisor of that many heads. Where ``seen``
+    is False a key gets no weight; a query that sees none gives zeros. ``sinks`` are one score per
+    head that takes its share of the softmax and gives no value.
+    """
+    scores = scaled_scores(xp, q, k, scale)
+    if softcap:
+        scores = xp.tanh(scores * scores.dtype.type(1 / softcap)) * scores.dtype.type(softcap)
+    if bias is not None:
+        scores = scores + bias.astype(scores.dtype, copy=False)
+    if seen is not None:
+        scores = xp.where(seen, scores, scores.dtype.type(-math.inf))
+    weights = softmax(xp, scores) if sinks is None else softmax_with_sinks(xp, scores, sinks)
+    batch, heads, queries, keys = weights.shape
+    rows = weights.reshape(batch, k.shape[1], heads // k.shape[1] * queries, keys)
+    values = xp.matmul(rows, v.astype(rows.dtype, copy=False))
+    values = values.reshape(batch, heads, queries, v.shape[-1]).astype(q.dtype, copy=False)
+    return Attended(values, scores, weights)
+
+
+def softmax_with_sinks(xp: Namespace, scores: Array, sinks: Array) -> Array:
+    """Return the softmax over the last axis of scores and one more per head, without the latter."""
+    sinks = sinks.reshape(-1, 1, 1).astype(scores.dtype, copy=False)
+    top = xp.maximum(xp.max(scores, axis=-1, keepdims=True), sinks)
+    y = xp.exp(scores - top)
+    y /= xp.sum(y, axis=-1, keepdims=True) + xp.exp(sinks - top)
+    return y
+
+
+def visible(
+    xp: Namespace,
+    queries: Array,
+    keys: Array,
+    *,
+    causal: bool = True,
+    window: int = -1,
+    totals: Array | None = None,
+) -> Array | None:
+    """Return which keys each query may see (batch, 1, queries, keys), or None for all.
+
+    Args:
+        xp: The array namespace.
+        queries: Positions (batch, queries).
+        keys: Positions (keys,) or (batch, keys).
+        causal: A key after the query is hidden.
+        window: So many keys up to the query's own are seen; -1 for any number.
+        totals: Positions from here on are hidden, (batch,).
+    """
+    rows = queries[:, None, :, None]
+    columns = keys.reshape(-1, 1, 1, keys.shape[-1])
+    bounds = []
+    if causal:
+        bounds.append(columns <= rows)
+    if window > 0:
+        bounds.append(columns > rows - window)
+    if totals is not None:
+        bounds.append(columns < totals.reshape(-1, 1, 1, 1))
+    return functools.reduce(xp.logical_and, bounds) if bounds else None
+
+
+def in_heads(x: Array, heads: int) -> Array:
+    """Return (batch, length, heads * size) as a view (batch, heads, length, size)."""
+    if x.shape[-1] % heads:
+        raise ValueError(
+            f"expected the number of heads to divide the last axis, found {heads} heads for "
+            f"shape {x.shape}"
+        )
+    return x.reshape(*x.shape[:-1], heads, x.shape[-1] // heads).swapaxes(1, 2)
+
+
+def joined(x: Array) -> Array:
+    """Return (batch, heads, length, size) as (batch, length, heads * size)."""
+    return x.swapaxes(1, 2).reshape(x.shape[0], x.shape[2], x.shape[1] * x.shape[3])

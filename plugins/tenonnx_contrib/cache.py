@@ -1,0 +1,76 @@
+"""Caches of keys and values: where new ones go, and how they are quantised."""
+
+from __future__ import annotations
+
+from tenonnx import Array, Namespace
+from tenonnx_array.dtypes import FLOATS
+from tenonnx_array.quant import round_to
+from tenonnx_contrib.packed import unpack
+
+
+class Store:
+    """How a cache keeps its numbers: as they are, or divided by a scale and rounded.
+
+    Args:
+        kind: NONE, PER_TENSOR or PER_CHANNEL.
+        scale: Broadcasts to (batch, heads, length, size); None if the cache is not quantised.
+        bits: 4 keeps two numbers in a byte, each 8 too large; 8 keeps them in the cache's type.
+        dtype: The cache's type.
+
+    Raises:
+        ValueError: An unknown kind, or a scale is missing.
+    """
+
+    def __init__(self, kind: str, scale: Array | None, bits: int, dtype: Array) -> None:
+        if kind not in ("NONE", "PER_TENSOR", "PER_CHANNEL"):
+            raise ValueError(
+                f"expected a cache quantised as NONE, PER_TENSOR or PER_CHANNEL, found {kind!r}"
+            )
+        if (kind != "NONE") != (scale is not None):
+            raise ValueError(f"expected a scale exactly for a quantised cache, found kind {kind!r}")
+        self.scale, self.bits, self.dtype = scale, bits, dtype
+        if scale is not None and scale.ndim == 3:
+            self.scale = scale[None]
+
+    def encode(self, xp: Namespace, values: Array) -> Array:
+        """Return keys or values as the cache keeps them."""
+        if self.scale is None:
+            return values
+        quotient = values.astype(xp.float32) / self.scale
+        if self.dtype in FLOATS or self.bits != 4:
+            return round_to(xp, quotient, None, self.dtype)
+        nibbles = (xp.clip(xp.rint(quotient), -8, 7) + 8).astype(xp.uint8)
+        if nibbles.shape[-1] % 2:
+            nibbles = xp.concatenate((nibbles, xp.zeros_like(nibbles[..., :1])), axis=-1)
+        return nibbles[..., ::2] | (nibbles[..., 1::2] << xp.uint8(4))
+
+    def decode(self, xp: Namespace, stored: Array, size: int) -> Array:
+        """Return what ``encode`` was given, ``size`` numbers on the last axis."""
+        if self.scale is None:
+            return stored
+        if self.dtype not in FLOATS and self.bits == 4:
+            values = unpack(xp, stored, 4)[..., :size].astype(xp.float32) - xp.float32(8)
+        else:
+            values = stored.astype(xp.float32)
+        return values * self.scale
+
+
+def appended(
+    xp: Namespace, past: Array | None, new: Array, starts: list[int], capacity: int
+) -> Array:
+    """Return the cache with new entries from ``starts`` on, one start per batch entry.
+
+    Both are (batch, heads, length, size). A cache that has room is copied, never written to.
+    """
+    length = new.shape[2]
+    held = 0 if past is None else past.shape[2]
+    if held == 0 and capacity == length and not any(starts):
+        return new
+    if past is not None and capacity == held + length and set(starts) == {held}:
+        return xp.concatenate((past, new), axis=2)
+    cache = xp.zeros((*new.shape[:2], capacity, new.shape[3]), new.dtype)
+    if past is not None:
+        cache[:, :, :held] = past
+    for entry, start in enumerate(starts):
+        cache[entry, :, start : start + length] = new[entry]
+    return cache

@@ -1,0 +1,166 @@
+"""GroupQueryAttention: causal attention with a cache, as decoders of language models have it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tenonnx import Array, Namespace, OperatorTable
+from tenonnx_array.dtypes import accumulator
+from tenonnx_contrib.attend import attend, in_heads, joined, visible
+from tenonnx_contrib.cache import Store, appended
+from tenonnx_contrib.rotary import turned
+from tenonnx_contrib.skip_norm import by_root_mean_square, weighted
+from tenonnx_contrib.window_cache import Window
+
+table = OperatorTable("com.microsoft")
+op = table.op
+
+
+@op("GroupQueryAttention", host=(5, 6), multiple=True)
+def group_query_attention(
+    xp: Namespace,
+    query: Array,
+    key: Array | None,
+    value: Array | None,
+    past_key: Array | None,
+    past_value: Array | None,
+    seqlens_k: Array,
+    total_sequence_length: Array,
+    cos_cache: Array | None = None,
+    sin_cache: Array | None = None,
+    position_ids: Array | None = None,
+    attention_bias: Array | None = None,
+    head_sink: Array | None = None,
+    k_scale: Array | None = None,
+    v_scale: Array | None = None,
+    q_norm_weight: Array | None = None,
+    k_norm_weight: Array | None = None,
+    *,
+    causal: int = 1,
+    do_rotary: int = 0,
+    k_quant_type: str = "NONE",
+    kv_cache_bit_width: int = 8,
+    kv_num_heads: int,
+    local_window_size: int = -1,
+    num_heads: int,
+    qk_norm_epsilon: float = 1e-6,
+    qk_output: int = 0,
+    rotary_interleaved: int = 0,
+    scale: float = 0.0,
+    sliding_window_cache: int = 0,
+    smooth_softmax: int = -1,
+    softcap: float = 0.0,
+    v_quant_type: str = "NONE",
+) -> tuple[Array | None, ...]:
+    """Return the attention's result, the keys, the values, and the scores if ``qk_output``.
+
+    query is (batch, length, heads * size), or holds keys and values behind its heads. A cache is
+    (batch, key heads, capacity, size); batch entry b has ``seqlens_k[b] + 1`` tokens with the
+    new ones. A cache that is too short for ``total_sequence_length`` grows to it. A query sees
+    ``local_window_size`` tokens up to its own. A head's sink, or 0 for ``smooth_softmax``, is one
+    more score in its softmax.
+
+    Raises:
+        ValueError: Heads do not divide, rotary caches are missing, or the window does not fit.
+    """
+    q, k, v = split(query, key, value, num_heads, kv_num_heads)
+    if q_norm_weight is not None and k_norm_weight is not None:
+        q, k = (
+            normed(xp, heads, weight, qk_norm_epsilon)
+            for heads, weight in ((q, q_norm_weight), (k, k_norm_weight))
+        )
+    length, size = q.shape[2], q.shape[3]
+    total, totals = int(total_sequence_length.item()), seqlens_k.reshape(-1) + 1
+    before = np.zeros_like(totals) if length == total else totals - length
+    positions = xp.asarray(before[:, None] + np.arange(length))
+    if do_rotary:
+        if cos_cache is None or sin_cache is None:
+            raise ValueError("expected cos_cache and sin_cache with do_rotary=1, found none")
+        at = rotary_positions(xp, positions, position_ids, first=length == total)
+        angles = (cos_cache[at], sin_cache[at])
+        q, k = (rotated(xp, heads, *angles, rotary_interleaved) for heads in (q, k))
+    stores = [
+        Store(kind, factor, kv_cache_bit_width, query.dtype if past is None else past.dtype)
+        for kind, factor, past in (
+            (k_quant_type, k_scale, past_key),
+            (v_quant_type, v_scale, past_value),
+        )
+    ]
+    new = [store.encode(xp, heads) for store, heads in zip(stores, (k, v), strict=True)]
+    if sliding_window_cache:
+        window = Window(past_key, local_window_size, before, totals)
+        held, present, places = window.step(xp, (past_key, past_value), new)
+        if attention_bias is not None:
+            attention_bias = window.columns(xp, attention_bias)
+    else:
+        capacity = max(total, 0 if past_key is None else past_key.shape[2])
+        starts = before.tolist()
+        present = [
+            appended(xp, past, heads, starts, capacity)
+            for past, heads in zip((past_key, past_value), new, strict=True)
+        ]
+        held, places = [heads[:, :, :total] for heads in present], xp.arange(total)
+    keys, values = (
+        store.decode(xp, heads, size) for store, heads in zip(stores, held, strict=True)
+    )
+    sinks = xp.zeros(num_heads, xp.float32) if smooth_softmax == 1 else head_sink
+    result = attend(
+        xp,
+        q,
+        keys,
+        values,
+        scale or None,
+        bias=attention_bias,
+        seen=visible(
+            xp,
+            positions,
+            places,
+            causal=bool(causal),
+            window=local_window_size,
+            totals=xp.asarray(totals),
+        ),
+        sinks=sinks,
+        softcap=softcap,
+    )
+    shown = {1: result.scores, 2: result.weights}.get(qk_output)
+    if shown is not None:
+        shown = xp.where(xp.isneginf(shown), 0, shown).astype(query.dtype, copy=False)
+    return joined(result.values), *present, shown
+
+
+def split(
+    query: Array, key: Array | None, value: Array | None, heads: int, groups: int
+) -> tuple[Array, Array, Array]:
+    """Return the heads of query, key and value, which may all lie in the query.
+
+    Raises:
+        ValueError: One of key and value is missing, or the heads do not divide.
+    """
+    if heads % groups:
+        raise ValueError(f"expected kv_num_heads to divide num_heads={heads}, found {groups}")
+    if (key is None) != (value is None):
+        raise ValueError("expected key and value together, found one of them")
+    if key is not None:
+        return in_heads(query, heads), in_heads(key, groups), in_heads(value, groups)
+    packed = in_heads(query, heads + 2 * groups)
+    return packed[:, :heads], packed[:, heads : heads + groups], packed[:, heads + groups :]
+
+
+def rotary_positions(xp: Namespace, counted: Array, given: Array | None, *, first: bool) -> Array:
+    """Return positions (batch, length); of those given for a first prompt the first one counts."""
+    if given is None:
+        return counted
+    if first:
+        given = given.reshape(-1)[0] + xp.arange(counted.shape[1])
+    return xp.broadcast_to(given, counted.shape)
+
+
+def normed(xp: Namespace, x: Array, weight: Array, epsilon: float) -> Array:
+    """Return the RMS norm of every head."""
+    wide = x.astype(accumulator(x.dtype), copy=False)
+    return weighted(by_root_mean_square(xp, wide, epsilon)[0], weight, None, x.dtype)
+
+
+def rotated(xp: Namespace, x: Array, cos: Array, sin: Array, interleaved: int) -> Array:
+    """Return heads (batch, heads, length, size) with their first elements rotated."""
+    return turned(xp, x, cos, sin, interleaved=interleaved, num_heads=0, rotary_embedding_dim=0)

@@ -1,0 +1,92 @@
+"""MatMulNBits: a product with a blockwise quantised matrix, read as it is stored."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tenonnx import Array, Namespace, OperatorTable
+from tenonnx_array.dtypes import accumulator
+from tenonnx_contrib.packed import check, levels, unpack
+
+table = OperatorTable("com.microsoft")
+op = table.op
+
+TILE_BYTES: Final = 2 << 20
+"""Dequantised weights that exist at any one time: they stay in a core's cache."""
+
+
+@op("MatMulNBits")
+def matmul_nbits(
+    xp: Namespace,
+    A: Array,
+    B: Array,
+    scales: Array,
+    zero_points: Array | None = None,
+    g_idx: Array | None = None,
+    bias: Array | None = None,
+    *,
+    K: int,
+    N: int,
+    accuracy_level: int = 0,  # noqa: ARG001 - a licence to be less accurate
+    bits: int = 4,
+    block_size: int,
+    weight_prepacked: int = 0,
+) -> Array:
+    """Return ``A @ W.T + bias`` with ``W = (B - zero_points) * scales`` of shape (N, K).
+
+    B holds blocks along K as (N, blocks, block_size * bits / 8) bytes. Zero points are packed
+    likewise, or have A's type; without them the middle of the range is the zero. ``g_idx`` names
+    each column's group instead of its block. Sums are in float32, whatever ``accuracy_level``.
+
+    Raises:
+        ValueError: The packed weights have another size, or a layout of another device.
+    """
+    check(bits)
+    if weight_prepacked:
+        raise ValueError(
+            "expected weights in the portable layout (weight_prepacked=0), found "
+            f"weight_prepacked={weight_prepacked}"
+        )
+    blocks = -(-K // block_size)
+    if B.size != N * blocks * block_size * bits // 8:
+        raise ValueError(
+            f"expected {N * blocks * block_size * bits // 8} packed bytes for N={N}, K={K}, "
+            f"block_size={block_size} and bits={bits}, found B of shape {B.shape}"
+        )
+    wide = accumulator(A.dtype)
+    x = A.reshape(-1, K).astype(wide, copy=False)
+    B, scales = B.reshape(N, blocks, -1), scales.reshape(N, -1).astype(wide, copy=False)
+    offsets = None if zero_points is None else centred(xp, zero_points, N, blocks, bits, wide)
+    out = xp.empty((x.shape[0], N), wide)
+    step = max(TILE_BYTES // (4 * blocks * block_size), 1)
+    for start in range(0, N, step):
+        rows = slice(start, start + step)
+        weights = levels(xp, B[rows], bits).astype(wide, copy=False)
+        shift = None if offsets is None else offsets[rows]
+        out[:, rows] = x @ scaled(weights, scales[rows], shift, g_idx, K).T
+    if bias is not None:
+        out += bias.astype(wide, copy=False)
+    return out.astype(A.dtype, copy=False).reshape(*A.shape[:-1], N)
+
+
+def centred(xp: Namespace, values: Array, rows: int, blocks: int, bits: int, wide: Array) -> Array:
+    """Return zero points (rows, blocks) less the middle of their range."""
+    if values.dtype == xp.uint8:
+        values = unpack(xp, values.reshape(rows, -1), bits)[:, :blocks]
+    return values.reshape(rows, blocks).astype(wide) - wide.type(1 << (bits - 1))
+
+
+def scaled(
+    weights: Array, scales: Array, offsets: Array | None, groups: Array | None, columns: int
+) -> Array:
+    """Return weights (rows, blocks, size) as the matrix (rows, columns); they are overwritten."""
+    if groups is None:
+        if offsets is not None:
+            weights -= offsets[:, :, None]
+        weights *= scales[:, :, None]
+        return weights.reshape(weights.shape[0], -1)[:, :columns]
+    weights = weights.reshape(weights.shape[0], -1)[:, :columns]
+    if offsets is not None:
+        weights -= offsets[:, groups]
+    weights *= scales[:, groups]
+    return weights

@@ -1,0 +1,251 @@
+"""Attention of encoders and encoder-decoders: MultiHeadAttention, Attention, QAttention."""
+
+from __future__ import annotations
+
+import itertools
+
+from tenonnx import Array, Namespace, OperatorTable
+from tenonnx_array.dtypes import accumulator
+from tenonnx_array.linalg import matmul
+from tenonnx_contrib import masks
+from tenonnx_contrib.attend import Attended, attend, in_heads, joined
+from tenonnx_contrib.cache import appended
+from tenonnx_contrib.integer_product import dequantized_product
+from tenonnx_contrib.rotary import turned
+
+table = OperatorTable("com.microsoft")
+op = table.op
+
+
+@op("MultiHeadAttention", host=(8,), multiple=True)
+def multi_head_attention(
+    xp: Namespace,
+    query: Array,
+    key: Array | None = None,
+    value: Array | None = None,
+    bias: Array | None = None,
+    key_padding_mask: Array | None = None,
+    attention_bias: Array | None = None,
+    past_key: Array | None = None,
+    past_value: Array | None = None,
+    past_sequence_length: Array | None = None,
+    cache_indirection: Array | None = None,
+    *,
+    mask_filter_value: float = masks.FILTER,
+    num_heads: int,
+    scale: float = 0.0,
+    unidirectional: int = 0,
+) -> tuple[Array, ...]:
+    """Return the attention's result, the keys, the values, and the weights.
+
+    query is (batch, length, heads * size), or (batch, length, heads, 3, size) with keys and
+    values; key and value are likewise, or (batch, length, heads, 2, size) together, or caches
+    (batch, heads, length, size). With ``past_sequence_length`` the caches have room for the new
+    keys; ``cache_indirection`` (batch, beams, room) then says whose entries a beam continues.
+
+    Raises:
+        ValueError: key or value is missing, or a mask does not fit.
+    """
+    q, k, v = heads_of(query, key, value, bias, num_heads)
+    before = 0 if past_key is None else past_key.shape[2]
+    if past_sequence_length is not None:
+        before = int(past_sequence_length.item())
+    total = before + k.shape[2]
+    room = past_key.shape[2] if past_key is not None and past_sequence_length is not None else 0
+    present = [
+        appended(xp, past, new, [before] * new.shape[0], max(total, room))
+        for past, new in ((past_key, k), (past_value, v))
+    ]
+    keys, values = (cache[:, :, :total] for cache in present)
+    if cache_indirection is not None:
+        keys, values = (continued(xp, cache, cache_indirection, before) for cache in (keys, values))
+    result = masked(
+        xp, q, keys, values, key_padding_mask, attention_bias, mask_filter_value, scale,
+        unidirectional,
+    )  # fmt: skip
+    return joined(result.values), *present, result.weights.astype(query.dtype, copy=False)
+
+
+def masked(
+    xp: Namespace,
+    q: Array,
+    k: Array,
+    v: Array,
+    mask: Array | None,
+    bias: Array | None,
+    filter_value: float,
+    scale: float,
+    unidirectional: int,
+) -> Attended:
+    """Attend with a mask of integers, a bias and, if ``unidirectional``, no later keys."""
+    queries, keys = q.shape[2], k.shape[2]
+    bias = masks.total(
+        masks.added(xp, mask, q.shape[0], queries, keys, filter_value),
+        None if bias is None else bias.astype(accumulator(bias.dtype), copy=False),
+        masks.causal(xp, queries, keys) if unidirectional else None,
+    )
+    return attend(xp, q, k, v, scale or None, bias=bias)
+
+
+def heads_of(
+    query: Array, key: Array | None, value: Array | None, bias: Array | None, heads: int
+) -> tuple[Array, Array, Array]:
+    """Return query, key and value as (batch, heads, length, size), their biases added.
+
+    Raises:
+        ValueError: key or value is missing.
+    """
+    if query.ndim == 5:
+        parts = [query[:, :, :, i].swapaxes(1, 2) for i in range(3)]
+    elif key is not None and key.ndim == 5:
+        parts = [in_heads(query, heads), *(key[:, :, :, i].swapaxes(1, 2) for i in range(2))]
+    elif key is not None and value is not None:
+        parts = [in_heads(x, heads) if x.ndim == 3 else x for x in (query, key, value)]
+    else:
+        raise ValueError("expected key and value, or a query that holds them, found neither")
+    if bias is not None:
+        widths = [x.shape[1] * x.shape[3] for x in parts]
+        ends = list(itertools.accumulate(widths))
+        for i, (width, end) in enumerate(zip(widths, ends, strict=True)):
+            share = bias[end - width : end].reshape(1, heads, 1, -1)
+            parts[i] = parts[i] + share
+    return parts[0], parts[1], parts[2]
+
+
+def continued(xp: Namespace, cache: Array, indirection: Array, before: int) -> Array:
+    """Return a cache whose first ``before`` entries are those of the beams they come from."""
+    beams = indirection.shape[1]
+    origin = indirection[:, :, :before].reshape(-1, before)
+    origin = origin + (xp.arange(origin.shape[0]) // beams * beams)[:, None]
+    old = cache[origin, :, xp.arange(before)].swapaxes(1, 2)
+    return xp.concatenate((old, cache[:, :, before:]), axis=2)
+
+
+@op("Attention", host=(6,), multiple=True)
+def attention(
+    xp: Namespace,
+    input: Array,  # noqa: A002 - the schema's name
+    weights: Array,
+    bias: Array | None = None,
+    mask_index: Array | None = None,
+    past: Array | None = None,
+    attention_bias: Array | None = None,
+    past_sequence_length: Array | None = None,
+    *,
+    do_rotary: int = 0,
+    mask_filter_value: float = masks.FILTER,
+    num_heads: int,
+    past_present_share_buffer: int = 0,
+    qkv_hidden_sizes: tuple[int, ...] | None = None,
+    rotary_embedding_dim: int = 0,
+    scale: float = 0.0,
+    unidirectional: int = 0,
+) -> tuple[Array, Array]:
+    """Return self-attention of an input that is projected first, and the keys and values.
+
+    input is (batch, length, width), weights are (width, query + key + value widths). The past and
+    the present are (2, batch, heads, length, size).
+    """
+    projected = matmul(xp, input, weights)
+    if bias is not None:
+        projected = projected + bias
+    q, k, v = projections(projected, num_heads, qkv_hidden_sizes)
+    before = 0 if past is None else past.shape[3]
+    if past_present_share_buffer and past_sequence_length is not None:
+        before = int(past_sequence_length.item())
+    if do_rotary:
+        q, k = (computed_rotary(xp, x, before, rotary_embedding_dim or x.shape[-1]) for x in (q, k))
+    return over_past(
+        xp, q, k, v, past, before,
+        mask=mask_index, bias=attention_bias, filter_value=mask_filter_value, scale=scale,
+        unidirectional=unidirectional,
+    )  # fmt: skip
+
+
+def projections(
+    projected: Array, heads: int, widths: tuple[int, ...] | None
+) -> tuple[Array, Array, Array]:
+    """Return the heads of query, key and value, which lie side by side."""
+    widths = widths or (projected.shape[-1] // 3,) * 3
+    first, second = widths[0], widths[0] + widths[1]
+    return (
+        in_heads(projected[..., :first], heads),
+        in_heads(projected[..., first:second], heads),
+        in_heads(projected[..., second:], heads),
+    )
+
+
+def over_past(
+    xp: Namespace,
+    q: Array,
+    k: Array,
+    v: Array,
+    past: Array | None,
+    before: int,
+    *,
+    mask: Array | None,
+    bias: Array | None,
+    filter_value: float,
+    scale: float,
+    unidirectional: int,
+) -> tuple[Array, Array]:
+    """Attend to a past (2, batch, heads, length, size) and to new keys; return both together."""
+    total = before + k.shape[2]
+    room = 0 if past is None else past.shape[3]
+    pasts = (None, None) if past is None else (past[0], past[1])
+    keys, values = (
+        appended(xp, old, new, [before] * new.shape[0], max(total, room))
+        for old, new in zip(pasts, (k, v), strict=True)
+    )
+    result = masked(
+        xp, q, keys[:, :, :total], values[:, :, :total], mask, bias, filter_value, scale,
+        unidirectional,
+    )  # fmt: skip
+    # Keys and values of other widths than each other have no common array.
+    present = xp.stack((keys, values)) if keys.shape == values.shape else keys
+    return joined(result.values), present
+
+
+def computed_rotary(xp: Namespace, x: Array, before: int, width: int) -> Array:
+    """Rotate heads by the angles of base 10000, of positions from ``before`` on."""
+    places = xp.arange(before, before + x.shape[2], dtype=xp.float32)[None, :, None]
+    rates = xp.float32(10000) ** (-xp.arange(0, width, 2, dtype=xp.float32) / xp.float32(width))
+    angles = xp.broadcast_to(places * rates, (x.shape[0], x.shape[2], width // 2))
+    return turned(
+        xp, x, xp.cos(angles), xp.sin(angles), interleaved=0, num_heads=0, rotary_embedding_dim=0
+    )
+
+
+@op("QAttention", multiple=True)
+def q_attention(
+    xp: Namespace,
+    input: Array,  # noqa: A002 - the schema's name
+    weight: Array,
+    bias: Array,
+    input_scale: Array,
+    weight_scale: Array,
+    mask_index: Array | None = None,
+    input_zero_point: Array | None = None,
+    weight_zero_point: Array | None = None,
+    past: Array | None = None,
+    *,
+    do_rotary: int = 0,
+    mask_filter_value: float = masks.FILTER,
+    num_heads: int,
+    past_present_share_buffer: int = 0,  # noqa: ARG001 - says how a caller allocates
+    scale: float = 0.0,
+    unidirectional: int = 0,
+) -> tuple[Array, Array]:
+    """Return Attention of a quantised input and quantised weights."""
+    projected = dequantized_product(
+        xp, input, weight, input_scale, weight_scale, input_zero_point, weight_zero_point
+    )
+    q, k, v = projections(projected.astype(bias.dtype, copy=False) + bias, num_heads, None)
+    before = 0 if past is None else past.shape[3]
+    if do_rotary:
+        q, k = (computed_rotary(xp, x, before, x.shape[-1]) for x in (q, k))
+    return over_past(
+        xp, q, k, v, past, before,
+        mask=mask_index, bias=None, filter_value=mask_filter_value, scale=scale,
+        unidirectional=unidirectional,
+    )  # fmt: skip

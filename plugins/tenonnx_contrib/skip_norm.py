@@ -1,0 +1,137 @@
+"""Normalisation of sums, as transformers have it: by layer and by root mean square."""
+
+from __future__ import annotations
+
+import math
+
+from tenonnx import Array, Namespace, OperatorTable
+from tenonnx_array.dtypes import accumulator, dtype_of
+from tenonnx_array.norm import mean_square, standardise, wide_scalar
+
+default = OperatorTable()
+table = OperatorTable("com.microsoft")
+op = table.op
+
+
+def by_root_mean_square(xp: Namespace, x: Array, epsilon: float) -> tuple[Array, Array]:
+    """Return x over its root mean square along the last axis, and the factor."""
+    factor = 1 / xp.sqrt(mean_square(xp, x) + wide_scalar(epsilon, x.dtype))
+    return x * factor, factor
+
+
+def weighted(y: Array, scale: Array, bias: Array | None, dtype: Array) -> Array:
+    """Return ``y * scale + bias`` computed in y's type and rounded to ``dtype``; y is lost."""
+    y *= scale.astype(y.dtype, copy=False)
+    if bias is not None:
+        y += bias.astype(y.dtype, copy=False)
+    return y.astype(dtype, copy=False)
+
+
+@default.op("SimplifiedLayerNormalization", multiple=True)
+def simplified_layer_normalization(
+    xp: Namespace,
+    X: Array,
+    scale: Array,
+    *,
+    axis: int = -1,
+    epsilon: float = 1e-5,
+    stash_type: int = 1,
+) -> tuple[Array, Array]:
+    """Divide by the root mean square over the axes from ``axis`` on, then scale.
+
+    The result has the scale's type; also the factors, in ``stash_type``.
+    """
+    axis %= X.ndim
+    stash = accumulator(dtype_of(stash_type))
+    x = X.reshape(*X.shape[:axis], math.prod(X.shape[axis:]))
+    y, factor = by_root_mean_square(xp, x.astype(stash, copy=False), epsilon)
+    y = weighted(y, scale.reshape(-1), None, scale.dtype).reshape(X.shape)
+    return y, factor.reshape(X.shape[:axis] + (1,) * (X.ndim - axis))
+
+
+@op("SkipLayerNormalization", multiple=True)
+def skip_layer_normalization(
+    xp: Namespace,
+    input: Array,  # noqa: A002 - the schema's name
+    skip: Array,
+    gamma: Array,
+    beta: Array | None = None,
+    bias: Array | None = None,
+    *,
+    epsilon: float = 1e-12,
+) -> tuple[Array, ...]:
+    """Return the layer norm of ``input + skip + bias``, means, factors, and that sum.
+
+    skip broadcasts over the batch. Sums are in float32 and not rounded before they are normalised.
+    """
+    total = added(input, skip, bias)
+    y, mean, factor = standardise(xp, total, total.ndim - 1, epsilon)
+    y = weighted(y, gamma, beta, input.dtype)
+    return y, mean, factor, total.astype(input.dtype, copy=False)
+
+
+@op("SkipSimplifiedLayerNormalization", multiple=True)
+def skip_simplified_layer_normalization(
+    xp: Namespace,
+    input: Array,  # noqa: A002 - the schema's name
+    skip: Array,
+    gamma: Array,
+    bias: Array | None = None,
+    *,
+    epsilon: float = 1e-12,
+) -> tuple[Array | None, ...]:
+    """Return the RMS norm of ``input + skip + bias``, no means, factors, and that sum."""
+    total = added(input, skip, bias)
+    y, factor = by_root_mean_square(xp, total, epsilon)
+    y = weighted(y, gamma, None, input.dtype)
+    return y, None, factor, total.astype(input.dtype, copy=False)
+
+
+def added(x: Array, skip: Array, bias: Array | None) -> Array:
+    """Return ``x + skip + bias`` in float32 at least, a new array."""
+    wide = accumulator(x.dtype)
+    total = x.astype(wide, copy=False) + skip.astype(wide, copy=False)
+    if bias is not None:
+        total += bias.astype(wide, copy=False)
+    return total
+
+
+@op("EmbedLayerNormalization", multiple=True)
+def embed_layer_normalization(
+    xp: Namespace,
+    input_ids: Array,
+    segment_ids: Array | None,
+    word_embedding: Array,
+    position_embedding: Array,
+    segment_embedding: Array | None,
+    gamma: Array,
+    beta: Array,
+    mask: Array | None = None,
+    position_ids: Array | None = None,
+    *,
+    epsilon: float = 1e-12,
+    mask_index_type: int = 0,  # noqa: ARG001 - says what the second output is named for
+) -> tuple[Array, Array, Array]:
+    """Return the layer norm of BERT's embeddings, the counts of words, and the embeddings' sum.
+
+    Positions count from 0 unless given. The counts are how many entries of each row of ``mask``
+    are 1, or 0 without a mask.
+    """
+    length = input_ids.shape[1]
+    places = (
+        position_embedding[:length] if position_ids is None else position_embedding[position_ids]
+    )
+    total = added(word_embedding[input_ids], places, None)
+    if segment_ids is not None and segment_embedding is not None:
+        total += segment_embedding[segment_ids].astype(total.dtype, copy=False)
+    dtype = word_embedding.dtype
+    y = weighted(standardise(xp, total, 2, epsilon)[0], gamma, beta, dtype)
+    counts = (
+        xp.zeros(input_ids.shape[0], xp.int32)
+        if mask is None
+        else xp.sum(mask == 1, axis=1, dtype=xp.int32)
+    )
+    return y, counts, total.astype(dtype, copy=False)
+
+
+table.update(default)
