@@ -5,15 +5,28 @@ from __future__ import annotations
 import onnx_ir as ir
 from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
-from tenonnx import TransformContext
+from tenonnx import TransformContext, WeightTensor
 
 
 def lift_constants(model: ir.Model, context: TransformContext) -> bool:
-    """Turns every Constant node into an initializer over the same weight."""
-    del context
-    return bool(
-        LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model).modified
-    )
+    """Turns every Constant node into an initializer over a weight of the registry."""
+    lift = LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)
+    if not lift(model).modified:
+        return False
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            _register(value, context)
+    return True
+
+
+def _register(value: ir.Value, context: TransformContext) -> None:
+    """Makes a number that was an attribute, such as ``value_float``, a weight like the others."""
+    tensor = value.const_value
+    if tensor is None or isinstance(tensor, WeightTensor) or tensor.dtype == ir.DataType.STRING:
+        return
+    shape = tensor.numpy().shape
+    weight = context.weights.constant(tensor.tobytes(), tensor.dtype, shape)
+    value.const_value = WeightTensor(weight, name=value.name)
 
 
 def remove_unused(model: ir.Model, context: TransformContext) -> bool:
