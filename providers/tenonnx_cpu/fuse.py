@@ -66,6 +66,10 @@ class Scope:
         """Says whether a node can be taken: it is one of these and not in another fusion."""
         return node in self._nodes and node not in self.taken
 
+    def escapes(self, value: ir.Value) -> bool:
+        """Says whether something outside the segment reads a value."""
+        return value in self._escaping
+
     def reader(self, value: ir.Value) -> ir.Node | None:
         """Returns the node that alone reads a value, and once, if it can be taken."""
         uses = tuple(value.uses())
@@ -98,16 +102,20 @@ class Scope:
 
 Fusion: TypeAlias = Callable[["ir.Node", Scope], Fused | None]
 
-FUSIONS: dict[tuple[str, str], list[Fusion]] = {}
-"""By domain and operator of the node to start from; earlier ones are tried first."""
+FUSIONS: dict[int, dict[tuple[str, str], list[Fusion]]] = {}
+"""By turn, then by domain and operator of the node to start from."""
 
 
-def fusion(*names: str, domain: str = "") -> Callable[[Fusion], Fusion]:
-    """Decorates a fusion: ``@fusion("MatMul", "Gemm")``."""
+def fusion(*names: str, domain: str = "", turn: int = 0) -> Callable[[Fusion], Fusion]:
+    """Decorates a fusion: ``@fusion("MatMul", "Gemm")``.
+
+    Those of an earlier turn are tried at all nodes before the others: larger patterns take -1,
+    and what gathers the rest, 1.
+    """
 
     def decorate(function: Fusion) -> Fusion:
         for name in names:
-            FUSIONS.setdefault((domain, name), []).append(function)
+            FUSIONS.setdefault(turn, {}).setdefault((domain, name), []).append(function)
         return function
 
     return decorate
@@ -117,10 +125,11 @@ def find_fusions(nodes: Sequence[ir.Node], scope: Scope) -> dict[ir.Node, Fused]
     """Returns the fusions among the nodes of a scope, none overlapping, by their last node."""
     found: dict[ir.Node, Fused] = {}
     position = {node: index for index, node in enumerate(nodes)}
-    for node in nodes:
-        for attempt in FUSIONS.get((node.domain, node.op_type), ()):
-            if scope.has(node) and (fused := attempt(node, scope)) is not None:
-                scope.taken.update(fused.nodes)
-                found[max(fused.nodes, key=position.__getitem__)] = fused
-                break
+    for turn in sorted(FUSIONS):
+        for node in nodes:
+            for attempt in FUSIONS[turn].get((node.domain, node.op_type), ()):
+                if scope.has(node) and (fused := attempt(node, scope)) is not None:
+                    scope.taken.update(fused.nodes)
+                    found[max(fused.nodes, key=position.__getitem__)] = fused
+                    break
     return found

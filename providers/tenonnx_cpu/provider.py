@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, ClassVar
 from tenonnx.provider import HOST, Device, Segment, Step
 from tenonnx_array import TABLE
 from tenonnx_array.provider import ArrayProvider
-from tenonnx_cpu import matmul  # noqa: F401 - they register themselves
+from tenonnx_cpu import (  # noqa: F401 - they register themselves
+    attention,
+    conv,
+    elementwise,
+    matmul,
+    norms,
+)
 from tenonnx_cpu.fuse import Fused, Scope, find_fusions
 from tenonnx_cpu.specialise import SPECIALISATIONS, Site
 

@@ -1,0 +1,238 @@
+"""Chains of elementwise operators: a program interpreted on blocks that stay in the cache.
+
+One compiled kernel runs every chain. An instruction costs some nanoseconds per block, the block
+itself 20 to 200, and what is between two operators never reaches memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenonnx_cpu.jit import vmath
+from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
+from tenonnx_cpu.jit.pool import parallel
+from tenonnx_cpu.jit.views import floats
+from tenonnx_cpu.opcodes import AXES, BLOCK, CODES, INPUTS, MEMORY
+
+F = np.float32
+
+RELU, NEG, ABS, SQRT = CODES["Relu"], CODES["Neg"], CODES["Abs"], CODES["Sqrt"]
+RECIPROCAL, FLOOR, CEIL = CODES["Reciprocal"], CODES["Floor"], CODES["Ceil"]
+SQUARE, CUBE, COPY, SOFTSIGN = CODES["Square"], CODES["Cube"], CODES["Copy"], CODES["Softsign"]
+EXP, ERF, SIGMOID, TANH = CODES["Exp"], CODES["Erf"], CODES["Sigmoid"], CODES["Tanh"]
+GELU, GELU_TANH, SILU = CODES["Gelu"], CODES["GeluTanh"], CODES["Silu"]
+LEAKY_RELU, HARD_SIGMOID = CODES["LeakyRelu"], CODES["HardSigmoid"]
+HARD_SWISH, CLIP, THRESHOLDED = CODES["HardSwish"], CODES["Clip"], CODES["ThresholdedRelu"]
+ADD, SUB, MUL, DIV = CODES["Add"], CODES["Sub"], CODES["Mul"], CODES["Div"]
+MAX, MIN, PRELU = CODES["Max"], CODES["Min"], CODES["PRelu"]
+
+
+@helper
+def apply_cheap(op: Any, x: Any, y: Any) -> None:
+    """Applies a unary operator of a few instructions."""
+    if op == RELU:
+        for i in range(y.size):
+            y[i] = F(0) if x[i] < F(0) else x[i]
+    elif op == NEG:
+        for i in range(y.size):
+            y[i] = -x[i]
+    elif op == ABS:
+        for i in range(y.size):
+            y[i] = abs(x[i])
+    elif op == SQRT:
+        for i in range(y.size):
+            y[i] = np.sqrt(x[i])
+    elif op == RECIPROCAL:
+        for i in range(y.size):
+            y[i] = F(1) / x[i]
+    elif op == FLOOR:
+        for i in range(y.size):
+            y[i] = np.floor(x[i])
+    elif op == CEIL:
+        for i in range(y.size):
+            y[i] = np.ceil(x[i])
+    elif op == SQUARE:
+        for i in range(y.size):
+            y[i] = x[i] * x[i]
+    elif op == CUBE:
+        for i in range(y.size):
+            y[i] = x[i] * x[i] * x[i]
+    elif op == COPY:
+        for i in range(y.size):
+            y[i] = x[i]
+    elif op == SOFTSIGN:
+        for i in range(y.size):
+            y[i] = x[i] / (F(1) + abs(x[i]))
+
+
+@helper
+def apply_smooth(op: Any, x: Any, y: Any) -> None:
+    """Applies a unary operator that needs a polynomial."""
+    if op == EXP:
+        for i in range(y.size):
+            y[i] = vmath.exp(x[i])
+    elif op == ERF:
+        for i in range(y.size):
+            y[i] = vmath.erf(x[i])
+    elif op == SIGMOID:
+        for i in range(y.size):
+            y[i] = vmath.sigmoid(x[i])
+    elif op == TANH:
+        for i in range(y.size):
+            y[i] = vmath.tanh(x[i])
+    elif op == GELU:
+        for i in range(y.size):
+            y[i] = vmath.gelu(x[i])
+    elif op == GELU_TANH:
+        for i in range(y.size):
+            y[i] = vmath.gelu_tanh(x[i])
+    elif op == SILU:
+        for i in range(y.size):
+            y[i] = vmath.silu(x[i])
+
+
+@helper
+def apply_with(op: Any, x: Any, y: Any, first: Any, second: Any) -> None:
+    """Applies a unary operator that has parameters."""
+    if op == LEAKY_RELU:
+        for i in range(y.size):
+            y[i] = x[i] * first if x[i] < F(0) else x[i]
+    elif op in (HARD_SIGMOID, HARD_SWISH):
+        for i in range(y.size):
+            z = x[i] * first + second
+            z = F(0) if z < F(0) else z
+            z = F(1) if z > F(1) else z
+            y[i] = z * x[i] if op == HARD_SWISH else z
+    elif op == CLIP:
+        for i in range(y.size):
+            z = first if x[i] < first else x[i]
+            y[i] = second if z > second else z
+    elif op == THRESHOLDED:
+        for i in range(y.size):
+            y[i] = F(0) if x[i] <= first else x[i]
+
+
+@helper
+def apply_binary(op: Any, x: Any, z: Any, y: Any) -> None:
+    """Applies an operator of two operands; maxima and minima hand NaN on, as numpy's do."""
+    if op == ADD:
+        for i in range(y.size):
+            y[i] = x[i] + z[i]
+    elif op == SUB:
+        for i in range(y.size):
+            y[i] = x[i] - z[i]
+    elif op == MUL:
+        for i in range(y.size):
+            y[i] = x[i] * z[i]
+    elif op == DIV:
+        for i in range(y.size):
+            y[i] = x[i] / z[i]
+    elif op == MAX:
+        for i in range(y.size):
+            y[i] = x[i] if (x[i] >= z[i]) | (x[i] != x[i]) else z[i]
+    elif op == MIN:
+        for i in range(y.size):
+            y[i] = x[i] if (x[i] <= z[i]) | (x[i] != x[i]) else z[i]
+    elif op == PRELU:
+        for i in range(y.size):
+            y[i] = x[i] * z[i] if x[i] < F(0) else x[i]
+
+
+@helper
+def apply(op: Any, x: Any, z: Any, y: Any, first: Any, second: Any) -> None:
+    """Computes ``y = op(x, z)`` for adjacent elements; unary operators do without ``z``."""
+    if op >= ADD:
+        apply_binary(op, x, z, y)
+    elif op >= LEAKY_RELU:
+        apply_with(op, x, y, first, second)
+    elif op >= EXP:
+        apply_smooth(op, x, y)
+    else:
+        apply_cheap(op, x, y)
+
+
+@helper
+def offset_of(row: Any, shape: Any, strides: Any, operand: Any) -> Any:
+    """Returns where a row begins in an operand, in elements."""
+    offset = 0
+    for axis in range(AXES - 2, -1, -1):
+        offset += row % shape[axis] * strides[operand, axis]
+        row //= shape[axis]
+    return offset
+
+
+@parallel
+def run_rows(arguments: Any, task: Any, worker: Any) -> None:
+    """Runs a program on some of the pieces that the rows are cut into."""
+    program, numbers, shape, strides, addresses, y, memory, grain = arguments
+    width = shape[AXES - 1]
+    pieces = -(-width // BLOCK)
+    total = y.size // width * pieces
+    own = memory.ctypes.data + 4 * MEMORY * worker
+    result = y.ctypes.data
+    # Numbers become blocks once; registers from the first one on are theirs.
+    constants = shape[AXES]
+    for n in range(constants):
+        block = floats(own + 4 * BLOCK * n, BLOCK)
+        for i in range(BLOCK):
+            block[i] = numbers[n, 0]
+    operands = np.empty(INPUTS, np.int64)
+    for unit in range(task * grain, min(total, (task + 1) * grain)):
+        row, left = unit // pieces, unit % pieces * BLOCK
+        count = min(BLOCK, width - left)
+        for n in range(shape[AXES + 1]):
+            place = addresses[n] + 4 * offset_of(row, shape, strides, n)
+            if strides[n, AXES - 1]:
+                operands[n] = place + 4 * left
+            else:
+                operands[n] = own + 4 * BLOCK * (constants + n)
+                value = floats(place, 1)[0]
+                block = floats(operands[n], count)
+                for i in range(count):
+                    block[i] = value
+        for line in range(program.shape[0]):
+            x, z, to = program[line, 1], program[line, 2], program[line, 3]
+            at_x = operands[x] if x < INPUTS else own + 4 * BLOCK * (x - INPUTS)
+            at_z = operands[z] if z < INPUTS else own + 4 * BLOCK * (z - INPUTS)
+            at_y = own + 4 * BLOCK * (to - INPUTS)
+            if to < INPUTS:
+                at_y = result + 4 * (row * width + left)
+            apply(
+                program[line, 0], floats(at_x, count), floats(at_z, count), floats(at_y, count),
+                numbers[constants + line, 0], numbers[constants + line, 1],
+            )  # fmt: skip
+
+
+@kernel(
+    (
+        In(i64, 2), In(f32, 2), In(i64, 1), In(i64, 2),
+        In(f32, 1), In(f32, 1), In(f32, 1), In(f32, 1), In(f32, 1), In(f32, 1),
+        Out(f32, 1), Out(f32, 1), size, size,
+    )
+)  # fmt: skip
+def run_program(  # type: ignore[no-untyped-def] # the signature has them
+    program, numbers, shape, strides, a, b, c, d, e, f, y, memory, grain, threads
+):
+    """Computes ``y`` from up to six arrays.
+
+    Args:
+        program: Lines of operator, operands and result. Below ``INPUTS`` an operand is an array,
+            a result is ``y``; from there on both are registers.
+        numbers: The values of the first registers, then two parameters for every line.
+        shape: ``AXES`` lengths, how many registers are numbers, how many arrays there are.
+        strides: In elements, for every array and axis; 0 or 1 in the last one.
+        a: An array, as are the others; flat.
+        y: The result, flat.
+        memory: ``MEMORY`` floats for every thread.
+        grain: Rows, or pieces of long ones, in a task.
+        threads: How many threads to use.
+    """
+    addresses = (
+        a.ctypes.data, b.ctypes.data, c.ctypes.data, d.ctypes.data, e.ctypes.data, f.ctypes.data
+    )  # fmt: skip
+    width = shape[AXES - 1]
+    units = y.size // width * -(-width // BLOCK)
+    tasks = -(-units // grain)
+    run_rows((program, numbers, shape, strides, addresses, y, memory, grain), tasks, threads)

@@ -1,0 +1,114 @@
+"""Softmax and normalisation of rows: each stays in the cache while it is gone over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenonnx_cpu.jit import vmath
+from tenonnx_cpu.jit.compiling import In, Out, f32, helper, kernel, size
+from tenonnx_cpu.jit.pool import parallel
+from tenonnx_cpu.jit.reductions import greatest
+
+F = np.float32
+
+
+@helper
+def exponentials(x: Any, y: Any, top: Any) -> Any:
+    """Writes ``exp(x - top)`` into ``y``; returns their sum."""
+    for i in range(y.size):
+        y[i] = vmath.exp(x[i] - top)
+    total = F(0)
+    for i in range(y.size):
+        total += y[i]
+    return total
+
+
+@helper
+def softmax_row(x: Any, y: Any) -> None:
+    """Writes the softmax of ``x`` into ``y``, which may be ``x``."""
+    factor = F(1) / exponentials(x, y, greatest(x))
+    for i in range(y.size):
+        y[i] *= factor
+
+
+@parallel
+def softmax_rows(arguments: Any, task: Any, worker: Any) -> None:
+    """Does some rows."""
+    x, y, logarithm, grain = arguments
+    for row in range(task * grain, min(x.shape[0], (task + 1) * grain)):
+        if logarithm:
+            top = greatest(x[row])
+            offset = top + F(np.log(np.float64(exponentials(x[row], y[row], top))))
+            line, out = x[row], y[row]
+            for i in range(out.size):
+                out[i] = line[i] - offset
+        else:
+            softmax_row(x[row], y[row])
+
+
+@kernel((In(f32, 2), Out(f32, 2), size, size, size))
+def softmax(x, y, logarithm, grain, threads):  # type: ignore[no-untyped-def] # the signature has them
+    """Writes the softmax of every row, or its logarithm; ``grain`` rows are a task."""
+    softmax_rows((x, y, logarithm, grain), -(-x.shape[0] // grain), threads)
+
+
+@helper
+def normalise(x: Any, scale: Any, bias: Any, epsilon: Any, centred: Any, y: Any) -> None:
+    """Writes a row normalised by its deviation, or root mean square, into ``y`` (maybe ``x``)."""
+    mean = F(0)
+    if centred:
+        for i in range(x.size):
+            mean += x[i]
+        mean /= F(x.size)
+    square = F(0)
+    for i in range(x.size):
+        d = x[i] - mean
+        square += d * d
+    factor = F(1) / np.sqrt(square / F(x.size) + epsilon)
+    if bias.size:
+        for i in range(x.size):
+            y[i] = (x[i] - mean) * factor * scale[i] + bias[i]
+    else:
+        for i in range(x.size):
+            y[i] = (x[i] - mean) * factor * scale[i]
+
+
+@parallel
+def normalise_rows(arguments: Any, task: Any, worker: Any) -> None:
+    """Does some rows."""
+    x, other, scale, bias, epsilon, centred, y, total, grain = arguments
+    for row in range(task * grain, min(x.shape[0], (task + 1) * grain)):
+        if not other.size:
+            normalise(x[row], scale, bias, epsilon, centred, y[row])
+            continue
+        one, two, both = x[row], other[row], total[row]
+        for i in range(both.size):
+            both[i] = one[i] + two[i]
+        normalise(both, scale, bias, epsilon, centred, y[row])
+
+
+@kernel(
+    (
+        In(f32, 2), In(f32, 2), In(f32, 1), In(f32, 1), f32, size,
+        Out(f32, 2), Out(f32, 2), size, size,
+    )
+)  # fmt: skip
+def normalise_all(x, other, scale, bias, epsilon, centred, y, total, grain, threads):  # type: ignore[no-untyped-def] # the signature has them
+    """Normalises the rows of ``x``, or of ``x + other``.
+
+    Args:
+        x: The rows.
+        other: What is added first, or of no size.
+        scale: What the columns are multiplied by.
+        bias: What is added to them, or of no size.
+        epsilon: What is added to the mean square.
+        centred: Whether the mean is subtracted: layer normalisation, not root mean square.
+        y: The result.
+        total: ``x + other``, if there is such.
+        grain: Rows in a task.
+        threads: How many threads to use.
+    """
+    arguments = (x, other, scale, bias, epsilon, centred, y, total, grain)
+    normalise_rows(arguments, -(-x.shape[0] // grain), threads)
