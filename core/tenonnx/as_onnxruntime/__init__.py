@@ -1,0 +1,12 @@
+"""Lets programs that import onnxruntime have tenonnx instead.
+
+``python -m tenonnx.as_onnxruntime script.py`` or ``-m module`` runs one; ``install()`` does it for
+the process that calls it. Tools of an installed onnxruntime that are Python alone, such as its
+quantisation, are found beside it and use tenonnx, too.
+"""
+
+from __future__ import annotations
+
+from tenonnx.as_onnxruntime.modules import VERSION, install
+
+__all__ = ["VERSION", "install"]

@@ -1,0 +1,29 @@
+"""``python -m tenonnx.as_onnxruntime script.py`` or ``-m module``, with their arguments."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+
+from tenonnx.as_onnxruntime import install
+
+USAGE = "usage: python -m tenonnx.as_onnxruntime [-m MODULE | SCRIPT] [ARGUMENT ...]"
+
+
+def main(arguments: list[str]) -> None:
+    """Runs a script or module as ``python`` would, with tenonnx in onnxruntime's place."""
+    if not arguments or arguments == ["-m"] or arguments[0] in ("-h", "--help"):
+        sys.exit(USAGE)
+    install()
+    if arguments[0] == "-m":
+        sys.argv = arguments[1:]
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = arguments
+        sys.path[0] = os.path.dirname(os.path.abspath(arguments[0]))  # noqa: PTH100, PTH120
+        runpy.run_path(arguments[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
