@@ -157,9 +157,7 @@ class ConvCall:
         )  # fmt: skip
         return y
 
-    def _plan(
-        self, x: tuple[int, ...], w: tuple[int, ...]
-    ) -> tuple[JitKernel, Layout] | None:
+    def _plan(self, x: tuple[int, ...], w: tuple[int, ...]) -> tuple[JitKernel, Layout] | None:
         windows = self._attributes.windows(x, w)
         if windows is None:
             return None

@@ -12,14 +12,21 @@ from tenonnx_cpu.conv_layout import Layout, fixed
 FIELDS = (
     "batch", "channels", "multiple", "task_channels", "height", "width", "out_height", "out_width",
     "stride_y", "stride_x", "top", "taps", "bands", "plane", "pitch", "task_height", "tasks",
-    "work",
+    "work", "variant",
 )  # fmt: skip
 """What a kernel finds at which place of ``Layout.numbers``, in elements:
 
 ``multiple`` results come from a channel; a task works on ``task_channels`` channels, ``task_height``
 rows of the result at a time or, in bands, alone; ``plane`` elements are a phase of a channel, rows
-of it ``pitch`` apart; ``work`` is the memory needed.
+of it ``pitch`` apart; ``work`` is the memory needed;
+``variant`` is a number of ``UNROLLED_WINDOWS``, from 1 on.
 """
+
+UNROLLED_WINDOWS = ((3, 1), (3, 2), (5, 1), (5, 2), (7, 1))
+"""Square kernels, and strides along a line, that have code of their own."""
+
+LINE = 16
+"""What a line of a plane is a multiple of: the floats of a vector."""
 
 PLANES = 5 << 10
 """Floats of planes at most, so that they stay in the first-level cache."""
@@ -28,9 +35,7 @@ TASK_WORK = 100_000
 
 
 @functools.lru_cache(maxsize=1024)
-def depthwise_layout(
-    shape: tuple[int, ...], rows: int, windows: Windows, threads: int
-) -> Layout:
+def depthwise_layout(shape: tuple[int, ...], rows: int, windows: Windows, threads: int) -> Layout:
     """Returns how to slide windows over each channel of an image ``(N, C, H, W)``."""
     batch, channels = shape[:2]
     (height, width), (out_height, out_width) = windows.size, windows.output
@@ -44,6 +49,10 @@ def depthwise_layout(
     planes = sorted({phase for phase, _ in taps})
     reach_y = max(place[0] for _, place in taps)
     pitch = out_width + max(place[1] for _, place in taps)
+    pitch = -(-pitch // LINE) * LINE
+    square = kernel_y == kernel_x and step_y == step_x == 1
+    shape_of = (kernel_x, stride_x)
+    variant = 1 + UNROLLED_WINDOWS.index(shape_of) if square and shape_of in UNROLLED_WINDOWS else 0
     lines = max(1, PLANES // (pitch * len(planes)) - reach_y)
     lines = -(-out_height // -(-out_height // lines))
     multiple = rows // channels
@@ -54,14 +63,12 @@ def depthwise_layout(
     if threads > 1 and batch * channels < 4 * threads:
         bands = min(-(-out_height // lines), -(-4 * threads // (batch * channels)))
     plane = (lines + reach_y) * pitch
-    offsets = [
-        4 * (planes.index(phase) * plane + y * pitch + x) for phase, (y, x) in taps
-    ]
+    offsets = [4 * (planes.index(phase) * plane + y * pitch + x) for phase, (y, x) in taps]
     tasks = batch * -(-channels // together) * bands
     work = plane * len(planes) + 64
     numbers = (
         batch, channels, multiple, together, height, width, out_height, out_width,
-        stride_y, stride_x, top, len(taps), bands, plane, pitch, lines, tasks, work,
+        stride_y, stride_x, top, len(taps), bands, plane, pitch, lines, tasks, work, variant,
     )  # fmt: skip
     return Layout(
         fixed(numbers),

@@ -52,15 +52,13 @@ def finish_lines(
     summand = shift[row] if shift.size else np.float32(0)
     image = (item * layout[1] * layout[2] + row) * layout[6]
     weights = w.ctypes.data + 4 * row * taps
-    for line in range(top, bottom):
-        start = (image + line) * width
-        added = residual.ctypes.data + 4 * start if residual.size else 0
-        slide_sums(
-            packed + 4 * (line - top) * layout[14], offsets.ctypes.data, weights, taps,
-            y.ctypes.data + 4 * start, added, width, factor, summand, low, high,
-        )  # fmt: skip
+    start = (image + top) * width
+    added = residual.ctypes.data + 4 * start if residual.size else 0
+    slide_sums(
+        packed, 4 * layout[14], offsets.ctypes.data, weights, taps, y.ctypes.data + 4 * start,
+        added, width, bottom - top, layout[18], factor, summand, low, high,
+    )  # fmt: skip
     if activation > RELU and activation != CLIP:
-        start = (image + top) * width
         apply(y[start : start + (bottom - top) * width], activation, first, second)
 
 

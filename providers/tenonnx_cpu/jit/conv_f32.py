@@ -25,9 +25,10 @@ from tenonnx_cpu.jit.tile import ADD, COLUMNS, LANES, ROWS, ZERO
 @helper
 def multiply_strip(
     rows: Any, a: Any, a_row: Any, b: Any, offsets: Any, depth: Any, c: Any, c_row: Any,
-    columns: Any, mode: Any, copy: Any, edge: Any,
+    columns: Any, mode: Any, copy: Any, edge: Any, last: Any, y: Any, place: Any, image: Any,
+    channel: Any, extras: Any,
 ) -> None:  # fmt: skip
-    """Multiplies rows of A by columns of B; C has room for whole panels of them.
+    """Multiplies rows of A by columns of B, and finishes rows of C that are complete.
 
     Args:
         rows: Of A and C.
@@ -36,12 +37,19 @@ def multiply_strip(
         b: Address that the offsets count from.
         offsets: Address of where the rows of B are.
         depth: Columns of A, rows of B.
-        c: Address of C, and bytes from row to row.
+        c: Address of C, and bytes from row to row; it has room for whole panels. If all is done
+            at once, the rows of a tile take the place of those before.
         c_row: Likewise.
         columns: Of B and C.
         mode: ``ZERO`` or ``ADD``.
         copy: Address of ``ROWS * (depth + 16)`` floats to work in.
         edge: Address of ``DOTS * (depth + 16)`` floats to work in.
+        last: Whether C is complete with this.
+        y: See ``finish_block``, and so on.
+        place: Likewise.
+        image: Likewise.
+        channel: Likewise.
+        extras: Likewise.
     """
     high = split(rows, ROWS, 1)
     rest = columns % LANES
@@ -50,7 +58,8 @@ def multiply_strip(
     pack_columns(b + 4 * (columns - dots), offsets, depth, dots, edge, pitch)
     for row in range(0, rows, high):
         count = min(high, rows - row)
-        left, apart, line = a + row * a_row, a_row, c + row * c_row
+        left, apart = a + row * a_row, a_row
+        line = c if last and mode == ZERO else c + row * c_row
         ahead = left + count * a_row if row + count < rows else a + 4 * depth
         if a_row % 512 == 0:
             # Rows so far apart would share few places in the cache.
@@ -58,20 +67,24 @@ def multiply_strip(
                 copy_row(left + i * a_row, copy + i * pitch, depth)
             left, apart = copy, pitch
         for column in range(0, columns - dots, COLUMNS):
-            right, place = b + 4 * column, line + 4 * column
+            right, corner = b + 4 * column, line + 4 * column
             if columns - dots - column <= LANES:
                 multiply_taps_narrow(
-                    count, left, apart, right, offsets, depth, place, c_row, mode, ahead
+                    count, left, apart, right, offsets, depth, corner, c_row, mode, ahead
                 )
             else:
-                multiply_taps(count, left, apart, right, offsets, depth, place, c_row, mode, ahead)
+                multiply_taps(count, left, apart, right, offsets, depth, corner, c_row, mode, ahead)
         if dots:
-            place = line + 4 * (columns - dots)
+            corner = line + 4 * (columns - dots)
             for i in range(0, count, DOT_ROWS):
                 multiply_dots(
                     min(DOT_ROWS, count - i), left + i * apart, apart, edge, pitch, depth,
-                    place + i * c_row, c_row, mode, dots,
+                    corner + i * c_row, c_row, mode, dots,
                 )  # fmt: skip
+        if last:
+            finish_block(
+                line, c_row, y, place + row * image, image, count, columns, channel + row, extras
+            )
 
 
 @parallel
@@ -96,10 +109,12 @@ def convolve_part(arguments: Any, task: Any, worker: Any) -> None:
     a_row = 4 * channels * taps
     a = w.ctypes.data + row * a_row
     source = x.ctypes.data + 4 * image * channels * height * width
+    image_size = out_height * out_width
+    place = ((image // groups * groups * rows + row) * out_height + top) * out_width + left
     for channel in range(0, channels, block):
         some = min(block, channels - channel)
         a_block = a + 4 * channel * taps
-        mode = ADD if channel else ZERO
+        mode, last = ADD if channel else ZERO, channel + block >= channels
         b = source + 4 * (channel * height * width + left)
         whole = 0
         if direct:
@@ -107,8 +122,8 @@ def convolve_part(arguments: Any, task: Any, worker: Any) -> None:
             whole = columns // COLUMNS * COLUMNS
             if whole:
                 multiply_strip(
-                    count, a_block, a_row, b, offsets.ctypes.data, some, c, c_row,
-                    whole, mode, copy, edge,
+                    count, a_block, a_row, b, offsets.ctypes.data, some, c, c_row, whole, mode,
+                    copy, edge, last, y, place, image_size, row, extras,
                 )  # fmt: skip
             if whole == columns:
                 continue
@@ -121,10 +136,8 @@ def convolve_part(arguments: Any, task: Any, worker: Any) -> None:
         places = panel.ctypes.data if direct else offsets.ctypes.data
         multiply_strip(
             count, a_block, a_row, packed, places, some * taps, c + 4 * whole, c_row,
-            columns - whole, mode, copy, edge,
+            columns - whole, mode, copy, edge, last, y, place + whole, image_size, row, extras,
         )  # fmt: skip
-    place = ((image // groups * groups * rows + row) * out_height + top) * out_width + left
-    finish_block(c, c_row, y, place, out_height * out_width, count, columns, row, extras)
 
 
 @kernel((

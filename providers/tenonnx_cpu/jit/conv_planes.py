@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx_cpu.jit.compiling import helper
-from tenonnx_cpu.jit.conv_rows import load_int, place_every_second, place_row
+from tenonnx_cpu.jit.conv_rows import load_int, place_halved_lines, place_lines
 from tenonnx_cpu.jit.memory import load_float, store_float
 from tenonnx_cpu.jit.tile import COLUMNS
 
@@ -40,34 +40,43 @@ def pack_planes(
             column = planes[plane, 1]
             first = max(0, -(column // stride_x))
             stop = max(first, min(pitch, (width - 1 - column) // stride_x + 1))
-            for line in range(lines):
-                row = (top + line) * stride_y + planes[plane, 0] - image[6]
-                here = own + 4 * (row * width + column + first * stride_x)
-                end = stop if 0 <= row < height else first
-                place_line(here, place + 4 * line * pitch, pitch, first, end, stride_x, fill)
+            # Lines above and below the image are padding alone.
+            row = top * stride_y + planes[plane, 0] - image[6]
+            above = min(lines, max(0, -(row // stride_y)))
+            inside = min(lines, max(above, (height - 1 - row) // stride_y + 1))
+            here = own + 4 * ((row + above * stride_y) * width + column + first * stride_x)
+            apart = 4 * stride_y * width
+            if above:
+                place_lines(own, 0, place, pitch, 0, 0, above, fill)
+            place += 4 * pitch * above
+            place_strided(here, apart, place, pitch, first, stop, inside - above, stride_x, fill)
+            place += 4 * pitch * (inside - above)
+            if inside < lines:
+                place_lines(own, 0, place, pitch, 0, 0, lines - inside, fill)
 
 
 @helper
-def place_line(
-    source: Any, target: Any, count: Any, first: Any, stop: Any, stride: Any, fill: Any
-) -> None:
-    """Writes a row of a plane: padding, and from ``first`` to ``stop`` what the source has."""
+def place_strided(
+    source: Any, source_line: Any, target: Any, count: Any, first: Any, stop: Any, lines: Any,
+    stride: Any, fill: Any,
+) -> None:  # fmt: skip
+    """Like ``place_lines``, with this stride between the source's floats."""
     if stride == 1:
-        place_row(source, target, count, first, stop, fill)
+        place_lines(source, source_line, target, count, first, stop, lines, fill)
     elif stride == 2:
-        place_every_second(source, target, count, first, stop, fill)
+        place_halved_lines(source, source_line, target, count, first, stop, lines, fill)
     else:
-        for i in range(count):
-            inside = first <= i < stop
-            value = load_float(source + 4 * stride * (i - first)) if inside else fill
-            store_float(value, target + 4 * i)
+        for line in range(lines):
+            for i in range(count):
+                place = source + line * source_line + 4 * stride * (i - first)
+                value = load_float(place) if first <= i < stop else fill
+                store_float(value, target + 4 * (line * count + i))
 
 
 @helper
 def pack_panel(source: Any, stride: Any, depth: Any, columns: Any, target: Any) -> None:
     """Copies a few columns into a panel of their own, with zeros beyond them."""
-    for row in range(depth):
-        place_row(source + row * stride, target + 4 * row * COLUMNS, COLUMNS, 0, columns, np.float32(0))
+    place_lines(source, stride, target, COLUMNS, 0, columns, depth, np.float32(0))
 
 
 @helper

@@ -98,64 +98,110 @@ def copy_row(typing_context: Any, source: Any, target: Any, count: Any) -> Any:
 
 
 @intrinsic
-def place_row(
-    typing_context: Any, source: Any, target: Any, count: Any, first: Any, stop: Any, fill: Any
+def place_lines(
+    typing_context: Any,
+    source: Any,
+    source_line: Any,
+    target: Any,
+    count: Any,
+    first: Any,
+    stop: Any,
+    lines: Any,
+    fill: Any,
 ) -> Any:
-    """Writes ``count`` floats, of which those from ``first`` to ``stop`` are the source's.
+    """Writes lines of ``count`` floats, of which from ``first`` to ``stop`` are the source's.
 
     Args:
-        source: Address of what comes to ``first``.
-        target: Address of the floats; whole vectors are written, maybe beyond ``count``.
-        count: How many.
-        first: Where the source begins; it may be before the target.
+        source: Address of what comes to ``first`` in the first line.
+        source_line: Bytes from line to line of the source.
+        target: Address of the lines, one after the other; up to a vector beyond them is written.
+        count: Floats of a line.
+        first: Where the source begins.
         stop: Where it ends.
+        lines: How many lines.
         fill: What the others are.
     """
 
     def body(b: Builder, values: Any) -> None:
-        source, target, count, first, stop, fill = values
+        source, source_line, target, count, first, stop, lines, fill = values
         others = v.splat(b, fill, LANES)
-        origin = b.sub(source, b.mul(first, I64(4)))
 
-        def step(index: Value, carried: list[Value]) -> list[Value]:
-            lane = b.mul(index, I64(LANES))
-            offset = b.mul(lane, I64(4))
+        def column(lane: Value) -> Callable[[Value], Value]:
             mask = lanes_between(b, b.sub(first, lane), b.sub(stop, lane))
-            value = load_masked(b, b.add(origin, offset), mask, others)
-            v.store(b, value, b.add(target, offset), 4)
-            return []
+            start = b.add(source, b.mul(b.sub(lane, first), I64(4)))
+            return lambda offset: load_masked(b, b.add(start, offset), mask, others)
 
-        v.loop(b, vectors_for(b, count), [], step)
+        _columns(b, source_line, target, count, lines, column)
 
-    return _procedure("tenonnx_place_row", 5, body, 1)
+    return _procedure("tenonnx_place_lines", 7, body, 1)
 
 
 @intrinsic
-def place_every_second(
-    typing_context: Any, source: Any, target: Any, count: Any, first: Any, stop: Any, fill: Any
+def place_halved_lines(
+    typing_context: Any,
+    source: Any,
+    source_line: Any,
+    target: Any,
+    count: Any,
+    first: Any,
+    stop: Any,
+    lines: Any,
+    fill: Any,
 ) -> Any:
-    """Like ``place_row``, of every second float of the source."""
+    """Like ``place_lines``, of every second float of the source."""
 
     def body(b: Builder, values: Any) -> None:
-        source, target, count, first, stop, fill = values
+        source, source_line, target, count, first, stop, lines, fill = values
         others = v.splat(b, fill, LANES)
-        origin = b.sub(source, b.mul(first, I64(8)))
         low, high = b.mul(first, I64(2)), b.sub(b.mul(stop, I64(2)), I64(1))
 
-        def step(index: Value, carried: list[Value]) -> list[Value]:
+        def column(lane: Value) -> Callable[[Value], Value]:
             halves = []
             for n in range(2):
-                lane = b.add(b.mul(index, I64(2 * LANES)), I64(n * LANES))
-                mask = lanes_between(b, b.sub(low, lane), b.sub(high, lane))
-                place = b.add(origin, b.mul(lane, I64(4)))
-                halves.append(load_masked(b, place, mask, others))
-            value = v.shuffle(b, *halves, range(0, 2 * LANES, 2))
-            v.store(b, value, b.add(target, b.mul(index, I64(4 * LANES))), 4)
-            return []
+                half = b.add(b.mul(lane, I64(2)), I64(n * LANES))
+                mask = lanes_between(b, b.sub(low, half), b.sub(high, half))
+                halves.append((b.add(source, b.mul(b.sub(half, low), I64(4))), mask))
 
-        v.loop(b, vectors_for(b, count), [], step)
+            def read_line(offset: Value) -> Value:
+                parts = [
+                    load_masked(b, b.add(start, offset), mask, others) for start, mask in halves
+                ]
+                return v.shuffle(b, *parts, range(0, 2 * LANES, 2))
 
-    return _procedure("tenonnx_place_second", 5, body, 1)
+            return read_line
+
+        _columns(b, source_line, target, count, lines, column)
+
+    return _procedure("tenonnx_place_halved", 7, body, 1)
+
+
+def _columns(
+    b: Builder,
+    source_line: Value,
+    target: Value,
+    count: Value,
+    lines: Value,
+    column: Callable[[Value], Callable[[Value], Value]],
+) -> None:
+    """Writes lines a vector's width at a time, from the right: what is written beyond a line is
+    then overwritten by the next line's own.
+    """  # noqa: D205 - one sentence
+    vectors = vectors_for(b, count)
+
+    def step(index: Value, carried: list[Value]) -> list[Value]:
+        lane = b.mul(b.sub(b.sub(vectors, I64(1)), index), I64(LANES))
+        read_line = column(lane)
+        start = b.add(target, b.mul(lane, I64(4)))
+
+        def line(number: Value, carried: list[Value]) -> list[Value]:
+            offset, place = carried
+            v.store(b, read_line(offset), place, 4)
+            return [b.add(offset, source_line), b.add(place, b.mul(count, I64(4)))]
+
+        v.loop(b, lines, [I64(0), start], line)
+        return []
+
+    v.loop(b, vectors, [], step)
 
 
 def vectors_for(b: Builder, count: Value) -> Value:
