@@ -37,6 +37,9 @@ class SessionOptions:
         log_severity_level: 0 verbose, 1 info, 2 warning, 3 error, 4 fatal; -1 as the process has
             it.
         logid: Names the session in reports.
+        time_limit: Seconds that a run may take; ``None`` for any number. It is looked at after
+            every step and in every iteration of a loop, so that it stops endless models; a single
+            step is never cut short.
         enable_profiling: Write a trace of every run; see ``InferenceSession.end_profiling``.
         profile_file_prefix: Where; date and time are added to it.
         optimized_model_filepath: Where to write the model as transforms left it; nowhere if empty.
@@ -58,6 +61,7 @@ class SessionOptions:
     log_severity_level: int = -1
     log_verbosity_level: int = 0
     logid: str = ""
+    time_limit: float | None = None
     enable_cpu_mem_arena: bool = True
     enable_mem_pattern: bool = True
     enable_mem_reuse: bool = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from tenonnx.config import RUN_KEYS, check_entry
@@ -70,6 +71,27 @@ class RunOptions:
     def adapters(self) -> tuple[Any, ...]:
         """The active adapters."""
         return tuple(self._adapters)
+
+
+class Deadline:
+    """An observer that stops a run after a time.
+
+    Args:
+        seconds: How long the run may take from now on.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._end = time.perf_counter() + seconds
+
+    def on_step(self, step: object, start_ns: int, outputs: tuple[Any, ...]) -> None:
+        """Raises ``Fail`` if the time is over."""
+        del step, start_ns, outputs
+        if time.perf_counter() > self._end:
+            raise Fail(
+                f"the run was stopped: it takes longer than {self.seconds} s",
+                hint="the model may be endless; if not, give it more: SessionOptions.time_limit",
+            )
 
 
 class Terminator:
