@@ -15,12 +15,16 @@ from tenonnx.errors import InvalidGraph
 MAX_ROUNDS = 32
 """Bodies nest a few levels deep at most; more means that they expand into themselves."""
 
+MAX_NODES = 1_000_000
+"""Functions may expand to so many."""
+
 
 def inline_functions(model: ir.Model) -> None:
     """Replaces calls of model-local functions by their bodies; nodes keep their own versions.
 
     Raises:
-        InvalidGraph: Functions that call each other in a cycle, or do not fit their calls.
+        InvalidGraph: Functions that call each other in a cycle, or so often that their nodes are
+            too many, or do not fit their calls.
     """
     if not model.functions:
         return
@@ -28,10 +32,33 @@ def inline_functions(model: ir.Model) -> None:
         # Every node carries its version already, so a function's imports need not agree with
         # the model's, which the pass would insist on.
         function.opset_imports.clear()
+    inliner = InlinePass()
     try:
-        InlinePass()(model)
+        inliner.requires(model)  # there are no cycles
+        _refuse_explosion(model)
+        inliner(model)
+    except InvalidGraph:
+        raise
     except (ValueError, ir.passes.InvariantError, ir.passes.PassError) as error:
         raise InvalidGraph(f"the model's functions cannot be inlined: {error}") from error
+
+
+def _refuse_explosion(model: ir.Model) -> None:
+    """Counts the nodes that inlining makes: a chain of functions that call twice doubles them."""
+    bodies = {name: list(function.all_nodes()) for name, function in model.functions.items()}
+    bodies["", "", ""] = list(model.graph.all_nodes())
+    sizes: dict[ir.OperatorIdentifier, int] = {}
+    for _ in bodies:
+        before = dict(sizes)
+        for name, nodes in bodies.items():
+            sizes[name] = sum(before.get(node.op_identifier(), 1) for node in nodes)
+        if sizes["", "", ""] > MAX_NODES:
+            raise InvalidGraph(
+                f"the model's functions expand to more than {MAX_NODES} nodes, since they call "
+                "each other again and again"
+            )
+        if sizes == before:
+            return
 
 
 def expand_unsupported(model: ir.Model, is_supported: Callable[[ir.Node], bool]) -> None:

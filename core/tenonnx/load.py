@@ -62,7 +62,10 @@ def load(
         raise Fail("ONNX weights are little-endian and this machine is big-endian")
     roots = tuple(allowed_roots)
     if isinstance(source, ir.Model):
-        model = source.clone()
+        try:
+            model = source.clone()
+        except RuntimeError as error:  # of which RecursionError is one
+            raise InvalidGraph("the model cannot be cloned; its graphs nest too deeply") from error
         _convert(model, TensorReader(registry, None, roots, supplied))
         return model
     if isinstance(source, onnx.ModelProto):
