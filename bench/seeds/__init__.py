@@ -1,0 +1,1 @@
+"""The four scenarios that the weight registry exists for, beside onnxruntime."""

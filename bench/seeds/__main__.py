@@ -1,0 +1,65 @@
+"""``python -m bench.seeds [SCENARIO ...]`` measures the seed scenarios beside onnxruntime."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib.util
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from bench.report import machine
+from bench.seeds import report
+from bench.seeds.compare import SCENARIOS, Comparison, Settings
+
+RESULTS = Path(__file__).parents[1] / "results"
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.seeds", description=__doc__)
+    default = Settings()
+    parser.add_argument("names", nargs="*", metavar="SCENARIO", help=f"of {', '.join(SCENARIOS)}")
+    parser.add_argument("--scale", type=float, default=default.scale, help="size; 1 is full size")
+    parser.add_argument(
+        "--layers", type=int, default=default.layers, help="of the quantised model; it has 32"
+    )
+    parser.add_argument("--rounds", type=int, default=default.rounds)
+    parser.add_argument("--threads", type=int, default=default.threads, help="0: as engines choose")
+    parser.add_argument("--budget", type=float, default=default.budget, help="seconds of runs")
+    parser.add_argument("--output", type=Path, default=RESULTS, metavar="DIR")
+    parsed = parser.parse_args(arguments)
+    for name in parsed.names:
+        if name not in SCENARIOS:
+            parser.error(f"{name!r} is not one of {', '.join(SCENARIOS)}")
+    return parsed
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Returns 0 if tenonnx ran everything, its outputs are right and all bounds hold, else 1."""
+    parsed = parse(arguments)
+    settings = Settings(
+        **{item.name: getattr(parsed, item.name) for item in dataclasses.fields(Settings)}
+    )
+    start = time.perf_counter()
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="seeds-") as folder:
+        comparison = Comparison(Path(folder), settings)
+        for name in parsed.names or SCENARIOS:
+            rows += comparison.run(name)
+    report.print_table(rows)
+    about = {
+        "machine": machine(),
+        "settings": dataclasses.asdict(settings),
+        "minutes": (time.perf_counter() - start) / 60,
+    }
+    report.save(rows, parsed.output, about)
+    if importlib.util.find_spec("matplotlib"):
+        report.save_plot(rows, parsed.output / "seeds.png")
+    mine = [row for row in rows if row.engine == "tenonnx"]
+    return int(any(row.note or not all(row.bounds.values()) for row in mine))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

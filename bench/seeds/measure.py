@@ -1,0 +1,158 @@
+"""One measurement: fresh processes go through the same phases together, watched from outside."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.measure import MIB, Failed, Memory, environment
+
+ROOT = Path(__file__).parents[2]
+TIMEOUT = 300.0
+SAMPLED = ("started", "loaded", "ran")
+
+
+@dataclass(frozen=True)
+class Job:
+    """What each of the processes does; fields as in ``bench.measure.Job``.
+
+    Attributes:
+        entries: Session configuration entries for onnxruntime.
+    """
+
+    engine: str
+    model: str
+    feeds: str
+    tiny: str
+    tiny_feeds: str
+    outputs: str
+    entries: Mapping[str, str]
+    threads: int
+    budget: float
+
+
+class Watched:
+    """A process that waits for a word after every phase."""
+
+    def __init__(self, job: Job, cache: Path, variables: Mapping[str, str]) -> None:
+        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - ``close`` closes it
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "bench.seeds.child", json.dumps(dataclasses.asdict(job))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            text=True,
+            cwd=ROOT,
+            env=environment(job.threads, cache) | variables,
+        )
+        self.memory = Memory(self.process.pid)
+        self.facts: dict[str, float] = {}
+        self._base: dict[str, int] = {}
+
+    def await_phase(self) -> str:
+        """Waits for the end of a phase, notes what it took, and returns its name."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith('{"phase"'):
+                told = json.loads(line)
+                phase = str(told.pop("phase"))
+                if phase == "failed":
+                    raise Failed(told["error"])
+                self.facts |= told
+                return phase
+        self.errors.seek(0)
+        raise Failed((self.errors.read().splitlines() or ["the process ended"])[-1])
+
+    def look(self, phase: str) -> None:
+        """Notes the process's memory while it waits."""
+        now, peak = self.memory.read(), self.memory.take_peak()
+        if phase == "started":
+            self._base = now | {"Pss": self._pss()}
+            self.facts["base_mib"] = now["RssAnon"] / MIB
+            return
+        base = self._base["RssAnon"]
+        peak = max(peak, now["RssAnon"])
+        self.facts[f"{phase}_mib"] = (now["RssAnon"] - base) / MIB
+        self.facts["peak_mib" if phase == "loaded" else "run_peak_mib"] = (peak - base) / MIB
+        self.facts["pss_mib"] = (self._pss() - self._base["Pss"]) / MIB
+        self.facts["hwm_mib"] = (now["VmHWM"] - self._base["VmRSS"]) / MIB
+
+    def go_on(self) -> None:
+        """Lets the process begin its next phase."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write("\n")
+            self.process.stdin.flush()
+
+    def close(self) -> None:
+        """Ends the process."""
+        self.memory.close()
+        self.process.kill()
+        self.process.communicate()
+        self.errors.close()
+
+    def _pss(self) -> int:
+        text = Path(f"/proc/{self.process.pid}/smaps_rollup").read_text()
+        found = re.search(r"^Pss:\s+(\d+) kB", text, re.MULTILINE)
+        return int(found[1]) << 10 if found else 0
+
+
+def measure(
+    job: Job, processes: int, cache: Path, variables: Mapping[str, str]
+) -> dict[str, float]:
+    """Does a job in some fresh processes at once.
+
+    Args:
+        job: The job.
+        processes: How many.
+        cache: The folder of tenonnx's side files.
+        variables: Of the environment, besides what they would have anyway.
+
+    Returns:
+        Seconds under ``*_s`` and, beyond what each process had after running the scenario's
+        tiny model, MiB under ``*_mib``: medians over the processes, of memory the
+        worst of them, and their sum for ``pss_mib``.
+
+    Raises:
+        Failed: The engine does not run the model or takes too long.
+    """
+    with contextlib.ExitStack() as stack:
+        watched = []
+        for _ in range(processes):
+            watched.append(each := Watched(job, cache, variables))
+            stack.callback(each.close)
+        killer = threading.Timer(TIMEOUT, lambda: [each.process.kill() for each in watched])
+        killer.start()
+        stack.callback(killer.cancel)
+        phase = ""
+        while phase != "done":
+            (phase,) = {each.await_phase() for each in watched}
+            if phase in SAMPLED:
+                for each in watched:
+                    each.look(phase)
+            for each in watched:
+                each.go_on()
+    return combined([each.facts for each in watched])
+
+
+def combined(facts: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    """Returns the facts of several processes as one."""
+
+    def choose(key: str) -> float:
+        values = [each[key] for each in facts]
+        if key == "pss_mib":
+            return sum(values)
+        return max(values) if key.endswith("_mib") else statistics.median(values)
+
+    return {key: choose(key) for key in facts[0]}

@@ -1,0 +1,143 @@
+"""The rows as a table on the terminal and in Markdown, as JSON and as a picture."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from bench.report import WIDTH, show
+from bench.seeds.case import Bound
+
+COLUMNS = {
+    "base_mib": "engine itself",
+    "load_s": "load",
+    "peak_mib": "peak at load",
+    "loaded_mib": "loaded",
+    "ran_mib": "after runs",
+    "run_peak_mib": "peak of runs",
+    "pss_mib": "PSS of all",
+    "first_s": "first run",
+    "run_s": "run",
+}
+"""What a measurement tells, and its title; ``*_mib`` is in MiB."""
+
+ENGINES = ("tenonnx", "onnxruntime", "onnxruntime, best options")
+COLORS = ("tab:green", "tab:red", "tab:orange")
+
+
+@dataclass
+class Row:
+    """One engine in one case.
+
+    Attributes:
+        case: The case's name.
+        mib: The size of its files.
+        engine: One of ``ENGINES``.
+        values: Seconds and MiB by column.
+        note: Why there are no values.
+        bounds: The bounds looked at, in words, and whether they hold.
+    """
+
+    case: str
+    mib: float
+    engine: str
+    values: dict[str, float] = field(default_factory=dict)
+    note: str = ""
+    bounds: dict[str, bool] = field(default_factory=dict)
+
+
+def check(bounds: Sequence[Bound], mine: Row, default: Row) -> dict[str, bool]:
+    """Says which of the bounds hold; one that cannot be told does not."""
+    held = {}
+    for bound in bounds:
+        value = mine.values.get(bound.column, float("inf"))
+        title = COLUMNS[bound.column]
+        if bound.relative:
+            share = value / default.values.get(bound.column, float("nan"))
+            held[f"{title} {share:.3f} ≤ {bound.limit:g} of onnxruntime's"] = share <= bound.limit
+        else:
+            held[f"{title} {value:.1f} ≤ {bound.limit:.4g} MiB"] = value <= bound.limit
+    return held
+
+
+def lines(rows: Sequence[Row]) -> list[list[str]]:
+    """Returns the table's cells, with its titles as the first line."""
+    found = [["case", "engine", *COLUMNS.values(), "bounds"]]
+    for row in rows:
+        bounds = [text if ok else f"FAILS: {text}" for text, ok in row.bounds.items()]
+        cells = [show(key, row.values.get(key)) for key in COLUMNS]
+        name = f"{row.case} ({row.mib:,.0f} MiB)"
+        found.append([name, row.engine, *cells, "; ".join(filter(None, [*bounds, row.note]))])
+    return found
+
+
+def print_table(rows: Sequence[Row]) -> None:
+    """Prints the table."""
+    titles, *body = lines(rows)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for position, title in enumerate(titles):
+        table.add_column(title, justify="right" if 1 < position < len(titles) - 1 else "left")
+    for line in body:
+        table.add_row(*line, style="red" if "FAILS" in line[-1] else "")
+    console = Console()
+    (console if console.is_terminal else Console(width=WIDTH)).print(table)
+
+
+def save(rows: Sequence[Row], folder: Path, about: Mapping[str, Any]) -> None:
+    """Writes ``seeds.md`` and ``seeds.json``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    titles, *body = lines(rows)
+    table = [titles, ["---", "---", *["---:"] * len(COLUMNS), "---"], *body]
+    text = "".join(f"| {' | '.join(line)} |\n" for line in table)
+    (folder / "seeds.md").write_text(text)
+    content = {**about, "rows": [dataclasses.asdict(row) for row in rows]}
+    (folder / "seeds.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+
+def save_plot(rows: Sequence[Row], path: Path) -> None:
+    """Draws times and memory of each case, a bar per engine, on logarithmic axes."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    cases = [(name, list(group)) for name, group in groupby(rows, key=lambda row: row.case)]
+    panels = {"load_s": 1e-3, "peak_mib": 1.0, "ran_mib": 1.0, "run_s": 1e-4}
+    figure, all_axes = plt.subplots(
+        1, len(panels), figsize=(14, 1.4 + 0.5 * len(cases)), sharey=True, layout="constrained"
+    )
+    for axes, (key, least) in zip(all_axes, panels.items(), strict=True):
+        for offset, (engine, color) in enumerate(zip(ENGINES, COLORS, strict=True)):
+            places = [
+                (i + 0.27 * (offset - 1), max(row.values[key], least))
+                for i, (_, group) in enumerate(cases)
+                for row in group
+                if row.engine == engine and key in row.values
+            ]
+            axes.barh(
+                [place for place, _ in places],
+                [value for _, value in places],
+                0.25,
+                label=engine if key == "load_s" else None,
+                color=color,
+            )
+        axes.set_xscale("log")
+        axes.set_xlim(left=least / 2)
+        axes.set_xlabel(f"{COLUMNS[key]}, {'s' if key.endswith('_s') else 'private MiB'}")
+        axes.grid(axis="x", color="0.9")
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+    all_axes[0].set_yticks(range(len(cases)), [name for name, _ in cases])
+    all_axes[0].invert_yaxis()
+    figure.legend(loc="outside upper center", ncols=len(ENGINES), frameon=False)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
