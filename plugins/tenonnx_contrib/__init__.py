@@ -18,6 +18,14 @@ MODULES: Final = (
     "multi_head",
     "integer_product",
     "experts",
+    "qlinear",
+    "activations",
+    "fused",
+    "states",
+    "branches",
+    "sparse_attention",
+    "paged_attention",
+    "block_float",
 )
 
 

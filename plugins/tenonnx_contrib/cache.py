@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+
 from tenonnx import Array, Namespace
 from tenonnx_array.dtypes import FLOATS
 from tenonnx_array.quant import round_to
@@ -15,20 +19,21 @@ class Store:
         kind: NONE, PER_TENSOR or PER_CHANNEL.
         scale: Broadcasts to (batch, heads, length, size); None if the cache is not quantised.
         bits: 4 keeps two numbers in a byte, each 8 too large; 8 keeps them in the cache's type.
-        dtype: The cache's type.
+        cache: The cache so far; without one, 8 bits are int8.
 
     Raises:
         ValueError: An unknown kind, or a scale is missing.
     """
 
-    def __init__(self, kind: str, scale: Array | None, bits: int, dtype: Array) -> None:
+    def __init__(self, kind: str, scale: Array | None, bits: int, cache: Array | None) -> None:
         if kind not in ("NONE", "PER_TENSOR", "PER_CHANNEL"):
             raise ValueError(
                 f"expected a cache quantised as NONE, PER_TENSOR or PER_CHANNEL, found {kind!r}"
             )
         if (kind != "NONE") != (scale is not None):
             raise ValueError(f"expected a scale exactly for a quantised cache, found kind {kind!r}")
-        self.scale, self.bits, self.dtype = scale, bits, dtype
+        self.scale, self.bits = scale, bits
+        self.dtype = np.dtype(np.int8) if cache is None else cache.dtype
         if scale is not None and scale.ndim == 3:
             self.scale = scale[None]
 
@@ -74,3 +79,18 @@ def appended(
     for entry, start in enumerate(starts):
         cache[entry, :, start : start + length] = new[entry]
     return cache
+
+
+def extended(
+    xp: Namespace,
+    pasts: Sequence[Array | None],
+    new: Sequence[Array],
+    starts: list[int],
+    total: int,
+) -> list[Array]:
+    """Return the caches of keys and values with new entries, of room for ``total`` at least."""
+    room = 0 if pasts[0] is None else pasts[0].shape[2]
+    return [
+        appended(xp, past, heads, starts, max(total, room))
+        for past, heads in zip(pasts, new, strict=True)
+    ]

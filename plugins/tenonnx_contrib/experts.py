@@ -20,7 +20,7 @@ Weights = Callable[[int], Array]
 
 ACTIVATIONS: dict[str, Callable[[Namespace, Array], Array]] = {
     "gelu": lambda xp, x: gelu(xp, x, approximate="tanh"),
-    "identity": lambda xp, x: x,
+    "identity": lambda _, x: x,
     "relu": lambda xp, x: xp.maximum(x, 0),
     "silu": lambda xp, x: swish(xp, x),
 }

@@ -7,7 +7,7 @@ import numpy as np
 from tenonnx import Array, Namespace, OperatorTable
 from tenonnx_array.dtypes import accumulator
 from tenonnx_contrib.attend import attend, in_heads, joined, visible
-from tenonnx_contrib.cache import Store, appended
+from tenonnx_contrib.cache import Store, extended
 from tenonnx_contrib.rotary import turned
 from tenonnx_contrib.skip_norm import by_root_mean_square, weighted
 from tenonnx_contrib.window_cache import Window
@@ -65,63 +65,40 @@ def group_query_attention(
     """
     q, k, v = split(query, key, value, num_heads, kv_num_heads)
     if q_norm_weight is not None and k_norm_weight is not None:
-        q, k = (
-            normed(xp, heads, weight, qk_norm_epsilon)
-            for heads, weight in ((q, q_norm_weight), (k, k_norm_weight))
-        )
-    length, size = q.shape[2], q.shape[3]
-    total, totals = int(total_sequence_length.item()), seqlens_k.reshape(-1) + 1
+        q = normed(xp, q, q_norm_weight, qk_norm_epsilon)
+        k = normed(xp, k, k_norm_weight, qk_norm_epsilon)
+    length, total, totals = q.shape[2], int(total_sequence_length.item()), seqlens_k.reshape(-1) + 1
     before = np.zeros_like(totals) if length == total else totals - length
     positions = xp.asarray(before[:, None] + np.arange(length))
     if do_rotary:
-        if cos_cache is None or sin_cache is None:
-            raise ValueError("expected cos_cache and sin_cache with do_rotary=1, found none")
         at = rotary_positions(xp, positions, position_ids, first=length == total)
-        angles = (cos_cache[at], sin_cache[at])
-        q, k = (rotated(xp, heads, *angles, rotary_interleaved) for heads in (q, k))
-    stores = [
-        Store(kind, factor, kv_cache_bit_width, query.dtype if past is None else past.dtype)
-        for kind, factor, past in (
-            (k_quant_type, k_scale, past_key),
-            (v_quant_type, v_scale, past_value),
-        )
-    ]
+        q, k = rotated(xp, (q, k), at, cos_cache, sin_cache, rotary_interleaved)
+    stores = (
+        Store(k_quant_type, k_scale, kv_cache_bit_width, past_key),
+        Store(v_quant_type, v_scale, kv_cache_bit_width, past_value),
+    )
     new = [store.encode(xp, heads) for store, heads in zip(stores, (k, v), strict=True)]
     if sliding_window_cache:
         window = Window(past_key, local_window_size, before, totals)
         held, present, places = window.step(xp, (past_key, past_value), new)
-        if attention_bias is not None:
-            attention_bias = window.columns(xp, attention_bias)
+        attention_bias = window.columns(xp, attention_bias)
     else:
-        capacity = max(total, 0 if past_key is None else past_key.shape[2])
-        starts = before.tolist()
-        present = [
-            appended(xp, past, heads, starts, capacity)
-            for past, heads in zip((past_key, past_value), new, strict=True)
-        ]
+        present = extended(xp, (past_key, past_value), new, before.tolist(), total)
         held, places = [heads[:, :, :total] for heads in present], xp.arange(total)
-    keys, values = (
-        store.decode(xp, heads, size) for store, heads in zip(stores, held, strict=True)
-    )
+    keys, values = (s.decode(xp, x, q.shape[3]) for s, x in zip(stores, held, strict=True))
     sinks = xp.zeros(num_heads, xp.float32) if smooth_softmax == 1 else head_sink
-    result = attend(
+    seen = visible(
         xp,
-        q,
-        keys,
-        values,
-        scale or None,
-        bias=attention_bias,
-        seen=visible(
-            xp,
-            positions,
-            places,
-            causal=bool(causal),
-            window=local_window_size,
-            totals=xp.asarray(totals),
-        ),
-        sinks=sinks,
-        softcap=softcap,
+        positions,
+        places,
+        causal=bool(causal),
+        window=local_window_size,
+        totals=xp.asarray(totals),
     )
+    result = attend(
+        xp, q, keys, values, scale or None,
+        bias=attention_bias, seen=seen, sinks=sinks, softcap=softcap,
+    )  # fmt: skip
     shown = {1: result.scores, 2: result.weights}.get(qk_output)
     if shown is not None:
         shown = xp.where(xp.isneginf(shown), 0, shown).astype(query.dtype, copy=False)
@@ -161,6 +138,23 @@ def normed(xp: Namespace, x: Array, weight: Array, epsilon: float) -> Array:
     return weighted(by_root_mean_square(xp, wide, epsilon)[0], weight, None, x.dtype)
 
 
-def rotated(xp: Namespace, x: Array, cos: Array, sin: Array, interleaved: int) -> Array:
-    """Return heads (batch, heads, length, size) with their first elements rotated."""
-    return turned(xp, x, cos, sin, interleaved=interleaved, num_heads=0, rotary_embedding_dim=0)
+def rotated(
+    xp: Namespace,
+    parts: tuple[Array, ...],
+    positions: Array,
+    cos_cache: Array | None,
+    sin_cache: Array | None,
+    interleaved: int,
+) -> list[Array]:
+    """Return heads (batch, heads, length, size) with their first elements rotated.
+
+    Raises:
+        ValueError: The angles are missing.
+    """
+    if cos_cache is None or sin_cache is None:
+        raise ValueError("expected cos_cache and sin_cache with do_rotary=1, found none")
+    cos, sin = cos_cache[positions], sin_cache[positions]
+    return [
+        turned(xp, x, cos, sin, interleaved=interleaved, num_heads=0, rotary_embedding_dim=0)
+        for x in parts
+    ]

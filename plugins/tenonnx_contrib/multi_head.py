@@ -9,7 +9,7 @@ from tenonnx_array.dtypes import accumulator
 from tenonnx_array.linalg import matmul
 from tenonnx_contrib import masks
 from tenonnx_contrib.attend import Attended, attend, in_heads, joined
-from tenonnx_contrib.cache import appended
+from tenonnx_contrib.cache import extended
 from tenonnx_contrib.integer_product import dequantized_product
 from tenonnx_contrib.rotary import turned
 
@@ -51,11 +51,7 @@ def multi_head_attention(
     if past_sequence_length is not None:
         before = int(past_sequence_length.item())
     total = before + k.shape[2]
-    room = past_key.shape[2] if past_key is not None and past_sequence_length is not None else 0
-    present = [
-        appended(xp, past, new, [before] * new.shape[0], max(total, room))
-        for past, new in ((past_key, k), (past_value, v))
-    ]
+    present = extended(xp, (past_key, past_value), (k, v), [before] * k.shape[0], total)
     keys, values = (cache[:, :, :total] for cache in present)
     if cache_indirection is not None:
         keys, values = (continued(xp, cache, cache_indirection, before) for cache in (keys, values))
@@ -191,12 +187,8 @@ def over_past(
 ) -> tuple[Array, Array]:
     """Attend to a past (2, batch, heads, length, size) and to new keys; return both together."""
     total = before + k.shape[2]
-    room = 0 if past is None else past.shape[3]
     pasts = (None, None) if past is None else (past[0], past[1])
-    keys, values = (
-        appended(xp, old, new, [before] * new.shape[0], max(total, room))
-        for old, new in zip(pasts, (k, v), strict=True)
-    )
+    keys, values = extended(xp, pasts, (k, v), [before] * k.shape[0], total)
     result = masked(
         xp, q, keys[:, :, :total], values[:, :, :total], mask, bias, filter_value, scale,
         unidirectional,

@@ -64,8 +64,10 @@ class Window:
         ]
         return held, [self._kept(xp, x, spans) for x in held], xp.asarray(self.places)
 
-    def columns(self, xp: Namespace, bias: Array) -> Array:
-        """Return a bias by position as one by entry."""
+    def columns(self, xp: Namespace, bias: Array | None) -> Array | None:
+        """Return a bias by position, if there is one, as one by entry."""
+        if bias is None:
+            return None
         last = bias.shape[-1] - 1
         places = xp.asarray(np.minimum(self.places, last))
         shape = (places.shape[0], *bias.shape[1:])

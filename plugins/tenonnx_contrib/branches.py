@@ -1,0 +1,134 @@
+"""Gated norms and hyper-connections: streams of features that are mixed and normalised apart."""
+
+from __future__ import annotations
+
+import math
+
+from tenonnx import Array, Namespace, OperatorTable
+from tenonnx_array.dtypes import accumulator
+from tenonnx_array.nonlinear import sigmoid, swish
+from tenonnx_contrib.skip_norm import by_root_mean_square
+
+table = OperatorTable("com.microsoft")
+op = table.op
+
+
+def widened(x: Array) -> Array:
+    """Return an array in float32 at least."""
+    return x.astype(accumulator(x.dtype), copy=False)
+
+
+def grouped(x: Array, branches: int) -> Array:
+    """Return (..., C * H) as (..., C, H); without ``branches`` it is so already."""
+    return x.reshape(*x.shape[:-1], branches, -1) if branches else x
+
+
+@op("GatedRMSNorm")
+def gated_rms_norm(
+    xp: Namespace,
+    X: Array,
+    scale: Array,
+    gate: Array,
+    *,
+    activation: str = "silu",
+    epsilon: float = 1e-5,
+) -> Array:
+    """Return the RMS norm of every group as long as ``scale``, times the gate's activation.
+
+    Raises:
+        ValueError: An unknown activation.
+    """
+    gates = {"sigmoid": sigmoid, "silu": swish, "swish": swish}
+    if activation not in gates:
+        raise ValueError(f"expected activation of {', '.join(gates)}, found {activation!r}")
+    x = widened(X).reshape(-1, scale.shape[0])
+    y = by_root_mean_square(xp, x, epsilon)[0] * widened(scale)
+    return (y.reshape(X.shape) * gates[activation](xp, widened(gate))).astype(X.dtype)
+
+
+@op("BranchwiseRMSNorm")
+def branchwise_rms_norm(
+    xp: Namespace,
+    X: Array,
+    scale: Array | None = None,
+    *,
+    epsilon: float = 1e-5,
+    num_branches: int = 0,
+) -> Array:
+    """Return the RMS norm of every branch of (..., C, H), or of (..., C * H) if told C."""
+    x = grouped(widened(X), num_branches)
+    y = by_root_mean_square(xp, x, epsilon)[0]
+    if scale is not None:
+        y *= widened(scale).reshape((-1, x.shape[-1]) if scale.size > x.shape[-1] else (-1,))
+    return y.reshape(X.shape).astype(X.dtype)
+
+
+@op("EngramGate", multiple=True)
+def engram_gate(
+    xp: Namespace,
+    key: Array,
+    query: Array,
+    value: Array,
+    key_norm_scale: Array,
+    query_norm_scale: Array,
+    conv_norm_scale: Array | None = None,
+    *,
+    epsilon: float = 1e-5,
+) -> tuple[Array, Array | None]:
+    """Return the value times a gate per hyper-connection, and the RMS norm of that.
+
+    The gate is the sigmoid of the signed root of how alike the normed key and query are.
+    """
+    k, q = (
+        by_root_mean_square(xp, widened(x), epsilon)[0] * widened(weight)
+        for x, weight in ((key, key_norm_scale), (query, query_norm_scale))
+    )
+    dot = xp.sum(k * q, axis=-1, keepdims=True) * k.dtype.type(1 / math.sqrt(key.shape[-1]))
+    root = xp.sqrt(xp.maximum(xp.abs(dot), k.dtype.type(1e-6)))
+    y = sigmoid(xp, xp.sign(dot) * root) * widened(value)[..., None, :]
+    normed = None
+    if conv_norm_scale is not None:
+        normed = by_root_mean_square(xp, y, epsilon)[0] * widened(conv_norm_scale)
+        normed = normed.astype(key.dtype)
+    return y.astype(key.dtype), normed
+
+
+@op("HyperConnectionPreMix")
+def hyper_connection_pre_mix(
+    xp: Namespace,
+    streams: Array,
+    pre_mix: Array,
+    *,
+    num_branches: int = 0,
+    reduction_scale: float = 1.0,
+) -> Array:
+    """Return ``reduction_scale`` times the sum over C of (..., C, H) times the mix."""
+    x = grouped(widened(streams), num_branches)
+    y = xp.sum(x * mix_like(widened(pre_mix), x), axis=-2)
+    return (y * y.dtype.type(reduction_scale)).astype(streams.dtype)
+
+
+@op("HyperConnectionPostMix")
+def hyper_connection_post_mix(
+    xp: Namespace,
+    streams: Array,
+    block_output: Array,
+    post_mix: Array,
+    stream_mix: Array | None = None,
+    *,
+    num_branches: int = 0,
+) -> Array:
+    """Return the streams (..., C, H), mixed by (..., C, C), plus a share of one output in each."""
+    x = grouped(widened(streams), num_branches)
+    y = x
+    if stream_mix is not None:
+        y = xp.matmul(widened(stream_mix).swapaxes(-1, -2), x)
+    y = y + mix_like(widened(post_mix), x) * widened(block_output)[..., None, :]
+    return y.reshape(streams.shape).astype(streams.dtype)
+
+
+def mix_like(mix: Array, x: Array) -> Array:
+    """Return (..., C), (..., C, 1), (..., C, H) or (..., C * H) so that it broadcasts to x."""
+    if mix.size == x.size:
+        return mix.reshape(x.shape)
+    return mix.reshape(*x.shape[:-1], 1)

@@ -1,0 +1,171 @@
+"""Products and convolutions with what onnxruntime fuses into them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tenonnx import Array, Namespace, OperatorTable
+from tenonnx_array import nonlinear
+from tenonnx_array.conv import conv
+from tenonnx_array.linalg import gemm, matmul
+from tenonnx_array.precision import widened
+from tenonnx_array.softmax import softmax
+
+table = OperatorTable("com.microsoft")
+op = table.op
+
+ACTIVATIONS: dict[str, Callable[..., Array]] = {
+    "": lambda _, x: x,
+    "Clip": lambda xp, x, low, high: xp.clip(x, low, high),
+    "Elu": lambda xp, x, alpha=1.0: nonlinear.elu(xp, x, alpha=alpha),
+    "HardSigmoid": lambda xp, x, alpha=0.2, beta=0.5: nonlinear.hard_sigmoid(
+        xp, x, alpha=alpha, beta=beta
+    ),
+    "HardSwish": lambda xp, x, *_: nonlinear.hard_swish(xp, x),
+    "LeakyRelu": lambda xp, x, alpha=0.01: nonlinear.leaky_relu(xp, x, alpha=alpha),
+    "Relu": lambda xp, x: nonlinear.relu(xp, x),
+    "Selu": lambda xp, x, *constants: (
+        nonlinear.selu(xp, x)
+        if not constants
+        else nonlinear.selu(xp, x, alpha=constants[0], gamma=constants[1])
+    ),
+    "Sigmoid": lambda xp, x: nonlinear.sigmoid(xp, x),
+    "Softplus": lambda xp, x: nonlinear.softplus(xp, x),
+    "Softsign": lambda xp, x: nonlinear.softsign(xp, x),
+    "Tanh": lambda xp, x: xp.tanh(x),
+    "ThresholdedRelu": lambda xp, x, alpha=1.0: nonlinear.thresholded_relu(xp, x, alpha=alpha),
+}
+
+
+def activated(xp: Namespace, x: Array, name: str, parameters: Sequence[float]) -> Array:
+    """Return an activation of x.
+
+    Raises:
+        ValueError: An activation that is never fused.
+    """
+    if name not in ACTIVATIONS:
+        known = ", ".join(filter(None, ACTIVATIONS))
+        raise ValueError(f"expected activation to be one of {known}, found {name!r}")
+    return ACTIVATIONS[name](xp, x, *parameters)
+
+
+@op("FusedConv")
+@widened
+def fused_conv(
+    xp: Namespace,
+    X: Array,
+    W: Array,
+    B: Array | None = None,
+    Z: Array | None = None,
+    *,
+    activation: str = "",
+    activation_params: tuple[float, ...] = (),
+    auto_pad: str = "NOTSET",
+    dilations: tuple[int, ...] | None = None,
+    group: int = 1,
+    kernel_shape: tuple[int, ...] | None = None,
+    pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None,
+) -> Array:
+    """Return the activation of ``Conv(X, W, B) + Z``."""
+    y = conv(
+        xp,
+        X,
+        W,
+        B,
+        auto_pad=auto_pad,
+        dilations=dilations,
+        group=group,
+        kernel_shape=kernel_shape,
+        pads=pads,
+        strides=strides,
+    )
+    if Z is not None:
+        y += Z
+    return activated(xp, y, activation, activation_params)
+
+
+@op("FusedGemm")
+@widened
+def fused_gemm(
+    xp: Namespace,
+    A: Array,
+    B: Array,
+    C: Array | None = None,
+    *,
+    activation: str = "",
+    activation_alpha: float | None = None,
+    activation_beta: float | None = None,
+    activation_gamma: float | None = None,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+) -> Array:
+    """Return the activation of Gemm."""
+    y = gemm(xp, A, B, C, alpha=alpha, beta=beta, transA=transA, transB=transB)
+    given = (activation_alpha, activation_beta, activation_gamma)
+    return activated(xp, y, activation, [value for value in given if value is not None])
+
+
+@op("TransposeMatMul", without=("transBatchA", "transBatchB"))
+@op("FusedMatMul")
+def fused_matmul(
+    xp: Namespace,
+    A: Array,
+    B: Array,
+    *,
+    alpha: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+    transBatchA: int = 0,
+    transBatchB: int = 0,
+) -> Array:
+    """Return ``alpha * A' @ B'``; see ``arranged`` for the transposed operands."""
+    y = matmul(xp, arranged(xp, A, transA, transBatchA), arranged(xp, B, transB, transBatchB))
+    return y if alpha == 1 else (y * y.dtype.type(alpha)).astype(y.dtype, copy=False)
+
+
+def arranged(xp: Namespace, x: Array, trans: int, trans_batch: int) -> Array:
+    """Return a view of x as a stack of matrices.
+
+    With ``trans_batch`` the first axis of x is the rows' and the others before the last are the
+    stack's. With ``trans`` the last two axes of the result change places, of a vector none.
+    """
+    if trans_batch and x.ndim > 2:
+        x = xp.moveaxis(x, 0, -2)
+    return x.swapaxes(-1, -2) if trans and x.ndim > 1 else x
+
+
+@op("FusedMatMulActivation")
+def fused_matmul_activation(
+    xp: Namespace,
+    A: Array,
+    B: Array,
+    *,
+    activation: str,
+    activation_alpha: float | None = None,
+    activation_axis: int = -1,
+    activation_beta: float | None = None,
+    activation_gamma: float | None = None,
+    alpha: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+    transBatchA: int = 0,
+    transBatchB: int = 0,
+) -> Array:
+    """Return the activation of FusedMatMul, which may be Softmax along an axis."""
+    y = fused_matmul(
+        xp,
+        A,
+        B,
+        alpha=alpha,
+        transA=transA,
+        transB=transB,
+        transBatchA=transBatchA,
+        transBatchB=transBatchB,
+    )
+    if activation == "Softmax":
+        return softmax(xp, y, axis=activation_axis)
+    given = (activation_alpha, activation_beta, activation_gamma)
+    return activated(xp, y, activation, [value for value in given if value is not None])

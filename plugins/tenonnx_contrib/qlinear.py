@@ -1,0 +1,273 @@
+"""Operators on quantised tensors: dequantised, computed in float32, quantised again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tenonnx import Array, Namespace, OperatorTable
+from tenonnx_array.conv_quantized import qlinear_conv
+from tenonnx_array.nonlinear import sigmoid
+from tenonnx_array.pool import average_pool
+from tenonnx_array.quant import dequantize_linear as dequantize_19
+from tenonnx_array.quant import quantize_linear as quantize_19
+from tenonnx_array.quant import round_to
+from tenonnx_array.softmax import flattening, softmax
+
+table = OperatorTable("com.microsoft")
+op = table.op
+
+
+def real(xp: Namespace, x: Array, scale: Array, zero_point: Array | None) -> Array:
+    """Return ``(x - zero_point) * scale`` as float32, one of each per tensor."""
+    y = x.astype(xp.float32)
+    if zero_point is not None:
+        y = y - zero_point.reshape(()).astype(xp.float32)
+    return y * scale.reshape(())
+
+
+def quantised(
+    xp: Namespace, y: Array, scale: Array, zero_point: Array | None, like: Array
+) -> Array:
+    """Return ``y / scale + zero_point`` rounded to the type of ``like``."""
+    zero = None if zero_point is None else zero_point.reshape(())
+    return round_to(xp, y / scale.reshape(()), zero, like.dtype)
+
+
+def binary(combine: Callable[[Namespace, Array, Array], Array]) -> Callable[..., Array]:
+    """Return the operator on quantised tensors that combines their values."""
+
+    def call(
+        xp: Namespace,
+        A: Array,
+        A_scale: Array,
+        A_zero_point: Array | None,
+        B: Array,
+        B_scale: Array,
+        B_zero_point: Array | None,
+        C_scale: Array,
+        C_zero_point: Array | None = None,
+    ) -> Array:
+        a, b = real(xp, A, A_scale, A_zero_point), real(xp, B, B_scale, B_zero_point)
+        return quantised(xp, combine(xp, a, b), C_scale, C_zero_point, A)
+
+    return call
+
+
+table.rows(
+    {
+        "QLinearAdd": binary(lambda _, a, b: a + b),
+        "QLinearMul": binary(lambda _, a, b: a * b),
+    }
+)
+
+
+@op("QLinearSigmoid")
+def qlinear_sigmoid(
+    xp: Namespace,
+    X: Array,
+    X_scale: Array,
+    X_zero_point: Array | None,
+    Y_scale: Array,
+    Y_zero_point: Array | None = None,
+) -> Array:
+    y = sigmoid(xp, real(xp, X, X_scale, X_zero_point))
+    return quantised(xp, y, Y_scale, Y_zero_point, X)
+
+
+@op("QLinearLeakyRelu")
+def qlinear_leaky_relu(
+    xp: Namespace,
+    X: Array,
+    X_scale: Array,
+    X_zero_point: Array | None,
+    Y_scale: Array,
+    Y_zero_point: Array | None = None,
+    *,
+    alpha: float = 0.01,
+) -> Array:
+    x = real(xp, X, X_scale, X_zero_point)
+    y = xp.where(x < 0, x * xp.float32(alpha), x)
+    return quantised(xp, y, Y_scale, Y_zero_point, X)
+
+
+@op("QLinearSoftmax")
+def qlinear_softmax(
+    xp: Namespace,
+    X: Array,
+    X_scale: Array,
+    x_zero_point: Array | None,
+    y_scale: Array,
+    y_zero_point: Array,
+    *,
+    axis: int = -1,
+    opset: int,
+) -> Array:
+    """Return the quantised softmax along the axis, before opset 13 over all from it on."""
+    kernel = softmax if opset >= 13 else flattening(softmax)
+    y = kernel(xp, real(xp, X, X_scale, x_zero_point), axis=axis)
+    return quantised(xp, y, y_scale, y_zero_point, X)
+
+
+@op("QLinearReduceMean")
+def qlinear_reduce_mean(
+    xp: Namespace,
+    data: Array,
+    data_scale: Array,
+    data_zero_point: Array | None,
+    reduced_scale: Array,
+    reduced_zero_point: Array | None = None,
+    *,
+    axes: tuple[int, ...],
+    keepdims: int,
+) -> Array:
+    x = real(xp, data, data_scale, data_zero_point)
+    y = xp.mean(x, axis=tuple(axes) or None, keepdims=bool(keepdims))
+    return quantised(xp, y, reduced_scale, reduced_zero_point, data)
+
+
+@op("QLinearConcat")
+def qlinear_concat(
+    xp: Namespace, Y_scale: Array, Y_zero_point: Array, *inputs: Array, axis: int
+) -> Array:
+    """Return tensors side by side; the inputs are a tensor, its scale and its zero point each."""
+    parts = []
+    for x, scale, zero_point in zip(inputs[::3], inputs[1::3], inputs[2::3], strict=True):
+        parts.append(quantised(xp, real(xp, x, scale, zero_point), Y_scale, Y_zero_point, x))
+    return xp.concatenate(parts, axis=axis)
+
+
+@op("QLinearWhere")
+def qlinear_where(
+    xp: Namespace,
+    condition: Array,
+    X: Array,
+    x_scale: Array,
+    x_zero_point: Array,
+    Y: Array,
+    y_scale: Array,
+    y_zero_point: Array,
+    z_scale: Array,
+    z_zero_point: Array,
+) -> Array:
+    x, y = (
+        quantised(xp, real(xp, *value), z_scale, z_zero_point, X)
+        for value in ((X, x_scale, x_zero_point), (Y, y_scale, y_zero_point))
+    )
+    return xp.where(condition, x, y)
+
+
+@op("QLinearAveragePool")
+def qlinear_average_pool(
+    xp: Namespace,
+    X: Array,
+    x_scale: Array,
+    x_zero_point: Array | None,
+    y_scale: Array,
+    y_zero_point: Array | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    channels_last: int = 0,
+    count_include_pad: int = 0,
+    kernel_shape: tuple[int, ...],
+    pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None,
+) -> Array:
+    """Return the quantised mean of each window of (N, C, D1, ...), or of (N, D1, ..., C)."""
+    x = real(xp, X, x_scale, x_zero_point)
+    y = average_pool(
+        xp,
+        xp.moveaxis(x, -1, 1) if channels_last else x,
+        kernel_shape=kernel_shape,
+        auto_pad=auto_pad,
+        ceil_mode=ceil_mode,
+        count_include_pad=count_include_pad,
+        pads=pads,
+        strides=strides,
+    )
+    y = xp.moveaxis(y, 1, -1) if channels_last else y
+    return quantised(xp, y, y_scale, y_zero_point, X)
+
+
+@op("QLinearGlobalAveragePool")
+def qlinear_global_average_pool(
+    xp: Namespace,
+    X: Array,
+    x_scale: Array,
+    x_zero_point: Array,
+    y_scale: Array,
+    y_zero_point: Array,
+    *,
+    channels_last: int = 0,
+) -> Array:
+    """Return the quantised mean of each channel of (N, C, D1, ...), or of (N, D1, ..., C)."""
+    axes = tuple(range(1, X.ndim - 1) if channels_last else range(2, X.ndim))
+    y = xp.mean(real(xp, X, x_scale, x_zero_point), axis=axes, keepdims=True)
+    return quantised(xp, y, y_scale, y_zero_point, X)
+
+
+@op("QLinearConv")
+def qlinear_conv_any_layout(
+    xp: Namespace,
+    x: Array,
+    x_scale: Array,
+    x_zero_point: Array,
+    w: Array,
+    w_scale: Array,
+    w_zero_point: Array,
+    y_scale: Array,
+    y_zero_point: Array,
+    B: Array | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    channels_last: int = 0,
+    dilations: tuple[int, ...] | None = None,
+    group: int = 1,
+    kernel_shape: tuple[int, ...] | None = None,
+    pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None,
+) -> Array:
+    """Return QLinearConv of (N, C, D1, ...), or of (N, D1, ..., C) and likewise then."""
+    y = qlinear_conv(
+        xp,
+        xp.moveaxis(x, -1, 1) if channels_last else x,
+        x_scale,
+        x_zero_point,
+        w,
+        w_scale,
+        w_zero_point,
+        y_scale,
+        y_zero_point,
+        B,
+        auto_pad=auto_pad,
+        dilations=dilations,
+        group=group,
+        kernel_shape=kernel_shape,
+        pads=pads,
+        strides=strides,
+    )
+    return xp.moveaxis(y, 1, -1) if channels_last else y
+
+
+@op("QuantizeLinear")
+def quantize_linear(
+    xp: Namespace,
+    x: Array,
+    y_scale: Array,
+    y_zero_point: Array | None = None,
+    *,
+    axis: int = 1,
+) -> Array:
+    return quantize_19(xp, x, y_scale, y_zero_point, axis=axis)
+
+
+@op("DequantizeLinear")
+def dequantize_linear(
+    xp: Namespace,
+    x: Array,
+    x_scale: Array,
+    x_zero_point: Array | None = None,
+    *,
+    axis: int = 1,
+) -> Array:
+    return dequantize_19(xp, x, x_scale, x_zero_point, axis=axis)

@@ -1,0 +1,186 @@
+"""Layers with a state of fixed size: linear attention and causal convolution."""
+
+from __future__ import annotations
+
+import math
+
+from tenonnx import Array, Namespace, OperatorTable
+from tenonnx_array.conv import conv
+from tenonnx_array.linear_attention import RULES
+from tenonnx_array.nonlinear import sigmoid, softplus, swish
+
+table = OperatorTable("com.microsoft")
+op = table.op
+
+
+def recur(
+    xp: Namespace,
+    q: Array,
+    k: Array,
+    v: Array,
+    decay: Array | None,
+    rate: Array | None,
+    state: Array,
+) -> tuple[Array, list[Array]]:
+    """Return what each token reads (length, batch, heads, value size) and the states after it.
+
+    All begin with (length, batch, heads): q and k are as wide as keys, v as values, decay as
+    keys or 1 (as a logarithm), rate is 1 wide. The state is (batch, heads, keys, values), of a
+    divisor of the heads of q.
+    """
+    states, read = [], []
+    shared = q.shape[2] // state.shape[1]
+    for t in range(q.shape[0]):
+        if decay is not None:
+            state = state * xp.exp(decay[t])[..., None]
+        column, written = k[t][..., None], v[t][..., None, :]
+        if rate is not None:
+            held = xp.matmul(column.swapaxes(-1, -2), state)
+            written = rate[t][..., None] * (written - held)
+        state = state + column * written
+        states.append(state)
+        rows = q[t].reshape(q.shape[1], state.shape[1], shared, q.shape[3])
+        read.append(xp.matmul(rows, state).reshape(*q.shape[1:3], v.shape[-1]))
+    empty = xp.zeros((0, *q.shape[1:3], v.shape[-1]), q.dtype)
+    return xp.stack(read) if read else empty, states
+
+
+def by_token(xp: Namespace, x: Array, heads: int) -> Array:
+    """Return (batch, length, heads * size) as float32 of shape (length, batch, heads, size)."""
+    return x.reshape(*x.shape[:2], heads, -1).swapaxes(0, 1).astype(xp.float32)
+
+
+def repeated(xp: Namespace, x: Array, heads: int) -> Array:
+    """Return (length, batch, heads, size) with every head repeated until there are so many."""
+    return x if x.shape[2] == heads else xp.repeat(x, heads // x.shape[2], axis=2)
+
+
+def check_rule(rule: str, decay: Array | None, beta: Array | None) -> tuple[bool, bool]:
+    """Return whether a rule decays the state and whether it corrects what it writes.
+
+    Raises:
+        ValueError: An unknown rule, or one that lacks its decay or beta.
+    """
+    if rule not in RULES:
+        raise ValueError(f"expected an update_rule of {', '.join(RULES)}, found {rule!r}")
+    decays, corrects = RULES[rule]
+    if (decays and decay is None) or (corrects and beta is None):
+        raise ValueError(f"expected the inputs decay and beta that {rule!r} reads, found none")
+    return decays, corrects
+
+
+@op("LinearAttention", multiple=True)
+def linear_attention(
+    xp: Namespace,
+    query: Array,
+    key: Array,
+    value: Array,
+    past_state: Array | None = None,
+    decay: Array | None = None,
+    beta: Array | None = None,
+    *,
+    chunk_size: int = 64,  # noqa: ARG001 - a hint to implementations that work in chunks
+    kv_num_heads: int,
+    q_num_heads: int,
+    scale: float = 0.0,
+    state_window: int = 0,
+    update_rule: str = "gated_delta",
+) -> tuple[Array, Array]:
+    """Return outputs (batch, length, heads * size), and the last state or ``state_window`` of them.
+
+    Inputs are (batch, length, heads * size). A state is (batch, key heads, key size, value size);
+    a window of states has the last one last, and zeros before the first. In float32.
+
+    Raises:
+        ValueError: An unknown rule, or one that lacks its decay or beta.
+    """
+    decays, corrects = check_rule(update_rule, decay, beta)
+    size = query.shape[-1] // q_num_heads
+    heads = max(q_num_heads, kv_num_heads)
+    q = repeated(xp, by_token(xp, query, q_num_heads), heads)
+    q = q * xp.float32(scale or 1 / math.sqrt(size))
+    k = repeated(xp, by_token(xp, key, key.shape[-1] // size), kv_num_heads)
+    v = by_token(xp, value, kv_num_heads)
+    shape = (query.shape[0], kv_num_heads, size, v.shape[-1])
+    dtype = query.dtype if past_state is None else past_state.dtype
+    if past_state is None:
+        state = xp.zeros(shape, xp.float32)
+    else:
+        state = (past_state[-1] if state_window else past_state).astype(xp.float32)
+    gate = by_token(xp, decay, kv_num_heads) if decays else None
+    rate = by_token(xp, beta, beta.shape[-1]) if corrects and beta is not None else None
+    read, states = recur(xp, q, k, v, gate, rate, state)
+    output = read.swapaxes(0, 1).reshape(*query.shape[:2], -1).astype(query.dtype)
+    if not state_window:
+        return output, (states[-1] if states else state).astype(dtype)
+    last = states[-state_window:]
+    blanks = [xp.zeros(shape, xp.float32)] * (state_window - len(last))
+    return output, xp.stack(blanks + last).astype(dtype)
+
+
+@op("LinearAttentionGate", multiple=True)
+def linear_attention_gate(
+    xp: Namespace, a: Array, dt_bias: Array, decay_scale: Array, b: Array | None = None
+) -> tuple[Array, Array | None]:
+    """Return ``decay_scale * softplus(a + dt_bias)`` and ``sigmoid(b)``, computed in float32."""
+    decay = decay_scale * softplus(xp, a.astype(xp.float32) + dt_bias)
+    beta = None if b is None else sigmoid(xp, b.astype(xp.float32)).astype(a.dtype)
+    return decay.astype(a.dtype), beta
+
+
+@op("CausalConvWithState", multiple=True)
+def causal_conv_with_state(
+    xp: Namespace,
+    input: Array,  # noqa: A002 - the schema's name
+    weight: Array,
+    bias: Array | None = None,
+    past_state: Array | None = None,
+    *,
+    activation: str = "none",
+    channels_last: int = 0,
+    dilation: int = 1,
+    ndim: int = 1,
+    state_window: int = 0,
+) -> tuple[Array, Array]:
+    """Convolve each channel with what came before it; also the last inputs, for the next call.
+
+    input is (batch, channels, length), or (batch, length, ...) if ``channels_last``. A state
+    holds ``(kernel - 1) * dilation`` positions; with a ``state_window`` there is one for each of
+    the last positions, zeros before the first.
+
+    Raises:
+        ValueError: An unknown activation, or more than one spatial axis.
+    """
+    if activation not in ("none", "silu", "swish"):
+        raise ValueError(f"expected activation to be none, silu or swish, found {activation!r}")
+    if ndim != 1:
+        raise ValueError(f"expected one spatial axis (ndim=1), found ndim={ndim}")
+    x, trailing = channels_first(xp, input, channels_last), input.shape[2:]
+    held, length = (weight.shape[2] - 1) * dilation, x.shape[2]
+    past = xp.zeros((*x.shape[:2], held), x.dtype)
+    if past_state is not None:
+        past = channels_first(xp, past_state[-1] if state_window else past_state, channels_last)
+    whole = xp.concatenate((past, x), axis=2)
+    y = conv(xp, whole, weight, bias, group=x.shape[1], dilations=(dilation,))
+    if activation != "none":
+        y = swish(xp, y)
+
+    def outward(values: Array) -> Array:
+        if not channels_last:
+            return values
+        return values.swapaxes(1, 2).reshape(values.shape[0], values.shape[2], *trailing)
+
+    if not state_window:
+        return outward(y), outward(whole[:, :, length:])
+    states = [
+        outward(whole[:, :, end : end + held] if end > 0 else xp.zeros_like(past))
+        for end in range(length - state_window + 1, length + 1)
+    ]
+    return outward(y), xp.stack(states)
+
+
+def channels_first(xp: Namespace, x: Array, channels_last: int) -> Array:
+    """Return (batch, length, ...) as (batch, channels, length); what is so already, as it is."""
+    if not channels_last:
+        return x
+    return xp.swapaxes(x.reshape(*x.shape[:2], -1), 1, 2)
