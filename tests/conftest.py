@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+# Tests run side by side, and the suite's real models need every column of a product summed in
+# one order, which OpenBLAS keeps only while it does not share a product out among threads.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,9 +31,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Derived weights of a test go to a folder of its own."""
+def own_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """Derived weights of a test go to a folder of its own, compiled kernels to one for all.
+
+    Tests are about numpy's kernels unless they are in ``tests/cpu``: a kernel that is ready in the
+    middle of a test would make it another test.
+    """
     monkeypatch.setenv("TENONNX_CACHE_DIR", str(tmp_path / "cache"))
+    kernels = request.config.cache.mkdir("kernels")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", os.environ.get("NUMBA_CACHE_DIR", str(kernels)))
+    mode = "wait" if "cpu" in request.path.parts else "0"
+    monkeypatch.setenv("TENONNX_JIT", os.environ.get("TENONNX_JIT", mode))
 
 
 @pytest.fixture

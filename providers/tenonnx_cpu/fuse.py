@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tenonnx.lower import is_constant
 from tenonnx.provider import Step
-from tenonnx_cpu.specialise import Call, Site
+from tenonnx_cpu.specialise import Call, Site, on_host
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -87,10 +88,15 @@ class Scope:
         """Returns a callable that runs the nodes one after the other on array kernels."""
         steps = [self.plain(node) for node in nodes]
         taken = tuple(inputs)
+        # A fusion may build a constant into itself, and not take it as an argument.
+        known: dict[ir.Value | None, Any] = {None: None}
+        for step in steps:
+            for value in step.inputs:
+                if value is not None and value not in taken and is_constant(value):
+                    known[value] = on_host(value.const_value)
 
         def call(*arguments: Any) -> Any:
-            values: dict[ir.Value | None, Any] = dict(zip(taken, arguments, strict=True))
-            values[None] = None
+            values = {**known, **dict(zip(taken, arguments, strict=True))}
             for step in steps:
                 results = step.call(*(values[value] for value in step.inputs))
                 results = results if step.multiple else (results,)

@@ -43,9 +43,7 @@ class Site:
         Elements narrower than a byte come one per byte; ``packed`` has them as they lie.
         """
         tensor = self._tensor(position)
-        if isinstance(tensor, WeightTensor):
-            return tensor.weight.on(HOST)  # type: ignore[no-any-return]  # the host's are numpy's
-        return None if tensor is None else array_of(tensor)
+        return None if tensor is None else on_host(tensor)
 
     def packed(self, position: int) -> NDArray | None:
         """Returns a constant input's bytes, flat and in place; ``None`` if it has no such bytes."""
@@ -63,6 +61,13 @@ class Site:
         inputs = self.node.inputs
         value = inputs[position] if position < len(inputs) else None
         return value.const_value if value is not None and is_constant(value) else None
+
+
+def on_host(tensor: Any) -> NDArray:
+    """Returns a constant as numpy has it: read-only, aligned, maybe strided."""
+    if isinstance(tensor, WeightTensor):
+        return tensor.weight.on(HOST)  # type: ignore[no-any-return]  # the host's are numpy's
+    return array_of(tensor)
 
 
 Specialisation: TypeAlias = Callable[[Site, Call], Call | None]
