@@ -95,22 +95,12 @@ def paged_attention(
         blocks = xp.asarray(block_table[request, : -(-total // key_cache.shape[1])])
         keys = stores[0].read(xp, caches[0], blocks, total)
         values = keys if latent else stores[1].read(xp, caches[1], blocks, total)
+        rows = xp.asarray(positions[None, start:stop])
+        seen = visible(xp, rows, xp.arange(total), causal=bool(is_causal), window=local_window_size)
         result = attend(
-            xp,
-            q[start:stop].swapaxes(0, 1)[None],
-            keys,
-            values[..., : v_head_size or None],
-            scale or None,
-            seen=visible(
-                xp,
-                xp.asarray(positions[None, start:stop]),
-                xp.arange(total),
-                causal=bool(is_causal),
-                window=local_window_size,
-            ),
-            sinks=head_sink,
-            softcap=softcap,
-        )
+            xp, q[start:stop].swapaxes(0, 1)[None], keys, values[..., : v_head_size or None],
+            scale or None, seen=seen, sinks=head_sink, softcap=softcap,
+        )  # fmt: skip
         outputs.append(result.values[0].swapaxes(0, 1).reshape(stop - start, -1))
     return xp.concatenate(outputs), *caches
 

@@ -1,0 +1,254 @@
+"""Convolution, pooling and norms of images, with channels last too; crops."""
+
+from __future__ import annotations
+
+from tenonnx import Array, Namespace, OperatorTable
+from tenonnx_array.conv_transpose import conv_transpose
+from tenonnx_array.dtypes import accumulator
+from tenonnx_array.grid import grid_sample_16
+from tenonnx_array.nonlinear import swish
+from tenonnx_array.norm import in_groups
+from tenonnx_array.pool import max_pool
+from tenonnx_contrib.fused import fused_conv
+
+table = OperatorTable("com.microsoft")
+op = table.op
+
+
+@op("NhwcMaxPool")
+def nhwc_max_pool(
+    xp: Namespace,
+    x: Array,
+    *,
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    dilations: tuple[int, ...] | None = None,
+    kernel_shape: tuple[int, ...],
+    pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None,
+) -> Array:
+    """Return MaxPool of (N, D1, ..., C)."""
+    (y,) = max_pool(
+        xp,
+        xp.moveaxis(x, -1, 1),
+        kernel_shape=kernel_shape,
+        auto_pad=auto_pad,
+        ceil_mode=ceil_mode,
+        dilations=dilations,
+        pads=pads,
+        strides=strides,
+    )
+    return xp.moveaxis(y, 1, -1)
+
+
+@op("NhwcConv", without=("activation", "activation_params"))
+@op("NhwcFusedConv")
+def nhwc_fused_conv(
+    xp: Namespace,
+    X: Array,
+    W: Array,
+    B: Array | None = None,
+    Z: Array | None = None,
+    *,
+    activation: str = "",
+    activation_params: tuple[float, ...] = (),
+    auto_pad: str = "NOTSET",
+    dilations: tuple[int, ...] | None = None,
+    group: int = 1,
+    kernel_shape: tuple[int, ...] | None = None,
+    pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None,
+) -> Array:
+    """Return FusedConv of X (N, D1, ..., C) with W (M, k1, ..., C/group)."""
+    y = fused_conv(
+        xp,
+        xp.moveaxis(X, -1, 1),
+        xp.moveaxis(W, -1, 1),
+        B,
+        None if Z is None else xp.moveaxis(Z, -1, 1),
+        activation=activation,
+        activation_params=activation_params,
+        auto_pad=auto_pad,
+        dilations=dilations,
+        group=group,
+        kernel_shape=kernel_shape,
+        pads=pads,
+        strides=strides,
+    )
+    return xp.moveaxis(y, 1, -1)
+
+
+@op("MaxpoolWithMask")
+def maxpool_with_mask(
+    xp: Namespace,
+    X: Array,
+    M: Array,
+    *,
+    auto_pad: str = "NOTSET",
+    kernel_shape: tuple[int, ...],
+    pads: tuple[int, ...] | None = None,
+    storage_order: int = 0,
+    strides: tuple[int, ...] | None = None,
+) -> Array:
+    """Return MaxPool over the elements whose mask is not 0."""
+    x = xp.where(xp.broadcast_to(M, X.shape) == 0, xp.finfo(X.dtype).min, X)
+    (y,) = max_pool(
+        xp,
+        x,
+        kernel_shape=kernel_shape,
+        auto_pad=auto_pad,
+        pads=pads,
+        storage_order=storage_order,
+        strides=strides,
+    )
+    return y
+
+
+@op("ConvTransposeWithDynamicPads", host=(2,))
+def conv_transpose_with_dynamic_pads(
+    xp: Namespace,
+    X: Array,
+    W: Array,
+    Pads: Array | None = None,
+    B: Array | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: tuple[int, ...] | None = None,
+    group: int = 1,
+    kernel_shape: tuple[int, ...] | None = None,
+    output_padding: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None,
+) -> Array:
+    """Return ConvTranspose with pads that are an input."""
+    return conv_transpose(
+        xp,
+        X,
+        W,
+        B,
+        auto_pad=auto_pad,
+        dilations=dilations,
+        group=group,
+        kernel_shape=kernel_shape,
+        output_padding=output_padding,
+        pads=None if Pads is None else tuple(Pads.ravel().tolist()),
+        strides=strides,
+    )
+
+
+@op("GridSample")
+def grid_sample(
+    xp: Namespace,
+    X: Array,
+    Grid: Array,
+    *,
+    align_corners: int = 0,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+) -> Array:
+    return grid_sample_16(
+        xp, X, Grid, align_corners=align_corners, mode=mode, padding_mode=padding_mode
+    )
+
+
+@op("CropAndResize", host=(3,))
+def crop_and_resize(
+    xp: Namespace,
+    X: Array,
+    rois: Array,
+    batch_indices: Array,
+    crop_size: Array,
+    *,
+    extrapolation_value: float = 0.0,
+    mode: str = "bilinear",
+) -> Array:
+    """Return a crop of X (N, C, H, W) for every (y1, x1, y2, x2), resized with aligned corners.
+
+    Corners are fractions of the image's last places; what lies outside it is
+    ``extrapolation_value``.
+    """
+    high, wide = (int(n) for n in crop_size)
+    rows = sampled(xp, rois[:, 0], rois[:, 2], X.shape[2], high)[:, :, None]
+    columns = sampled(xp, rois[:, 1], rois[:, 3], X.shape[3], wide)[:, None, :]
+    inside = (rows >= 0) & (rows <= X.shape[2] - 1) & (columns >= 0) & (columns <= X.shape[3] - 1)
+    images = batch_indices[:, None, None]
+
+    def at(y: Array, x: Array) -> Array:
+        y = xp.clip(y, 0, X.shape[2] - 1).astype(xp.int64)
+        return X[images, :, y, xp.clip(x, 0, X.shape[3] - 1).astype(xp.int64)]
+
+    if mode == "nearest":
+        y = at(xp.floor(rows + 0.5), xp.floor(columns + 0.5))
+    else:
+        top, left = xp.floor(rows), xp.floor(columns)
+        down, right = (rows - top)[..., None], (columns - left)[..., None]
+        above = at(top, left) * (1 - right) + at(top, xp.ceil(columns)) * right
+        below = at(xp.ceil(rows), left) * (1 - right) + at(xp.ceil(rows), xp.ceil(columns)) * right
+        y = above * (1 - down) + below * down
+    y = xp.where(inside[..., None], y, X.dtype.type(extrapolation_value))
+    return xp.moveaxis(y, -1, 1).astype(X.dtype, copy=False)
+
+
+def sampled(xp: Namespace, first: Array, last: Array, length: int, count: int) -> Array:
+    """Return ``count`` places from first to last (crops, count); a single one is in the middle."""
+    if count == 1:
+        return ((first + last) / 2 * (length - 1))[:, None]
+    steps = xp.arange(count, dtype=first.dtype)
+    return (
+        first[:, None] * (length - 1)
+        + steps * (((last - first) * (length - 1) / (count - 1))[:, None])
+    )
+
+
+@op("GroupNorm")
+def group_norm(
+    xp: Namespace,
+    X: Array,
+    gamma: Array,
+    beta: Array,
+    *,
+    activation: int,
+    channels_last: int = 1,
+    epsilon: float = 1e-5,
+    groups: int,
+) -> Array:
+    """Return the group norm of (N, D1, ..., C), or of (N, C, D1, ...); its swish if asked for."""
+    x = xp.moveaxis(X, -1, 1) if channels_last else X
+    y = in_groups(xp, x.astype(accumulator(X.dtype), copy=False), groups, epsilon)
+    shape = (1, -1, *(1,) * (X.ndim - 2))
+    y = y * gamma.reshape(shape).astype(y.dtype) + beta.reshape(shape).astype(y.dtype)
+    y = swish(xp, y) if activation else y
+    return (xp.moveaxis(y, 1, -1) if channels_last else y).astype(X.dtype, copy=False)
+
+
+@op("SkipGroupNorm", multiple=True)
+def skip_group_norm(
+    xp: Namespace,
+    X: Array,
+    gamma: Array,
+    beta: Array,
+    skip: Array,
+    bias: Array | None = None,
+    *,
+    activation: int,
+    channels_last: int = 1,
+    epsilon: float = 1e-5,
+    groups: int,
+) -> tuple[Array, Array]:
+    """Return GroupNorm of ``X + skip + bias``, and that sum; skip may be one vector per image."""
+    if skip.ndim == 2:
+        skip = skip.reshape(skip.shape[0], *(1,) * (X.ndim - 2), skip.shape[1])
+        skip = skip if channels_last else xp.moveaxis(skip, -1, 1)
+    total = X + skip
+    if bias is not None:
+        total = total + (bias if channels_last else bias.reshape(1, -1, *(1,) * (X.ndim - 2)))
+    y = group_norm(
+        xp,
+        total,
+        gamma,
+        beta,
+        activation=activation,
+        channels_last=channels_last,
+        epsilon=epsilon,
+        groups=groups,
+    )
+    return y, total

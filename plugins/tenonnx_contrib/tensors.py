@@ -1,0 +1,173 @@
+"""Tensors cut, joined, generated and compared: what became ONNX operators later, and the rest."""
+
+from __future__ import annotations
+
+import math
+
+from tenonnx import Array, Namespace, OperatorTable
+from tenonnx_array import generate, index, pad
+from tenonnx_array.dtypes import accumulator
+
+table = OperatorTable("com.microsoft")
+op = table.op
+
+
+@op("GatherND")
+def gather_nd(xp: Namespace, data: Array, indices: Array) -> Array:
+    return index.gather_nd(xp, data, indices)
+
+
+@op("Trilu", host=(1,))
+def trilu(xp: Namespace, X: Array, k: Array | None = None, *, upper: int = 1) -> Array:
+    return pad.trilu(xp, X, k, upper=upper)
+
+
+@op("Pad", host=(1, 2))
+def pad_1(
+    xp: Namespace, data: Array, pads: Array, value: Array | None = None, *, mode: str = "constant"
+) -> Array:
+    return pad.pad(xp, data, pads, value, mode=mode)
+
+
+@op("Range", host=(0, 1, 2))
+def range_1(xp: Namespace, start: Array, limit: Array, delta: Array | None = None) -> Array:
+    """Return the numbers from start to limit; each is a scalar or has one element."""
+    step = start.dtype.type(1) if delta is None else delta.reshape(())
+    return generate.range_11(xp, start.reshape(()), limit.reshape(()), step)
+
+
+@op("Unique", multiple=True)
+def unique(xp: Namespace, x: Array) -> tuple[Array, ...]:
+    """Return the values of a vector as they first occur, each element's number, and the counts."""
+    values, _, numbers, counts = index.unique(xp, x, sorted=0)
+    return values, numbers, counts
+
+
+@op("ExpandDims", host=(1,))
+def expand_dims(xp: Namespace, X: Array, axis: Array) -> Array:
+    return xp.expand_dims(X, int(axis.item()))
+
+
+@op("UnfoldTensor")
+def unfold_tensor(
+    xp: Namespace,
+    input: Array,  # noqa: A002 - the schema's name
+    *,
+    dim: int = -1,
+    size: int,
+    step: int = 1,
+) -> Array:
+    """Return windows along an axis, each as a new last axis."""
+    windows = xp.lib.stride_tricks.sliding_window_view(input, size, axis=dim)
+    return windows[(slice(None),) * (dim % input.ndim) + (slice(None, None, step),)]
+
+
+@op("Inverse")
+def inverse(xp: Namespace, X: Array) -> Array:
+    return xp.linalg.inv(X.astype(accumulator(X.dtype), copy=False)).astype(X.dtype, copy=False)
+
+
+@op("IsAllFinite")
+def is_all_finite(
+    xp: Namespace,
+    *input: Array,  # noqa: A002 - the schema's name
+    isinf_only: int = 0,
+    isnan_only: int = 0,
+) -> Array:
+    """Return whether no element is infinite or NaN, or the one of them that matters."""
+    wrong = xp.isinf if isinf_only else xp.isnan if isnan_only else lambda x: ~xp.isfinite(x)
+    found = [xp.any(wrong(x)) for x in input]
+    return ~xp.any(xp.stack(found))
+
+
+@op("ComplexMul")
+def complex_mul(xp: Namespace, A: Array, B: Array) -> Array:
+    """Return products of complex numbers, each a pair on the last axis."""
+    return paired(xp, A, B, 1)
+
+
+@op("ComplexMulConj")
+def complex_mul_conj(xp: Namespace, A: Array, B: Array) -> Array:
+    """Return ComplexMul of A and the conjugate of B."""
+    return paired(xp, A, B, -1)
+
+
+def paired(xp: Namespace, a: Array, b: Array, sign: int) -> Array:
+    """Return the product of pairs (real, imaginary), the second's imaginary part times a sign."""
+    real, imaginary = b[..., 0], b[..., 1] * b.dtype.type(sign)
+    return xp.stack(
+        (
+            a[..., 0] * real - a[..., 1] * imaginary,
+            a[..., 0] * imaginary + a[..., 1] * real,
+        ),
+        axis=-1,
+    )
+
+
+@op("Rfft")
+def rfft(
+    xp: Namespace, X: Array, *, normalized: int = 0, onesided: int = 1, signal_ndim: int = 1
+) -> Array:
+    """Return the Fourier transform of the last ``signal_ndim`` axes, as pairs on a new last axis.
+
+    Raises:
+        ValueError: Both sides, or a normalisation, are asked for.
+    """
+    check_fourier(normalized, onesided)
+    y = xp.fft.rfftn(X.astype(accumulator(X.dtype)), axes=tuple(range(-signal_ndim, 0)))
+    return xp.stack((y.real, y.imag), axis=-1).astype(X.dtype)
+
+
+@op("Irfft")
+def irfft(
+    xp: Namespace, X: Array, *, normalized: int = 0, onesided: int = 1, signal_ndim: int = 1
+) -> Array:
+    """Return the inverse of Rfft, of an even length.
+
+    Raises:
+        ValueError: Both sides, or a normalisation, are asked for.
+    """
+    check_fourier(normalized, onesided)
+    x = X.astype(accumulator(X.dtype))
+    axes = tuple(range(-signal_ndim, 0))
+    return xp.fft.irfftn(x[..., 0] + 1j * x[..., 1], axes=axes).astype(X.dtype)
+
+
+def check_fourier(normalized: int, onesided: int) -> None:
+    """Refuse forms that no implementation has.
+
+    Raises:
+        ValueError: Both sides, or a normalisation, are asked for.
+    """
+    if normalized or not onesided:
+        raise ValueError(f"expected normalized=0 and onesided=1, found {normalized} and {onesided}")
+
+
+@op("CDist")
+def cdist(xp: Namespace, A: Array, B: Array, *, metric: str = "sqeuclidean") -> Array:
+    """Return the distance of each row of A to each row of B.
+
+    Raises:
+        ValueError: A metric other than euclidean and sqeuclidean.
+    """
+    if metric not in ("euclidean", "sqeuclidean"):
+        raise ValueError(f"expected metric euclidean or sqeuclidean, found {metric!r}")
+    squares = xp.sum(A * A, axis=1)[:, None] + xp.sum(B * B, axis=1) - 2 * xp.matmul(A, B.T)
+    squares = xp.maximum(squares, 0)
+    return xp.sqrt(squares) if metric == "euclidean" else squares
+
+
+@op("NGramRepeatBlock")
+def ngram_repeat_block(xp: Namespace, input_ids: Array, scores: Array, *, ngram_size: int) -> Array:
+    """Return scores with -inf for tokens that would repeat an n-gram of their row."""
+    length = input_ids.shape[1]
+    y = scores.copy()
+    if length < ngram_size:
+        return y
+    starts = length - ngram_size + 1
+    places = xp.arange(starts)[:, None] + xp.arange(ngram_size)
+    grams = input_ids[:, places]
+    tail = input_ids[:, length - ngram_size + 1 :]
+    rows, where = xp.nonzero(xp.all(grams[:, :, :-1] == tail[:, None], axis=-1))
+    y[rows, grams[rows, where, -1]] = -math.inf
+    return y
