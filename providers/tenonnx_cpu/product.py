@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from tenonnx_cpu.activation import NONE
+from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import scratch
 from tenonnx_cpu.jit.workspace import WORKSPACE
@@ -110,7 +111,7 @@ def product(
     work = offsets.shape[0] * depth * columns
     if work * rows <= SERIAL_PRODUCTS and work <= SERIAL_ELEMENTS:
         threads = 1
-    result = np.empty(shape, np.float32)
+    result = empty(shape)
     run(
         left, right if kind == "f32" else right.view(np.uint16),
         result if result.ndim == 2 else result.reshape(-1, columns), offsets, bias, residual,

@@ -17,9 +17,13 @@ from tenonnx_cpu import (  # noqa: F401 - they register themselves
     elementwise,
     matmul,
     norms,
+    pooling,
+    recurrent,
+    trees,
 )
 from tenonnx_cpu.fuse import Fused, Scope, find_fusions
 from tenonnx_cpu.specialise import SPECIALISATIONS, Site
+from tenonnx_cpu.team import TEAM
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -41,6 +45,7 @@ class CPUExecutionProvider(ArrayProvider):
 
     def compile(self, segment: Segment) -> Sequence[Step]:
         """Returns a step per node, or for several where they are fused."""
+        TEAM.set(self.threads)
         free = [node for node in segment.nodes if self._is_free(node)]
         scope = Scope(free, segment.escaping, self.threads, super()._step)
         fused = find_fusions(free, scope)
