@@ -184,3 +184,34 @@ def test_an_activation_that_is_dequantised_is_left_alone() -> None:
         {"s": np.float32(0.5)},
     )
     assert operators(tenonnx.InferenceSession(proto)) == ["DequantizeLinear", "MatMul"]
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("zeros", [True, False])
+@pytest.mark.parametrize(("axis", "block"), [(-1, 0), (1, 0), (0, 32)])
+def test_many_rows_and_few_give_the_same(kind: str, zeros: bool, axis: int, block: int) -> None:
+    problem = Problem(kind, axis, block, zero_points=zeros)
+    problem.check()
+    problem.x = np.tile(problem.x, (4, 1, 1))
+    problem.answer = np.tile(problem.answer, (4, 1, 1))
+    problem.check()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float64])
+@pytest.mark.parametrize("rows", [1, 40])
+def test_other_activations(dtype: Any, rows: int) -> None:
+    from tenonnx_quant.kernels import dequantize_matmul
+
+    rng = np.random.default_rng(0)
+    packed = rng.integers(0, 256, K * N // 2, dtype=np.uint8)
+    scales = rng.random((K // 32, N)).astype(dtype)
+    x = rng.standard_normal((rows, K)).astype(dtype)
+    y = dequantize_matmul(
+        np, x, packed, scales, bits=4, signed=1, rows=K, columns=N, axis=0, block_size=32
+    )
+    nibbles = np.stack([packed & 15, packed >> 4], 1).reshape(K, N).astype(np.int16)
+    w = np.where(nibbles > 7, nibbles - 16, nibbles) * np.repeat(scales, 32, 0).astype(np.float64)
+    assert y.dtype == dtype
+    error = np.abs(y.astype(np.float64) - x.astype(np.float64) @ w)
+    bound = np.abs(x.astype(np.float64)) @ np.abs(w) * float(ml_dtypes.finfo(dtype).eps) * 2
+    assert np.all(error <= bound)

@@ -1,15 +1,23 @@
-"""``ai.tenonnx::DequantizeMatMul`` over any array namespace, a block of columns at a time."""
+"""``ai.tenonnx::DequantizeMatMul`` over any array namespace, a few rows of the weight at a time."""
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from tenonnx import Array, Namespace, OperatorTable
+from tenonnx_quant.planes import few_rows
 
 table = OperatorTable("ai.tenonnx")
 
 TILE_BYTES: Final = 8 << 20
 """Dequantised weights that exist at any one time."""
+
+FEW_ROWS: Final = 16
+"""Rows of x up to which integers are multiplied and their products scaled."""
+
+LEAST_GROUP: Final = 8
+"""Rows of the weight that must share their scales for that to pay."""
 
 
 @table.op("DequantizeMatMul", since=1)
@@ -35,7 +43,7 @@ def dequantize_matmul(
 
     Args:
         xp: The array namespace.
-        x: [..., K], floating point; decides the result's dtype.
+        x: [..., K], floating point; decides the result's dtype. Sums of 16-bit ones are float32.
         weight: The stored bytes, flat uint8; below 8 bits the first element is the low bits.
         scales: [], [n], or with one entry per block along ``axis``.
         zero_points: Stored bytes as in ``weight``, shaped as ``scales``; 0 if absent.
@@ -50,12 +58,19 @@ def dequantize_matmul(
     Returns:
         [..., N].
     """
+    dtype = x.dtype
+    x = x.astype(dtype if dtype.itemsize >= 4 else xp.float32, copy=False)
+    group = _group(rows, axis, block_size)
+    whole_bytes = columns % (8 // bits) == 0
+    if group >= LEAST_GROUP and whole_bytes and not transposed and x.size <= FEW_ROWS * rows:
+        out = few_rows(xp, x, weight, scales, zero_points, bits=bits, signed=signed, group=group)
+        return out.astype(dtype, copy=False)
     if zero_points is not None:
         zero_points = unpack(xp, zero_points, bits, signed, scales.size).reshape(scales.shape)
     step = max(1, TILE_BYTES // max(1, 4 * columns))
     if axis == 0 and block_size:
         step = max(block_size, step - step % block_size)
-    out = None if not transposed else xp.empty((*x.shape[:-1], rows), x.dtype)
+    out = xp.zeros((*x.shape[:-1], rows if transposed else columns), x.dtype)
     for start in range(0, rows, step):
         stop = min(start + step, rows)
         tile = unpack(xp, weight, bits, signed, (stop - start) * columns, start * columns)
@@ -63,12 +78,18 @@ def dequantize_matmul(
         if zero_points is not None:
             tile -= spread(xp, zero_points, axis, block_size, start, stop, columns)
         tile *= spread(xp, scales, axis, block_size, start, stop, columns).astype(x.dtype)
-        if out is not None and transposed:
+        if transposed:
             out[..., start:stop] = x @ tile.T
         else:
-            part = x[..., start:stop] @ tile
-            out = part if out is None else out + part
-    return out
+            out += x[..., start:stop] @ tile
+    return out.astype(dtype, copy=False)
+
+
+def _group(rows: int, axis: int, block_size: int) -> int:
+    """Returns how many rows, a divisor of all, share the scales of each column; 0 if none do."""
+    if axis == 0:
+        return block_size if block_size and rows % block_size == 0 else 0
+    return 0 if (axis == 1 and block_size) or not rows else math.gcd(rows, 64)
 
 
 def unpack(

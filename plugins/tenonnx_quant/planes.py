@@ -1,0 +1,105 @@
+"""Products of a few rows with a quantised matrix, by way of integers.
+
+Where rows of W share their scales, ``x @ ((Q - z) * s)`` is ``(x @ Q - sum(x) * z) * s``: only as
+many numbers are scaled as there are in the product. And the low bits of all bytes are a matrix of
+their own, of every other column (every fourth, with 2 bits), so nothing has to be interleaved but
+the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tenonnx import Array, Namespace
+
+TILE_BYTES: Final = 1 << 20
+"""Integers as floats that exist at any one time: what a core's cache holds."""
+
+
+def few_rows(
+    xp: Namespace,
+    x: Array,
+    weight: Array,
+    scales: Array,
+    zero_points: Array | None,
+    *,
+    bits: int,
+    signed: int,
+    group: int,
+) -> Array:
+    """Multiplies by a matrix whose every ``group`` rows share scales; by columns, or one.
+
+    Args:
+        xp: The array namespace.
+        x: [..., K], float32 or float64; the dtype of the result.
+        weight: [K, N] as stored: flat uint8, N a multiple of the elements in a byte.
+        scales: [K / group, N], [N], or [] or [1].
+        zero_points: As stored, likewise; 0 if absent.
+        bits: Bits of an element.
+        signed: Whether elements are two's complement.
+        group: A divisor of K.
+
+    Returns:
+        [..., N].
+    """
+    depth, each = x.shape[-1], 8 // bits
+    width = weight.size // depth
+    work = x.dtype
+    flat = x.reshape(-1, depth)
+    scales = scales.astype(work, copy=False)
+    if zero_points is not None:
+        zero_points = zero_points.reshape(-1, min(width, zero_points.size))
+    out = xp.zeros((each, flat.shape[0], width), work)
+    groups = depth // group
+    step = max(1, TILE_BYTES // (4 * group * width))
+    for first in range(0, groups, step):
+        span = slice(first, min(first + step, groups))
+        rows = slice(first * group, span.stop * group)
+        parts = flat[:, rows].reshape(flat.shape[0], -1, group).transpose(1, 0, 2)
+        sums = parts.sum(axis=-1, keepdims=True)
+        packed = weight[rows.start * width : rows.stop * width].reshape(-1, group, width)
+        zeros = _zeros(xp, zero_points, scales.size == 1, span, bits, signed)
+        for place, plane in enumerate(_planes(xp, packed, bits, signed)):
+            product = parts @ plane.astype(work)
+            if zero_points is not None or signed:
+                product -= sums * zeros[place]
+            product *= _of_groups(scales, span, place, each)
+            out[place] += product.sum(axis=0)
+    return out.transpose(1, 2, 0).reshape(*x.shape[:-1], each * width)
+
+
+def _planes(xp: Namespace, packed: Array, bits: int, signed: int) -> Iterator[Array]:
+    """Yields the elements at each place of a byte, as unsigned; signed ones raised to be so."""
+    if signed:
+        packed = packed ^ xp.uint8(_sign_bits(bits))
+    if bits == 8:
+        yield packed
+        return
+    mask = xp.uint8((1 << bits) - 1)
+    for shift in range(0, 8, bits):
+        yield (packed >> xp.uint8(shift)) & mask
+
+
+def _sign_bits(bits: int) -> int:
+    """Returns a byte whose elements have their top bit set, and no other."""
+    return sum(1 << (shift + bits - 1) for shift in range(0, 8, bits))
+
+
+def _zeros(
+    xp: Namespace, packed: Array | None, single: bool, span: slice, bits: int, signed: int
+) -> list[Any]:
+    """Returns what each of ``_planes`` has for zero, to broadcast over its products."""
+    if packed is None:
+        return [1 << (bits - 1) if signed else 0] * (8 // bits)
+    planes = list(_planes(xp, packed if len(packed) == 1 else packed[span], bits, signed))
+    return planes[:1] * (8 // bits) if single else [plane[:, None] for plane in planes]
+
+
+def _of_groups(values: Array, span: slice, place: int, each: int) -> Array:
+    """Returns the values for some groups and for a plane's columns, to broadcast over products."""
+    if values.size == 1:
+        return values.reshape(1, 1, 1)
+    if values.ndim == 1:
+        return values[place::each]
+    return values[span, None, place::each]
