@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,14 @@ CONV = JitKernel("conv_f32", "conv_f32")
 DEPTHWISE = JitKernel("conv_depthwise", "conv_depthwise")
 
 NOTHING = np.empty(0, np.float32)
+UNITS = np.repeat(np.float32([1, 0]), 64)
+"""What stands for a factor, a summand or a residual that is not wanted."""
+
+
+@functools.lru_cache(maxsize=256)
+def per_channel(count: int) -> tuple[NDArray, NDArray]:
+    """Returns factors and summands that change nothing."""
+    return np.ones(count, np.float32), np.zeros(count, np.float32)
 
 
 @dataclass(frozen=True)
@@ -137,7 +146,8 @@ class ConvCall:
         if run is None or not (fits(x) and fits(w)):
             return self._plain(x, w, b, residual)
         shape = cut.output if x.ndim == 4 else (*cut.output[:2], cut.output[3])
-        scale, shift = NOTHING if tail.scale is None else tail.scale, NOTHING
+        ones, zeros = per_channel(w.shape[0])
+        scale, shift = ones if tail.scale is None else tail.scale, zeros
         if b is not None or tail.shift is not None:
             shift = tail.shifted(b)
             if shift.shape != w.shape[:1] or not fits(shift):
@@ -151,7 +161,7 @@ class ConvCall:
         y = empty(shape)
         run(
             x.reshape(-1), w.reshape(-1), y.reshape(-1), scale, shift, added,
-            tail.activation, tail.first, tail.second,
+            tail.activation, tail.first, tail.second, UNITS,
             cut.numbers, cut.offsets, cut.panel, cut.planes,
             floats(cut.floats * cut.threads), cut.threads,
         )  # fmt: skip

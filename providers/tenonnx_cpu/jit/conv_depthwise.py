@@ -48,15 +48,13 @@ def finish_lines(
     scale, shift, residual, activation, first, second = extras
     width, taps = layout[7], layout[11]
     low, high = bounds(activation, first, second)
-    factor = scale[row] if scale.size else np.float32(1)
-    summand = shift[row] if shift.size else np.float32(0)
     image = (item * layout[1] * layout[2] + row) * layout[6]
     weights = w.ctypes.data + 4 * row * taps
     start = (image + top) * width
     added = residual.ctypes.data + 4 * start if residual.size else 0
     slide_sums(
         packed, 4 * layout[14], offsets.ctypes.data, weights, taps, y.ctypes.data + 4 * start,
-        added, width, bottom - top, layout[18], factor, summand, low, high,
+        added, width, bottom - top, layout[18], scale[row], shift[row], low, high,
     )  # fmt: skip
     if activation > RELU and activation != CLIP:
         apply(y[start : start + (bottom - top) * width], activation, first, second)
@@ -64,9 +62,10 @@ def finish_lines(
 
 @kernel((
     In(f32, 1), In(f32, 1), Out(f32, 1), In(f32, 1), In(f32, 1), In(f32, 1), size, f32, f32,
+    In(f32, 1),
     In(i64, 1), In(i64, 1), In(i64, 1), In(i64, 2), Out(f32, 1), size,
 ))  # fmt: skip
-def conv_depthwise(x, w, y, scale, shift, residual, activation, low, high, layout, offsets, panel, planes, memory, threads):  # type: ignore[no-untyped-def] # noqa: E501 # the signature has them
+def conv_depthwise(x, w, y, scale, shift, residual, activation, low, high, units, layout, offsets, panel, planes, memory, threads):  # type: ignore[no-untyped-def] # noqa: E501 # the signature has them
     """Like ``conv_f32``, for one input channel per group; see ``depthwise``."""
     extras = (scale, shift, residual, activation, low, high)
     convolve_channels((x, w, y, extras, layout, offsets, planes, memory), layout[16], threads)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
-from tenonnx_cpu.jit.conv_finish import finish_block
+from tenonnx_cpu.jit.conv_finish import bounds, finish_block
 from tenonnx_cpu.jit.conv_planes import pack_columns, pack_panel, pack_planes
 from tenonnx_cpu.jit.conv_rows import copy_row
 from tenonnx_cpu.jit.conv_tile import (
@@ -37,8 +37,7 @@ def multiply_strip(
         b: Address that the offsets count from.
         offsets: Address of where the rows of B are.
         depth: Columns of A, rows of B.
-        c: Address of C, and bytes from row to row; it has room for whole panels. If all is done
-            at once, the rows of a tile take the place of those before.
+        c: Address of C, and bytes from row to row; it has room for whole panels.
         c_row: Likewise.
         columns: Of B and C.
         mode: ``ZERO`` or ``ADD``.
@@ -51,29 +50,52 @@ def multiply_strip(
         channel: Likewise.
         extras: Likewise.
     """
-    high = split(rows, ROWS, 1)
+    scale, shift, residual, activation, first, second, units = extras
+    ones, zeros = units.ctypes.data, units.ctypes.data + 256
+    none, most = np.float32(-np.inf), np.float32(np.inf)
+    low, high = bounds(activation, first, second)
+    high_tile = split(rows, ROWS, 1)
     rest = columns % LANES
     dots = rest if rest <= DOTS else 0
+    whole = columns // COLUMNS * COLUMNS if last else 0
     pitch = 4 * depth + 64
     pack_columns(b + 4 * (columns - dots), offsets, depth, dots, edge, pitch)
-    for row in range(0, rows, high):
-        count = min(high, rows - row)
-        left, apart = a + row * a_row, a_row
-        line = c if last and mode == ZERO else c + row * c_row
+    for row in range(0, rows, high_tile):
+        count = min(high_tile, rows - row)
+        left, apart, line = a + row * a_row, a_row, c + row * c_row
         ahead = left + count * a_row if row + count < rows else a + 4 * depth
         if a_row % 512 == 0:
             # Rows so far apart would share few places in the cache.
             for i in range(count):
                 copy_row(left + i * a_row, copy + i * pitch, depth)
             left, apart = copy, pitch
-        for column in range(0, columns - dots, COLUMNS):
+        before = c_row if mode == ADD else 0
+        start = 4 * (place + row * image)
+        target = y.ctypes.data + start
+        added, added_row = zeros, 0
+        if residual.size:
+            added, added_row = residual.ctypes.data + start, 4 * image
+        factors, summands = scale.ctypes.data + 4 * (channel + row), shift.ctypes.data + 4 * (channel + row)
+        for column in range(0, whole, COLUMNS):
+            corner = line + 4 * column if mode == ADD else zeros
+            multiply_taps(
+                count, left, apart, b + 4 * column, offsets, depth, corner, before,
+                target + 4 * column, 4 * image, added + 4 * column if added_row else zeros,
+                added_row, factors, summands, ahead, a_row, low, high,
+            )  # fmt: skip
+        for column in range(whole, columns - dots, COLUMNS):
             right, corner = b + 4 * column, line + 4 * column
+            old = corner if mode == ADD else zeros
             if columns - dots - column <= LANES:
                 multiply_taps_narrow(
-                    count, left, apart, right, offsets, depth, corner, c_row, mode, ahead
-                )
+                    count, left, apart, right, offsets, depth, old, before, corner, c_row,
+                    zeros, 0, ones, zeros, ahead, a_row, none, most,
+                )  # fmt: skip
             else:
-                multiply_taps(count, left, apart, right, offsets, depth, corner, c_row, mode, ahead)
+                multiply_taps(
+                    count, left, apart, right, offsets, depth, old, before, corner, c_row,
+                    zeros, 0, ones, zeros, ahead, a_row, none, most,
+                )  # fmt: skip
         if dots:
             corner = line + 4 * (columns - dots)
             for i in range(0, count, DOT_ROWS):
@@ -83,8 +105,9 @@ def multiply_strip(
                 )  # fmt: skip
         if last:
             finish_block(
-                line, c_row, y, place + row * image, image, count, columns, channel + row, extras
-            )
+                line, c_row, y, place + row * image, image, count, whole, columns, channel + row,
+                extras,
+            )  # fmt: skip
 
 
 @parallel
@@ -142,25 +165,10 @@ def convolve_part(arguments: Any, task: Any, worker: Any) -> None:
 
 @kernel((
     In(f32, 1), In(f32, 1), Out(f32, 1), In(f32, 1), In(f32, 1), In(f32, 1), size, f32, f32,
+    In(f32, 1),
     In(i64, 1), In(i64, 1), In(i64, 1), In(i64, 2), Out(f32, 1), size,
 ))  # fmt: skip
-def conv_f32(
-    x,
-    w,
-    y,
-    scale,
-    shift,
-    residual,
-    activation,
-    low,
-    high,
-    layout,
-    offsets,
-    panel,
-    planes,
-    memory,
-    threads,
-):  # type: ignore[no-untyped-def] # the signature has them
+def conv_f32(x, w, y, scale, shift, residual, activation, low, high, units, layout, offsets, panel, planes, memory, threads):  # type: ignore[no-untyped-def] # noqa: E501 # the signature has them
     """Computes ``y = activate(conv(x, w) * scale + shift + residual)``; see ``conv_layout``."""
-    extras = (scale, shift, residual, activation, low, high)
+    extras = (scale, shift, residual, activation, low, high, units)
     convolve_part((x, w, y, extras, layout, offsets, panel, planes, memory), layout[18], threads)

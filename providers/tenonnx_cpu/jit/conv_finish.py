@@ -14,8 +14,8 @@ from tenonnx_cpu.jit.epilogue import activate, clip
 
 @helper
 def finish_block(
-    c: Any, c_row: Any, y: Any, place: Any, image: Any, rows: Any, columns: Any, channel: Any,
-    extras: Any,
+    c: Any, c_row: Any, y: Any, place: Any, image: Any, rows: Any, whole: Any, columns: Any,
+    channel: Any, extras: Any,
 ) -> None:  # fmt: skip
     """Writes ``activate(C * scale + shift + residual)`` to where it belongs.
 
@@ -26,21 +26,24 @@ def finish_block(
         place: Of the block's first element in it.
         image: Floats from channel to channel of the result.
         rows: How many channels.
+        whole: How many elements of each are where they belong, but for activations that do not clip.
         columns: How many elements of each.
         channel: The first channel's number among scales and shifts.
-        extras: Scale and shift per channel, or empty; the residual, like the result, or empty;
-            the activation and its parameters.
+        extras: Scale and shift per channel; the residual, like the result, or empty; the
+            activation and its parameters; 64 ones and 64 zeros.
     """
-    scale, shift, residual, activation, first, second = extras
+    scale, shift, residual, activation, first, second, _ = extras
     low, high = bounds(activation, first, second)
     other = activation > RELU and activation != CLIP
     for row in range(rows):
-        factor = scale[channel + row] if scale.size else np.float32(1)
-        summand = shift[channel + row] if shift.size else np.float32(0)
         start = place + row * image
-        target = y.ctypes.data + 4 * start
-        added = residual.ctypes.data + 4 * start if residual.size else 0
-        finish_row(c + row * c_row, target, added, columns, factor, summand, low, high)
+        if whole < columns:
+            target = y.ctypes.data + 4 * (start + whole)
+            added = residual.ctypes.data + 4 * (start + whole) if residual.size else 0
+            finish_row(
+                c + row * c_row + 4 * whole, target, added, columns - whole,
+                scale[channel + row], shift[channel + row], low, high,
+            )  # fmt: skip
         if other:
             apply(y[start : start + columns], activation, first, second)
 

@@ -15,7 +15,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from tenonnx_cpu.jit import vector as v
-from tenonnx_cpu.jit.conv_rows import lanes_below, read
+from tenonnx_cpu.jit.conv_rows import clipped, lanes_below, read
 from tenonnx_cpu.jit.cpu import cpu
 from tenonnx_cpu.jit.tile import ADD, LANES, ROW_GROUP, ROWS, VECTORS
 from tenonnx_cpu.jit.vector import F32, I32, I64, Builder, Value
@@ -36,10 +36,21 @@ def multiply_taps(
     depth: Any,
     c: Any,
     c_row: Any,
-    mode: Any,
+    y: Any,
+    y_row: Any,
+    residual: Any,
+    residual_row: Any,
+    scale: Any,
+    shift: Any,
     ahead: Any,
+    ahead_row: Any,
+    low: Any,
+    high: Any,
 ) -> Any:
-    """Computes ``C = A @ B`` or ``C += A @ B`` for ``rows`` x ``COLUMNS`` elements of float32.
+    """Computes ``Y = clip((A @ B + C) * scale + shift + residual, low, high)`` for a tile.
+
+    The tile has ``rows`` x ``COLUMNS`` elements of float32; Y may be C. What is not wanted is a
+    line of zeros or ones that is 0 bytes from the next.
 
     Args:
         rows: 1 to ``ROWS``.
@@ -48,17 +59,20 @@ def multiply_taps(
         b: An address.
         offsets: Address of an int64 for each row of B: bytes from ``b`` to its first element.
         depth: Columns of A, rows of B; at least 1.
-        c: Address of the result, whose columns are adjacent.
-        c_row: Bytes from row to row of the result.
-        mode: ``ZERO`` or ``ADD``.
-        ahead: Address of rows like A's that will be read next: memory is told.
+        c: Address of C, and bytes from row to row.
+        c_row: Likewise.
+        y: Address of Y, and bytes from row to row.
+        y_row: Likewise.
+        residual: Address of the residual, and bytes from row to row.
+        residual_row: Likewise.
+        scale: Address of a factor per row.
+        shift: Address of a summand per row.
+        ahead: Address of rows that will be read next, and bytes from row to row: memory is told.
+        ahead_row: Likewise.
+        low: The least result; NaN stays NaN.
+        high: The greatest result.
     """
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        _switch(builder, values, VECTORS, "taps")
-        return context.get_dummy_value()
-
-    return types.void(*[types.intp] * 10), generate
+    return _signature(), _generator(VECTORS, "taps")
 
 
 @intrinsic
@@ -72,30 +86,42 @@ def multiply_taps_narrow(
     depth: Any,
     c: Any,
     c_row: Any,
-    mode: Any,
+    y: Any,
+    y_row: Any,
+    residual: Any,
+    residual_row: Any,
+    scale: Any,
+    shift: Any,
     ahead: Any,
+    ahead_row: Any,
+    low: Any,
+    high: Any,
 ) -> Any:
     """Like ``multiply_taps``, for half as many columns."""
+    return _signature(), _generator(VECTORS // 2, "narrow")
 
+
+def _signature() -> Any:
+    return types.void(*[types.intp] * 16, types.float32, types.float32)
+
+
+def _generator(vectors: int, name: str) -> Callable[..., Any]:
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        _switch(builder, values, VECTORS // 2, "narrow")
+        done = builder.append_basic_block("done")
+        choice = builder.switch(values[0], done)
+        for count in range(1, ROWS + 1):
+            body = _tile(count, vectors)
+            kinds = [I64] * 15 + [F32] * 2
+            tile = v.function(builder, f"tenonnx_{name}_{count}", kinds, body)
+            block = builder.append_basic_block(f"rows_{count}")
+            choice.add_case(I64(count), block)
+            builder.position_at_end(block)
+            builder.call(tile, values[1:])
+            builder.branch(done)
+        builder.position_at_end(done)
         return context.get_dummy_value()
 
-    return types.void(*[types.intp] * 10), generate
-
-
-def _switch(builder: Builder, values: Sequence[Value], vectors: int, name: str) -> None:
-    done = builder.append_basic_block("done")
-    choice = builder.switch(values[0], done)
-    for count in range(1, ROWS + 1):
-        body = _tile(count, vectors)
-        tile = v.function(builder, f"tenonnx_{name}_{count}", [I64] * 9, body)
-        block = builder.append_basic_block(f"rows_{count}")
-        choice.add_case(I64(count), block)
-        builder.position_at_end(block)
-        builder.call(tile, values[1:])
-        builder.branch(done)
-    builder.position_at_end(done)
+    return generate
 
 
 def _tile(rows: int, vectors: int) -> Callable[[Builder, Sequence[Value]], None]:
@@ -104,7 +130,8 @@ def _tile(rows: int, vectors: int) -> Callable[[Builder, Sequence[Value]], None]
     groups = range(0, rows, ROW_GROUP)
 
     def body(b: Builder, arguments: Sequence[Value]) -> None:
-        a, a_row, bp, offsets, depth, c, c_row, mode, ahead = arguments
+        a, a_row, bp, offsets, depth = arguments[:5]
+        ahead, ahead_row = arguments[13:15]
         within = [I64(0), a_row, b.add(a_row, a_row)]
         starts = [b.add(a, b.mul(a_row, I64(group))) for group in groups]
 
@@ -112,9 +139,8 @@ def _tile(rows: int, vectors: int) -> Callable[[Builder, Sequence[Value]], None]
             pointers, sums = carried[: len(groups)], carried[len(groups) :]
             place = v.load(b, I64, b.add(offsets, b.mul(index, I64(8))), 8)
             line = b.add(bp, place)
-            row = b.mul(b.lshr(index, I64(4)), a_row)
-            soon = b.add(ahead, b.add(row, b.shl(b.and_(index, I64(15)), I64(6))))
-            prefetch(b, soon)
+            row = b.mul(b.lshr(index, I64(4)), ahead_row)
+            _prefetch(b, b.add(ahead, b.add(row, b.shl(b.and_(index, I64(15)), I64(6)))))
             right = [v.load(b, kind, b.add(line, I64(4 * LANES * n)), 4) for n in range(vectors)]
             left = []
             for row in range(rows):
@@ -128,19 +154,27 @@ def _tile(rows: int, vectors: int) -> Callable[[Builder, Sequence[Value]], None]
 
         zeros = [v.constant(kind, 0.0)] * len(cells)
         sums = v.loop(b, depth, [*starts, *zeros], step)[len(groups) :]
-        places = [
-            b.add(b.add(c, b.mul(c_row, I64(row))), I64(4 * LANES * column))
-            for row, column in cells
-        ]
-        with b.if_else(b.icmp_signed("==", mode, I64(ADD))) as (add, overwrite):
-            with add:
-                for place, value in zip(places, sums, strict=True):
-                    v.store(b, b.fadd(v.load(b, kind, place, 4), value), place, 4)
-            with overwrite:
-                for place, value in zip(places, sums, strict=True):
-                    v.store(b, value, place, 4)
+        _finish(b, dict(zip(cells, sums, strict=True)), arguments)
 
     return body
+
+
+def _finish(b: Builder, sums: dict[tuple[int, int], Value], arguments: Sequence[Value]) -> None:
+    c, c_row, y, y_row, residual, residual_row, scale, shift = arguments[5:13]
+    low, high = (v.splat(b, x, LANES) for x in arguments[15:])
+    kind = v.vector(F32, LANES)
+    for (row, column), value in sums.items():
+        before, other, target = (
+            b.add(b.add(start, b.mul(apart, I64(row))), I64(4 * LANES * column))
+            for start, apart in ((c, c_row), (residual, residual_row), (y, y_row))
+        )
+        factor, summand = (
+            v.splat(b, v.load(b, F32, b.add(numbers, I64(4 * row)), 4), LANES)
+            for numbers in (scale, shift)
+        )
+        x = b.fadd(value, v.load(b, kind, before, 4))
+        x = b.fadd(v.fma(b, x, factor, summand), v.load(b, kind, other, 4))
+        v.store(b, clipped(b, x, low, high), target, 4)
 
 
 @intrinsic
@@ -222,7 +256,7 @@ def _dots(rows: int, columns: int) -> Callable[[Builder, Sequence[Value]], None]
     return body
 
 
-def prefetch(b: Builder, address: Value) -> None:
+def _prefetch(b: Builder, address: Value) -> None:
     """Has memory brought into the second-level cache; any address will do."""
     kind = ir.FunctionType(v.VOID, [v.I8.as_pointer(), I32, I32, I32])
     function = cgutils.get_or_insert_function(b.module, kind, "llvm.prefetch.p0")
