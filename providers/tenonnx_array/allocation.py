@@ -34,12 +34,24 @@ def check_allocation(xp: Namespace, shape: Sequence[int], dtype: Any) -> None:
         )
 
 
-def available_memory() -> int:
+def available_memory() -> float:
     """Bytes that can be used without swapping; all of the memory where Linux does not tell."""
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
+                return min(int(line.split()[1]) * 1024, _left_in_group())
     except OSError:
         pass
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _left_in_group(root: Path = Path("/sys/fs/cgroup")) -> float:
+    """Bytes left to the process's control group, as in a container, not counting its cache."""
+    try:
+        name = Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()
+        limit, used = ((root / name / f"memory.{what}").read_text() for what in ("max", "current"))
+        lines = (root / name / "memory.stat").read_text().splitlines()
+        stat = dict(line.split() for line in lines)
+        return int(limit) - int(used) + int(stat["file"])
+    except (OSError, ValueError, KeyError):  # no group, no limit ("max"), or an older kernel
+        return math.inf

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 from tenonnx.operators import Array, Namespace, OperatorTable
+from tenonnx_array.allocation import check_allocation
 from tenonnx_array.conv import add_bias, blocks
 from tenonnx_array.precision import widened
 from tenonnx_array.windows import fold, place, place_transposed
@@ -100,4 +101,5 @@ def col2im(
             f"numbers, found shape {input.shape}"
         )
     c = channels // math.prod(kernel)
+    check_allocation(xp, (n, c, *windows.size), input.dtype)
     return fold(xp, input.reshape(n, c, *kernel, *windows.output), windows)

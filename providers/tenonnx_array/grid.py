@@ -9,6 +9,7 @@ import math
 import numpy as np
 
 from tenonnx.operators import Array, Namespace, OperatorTable
+from tenonnx_array.allocation import check_allocation
 from tenonnx_array.dtypes import accumulator
 from tenonnx_array.interpolate import as_dtype, cubic_kernel, linear_kernel, working_dtype
 from tenonnx_array.precision import widened
@@ -165,6 +166,7 @@ def affine_grid(xp: Namespace, theta: Array, size: Array, *, align_corners: int 
         raise ValueError(
             f"expected theta of shape {(int(size[0]), rank, rank + 1)}, found {theta.shape}"
         )
+    check_allocation(xp, (len(theta), *shape, rank + 1), np.float64)
     steps = []
     for length in reversed(shape):
         step = 2 / max(length - 1, 1) if align_corners else 2 / length

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from tenonnx.operators import Array, Namespace, OperatorTable
+from tenonnx_array.allocation import check_allocation
 
 table = OperatorTable()
 op = table.op
@@ -125,6 +126,7 @@ def one_hot(xp: Namespace, indices: Array, depth: Array, values: Array, *, axis:
     rank = indices.ndim + 1
     axis = normalize_axis_index(axis, rank)
     count = int(depth.item())
+    check_allocation(xp, (*indices.shape, count), values.dtype)
     classes = xp.arange(count).reshape((count,) + (1,) * (rank - 1 - axis))
     if indices.dtype.kind not in "iu":
         indices = indices.astype(xp.int64)

@@ -8,6 +8,7 @@ from typing import Any
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from tenonnx.operators import Array, Namespace, OperatorTable
+from tenonnx_array.allocation import check_allocation
 
 table = OperatorTable()
 op = table.op
@@ -98,9 +99,10 @@ def _frame(
     widths = [(max(0, b), max(0, a)) for b, a in widths]
     if not any(map(any, widths)):
         return data
+    shape = [b + n + a for n, (b, a) in zip(data.shape, widths, strict=True)]
+    check_allocation(xp, shape, data.dtype)
     if mode != "constant":
         return xp.pad(data, widths, mode=mode)
-    shape = [b + n + a for n, (b, a) in zip(data.shape, widths, strict=True)]
     fresh = xp.zeros(shape, data.dtype) if value == 0 else xp.full(shape, value, data.dtype)
     fresh[tuple(slice(b, b + n) for n, (b, _) in zip(data.shape, widths, strict=True))] = data
     return fresh

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.operators import Array, Namespace, OperatorTable
+from tenonnx_array.allocation import check_allocation
 from tenonnx_array.dtypes import FLOATS, accumulator
 from tenonnx_array.index import refuse_outside
 from tenonnx_array.precision import widened
@@ -257,6 +258,7 @@ def max_unpool(
         raise
     if output_shape is None or tuple(map(int, output_shape)) == y.shape:
         return y
+    check_allocation(xp, output_shape.tolist(), X.dtype)
     result = xp.zeros(tuple(map(int, output_shape)), X.dtype)
     common = tuple(slice(min(a, b)) for a, b in zip(y.shape, result.shape, strict=True))
     result[common] = y[common]

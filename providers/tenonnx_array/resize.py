@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.operators import Array, Namespace, OperatorTable
+from tenonnx_array.allocation import check_allocation
 from tenonnx_array.interpolate import (
     Axis,
     as_dtype,
@@ -63,6 +64,7 @@ def resize(
     crop = coordinate_transformation_mode == "tf_crop_and_resize"
     axes = tuple(range(X.ndim)) if axes is None else tuple(axis % X.ndim for axis in axes)
     plan = _plan(X.shape, axes, roi if crop else None, scales, sizes, keep_aspect_ratio_policy)
+    _check_size(xp, X, plan)
     outside: dict[int, Any] = {}
     readings: dict[int, Any] = {}
     for number, axis in plan.items():
@@ -127,6 +129,12 @@ def _plan(
     }
 
 
+def _check_size(xp: Namespace, x: Array, plan: dict[int, Axis]) -> None:
+    resized = {number: axis.resized for number, axis in plan.items()}
+    shape = [resized.get(number, length) for number, length in enumerate(x.shape)]
+    check_allocation(xp, shape, working_dtype(x.dtype))
+
+
 def _kept(scales: Array, policy: str) -> float:
     if policy not in ("not_larger", "not_smaller"):
         raise ValueError(
@@ -162,7 +170,9 @@ def resize_10(xp: Namespace, X: Array, scales: Array, *, mode: str = "nearest") 
     The nearest element is the one before, along an axis that shrinks the one after.
     """
     readings: dict[int, Any] = {}
-    for number, axis in _plan(X.shape, tuple(range(X.ndim)), None, scales, None, "").items():
+    plan = _plan(X.shape, tuple(range(X.ndim)), None, scales, None, "")
+    _check_size(xp, X, plan)
+    for number, axis in plan.items():
         if axis.length == axis.resized and axis.scale == 1:
             continue
         if mode == "nearest":

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tenonnx.operators import Array, Namespace, OperatorTable
+from tenonnx_array.allocation import check_allocation
 from tenonnx_array.precision import widened
 
 table = OperatorTable()
@@ -68,7 +69,9 @@ def roi_align(
             f"found {coordinate_transformation_mode!r}"
         )
     corners = rois * rois.dtype.type(spatial_scale) - rois.dtype.type(0.5 if aligned else 0)
-    y = xp.zeros((len(rois), X.shape[1], output_height, output_width), X.dtype)
+    shape = (len(rois), X.shape[1], output_height, output_width)
+    check_allocation(xp, shape, X.dtype)
+    y = xp.zeros(shape, X.dtype)
     pool = mean if mode == "avg" else maximum
     for number, (image, (x1, y1, x2, y2)) in enumerate(zip(batch_indices, corners, strict=True)):
         least = -math.inf if aligned else 1

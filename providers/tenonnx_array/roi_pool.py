@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tenonnx.operators import Array, Namespace, OperatorTable
+from tenonnx_array.allocation import check_allocation
 
 table = OperatorTable()
 op = table.op
@@ -40,7 +41,9 @@ def max_roi_pool(
         )
     scaled = rois[:, 1:].astype(np.float32) * np.float32(spatial_scale)
     corners = np.trunc(scaled + np.copysign(np.float32(0.5), scaled)).astype(np.int64)
-    y = xp.zeros((len(rois), X.shape[1], *pooled_shape), X.dtype)
+    shape = (len(rois), X.shape[1], *pooled_shape)
+    check_allocation(xp, shape, X.dtype)
+    y = xp.zeros(shape, X.dtype)
     for region, image, (left, top, right, bottom) in zip(y, batch, corners, strict=True):
         bands = xp.zeros((pooled_shape[0], *X.shape[1::2]), X.dtype)
         for band, rows in zip(bands, bins(top, bottom, pooled_shape[0], X.shape[2]), strict=True):

@@ -102,6 +102,7 @@ def multinomial(
     Row b's cumulative probabilities are moved to [b, b+1), so that one sorted search serves all.
     """
     batch, classes = x.shape
+    check_allocation(xp, (batch, sample_size), np.float64)
     log = x.astype(xp.float64)
     cumulative = xp.cumsum(xp.exp(log - log.max(1, keepdims=True)), 1)
     rows = xp.arange(batch)[:, None]

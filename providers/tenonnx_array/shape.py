@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tenonnx.operators import Array, Namespace, OperatorTable
+from tenonnx_array.allocation import check_allocation
 
 table = OperatorTable()
 op = table.op
@@ -116,7 +117,9 @@ def transpose(_xp: Namespace, data: Array, *, perm: Sequence[int] | None = None)
 @op("Expand", since=8, host=(1,))
 def expand(xp: Namespace, x: Array, shape: Array) -> Array:
     """Broadcast both ways: a 1 in ``shape`` keeps the input's dimension."""
-    return xp.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(shape.tolist())))
+    wide = np.broadcast_shapes(x.shape, tuple(shape.tolist()))
+    check_allocation(xp, wide, x.dtype)  # the view takes nothing, what comes of it does
+    return xp.broadcast_to(x, wide)
 
 
 @op("DepthToSpace", since=11)

@@ -116,7 +116,9 @@ def stft(
         length = int(signal.shape[1] if window is None else window.shape[0])
     if window is not None and window.shape != (length,):
         raise ValueError(f"expected a window of shape ({length},), found {window.shape}")
-    starts = xp.arange(max(0, (signal.shape[1] - length) // step + 1)) * step
+    count = max(0, (signal.shape[1] - length) // step + 1)
+    check_allocation(xp, (signal.shape[0], count, length), "complex64")
+    starts = xp.arange(count) * step
     frames = to_complex(xp, signal)[:, starts[:, None] + xp.arange(length)]
     if window is not None:
         frames = frames * window.astype(accumulator(window.dtype), copy=False)

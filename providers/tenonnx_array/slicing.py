@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from numpy.lib.array_utils import normalize_axis_index
 
 from tenonnx.operators import Array, Namespace, OperatorTable
+from tenonnx_array.allocation import check_allocation
 
 table = OperatorTable()
 op = table.op
@@ -178,4 +179,5 @@ def _tile(xp: Namespace, x: Array, repeats: Sequence[int]) -> Array:
     apart = [size for n in x.shape for size in (1, n)]
     wide = [size for r, n in zip(repeats, x.shape, strict=True) for size in (r, n)]
     joined = [r * n for r, n in zip(repeats, x.shape, strict=True)]
+    check_allocation(xp, joined, x.dtype)
     return xp.broadcast_to(x.reshape(apart), wide).reshape(joined)

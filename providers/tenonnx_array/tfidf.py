@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tenonnx.operators import Array, Namespace, OperatorTable
+from tenonnx_array.allocation import check_allocation
 
 table = OperatorTable()
 op = table.op
@@ -61,6 +62,7 @@ def tfidf_vectorizer(
     row, ngram = _occurrences(trie, numbers, max_gram_length, max_skip_count)
     places = np.asarray(ngram_indexes, np.int64)
     width = int(places.max()) + 1
+    check_allocation(np, (len(rows), width), np.int64)
     counts = np.bincount(row * width + places[ngram], minlength=len(rows) * width)
     result: Array = counts.reshape((len(rows), width)).astype(np.float32)
     if mode == "IDF":

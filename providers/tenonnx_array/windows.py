@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tenonnx.operators import Array, Namespace
+from tenonnx_array.allocation import check_allocation
 
 
 class Tap(NamedTuple):
@@ -150,6 +151,7 @@ def place(
     else:
         solved = [_explicit(*row, ceil=bool(ceil_mode)) for row in rows]
     begins, ends, output = zip(*solved, strict=True) if solved else ((), (), ())
+    check_allocation(np, output, np.float32)
     return Windows(size, kernel, strides, dilations, begins, ends, output)
 
 
@@ -196,6 +198,7 @@ def place_transposed(
         target = tuple(f - b - e for f, b, e in zip(full, begins, ends, strict=True))
     if min(target, default=1) < 1:
         raise ValueError(f"expected an output of at least 1 along each axis, found {target}")
+    check_allocation(np, target, np.float32)
     return Windows(target, kernel, strides, dilations, begins, ends, size)
 
 

@@ -1,0 +1,158 @@
+"""Models that never end, or that are built to break whoever opens them."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import helper
+
+import tenonnx
+from models import BOOL, FLOAT, INT64, graph, model, node, value
+
+X = np.ones(4, np.float32)
+SOON = 5.0
+"""Seconds after which a test has failed."""
+
+
+def endless_loop(op: str = "Neg") -> onnx.ModelProto:
+    body = graph(
+        [node(op, "a", "b"), node("Identity", "on", "go")],
+        [value("i", INT64, []), value("on", BOOL, []), value("a")],
+        [value("go", BOOL, []), value("b")],
+    )
+    return model([node("Loop", "_ _ x", "y", body=body)], [value("x")], [value("y")])
+
+
+def long_chain() -> onnx.ModelProto:
+    nodes = [node("MatMul", f"v{i} v{i}", f"v{i + 1}") for i in range(2000)]
+    return model(nodes, [value("v0", FLOAT, [None, None])], [value("v2000", FLOAT, [None, None])])
+
+
+def nested_loops() -> onnx.ModelProto:
+    """Ten thousand iterations of ten thousand iterations."""
+    proto = endless_loop()
+    inner = proto.graph.node[0]
+    inner.input[0] = "n"
+    inner.input[2], inner.output[0] = "a2", "b2"
+    body = graph(
+        [inner, node("Identity", "on2", "go2")],
+        [value("j", INT64, []), value("on2", BOOL, []), value("a2")],
+        [value("go2", BOOL, []), value("b2")],
+    )
+    return model(
+        [node("Loop", "n _ x", "y", body=body)],
+        [value("x")],
+        [value("y")],
+        {"n": np.array(10_000)},
+    )
+
+
+ENDLESS = {
+    "a loop": (endless_loop(), {"x": X}),
+    "loops in loops": (nested_loops(), {"x": X}),
+    "a chain": (long_chain(), {"v0": np.eye(600, dtype=np.float32)}),
+}
+
+
+def limited(proto: Any, seconds: float | None) -> tenonnx.InferenceSession:
+    return tenonnx.InferenceSession(proto, tenonnx.SessionOptions(time_limit=seconds))
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_a_time_limit_ends_a_run(name: str) -> None:
+    proto, feeds = ENDLESS[name]
+    session = limited(proto, 0.1)
+    start = time.perf_counter()
+    for _ in range(2):
+        with pytest.raises(tenonnx.Fail, match=r"takes longer than 0\.1 s"):
+            session.run(None, feeds)
+    assert time.perf_counter() - start < SOON
+
+
+def test_a_time_limit_counts_for_every_run_alone() -> None:
+    session = limited(model([node("Neg", "x", "y")], [value("x")], [value("y")]), 0.2)
+    for _ in range(3):
+        time.sleep(0.1)
+        np.testing.assert_array_equal(session.run(None, {"x": X})[0], -X)
+
+
+def test_a_time_limit_holds_for_bindings_and_run_options() -> None:
+    session = limited(endless_loop(), 0.05)
+    binding = session.io_binding()
+    binding.bind_cpu_input("x", X)
+    binding.bind_output("y")
+    with pytest.raises(tenonnx.Fail, match="takes longer"):
+        session.run_with_iobinding(binding)
+    with pytest.raises(tenonnx.Fail, match="takes longer"):
+        session.run(None, {"x": X}, tenonnx.RunOptions())
+
+
+def test_without_a_time_limit_nothing_watches() -> None:
+    session = limited(endless_loop(), None)
+    assert session.get_session_options().time_limit is None
+    assert "observe" not in session.plan.source
+
+
+def nested_ifs(depth: int) -> ir.Model:
+    x = ir.Value(name="x", type=ir.TensorType(ir.DataType.FLOAT), shape=ir.Shape([None]))
+    c = ir.Value(name="c", type=ir.TensorType(ir.DataType.BOOL), shape=ir.Shape([]))
+
+    def graph_of(node: ir.Node) -> ir.Graph:
+        return ir.Graph([], node.outputs, nodes=[node])
+
+    top = ir.node("Neg", [x])
+    for _ in range(depth):
+        branches = {"then_branch": graph_of(top), "else_branch": graph_of(ir.node("Abs", [x]))}
+        top = ir.node("If", [c], branches)
+    top.outputs[0].name = "y"
+    graph = ir.Graph([c, x], top.outputs, nodes=[top], opset_imports={"": 21})
+    return ir.Model(graph, ir_version=10)
+
+
+def test_deep_nesting() -> None:
+    session = tenonnx.InferenceSession(nested_ifs(60))
+    np.testing.assert_array_equal(session.run(None, {"c": np.array(True), "x": X})[0], -X)
+    for depth in (150, 3000):
+        # The first is too deep for the compiler, or already for the clone.
+        with pytest.raises((tenonnx.NotSupported, tenonnx.InvalidGraph), match="too deeply"):
+            tenonnx.InferenceSession(nested_ifs(depth))
+
+
+def functions(count: int, calls: int) -> onnx.ModelProto:
+    """A chain of functions, each of which calls the next one so many times."""
+    imports = [helper.make_opsetid("", 21), helper.make_opsetid("f", 1)]
+    bodies = []
+    for number in range(count):
+        last = number == count - 1
+        names = [f"v{i}" for i in range(calls)]
+        chain = zip(["a", *names], [*names, "b"], strict=True)
+        op, domain = ("Neg", "") if last else (f"F{number + 1}", "f")
+        nodes = [helper.make_node(op, [i], [o], domain=domain) for i, o in chain]
+        bodies.append(helper.make_function("f", f"F{number}", ["a"], ["b"], nodes, imports))
+    call = helper.make_node("F0", ["x"], ["y"], domain="f")
+    return model([call], [value("x")], [value("y")], functions=bodies, domains={"f": 1})
+
+
+def test_functions_in_functions() -> None:
+    (y,) = tenonnx.InferenceSession(functions(1500, 0)).run(None, {"x": X})
+    np.testing.assert_array_equal(y, -X)
+
+
+def test_functions_that_explode_are_refused() -> None:
+    start = time.perf_counter()
+    with pytest.raises(tenonnx.InvalidGraph, match="more than 1000000 nodes"):
+        tenonnx.InferenceSession(functions(64, 1))
+    assert time.perf_counter() - start < SOON
+
+
+def test_a_chain_of_many_nodes() -> None:
+    count = 20_000
+    nodes = [node("Neg", f"v{i}", f"v{i + 1}") for i in range(count)]
+    proto = model(nodes, [value("v0")], [value(f"v{count}")])
+    (y,) = tenonnx.InferenceSession(proto).run(None, {"v0": X})
+    np.testing.assert_array_equal(y, X)
