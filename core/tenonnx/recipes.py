@@ -8,8 +8,34 @@ from typing import Any
 
 import onnx
 
+from tenonnx.errors import InvalidArgument
 from tenonnx.options import SessionOptions
 from tenonnx.provider import Provider
+
+
+class Unkept:
+    """Stands for a source that a session keeps no reference to."""
+
+
+def kept(source: Any) -> Any:
+    """Returns what a session keeps of its source.
+
+    A ``ModelProto`` would keep a second copy of the weights.
+    """
+    return Unkept() if isinstance(source, onnx.ModelProto) else source
+
+
+def refuse_unkept(source: Any) -> None:
+    """Refuses to build a session anew from what it did not keep.
+
+    Raises:
+        InvalidArgument: It was built from a ``ModelProto``.
+    """
+    if isinstance(source, Unkept):
+        raise InvalidArgument(
+            "the session was built from an onnx.ModelProto, which it does not keep",
+            hint="build it from a path or bytes, or build another one",
+        )
 
 
 def recipe(
@@ -29,10 +55,9 @@ def recipe(
         source = os.path.abspath(source)  # noqa: PTH100 - a string, as it was given
     elif isinstance(source, bytearray | memoryview):
         source = bytes(source)
-    elif not isinstance(source, bytes | onnx.ModelProto):
-        raise TypeError(
-            f"a session of a {type(source).__name__} cannot be pickled; build it from a path"
-        )
+    elif not isinstance(source, bytes):
+        kind = "ModelProto" if isinstance(source, Unkept) else type(source).__name__
+        raise TypeError(f"a session of a {kind} cannot be pickled; build it from a path")
     if any(isinstance(provider, Provider) for provider in providers or ()):
         raise TypeError(
             "a session whose providers are instances cannot be pickled; give names and options"

@@ -18,7 +18,7 @@ from tenonnx.placement import Placement, place
 from tenonnx.plan import Observer, Plan
 from tenonnx.plugins import default_plugins
 from tenonnx.profiling import Profiler
-from tenonnx.recipes import recipe
+from tenonnx.recipes import kept, recipe, refuse_unkept
 from tenonnx.run_async import RunFuture, start
 from tenonnx.run_options import Deadline, RunOptions, Terminator
 from tenonnx.session_facts import Session
@@ -67,6 +67,7 @@ class InferenceSession(Session):
         self._fallback = enable_fallback
         self._embedded = assembly.wants_embedded_options(read_config_from_model)
         self._build(providers, provider_options)
+        self._recipe = (kept(path_or_bytes), *self._recipe[1:])
 
     def _build(
         self,
@@ -246,7 +247,13 @@ class InferenceSession(Session):
         providers: Sequence[ProviderRequest] | None = None,
         provider_options: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        """Builds the session anew on other providers; the weights stay where they are."""
+        """Builds the session anew on other providers; the weights stay where they are.
+
+        Raises:
+            InvalidArgument: The session was built from an ``onnx.ModelProto``, or as for
+                constructing one.
+        """
+        refuse_unkept(self._recipe[0])
         self._recipe = (*self._recipe[:2], providers, provider_options)
         self._build(providers, provider_options)
 

@@ -252,7 +252,7 @@ def test_methods_that_refuse_say_what_to_do(call: Any) -> None:
 
 
 def test_set_providers_builds_anew_while_others_run() -> None:
-    session = tenonnx.InferenceSession(product())
+    session = tenonnx.InferenceSession(product().SerializeToString())
     weights = session.weights
     stop = threading.Event()
     failures: list[Exception] = []
@@ -272,3 +272,10 @@ def test_set_providers_builds_anew_while_others_run() -> None:
     thread.join()
     assert not failures
     assert session.weights == weights
+
+
+def test_a_proto_is_not_kept_for_building_anew() -> None:
+    session = tenonnx.InferenceSession(product())
+    with pytest.raises(tenonnx.InvalidArgument, match="ModelProto, which it does not keep"):
+        session.set_providers(["cpu"])
+    np.testing.assert_array_equal(session.run(None, {"x": X})[0], X @ W)
