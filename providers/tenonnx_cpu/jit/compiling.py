@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import hashlib
-import os
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numba
-import platformdirs
 from numba import types
 from numba.core import caching
 
-from tenonnx_cpu.jit import pool
+from tenonnx_cpu.jit import pool, shared
+from tenonnx_cpu.jit.cache import cache_folder, source_stamp
 from tenonnx_cpu.jit.pool import FASTMATH
 
 Type: TypeAlias = Any
@@ -50,6 +46,7 @@ class Kernel:
         """Loads it from the disk cache, or compiles it; returns what to call."""
         if self._compiled is None:
             pool.start()
+            shared.load()
             dispatcher = helper(self.function, nogil=True)
             dispatcher._cache = _Cache(self.function)
             for signature in self.signatures:
@@ -79,6 +76,11 @@ def helper(function: Callable[..., Any], *, nogil: bool = False) -> Any:
     )(function)
 
 
+def pasted(function: Callable[..., Any]) -> Any:
+    """Like ``helper``, for what a kernel consists of: numba compiles it as part of its caller."""
+    return numba.njit(inline="always")(function)
+
+
 def inlined(function: Callable[..., Any]) -> Any:
     """Like ``helper``, for small functions that LLVM must inline, in loops it vectorises."""
     return numba.njit(
@@ -88,38 +90,6 @@ def inlined(function: Callable[..., Any]) -> Any:
         no_cpython_wrapper=True,
         no_cfunc_wrapper=True,
     )(function)
-
-
-@functools.cache
-def cache_folder() -> Path:
-    """Returns the folder of compiled kernels: ``NUMBA_CACHE_DIR``, or one beside side files."""
-    root = os.environ.get("TENONNX_CACHE_DIR") or platformdirs.user_cache_dir("tenonnx")
-    return Path(os.environ.get("NUMBA_CACHE_DIR") or Path(root, "numba"), "tenonnx")
-
-
-IMPORT = re.compile(r"^from (tenonnx_cpu[\w.]*) import (.*)", re.MULTILINE)
-WORD = re.compile(r"\w+")
-
-
-@functools.cache
-def source_stamp(path: Path) -> str:
-    """Returns a digest of a module of this package and all that it imports from it."""
-    digest = hashlib.sha256(numba.__version__.encode())
-    root = Path(__file__).parent.parent
-    waiting, seen = [path], {path}
-    while waiting:
-        source = waiting.pop().read_text("utf-8")
-        digest.update(source.encode())
-        for module, names in IMPORT.findall(source):
-            folder = root.joinpath(*module.split(".")[1:])
-            for file in (
-                folder.with_suffix(".py"),
-                *(folder / f"{n}.py" for n in WORD.findall(names)),
-            ):
-                if file not in seen and file.exists():
-                    seen.add(file)
-                    waiting.append(file)
-    return digest.hexdigest()
 
 
 class _Locator(caching._CacheLocator):

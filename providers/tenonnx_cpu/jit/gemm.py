@@ -4,82 +4,37 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size, u16
+from tenonnx_cpu.jit.block import CACHE_LINE, PANEL, multiply_ahead, multiply_block, split
+from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, pasted, size, u16
 from tenonnx_cpu.jit.epilogue import finish_rows
-from tenonnx_cpu.jit.memory import load_float, store_float
 from tenonnx_cpu.jit.pack import WIDTH, make_pack
 from tenonnx_cpu.jit.pool import parallel
-from tenonnx_cpu.jit.tile import ADD, COLUMNS, ROWS, ZERO, multiply_tile
-from tenonnx_cpu.jit.workspace import COLUMNS_AT_MOST, DEPTH, EDGE, WORKSPACE
+from tenonnx_cpu.jit.tile import ADD, COLUMNS, ROWS, ZERO
+from tenonnx_cpu.jit.workspace import COLUMNS_AT_MOST, COPY, COPY_ROW, DEPTH, EDGE, WORKSPACE
 
-PANEL = 4 * COLUMNS
-"""Bytes of a row of a packed panel."""
+__all__ = ["make_product", "multiply_block", "signature", "split"]
 
-
-@helper
-def split(length: Any, piece: Any, unit: Any) -> Any:
-    """Returns the size of about equal pieces, none over ``piece``, in whole units but the last."""
-    count = -(-length // piece)
-    return -(-length // (count * unit)) * unit
+TASK = 1 << 19
+"""Products that a task should have: fewer do not pay for another thread's attention."""
 
 
 @helper
-def block_shape(rows: Any, columns: Any, batch: Any, threads: Any) -> Any:
+def block_shape(rows: Any, columns: Any, work: Any, batch: Any, threads: Any) -> Any:
     """Returns how many rows and columns of the result one task computes.
 
     Several tasks per thread even out what else the machine does, but every task packs its part of
-    B anew: it should have a few tiles to use that for.
+    B anew, so it should have many tiles to use that for: wide tasks rather than high ones, until
+    there are too few.
     """
     if threads == 1:
         return rows, COLUMNS_AT_MOST
-    wanted = -(-4 * threads // batch)
-    width = max(2 * COLUMNS, min(COLUMNS_AT_MOST, columns // wanted))
+    wanted = max(1, min(-(-4 * threads // batch), rows * columns * work // TASK))
+    bands = max(1, min(wanted, rows // (8 * ROWS)))
+    across = -(-wanted // bands)
+    width = max(2 * COLUMNS, min(COLUMNS_AT_MOST, columns // across))
     width = split(columns, width, COLUMNS)
-    bands = min(-(-rows // (4 * ROWS)), -(-wanted // -(-columns // width)))
-    return split(rows, -(-rows // max(1, bands)), 1), width
-
-
-@helper
-def multiply_block(
-    rows: Any, columns: Any, depth: Any,
-    a: Any, a_row: Any, a_column: Any,
-    b: Any, b_row: Any, b_panel: Any,
-    c: Any, c_row: Any, mode: Any, edge: Any,
-) -> None:  # fmt: skip
-    """Multiplies some rows of A by panels of B, tile by tile.
-
-    Args:
-        rows: Of A and C.
-        columns: Of C. The last panel of B has ``COLUMNS`` all the same.
-        depth: Columns of A, rows of B.
-        a: Address of A, and bytes from row to row and from column to column.
-        a_row: Likewise.
-        a_column: Likewise.
-        b: Address of the first panel, and bytes from row to row and from panel to panel.
-        b_row: Likewise.
-        b_panel: Likewise.
-        c: Address of C, and bytes from row to row.
-        c_row: Likewise.
-        mode: ``ZERO`` or ``ADD``.
-        edge: Address of ``ROWS * COLUMNS`` floats to work in.
-    """
-    high = split(rows, ROWS, 1)
-    for row in range(0, rows, high):
-        count = min(high, rows - row)
-        left = a + row * a_row
-        for column in range(0, columns, COLUMNS):
-            right = b + column // COLUMNS * b_panel
-            place = c + row * c_row + 4 * column
-            span = min(COLUMNS, columns - column)
-            if span == COLUMNS:
-                multiply_tile(count, left, a_row, a_column, right, b_row, depth, place, c_row, mode)
-                continue
-            multiply_tile(count, left, a_row, a_column, right, b_row, depth, edge, PANEL, ZERO)
-            for i in range(count):
-                for j in range(span):
-                    x = load_float(edge + i * PANEL + 4 * j)
-                    target = place + i * c_row + 4 * j
-                    store_float(x + load_float(target) if mode == ADD else x, target)
+    bands = max(1, min(bands, -(-wanted // -(-columns // width))))
+    return split(rows, -(-rows // bands), 1), width
 
 
 def make_product(kind: str) -> Any:
@@ -96,7 +51,7 @@ def make_product(kind: str) -> Any:
         tasks = across * -(-rows // shape[0])
         item, place = task // tasks, task % tasks
         top, left = place // across * shape[0], place % across * shape[1]
-        bottom, right = min(rows, top + shape[0]), min(columns, left + shape[1])
+        high, wide = min(shape[0], rows - top), min(shape[1], columns - left)
         a_row, a_column = a.strides
         b_row, b_column = b.strides
         packed = memory.ctypes.data + 4 * WORKSPACE * worker
@@ -104,30 +59,33 @@ def make_product(kind: str) -> Any:
         a_block = a.ctypes.data + offsets[item, 0] + top * a_row
         b_block = b.ctypes.data + offsets[item, 1] + left * b_column
         c_block = c.ctypes.data + 4 * ((item * rows + top) * columns + left)
-        # So few rows use B that packing it does not pay, but the panel that sticks out.
-        direct = kind == "f32" and b_column == width and bottom - top <= 2 * ROWS
-        whole = (right - left) // COLUMNS * COLUMNS if direct else 0
-        if whole:
-            multiply_block(
-                bottom - top, whole, depth, a_block, a_row, a_column,
-                b_block, b_row, PANEL, c_block, 4 * columns, ZERO, edge,
-            )  # fmt: skip
+        in_lines = b_column == width
+        # Four panels or more are worth a copy of the rows of A that they are multiplied by.
+        copy = packed + 4 * COPY if a_column == 4 and wide > 3 * COLUMNS else 0
         deep = split(depth, DEPTH, 1)
-        rest = right - left - whole
-        for k in range(0, depth if rest else 0, deep):
+        for k in range(0, depth, deep):
             kk = min(deep, depth - k)
-            for column in range(0, rest, COLUMNS):
-                source = b_block + k * b_row + (whole + column) * b_column
+            source = b_block + k * b_row
+            whole = wide // COLUMNS * COLUMNS if in_lines and kind == "f32" else 0
+            for column in range(whole, wide, COLUMNS):
                 target = packed + PANEL * kk * (column // COLUMNS)
-                pack(source, b_row, b_column, kk, min(COLUMNS, rest - column), target)
-            multiply_block(
-                bottom - top, rest, kk, a_block + k * a_column, a_row, a_column,
-                packed, PANEL, PANEL * kk,
-                c_block + 4 * whole, 4 * columns, ADD if k else ZERO, edge,
+                span = min(COLUMNS, wide - column)
+                pack(source + column * b_column, b_row, b_column, kk, span, target)
+            ahead = source + kk * b_row
+            if k + kk >= depth:
+                # One thread takes the tasks in order.
+                follows = shape[0] >= rows and left + wide < columns
+                ahead = b_block + wide * b_column if follows else 0
+            multiply_ahead(
+                high, wide, kk, a_block + k * a_column, a_row, a_column, copy, 4 * COPY_ROW,
+                packed, b_row, source if whole else 0,
+                c_block, 4 * columns, ADD if k else ZERO, edge,
+                ahead, b_row if in_lines else b_column,
+                -(-(wide if in_lines else kk) * width // CACHE_LINE),
             )  # fmt: skip
-        finish_rows(c, item * rows + top, item * rows + bottom, left, right, extras)
+        finish_rows(c, item * rows + top, item * rows + top + high, left, left + wide, extras)
 
-    @helper
+    @pasted
     def product(
         a: Any, b: Any, c: Any, offsets: Any, extras: Any, memory: Any, threads: Any
     ) -> None:
@@ -144,7 +102,7 @@ def make_product(kind: str) -> Any:
         """
         batch = offsets.shape[0]
         rows = c.shape[0] // batch
-        shape = block_shape(rows, b.shape[1], batch, threads)
+        shape = block_shape(rows, b.shape[1], b.shape[0], batch, threads)
         tasks = batch * -(-rows // shape[0]) * -(-b.shape[1] // shape[1])
         compute_blocks((a, b, c, offsets, extras, shape, memory), tasks, threads)
 

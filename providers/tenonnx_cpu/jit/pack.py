@@ -6,7 +6,7 @@ narrower than float32 are widened on the way.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from numba.extending import intrinsic
 from tenonnx_cpu.jit import vector as v
 from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.jit.memory import store_float
+from tenonnx_cpu.jit.shared import Shared, procedure
 from tenonnx_cpu.jit.tile import COLUMNS, LANES, VECTORS
 from tenonnx_cpu.jit.vector import F16, F32, I16, I32, I64, Builder, Value
 
@@ -34,6 +35,37 @@ def widened(b: Builder, kind: str, address: Value, lanes: int) -> Value:
     return b.bitcast(wide, v.vector(F32, lanes))
 
 
+def _rows(kind: str) -> Shared:
+    def body(b: Builder, values: Sequence[Value]) -> None:
+        source, stride, count, target = values
+
+        def step(index: Value, carried: list[Value]) -> list[Value]:
+            line, place = carried
+            for n in range(VECTORS):
+                x = widened(b, kind, b.add(line, I64(WIDTH[kind] * LANES * n)), LANES)
+                v.store(b, x, b.add(place, I64(4 * LANES * n)), 4)
+            return [b.add(line, stride), b.add(place, I64(4 * COLUMNS))]
+
+        v.loop(b, count, [source, target], step)
+
+    return Shared(__file__, f"tenonnx_pack_rows_{kind}", [I64] * 4, body)
+
+
+def _square(kind: str) -> Shared:
+    def body(b: Builder, values: Sequence[Value]) -> None:
+        address, apart, place = values
+        lines = [b.add(address, b.mul(apart, I64(n))) for n in range(LANES)]
+        rows = [widened(b, kind, line, LANES) for line in lines]
+        for n, column in enumerate(v.transpose(b, rows)):
+            v.store(b, column, b.add(place, I64(4 * COLUMNS * n)), 4)
+
+    return Shared(__file__, f"tenonnx_pack_square_{kind}", [I64] * 3, body)
+
+
+ROWS_OF = {kind: _rows(kind) for kind in WIDTH}
+SQUARES_OF = {kind: _square(kind) for kind in WIDTH}
+
+
 def make_pack(kind: str) -> Any:
     """Returns ``pack(b, b_row, b_column, depth, columns, panel)`` for a kind of elements.
 
@@ -41,7 +73,17 @@ def make_pack(kind: str) -> Any:
     zeros beyond ``columns``; strides are in bytes.
     """
     width = WIDTH[kind]
-    copy_rows, copy_square, load_one = _rows(kind), _square(kind), make_load(kind)
+    load_one = make_load(kind)
+
+    @intrinsic
+    def copy_rows(typing_context: Any, b: Any, b_row: Any, depth: Any, panel: Any) -> Any:
+        """Copies rows whose columns are adjacent."""
+        return procedure(ROWS_OF[kind])
+
+    @intrinsic
+    def copy_square(typing_context: Any, source: Any, stride: Any, target: Any) -> Any:
+        """Transposes a square of ``LANES`` rows, ``stride`` apart, into a panel."""
+        return procedure(SQUARES_OF[kind])
 
     @helper
     def pack(b: Any, b_row: Any, b_column: Any, depth: Any, columns: Any, panel: Any) -> None:
@@ -65,46 +107,6 @@ def make_pack(kind: str) -> Any:
     return pack
 
 
-def _rows(kind: str) -> Any:
-    @intrinsic
-    def copy_rows(typing_context: Any, b: Any, b_row: Any, depth: Any, panel: Any) -> Any:
-        """Copies rows whose columns are adjacent."""
-
-        def body(builder: Builder, values: Any) -> None:
-            source, stride, count, target = values
-
-            def step(index: Value, carried: list[Value]) -> list[Value]:
-                line, place = carried
-                for n in range(VECTORS):
-                    offset = I64(WIDTH[kind] * LANES * n)
-                    x = widened(builder, kind, builder.add(line, offset), LANES)
-                    v.store(builder, x, builder.add(place, I64(4 * LANES * n)), 4)
-                return [builder.add(line, stride), builder.add(place, I64(4 * COLUMNS))]
-
-            v.loop(builder, count, [source, target], step)
-
-        return _procedure(f"tenonnx_rows_{kind}", 4, body)
-
-    return copy_rows
-
-
-def _square(kind: str) -> Any:
-    @intrinsic
-    def copy_square(typing_context: Any, source: Any, stride: Any, target: Any) -> Any:
-        """Transposes a square of ``LANES`` rows, ``stride`` apart, into a panel."""
-
-        def body(builder: Builder, values: Any) -> None:
-            address, apart, place = values
-            lines = [builder.add(address, builder.mul(apart, I64(n))) for n in range(LANES)]
-            rows = [widened(builder, kind, line, LANES) for line in lines]
-            for n, column in enumerate(v.transpose(builder, rows)):
-                v.store(builder, column, builder.add(place, I64(4 * COLUMNS * n)), 4)
-
-        return _procedure(f"tenonnx_square_{kind}", 3, body)
-
-    return copy_square
-
-
 def make_load(kind: str) -> Any:
     """Returns ``load(address)``: an element of a kind, as float32."""
 
@@ -118,12 +120,3 @@ def make_load(kind: str) -> Any:
         return types.float32(types.intp), generate
 
     return load_one
-
-
-def _procedure(name: str, arguments: int, body: Callable[[Builder, Any], None]) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        made = v.function(builder, name, [I64] * arguments, body)
-        builder.call(made, values)
-        return context.get_dummy_value()
-
-    return types.void(*[types.intp] * arguments), generate

@@ -10,6 +10,7 @@ from numba.extending import intrinsic
 
 from tenonnx_cpu.jit import vector as v
 from tenonnx_cpu.jit.cpu import cpu
+from tenonnx_cpu.jit.shared import Shared
 from tenonnx_cpu.jit.vector import F32, I64, Builder, Value
 
 LANES = cpu().lanes
@@ -22,6 +23,9 @@ ROW_GROUP = 3
 
 ZERO, ADD = 0, 1
 """What a tile does to the memory it is for: overwrite or add to it."""
+
+WIDE, NARROW, KEEP = 0, 32, 64
+"""Forms of a tile, added to its rows: ``COLUMNS`` wide, half as wide, or wide and packing B."""
 
 
 @intrinsic
@@ -37,11 +41,14 @@ def multiply_tile(
     c: Any,
     c_row: Any,
     mode: Any,
+    ahead: Any,
+    ahead_step: Any,
+    panel: Any,
 ) -> Any:
-    """Computes ``C = A @ B`` or ``C += A @ B`` for ``rows`` x ``COLUMNS`` elements of float32.
+    """Computes ``C = A @ B`` or ``C += A @ B`` for some rows and ``COLUMNS`` of float32.
 
     Args:
-        rows: 1 to ``ROWS``.
+        rows: 1 to ``ROWS``, plus ``WIDE``, ``NARROW`` or ``KEEP``.
         a: Address of A's first element, and bytes from row to row and from column to column.
         a_row: Likewise.
         a_column: Likewise.
@@ -51,53 +58,61 @@ def multiply_tile(
         c: Address of the result, whose columns are adjacent, and bytes from row to row.
         c_row: Likewise.
         mode: ``ZERO`` or ``ADD``.
+        ahead: Address that will be needed soon, and bytes to the next; one for every row of B is
+            brought into the second-level cache meanwhile.
+        ahead_step: Likewise.
+        panel: Where ``KEEP`` leaves B, row after row.
     """
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         done = builder.append_basic_block("done")
         choice = builder.switch(values[0], done)
-        for count in range(1, ROWS + 1):
-            tile = v.function(builder, f"tenonnx_tile_{count}", [I64] * 9, _tile(count))
-            block = builder.append_basic_block(f"rows_{count}")
-            choice.add_case(I64(count), block)
+        for number, tile in TILES.items():
+            block = builder.append_basic_block(tile.name)
+            choice.add_case(I64(number), block)
             builder.position_at_end(block)
-            builder.call(tile, values[1:])
+            tile.call(builder, values[1:])
             builder.branch(done)
         builder.position_at_end(done)
         return context.get_dummy_value()
 
-    return types.void(*[types.intp] * 10), generate
+    return types.void(*[types.intp] * 13), generate
 
 
-def _tile(rows: int) -> Callable[[Builder, Sequence[Value]], None]:
+def _tile(rows: int, vectors: int, keep: bool) -> Callable[[Builder, Sequence[Value]], None]:
     kind = v.vector(F32, LANES)
-    cells = [(row, column) for row in range(rows) for column in range(VECTORS)]
+    cells = [(row, column) for row in range(rows) for column in range(vectors)]
     groups = range(0, rows, ROW_GROUP)
 
     def body(b: Builder, arguments: Sequence[Value]) -> None:
-        a, a_row, a_column, bp, b_row, depth, c, c_row, mode = arguments
+        a, a_row, a_column, right, b_row, depth, c, c_row, mode, ahead, ahead_step, panel = (
+            arguments
+        )
         within = [I64(0), a_row, b.add(a_row, a_row)]
         starts = [b.add(a, b.mul(a_row, I64(group))) for group in groups]
 
         def step(index: Value, carried: list[Value]) -> list[Value]:
-            pointers, line, sums = (
-                carried[: len(groups)],
-                carried[len(groups)],
-                carried[-len(cells) :],
-            )
-            right = [v.load(b, kind, b.add(line, I64(4 * LANES * n)), 4) for n in range(VECTORS)]
+            pointers, (line, soon) = carried[: len(groups)], carried[len(groups) :][:2]
+            sums = carried[len(groups) + 2 :]
+            xs = [v.load(b, kind, b.add(line, I64(4 * LANES * n)), 4) for n in range(vectors)]
+            if keep:
+                place = b.add(panel, b.mul(index, I64(4 * COLUMNS)))
+                for n, x in enumerate(xs):
+                    v.store(b, x, b.add(place, I64(4 * LANES * n)), 4)
+            v.prefetch(b, soon)
             left = []
             for row in range(rows):
                 address = b.add(pointers[row // ROW_GROUP], within[row % ROW_GROUP])
                 left.append(v.splat(b, v.load(b, F32, address, 4), LANES))
             products = [
-                v.fma(b, left[row], right[column], sums[cell])
+                v.fma(b, left[row], xs[column], sums[cell])
                 for cell, (row, column) in enumerate(cells)
             ]
-            return [*(b.add(p, a_column) for p in pointers), b.add(line, b_row), *products]
+            moved = [b.add(pointer, a_column) for pointer in pointers]
+            return [*moved, b.add(line, b_row), b.add(soon, ahead_step), *products]
 
         zeros = [v.constant(kind, 0.0)] * len(cells)
-        sums = v.loop(b, depth, [*starts, bp, *zeros], step)[-len(cells) :]
+        sums = v.loop(b, depth, [*starts, right, ahead, *zeros], step)[-len(cells) :]
         places = [
             b.add(b.add(c, b.mul(c_row, I64(row))), I64(4 * LANES * column))
             for row, column in cells
@@ -111,3 +126,12 @@ def _tile(rows: int) -> Callable[[Builder, Sequence[Value]], None]:
                     v.store(b, value, place, 4)
 
     return body
+
+
+TILES = {
+    form + rows: Shared(
+        __file__, f"tenonnx_tile_{form + rows}", [I64] * 12, _tile(rows, vectors, form == KEEP)
+    )
+    for form, vectors in ((WIDE, VECTORS), (NARROW, 1), (KEEP, VECTORS))
+    for rows in range(1, ROWS + 1)
+}

@@ -43,6 +43,14 @@ def store(b: Builder, value: Value, address: Value, align: int = 1) -> None:
     b.store(value, b.inttoptr(address, value.type.as_pointer()), align=align)
 
 
+def prefetch(b: Builder, address: Value) -> None:
+    """Brings the cache line of an address into the second-level cache; any address will do."""
+    pointer = I8.as_pointer()
+    kind = ir.FunctionType(VOID, [pointer, I32, I32, I32])
+    hint = cgutils.get_or_insert_function(b.module, kind, "llvm.prefetch.p0")
+    b.call(hint, [b.inttoptr(address, pointer), I32(0), I32(2), I32(1)])
+
+
 def splat(b: Builder, value: Value, lanes: int) -> Value:
     """Returns a vector with the value in every lane."""
     kind = vector(value.type, lanes)

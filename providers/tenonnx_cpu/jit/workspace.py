@@ -1,4 +1,4 @@
-"""The memory that one worker of a matrix product needs. Imported without numba."""
+"""The memory that one worker of a matrix product needs, in floats. Imported without numba."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ COLUMNS_AT_MOST = 256
 """Columns of B that are packed at a time."""
 
 EDGE = DEPTH * COLUMNS_AT_MOST
-"""Where the tile begins that sticks out of the result, in floats."""
+"""Where the tile begins that sticks out of the result."""
 
-WORKSPACE = EDGE + 1024
-"""Floats per worker."""
+COPY = EDGE + 512
+"""Where the copy of a tile's rows of A begins."""
+
+COPY_ROW = DEPTH + 16
+"""Floats from row to row of that copy; a power of two would put all rows into one cache set."""
+
+WORKSPACE = COPY + 16 * COPY_ROW
+"""Floats per worker, more than its tallest tile needs."""

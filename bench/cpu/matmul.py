@@ -1,0 +1,136 @@
+"""Matrix products against onnxruntime: ``python -m bench.cpu.matmul [--threads 1 4] [filter]``."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.pop("OPENBLAS_CORETYPE", None)
+os.environ.setdefault("TENONNX_JIT", "wait")
+
+import argparse
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+import tenonnx
+from bench.cpu.rounds import alternate
+
+
+@dataclass(frozen=True)
+class Case:
+    """One product: ``rows`` x ``depth`` by ``depth`` x ``columns``, ``batch`` times."""
+
+    name: str
+    rows: int
+    depth: int
+    columns: int
+    batch: int = 1
+    turned: bool = False
+    constant: bool = True
+    epilogue: str = ""
+
+
+CASES = [
+    Case("mlp-64", 1, 64, 64),
+    Case("mlp-512", 1, 512, 512),
+    Case("bert-qkv-1", 1, 768, 768),
+    Case("gpt2-up-1", 1, 768, 3072),
+    Case("gpt2-down-1", 1, 3072, 768),
+    Case("llm-1", 1, 4096, 4096),
+    Case("llm-4", 4, 4096, 4096),
+    Case("llm-8", 8, 4096, 4096),
+    Case("head-1", 1, 1024, 65536, turned=True),
+    Case("head-4", 4, 1024, 65536, turned=True),
+    Case("m16", 16, 768, 3072),
+    Case("m32", 32, 768, 3072),
+    Case("bert-qkv-128", 128, 768, 768),
+    Case("bert-up-128", 128, 768, 3072),
+    Case("bert-down-128", 128, 3072, 768),
+    Case("bert-up-gelu-128", 128, 768, 3072, epilogue="Gelu"),
+    Case("bert-qkv-1024", 1024, 768, 768),
+    Case("bert-up-1024", 1024, 768, 3072),
+    Case("mlp-128", 128, 1024, 1024),
+    Case("turned-128", 128, 1024, 4096, turned=True),
+    Case("square-512", 512, 512, 512),
+    Case("big", 512, 4096, 4096),
+    Case("scores", 128, 64, 128, batch=12, constant=False),
+    Case("values", 128, 128, 64, batch=12, constant=False),
+    Case("scores-8", 128, 64, 128, batch=96, constant=False),
+    Case("classifier", 64, 2048, 1000),
+    Case("narrow", 1024, 512, 10),
+    Case("vector", 4096, 1024, 1),
+]
+
+
+def build(case: Case) -> tuple[bytes, dict[str, np.ndarray]]:
+    """Returns a model of one product, and inputs."""
+    rng = np.random.default_rng(0)
+    lead = [case.batch] if case.batch > 1 else []
+    a = rng.standard_normal((*lead, case.rows, case.depth), dtype=np.float32)
+    shape = (case.columns, case.depth) if case.turned else (case.depth, case.columns)
+    b = rng.standard_normal((*lead, *shape), dtype=np.float32)
+    nodes, initialisers = [], []
+    inputs = [helper.make_tensor_value_info("a", TensorProto.FLOAT, a.shape)]
+    feeds = {"a": a}
+    if case.constant:
+        initialisers.append(numpy_helper.from_array(b, "b"))
+    else:
+        inputs.append(helper.make_tensor_value_info("b", TensorProto.FLOAT, b.shape))
+        feeds["b"] = b
+    if case.turned:
+        nodes.append(helper.make_node("Gemm", ["a", "b"], ["y0"], transB=1))
+    else:
+        nodes.append(helper.make_node("MatMul", ["a", "b"], ["y0"]))
+    last = "y0"
+    if case.epilogue:
+        initialisers.append(numpy_helper.from_array(b[0].copy() * 0, "bias"))
+        nodes.append(helper.make_node("Add", ["y0", "bias"], ["y1"]))
+        nodes.append(helper.make_node(case.epilogue, ["y1"], ["y2"]))
+        last = "y2"
+    output = helper.make_tensor_value_info(last, TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, case.name, inputs, [output], initialisers)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    return model.SerializeToString(), feeds
+
+
+def measure(case: Case, threads: int, seconds: float, turns: int) -> str:
+    """Times one case; returns a line of the table."""
+    model, feeds = build(case)
+    ours, theirs = tenonnx.SessionOptions(), onnxruntime.SessionOptions()
+    ours.intra_op_num_threads = theirs.intra_op_num_threads = threads
+    providers = ["CPUExecutionProvider"]
+    mine = tenonnx.InferenceSession(model, ours, providers=providers)
+    other = onnxruntime.InferenceSession(model, theirs, providers=providers)
+    expected, found = other.run(None, feeds)[0], mine.run(None, feeds)[0]
+    error = np.abs(expected - found).max() / np.abs(expected).max()
+    (his, my), (_, ratio) = alternate(
+        [lambda: other.run(None, feeds), lambda: mine.run(None, feeds)], seconds, turns
+    )
+    flops = 2 * case.batch * case.rows * case.depth * case.columns
+    return (
+        f"{case.name:18} {threads:2} {his.fastest * 1e6:9.1f} {my.fastest * 1e6:9.1f} "
+        f"{my.fastest / his.fastest:6.2f} {ratio:6.2f} {my.median / his.median:7.2f} "
+        f"{my.processor / his.processor:6.2f} {flops / my.fastest / 1e9:8.0f} {error:8.1e}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("filter", nargs="?", default="")
+    parser.add_argument("--threads", type=int, nargs="*", default=[1, os.cpu_count() or 1])
+    parser.add_argument("--seconds", type=float, default=0.1)
+    parser.add_argument("--turns", type=int, default=5)
+    given = parser.parse_args()
+    print(f"onnxruntime {onnxruntime.__version__}, onnx {onnx.__version__}; microseconds")
+    print(f"{'case':18} th      ort      ours  min/min turns  median    cpu   GFLOP/s    error")
+    for threads in given.threads:
+        for case in CASES:
+            if given.filter in case.name:
+                print(measure(case, threads, given.seconds, given.turns), flush=True)
+
+
+if __name__ == "__main__":
+    main()

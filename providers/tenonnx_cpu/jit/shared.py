@@ -1,0 +1,98 @@
+"""Functions in LLVM's language that are compiled once, and called by any kernel.
+
+numba compiles a helper anew into every function that calls it, and that into every one that calls
+it in turn; for micro-kernels, which nobody inlines, that is most of the time spent. These have a
+library of their own per module, in the disk cache beside the kernels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import cpu_target
+
+from tenonnx_cpu.jit.cache import cache_folder, keep, source_stamp
+from tenonnx_cpu.jit.vector import VOID, Builder, Value
+
+Body = Callable[[Builder, Sequence[Value]], Any]
+
+_groups: dict[str, list[Shared]] = {}
+_loaded: dict[str, Any] = {}
+
+
+class Shared:
+    """A function without a result; creating it makes it known, ``load`` compiles it.
+
+    Args:
+        file: ``__file__`` of the module it belongs to.
+        name: Its symbol, of which there is one in the process.
+        arguments: Types of its arguments.
+        body: Writes it, but for the return at its end.
+    """
+
+    def __init__(self, file: str, name: str, arguments: Sequence[ir.Type], body: Body) -> None:
+        self.name = name
+        self.kind = ir.FunctionType(VOID, list(arguments))
+        self.body = body
+        _groups.setdefault(file, []).append(self)
+
+    def call(self, builder: Builder, values: Sequence[Value]) -> None:
+        """Calls it where the builder is."""
+        builder.call(cgutils.get_or_insert_function(builder.module, self.kind, self.name), values)
+
+    def define(self, module: ir.Module) -> None:
+        """Writes it into a module."""
+        function = ir.Function(module, self.kind, self.name)
+        builder = ir.IRBuilder(function.append_basic_block("entry"))
+        self.body(builder, function.args)
+        builder.ret_void()
+
+
+def procedure(function: Shared) -> tuple[Any, Callable[..., Any]]:
+    """Returns the type and the code of an intrinsic that calls a function of integers."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        function.call(builder, values)
+        return context.get_dummy_value()
+
+    return types.void(*[types.intp] * len(function.kind.args)), generate
+
+
+def load() -> None:
+    """Compiles what has been created so far, or loads it from the disk cache."""
+    with global_compiler_lock:
+        for file, functions in _groups.items():
+            if file in _loaded:
+                continue
+            library = _library(Path(file), functions)
+            for function in functions:
+                llvm.add_symbol(function.name, library.get_pointer_to_function(function.name))
+            _loaded[file] = library
+
+
+def _library(file: Path, functions: Sequence[Shared]) -> Any:
+    codegen = cpu_target.target_context.codegen()
+    machine = hashlib.sha256(repr(codegen.magic_tuple()).encode()).hexdigest()
+    path = cache_folder() / f"{file.stem}-{source_stamp(file)[:16]}-{machine[:16]}.library"
+    try:
+        return codegen.unserialize_library(pickle.loads(path.read_bytes()))
+    except (OSError, EOFError, pickle.UnpicklingError):
+        pass
+    library = codegen.create_library(f"tenonnx.{file.stem}")
+    library.enable_object_caching()
+    module = library.create_ir_module(f"tenonnx.{file.stem}")
+    for function in functions:
+        function.define(module)
+    library.add_ir_module(module)
+    library.finalize()
+    keep(path, pickle.dumps(library.serialize_using_object_code()))
+    return library
