@@ -33,13 +33,12 @@ class Direct:
 def direct_outputs(lowering: Lowering) -> tuple[Direct, ...]:
     """Returns the outputs that a step of the main graph can write into a buffer."""
     makers = {
-        item.outputs[0]: item
+        value: item
         for item in lowering.block.items
         if isinstance(item, Step)
-        and len(item.outputs) == 1
-        and not item.multiple
         and item.device_of_outputs.id == HOST.id
-        and writer(item.call) is not None
+        and writer(item.call, multiple=item.multiple) is not None
+        for value in item.outputs
     }
     return tuple(
         Direct(value, position, frozenset(_owned(lowering, makers[value])))

@@ -32,7 +32,7 @@ class Generator:
         observed: Call ``observe(step, start_ns, outputs)`` after every step and, with ``None``
             for the step, in every iteration of a loop.
         buffers: Graph outputs that ``run`` takes buffers for, after the inputs; ``None`` for one
-            that is to be made anew. Each is the only output of a step that can write into it.
+            that is to be made anew. Each is an output of a step that can write into it.
 
     Attributes:
         namespace: What the code's global names stand for.
@@ -179,9 +179,11 @@ class Generator:
             self.fetch(value, step.device_of_input(i)) for i, value in enumerate(step.inputs)
         )
         call = f"{self.bind('k', step.call)}({arguments})"
-        if step.outputs and step.outputs[0] in self._buffers:
-            target = self._buffers[step.outputs[0]]
-            call = f"{self.bind('k', writer(step.call))}({target}, {arguments})"
+        if not self._buffers.keys().isdisjoint(step.outputs):
+            buffers = [self._buffers.get(value, "None") for value in step.outputs]
+            target = f"({', '.join(buffers)},)" if step.multiple else buffers[0]
+            write = writer(step.call, multiple=step.multiple)
+            call = f"{self.bind('k', write)}({target}, {arguments})"
         if self.observed:
             self.line("started = clock()")
         names = [self.define(value, step.device_of_outputs) for value in step.outputs]

@@ -10,24 +10,30 @@ from typing import Any, TypeAlias
 import numpy as np
 
 Writer: TypeAlias = Callable[..., Any]
-"""Takes a buffer, or ``None``, and the step's inputs; returns the buffer if it wrote there."""
+"""Takes buffers and the step's inputs; returns the outputs, in buffers if it wrote there."""
 
 
-def writer(call: Callable[..., Any]) -> Writer | None:
-    """Returns a step's call as one that takes a buffer first; ``None`` if it cannot write there.
+def writer(call: Callable[..., Any], *, multiple: bool = False) -> Writer | None:
+    """Returns a step's call as one that takes buffers first; ``None`` if it cannot write there.
 
     A kernel can if it has a keyword-only parameter ``_out``: a buffer of the output's dtype, or
     ``None``. It may be the very memory of an input that nothing else reads. A kernel that cannot
-    use it, because the shapes differ for example, returns an array of its own.
+    use it, because the shapes differ for example, returns an array of its own. One of several
+    outputs has a parameter ``_outs`` instead: a tuple of as many.
+
+    Args:
+        call: The step's.
+        multiple: Whether it returns a tuple.
     """
     function = call.func if isinstance(call, functools.partial) else call
     if isinstance(function, np.ufunc):
-        return _ufunc_writer(call, function) if function.nout == 1 else None
-    if not _has_parameter(function, "_out"):
+        return None if multiple or function.nout != 1 else _ufunc_writer(call, function)
+    keyword = "_outs" if multiple else "_out"
+    if not _has_parameter(function, keyword):
         return None
 
     def write(out: Any, *inputs: Any) -> Any:
-        return call(*inputs, _out=out)
+        return call(*inputs, **{keyword: out})
 
     return write
 

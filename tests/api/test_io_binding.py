@@ -164,3 +164,38 @@ def test_a_cache_is_updated_in_place_with_no_copy(op: str) -> None:
     start = time.perf_counter()
     cache.copy()
     assert min(times) < (time.perf_counter() - start) / 4
+
+
+def test_a_kernel_of_several_outputs_updates_caches_in_place() -> None:
+    options = tenonnx.SessionOptions()
+    seen: list[Any] = []
+
+    @options.operator("test::Attend", outputs=3)
+    def attend(new: Any, keys: Any, values: Any, *, _outs: Any = (None, None, None)) -> Any:
+        seen.append(_outs)
+        grown = [keys.copy() if _outs[1] is None else _outs[1]]
+        grown += [values.copy() if _outs[2] is None else _outs[2]]
+        for cache in grown:
+            cache[int(new[0])] = new[0]
+        return new * 2, *grown
+
+    attended = node("Attend", "new k v", "y k2 v2", domain="test")
+    shapes = {"new": [1], "k": [4], "v": [4], "y": [1], "k2": [4], "v2": [4]}
+    values = {name: value(name, FLOAT, shape) for name, shape in shapes.items()}
+    inputs, outputs = [values[n] for n in ("new", "k", "v")], [values[n] for n in ("y", "k2", "v2")]
+    session = tenonnx.InferenceSession(
+        model([attended], inputs, outputs, domains={"test": 1}), options
+    )
+    keys, items = np.zeros(4, np.float32), np.zeros(4, np.float32)
+    binding = session.io_binding()
+    for name, cache in (("k", keys), ("v", items)):
+        own = OrtValue.ortvalue_from_numpy(cache)
+        binding.bind_ortvalue_input(name, own)
+        binding.bind_ortvalue_output(f"{name}2", own)
+    binding.bind_output("y")
+    for step in (1, 3):
+        binding.bind_cpu_input("new", np.array([step], np.float32))
+        session.run_with_iobinding(binding)
+    assert all(out is None and k is keys and v is items for out, k, v in seen)
+    assert keys.tolist() == items.tolist() == [0, 1, 0, 3]
+    assert binding.copy_outputs_to_cpu()[2].tolist() == [6]

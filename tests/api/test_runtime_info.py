@@ -1,0 +1,96 @@
+"""What the module says of itself, and what it lets programs set."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tenonnx
+from models import model, node, value
+from tenonnx.options import PROCESS_DEFAULTS
+
+
+def test_facts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tenonnx.get_device() in ("CPU", "GPU")
+    assert tenonnx.get_version_string() == tenonnx.__version__
+    assert tenonnx.__version__ in tenonnx.get_build_info()
+    assert tenonnx.has_collective_ops() is False
+    (cpu,) = [d for d in tenonnx.get_ep_devices() if d.ep_name == "CPUExecutionProvider"]
+    assert (cpu.ep_vendor, cpu.device.type) == ("cpu", tenonnx.OrtHardwareDeviceType.CPU)
+    assert cpu.memory_info(tenonnx.OrtDeviceMemoryType.DEFAULT).name == "Cpu"
+    with pytest.raises(tenonnx.NotSupported):
+        cpu.create_sync_stream()
+    tenonnx.print_debug_info()
+    assert "CPUExecutionProvider" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("severity", "level"), [(0, 10), (2, 30), (4, 50), (9, 50)])
+def test_severity_is_the_loggers_level(severity: int, level: int) -> None:
+    logger = logging.getLogger("tenonnx")
+    before = logger.level
+    try:
+        tenonnx.set_default_logger_severity(severity)
+        assert logger.level == level
+    finally:
+        logger.setLevel(before)
+
+
+def test_threads_of_the_process() -> None:
+    proto = model([node("Relu", "x", "y")], [value("x")], [value("y")])
+    try:
+        tenonnx.set_global_thread_pool_sizes(1, 1)
+        session = tenonnx.InferenceSession(proto)
+        assert session.get_session_options().intra_op_num_threads == 1
+        options = tenonnx.SessionOptions(intra_op_num_threads=2)
+        session = tenonnx.InferenceSession(proto, options)
+        assert session.get_session_options().intra_op_num_threads == 2
+    finally:
+        PROCESS_DEFAULTS["intra_op_num_threads"] = 0
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        tenonnx.enable_telemetry_events,
+        tenonnx.disable_telemetry_events,
+        tenonnx.preload_dlls,
+        lambda: tenonnx.set_seed(1),
+        lambda: tenonnx.set_default_logger_verbosity(1),
+        lambda: tenonnx.create_and_register_allocator(None, tenonnx.OrtArenaCfg()),
+        lambda: tenonnx.create_and_register_allocator_v2("x", None, {}, None),
+    ],
+)
+def test_what_has_no_effect_does_no_harm(call: Any) -> None:
+    assert call() is None
+
+
+def test_libraries_of_providers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plugins = tenonnx.PluginSet()
+    monkeypatch.setattr("tenonnx.plugins._default", plugins)
+    with pytest.raises(tenonnx.NotSupported, match="a provider is a Python class"):
+        tenonnx.register_execution_provider_library("Mine", "mine.so")
+    file = tmp_path / "mine_provider.py"
+    file.write_text(
+        "import tenonnx\n"
+        "class Mine(tenonnx.Provider):\n"
+        "    name = 'MineExecutionProvider'\n"
+        "    def supports(self, node): return 'never'\n"
+        "    def compile(self, segment): return []\n"
+        "@tenonnx.hookimpl\n"
+        "def register_providers(register): register(Mine)\n"
+    )
+    tenonnx.register_execution_provider_library("Mine", str(file))
+    assert "MineExecutionProvider" in plugins.providers
+    with pytest.raises(tenonnx.PluginError, match="stays registered"):
+        tenonnx.unregister_execution_provider_library("Mine")
+
+
+@pytest.mark.parametrize(
+    "name", ["ModelCompiler", "OrtEpContextData", "OrtExternalInitializerInfo", "OrtSyncStream"]
+)
+def test_refused_classes_say_why(name: str) -> None:
+    with pytest.raises(tenonnx.NotSupported, match=f"{name}: "):
+        getattr(tenonnx, name)("anything")
