@@ -531,18 +531,16 @@ print(anonymous() - before)
 
 
 @pytest.mark.parametrize(
-    ("form", "where", "copies"),
+    ("form", "where"),
     [
-        ("path", "inline", 0),
-        ("path", "external", 0),
-        ("bytes", "inline", 0),
-        ("proto", "inline", 1),
-        ("ir", "external", 0),
+        ("path", "inline"),
+        ("path", "external"),
+        ("bytes", "inline"),
+        ("proto", "inline"),
+        ("ir", "external"),
     ],
 )
-def test_private_memory_that_three_sessions_take(
-    tmp_path: Path, form: str, where: str, copies: int
-) -> None:
+def test_private_memory_that_three_sessions_take(tmp_path: Path, form: str, where: str) -> None:
     size = 128 << 20
     big = numpy_helper.from_array(np.ones((size // 4096, 1024), np.float32), "w")
     proto = helper.make_model(helper.make_graph([], "g", [], [], [big]))
@@ -553,7 +551,7 @@ def test_private_memory_that_three_sessions_take(
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     grown = int(done.stdout) * 1024
-    assert abs(grown - copies * size) < 4 << 20
+    assert grown < 4 << 20
 
 
 # What goes wrong, and what is said about it.

@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 import pytest
 
+import tenonnx
 from models import BOOL, FLOAT, INT64, graph, model, node, value
 
 MIB = 1 << 20
@@ -50,7 +51,8 @@ def child(body: str, *arguments: Path | str, tmp_path: Path) -> dict[str, Any]:
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "TENONNX_CACHE_DIR": str(tmp_path / "cache")},
+        # A compiler that starts in the background takes memory of its own at any time.
+        env={**os.environ, "TENONNX_CACHE_DIR": str(tmp_path / "cache"), "TENONNX_JIT": "0"},
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)  # type: ignore[no-any-return]
@@ -167,3 +169,109 @@ def test_bytes_are_viewed_in_the_callers_buffer(tmp_path: Path) -> None:
         tmp_path=tmp_path,
     )
     assert used["private"] <= 16 * MIB
+
+
+PREPARE = {
+    "proto": "source = onnx.load(path)",
+    "bytes": "source = open(path, 'rb').read()",
+    "bytearray": "source = bytearray(open(path, 'rb').read())",
+    "ir": "import onnx_ir; source = onnx_ir.load(path)",
+}
+"""What the caller has in memory before any session exists; ``path`` itself if nothing is said."""
+
+
+def save_as(form: str, folder: Path) -> Path:
+    """Writes the stack so that a form of loading it can begin."""
+    path = folder / "model.onnx"
+    if form in ("external", "ir"):
+        onnx.save(stack(), path, save_as_external_data=True, location="data")
+    elif form == "several files":
+        proto = stack()
+        for tensor in proto.graph.initializer:
+            onnx.external_data_helper.set_external_data(tensor, f"{tensor.name}.data")
+        onnx.save(proto, path)
+    elif form == "safetensors":
+        save_safetensors(path)
+    elif form == "ort":
+        onnx.save(stack(), path)
+        path = save_ort(path)
+    else:
+        path.write_bytes(serialised(offset=1 if form == "unaligned" else 0))
+    return path
+
+
+def save_safetensors(path: Path) -> None:
+    """Writes the stack with its weights in a ``.safetensors`` file, as Hugging Face does."""
+    proto = stack()
+    header, start = {}, 0
+    for tensor in proto.graph.initializer:
+        stop = start + len(tensor.raw_data)
+        header[tensor.name] = {"dtype": "F32", "shape": [SIDE, SIDE], "data_offsets": [start, stop]}
+        start = stop
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    data = b"".join(tensor.raw_data for tensor in proto.graph.initializer)
+    content = len(text).to_bytes(8, "little") + text + data
+    path.with_name("model.safetensors").write_bytes(content)
+    for tensor in proto.graph.initializer:
+        start, stop = header[tensor.name]["data_offsets"]
+        place = {"offset": 8 + len(text) + start, "length": stop - start}
+        onnx.external_data_helper.set_external_data(tensor, "model.safetensors", **place)
+        tensor.ClearField("raw_data")
+    onnx.save(proto, path)
+
+
+def save_ort(path: Path) -> Path:
+    """Has onnxruntime write the model in its format."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(path.with_suffix(".ort"))
+    options.add_session_config_entry("session.save_model_format", "ORT")
+    onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    return path.with_suffix(".ort")
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "external", "several files", "safetensors", "aligned", "unaligned", "ort", "bytes",
+        "bytearray", "proto", "ir",
+    ],
+)  # fmt: skip
+def test_ten_sessions_of_any_form(tmp_path: Path, form: str) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    path = save_as(form, folder)
+    used = child(
+        """
+        import onnx
+        path = sys.argv[2]
+        {prepare}
+        run = lambda session: session.run(None, {{"x0": np.ones((2, 2048), np.float32)}})[0]
+        before = private()
+        sessions = [tenonnx.InferenceSession(source) for _ in range(10)]
+        outputs = [run(session) for session in sessions]
+        weights = {{weight for session in sessions for weight in session.weights}}
+        same = all(np.array_equal(output, outputs[0]) for output in outputs)
+        result = {{"private": private() - before, "weights": len(weights), "same": same}}
+        """.format(prepare=PREPARE.get(form, "source = path")),
+        path,
+        tmp_path=tmp_path,
+    )
+    assert used["same"]
+    assert used["weights"] == LAYERS
+    # A message gives its bytes as copies, and the C library keeps the last one's room for more.
+    kept = 4 * SIDE * SIDE if form == "proto" else 0
+    assert used["private"] <= 16 * MIB + kept
+
+
+def test_safetensors_are_mapped_where_they_lie(tmp_path: Path) -> None:
+    save_safetensors(path := tmp_path / "model.onnx")
+    registry = tenonnx.WeightRegistry()
+    session = tenonnx.InferenceSession(path, tenonnx.SessionOptions(weights=registry))
+    file = np.frombuffer(registry.map(tmp_path / "model.safetensors").buffer, np.uint8)
+    assert len(session.weights) == LAYERS
+    assert all(np.shares_memory(weight.array, file) for weight in session.weights)
+    expected = onnx.numpy_helper.to_array(stack().graph.initializer[0])
+    assert any(np.array_equal(weight.array, expected) for weight in session.weights)
+    assert registry.report().private == 0

@@ -44,8 +44,8 @@ def load(
 
     Args:
         source: A path; bytes, a bytearray, memoryview or mmap, which must not change while the
-            model is in use; an ``onnx.ModelProto``, of which one copy is made; or an
-            ``onnx_ir.Model``, which is cloned and shares its tensors' memory.
+            model is in use; an ``onnx.ModelProto``, whose tensors are copied, the larger ones to
+            side files; or an ``onnx_ir.Model``, which is cloned and shares its tensors' memory.
         registry: Where the weights are.
         allowed_roots: Folders that external data may lie in besides the model's own. A source
             without a path finds its external data there, and nowhere else.

@@ -120,11 +120,17 @@ class WeightRegistry:
     def constant(self, content: bytes, dtype: ir.DataType, shape: Sequence[int]) -> Weight:
         """Returns a weight over bytes named by what they are: equal content, one weight.
 
-        For bytes that nobody else holds. Reads each of them once, to name them.
+        For bytes that nobody else holds. Reads each of them once, to name them. From 64 KiB on
+        they go to a side file, as derived weights do.
         """
-        key = f"bytes:{hashlib.sha256(content).hexdigest()}"
-        storage = self._share(key, Memory(as_bytes(memoryview(content)), "private", key))
-        return self.view(storage, 0, len(content), dtype, shape)
+        key, size = f"bytes:{hashlib.sha256(content).hexdigest()}", len(content)
+        array = as_bytes(memoryview(content))
+        if size >= SIDE_FILE_BYTES and self.side_files.folder is not None:
+            fill = functools.partial(np.copyto, src=array)
+            storage = self.materialize(key, ir.DataType.UINT8, (size,), fill).storage
+        else:
+            storage = self._share(key, Memory(array, "private", key))
+        return self.view(storage, 0, size, dtype, shape)
 
     def view(
         self, storage: Storage, offset: int, nbytes: int, dtype: ir.DataType, shape: Sequence[int]
