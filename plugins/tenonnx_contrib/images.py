@@ -78,32 +78,6 @@ def nhwc_fused_conv(
     return xp.moveaxis(y, 1, -1)
 
 
-@op("MaxpoolWithMask")
-def maxpool_with_mask(
-    xp: Namespace,
-    X: Array,
-    M: Array,
-    *,
-    auto_pad: str = "NOTSET",
-    kernel_shape: tuple[int, ...],
-    pads: tuple[int, ...] | None = None,
-    storage_order: int = 0,
-    strides: tuple[int, ...] | None = None,
-) -> Array:
-    """Return MaxPool over the elements whose mask is not 0."""
-    x = xp.where(xp.broadcast_to(M, X.shape) == 0, xp.finfo(X.dtype).min, X)
-    (y,) = max_pool(
-        xp,
-        x,
-        kernel_shape=kernel_shape,
-        auto_pad=auto_pad,
-        pads=pads,
-        storage_order=storage_order,
-        strides=strides,
-    )
-    return y
-
-
 @op("ConvTransposeWithDynamicPads", host=(2,))
 def conv_transpose_with_dynamic_pads(
     xp: Namespace,

@@ -1,0 +1,61 @@
+"""Writes the ``.npz`` files of this folder with onnxruntime; the tests do not need it.
+
+``python tests/contrib/record.py [TOPIC ...]`` runs every row of ``rows_<topic>.py`` on
+onnxruntime's CPU provider, unoptimised, and keeps inputs and answers in ``<topic>.npz``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+from rows import Row, feeds_of, model_of, write  # noqa: E402 - needs the path
+
+
+def run(row: Row) -> list[Any]:
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = ort.InferenceSession(
+        model_of(row).SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    # A value borrows the array's memory.
+    arrays = {name: np.array(array) for name, array in feeds_of(row).items()}
+    values = {name: ort.OrtValue.ortvalue_from_numpy(array) for name, array in arrays.items()}
+    binding = session.io_binding()
+    for name, value in values.items():
+        binding.bind_ortvalue_input(name, value)
+    caches = {f"y{output}": f"x{cache}" for cache, output in row.shared.items()}
+    for output in session.get_outputs():
+        if output.name in caches:
+            binding.bind_ortvalue_output(output.name, values[caches[output.name]])
+        else:
+            binding.bind_output(output.name, "cpu")
+    session.run_with_iobinding(binding)
+    return [value.numpy().copy() for value in binding.get_outputs()]
+
+
+def recorded(row: Row) -> Row:
+    answers = run(row)
+    if row.known is not None:
+        for i, answer in zip(row.outputs, answers, strict=True):
+            answer[~np.broadcast_to(row.known(i, answer), answer.shape)] = np.nan
+    return dataclasses.replace(row, answers=answers)
+
+
+if __name__ == "__main__":
+    topics = sys.argv[1:] or [path.stem[5:] for path in sorted(HERE.glob("rows_*.py"))]
+    for topic in topics:
+        rows = importlib.import_module(f"rows_{topic}").ROWS
+        write(HERE / f"{topic}.npz", [recorded(row) for row in rows])
+        size = (HERE / f"{topic}.npz").stat().st_size
+        print(f"{topic}: {len(rows)} rows, {size} bytes")
