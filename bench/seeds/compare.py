@@ -120,7 +120,7 @@ class Comparison:
         return {**facts, "busy": os.getloadavg()[0]}
 
     def _measure(
-        self, case: Case, tiny: Case, engine: str, variables: Mapping[str, str]
+        self, case: Case, tiny: Case, engine: str, variables: dict[str, str]
     ) -> dict[str, float]:
         job = Job(
             engine,

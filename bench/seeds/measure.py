@@ -20,7 +20,6 @@ from bench.measure import MIB, Failed, Memory, environment
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT = 300.0
-SAMPLED = ("started", "loaded", "ran")
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Job:
 class Watched:
     """A process that waits for a word after every phase."""
 
-    def __init__(self, job: Job, cache: Path, variables: Mapping[str, str]) -> None:
+    def __init__(self, job: Job, cache: Path, variables: dict[str, str]) -> None:
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - ``close`` closes it
         self.process = subprocess.Popen(
             [sys.executable, "-m", "bench.seeds.child", json.dumps(dataclasses.asdict(job))],
@@ -60,17 +59,16 @@ class Watched:
         self.facts: dict[str, float] = {}
         self._base: dict[str, int] = {}
 
-    def await_phase(self) -> str:
-        """Waits for the end of a phase, notes what it took, and returns its name."""
+    def await_phase(self) -> None:
+        """Waits for the end of a phase and notes what it took."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if line.startswith('{"phase"'):
                 told = json.loads(line)
-                phase = str(told.pop("phase"))
-                if phase == "failed":
+                if told.pop("phase") == "failed":
                     raise Failed(told["error"])
                 self.facts |= told
-                return phase
+                return
         self.errors.seek(0)
         raise Failed((self.errors.read().splitlines() or ["the process ended"])[-1])
 
@@ -109,7 +107,7 @@ class Watched:
 
 
 def measure(
-    job: Job, processes: int, cache: Path, variables: Mapping[str, str]
+    job: Job, processes: int, cache: Path, variables: dict[str, str]
 ) -> dict[str, float]:
     """Does a job in some fresh processes at once.
 
@@ -135,14 +133,23 @@ def measure(
         killer = threading.Timer(TIMEOUT, lambda: [each.process.kill() for each in watched])
         killer.start()
         stack.callback(killer.cancel)
-        phase = ""
-        while phase != "done":
-            (phase,) = {each.await_phase() for each in watched}
-            if phase in SAMPLED:
-                for each in watched:
-                    each.look(phase)
-            for each in watched:
-                each.go_on()
+        for each in watched:
+            each.await_phase()
+            each.look("started")
+        # One loads after the other: what engines take meanwhile would not fit eight times.
+        for each in watched:
+            each.go_on()
+            each.await_phase()
+            each.look("loaded")
+        for each in watched:
+            each.go_on()
+        for each in watched:
+            each.await_phase()
+        for each in watched:
+            each.look("ran")
+        for each in watched:
+            each.go_on()
+            each.await_phase()
     return combined([each.facts for each in watched])
 
 
