@@ -106,9 +106,7 @@ class Watched:
         return int(found[1]) << 10 if found else 0
 
 
-def measure(
-    job: Job, processes: int, cache: Path, variables: dict[str, str]
-) -> dict[str, float]:
+def measure(job: Job, processes: int, cache: Path, variables: dict[str, str]) -> dict[str, float]:
     """Does a job in some fresh processes at once.
 
     Args:
@@ -130,9 +128,9 @@ def measure(
         for _ in range(processes):
             watched.append(each := Watched(job, cache, variables))
             stack.callback(each.close)
-        killer = threading.Timer(TIMEOUT, lambda: [each.process.kill() for each in watched])
-        killer.start()
-        stack.callback(killer.cancel)
+            killer = threading.Timer(TIMEOUT, each.process.kill)
+            killer.start()
+            stack.callback(killer.cancel)
         for each in watched:
             each.await_phase()
             each.look("started")
