@@ -44,6 +44,8 @@ CASES = [
     Case("llm-8", 8, 4096, 4096),
     Case("head-1", 1, 1024, 65536, turned=True),
     Case("head-4", 4, 1024, 65536, turned=True),
+    Case("head-16", 16, 1024, 65536, turned=True),
+    Case("m8", 8, 768, 3072),
     Case("m16", 16, 768, 3072),
     Case("m32", 32, 768, 3072),
     Case("bert-qkv-128", 128, 768, 768),

@@ -25,7 +25,7 @@ KINDS = {F32: "f32", np.dtype(np.float16): "f16", np.dtype(ml_dtypes.bfloat16): 
 GEMM = {kind: JitKernel("gemm", f"gemm_{kind}") for kind in KINDS.values()}
 STREAM = {kind: JitKernel("stream", f"stream_{kind}") for kind in KINDS.values()}
 
-FEW_ROWS, FEW_DOTS = 4, 16
+FEW_ROWS, FEW_DOTS = 8, 16
 """Rows of A up to which B is streamed, when its columns or its rows are adjacent."""
 
 SERIAL_PRODUCTS, SERIAL_ELEMENTS = 1 << 19, 1 << 17
