@@ -39,9 +39,11 @@ def model_of(case: Case) -> onnx.ModelProto:
 
 
 def attributes(case: Case) -> Iterator[onnx.AttributeProto]:
-    schema = onnx.defs.get_schema(case.op, case.version, case.domain)
+    known = {}
+    if onnx.defs.has(case.op, case.version, case.domain):
+        known = onnx.defs.get_schema(case.op, case.version, case.domain).attributes
     for name, value in case.attributes.items():
-        kind = onnx.AttributeProto.AttributeType.Value(schema.attributes[name].type.name)
+        kind = known[name].type.value if name in known else None
         is_tensor = isinstance(value, np.ndarray)
         given = numpy_helper.from_array(value) if is_tensor else value
         yield helper.make_attribute(name, given, attr_type=kind)
