@@ -13,12 +13,16 @@ from tenonnx_array import TABLE
 from tenonnx_array.provider import ArrayProvider
 from tenonnx_cpu import (  # noqa: F401 - they register themselves
     attention,
+    attention_op,
     conv,
+    dense,
     elementwise,
+    joining,
     matmul,
     norms,
     pooling,
     recurrent,
+    rotary,
     trees,
 )
 from tenonnx_cpu.fuse import Fused, Scope, find_fusions

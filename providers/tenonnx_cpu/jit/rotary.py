@@ -1,0 +1,52 @@
+"""Rotary position embedding (arXiv:2104.09864), by halves of each head."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenonnx_cpu.jit.compiling import In, Out, f32, helper, kernel, size
+from tenonnx_cpu.jit.pool import parallel
+from tenonnx_cpu.jit.views import floats
+
+
+@helper
+def turn(x: Any, cos: Any, sin: Any, y: Any, half: Any) -> None:
+    """Turns one head by the angles of its position; all but ``y`` are addresses."""
+    low, high = floats(x, half), floats(x + 4 * half, half)
+    c, s = floats(cos, half), floats(sin, half)
+    for i in range(half):
+        y[i] = low[i] * c[i] - high[i] * s[i]
+    c, s, out = floats(cos + 4 * half, half), floats(sin + 4 * half, half), y[half:]
+    for i in range(half):
+        out[i] = high[i] * c[i] + low[i] * s[i]
+
+
+@parallel
+def turn_heads(arguments: Any, task: Any, worker: Any) -> None:
+    """Turns all positions of one head."""
+    x, cos, sin, y = arguments
+    heads, length, half = x.shape[1], x.shape[2], x.shape[3] // 2
+    batch, head = task // heads, task % heads
+    shared = batch if cos.shape[0] > 1 else 0
+    for position in range(length):
+        turn(
+            x.ctypes.data + batch * x.strides[0] + head * x.strides[1] + position * x.strides[2],
+            cos.ctypes.data + shared * cos.strides[0] + position * cos.strides[2],
+            sin.ctypes.data + shared * sin.strides[0] + position * sin.strides[2],
+            y[batch, head, position],
+            half,
+        )
+
+
+@kernel((In(f32, 4, "A"), In(f32, 4, "A"), In(f32, 4, "A"), Out(f32, 4), size))
+def rotate(x, cos, sin, y, threads):  # type: ignore[no-untyped-def] # the signature has them
+    """Turns heads ``(batch, heads, length, size)``.
+
+    Args:
+        x: The heads; as all arrays, adjacent in the last axis.
+        cos: ``(batch or 1, 1, length, size)``.
+        sin: Likewise.
+        y: The result.
+        threads: How many threads to use.
+    """
+    turn_heads((x, cos, sin, y), x.shape[0] * x.shape[1], threads)
