@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -35,6 +34,8 @@ class RunFuture(Future[list[Any]]):
         return True
 
     def __await__(self) -> Generator[Any, None, list[Any]]:
+        import asyncio  # whoever awaits has it; others need not wait for it
+
         return asyncio.wrap_future(self).__await__()
 
 
