@@ -263,12 +263,16 @@ class InferenceSession(Session):
         Raises:
             TypeError: It has something that belongs to this process.
         """
+        source, options, providers, provider_options = recipe(*self._recipe)
         build = functools.partial(
             type(self),
+            sess_options=options,
+            providers=providers,
+            provider_options=provider_options,
             disabled_optimizers=self._disabled,
             read_config_from_model=self._embedded,
         )
-        return build, recipe(*self._recipe)
+        return build, (source,)
 
     def watch(self, profiler: Profiler) -> None:
         """Lets a profiler see every run from now on, until ``end_profiling``."""

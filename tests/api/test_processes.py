@@ -130,6 +130,26 @@ def test_a_session_of_bytes_pickles_them() -> None:
     np.testing.assert_array_equal(back.run(None, {"x": X})[0], X @ W)
 
 
+class Pickable(tenonnx.InferenceSession):
+    """As clients that could not pickle onnxruntime's sessions helped themselves."""
+
+    def __init__(self, model_path: Any, **options: Any) -> None:
+        super().__init__(model_path, **options)
+        self.model_path = model_path
+
+    def __getstate__(self) -> Any:
+        return {"model_path": self.model_path}
+
+    def __setstate__(self, values: Any) -> None:
+        Pickable.__init__(self, values["model_path"])
+
+
+def test_a_subclass_pickles_as_itself(path: Path) -> None:
+    back = pickle.loads(pickle.dumps(Pickable(path, providers=["cpu"])))
+    assert type(back) is Pickable
+    np.testing.assert_array_equal(back.run(None, {"x": X})[0], X @ W)
+
+
 def test_what_belongs_to_this_process_is_refused(path: Path) -> None:
     for source in (ir.from_proto(product()), product()):
         with pytest.raises(TypeError, match=r"Model.* cannot be pickled; build it"):
