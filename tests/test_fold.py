@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 import tenonnx
-from models import FLOAT, model, node, value
+from models import FLOAT, INT64, model, node, value
 
 W = np.random.default_rng(0).standard_normal((48, 32), dtype=np.float32)
 """Above the size below which the loader copies a tensor."""
@@ -183,3 +184,55 @@ def test_shape_arithmetic_folds_away() -> None:
     assert [n.op_type for n in session.model.graph] == ["Reshape"]
     (y,) = session.run(None, {"x": np.arange(24, dtype=np.float32).reshape(2, 12)})
     assert y.shape == (4, 6)
+
+
+BIG = np.random.default_rng(1).standard_normal((4096, 1024), dtype=np.float32)
+"""16 MiB, which are folded a few at a time."""
+
+HALVES = {"w": BIG[:, :512].copy(), "h": BIG[:, 512:].copy()}
+COLUMN = np.random.default_rng(2).random((4096, 1)).astype(np.float32)
+LARGE: dict[str, tuple[list[onnx.NodeProto], dict[str, Any], np.ndarray[Any, Any]]] = {
+    "Mul by a row": ([node("Mul", "w r", "v")], {"w": BIG, "r": BIG[0]}, BIG * BIG[0]),
+    "Sub from a column": ([node("Sub", "c w", "v")], {"w": BIG, "c": COLUMN}, COLUMN - BIG),
+    "Where": (
+        [node("Greater", "w c", "g"), node("Where", "g w c", "v")],
+        {"w": BIG, "c": COLUMN},
+        np.maximum(BIG, COLUMN),
+    ),
+    "one long row": (
+        [node("Reshape", "w s", "f"), node("Neg", "f", "n"), node("Reshape", "n t", "v")],
+        {"w": BIG, "s": np.array([1, -1]), "t": np.array(BIG.shape)},
+        -BIG,
+    ),
+    "Transpose and Neg": (
+        [node("Transpose", "w", "t", perm=[1, 0]), node("Neg", "t", "v")],
+        {"w": BIG},
+        -BIG.T,
+    ),
+    "Concat": ([node("Concat", "w h", "v", axis=-1)], HALVES, BIG),
+    "Concat and Cast": (
+        [node("Concat", "h w", "c", axis=0), node("Cast", "c", "v", to=TensorProto.FLOAT16)],
+        HALVES,
+        np.concatenate([BIG[:, 512:], BIG[:, :512]]).astype(np.float16),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_large_results_are_never_in_private_memory(name: str, tmp_path: Path) -> None:
+    nodes, weights, expected = LARGE[name]
+    kind = helper.np_dtype_to_tensor_dtype(expected.dtype)
+    last = node("Gather", "v x", "y")
+    proto = model([*nodes, last], [value("x", INT64)], [value("y", kind)], weights)
+    path = tmp_path / "model.onnx"
+    onnx.save(proto, path, save_as_external_data=True, size_threshold=64, location="data")
+    tenonnx.InferenceSession(model([node("Neg", "x", "y")], [value("x")], [value("y")]))
+    tracemalloc.start()  # numpy tells it of its arrays
+    try:
+        session = tenonnx.InferenceSession(path)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert [n.op_type for n in session.model.graph] == ["Gather"]
+    np.testing.assert_array_equal(constant_of(session, expected.shape).array, expected)
+    assert peak < 8 << 20

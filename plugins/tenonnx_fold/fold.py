@@ -15,6 +15,7 @@ import onnx_ir as ir
 
 from tenonnx import HOST, TransformContext, Weight, WeightTensor
 from tenonnx.graph import is_control_flow, label, python_attributes
+from tenonnx_fold.pieces import in_pieces
 
 NEVER = frozenset(
     {
@@ -115,6 +116,11 @@ def _fold(
 
     key = _key(node, weights)
     try:
+        if (pieces := in_pieces(node, weights, context)) is not None:
+            if pieces.nbytes > limit:
+                raise Grows(pieces.nbytes)
+            result = pieces.dtype, pieces.shape, pieces.fill
+            return [context.weights.materialize(f"{key}:0", *result, sources)]
         return [
             context.weights.derive(f"{key}:{position}", lambda p=position: build(p), sources)  # type: ignore[misc]
             for position in range(len(node.outputs))
