@@ -19,6 +19,9 @@ from bench.builder import Builder, Feeds
 POOL_ELEMENTS = 1 << 20
 """Different random numbers there are; larger weights repeat them."""
 
+STRIDE = 40_009
+"""Random numbers between where one weight's begin and where the next one's do."""
+
 NO_PREPACKING = {"session.disable_prepacking": "1"}
 
 
@@ -109,9 +112,12 @@ class Weights:
         offset = -(-self._file.tell() // mmap.PAGESIZE) * mmap.PAGESIZE
         self._file.seek(offset)
         left = length = math.ceil(math.prod(shape) * width)
+        # Each begins at another place: an engine may find out that weights are the same.
         pool = pool.cast("B")
+        start = 4 * STRIDE * len(self.tensors) % len(pool)
         while left:
-            left -= self._file.write(pool[:left])
+            left -= self._file.write(pool[start : start + left])
+            start = 0
         tensor = TensorProto(name=name, data_type=dtype, dims=shape)
         tensor.data_location = TensorProto.EXTERNAL
         for key, value in (("location", self._path.name), ("offset", offset), ("length", length)):
