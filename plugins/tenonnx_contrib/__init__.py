@@ -26,6 +26,7 @@ MODULES: Final = (
     "sparse_attention",
     "paged_attention",
     "block_float",
+    "padding",
     "images",
     "tensors",
 )

@@ -7,6 +7,7 @@ import math
 from tenonnx import Array, Namespace, OperatorTable
 from tenonnx_array.dtypes import accumulator, dtype_of
 from tenonnx_array.norm import mean_square, standardise, wide_scalar
+from tenonnx_array.quant import dequantize_linear
 
 default = OperatorTable()
 table = OperatorTable("com.microsoft")
@@ -126,12 +127,61 @@ def embed_layer_normalization(
         total += segment_embedding[segment_ids].astype(total.dtype, copy=False)
     dtype = word_embedding.dtype
     y = weighted(standardise(xp, total, 2, epsilon)[0], gamma, beta, dtype)
-    counts = (
-        xp.zeros(input_ids.shape[0], xp.int32)
-        if mask is None
-        else xp.sum(mask == 1, axis=1, dtype=xp.int32)
+    return y, words(xp, input_ids, mask), total.astype(dtype, copy=False)
+
+
+@op("QEmbedLayerNormalization", multiple=True)
+def q_embed_layer_normalization(
+    xp: Namespace,
+    input_ids: Array,
+    segment_ids: Array | None,
+    word_embedding_quant: Array,
+    position_embedding_quant: Array,
+    segment_embedding: Array | None,
+    gamma_quant: Array,
+    beta_quant: Array,
+    mask: Array | None,
+    word_embedding_scale: Array,
+    position_embedding_scale: Array,
+    segment_embedding_scale: Array | None,
+    gamma_scale: Array,
+    beta_scale: Array,
+    word_embedding_zero_point: Array,
+    position_embedding_zero_point: Array,
+    segment_embedding_zero_point: Array | None,
+    gamma_zero_point: Array,
+    beta_zero_point: Array,
+    *,
+    epsilon: float = 1e-12,
+) -> tuple[Array, Array]:
+    """Return EmbedLayerNormalization of quantised tables: only rows in use are dequantised."""
+    total = dequantize_linear(
+        xp, word_embedding_quant[input_ids], word_embedding_scale, word_embedding_zero_point
     )
-    return y, counts, total.astype(dtype, copy=False)
+    total = total + dequantize_linear(
+        xp,
+        position_embedding_quant[: input_ids.shape[1]],
+        position_embedding_scale,
+        position_embedding_zero_point,
+    )
+    if segment_ids is not None and segment_embedding is not None:
+        total += dequantize_linear(
+            xp,
+            segment_embedding[segment_ids],
+            segment_embedding_scale,
+            segment_embedding_zero_point,
+        )
+    gamma = dequantize_linear(xp, gamma_quant, gamma_scale, gamma_zero_point)
+    beta = dequantize_linear(xp, beta_quant, beta_scale, beta_zero_point)
+    y = weighted(standardise(xp, total, 2, epsilon)[0], gamma, beta, total.dtype)
+    return y, words(xp, input_ids, mask)
+
+
+def words(xp: Namespace, input_ids: Array, mask: Array | None) -> Array:
+    """Return how many entries of each row of a mask are 1; 0 without one."""
+    if mask is None:
+        return xp.zeros(input_ids.shape[0], xp.int32)
+    return xp.sum(mask == 1, axis=1, dtype=xp.int32)
 
 
 table.update(default)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime as ort
 from onnxruntime import quantization
 from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
@@ -61,11 +62,13 @@ class Samples(quantization.CalibrationDataReader):  # type: ignore[misc]
         return self.left.pop() if self.left else None
 
 
-def quantise(name: str, form: str) -> None:
+def quantise(name: str, form: str, source: Path | None = None) -> None:
     path = HERE / "quantised.onnx"
-    source = EXPORTS / f"{name}.onnx"
+    source = source or EXPORTS / f"{name}.onnx"
     if form == "dynamic":
-        quantization.quantize_dynamic(source, path)
+        # Shapes are not inferred through operators of other domains.
+        options = {"DefaultTensorType": onnx.TensorProto.FLOAT}
+        quantization.quantize_dynamic(source, path, extra_options=options)
     elif form == "int4":
         quantizer = MatMulNBitsQuantizer(str(source), block_size=16, is_symmetric=False)
         quantizer.process()
@@ -84,9 +87,10 @@ if __name__ == "__main__":
     save(EXPORTS / "resnet.onnx", HERE / "resnet-all.onnx", "all")
     save(EXPORTS / "mobilenet.onnx", HERE / "mobilenet-all.ort", "all")
     fused = optimize_model(
-        str(EXPORTS / "distilbert.onnx"), "bert", num_heads=0, hidden_size=0, opt_level=1
+        str(EXPORTS / "distilbert.onnx"), "bert", num_heads=4, hidden_size=32, opt_level=0
     )
     fused.save_model_to_file(str(HERE / "distilbert-fused.onnx"))
+    quantise("distilbert", "dynamic", HERE / "distilbert-fused.onnx")
     quantise("bert", "dynamic")
     quantise("llama", "int4")
     quantise("convnext", "QDQ")
