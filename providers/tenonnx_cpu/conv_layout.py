@@ -76,10 +76,10 @@ def layout(shape: tuple[int, ...], rows: int, group: int, windows: Windows, thre
     if direct:
         height, width = 1, height * width
         out_height, out_width = 1, width
-    taps = _taps(windows)
+    taps = taps_of(windows)
     planes = sorted({plane for plane, _ in taps})
     reach = max(line for _, line in taps)
-    part = _split(batch * group, rows, out_height, out_width, threads, direct)
+    part = split_tasks(batch * group, rows, out_height, out_width, threads, direct)
     plane = (part[1] + reach) * out_width
     block = max(1, DEPTH // len(taps))
     if not direct:
@@ -119,7 +119,7 @@ def is_direct(windows: Windows) -> bool:
     return math.prod((*windows.kernel, *windows.strides)) == 1 and not windows.is_padded
 
 
-def _taps(windows: Windows) -> list[tuple[tuple[int, int], int]]:
+def taps_of(windows: Windows) -> list[tuple[tuple[int, int], int]]:
     """Returns the plane of each tap of the kernel, and the row of it that the tap begins at."""
     stride = windows.strides[0]
     (kernel_y, kernel_x), (step_y, step_x) = windows.kernel, windows.dilations
@@ -130,7 +130,7 @@ def _taps(windows: Windows) -> list[tuple[tuple[int, int], int]]:
     ]
 
 
-def _split(
+def split_tasks(
     images: int, rows: int, height: int, width: int, threads: int, direct: bool
 ) -> tuple[int, int, int]:
     """Returns how many rows, lines and columns of the result a task makes.

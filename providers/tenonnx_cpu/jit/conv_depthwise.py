@@ -8,7 +8,7 @@ import numpy as np
 
 from tenonnx_cpu.activation import CLIP, RELU
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
-from tenonnx_cpu.jit.conv_finish import bounds, apply
+from tenonnx_cpu.jit.conv_finish import apply, bounds
 from tenonnx_cpu.jit.conv_planes import pack_planes
 from tenonnx_cpu.jit.conv_slide import slide_sums
 from tenonnx_cpu.jit.pool import parallel
@@ -65,7 +65,24 @@ def finish_lines(
     In(f32, 1),
     In(i64, 1), In(i64, 1), In(i64, 1), In(i64, 2), Out(f32, 1), size,
 ))  # fmt: skip
-def conv_depthwise(x, w, y, scale, shift, residual, activation, low, high, units, layout, offsets, panel, planes, memory, threads):  # type: ignore[no-untyped-def] # noqa: E501 # the signature has them
+def conv_depthwise(
+    x,
+    w,
+    y,
+    scale,
+    shift,
+    residual,
+    activation,
+    low,
+    high,
+    units,
+    layout,
+    offsets,
+    panel,
+    planes,
+    memory,
+    threads,
+):  # type: ignore[no-untyped-def] # the signature has them
     """Like ``conv_f32``, for one input channel per group; see ``depthwise``."""
     extras = (scale, shift, residual, activation, low, high)
     convolve_channels((x, w, y, extras, layout, offsets, planes, memory), layout[16], threads)

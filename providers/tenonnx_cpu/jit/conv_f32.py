@@ -75,7 +75,10 @@ def multiply_strip(
         added, added_row = zeros, 0
         if residual.size:
             added, added_row = residual.ctypes.data + start, 4 * image
-        factors, summands = scale.ctypes.data + 4 * (channel + row), shift.ctypes.data + 4 * (channel + row)
+        factors, summands = (
+            scale.ctypes.data + 4 * (channel + row),
+            shift.ctypes.data + 4 * (channel + row),
+        )
         for column in range(0, whole, COLUMNS):
             corner = line + 4 * column if mode == ADD else zeros
             multiply_taps(
@@ -168,7 +171,24 @@ def convolve_part(arguments: Any, task: Any, worker: Any) -> None:
     In(f32, 1),
     In(i64, 1), In(i64, 1), In(i64, 1), In(i64, 2), Out(f32, 1), size,
 ))  # fmt: skip
-def conv_f32(x, w, y, scale, shift, residual, activation, low, high, units, layout, offsets, panel, planes, memory, threads):  # type: ignore[no-untyped-def] # noqa: E501 # the signature has them
+def conv_f32(
+    x,
+    w,
+    y,
+    scale,
+    shift,
+    residual,
+    activation,
+    low,
+    high,
+    units,
+    layout,
+    offsets,
+    panel,
+    planes,
+    memory,
+    threads,
+):  # type: ignore[no-untyped-def] # the signature has them
     """Computes ``y = activate(conv(x, w) * scale + shift + residual)``; see ``conv_layout``."""
     extras = (scale, shift, residual, activation, low, high, units)
     convolve_part((x, w, y, extras, layout, offsets, panel, planes, memory), layout[18], threads)

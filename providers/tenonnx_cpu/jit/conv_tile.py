@@ -139,8 +139,7 @@ def _tile(rows: int, vectors: int) -> Callable[[Builder, Sequence[Value]], None]
             pointers, sums = carried[: len(groups)], carried[len(groups) :]
             place = v.load(b, I64, b.add(offsets, b.mul(index, I64(8))), 8)
             line = b.add(bp, place)
-            row = b.mul(b.lshr(index, I64(4)), ahead_row)
-            _prefetch(b, b.add(ahead, b.add(row, b.shl(b.and_(index, I64(15)), I64(6)))))
+            tell_ahead(b, index, ahead, ahead_row)
             right = [v.load(b, kind, b.add(line, I64(4 * LANES * n)), 4) for n in range(vectors)]
             left = []
             for row in range(rows):
@@ -256,8 +255,17 @@ def _dots(rows: int, columns: int) -> Callable[[Builder, Sequence[Value]], None]
     return body
 
 
-def _prefetch(b: Builder, address: Value) -> None:
-    """Has memory brought into the second-level cache; any address will do."""
+def tell_ahead(b: Builder, index: Value, rows: Value, apart: Value) -> None:
+    """Has a line of the cache brought to its second level: of rows, 1 KiB of each, line by line.
+
+    Args:
+        b: Writes it.
+        index: Which line.
+        rows: Address of the first row; no address is wrong.
+        apart: Bytes from row to row.
+    """
     kind = ir.FunctionType(v.VOID, [v.I8.as_pointer(), I32, I32, I32])
     function = cgutils.get_or_insert_function(b.module, kind, "llvm.prefetch.p0")
+    row = b.mul(b.lshr(index, I64(4)), apart)
+    address = b.add(rows, b.add(row, b.shl(b.and_(index, I64(15)), I64(6))))
     b.call(function, [b.inttoptr(address, v.I8.as_pointer()), I32(0), I32(2), I32(1)])

@@ -1,0 +1,107 @@
+"""Values between DequantizeLinear and QuantizeLinear, as fusions find them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tenonnx_cpu.fuse import Scope
+from tenonnx_cpu.specialise import NDArray
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
+
+
+@dataclass(frozen=True)
+class Code:
+    """How bytes stand for numbers: ``(byte - zero) * scale``.
+
+    Attributes:
+        scale: One number, or one per channel.
+        zero: Likewise.
+        dtype: uint8 or int8; int32 for biases.
+    """
+
+    scale: NDArray
+    zero: NDArray
+    dtype: np.dtype[np.generic]
+
+    @property
+    def is_single(self) -> bool:
+        """Whether all bytes stand for numbers in the same way."""
+        return self.scale.size == 1 and self.zero.size == 1
+
+    @property
+    def step(self) -> float:
+        """The scale, if there is one."""
+        return float(self.scale.reshape(-1)[0])
+
+    @property
+    def origin(self) -> int:
+        """The zero point, if there is one."""
+        return int(self.zero.reshape(-1)[0])
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The least and the greatest byte, from the zero point on."""
+        limits = np.iinfo(self.dtype)
+        return int(limits.min) - self.origin, int(limits.max) - self.origin
+
+    @property
+    def flip(self) -> int:
+        """Which bits are inverted to make signed bytes unsigned, 128 more."""
+        return 128 if self.dtype == np.int8 else 0
+
+    def same(self, other: Code) -> bool:
+        """Says whether bytes of both stand for the same numbers."""
+        single = self.is_single and other.is_single and self.dtype == other.dtype
+        return single and self.step == other.step and self.origin == other.origin
+
+
+def code_of(node: ir.Node, scope: Scope, dtype: np.dtype[np.generic] | None = None) -> Code | None:
+    """Returns the code of a DequantizeLinear or QuantizeLinear whose parameters are constants."""
+    site = scope.site(node)
+    if site.attribute("block_size", 0) or site.attribute("output_dtype", 0) not in (0, 1, 2, 3):
+        return None
+    scale, zero = site.constant(1), site.constant(2)
+    if scale is None or scale.dtype != np.float32:
+        return None
+    if zero is None:
+        if len(node.inputs) > 2 and node.inputs[2] is not None:
+            return None
+        zero = np.zeros(1, dtype or np.uint8)
+    return Code(scale, zero, zero.dtype)
+
+
+def dequantized(value: ir.Value | None, scope: Scope) -> ir.Node | None:
+    """Returns the DequantizeLinear that makes a value, if it can be left out."""
+    node = None if value is None else value.producer()
+    if node is None or node.op_type != "DequantizeLinear" or node.domain or not scope.has(node):
+        return None
+    return node
+
+
+def quantizer(value: ir.Value, scope: Scope) -> ir.Node | None:
+    """Returns the QuantizeLinear that alone reads a value."""
+    node = scope.reader(value)
+    is_one = node is not None and node.op_type == "QuantizeLinear" and not node.domain
+    return node if is_one and node is not None and node.inputs[0] is value else None
+
+
+def unread(
+    sources: Iterable[ir.Node], nodes: Iterable[ir.Node], scope: Scope
+) -> tuple[ir.Node, ...]:
+    """Returns those sources that nobody reads any more once these nodes are fused."""
+    fused = scope.taken.union(nodes)
+    return tuple(
+        source
+        for source in dict.fromkeys(sources)
+        if scope.has(source)
+        and not scope.escapes(source.outputs[0])
+        and all(use.node in fused for use in source.outputs[0].uses())
+    )
