@@ -10,6 +10,7 @@ variadic), keyword-only ones are the attributes with the specification's default
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -77,8 +78,13 @@ class Kernel:
         if "_outputs" in self.attributes:
             given["_outputs"] = outputs
         for name, default in self.attributes.items():
-            if default is inspect.Parameter.empty and name not in given:
+            if name in given:
+                continue
+            if default is inspect.Parameter.empty:
                 raise InvalidArgument(f"{self} needs the attribute {name}")
+            if isinstance(default, float):
+                # A model's floats have 32 bits, and so have those that it leaves out.
+                given[name] = ctypes.c_float(default).value
         if isinstance(self.call, str):
             function: Callable[..., Any] = functools.reduce(getattr, self.call.split("."), xp)
             return functools.partial(function, **given) if given else function
