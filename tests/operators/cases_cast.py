@@ -92,7 +92,7 @@ CASES = [
     cast(np.array("5", object), INT32, np.array(5, np.int32), "read-scalar", 13),
     cast(f32(7.4, -9, 6.9), INT4, np.array([7, 7, 6], ml.int4), "int4"),
     cast(np.array([-1, 7], ml.int4), UINT2, np.array([3, 3], ml.uint2), "int4-uint2"),
-    cast(np.array([-1, 7], ml.int4), E2M3, np.array([-1, 7], ml.float6_e2m3fn), "int4-e2m3"),
+    cast(np.array([-1, 7], ml.int4), E2M3, np.array([-1, 7], ml.float6_e2m3fn), "int4-e2m3", 28),
     cast(np.array([1, 3], ml.uint2), INT2, np.array([1, -1], ml.int2), "uint2-int2"),
     cast(f32(6.5, -9, 0.3, 5.1), E2M1, np.array([6, -6, 0.5, 6], ml.float4_e2m1fn), "e2m1"),
     cast(f32(8, -0.3, 7.4), E2M3, np.array([7.5, -0.25, 7.5], ml.float6_e2m3fn), "e2m3", 28),

@@ -177,7 +177,7 @@ CASES = [
     ),
     Case(
         "Unique",
-        11,
+        28,
         [np.array([[2, 1], [3, 2]], BF16)],
         (np.array([2, 1, 3], BF16), ints(0, 1, 2), ints(0, 1, 2, 0), ints(2, 1, 1)),
         {"sorted": 0},
