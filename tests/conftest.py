@@ -40,7 +40,7 @@ def own_cache(
     middle of a test would make it another test.
     """
     monkeypatch.setenv("TENONNX_CACHE_DIR", str(tmp_path / "cache"))
-    kernels = request.config.cache.mkdir("kernels")
+    kernels = request.config.rootpath / ".pytest_cache" / "kernels"
     monkeypatch.setenv("NUMBA_CACHE_DIR", os.environ.get("NUMBA_CACHE_DIR", str(kernels)))
     mode = "wait" if "cpu" in request.path.parts else "0"
     monkeypatch.setenv("TENONNX_JIT", os.environ.get("TENONNX_JIT", mode))

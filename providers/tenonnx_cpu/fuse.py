@@ -86,24 +86,39 @@ class Scope:
         output: ir.Value,
     ) -> Call:
         """Returns a callable that runs the nodes one after the other on array kernels."""
-        steps = [self.plain(node) for node in nodes]
-        taken = tuple(inputs)
-        # A fusion may build a constant into itself, and not take it as an argument.
-        known: dict[ir.Value | None, Any] = {None: None}
-        for step in steps:
-            for value in step.inputs:
-                if value is not None and value not in taken and is_constant(value):
-                    known[value] = on_host(value.const_value)
+        return straight_line([self.plain(node) for node in nodes], inputs, output)
 
-        def call(*arguments: Any) -> Any:
-            values = {**known, **dict(zip(taken, arguments, strict=True))}
-            for step in steps:
-                results = step.call(*(values[value] for value in step.inputs))
-                results = results if step.multiple else (results,)
-                values.update(zip(step.outputs, results, strict=False))
-            return values[output]
 
-        return call
+def straight_line(
+    steps: Sequence[Step], inputs: Iterable[ir.Value | None], output: ir.Value
+) -> Call:
+    """Returns steps as a Python function, a line for each, as a plan has them.
+
+    Args:
+        steps: What to run, in order.
+        inputs: What the function takes. A constant need not be among them.
+        output: What it returns.
+    """
+    namespace: dict[str, Any] = {}
+    names: dict[ir.Value | None, str] = {None: "None"}
+    taken = tuple(inputs)
+    parameters = [f"p{number}" for number, _ in enumerate(taken)]
+    names |= {v: name for v, name in zip(taken, parameters, strict=True) if v is not None}
+    lines = [f"def call({', '.join(parameters)}):"]
+    for number, step in enumerate(steps):
+        for value in step.inputs:
+            if value not in names and value is not None and is_constant(value):
+                names[value] = f"c{len(namespace)}"
+                namespace[names[value]] = on_host(value.const_value)
+        namespace[f"k{number}"] = step.call
+        results = [f"v{number}_{place}" for place, _ in enumerate(step.outputs)]
+        arguments = ", ".join(names[value] for value in step.inputs)
+        target = f"{', '.join(results)}, *_" if step.multiple else results[0]
+        lines.append(f"    {target} = k{number}({arguments})")
+        names |= zip(step.outputs, results, strict=True)
+    lines.append(f"    return {names[output]}")
+    exec("\n".join(lines), namespace)
+    return namespace["call"]  # type: ignore[no-any-return]  # what exec has just defined
 
 
 Fusion: TypeAlias = Callable[["ir.Node", Scope], Fused | None]
