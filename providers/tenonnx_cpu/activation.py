@@ -3,3 +3,6 @@
 from __future__ import annotations
 
 NONE, RELU, GELU, GELU_TANH, SIGMOID, SILU, TANH, CLIP, LEAKY_RELU = range(9)
+
+HARD_SIGMOID, HARD_SWISH = 9, 10
+"""Those that only convolutions apply."""

@@ -29,6 +29,11 @@ UNITS = np.repeat(np.float32([1, 0]), 64)
 """What stands for a factor, a summand or a residual that is not wanted."""
 
 
+def flat(array: NDArray) -> NDArray:
+    """Returns float32 one after the other and aligned, which takes a copy if they are not."""
+    return (array if fits(array) else np.require(array, requirements="CA")).reshape(-1)
+
+
 @functools.lru_cache(maxsize=256)
 def per_channel(count: int) -> tuple[NDArray, NDArray]:
     """Returns factors and summands that change nothing."""
@@ -143,7 +148,7 @@ class ConvCall:
             return self._plain(x, w, b, residual)
         kernel, cut = plan
         run, tail = kernel.run, self._tail
-        if run is None or not (fits(x) and fits(w)):
+        if run is None or x.dtype != F32 or w.dtype != F32:
             return self._plain(x, w, b, residual)
         shape = cut.output if x.ndim == 4 else (*cut.output[:2], cut.output[3])
         ones, zeros = per_channel(w.shape[0])
@@ -154,13 +159,13 @@ class ConvCall:
                 return self._plain(x, w, b, residual)
         if residual is None:
             added = NOTHING
-        elif residual.shape == shape and fits(residual):
-            added = residual.reshape(-1)
+        elif residual.shape == shape and residual.dtype == F32:
+            added = flat(residual)
         else:
             return self._plain(x, w, b, residual)
         y = empty(shape)
         run(
-            x.reshape(-1), w.reshape(-1), y.reshape(-1), scale, shift, added,
+            flat(x), flat(w), y.reshape(-1), scale, shift, added,
             tail.activation, tail.first, tail.second, UNITS,
             cut.numbers, cut.offsets, cut.panel, cut.planes,
             floats(cut.floats * cut.threads), cut.threads,

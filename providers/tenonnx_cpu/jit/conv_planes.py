@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx_cpu.conv_layout import VECTOR
 from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.jit.conv_rows import load_int, place_halved_lines, place_lines
 from tenonnx_cpu.jit.memory import load_float, store_float
-from tenonnx_cpu.jit.tile import COLUMNS
 
 
 @helper
@@ -76,7 +76,7 @@ def place_strided(
 @helper
 def pack_panel(source: Any, stride: Any, depth: Any, columns: Any, target: Any) -> None:
     """Copies a few columns into a panel of their own, with zeros beyond them."""
-    place_lines(source, stride, target, COLUMNS, 0, columns, depth, np.float32(0))
+    place_lines(source, stride, target, VECTOR, 0, columns, depth, np.float32(0))
 
 
 @helper
