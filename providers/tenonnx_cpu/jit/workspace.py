@@ -17,5 +17,8 @@ COPY = EDGE + 512
 COPY_ROW = DEPTH + 16
 """Floats from row to row of that copy; a power of two would put all rows into one cache set."""
 
-WORKSPACE = COPY + 16 * COPY_ROW
-"""Floats per worker, more than its tallest tile needs."""
+NUMBERS = COPY + 16 * COPY_ROW
+"""Where scales and zero points of a panel lie; before it is more than the tallest tile needs."""
+
+WORKSPACE = NUMBERS + 128
+"""Floats per worker."""
