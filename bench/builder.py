@@ -94,5 +94,6 @@ class Builder:
 
 
 FLOAT = TensorProto.FLOAT
+DOUBLE = TensorProto.DOUBLE
 INT64 = TensorProto.INT64
 BOOL = TensorProto.BOOL

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import sys
 import tempfile
@@ -60,8 +61,9 @@ class Comparison:
     def __init__(self, settings: Settings, folder: Path) -> None:
         self.settings = settings
         self.folder = folder
+        self.variables = kernel_variables(folder, quick=settings.quick)
         b = Builder()
-        b("Relu", "x", out="y")
+        b("Sigmoid", "x", out="y")
         shape = {"x": (FLOAT, [1])}, {"y": (FLOAT, [1])}
         onnx.save(b.model(*shape), folder / "tiny.onnx")
         for name in ("tiny", "feeds"):
@@ -82,7 +84,8 @@ class Comparison:
 
     def _case(self, case: Case, cache: Path) -> list[Row]:
         write_feeds(self.folder / "feeds.npz", case.feeds)
-        if case.prepared:
+        if case.prepared or not self.settings.quick:
+            tell(f"{case.name}: preparing")
             self._attempt(case, "tenonnx", 0, cache)
         rows = []
         for threads in self.settings.threads:
@@ -123,10 +126,10 @@ class Comparison:
         timeout = REFERENCE_TIMEOUT if engine == REFERENCE else TIMEOUT
         try:
             if case.prepared:
-                facts = measure(job, cache, timeout)
+                facts = measure(job, cache, timeout, self.variables)
             else:
                 with tempfile.TemporaryDirectory(dir=cache) as empty:
-                    facts = measure(job, Path(empty), timeout)
+                    facts = measure(job, Path(empty), timeout, self.variables)
         except Failed as failure:
             facts = {"note": str(failure)}
         told = facts.get("note") or f"load {facts['load_s']:.3f} s, run {facts['run_s']:.6f} s"
@@ -135,6 +138,13 @@ class Comparison:
 
     def _outputs(self, engine: str) -> Path:
         return self.folder / f"{engine}.npz"
+
+
+def kernel_variables(folder: Path, *, quick: bool) -> dict[str, str]:
+    """Returns variables by which processes share compiled kernels, or if quick have none."""
+    if quick:
+        return {"TENONNX_JIT": os.environ.get("TENONNX_JIT", "0")}
+    return {"NUMBA_CACHE_DIR": os.environ.get("NUMBA_CACHE_DIR", str(folder / "kernels"))}
 
 
 def difference(mine: Path, theirs: Path) -> str:

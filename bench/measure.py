@@ -31,6 +31,7 @@ UNSET = ("OPENBLAS_CORETYPE", "PYTHONDONTWRITEBYTECODE")
 COLUMNS = {
     "import_s": "import",
     "load_s": "load",
+    "settle_s": "settle",
     "first_s": "first run",
     "run_s": "run min",
     "median_s": "median",
@@ -41,8 +42,9 @@ COLUMNS = {
 }
 """What a measurement tells, and its title in the table.
 
-``base_mib`` is private memory with the engine imported and a one-node session run; the others
-are private memory beyond that: with the model loaded, at most while loading, after running.
+``settle_s`` is how long threads in the background go on after the load. ``base_mib`` is private
+memory with the engine imported and a one-node session run; the others are private memory beyond
+that: with the model loaded, at most while loading, after running.
 """
 
 
@@ -122,13 +124,14 @@ class Memory:
                 self._peak = max(self._peak, self.read().get("RssAnon", 0))
 
 
-def measure(job: Job, cache: Path, timeout: float) -> dict[str, Any]:
+def measure(job: Job, cache: Path, timeout: float, variables: dict[str, str]) -> dict[str, Any]:
     """Does a job in a fresh process.
 
     Args:
         job: The job.
         cache: The folder of tenonnx's side files.
         timeout: Seconds after which the process is killed.
+        variables: Of the environment, besides those that every measurement has.
 
     Returns:
         Seconds under ``*_s`` and MiB under ``*_mib``, those of ``COLUMNS`` among them, and the
@@ -145,7 +148,7 @@ def measure(job: Job, cache: Path, timeout: float) -> dict[str, Any]:
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
-            env=environment(job.threads, cache),
+            env=environment(job.threads, cache) | variables,
         )
         killer = threading.Timer(timeout, process.kill)
         killer.start()

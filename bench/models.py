@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+from onnx import helper, shape_inference
 
 from bench.builder import FLOAT, INT64, Builder, Feeds
 from bench.convnets import STAGES, mobilenet_v2, resnet50
@@ -30,14 +31,15 @@ def mlp(width: int = 64) -> Built:
     return proto, {"x": np.random.default_rng(1).standard_normal((1, width), dtype=np.float32)}
 
 
-def relus(length: int = 200) -> Built:
-    """A chain of Relus over four elements: what it takes is what a node costs."""
+def relus(length: int = 200, dtype: int = FLOAT) -> Built:
+    """A chain of Relus over four elements: what it takes is what a node costs, unless fused."""
     b = Builder()
     x = "x"
     for position in range(length):
         x = b("Relu", x, out="y" if position == length - 1 else "")
-    proto = b.model({"x": (FLOAT, [4])}, {"y": (FLOAT, [4])})
-    return proto, {"x": np.array([-1, 0, 1, 2], np.float32)}
+    # With types inferred, as exporters leave them, it is plain which chains are of float32.
+    proto = shape_inference.infer_shapes(b.model({"x": (dtype, [4])}, {"y": (dtype, [4])}))
+    return proto, {"x": np.array([-1, 0, 1, 2], helper.tensor_dtype_to_np_dtype(dtype))}
 
 
 def lstm(steps: int = 100, width: int = 128) -> Built:

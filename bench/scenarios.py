@@ -10,7 +10,7 @@ from typing import NamedTuple
 import onnx
 
 from bench.big import save_external, save_inline, stack, tied_if
-from bench.builder import Feeds
+from bench.builder import DOUBLE, Feeds
 from bench.models import models, relus
 
 ENGINES = ("tenonnx", "onnxruntime")
@@ -114,9 +114,9 @@ def tied(folder: Path, settings: Settings) -> Iterator[Case]:
 
 
 def dispatch(folder: Path, settings: Settings) -> Iterator[Case]:
-    """A chain of operators that do next to nothing."""
+    """A chain of operators that do next to nothing, on doubles, which nobody fuses."""
     del settings
-    proto, feeds = relus(CHAIN)
+    proto, feeds = relus(CHAIN, DOUBLE)
     onnx.save(proto, path := folder / "relus.onnx")
     yield Case("dispatch", path, [feeds], relus=CHAIN, bounds=[Bound("over_numpy", 1.7)])
 

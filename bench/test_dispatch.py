@@ -10,7 +10,7 @@ import onnx_ir as ir
 import pytest
 
 import tenonnx
-from bench.builder import FLOAT, Builder
+from bench.builder import DOUBLE, FLOAT, Builder
 from bench.child import alternate, bare_relus
 from bench.models import relus
 from tenonnx.plan import Plan
@@ -26,7 +26,7 @@ def session_of(proto: Any) -> tenonnx.InferenceSession:
 
 
 def test_chain_of_relus(benchmark: Any, quick: bool) -> None:
-    proto, feeds = relus(LENGTH)
+    proto, feeds = relus(LENGTH, DOUBLE)
     session = session_of(proto)
     bare = bare_relus(feeds["x"], LENGTH)
     np.testing.assert_array_equal(session.run(None, feeds)[0], bare())
