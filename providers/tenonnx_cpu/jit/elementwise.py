@@ -111,7 +111,7 @@ def apply_with(op: Any, x: Any, y: Any, first: Any, second: Any) -> None:
             y[i] = second if z > second else z
     elif op == THRESHOLDED:
         for i in range(y.size):
-            y[i] = F(0) if x[i] <= first else x[i]
+            y[i] = x[i] if x[i] > first else F(0)
 
 
 @helper

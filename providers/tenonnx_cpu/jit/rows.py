@@ -33,6 +33,12 @@ def softmax_row(x: Any, y: Any) -> None:
         y[i] *= factor
 
 
+@vmath.exact
+def less(x: Any, first: Any, second: Any) -> Any:
+    """Subtracts one after the other: beside a great number a small one would be lost."""
+    return (x - first) - second
+
+
 @parallel
 def softmax_rows(arguments: Any, task: Any, worker: Any) -> None:
     """Does some rows."""
@@ -40,10 +46,10 @@ def softmax_rows(arguments: Any, task: Any, worker: Any) -> None:
     for row in range(task * grain, min(x.shape[0], (task + 1) * grain)):
         if logarithm:
             top = greatest(x[row])
-            offset = top + F(np.log(np.float64(exponentials(x[row], y[row], top))))
+            rest = F(np.log(np.float64(exponentials(x[row], y[row], top))))
             line, out = x[row], y[row]
             for i in range(out.size):
-                out[i] = line[i] - offset
+                out[i] = less(line[i], top, rest)
         else:
             softmax_row(x[row], y[row])
 

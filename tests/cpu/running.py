@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from models import FLOAT, model, value
+from scipy import special
+from tenonnx_cpu.jit.runtime import JitKernel
+
+import tenonnx
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+
+
+class Watch:
+    """Counts the calls of a compiled kernel."""
+
+    def __init__(self, kernel: JitKernel, monkeypatch: pytest.MonkeyPatch) -> None:
+        kernel.request()
+        compiled = kernel.run
+        assert compiled is not None, f"{kernel} does not compile"
+        self.calls = 0
+
+        def run(*arguments: Any) -> None:
+            self.calls += 1
+            compiled(*arguments)
+
+        monkeypatch.setattr(kernel, "run", run)
+
+
+def session(
+    nodes: Sequence[Any],
+    feeds: Arrays,
+    outputs: str,
+    weights: Arrays | None = None,
+    *,
+    threads: int = 1,
+    opset: int = 21,
+    domains: dict[str, int] | None = None,
+    kinds: dict[str, int] | None = None,
+) -> tenonnx.InferenceSession:
+    inputs = [
+        value(name, (kinds or {}).get(name, FLOAT), [None] * array.ndim)
+        for name, array in feeds.items()
+    ]
+    results = [value(name, (kinds or {}).get(name, FLOAT), None) for name in outputs.split()]
+    proto = model(nodes, inputs, results, weights, opset=opset, domains=domains)
+    options = tenonnx.SessionOptions()
+    options.intra_op_num_threads = threads
+    return tenonnx.InferenceSession(proto.SerializeToString(), options)
+
+
+def run(nodes: Sequence[Any], feeds: Arrays, outputs: str, *given: Any, **options: Any) -> Any:
+    results = session(nodes, feeds, outputs, *given, **options).run(None, feeds)
+    return results[0] if len(results) == 1 else results
+
+
+def floats(*shape: int, seed: int = 0, scale: float = 1.0) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(seed).standard_normal(shape, np.float32) * np.float32(scale)
+
+
+def wide(function: Callable[..., Any], *arrays: Any) -> Any:
+    with np.errstate(all="ignore"):
+        return function(*(np.asarray(array, np.float64) for array in arrays))
+
+
+def softmax(x: Any) -> Any:
+    with np.errstate(all="ignore"):
+        return special.softmax(np.asarray(x, np.float64), axis=-1)

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from models import node
+from running import Watch, floats, run, session, softmax
+from tenonnx_cpu.attention import ATTEND, attend
+
+Case = tuple[int, int, int, int, int, int, int]
+
+
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    return Watch(ATTEND, monkeypatch)
+
+
+def expected(q: Any, k: Any, v: Any, mask: Any, scale: float, before: int = -1) -> Any:
+    q, k, v = (np.asarray(array, np.float64) for array in (q, k, v))
+    shared = q.shape[1] // k.shape[1]
+    k, v = np.repeat(k, shared, 1), np.repeat(v, shared, 1)
+    scores = q @ k.swapaxes(2, 3) * scale
+    if mask is not None:
+        scores = scores + mask
+    if before >= 0:
+        later = np.arange(k.shape[2]) > np.arange(q.shape[2])[:, None] + before
+        scores = np.where(later, -np.inf, scores)
+    return softmax(scores) @ v
+
+
+CASES: list[Case] = [
+    (1, 2, 2, 1, 1, 1, 1),
+    (1, 12, 12, 1, 513, 64, 64),
+    (2, 4, 2, 3, 33, 40, 24),
+    (1, 2, 1, 5, 7, 3, 5),
+    (2, 3, 3, 128, 128, 64, 64),
+    (1, 4, 2, 100, 700, 64, 33),
+    (1, 1, 1, 300, 300, 17, 130),
+]
+"""Batch, heads, groups, queries, keys, size, value size."""
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("mask", ["none", "keys", "all", "causal"])
+@pytest.mark.parametrize("threads", [1, 4])
+def test_attention(case: Case, mask: str, threads: int, kernel: Watch) -> None:
+    batch, heads, groups, queries, keys, size, value_size = case
+    q = floats(batch, queries, heads, size).transpose(0, 2, 1, 3)
+    k, v = floats(batch, groups, keys, size, seed=1), floats(batch, groups, keys, value_size)
+    masks = {
+        "keys": floats(batch, 1, 1, keys, seed=3),
+        "all": floats(batch, heads, queries, keys, seed=3),
+    }
+    before = max(0, keys - queries) if mask == "causal" else -1
+    scale = 1 / math.sqrt(size)
+    y = attend(q, k, v, masks.get(mask), scale, before, math.nan, threads)
+    assert kernel.calls == 1
+    reference = expected(q, k, v, masks.get(mask), scale, before)
+    np.testing.assert_allclose(y, reference, rtol=1e-5, atol=3e-6)
+
+
+@pytest.mark.parametrize("queries", [1, 30])
+def test_hidden_keys_and_special_scores(queries: int) -> None:
+    keys = 600
+    q, k, v = floats(1, 2, queries, 8), floats(1, 2, keys, 8, seed=1), floats(1, 2, keys, 8)
+    mask = np.zeros((1, 1, queries, keys), np.float32)
+    mask[..., :300] = -np.inf
+    y = attend(q, k, v, mask, 1.0, -1, math.nan, 1)
+    np.testing.assert_allclose(y, expected(q, k, v, mask, 1.0), rtol=1e-5, atol=3e-6)
+    mask[...] = -np.inf
+    assert np.isnan(attend(q, k, v, mask, 1.0, -1, math.nan, 1)).all()
+    assert (attend(q, k, v, mask, 1.0, -1, 0.0, 1) == 0).all()
+    mask[...] = 0
+    mask[..., 5] = np.nan
+    assert np.isnan(attend(q, k, v, mask, 1.0, -1, math.nan, 1)).all()
+
+
+def test_great_scores_do_not_overflow() -> None:
+    q, k = floats(1, 1, 40, 16, scale=100), floats(1, 1, 500, 16, seed=1, scale=100)
+    v = floats(1, 1, 500, 16)
+    np.testing.assert_allclose(
+        attend(q, k, v, None, 1.0, -1, math.nan, 1), expected(q, k, v, None, 1.0), rtol=1e-2
+    )
+
+
+def exported(scale: str, mask: bool) -> list[Any]:
+    nodes = [node("Transpose", "k", "kt", perm=[0, 1, 3, 2]), node("MatMul", "q kt", "s0")]
+    last = "s0"
+    if scale:
+        nodes.append(node(scale, f"{last} factor", "s1"))
+        last = "s1"
+    if mask:
+        nodes.append(node("Add", f"{last} mask", "s2"))
+        last = "s2"
+    return [*nodes, node("Softmax", last, "w", axis=-1), node("MatMul", "w v", "y")]
+
+
+@pytest.mark.parametrize("scale", ["", "Mul", "Div"])
+@pytest.mark.parametrize("mask", [False, True])
+def test_attention_in_five_nodes(scale: str, mask: bool, kernel: Watch) -> None:
+    feeds = {"q": floats(2, 3, 20, 16), "k": floats(2, 3, 50, 16, seed=1), "v": floats(2, 3, 50, 8)}
+    if mask:
+        feeds["mask"] = floats(2, 1, 1, 50, seed=4)
+    nodes = exported(scale, mask)
+    y = run(nodes, feeds, "y", {"factor": np.array(4, np.float32)})
+    assert kernel.calls == 1
+    factor = {"": 1.0, "Mul": 4.0, "Div": 0.25}[scale]
+    reference = expected(feeds["q"], feeds["k"], feeds["v"], feeds.get("mask"), factor)
+    np.testing.assert_allclose(y, reference, rtol=2e-5, atol=5e-6)
+
+
+def test_what_the_kernel_does_not_take_is_numpys(kernel: Watch) -> None:
+    feeds = {"q": floats(3, 20, 16), "k": floats(3, 50, 16, seed=1), "v": floats(3, 50, 8)}
+    nodes = [
+        node("Transpose", "k", "kt", perm=[0, 2, 1]),
+        node("MatMul", "q kt", "s"),
+        node("Softmax", "s", "w", axis=-1),
+        node("MatMul", "w v", "y"),
+    ]
+    y = run(nodes, feeds, "y")
+    q, k, v = (array[None] for array in feeds.values())
+    np.testing.assert_allclose(y, expected(q, k, v, None, 1.0)[0], rtol=2e-5, atol=5e-6)
+    assert kernel.calls == 0
+
+
+def test_weights_that_are_an_output_are_made(kernel: Watch) -> None:
+    feeds = {"q": floats(1, 1, 4, 8), "k": floats(1, 1, 6, 8, seed=1), "v": floats(1, 1, 6, 8)}
+    _, w = run(exported("", False), feeds, "y w")
+    np.testing.assert_allclose(w.sum(-1), np.ones((1, 1, 4)), rtol=1e-5)
+    assert kernel.calls == 0
+
+
+@pytest.mark.parametrize("causal", [0, 1])
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("past", [0, 11])
+def test_the_operator(
+    causal: int, packed: bool, past: int, kernel: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heads, groups, queries, size = 6, 2, 9, 16
+    if packed:
+        shapes = {"q": (2, queries, heads * size), "k": (2, 9, groups * size)}
+    else:
+        shapes = {"q": (2, heads, queries, size), "k": (2, groups, 9, size)}
+    feeds = {name: floats(*shape, seed=i) for i, (name, shape) in enumerate(shapes.items())}
+    feeds["v"] = floats(*shapes["k"], seed=7)
+    inputs = "q k v"
+    if past:
+        feeds |= {name: floats(2, groups, past, size, seed=5) for name in ("pk", "pv")}
+        inputs = "q k v _ pk pv"
+    attributes = {"q_num_heads": heads, "kv_num_heads": groups} if packed else {}
+    nodes = [node("Attention", inputs, "y keys values", is_causal=causal, **attributes)]
+    one = session(nodes, feeds, "y keys values", opset=23)
+    fast = one.run(None, feeds)
+    assert kernel.calls == 1
+    monkeypatch.setattr(ATTEND, "run", None)
+    for mine, numpys in zip(fast, one.run(None, feeds), strict=True):
+        np.testing.assert_allclose(mine, numpys, rtol=2e-5, atol=5e-6)
+
+
+@pytest.mark.parametrize("kind", [np.float32, bool])
+def test_the_operators_masks(kind: Any, kernel: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    feeds = {"q": floats(1, 2, 6, 8), "k": floats(1, 2, 9, 8, seed=1), "v": floats(1, 2, 9, 8)}
+    mask = floats(6, 9, seed=3)
+    feeds["m"] = mask if kind is np.float32 else mask > 0
+    kinds = {} if kind is np.float32 else {"m": 9}
+    nodes = [node("Attention", "q k v m", "y")]
+    one = session(nodes, feeds, "y", opset=23, kinds=kinds)
+    fast = one.run(None, feeds)[0]
+    assert kernel.calls == 1
+    monkeypatch.setattr(ATTEND, "run", None)
+    np.testing.assert_allclose(fast, one.run(None, feeds)[0], rtol=2e-5, atol=5e-6)

@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from models import node
+from running import Watch, floats, run, session, wide
+from scipy import special
+from tenonnx_cpu.program import RUN, lay_out, merge_axes
+
+SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e30, -1e30, 1e-30, 90, -90], np.float32)
+
+
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    return Watch(RUN, monkeypatch)
+
+
+def sigmoid(x: Any) -> Any:
+    return special.expit(x)
+
+
+def normal(x: Any) -> Any:
+    return x * special.ndtr(x)
+
+
+UNARY = {
+    "Relu": (lambda x: np.maximum(x, 0), 0),
+    "Neg": (np.negative, 0),
+    "Abs": (np.abs, 0),
+    "Sqrt": (np.sqrt, 1),
+    "Reciprocal": (np.reciprocal, 1),
+    "Floor": (np.floor, 0),
+    "Ceil": (np.ceil, 0),
+    "Exp": (np.exp, 2),
+    "Erf": (special.erf, 7),
+    "Sigmoid": (sigmoid, 4),
+    "Tanh": (np.tanh, 6),
+    "Softsign": (lambda x: x / (1 + np.abs(x)), 2),
+    "LeakyRelu": (lambda x: np.where(x < 0, np.float32(0.01) * np.float64(x), x), 1),
+    "ThresholdedRelu": (lambda x: np.where(x > 1, x, 0), 0),
+}
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_one_operator_then_another(name: str, kernel: Watch) -> None:
+    function, ulps = UNARY[name]
+    x = floats(37, 53, scale=3)
+    nodes = [node(name, "x", "y"), node("Neg", "y", "z")]
+    z = run(nodes, {"x": x}, "z")
+    assert kernel.calls == 1
+    expected = -wide(function, x)
+    spacing = np.spacing(np.abs(expected).astype(np.float32)).clip(1e-12)
+    assert np.nanmax(np.abs(z - expected) / spacing) <= ulps + 0.51
+    np.testing.assert_array_equal(np.isnan(z), np.isnan(expected))
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_special_values_are_numpys(
+    name: str, kernel: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = [node(name, "x", "y"), node("Abs", "y", "z")]
+    one = session(nodes, {"x": SPECIAL}, "z")
+    fused = one.run(None, {"x": SPECIAL})[0]
+    assert kernel.calls == 1
+    monkeypatch.setattr(RUN, "run", None)
+    plain = one.run(None, {"x": SPECIAL})[0]
+    np.testing.assert_allclose(fused, plain, rtol=1e-6, atol=1e-38)
+
+
+@pytest.mark.parametrize("name", ["Max", "Min", "Add", "Sub", "Mul", "Div"])
+def test_pairs_of_special_values_are_numpys(name: str, kernel: Watch) -> None:
+    x, y = (array.reshape(-1) for array in np.meshgrid(SPECIAL, SPECIAL))
+    z = run([node(name, "x y", "s"), node("Neg", "s", "z")], {"x": x, "y": y}, "z")
+    ufuncs = {"Max": "maximum", "Min": "minimum", "Sub": "subtract", "Mul": "multiply"}
+    function = getattr(np, {**ufuncs, "Add": "add", "Div": "divide"}[name])
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(z, -function(x, y))
+    assert kernel.calls == 1
+
+
+def gelu_nodes() -> list[Any]:
+    return [
+        node("Div", "x root", "scaled"),
+        node("Erf", "scaled", "e"),
+        node("Add", "e one", "shifted"),
+        node("Mul", "x shifted", "twice"),
+        node("Mul", "twice half", "y"),
+    ]
+
+
+NUMBERS = {
+    "root": np.array(math.sqrt(2), np.float32),
+    "one": np.array(1, np.float32),
+    "half": np.array([0.5], np.float32),
+}
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_gelu_in_five_nodes_is_one_call(threads: int, kernel: Watch) -> None:
+    x = floats(64, 3000, scale=3)
+    y = run(gelu_nodes(), {"x": x}, "y", NUMBERS, threads=threads)
+    assert kernel.calls == 1
+    assert np.abs(y - wide(normal, x)).max() <= 1e-6 * np.abs(x).max()
+
+
+def test_threads_change_nothing() -> None:
+    x = floats(300, 1111)
+    one, four = (run(gelu_nodes(), {"x": x}, "y", NUMBERS, threads=n) for n in (1, 4))
+    np.testing.assert_array_equal(one, four)
+
+
+def test_gelu_silu_and_hard_swish_alone(kernel: Watch) -> None:
+    x = floats(5, 700, scale=4)
+    for name, function in (
+        ("Gelu", normal),
+        ("HardSigmoid", lambda x: np.clip(0.2 * x + 0.5, 0, 1)),
+        ("HardSwish", lambda x: x * np.clip(x / 6 + 0.5, 0, 1)),
+    ):
+        y = run([node(name, "x", "y")], {"x": x}, "y")
+        np.testing.assert_allclose(y, wide(function, x), rtol=2e-6, atol=3e-6)
+    nodes = [node("Sigmoid", "x", "s"), node("Mul", "x s", "y")]
+    y = run(nodes, {"x": x}, "y")
+    np.testing.assert_allclose(y, wide(lambda x: x * sigmoid(x), x), rtol=1e-6, atol=1e-30)
+    assert kernel.calls == 4
+
+
+def test_values_that_are_read_elsewhere_are_made(kernel: Watch) -> None:
+    nodes = [
+        node("Add", "x x", "a"),
+        node("Neg", "a", "b"),
+        node("Abs", "b", "c"),
+        node("ReduceSum", "a", "s", keepdims=0),
+    ]
+    x = floats(4, 5)
+    c, s = run(nodes, {"x": x}, "c s")
+    assert kernel.calls == 1
+    np.testing.assert_array_equal(c, np.abs(2 * x))
+    np.testing.assert_allclose(s, 2 * x.sum(), rtol=1e-5)
+
+
+def test_outputs_inside_a_chain_are_kept(kernel: Watch) -> None:
+    nodes = [node("Neg", "x", "a"), node("Abs", "a", "b"), node("Sqrt", "b", "c")]
+    x = floats(7)
+    b, c = run(nodes, {"x": x}, "b c")
+    np.testing.assert_array_equal(b, np.abs(x))
+    np.testing.assert_array_equal(c, np.sqrt(np.abs(x)))
+    assert kernel.calls == 1
+
+
+def test_a_long_chain_is_one_call(kernel: Watch) -> None:
+    nodes = [node("Relu" if i % 2 else "Neg", f"v{i}", f"v{i + 1}") for i in range(200)]
+    x = floats(4)
+    y = run(nodes, {"v0": x}, "v200")
+    assert kernel.calls == 1
+    expected = x
+    for i in range(200):
+        expected = np.maximum(expected, 0) if i % 2 else -expected
+    np.testing.assert_array_equal(y, expected)
+
+
+def test_more_arrays_than_a_program_reads_still_add_up() -> None:
+    feeds = {f"x{i}": floats(9, seed=i) for i in range(9)}
+    nodes = [node("Add", "x0 x1", "s1")]
+    nodes += [node("Add", f"s{i - 1} x{i}", f"s{i}") for i in range(2, 9)]
+    total = run(nodes, feeds, "s8")
+    np.testing.assert_allclose(total, sum(feeds.values()), rtol=1e-5, atol=1e-6)
+
+
+def test_other_dtypes_go_to_numpy(kernel: Watch) -> None:
+    nodes = [node("Neg", "x", "y"), node("Abs", "y", "z")]
+    x = np.array([[-3, 4]], np.int32)
+    z = run(nodes, {"x": x}, "z", kinds={"x": 6, "z": 6})
+    np.testing.assert_array_equal(z, [[3, 4]])
+    assert z.dtype == np.int32
+    assert kernel.calls == 0
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0, 2), ()])
+def test_empty_arrays_and_scalars(shape: tuple[int, ...]) -> None:
+    nodes = [node("Neg", "x", "y"), node("Exp", "y", "z")]
+    x = np.full(shape, 0.5, np.float32)
+    z = run(nodes, {"x": x}, "z")
+    assert z.shape == shape
+    np.testing.assert_allclose(z, np.exp(-x), rtol=1e-6)
+
+
+def test_strided_and_misaligned_inputs() -> None:
+    nodes = [node("Mul", "x x", "y"), node("Neg", "y", "z")]
+    base = floats(8, 60)
+    odd = np.frombuffer(b"\0" + base.tobytes(), np.uint8)[1:].view(np.float32).reshape(8, 60)
+    for x in (base[:, ::2], base.T, base[::-1], odd):
+        np.testing.assert_array_equal(run(nodes, {"x": x}, "z"), -x * x)
+
+
+@given(hnp.mutually_broadcastable_shapes(num_shapes=3, max_dims=5, max_side=70), st.integers(1, 3))
+@settings(max_examples=60, deadline=None)
+def test_whatever_broadcasts_in_numpy_broadcasts(shapes: Any, threads: int) -> None:
+    feeds = {n: floats(*s, seed=i) for i, (n, s) in enumerate(zip("abc", shapes.input_shapes))}
+    nodes = [node("Mul", "a b", "p"), node("Sub", "p c", "q"), node("Neg", "q", "z")]
+    z = run(nodes, feeds, "z", threads=threads)
+    a, b, c = (feeds[n].astype(np.float64) for n in "abc")
+    assert z.shape == shapes.result_shape
+    np.testing.assert_allclose(z, -(a * b - c), rtol=1e-5, atol=1e-5)
+
+
+def test_axes_are_merged() -> None:
+    assert merge_axes([(4, 5, 6), (4, 5, 6)], (4, 5, 6)) == [(120, (1, 1))]
+    assert merge_axes([(4, 5, 6), (6,)], (4, 5, 6)) == [(20, (6, 0)), (6, (1, 1))]
+    assert merge_axes([(2, 3, 4), (2, 1, 4)], (2, 3, 4)) == [
+        (2, (12, 4)), (3, (4, 0)), (4, (1, 1)),
+    ]  # fmt: skip
+    assert lay_out([(1000, 3), (3,)], [], 2, 1) is None

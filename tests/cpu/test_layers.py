@@ -1,0 +1,278 @@
+from __future__ import annotations
+
+import gc
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from models import node
+from running import Watch, floats, run, session
+from scipy import special
+from tenonnx_cpu import buffers, dense, recurrent, rotary, trees
+from tenonnx_cpu.jit.runtime import JitKernel
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Any:
+    return lambda kernel: Watch(kernel, monkeypatch)
+
+
+def compare(one: Any, feeds: Any, kernel: JitKernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compares a session's outputs with those on numpy's kernels."""
+    watched = Watch(kernel, monkeypatch)
+    fast = one.run(None, feeds)
+    assert watched.calls > 0
+    monkeypatch.setattr(kernel, "run", None)
+    for mine, numpys in zip(fast, one.run(None, feeds), strict=True):
+        assert mine.shape == numpys.shape
+        np.testing.assert_allclose(mine, numpys, rtol=2e-5, atol=2e-6)
+
+
+def lstm_step(x: Any, h: Any, c: Any, w: Any, r: Any, b: Any) -> tuple[Any, Any]:
+    n = h.shape[-1]
+    gates = x @ w.T + h @ r.T + b[: 4 * n] + b[4 * n :]
+    i, o, f, g = (gates[:, k * n : (k + 1) * n] for k in range(4))
+    c = special.expit(f) * c + special.expit(i) * np.tanh(g)
+    return special.expit(o) * np.tanh(c), c
+
+
+@pytest.mark.parametrize(("batch", "n"), [(1, 5), (3, 32), (17, 40)])
+@pytest.mark.parametrize("threads", [1, 4])
+def test_lstm_against_float64(batch: int, n: int, threads: int, watch: Any) -> None:
+    watched = watch(recurrent.RUN)
+    x, w, r = floats(30, batch, 6), floats(1, 4 * n, 6, scale=0.4), floats(1, 4 * n, n, scale=0.2)
+    b = floats(1, 8 * n, seed=5)
+    nodes = [node("LSTM", "x w r b", "y h c", hidden_size=n)]
+    y, h, c = run(nodes, {"x": x}, "y h c", {"w": w, "r": r, "b": b}, threads=threads)
+    assert watched.calls == 1
+    wide = [array.astype(np.float64) for array in (w[0], r[0], b[0])]
+    hidden, cell = np.zeros((batch, n)), np.zeros((batch, n))
+    for t in range(30):
+        hidden, cell = lstm_step(x[t].astype(np.float64), hidden, cell, *wide)
+        np.testing.assert_allclose(y[t, 0], hidden, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(h[0], hidden, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(c[0], cell, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("operator", ["LSTM", "GRU"])
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("layout", [0, 1])
+@pytest.mark.parametrize("after", [0, 1])
+@pytest.mark.parametrize("threads", [1, 4])
+def test_recurrent_layers_are_numpys(
+    operator: str,
+    direction: str,
+    layout: int,
+    after: int,
+    threads: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    n, ways, gates = 20, 1 + (direction == "bidirectional"), 4 if operator == "LSTM" else 3
+    feeds = {"x": floats(9, 4, 6), "h": floats(ways, 4, n)}
+    weights = {
+        "w": floats(ways, gates * n, 6),
+        "r": floats(ways, gates * n, n, scale=0.3),
+        "b": floats(ways, 2 * gates * n),
+    }
+    more: dict[str, Any] = {"linear_before_reset": after} if operator == "GRU" else {}
+    inputs, outputs = "x w r b _ h", "y yh"
+    if operator == "LSTM":
+        feeds["c"] = floats(ways, 4, n, seed=3)
+        inputs, outputs = "x w r b _ h c", "y yh yc"
+    if layout:
+        feeds = {name: np.ascontiguousarray(a.swapaxes(0, 1)) for name, a in feeds.items()}
+    layer = node(
+        operator, inputs, outputs, direction=direction, layout=layout, hidden_size=n, **more
+    )
+    one = session([layer], feeds, outputs, weights, threads=threads)
+    compare(one, feeds, recurrent.RUN, monkeypatch)
+
+
+def test_a_state_given_is_not_written(watch: Any) -> None:
+    watch(recurrent.RUN)
+    n = 8
+    feeds = {"x": floats(3, 2, 4), "h": floats(1, 2, n)}
+    before = feeds["h"].copy()
+    weights = {"w": floats(1, 3 * n, 4), "r": floats(1, 3 * n, n)}
+    run([node("GRU", "x w r _ _ h", "y yh", hidden_size=n)], feeds, "yh", weights)
+    np.testing.assert_array_equal(feeds["h"], before)
+
+
+@pytest.mark.parametrize("turned", [0, 1])
+@pytest.mark.parametrize("rows", [1, 3, 50])
+def test_dense_layers_in_one_call(turned: int, rows: int, watch: Any) -> None:
+    watched = watch(dense.RUN)
+    sizes = [20, 33, 7, 1]
+    x, weights, nodes, last = floats(rows, 20), {}, [], "x"
+    expected = x.astype(np.float64)
+    functions = {"Relu": lambda z: np.maximum(z, 0), "Tanh": np.tanh, "Sigmoid": special.expit}
+    for i, (name, function) in enumerate(functions.items()):
+        w, b = floats(sizes[i], sizes[i + 1], seed=i, scale=0.3), floats(sizes[i + 1], seed=9)
+        weights |= {f"w{i}": np.ascontiguousarray(w.T) if turned else w, f"b{i}": b}
+        nodes += [node("Gemm", f"{last} w{i} b{i}", f"g{i}", transB=turned)]
+        nodes += [node(name, f"g{i}", f"a{i}")]
+        last = f"a{i}"
+        expected = function(expected @ w + b)
+    y = run(nodes, {"x": x}, last, weights)
+    assert watched.calls == (1 if rows <= dense.FEW else 0)
+    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_layer_read_twice_ends_the_row() -> None:
+    weights = {"w": floats(4, 4), "u": floats(4, 4, seed=1)}
+    nodes = [node("Gemm", "x w", "a"), node("Gemm", "a u", "y"), node("Neg", "a", "z")]
+    x = floats(2, 4)
+    y, z = run(nodes, {"x": x}, "y z", weights)
+    np.testing.assert_allclose(y, x @ weights["w"] @ weights["u"], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(z, -(x @ weights["w"]), rtol=1e-5, atol=1e-6)
+
+
+ROTARY = [
+    node("Slice", "x zero half axis", "low"),
+    node("Slice", "x half end axis", "high"),
+    node("Neg", "high", "minus"),
+    node("Concat", "minus low", "turned", axis=-1),
+    node("Mul", "x cos", "p"),
+    node("Mul", "turned sin", "q"),
+    node("Add", "p q", "y"),
+]
+
+
+@pytest.mark.parametrize("shared", [1, 2])
+def test_rotary_embedding_in_seven_nodes(shared: int, watch: Any) -> None:
+    watched = watch(rotary.ROTATE)
+    base = floats(2, 5, 3, 16)
+    feeds = {"x": base.transpose(0, 2, 1, 3), "cos": floats(shared, 1, 5, 16, seed=1)}
+    feeds["sin"] = floats(shared, 1, 5, 16, seed=2)
+    numbers = {"zero": 0, "half": 8, "end": 16, "axis": 3}
+    y = run(ROTARY, feeds, "y", {name: np.array([n]) for name, n in numbers.items()})
+    x, cos, sin = (feeds[name].astype(np.float64) for name in ("x", "cos", "sin"))
+    turned = np.concatenate([-x[..., 8:], x[..., :8]], -1)
+    np.testing.assert_allclose(y, x * cos + turned * sin, rtol=1e-5, atol=1e-6)
+    assert watched.calls == 1
+
+
+def test_halves_that_are_none_are_left_alone(watch: Any) -> None:
+    watched = watch(rotary.ROTATE)
+    feeds = {name: floats(1, 2, 3, 16, seed=i) for i, name in enumerate(("x", "cos", "sin"))}
+    numbers = {"zero": 0, "half": 6, "end": 16, "axis": 3}
+    y = run(ROTARY, feeds, "y", {name: np.array([n]) for name, n in numbers.items()})
+    x, cos, sin = feeds.values()
+    turned = np.concatenate([-x[..., 6:], x[..., :6]], -1)
+    np.testing.assert_allclose(y, x * cos + turned * sin, rtol=1e-5, atol=1e-6)
+    assert watched.calls == 0
+
+
+def forest(trees_count: int, depth: int, features: int, modes: list[str]) -> dict[str, Any]:
+    """Returns a regressor's attributes: full trees over random features, some of them shallow."""
+    random = np.random.default_rng(0)
+    names = ["treeids", "nodeids", "modes", "featureids", "values", "truenodeids", "falsenodeids"]
+    nodes: dict[str, list[Any]] = {name: [] for name in names}
+    missing, leaves = [], []
+    for tree in range(trees_count):
+        inner = 2 ** (depth if tree % 3 else 1) - 1
+        for number in range(2 * inner + 1):
+            leaf = number >= inner
+            mode = "LEAF" if leaf else modes[random.integers(len(modes))]
+            feature = 0 if leaf else int(random.integers(features))
+            split = 0.0 if leaf else float(np.float32(random.standard_normal()))
+            after = (0, 0) if leaf else (2 * number + 1, 2 * number + 2)
+            row = (tree, number, mode, feature, split, *after)
+            for name, item in zip(names, row, strict=True):
+                nodes[name].append(item)
+            missing.append(int(random.integers(2)))
+            if leaf:
+                leaves.append((tree, number, int(random.integers(2)), float(random.normal())))
+    columns = zip(*leaves, strict=True)
+    targets = dict(zip(("treeids", "nodeids", "ids", "weights"), map(list, columns), strict=True))
+    return {
+        **{f"nodes_{name}": values for name, values in nodes.items()},
+        "nodes_missing_value_tracks_true": missing,
+        **{f"target_{name}": values for name, values in targets.items()},
+        "n_targets": 2,
+    }
+
+
+@pytest.mark.parametrize("rows", [1, 5, 200])
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize(
+    "modes", [["BRANCH_LEQ"], ["BRANCH_LT", "BRANCH_GT", "BRANCH_GTE", "BRANCH_LEQ"]]
+)
+def test_trees_are_numpys(
+    rows: int, threads: int, modes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attributes = forest(30, 5, 4, modes)
+    x = floats(rows, 4)
+    x[:, 1] = np.array(attributes["nodes_values"], np.float32)[:rows]
+    x[0, 0] = np.nan
+    x[-1, 2] = np.inf
+    layer = node("TreeEnsembleRegressor", "x", "y", domain="ai.onnx.ml", **attributes)
+    one = session([layer], {"x": x}, "y", threads=threads, domains={"ai.onnx.ml": 3})
+    compare(one, {"x": x}, trees.SCORE, monkeypatch)
+
+
+def test_a_row_scores_alone_as_among_others(watch: Any) -> None:
+    watch(trees.SCORE)
+    x = floats(40, 4)
+    layer = node(
+        "TreeEnsembleRegressor", "x", "y", domain="ai.onnx.ml", **forest(30, 5, 4, ["BRANCH_LEQ"])
+    )
+    one = session([layer], {"x": x}, "y", domains={"ai.onnx.ml": 3})
+    together = one.run(None, {"x": x})[0]
+    alone = np.concatenate([one.run(None, {"x": row[None]})[0] for row in x])
+    np.testing.assert_array_equal(together, alone)
+
+
+def test_large_concat_is_numpys() -> None:
+    a, b = floats(1, 3, 500, 64), floats(1, 3, 1, 64)
+    y = run([node("Concat", "a b", "y", axis=2)], {"a": a, "b": b}, "y")
+    np.testing.assert_array_equal(y, np.concatenate([a, b], 2))
+
+
+def test_a_buffer_in_use_is_not_given_again() -> None:
+    kept = [buffers.empty((100, 100)) for _ in range(5)]
+    for n, array in enumerate(kept):
+        array[:] = n
+    view = kept.pop()[3:5, ::2]
+    buffers.empty((100, 100))[:] = -1
+    assert [array.max() for array in kept] == [0, 1, 2, 3]
+    assert (view == 4).all()
+
+
+def test_a_buffer_nobody_uses_is_given_again() -> None:
+    first = buffers.empty((333, 100))
+    place = first.ctypes.data
+    assert place % buffers.ALIGNMENT == 0
+    del first
+    gc.collect()
+    assert buffers.empty((333, 100)).ctypes.data == place
+    other = buffers.empty((100, 333), np.dtype(np.int32))
+    assert other.ctypes.data == place
+    assert other.dtype == np.int32
+
+
+def test_buffers_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buffers, "KEPT", 1 << 20)
+    pool = buffers._Pool()
+    monkeypatch.setattr(buffers, "_pool", pool)
+    for n in range(1, 100):
+        buffers.empty((n, 5000))
+        assert pool.bytes <= 1 << 20
+    held = [buffers.empty((20, 5000)) for _ in range(10)]
+    assert pool.bytes <= 1 << 20
+    assert len({array.ctypes.data for array in held}) == 10
+
+
+def test_threads_have_buffers_of_their_own() -> None:
+    places: list[int] = []
+
+    def take() -> None:
+        places.append(buffers.empty((50, 5000)).ctypes.data)
+
+    mine = buffers.empty((50, 5000))
+    del mine
+    thread = threading.Thread(target=take)
+    thread.start()
+    thread.join()
+    assert places[0] != buffers.empty((50, 5000)).ctypes.data

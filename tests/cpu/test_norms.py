@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from models import node
+from running import Watch, floats, run, session, softmax, wide
+from tenonnx_cpu.norms import NORMALISE, SOFTMAX
+
+WIDTHS = [1, 7, 16, 64, 300, 768]
+
+
+@pytest.fixture
+def norm(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    return Watch(NORMALISE, monkeypatch)
+
+
+@pytest.fixture
+def soft(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    return Watch(SOFTMAX, monkeypatch)
+
+
+def layer_norm(x: Any, scale: Any, bias: Any, epsilon: float = 1e-5) -> Any:
+    centred = x - x.mean(-1, keepdims=True)
+    return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + epsilon) * scale + bias
+
+
+def rms_norm(x: Any, scale: Any, epsilon: float = 1e-5) -> Any:
+    return x / np.sqrt((x**2).mean(-1, keepdims=True) + epsilon) * scale
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("threads", [1, 4])
+def test_softmax(width: int, threads: int, soft: Watch) -> None:
+    x = floats(3, 50, width, scale=5)
+    y = run([node("Softmax", "x", "y")], {"x": x}, "y", threads=threads)
+    np.testing.assert_allclose(y, softmax(x), rtol=3e-6, atol=1e-37)
+    y = run([node("LogSoftmax", "x", "y", axis=2)], {"x": x}, "y", threads=threads)
+    np.testing.assert_allclose(y, np.log(softmax(x)), rtol=3e-6, atol=3e-6)
+    assert soft.calls == 2
+
+
+@pytest.mark.parametrize("name", ["Softmax", "LogSoftmax"])
+def test_softmax_of_special_rows_is_numpys(
+    name: str, soft: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = floats(6, 40)
+    x[0, 3], x[1, 5], x[2, 7] = np.nan, np.inf, -np.inf
+    x[3], x[4, 1:] = -np.inf, 1e30
+    one = session([node(name, "x", "y")], {"x": x}, "y")
+    fast = one.run(None, {"x": x})[0]
+    assert soft.calls == 1
+    monkeypatch.setattr(SOFTMAX, "run", None)
+    np.testing.assert_allclose(fast, one.run(None, {"x": x})[0], rtol=3e-6, atol=3e-6)
+
+
+def test_softmax_along_other_axes(soft: Watch) -> None:
+    x = floats(3, 4, 5)
+    y = run([node("Softmax", "x", "y", axis=1)], {"x": x}, "y")
+    np.testing.assert_allclose(y, softmax(x.swapaxes(1, 2)).swapaxes(1, 2), rtol=3e-6)
+    assert soft.calls == 0
+    y = run([node("Softmax", "x", "y")], {"x": x}, "y", opset=11)
+    np.testing.assert_allclose(y, softmax(x.reshape(3, 20)).reshape(3, 4, 5), rtol=3e-6)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("threads", [1, 4])
+def test_layer_and_rms_normalisation(width: int, threads: int, norm: Watch) -> None:
+    x, weights = floats(2, 70, width, scale=3), {"s": floats(width), "b": floats(width, seed=1)}
+    y = run([node("LayerNormalization", "x s b", "y")], {"x": x}, "y", weights, threads=threads)
+    expected = wide(layer_norm, x, weights["s"], weights["b"])
+    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-5)
+    nodes = [node("RMSNormalization", "x s", "y")]
+    y = run(nodes, {"x": x}, "y", weights, threads=threads, opset=23)
+    np.testing.assert_allclose(y, wide(rms_norm, x, weights["s"]), rtol=1e-5, atol=1e-6)
+    assert norm.calls == 2
+
+
+def test_a_large_mean_costs_no_accuracy(norm: Watch) -> None:
+    x = floats(4, 500) + np.float32(1000)
+    nodes = [node("LayerNormalization", "x s", "y")]
+    y = run(nodes, {"x": x}, "y", {"s": np.ones(500, np.float32)})
+    np.testing.assert_allclose(y, wide(layer_norm, x, np.ones(500), 0.0), atol=1e-3)
+    assert norm.calls == 1
+
+
+def test_mean_and_deviation_are_numpys(norm: Watch) -> None:
+    x, scale = floats(3, 8), np.ones(8, np.float32)
+    nodes = [node("LayerNormalization", "x s", "y mean inverse")]
+    _, mean, inverse = run(nodes, {"x": x}, "y mean inverse", {"s": scale})
+    np.testing.assert_allclose(mean, x.mean(-1, keepdims=True), rtol=1e-6)
+    np.testing.assert_allclose(inverse, 1 / np.sqrt(x.var(-1, keepdims=True) + 1e-5), rtol=1e-5)
+    assert norm.calls == 0
+
+
+LAYER = [
+    node("ReduceMean", "x", "mean", axes=[-1]),
+    node("Sub", "x mean", "centred"),
+    node("Pow", "centred two", "square"),
+    node("ReduceMean", "square", "variance", axes=[-1]),
+    node("Add", "variance epsilon", "shifted"),
+    node("Sqrt", "shifted", "root"),
+    node("Div", "centred root", "ratio"),
+    node("Mul", "ratio s", "scaled"),
+    node("Add", "scaled b", "y"),
+]
+NUMBERS = {
+    "two": np.array(2, np.float32),
+    "one": np.array(1, np.float32),
+    "epsilon": np.array(1e-5, np.float32),
+}
+
+
+def test_layer_normalisation_in_nine_nodes(norm: Watch) -> None:
+    x, s, b = floats(5, 6, 40), floats(40, seed=1), floats(40, seed=2)
+    y = run(LAYER, {"x": x}, "y", {**NUMBERS, "s": s, "b": b}, opset=17)
+    assert norm.calls == 1
+    np.testing.assert_allclose(y, wide(layer_norm, x, s, b), rtol=1e-5, atol=1e-5)
+
+
+def test_a_mean_that_others_read_is_made() -> None:
+    x, s, b = floats(5, 6, 40), floats(40, seed=1), floats(40, seed=2)
+    y, mean = run(LAYER, {"x": x}, "y mean", {**NUMBERS, "s": s, "b": b}, opset=17)
+    np.testing.assert_allclose(mean, x.mean(-1, keepdims=True), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(y, wide(layer_norm, x, s, b), rtol=1e-5, atol=1e-5)
+
+
+RMS = {
+    "divided": [node("Div", "x root", "ratio"), node("Mul", "ratio s", "y")],
+    "reciprocal": [
+        node("Reciprocal", "root", "inverse"),
+        node("Mul", "x inverse", "ratio"),
+        node("Mul", "s ratio", "y"),
+    ],
+    "one over": [
+        node("Div", "one root", "inverse"),
+        node("Mul", "x inverse", "ratio"),
+        node("Mul", "s ratio", "y"),
+    ],
+}
+
+
+@pytest.mark.parametrize("form", RMS)
+@pytest.mark.parametrize("square", ["Pow", "Mul"])
+def test_rms_normalisation_in_nodes(form: str, square: str, norm: Watch) -> None:
+    x, s = floats(5, 6, 40), floats(40, seed=1)
+    nodes = [
+        node(square, "x two" if square == "Pow" else "x x", "square"),
+        node("ReduceMean", "square axes", "mean"),
+        node("Add", "mean epsilon", "shifted"),
+        node("Sqrt", "shifted", "root"),
+        *RMS[form],
+    ]
+    weights = {**NUMBERS, "axes": np.array([-1]), "s": s}
+    y = run(nodes, {"x": x}, "y", weights)
+    assert norm.calls == 1
+    np.testing.assert_allclose(y, wide(rms_norm, x, s), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_sum_is_normalised_at_once(threads: int, norm: Watch) -> None:
+    feeds = {"x": floats(90, 200), "z": floats(90, 200, seed=1)}
+    weights = {"s": floats(200, seed=2), "b": floats(200, seed=3)}
+    nodes = [
+        node("Add", "x z", "sum"),
+        node("LayerNormalization", "sum s b", "y"),
+        node("ReduceMax", "sum", "most", keepdims=0),
+    ]
+    y, most = run(nodes, feeds, "y most", weights, threads=threads)
+    assert norm.calls == 1
+    total = feeds["x"] + feeds["z"]
+    np.testing.assert_allclose(
+        y, wide(layer_norm, total, weights["s"], weights["b"]), rtol=1e-5, atol=1e-5
+    )
+    assert most == total.max()
+
+
+def test_a_sum_that_broadcasts_is_added_by_numpy(norm: Watch) -> None:
+    feeds = {"x": floats(9, 20), "z": floats(1, 20, seed=1)}
+    nodes = [node("Add", "x z", "sum"), node("LayerNormalization", "sum s", "y")]
+    y = run(nodes, feeds, "y", {"s": np.ones(20, np.float32)})
+    expected = wide(layer_norm, feeds["x"] + feeds["z"], np.ones(20), 0.0)
+    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-5)
+    assert norm.calls == 0
