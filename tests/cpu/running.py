@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from models import FLOAT, model, value
 from scipy import special
-from tenonnx_cpu.jit.runtime import JitKernel
 
 import tenonnx
+from models import FLOAT, model, value
+from tenonnx_cpu.jit.runtime import JitKernel
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from models import node
 from running import Watch, floats, run, session, softmax
+
+from models import node
 from tenonnx_cpu.attention import ATTEND, attend
 
 Case = tuple[int, int, int, int, int, int, int]

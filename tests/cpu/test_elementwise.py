@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from models import node
 from running import Watch, floats, run, session, wide
 from scipy import special
+
+from models import node
 from tenonnx_cpu.program import RUN, lay_out, merge_axes
 
 SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e30, -1e30, 1e-30, 90, -90], np.float32)
@@ -201,7 +202,10 @@ def test_strided_and_misaligned_inputs() -> None:
 @given(hnp.mutually_broadcastable_shapes(num_shapes=3, max_dims=5, max_side=70), st.integers(1, 3))
 @settings(max_examples=60, deadline=None)
 def test_whatever_broadcasts_in_numpy_broadcasts(shapes: Any, threads: int) -> None:
-    feeds = {n: floats(*s, seed=i) for i, (n, s) in enumerate(zip("abc", shapes.input_shapes))}
+    feeds = {
+        n: floats(*s, seed=i)
+        for i, (n, s) in enumerate(zip("abc", shapes.input_shapes, strict=True))
+    }
     nodes = [node("Mul", "a b", "p"), node("Sub", "p c", "q"), node("Neg", "q", "z")]
     z = run(nodes, feeds, "z", threads=threads)
     a, b, c = (feeds[n].astype(np.float64) for n in "abc")

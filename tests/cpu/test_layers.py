@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from models import node
 from running import Watch, floats, run, session
 from scipy import special
+
+from models import node
 from tenonnx_cpu import buffers, dense, recurrent, rotary, trees
 from tenonnx_cpu.jit.runtime import JitKernel
 

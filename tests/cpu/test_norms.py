@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from models import node
 from running import Watch, floats, run, session, softmax, wide
+
+from models import node
 from tenonnx_cpu.norms import NORMALISE, SOFTMAX
 
 WIDTHS = [1, 7, 16, 64, 300, 768]
