@@ -28,6 +28,7 @@ from tenonnx_cpu import (  # noqa: F401 - they register themselves
     trees,
 )
 from tenonnx_cpu.fuse import Fused, Scope, find_fusions
+from tenonnx_cpu.jit.runtime import can_compile
 from tenonnx_cpu.specialise import SPECIALISATIONS, Site
 from tenonnx_cpu.team import TEAM
 
@@ -72,7 +73,12 @@ class CPUExecutionProvider(ArrayProvider):
         return step if call is None else dataclasses.replace(step, call=call)
 
     def _is_free(self, node: ir.Node) -> bool:
-        """Says whether a node may be computed otherwise: no plugin brought a kernel for it."""
+        """Says whether a node may be computed otherwise than by the kernel it has.
+
+        Not if a plugin brought that kernel, nor if there is nobody to compile another one.
+        """
+        if not can_compile():
+            return False
         place = (node.domain, node.op_type, node.version or 1)
         return self.table.find(*place) is TABLE.find(*place)
 

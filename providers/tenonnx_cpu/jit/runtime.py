@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import importlib
 import importlib.util
 import logging
@@ -89,6 +90,12 @@ def jit_mode() -> str:
     return mode
 
 
+def can_compile() -> bool:
+    """Says whether kernels are compiled at all: numba is there and ``TENONNX_JIT`` is not 0."""
+    return jit_mode() != "0" and has_numba()
+
+
+@functools.cache
 def has_numba() -> bool:
     """Says whether numba is installed; does not import it."""
     return importlib.util.find_spec("numba") is not None
