@@ -240,7 +240,10 @@ def _unrolled(
                 shifts = range(len(range(phase, kernel, stride)))
                 rest = v.load(b, KIND, b.add(here, I64(4 * LANES)), 4 * LANES)
                 for shift in shifts:
-                    seen = v.shuffle(b, own, rest, range(shift, shift + LANES))
+                    if shift <= LANES:
+                        seen = v.shuffle(b, own, rest, range(shift, shift + LANES))
+                    else:
+                        seen = v.load(b, KIND, b.add(here, I64(4 * shift)), 4)
                     total = combine(total, seen, I64(y * kernel + phase + shift * stride))
         return total
 

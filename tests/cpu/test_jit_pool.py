@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from running import Watch, floats, run
+from windows_oracle import seen
+
+from models import node
+from tenonnx_cpu.pooling import AVERAGE, POOL
+
+CASES: list[tuple[tuple[int, ...], dict[str, Any]]] = [
+    ((1, 64, 112, 112), {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (1, 1, 1, 1)}),
+    ((2, 3, 7, 9), {"kernel_shape": (3, 3), "pads": (1, 1, 1, 1)}),
+    ((1, 5, 8, 8), {"kernel_shape": (2, 2), "strides": (2, 2)}),
+    ((1, 5, 20, 50), {"kernel_shape": (5, 5), "pads": (2, 2, 2, 2)}),
+    ((3, 2, 11, 13), {"kernel_shape": (3, 2), "strides": (3, 1), "pads": (2, 0, 0, 1)}),
+    ((1, 2, 20, 20), {"kernel_shape": (3, 3), "dilations": (2, 3), "pads": (1, 2, 1, 2)}),
+    ((1, 1, 1, 1), {"kernel_shape": (1, 1)}),
+]
+
+
+def windows(x: Any, attributes: dict[str, Any], fill: float) -> Any:
+    given = {"strides": (1, 1), "dilations": (1, 1), "pads": (0, 0, 0, 0), **attributes}
+    return seen(x, given["kernel_shape"], given["strides"], given["dilations"], given["pads"], fill)
+
+
+@pytest.mark.parametrize(("shape", "attributes"), CASES)
+@pytest.mark.parametrize("threads", [1, 4])
+def test_max_pool(
+    shape: Any, attributes: Any, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = Watch(POOL, monkeypatch)
+    x = floats(*shape)
+    x.flat[:: max(7, x.size // 50)] = np.nan
+    y = run([node("MaxPool", "x", "y", **attributes)], {"x": x}, "y", threads=threads)
+    assert kernel.calls == 1
+    expected = np.max(windows(x, attributes, -np.inf), axis=(-2, -1))
+    assert np.array_equal(y, expected, equal_nan=True)
+
+
+@pytest.mark.parametrize(("shape", "attributes"), CASES)
+@pytest.mark.parametrize("padding", [0, 1])
+def test_average_pool(
+    shape: Any, attributes: Any, padding: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = Watch(POOL, monkeypatch)
+    x = floats(*shape)
+    nodes = [node("AveragePool", "x", "y", count_include_pad=padding, **attributes)]
+    y = run(nodes, {"x": x}, "y")
+    assert kernel.calls == 1
+    mean = np.mean if padding else np.nanmean
+    expected = mean(windows(x, attributes, 0 if padding else np.nan), axis=(-2, -1))
+    assert np.abs(y - expected).max() < 1e-6
+
+
+def test_last_window_of_ceil_mode_may_stick_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = Watch(POOL, monkeypatch)
+    x = floats(1, 2, 6, 6)
+    attributes = {"kernel_shape": (3, 3), "strides": (2, 2), "ceil_mode": 1}
+    largest, mean = (
+        run([node(op, "x", "y", **attributes)], {"x": x}, "y") for op in ("MaxPool", "AveragePool")
+    )
+    assert kernel.calls == 2
+    places = {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (0, 0, 1, 1)}
+    assert np.array_equal(largest, windows(x, places, -np.inf).max(axis=(-2, -1)))
+    assert np.abs(mean - np.nanmean(windows(x, places, np.nan), axis=(-2, -1))).max() < 1e-6
+
+
+@pytest.mark.parametrize("shape", [(1, 2048, 7, 7), (2, 3, 5), (1, 1, 1, 1), (3, 70, 2, 3, 4)])
+def test_global_average_pool(shape: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = Watch(AVERAGE, monkeypatch)
+    x = floats(*shape)
+    y = run([node("GlobalAveragePool", "x", "y")], {"x": x}, "y", threads=4)
+    assert kernel.calls == 1
+    axes = tuple(range(2, len(shape)))
+    assert np.abs(y - x.mean(axis=axes, keepdims=True, dtype=np.float64)).max() < 1e-6
