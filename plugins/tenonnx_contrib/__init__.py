@@ -26,6 +26,8 @@ MODULES: Final = (
     "sparse_attention",
     "paged_attention",
     "block_float",
+    "nbits_layers",
+    "quantised_lstm",
     "padding",
     "images",
     "tensors",

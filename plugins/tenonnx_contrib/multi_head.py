@@ -117,6 +117,48 @@ def continued(xp: Namespace, cache: Array, indirection: Array, before: int) -> A
     return xp.concatenate((old, cache[:, :, before:]), axis=2)
 
 
+@op("DecoderMaskedMultiHeadAttention", host=(7, 8), multiple=True)
+def decoder_masked_multi_head_attention(
+    xp: Namespace,
+    query: Array,
+    key: Array | None = None,
+    value: Array | None = None,
+    mask_index: Array | None = None,
+    attention_bias: Array | None = None,
+    past_key: Array | None = None,
+    past_value: Array | None = None,
+    past_sequence_length: Array | None = None,
+    beam_width: Array | None = None,  # noqa: ARG001 - the cache indirection has that many
+    cache_indirection: Array | None = None,
+    bias: Array | None = None,
+    *,
+    mask_filter_value: float = masks.FILTER,
+    num_heads: int,
+    output_qk: int = 0,  # noqa: ARG001 - it comes for free
+    past_present_share_buffer: int = 0,
+    scale: float = 0.0,
+) -> tuple[Array, ...]:
+    """Return MultiHeadAttention of one token per sequence; query may hold its key and value."""
+    if key is None:
+        query = query.reshape(*query.shape[:2], 3, num_heads, -1).swapaxes(2, 3)
+    return multi_head_attention(
+        xp,
+        query,
+        key,
+        value,
+        bias,
+        mask_index,
+        attention_bias,
+        past_key,
+        past_value,
+        past_sequence_length if past_present_share_buffer else None,
+        cache_indirection,
+        mask_filter_value=mask_filter_value,
+        num_heads=num_heads,
+        scale=scale,
+    )
+
+
 @op("Attention", host=(6,), multiple=True)
 def attention(
     xp: Namespace,

@@ -190,6 +190,22 @@ def multi_head_rows() -> Iterator[Row]:
         yield Row(name, inputs, {"num_heads": FEW}, (0, 1, 2), name=label, known=known)
 
 
+def decoder_rows() -> Iterator[Row]:
+    name, width = "DecoderMaskedMultiHeadAttention", FEW * SMALL
+    keys = [real(2, FEW, 5, SMALL) for _ in range(2)]
+    yield Row(name, [real(2, 1, width), *keys], {"num_heads": FEW}, name="cross")
+    given = {"num_heads": FEW, "past_present_share_buffer": 1}
+    for beams in (False, True):
+        inputs = [*(real(2, 1, width) for _ in range(3)), None, None]
+        inputs += [*(real(2, FEW, 9, SMALL) for _ in range(2)), int32(5)]
+        inputs += [int32(2), below(2, 1, 2, 9, dtype=np.int32)] if beams else [None, None]
+        inputs.append(real(3 * width))
+        yield Row(
+            name, inputs, given, (0, 1, 2), name=f"{beams}", shared={5: 1, 6: 2},
+            known=filled([6, 6], 1, -1),
+        )  # fmt: skip
+
+
 def attention_rows() -> Iterator[Row]:
     width = 3 * FEW * SMALL
     for kind in ("none", "ends", "keys", "pairs", "span"):
@@ -251,6 +267,7 @@ ROWS = [
     *quantised_cache_rows(),
     *window_rows(),
     *multi_head_rows(),
+    *decoder_rows(),
     *attention_rows(),
     *sparse_rows(),
 ]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from draw import RNG, below, int32, positive, real
+from draw import RNG, below, int32, positive, real, whole
 from rows import Row
 
 
@@ -99,6 +99,22 @@ def state_rows() -> Iterator[Row]:
         yield Row("CausalConvWithState", inputs, given, (0, 1), name=label)
 
 
+def lstm_rows() -> Iterator[Row]:
+    for direction, count, columns in (("forward", 1, ()), ("bidirectional", 2, (24,))):
+        zeros = np.zeros((count, *columns), np.int8)
+        inputs = [
+            real(4, 2, 5), whole(np.int8, count, 5, 24), whole(np.int8, count, 6, 24),
+            real(count, 48), None, None, None, None,
+            *(x for _ in range(2) for x in (positive(count, *columns, high=0.012), zeros)),
+        ]  # fmt: skip
+        given = {"direction": direction, "hidden_size": 6}
+        # onnxruntime rounds inputs and states to bytes.
+        yield Row(
+            "DynamicQuantizeLSTM", inputs, given, (0, 1, 2), name=direction,
+            constants=(1, 2, 8, 9, 10, 11), rtol=0.02, atol=0.02,
+        )  # fmt: skip
+
+
 def image_rows() -> Iterator[Row]:
     for pads in ([0, 0, 0, 0], [1, 0, 1, 1]):
         inputs = [real(1, 3, 4, 4), real(3, 2, 3, 3), np.array(pads, np.int64), real(2)]
@@ -150,6 +166,7 @@ ROWS = [
     *activation_rows(),
     *fused_rows(),
     *state_rows(),
+    *lstm_rows(),
     *image_rows(),
     *tensor_rows(),
 ]

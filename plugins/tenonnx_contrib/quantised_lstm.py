@@ -1,0 +1,68 @@
+"""DynamicQuantizeLSTM: an LSTM whose weights are bytes."""
+
+from __future__ import annotations
+
+from tenonnx import Array, Namespace, OperatorTable
+from tenonnx_array.recurrent import lstm
+
+table = OperatorTable("com.microsoft")
+op = table.op
+
+
+@op("DynamicQuantizeLSTM", multiple=True)
+def dynamic_quantize_lstm(
+    xp: Namespace,
+    X: Array,
+    W: Array,
+    R: Array,
+    B: Array | None,
+    sequence_lens: Array | None,
+    initial_h: Array | None,
+    initial_c: Array | None,
+    P: Array | None,
+    W_scale: Array,
+    W_zero_point: Array,
+    R_scale: Array,
+    R_zero_point: Array,
+    *,
+    activation_alpha: tuple[float, ...] = (),
+    activation_beta: tuple[float, ...] = (),
+    activations: tuple[str, ...] = ("Sigmoid", "Tanh", "Tanh") * 2,
+    clip: float | None = None,
+    direction: str = "forward",
+    hidden_size: int | None = None,
+    input_forget: int = 0,
+) -> tuple[Array, ...]:
+    """Return LSTM with dequantised weights; inputs and states keep their precision.
+
+    The weights are (directions, inputs, 4 * hidden), quantised per direction or per column.
+    """
+    w, r = (
+        real_weights(xp, *parts)
+        for parts in ((W, W_scale, W_zero_point), (R, R_scale, R_zero_point))
+    )
+    return lstm(
+        xp,
+        X,
+        w,
+        r,
+        B,
+        sequence_lens,
+        initial_h,
+        initial_c,
+        P,
+        activation_alpha=activation_alpha,
+        activation_beta=activation_beta,
+        activations=activations,
+        clip=clip,
+        direction=direction,
+        hidden_size=hidden_size,
+        input_forget=input_forget,
+    )
+
+
+def real_weights(xp: Namespace, weights: Array, scale: Array, zero_point: Array) -> Array:
+    """Return weights (directions, 4 * hidden, inputs) as float32."""
+    shape = (weights.shape[0], 1, -1)
+    shifted = weights.astype(xp.float32) - zero_point.reshape(shape).astype(xp.float32)
+    return (shifted * scale.reshape(shape)).swapaxes(1, 2)
