@@ -22,6 +22,7 @@ MODULES: Final = (
     "activations",
     "fused",
     "states",
+    "delta_net",
     "branches",
     "sparse_attention",
     "paged_attention",

@@ -147,6 +147,35 @@ def test_states_of_the_last_tokens() -> None:
     np.testing.assert_array_equal(a, b)
 
 
+def test_requests_have_states_of_their_own() -> None:
+    q, k, v = real(6, 2, 8), real(6, 2, 8), real(6, 4, 5)
+    decay, beta, state = real(6, 4), real(6, 4), real(2, 4, 5, 8)
+    a_log, bias, ends = real(4), real(4), np.array([0, 2, 6], np.int32)
+    y, last = run(
+        "GatedDeltaNet", q, k, v, ends, decay, beta, state, a_log, bias, outputs=(0, 1),
+        qk_l2_norm=1, gate_activation="qwen", beta_activation="sigmoid",
+    )  # fmt: skip
+    q, k = (np.float64(x) / np.sqrt((np.float64(x) ** 2).sum(-1, keepdims=True)) for x in (q, k))
+    for request, (start, stop) in enumerate(itertools.pairwise(ends)):
+        for h in range(4):
+            s = np.float64(state[request, h]).T
+            for t in range(start, stop):
+                s = s * np.exp(-np.exp(a_log[h]) * np.log1p(np.exp(decay[t, h] + bias[h])))
+                key = k[t, h // 2]
+                s = s + np.outer(key, sigmoid(beta[t, h]) * (v[t, h] - key @ s))
+                close(y[t, h], q[t, h // 2] @ s / math.sqrt(8), 1e-4)
+            close(last[request, h], s.T, 1e-4)
+    rows = np.concatenate([x.reshape(6, -1) for x in (q, k, v)], axis=1).astype(np.float32)
+    parts = [x.astype(np.float32) for x in (q, k, v)]
+    given = (decay * 0, beta, state)
+    (merged,) = run("GatedDeltaNet", rows, None, None, None, *given)
+    (apart,) = run("GatedDeltaNet", *parts, None, *given)
+    np.testing.assert_array_equal(merged, apart)
+    four = [x.reshape(2, 3, *x.shape[1:]) for x in (*parts, decay * 0, beta)]
+    (y,) = run("GatedDeltaNet", *four[:3], None, *four[3:], state)
+    np.testing.assert_array_equal(y.reshape(6, 4, 5), apart)
+
+
 @pytest.mark.parametrize("last", [0, 1])
 def test_states_of_the_last_positions(last: int) -> None:
     x, w = real(1, 4, 6) if last else real(1, 6, 4), real(6, 1, 3)
