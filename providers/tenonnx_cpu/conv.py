@@ -25,13 +25,13 @@ CONV = JitKernel("conv_f32", "conv_f32")
 DEPTHWISE = JitKernel("conv_depthwise", "conv_depthwise")
 
 NOTHING = np.empty(0, np.float32)
-UNITS = np.repeat(np.float32([1, 0]), 64)
+UNITS = np.repeat(np.array([1, 0], np.float32), 64)
 """What stands for a factor, a summand or a residual that is not wanted."""
 
 
 def flat(array: NDArray) -> NDArray:
     """Returns float32 one after the other and aligned, which takes a copy if they are not."""
-    return (array if fits(array) else np.require(array, requirements="CA")).reshape(-1)
+    return (array if fits(array) else np.require(array, requirements=["C", "A"])).reshape(-1)
 
 
 @functools.lru_cache(maxsize=256)

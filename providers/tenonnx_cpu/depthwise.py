@@ -16,10 +16,10 @@ FIELDS = (
 )  # fmt: skip
 """What a kernel finds at which place of ``Layout.numbers``, in elements:
 
-``multiple`` results come from a channel; a task works on ``task_channels`` channels, ``task_height``
-rows of the result at a time or, in bands, alone; ``plane`` elements are a phase of a channel, rows
-of it ``pitch`` apart; ``work`` is the memory needed;
-``variant`` is a number of ``UNROLLED_WINDOWS``, from 1 on.
+``multiple`` results come from a channel; a task works on ``task_channels`` channels,
+``task_height`` rows of the result at a time or, in bands, alone; ``plane`` elements are a phase
+of a channel, rows of it ``pitch`` apart; ``work`` is the memory needed; ``variant``
+is a number of ``UNROLLED_WINDOWS``, from 1 on.
 """
 
 UNROLLED_WINDOWS = ((3, 1), (3, 2), (5, 1), (5, 2), (7, 1))

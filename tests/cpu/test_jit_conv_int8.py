@@ -10,8 +10,8 @@ from test_jit_conv import ALONE, DENSE, Case, places
 from windows_oracle import convolve, seen
 
 from models import node
-from tenonnx_cpu.conv_quantized import CONV
-from tenonnx_cpu.quantized_ops import ADD, AVERAGE, MAX_POOL
+from tenonnx_cpu.byte_ops import ADD, AVERAGE, MAX_POOL
+from tenonnx_cpu.conv_bytes import CONV
 
 KINDS = {"x": TensorProto.UINT8, "y": TensorProto.UINT8}
 BYTE_KINDS = {np.uint8: TensorProto.UINT8, np.int8: TensorProto.INT8}

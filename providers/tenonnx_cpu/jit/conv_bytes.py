@@ -134,7 +134,7 @@ def _place(stride: int) -> Callable[[Builder, Any], None]:
                     seen.append(b.select(mask, b.xor(x, inverted), others))
                 value = seen[0]
                 if stride == 2:
-                    value = v.shuffle(b, *seen, range(0, 2 * BYTES, 2))
+                    value = v.shuffle(b, seen[0], seen[1], range(0, 2 * BYTES, 2))
                 v.store(b, value, place)
                 return [b.add(offset, source_line), b.add(place, count)]
 
@@ -193,7 +193,7 @@ def interleave_fours(
             for half in range(2):
                 rows = [v.load(b, kind, b.add(start, I64(LANES * half))) for start in starts]
                 pairs = [v.shuffle(b, rows[n], rows[n + 1], range(2 * LANES)) for n in (0, 2)]
-                four = v.shuffle(b, *pairs, range(4 * LANES))
+                four = v.shuffle(b, pairs[0], pairs[1], range(4 * LANES))
                 value = v.shuffle(b, four, four, mixed)
                 v.store(b, value, b.add(place, I64(4 * LANES * half)), 4 * LANES)
             return [b.add(table, I64(32)), b.add(place, I64(8 * LANES))]

@@ -16,6 +16,7 @@ from tenonnx_cpu.jit.pool import parallel
 
 @parallel
 def convolve_channels(arguments: Any, task: Any, worker: Any) -> None:
+    """Convolves some channels, or some lines of one; see ``depthwise``."""
     x, w, y, extras, layout, offsets, planes, memory = arguments
     channels, multiple, together = layout[1], layout[2], layout[3]
     bands, lines = layout[12], layout[15]
@@ -65,24 +66,10 @@ def finish_lines(
     In(f32, 1),
     In(i64, 1), In(i64, 1), In(i64, 1), In(i64, 2), Out(f32, 1), size,
 ))  # fmt: skip
-def conv_depthwise(
-    x,
-    w,
-    y,
-    scale,
-    shift,
-    residual,
-    activation,
-    low,
-    high,
-    units,
-    layout,
-    offsets,
-    panel,
-    planes,
-    memory,
-    threads,
-):  # type: ignore[no-untyped-def] # the signature has them
+def conv_depthwise(  # type: ignore[no-untyped-def] # the signature has them
+    x, w, y, scale, shift, residual, activation, low, high, units, layout, offsets, panel, planes,
+    memory, threads,
+):  # fmt: skip
     """Like ``conv_f32``, for one input channel per group; see ``depthwise``."""
     extras = (scale, shift, residual, activation, low, high)
     convolve_channels((x, w, y, extras, layout, offsets, planes, memory), layout[16], threads)

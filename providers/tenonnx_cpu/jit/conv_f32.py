@@ -115,6 +115,7 @@ def multiply_strip(
 
 @parallel
 def convolve_part(arguments: Any, task: Any, worker: Any) -> None:
+    """Convolves some rows and lines; see ``conv_layout``."""
     x, w, y, extras, layout, offsets, panel, planes, memory = arguments
     groups, rows, channels, height, width = layout[1], layout[2], layout[3], layout[4], layout[5]
     out_height, out_width, taps, direct = layout[6], layout[7], layout[11], layout[12]
@@ -171,24 +172,10 @@ def convolve_part(arguments: Any, task: Any, worker: Any) -> None:
     In(f32, 1),
     In(i64, 1), In(i64, 1), In(i64, 1), In(i64, 2), Out(f32, 1), size,
 ))  # fmt: skip
-def conv_f32(
-    x,
-    w,
-    y,
-    scale,
-    shift,
-    residual,
-    activation,
-    low,
-    high,
-    units,
-    layout,
-    offsets,
-    panel,
-    planes,
-    memory,
-    threads,
-):  # type: ignore[no-untyped-def] # the signature has them
+def conv_f32(  # type: ignore[no-untyped-def] # the signature has them
+    x, w, y, scale, shift, residual, activation, low, high, units, layout, offsets, panel, planes,
+    memory, threads,
+):  # fmt: skip
     """Computes ``y = activate(conv(x, w) * scale + shift + residual)``; see ``conv_layout``."""
     extras = (scale, shift, residual, activation, low, high, units)
     convolve_part((x, w, y, extras, layout, offsets, panel, planes, memory), layout[18], threads)

@@ -26,7 +26,7 @@ def finish_block(
         place: Of the block's first element in it.
         image: Floats from channel to channel of the result.
         rows: How many channels.
-        whole: How many elements of each are where they belong, but for activations that do not clip.
+        whole: How many elements of each are in the result, clipped, already.
         columns: How many elements of each.
         channel: The first channel's number among scales and shifts.
         extras: Scale and shift per channel; the residual, like the result, or empty; the

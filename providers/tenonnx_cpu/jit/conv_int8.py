@@ -54,23 +54,9 @@ def pack_byte_planes(
 
 @parallel
 def convolve_bytes(arguments: Any, task: Any, worker: Any) -> None:
-    (
-        x,
-        w,
-        y,
-        extra,
-        factor,
-        summand,
-        low,
-        high,
-        zero,
-        fill,
-        flip,
-        layout,
-        offsets,
-        planes,
-        memory,
-    ) = arguments
+    """Convolves some rows and lines; see ``conv_bytes_layout``."""
+    x, w, y, extra, factor, summand, low, high, zero, fill, flip = arguments[:11]
+    layout, offsets, planes, memory = arguments[11:]
     groups, rows, channels, height, width = layout[1], layout[2], layout[3], layout[4], layout[5]
     out_height, out_width, taps = layout[6], layout[7], layout[11]
     bands, lines = -(-rows // layout[13]), -(-out_height // layout[14])
@@ -173,24 +159,10 @@ def round_row(
     In(u8, 1), In(i8, 1), Out(u8, 1), In(i32, 1), In(f32, 1), In(f32, 1), f32, f32, i32, u8, u8,
     In(i64, 1), In(i64, 1), In(i64, 2), Out(f32, 1), size,
 ))  # fmt: skip
-def conv_int8(
-    x,
-    w,
-    y,
-    extra,
-    factor,
-    summand,
-    low,
-    high,
-    zero,
-    fill,
-    flip,
-    layout,
-    offsets,
-    planes,
-    memory,
-    threads,
-):  # type: ignore[no-untyped-def] # the signature has them
+def conv_int8(  # type: ignore[no-untyped-def] # the signature has them
+    x, w, y, extra, factor, summand, low, high, zero, fill, flip, layout, offsets, planes,
+    memory, threads,
+):  # fmt: skip
     """Convolves bytes; see ``multiply_bytes`` for what becomes of the sums.
 
     Args:

@@ -14,6 +14,7 @@ from tenonnx_cpu.jit.pool import parallel
 
 @parallel
 def pool_channels(arguments: Any, task: Any, worker: Any) -> None:
+    """Pools some channels, or some lines of one; see ``depthwise``."""
     x, y, weights, rows, columns, layout, offsets, planes, memory = arguments
     channels, together, bands, lines = layout[1], layout[3], layout[12], layout[15]
     packed = memory.ctypes.data + 4 * layout[17] * worker
@@ -83,6 +84,7 @@ ROWS_PER_TASK = 64
 
 @parallel
 def average_rows(arguments: Any, task: Any, worker: Any) -> None:
+    """Takes the means of ``ROWS_PER_TASK`` rows."""
     x, y = arguments
     for row in range(task * ROWS_PER_TASK, min(y.size, (task + 1) * ROWS_PER_TASK)):
         y[row] = average(x[row])
@@ -90,6 +92,7 @@ def average_rows(arguments: Any, task: Any, worker: Any) -> None:
 
 @helper
 def average(row: Any) -> Any:
+    """Returns the mean of a row."""
     total = np.float32(0)
     for i in range(row.size):
         total += row[i]

@@ -52,7 +52,12 @@ def store_masked(b: Builder, value: Value, address: Value, mask: Value) -> None:
 def over_row(b: Builder, count: Value, work: Callable[[Value, Value | None], None]) -> None:
     """Runs ``work(offset in bytes, mask)`` over a row of ``count`` floats; whole vectors first."""
     whole = b.sdiv(count, I64(LANES))
-    v.loop(b, whole, [], lambda index, _: work(b.mul(index, I64(4 * LANES)), None) or [])
+
+    def each(index: Value, carried: list[Value]) -> list[Value]:
+        work(b.mul(index, I64(4 * LANES)), None)
+        return []
+
+    v.loop(b, whole, [], each)
     done = b.mul(whole, I64(LANES))
     rest = b.sub(count, done)
     with b.if_then(b.icmp_signed(">", rest, I64(0))):
@@ -166,7 +171,7 @@ def place_halved_lines(
                 parts = [
                     load_masked(b, b.add(start, offset), mask, others) for start, mask in halves
                 ]
-                return v.shuffle(b, *parts, range(0, 2 * LANES, 2))
+                return v.shuffle(b, parts[0], parts[1], range(0, 2 * LANES, 2))
 
             return read_line
 
@@ -183,9 +188,10 @@ def _columns(
     lines: Value,
     column: Callable[[Value], Callable[[Value], Value]],
 ) -> None:
-    """Writes lines a vector's width at a time, from the right: what is written beyond a line is
-    then overwritten by the next line's own.
-    """  # noqa: D205 - one sentence
+    """Writes lines a vector's width at a time.
+
+    It begins on the right: what is written beyond a line is overwritten by the next line's own.
+    """
     vectors = vectors_for(b, count)
 
     def step(index: Value, carried: list[Value]) -> list[Value]:

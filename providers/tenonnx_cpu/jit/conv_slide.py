@@ -168,7 +168,7 @@ def _choose(
 
 
 def _over_lines(b: Builder, count: Value, lines: Value, pitch: Value, work: Work) -> None:
-    """Runs ``work(bytes into the planes, bytes into the result, mask)`` for vectors of each line."""
+    """Runs ``work(place in the planes, place in the result, mask)`` on vectors of each line."""
 
     def column(lane: Value, mask: Value | None) -> None:
         start = b.mul(lane, I64(4))
@@ -181,7 +181,12 @@ def _over_lines(b: Builder, count: Value, lines: Value, pitch: Value, work: Work
         v.loop(b, lines, [start, start], line)
 
     whole = b.sdiv(count, I64(LANES))
-    v.loop(b, whole, [], lambda index, _: column(b.mul(index, I64(LANES)), None) or [])
+
+    def each(index: Value, carried: list[Value]) -> list[Value]:
+        column(b.mul(index, I64(LANES)), None)
+        return []
+
+    v.loop(b, whole, [], each)
     done = b.mul(whole, I64(LANES))
     rest = b.sub(count, done)
     with b.if_then(b.icmp_signed(">", rest, I64(0))):

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.byte_codes import BYTES, Code, code_of, dequantized, quantizer, unread
 from tenonnx_cpu.conv import Attributes
 from tenonnx_cpu.conv_bytes_layout import bytes_layout
 from tenonnx_cpu.conv_layout import Layout
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.product import floats
-from tenonnx_cpu.quantized import BYTES, Code, code_of, dequantized, quantizer, unread
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 if TYPE_CHECKING:
@@ -100,13 +100,15 @@ class ByteConv:
         known: dict[tuple[int, ...], Layout | None] = self.__dict__.setdefault("_layouts", {})
         if shape not in known:
             windows = self.attributes.windows(shape, self.weights.shape)
-            known[shape] = windows and bytes_layout(
-                (*shape[:2], *windows.size),
-                self.weights.shape[0],
-                self.attributes.group,
-                windows,
-                self.threads,
-            )
+            known[shape] = None
+            if windows is not None:
+                known[shape] = bytes_layout(
+                    (*shape[:2], *windows.size),
+                    self.weights.shape[0],
+                    self.attributes.group,
+                    windows,
+                    self.threads,
+                )
         return known[shape]
 
 

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.byte_codes import BYTES, Code, code_of, dequantized, quantizer, unread
 from tenonnx_cpu.conv import Attributes
 from tenonnx_cpu.conv_bytes_layout import bytes_layout
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.product import floats
-from tenonnx_cpu.quantized import BYTES, Code, code_of, dequantized, quantizer, unread
 from tenonnx_cpu.specialise import Call, NDArray
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
 ADD, MAX_POOL, AVERAGE = (
-    JitKernel("conv_quantized_ops", name) for name in ("add", "max_pool", "average")
+    JitKernel("byte_ops", name) for name in ("add", "max_pool", "average")
 )
 SERIAL = 1 << 16
 """Bytes up to which one thread is done before others have started."""

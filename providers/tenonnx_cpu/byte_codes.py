@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,7 +29,7 @@ class Code:
 
     scale: NDArray
     zero: NDArray
-    dtype: np.dtype[np.generic]
+    dtype: np.dtype[Any]
 
     @property
     def is_single(self) -> bool:
@@ -63,7 +63,7 @@ class Code:
         return single and self.step == other.step and self.origin == other.origin
 
 
-def code_of(node: ir.Node, scope: Scope, dtype: np.dtype[np.generic] | None = None) -> Code | None:
+def code_of(node: ir.Node, scope: Scope, dtype: np.dtype[Any] | None = None) -> Code | None:
     """Returns the code of a DequantizeLinear or QuantizeLinear whose parameters are constants."""
     site = scope.site(node)
     if site.attribute("block_size", 0) or site.attribute("output_dtype", 0) not in (0, 1, 2, 3):
