@@ -69,8 +69,9 @@ def gated_delta_net(
         state = xp.zeros((1, heads, k.shape[-1], width), xp.float32)
         if initial_state is not None:
             state = initial_state[request : request + 1].swapaxes(-1, -2)
-        parts = (None if x is None else x[start:stop] for x in (q, k, v[:, None], gate, rate))
-        read, after = recur(xp, *parts, state=state)
+        span = slice(start, stop)
+        keep, share = (None if x is None else x[span] for x in (gate, rate))
+        read, after = recur(xp, q[span], k[span], v[span, None], keep, share, state)
         outputs.append(read[:, 0])
         states.append((after[-1] if after else state)[0].swapaxes(-1, -2))
     y = xp.concatenate(outputs).astype(query.dtype)
