@@ -13,6 +13,7 @@ os.environ.setdefault("TENONNX_JIT", "wait")
 
 import argparse
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -24,13 +25,13 @@ from bench.cpu.rounds import alternate
 from bench.models import Built
 
 
-def one(op: str, *shape: int, **attributes: object) -> Callable[[], Built]:
+def one(op: str, *shape: int, **attributes: Any) -> Callable[[], Built]:
     """A node of one input."""
 
     def build() -> Built:
         b = Builder()
         b(op, "x", out="y", **attributes)
-        proto = b.model({"x": (FLOAT, list(shape))}, {"y": (FLOAT, [None] * len(shape))}, opset=20)
+        proto = b.model({"x": (FLOAT, list(shape))}, {"y": (FLOAT, list(shape))}, opset=20)
         return proto, {"x": np.random.default_rng(1).standard_normal(shape, dtype=np.float32)}
 
     return build

@@ -16,8 +16,7 @@ from tenonnx_cpu.jit.compiling import In, Out, f32, helper, kernel, size
 from tenonnx_cpu.jit.gemm import multiply_block
 from tenonnx_cpu.jit.pack import make_pack
 from tenonnx_cpu.jit.pool import parallel
-from tenonnx_cpu.jit.reductions import greatest
-from tenonnx_cpu.jit.rows import exponentials
+from tenonnx_cpu.jit.reductions import exponentials, greatest
 from tenonnx_cpu.jit.tile import ADD, COLUMNS, ZERO
 from tenonnx_cpu.jit.views import floats
 

@@ -9,20 +9,9 @@ import numpy as np
 from tenonnx_cpu.jit import vmath
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, kernel, size
 from tenonnx_cpu.jit.pool import parallel
-from tenonnx_cpu.jit.reductions import greatest
+from tenonnx_cpu.jit.reductions import exponentials, greatest
 
 F = np.float32
-
-
-@helper
-def exponentials(x: Any, y: Any, top: Any) -> Any:
-    """Writes ``exp(x - top)`` into ``y``; returns their sum."""
-    for i in range(y.size):
-        y[i] = vmath.exp(x[i] - top)
-    total = F(0)
-    for i in range(y.size):
-        total += y[i]
-    return total
 
 
 @helper
