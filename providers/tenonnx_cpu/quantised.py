@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from tenonnx_cpu.buffers import empty
-from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.jit.runtime import JitKernel, has_numba
 from tenonnx_cpu.jit.workspace import WORKSPACE
 from tenonnx_cpu.product import F32, NO_BIAS, NO_RESIDUAL, PLAIN, Epilogue, fits, floats
 from tenonnx_cpu.specialise import NDArray
 
 GEMM = {bits: JitKernel("q_gemm", f"q_gemm_{bits}") for bits in (2, 4, 8)}
+
+DOTS = {bits: JitKernel("q_stream", f"q_dots_{bits}") for bits in (2, 4, 8)}
+FEW = 4
+"""Rows up to which codes are read once, by rows as bytes."""
 
 NO_ZEROS = np.empty(0, np.uint8)
 FLIP = {2: 0xAA, 4: 0x88, 8: 0x80}
@@ -86,10 +91,50 @@ class Quantised:
         each = 8 // self.bits
         return -(-self.scales.shape[1] // each) * each
 
+    @functools.cached_property
+    def arguments(self) -> tuple[Any, ...]:
+        """What every kernel takes of it."""
+        half = 1 << self.bits - 1
+        return (
+            self.codes,
+            self.scales,
+            NO_ZEROS if self.zeros is None else self.zeros.reshape(-1),
+            self.by_column,
+            self.code_line,
+            self.zero_line,
+            FLIP[self.bits] if self.signed else 0,
+            self.zero + half if self.signed else self.zero,
+            self.block,
+        )
+
+    @functools.cached_property
+    def group_of_chunk(self) -> int:
+        """Elements of activations that get a scale in common where chunks of codes are read.
+
+        0 if chunks do not fit the matrix.
+        """
+        chunk = chunk_codes(self.bits)
+        if not self.by_column or not chunk or self.depth % chunk:
+            return 0
+        group = min(self.block, chunk)
+        fits = group & (group - 1) == 0 and group >= chunk // 8 and self.block % group == 0
+        return group if fits and self.depth % self.block == 0 else 0
+
+
+@functools.cache
+def chunk_codes(bits: int) -> int:
+    """Returns how many codes fill a vector of the processor; 0 without numba."""
+    if not has_numba():
+        return 0
+    from tenonnx_cpu.jit.cpu import cpu
+
+    return cpu().lanes * 32 // bits
+
 
 def request(bits: int) -> None:
     """Has the kernels for codes of so many bits compiled."""
     GEMM[bits].request()
+    DOTS[bits].request()
 
 
 def matmul_q(
@@ -125,19 +170,25 @@ def matmul_q(
         return None
     if residual is not None and not (residual.shape == shape and fits(residual)):
         return None
-    run = GEMM[weights.bits].run
-    if run is None:
-        return None
     result = empty(shape)
-    run(
-        rows, weights.codes, weights.scales,
-        NO_ZEROS if weights.zeros is None else weights.zeros.reshape(-1),
-        weights.by_column, weights.code_line, weights.zero_line,
-        FLIP[weights.bits] if weights.signed else 0,
-        weights.zero + (1 << weights.bits - 1 if weights.signed else 0), weights.block,
+    extras = (
         result.reshape(-1, columns), NO_BIAS if bias is None else bias,
         NO_RESIDUAL if residual is None else residual.reshape(-1, columns),
         epilogue.alpha, epilogue.activation, epilogue.first, epilogue.second,
-        floats(WORKSPACE * threads), threads,
     )  # fmt: skip
+    if activations == "int8" and len(rows) <= FEW and (group := weights.group_of_chunk):
+        run = DOTS[weights.bits].run
+        if run is None:
+            return None
+        count = 4 if len(rows) > 2 else len(rows)
+        run(
+            np.ascontiguousarray(rows), *weights.arguments, group, *extras,
+            np.zeros((count, depth), np.int8), np.zeros((2, count, depth // group), np.float32),
+            np.empty((threads, 32), np.float32), threads,
+        )  # fmt: skip
+        return result
+    run = GEMM[weights.bits].run
+    if run is None:
+        return None
+    run(rows, *weights.arguments, *extras, floats(WORKSPACE * threads), threads)
     return result
