@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ from tenonnx_cpu.specialise import NDArray
 GEMM = {bits: JitKernel("q_gemm", f"q_gemm_{bits}") for bits in (2, 4, 8)}
 
 DOTS = {bits: JitKernel("q_stream", f"q_dots_{bits}") for bits in (2, 4, 8)}
+BYTES = {bits: JitKernel("q_bytes", f"q_bytes_{bits}") for bits in (2, 4)}
 FEW = 4
 """Rows up to which codes are read once, by rows as bytes."""
 
@@ -120,6 +122,18 @@ class Quantised:
         fits = group & (group - 1) == 0 and group >= chunk // 8 and self.block % group == 0
         return group if fits and self.depth % self.block == 0 else 0
 
+    @functools.cached_property
+    def group_of_words(self) -> int:
+        """Elements of activations that get a scale in common where codes become bytes.
+
+        0 if the matrix does not consist of whole panels of them.
+        """
+        panel = chunk_codes(16)
+        if self.bits == 8 or not panel or self.columns % panel or self.depth % 16:
+            return 0
+        common = math.gcd(self.block, self.depth) if self.block < self.depth else self.depth
+        return next(group for group in (128, 64, 32, 16, 1) if common % group == 0) // 16 * 16
+
 
 @functools.cache
 def chunk_codes(bits: int) -> int:
@@ -135,6 +149,8 @@ def request(bits: int) -> None:
     """Has the kernels for codes of so many bits compiled."""
     GEMM[bits].request()
     DOTS[bits].request()
+    if bits in BYTES:
+        BYTES[bits].request()
 
 
 def matmul_q(
@@ -185,6 +201,16 @@ def matmul_q(
             np.ascontiguousarray(rows), *weights.arguments, group, *extras,
             np.zeros((count, depth), np.int8), np.zeros((2, count, depth // group), np.float32),
             np.empty((threads, 32), np.float32), threads,
+        )  # fmt: skip
+        return result
+    if activations == "int8" and (group := weights.group_of_words):
+        run = BYTES[weights.bits].run
+        if run is None:
+            return None
+        run(
+            np.ascontiguousarray(rows), *weights.arguments, group, *extras,
+            np.empty(rows.shape, np.uint8), np.empty((2, len(rows), depth // group), np.float32),
+            floats(WORKSPACE * threads), threads,
         )  # fmt: skip
         return result
     run = GEMM[weights.bits].run

@@ -22,3 +22,15 @@ NUMBERS = COPY + 16 * COPY_ROW
 
 WORKSPACE = NUMBERS + 128
 """Floats per worker."""
+
+BYTES_DEPTH = 512
+"""Rows of codes that are packed at a time as bytes; in floats, a fourth of that for a column."""
+
+BYTES_NUMBERS = COLUMNS_AT_MOST * BYTES_DEPTH // 4
+"""Where their scales begin: one for 16 rows at least."""
+
+BYTES_STARTS = BYTES_NUMBERS + COLUMNS_AT_MOST * BYTES_DEPTH // 16
+"""Where what their sums begin with does."""
+
+BYTES_WORDS = BYTES_STARTS + COLUMNS_AT_MOST * BYTES_DEPTH // 16
+"""Where a group's codes lie before they are unpacked."""
