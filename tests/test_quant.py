@@ -215,3 +215,39 @@ def test_other_activations(dtype: Any, rows: int) -> None:
     error = np.abs(y.astype(np.float64) - x.astype(np.float64) @ w)
     bound = np.abs(x.astype(np.float64)) @ np.abs(w) * float(ml_dtypes.finfo(dtype).eps) * 2
     assert np.all(error <= bound)
+
+
+COMPILED = [
+    ("MatMul", 0, 32),
+    ("MatMul", 1, 0),
+    ("MatMul", -1, 0),
+    ("Transpose", 1, 32),
+    ("transB", 0, 0),
+    ("transB", -1, 0),
+]
+
+
+@pytest.mark.parametrize("kind", ["uint4", "int4", "int8", "uint8", "int2"])
+@pytest.mark.parametrize(("through", "axis", "block"), COMPILED)
+@pytest.mark.parametrize("zeros", [True, False])
+def test_compiled_products(
+    kind: str, through: str, axis: int, block: int, zeros: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("numba")
+    from tenonnx_cpu import dequantised
+
+    monkeypatch.setenv("TENONNX_JIT", "wait")
+    found: list[Any] = []
+    compiled = dequantised.matmul_q
+
+    def noting(*arguments: Any, **options: Any) -> Any:
+        found.append(compiled(*arguments, **options))
+        return found[-1]
+
+    monkeypatch.setattr(dequantised, "matmul_q", noting)
+    problem = Problem(kind, axis, block, zero_points=zeros, through=through, shape=(128, 64))
+    problem.check()
+    assert all(result is not None for result in found)
+    bits = int(kind.lstrip("uint"))
+    whole_lines = not zeros or through == "MatMul" or 128 // (block or 128) * bits % 8 == 0
+    assert bool(found) == (whole_lines and not (zeros and axis < 0))

@@ -18,6 +18,7 @@ from tenonnx_cpu import (  # noqa: F401 - they register themselves
     conv,
     conv_bytes,
     dense,
+    dequantised,
     elementwise,
     joining,
     matmul,
@@ -75,12 +76,15 @@ class CPUExecutionProvider(ArrayProvider):
     def _is_free(self, node: ir.Node) -> bool:
         """Says whether a node may be computed otherwise than by the kernel it has.
 
-        Not if a plugin brought that kernel, nor if there is nobody to compile another one.
+        Not if a plugin brought that kernel for an operator the array library has, or that no
+        specialisation is for; nor if there is nobody to compile another one.
         """
         if not can_compile():
             return False
         place = (node.domain, node.op_type, node.version or 1)
-        return self.table.find(*place) is TABLE.find(*place)
+        if (plain := TABLE.find(*place)) is None:
+            return place[:2] in SPECIALISATIONS
+        return self.table.find(*place) is plain
 
 
 def _fused_step(fused: Fused) -> Step:
