@@ -45,7 +45,21 @@ MAX_FILE = 400
 MAX_BODY = 40
 
 BIG_FILES: dict[str, str] = {}
-BIG_FUNCTIONS: dict[str, str] = {}
+LAYOUT = "one pass that lays out a node's constants and returns the closure over all of them"
+LOOP = "one loop nest: numba compiles it as a whole, and its buffers live in registers"
+
+BIG_FUNCTIONS: dict[str, str] = {
+    "providers/tenonnx_cpu/conv_bytes_layout.py::bytes_layout": LAYOUT,
+    "providers/tenonnx_cpu/conv_layout.py::layout": LAYOUT,
+    "providers/tenonnx_cpu/depthwise.py::depthwise_layout": LAYOUT,
+    "providers/tenonnx_cpu/jit/attention.py::attend_blocks": LOOP,
+    "providers/tenonnx_cpu/jit/conv_f32.py::convolve_part": LOOP,
+    "providers/tenonnx_cpu/jit/conv_f32.py::multiply_strip": LOOP,
+    "providers/tenonnx_cpu/jit/conv_int8.py::convolve_bytes": LOOP,
+    "providers/tenonnx_cpu/jit/recurrent.py::run_items": LOOP,
+    "providers/tenonnx_cpu/product.py::product": LAYOUT,
+    "providers/tenonnx_cpu/quantised.py::matmul_q": LAYOUT,
+}
 """Exceptions: path, or path and function, to the reason why it is better in one piece."""
 
 

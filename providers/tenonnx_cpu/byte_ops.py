@@ -19,9 +19,7 @@ from tenonnx_cpu.specialise import Call, NDArray
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-ADD, MAX_POOL, AVERAGE = (
-    JitKernel("byte_ops", name) for name in ("add", "max_pool", "average")
-)
+ADD, MAX_POOL, AVERAGE = (JitKernel("byte_ops", name) for name in ("add", "max_pool", "average"))
 SERIAL = 1 << 16
 """Bytes up to which one thread is done before others have started."""
 

@@ -91,7 +91,7 @@ class Quantised:
     def zero_line(self) -> int:
         """Codes from one line of zero points to the next."""
         each = 8 // self.bits
-        return -(-self.scales.shape[1] // each) * each
+        return -(-int(self.scales.shape[1]) // each) * each
 
     @functools.cached_property
     def arguments(self) -> tuple[Any, ...]:

@@ -106,7 +106,7 @@ def _lines(bits: int) -> Shared:
                 order = [
                     row * COLUMNS + n * LANES + lane for lane in range(LANES) for row in range(4)
                 ]
-                value = b.sub(v.shuffle(b, *pairs, order), own[n])
+                value = b.sub(v.shuffle(b, pairs[0], pairs[1], order), own[n])
                 v.store(b, value, b.add(target, I64(4 * LANES * n)), 4)
                 result.append(dot(b, sums[n], ones, value))
             return result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, SupportsFloat
 
 from numba import types
 from numba.extending import intrinsic
@@ -69,7 +69,7 @@ def _exp(b: Builder, x: Value) -> Value:
     """Returns e**x of a vector of numbers up to 0, as exact as ``vmath.exp``; 0 for no normal."""
     kind = x.type
 
-    def number(value: float) -> Value:
+    def number(value: SupportsFloat) -> Value:
         return v.constant(kind, float(value))
 
     shifted = v.fma(b, x, number(vmath.LOG2E), number(vmath.SHIFT))
