@@ -12,14 +12,14 @@ from tenonnx_cpu.conv_layout import Layout, fixed
 FIELDS = (
     "batch", "channels", "multiple", "task_channels", "height", "width", "out_height", "out_width",
     "stride_y", "stride_x", "top", "taps", "bands", "plane", "pitch", "task_height", "tasks",
-    "work", "variant",
+    "work", "variant", "left",
 )  # fmt: skip
 """What a kernel finds at which place of ``Layout.numbers``, in elements:
 
 ``multiple`` results come from a channel; a task works on ``task_channels`` channels,
 ``task_height`` rows of the result at a time or, in bands, alone; ``plane`` elements are a phase
 of a channel, rows of it ``pitch`` apart; ``work`` is the memory needed; ``variant``
-is a number of ``UNROLLED_WINDOWS``, from 1 on.
+is a number of ``UNROLLED_WINDOWS``, from 1 on; ``left`` is where the first window begins.
 """
 
 UNROLLED_WINDOWS = ((3, 1), (3, 2), (5, 1), (5, 2), (7, 1))
@@ -68,7 +68,7 @@ def depthwise_layout(shape: tuple[int, ...], rows: int, windows: Windows, thread
     work = plane * len(planes) + 64
     numbers = (
         batch, channels, multiple, together, height, width, out_height, out_width,
-        stride_y, stride_x, top, len(taps), bands, plane, pitch, lines, tasks, work, variant,
+        stride_y, stride_x, top, len(taps), bands, plane, pitch, lines, tasks, work, variant, -left,
     )  # fmt: skip
     return Layout(
         fixed(numbers),

@@ -11,6 +11,7 @@ from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
 from tenonnx_cpu.jit.conv_finish import apply, bounds
 from tenonnx_cpu.jit.conv_planes import pack_planes
 from tenonnx_cpu.jit.conv_slide import slide_sums
+from tenonnx_cpu.jit.conv_stencil import DIRECT, slide_directly
 from tenonnx_cpu.jit.pool import parallel
 
 
@@ -31,6 +32,11 @@ def convolve_channels(arguments: Any, task: Any, worker: Any) -> None:
             bottom = min(layout[6], top + lines)
             image = item * channels + channel
             source = x.ctypes.data + 4 * image * layout[4] * layout[5]
+            if DIRECT and layout[18]:
+                for n in range(multiple):
+                    finish_lines(w, y, extras, layout, offsets, item, channel * multiple + n, top,
+                                 bottom, source)  # fmt: skip
+                continue
             pack_planes(
                 source, 1, top, bottom, layout[4:11], planes, layout[14], layout[13],
                 layout[13] // layout[14] - (lines - (bottom - top)), np.float32(0), packed,
@@ -45,7 +51,11 @@ def finish_lines(
     w: Any, y: Any, extras: Any, layout: Any, offsets: Any, item: Any, row: Any, top: Any,
     bottom: Any, packed: Any,
 ) -> None:  # fmt: skip
-    """Convolves some lines of a channel that lies in planes, for one row of weights."""
+    """Convolves some lines of a channel for one row of weights.
+
+    ``packed`` is the address of the channel if the kernel is one that reads it there, else of its
+    planes.
+    """
     scale, shift, residual, activation, first, second = extras
     width, taps = layout[7], layout[11]
     low, high = bounds(activation, first, second)
@@ -53,10 +63,18 @@ def finish_lines(
     weights = w.ctypes.data + 4 * row * taps
     start = (image + top) * width
     added = residual.ctypes.data + 4 * start if residual.size else 0
-    slide_sums(
-        packed, 4 * layout[14], offsets.ctypes.data, weights, taps, y.ctypes.data + 4 * start,
-        added, width, bottom - top, layout[18], scale[row], shift[row], low, high,
-    )  # fmt: skip
+    if DIRECT and layout[18]:
+        slide_directly(
+            layout[18], packed, layout[4], layout[5], top * layout[8] - layout[10], layout[19],
+            weights, y.ctypes.data + 4 * start, added, width, bottom - top,
+            scale[row], shift[row], low, high,
+        )  # fmt: skip
+    else:
+        slide_sums(
+            packed, 4 * layout[14], offsets.ctypes.data, weights, taps,
+            y.ctypes.data + 4 * start, added, width, bottom - top, layout[18],
+            scale[row], shift[row], low, high,
+        )  # fmt: skip
     if activation > RELU and activation != CLIP:
         apply(y[start : start + (bottom - top) * width], activation, first, second)
 

@@ -1,0 +1,193 @@
+"""Small kernels that slide over a channel where it lies: every row is read once for each column.
+
+What a row of the image adds to the next rows of the result is kept in registers until they are
+complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from numba import types
+from numba.extending import intrinsic
+
+from tenonnx_cpu.depthwise import UNROLLED_WINDOWS
+from tenonnx_cpu.jit import vector as v
+from tenonnx_cpu.jit.conv_rows import (
+    KIND,
+    MASK,
+    clipped,
+    lanes_below,
+    lanes_between,
+    load_masked,
+    store_masked,
+    vectors_for,
+)
+from tenonnx_cpu.jit.cpu import cpu
+from tenonnx_cpu.jit.tile import LANES
+from tenonnx_cpu.jit.vector import F32, I64, Builder, Value
+
+DIRECT = cpu().lanes >= 8
+"""Whether the processor loads some lanes of a vector alone."""
+
+
+@intrinsic
+def slide_directly(
+    typing_context: Any,
+    variant: Any,
+    source: Any,
+    height: Any,
+    width: Any,
+    top: Any,
+    left: Any,
+    weights: Any,
+    target: Any,
+    residual: Any,
+    count: Any,
+    lines: Any,
+    scale: Any,
+    shift: Any,
+    low: Any,
+    high: Any,
+) -> Any:
+    """Writes ``clip(sum(weight * seen) * scale + shift + residual, low, high)``, line by line.
+
+    Args:
+        variant: The kernel's place in ``UNROLLED_WINDOWS``, from 1 on.
+        source: Address of the channel.
+        height: Of the channel.
+        width: Likewise.
+        top: The row of the channel where the first window begins; it may be before the first.
+        left: The column, likewise.
+        weights: Address of a float32 per tap.
+        target: Address of the lines, which follow each other.
+        residual: Address of as much that is added, or 0.
+        count: Floats in a line.
+        lines: How many.
+        scale: A factor.
+        shift: What is added.
+        low: The least result; NaN stays NaN.
+        high: The greatest result.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        done = builder.append_basic_block("done")
+        choice = builder.switch(values[0], done)
+        for number, (kernel, stride) in enumerate(UNROLLED_WINDOWS, 1):
+            name = f"tenonnx_stencil_{kernel}_{stride}"
+            body = _Stencil(kernel, stride).write
+            made = v.function(builder, name, [I64] * 10 + [F32] * 4, body)
+            block = builder.append_basic_block(name)
+            choice.add_case(I64(number), block)
+            builder.position_at_end(block)
+            builder.call(made, values[1:])
+            builder.branch(done)
+        builder.position_at_end(done)
+        return context.get_dummy_value()
+
+    return types.void(*[types.intp] * 11, *[types.float32] * 4), generate
+
+
+class _Stencil:
+    """Writes the function for a square kernel and a stride.
+
+    A step makes one line. It reads as many rows as the stride; they are the last ones of this
+    line's windows, and earlier ones of those of the next lines.
+    """
+
+    def __init__(self, kernel: int, stride: int) -> None:
+        self.kernel = kernel
+        self.stride = stride
+        self.pending = -(-kernel // stride)
+
+    def write(self, b: Builder, values: Sequence[Value]) -> None:
+        self.b = b
+        self.source, self.height, self.width, self.top, self.left, weights = values[:6]
+        self.target, self.residual, self.count, self.lines = values[6:10]
+        self.numbers = [v.splat(b, x, LANES) for x in values[10:]]
+        self.weights = [
+            v.splat(b, v.load(b, F32, b.add(weights, I64(4 * tap)), 4), LANES)
+            for tap in range(self.kernel**2)
+        ]
+
+        def column(index: Value, carried: list[Value]) -> list[Value]:
+            self.column(b.mul(index, I64(LANES)))
+            return []
+
+        v.loop(b, vectors_for(b, self.count), [], column)
+
+    def column(self, lane: Value) -> None:
+        """Makes a vector's width of all lines."""
+        b = self.b
+        first = b.add(b.mul(lane, I64(self.stride)), self.left)
+        # Of a stride of 2, the even columns and the odd ones come from the same two vectors.
+        starts = [
+            b.add(first, I64(2 * n + LANES * half if self.stride == 2 else n))
+            for n in range(-(-self.kernel // self.stride) if self.stride == 2 else self.kernel)
+            for half in range(self.stride)
+        ]
+        masks = [lanes_between(b, b.neg(start), b.sub(self.width, start)) for start in starts]
+        inside = lanes_below(b, b.sub(self.count, lane))
+        sums = [v.constant(KIND, 0.0)] * self.pending
+        early = self.kernel - self.stride
+        for y in range(early):
+            sums = self.add_row(b.add(self.top, I64(y)), y, starts, masks, sums)
+
+        def line(number: Value, carried: list[Value]) -> list[Value]:
+            row = b.add(self.top, b.mul(number, I64(self.stride)))
+            sums = carried
+            for y in range(early, self.kernel):
+                sums = self.add_row(b.add(row, I64(y)), y, starts, masks, sums)
+            place = b.mul(b.add(b.mul(number, self.count), lane), I64(4))
+            self.finish(sums[0], place, inside)
+            return [*sums[1:], v.constant(KIND, 0.0)]
+
+        v.loop(b, self.lines, sums, line)
+
+    def add_row(
+        self,
+        row: Value,
+        y: int,
+        starts: Sequence[Value],
+        masks: Sequence[Value],
+        sums: Sequence[Value],
+    ) -> list[Value]:
+        """Adds what a row means for this line, whose windows it is row ``y`` of, and the next."""
+        b = self.b
+        within = b.and_(b.icmp_signed(">=", row, I64(0)), b.icmp_signed("<", row, self.height))
+        address = b.add(self.source, b.mul(b.mul(row, self.width), I64(4)))
+        loaded = [
+            load_masked(
+                b,
+                b.add(address, b.mul(start, I64(4))),
+                b.select(within, mask, v.constant(MASK, 0)),
+            )
+            for start, mask in zip(starts, masks, strict=True)
+        ]
+        if self.stride == 1:
+            seen = loaded
+        else:
+            seen = [
+                v.shuffle(b, loaded[x // 2 * 2], loaded[x // 2 * 2 + 1], range(x % 2, 2 * LANES, 2))
+                for x in range(self.kernel)
+            ]
+        made = list(sums)
+        for later in range(self.pending):
+            own = y - later * self.stride
+            if own >= 0:
+                for x in range(self.kernel):
+                    weight = self.weights[own * self.kernel + x]
+                    made[later] = v.fma(b, seen[x], weight, made[later])
+        return made
+
+    def finish(self, total: Value, place: Value, inside: Value) -> None:
+        b = self.b
+        scale, shift, low, high = self.numbers
+        x = v.fma(b, total, scale, shift)
+        given = b.icmp_signed("!=", self.residual, I64(0))
+        mask = b.select(given, inside, v.constant(MASK, 0))
+        # Of memory that does not exist, even no lanes are slow to load.
+        other = b.select(given, b.add(self.residual, place), self.source)
+        x = b.fadd(x, load_masked(b, other, mask))
+        store_masked(b, clipped(b, x, low, high), b.add(self.target, place), inside)
