@@ -1,8 +1,9 @@
 """Writes the models of this folder: tiny, random weights, exactly as torch and skl2onnx export.
 
 ``python tests/exports/export.py [NAME ...]`` needs torch, transformers, onnxscript, scikit-learn
-and skl2onnx, which the tests themselves do not. Without names it writes all of them. Every model is one ``.onnx`` with an ``.npz`` beside
-it: inputs as ``in:NAME``, the framework's own answers as ``out:NAME``.
+and skl2onnx, which the tests themselves do not. Without names it writes all of them. Every model is
+one ``.onnx`` with an ``.npz`` beside it: inputs as ``in:NAME``, the framework's own answers as
+``out:NAME``.
 """
 
 from __future__ import annotations
