@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from xml.etree import ElementTree
 
+import numpy as np
+import onnx
 import pytest
 from small import Cli
+
+from models import FLOAT, model, node, value
+from tenonnx.cli.footprint_page import POINTS, _thinned
+from tenonnx.cli.output import size
 
 
 def test_convert_says_what_it_wrote(cli: Cli, mlp: str, folder: Path) -> None:
@@ -38,3 +46,44 @@ def test_memory_tells_why_a_process_failed(cli: Cli) -> None:
     result = cli("memory", "nowhere.onnx")
     assert result.exit_code != 0
     assert "nowhere.onnx" in result.stderr
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs smaps_rollup")
+def test_memory_is_drawn_on_a_page_of_its_own(cli: Cli, folder: Path) -> None:
+    side = 1024
+    weight = np.ones((side, side), np.float32)
+    x, y = value("x", FLOAT, [1, side]), value("y", FLOAT, [1, side])
+    proto = model([node("MatMul", "x w", "y")], [x], [y], {"w": weight})
+    onnx.save(proto, folder / "one & only.onnx", save_as_external_data=True, location="w.data")
+    arguments = ("one & only.onnx", "--processes", "2", "--no-peer", "--html", "out.html", "--json")
+    result = cli("memory", *arguments)
+    assert result.exit_code == 0, result.stderr
+    page = (folder / "out.html").read_text()
+    assert "one &amp; only.onnx" in page
+    assert not re.search(r"https?://|src=|@import|url\(", page)
+    svgs = [ElementTree.fromstring(svg) for svg in re.findall(r"<svg.*?</svg>", page, re.DOTALL)]
+    assert len(svgs) == 3
+    found = json.loads(result.stdout)
+    assert found["steady"]["mapped"] >= weight.nbytes
+    assert f"{size(found['peak']['private'])} private" in page
+    bars = [float(r.attrib["width"]) for r in svgs[0].iter("rect")]
+    share = found["peak"]["private"] / (found["peak"]["private"] + found["peak"]["mapped"])
+    assert bars[0] / sum(bars) == pytest.approx(share, abs=1e-3)
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs smaps_rollup")
+def test_memory_is_compared_with_the_peer(cli: Cli, mlp: str, folder: Path) -> None:
+    pytest.importorskip("onnxruntime", reason="compares with onnxruntime")
+    result = cli("memory", mlp, "--html", "out.html", "--json")
+    assert result.exit_code == 0, result.stderr
+    peer = json.loads(result.stdout)["peer"]["onnxruntime"]
+    assert peer["peak"]["private"] >= peer["steady"]["private"] >= 0
+    assert "onnxruntime" in (folder / "out.html").read_text()
+
+
+def test_the_highest_point_of_a_line_is_drawn() -> None:
+    points = [(float(x), 0.0 if x == 3 else 100.0) for x in range(10_000)]
+    thinned = _thinned(points)
+    assert len(thinned) <= POINTS + 1
+    assert (3.0, 0.0) in thinned
+    assert thinned[-1] == points[-1]

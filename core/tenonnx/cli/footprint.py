@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from collections.abc import Sequence
+import pickle
+import tempfile
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,30 +22,49 @@ from tenonnx.cli.arguments import (
     Roots,
     Without,
 )
-from tenonnx.cli.opening import Request, open_session
-from tenonnx.cli.output import emit_json, lines, progress, size, table, title
-from tenonnx.cli.state import state_of
-from tenonnx.errors import Fail
+from tenonnx.cli.contender import PEER, is_peer_here
+from tenonnx.cli.opening import Request, load_original
+from tenonnx.cli.output import count, emit_json, lines, note, progress, say, size, table, title
+from tenonnx.cli.state import State, state_of
+from tenonnx.errors import Fail, InvalidArgument
 
-HELP = """Shows which bytes a model takes, who holds them, and what processes share.
+HELP = f"""Shows which bytes a model takes, who holds them, and what processes share.
 
-Starts the given number of processes, each of which opens the model and runs it once on made-up
-inputs, and reads their memory while all of them are alive.
+Starts the given number of processes, each of which opens the model and runs it on made-up
+inputs, and reads their memory while all of them are alive. What the code itself takes does not
+count: every process has opened and run a tiny model before.
+
+With --html it draws private and mapped memory, at its peak and afterwards, and over time; and, if
+{PEER} is installed, that of {PEER} in processes of its own, which take turns with
+tenonnx's. The page needs nothing but itself.
 
 \b
 Examples:
   tenonnx memory model.onnx
   tenonnx memory model.onnx --processes 8 --dim batch=4
+  tenonnx memory model.onnx --processes 4 --html memory.html
 """
 
-FIELDS = {"Rss": "resident", "Pss": "proportional", "Anonymous": "private"}
-"""What is read from smaps_rollup, and what it is called here."""
+OURS = "tenonnx"
 
 
 def memory(
     context: typer.Context,
     model: Model,
     processes: Annotated[int, typer.Option(min=1, help="Processes at the same time.")] = 1,
+    html: Annotated[
+        str, typer.Option(metavar="OUT.html", help="Draw it, on a page of its own.")
+    ] = "",
+    peer: Annotated[
+        bool | None,
+        typer.Option(
+            "--peer/--no-peer",
+            help=f"Measure {PEER}, too. By default with --html, if it is installed.",
+        ),
+    ] = None,
+    rounds: Annotated[
+        int, typer.Option(min=1, help="How often both take their turn; the median is shown.")
+    ] = 1,
     inputs: Inputs = NOTHING,
     dims: Dims = NOTHING,
     providers: Providers = NOTHING,
@@ -54,111 +72,139 @@ def memory(
     without: Without = NOTHING,
     roots: Roots = NOTHING,
     as_json: Json = False,
-    child: Annotated[bool, typer.Option("--child", hidden=True)] = False,
+    child: Annotated[str, typer.Option("--child", hidden=True)] = "",
+    feeds: Annotated[str, typer.Option("--feeds", hidden=True)] = "",
 ) -> None:
     """Measures a model's memory."""
+    state, request = state_of(context), Request(providers, level, without, roots)
     if child:
-        request = Request(providers=providers, level=level, without=without, roots=roots)
-        hold(context, model, request, inputs, dims)
+        from tenonnx.cli.held import hold
+
+        hold(state, child, model, request, feeds)
         return
-    arguments = _repeated(
-        ("--input", inputs), ("--dim", dims), ("--provider", providers),
-        ("--disable-transform", without), ("--allow-root", roots),
-    )  # fmt: skip
-    found = measure(model, processes, [*arguments, "--level", level.value])
+    if peer is None:
+        peer = bool(html) and is_peer_here()
+    elif peer and not is_peer_here():
+        raise InvalidArgument(f"{PEER} is not installed", hint=f"pip install {PEER}")
+    contenders = (OURS, PEER) if peer else (OURS,)
+    with tempfile.TemporaryDirectory() as folder:
+        given = Path(folder, "feeds")
+        given.write_bytes(pickle.dumps(_feeds(state, model, request, inputs, dims)))
+        arguments = [*_repeated(request), "--level", level.value, "--feeds", str(given)]
+        found = measure(state, model, arguments, contenders, processes, rounds)
+    if html:
+        _draw(html, model, found)
     if as_json:
-        emit_json(found)
-        return
-    show(found)
+        emit_json(_as_data(found))
+    else:
+        show(found)
 
 
-def _repeated(*options: tuple[str, Sequence[str]]) -> list[str]:
+def _feeds(
+    state: State, model: str, request: Request, inputs: Sequence[str], dims: Sequence[str]
+) -> dict[str, Any]:
+    from tenonnx.cli.feeds import make_feeds, parse_dims
+
+    graph = load_original(state, model, request).graph
+    return make_feeds(graph, list(inputs) or ["random"], parse_dims(dims), 0)
+
+
+def _repeated(request: Request) -> list[str]:
+    options: Iterable[tuple[str, Sequence[str]]] = (
+        ("--provider", request.providers),
+        ("--disable-transform", request.without),
+        ("--allow-root", request.roots),
+    )
     return [part for name, values in options for value in values for part in (name, value)]
 
 
-def hold(
-    context: typer.Context, model: str, request: Request, inputs: Sequence[str], dims: Sequence[str]
-) -> None:
-    """Opens a model, runs it once, tells of it on standard output, and waits to be read."""
-    from tenonnx.cli.feeds import make_feeds, parse_dims
+def measure(
+    state: State,
+    model: str,
+    arguments: Sequence[str],
+    contenders: Sequence[str],
+    processes: int,
+    rounds: int,
+) -> dict[str, Any]:
+    """Returns the median ``Course`` of every contender that could run the model.
 
-    state = state_of(context)
-    state.plugins  # noqa: B018 - discovery belongs to the base, not to the model
-    base = rollup("self")
-    session, _ = open_session(state, model, request)
-    loaded = rollup("self")
-    feeds = make_feeds(session.model.graph, list(inputs) or ["random"], parse_dims(dims), 0)
-    session.run(None, feeds)
-    report = session.registry.report()
-    weights = {kind: getattr(report, kind) for kind in ("mapped", "resident", "private", "derived")}
-    print(json.dumps({"base": base, "loaded": loaded, "weights": weights, "text": str(report)}))
-    sys.stdout.flush()
-    sys.stdin.read()
-
-
-def rollup(process: int | str) -> dict[str, int]:
-    """Returns a process's memory in bytes, by the names in ``FIELDS``."""
-    text = Path(f"/proc/{process}/smaps_rollup").read_text()
-    found = {line.split(":")[0]: line.split() for line in text.splitlines()[1:]}
-    return {name: int(found[field][1]) * 1024 for field, name in FIELDS.items()}
-
-
-def measure(model: str, count: int, arguments: Sequence[str]) -> dict[str, Any]:
-    """Starts processes that hold the model, and reads their memory while they do.
-
-    Raises:
-        Fail: A process failed; its own message is part of the error's.
+    Contenders take turns. Where there are several, each goes once without being counted, so that
+    the model's file is in the page cache and kernels are in theirs, for all alike.
     """
-    command = [sys.executable, "-m", "tenonnx", "memory", model, "--child", *arguments]
-    children = [
-        subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(count)
-    ]
+    from tenonnx.cli.sampling import Course, follow
+
+    plugins = [part for file in state.files for part in ("--plugin", file)]
+    courses: dict[str, list[Course]] = {name: [] for name in contenders}
+    uncounted = 1 if len(contenders) > 1 else 0
+    with progress(rounds + uncounted) as tell:
+        for number in range(rounds + uncounted):
+            for name in list(courses):
+                command = [OURS, *plugins, "memory", "--child", name, *arguments, "--", model]
+                try:
+                    course = follow(
+                        command,
+                        1 if number < uncounted else processes,
+                        lambda doing, name=name, at=number: tell(f"{name}: {doing}", at),  # type: ignore[misc]
+                    )
+                except Fail as error:
+                    if name == OURS:
+                        raise
+                    say("warning", f"{name} is left out: {error}")
+                    del courses[name]
+                    continue
+                courses[name] += [course] if number >= uncounted else []
+    return {name: _median(found) for name, found in courses.items()}
+
+
+def _median(courses: list[Any]) -> Any:
+    return sorted(courses, key=lambda course: course.peak.private)[len(courses) // 2]
+
+
+def _draw(path: str, model: str, found: dict[str, Any]) -> None:
+    from tenonnx.cli.footprint_page import as_html
+
     try:
-        with progress(count) as tell:
-            told = []
-            for done, process in enumerate(children):
-                tell(f"opening and running in {count} processes", done)
-                told.append(_answer(process))
-        rows = [
-            {"pid": c.pid, "base": t["base"], "loaded": t["loaded"], "run": rollup(c.pid)}
-            for c, t in zip(children, told, strict=True)
-        ]
-    finally:
-        for process in children:
-            process.kill()
-            process.communicate()
-    return {"processes": rows, "weights": told[0]["weights"], "report": told[0]["text"]}
+        Path(path).write_text(as_html(model, found), encoding="utf-8")
+    except OSError as error:
+        raise Fail(f"cannot write {path}: {error.strerror}") from error
+    note(f"written to {path}")
 
 
-def _answer(process: subprocess.Popen[str]) -> dict[str, Any]:
-    assert process.stdout is not None
-    assert process.stderr is not None
-    line = process.stdout.readline()
-    if not line:
-        raise Fail(f"a measuring process failed:\n{process.stderr.read().strip()}")
-    return json.loads(line)  # type: ignore[no-any-return]
+def _as_data(found: dict[str, Any]) -> dict[str, Any]:
+    contenders = {
+        name: {
+            "processes": course.processes,
+            "peak": vars(course.peak),
+            "steady": vars(course.steady),
+            "proportional": course.proportional,
+            "code": course.code,
+            "load_seconds": course.loaded,
+        }
+        for name, course in found.items()
+    }
+    ours = contenders.pop(OURS)
+    return {**ours, **found[OURS].told, **({"peer": contenders} if contenders else {})}
 
 
 def show(found: dict[str, Any]) -> None:
     """Prints what was measured."""
-    lines(found["report"])
-    title("Processes")
-    rows = []
-    for row in found["processes"]:
-        added = {k: row["run"][k] - row["base"][k] for k in FIELDS.values()}
-        load = row["loaded"]["private"] - row["base"]["private"]
-        rows.append(
-            (row["pid"], size(load), *(size(added[k]) for k in ("private", "proportional")),
-             size(row["run"]["resident"]))
-        )  # fmt: skip
-    header = ("pid", "private, loaded", "private, run", "share of all (PSS)", "resident in all")
-    table(header, rows, right=header)
-    total = sum(r["run"]["proportional"] - r["base"]["proportional"] for r in found["processes"])
-    lines("", f"{len(rows)} processes take {size(total)} more together than without the model")
+    lines(found[OURS].told["report"])
+    for name, course in found.items():
+        title("Processes" if len(found) == 1 else f"Processes of {name}")
+        rows = []
+        for row in course.processes:
+            load, run = (
+                {k: row[step][k] - row["base"][k] for k in row["base"]}
+                for step in ("loaded", "run")
+            )
+            values = (load["private"], run["private"], run["proportional"], row["run"]["resident"])
+            rows.append((row["pid"], *map(size, values)))
+        header = ("pid", "private, loaded", "private, run", "share of all (PSS)", "resident in all")
+        table(header, rows, right=header)
+        peak, number = course.peak.private, len(rows)
+        lines(
+            "",
+            f"private memory of all at its peak: {size(peak)} more than the {size(course.code)} "
+            "of code alone",
+            f"{count(number, 'process', 'processes')} together: {size(course.proportional)} more",
+        )

@@ -140,9 +140,9 @@ def progress(total: float | None = None) -> Iterator[Callable[[str, float], None
         yield show
 
 
-def count(number: int, what: str) -> str:
-    """Returns ``1 node`` or ``2 nodes``."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+def count(number: int, what: str, several: str = "") -> str:
+    """Returns ``1 node`` or ``2 nodes``; ``several`` is the plural if no "s" makes it."""
+    return f"{number} {what}" if number == 1 else f"{number} {several or what + 's'}"
 
 
 def size(nbytes: float) -> str:

@@ -1,0 +1,181 @@
+"""A page that draws the memory of processes that hold a model."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tenonnx.cli.output import count, duration, size
+
+if TYPE_CHECKING:
+    from tenonnx.cli.sampling import Course
+
+WIDTH, LABEL, BAR, GAP = 860, 110, 26, 12
+PLOT = 260
+"""Height of the drawing over time; the others are pixels too."""
+
+POINTS = 600
+"""Points of a line, at most: there are no more pixels."""
+
+PAGE = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>{title}</title>
+<meta name="viewport" content="width=device-width">
+<style>
+:root {{ --c0: #2f6fb5; --c1: #d9822b; --text: #222; --soft: #777; --line: #ddd; --page: #fff }}
+@media (prefers-color-scheme: dark) {{
+  :root {{ --c0: #6aa5e3; --c1: #e8a35b; --text: #ddd; --soft: #999; --line: #333; --page: #111 }}
+}}
+body {{ font: 14px/1.5 system-ui, sans-serif; color: var(--text); background: var(--page);
+  margin: 2em auto; max-width: 60em; padding: 0 1em }}
+h1 {{ font-size: 1.5em; margin-bottom: 0 }} h2 {{ font-size: 1.1em; margin: 2em 0 .4em }}
+p.soft {{ color: var(--soft); margin-top: 0 }}
+svg {{ width: 100%; height: auto; font: 13px system-ui, sans-serif }}
+svg text {{ fill: var(--text) }} svg .soft {{ fill: var(--soft) }}
+svg .grid {{ stroke: var(--line) }}
+.c0 {{ fill: var(--c0) }} .c1 {{ fill: var(--c1) }} .mapped {{ fill-opacity: .25 }}
+path.c0 {{ stroke: var(--c0) }} path.c1 {{ stroke: var(--c1) }}
+path {{ fill: none !important; stroke-width: 2; stroke-linejoin: round }}
+path.mapped {{ stroke-opacity: .5; stroke-dasharray: 5 4 }}
+table {{ border-collapse: collapse }}
+th, td {{ padding: .2em 1.4em .2em 0; text-align: right; font-variant-numeric: tabular-nums }}
+th:first-child, td:first-child {{ text-align: left }}
+pre {{ overflow-x: auto }}
+</style>
+<h1>{title}</h1>
+<p class="soft">Memory that {processes} took to open and run it, beyond what the code takes without
+a model. Private: what no file holds too. Mapped: pages of files, which all processes share.</p>
+<h2>Peak</h2>
+{peak}
+<h2>After the runs</h2>
+{steady}
+<h2>Over time</h2>
+{course}
+<h2>Figures</h2>
+{figures}
+<h2>Who holds the weights</h2>
+<pre>{report}</pre>
+</html>
+"""
+
+
+def as_html(model: str, found: Mapping[str, Course]) -> str:
+    """Returns a page that needs nothing but itself.
+
+    Args:
+        model: Its path.
+        found: What was measured of each contender; the first one's report is shown.
+    """
+    (first, *_) = found.values()
+    processes = count(len(first.processes), "process", "processes")
+    peaks = {name: (c.peak.private, c.peak.mapped) for name, c in found.items()}
+    steady = {name: (c.steady.private, c.steady.mapped) for name, c in found.items()}
+    top = max(1, *map(sum, peaks.values()), *map(sum, steady.values()))
+    return PAGE.format(
+        title=html.escape(Path(model).name),
+        processes=processes,
+        peak=_bars(peaks, top),
+        steady=_bars(steady, top),
+        course=_lines(found),
+        figures=_figures(found),
+        report=html.escape(first.told.get("report", "")),
+    )
+
+
+def _bars(values: Mapping[str, tuple[int, int]], top: float) -> str:
+    """Draws private and mapped bytes, one after the other on one line per contender."""
+    room = WIDTH - LABEL - 270
+    parts = []
+    for index, (name, (private, mapped)) in enumerate(values.items()):
+        y = index * (BAR + GAP)
+        split, end = (room * amount / top for amount in (private, private + mapped))
+        words = f"{size(private)} private, {size(mapped)} mapped"
+        parts += [
+            f'<text x="0" y="{y + 18}">{html.escape(name)}</text>',
+            f'<rect class="c{index}" x="{LABEL}" y="{y}" width="{split:.1f}" height="{BAR}"/>',
+            f'<rect class="c{index} mapped" x="{LABEL + split:.1f}" y="{y}" '
+            f'width="{end - split:.1f}" height="{BAR}"/>',
+            f'<text class="soft" x="{LABEL + end + 8:.1f}" y="{y + 18}">{words}</text>',
+        ]
+    height = len(values) * (BAR + GAP)
+    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img">{"".join(parts)}</svg>'
+
+
+def _lines(found: Mapping[str, Course]) -> str:
+    """Draws private and mapped memory over time, an axis for both."""
+    samples = [sample for course in found.values() for sample in course.samples]
+    end = max(sample.seconds for sample in samples) or 1
+    top = max(1, *(max(sample.private, sample.mapped) for sample in samples))
+    room = WIDTH - LABEL
+    parts = [_grid(top, end)]
+    for index, (name, course) in enumerate(found.items()):
+        for kind in ("mapped", "private"):
+            points = [
+                (LABEL + room * s.seconds / end, PLOT - PLOT * getattr(s, kind) / top)
+                for s in course.samples
+            ]
+            steps = "L".join(f"{x:.1f} {y:.1f}" for x, y in _thinned(points))
+            style = f"c{index} mapped" if kind == "mapped" else f"c{index}"
+            parts.append(f'<path class="{style}" d="M{steps}"/>')
+        x, words = LABEL + index * 300, f"{html.escape(name)}: private, dashed: mapped"
+        parts.append(
+            f'<rect class="c{index}" x="{x}" y="{PLOT + 36}" width="12" height="12"/>'
+            f'<text x="{x + 18}" y="{PLOT + 47}">{words}</text>'
+        )
+    box = f"0 -12 {WIDTH} {PLOT + 68}"
+    return f'<svg viewBox="{box}" role="img">{"".join(parts)}</svg>'
+
+
+def _grid(top: float, end: float) -> str:
+    parts = []
+    for quarter in range(5):
+        y = PLOT - PLOT * quarter / 4
+        parts.append(
+            f'<line class="grid" x1="{LABEL}" x2="{WIDTH}" y1="{y}" y2="{y}"/>'
+            f'<text class="soft" x="{LABEL - 10}" y="{y + 4}" text-anchor="end">'
+            f"{size(top * quarter / 4)}</text>"
+        )
+        x, anchor = LABEL + (WIDTH - LABEL) * quarter / 4, "end" if quarter == 4 else "start"
+        words = duration(end * quarter / 4) if quarter else "0"
+        parts.append(
+            f'<text class="soft" x="{x}" y="{PLOT + 20}" text-anchor="{anchor}">{words}</text>'
+        )
+    return "".join(parts)
+
+
+def _thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Returns the highest point of every stretch, and the last of all: no peak is lost."""
+    step = -(-len(points) // POINTS)
+    stretches = (points[i : i + step] for i in range(0, len(points), step))
+    return [*(min(stretch, key=lambda point: point[1]) for stretch in stretches), points[-1]]
+
+
+def _figures(found: Mapping[str, Course]) -> str:
+    rows = []
+    for name, course in found.items():
+        peak, steady = course.peak, course.steady
+        amounts = (
+            peak.private,
+            steady.private,
+            peak.mapped,
+            steady.mapped,
+            course.proportional,
+            course.code,
+        )
+        cells = "".join(f"<td>{size(amount)}" for amount in amounts)
+        rows.append(f"<tr><td>{html.escape(name)}{cells}<td>{duration(course.loaded)}")
+    head = "".join(
+        f"<th>{words}"
+        for words in (
+            "",
+            "private, peak",
+            "private, after",
+            "mapped, peak",
+            "mapped, after",
+            "all together (PSS)",
+            "private, code alone",
+            "opened after",
+        )
+    )
+    return f"<table><tr>{head}{''.join(rows)}</table>"

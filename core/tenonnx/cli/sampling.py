@@ -1,0 +1,203 @@
+"""Reading the memory of processes that hold a model, from before they open it until they ran it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tenonnx.errors import Fail, NotSupported
+
+INTERVAL_SECONDS = 0.002
+"""Between samples of one process; what is allocated and freed faster than that is not seen."""
+
+FIELDS = {"Rss": "resident", "Pss": "proportional", "Anonymous": "private"}
+"""What is read from smaps_rollup, and what it is called here."""
+
+MAPPED = ("RssFile", "RssShmem")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Memory of all processes together at one moment, beyond what they had before the model.
+
+    Attributes:
+        seconds: Since the processes were told to open the model.
+        private: Bytes that no file holds too.
+        mapped: Bytes of mapped files that are in memory: those of the process with the most, for
+            the pages are the same ones in all.
+    """
+
+    seconds: float
+    private: int
+    mapped: int
+
+
+@dataclass
+class Course:
+    """What processes that opened and ran a model took.
+
+    Attributes:
+        processes: For each, its ``pid`` and what smaps_rollup said before (``base``), when the
+            model was ``loaded`` and at the end (``run``), in bytes by the names in ``FIELDS``.
+        samples: Meanwhile, in order.
+        loaded: Seconds until every process had opened the model.
+        told: What the first process said of its weights.
+    """
+
+    processes: list[dict[str, Any]] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
+    loaded: float = 0.0
+    told: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def peak(self) -> Sample:
+        """The greatest private and mapped memory, which may be of different moments."""
+        most = max(self.samples, key=lambda sample: sample.private)
+        mapped = max(sample.mapped for sample in self.samples)
+        return Sample(most.seconds, most.private, mapped)
+
+    @property
+    def steady(self) -> Sample:
+        """What is left when all runs are done."""
+        return self.samples[-1]
+
+    @property
+    def code(self) -> int:
+        """Private bytes of all processes before they opened the model."""
+        return sum(process["base"]["private"] for process in self.processes)
+
+    @property
+    def proportional(self) -> int:
+        """Bytes that all processes add, a page that several share counted once."""
+        return sum(p["run"]["proportional"] - p["base"]["proportional"] for p in self.processes)
+
+
+class _Watched:
+    """One process, and what it has said."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        self.steps: dict[str, dict[str, Any]] = {}
+        self.rows: dict[str, Any] = {"pid": process.pid}
+        self.base = (0, 0)
+
+    def hear(self) -> None:
+        """Takes the next line of its output.
+
+        Raises:
+            Fail: There is none, because the process failed.
+        """
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        line = self.process.stdout.readline()
+        if not line:
+            said = self.process.stderr.read().decode(errors="replace").strip()
+            raise Fail(f"a measuring process failed:\n{said}")
+        told = json.loads(line)
+        self.steps[told.pop("step")] = told
+
+    def send(self) -> None:
+        """Has it go on."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"\n")
+        self.process.stdin.flush()
+
+
+def follow(command: Sequence[str], count: int, tell: Callable[[str], None]) -> Course:
+    """Starts processes that ``held.hold`` the model at the same time, and reads their memory.
+
+    Args:
+        command: Starts one of them.
+        count: How many.
+        tell: Takes what is being done.
+
+    Raises:
+        Fail: A process failed; its own message is part of the error's.
+        NotSupported: This system does not say what memory a process has.
+    """
+    if not Path("/proc/self/smaps_rollup").exists():
+        raise NotSupported("memory is read from /proc/PID/smaps_rollup, which is not there")
+    with _started(command, count) as watched:
+        tell("starting")
+        while not all("ready" in one.steps for one in watched):
+            next(one for one in watched if "ready" not in one.steps).hear()
+        for one in watched:
+            one.rows["base"] = rollup(one.process.pid)
+            one.base = _resident(one.process.pid)
+        tell("opening and running")
+        course = _sampled(watched)
+        for one in watched:
+            one.rows["run"] = rollup(one.process.pid)
+        course.processes = [one.rows for one in watched]
+        course.told = watched[0].steps["done"]
+    return course
+
+
+def _sampled(watched: Sequence[_Watched]) -> Course:
+    course = Course()
+    start = time.perf_counter()
+    with selectors.DefaultSelector() as selector:
+        for one in watched:
+            assert one.process.stdout is not None
+            selector.register(one.process.stdout, selectors.EVENT_READ, one)
+            one.send()
+        while not all("done" in one.steps for one in watched):
+            course.samples.append(_sample(watched, start))
+            for key, _ in selector.select(INTERVAL_SECONDS):
+                one = key.data
+                one.hear()
+                if "loaded" not in one.rows:
+                    one.rows["loaded"] = rollup(one.process.pid)
+                    course.loaded = time.perf_counter() - start
+                if "done" in one.steps:
+                    selector.unregister(key.fileobj)
+    course.samples.append(_sample(watched, start))
+    return course
+
+
+def _sample(watched: Sequence[_Watched], start: float) -> Sample:
+    now = [_resident(one.process.pid) for one in watched]
+    private = sum(a - one.base[0] for (a, _), one in zip(now, watched, strict=True))
+    mapped = max(m - one.base[1] for (_, m), one in zip(now, watched, strict=True))
+    return Sample(time.perf_counter() - start, max(private, 0), max(mapped, 0))
+
+
+def _resident(process: int) -> tuple[int, int]:
+    """Returns a process's anonymous memory and what it has in memory of files, in bytes."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    found = {line.split(":")[0]: line for line in lines if line.startswith("Rss")}
+    kib = {name: int(line.split()[1]) for name, line in found.items()}
+    return kib.get("RssAnon", 0) * 1024, sum(kib.get(name, 0) for name in MAPPED) * 1024
+
+
+def rollup(process: int) -> dict[str, int]:
+    """Returns a process's memory in bytes, by the names in ``FIELDS``."""
+    text = Path(f"/proc/{process}/smaps_rollup").read_text()
+    found = {line.split(":")[0]: line.split() for line in text.splitlines()[1:]}
+    return {name: int(found[field][1]) * 1024 for field, name in FIELDS.items()}
+
+
+@contextlib.contextmanager
+def _started(command: Sequence[str], count: int) -> Iterator[list[_Watched]]:
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    # Kernels are there before the first run ends: a compiler in the background would be measured.
+    environment = {"TENONNX_JIT": "wait", **os.environ}
+    children = [
+        subprocess.Popen([sys.executable, "-m", *command], env=environment, **pipes)  # type: ignore[call-overload]  # it cannot tell which keyword a name is
+        for _ in range(count)
+    ]
+    try:
+        yield [_Watched(child) for child in children]
+    finally:
+        for child in children:
+            child.kill()
+            child.communicate()
