@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from tenonnx.ort_value import OrtValue, OrtValueVector, copy_tensors
     from tenonnx.plan import Observer, Plan
     from tenonnx.plugins import PluginSet, default_plugins
-    from tenonnx.provider import HOST, Device, Provider, Segment, Step
+    from tenonnx.provider import HOST, Body, Device, Provider, Segment, Step
     from tenonnx.refused import (
         ModelCompiler,
         OrtEpContextData,
@@ -164,6 +164,7 @@ _HOMES = {
     ),
     "provider": (
         "HOST",
+        "Body",
         "Device",
         "Provider",
         "Segment",
@@ -220,6 +221,7 @@ __all__ = [
     "HOST",
     "AdapterFormat",
     "Array",
+    "Body",
     "Device",
     "DeviceReset",
     "EPFail",

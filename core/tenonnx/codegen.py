@@ -15,7 +15,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from tenonnx.codegen_control import EMITTERS
+from tenonnx.codegen_control import EMITTERS, bodies
 from tenonnx.errors import InvalidGraph
 from tenonnx.graph import array_of
 from tenonnx.lower import Block, Lowering
@@ -162,7 +162,10 @@ class Generator:
                 self._emit_step(item)
             else:
                 self._current = item.node
-                EMITTERS[item.node.op_type](self, item)
+                if item.step is not None:
+                    self._emit_step(item.step, bodies(self, item, item.step))
+                else:
+                    EMITTERS[item.node.op_type](self, item)
                 self._current = item.node
             self._release(last)
 
@@ -173,11 +176,10 @@ class Generator:
         if dead:
             self.line(" = ".join(dead) + " = None")
 
-    def _emit_step(self, step: Step) -> None:
+    def _emit_step(self, step: Step, keywords: Sequence[str] = ()) -> None:
         self._current = step
-        arguments = ", ".join(
-            self.fetch(value, step.device_of_input(i)) for i, value in enumerate(step.inputs)
-        )
+        values = [self.fetch(v, step.device_of_input(i)) for i, v in enumerate(step.inputs)]
+        arguments = ", ".join((*values, *keywords))
         call = f"{self.bind('k', step.call)}({arguments})"
         if not self._buffers.keys().isdisjoint(step.outputs):
             buffers = [self._buffers.get(value, "None") for value in step.outputs]

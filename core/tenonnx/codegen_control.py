@@ -1,7 +1,8 @@
-"""Code for If, Loop, Scan and SequenceMap: Python's own branches and loops."""
+"""Code for If, Loop, Scan and SequenceMap: Python's own branches and loops; and for bodies."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ import onnx_ir as ir
 from tenonnx import control
 from tenonnx.errors import NotSupported
 from tenonnx.lower import Control
-from tenonnx.provider import HOST, Device
+from tenonnx.provider import HOST, Body, Device, Step
 
 if TYPE_CHECKING:
     from tenonnx.codegen import Generator
@@ -220,6 +221,33 @@ def emit_sequence_map(g: Generator, item: Control) -> None:
         leave(g, body.outputs, (), lists, homes)
     for output, home, name in zip(node.outputs, homes, lists, strict=False):
         g.define(output, home, name)
+
+
+def bodies(g: Generator, item: Control, step: Step) -> list[str]:
+    """Writes the bodies that a step calls as functions; returns its keyword arguments.
+
+    They are closures, so they too read the outer graph's values where they are.
+    """
+    device = HOST if step.host == "all" else step.device
+    keywords = []
+    for name in step.bodies:
+        body = item.bodies[name]
+        parameters = []
+        for value in body.graph.inputs:
+            g.homes.home[value] = device
+            parameters.append(g.fresh("v"))
+        function = g.fresh("body")
+        outside, g.loops = g.loops, 0
+        with g.indented(f"def {function}({', '.join(parameters)}):"):
+            for value, parameter in zip(body.graph.inputs, parameters, strict=True):
+                g.define(value, device, parameter)
+            g.watch_iteration()
+            g.emit_block(body)
+            results = [g.fetch(value, device) for value in body.graph.outputs]
+            g.line(f"return ({''.join(result + ', ' for result in results)})")
+        g.loops = outside
+        keywords.append(f"{name}={g.call(functools.partial(Body, body.graph), function)}")
+    return keywords
 
 
 def ints(node: ir.Node, name: str, count: int) -> Sequence[int]:

@@ -16,15 +16,22 @@ from tenonnx.provider import HOST, Device, Provider, Segment, Step
 
 @dataclass(frozen=True)
 class Control:
-    """A control-flow node and its bodies, compiled."""
+    """A node and its bodies, compiled.
+
+    Attributes:
+        node: The node.
+        bodies: By attribute name.
+        step: What calls the bodies; ``None`` for control flow, which is the runtime's own.
+    """
 
     node: ir.Node
     bodies: Mapping[str, Block]
+    step: Step | None = None
 
     @property
     def outputs(self) -> Sequence[ir.Value]:
         """Values the node produces."""
-        return self.node.outputs
+        return self.node.outputs if self.step is None else self.step.outputs
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,8 @@ class Block:
             else:
                 for body in item.bodies.values():
                     yield from body.steps()
+                if item.step is not None:
+                    yield item.step
 
 
 class Lowering:
@@ -76,15 +85,23 @@ class Lowering:
         items: list[Step | Control] = []
         for placed in placement.items:
             if isinstance(placed, PlacedSegment):
-                for step in compile_segment(placed.provider, placed.segment):
-                    self.home.update((value, step.device_of_outputs) for value in step.outputs)
-                    items.append(step)
+                items += self._steps(placed)
+                continue
+            bodies = {name: self._lower(body) for name, body in placed.bodies.items()}
+            if placed.own is not None:
+                for step in self._steps(placed.own):
+                    items.append(Control(placed.node, bodies, step) if step.bodies else step)
             else:
-                bodies = {name: self._lower(body) for name, body in placed.bodies.items()}
                 control = Control(placed.node, bodies)
                 self._settle(control)
                 items.append(control)
         return Block(placement.graph, tuple(items), _last_uses(placement.graph, items))
+
+    def _steps(self, placed: PlacedSegment) -> Sequence[Step]:
+        steps = compile_segment(placed.provider, placed.segment)
+        for step in steps:
+            self.home.update((value, step.device_of_outputs) for value in step.outputs)
+        return steps
 
     def _settle(self, control: Control) -> None:
         """Gives a control-flow node's outputs the home of what its bodies leave there."""
@@ -146,7 +163,8 @@ def _last_uses(
 
 
 def _reads(item: Step | Control) -> Iterator[ir.Value]:
-    if isinstance(item, Step):
-        yield from (value for value in item.inputs if value is not None)
-    else:
-        yield from graphs.inputs(item.node)
+    step = item if isinstance(item, Step) else item.step
+    if step is not None:
+        yield from (value for value in step.inputs if value is not None)
+    if isinstance(item, Control):
+        yield from graphs.captures(item.node) if item.step else graphs.inputs(item.node)

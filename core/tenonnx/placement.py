@@ -40,10 +40,17 @@ class PlacedSegment:
 
 @dataclass(frozen=True)
 class PlacedControl:
-    """A control-flow node and the placements of its bodies, by attribute name."""
+    """A node with graph attributes, and their placements.
+
+    Attributes:
+        node: The node.
+        bodies: By attribute name.
+        own: The node alone, for the provider that runs it; ``None`` when the runtime does.
+    """
 
     node: ir.Node
     bodies: Mapping[str, Placement]
+    own: PlacedSegment | None = None
 
 
 @dataclass(frozen=True)
@@ -122,12 +129,13 @@ def _place_graph(graph: ir.Graph, providers: Sequence[Provider]) -> Placement:
         assignments.append(Assignment(node, provider.name if provider else RUNTIME, reasons))
         chosen.append((provider, node))
     items: list[PlacedSegment | PlacedControl] = []
-    for provider, group in itertools.groupby(chosen, key=lambda pair: pair[0]):
+    for (provider, holder), group in itertools.groupby(chosen, key=_provider_and_holder):
         nodes = tuple(node for _, node in group)
-        if provider is None:
-            items += (_place_control(node, providers) for node in nodes)
-        else:
-            items.append(PlacedSegment(provider, Segment(nodes, _escaping(nodes))))
+        own = PlacedSegment(provider, Segment(nodes, _escaping(nodes))) if provider else None
+        if holder is not None:
+            items.append(_place_control(holder, providers, own))
+        elif own is not None:
+            items.append(own)
     return Placement(graph, tuple(items), tuple(assignments), providers[0].name)
 
 
@@ -143,10 +151,21 @@ def _choose(node: ir.Node, providers: Sequence[Provider]) -> tuple[Provider | No
     raise AssertionError(f"{graphs.label(node)} was checked to have a provider")
 
 
-def _place_control(node: ir.Node, providers: Sequence[Provider]) -> PlacedControl:
-    check_bodies(node)
+def _provider_and_holder(
+    pair: tuple[Provider | None, ir.Node],
+) -> tuple[Provider | None, ir.Node | None]:
+    """Tells apart what cannot be one segment; a node that holds graphs is alone."""
+    provider, node = pair
+    return provider, node if provider is None or any(graphs.subgraphs(node)) else None
+
+
+def _place_control(
+    node: ir.Node, providers: Sequence[Provider], own: PlacedSegment | None
+) -> PlacedControl:
+    if own is None:
+        check_bodies(node)
     bodies = {name: _place_graph(graph, providers) for name, graph in graphs.subgraphs(node)}
-    return PlacedControl(node, bodies)
+    return PlacedControl(node, bodies, own)
 
 
 def _escaping(nodes: tuple[ir.Node, ...]) -> frozenset[ir.Value]:

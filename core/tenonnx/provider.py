@@ -71,6 +71,8 @@ class Step:
         host: Inputs (by position, or all) that the call takes as numpy arrays instead.
         host_output: The outputs appear on the host instead.
         nodes: The nodes that the step stands for; errors and profiles name them.
+        bodies: Graph attributes of the node, for a step of one node, that the call takes as
+            keywords, each a ``Body``.
     """
 
     call: Callable[..., Any]
@@ -81,6 +83,7 @@ class Step:
     device: Device = HOST
     host: Host = ()
     host_output: bool = False
+    bodies: tuple[str, ...] = ()
 
     def device_of_input(self, position: int) -> Device:
         """Where the call expects an input."""
@@ -90,6 +93,24 @@ class Step:
     def device_of_outputs(self) -> Device:
         """Where the call leaves its outputs."""
         return HOST if self.host == "all" or self.host_output else self.device
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A graph attribute, as the kernel of an operator that is not ai.onnx's control flow gets it.
+
+    Attributes:
+        function: Takes the graph's inputs and returns a tuple of its outputs, where the step's
+            own inputs and outputs are. It may be called while the step runs, any number of times.
+        graph: For the names, types and shapes of inputs and outputs.
+    """
+
+    graph: ir.Graph
+    function: Callable[..., tuple[Any, ...]]
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        """Runs the graph once."""
+        return self.function(*inputs)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx import HOST, TransformContext, Weight, WeightTensor
-from tenonnx.graph import is_control_flow, label, python_attributes
+from tenonnx.graph import label, python_attributes, subgraphs
 from tenonnx_fold.pieces import in_pieces
 
 NEVER = frozenset(
@@ -65,7 +65,7 @@ def _fold_graph(graph: ir.Graph, context: TransformContext) -> bool:
 
 
 def _is_foldable(node: ir.Node) -> bool:
-    if is_control_flow(node) or node.op_type in NEVER or not node.inputs:
+    if any(subgraphs(node)) or node.op_type in NEVER or not node.inputs:
         return False
     return all(value is None or _is_constant(value) for value in node.inputs)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from tenonnx.graph import python_attributes
+from tenonnx.graph import python_attributes, subgraphs
 from tenonnx.operators import Kernel, Namespace, OperatorTable
 from tenonnx.options import SessionOptions
 from tenonnx.provider import Provider, Segment, Step
@@ -71,6 +71,7 @@ class ArrayProvider(Provider):
             device=self.device,
             host=kernel.host,
             host_output=kernel.host_output,
+            bodies=tuple(name for name, _ in subgraphs(node)),
         )
 
     def _namespace(self, kernel: Kernel) -> Namespace:
