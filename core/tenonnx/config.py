@@ -24,7 +24,8 @@ class ConfigKey(NamedTuple):
     reason: str
 
 
-_SELF_SIZED = ConfigKey("without effect", "kernels share the process's own threads, which sleep")
+_SELF_SIZED = ConfigKey("without effect", "kernels share the process's own threads")
+_SHARED = ConfigKey("same", "threads are the process's: the last session that says so counts")
 _NO_ARENA = ConfigKey("without effect", "there is no arena: memory is freed at its last use")
 _NO_PREPACKING = ConfigKey("better", "weights are used where they are mapped, never packed")
 _MAPPED = ConfigKey("better", "weights of .ort files are always used in place, from the mapping")
@@ -81,11 +82,11 @@ SESSION_KEYS: dict[str, ConfigKey] = {
     "session.use_ort_model_bytes_for_initializers": _MAPPED,
     "session.use_external_initializer_file_buffers_directly": _MAPPED,
     "session.inter_op.allow_spinning": _SELF_SIZED,
-    "session.intra_op.allow_spinning": _SELF_SIZED,
+    "session.intra_op.allow_spinning": _SHARED,
     "session.inter_op.spin_backoff_max": _SELF_SIZED,
     "session.intra_op.spin_backoff_max": _SELF_SIZED,
     "session.inter_op.spin_duration_us": _SELF_SIZED,
-    "session.intra_op.spin_duration_us": _SELF_SIZED,
+    "session.intra_op.spin_duration_us": _SHARED,
     "session.force_spinning_stop": _SELF_SIZED,
     "session.dynamic_block_base": _SELF_SIZED,
     "session.intra_op_thread_affinities": ConfigKey(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
@@ -31,7 +30,7 @@ from tenonnx_cpu import (  # noqa: F401 - they register themselves
 from tenonnx_cpu.fuse import Fused, Scope, find_fusions
 from tenonnx_cpu.jit.runtime import can_compile
 from tenonnx_cpu.specialise import SPECIALISATIONS, Site
-from tenonnx_cpu.team import TEAM
+from tenonnx_cpu.team import TEAM, available_cores, heed
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -54,6 +53,7 @@ class CPUExecutionProvider(ArrayProvider):
     def compile(self, segment: Segment) -> Sequence[Step]:
         """Returns a step per node, or for several where they are fused."""
         TEAM.set(self.threads)
+        heed(self.session_options)
         free = [node for node in segment.nodes if self._is_free(node)]
         scope = Scope(free, segment.escaping, self.threads, super()._step)
         fused = find_fusions(free, scope)
@@ -95,11 +95,3 @@ def _fused_step(fused: Fused) -> Step:
         nodes=fused.nodes,
         multiple=len(fused.outputs) > 1,
     )
-
-
-@functools.cache
-def available_cores() -> int:
-    """Returns how many cores this process may run on, and ``NUMBA_NUM_THREADS`` at most."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    limit = os.environ.get("NUMBA_NUM_THREADS", "")
-    return min(cores or 1, int(limit)) if limit.isdigit() else cores or 1

@@ -1,7 +1,74 @@
-"""How many threads the session being compiled may use, for what is made far from its provider."""
+"""The threads that kernels share: how many a session may use, and how long idle ones stay awake.
+
+What is here is for the whole process, as the threads are; it is known without importing numba.
+"""
 
 from __future__ import annotations
 
+import functools
+import os
+from collections.abc import Callable
 from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from tenonnx.errors import InvalidArgument, NotFound
+
+if TYPE_CHECKING:
+    from tenonnx.options import SessionOptions
 
 TEAM: ContextVar[int] = ContextVar("tenonnx_team", default=1)
+"""How many threads the session being compiled may use, for what is made far from its provider."""
+
+PATIENCE = 0.001
+"""Seconds for which an idle thread looks for work before it sleeps, unless a session says else."""
+
+SPINNING, DURATION = "session.intra_op.allow_spinning", "session.intra_op.spin_duration_us"
+
+_patience = PATIENCE
+_followers: list[Callable[[float], None]] = []
+
+
+def set_patience(seconds: float) -> None:
+    """Says for how long idle threads look for work: waking one takes longer than most kernels."""
+    global _patience
+    _patience = seconds
+    for follower in _followers:
+        follower(seconds)
+
+
+def heed(options: SessionOptions) -> None:
+    """Does what a session's configuration says about spinning; the last one that says so counts.
+
+    Raises:
+        InvalidArgument: A duration is not a number of microseconds.
+    """
+    spinning, duration = (_entry(options, key) for key in (SPINNING, DURATION))
+    if spinning == "0":
+        set_patience(0)
+    elif duration:
+        if not duration.isdigit():
+            raise InvalidArgument(f"{DURATION} is {duration!r}; expected microseconds")
+        set_patience(int(duration) / 1e6)
+    elif spinning:
+        set_patience(PATIENCE)
+
+
+def _entry(options: SessionOptions, key: str) -> str:
+    try:
+        return options.get_session_config_entry(key)
+    except NotFound:
+        return ""
+
+
+def follow(follower: Callable[[float], None]) -> None:
+    """Has a function told how long that is, now and whenever it changes."""
+    _followers.append(follower)
+    follower(_patience)
+
+
+@functools.cache
+def available_cores() -> int:
+    """Returns how many cores this process may run on, and ``NUMBA_NUM_THREADS`` at most."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    limit = os.environ.get("NUMBA_NUM_THREADS", "")
+    return min(cores or 1, int(limit)) if limit.isdigit() else cores or 1

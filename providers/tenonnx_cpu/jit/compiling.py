@@ -45,14 +45,14 @@ class Kernel:
     def compile(self) -> Callable[..., Any]:
         """Loads it from the disk cache, or compiles it; returns what to call."""
         if self._compiled is None:
-            pool.start()
             shared.load()
+            pool.start()
             dispatcher = helper(self.function, nogil=True)
             dispatcher._cache = _Cache(self.function)
             for signature in self.signatures:
                 dispatcher.compile(signature)
             dispatcher.disable_compile()
-            self._compiled = pool.guarded(dispatcher)
+            self._compiled = dispatcher
         return self._compiled
 
 

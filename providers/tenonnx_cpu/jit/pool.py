@@ -1,19 +1,13 @@
-"""The one thread pool: numba's, told apart by layer, and loops over tasks that run on it.
-
-TBB's layer starts a region in a few microseconds, sleeps when idle, may be entered from several
-threads and survives a fork. Where it is missing, numba's own ``workqueue`` serves behind a lock.
-"""
+"""The one thread pool: loops over tasks that the crew's threads share."""
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import functools
 import os
-import sys
 import threading
+import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numba
@@ -21,7 +15,9 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
-from numba.np.ufunc.parallel import _launch_threads
+
+from tenonnx_cpu import team
+from tenonnx_cpu.jit import crew, shared
 
 I32, I64 = ir.IntType(32), ir.IntType(64)
 POINTER = ir.IntType(8).as_pointer()
@@ -30,63 +26,49 @@ VOID = ir.VoidType()
 FASTMATH = frozenset({"nsz", "reassoc", "contract"})
 """Sums may be reordered and products fused; NaN and infinity mean what they mean elsewhere."""
 
+TRIED = 2000
+"""Looks of a helper that are timed to know how many make a second."""
+
 _lock = threading.Lock()
-_forked = False
 
 
 @functools.cache
-def start() -> str:
-    """Starts the pool, unless somebody has; returns the name of its layer."""
+def start() -> Any:
+    """Sets the crew up, once; returns its memory. Its threads start when they are first needed."""
     with _lock:
-        chosen = numba.config.THREADING_LAYER
-        if chosen == "default":
-            numba.config.THREADING_LAYER = "tbb" if _load_tbb() else "workqueue"
-        try:
-            _launch_threads()
-        finally:
-            numba.config.THREADING_LAYER = chosen
-        return str(numba.threading_layer())
+        shared.load()
+        place = ctypes.c_int64()
+        crew.function(crew.FIND)(ctypes.addressof(place))
+        memory = (ctypes.c_int64 * crew.WORDS).from_address(place.value)
+        _set_up(memory)
+        rest = crew.function(crew.REST)
+        rest(TRIED)
+        begin = time.perf_counter()
+        rest(TRIED)
+        speed = TRIED / max(1e-6, time.perf_counter() - begin)
+        memory[crew.SIZE] = team.available_cores() - 1
+
+        def watch(seconds: float) -> None:
+            memory[crew.SPINS] = int(seconds * speed)
+
+        team.follow(watch)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=functools.partial(_set_up, memory))
+        return memory
 
 
-def _load_tbb() -> bool:
-    """Makes libtbb known to the linker; the wheel of that name puts it beside Python's own."""
-    names = {"darwin": "libtbb.12.dylib", "win32": "tbb12.dll"}
-    name = names.get(sys.platform, "libtbb.so.12")
-    folder = Path(sys.prefix, "Library/bin" if sys.platform == "win32" else "lib")
-    for candidate in (str(folder / name), name):
-        with contextlib.suppress(OSError):
-            ctypes.CDLL(candidate, mode=ctypes.RTLD_GLOBAL)
-            return True
-    return False
-
-
-def guarded(run: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a kernel that any thread may call at any time, whatever the layer.
-
-    Its last argument is how many threads it may use.
-    """
-    layer = start()
-    if layer == "tbb":
-        return run
-
-    def locked(*arguments: Any) -> None:
-        # GNU's OpenMP ends a forked child that enters a region.
-        if arguments[-1] == 1 or (_forked and layer == "omp"):
-            run(*arguments[:-1], 1)
-        else:
-            with _lock:
-                run(*arguments)
-
-    return locked
-
-
-def _after_fork() -> None:
-    global _lock, _forked
-    _lock, _forked = threading.Lock(), True
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+def _set_up(memory: Any) -> None:
+    """Makes the crew one without threads at work, as a forked child has it."""
+    for word in (crew.LOCK, crew.WORD, crew.SLEEPERS, crew.STARTED):
+        memory[word] = 0
+    for place, words, name in (
+        (crew.MUTEX, crew.CONDITION - crew.MUTEX, "mutex"),
+        (crew.CONDITION, crew.WORDS - crew.CONDITION, "cond"),
+    ):
+        memory[place : place + words] = [0] * words
+        if not crew.WINDOWS:
+            address = ctypes.c_void_p(ctypes.addressof(memory) + 8 * place)
+            crew.system_function(f"pthread_{name}_init")(address, None)
 
 
 def parallel(body: Callable[..., Any]) -> Any:
@@ -118,6 +100,7 @@ def parallel(body: Callable[..., Any]) -> Any:
 def _generate(dispatcher: Any) -> Callable[..., Any]:
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         given, count, limit = values
+        given = _lent(context, builder, signature.args[0], given)
         compiled = dispatcher.get_compile_result(
             types.void(signature.args[0], types.intp, types.intp)
         )
@@ -128,31 +111,38 @@ def _generate(dispatcher: Any) -> Callable[..., Any]:
         zero = I64(0)
         for position, value in ((0, zero), (1, count), (2, zero), (4, given)):
             builder.store(value, _field(builder, state, position))
-        team = builder.select(builder.icmp_signed("<", count, limit), count, limit)
-        size = cgutils.alloca_once_value(builder, team)
-        data = builder.bitcast(state, POINTER)
-        nothing = POINTER.as_pointer()(None)
-        with builder.if_else(builder.icmp_signed(">", team, I64(1))) as (many, one):
+        limit = builder.select(builder.icmp_signed("<", count, limit), count, limit)
+        with builder.if_else(builder.icmp_signed(">", limit, I64(1))) as (many, one):
             with many:
-                fork = cgutils.get_or_insert_function(builder.module, FORK, "numba_parallel_for")
-                entry = builder.bitcast(worker, POINTER)
-                small = builder.trunc(team, I32)
-                builder.call(fork, [entry, nothing, size, size, data, zero, zero, small])
+                places = [builder.ptrtoint(pointer, I64) for pointer in (worker, state)]
+                crew.SHARE.call(builder, [*places, limit])
             with one:
-                builder.call(worker, [nothing, size, size, data])
+                builder.call(worker, [builder.bitcast(state, POINTER)])
         return context.get_dummy_value()
 
     return generate
 
 
-ENTRY = ir.FunctionType(VOID, [POINTER.as_pointer(), I64.as_pointer(), I64.as_pointer(), POINTER])
-"""What a layer calls: arguments, dimensions, steps, data; only the last one matters here."""
+ENTRY = ir.FunctionType(VOID, [POINTER])
+"""What the crew calls."""
 
-FORK = ir.FunctionType(
-    VOID,
-    [POINTER, POINTER.as_pointer(), I64.as_pointer(), I64.as_pointer(), POINTER, I64, I64, I32],
-)
-"""What numba's layers offer: entry, and what to call it with; team size last."""
+
+def _lent(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    """Returns arrays, or a tuple of them, without the counters of their references.
+
+    Every slice counts, and threads that slice the same array would wait for one another. The caller
+    of the region keeps its arrays meanwhile.
+    """
+    if isinstance(kind, types.Array):
+        array = context.make_array(kind)(context, builder, value)
+        array.meminfo = cgutils.get_null_value(array.meminfo.type)
+        return array._getvalue()
+    if isinstance(kind, types.BaseTuple):
+        for position, each in enumerate(kind):
+            own = builder.extract_value(value, position)
+            own = _lent(context, builder, each, own)
+            value = builder.insert_value(value, own, position)
+    return value
 
 
 def _worker(context: Any, module: Any, compiled: Any, region: Any) -> Any:
@@ -160,7 +150,7 @@ def _worker(context: Any, module: Any, compiled: Any, region: Any) -> Any:
     function = ir.Function(module, ENTRY, module.get_unique_name("tenonnx_worker"))
     function.linkage = "internal"
     builder = ir.IRBuilder(function.append_basic_block("entry"))
-    state = builder.bitcast(function.args[3], region.as_pointer())
+    state = builder.bitcast(function.args[0], region.as_pointer())
     one = I64(1)
     total = builder.load(_field(builder, state, 1))
     worker = builder.atomic_rmw("add", _field(builder, state, 2), one, "monotonic")
