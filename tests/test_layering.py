@@ -39,7 +39,8 @@ CORE_NEEDS = {
     "ml_dtypes", "numpy", "onnx", "onnx_ir", "platformdirs", "pluggy",
 }  # fmt: skip
 COMMAND_NEEDS = CORE_NEEDS | {"click", "rich", "typer"}
-"""What the runtime, and its command line, may import of others."""
+KIT_NEEDS = CORE_NEEDS | {"hypothesis", "pytest"}
+"""What the runtime, its command line, and what plugins are tested with may import of others."""
 
 MAX_FILE = 400
 MAX_BODY = 40
@@ -107,7 +108,8 @@ def test_plugins_use_the_public_api(package: str) -> None:
 def test_the_core_knows_no_array_library_but_numpy() -> None:
     for path in sources("tenonnx"):
         names_typer = "cli" in path.parts or path.name == "hookspecs.py"
-        needs = COMMAND_NEEDS if names_typer else CORE_NEEDS
+        needs = KIT_NEEDS if "testing" in path.parts else CORE_NEEDS
+        needs = COMMAND_NEEDS if names_typer else needs
         found = {module.split(".")[0] for module in imported(path)}
         strange = found - sys.stdlib_module_names - needs - {"tenonnx"}
         assert not strange, f"{path} imports {strange}"

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
-from onnx.backend.test import BackendTest
 
 import tenonnx
 from tenonnx.backend import TenonnxBackend, TenonnxBackendRep
-
-BFLOAT16_RTOL = 2**-6
+from tenonnx.testing import assert_similar
+from tenonnx.testing.suite import Careful
 
 
 def as_proto(model: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
@@ -63,58 +61,15 @@ class ChosenBackend(TenonnxBackend):
         return CarefulRep(tenonnx.InferenceSession(source, options, [device]))
 
 
-class Suite(BackendTest):
-    """onnx's compares the items of a sequence row by row and fails on one without rows."""
-
-    @classmethod
-    def assert_similar_outputs(
-        cls,
-        ref_outputs: Sequence[Any],
-        outputs: Sequence[Any],
-        rtol: float,
-        atol: float,
-        model_dir: str | None = None,
-    ) -> None:
-        assert_similar(list(ref_outputs), list(outputs), rtol, atol, model_dir or "output")
-
-
 def cases(device: str) -> dict[str, Callable[..., None]]:
     """Every test function of the suite for a device, by name."""
     with warnings.catch_warnings():
         # The suite's own data generation overflows and divides by zero on purpose.
         warnings.simplefilter("ignore")
-        suites = Suite(ChosenBackend, __name__).test_cases.values()
+        suites = Careful(ChosenBackend, __name__).test_cases.values()
     return {
         name: function
         for suite in suites
         for name, function in vars(suite).items()
         if name.startswith("test_") and name.endswith(f"_{device}")
     }
-
-
-def assert_similar(
-    expected: Any, actual: Any, rtol: float, atol: float, where: str = "input"
-) -> None:
-    """Same structure, dtypes and shapes; floats within the tolerances, all else equal."""
-    if expected is None:
-        assert actual is None, where
-        return
-    if isinstance(expected, (list, tuple)):
-        assert isinstance(actual, (list, tuple)), where
-        assert len(actual) == len(expected), where
-        for number, pair in enumerate(zip(expected, actual, strict=True)):
-            assert_similar(*pair, rtol, atol, f"{where}[{number}]")
-        return
-    expected = np.asarray(expected)
-    assert isinstance(actual, (np.ndarray, np.generic)), where
-    assert actual.dtype == expected.dtype, where
-    assert actual.shape == expected.shape, where
-    if expected.dtype.kind in "biuOSU":
-        np.testing.assert_array_equal(actual, expected, err_msg=where)
-        return
-    if expected.dtype.name == "bfloat16" and rtol:
-        rtol = max(rtol, BFLOAT16_RTOL)
-    wide = np.complex128 if expected.dtype.kind == "c" else np.float64
-    np.testing.assert_allclose(
-        actual.astype(wide), expected.astype(wide), rtol=rtol, atol=atol, err_msg=where
-    )

@@ -1,0 +1,77 @@
+"""ONNX's own node cases, which the onnx package ships: a model of one node, inputs and outputs."""
+
+from __future__ import annotations
+
+import copy
+import fnmatch
+import functools
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import onnx
+from onnx import numpy_helper
+from onnx.backend.test.loader import load_model_tests
+
+from tenonnx.session import InferenceSession
+from tenonnx.testing.compare import assert_similar
+
+
+@dataclass(frozen=True)
+class NodeCase:
+    """One case of the suite.
+
+    Attributes:
+        name: As ``test_softmax_axis_1``.
+        model: The model.
+        data: Inputs and the outputs they must give, in the order of the graph.
+        rtol: Relative tolerance that the suite asks for.
+        atol: Absolute tolerance.
+    """
+
+    name: str
+    model: onnx.ModelProto
+    data: Sequence[tuple[Sequence[Any], Sequence[Any]]]
+    rtol: float
+    atol: float
+
+    def check(self, open_model: Callable[[onnx.ModelProto], InferenceSession]) -> InferenceSession:
+        """Runs the case on a session of the caller's; returns that session.
+
+        Raises:
+            AssertionError: An output is wrong, or an input was written to.
+        """
+        session = open_model(self.model)
+        names = [given.name for given in session.get_inputs()]
+        for given, expected in self.data:
+            inputs = [_array(value) for value in given]
+            before = copy.deepcopy(inputs)
+            outputs = session.run(None, dict(zip(names, inputs, strict=False)))
+            assert_similar([_array(v) for v in expected], outputs, self.rtol, self.atol)
+            assert_similar(before, inputs, 0, 0, "an input after the run")
+        return session
+
+
+def _array(value: Any) -> Any:
+    if isinstance(value, onnx.TensorProto):
+        return numpy_helper.to_array(value)
+    if isinstance(value, onnx.SequenceProto):
+        return numpy_helper.to_list(value)
+    if isinstance(value, onnx.OptionalProto):
+        return numpy_helper.to_optional(value)
+    return value
+
+
+@functools.cache
+def node_cases(pattern: str = "*") -> dict[str, NodeCase]:
+    """Returns the cases whose names match a pattern, by name; building them takes seconds."""
+    with warnings.catch_warnings():
+        # The suite's own data generation overflows and divides by zero on purpose.
+        warnings.simplefilter("ignore")
+        found = load_model_tests(kind="node")
+    return {
+        case.name: NodeCase(case.name, case.model, case.data_sets, case.rtol, case.atol)
+        for case in found
+        if case.model is not None and case.data_sets and fnmatch.fnmatch(case.name, pattern)
+    }
