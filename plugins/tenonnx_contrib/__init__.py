@@ -32,6 +32,9 @@ MODULES: Final = (
     "padding",
     "images",
     "tensors",
+    "greedy_search",
+    "beam_search",
+    "whisper_search",
 )
 
 

@@ -12,6 +12,10 @@ import ml_dtypes
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
+from toy_decoders import GRAPHS
+
+HOLDERS = ("encoder", "decoder", "init_decoder")
+"""Graph attributes; a row gives the name of a toy model."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,11 @@ def model_of(row: Row) -> onnx.ModelProto:
     """A model whose inputs are the row's, named by position."""
     names = ["" if array is None else f"x{i}" for i, array in enumerate(row.inputs)]
     outputs = [f"y{i}" if i in row.outputs else "" for i in range(max(row.outputs) + 1)]
-    node = helper.make_node(row.op, names, outputs, domain=row.domain, **row.attributes)
+    attributes = {
+        name: GRAPHS[held]() if name in HOLDERS and isinstance(held, str) else held
+        for name, held in row.attributes.items()
+    }
+    node = helper.make_node(row.op, names, outputs, domain=row.domain, **attributes)
     inputs = [
         helper.make_tensor_value_info(
             f"x{i}", helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
