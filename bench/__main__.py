@@ -35,13 +35,17 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> int:
     """Returns 0 if tenonnx ran everything, its outputs are right and all bounds hold, else 1.
 
-    ``seeds`` as the first argument hands the others to ``bench.seeds``.
+    ``seeds`` or ``cpu`` as the first argument hands the others to ``bench.seeds``, ``bench.cpu``.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments[:1] == ["seeds"]:
         from bench.seeds.__main__ import main as seeds
 
         return seeds(arguments[1:])
+    if arguments[:1] == ["cpu"]:
+        from bench.cpu.__main__ import main as cpu
+
+        return cpu(arguments[1:])
     parsed = parse(arguments)
     names = parsed.names or [*SCENARIOS, "load"]
     settings = QUICK if parsed.quick else FULL

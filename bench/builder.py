@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 Feeds = dict[str, NDArray[Any]]
 Shape = Sequence[int | str]
+MICROSOFT = "com.microsoft"
 Specs = dict[str, tuple[int, Shape]]
 
 
@@ -52,6 +53,29 @@ class Builder:
         array = self.random.standard_normal(shape, dtype=np.float32)
         return self.weight(array * np.float32(scale / fan_in**0.5))
 
+    def int4(self, inner: int, outer: int, block: int = 32) -> tuple[str, str]:
+        """Adds a random matrix ``[inner, outer]`` of INT4, and the scales of blocks of its rows."""
+        codes = self.random.integers(0, 256, inner * outer // 2, np.uint8)
+        tensor = TensorProto(
+            name=f"w{len(self.weights)}",
+            dims=(inner, outer),
+            data_type=TensorProto.INT4,
+            raw_data=codes.tobytes(),
+        )
+        self.weights.append(tensor)
+        return tensor.name, self.weight(self._scales(inner, (inner // block, outer)))
+
+    def nbits(self, inner: int, outer: int, block: int = 32) -> tuple[str, str]:
+        """Adds a random matrix as com.microsoft's MatMulNBits takes it, and its scales."""
+        shape = (outer, inner // block, block // 2)
+        codes = self.weight(self.random.integers(0, 256, shape, np.uint8))
+        return codes, self.weight(self._scales(inner, shape[:2]))
+
+    def _scales(self, inner: int, shape: tuple[int, ...]) -> NDArray[Any]:
+        """Returns scales of 4-bit codes that keep the variance of what is multiplied."""
+        spread = 4.6 * inner**0.5
+        return self.random.uniform(0.8, 1.2, shape).astype(np.float32) / np.float32(spread)
+
     def small(self, *shape: int, around: float = 0.0) -> str:
         """Adds a random weight close to a number, for biases and gains."""
         array = self.random.standard_normal(shape, dtype=np.float32)
@@ -90,6 +114,8 @@ class Builder:
         imports = [helper.make_opsetid("", opset)]
         if ml is not None:
             imports.append(helper.make_opsetid("ai.onnx.ml", ml))
+        if any(node.domain == MICROSOFT for node in self.nodes):
+            imports.append(helper.make_opsetid(MICROSOFT, 1))
         return helper.make_model(graph, opset_imports=imports, ir_version=10)
 
 

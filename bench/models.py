@@ -31,6 +31,20 @@ def mlp(width: int = 64) -> Built:
     return proto, {"x": np.random.default_rng(1).standard_normal((1, width), dtype=np.float32)}
 
 
+def mlp_stack(rows: int = 1, width: int = 1024, inner: int = 4096, layers: int = 4) -> Built:
+    """Dense layers to a wider row and back, with a Relu after each but the last."""
+    b = Builder()
+    x = "x"
+    for layer in range(layers):
+        shape = (width, inner) if layer % 2 == 0 else (inner, width)
+        x = b("Gemm", x, b.normal(*shape), b.small(shape[1]))
+        if layer < layers - 1:
+            x = b("Relu", x)
+    b("Identity", x, out="y")
+    proto = b.model({"x": (FLOAT, ["batch", width])}, {"y": (FLOAT, ["batch", width])})
+    return proto, {"x": np.random.default_rng(1).standard_normal((rows, width), dtype=np.float32)}
+
+
 def relus(length: int = 200, dtype: int = FLOAT) -> Built:
     """A chain of Relus over four elements: what it takes is what a node costs, unless fused."""
     b = Builder()
@@ -54,6 +68,20 @@ def lstm(steps: int = 100, width: int = 128) -> Built:
     )
     x = np.random.default_rng(1).standard_normal((steps, 8, 64), dtype=np.float32)
     return proto, {"x": x}
+
+
+def lstm_layers(steps: int = 100, batch: int = 1, width: int = 256, layers: int = 2) -> Built:
+    """LSTM layers of one direction, one over the other."""
+    b = Builder()
+    x = "x"
+    for _ in range(layers):
+        w, r = (b.normal(1, 4 * width, width) for _ in range(2))
+        y = b("LSTM", x, w, r, b.small(1, 8 * width), hidden_size=width)
+        x = b("Squeeze", y, b.ints(1))
+    b("Identity", x, out="y")
+    shape = [steps, batch, width]
+    feed = np.random.default_rng(1).standard_normal(shape, dtype=np.float32)
+    return b.model({"x": (FLOAT, shape)}, {"y": (FLOAT, shape)}), {"x": feed}
 
 
 def forest(trees: int = 100, depth: int = 6, rows: int = 1000) -> Built:

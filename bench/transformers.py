@@ -48,9 +48,9 @@ def layer_norm(b: Builder, x: str, width: int) -> str:
 
 
 def encoder(
-    *, layers: int = 4, width: int = 512, heads: int = 8, vocabulary: int = 16384
+    *, layers: int = 4, width: int = 512, heads: int = 8, vocabulary: int = 16384, batch: int = 1
 ) -> tuple[onnx.ModelProto, Feeds]:
-    """A BERT-like encoder of one sequence with an attention mask."""
+    """A BERT-like encoder of sequences with an attention mask."""
     b = Builder()
     size = width // heads
     positions = b("Slice", b.small(512, width), b.ints(0), b.ints(LENGTH), b.ints(0))
@@ -69,8 +69,9 @@ def encoder(
     proto = b.model(
         {"ids": (INT64, shape), "mask": (INT64, shape)}, {"hidden": (FLOAT, [*shape, width])}
     )
-    mask_feed = (np.arange(LENGTH) < LENGTH * 3 // 4).astype(np.int64)[None]
-    ids = np.random.default_rng(1).integers(0, vocabulary, (1, LENGTH))
+    seen_tokens = (np.arange(LENGTH) < LENGTH * 3 // 4).astype(np.int64)
+    mask_feed = np.tile(seen_tokens, (batch, 1))
+    ids = np.random.default_rng(1).integers(0, vocabulary, (batch, LENGTH))
     return proto, {"ids": ids, "mask": mask_feed}
 
 
@@ -98,13 +99,18 @@ def angles(b: Builder, size: int) -> tuple[str, str]:
 
 
 def decoder(
-    *, layers: int = 4, width: int = 512, heads: int = 8, vocabulary: int = 16384
+    *,
+    layers: int = 4,
+    width: int = 512,
+    heads: int = 8,
+    vocabulary: int = 16384,
+    tokens: int = PAST,
 ) -> tuple[onnx.ModelProto, Feeds]:
-    """One decoding step of a GPT-like model: a token, a KV cache, an embedding tied to the head."""
+    """One decoding step of a GPT-like model: a token, a cache, an embedding tied to the head."""
     b = Builder()
     size = width // heads
     random = np.random.default_rng(1)
-    feeds: Feeds = {"ids": np.array([[3]]), "position": np.array([[PAST]])}
+    feeds: Feeds = {"ids": np.array([[3]]), "position": np.array([[tokens]])}
     inputs: Specs = {"ids": (INT64, ["batch", 1]), "position": (INT64, ["batch", 1])}
     outputs: Specs = {"logits": (FLOAT, ["batch", 1, vocabulary])}
     embedding = b.small(vocabulary, width)
@@ -119,7 +125,7 @@ def decoder(
             past, present = f"past_{name}{layer}", f"present_{name}{layer}"
             inputs[past] = (FLOAT, ["batch", heads, "past", size])
             outputs[present] = (FLOAT, ["batch", heads, "total", size])
-            feeds[past] = random.standard_normal((1, heads, PAST, size), dtype=np.float32)
+            feeds[past] = random.standard_normal((1, heads, tokens, size), dtype=np.float32)
             grown.append(b("Concat", past, new, axis=2, out=present))
         mixed = join_heads(b, attend(b, q, grown[0], grown[1], size), width)
         x = b("Add", x, linear(b, mixed, width, width))

@@ -69,6 +69,25 @@ def test_quick_run(tmp_path: Path) -> None:
     assert not list((tmp_path / "temporary").iterdir())
 
 
+def test_table_of_the_cpu_provider(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "bench", "cpu", "--quick", "--threads", "1"]
+    command += ["--output", str(tmp_path)]
+    for names in (["forest-1"], ["mlp-five-nodes", "forest-1"]):
+        done = subprocess.run(
+            [*command, *names], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    content = json.loads((tmp_path / "cpu-quick.json").read_text())
+    rows = {row["name"]: row for row in content["rows"]}
+    assert list(rows) == ["forest-1", "mlp-five-nodes"]
+    for row in rows.values():
+        assert row["error"] < 1e-4
+        assert {"turn", "fastest", "median", "processor"} <= row["ratios"].keys()
+        assert all(row[engine]["fastest"] > 0 for engine in ("mine", "theirs"))
+    assert "| MLP of 5 nodes, 1 row | 1 |" in (tmp_path / "cpu-quick.md").read_text()
+    assert (tmp_path / "cpu-quick.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_unknown_name_is_refused() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "bench", "externl-1g"],

@@ -1,1 +1,1 @@
-"""The CPU provider's kernels against onnxruntime, in one process and in turn."""
+"""The CPU provider against onnxruntime: whole models in turns, and kernels one by one."""

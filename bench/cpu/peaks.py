@@ -1,0 +1,87 @@
+"""Kernels that do nothing but read, or nothing but multiply and add."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import types
+from numba.extending import intrinsic
+
+from tenonnx_cpu.jit import vector as v
+from tenonnx_cpu.jit.compiling import In, Out, f32, kernel, size
+from tenonnx_cpu.jit.cpu import cpu
+from tenonnx_cpu.jit.pool import parallel
+from tenonnx_cpu.jit.vector import F32, I64
+
+CHAINS = 12
+"""Vectors that are added to side by side: more than latency times units."""
+
+TASKS = 4
+"""Per thread."""
+
+
+@intrinsic
+def read_all(typing_context: Any, address: Any, count: Any) -> Any:
+    """Returns the sum of adjacent floats, whole vectors of them."""
+
+    def generate(context: Any, b: Any, signature: Any, values: Any) -> Any:
+        kind = v.vector(F32, cpu().lanes)
+        width = 4 * cpu().lanes
+
+        def step(index: Any, sums: list[Any]) -> list[Any]:
+            place = b.add(values[0], b.mul(index, I64(width * CHAINS)))
+            loaded = [v.load(b, kind, b.add(place, I64(width * n)), 4) for n in range(CHAINS)]
+            return [b.fadd(one, x) for one, x in zip(sums, loaded, strict=True)]
+
+        turns = b.sdiv(values[1], I64(cpu().lanes * CHAINS))
+        first, *others = v.loop(b, turns, [v.constant(kind, 0.0)] * CHAINS, step)
+        for other in others:
+            first = b.fadd(first, other)
+        return v.total(b, first)
+
+    return types.float32(types.intp, types.intp), generate
+
+
+@intrinsic
+def multiply_often(typing_context: Any, turns: Any, factor: Any) -> Any:
+    """Returns what ``turns`` fused multiply-adds in every chain come to."""
+
+    def generate(context: Any, b: Any, signature: Any, values: Any) -> Any:
+        kind = v.vector(F32, cpu().lanes)
+        factor = v.splat(b, values[1], cpu().lanes)
+        starts = [v.constant(kind, float(n)) for n in range(CHAINS)]
+        ends = v.loop(
+            b, values[0], starts, lambda _, sums: [v.fma(b, one, factor, factor) for one in sums]
+        )
+        first, *others = ends
+        for other in others:
+            first = b.fadd(first, other)
+        return v.total(b, first)
+
+    return types.float32(types.intp, types.float32), generate
+
+
+@parallel
+def add_some(arguments: Any, task: Any, worker: Any) -> None:
+    memory, sums, tasks = arguments
+    share = memory.size // tasks
+    sums[64 * task] = read_all(memory.ctypes.data + 4 * share * task, share)
+
+
+@kernel((In(f32, 1), Out(f32, 1), size))
+def add_up(memory, sums, threads):  # type: ignore[no-untyped-def] # the signature has them
+    """Reads memory; the sums are there so that it must."""
+    tasks = TASKS * threads
+    add_some((memory, sums, tasks), tasks, threads)
+
+
+@parallel
+def multiply_some(arguments: Any, task: Any, worker: Any) -> None:
+    turns, sums = arguments
+    sums[64 * task] = multiply_often(turns, sums[64 * task + 1])
+
+
+@kernel((size, Out(f32, 1), size))
+def multiply_add(turns, sums, threads):  # type: ignore[no-untyped-def] # the signature has them
+    """Multiplies and adds ``turns`` times in every chain of every task."""
+    multiply_some((turns, sums), TASKS * threads, threads)

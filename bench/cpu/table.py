@@ -1,0 +1,101 @@
+"""The rows of the table: models, and how long they may take in units of onnxruntime's time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from bench.convnets import STAGES, mobilenet_v2, resnet50
+from bench.llm import Form, phi3
+from bench.models import Built, forest, lstm_layers, mlp, mlp_stack
+from bench.smaller import half, quantised
+from bench.transformers import decoder, encoder
+
+BERT = {"layers": 12, "width": 768, "heads": 12, "vocabulary": 30522}
+GPT2 = {"layers": 12, "width": 768, "heads": 12, "vocabulary": 50257}
+TINY = {"layers": 1, "width": 64, "heads": 2, "vocabulary": 256}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A model in the table.
+
+    Attributes:
+        about: What it is, in words.
+        build: Makes it.
+        small: Makes a small one of its kind.
+        limit: What the ratio to onnxruntime's time must not exceed.
+        tolerance: How far outputs may be apart, in units of the largest value: rounding differs,
+            and where activations are rounded to bytes a tie may go either way.
+    """
+
+    about: str
+    build: Callable[[], Built]
+    small: Callable[[], Built] = field(repr=False)
+    limit: float = 1.0
+    tolerance: float = 1e-4
+
+
+def _phi3(about: str, form: Form, tokens: int, past: int) -> Row:
+    def build() -> Built:
+        return phi3(form=form, tokens=tokens, past=past)
+
+    def small() -> Built:
+        return phi3(form=form, tokens=tokens, past=past, width=128, inner=256, heads=2)
+
+    return Row(about, build, small, tolerance=0.05)
+
+
+def _small_resnet() -> Built:
+    return resnet50(image=32, blocks=(1, 1, 1, 1), width=8)
+
+
+ROWS: dict[str, Row] = {
+    "int4-decode-qdq": _phi3("int4 QDQ, Phi-3-mini layers, 1 token", "qdq", 1, 128),
+    "int4-decode-nbits": _phi3("int4 MatMulNBits, Phi-3-mini layers, 1 token", "nbits", 1, 128),
+    "int4-prefill-qdq": _phi3("int4 QDQ, Phi-3-mini layers, 128 tokens", "qdq", 128, 0),
+    "int4-prefill-nbits": _phi3("int4 MatMulNBits, Phi-3-mini layers, 128 tokens", "nbits", 128, 0),
+    "bert-1x128": Row("BERT-base, 1 x 128", lambda: encoder(**BERT), lambda: encoder(**TINY)),
+    "bert-8x128": Row(
+        "BERT-base, 8 x 128",
+        lambda: encoder(**BERT, batch=8),
+        lambda: encoder(**TINY, batch=8),
+    ),
+    "mlp-1": Row("MLP 1024-4096-1024 twice, 1 row", mlp_stack, lambda: mlp_stack(1, 64, 128)),
+    "mlp-128": Row(
+        "MLP 1024-4096-1024 twice, 128 rows",
+        lambda: mlp_stack(128),
+        lambda: mlp_stack(128, 64, 128),
+    ),
+    "gpt2-step": Row(
+        "decoder like GPT-2, 1 token after 512",
+        lambda: decoder(**GPT2, tokens=512),
+        lambda: decoder(**TINY, tokens=512),
+    ),
+    "resnet50": Row("ResNet-50", resnet50, _small_resnet, limit=1.2),
+    "mobilenet-v2": Row(
+        "MobileNetV2", mobilenet_v2, lambda: mobilenet_v2(image=32, stages=STAGES[:2]), limit=1.2
+    ),
+    "resnet50-int8": Row(
+        "ResNet-50, int8 QDQ",
+        lambda: quantised(resnet50()),
+        lambda: quantised(_small_resnet()),
+        limit=1.2,
+        tolerance=0.1,
+    ),
+    "bert-fp16": Row(
+        "BERT-base of float16, 1 x 128",
+        lambda: half(encoder(**BERT)),
+        lambda: half(encoder(**TINY)),
+        limit=0.8,
+        tolerance=0.02,
+    ),
+    "lstm": Row("LSTM 2 x 256, 100 steps", lstm_layers, lambda: lstm_layers(5, 1, 16)),
+    "forest-1000": Row(
+        "forest of 100 trees, 1000 rows", forest, lambda: forest(trees=5, depth=3, rows=50)
+    ),
+    "forest-1": Row(
+        "forest of 100 trees, 1 row", lambda: forest(rows=1), lambda: forest(5, 3, rows=1)
+    ),
+    "mlp-five-nodes": Row("MLP of 5 nodes, 1 row", mlp, mlp),
+}

@@ -1,0 +1,62 @@
+"""Models in smaller numbers, made by onnxruntime's own tools as its users make them."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from bench.builder import Feeds
+from bench.models import Built
+
+
+def half(built: Built) -> Built:
+    """Returns a model of float16 throughout, between inputs and outputs of float32."""
+    from onnxruntime.transformers.float16 import (
+        convert_float_to_float16,
+    )
+
+    proto, feeds = built
+    return convert_float_to_float16(proto, keep_io_types=True), feeds
+
+
+def quantised(built: Built, samples: int = 2) -> Built:
+    """Returns a convolutional network of QDQ nodes: uint8 activations, int8 weights per channel."""
+    from onnxruntime.quantization import (  # type: ignore[import-untyped] # has no stubs
+        CalibrationDataReader,
+        QuantFormat,
+        QuantType,
+        quantize_static,
+    )
+
+    proto, feeds = built
+
+    class Reader(CalibrationDataReader):  # type: ignore[misc] # it is untyped
+        """Hands out random inputs like the one that is timed."""
+
+        def __init__(self) -> None:
+            random = np.random.default_rng(2)
+            self.left: list[Feeds] = [feeds]
+            for _ in range(samples - 1):
+                self.left.append(
+                    {k: random.standard_normal(v.shape, dtype=np.float32) for k, v in feeds.items()}
+                )
+
+        def get_next(self) -> dict[str, Any] | None:
+            return self.left.pop() if self.left else None
+
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        target = Path(folder, "quantised.onnx")
+        quantize_static(
+            proto,
+            target,
+            Reader(),
+            quant_format=QuantFormat.QDQ,
+            per_channel=True,
+            activation_type=QuantType.QUInt8,
+            weight_type=QuantType.QInt8,
+        )
+        return onnx.load(target), feeds
