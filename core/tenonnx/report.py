@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from numpy.lib.array_utils import byte_bounds
+
 if TYPE_CHECKING:
     from tenonnx.storage import Kind, Storage
     from tenonnx.weight import Weight
@@ -146,7 +148,7 @@ def take_report(
         private=total("private"),
         borrowed=total("borrowed"),
         derived=total("derived"),
-        device=sum(_device_bytes(weight) for weight in weights),
+        device=_device_bytes(weights),
         storages=tuple(rows),
         holders=tuple(people),
     )
@@ -166,8 +168,22 @@ def _with_pieces_merged(rows: Sequence[StorageRow]) -> list[StorageRow]:
     return merged
 
 
-def _device_bytes(weight: Weight) -> int:
-    return sum(int(getattr(a, "nbytes", weight.nbytes)) for a in list(weight.uploads.values()))
+def _device_bytes(weights: Sequence[Weight]) -> int:
+    """Returns what uploads take; bytes that several weights share on a device count once."""
+    total = 0
+    spans: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for weight in weights:
+        for device, array in list(weight.uploads.items()):
+            if device in weight.placed:
+                spans[device].append(byte_bounds(weight.array))
+            else:
+                total += int(getattr(array, "nbytes", weight.nbytes))
+    for span in spans.values():
+        end = 0
+        for start, stop in sorted(span):
+            total += max(0, stop - max(start, end))
+            end = max(end, stop)
+    return total
 
 
 _AREA = re.compile(rb"([0-9a-f]+)-([0-9a-f]+) ")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import onnx_ir as ir
@@ -27,6 +27,15 @@ class Device(Protocol):
         ...
 
 
+@runtime_checkable
+class Keeper(Protocol):
+    """A device that takes weights rather than arrays: it knows which bytes are there already."""
+
+    def place(self, weight: Weight) -> Any:
+        """Returns the weight's array there; flat packed bytes below 8 bits."""
+        ...
+
+
 class Weight:
     """An immutable tensor somewhere in a storage. A registry hands it out; nobody builds it.
 
@@ -38,6 +47,8 @@ class Weight:
         storage: The memory it lies in.
         offset: Where in the storage its first element is.
         strides: Bytes from one element to the next along each axis; ``None`` if contiguous.
+        uploads: Its arrays on devices, by their ids.
+        placed: Which of them are ``Keeper``s', so that weights which overlap share their bytes.
     """
 
     __slots__ = (
@@ -47,6 +58,7 @@ class Weight:
         "dtype",
         "key",
         "offset",
+        "placed",
         "shape",
         "storage",
         "strides",
@@ -70,6 +82,7 @@ class Weight:
         self.shape = shape
         self.strides = strides
         self.uploads: dict[str, Any] = {}
+        self.placed: set[str] = set()
         self._registry = registry
         self._host: Weight | None = None
 
@@ -109,13 +122,16 @@ class Weight:
         """Returns the tensor as an array of a device; it is uploaded there once.
 
         On the host that is an aligned, read-only numpy array. Elements narrower than a byte take
-        one each, as in ml_dtypes; ``packed`` gives their bytes as they are, on any device. Hold
-        the weight for as long as the device's array is wanted.
+        one each, as in ml_dtypes, unless the device is a ``Keeper``; ``packed`` gives their bytes
+        as they are, on any device. Hold the weight for as long as the device's array is wanted.
         """
         if device.id == "cpu":
             return self._on_host()
         with self._registry.locks.only_one("upload", device.id, id(self)):
-            if device.id not in self.uploads:
+            if device.id not in self.uploads and isinstance(device, Keeper):
+                self.uploads[device.id] = device.place(self)
+                self.placed.add(device.id)
+            elif device.id not in self.uploads:
                 array = self.array
                 if is_packed(self.dtype):
                     array = unpack(array, self.dtype, self.shape)

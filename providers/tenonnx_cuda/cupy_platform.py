@@ -1,0 +1,233 @@
+"""A device by way of cupy: the one module that touches it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from tenonnx.errors import EPFail
+from tenonnx.operators import Array, Namespace
+from tenonnx_cuda.platform import (
+    CannotRecordError,
+    Launch,
+    NDArray,
+    OutOfDeviceMemoryError,
+    Recording,
+    View,
+)
+
+LARGEST_LIMIT = 2**62
+"""cupy's pools take a signed number."""
+
+PORTABLE_MAPPED_READ_ONLY = 0x01 | 0x02 | 0x08
+"""cudaHostRegister's flags for memory that every context may read in place."""
+
+NO_MEMORY = 2
+"""cudaErrorMemoryAllocation."""
+
+SAME_ADDRESS = 91
+"""cudaDevAttrCanUseHostPointerForRegisteredMem."""
+
+
+@functools.cache
+def connect(number: int) -> CupyPlatform:
+    """Returns the platform of a device; the same one for the whole process.
+
+    Raises:
+        EPFail: There is no device of that number.
+    """
+    import cupy
+
+    count = cupy.cuda.runtime.getDeviceCount()
+    if number >= count:
+        raise EPFail(
+            f"device_id is {number}, and there are {count} devices",
+            hint="`nvidia-smi -L` lists them; CUDA_VISIBLE_DEVICES hides some",
+        )
+    return CupyPlatform(cupy, number)
+
+
+class CupyPlatform:
+    """One device.
+
+    Args:
+        cupy: The module.
+        number: Which device.
+    """
+
+    def __init__(self, cupy: Any, number: int) -> None:
+        self.id = f"cuda:{number}"
+        self.xp: Namespace = cupy
+        self._cupy = cupy
+        self._device = cupy.cuda.Device(number)
+        with self._device:
+            # Weights are copied beside all sessions' work, so their stream waits for no other.
+            self._copies = cupy.cuda.Stream(non_blocking=True)
+
+    def stream(self, limit: int, address: int = 0) -> CupyStream:
+        """Returns a stream with a pool."""
+        with self._device:
+            return CupyStream(self._cupy, self._device, limit, address)
+
+    def to_device(self, array: NDArray) -> Array:
+        """Copies a host array on the current stream."""
+        return self._cupy.asarray(np.ascontiguousarray(array).reshape(array.shape))
+
+    def to_host(self, array: Array) -> NDArray:
+        """Copies an array to the host."""
+        return self._cupy.asnumpy(array)  # type: ignore[no-any-return]  # cupy has no types
+
+    def allocate(self, nbytes: int) -> Any:
+        """Returns memory straight from the driver, so that it goes back there."""
+        cuda = self._cupy.cuda
+        with self._device:
+            try:
+                return _Owned(cuda.memory.Memory(max(nbytes, 1)), nbytes)
+            except cuda.memory.OutOfMemoryError as error:
+                raise _no_room(error) from error
+            except cuda.runtime.CUDARuntimeError as error:
+                if error.status == NO_MEMORY:
+                    raise _no_room(error) from error
+                raise
+
+    def array(self, block: Any, view: View) -> Array:
+        """Returns an array over a part of a block."""
+        pointer = self._cupy.cuda.MemoryPointer(block.memory, view.offset)
+        return self._cupy.ndarray(view.shape, view.dtype, memptr=pointer, strides=view.strides)
+
+    def pinned(self, nbytes: int) -> NDArray:
+        """Returns pinned bytes."""
+        memory = self._cupy.cuda.alloc_pinned_memory(nbytes)
+        return np.frombuffer(memory, np.uint8, nbytes)
+
+    def copy(self, block: Any, offset: int, source: NDArray) -> Callable[[], None]:
+        """Copies pinned bytes on a stream of its own."""
+        with self._device:
+            pointer = self._cupy.cuda.MemoryPointer(block.memory, offset)
+            pointer.copy_from_host_async(source.ctypes.data, source.nbytes, self._copies)
+            event = self._cupy.cuda.Event(disable_timing=True)
+            event.record(self._copies)
+        return event.synchronize  # type: ignore[no-any-return]  # cupy has no types
+
+    def map_host(self, address: int, nbytes: int, owner: object) -> Any:
+        """Registers host memory and returns it as the device sees it."""
+        runtime = self._cupy.cuda.runtime
+        with self._device:
+            if not runtime.deviceGetAttribute(SAME_ADDRESS, self._device.id):
+                raise OSError("the device sees the host's memory at other addresses")
+            try:
+                runtime.hostRegister(address, nbytes, PORTABLE_MAPPED_READ_ONLY)
+            except runtime.CUDARuntimeError as error:
+                raise OSError(f"the device cannot read the host's memory: {error}") from error
+        held = _Registered(runtime, address, owner)
+        memory = self._cupy.cuda.UnownedMemory(address, nbytes, held, self._device.id)
+        return _Owned(memory, 0)
+
+    @functools.lru_cache(maxsize=512)  # noqa: B019 - platforms live as long as the process
+    def compile(self, source: str, name: str, options: Sequence[str]) -> Launch:
+        """Compiles a kernel with NVRTC; cupy keeps the result on disk."""
+        module = self._cupy.RawModule(code=source, options=("-std=c++17", *options))
+        with self._device:
+            return module.get_function(name)  # type: ignore[no-any-return]  # cupy has no types
+
+
+class CupyStream:
+    """A stream and its pool.
+
+    Args:
+        cupy: The module.
+        device: The device.
+        limit: Bytes that the pool may take.
+        address: A ``cudaStream_t``; a new one if 0.
+    """
+
+    def __init__(self, cupy: Any, device: Any, limit: int, address: int) -> None:
+        self._cupy, self._device = cupy, device
+        if address:
+            self._stream = cupy.cuda.ExternalStream(address, device.id)
+        else:
+            self._stream = cupy.cuda.Stream(non_blocking=True)
+        self._pool = cupy.cuda.MemoryPool()
+        if limit < LARGEST_LIMIT:
+            with device:
+                self._pool.set_limit(size=limit)
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Makes device, stream and pool this thread's."""
+        cuda = self._cupy.cuda
+        with self._device, self._stream, cuda.using_allocator(self._pool.malloc):
+            try:
+                yield
+            except cuda.memory.OutOfMemoryError as error:
+                # What the pool keeps for later is what may make room now.
+                self._pool.free_all_blocks()
+                raise _no_room(error) from error
+
+    def record(self, work: Callable[[], Any]) -> tuple[Recording, Any]:
+        """Captures a CUDA graph."""
+        runtime = self._cupy.cuda.runtime
+        with self.active():
+            self._stream.begin_capture()
+            try:
+                result = work()
+            except Exception as error:
+                self._abandon()
+                raise CannotRecordError(str(error)) from error
+            try:
+                return _Graph(self._stream.end_capture(), self._stream), result
+            except runtime.CUDARuntimeError as error:
+                raise CannotRecordError(str(error)) from error
+
+    def _abandon(self) -> None:
+        try:
+            self._stream.end_capture()
+        except self._cupy.cuda.runtime.CUDARuntimeError:
+            return  # a capture that failed ends with its error, which the caller has already
+
+    def synchronize(self) -> None:
+        """Waits for everything on the stream."""
+        self._stream.synchronize()
+
+    def used(self) -> int:
+        """Returns what the pool holds."""
+        return int(self._pool.total_bytes())
+
+
+class _Graph:
+    def __init__(self, graph: Any, stream: Any) -> None:
+        self._graph, self._stream = graph, stream
+
+    def launch(self) -> None:
+        self._graph.launch(self._stream)
+
+
+class _Owned:
+    """Memory that goes when nobody holds it."""
+
+    __slots__ = ("__weakref__", "memory", "nbytes")
+
+    def __init__(self, memory: Any, nbytes: int) -> None:
+        self.memory = memory
+        self.nbytes = nbytes
+
+
+class _Registered:
+    """Host memory that the device may read until this is let go."""
+
+    def __init__(self, runtime: Any, address: int, owner: object) -> None:
+        self._runtime, self._address, self.owner = runtime, address, owner
+
+    def __del__(self) -> None:
+        self._runtime.hostUnregister(self._address)
+
+
+def _no_room(error: Exception) -> OutOfDeviceMemoryError:
+    return OutOfDeviceMemoryError(
+        f"the device is out of memory: {error}; raise gpu_mem_limit if it is set, close sessions, "
+        "or use smaller batches"
+    )

@@ -1,0 +1,76 @@
+"""A session's view of a device: the stream its transfers and kernels are ordered by."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tenonnx.operators import Array
+from tenonnx_cuda.platform import NDArray, Platform, Stream
+
+if TYPE_CHECKING:
+    from tenonnx.weight import Weight
+    from tenonnx_cuda.residence import Residence
+
+
+class CudaDevice:
+    """A device as the runtime knows it. All that have one ``id`` share its weights.
+
+    Args:
+        platform: The device.
+        stream: Where transfers are ordered.
+        residence: The weights that are there.
+        settled: Wait for every upload, for callers who go on with another stream.
+    """
+
+    def __init__(
+        self, platform: Platform, stream: Stream, residence: Residence, *, settled: bool = False
+    ) -> None:
+        self.id = platform.id
+        self.platform = platform
+        self.stream = stream
+        self.residence = residence
+        self._settled = settled
+
+    def upload(self, array: NDArray) -> Array:
+        """Copies a host array to the device."""
+        with self.stream.active():
+            there = self.platform.to_device(array)
+        if self._settled:
+            self.stream.synchronize()
+        return there
+
+    def download(self, array: Array) -> NDArray:
+        """Copies an array to the host once everything before it is done."""
+        with self.stream.active():
+            return self.platform.to_host(array)
+
+    def stack(self, arrays: list[Any], axis: int) -> Array:
+        """Joins arrays of one shape along a new axis."""
+        with self.stream.active():
+            return self.platform.xp.stack(arrays, axis)
+
+    def place(self, weight: Weight) -> Array:
+        """Returns a weight's array on the device, for all sessions the same bytes."""
+        return self.residence.array(weight)
+
+    def synchronize(self) -> None:
+        """Waits until everything that was started is done."""
+        self.stream.synchronize()
+
+
+class SomeDevice:
+    """Stands for the devices of the class, before an instance says which one it is."""
+
+    id = "cuda"
+
+    def upload(self, array: NDArray) -> Array:
+        """Refuses."""
+        raise TypeError(f"{array.nbytes} bytes for a class; a provider's instance has a device")
+
+    def download(self, array: Array) -> NDArray:
+        """Refuses."""
+        raise TypeError(f"an array {array!r} of no device")
+
+    def stack(self, arrays: list[Any], axis: int) -> Array:
+        """Refuses."""
+        raise TypeError(f"{len(arrays)} arrays of no device to be joined along {axis}")

@@ -1,0 +1,146 @@
+"""What the provider needs of a GPU, as an interface that is small enough to stand in for.
+
+Everything that touches cupy implements it in ``cupy_platform``; a platform over the host's memory
+lets the rest be tested where there is no device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from tenonnx.operators import Array, Namespace
+
+NDArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+Launch: TypeAlias = Callable[[tuple[int, ...], tuple[int, ...], tuple[Any, ...]], None]
+"""Starts a kernel: blocks, threads of a block, arguments (arrays, and numpy scalars)."""
+
+
+class OutOfDeviceMemoryError(MemoryError):
+    """The device, or the session's share of it, has no room; nothing that was there is lost."""
+
+
+class Block(Protocol):
+    """A stretch of a device's memory, given back when nobody holds it."""
+
+    @property
+    def nbytes(self) -> int:
+        """Its length."""
+        ...
+
+
+class Recording(Protocol):
+    """Work that was recorded once and can be started again as a whole."""
+
+    def launch(self) -> None:
+        """Starts it; the arrays that it read and wrote must be the same."""
+
+
+class Stream(Protocol):
+    """An order of work on the device, and a memory pool of its own."""
+
+    def active(self) -> AbstractContextManager[object]:
+        """Lets this thread's work go to the stream, and its results come from the pool."""
+        ...
+
+    def record(self, work: Callable[[], Any]) -> tuple[Recording, Any]:
+        """Records what a function does; returns that and what the function returned.
+
+        Raises:
+            CannotRecordError: The function waited for the device, or did what cannot be repeated.
+        """
+        ...
+
+    def synchronize(self) -> None:
+        """Waits until everything is done."""
+
+    def used(self) -> int:
+        """Returns the bytes of the pool, in use or kept for the next run."""
+        ...
+
+
+class CannotRecordError(RuntimeError):
+    """Work that has to be done anew in each run."""
+
+
+@dataclass(frozen=True)
+class View:
+    """Where in a block an array lies: bytes from its start, element type, shape and strides."""
+
+    offset: int
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None = None
+
+
+class Platform(Protocol):
+    """One device."""
+
+    @property
+    def id(self) -> str:
+        """``cuda:0``, ``cuda:1``, ..."""
+        ...
+
+    @property
+    def xp(self) -> Namespace:
+        """The namespace of its arrays."""
+        ...
+
+    def stream(self, limit: int, address: int = 0) -> Stream:
+        """Returns a stream whose pool has at most ``limit`` bytes.
+
+        Args:
+            limit: In bytes.
+            address: A stream of the caller's to use; a new one if 0.
+        """
+        ...
+
+    def to_device(self, array: NDArray) -> Array:
+        """Copies a host array, in the order of the active stream."""
+        ...
+
+    def to_host(self, array: Array) -> NDArray:
+        """Copies an array to the host and waits for it."""
+        ...
+
+    def allocate(self, nbytes: int) -> Block:
+        """Returns memory outside every pool.
+
+        Raises:
+            OutOfDeviceMemoryError: There is no such room.
+        """
+        ...
+
+    def array(self, block: Block, view: View) -> Array:
+        """Returns an array that holds the block it lies in."""
+        ...
+
+    def pinned(self, nbytes: int) -> NDArray:
+        """Returns bytes of the host that the device can read by itself."""
+        ...
+
+    def copy(self, block: Block, offset: int, source: NDArray) -> Callable[[], None]:
+        """Starts copying pinned bytes to the device; returns what waits until they are there."""
+        ...
+
+    def map_host(self, address: int, nbytes: int, owner: object) -> Block:
+        """Lets the device read the host's memory where it is; it takes none of the device's.
+
+        Args:
+            address: Of a page.
+            nbytes: From there on.
+            owner: What keeps the memory, and is held as long as the block.
+
+        Raises:
+            OSError: The device or the driver cannot.
+        """
+        ...
+
+    def compile(self, source: str, name: str, options: Sequence[str]) -> Launch:
+        """Compiles a kernel; the same one once."""
+        ...

@@ -1,0 +1,96 @@
+"""The CUDA provider: the operator library over cupy, and kernels where cupy is slow."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from tenonnx.operators import Kernel, Namespace, OperatorTable
+from tenonnx.options import SessionOptions
+from tenonnx.provider import Device, Segment, Step
+from tenonnx_array.provider import ArrayProvider
+from tenonnx_cuda.device import CudaDevice, SomeDevice
+from tenonnx_cuda.elements import not_on_device
+from tenonnx_cuda.machine import this_machine
+from tenonnx_cuda.options import CudaOptions
+from tenonnx_cuda.platform import Platform, Stream
+from tenonnx_cuda.residence import residence_on
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+
+class CUDAExecutionProvider(ArrayProvider):
+    """Runs on an NVIDIA GPU, on a stream of the session's own."""
+
+    name: ClassVar[str] = "CUDAExecutionProvider"
+    aliases: ClassVar[tuple[str, ...]] = ("cuda",)
+    Options: ClassVar[type | None] = CudaOptions
+    device: Device = SomeDevice()
+
+    def __init__(
+        self,
+        options: Any = None,
+        operators: OperatorTable | None = None,
+        session_options: SessionOptions | None = None,
+    ) -> None:
+        super().__init__(options or CudaOptions(), operators, session_options)
+        chosen: CudaOptions = self.options
+        self.platform = self.connect(chosen.device_id)
+        self.stream = self.platform.stream(chosen.gpu_mem_limit, chosen.user_compute_stream)
+        residence = residence_on(self.platform, mapped=chosen.weights == "mapped")
+        # Without a session somebody makes values, for streams that are not known here.
+        settled = session_options is None
+        self.device = CudaDevice(self.platform, self.stream, residence, settled=settled)
+
+    @classmethod
+    def check(cls) -> str | None:
+        """Says which of driver, device, cupy and CUDA libraries is missing, and how to mend it."""
+        return this_machine().missing()
+
+    @classmethod
+    def connect(cls, number: int) -> Platform:
+        """Returns the platform of a device."""
+        from tenonnx_cuda.cupy_platform import connect
+
+        return connect(number)
+
+    @property
+    def xp(self) -> Namespace:
+        """The namespace of the device's arrays."""
+        return self.platform.xp
+
+    def supports(self, node: ir.Node) -> Literal[True] | str:
+        """Accepts a node whose operator is in the table and whose elements a device has."""
+        verdict = super().supports(node)
+        if verdict is not True:
+            return verdict
+        kernel = self.table.find(node.domain, node.op_type, node.version or 1)
+        assert kernel is not None, "the table was just asked"
+        if kernel.host == "all":
+            return f"{kernel} runs on the host"
+        if (dtype := not_on_device(node)) is not None:
+            return f"cupy has no elements of {dtype.name.lower()}"
+        return True
+
+    def compile(self, segment: Segment) -> Sequence[Step]:
+        """Returns a step per node, each on the session's stream."""
+        return [self._on_stream(self._step(node)) for node in segment.nodes]
+
+    def _on_stream(self, step: Step) -> Step:
+        return dataclasses.replace(step, call=on_stream(self.stream, step.call))
+
+    def _namespace(self, kernel: Kernel) -> Namespace:
+        assert kernel.host != "all", "such a node was not accepted"
+        return self.xp
+
+
+def on_stream(stream: Stream, call: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a call whose work goes to a stream."""
+
+    def run(*inputs: Any) -> Any:
+        with stream.active():
+            return call(*inputs)
+
+    return run

@@ -1,0 +1,180 @@
+"""The weights that are on a device: every byte of them once, for all sessions of the process."""
+
+from __future__ import annotations
+
+import mmap
+import threading
+import warnings
+import weakref
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from tenonnx.operators import Array
+from tenonnx.storage import is_packed
+from tenonnx.weight import Weight
+from tenonnx_cuda.platform import Block, Platform, View
+from tenonnx_cuda.slabs import Stretch, merged, pack, stretch_of
+from tenonnx_cuda.staging import Staging
+
+
+class Extent:
+    """A stretch of bytes that is on the device.
+
+    Attributes:
+        stretch: Which bytes.
+        block: The allocation they are in.
+        offset: Where in it.
+    """
+
+    __slots__ = ("__weakref__", "block", "offset", "stretch")
+
+    def __init__(self, stretch: Stretch, block: Block, offset: int) -> None:
+        self.stretch = stretch
+        self.block = block
+        self.offset = offset
+
+    def serves(self, wanted: Stretch, width: int) -> bool:
+        """Says whether it has all of a stretch, at a multiple of its elements' width."""
+        here = self.stretch
+        inside = here.start <= wanted.start and wanted.stop <= here.stop
+        return inside and (self.offset + wanted.start - here.start) % width == 0
+
+
+class Residence:
+    """The weights of a process on one device.
+
+    An extent lives as long as a weight in it does; an allocation, as long as an extent in it.
+
+    Args:
+        platform: The device.
+        staging: How bytes get there.
+        mapped: Let the device read the host's memory, where it can.
+    """
+
+    def __init__(
+        self, platform: Platform, staging: Staging | None = None, *, mapped: bool = False
+    ) -> None:
+        self._platform = platform
+        self._staging = staging or Staging(platform)
+        self._mapped = mapped
+        self._extents: dict[str, weakref.WeakSet[Extent]] = defaultdict(weakref.WeakSet)
+        self._held: weakref.WeakKeyDictionary[Weight, Extent] = weakref.WeakKeyDictionary()
+        self._lock = threading.RLock()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the allocations."""
+        with self._lock:
+            blocks = {id(e.block): e.block for extents in self._extents.values() for e in extents}
+            return sum(block.nbytes for block in blocks.values())
+
+    def preload(self, weights: Iterable[Weight]) -> None:
+        """Brings weights to the device, all together.
+
+        Raises:
+            OutOfDeviceMemoryError: They do not fit; none of them is kept.
+        """
+        with self._lock:
+            for key in [key for key, extents in self._extents.items() if not extents]:
+                del self._extents[key]
+            absent = [w for w in dict.fromkeys(weights) if w.nbytes and self._find(w) is None]
+            if self._mapped:
+                absent = [weight for weight in absent if not self._map(weight)]
+            kept: list[Extent] = []
+            copies = []
+            for slab in pack(merged(stretch_of(weight) for weight in absent)):
+                block = self._platform.allocate(slab.nbytes)
+                for offset, stretch in slab.parts:
+                    kept.append(self._note(Extent(stretch, block, offset)))
+                    copies.append((stretch, block, offset))
+            try:
+                self._staging.copy(copies)
+            except BaseException:
+                for extent in kept:
+                    self._extents[extent.stretch.storage.key].discard(extent)
+                raise
+            for weight in absent:
+                self._hold(weight)
+
+    def array(self, weight: Weight) -> Array:
+        """Returns a weight's array; it is brought to the device if it is not there.
+
+        Elements narrower than a byte are flat packed bytes.
+
+        Raises:
+            OutOfDeviceMemoryError: It does not fit.
+        """
+        shape, strides = weight.shape, weight.strides
+        dtype: np.dtype[Any] = weight.dtype.numpy()
+        if is_packed(weight.dtype):
+            dtype, shape, strides = np.dtype(np.uint8), (weight.nbytes,), None
+        if not weight.nbytes:
+            return self._platform.to_device(np.empty(shape, dtype))
+        with self._lock:
+            self.preload([weight])
+            extent = self._find(weight)
+            if extent is None:
+                extent = self._alone(weight)
+        offset = extent.offset + weight.offset - extent.stretch.start
+        return self._platform.array(extent.block, View(offset, dtype, shape, strides))
+
+    def _find(self, weight: Weight) -> Extent | None:
+        wanted, width = stretch_of(weight), max(1, weight.dtype.bitwidth // 8)
+        if (held := self._held.get(weight)) is not None:
+            return held
+        for extent in tuple(self._extents[wanted.storage.key]):
+            if extent.serves(wanted, width):
+                self._held[weight] = extent
+                return extent
+        return None
+
+    def _hold(self, weight: Weight) -> None:
+        """Ties a weight to the extent that has it; one that lies askew in it gets its own."""
+        if self._find(weight) is None:
+            self._alone(weight)
+
+    def _alone(self, weight: Weight) -> Extent:
+        stretch = stretch_of(weight)
+        block = self._platform.allocate(stretch.nbytes)
+        self._staging.copy([(stretch, block, 0)])
+        extent = self._held[weight] = self._note(Extent(stretch, block, 0))
+        return extent
+
+    def _note(self, extent: Extent) -> Extent:
+        self._extents[extent.stretch.storage.key].add(extent)
+        return extent
+
+    def _map(self, weight: Weight) -> bool:
+        """Lets the device read the storage of a weight in place; says whether it can."""
+        storage = weight.storage
+        if not weight.is_aligned:
+            return False
+        first = storage.address // mmap.PAGESIZE * mmap.PAGESIZE
+        lead = storage.address - first
+        try:
+            block = self._platform.map_host(first, lead + storage.size, storage)
+        except OSError as error:
+            self._mapped = False
+            warnings.warn(f"weights are copied to the device: {error}", stacklevel=2)
+            return False
+        extent = Extent(Stretch(storage, 0, storage.size), block, lead)
+        self._held[weight] = self._note(extent)
+        return True
+
+
+_residences: weakref.WeakKeyDictionary[Platform, dict[bool, Residence]] = (
+    weakref.WeakKeyDictionary()
+)
+_lock = threading.Lock()
+
+
+def residence_on(platform: Platform, *, mapped: bool) -> Residence:
+    """Returns the weights of the process on a device."""
+    with _lock:
+        ways = _residences.setdefault(platform, {})
+        if mapped not in ways:
+            ways[mapped] = Residence(platform, mapped=mapped)
+        return ways[mapped]

@@ -1,0 +1,197 @@
+"""The CUDA provider on a device that is only thought of: strict arrays in the host's memory."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import numpy as np
+import strict
+
+import tenonnx
+from tenonnx_cuda.platform import (
+    CannotRecordError,
+    Launch,
+    NDArray,
+    OutOfDeviceMemoryError,
+    Recording,
+    View,
+)
+from tenonnx_cuda.provider import CUDAExecutionProvider
+
+
+class Memory:
+    """A block, whose contents are rubbish until they are written."""
+
+    def __init__(self, held: NDArray, nbytes: int) -> None:
+        self.held = held
+        self.nbytes = nbytes
+
+
+class Replay:
+    """Work that is done again, into the arrays that it made first."""
+
+    def __init__(self, work: Callable[[], Any], results: Any) -> None:
+        self._work, self._results = work, results
+        self.launches = 0
+
+    def launch(self) -> None:
+        self.launches += 1
+        for old, new in zip(self._results, self._work(), strict=True):
+            if isinstance(old, strict.StrictArray):
+                old.held[...] = new.held
+
+
+class FakeStream:
+    def __init__(self) -> None:
+        self.depth = self.recordings = 0
+        self.broken = False
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        self.depth += 1
+        try:
+            yield
+        finally:
+            self.depth -= 1
+
+    def record(self, work: Callable[[], Any]) -> tuple[Recording, Any]:
+        if self.broken:
+            raise CannotRecordError("the stream is told to fail")
+        self.recordings += 1
+        results = work()
+        return Replay(work, results), results
+
+    def synchronize(self) -> None:
+        assert self.depth == 0, "no work may be underway"
+
+    def used(self) -> int:
+        return 0
+
+
+class FakePlatform:
+    """A device of some size.
+
+    Attributes:
+        log: What was copied, allocated and started, in order.
+    """
+
+    def __init__(self, capacity: int = 1 << 40, *, maps: bool = True) -> None:
+        self.id = "cuda:0"
+        self.xp: Any = strict.xp
+        self.capacity = capacity
+        self.maps = maps
+        self.log: list[tuple[Any, ...]] = []
+        self._blocks: weakref.WeakSet[Memory] = weakref.WeakSet()
+
+    @property
+    def allocated(self) -> int:
+        return sum(block.nbytes for block in self._blocks)
+
+    def stream(self, limit: int, address: int = 0) -> FakeStream:
+        assert limit >= 0
+        assert address == 0
+        return FakeStream()
+
+    def to_device(self, array: NDArray) -> Any:
+        self.log.append(("to_device", array.nbytes))
+        return strict.wrap(np.array(array))
+
+    def to_host(self, array: Any) -> NDArray:
+        self.log.append(("to_host", array.nbytes))
+        held: NDArray = array.held.copy()
+        return held
+
+    def allocate(self, nbytes: int) -> Memory:
+        if self.allocated + nbytes > self.capacity:
+            raise OutOfDeviceMemoryError(f"{nbytes} bytes do not fit")
+        block = Memory(np.full(nbytes, 0xA5, np.uint8), nbytes)
+        self._blocks.add(block)
+        self.log.append(("allocate", nbytes))
+        return block
+
+    def array(self, block: Any, view: View) -> Any:
+        array: NDArray = np.ndarray(view.shape, view.dtype, block.held, view.offset, view.strides)
+        return strict.StrictArray(array)
+
+    def pinned(self, nbytes: int) -> NDArray:
+        self.log.append(("pinned", nbytes))
+        return np.zeros(nbytes, np.uint8)
+
+    def copy(self, block: Any, offset: int, source: NDArray) -> Callable[[], None]:
+        """Copies as late as the copy engine might: when somebody waits."""
+        self.log.append(("copy", source.nbytes))
+        waited = []
+
+        def wait() -> None:
+            if not waited:
+                block.held[offset : offset + source.nbytes] = source
+            waited.append(True)
+
+        return wait
+
+    def map_host(self, address: int, nbytes: int, owner: object) -> Memory:
+        if not self.maps:
+            raise OSError("this device cannot")
+        interface = {"version": 3, "data": (address, True), "shape": (nbytes,), "typestr": "|u1"}
+        holder = type("Bytes", (), {"__array_interface__": interface, "owner": owner})()
+        self.log.append(("map", nbytes))
+        return Memory(np.asarray(holder), 0)
+
+    def compile(self, source: str, name: str, options: Sequence[str]) -> Launch:
+        import hosted
+
+        return hosted.compile_kernel(source, name, tuple(options))
+
+
+class EmulatedProvider(CUDAExecutionProvider):
+    """The CUDA provider on one such device, which all its sessions share."""
+
+    name: ClassVar[str] = "EmulatedProvider"
+    aliases: ClassVar[tuple[str, ...]] = ("emulated",)
+    where: ClassVar[FakePlatform] = FakePlatform()
+
+    @classmethod
+    def check(cls) -> str | None:
+        return None
+
+    @classmethod
+    def connect(cls, number: int) -> Any:
+        assert number == 0
+        return cls.where
+
+
+def provider_on(platform: FakePlatform) -> type[EmulatedProvider]:
+    """Returns the provider on a device of one's own."""
+    return type("OwnEmulatedProvider", (EmulatedProvider,), {"where": platform})
+
+
+class Plugin:
+    """Registers a provider."""
+
+    def __init__(self, provider: type[CUDAExecutionProvider] = EmulatedProvider) -> None:
+        self._provider = provider
+
+    @tenonnx.hookimpl
+    def register_providers(self, register: Callable[..., None]) -> None:
+        register(self._provider)
+
+
+def options(
+    provider: type[CUDAExecutionProvider] = EmulatedProvider, **settings: Any
+) -> tenonnx.SessionOptions:
+    """Returns session options under which ``emulated`` names a provider."""
+    plugins = tenonnx.PluginSet()
+    plugins.register(Plugin(provider))
+    return tenonnx.SessionOptions(plugins=plugins, **settings)
+
+
+def session(
+    model: Any, provider: type[CUDAExecutionProvider] = EmulatedProvider, **settings: Any
+) -> tenonnx.InferenceSession:
+    """Opens a model on it, with the CPU for what it declines."""
+    own = settings.pop("provider_options", {})
+    providers = [("emulated", own), "cpu"]
+    return tenonnx.InferenceSession(model, options(provider, **settings), providers)
