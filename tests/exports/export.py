@@ -1,14 +1,14 @@
 """Writes the models of this folder: tiny, random weights, exactly as torch and skl2onnx export.
 
-``python tests/exports/export.py [NAME ...]`` needs torch, transformers, onnxscript, scikit-learn
-and skl2onnx, which the tests themselves do not. Without names it writes all of them. Every model is
-one ``.onnx`` with an ``.npz`` beside it: inputs as ``in:NAME``, the framework's own answers as
-``out:NAME``.
+It needs torch, transformers, onnxscript, scikit-learn and skl2onnx, which the tests themselves do
+not. Every model is one ``.onnx`` with an ``.npz`` beside it: inputs as ``in:NAME``, the framework's
+own answers as ``out:NAME``. ``--width`` writes larger ones elsewhere.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
+import math
 import warnings
 from pathlib import Path
 from typing import Any
@@ -16,31 +16,33 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 import torch
-from architectures import MODELS
+from architectures import Architectures
+from networks import NETWORKS
 from onnx_ir.passes.common import ClearMetadataAndDocStringPass
 from torch import nn
 
 HERE = Path(__file__).parent
 
 
-def settle(module: nn.Module) -> None:
+def settle(module: nn.Module, scale: float) -> None:
     """Gives every parameter and batch-norm statistic a value that shows up in the output."""
     generator = torch.Generator().manual_seed(1)
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
         if tensor.is_floating_point() and "inv_freq" not in name:
             noise = torch.rand(tensor.shape, generator=generator)
-            tensor.data = noise * 0.5 + 0.5 if "var" in name else (noise - 0.5) * 0.6
+            tensor.data = noise * 0.5 + 0.5 if "var" in name else (noise - 0.5) * scale
 
 
-def export(name: str, module: nn.Module, inputs: dict[str, torch.Tensor], dynamo: bool) -> None:
+def export(
+    path: Path, module: nn.Module, inputs: dict[str, torch.Tensor], *, dynamo: bool, scale: float
+) -> None:
     module.eval()
-    settle(module)
+    settle(module, scale)
     arguments = tuple(inputs.values())
     with torch.no_grad():
         result = module(*arguments)
     results = result if isinstance(result, tuple) else (result,)
     outputs = [f"out_{i}" for i in range(len(results))]
-    path = HERE / f"{name}{'-dynamo' if dynamo else ''}.onnx"
     torch.onnx.export(
         module,
         arguments,
@@ -98,14 +100,35 @@ def export_sklearn() -> None:
         print(f"{path.name}: {path.stat().st_size:,} bytes")
 
 
-if __name__ == "__main__":
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="all by default")
+    parser.add_argument("--width", type=int, default=32, help="of hidden states (%(default)s)")
+    parser.add_argument("--vocabulary", type=int, default=99, help="tokens (%(default)s)")
+    parser.add_argument("--exporter", choices=("both", "torchscript", "dynamo"), default="both")
+    parser.add_argument("--output", type=Path, default=HERE, metavar="FOLDER")
+    return parser.parse_args()
+
+
+def main() -> None:
+    given = parse()
     warnings.simplefilter("ignore")
-    if not sys.argv[1:]:
+    models = {**Architectures(given.width, given.vocabulary).models, **NETWORKS}
+    if not given.names:
         export_sklearn()
-    for model_name in sys.argv[1:] or MODELS:
-        for new in (False, True):
+    for name in given.names or models:
+        for exporter in ("torchscript", "dynamo"):
+            if given.exporter not in ("both", exporter):
+                continue
             torch.manual_seed(0)
+            path = given.output / f"{name}{'-dynamo' if exporter == 'dynamo' else ''}.onnx"
+            # Sums of this many products stay of the size that they have in the tiny models.
+            scale = 0.6 * math.sqrt(32 / given.width)
             try:
-                export(model_name, *MODELS[model_name](), dynamo=new)
+                export(path, *models[name](), dynamo=exporter == "dynamo", scale=scale)
             except Exception as error:  # an exporter's gap is worth a line, not the end
-                print(f"{model_name} (dynamo={new}) not exported: {str(error)[:200]!r}")
+                print(f"{path.name} not exported: {str(error)[:200]!r}")
+
+
+if __name__ == "__main__":
+    main()
