@@ -181,6 +181,15 @@ class Provider(ABC):
         ``node.version`` is the opset version that the node is written in.
         """
 
+    def declines(self, transform: str) -> str | None:
+        """Says why a transform of this name is of no use to it; ``None`` if it may be.
+
+        Such as that it does the same as it compiles. The provider that a session prefers is asked,
+        for every transform but those that are required.
+        """
+        del transform
+        return None
+
     @abstractmethod
     def compile(self, segment: Segment) -> Sequence[Step]:
         """Returns the steps that run a segment of nodes it supports, in order."""

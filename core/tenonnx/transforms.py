@@ -163,6 +163,9 @@ def run_transforms(
     reports: list[TransformReport] = []
     for transform in transforms:
         before = model.graph.num_nodes()
+        if (why := _declined(transform, context)) is not None:
+            reports.append(TransformReport(transform.name, False, before, before, 0.0, (why,)))
+            continue
         start = time.perf_counter()
         try:
             modified = bool(transform.apply(model, context))
@@ -185,6 +188,15 @@ def run_transforms(
             reports.append(TransformReport(transform.name, modified, before, after, seconds, notes))
         context.notes.clear()
     return reports
+
+
+def _declined(transform: Transform, context: TransformContext) -> str | None:
+    """Returns the note of a transform that the preferred provider has no use for."""
+    if transform.level == "required" or not context.providers:
+        return None
+    provider = context.providers[0]
+    why = provider.declines(transform.name)
+    return None if why is None else f"left to {provider.name}: {why}"
 
 
 def host_providers(plugins: PluginSet) -> list[Provider]:

@@ -36,6 +36,23 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 
+DECLINED_COMPILED = {
+    "bias-gelu": "sums and activations are one pass, however many nodes they are",
+    "conv-activation": "activations are computed while the convolution's result is in the cache",
+    "conv-batchnorm": "factors are applied as the result is stored, and need no other weights",
+    "rotary": "halves are turned in one pass over what exporters write",
+    "skip-norm": "a sum and its normalisation are one pass",
+    "swish": "products with a sigmoid are computed with what is around them, in one pass",
+}
+"""Transforms that would hide what is found as nodes are compiled, or copy weights for it."""
+
+DECLINED_PLAIN = dict.fromkeys(
+    ("attention", "bias-gelu", "conv-activation", "rotary", "skip-norm"),
+    "numpy takes as many passes for the operator as for the nodes that it stands for",
+)
+"""Transforms that gain nothing where nobody compiles kernels."""
+
+
 class CPUExecutionProvider(ArrayProvider):
     """Runs on the host, reading weights where they are mapped."""
 
@@ -64,6 +81,11 @@ class CPUExecutionProvider(ArrayProvider):
             elif node not in scope.taken:
                 steps.append(self._step(node))
         return steps
+
+    def declines(self, transform: str) -> str | None:
+        """Says what it does better itself as it compiles nodes, or what gains it nothing."""
+        declined = DECLINED_COMPILED if can_compile() else DECLINED_PLAIN
+        return declined.get(transform)
 
     def _step(self, node: ir.Node) -> Step:
         step = super()._step(node)

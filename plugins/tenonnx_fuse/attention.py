@@ -1,0 +1,147 @@
+"""Attention, which exporters write as a product, its softmax and the product of that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+
+from tenonnx import TransformContext
+from tenonnx_fuse.heads import unrepeated
+from tenonnx_fuse.known import attribute, dtype_of, permutation, rank_of
+from tenonnx_fuse.pattern import (
+    AnyNumber,
+    Found,
+    Like,
+    Pattern,
+    either,
+    let,
+    op,
+    optional,
+)
+from tenonnx_fuse.rewrite import Rule, rewriting
+from tenonnx_fuse.subexpressions import share
+
+
+def _over_last(node: ir.Node) -> str | None:
+    axis = attribute(node, "axis", -1 if (node.version or 1) >= 13 else 1)
+    rank = rank_of(node.inputs[0])
+    old = (node.version or 1) < 13 and axis not in (-1, 3)
+    return f"is over axis {axis}" if axis not in (-1, rank or -1, 3) or old else None
+
+
+def _swaps_last(node: ir.Node) -> str | None:
+    order = permutation(node)
+    return None if order in ((0, 1, 3, 2), (0, 2, 3, 1)) else f"moves the axes to {order}"
+
+
+def _scaled(x: Like, name: str) -> Pattern:
+    """``x``, or ``x`` times or divided by a number."""
+    return either(
+        op("Mul", x, AnyNumber(f"{name} *")), op("Div", x, AnyNumber(f"{name} /")), x
+    )  # fmt: skip
+
+
+KEYS = op("Transpose", _scaled("keys", "inner key"), where=_swaps_last)
+PRODUCT = op("MatMul", _scaled("queries", "query"), _scaled(let("turned", KEYS), "key"))
+SCALED = _scaled(PRODUCT, "scores")
+MASKED = either(
+    op("Add", op("Add", SCALED, "mask"), "second mask"),
+    op("Add", SCALED, "mask"),
+    op("Where", "kept", SCALED, let("fill", AnyNumber("fill"))),
+    op("Where", "hidden", let("fill", AnyNumber("fill")), SCALED),
+    SCALED,
+)
+SHARES = let("shares", op("Softmax", optional("Cast", MASKED), where=_over_last))
+SAFE = either(SHARES, op("Where", op("IsNaN", SHARES), 0.0, SHARES))
+ATTENTION = op("MatMul", either(SAFE, op("Cast", SAFE), op("Cast", op("Cast", SAFE))), "values")
+
+
+def _scale(found: Found) -> float | str:
+    scale = 1.0
+    for name, number in found.numbers.items():
+        if name.endswith("/"):
+            if number == 0:
+                return "scores are divided by zero"
+            scale /= number
+        elif name.endswith("*"):
+            scale *= number
+    return scale
+
+
+def _mask(found: Found) -> tuple[list[ir.Node], ir.Value | None] | str:
+    """Returns what scores are added to, and the nodes that make it."""
+    values = found.values
+    if "fill" not in values and "second mask" in values:
+        both = ir.node("Add", [values["mask"], values["second mask"]], version=14)
+        return [both], both.outputs[0]
+    if "fill" not in values:
+        return [], values.get("mask")
+    if found.numbers["fill"] > -1e4:
+        return f"scores that are hidden become {found.numbers['fill']:g}, which still counts"
+    dtype = dtype_of(values["fill"])
+    zero = ir.node("Constant", [], {"value": ir.tensor([0.0], dtype=dtype)}, version=13)
+    condition = values.get("kept") or values["hidden"]
+    branches = [zero.outputs[0], values["fill"]]
+    if "hidden" in values:
+        branches.reverse()
+    added = ir.node("Where", [condition, *branches], version=16)
+    return [zero, added], added.outputs[0]
+
+
+def _attention(found: Found, _: TransformContext) -> Sequence[ir.Node] | str:
+    queries, keys, values = (found.values[name] for name in ("queries", "keys", "values"))
+    turn = found.values["turned"].producer()
+    assert turn is not None
+    # A cache of (batch, length, heads, size) is turned all the same, to another order.
+    swapped = permutation(turn) == (0, 2, 3, 1)
+    for name, value in (("queries", queries), ("values", values)):
+        rank = rank_of(value)
+        if rank != 4:
+            found_rank = "an unknown number of" if rank is None else str(rank)
+            return f"the {name} '{value.name}' have {found_rank} axes, not 4"
+    dtype = dtype_of(queries)
+    if dtype == ir.DataType.DOUBLE:
+        return "it is in float64"
+    scale, masking = _scale(found), _mask(found)
+    if isinstance(scale, str):
+        return scale
+    if isinstance(masking, str):
+        return masking
+    new, mask = masking
+    repeated: list[ir.Node] = []
+    if swapped:
+        turned = ir.node("Transpose", [keys], {"perm": [0, 2, 1, 3]}, version=turn.version or 13)
+        new.append(turned)
+        keys = turned.outputs[0]
+    else:
+        keys, repeated = unrepeated(keys)
+    values, more = unrepeated(values)
+    if bool(repeated) != bool(more) and not swapped:
+        return "of keys and values, only one is repeated for several heads"
+    if swapped and more:
+        return "the values are repeated for several heads, and the keys are not"
+    if why := _unlike(queries, keys, values):
+        return why
+    inputs = [queries, keys, values, *([] if mask is None else [mask])]
+    new.append(ir.node("Attention", inputs, {"scale": scale}, num_outputs=1, version=23))
+    return new
+
+
+def _unlike(*values: ir.Value) -> str | None:
+    """Says whether the batches are known to be of different sizes, which products broadcast."""
+    sizes = {value.shape[0] for value in values if value.shape is not None}
+    numbers = {size for size in sizes if isinstance(size, int)}
+    return "the batches of queries, keys and values differ" if len(numbers) > 1 else None
+
+
+_rewrite = rewriting(Rule("Attention", ATTENTION, _attention, enough=2), needs=("Softmax",))
+
+
+def attention(model: ir.Model, context: TransformContext) -> bool:
+    """Finds attention; masks that are made for it are made once for all layers."""
+    modified = _rewrite(model, context)
+    if modified:
+        for graph in tuple(model.graphs()):
+            share(graph)
+    return modified

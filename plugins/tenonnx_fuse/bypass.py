@@ -1,0 +1,40 @@
+"""Taking nodes out of a graph whose result is a value that there is already."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import onnx_ir as ir
+
+from tenonnx import TransformContext
+
+
+def bypass(node: ir.Node, value: ir.Value) -> bool:
+    """Lets everybody who reads a node's first output read a value instead; drops the node.
+
+    Returns:
+        ``False`` if that cannot be: a graph's output cannot be its input, a constant, a value of
+        another graph or another of its outputs, and its name has to stay.
+    """
+    graph, output = node.graph, node.outputs[0]
+    if graph is None:
+        return False
+    if output.is_graph_output():
+        maker = value.producer()
+        if maker is None or maker.graph is not graph or value.is_graph_output():
+            return False
+        name, output.name = output.name, None
+        value.name = name
+    value.shape = value.shape if value.shape is not None else output.shape
+    value.type = value.type or output.type
+    ir.convenience.replace_all_uses_with(output, value, replace_graph_outputs=True)
+    graph.remove(node, safe=True)
+    return True
+
+
+def tell(context: TransformContext, done: Counter[str]) -> bool:
+    """Writes a note of how many nodes were taken out, by kind; returns whether there were any."""
+    if done:
+        counts = ", ".join(f"{count} {name}" for name, count in sorted(done.items()))
+        context.notes.append(f"took out {counts}")
+    return bool(done)

@@ -1,0 +1,68 @@
+"""Casts that change nothing, and chains of casts of which one will do."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import onnx_ir as ir
+
+from tenonnx import TransformContext
+from tenonnx_fuse.bypass import bypass, tell
+from tenonnx_fuse.known import attribute, dtype_of
+
+HOLDS: dict[ir.DataType, frozenset[ir.DataType]] = {
+    ir.DataType.FLOAT16: frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE}),
+    ir.DataType.BFLOAT16: frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE}),
+    ir.DataType.FLOAT: frozenset({ir.DataType.DOUBLE}),
+    ir.DataType.INT8: frozenset(
+        {
+            ir.DataType.INT16, ir.DataType.INT32, ir.DataType.INT64,
+            ir.DataType.FLOAT16, ir.DataType.FLOAT, ir.DataType.DOUBLE,
+        }
+    ),
+    ir.DataType.UINT8: frozenset(
+        {
+            ir.DataType.UINT16, ir.DataType.INT16, ir.DataType.INT32, ir.DataType.INT64,
+            ir.DataType.FLOAT16, ir.DataType.FLOAT, ir.DataType.DOUBLE,
+        }
+    ),
+    ir.DataType.INT16: frozenset(
+        {ir.DataType.INT32, ir.DataType.INT64, ir.DataType.FLOAT, ir.DataType.DOUBLE}
+    ),
+    ir.DataType.INT32: frozenset({ir.DataType.INT64, ir.DataType.DOUBLE}),
+    ir.DataType.BOOL: frozenset(
+        {
+            ir.DataType.UINT8, ir.DataType.INT8, ir.DataType.INT32, ir.DataType.INT64,
+            ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.FLOAT, ir.DataType.DOUBLE,
+        }
+    ),
+}  # fmt: skip
+"""By type, those that have all its values."""
+
+
+def drop_casts(model: ir.Model, context: TransformContext) -> bool:
+    """Takes out casts to the type there is, and the first of two if it loses nothing."""
+    done: Counter[str] = Counter()
+    for graph in tuple(model.graphs()):
+        for node in tuple(graph):
+            if node.op_type == "Cast" and not node.domain and node.graph is graph:
+                _visit(node, done)
+    return tell(context, done)
+
+
+def _visit(node: ir.Node, done: Counter[str]) -> None:
+    x = node.inputs[0]
+    if x is None:
+        return
+    to = ir.DataType(attribute(node, "to", 0))
+    before = x.producer()
+    if before is not None and before.op_type == "Cast" and not before.domain:
+        origin = before.inputs[0]
+        source = dtype_of(origin)
+        middle = ir.DataType(attribute(before, "to", 0))
+        if origin is not None and source is not None and middle in HOLDS.get(source, ()):
+            node.replace_input_with(0, origin)
+            done["casts from what was cast without loss"] += 1
+            x = origin
+    if dtype_of(x) == to and bypass(node, x):
+        done["casts to the type that there is"] += 1

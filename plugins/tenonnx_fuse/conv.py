@@ -1,0 +1,191 @@
+"""What follows a convolution and is linear per channel, folded into its weights and bias."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import onnx_ir as ir
+
+from tenonnx import HOST, TransformContext, Weight
+from tenonnx_fuse.constants import Array, derived
+from tenonnx_fuse.known import array_of, attribute, weight_of
+from tenonnx_fuse.rewrite import Rewriting, has_any
+
+FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE)
+SCALING = ("BatchNormalization", "Mul", "Div")
+ADDING = ("Add", "Sub")
+
+
+class Affine(NamedTuple):
+    """``y = x * factor + shift`` per channel, in float64; a factor of ``None`` is 1."""
+
+    factor: Array | None
+    shift: Array | None
+
+
+def fold_into_weights(model: ir.Model, context: TransformContext) -> bool:
+    """Folds normalisations and factors per channel into the convolutions before them.
+
+    That makes new weights, once for all sessions; those of a convolution that shares them with
+    another node stay as they are.
+    """
+    return _fold(model, context, SCALING + ADDING)
+
+
+def fold_into_bias(model: ir.Model, context: TransformContext) -> bool:
+    """Folds summands per channel into the bias of the convolutions before them."""
+    return _fold(model, context, ADDING)
+
+
+def _fold(model: ir.Model, context: TransformContext, types: tuple[str, ...]) -> bool:
+    if not has_any(model, ("Conv", "ConvTranspose")):
+        return False
+    work = Rewriting(model, context)
+    for graph in tuple(model.graphs()):
+        for node in tuple(graph):
+            while node.graph is graph and (new := _follow(node, work, types)) is not None:
+                node = new
+    return work.finish()
+
+
+def _follow(node: ir.Node, work: Rewriting, types: tuple[str, ...]) -> ir.Node | None:
+    """Folds what follows a convolution; returns the new convolution."""
+    if node.op_type not in ("Conv", "ConvTranspose") or node.domain:
+        return None
+    uses = tuple(node.outputs[0].uses())
+    after = uses[0].node if len(uses) == 1 else None
+    if after is None or after.op_type not in types or after.domain or after.graph is not node.graph:
+        return None
+    name = f"{node.op_type} and {after.op_type}"
+    weight, bias = weight_of(node.inputs[1]), weight_of(_input(node, 2))
+    if weight is None or weight.dtype not in FLOATS:
+        work.miss(name, after, "the weights are no constants of a float type")
+        return None
+    if _input(node, 2) is not None and bias is None:
+        work.miss(name, after, "the bias is no constant")
+        return None
+    channels = _channels(node, weight)
+    affine = _affine(after, node.outputs[0], channels, len(weight.shape))
+    if affine is None:
+        return None
+    assert node.inputs[1] is not None
+    if affine.factor is not None and len(node.inputs[1].uses()) > 1:
+        work.miss(name, after, "its weights are read by another node too, and would be copied")
+        return None
+    inputs = _folded(node, weight, bias, affine, _digest(after), work.context)
+    attributes = tuple(node.attributes.values())
+    new = ir.Node("", node.op_type, inputs, attributes, num_outputs=1, version=node.version)
+    graph = node.graph
+    assert isinstance(graph, ir.Graph)
+    return new if work.replace(name, graph, after, (after, node), [new]) else None
+
+
+def _input(node: ir.Node, position: int) -> ir.Value | None:
+    return node.inputs[position] if position < len(node.inputs) else None
+
+
+def _channels(node: ir.Node, weight: Weight) -> int:
+    if node.op_type == "Conv":
+        return weight.shape[0]
+    return weight.shape[1] * int(attribute(node, "group", 1))
+
+
+def _affine(node: ir.Node, x: ir.Value, channels: int, rank: int) -> Affine | None:
+    """Returns what a node does per channel, if that is all it does."""
+    if node.op_type == "BatchNormalization":
+        return _normalisation(node, x)
+    first, second = node.inputs
+    other = second if first is x else first
+    if node.op_type in ("Sub", "Div") and second is x:
+        return None
+    array = array_of(other)
+    shape = (1,) * (rank - 2)
+    fits = ((), (1,), (1, *shape), (1, 1, *shape), (channels, *shape), (1, channels, *shape))
+    if array is None or array.shape not in fits or (node.version or 1) < 7:
+        return None
+    if array.shape == (channels,) and not shape:
+        return None
+    column = np.broadcast_to(array.astype(np.float64).reshape(-1), channels)
+    match node.op_type:
+        case "Add":
+            return Affine(None, column)
+        case "Sub":
+            return Affine(None, -column)
+        case "Mul":
+            return Affine(column, None)
+    return Affine(1 / column, None) if np.all(column) else None
+
+
+def _normalisation(node: ir.Node, x: ir.Value) -> Affine | None:
+    arrays = [array_of(value) for value in node.inputs[1:5]]
+    given = [array.astype(np.float64) for array in arrays if array is not None and array.ndim == 1]
+    if node.inputs[0] is not x or len(given) != 4 or (node.version or 1) < 9:
+        return None
+    if attribute(node, "training_mode", 0) or len(node.outputs) > 1:
+        return None
+    scale, bias, mean, var = given
+    factor = scale / np.sqrt(var + attribute(node, "epsilon", 1e-5))
+    return Affine(factor, bias - mean * factor)
+
+
+def _digest(node: ir.Node) -> str:
+    """Names what a node does, so that the same folded weights are found again."""
+    keys = [weight.key for value in node.inputs if (weight := weight_of(value)) is not None]
+    parts = [node.op_type, str(attribute(node, "epsilon", "")), *keys]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _folded(
+    node: ir.Node,
+    weight: Weight,
+    bias: Weight | None,
+    affine: Affine,
+    digest: str,
+    context: TransformContext,
+) -> list[ir.Value | None]:
+    group = int(attribute(node, "group", 1))
+
+    def weights() -> Array:
+        factor = affine.factor
+        assert factor is not None
+        array: Array = weight.on(HOST)
+        ones = (1,) * (len(weight.shape) - 2)
+        if node.op_type == "Conv":
+            return (array * factor.reshape(-1, 1, *ones)).astype(array.dtype)
+        parts = array.reshape(group, -1, *weight.shape[1:])
+        return (
+            (parts * factor.reshape(group, 1, -1, *ones)).astype(array.dtype).reshape(array.shape)
+        )
+
+    def summands() -> Array:
+        channels = _channels(node, weight)
+        shift = np.zeros(channels) if affine.shift is None else affine.shift
+        if bias is not None:
+            old = bias.on(HOST).astype(np.float64)
+            shift = shift + (old if affine.factor is None else old * affine.factor)
+        return np.asarray(shift).astype(weight.on(HOST).dtype)
+
+    kernel = node.inputs[1]
+    if affine.factor is not None:
+        kernel = _constant(node, "weight", f"{digest}:{weight.key}:{group}", weights, context)
+    if affine.shift is None and bias is None:
+        return [node.inputs[0], kernel]
+    key = f"{digest}:{weight.dtype}:{_channels(node, weight)}:{bias.key if bias else ''}"
+    return [node.inputs[0], kernel, _constant(node, "bias", key, summands, context)]
+
+
+def _constant(
+    node: ir.Node, role: str, key: str, build: Callable[[], Array], context: TransformContext
+) -> ir.Value:
+    short = hashlib.sha256(key.encode()).hexdigest()
+    return derived(
+        node.graph,
+        f"{node.outputs[0].name}/{role}",
+        f"conv-{role}-1:{node.op_type}:{short}",
+        build,
+        [],
+        context,
+    )

@@ -1,0 +1,66 @@
+"""The GELU family, which exporters write as products of Erf, Tanh and Sigmoid."""
+
+from __future__ import annotations
+
+import math
+
+import onnx_ir as ir
+
+from tenonnx import TransformContext
+from tenonnx_fuse.known import weight_of
+from tenonnx_fuse.pattern import AnyNumber, Found, Like, Op, Pattern, Vector, either, op
+from tenonnx_fuse.rewrite import Rule, rewriting
+
+ROOT = math.sqrt(0.5)
+SLOPE = math.sqrt(2 / math.pi)
+CUBIC = 0.044715
+
+
+def _thirds(a: Like, b: Like, c: Like) -> tuple[Op, ...]:
+    """The product of three things, in any order."""
+    return (
+        op("Mul", op("Mul", a, b), c),
+        op("Mul", op("Mul", a, c), b),
+        op("Mul", a, op("Mul", b, c)),
+    )
+
+
+ERF = op("Add", op("Erf", either(op("Div", "x", 1 / ROOT), op("Mul", "x", ROOT))), 1.0)
+CUBE = either(op("Pow", "x", 3.0), op("Mul", op("Mul", "x", "x"), "x"))
+ARGUMENT: Pattern = either(
+    op("Mul", op("Add", "x", op("Mul", CUBE, CUBIC)), SLOPE),
+    *_thirds("x", SLOPE, op("Add", either(*_thirds("x", "x", CUBIC)), 1.0)),
+)
+TANH = op("Add", op("Tanh", ARGUMENT), 1.0)
+QUICK = op("Mul", "x", op("Sigmoid", either(op("Mul", "x", AnyNumber("alpha")), "x")))
+BIASED = op("Gelu", op("Add", "x", Vector("bias")))
+
+
+def _gelu(found: Found, _: TransformContext) -> list[ir.Node]:
+    tanh = any(each.op_type == "Tanh" for each in found.nodes)
+    attributes = {"approximate": "tanh" if tanh else "none"}
+    return [ir.node("Gelu", [found.values["x"]], attributes, version=20)]
+
+
+def _swish(found: Found, _: TransformContext) -> list[ir.Node] | str:
+    alpha = found.numbers.get("alpha", 1.0)
+    if weight_of(found.values["x"]) is not None:
+        return "it is of a constant"
+    return [ir.node("Swish", [found.values["x"]], {"alpha": alpha}, version=24)]
+
+
+def _bias_gelu(found: Found, _: TransformContext) -> list[ir.Node] | str:
+    approximate = found.last.attributes.get("approximate")
+    if approximate is not None and approximate.as_string() != "none":
+        return "the operator is not for the approximation by tanh"
+    inputs = [found.values["x"], found.values["bias"]]
+    return [ir.node("BiasGelu", inputs, domain="com.microsoft", version=1)]
+
+
+gelu = rewriting(
+    *(Rule("Gelu", p, _gelu, enough=4) for p in _thirds("x", ERF, 0.5)),
+    *(Rule("Gelu of tanh", p, _gelu, enough=4) for p in _thirds("x", TANH, 0.5)),
+    needs=("Erf", "Tanh"),
+)
+swish = rewriting(Rule("Swish", QUICK, _swish, enough=3), needs=("Sigmoid",))
+bias_gelu = rewriting(Rule("BiasGelu", BIASED, _bias_gelu, enough=3), needs=("Gelu",))

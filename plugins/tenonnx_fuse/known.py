@@ -1,0 +1,140 @@
+"""What is known of values before a model runs: constants, element types, ranks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from tenonnx import HOST, Weight, WeightTensor
+
+SAME_TYPE = frozenset(
+    {
+        "Abs", "Add", "AveragePool", "BatchNormalization", "Ceil", "Clip", "Concat", "Conv",
+        "ConvTranspose", "Cos", "Div", "Dropout", "Elu", "Erf", "Exp", "Expand", "Flatten",
+        "Floor", "Gather", "GatherElements", "GatherND", "Gelu", "Gemm", "GlobalAveragePool",
+        "HardSigmoid", "HardSwish", "Identity", "LayerNormalization", "LeakyRelu", "Log",
+        "LogSoftmax", "MatMul", "Max", "MaxPool", "Min", "Mul", "Neg", "Pad", "Pow",
+        "RMSNormalization", "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum",
+        "Relu", "Reshape", "Resize", "Sigmoid", "Sign", "Sin", "Slice", "Softmax", "Softplus",
+        "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Tanh", "Tile", "Transpose", "Unsqueeze",
+    }
+)  # fmt: skip
+"""Operators whose first output has the element type of their first input."""
+
+SAME_RANK = frozenset(
+    {
+        "Abs", "BatchNormalization", "Cast", "Ceil", "Clip", "Concat", "Conv", "Cos", "Dropout",
+        "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSigmoid", "HardSwish", "Identity",
+        "LayerNormalization", "LeakyRelu", "Log", "LogSoftmax", "MaxPool", "Neg", "Not", "Pad",
+        "RMSNormalization", "Reciprocal", "Relu", "Sigmoid", "Sign", "Sin", "Slice", "Softmax",
+        "Sqrt", "Tanh", "Transpose",
+    }
+)  # fmt: skip
+"""Operators whose outputs have the rank of their first input."""
+
+BROADCASTING = frozenset({"Add", "And", "Div", "Max", "Min", "Mul", "Or", "Pow", "Sub", "Sum"})
+
+MAX_DEPTH = 40
+"""Nodes that are followed backwards; exporters leave most values with their types."""
+
+
+def weight_of(value: ir.Value | None) -> Weight | None:
+    """Returns the weight that a value is; ``None`` if it is made by a run, or may be replaced."""
+    if value is None or not value.is_initializer() or value.is_graph_input():
+        return None
+    tensor = value.const_value
+    return tensor.weight if isinstance(tensor, WeightTensor) else None
+
+
+def array_of(value: ir.Value | None) -> np.ndarray[Any, Any] | None:
+    """Returns the constant that a value is, on the host."""
+    weight = weight_of(value)
+    return None if weight is None else weight.on(HOST)
+
+
+def number_of(value: ir.Value | None) -> float | None:
+    """Returns the one real number that a value is, whatever happens; ``None`` if it is none."""
+    weight = weight_of(value)
+    if weight is None or len(weight.shape) > 1 or weight.shape not in ((), (1,)):
+        return None
+    array = weight.on(HOST)
+    is_real = array.dtype.kind in "fiu" or weight.dtype == ir.DataType.BFLOAT16
+    return float(array.reshape(-1)[0]) if is_real else None
+
+
+def integers_of(value: ir.Value | None) -> tuple[int, ...] | None:
+    """Returns the constant list of integers that a value is, such as a shape or axes."""
+    array = array_of(value)
+    if array is None or array.dtype.kind not in "iu" or array.ndim > 1 or array.size > 64:
+        return None
+    return tuple(int(number) for number in array.reshape(-1))
+
+
+def attribute(node: ir.Node, name: str, default: Any) -> Any:
+    """Returns an attribute's value."""
+    found = node.attributes.get(name)
+    return default if found is None else found.value
+
+
+def permutation(node: ir.Node) -> tuple[int, ...] | None:
+    """Returns where a Transpose takes its axes from; ``None`` if its rank is not known."""
+    given = attribute(node, "perm", None)
+    if given is not None:
+        return tuple(given)
+    rank = rank_of(node.inputs[0])
+    return None if rank is None else tuple(reversed(range(rank)))
+
+
+def dtype_of(value: ir.Value | None, depth: int = MAX_DEPTH) -> ir.DataType | None:
+    """Returns a value's element type, as the model says or as it follows."""
+    if value is None or depth == 0:
+        return None
+    if value.const_value is not None:
+        return value.const_value.dtype
+    if value.dtype is not None:
+        return value.dtype
+    node = value.producer()
+    if node is None or node.domain:
+        return None
+    if node.op_type == "Cast":
+        return ir.DataType(attribute(node, "to", 0))
+    if node.op_type not in SAME_TYPE or node.outputs[0] is not value:
+        return None
+    return dtype_of(node.inputs[0], depth - 1)
+
+
+def rank_of(value: ir.Value | None, depth: int = MAX_DEPTH) -> int | None:
+    """Returns a value's rank, as the model says or as it follows."""
+    if value is None or depth == 0:
+        return None
+    if value.const_value is not None:
+        return len(value.const_value.shape)
+    if value.shape is not None:
+        return len(value.shape)
+    node = value.producer()
+    return None if node is None or node.domain else _rank_made(node, depth)
+
+
+def _rank_made(node: ir.Node, depth: int) -> int | None:
+    kind = node.op_type
+    if kind == "Transpose" and "perm" in node.attributes:
+        return len(node.attributes["perm"].as_ints())
+    if kind in ("Flatten", "Gemm"):
+        return 2
+    if kind == "Reshape":
+        shape = node.inputs[1] if len(node.inputs) > 1 else None
+        sizes = integers_of(shape)
+        if sizes is not None:
+            return len(sizes)
+        known = shape.shape if shape is not None else None
+        return known[0] if known is not None and isinstance(known[0], int) else None
+    if kind == "Gather":
+        ranks = [rank_of(value, depth - 1) for value in node.inputs]
+        return None if None in ranks else sum(ranks) - 1  # type: ignore[arg-type]  # none is None
+    if kind in BROADCASTING or kind == "MatMul":
+        ranks = [rank_of(value, depth - 1) for value in node.inputs]
+        usual = kind != "MatMul" or 1 not in ranks
+        return None if None in ranks or not usual else max(ranks)  # type: ignore[type-var]  # so
+    return rank_of(node.inputs[0], depth - 1) if kind in SAME_RANK else None

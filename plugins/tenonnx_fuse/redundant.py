@@ -1,0 +1,212 @@
+"""Nodes that give back what they get, and pairs of which one will do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import onnx_ir as ir
+
+from tenonnx import TransformContext, WeightTensor
+from tenonnx_fuse.bypass import bypass, tell
+from tenonnx_fuse.known import array_of, attribute, integers_of, permutation, weight_of
+
+
+def drop_redundant(model: ir.Model, context: TransformContext) -> bool:
+    """Takes out what changes nothing: Identity, Dropout, Reshape, Transpose, Expand and others."""
+    done: Counter[str] = Counter()
+    for graph in tuple(model.graphs()):
+        for node in tuple(graph):
+            visit = None if node.domain or node.graph is not graph else VISITS.get(node.op_type)
+            if visit is not None and node.inputs and visit(node):
+                done[node.op_type] += 1
+    return tell(context, done)
+
+
+def _drop(node: ir.Node) -> bool:
+    x = node.inputs[0]
+    return x is not None and bypass(node, x)
+
+
+def _identity(node: ir.Node) -> bool:
+    return _drop(node)
+
+
+def _dropout(node: ir.Node) -> bool:
+    """Takes it out in inference, which is how every model runs that does not say otherwise."""
+    training = node.inputs[2] if len(node.inputs) > 2 else None
+    if training is not None:
+        value = array_of(training)
+        if value is None or value.any():
+            return False
+    wants_mask = any(o.uses() or o.is_graph_output() for o in node.outputs[1:])
+    return (node.version or 1) >= 7 and not wants_mask and _drop(node)
+
+
+def _transpose(node: ir.Node) -> bool:
+    """Takes out one that moves no axis, or joins it with the one before it."""
+    order = permutation(node)
+    x = node.inputs[0]
+    if order is None or x is None:
+        return False
+    if order == tuple(range(len(order))):
+        return _drop(node)
+    before = x.producer()
+    if before is None or before.op_type != "Transpose" or before.domain:
+        return False
+    first, origin = permutation(before), before.inputs[0]
+    if first is None or origin is None or len(first) != len(order):
+        return False
+    joined = tuple(first[axis] for axis in order)
+    if joined == tuple(range(len(order))):
+        return bypass(node, origin)
+    node.replace_input_with(0, origin)
+    node.attributes["perm"] = ir.AttrInt64s("perm", joined)
+    return True
+
+
+def _reshape(node: ir.Node) -> bool:
+    """Takes out one to the shape there is; one after another reads what that one read."""
+    x = node.inputs[0]
+    sizes = integers_of(node.inputs[1]) if len(node.inputs) > 1 else None
+    if x is None or sizes is None:
+        return False
+    allow_zero = attribute(node, "allowzero", 0)
+    if _known(x) is not None and _known(x) == _resolved(sizes, x, allow_zero):
+        return _drop(node)
+    before = x.producer()
+    flattens = before is not None and before.op_type in ("Reshape", "Flatten")
+    if before is None or not flattens or before.domain or 0 in sizes:
+        return False
+    origin = before.inputs[0]
+    if origin is None:
+        return False
+    if _known(origin) is not None and _known(origin) == _resolved(sizes, origin, allow_zero):
+        return bypass(node, origin)
+    if x.is_graph_output() or len(x.uses()) > 1:
+        return False
+    node.replace_input_with(0, origin)
+    return True
+
+
+def _known(value: ir.Value) -> tuple[int, ...] | None:
+    """Returns a shape that is known to the last size."""
+    if value.shape is None or not all(isinstance(size, int) for size in value.shape):
+        return None
+    return tuple(int(size) for size in value.shape)  # type: ignore[arg-type]  # all are
+
+
+def _resolved(sizes: tuple[int, ...], x: ir.Value, allow_zero: int) -> tuple[int, ...] | None:
+    """Returns a Reshape's shape, with what 0 and -1 stand for."""
+    known = _known(x)
+    if known is None or 0 in known:
+        return None
+    if not allow_zero:
+        if any(size == 0 and axis >= len(known) for axis, size in enumerate(sizes)):
+            return None
+        sizes = tuple(known[axis] if size == 0 else size for axis, size in enumerate(sizes))
+    rest = int(np.prod([size for size in sizes if size != -1], dtype=np.int64))
+    total = int(np.prod(known, dtype=np.int64))
+    return tuple(total // rest if size == -1 and rest else size for size in sizes)
+
+
+def _expand(node: ir.Node) -> bool:
+    x = node.inputs[0]
+    sizes = integers_of(node.inputs[1])
+    if x is None or sizes is None:
+        return False
+    shape = _known(x)
+    ones = all(size == 1 for size in sizes)
+    if shape is None:
+        rank = None if x.shape is None else len(x.shape)
+        return ones and rank is not None and len(sizes) <= rank and _drop(node)
+    return len(sizes) <= len(shape) and np.broadcast_shapes(shape, sizes) == shape and _drop(node)
+
+
+def _single(node: ir.Node) -> bool:
+    return len(node.inputs) == 1 and _drop(node)
+
+
+def _tile(node: ir.Node) -> bool:
+    repeats = integers_of(node.inputs[1]) if len(node.inputs) == 2 else None
+    return repeats is not None and all(count == 1 for count in repeats) and _drop(node)
+
+
+def _pad(node: ir.Node) -> bool:
+    pads = attribute(node, "pads", None)
+    if (node.version or 1) >= 11:
+        pads = integers_of(node.inputs[1]) if len(node.inputs) > 1 else None
+    return pads is not None and not any(pads) and _drop(node)
+
+
+def _slice(node: ir.Node) -> bool:
+    """Takes out one from the beginning to the end of its axes."""
+    if (node.version or 1) < 10:
+        return False
+    starts, ends, steps = (
+        integers_of(node.inputs[n]) if len(node.inputs) > n and node.inputs[n] is not None else ()
+        for n in (1, 2, 4)
+    )
+    if starts is None or not ends or steps is None or any(starts) or any(s != 1 for s in steps):
+        return False
+    return all(end >= np.iinfo(np.int32).max for end in ends) and _drop(node)
+
+
+def _unsqueeze(node: ir.Node) -> bool:
+    """Takes out one that undoes the Squeeze, or Unsqueeze, before it."""
+    x = node.inputs[0]
+    before = None if x is None else x.producer()
+    opposite = "Squeeze" if node.op_type == "Unsqueeze" else "Unsqueeze"
+    if before is None or before.op_type != opposite or before.domain or before.inputs[0] is None:
+        return False
+    axes, others = _axes(node), _axes(before)
+    return axes is not None and axes == others and min(axes) >= 0 and bypass(node, before.inputs[0])
+
+
+def _axes(node: ir.Node) -> tuple[int, ...] | None:
+    if (node.version or 1) < 13:
+        given = attribute(node, "axes", None)
+        return None if given is None else tuple(given)
+    return integers_of(node.inputs[1]) if len(node.inputs) > 1 else None
+
+
+def _neutral(node: ir.Node) -> bool:
+    """Takes out sums with 0 and products with 1, of one constant element of no axes."""
+    if (node.version or 1) < 7:
+        return False
+    neutral = 0 if node.op_type in ("Add", "Sub") else 1
+    for position in (1, 0) if node.op_type in ("Add", "Mul") else (1,):
+        value, other = node.inputs[position], node.inputs[1 - position]
+        weight = weight_of(value)
+        if weight is None or weight.shape != () or other is None:
+            continue
+        number = array_of(value)
+        # -0.0 + 0.0 is 0.0, which equals it.
+        if number is not None and number.dtype.kind != "O" and number == neutral:
+            return not isinstance(other.const_value, WeightTensor) and bypass(node, other)
+    return False
+
+
+VISITS: dict[str, Callable[[ir.Node], bool]] = {
+    "Identity": _identity,
+    "Dropout": _dropout,
+    "Transpose": _transpose,
+    "Reshape": _reshape,
+    "Expand": _expand,
+    "Concat": _single,
+    "Sum": _single,
+    "Max": _single,
+    "Min": _single,
+    "Mean": _single,
+    "Tile": _tile,
+    "Pad": _pad,
+    "Slice": _slice,
+    "Squeeze": _unsqueeze,
+    "Unsqueeze": _unsqueeze,
+    "Add": _neutral,
+    "Sub": _neutral,
+    "Mul": _neutral,
+    "Div": _neutral,
+}
+"""By operator, what says whether a node can go and takes it out."""

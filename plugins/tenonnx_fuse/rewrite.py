@@ -1,0 +1,192 @@
+"""Rules that put one node in the place of several, and the line that says what they did."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from tenonnx import TransformContext
+from tenonnx.graph import label
+from tenonnx_fuse.pattern import Found, Op
+
+MAX_NOTES = 8
+"""Near misses that are told; those that differ in names alone are told together."""
+
+NAMES = re.compile(r"'[^']*'")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A pattern, and what takes its place.
+
+    Attributes:
+        name: What it finds, for the line that says so.
+        pattern: The nodes, from the last one backwards.
+        build: Returns the new nodes, whose last one's first output takes the place of the
+            pattern's, or says why not.
+        enough: As many nodes are nearly a match.
+        frees: The last node alone goes; what it read is read by others, or goes as unread.
+    """
+
+    name: str
+    pattern: Op
+    build: Callable[[Found, TransformContext], Sequence[ir.Node] | str]
+    enough: int = 3
+    frees: bool = False
+
+
+class Rewriting:
+    """What one transform does to a model.
+
+    Args:
+        model: Changed in place.
+        context: Where it is to run, and where notes go.
+    """
+
+    def __init__(self, model: ir.Model, context: TransformContext) -> None:
+        self.model = model
+        self.context = context
+        self.made: Counter[str] = Counter()
+        self._missed: dict[str, list[str]] = {}
+
+    def apply(self, rules: Sequence[Rule]) -> None:
+        """Tries every rule at every node, from the last node to the first."""
+        by_type: dict[str, list[Rule]] = {}
+        for rule in rules:
+            for kind in rule.pattern.types:
+                by_type.setdefault(kind, []).append(rule)
+        for graph in tuple(self.model.graphs()):
+            for node in reversed(tuple(graph)):
+                made: ir.Node | None = node
+                while made is not None and made.graph is graph and not made.domain:
+                    rules_here = by_type.get(made.op_type, ())
+                    made = self._first(rules_here, graph, made)
+
+    def _first(
+        self, rules: Sequence[Rule], graph: ir.Graph | ir.Function, node: ir.Node
+    ) -> ir.Node | None:
+        """Returns what the first rule that fits put in a node's place."""
+        for rule in rules:
+            if (made := self._try(rule, graph, node)) is not None:
+                return made
+        return None
+
+    def _try(self, rule: Rule, graph: ir.Graph | ir.Function, node: ir.Node) -> ir.Node | None:
+        found = Found()
+        if not rule.pattern.match_node(node, found):
+            if why := found.nearly(rule.enough):
+                self.miss(rule.name, node, why)
+            return None
+        new = rule.build(found, self.context)
+        if isinstance(new, str):
+            self.miss(rule.name, node, new)
+            return None
+        old = (node,) if rule.frees else tuple(found.nodes)
+        done = self.replace(rule.name, graph, node, old, new)
+        return new[-1] if done else None
+
+    def replace(
+        self,
+        name: str,
+        graph: ir.Graph | ir.Function,
+        last: ir.Node,
+        old: Sequence[ir.Node],
+        new: Sequence[ir.Node],
+    ) -> bool:
+        """Puts nodes in the place of others; says so, or why that cannot be."""
+        why = self._read_elsewhere(old, last) or self.refusal(new, old)
+        if why is not None:
+            self.miss(name, last, why)
+            return False
+        output, result = last.outputs[0], new[-1].outputs[0]
+        result.shape, result.type = output.shape, output.type
+        result.name, output.name = output.name, None
+        new[-1].name = last.name
+        ir.convenience.replace_nodes_and_values(graph, last, old, new, [output], [result])
+        for node in new:
+            if node.domain:
+                self.model.opset_imports.setdefault(node.domain, 1)
+        self.made[name] += 1
+        return True
+
+    def refusal(self, new: Sequence[ir.Node], old: Sequence[ir.Node]) -> str | None:
+        """Returns why nodes cannot take the place of others, if they cannot."""
+        imported = self.model.opset_imports.get("", 0)
+        for node in new:
+            version = node.version or 1
+            saved = self.context.options.optimized_model_filepath
+            if saved and not node.domain and version > imported:
+                return (
+                    f"the model is to be saved and imports opset {imported}, and {node.op_type} "
+                    f"needs {version}"
+                )
+            furthest = max(self._place(each) for each in old)
+            if self._place(node) > furthest:
+                return f"no provider that runs these nodes runs {label(node)}"
+        return None
+
+    def _place(self, node: ir.Node) -> int:
+        """Returns which of the session's providers would run a node."""
+        providers = self.context.providers
+        for position, provider in enumerate(providers):
+            if provider.supports(node) is True:
+                return position
+        return len(providers)
+
+    def _read_elsewhere(self, old: Sequence[ir.Node], last: ir.Node) -> str | None:
+        inside = set(old)
+        for node in old:
+            for value in node.outputs:
+                if value is last.outputs[0]:
+                    continue
+                if value.is_graph_output() or any(use.node not in inside for use in value.uses()):
+                    return f"'{value.name}' is read elsewhere too"
+        return None
+
+    def miss(self, name: str, node: ir.Node, why: str) -> None:
+        """Remembers what nearly matched."""
+        kind = NAMES.sub("", f"{name} {node.op_type} {why}")
+        self._missed.setdefault(kind, []).append(f"nearly {name} at {label(node)}: {why}")
+
+    def finish(self) -> bool:
+        """Writes the notes; returns whether anything changed."""
+        notes = self.context.notes
+        if self.made:
+            counts = ", ".join(f"{count} {name}" for name, count in sorted(self.made.items()))
+            notes.append(f"matched {counts}")
+        for missed in list(self._missed.values())[:MAX_NOTES]:
+            more = f" (and {len(missed) - 1} like it)" if len(missed) > 1 else ""
+            notes.append(missed[-1] + more)
+        if len(self._missed) > MAX_NOTES:
+            notes.append(f"... and {len(self._missed) - MAX_NOTES} more kinds that nearly match")
+        return bool(self.made)
+
+
+def rewriting(
+    *rules: Rule, needs: Sequence[str] = ()
+) -> Callable[[ir.Model, TransformContext], bool]:
+    """Returns a transform of rules.
+
+    Args:
+        rules: In the order in which they are tried.
+        needs: Operators without one of which no rule can match, so that nothing is tried.
+    """
+
+    def apply(model: ir.Model, context: TransformContext) -> bool:
+        if needs and not has_any(model, needs):
+            return False
+        work = Rewriting(model, context)
+        work.apply(rules)
+        return work.finish()
+
+    return apply
+
+
+def has_any(model: ir.Model, types: Sequence[str]) -> bool:
+    """Says whether a model has a node of one of some operators."""
+    wanted = frozenset(types)
+    return any(node.op_type in wanted for graph in model.graphs() for node in graph)

@@ -1,0 +1,88 @@
+"""What is computed twice from the same values is computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import onnx_ir as ir
+
+from tenonnx import TransformContext
+from tenonnx.graph import array_of, is_control_flow
+from tenonnx_fuse.known import weight_of
+
+RANDOM = frozenset(
+    {
+        "Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
+        "RandomUniformLike",
+    }
+)  # fmt: skip
+"""Operators of which two nodes may give different results."""
+
+PURE = frozenset({"", "ai.onnx.ml", "ai.tenonnx"})
+"""Domains whose other operators are functions of their inputs; of strangers' that is not known."""
+
+MAX_BYTES = 1024
+"""Attributes that are tensors are compared up to this size."""
+
+
+def share_subexpressions(model: ir.Model, context: TransformContext) -> bool:
+    """Drops every node that computes what one before it in its graph does.
+
+    Constants are the same if they are the same weight of the registry, whatever their names;
+    their bytes are not read.
+    """
+    dropped = sum(share(graph) for graph in tuple(model.graphs()))
+    if dropped:
+        context.notes.append(f"matched {dropped} nodes that repeat another one")
+    return dropped > 0
+
+
+def share(graph: ir.Graph) -> int:
+    """Does it in one graph; returns how many nodes are gone."""
+    seen: dict[Hashable, ir.Node] = {}
+    dropped = 0
+    for node in tuple(graph):
+        if node.domain not in PURE or is_control_flow(node) or node.op_type in RANDOM:
+            continue
+        key = _key(node)
+        if key is None:
+            continue
+        first = seen.setdefault(key, node)
+        if first is node or any(value.is_graph_output() for value in node.outputs):
+            continue
+        _adopt(node, first)
+        ir.convenience.replace_all_uses_with(node.outputs, first.outputs)
+        graph.remove(node, safe=True)
+        dropped += 1
+    return dropped
+
+
+def _adopt(node: ir.Node, first: ir.Node) -> None:
+    """Keeps what a dropped node knew of its outputs."""
+    for old, kept in zip(node.outputs, first.outputs, strict=True):
+        kept.type = kept.type or old.type
+        kept.shape = kept.shape if kept.shape is not None else old.shape
+
+
+def _key(node: ir.Node) -> Hashable | None:
+    """Returns what two nodes that compute the same have in common; ``None`` if it is unclear."""
+    attributes: list[Hashable] = []
+    for name in sorted(node.attributes):
+        attribute = node.attributes[name]
+        content = attribute.value
+        if attribute.type == ir.AttributeType.TENSOR:
+            if content.nbytes > MAX_BYTES:
+                return None
+            array = array_of(content)
+            content = (content.dtype, array.shape, repr(array.tolist()))
+        elif isinstance(content, list | tuple):
+            content = tuple(content)
+        attributes.append((name, attribute.type, content))
+    wanted = tuple(bool(output.name) for output in node.outputs)
+    inputs = tuple(map(_identity, node.inputs))
+    return node.domain, node.op_type, node.version, wanted, inputs, tuple(attributes)
+
+
+def _identity(value: ir.Value | None) -> Hashable:
+    weight = weight_of(value)
+    return id(value) if weight is None else (id(weight), weight.shape, weight.strides)

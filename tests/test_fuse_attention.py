@@ -1,0 +1,165 @@
+"""The fuse plugin's attention: as exporters write it, and what only looks like it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from fusing import fused, normal, notes, parse
+
+B, H, G, S, D = 2, 4, 2, 3, 8
+
+PARTS: dict[str, Any] = {
+    "by": np.float32(D**-0.5),
+    "root": np.float32(D**0.5),
+    "low": np.float32(np.finfo(np.float32).min),
+    "zero": np.float32(0),
+    "ten": np.float32(10),
+    "two": np.array([2]),
+    "wide": np.array([B, G, H // G, S, D]),
+    "flat": np.array([B, H, S, D]),
+}
+"""Constants that graphs below read by these names."""
+
+HEADS = f"float[{B},{H},{S},{D}]"
+INPUTS = f"({HEADS} q, {HEADS} k, {HEADS} v, float[{B},1,{S},{S}] m, bool[1,1,{S},{S}] c)"
+USUAL = (
+    "t = Transpose<perm=[0,1,3,2]>(k)  p = MatMul(q, t)  a = Softmax<axis=-1>({})  y = MatMul(a, v)"
+)
+
+WRITTEN = {
+    "plain": USUAL.format("p"),
+    "scaled": USUAL.format("s").replace(" a =", " s = Mul(p, by) a ="),
+    "divided": USUAL.format("s").replace(" a =", " s = Div(p, root) a ="),
+    "masked": USUAL.format("n").replace(" a =", " s = Mul(by, p) n = Add(s, m) a ="),
+    "masked twice": USUAL.format("o").replace(" a =", " n = Add(m, p) o = Add(n, m) a ="),
+    "both scaled": """r = Sqrt(by)  q2 = Mul(q, r)  t = Transpose<perm=[0,1,3,2]>(k)  t2 = Mul(t, r)
+        p = MatMul(q2, t2)  n = Add(p, m)  a = Softmax<axis=-1>(n)  y = MatMul(a, v)""",
+    "kept": USUAL.format("n").replace(" a =", " n = Where(c, p, low) a ="),
+    "hidden": USUAL.format("n").replace(" a =", " h = Not(c) n = Where(h, low, p) a ="),
+    "safe": USUAL.format("p").replace("y =", "i = IsNaN(a) b = Where(i, zero, a) y =").replace(
+        "MatMul(a, v)", "MatMul(b, v)"
+    ),
+}  # fmt: skip
+
+
+def feeds(**more: Any) -> dict[str, Any]:
+    parts = {name: normal(B, H, S, D, seed=seed) for seed, name in enumerate("qkv")}
+    causal = np.tril(np.ones((1, 1, S, S), bool))
+    return {**parts, "m": normal(B, 1, S, S, seed=4), "c": causal, **more}
+
+
+def attention(body: str, head: str = INPUTS, **options: Any) -> tuple[dict[str, int], Any]:
+    """Compares a graph before and after, once shapes are known as exporters leave them."""
+    proto = parse(f"{head} => (float[B,H,S,D] y) {{ {body} }}", **PARTS)
+    used = {name for node in proto.graph.node for name in node.input}
+    for tensor in [t for t in proto.graph.initializer if t.name not in used]:
+        proto.graph.initializer.remove(tensor)
+    typed = onnx.shape_inference.infer_shapes(proto)
+    names = {value.name for value in typed.graph.input}
+    given = feeds(**options)
+    return fused(typed, {name: array for name, array in given.items() if name in names})
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_attention(name: str) -> None:
+    counts, done = attention(WRITTEN[name])
+    assert counts.pop("Attention") == 1
+    assert counts.keys() <= {"Add", "Constant", "Where", "Not"}
+    assert notes(done, "attention") == ["matched 1 Attention"]
+
+
+REPEATED = """u = Unsqueeze(k, two)  e = Expand(u, wide)  r = Reshape(e, flat)
+    u2 = Unsqueeze(v, two)  e2 = Expand(u2, wide)  r2 = Reshape(e2, flat)
+    t = Transpose<perm=[0,1,3,2]>(r)  p = MatMul(q, t)  s = Mul(p, by)  a = Softmax<axis=-1>(s)
+    y = MatMul(a, r2)"""
+FEWER = f"({HEADS} q, float[{B},{G},{S},{D}] k, float[{B},{G},{S},{D}] v)"
+
+
+def few() -> dict[str, Any]:
+    return {"k": normal(B, G, S, D, seed=1), "v": normal(B, G, S, D, seed=2)}
+
+
+def test_heads_that_are_repeated() -> None:
+    counts, _ = attention(REPEATED, FEWER, **few())
+    assert counts == {"Attention": 1}
+
+
+def test_heads_that_are_repeated_to_sizes_known_when_it_runs() -> None:
+    body = """sk = Shape(k)  i = Constant<value=int64[1]{0}>()  b = Gather(sk, i)
+        wide_ = Concat<axis=0>(b, some)  flat_ = Concat<axis=0>(b, rest)  """ + REPEATED.replace(
+        "wide)", "wide_)"
+    ).replace("flat)", "flat_)")
+    proto = parse(
+        f"{FEWER.replace(f'float[{B},', 'float[n,')} => (float[B,H,S,D] y) {{ {body} }}",
+        some=PARTS["wide"][1:],
+        rest=PARTS["flat"][1:],
+        two=PARTS["two"],
+        by=PARTS["by"],
+    )
+    typed = onnx.shape_inference.infer_shapes(proto)
+    counts, _ = fused(typed, {"q": normal(B, H, S, D), **few()})
+    assert counts == {"Attention": 1}
+
+
+def test_keys_as_projections_leave_them() -> None:
+    body = """t = Transpose<perm=[0,2,3,1]>(k)  v2 = Transpose<perm=[0,2,1,3]>(v)  p = MatMul(q, t)
+        s = Mul(p, by)  a = Softmax<axis=3>(s)  y = MatMul(a, v2)"""
+    flat = f"float[{B},{S},{H},{D}]"
+    counts, _ = attention(
+        body,
+        f"({HEADS} q, {flat} k, {flat} v)",
+        k=normal(B, S, H, D, seed=1),
+        v=normal(B, S, H, D, seed=2),
+    )
+    assert counts == {"Attention": 1, "Transpose": 2}
+
+
+def test_a_mask_is_made_once_for_all_layers() -> None:
+    body = WRITTEN["kept"].replace("y = MatMul(a, v)", "y1 = MatMul(a, v)") + """
+        t2 = Transpose<perm=[0,1,3,2]>(v)  p2 = MatMul(y1, t2)  n2 = Where(c, p2, low)
+        a2 = Softmax<axis=-1>(n2)  y = MatMul(a2, k)"""  # fmt: skip
+    counts, _ = attention(body)
+    assert (counts["Attention"], counts["Where"]) == (2, 1)
+
+
+def test_what_is_nearly_attention() -> None:
+    body = USUAL.format("g").replace(" a =", " g = Tanh(p) a =")
+    counts, done = attention(body)
+    assert "Attention" not in counts
+    assert (
+        "Add or Where or Mul or Div or MatMul or Cast is missing at Tanh 'g'"
+        in notes(done, "attention")[0]
+    )
+    counts, _ = attention(USUAL.format("p").replace("axis=-1", "axis=2"))
+    assert "Attention" not in counts
+
+
+def test_scores_that_are_read_elsewhere() -> None:
+    body = USUAL.format("p") + "  z = Neg(a)"
+    proto = parse(f"{INPUTS} => ({HEADS} y, float[B,H,S,S] z) {{ {body} }}")
+    counts, done = fused(proto, feeds())
+    assert "Attention" not in counts
+    assert "'a' is read elsewhere too" in notes(done, "attention")[0]
+
+
+def test_a_fill_that_still_counts() -> None:
+    body = WRITTEN["kept"].replace("low", "ten")
+    counts, done = attention(body)
+    assert "Attention" not in counts
+    assert "become 10, which still counts" in notes(done, "attention")[0]
+
+
+def test_heads_that_are_repeated_in_another_order_stay_so() -> None:
+    body = REPEATED.replace("two)", "one)").replace("wide", "turned")
+    proto = parse(
+        f"{FEWER} => (float[B,H,S,D] y) {{ {body} }}",
+        **{name: PARTS[name] for name in ("flat", "by")},
+        one=np.array([1]),
+        turned=np.array([B, H // G, G, S, D]),
+    )
+    counts, _ = fused(onnx.shape_inference.infer_shapes(proto), {"q": normal(B, H, S, D), **few()})
+    assert counts == {"Attention": 1, "Unsqueeze": 2, "Expand": 2, "Reshape": 2}

@@ -1,0 +1,193 @@
+"""The fuse plugin's cleaning: casts, reshapes, transposes and others that change nothing."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fusing import fused, normal, notes, parse
+
+TYPES = {1: np.float32, 10: np.float16, 11: np.float64, 6: np.int32, 7: np.int64, 3: np.int8}
+
+
+@settings(max_examples=40, deadline=None)
+@given(chain=st.lists(st.sampled_from(sorted(TYPES)), min_size=1, max_size=4))
+def test_chains_of_casts(chain: list[int]) -> None:
+    """Whatever is taken out, the values are those of the whole chain, rounded as often."""
+    names = ["x", *(f"c{n}" for n in range(len(chain) - 1)), "y"]
+    body = "  ".join(
+        f"{b} = Cast<to={to}>({a})" for (a, b), to in zip(pairwise(names), chain, strict=True)
+    )
+    last = {1: "float", 10: "float16", 11: "double", 6: "int32", 7: "int64", 3: "int8"}[chain[-1]]
+    text = f"(float[a] x) => ({last}[a] y) {{ {body} }}"
+    x = np.array([0.1, -3.7, 100.25, 65.0, 0.0, -0.49], np.float32)
+    counts, _ = fused(parse(text), {"x": x}, rtol=0, atol=0)
+    assert counts.get("Cast", 0) <= len(chain)
+
+
+def test_casts_that_lose_nothing_are_one() -> None:
+    text = "(int8[a] x) => (double[a] y) { a = Cast<to=6>(x) b = Cast<to=1>(a) y = Cast<to=11>(b) }"
+    counts, done = fused(parse(text), {"x": np.arange(-3, 3, dtype=np.int8)}, rtol=0, atol=0)
+    # float32 has not all of int32, but what it is given here is int8.
+    assert counts == {"Cast": 1}
+    assert notes(done, "cast-chains")[0].startswith("took out")
+
+
+def test_a_cast_that_rounds_stays() -> None:
+    text = "(float[a] x) => (float[a] y) { h = Cast<to=10>(x)  y = Cast<to=1>(h) }"
+    counts, _ = fused(parse(text), {"x": normal(5)}, rtol=0, atol=0)
+    assert counts == {"Cast": 2}
+
+
+@settings(max_examples=40, deadline=None)
+@given(orders=st.lists(st.permutations(range(4)), min_size=1, max_size=4), relu=st.booleans())
+def test_chains_of_transposes(orders: list[list[int]], relu: bool) -> None:
+    names = ["x", *(f"t{n}" for n in range(len(orders) - 1)), "y"]
+    lines = [
+        f"{b} = Transpose<perm={list(order)}>({a})"
+        for (a, b), order in zip(pairwise(names), orders, strict=True)
+    ]
+    if relu:
+        lines[-1] = lines[-1].replace("y =", "u =")
+        lines.append("y = Relu(u)")
+    counts, _ = fused(
+        parse(f"(float[2,3,4,5] x) => (float[a,b,c,d] y) {{ {'  '.join(lines)} }}"),
+        {"x": normal(2, 3, 4, 5)},
+        rtol=0,
+        atol=0,
+    )
+    assert counts.get("Transpose", 0) <= 1 or not relu
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    shapes=st.lists(
+        st.sampled_from([(2, 12), (-1, 6), (0, -1), (24,), (2, 3, 4), (0, 3, -1), (1, -1)]),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_chains_of_reshapes(shapes: list[tuple[int, ...]]) -> None:
+    x = normal(2, 3, 4)
+    weights: dict[str, Any] = {}
+    lines, last, y = [], "x", x
+    for n, shape in enumerate(shapes):
+        sizes = tuple(y.shape[i] if size == 0 else size for i, size in enumerate(shape))
+        if 0 in shape and len(shape) > y.ndim:
+            continue
+        try:
+            y = y.reshape(sizes)
+        except ValueError:
+            continue
+        weights[f"s{n}"] = np.array(shape)
+        lines.append(f"r{n} = Reshape({last}, s{n})")
+        last = f"r{n}"
+    dims = ",".join(f"d{axis}" for axis in range(y.ndim))
+    text = f"(float[2,3,4] x) => (float[{dims}] y) {{ {'  '.join(lines)}  y = Neg({last}) }}"
+    counts, done = fused(parse(text, **weights), {"x": x}, rtol=0, atol=0)
+    (result,) = done.run(None, {"x": x})
+    np.testing.assert_array_equal(result, -y)
+    assert counts.get("Reshape", 0) <= len(lines)
+
+
+NOTHING: dict[str, tuple[str, dict[str, Any]]] = {
+    "Identity": ("h = Identity(x)", {}),
+    "Dropout": ("h = Dropout(x)", {}),
+    "Transpose": ("h = Transpose<perm=[0,1,2]>(x)", {}),
+    "Reshape": ("h = Reshape(x, s)", {"s": np.array([2, -1, 4])}),
+    "Expand": ("h = Expand(x, s)", {"s": np.array([1, 1])}),
+    "Concat": ("h = Concat<axis=1>(x)", {}),
+    "Max": ("h = Max(x)", {}),
+    "Tile": ("h = Tile(x, s)", {"s": np.array([1, 1, 1])}),
+    "Pad": ("h = Pad(x, s)", {"s": np.array([0] * 6)}),
+    "Slice": ("h = Slice(x, a, b)", {"a": np.array([0]), "b": np.array([2**62])}),
+    "Squeeze": (
+        "u = Unsqueeze(x, s)  h = Squeeze(u, s)",
+        {"s": np.array([1])},
+    ),
+    "Add": ("h = Add(z, x)", {"z": np.float32(0)}),
+    "Div": ("h = Div(x, z)", {"z": np.float32(1)}),
+}
+
+
+@pytest.mark.parametrize("name", NOTHING)
+def test_what_changes_nothing(name: str) -> None:
+    line, weights = NOTHING[name]
+    text = f"(float[2,3,4] x) => (float[2,3,4] y) {{ {line}  y = Exp(h) }}"
+    counts, done = fused(parse(text, **weights), {"x": normal(2, 3, 4)}, rtol=0, atol=0)
+    assert counts == {"Exp": 1}
+    assert notes(done, "redundant-nodes")[0].startswith("took out 1")
+
+
+KEPT: dict[str, tuple[str, dict[str, Any]]] = {
+    "Dropout": ("h = Dropout(x, r, t)", {"r": np.float32(0), "t": np.array(True)}),
+    "Expand": ("h = Expand(x, s)", {"s": np.array([5, 1, 1, 1])}),
+    "Slice": ("h = Slice(x, a, b)", {"a": np.array([1]), "b": np.array([2**62])}),
+    "Add": ("h = Add(z, x)", {"z": np.zeros((1, 2, 3, 4), np.float32)}),
+    "Sub": ("h = Sub(z, x)", {"z": np.float32(0)}),
+    "Unsqueeze": ("u = Squeeze(x, a)  h = Unsqueeze(u, b)", {"a": np.array([0]), "b": [1]}),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_only_looks_as_if_it_changed_nothing(name: str) -> None:
+    line, weights = KEPT[name]
+    first = 1 if name == "Unsqueeze" else 2
+    text = f"(float[{first},3,4] x) => (float[...] y) {{ {line}  y = Exp(h) }}".replace(
+        "[...]", "[]"
+    )
+    proto = parse(text, **weights)
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
+    counts, _ = fused(proto, {"x": normal(first, 3, 4)}, rtol=0, atol=0)
+    assert counts[name] == 1
+
+
+def test_outputs_keep_their_names_and_their_own_memory() -> None:
+    text = """(float[3] x) => (float[3] a, float[3] b, float[3] c) {
+        a = Identity(x)  h = Exp(x)  b = Identity(h)  c = Identity(h) }"""
+    counts, done = fused(parse(text), {"x": normal(3)}, rtol=0, atol=0)
+    assert counts == {"Identity": 2, "Exp": 1}
+    assert [arg.name for arg in done.get_outputs()] == ["a", "b", "c"]
+
+
+def test_a_body_returns_what_it_did() -> None:
+    text = """(float[3] x, bool c) => (float[3] y) {
+        y = If(c) <then_branch = t () => (float[3] r) { h = Identity(x)  r = Identity(h) },
+                   else_branch = e () => (float[3] q) { g = Neg(x)  q = Identity(g) }> }"""
+    for c in (True, False):
+        counts, done = fused(parse(text), {"x": normal(3), "c": np.array(c)}, rtol=0, atol=0)
+        assert counts == {"If": 1}
+    inner = [n.op_type for graph in done.model.graphs() for n in graph]
+    assert sorted(inner) == ["Identity", "If", "Neg"]
+
+
+SANDWICH = """(float[2,3,4,5] x) => (float[a,b,c,d] y) <float two = {{2}}> {{
+    t = Transpose<perm=[0,2,3,1]>(x)  {}  y = Transpose<perm=[0,3,1,2]>(h) }}"""
+BETWEEN = {
+    "unary": "r = Relu(t)  h = Tanh(r)",
+    "a number": "h = Mul(t, two)",
+    "a constant of all axes": "h = Add(t, w)",
+    "two ways": "a = Exp(t)  s = Sigmoid(t)  h = Mul(a, s)",
+}
+
+
+@pytest.mark.parametrize("name", BETWEEN)
+def test_transposes_cancel(name: str) -> None:
+    proto = parse(SANDWICH.format(BETWEEN[name]), w=normal(1, 4, 5, 3))
+    counts, done = fused(proto, {"x": normal(2, 3, 4, 5)}, rtol=1e-6)
+    assert "Transpose" not in counts
+    assert notes(done, "cancel-transposes") == [
+        "took out 1 Transpose behind what is elementwise"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", ["h = Add(t, v)", "h = Softmax(t)", "h = Transpose(t)"])
+def test_transposes_that_do_not_cancel(line: str) -> None:
+    proto = parse(SANDWICH.format(line), v=normal(3))
+    counts, _ = fused(proto, {"x": normal(2, 3, 4, 5)}, rtol=1e-6)
+    assert counts["Transpose"] >= 1
