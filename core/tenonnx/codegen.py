@@ -33,6 +33,8 @@ class Generator:
             for the step, in every iteration of a loop.
         buffers: Graph outputs that ``run`` takes buffers for, after the inputs; ``None`` for one
             that is to be made anew. Each is an output of a step that can write into it.
+        sources: Where the inputs are; on the host if empty.
+        targets: Where the outputs are to be; on the host if empty.
 
     Attributes:
         namespace: What the code's global names stand for.
@@ -41,11 +43,18 @@ class Generator:
     """
 
     def __init__(
-        self, lowering: Lowering, *, observed: bool = False, buffers: Sequence[ir.Value] = ()
+        self,
+        lowering: Lowering,
+        *,
+        observed: bool = False,
+        buffers: Sequence[ir.Value] = (),
+        sources: Sequence[Device] = (),
+        targets: Sequence[Device] = (),
     ) -> None:
         self.namespace: dict[str, Any] = {"clock": time.perf_counter_ns}
         self.origin: dict[int, Step | ir.Node] = {}
-        self.homes = lowering
+        self.homes = lowering.started_on(sources) if sources else lowering
+        self._targets = targets or [HOST] * len(lowering.outputs)
         self.observed = observed
         self.loops = 0
         self._lines: list[str] = []
@@ -64,12 +73,14 @@ class Generator:
         return "\n".join(self._lines) + "\n"
 
     def _emit_function(self, block: Block) -> None:
-        parameters = [self.define(value, HOST) for value in block.graph.inputs]
+        homes = ((value, self.homes.home_of(value) or HOST) for value in block.graph.inputs)
+        parameters = [self.define(value, home) for value, home in homes]
         parameters += self._buffers.values()
         self._lines.append(f"def run({', '.join(parameters)}):")
         self.emit_block(block)
         self._current = None
-        results = [self.fetch(value, HOST) for value in self.homes.outputs]
+        wanted = zip(self.homes.outputs, self._targets, strict=True)
+        results = [self.fetch(value, device) for value, device in wanted]
         self.line(f"return ({''.join(result + ', ' for result in results)})")
 
     def line(self, code: str) -> None:

@@ -12,6 +12,7 @@ from tenonnx.devices import find_device
 from tenonnx.errors import InvalidArgument
 from tenonnx.options import did_you_mean
 from tenonnx.ort_value import OrtValue, OrtValueVector, element_dtype
+from tenonnx.placed import Lender
 from tenonnx.provider import HOST, Device
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class IOBinding:
         """Binds an input to memory at an address, which must stay as long as it is bound.
 
         Raises:
-            InvalidArgument: The device is not the host.
+            InvalidArgument: The device is neither the host nor one that lends its arrays.
         """
         array = _array_at(device_type, device_id, element_type, shape, buffer_ptr)
         self._inputs[self._known(name, inputs=True)] = array
@@ -73,7 +74,7 @@ class IOBinding:
         name = self._known(name, inputs=False)
         if buffer_ptr:
             array = _array_at(device_type, device_id, element_type, shape or (), buffer_ptr)
-            self._outputs[name] = OrtValue(array)
+            self._outputs[name] = array
         else:
             self._devices[name] = find_device(device_type, device_id)
             self._outputs[name] = None
@@ -134,12 +135,28 @@ class IOBinding:
             if arg.name not in self._outputs:
                 continue
             bound = self._outputs[arg.name]
-            if bound is None:
+            if not isinstance(output, np.ndarray) and isinstance(self.target(arg.name), Lender):
+                there = OrtValue(output, self.target(arg.name))
+                if bound is None:
+                    bound = there
+                else:
+                    bound.update_inplace(there)
+            elif bound is None:
                 device = self._devices[arg.name]
                 bound = OrtValue(output if device is HOST else device.upload(output), device)
             elif bound.device is not HOST:
                 bound.update_inplace(output)
             self._results[arg.name] = bound
+
+    def target(self, name: str) -> Device:
+        """Returns where an output is to be; the host for one that is not bound."""
+        bound = self._outputs.get(name)
+        return bound.device if bound is not None else self._devices.get(name, HOST)
+
+    def targets(self) -> list[Device]:
+        """Returns where the model's outputs are to be, if their devices lend arrays."""
+        found = [self.target(arg.name) for arg in self._session.get_outputs()]
+        return [device if isinstance(device, Lender) else HOST for device in found]
 
     def _known(self, name: str, *, inputs: bool) -> str:
         session = self._session
@@ -167,14 +184,17 @@ SessionIOBinding = IOBinding
 
 def _array_at(
     device_type: str, device_id: int, element_type: Any, shape: Sequence[int], address: int
-) -> NDArray:
-    if find_device(device_type, device_id) is not HOST:
-        raise InvalidArgument(
-            f"memory of {device_type} is bound by address", hint="bind an OrtValue instead"
-        )
+) -> OrtValue:
+    device: Any = find_device(device_type, device_id)
     dtype = element_dtype(element_type)
     if dtype.hasobject:
         raise InvalidArgument("strings are no memory to be bound", hint="bind an array instead")
+    if isinstance(device, Lender):
+        return OrtValue(device.at(address, dtype, tuple(shape)), device)
+    if device is not HOST:
+        raise InvalidArgument(
+            f"memory of {device_type} is bound by address", hint="bind an OrtValue instead"
+        )
     count = int(np.prod(shape, dtype=np.int64))
     memory = (ctypes.c_ubyte * (count * dtype.itemsize)).from_address(address)
-    return np.ctypeslib.as_array(memory).view(dtype).reshape(tuple(shape))
+    return OrtValue(np.ctypeslib.as_array(memory).view(dtype).reshape(tuple(shape)))

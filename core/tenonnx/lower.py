@@ -81,6 +81,12 @@ class Lowering:
         narrow.outputs = tuple(outputs)
         return narrow
 
+    def started_on(self, devices: Sequence[Device]) -> Lowering:
+        """Returns a lowering whose inputs appear on these devices."""
+        started = copy.copy(self)
+        started.home = {**self.home, **dict(zip(self.block.graph.inputs, devices, strict=True))}
+        return started
+
     def _lower(self, placement: Placement) -> Block:
         items: list[Step | Control] = []
         for placed in placement.items:

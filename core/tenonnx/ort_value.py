@@ -16,6 +16,9 @@ from tenonnx.sparse_tensor import SparseTensor
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
+CUDA = 2
+"""DLPack's number of CUDA's memory."""
+
 
 class OrtValue:
     """A value of a model, on some device.
@@ -79,8 +82,12 @@ class OrtValue:
 
     @staticmethod
     def from_dlpack(data: Any, /) -> OrtValue:
-        """Returns a value over another library's array in host memory, with no copy."""
-        return OrtValue(np.from_dlpack(data))
+        """Returns a value over another library's array, where it is, with no copy."""
+        kind, number = data.__dlpack_device__()
+        if int(kind) != CUDA:
+            return OrtValue(np.from_dlpack(data))
+        device: Any = find_device("cuda", int(number))
+        return OrtValue(device.adopt(data), device)
 
     def __dlpack__(self, **options: Any) -> Any:
         """Lends the memory to another library."""
@@ -177,21 +184,31 @@ class OrtValue:
         Raises:
             InvalidArgument: Shape or type differ, or the tensor is read-only.
         """
-        source = data.numpy() if isinstance(data, OrtValue) else np.asarray(data)
         target = self._tensor()
+        here = isinstance(data, OrtValue) and data.device.id == self.device.id
+        if here and self.device is not HOST and hasattr(self.device, "write"):
+            self._overwrite(target, data._tensor())
+            return
+        source = data.numpy() if isinstance(data, OrtValue) else np.asarray(data)
         if source.dtype.kind in "US":
             source = source.astype(object)
-        if tuple(source.shape) != tuple(target.shape) or source.dtype != target.dtype:
-            raise InvalidArgument(
-                f"expected {target.dtype}{list(target.shape)} to write in place, "
-                f"got {source.dtype}{list(source.shape)}"
-            )
         if self.device is not HOST:
-            target[...] = self.device.upload(source)
-        elif target.flags.writeable:
+            self._overwrite(target, source)
+            return
+        _check_same(target, source)
+        if target.flags.writeable:
             np.copyto(target, source)
         else:
             raise InvalidArgument("the tensor is read-only: weights and views of them are")
+
+    def _overwrite(self, target: Any, source: Any) -> None:
+        """Writes an array of the host, or of the device, into the one that is there."""
+        _check_same(target, source)
+        there = self.device.upload(source) if isinstance(source, np.ndarray) else source
+        if (write := getattr(self.device, "write", None)) is not None:
+            write(target, there)
+        else:
+            target[...] = there
 
     def _tensor(self) -> Any:
         if not self.is_tensor():
@@ -213,6 +230,14 @@ class OrtValue:
     def __repr__(self) -> str:
         shape = self.shape() if self.is_tensor() else ""
         return f"<OrtValue {self.data_type()}{shape} on {self.device.id}>"
+
+
+def _check_same(target: Any, source: Any) -> None:
+    if tuple(source.shape) != tuple(target.shape) or source.dtype != target.dtype:
+        raise InvalidArgument(
+            f"expected {target.dtype}{list(target.shape)} to write in place, "
+            f"got {source.dtype}{list(source.shape)}"
+        )
 
 
 class OrtValueVector(list[OrtValue]):

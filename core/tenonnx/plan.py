@@ -16,8 +16,9 @@ from tenonnx.bound import Direct, choose_buffers, deliver, direct_outputs
 from tenonnx.codegen import Generator
 from tenonnx.errors import NotSupported, RuntimeException
 from tenonnx.lower import Lowering
+from tenonnx.placed import settle
 from tenonnx.placement import Placement
-from tenonnx.provider import Step
+from tenonnx.provider import Device, Step
 
 _numbers = itertools.count()
 
@@ -52,6 +53,7 @@ class Plan:
         self._watched: tuple[Any, ...] | None = None
         self._binding: tuple[Any, ...] | None = None
         self._direct: tuple[Direct, ...] = ()
+        self._placed: dict[tuple[str, ...], tuple[Any, ...]] = {}
 
     def narrowed(self, positions: Sequence[int]) -> Plan:
         """Returns a plan of the same steps that computes some of the outputs, and no more."""
@@ -138,6 +140,37 @@ class Plan:
             for output, buffer in zip(outputs, buffers, strict=True)
         ]
         return self.deliver(settled, buffers)
+
+    def run_placed(
+        self, inputs: Sequence[Any], sources: Sequence[Device], targets: Sequence[Device]
+    ) -> list[Any]:
+        """Runs as ``run`` does, from and to devices.
+
+        Args:
+            inputs: In the graph's order.
+            sources: Where each of them is.
+            targets: Where each output is to be.
+
+        Raises:
+            RuntimeException: A node failed; the message names it.
+        """
+        key = tuple(device.id for device in (*sources, *targets))
+        if key not in self._placed:
+            self._placed[key] = self._generate(sources=sources, targets=targets)
+        _, namespace, origin, _ = self._placed[key]
+        try:
+            with np.errstate(all="ignore"):
+                outputs = namespace["run"](*inputs)
+        except Exception as error:
+            explained = self._explain(error, origin)
+            if explained is error:
+                raise
+            raise explained from error
+        waited = {step.device.id: step.device for step in self.steps}
+        return [
+            _settle(settle(output, value, device, inputs, tuple(waited.values())), inputs)
+            for output, value, device in zip(outputs, self._lowering.outputs, targets, strict=True)
+        ]
 
     def deliver(self, outputs: Sequence[Any], buffers: Sequence[Any]) -> list[Any]:
         """Copies outputs into the buffers that they are not in yet; returns those.

@@ -14,10 +14,12 @@ from tenonnx.choosing import ProviderRequest, choose_providers
 from tenonnx.io_binding import IOBinding
 from tenonnx.options import SessionOptions
 from tenonnx.ort_value import OrtValue, OrtValueVector
+from tenonnx.placed import on_devices
 from tenonnx.placement import Placement, place
 from tenonnx.plan import Observer, Plan
 from tenonnx.plugins import default_plugins
 from tenonnx.profiling import Profiler
+from tenonnx.provider import HOST, Device
 from tenonnx.recipes import kept, recipe, refuse_unkept
 from tenonnx.run_async import RunFuture, start
 from tenonnx.run_options import Deadline, RunOptions, Terminator
@@ -205,8 +207,16 @@ class InferenceSession(Session):
         input_dict_ort_values: Mapping[str, OrtValue],
         run_options: RunOptions | None = None,
     ) -> OrtValueVector:
-        """Computes outputs as ``OrtValue``s of inputs that are."""
-        outputs = self.run(output_names, input_dict_ort_values, run_options)
+        """Computes outputs as ``OrtValue``s of inputs that are, wherever they are."""
+        placed = on_devices(input_dict_ort_values)
+        if placed and run_options is None and not self._watching():
+            outputs = self._run_placed(
+                input_dict_ort_values, placed, [HOST] * len(self._signature.outputs)
+            )
+            positions = self._signature.positions(output_names) if output_names else None
+            outputs = outputs if positions is None else [outputs[i] for i in positions]
+        else:
+            outputs = self.run(output_names, input_dict_ort_values, run_options)
         return OrtValueVector(map(OrtValue, outputs))
 
     def run_with_ortvaluevector(
@@ -236,11 +246,25 @@ class InferenceSession(Session):
             InvalidArgument: As ``run`` does, or a buffer does not fit its output.
         """
         arguments, buffers = iobinding.prepared()
-        if run_options is None and not self._watching():
+        watched = run_options is not None or self._watching()
+        placed, targets = on_devices(arguments), iobinding.targets()
+        if not watched and (placed or any(device is not HOST for device in targets)):
+            outputs = self._run_placed(arguments, placed, targets)
+            iobinding.take(self._plan.deliver(outputs, buffers))
+        elif not watched:
             iobinding.take(self._plan.run_into(self._signature.arguments(arguments), buffers))
         else:
             outputs = self._run_as_told(None, arguments, run_options or RunOptions())
             iobinding.take(self._plan.deliver(outputs, buffers))
+
+    def _run_placed(
+        self, feeds: Mapping[str, Any], placed: Mapping[str, OrtValue], targets: Sequence[Device]
+    ) -> list[Any]:
+        arrays = {name: given.value for name, given in placed.items()}
+        arguments = self._signature.arguments(feeds, arrays)
+        names = [check.arg.name for check in self._signature.checks]
+        sources = [placed[name].device if name in placed else HOST for name in names]
+        return self._plan.run_placed(arguments, sources, targets)
 
     def set_providers(
         self,

@@ -101,6 +101,19 @@ class InputCheck:
         array = given if type(given) is np.ndarray else self._as_array(given)
         if array.dtype != self._dtype:
             array = self._convert(array, given)
+        return self._of_this_shape(array)
+
+    def placed(self, array: Any) -> Any:
+        """Returns an array of a device as the plan takes it.
+
+        Raises:
+            InvalidArgument: Wrong dtype, rank or size.
+        """
+        if array.dtype != self._dtype:
+            raise self._wrong(f"dtype {array.dtype}")
+        return self._of_this_shape(array)
+
+    def _of_this_shape(self, array: Any) -> Any:
         if self._dims is not None:
             if array.ndim != len(self._dims):
                 raise self._wrong(f"rank {array.ndim} (shape {list(array.shape)})")
@@ -211,8 +224,14 @@ class Signature:
         self._input_names = [check.arg.name for check in self.checks]
         self._output_positions = {arg.name: i for i, arg in enumerate(self.outputs)}
 
-    def arguments(self, feeds: Mapping[str, Any]) -> list[Any]:
+    def arguments(
+        self, feeds: Mapping[str, Any], placed: Mapping[str, Any] | None = None
+    ) -> list[Any]:
         """Returns the plan's arguments for a caller's feeds.
+
+        Args:
+            feeds: Inputs by name.
+            placed: Arrays of devices in place of some of them; they are used where they are.
 
         Raises:
             InvalidArgument: An unknown or missing input, or one that does not fit.
@@ -222,7 +241,10 @@ class Signature:
         for check in self.checks:
             if check.arg.name in feeds:
                 used += 1
-                arguments.append(check(feeds[check.arg.name]))
+                if placed and check.arg.name in placed:
+                    arguments.append(check.placed(placed[check.arg.name]))
+                else:
+                    arguments.append(check(feeds[check.arg.name]))
             elif check.default is not None:
                 arguments.append(check.default)
             elif check.optional:

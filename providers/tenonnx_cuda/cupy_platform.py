@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -99,6 +100,16 @@ class CupyPlatform:
         pointer = self._cupy.cuda.MemoryPointer(block.memory, view.offset)
         return self._cupy.ndarray(view.shape, view.dtype, memptr=pointer, strides=view.strides)
 
+    def adopt(self, data: Any) -> Array:
+        """Returns an array over another library's memory."""
+        return self._cupy.from_dlpack(data)
+
+    def at(self, address: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+        """Returns an array over a caller's memory."""
+        nbytes = math.prod(shape) * dtype.itemsize
+        memory = self._cupy.cuda.UnownedMemory(address, nbytes, None, self._device.id)
+        return self.array(_Owned(memory, nbytes), View(0, dtype, shape))
+
     def pinned(self, nbytes: int) -> NDArray:
         """Returns pinned bytes."""
         memory = self._cupy.cuda.alloc_pinned_memory(nbytes)
@@ -169,9 +180,14 @@ class CupyStream:
                 raise _no_room(error) from error
 
     def record(self, work: Callable[[], Any]) -> tuple[Recording, Any]:
-        """Captures a CUDA graph."""
+        """Captures a CUDA graph.
+
+        What it allocates comes from a pool of its own, which nothing else is given memory of for
+        as long as the graph may be launched.
+        """
         runtime = self._cupy.cuda.runtime
-        with self.active():
+        pool = self._cupy.cuda.MemoryPool()
+        with self.active(), self._cupy.cuda.using_allocator(pool.malloc):
             self._stream.begin_capture()
             try:
                 result = work()
@@ -179,7 +195,7 @@ class CupyStream:
                 self._abandon()
                 raise CannotRecordError(str(error)) from error
             try:
-                return _Graph(self._stream.end_capture(), self._stream), result
+                return _Graph(self._stream.end_capture(), self._stream, pool), result
             except runtime.CUDARuntimeError as error:
                 raise CannotRecordError(str(error)) from error
 
@@ -199,8 +215,8 @@ class CupyStream:
 
 
 class _Graph:
-    def __init__(self, graph: Any, stream: Any) -> None:
-        self._graph, self._stream = graph, stream
+    def __init__(self, graph: Any, stream: Any, pool: Any) -> None:
+        self._graph, self._stream, self._pool = graph, stream, pool
 
     def launch(self) -> None:
         self._graph.launch(self._stream)

@@ -53,6 +53,30 @@ class CudaDevice:
         """Returns a weight's array on the device, for all sessions the same bytes."""
         return self.residence.array(weight)
 
+    def copy(self, array: Array) -> Array:
+        """Returns an array of its own with the same contents."""
+        with self.stream.active():
+            fresh = array.copy()
+        self.stream.synchronize()
+        return fresh
+
+    def write(self, target: Array, source: Array) -> None:
+        """Overwrites an array with another one."""
+        with self.stream.active():
+            target[...] = source
+        self.stream.synchronize()
+
+    def adopt(self, data: Any) -> Array:
+        """Returns an array over another library's memory on this device, by DLPack."""
+        with self.stream.active():
+            array = self.platform.adopt(data)
+        self.stream.synchronize()
+        return array
+
+    def at(self, address: int, dtype: Any, shape: tuple[int, ...]) -> Array:
+        """Returns an array over memory at an address, which the caller keeps."""
+        return self.platform.at(address, dtype, shape)
+
     def synchronize(self) -> None:
         """Waits until everything that was started is done."""
         self.stream.synchronize()

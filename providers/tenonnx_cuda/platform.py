@@ -120,6 +120,14 @@ class Platform(Protocol):
         """Returns an array that holds the block it lies in."""
         ...
 
+    def adopt(self, data: Any) -> Array:
+        """Returns an array over another library's memory, by DLPack."""
+        ...
+
+    def at(self, address: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+        """Returns an array over memory at an address, which somebody else keeps."""
+        ...
+
     def pinned(self, nbytes: int) -> NDArray:
         """Returns bytes of the host that the device can read by itself."""
         ...

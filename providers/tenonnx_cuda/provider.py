@@ -6,15 +6,18 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from tenonnx.lower import is_constant
 from tenonnx.operators import Kernel, Namespace, OperatorTable
 from tenonnx.options import SessionOptions
-from tenonnx.provider import Device, Segment, Step
+from tenonnx.provider import HOST, Device, Segment, Step
+from tenonnx.tensors import WeightTensor
 from tenonnx_array.provider import ArrayProvider
 from tenonnx_cuda.device import CudaDevice, SomeDevice
 from tenonnx_cuda.elements import not_on_device
 from tenonnx_cuda.machine import this_machine
 from tenonnx_cuda.options import CudaOptions
 from tenonnx_cuda.platform import Platform, Stream
+from tenonnx_cuda.recording import Replayed, recorded
 from tenonnx_cuda.residence import residence_on
 
 if TYPE_CHECKING:
@@ -39,10 +42,10 @@ class CUDAExecutionProvider(ArrayProvider):
         chosen: CudaOptions = self.options
         self.platform = self.connect(chosen.device_id)
         self.stream = self.platform.stream(chosen.gpu_mem_limit, chosen.user_compute_stream)
-        residence = residence_on(self.platform, mapped=chosen.weights == "mapped")
+        self._residence = residence_on(self.platform, mapped=chosen.weights == "mapped")
         # Without a session somebody makes values, for streams that are not known here.
         settled = session_options is None
-        self.device = CudaDevice(self.platform, self.stream, residence, settled=settled)
+        self.device = CudaDevice(self.platform, self.stream, self._residence, settled=settled)
 
     @classmethod
     def check(cls) -> str | None:
@@ -75,10 +78,26 @@ class CUDAExecutionProvider(ArrayProvider):
         return True
 
     def compile(self, segment: Segment) -> Sequence[Step]:
-        """Returns a step per node, each on the session's stream."""
-        return [self._on_stream(self._step(node)) for node in segment.nodes]
+        """Returns a step per node, each on the session's stream; or recordings of many."""
+        steps = [self._step(node) for node in segment.nodes]
+        self._preload(steps)
+        if self.options.enable_cuda_graph:
+            steps = recorded(steps, segment.escaping, self.stream, self.xp, self.device)
+        return [self._on_stream(step) for step in steps]
+
+    def _preload(self, steps: Sequence[Step]) -> None:
+        """Brings all weights that steps read to the device at once, as its bus likes it."""
+        tensors = (
+            value.const_value
+            for step in steps
+            for i, value in enumerate(step.inputs)
+            if value is not None and is_constant(value) and step.device_of_input(i) is not HOST
+        )
+        self._residence.preload(t.weight for t in tensors if isinstance(t, WeightTensor))
 
     def _on_stream(self, step: Step) -> Step:
+        if isinstance(step.call, Replayed):
+            return step  # it looks after its stream
         return dataclasses.replace(step, call=on_stream(self.stream, step.call))
 
     def _namespace(self, kernel: Kernel) -> Namespace:

@@ -116,6 +116,15 @@ class FakePlatform:
         array: NDArray = np.ndarray(view.shape, view.dtype, block.held, view.offset, view.strides)
         return strict.StrictArray(array)
 
+    def adopt(self, data: Any) -> Any:
+        return strict.StrictArray(data.held)
+
+    def at(self, address: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
+        interface = {
+            "version": 3, "data": (address, False), "shape": shape, "typestr": dtype.str
+        }  # fmt: skip
+        return strict.wrap(np.asarray(type("At", (), {"__array_interface__": interface})()))
+
     def pinned(self, nbytes: int) -> NDArray:
         self.log.append(("pinned", nbytes))
         return np.zeros(nbytes, np.uint8)

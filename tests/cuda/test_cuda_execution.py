@@ -1,0 +1,180 @@
+"""Recorded runs, and values that stay on the device; on a device only thought of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import emulated
+import numpy as np
+import onnx
+import pytest
+
+import tenonnx
+from models import model, node, value
+from tenonnx.ort_value import OrtValue
+from tenonnx_cuda.recording import MOST, Replayed
+
+CHAIN = model(
+    [
+        node("Shape", "x", "s"),
+        node("Exp", "x", "a"),
+        node("Reshape", "a s", "b"),
+        node("Add", "b W", "c"),
+        node("ReduceSum", "c axes", "y", keepdims=0),
+        node("Neg", "c", "z"),
+    ],
+    [value("x", shape=("n", 3)), value("axes", onnx.TensorProto.INT64, (1,))],
+    [value("y", shape=(None,)), value("z", shape=(None, 3))],
+    {"W": np.float32([1, 2, 3])},
+)
+
+
+def recordings(session: tenonnx.InferenceSession) -> list[Replayed]:
+    return [step.call for step in session.plan.steps if isinstance(step.call, Replayed)]
+
+
+def run(session: tenonnx.InferenceSession, x: Any, axis: int = 1) -> None:
+    y, z = session.run(None, {"x": x, "axes": np.array([axis])})
+    c = np.exp(x) + np.float32([1, 2, 3])
+    np.testing.assert_allclose(y, c.sum(axis), rtol=1e-5)
+    np.testing.assert_allclose(z, -c, rtol=1e-5)
+
+
+def graphed(source: Any = CHAIN, **settings: Any) -> tenonnx.InferenceSession:
+    return emulated.session(source, provider_options={"enable_cuda_graph": "1"}, **settings)
+
+
+def test_runs_of_one_shape_are_replayed_with_new_contents() -> None:
+    session = graphed()
+    (recording,) = recordings(session)
+    draws = np.random.default_rng(0)
+    for number in range(5):
+        run(session, draws.standard_normal((4, 3)).astype(np.float32))
+        assert recording.replays == max(0, number)
+    for _ in range(3):
+        run(session, draws.standard_normal((2, 3)).astype(np.float32))
+    assert recording.replays == 4 + 2
+    run(session, np.ones((4, 3), np.float32), axis=0)
+    assert recording.replays == 6
+
+
+def test_outputs_outlive_the_next_replay() -> None:
+    session = graphed()
+    kept = []
+    for number in range(4):
+        x = np.full((1, 3), number, np.float32)
+        kept.append(session.run(None, {"x": x, "axes": np.array([1])})[1])
+    for number, z in enumerate(kept):
+        np.testing.assert_allclose(z[0], -(np.exp(number) + np.float32([1, 2, 3])), rtol=1e-5)
+
+
+def test_no_more_recordings_are_kept_than_allowed() -> None:
+    session = graphed()
+    (recording,) = recordings(session)
+    for rows in range(1, MOST + 9):
+        for _ in range(2):
+            run(session, np.ones((rows, 3), np.float32))
+    assert recording.replays == MOST + 8
+    run(session, np.ones((1, 3), np.float32))
+    assert recording.replays == MOST + 8
+
+
+def test_what_cannot_be_recorded_runs_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+    session = graphed()
+    session._providers[0].stream.broken = True  # type: ignore[attr-defined]  # the emulated one's
+    for _ in range(4):
+        run(session, np.ones((2, 3), np.float32))
+    assert [r.message for r in caplog.records] == [
+        "a run is not recorded, and goes on without: the stream is told to fail"
+    ]
+
+
+def test_data_dependent_shapes_and_random_numbers_are_not_recorded() -> None:
+    mixed = onnx.parser.parse_model("""
+        <ir_version: 10, opset_import: ["": 21]>
+        test (float[n] x) => (int64[a, b] y, float[n] r) {
+            e = Exp(x)  f = Floor(e)  g = Relu(f)  nz = NonZero(g)  y = Neg(nz)
+            u = RandomUniformLike(x)  r = Add(u, e)
+        }
+    """)
+    session = graphed(mixed)
+    assert len(recordings(session)) == 1
+    draws = set()
+    for _ in range(4):
+        y, r = session.run(None, {"x": np.float32([-1, 1, 2])})
+        assert y.tolist() == [[-1, -2]]
+        draws.add(float(r[0]))
+    assert len(draws) == 4
+
+
+def on_device(session: tenonnx.InferenceSession, array: Any) -> OrtValue:
+    device = session._providers[0].device
+    return OrtValue(device.upload(array), device)
+
+
+ADD = model([node("Add", "x W", "y")], [value("x")], [value("y")], {"W": np.ones(2, np.float32)})
+
+
+def test_values_stay_on_the_device_between_runs() -> None:
+    session = emulated.session(ADD)
+    binding = session.io_binding()
+    state = on_device(session, np.zeros(2, np.float32))
+    device = session._providers[0].device
+    log = emulated.EmulatedProvider.where.log
+    log.clear()
+    for _ in range(5):
+        binding.bind_ortvalue_input("x", state)
+        binding._devices["y"], binding._outputs["y"] = device, None
+        session.run_with_iobinding(binding)
+        (state,) = binding.get_outputs()
+    assert log == []
+    assert state.device.id == "cuda:0"
+    assert state.numpy().tolist() == [5, 5]
+
+
+def test_a_bound_value_on_the_device_is_written() -> None:
+    session = emulated.session(ADD)
+    binding = session.io_binding()
+    target = on_device(session, np.zeros(2, np.float32))
+    memory = target.value.held
+    binding.bind_cpu_input("x", np.float32([1, 2]))
+    binding.bind_ortvalue_output("y", target)
+    session.run_with_iobinding(binding)
+    assert memory.tolist() == [2, 3]
+    assert binding.get_outputs() == [target]
+    wrong = on_device(session, np.zeros(3, np.float32))
+    binding.bind_ortvalue_output("y", wrong)
+    with pytest.raises(tenonnx.InvalidArgument, match="to write in place"):
+        session.run_with_iobinding(binding)
+
+
+def test_inputs_on_the_device_are_checked_where_they_are() -> None:
+    session = emulated.session(ADD)
+    (y,) = session.run_with_ort_values(None, {"x": on_device(session, np.float32([3, 4]))})
+    assert y.numpy().tolist() == [4, 5]
+    with pytest.raises(tenonnx.InvalidArgument, match="got dtype float64"):
+        session.run_with_ort_values(None, {"x": on_device(session, np.zeros(2))})
+    with pytest.raises(tenonnx.InvalidArgument, match="got rank 2"):
+        session.run_with_ort_values(None, {"x": on_device(session, np.zeros((1, 2), np.float32))})
+
+
+def test_outputs_on_the_device_are_no_views_of_inputs_or_weights() -> None:
+    views = model(
+        [node("Identity", "x", "same"), node("Identity", "W", "weight")],
+        [value("x")],
+        [value("same"), value("weight")],
+        {"W": np.ones(2, np.float32)},
+    )
+    session = emulated.session(views, graph_optimization_level=0)
+    x = on_device(session, np.float32([1, 2]))
+    device = session._providers[0].device
+    binding = session.io_binding()
+    binding.bind_ortvalue_input("x", x)
+    for name in ("same", "weight"):
+        binding._devices[name], binding._outputs[name] = device, None
+    session.run_with_iobinding(binding)
+    same, weight = binding.get_outputs()
+    assert not np.shares_memory(same.value.held, x.value.held)
+    weight.update_inplace(np.zeros(2, np.float32))
+    session.run_with_iobinding(binding)
+    assert binding.get_outputs()[1].numpy().tolist() == [1, 1]
