@@ -31,7 +31,14 @@ LAYERS = {
 }
 """What a package may import besides itself."""
 
-PUBLIC_MODULES = {"tenonnx", "tenonnx.graph", "tenonnx.load"}
+PUBLIC_MODULES = {
+    "tenonnx",
+    "tenonnx.cli.arguments",
+    "tenonnx.cli.output",
+    "tenonnx.convert",
+    "tenonnx.graph",
+    "tenonnx.load",
+}
 """What of the runtime a plugin may import."""
 
 CORE_NEEDS = {

@@ -69,9 +69,40 @@ def convert(
         InvalidArgument: No format of that ending can be written.
         Fail: The files cannot be written; whatever was there before is still there.
     """
-    target = Path(target)
-    save = _saver(target, formats, layout or Layout(), progress or (lambda *_: None))
+    saver(Path(target), formats)
     model = load_model(source, registry, formats, allowed_roots)
+    return write(model, target, formats=formats, layout=layout, progress=progress)
+
+
+def write(
+    model: ir.Model,
+    target: str | os.PathLike[str],
+    *,
+    formats: Sequence[Format] = (),
+    layout: Layout | None = None,
+    progress: Progress | None = None,
+) -> list[Path]:
+    """Writes a model in the format that the target's ending names; whole or not at all.
+
+    Tensors are asked for their bytes one after the other, so those that are computed when they
+    are asked need never exist together.
+
+    Args:
+        model: Any model; if the target is the file that its weights are mapped from, they stay.
+        target: As in ``convert``.
+        formats: Formats besides ONNX.
+        layout: How to write weights.
+        progress: Hears of every weight written.
+
+    Returns:
+        The files written, the model itself last.
+
+    Raises:
+        InvalidArgument: No format of that ending can be written.
+        Fail: The files cannot be written; whatever was there before is still there.
+    """
+    target = Path(target)
+    save = saver(target, formats, layout or Layout(), progress or (lambda *_: None))
     try:
         with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
             save(model, Path(folder) / target.name)
@@ -80,9 +111,17 @@ def convert(
         raise Fail(f"cannot write {target}: {error.strerror or error}") from error
 
 
-def _saver(
-    target: Path, formats: Sequence[Format], layout: Layout, progress: Progress
+def saver(
+    target: Path,
+    formats: Sequence[Format],
+    layout: Layout = Layout(),
+    progress: Progress = lambda *_: None,
 ) -> Callable[[ir.Model, Path], None]:
+    """Returns what writes a model to a path in the format of the target's ending.
+
+    Raises:
+        InvalidArgument: No format of that ending can be written.
+    """
     if target.suffix == ".onnx":
         return lambda model, path: save_onnx(model, path, layout, progress)
     for candidate in formats:

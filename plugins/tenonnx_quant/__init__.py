@@ -1,14 +1,50 @@
-"""Matrix products with quantised weights, read as they are stored, with no dequantised copy."""
+"""Quantised models: made by ``tenonnx quantize``, and run with weights read as they are stored."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tenonnx import Transform, hookimpl
 
 if TYPE_CHECKING:
+    import typer
+
     from tenonnx.hookspecs import RegisterOperators
+    from tenonnx_quant.dynamic import DynamicScheme
+    from tenonnx_quant.quantize import (
+        Report,
+        quantize_dynamic,
+        quantize_static,
+        quantize_weights,
+    )
+    from tenonnx_quant.selection import Selection
+    from tenonnx_quant.static import StaticScheme
+    from tenonnx_quant.weight_only import WeightScheme
+
+_HOMES = {
+    "DynamicScheme": "dynamic",
+    "Report": "quantize",
+    "Selection": "selection",
+    "StaticScheme": "static",
+    "WeightScheme": "weight_only",
+    "quantize_dynamic": "quantize",
+    "quantize_static": "quantize",
+    "quantize_weights": "quantize",
+}
+"""Where public names live; a module is imported when one is used, as models rarely are made."""
+
+__all__ = [
+    "DynamicScheme",
+    "Report",
+    "Selection",
+    "StaticScheme",
+    "WeightScheme",
+    "quantize_dynamic",
+    "quantize_static",
+    "quantize_weights",
+]
 
 DOMAIN = "ai.tenonnx"
 """Where the fused operator lives; it is made by the transform and never found in a file."""
@@ -28,3 +64,17 @@ def register_operators(register: RegisterOperators) -> None:
     from tenonnx_quant.kernels import table
 
     register(table)
+
+
+@hookimpl
+def register_commands(register: Callable[[typer.Typer], Any]) -> None:
+    """Add ``tenonnx quantize``."""
+    from tenonnx_quant.command import application
+
+    register(application())
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tenonnx_quant' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"tenonnx_quant.{_HOMES[name]}"), name)

@@ -19,6 +19,10 @@ BITS = {
 """Bits and signedness of the element types that the fused operator reads."""
 
 
+ROUNDING = 4
+"""The accuracy level that lets activations be rounded to 8 bits."""
+
+
 @dataclass(frozen=True)
 class Quantised:
     """A constant matrix behind a DequantizeLinear, as its weights are stored."""
@@ -41,7 +45,7 @@ def fuse_dequantize_matmul(model: ir.Model, context: TransformContext) -> bool:
         for node in tuple(graph):
             found = _match(node)
             if found is not None and _supported(node, context):
-                _replace(graph, node, *found)
+                _replace(graph, node, *found, accuracy=_accuracy(found[0], context))
                 modified = True
     return modified
 
@@ -108,7 +112,15 @@ def _supported(node: ir.Node, context: TransformContext) -> bool:
     )
 
 
-def _replace(graph: ir.Graph, node: ir.Node, quantised: Quantised, transposed: bool) -> None:
+def _accuracy(quantised: Quantised, context: TransformContext) -> int:
+    """Returns the level that onnxruntime, too, has for blocks unless it is told otherwise."""
+    asked = context.option("session.qdq_matmulnbits_accuracy_level")
+    return ROUNDING if quantised.block_size and asked in (None, str(ROUNDING)) else 0
+
+
+def _replace(
+    graph: ir.Graph, node: ir.Node, quantised: Quantised, transposed: bool, accuracy: int
+) -> None:
     bits, signed = BITS[quantised.weight.dtype]
     rows, columns = quantised.weight.shape
     inputs = [node.inputs[0], _bytes_of(graph, node, "weight", quantised.weight), quantised.scales]
@@ -126,6 +138,7 @@ def _replace(graph: ir.Graph, node: ir.Node, quantised: Quantised, transposed: b
             "axis": quantised.axis,
             "block_size": quantised.block_size,
             "transposed": int(transposed),
+            "accuracy_level": accuracy,
         },
         domain="ai.tenonnx",
         version=1,

@@ -35,6 +35,7 @@ def dequantize_matmul(
     axis: int,
     block_size: int,
     transposed: int = 0,
+    accuracy_level: int = 0,  # noqa: ARG001 - a licence to be less accurate
 ) -> Array:
     """Multiplies by a dequantised matrix W without ever holding all of it.
 
@@ -54,6 +55,7 @@ def dequantize_matmul(
         axis: Along which scales change, 0 or 1; -1 if one scale serves all.
         block_size: Elements along ``axis`` that share a scale; 0 if ``axis`` has one each.
         transposed: Multiply by the transpose.
+        accuracy_level: 4 allows kernels to round x to 8 bits, block by block.
 
     Returns:
         [..., N].
