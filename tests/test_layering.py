@@ -66,7 +66,6 @@ BIG_FUNCTIONS: dict[str, str] = {
     "providers/tenonnx_cpu/jit/conv_int8.py::convolve_bytes": LOOP,
     "providers/tenonnx_cpu/jit/recurrent.py::run_items": LOOP,
     "providers/tenonnx_cpu/product.py::product": LAYOUT,
-    "providers/tenonnx_cpu/quantised.py::matmul_q": LAYOUT,
 }
 """Exceptions: path, or path and function, to the reason why it is better in one piece."""
 

@@ -21,7 +21,8 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 from bench.cpu.rounds import alternate
-from tenonnx_cpu.quantised import Quantised, matmul_q, request
+from tenonnx_cpu.quantised import Quantised
+from tenonnx_cpu.quantised_product import matmul_q, request
 
 INT4 = {False: TensorProto.UINT4, True: TensorProto.INT4}
 
@@ -106,18 +107,18 @@ def build(case: Case, rng: np.random.Generator) -> tuple[bytes, Quantised]:
 def measure(case: Case, threads: int, mib: int, seconds: float, turns: int) -> str:
     """Times one case; returns a line of the table."""
     rng = np.random.default_rng(0)
-    request(case.bits)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     size = case.depth * case.columns * case.bits // 8
     count = max(1, min(8, (mib << 20) // size))
     made = [build(case, rng) for _ in range(count)]
+    activations = "int8" if case.accuracy == 4 else "float32"
+    request(made[0][1], activations)
     sessions = [
         onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         for model, _ in made
     ]
     x = rng.standard_normal((case.rows, case.depth), dtype=np.float32)
-    activations = "int8" if case.accuracy == 4 else "float32"
     expected = sessions[0].run(None, {"x": x})[0]
     found = matmul_q(x, made[0][1], threads, activations=activations)
     assert found is not None

@@ -11,6 +11,8 @@ from tenonnx.errors import InvalidArgument
 from tenonnx.storage import NDArray, Storage, byte_size, is_packed, unpack, unpack_into
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tenonnx.weights import WeightRegistry
 
 
@@ -148,6 +150,18 @@ class Weight:
             raise InvalidArgument(f"{self} is strided: its bytes do not lie in one piece")
         size = self.nbytes
         return self._registry.view(self.storage, self.offset, size, ir.DataType.UINT8, (size,))
+
+    def derive(self, name: str, build: Callable[[], NDArray], *others: Weight) -> Weight:
+        """Returns what ``build`` makes of this weight and others, as the registry's ``derive``.
+
+        Args:
+            name: Says what is made, with every parameter and a version of the algorithm.
+            build: Returns it.
+            others: What else it is made of.
+        """
+        sources = (self, *others)
+        key = f"{name}:{','.join(source.key for source in sources)}"
+        return self._registry.derive(key, build, sources)
 
     def _on_host(self) -> NDArray:
         packed = is_packed(self.dtype)

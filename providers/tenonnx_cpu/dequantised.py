@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx_cpu import nbits  # noqa: F401 - it registers itself
 from tenonnx_cpu.product import F32
-from tenonnx_cpu.quantised import Quantised, matmul_q, request
+from tenonnx_cpu.quantised import Quantised
+from tenonnx_cpu.quantised_product import activations_at, matmul_q, request
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 
@@ -17,11 +19,12 @@ def dequantize_matmul(site: Site, plain: Call) -> Call | None:
     weights = _weights(site)
     if weights is None:
         return None
-    request(weights.bits)
+    activations = activations_at(site.attribute("accuracy_level", 0))
+    request(weights, activations)
     threads = site.threads
 
     def call(x: NDArray, *constants: NDArray | None) -> Any:
-        result = matmul_q(x, weights, threads, activations="float32")
+        result = matmul_q(x, weights, threads, activations=activations)
         return plain(x, *constants) if result is None else result
 
     return call

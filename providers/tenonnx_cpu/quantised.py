@@ -1,26 +1,16 @@
-"""Products with blockwise quantised matrices, which stay as they are stored."""
+"""Blockwise quantised matrices as they are stored, and which kernels they fit."""
 
 from __future__ import annotations
 
 import functools
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.buffers import empty
-from tenonnx_cpu.jit.runtime import JitKernel, has_numba
-from tenonnx_cpu.jit.workspace import WORKSPACE
-from tenonnx_cpu.product import F32, NO_BIAS, NO_RESIDUAL, PLAIN, Epilogue, fits, floats
+from tenonnx_cpu.jit.runtime import has_numba
 from tenonnx_cpu.specialise import NDArray
-
-GEMM = {bits: JitKernel("q_gemm", f"q_gemm_{bits}") for bits in (2, 4, 8)}
-
-DOTS = {bits: JitKernel("q_stream", f"q_dots_{bits}") for bits in (2, 4, 8)}
-BYTES = {bits: JitKernel("q_bytes", f"q_bytes_{bits}") for bits in (2, 4)}
-FEW = 4
-"""Rows up to which codes are read once, by rows as bytes."""
 
 NO_ZEROS = np.empty(0, np.uint8)
 FLIP = {2: 0xAA, 4: 0x88, 8: 0x80}
@@ -93,6 +83,11 @@ class Quantised:
         each = 8 // self.bits
         return -(-int(self.scales.shape[1]) // each) * each
 
+    @property
+    def is_centred(self) -> bool:
+        """Whether every code less its zero point fits as many bits."""
+        return self.zeros is None and self.zero == (0 if self.signed else 1 << self.bits - 1)
+
     @functools.cached_property
     def arguments(self) -> tuple[Any, ...]:
         """What every kernel takes of it."""
@@ -123,13 +118,37 @@ class Quantised:
         return group if fits and self.depth % self.block == 0 else 0
 
     @functools.cached_property
+    def fits_reals(self) -> bool:
+        """Whether the columns are whole chunks of the kernel for activations as they are."""
+        lanes, each = chunk_codes(32), 8 // self.bits
+        if not self.by_column or not lanes or self.depth % (lanes * each):
+            return False
+        if self.block >= self.depth or self.block % (lanes * each) == 0:
+            return True
+        return self.block // each in (lanes // 2, lanes // 4) and self.depth % self.block == 0
+
+    @functools.cached_property
+    def group_of_lines(self) -> int:
+        """Elements of activations that get a scale in common where codes are summed row by row.
+
+        0 if the matrix is narrower than a panel, or its groups would be too short.
+        """
+        panel = chunk_codes(self.bits if self.bits > 2 else 4)
+        if self.by_column or not panel or self.columns < panel:
+            return 0
+        common = math.gcd(self.block, self.depth) if self.block < self.depth else self.depth
+        return next(group for group in (128, 64, 32, 16, 1) if common % group == 0) // 16 * 16
+
+    @functools.cached_property
     def group_of_words(self) -> int:
         """Elements of activations that get a scale in common where codes become bytes.
 
         0 if the matrix does not consist of whole panels of them.
         """
         panel = chunk_codes(16)
-        if self.bits == 8 or not panel or self.columns % panel or self.depth % 16:
+        if not panel or self.columns % panel or self.depth % 16:
+            return 0
+        if self.bits == 8 and not self.is_centred:
             return 0
         common = math.gcd(self.block, self.depth) if self.block < self.depth else self.depth
         return next(group for group in (128, 64, 32, 16, 1) if common % group == 0) // 16 * 16
@@ -143,78 +162,3 @@ def chunk_codes(bits: int) -> int:
     from tenonnx_cpu.jit.cpu import cpu
 
     return cpu().lanes * 32 // bits
-
-
-def request(bits: int) -> None:
-    """Has the kernels for codes of so many bits compiled."""
-    GEMM[bits].request()
-    DOTS[bits].request()
-    if bits in BYTES:
-        BYTES[bits].request()
-
-
-def matmul_q(
-    x: NDArray,
-    weights: Quantised,
-    threads: int,
-    bias: NDArray | None = None,
-    residual: NDArray | None = None,
-    epilogue: Epilogue = PLAIN,
-    activations: Literal["float32", "int8"] = "int8",
-) -> NDArray | None:
-    """Returns ``activation(alpha * x @ W + bias + residual)`` as float32.
-
-    Args:
-        x: float32, ``(..., depth)``.
-        weights: W.
-        threads: How many to use at most.
-        bias: float32, one for every column.
-        residual: float32, of the result's shape.
-        epilogue: What else to do.
-        activations: ``"int8"`` allows x to be rounded to 8 bits, block by block, where that is
-            faster: about 0.4 % of a block's greatest element.
-
-    Returns:
-        ``None`` if the kernel is not ready or does not take these arrays.
-    """
-    depth, columns = weights.depth, weights.columns
-    if x.dtype != F32 or x.shape[-1] != depth or not x.size or not x.flags.aligned:
-        return None
-    rows = x.reshape(-1, depth)
-    shape = (*x.shape[:-1], columns)
-    if bias is not None and not (bias.shape == (columns,) and fits(bias)):
-        return None
-    if residual is not None and not (residual.shape == shape and fits(residual)):
-        return None
-    result = empty(shape)
-    extras = (
-        result.reshape(-1, columns), NO_BIAS if bias is None else bias,
-        NO_RESIDUAL if residual is None else residual.reshape(-1, columns),
-        epilogue.alpha, epilogue.activation, epilogue.first, epilogue.second,
-    )  # fmt: skip
-    if activations == "int8" and len(rows) <= FEW and (group := weights.group_of_chunk):
-        run = DOTS[weights.bits].run
-        if run is None:
-            return None
-        count = 4 if len(rows) > 2 else len(rows)
-        run(
-            np.ascontiguousarray(rows), *weights.arguments, group, *extras,
-            np.zeros((count, depth), np.int8), np.zeros((2, count, depth // group), np.float32),
-            np.empty((threads, 32), np.float32), threads,
-        )  # fmt: skip
-        return result
-    if activations == "int8" and (group := weights.group_of_words):
-        run = BYTES[weights.bits].run
-        if run is None:
-            return None
-        run(
-            np.ascontiguousarray(rows), *weights.arguments, group, *extras,
-            np.empty(rows.shape, np.uint8), np.empty((2, len(rows), depth // group), np.float32),
-            floats(WORKSPACE * threads), threads,
-        )  # fmt: skip
-        return result
-    run = GEMM[weights.bits].run
-    if run is None:
-        return None
-    run(rows, *weights.arguments, *extras, floats(WORKSPACE * threads), threads)
-    return result

@@ -7,7 +7,7 @@ returns a callable that computes it, or ``None`` to leave it to the array kernel
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
 Call: TypeAlias = Callable[..., Any]
+
+F32 = np.dtype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,29 @@ class Site:
         if isinstance(tensor, WeightTensor) and tensor.weight.strides is None:
             return tensor.weight.packed().array
         return None
+
+    def float32(self, position: int) -> NDArray:
+        """Returns a constant of 16-bit floats as float32, made once; float32 itself is in place."""
+        value = self.constant(position)
+        assert value is not None, "what has been seen to be constant"
+        if value.dtype == F32:
+            return value
+        return self.derived("float32", (position,), lambda: value.astype(F32))
+
+    def derived(self, name: str, positions: Sequence[int], build: Callable[[], NDArray]) -> NDArray:
+        """Returns what ``build`` makes of constant inputs, kept by the weights' registry.
+
+        Args:
+            name: Says what is made, with every parameter and a version of the algorithm.
+            positions: Of the inputs that it is made of.
+            build: Returns it.
+        """
+        tensors = [self._tensor(position) for position in positions]
+        weights = [tensor.weight for tensor in tensors if isinstance(tensor, WeightTensor)]
+        if len(weights) < len(tensors):
+            return build()
+        made = weights[0].derive(name, build, *weights[1:])
+        return made.on(HOST)  # type: ignore[no-any-return]  # the host's are numpy's
 
     def attribute(self, name: str, default: Any) -> Any:
         """Returns an attribute's value."""

@@ -138,3 +138,19 @@ def q_bytes_4(
     weights = (codes, scales, zeros, by_column, code_line, zero_line, flip, zero)
     extras = (bias, residual, alpha, activation, first, second)
     bytes_4(x, weights, block, group, c, extras, rounded, numbers, memory, threads)
+
+
+bytes_8 = make_q_bytes(8)
+
+
+@kernel(SIGNATURE)
+def q_bytes_8(
+    x: Any, codes: Any, scales: Any, zeros: Any, by_column: Any, code_line: Any, zero_line: Any,
+    flip: Any, zero: Any, block: Any, group: Any, c: Any, bias: Any, residual: Any, alpha: Any,
+    activation: Any, first: Any, second: Any, rounded: Any, numbers: Any, memory: Any,
+    threads: Any,
+) -> None:  # fmt: skip
+    """See ``make_q_bytes``."""
+    weights = (codes, scales, zeros, by_column, code_line, zero_line, flip, zero)
+    extras = (bias, residual, alpha, activation, first, second)
+    bytes_8(x, weights, block, group, c, extras, rounded, numbers, memory, threads)

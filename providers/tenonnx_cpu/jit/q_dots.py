@@ -9,11 +9,11 @@ from numba import types
 from numba.extending import intrinsic
 
 from tenonnx_cpu.jit import vector as v
-from tenonnx_cpu.jit.codes import WIDTHS, spread
+from tenonnx_cpu.jit.codes import WIDTHS
 from tenonnx_cpu.jit.dot8 import BYTES, SUMS, dot, planes
 from tenonnx_cpu.jit.shared import Shared
 from tenonnx_cpu.jit.tile import LANES
-from tenonnx_cpu.jit.vector import F32, I8, I64, Builder, Value
+from tenonnx_cpu.jit.vector import F32, I8, I32, I64, Builder, Value
 
 ROWS = (1, 2, 4)
 LINES = (1, 4)
@@ -32,14 +32,15 @@ def _dots(
     each = 8 // bits
 
     def body(b: Builder, arguments: Sequence[Value]) -> None:
-        x, x_row, x_scales, scale_row, codes, code_line, scales, scale_line = arguments[:8]
-        chunks, shared, flip, out, out_row = arguments[8:]
+        x, x_row, x_scales, scale_row, starts, start_row = arguments[:6]
+        codes, code_line, scales, scale_line, chunks, shared, flip, out, out_row = arguments[6:]
         flips = v.splat(b, b.trunc(flip, I8), CHUNK)
         tops = [b.add(codes, b.mul(code_line, I64(line))) for line in range(lines)]
         later = [b.add(top, b.mul(code_line, I64(lines))) for top in tops]
         factors = [b.add(scales, b.mul(scale_line, I64(line))) for line in range(lines)]
         lefts = [b.add(x, b.mul(x_row, I64(row))) for row in range(rows)]
         left_scales = [b.add(x_scales, b.mul(scale_row, I64(row))) for row in range(rows)]
+        firsts = [b.add(starts, b.mul(start_row, I64(row))) for row in range(rows)]
 
         def numbers(place: Value, index: Value) -> Value:
             """Loads the scales of a chunk, each in the lanes that it is for."""
@@ -58,6 +59,7 @@ def _dots(
             ]
             own_scales = [_group_scales(b, place, index, lanes) for place in left_scales]
             offset = b.mul(index, I64(CHUNK))
+            begins = [v.load(b, SUMS, b.add(first, offset), 4) for first in firsts]
             result = []
             for line, top in enumerate(tops):
                 raw = b.xor(v.load(b, BYTES, b.add(top, offset)), flips)
@@ -66,7 +68,7 @@ def _dots(
                     v.prefetch(b, b.add(later[line], offset))
                 scale = numbers(factors[line], index)
                 for row in range(rows):
-                    total = v.constant(SUMS, 0)
+                    total = begins[row]
                     for part, left in zip(parts, xs[row], strict=True):
                         total = dot(b, total, part, left)
                     factor = b.fmul(scale, own_scales[row])
@@ -96,7 +98,7 @@ DOTS = {
     (bits, lanes, rows, lines): Shared(
         __file__,
         f"tenonnx_q_dots_{bits}_{lanes}_{rows}_{lines}",
-        [I64] * 13,
+        [I64] * 15,
         _dots(bits, lanes, rows, lines),
     )
     for bits in WIDTHS
@@ -106,30 +108,29 @@ DOTS = {
 }
 
 
-def _zeros(bits: int) -> Shared:
-    """Sums, over whole vectors of blocks, products of zero points, scales and sums of bytes."""
-    each = 4
+def _starts(bits: int) -> Shared:
+    """Writes what the sums of every chunk begin with: a factor times the bytes of each lane."""
+    each = 8 // bits
 
     def body(b: Builder, arguments: Sequence[Value]) -> None:
-        zeros, scales, sums, vectors, flip, out = arguments
-        flip = b.trunc(flip, I8)
-        kind = v.vector(F32, each)
+        x, chunks, factor, out = arguments
+        ones = v.constant(BYTES, 1)
+        factors = v.splat(b, b.trunc(factor, I32), LANES)
 
         def step(index: Value, carried: list[Value]) -> list[Value]:
-            codes = spread(b, bits, b.add(zeros, b.mul(index, I64(each * bits // 8))), flip, each)
-            at = b.mul(index, I64(4 * each))
-            factor = b.fmul(
-                v.load(b, kind, b.add(scales, at), 4), v.load(b, kind, b.add(sums, at), 4)
-            )
-            return [v.fma(b, b.sitofp(codes, kind), factor, carried[0])]
+            total = v.constant(SUMS, 0)
+            for n in range(each):
+                at = b.add(b.mul(index, I64(CHUNK * each)), I64(CHUNK * n))
+                total = dot(b, total, ones, v.load(b, BYTES, b.add(x, at)))
+            v.store(b, b.mul(total, factors), b.add(out, b.mul(index, I64(CHUNK))), 4)
+            return []
 
-        (result,) = v.loop(b, vectors, [v.constant(kind, 0.0)], step)
-        v.store(b, v.total(b, result), out, 4)
+        v.loop(b, chunks, [], step)
 
-    return Shared(__file__, f"tenonnx_q_zeros_{bits}", [I64] * 6, body)
+    return Shared(__file__, f"tenonnx_q_starts_{bits}", [I64] * 4, body)
 
 
-ZEROS = {bits: _zeros(bits) for bits in WIDTHS}
+STARTS = {bits: _starts(bits) for bits in WIDTHS}
 
 
 def make_code_dots(bits: int) -> Any:
@@ -138,8 +139,9 @@ def make_code_dots(bits: int) -> Any:
     @intrinsic
     def code_dots(
         typing_context: Any, lanes: Any, rows: Any, lines: Any, x: Any, x_row: Any,
-        x_scales: Any, scale_row: Any, codes: Any, code_line: Any, scales: Any, scale_line: Any,
-        chunks: Any, shared: Any, flip: Any, out: Any, out_row: Any,
+        x_scales: Any, scale_row: Any, starts: Any, start_row: Any,
+        codes: Any, code_line: Any, scales: Any, scale_line: Any, chunks: Any,
+        shared: Any, flip: Any, out: Any, out_row: Any,
     ) -> Any:  # fmt: skip
         """Multiplies ``rows`` by ``lines``; ``shared`` chunks have a scale in common."""
 
@@ -160,6 +162,6 @@ def make_code_dots(bits: int) -> Any:
             builder.position_at_end(done)
             return context.get_dummy_value()
 
-        return types.void(*[types.intp] * 16), generate
+        return types.void(*[types.intp] * 18), generate
 
     return code_dots

@@ -1,4 +1,7 @@
-"""Panels of bytes from quantised matrices: codes less their zero points, four rows interleaved."""
+"""Panels of bytes from quantised matrices: codes less their zero points, four rows interleaved.
+
+Of codes of 8 bits the zero point must be the middle of the range: they fit a byte afterwards.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from tenonnx_cpu.jit import vector as v
-from tenonnx_cpu.jit.codes import code_at
+from tenonnx_cpu.jit.codes import WIDTHS, code_at
 from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.jit.dot8 import BYTES, SUMS, dot, planes
 from tenonnx_cpu.jit.memory import store_float
@@ -23,8 +26,6 @@ SHIFT = 128
 
 STEP = 4 * COLUMNS
 """Bytes of a step of a panel."""
-
-WIDTHS = (2, 4)
 
 
 def _finish(b: Builder, sums: Sequence[Value], start: Value) -> None:
@@ -73,7 +74,6 @@ def _lines(bits: int) -> Shared:
     def body(b: Builder, values: Sequence[Value]) -> None:
         source, stride, count, zeros, flip, panel, start = values
         width = COLUMNS * bits // 8
-        each = 8 // bits
         narrow = v.vector(I8, width)
         flips = v.splat(b, b.trunc(flip, I8), width)
         own = _zeros(b, zeros)
@@ -111,7 +111,6 @@ def _lines(bits: int) -> Shared:
                 result.append(dot(b, sums[n], ones, value))
             return result
 
-        assert each > 1, "a byte less a zero point may need nine bits"
         _finish(b, v.loop(b, count, [v.constant(SUMS, 0)] * VECTORS, step), start)
 
     return Shared(__file__, f"tenonnx_q_pack_lines_{bits}", [I64] * 7, body)
@@ -153,6 +152,24 @@ def make_pack_codes(bits: int) -> Any:
         return procedure(PACK_LINES[bits])
 
     @helper
+    def pack_scales(
+        scales: Any, by_column: Any, row: Any, count: Any, group: Any, block: Any, column: Any,
+        target: Any,
+    ) -> None:  # fmt: skip
+        """Writes ``COLUMNS`` scales for every group."""
+        line = 4 * scales.shape[1]
+        if block == group:
+            down, across = (4, line) if by_column else (line, 4)
+            first = scales.ctypes.data + row // block * down + column * across
+            pack_words(first, down, across, count, COLUMNS, target)
+            return
+        for g in range(count):
+            number = (row + g * group) // block
+            for i in range(COLUMNS):
+                x = scales[column + i, number] if by_column else scales[number, column + i]
+                store_float(x, target + 4 * (g * COLUMNS + i))
+
+    @helper
     def pack_codes(
         weights: Any, row: Any, count: Any, group: Any, block: Any, column: Any, words: Any,
         panel: Any, scales_at: Any, starts: Any,
@@ -166,31 +183,33 @@ def make_pack_codes(bits: int) -> Any:
             group: Rows that activations have a scale in common for; it divides ``block``.
             block: Rows that weights have.
             column: The first column.
-            words: Address of a group's codes and a step more, to work in.
+            words: Address of the panel's codes and a step more, to work in.
             panel: Address of the bytes.
             scales_at: Address of ``COLUMNS`` scales for every group.
             starts: Address of what the sums begin with, likewise.
         """
         codes, scales, zeros, by_column, code_line, zero_line, flip, zero = weights
         source = codes.ctypes.data
-        own = words + 4 * COLUMNS * (group // (4 * each))
+        depth = group // (4 * each)
+        own = words + 4 * COLUMNS * depth * count
+        if by_column:
+            first = source + column * code_line + row * bits // 8
+            pack_words(first, 4, code_line, depth * count, COLUMNS, words)
+        pack_scales(scales, by_column, row, count, group, block, column, scales_at)
+        if not zeros.size:
+            for i in range(COLUMNS):
+                store_word(zero * 0x01010101, own + 4 * i)
         for g in range(count):
             k = row + g * group
-            number = k // block
-            for i in range(COLUMNS):
-                at = (column + i, number) if by_column else (number, column + i)
-                store_float(scales[at[0], at[1]], scales_at + 4 * (g * COLUMNS + i))
-                offset = zero
-                if zeros.size:
+            if zeros.size:
+                for i in range(COLUMNS):
+                    at = (column + i, k // block) if by_column else (k // block, column + i)
                     offset = code_at(zeros.ctypes.data, at[0] * zero_line + at[1], bits, flip)
-                store_word(offset * 0x01010101, own + 4 * i)
+                    store_word(offset * 0x01010101, own + 4 * i)
             target = panel + group * COLUMNS * g
             start = starts + 4 * COLUMNS * g
             if by_column:
-                depth = group // (4 * each)
-                first = source + column * code_line + k * bits // 8
-                pack_words(first, 4, code_line, depth, COLUMNS, words)
-                columns(words, depth, own, flip, target, start)
+                columns(words + 4 * COLUMNS * depth * g, depth, own, flip, target, start)
             else:
                 first = source + k * code_line + column * bits // 8
                 lines(first, code_line, group // 4, own, flip, target, start)

@@ -33,4 +33,16 @@ BYTES_STARTS = BYTES_NUMBERS + COLUMNS_AT_MOST * BYTES_DEPTH // 16
 """Where what their sums begin with does."""
 
 BYTES_WORDS = BYTES_STARTS + COLUMNS_AT_MOST * BYTES_DEPTH // 16
-"""Where a group's codes lie before they are unpacked."""
+"""Where a panel's codes lie before they are unpacked."""
+
+LINES_SPAN = 8192
+"""Columns of a task at most: rows of codes are read in long runs."""
+
+LINES_SLAB_ROW = LINES_SPAN + 272
+"""Floats from row to row of what they are summed in: a panel more, and no power of two."""
+
+LINES_SLAB = 4 * LINES_SLAB_ROW
+"""Floats that a task sums in."""
+
+LINES_ROOM = 3 * LINES_SLAB
+"""Floats per worker of the tasks that share out both columns and rows of codes."""
