@@ -110,6 +110,9 @@ def multiply_ahead(
         ahead_lines: Cache lines in each.
     """
     high = split(rows, ROWS, 1)
+    if fresh and high == rows and rows > 1:
+        # One row of tiles is too little work to fetch the next block behind.
+        high = -(-rows // 2)
     panels = -(-columns // COLUMNS)
     every = max(1, panels * -(-rows // high) // max(1, ahead_lines))
     turn = 0
