@@ -37,31 +37,58 @@ def block_shape(rows: Any, columns: Any, work: Any, batch: Any, threads: Any) ->
     return split(rows, -(-rows // bands), 1), width
 
 
+@helper
+def task_shape(rows: Any, columns: Any, work: Any, batch: Any, threads: Any) -> Any:
+    """Returns the rows and columns of the result that a task computes, and columns at a time.
+
+    Every task packs its part of B anew, so it should have many tiles to use that for: wide tasks
+    rather than high ones, until there are too few. What a task reads next is on its way while it
+    computes, but at its beginning it waits: there is one for every thread.
+    """
+    if threads == 1:
+        return rows, columns, COLUMNS_AT_MOST
+    wanted = max(1, min(-(-threads // batch), rows * columns * work // TASK))
+    bands = max(1, min(wanted, rows // (8 * ROWS)))
+    across = -(-wanted // bands)
+    width = split(columns, max(2 * COLUMNS, columns // across), COLUMNS)
+    bands = max(1, min(bands, -(-wanted // -(-columns // width))))
+    return split(rows, -(-rows // bands), 1), width, split(width, COLUMNS_AT_MOST, COLUMNS)
+
+
 def make_product(kind: str) -> Any:
     """Returns the product of float32 by B of a kind of elements, for kernels to call."""
     pack = make_pack(kind)
     width = WIDTH[kind]
 
-    @parallel
-    def compute_blocks(arguments: Any, task: Any, worker: Any) -> None:
-        a, b, c, offsets, extras, shape, memory = arguments
+    @helper
+    def compute_block(
+        a: Any, b: Any, c: Any, top: Any, high: Any, left: Any, wide: Any, offsets: Any,
+        packed: Any, follows: Any,
+    ) -> None:  # fmt: skip
+        """Computes a block of one product of the batch, packing B as it goes.
+
+        Args:
+            a: The first A.
+            b: The first B.
+            c: All results.
+            top: The block's first row, in ``c``.
+            high: How many.
+            left: Its first column.
+            wide: How many, ``COLUMNS_AT_MOST`` at most.
+            offsets: Bytes from the first A and B to the rows and the product at hand.
+            packed: Address of the worker's memory.
+            follows: Whether the columns on the right come next.
+        """
         depth, columns = a.shape[1], b.shape[1]
-        rows = c.shape[0] // offsets.shape[0]
-        across = -(-columns // shape[1])
-        tasks = across * -(-rows // shape[0])
-        item, place = task // tasks, task % tasks
-        top, left = place // across * shape[0], place % across * shape[1]
-        high, wide = min(shape[0], rows - top), min(shape[1], columns - left)
         a_row, a_column = a.strides
         b_row, b_column = b.strides
-        packed = memory.ctypes.data + 4 * WORKSPACE * worker
         edge = packed + 4 * EDGE
-        a_block = a.ctypes.data + offsets[item, 0] + top * a_row
-        b_block = b.ctypes.data + offsets[item, 1] + left * b_column
-        c_block = c.ctypes.data + 4 * ((item * rows + top) * columns + left)
+        a_block = a.ctypes.data + offsets[0]
+        b_block = b.ctypes.data + offsets[1] + left * b_column
         in_lines = b_column == width
         # Four panels or more are worth a copy of the rows of A that they are multiplied by.
-        copy = packed + 4 * COPY if a_column == 4 and wide > 3 * COLUMNS else 0
+        often = wide > 3 * COLUMNS or (wide > COLUMNS and a_row % 1024 == 0)
+        copy = packed + 4 * COPY if a_column == 4 and often else 0
         deep = split(depth, DEPTH, 1)
         for k in range(0, depth, deep):
             kk = min(deep, depth - k)
@@ -73,17 +100,33 @@ def make_product(kind: str) -> Any:
                 pack(source + column * b_column, b_row, b_column, kk, span, target)
             ahead = source + kk * b_row
             if k + kk >= depth:
-                # One thread takes the tasks in order.
-                follows = shape[0] >= rows and left + wide < columns
                 ahead = b_block + wide * b_column if follows else 0
             multiply_ahead(
                 high, wide, kk, a_block + k * a_column, a_row, a_column, copy, 4 * COPY_ROW,
                 packed, b_row, source if whole else 0,
-                c_block, 4 * columns, ADD if k else ZERO, edge,
+                c.ctypes.data + 4 * (top * columns + left), 4 * columns, ADD if k else ZERO, edge,
                 ahead, b_row if in_lines else b_column,
                 -(-(wide if in_lines else kk) * width // CACHE_LINE),
             )  # fmt: skip
-        finish_rows(c, item * rows + top, item * rows + top + high, left, left + wide, extras)
+
+    @parallel
+    def compute_blocks(arguments: Any, task: Any, worker: Any) -> None:
+        a, b, c, offsets, extras, shape, memory = arguments
+        columns = b.shape[1]
+        rows = c.shape[0] // offsets.shape[0]
+        across = -(-columns // shape[1])
+        tasks = across * -(-rows // shape[0])
+        item, place = task // tasks, task % tasks
+        top, first = place // across * shape[0], place % across * shape[1]
+        high, last = min(shape[0], rows - top), min(columns, first + shape[1])
+        packed = memory.ctypes.data + 4 * WORKSPACE * worker
+        starts = (offsets[item, 0] + top * a.strides[0], offsets[item, 1])
+        above = item * rows + top
+        for left in range(first, last, shape[2]):
+            wide = min(shape[2], last - left)
+            follows = left + wide < last
+            compute_block(a, b, c, above, high, left, wide, starts, packed, follows)
+            finish_rows(c, above, above + high, left, left + wide, extras)
 
     @pasted
     def product(
@@ -102,7 +145,7 @@ def make_product(kind: str) -> Any:
         """
         batch = offsets.shape[0]
         rows = c.shape[0] // batch
-        shape = block_shape(rows, b.shape[1], b.shape[0], batch, threads)
+        shape = task_shape(rows, b.shape[1], b.shape[0], batch, threads)
         tasks = batch * -(-rows // shape[0]) * -(-b.shape[1] // shape[1])
         compute_blocks((a, b, c, offsets, extras, shape, memory), tasks, threads)
 
