@@ -353,3 +353,31 @@ def test_a_provider_may_decline_a_transform() -> None:
     done = tenonnx.InferenceSession(proto, options, providers=["choosy"])
     assert "Tanh" in [n.op_type for n in done.model.graph]
     assert notes(done, "gelu") == ["left to ChoosyExecutionProvider: it does so itself"]
+
+
+class Picky:
+    """A provider that runs a few operators, before one that runs all."""
+
+    @tenonnx.hookimpl
+    def register_providers(self, register: Any) -> None:
+        from fusing import PlainProvider
+
+        class Few(PlainProvider):
+            name = "FewExecutionProvider"
+            aliases = ("few",)
+
+            def supports(self, node: Any) -> Any:
+                return super().supports(node) if node.op_type in ("Erf", "Mul") else "not that one"
+
+        register(Few)
+        register(PlainProvider)
+
+
+def test_nothing_moves_to_a_provider_that_was_wanted_less() -> None:
+    plugins = tenonnx.PluginSet()
+    plugins.register(Picky())
+    options = tenonnx.SessionOptions(plugins=plugins)
+    proto = parse(ELEMENTWISE.format(GELUS["erf, halved last"]), **NUMBERS)
+    done = tenonnx.InferenceSession(proto, options, providers=["few", "plain"])
+    assert "Erf" in [n.op_type for n in done.model.graph]
+    assert "FewExecutionProvider does not run Gelu" in notes(done, "gelu")[0]

@@ -80,7 +80,11 @@ def _follow(node: ir.Node, work: Rewriting, types: tuple[str, ...]) -> ir.Node |
     new = ir.Node("", node.op_type, inputs, attributes, num_outputs=1, version=node.version)
     graph = node.graph
     assert isinstance(graph, ir.Graph)
-    return new if work.replace(name, graph, after, (after, node), [new]) else None
+    if refused := work.refusal([new], (after, node)):
+        work.miss(name, after, refused)
+        return None
+    work.replace(name, graph, after, (after, node), [new])
+    return new
 
 
 def _input(node: ir.Node, position: int) -> ir.Value | None:

@@ -36,7 +36,7 @@ class Found:
     nodes: dict[ir.Node, None] = field(default_factory=dict)
     values: dict[str, ir.Value] = field(default_factory=dict)
     numbers: dict[str, float] = field(default_factory=dict)
-    _deepest: int = 0
+    _reached: tuple[ir.Node, ...] = ()
     _why: str = ""
     _lacking: dict[str, None] = field(default_factory=dict)
 
@@ -47,25 +47,25 @@ class Found:
 
     def fail(self, why: Callable[[], str]) -> bool:
         """Remembers why the match ended, if none came as far; returns ``False``."""
-        if len(self.nodes) > self._deepest:
-            self._deepest, self._why = len(self.nodes), why()
+        if len(self.nodes) > len(self._reached):
+            self._reached, self._why = tuple(self.nodes), why()
             self._lacking = {}
         return False
 
     def lack(self, types: tuple[str, ...], value: ir.Value) -> bool:
         """Remembers that a value is of none of some operators, as ``fail`` does."""
         place = f"missing at {_maker(value)}"
-        if len(self.nodes) > self._deepest or (self._lacking and self._why.endswith(place)):
-            if len(self.nodes) > self._deepest:
-                self._lacking = {}
-            self._lacking |= dict.fromkeys(types)
-            self._deepest = len(self.nodes)
+        deeper = len(self.nodes) > len(self._reached)
+        if deeper or (self._lacking and self._why.endswith(place)):
+            self._lacking = dict.fromkeys(types) if deeper else self._lacking | dict.fromkeys(types)
+            self._reached = tuple(self.nodes) if deeper else self._reached
             self._why = f"{' or '.join(self._lacking)} is {place}"
         return False
 
-    def nearly(self, enough: int) -> str | None:
-        """Returns why nothing matched, if at least so many nodes did."""
-        return self._why if self._deepest >= enough else None
+    @property
+    def end(self) -> tuple[tuple[ir.Node, ...], str]:
+        """The nodes that matched before nothing did, and why that was the end."""
+        return self._reached, self._why
 
     def any_of(self, attempts: Iterable[Callable[[], bool]]) -> bool:
         """Tries one way after another, each from where this stood."""

@@ -52,6 +52,7 @@ class Rewriting:
         self.context = context
         self.made: Counter[str] = Counter()
         self._missed: dict[str, list[str]] = {}
+        self._near: set[ir.Node] = set()
 
     def apply(self, rules: Sequence[Rule]) -> None:
         """Tries every rule at every node, from the last node to the first."""
@@ -69,25 +70,33 @@ class Rewriting:
     def _first(
         self, rules: Sequence[Rule], graph: ir.Graph | ir.Function, node: ir.Node
     ) -> ir.Node | None:
-        """Returns what the first rule that fits put in a node's place."""
-        for rule in rules:
-            if (made := self._try(rule, graph, node)) is not None:
-                return made
-        return None
+        """Returns what the first rule that fits put in a node's place.
 
-    def _try(self, rule: Rule, graph: ir.Graph | ir.Function, node: ir.Node) -> ir.Node | None:
-        found = Found()
-        if not rule.pattern.match_node(node, found):
-            if why := found.nearly(rule.enough):
-                self.miss(rule.name, node, why)
-            return None
-        new = rule.build(found, self.context)
-        if isinstance(new, str):
-            self.miss(rule.name, node, new)
-            return None
-        old = (node,) if rule.frees else tuple(found.nodes)
-        done = self.replace(rule.name, graph, node, old, new)
-        return new[-1] if done else None
+        If none fits, the one that came furthest says why it does not.
+        """
+        furthest: tuple[tuple[ir.Node, ...], str, str] = (), "", ""
+        for rule in rules:
+            found = Found()
+            if not rule.pattern.match_node(node, found):
+                reached, why = found.end
+                if len(reached) >= max(rule.enough, len(furthest[0]) + 1):
+                    furthest = reached, rule.name, why
+                continue
+            new = rule.build(found, self.context)
+            old = (node,) if rule.frees else tuple(found.nodes)
+            if not isinstance(new, str):
+                refused = self._refused(old, node) or self.refusal(new, old)
+                if refused is None:
+                    self.replace(rule.name, graph, node, old, new)
+                    return new[-1]
+                new = refused
+            if len(found.nodes) > len(furthest[0]):
+                furthest = tuple(found.nodes), rule.name, new
+        # Parts of what nearly matched may nearly match, too; that says nothing more.
+        if furthest[0] and node not in self._near:
+            self._near.update(furthest[0])
+            self.miss(furthest[1], node, furthest[2])
+        return None
 
     def replace(
         self,
@@ -96,12 +105,8 @@ class Rewriting:
         last: ir.Node,
         old: Sequence[ir.Node],
         new: Sequence[ir.Node],
-    ) -> bool:
-        """Puts nodes in the place of others; says so, or why that cannot be."""
-        why = self._read_elsewhere(old, last) or self.refusal(new, old)
-        if why is not None:
-            self.miss(name, last, why)
-            return False
+    ) -> None:
+        """Puts nodes in the place of others, of which ``last`` makes what is read, and says so."""
         output, result = last.outputs[0], new[-1].outputs[0]
         result.shape, result.type = output.shape, output.type
         result.name, output.name = output.name, None
@@ -111,7 +116,6 @@ class Rewriting:
             if node.domain:
                 self.model.opset_imports.setdefault(node.domain, 1)
         self.made[name] += 1
-        return True
 
     def refusal(self, new: Sequence[ir.Node], old: Sequence[ir.Node]) -> str | None:
         """Returns why nodes cannot take the place of others, if they cannot."""
@@ -124,9 +128,11 @@ class Rewriting:
                     f"the model is to be saved and imports opset {imported}, and {node.op_type} "
                     f"needs {version}"
                 )
-            furthest = max(self._place(each) for each in old)
-            if self._place(node) > furthest:
-                return f"no provider that runs these nodes runs {label(node)}"
+            if self._place(node) == len(self.context.providers):
+                return f"no provider runs {node.op_type}"
+        nearest = min(self._place(each) for each in old)
+        if self._place(new[-1]) > nearest:
+            return f"{self.context.providers[nearest].name} does not run {new[-1].op_type}"
         return None
 
     def _place(self, node: ir.Node) -> int:
@@ -137,7 +143,7 @@ class Rewriting:
                 return position
         return len(providers)
 
-    def _read_elsewhere(self, old: Sequence[ir.Node], last: ir.Node) -> str | None:
+    def _refused(self, old: Sequence[ir.Node], last: ir.Node) -> str | None:
         inside = set(old)
         for node in old:
             for value in node.outputs:

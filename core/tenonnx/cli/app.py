@@ -7,7 +7,18 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from tenonnx.cli import bench, convert, doctor, footprint, inspect, plugins, profile, providers, run
+from tenonnx.cli import (
+    bench,
+    convert,
+    doctor,
+    explain,
+    footprint,
+    inspect,
+    plugins,
+    profile,
+    providers,
+    run,
+)
 from tenonnx.cli.arguments import NOTHING
 from tenonnx.cli.failures import MEANINGS, explained, quiet_end
 from tenonnx.cli.output import say
@@ -147,6 +158,7 @@ def tenonnx_options(
 for name, command, text in (
     ("run", run.run, run.HELP),
     ("inspect", inspect.inspect, inspect.HELP),
+    ("explain", explain.explain, explain.HELP),
     ("bench", bench.bench, bench.HELP),
     ("profile", profile.profile, profile.HELP),
     ("memory", footprint.memory, footprint.HELP),

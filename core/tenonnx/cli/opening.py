@@ -72,7 +72,7 @@ def session_options(state: State, request: Request) -> SessionOptions:
     )
 
 
-def _check_readable(model: Any) -> None:
+def check_readable(model: Any) -> None:
     """Refuses a path that exists and cannot be read; loading says more about one that does not."""
     if isinstance(model, str) and Path(model).exists():
         try:
@@ -85,7 +85,7 @@ def open_session(state: State, model: Any, request: Request) -> tuple[InferenceS
     """Returns a session and the seconds it took to build."""
     from tenonnx.session import InferenceSession
 
-    _check_readable(model)
+    check_readable(model)
     options = session_options(state, request)
     providers = [parse_provider(text) for text in request.providers]
     start = time.perf_counter()
@@ -98,7 +98,7 @@ def open_profiled(state: State, model: Any, request: Request) -> tuple[Inference
     from tenonnx.profiling import Profiler
     from tenonnx.session import InferenceSession
 
-    _check_readable(model)
+    check_readable(model)
     options = session_options(state, request)
     providers = [parse_provider(text) for text in request.providers]
     start = time.perf_counter_ns()
@@ -114,6 +114,6 @@ def load_original(state: State, path: str, request: Request) -> ir.Model:
     from tenonnx.formats import load_model
     from tenonnx.weights import default_registry
 
-    _check_readable(path)
+    check_readable(path)
     formats = tuple(state.plugins.formats.values())
     return load_model(path, default_registry(), formats, request.roots)

@@ -1,0 +1,193 @@
+"""``tenonnx explain``: what transforms do to a model, what nearly matched, and who runs what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tenonnx.cli.arguments import (
+    NOTHING,
+    Json,
+    Level,
+    LevelChoice,
+    Model,
+    Providers,
+    Roots,
+    Without,
+)
+from tenonnx.cli.opening import Request, check_readable, parse_provider, session_options
+from tenonnx.cli.output import count, duration, emit_json, lines, note, progress, table, title
+from tenonnx.cli.state import State, state_of
+from tenonnx.errors import Fail, InvalidArgument
+from tenonnx.options import did_you_mean
+
+HELP = """Explains what becomes of a model: transform by transform, and node by node.
+
+Shows what every transform changed, what nearly matched and why it did not, which provider runs
+what and why, and which nodes are computed in one call. Nothing is run.
+
+\b
+Examples:
+  tenonnx explain model.onnx
+  tenonnx explain model.onnx --nodes --transform attention
+  tenonnx explain model.onnx --html model.html
+  tenonnx explain model.onnx --json | jq '.transforms[] | select(.modified) | .name'
+"""
+
+MAX_SHOWN = 5
+"""Nodes named with each reason for not being where they were wanted."""
+
+MAX_CALLS = 12
+"""Kinds of calls that are listed."""
+
+
+def explain(
+    context: typer.Context,
+    model: Model,
+    providers: Providers = NOTHING,
+    nodes: Annotated[
+        bool, typer.Option("--nodes", help="List every node that transforms removed or added.")
+    ] = False,
+    transform: Annotated[
+        list[str],
+        typer.Option(metavar="NAME", help="Show this transform alone; may be repeated."),
+    ] = NOTHING,
+    html: Annotated[
+        str,
+        typer.Option(metavar="OUT.html", help="Write a page with the graph, coloured by provider."),
+    ] = "",
+    level: LevelChoice = Level.ALL,
+    without: Without = NOTHING,
+    roots: Roots = NOTHING,
+    as_json: Json = False,
+) -> None:
+    """Prints what becomes of a model."""
+    report = _gather(state_of(context), model, Request(providers, level, without, roots))
+    report["transforms"] = _chosen(report["transforms"], transform)
+    if html:
+        _write_page(html, report)
+    if as_json:
+        if not nodes:
+            del report["nodes"]
+            for change in report["transforms"]:
+                del change["removed"], change["added"], change["changed"]
+        emit_json(report)
+    else:
+        _print(report, nodes)
+
+
+def _gather(state: State, model: str, request: Request) -> dict[str, Any]:
+    from tenonnx.cli.explanation import explain_model
+
+    check_readable(model)
+    options = session_options(state, request)
+    requests = [parse_provider(text) for text in request.providers]
+    with progress(total=len(state.plugins.transforms) + 1) as doing:
+        return explain_model(model, options, requests or None, doing)
+
+
+def _chosen(transforms: list[dict[str, Any]], names: list[str]) -> list[dict[str, Any]]:
+    known = [change["name"] for change in transforms]
+    for name in names:
+        if name not in known:
+            raise InvalidArgument(
+                f"--transform {name}: no transform of that name ran{did_you_mean(name, known)}",
+                hint=f"these did: {', '.join(known) or 'none'}",
+            )
+    return [change for change in transforms if not names or change["name"] in names]
+
+
+def _write_page(path: str, report: dict[str, Any]) -> None:
+    from tenonnx.cli.graph_page import as_page
+
+    try:
+        Path(path).write_text(as_page(report), encoding="utf-8")
+    except OSError as error:
+        raise Fail(f"cannot write {path}: {error.strerror}") from error
+    note(f"written to {path}")
+
+
+def _print(report: dict[str, Any], nodes: bool) -> None:
+    lines(
+        f"{report['model']}: {count(report['nodes_before'], 'node')} before transforms, "
+        f"{report['nodes_after']} after, in {count(report['calls']['count'], 'call')}"
+    )
+    _print_transforms(report["transforms"])
+    if nodes:
+        for change in report["transforms"]:
+            _print_changes(change)
+    _print_operators(report)
+    _print_placement(report["placement"], nodes)
+    _print_calls(report["calls"])
+
+
+def _print_transforms(transforms: list[dict[str, Any]]) -> None:
+    title("Transforms")
+    rows = [
+        (
+            change["name"],
+            change["level"],
+            f"{change['nodes_before']} → {change['nodes_after']}" if change["modified"] else "",
+            _operators(change),
+            duration(change["seconds"]) if change["seconds"] else "",
+        )
+        for change in transforms
+    ]
+    table(("transform", "level", "nodes", "changed", "time"), rows, right=("time",))
+    if not rows:
+        lines("none ran")
+    for heading, key in (("Notes", "notes"), ("Nearly matched", "nearly")):
+        told = [(change["name"], line) for change in transforms for line in change[key]]
+        if told:
+            title(heading)
+            lines(*(f"{name}: {line}" for name, line in told))
+
+
+def _operators(change: dict[str, Any]) -> str:
+    changed = change["operators"].items()
+    text = ", ".join(f"{name} {before} → {after}" for name, (before, after) in changed)
+    return text or ("rewired" if change["modified"] else "-")
+
+
+def _print_changes(change: dict[str, Any]) -> None:
+    if not change["modified"]:
+        return
+    title(f"What {change['name']} changed")
+    lines(*(f"- {text}" for text in change["removed"]))
+    lines(*(f"+ {text}" for text in change["added"]))
+    for pair in change["changed"]:
+        lines(f"~ {pair['before']}", f"  {pair['after']}")
+
+
+def _print_operators(report: dict[str, Any]) -> None:
+    title("Operators")
+    before, after = report["operators_before"], report["operators_after"]
+    names = dict.fromkeys([*before, *after])
+    rows = [(name, before.get(name, 0), after.get(name, 0)) for name in names]
+    table(("operator", "before", "after"), rows, right=("before", "after"))
+
+
+def _print_placement(placement: dict[str, Any], nodes: bool) -> None:
+    title("Placement")
+    table(("provider", "nodes"), list(placement["counts"].items()), right=("nodes",))
+    for group in placement["elsewhere"]:
+        shown = group["nodes"] if nodes else group["nodes"][:MAX_SHOWN]
+        more = len(group["nodes"]) - len(shown)
+        lines(
+            f"on {group['provider']} because {group['reasons']}: {', '.join(shown)}"
+            + (f" and {more} more (--nodes)" if more else "")
+        )
+    if not placement["elsewhere"]:
+        lines("every node is where it was wanted first")
+
+
+def _print_calls(calls: dict[str, Any]) -> None:
+    joined = list(calls["joined"].items())
+    if not joined:
+        return
+    title("Nodes that are one call")
+    table(("calls", "nodes"), [(times, kinds) for kinds, times in joined[:MAX_CALLS]], ("calls",))
+    if len(joined) > MAX_CALLS:
+        lines(f"... and {len(joined) - MAX_CALLS} other kinds (--json has them)")

@@ -1,0 +1,164 @@
+"""A model's explanation as one page of HTML: the graph, its nodes, its transforms; no network."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from typing import Any
+
+from tenonnx.cli.boxes import Box, Boxes, boxes_of
+from tenonnx.cli.graph_style import SCRIPT, STYLE
+from tenonnx.cli.layers import HEIGHT, Drawing, draw
+
+COLOURS = ("#2f6fde", "#1f9d61", "#c2571a", "#8a4fd0", "#b3284f", "#0f8a96", "#8a7a12")
+ENDS = {"input": "#6b7280", "output": "#6b7280"}
+
+MAX_LISTED = 5000
+"""Nodes whose details are on the page."""
+
+
+def as_page(report: dict[str, Any]) -> str:
+    """Returns the page for what ``explain_model`` says."""
+    drawn = boxes_of(report)
+    names = dict.fromkeys(node["provider"] for node in report["nodes"])
+    colours = {name: COLOURS[n % len(COLOURS)] for n, name in enumerate(names)} | ENDS
+    title = escape(report["model"].rsplit("/", 1)[-1] or "model")
+    listed = report["nodes"][:MAX_LISTED]
+    # What ends a script element must not stand in it, whatever names a model has.
+    data = json.dumps([_details(node) for node in listed]).replace("</", "<\\/")
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}: explained</title>
+<meta name="viewport" content="width=device-width">
+<style>{STYLE}</style></head><body>
+<header><h1>{title}</h1><p>{_summary(report)}</p>
+<p class="legend">{_legend(report, colours)}</p></header>
+<main><section class="graph"><div class="bar">
+<input id="search" type="search" placeholder="Search operators, names, providers" autofocus>
+<span id="found"></span><button id="smaller" title="Smaller">−</button>
+<button id="larger" title="Larger">+</button><button id="fit" title="Fit the width">fit</button>
+</div>{_left_out(drawn, len(report["nodes"]) - len(listed))}
+<div id="canvas">{_svg(drawn, colours)}</div></section>
+<aside><div id="details"><p class="hint">Click a box to see what it is.</p></div>
+<h2>Transforms</h2>{_transforms(report["transforms"])}
+<h2>Nodes that are one call</h2>{_calls(report["calls"])}
+<h2>Operators</h2>{_operators(report)}</aside></main>
+<script type="application/json" id="nodes">{data}</script><script>{SCRIPT}</script>
+</body></html>
+"""
+
+
+def _summary(report: dict[str, Any]) -> str:
+    return (
+        f"{report['nodes_before']} nodes before transforms, {report['nodes_after']} after, "
+        f"in {report['calls']['count']} calls"
+    )
+
+
+def _legend(report: dict[str, Any], colours: dict[str, str]) -> str:
+    counts = report["placement"]["counts"]
+    return " ".join(
+        f'<span><i style="background:{colours[name]}"></i>{escape(name)} {number}</span>'
+        for name, number in counts.items()
+    )
+
+
+def _left_out(drawn: Boxes, unlisted: int) -> str:
+    told = []
+    if drawn.left_out:
+        told.append(f"{drawn.left_out} more nodes are not drawn")
+    if unlisted > 0:
+        told.append(f"{unlisted} more nodes have no details here")
+    if any(len(box.rows) > 1 for box in drawn.boxes):
+        told.append("chains of nodes are one box")
+    return f'<p class="hint">{"; ".join(told)}.</p>' if told else ""
+
+
+def _details(node: dict[str, Any]) -> dict[str, Any]:
+    kept = ("name", "operator", "version", "provider", "made_by", "origin", "call", "text", "types")
+    reasons = "; ".join(f"{name}: {why}" for name, why in node["reasons"].items())
+    return {**{key: node[key] for key in kept}, "reasons": reasons}
+
+
+def _svg(drawn: Boxes, colours: dict[str, str]) -> str:
+    widths = [max(46.0, 7.0 * len(_shown(box)) + 18) for box in drawn.boxes]
+    drawing = draw(widths, drawn.edges)
+    parts = [_edge(drawing, edge) for edge in drawn.edges]
+    for box, width, (x, y) in zip(drawn.boxes, widths, drawing.places, strict=True):
+        rows = ",".join(map(str, box.rows))
+        kind = "end" if box.provider in ENDS else "node"
+        parts.append(
+            f'<g class="{kind}" data-rows="{rows}" data-text="{escape(box.label)}" '
+            f'transform="translate({x - width / 2:.0f},{y - HEIGHT / 2:.0f})">'
+            f'<rect width="{width:.0f}" height="{HEIGHT:.0f}" rx="{13 if kind == "end" else 4}" '
+            f'fill="{colours[box.provider]}"/>'
+            f'<text x="{width / 2:.0f}" y="{HEIGHT / 2 + 4:.0f}">{escape(_shown(box))}</text></g>'
+        )
+    width, height = drawing.width, drawing.height
+    return (
+        f'<svg viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
+        f'data-width="{width:.0f}" xmlns="http://www.w3.org/2000/svg">{"".join(parts)}</svg>'
+    )
+
+
+def _shown(box: Box) -> str:
+    return box.label if len(box.label) <= 34 else box.label[:16] + "…" + box.label[-16:]
+
+
+def _edge(drawing: Drawing, edge: tuple[int, int]) -> str:
+    (x, y), end = drawing.places[edge[0]], drawing.places[edge[1]]
+    points = [*drawing.routes[edge], (end[0], end[1] - HEIGHT / 2)]
+    y += HEIGHT / 2
+    path = f"M{x:.0f} {y:.0f}"
+    for to_x, to_y in points:
+        middle = (y + to_y) / 2
+        path += f"C{x:.0f} {middle:.0f} {to_x:.0f} {middle:.0f} {to_x:.0f} {to_y:.0f}"
+        x, y = to_x, to_y
+    return f'<path d="{path}"/>'
+
+
+def _transforms(transforms: list[dict[str, Any]]) -> str:
+    told = [t for t in transforms if t["modified"] or t["notes"] or t["nearly"]]
+    idle = ", ".join(escape(t["name"]) for t in transforms if t not in told)
+    last = f'<p class="hint">Nothing to do for {idle}.</p>' if idle else ""
+    return "".join(map(_transform, told)) + last or "<p>none ran</p>"
+
+
+def _transform(change: dict[str, Any]) -> str:
+    pairs = (f"{name} {old} → {new}" for name, (old, new) in change["operators"].items())
+    changed = ", ".join(pairs) or ("rewired" if change["modified"] else "nothing")
+    parts = [
+        *(f"<li>{escape(text)}</li>" for text in change["notes"]),
+        *(f'<li class="near">{escape(text)}</li>' for text in change["nearly"]),
+    ]
+    lists = f"<ul>{''.join(parts)}</ul>" if parts else ""
+    lines = [
+        *(f"- {text}" for text in change["removed"]),
+        *(f"+ {text}" for text in change["added"]),
+        *(f"~ {pair['before']}\n  {pair['after']}" for pair in change["changed"]),
+    ]
+    shown = "\n".join(lines[:MAX_LISTED])
+    code = f"<pre>{escape(shown)}</pre>" if lines else ""
+    state = "did" if change["modified"] else "idle"
+    near = " · nearly" if change["nearly"] else ""
+    return (
+        f'<details class="{state}"><summary><b>{escape(change["name"])}</b> '
+        f"<em>{change['level']}{near}</em><br>{escape(changed)}</summary>{lists}{code}</details>"
+    )
+
+
+def _calls(calls: dict[str, Any]) -> str:
+    rows = "".join(
+        f"<tr><td>{times}</td><td>{escape(kinds)}</td></tr>"
+        for kinds, times in calls["joined"].items()
+    )
+    return f"<table>{rows}</table>" if rows else "<p>none: every node is a call of its own</p>"
+
+
+def _operators(report: dict[str, Any]) -> str:
+    before, after = report["operators_before"], report["operators_after"]
+    rows = "".join(
+        f"<tr><td>{escape(name)}</td><td>{before.get(name, 0)}</td>"
+        f"<td>{after.get(name, 0)}</td></tr>"
+        for name in dict.fromkeys([*before, *after])
+    )
+    return f"<table><tr><th>operator</th><th>before</th><th>after</th></tr>{rows}</table>"
