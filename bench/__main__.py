@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench import report
 from bench.compare import Comparison, Row, tell
-from bench.scenarios import FULL, QUICK, SCENARIOS
+from bench.scenarios import FULL, ON_REQUEST, QUICK, SCENARIOS
 from bench.suites import SUITES, run_suite
 
 RESULTS = Path(__file__).with_name("results")
@@ -47,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
 
         return cpu(arguments[1:])
     parsed = parse(arguments)
-    names = parsed.names or [*SCENARIOS, "load"]
+    names = parsed.names or [*(name for name in SCENARIOS if name != ON_REQUEST), "load"]
     settings = QUICK if parsed.quick else FULL
     start = time.perf_counter()
     rows: list[Row] = []

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import onnx
 
+from bench.architectures import SMALL, exported
 from bench.big import save_external, save_inline, stack, tied_if
 from bench.builder import DOUBLE, Feeds
 from bench.models import models, relus
@@ -130,6 +131,17 @@ def whole_models(folder: Path, settings: Settings) -> Iterator[Case]:
         yield Case(name, path, [feeds], prepared=full, reference=full)
 
 
+def architectures(folder: Path, settings: Settings) -> Iterator[Case]:
+    """What transformers' models take, as torch exports them."""
+    for name, path, feeds in exported(folder, quick=settings.quick):
+        share = 0.05 * sum(file.stat().st_size for file in folder.glob(f"{path.name}*")) / 2**20
+        bounds = [] if settings.quick or name in SMALL else [Bound("loaded_mib", share)]
+        yield Case(f"{name} layers", path, [feeds], prepared=not settings.quick, bounds=bounds)
+
+
+ON_REQUEST = "architectures"
+"""Measured only when it is named: it needs torch and transformers."""
+
 SCENARIOS: dict[str, Callable[[Path, Settings], Iterator[Case]]] = {
     "external-1g": external,
     "inline-aligned-1g": inline_aligned,
@@ -138,4 +150,5 @@ SCENARIOS: dict[str, Callable[[Path, Settings], Iterator[Case]]] = {
     "tied-if-1g": tied,
     "dispatch": dispatch,
     "models": whole_models,
+    "architectures": architectures,
 }
