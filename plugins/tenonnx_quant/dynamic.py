@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from tenonnx import InvalidArgument
 from tenonnx_quant.opset import at_least
-from tenonnx_quant.selection import Selection, integer, number, weights
+from tenonnx_quant.selection import Selection, integer, is_scaled, weights
 from tenonnx_quant.stored import Quantised, by_channel, constant
 
 PRODUCTS = ("MatMul", "Gemm", "Conv")
@@ -69,8 +69,7 @@ def _fits(node: ir.Node, weight: ir.Value) -> bool:
     if node.domain != "" or node.op_type not in PRODUCTS or node.inputs[0] is weight:
         return False
     if node.op_type == "Gemm":
-        factors = number(node, "alpha", 1.0), number(node, "beta", 1.0)
-        return factors == (1.0, 1.0) and not integer(node, "transA", 0)
+        return not is_scaled(node) and not integer(node, "transA", 0)
     assert weight.const_value is not None
     return node.op_type == "Conv" or len(weight.const_value.shape) == 2
 

@@ -82,9 +82,10 @@ def _function(path: Path) -> Feeds:
 
 def _read(path: Path, names: Sequence[str]) -> Feed:
     try:
-        content = np.load(path, allow_pickle=False)
-        if isinstance(content, np.lib.npyio.NpzFile):
-            with content:
+        # numpy leaves a file open that it opened and cannot read.
+        with path.open("rb") as file:
+            content = np.load(file, allow_pickle=False)
+            if isinstance(content, np.lib.npyio.NpzFile):
                 return dict(content)
     except Exception as error:  # zipfile's, zlib's and numpy's own, as the damage has it
         raise InvalidArgument(f"{path} cannot be read: {error}") from error

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx_quant.rounding import Blocks, Integers, NDArray, packed
-from tenonnx_quant.selection import depth_axis, number, product_uses
+from tenonnx_quant.selection import depth_axis, integer, is_scaled, product_uses
 from tenonnx_quant.stored import constant, deferred
 
 if TYPE_CHECKING:
@@ -106,8 +106,7 @@ def _is_plain(node: ir.Node) -> bool:
         return True
     bias = node.inputs[2] if len(node.inputs) > 2 else None
     flat = bias is None or (bias.shape is not None and len(bias.shape) == 1)
-    factors = number(node, "alpha", 1.0), number(node, "beta", 1.0)
-    return flat and "transA" not in node.attributes and factors == (1.0, 1.0)
+    return flat and not integer(node, "transA", 0) and not is_scaled(node)
 
 
 def _multiply(node: ir.Node, columns: Columns) -> None:

@@ -64,6 +64,11 @@ def number(node: ir.Node, name: str, default: float) -> float:
     return default if attribute is None else float(attribute.as_float())
 
 
+def is_scaled(node: ir.Node) -> bool:
+    """Tells whether a Gemm does more than multiply and add."""
+    return (number(node, "alpha", 1.0), number(node, "beta", 1.0)) != (1.0, 1.0)
+
+
 def is_weight(value: ir.Value | None) -> bool:
     """Tells whether a value is a float constant of two dimensions or more."""
     if value is None or not value.is_initializer() or value.is_graph_input():

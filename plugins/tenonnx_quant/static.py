@@ -15,7 +15,7 @@ from tenonnx_quant.choosing import ELEMENTWISE, MOVERS, PRODUCTS, Choice, choose
 from tenonnx_quant.feeds import Feeds
 from tenonnx_quant.opset import at_least
 from tenonnx_quant.rounding import TYPES, Integers
-from tenonnx_quant.selection import Selection, integer, is_weight
+from tenonnx_quant.selection import Selection, integer, is_scaled, is_weight
 from tenonnx_quant.stored import Quantised, by_channel, constant, deferred
 
 EVERYTHING: Final = Selection((*PRODUCTS, *ELEMENTWISE, *MOVERS))
@@ -199,7 +199,7 @@ class Writer:
         tensor = bias.const_value if bias is not None and bias.is_initializer() else None
         if tensor is None or bias is None or len(tensor.shape) != 1 or scale is None:
             return
-        if node.op_type == "Gemm" and {"alpha", "beta"} & node.attributes.keys():
+        if node.op_type == "Gemm" and is_scaled(node):
             return
         assert scale.const_value is not None
         x_scale = scale.const_value.numpy().astype(np.float64)

@@ -1,0 +1,72 @@
+"""``tenonnx quantize`` as its users meet it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from small import Cli
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits"
+
+
+@pytest.fixture
+def images(folder: Path) -> str:
+    data = np.load(DIGITS / "heldout.npz")
+    np.savez(folder / "images.npz", image=data["images"][:64, None].astype(np.float32) / 16)
+    return "images.npz"
+
+
+def test_a_model_in_four_bits(cli: Cli, folder: Path) -> None:
+    done = cli("quantize", DIGITS / "digits.onnx", "int4.onnx", "--inline")
+    assert done.exit_code == 0, done.output
+    assert "wrote int4.onnx" in done.stdout
+    assert "1 quantised, 0.13 MiB of tensors are 0.10 MiB" in done.stdout
+    operators = {n.op_type for n in onnx.load(folder / "int4.onnx").graph.node}
+    assert "DequantizeLinear" in operators
+
+
+def test_calibration_and_its_report(cli: Cli, images: str) -> None:
+    command = ["quantize", DIGITS / "digits.onnx", "int8.onnx", "--mode", "static"]
+    done = cli(*command, "--data", images, "--batch", 16, "--samples", 3, "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert list(found["written"]) == ["int8.onnx.data", "int8.onnx"]
+    assert found["quantised"] == 6
+    assert found["accuracy"]["logits"]["snr"] > 35
+    assert "finding ranges" in done.stderr
+    done = cli(*command, "--data", images, "--uint8", "--method", "entropy", "--exclude", "conv1")
+    assert "5 quantised" in done.stdout
+    assert "logits: max error" in done.stdout
+
+
+def test_forms_belong_to_modes(cli: Cli, folder: Path) -> None:
+    model = DIGITS / "digits.onnx"
+    done = cli("quantize", model, "out.onnx", "--format", "matmulnbits", "--asymmetric")
+    assert done.exit_code == 0, done.output
+    domains = {n.op_type for n in onnx.load(folder / "out.onnx").graph.node if n.domain}
+    assert domains == {"MatMulNBits"}
+    done = cli("quantize", model, "out.onnx", "--mode", "dynamic", "--operator", "Conv")
+    assert "3 quantised" in done.stdout
+    done = cli("quantize", model, "out.onnx", "--mode", "static", "--format", "integer")
+    assert done.exit_code == 2
+    assert "--mode static has no form integer" in done.stderr
+    assert "hint: it has: qdq" in done.stderr
+
+
+def test_mistakes_are_explained(cli: Cli, images: str) -> None:
+    model = DIGITS / "digits.onnx"
+    for options, message in (
+        (["--mode", "static"], "there is none"),
+        (["--operator", "Softmax"], "Softmax cannot be quantised"),
+        (["--exclude", "head"], "no node is called 'head'"),
+        (["--bits", "5"], "4 or 8 bits, not of 5"),
+        (["--data", "nothing.npz"], "holds no calibration data"),
+    ):
+        done = cli("quantize", model, "out.onnx", *options)
+        assert done.exit_code == 2, done.output
+        assert message in done.stderr
+    assert images == "images.npz"

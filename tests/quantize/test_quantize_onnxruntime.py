@@ -1,0 +1,60 @@
+"""What is written runs in onnxruntime as well, with the same answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import tenonnx
+from tenonnx_quant import (
+    DynamicScheme,
+    Selection,
+    StaticScheme,
+    WeightScheme,
+    quantize_dynamic,
+    quantize_static,
+    quantize_weights,
+)
+
+onnxruntime = pytest.importorskip("onnxruntime")
+
+EXPORTS = Path(__file__).parents[1] / "exports"
+EVERY_PRODUCT = Selection(("MatMul", "Gemm", "Conv"))
+
+WAYS: dict[str, Any] = {
+    "int4": (quantize_weights, WeightScheme()),
+    "int4-asymmetric": (quantize_weights, WeightScheme(symmetric=False)),
+    "int8-columns": (quantize_weights, WeightScheme(8, 0)),
+    "int4-matmulnbits": (quantize_weights, WeightScheme(form="matmulnbits", symmetric=False)),
+    "dynamic": (quantize_dynamic, DynamicScheme(selection=EVERY_PRODUCT)),
+    "dynamic-qdq": (quantize_dynamic, DynamicScheme(form="qdq")),
+    "static": (quantize_static, StaticScheme()),
+    "static-uint8": (quantize_static, StaticScheme("percentile", signed=False, per_channel=False)),
+}
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2-dynamo", "llama", "resnet", "vit"])
+@pytest.mark.parametrize("way", WAYS)
+def test_both_runtimes_agree(tmp_path: Path, name: str, way: str) -> None:
+    source, target = EXPORTS / f"{name}.onnx", tmp_path / "quantised.onnx"
+    with np.load(EXPORTS / f"{name}.npz") as data:
+        feeds = {key[3:]: data[key] for key in data if key.startswith("in:")}
+    quantise, scheme = WAYS[way]
+    report = quantise(source, target, scheme, data=[feeds])
+    onnx.checker.check_model(target)
+    answers = []
+    for runtime in (tenonnx, onnxruntime):
+        options = runtime.SessionOptions()
+        options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        session = runtime.InferenceSession(target, options, providers=["CPUExecutionProvider"])
+        answers.append(session.run(None, feeds))
+    for found, expected in zip(*answers, strict=True):
+        if found.dtype.kind == "f":
+            error = np.linalg.norm((found - expected).astype(np.float64).ravel())
+            # Sums in another order round an activation to the next step here and there.
+            assert error <= 2e-3 * np.linalg.norm(expected.astype(np.float64).ravel())
+    assert min(accuracy.snr for accuracy in report.accuracy) > (15 if "4" in way else 25)
