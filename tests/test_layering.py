@@ -37,6 +37,7 @@ PUBLIC_MODULES = {
     "tenonnx.cli.output",
     "tenonnx.convert",
     "tenonnx.graph",
+    "tenonnx.functions",
     "tenonnx.load",
 }
 """What of the runtime a plugin may import."""

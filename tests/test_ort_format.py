@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import onnx
+import onnx_ir as ir
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tenonnx
+from models import BOOL, FLOAT, graph, model, node, value
+from tenonnx.convert import convert
+from tenonnx_ort_format.flat import Row
+from tenonnx_ort_format.schema import SCHEMA
 
 HERE = Path(__file__).parent
 FILES = sorted((HERE / "ort_files").glob("*.ort"))
@@ -83,3 +90,133 @@ def open_or_refuse(content: bytes) -> None:
         tenonnx.InferenceSession(content)
     except tenonnx.TenonnxError:
         return
+
+
+SOURCES = [
+    HERE / "exports" / f"{name}.onnx" for name in ("lstm", "gpt2", "sklearn-svc", "mobilenet")
+]
+
+
+def written(source: Any, folder: Path) -> Path:
+    formats = tuple(tenonnx.default_plugins().formats.values())
+    convert(source, folder / "out.ort", tenonnx.default_registry(), formats=formats)
+    return folder / "out.ort"
+
+
+def branching() -> onnx.ModelProto:
+    """Branches that read inputs, values made before and weights; an input left out."""
+    w = np.arange(6, dtype=np.float32).reshape(2, 3)
+    then = graph([node("Add", "b w", "p")], [], [value("p", FLOAT, None)])
+    other = graph([node("Mul", "a k", "q")], [], [value("q", FLOAT, None)], {"k": w + 1})
+    nodes = [
+        node("Neg", "x", "a"),
+        node("HardSwish", "a", "b"),
+        node("If", "c", "y", then_branch=then, else_branch=other),
+        node("Clip", "y _ top", "z"),
+    ]
+    inputs = [value("c", BOOL, []), value("x", FLOAT, ["n", 3]), value("top", FLOAT, [])]
+    return model(nodes, inputs, [value("z", FLOAT, None)], {"w": w}, opset=20)
+
+
+def branching_feeds(condition: bool) -> dict[str, Any]:
+    x = np.linspace(-4, 4, 6, dtype=np.float32).reshape(2, 3)
+    return {"c": np.array(condition), "x": x, "top": np.array(1.5, np.float32)}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
+def test_what_is_written_gives_the_frameworks_answers(path: Path, tmp_path: Path) -> None:
+    arrays = np.load(path.with_suffix(".npz"))
+    session = tenonnx.InferenceSession(written(path, tmp_path))
+    feeds = {arg.name: arrays[f"in:{arg.name}"] for arg in session.get_inputs()}
+    expected = [arrays[name] for name in arrays.files if name.startswith("out:")]
+    for actual, answer in zip(session.run(None, feeds), expected, strict=False):
+        if isinstance(actual, np.ndarray) and answer.dtype.kind == "f":
+            np.testing.assert_allclose(actual, answer.reshape(actual.shape), rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("condition", [True, False])
+def test_branches_are_written_with_what_they_read(condition: bool, tmp_path: Path) -> None:
+    feeds = branching_feeds(condition)
+    (expected,) = tenonnx.InferenceSession(branching()).run(None, feeds)
+    (actual,) = tenonnx.InferenceSession(written(branching(), tmp_path)).run(None, feeds)
+    np.testing.assert_array_equal(actual, expected)
+
+
+@pytest.mark.parametrize("condition", [True, False])
+def test_onnxruntime_runs_branches_that_are_written(condition: bool, tmp_path: Path) -> None:
+    ort = pytest.importorskip("onnxruntime", reason="compares with onnxruntime")
+    feeds = branching_feeds(condition)
+    (expected,) = ort.InferenceSession(branching().SerializeToString()).run(None, feeds)
+    (actual,) = ort.InferenceSession(written(branching(), tmp_path)).run(None, feeds)
+    np.testing.assert_allclose(actual, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("path", [*SOURCES, *FILES], ids=lambda path: path.stem)
+def test_onnxruntime_loads_what_is_written(path: Path, tmp_path: Path) -> None:
+    ort = pytest.importorskip("onnxruntime", reason="loads with onnxruntime")
+    ort.InferenceSession(written(path, tmp_path), providers=["CPUExecutionProvider"])
+
+
+def test_the_tables_say_what_onnxruntime_says(tmp_path: Path) -> None:
+    """Which arguments stand for which type: as in the file that onnxruntime wrote."""
+    theirs = resolver(NESTED[0].read_bytes())
+    ours = resolver(written(NESTED[0], tmp_path).read_bytes())
+    assert ours == theirs
+    assert list(ours) == sorted(ours)
+
+
+def resolver(content: bytes) -> dict[str, Any]:
+    root = int.from_bytes(content[:4], "little")
+    table = Row(SCHEMA, "InferenceSession", memoryview(content), root).kernel_type_str_resolver
+    return {
+        operator.op_id: {
+            entry.kernel_type_str: sorted((arg.arg_type, arg.index) for arg in entry.args)
+            for entry in operator.kernel_type_str_args
+        }
+        for operator in table.op_kernel_type_str_args
+    }
+
+
+def test_written_weights_are_viewed_where_they_lie(tmp_path: Path) -> None:
+    path = written(HERE / "exports" / "lstm.onnx", tmp_path)
+    plain = tenonnx.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = tenonnx.InferenceSession(path, tenonnx.SessionOptions(graph_optimization_level=plain))
+    file = np.frombuffer(tenonnx.default_registry().map(path).buffer, np.uint8)
+    arrays = [weight.array for weight in session.weights if weight.nbytes]
+    assert arrays
+    assert all(np.shares_memory(array, file) for array in arrays)
+    assert all(array.ctypes.data % 64 == 0 for array in arrays)
+
+
+def test_operators_that_onnx_has_no_schema_of_are_refused(tmp_path: Path) -> None:
+    proto = model(
+        [node("FusedMatMul", "x x", "y", domain="com.microsoft")],
+        [value("x", FLOAT, [2, 2])],
+        [value("y", FLOAT, [2, 2])],
+        domains={"com.microsoft": 1},
+    )
+    with pytest.raises(tenonnx.NotSupported, match="FusedMatMul") as caught:
+        written(proto, tmp_path)
+    assert "session.save_model_format" in str(caught.value)
+    assert not (tmp_path / "out.ort").exists()
+
+
+def test_models_that_outgrow_the_format_are_refused(tmp_path: Path) -> None:
+    proto = model([node("Neg", "w", "y")], [], [value("y", FLOAT, None)])
+    source = ir.from_proto(proto)
+    large = ir.ExternalTensor(
+        "w.data", 0, 2**31, ir.DataType.UINT8, shape=ir.Shape([2**31]), name="w",
+        base_dir=str(tmp_path),
+    )  # fmt: skip
+    with (tmp_path / "w.data").open("wb") as file:
+        file.truncate(2**31)
+    value_ = ir.Value(name="w", const_value=large)
+    source.graph.node(0).replace_input_with(0, value_)
+    source.graph.inputs.clear()
+    source.graph.register_initializer(value_)
+    source.graph.outputs[0].dtype = ir.DataType.UINT8
+    onnx_path = tmp_path / "large.onnx"
+    ir.save(source, onnx_path)
+    with pytest.raises(tenonnx.InvalidArgument, match="2,147,483,647"):
+        written(onnx_path, tmp_path)
+    assert not (tmp_path / "out.ort").exists()

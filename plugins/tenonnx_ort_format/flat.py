@@ -33,6 +33,9 @@ SCALARS: dict[str, tuple[Any, Any]] = {
 
 VECTORS = {"int32": np.int32, "int64": np.int64, "float32": np.float32, "uint8": np.uint8}
 
+STRUCTS = {"EdgeEnd": ("uint32", "int32", "int32")}
+"""Vectors of these hold their fields, and no offsets to them: node, output, input."""
+
 MAX_DEPTH = 64
 """Tables inside each other; a cycle of offsets would never end otherwise."""
 
@@ -95,6 +98,9 @@ class Row:
             dtype = np.dtype(VECTORS[kind])
             return np.frombuffer(self._buffer, dtype, length, start)
         places = range(start, start + 4 * length, 4)
+        if kind in STRUCTS:
+            fields = np.dtype([(f"{i}", field) for i, field in enumerate(STRUCTS[kind])])
+            return np.frombuffer(self._buffer, fields, length, start)
         if start + 4 * length > len(self._buffer):
             raise ValueError(f"{length} entries at byte {start} reach beyond the end")
         if kind == "string":

@@ -1,4 +1,4 @@
-"""The tables of an ``.ort`` file, as far as they hold a model.
+"""The tables of an ``.ort`` file, as far as they hold a model and what onnxruntime needs to run it.
 
 Field order is onnxruntime's schema's (onnxruntime/core/flatbuffers/schema/ort.fbs); it only ever
 grows at the end. A union takes two slots, its type first.
@@ -11,7 +11,19 @@ from tenonnx_ort_format.flat import Schema
 TYPE_KINDS = ("TensorTypeAndShape", "SequenceType", "MapType")
 
 SCHEMA: Schema = {
-    "InferenceSession": [("ort_version", "string"), ("model", "Model")],
+    "InferenceSession": [
+        ("ort_version", "string"),
+        ("model", "Model"),
+        ("session_state", "Table"),
+        ("kernel_type_str_resolver", "KernelTypeStrResolver"),
+    ],
+    "KernelTypeStrResolver": [("op_kernel_type_str_args", ("OpIdKernelTypeStrArgsEntry",))],
+    "OpIdKernelTypeStrArgsEntry": [
+        ("op_id", "string"),
+        ("kernel_type_str_args", ("KernelTypeStrArgsEntry",)),
+    ],
+    "KernelTypeStrArgsEntry": [("kernel_type_str", "string"), ("args", ("ArgTypeAndIndex",))],
+    "ArgTypeAndIndex": [("arg_type", "int8"), ("index", "uint32")],
     "Model": [
         ("ir_version", "int64"),
         ("opset_import", ("OperatorSetId",)),
@@ -31,10 +43,15 @@ SCHEMA: Schema = {
         ("node_args", ("ValueInfo",)),
         ("nodes", ("Node",)),
         ("max_node_index", "uint32"),
-        ("node_edges", ("Table",)),
+        ("node_edges", ("NodeEdge",)),
         ("inputs", ("string",)),
         ("outputs", ("string",)),
         ("sparse_initializers", ("SparseTensor",)),
+    ],
+    "NodeEdge": [
+        ("node_index", "uint32"),
+        ("input_edges", ("EdgeEnd",)),
+        ("output_edges", ("EdgeEnd",)),
     ],
     "Table": [],
     "Node": [

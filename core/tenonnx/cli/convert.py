@@ -19,6 +19,7 @@ target's ending chooses its format; it may be the source itself.
 Examples:
   tenonnx convert model.onnx mapped.onnx
   tenonnx convert model.ort model.onnx
+  tenonnx convert model.onnx model.ort
   tenonnx convert model.onnx single.onnx --inline
 """
 
