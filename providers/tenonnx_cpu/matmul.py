@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.product import F32, KINDS, Epilogue, product, request
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+FLOAT = 1
+"""``onnx.TensorProto.FLOAT``."""
 
 
 @specialise("MatMul")
@@ -17,6 +24,10 @@ def matmul(site: Site, plain: Call) -> Call | None:
     if weight is not None and weight.dtype not in KINDS:
         return None
     request("f32" if weight is None else KINDS[weight.dtype])
+    return _matmul_call(site, plain)
+
+
+def _matmul_call(site: Site, plain: Call) -> Call:
     threads = site.threads
 
     def call(a: NDArray, b: NDArray) -> Any:
@@ -43,6 +54,10 @@ def gemm(site: Site, plain: Call) -> Call | None:
     if (site.node.version or 1) < 7 or (weight is not None and weight.dtype != F32):
         return None
     request("f32")
+    return _gemm_call(site, plain)
+
+
+def _gemm_call(site: Site, plain: Call) -> Call:
     threads, beta = site.threads, site.attribute("beta", 1.0)
     turn_a, turn_b = site.attribute("transA", 0), site.attribute("transB", 0)
     epilogue = Epilogue(alpha=site.attribute("alpha", 1.0))
@@ -56,6 +71,27 @@ def gemm(site: Site, plain: Call) -> Call | None:
         return plain(a, b, c) if result is None else result
 
     return call
+
+
+@fusion("MatMul", "Gemm")
+def fuse_widened(node: ir.Node, scope: Scope) -> Fused | None:
+    """Takes a product with the Cast that makes its constant B float32, to widen B in the cache."""
+    b = node.inputs[1]
+    cast = None if b is None else b.producer()
+    if cast is None or cast.op_type != "Cast" or cast.domain or not scope.has(cast):
+        return None
+    weight = scope.site(cast).constant(0)
+    if weight is None or KINDS.get(weight.dtype, "f32") == "f32":
+        return None
+    if scope.site(cast).attribute("to", 0) != FLOAT or (node.version or 1) < 7:
+        return None
+    request(KINDS[weight.dtype])
+    inputs = (node.inputs[0], cast.inputs[0], *node.inputs[2:])
+    plain = scope.fallback((cast, node), inputs, node.outputs[0])
+    make = _matmul_call if node.op_type == "MatMul" else _gemm_call
+    alone = scope.reader(cast.outputs[0]) is node
+    nodes = (cast, node) if alone else (node,)
+    return Fused(nodes, inputs, (node.outputs[0],), make(scope.site(node), plain))
 
 
 def addend(

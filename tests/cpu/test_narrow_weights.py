@@ -1,0 +1,57 @@
+"""Weights of 16-bit floats behind a Cast: widened as they are read, never as a whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from running import floats
+
+import tenonnx
+from models import FLOAT, model, node, value
+
+pytest.importorskip("numba")
+
+
+def session(nodes: Any, weights: Any) -> Any:
+    """Opens a model whose constants are not folded, as those of a real size are not."""
+    proto = model(nodes, [value("x", FLOAT, [None] * 2)], [value("y", FLOAT, None)], weights)
+    plain = tenonnx.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options = tenonnx.SessionOptions(graph_optimization_level=plain)
+    return tenonnx.InferenceSession(proto.SerializeToString(), options)
+
+
+@pytest.mark.parametrize("kind", [np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("rows", [1, 5, 40])
+@pytest.mark.parametrize("op", ["MatMul", "Gemm", "transB"])
+def test_products(kind: Any, rows: int, op: str) -> None:
+    weight = floats(96, 80, seed=1).astype(kind)
+    x, c = floats(rows, 96), floats(80, seed=2)
+    stored = np.ascontiguousarray(weight.T) if op == "transB" else weight
+    product = node("MatMul", "x d", "y")
+    if op != "MatMul":
+        product = node("Gemm", "x d c", "y", transB=int(op == "transB"), alpha=0.5)
+    made = session([node("Cast", "w", "d", to=FLOAT), product], {"w": stored, "c": c})
+    assert [[n.op_type for n in step.nodes] for step in made.plan.steps] == [
+        ["Cast", product.op_type]
+    ]
+    wide = x.astype(np.float64) @ weight.astype(np.float64)
+    answer = wide if op == "MatMul" else 0.5 * wide + c
+    np.testing.assert_allclose(made.run(None, {"x": x})[0], answer, rtol=1e-5, atol=1e-5)
+
+
+def test_a_cast_that_others_read_stays() -> None:
+    weight = floats(64, 64, seed=1).astype(np.float16)
+    x = floats(3, 64)
+    nodes = [
+        node("Cast", "w", "d", to=FLOAT),
+        node("MatMul", "x d", "m"),
+        node("Gemm", "m d", "g"),
+        node("ReduceSum", "d", "t", keepdims=0),
+        node("Add", "g t", "y"),
+    ]
+    wide = weight.astype(np.float64)
+    (y,) = session(nodes, {"w": weight}).run(None, {"x": x})
+    np.testing.assert_allclose(y, x @ wide @ wide + wide.sum(), rtol=1e-4, atol=1e-3)
