@@ -140,7 +140,7 @@ NOTES: dict[str, tuple[str, str]] = {
     "enable_telemetry_events": ("without effect", "there is no telemetry"),
     "preload_dlls": ("without effect", "providers load their libraries when they start"),
     "set_default_logger_verbosity": ("without effect", "severity 0 logs all there is"),
-    "set_seed": ("without effect", "operators repeat themselves by their own seeds"),
+    "set_seed": ("same", "draws repeat themselves; they are not onnxruntime's numbers"),
     "get_all_providers": ("better", "lists what is installed, usable or not"),
     "register_execution_provider_library": (
         "better",

@@ -94,9 +94,9 @@ if TYPE_CHECKING:
         set_default_logger_severity,
         set_default_logger_verbosity,
         set_global_thread_pool_sizes,
-        set_seed,
         unregister_execution_provider_library,
     )
+    from tenonnx.seeds import set_seed
     from tenonnx.session import InferenceSession
     from tenonnx.session_facts import OrtEpAssignedNode, OrtEpAssignedSubgraph
     from tenonnx.signature import NodeArg
@@ -194,9 +194,9 @@ _HOMES = {
         "set_default_logger_severity",
         "set_default_logger_verbosity",
         "set_global_thread_pool_sizes",
-        "set_seed",
         "unregister_execution_provider_library",
     ),
+    "seeds": ("set_seed",),
     "session": ("InferenceSession",),
     "session_facts": (
         "OrtEpAssignedNode",

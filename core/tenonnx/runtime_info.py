@@ -88,10 +88,6 @@ def set_global_thread_pool_sizes(
     PROCESS_DEFAULTS["intra_op_num_threads"] = intra_op_num_threads
 
 
-def set_seed(seed: int) -> None:
-    """Does nothing: operators that draw random numbers repeat themselves by their own seeds."""
-
-
 def register_execution_provider_library(name: str, path: str) -> None:
     """Registers the plugin in a Python file.
 

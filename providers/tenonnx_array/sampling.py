@@ -1,7 +1,7 @@
 """Random tensors: RandomNormal, RandomUniform, their Like forms, Bernoulli, Multinomial, Dropout.
 
-Draws come from the Mersenne Twister of ``RandomState``. A seed gives the same draws at every
-run; without one they differ.
+Draws come from the Mersenne Twister of ``RandomState``. A node's seed gives the same draws at every
+run; without one they differ, unless ``tenonnx.set_seed`` was called: then they follow from that.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.operators import Array, Namespace, OperatorTable
+from tenonnx.seeds import next_seed
 from tenonnx_array.allocation import check_allocation
 from tenonnx_array.dtypes import dtype_of
 
@@ -22,7 +23,7 @@ op = table.op
 def generator(xp: Namespace, seed: float | None) -> Any:
     """Return a generator; a fractional seed, which ONNX allows, counts by its float32 bits."""
     if seed is None:
-        return xp.random.RandomState()
+        return xp.random.RandomState(next_seed())
     if seed == int(seed):
         return xp.random.RandomState(int(seed) % 2**32)
     return xp.random.RandomState(int(np.float32(seed).view(np.uint32)))

@@ -57,7 +57,6 @@ def test_threads_of_the_process() -> None:
         tenonnx.enable_telemetry_events,
         tenonnx.disable_telemetry_events,
         tenonnx.preload_dlls,
-        lambda: tenonnx.set_seed(1),
         lambda: tenonnx.set_default_logger_verbosity(1),
         lambda: tenonnx.create_and_register_allocator(None, tenonnx.OrtArenaCfg()),
         lambda: tenonnx.create_and_register_allocator_v2("x", None, {}, None),
