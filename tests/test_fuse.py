@@ -381,3 +381,16 @@ def test_nothing_moves_to_a_provider_that_was_wanted_less() -> None:
     done = tenonnx.InferenceSession(proto, options, providers=["few", "plain"])
     assert "Erf" in [n.op_type for n in done.model.graph]
     assert "FewExecutionProvider does not run Gelu" in notes(done, "gelu")[0]
+
+
+def test_attributes_that_are_types_are_not_compared() -> None:
+    text = """(float[3] x) => (float[3] y) {
+        h = OptionalHasElement(o)  k = OptionalHasElement(p)  e = Or(h, k)  f = Cast<to=1>(e)
+        y = Add(x, f) }"""
+    proto = parse(text)
+    tensor = onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, [3])
+    for name in "op":
+        node = onnx.helper.make_node("Optional", [], [name], type=tensor)
+        proto.graph.node.insert(0, node)
+    counts, _ = fused(proto, {"x": normal(3)}, disabled=("fold-constants",))
+    assert counts["Optional"] == 2

@@ -42,6 +42,5 @@ def _fused_conv(found: Found, _: TransformContext) -> list[ir.Node] | str:
 
 CONV = op("Conv", "x", "w", more=True)
 conv_activation = rewriting(
-    Rule("FusedConv", op((*PARAMETERS, "Clip"), CONV, more=True), _fused_conv, enough=9),
-    needs=("Conv",),
+    Rule("FusedConv", op((*PARAMETERS, "Clip"), CONV, more=True), _fused_conv, needs=("Conv",))
 )

@@ -135,7 +135,7 @@ def _unlike(*values: ir.Value) -> str | None:
     return "the batches of queries, keys and values differ" if len(numbers) > 1 else None
 
 
-_rewrite = rewriting(Rule("Attention", ATTENTION, _attention, enough=2), needs=("Softmax",))
+_rewrite = rewriting(Rule("Attention", ATTENTION, _attention, enough=2, needs=("Softmax",)))
 
 
 def attention(model: ir.Model, context: TransformContext) -> bool:

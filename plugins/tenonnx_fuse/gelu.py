@@ -58,9 +58,8 @@ def _bias_gelu(found: Found, _: TransformContext) -> list[ir.Node] | str:
 
 
 gelu = rewriting(
-    *(Rule("Gelu", p, _gelu, enough=4) for p in _thirds("x", ERF, 0.5)),
-    *(Rule("Gelu of tanh", p, _gelu, enough=4) for p in _thirds("x", TANH, 0.5)),
-    needs=("Erf", "Tanh"),
+    *(Rule("Gelu", p, _gelu, 4, needs=("Erf",)) for p in _thirds("x", ERF, 0.5)),
+    *(Rule("Gelu of tanh", p, _gelu, 4, needs=("Tanh",)) for p in _thirds("x", TANH, 0.5)),
 )
-swish = rewriting(Rule("Swish", QUICK, _swish, enough=3), needs=("Sigmoid",))
-bias_gelu = rewriting(Rule("BiasGelu", BIASED, _bias_gelu, enough=3), needs=("Gelu",))
+swish = rewriting(Rule("Swish", QUICK, _swish, needs=("Sigmoid",)))
+bias_gelu = rewriting(Rule("BiasGelu", BIASED, _bias_gelu, needs=("Gelu",)))

@@ -36,6 +36,9 @@ SAME_RANK = frozenset(
 
 BROADCASTING = frozenset({"Add", "And", "Div", "Max", "Min", "Mul", "Or", "Pow", "Sub", "Sum"})
 
+RANK = "tenonnx_fuse.rank"
+"""Where a value remembers its rank."""
+
 MAX_DEPTH = 40
 """Nodes that are followed backwards; exporters leave most values with their types."""
 
@@ -105,19 +108,30 @@ def dtype_of(value: ir.Value | None, depth: int = MAX_DEPTH) -> ir.DataType | No
     return dtype_of(node.inputs[0], depth - 1)
 
 
-def rank_of(value: ir.Value | None, depth: int = MAX_DEPTH) -> int | None:
-    """Returns a value's rank, as the model says or as it follows."""
-    if value is None or depth == 0:
+def rank_of(value: ir.Value | None) -> int | None:
+    """Returns a value's rank, as the model says or as it follows; what follows is remembered."""
+    return _rank(value, MAX_DEPTH, set())
+
+
+def _rank(value: ir.Value | None, depth: int, unknown: set[ir.Value]) -> int | None:
+    if value is None or depth == 0 or value in unknown:
         return None
     if value.const_value is not None:
         return len(value.const_value.shape)
     if value.shape is not None:
         return len(value.shape)
+    known: int | None = value.meta.get(RANK)
     node = value.producer()
-    return None if node is None or node.domain else _rank_made(node, depth)
+    if known is None and node is not None and not node.domain:
+        known = _rank_made(node, depth - 1, unknown)
+        if known is None:
+            unknown.add(value)
+        else:
+            value.meta[RANK] = known
+    return known
 
 
-def _rank_made(node: ir.Node, depth: int) -> int | None:
+def _rank_made(node: ir.Node, depth: int, unknown: set[ir.Value]) -> int | None:
     kind = node.op_type
     if kind == "Transpose" and "perm" in node.attributes:
         return len(node.attributes["perm"].as_ints())
@@ -130,11 +144,12 @@ def _rank_made(node: ir.Node, depth: int) -> int | None:
             return len(sizes)
         known = shape.shape if shape is not None else None
         return known[0] if known is not None and isinstance(known[0], int) else None
-    if kind == "Gather":
-        ranks = [rank_of(value, depth - 1) for value in node.inputs]
-        return None if None in ranks else sum(ranks) - 1  # type: ignore[arg-type]  # none is None
-    if kind in BROADCASTING or kind == "MatMul":
-        ranks = [rank_of(value, depth - 1) for value in node.inputs]
-        usual = kind != "MatMul" or 1 not in ranks
-        return None if None in ranks or not usual else max(ranks)  # type: ignore[type-var]  # so
-    return rank_of(node.inputs[0], depth - 1) if kind in SAME_RANK else None
+    if kind in SAME_RANK:
+        return _rank(node.inputs[0], depth, unknown)
+    if kind not in BROADCASTING and kind not in ("Gather", "MatMul"):
+        return None
+    ranks = [_rank(value, depth, unknown) for value in node.inputs]
+    found = [rank for rank in ranks if rank is not None]
+    if len(found) < len(ranks) or (kind == "MatMul" and 1 in found):
+        return None
+    return sum(found) - 1 if kind == "Gather" else max(found)

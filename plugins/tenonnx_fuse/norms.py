@@ -87,11 +87,12 @@ def _rms_norm(found: Found, _: TransformContext) -> list[ir.Node] | str:
     return [ir.node("RMSNormalization", given, attributes, version=23)]
 
 
+OF_LAYER = ("ReduceMean", "Sub")
+
 layer_norm = rewriting(
-    Rule("LayerNormalization", LAYER_SHIFTED, _layer_norm, enough=4),
-    Rule("LayerNormalization", LAYER_SCALED, _layer_norm, enough=4),
-    needs=("ReduceMean",),
+    Rule("LayerNormalization", LAYER_SHIFTED, _layer_norm, enough=4, needs=OF_LAYER),
+    Rule("LayerNormalization", LAYER_SCALED, _layer_norm, enough=4, needs=OF_LAYER),
 )
 rms_norm = rewriting(
-    Rule("RMSNormalization", RMS_SCALED, _rms_norm, enough=5), needs=("ReduceMean",)
+    Rule("RMSNormalization", RMS_SCALED, _rms_norm, enough=5, needs=("ReduceMean", "Sqrt"))
 )

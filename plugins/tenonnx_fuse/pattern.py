@@ -37,8 +37,9 @@ class Found:
     values: dict[str, ir.Value] = field(default_factory=dict)
     numbers: dict[str, float] = field(default_factory=dict)
     _reached: tuple[ir.Node, ...] = ()
-    _why: str = ""
+    _why: Callable[[], str] = str
     _lacking: dict[str, None] = field(default_factory=dict)
+    _place: ir.Value | None = None
 
     @property
     def last(self) -> ir.Node:
@@ -48,24 +49,29 @@ class Found:
     def fail(self, why: Callable[[], str]) -> bool:
         """Remembers why the match ended, if none came as far; returns ``False``."""
         if len(self.nodes) > len(self._reached):
-            self._reached, self._why = tuple(self.nodes), why()
-            self._lacking = {}
+            self._reached, self._why, self._place = tuple(self.nodes), why, None
         return False
 
     def lack(self, types: tuple[str, ...], value: ir.Value) -> bool:
         """Remembers that a value is of none of some operators, as ``fail`` does."""
-        place = f"missing at {_maker(value)}"
-        deeper = len(self.nodes) > len(self._reached)
-        if deeper or (self._lacking and self._why.endswith(place)):
-            self._lacking = dict.fromkeys(types) if deeper else self._lacking | dict.fromkeys(types)
-            self._reached = tuple(self.nodes) if deeper else self._reached
-            self._why = f"{' or '.join(self._lacking)} is {place}"
+        if len(self.nodes) > len(self._reached):
+            self._reached, self._place = tuple(self.nodes), value
+            self._lacking = dict.fromkeys(types)
+        elif value is self._place:
+            self._lacking |= dict.fromkeys(types)
         return False
+
+    @property
+    def reached(self) -> int:
+        """How many nodes matched at most."""
+        return len(self._reached)
 
     @property
     def end(self) -> tuple[tuple[ir.Node, ...], str]:
         """The nodes that matched before nothing did, and why that was the end."""
-        return self._reached, self._why
+        if self._place is None:
+            return self._reached, self._why()
+        return self._reached, f"{' or '.join(self._lacking)} is missing at {_maker(self._place)}"
 
     def any_of(self, attempts: Iterable[Callable[[], bool]]) -> bool:
         """Tries one way after another, each from where this stood."""

@@ -53,10 +53,21 @@ TURNED = op("Transpose", "turned", where=_swaps)
 PRODUCTS = ("Gemm", "MatMul")
 
 matmul_add = rewriting(
-    Rule("Gemm", op("Add", op("MatMul", "x", "y"), Vector("bias")), _gemm), needs=("MatMul",)
+    Rule("Gemm", op("Add", op("MatMul", "x", "y"), Vector("bias")), _gemm, needs=("Add", "MatMul"))
 )
 fold_transposes = rewriting(
-    Rule("of A transposed", op(PRODUCTS, TURNED, more=True), _of_transposed, frees=True),
-    Rule("of B transposed", op(PRODUCTS, "x", TURNED, more=True), _of_transposed, frees=True),
-    needs=("Transpose",),
+    Rule(
+        "of A transposed",
+        op(PRODUCTS, TURNED, more=True),
+        _of_transposed,
+        frees=True,
+        needs=("Transpose",),
+    ),
+    Rule(
+        "of B transposed",
+        op(PRODUCTS, "x", TURNED, more=True),
+        _of_transposed,
+        frees=True,
+        needs=("Transpose",),
+    ),
 )

@@ -30,6 +30,7 @@ class Rule:
             pattern's, or says why not.
         enough: As many nodes are nearly a match.
         frees: The last node alone goes; what it read is read by others, or goes as unread.
+        needs: Operators all of which a model must have for the rule to be tried.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Rule:
     build: Callable[[Found, TransformContext], Sequence[ir.Node] | str]
     enough: int = 3
     frees: bool = False
+    needs: tuple[str, ...] = ()
 
 
 class Rewriting:
@@ -78,9 +80,8 @@ class Rewriting:
         for rule in rules:
             found = Found()
             if not rule.pattern.match_node(node, found):
-                reached, why = found.end
-                if len(reached) >= max(rule.enough, len(furthest[0]) + 1):
-                    furthest = reached, rule.name, why
+                if found.reached >= max(rule.enough, len(furthest[0]) + 1):
+                    furthest = found.end[0], rule.name, found.end[1]
                 continue
             new = rule.build(found, self.context)
             old = (node,) if rule.frees else tuple(found.nodes)
@@ -172,21 +173,15 @@ class Rewriting:
         return bool(self.made)
 
 
-def rewriting(
-    *rules: Rule, needs: Sequence[str] = ()
-) -> Callable[[ir.Model, TransformContext], bool]:
-    """Returns a transform of rules.
-
-    Args:
-        rules: In the order in which they are tried.
-        needs: Operators without one of which no rule can match, so that nothing is tried.
-    """
+def rewriting(*rules: Rule) -> Callable[[ir.Model, TransformContext], bool]:
+    """Returns the transform that tries rules, in this order, at every node."""
 
     def apply(model: ir.Model, context: TransformContext) -> bool:
-        if needs and not has_any(model, needs):
-            return False
+        kinds = {node.op_type for graph in model.graphs() for node in graph}
+        chosen = [rule for rule in rules if kinds.issuperset(rule.needs)]
         work = Rewriting(model, context)
-        work.apply(rules)
+        if chosen:
+            work.apply(chosen)
         return work.finish()
 
     return apply

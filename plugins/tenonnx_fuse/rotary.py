@@ -113,7 +113,7 @@ def _cut(wave: ir.Value, half: int, new: list[ir.Node]) -> ir.Value:
     return flat.outputs[0]
 
 
-_rewrite = rewriting(Rule("RotaryEmbedding", ROTARY, _rotary, enough=5), needs=("Neg",))
+_rewrite = rewriting(Rule("RotaryEmbedding", ROTARY, _rotary, enough=5, needs=("Neg", "Slice")))
 
 
 def rotary(model: ir.Model, context: TransformContext) -> bool:

@@ -77,6 +77,8 @@ def _key(node: ir.Node) -> Hashable | None:
             content = (content.dtype, array.shape, repr(array.tolist()))
         elif isinstance(content, list | tuple):
             content = tuple(content)
+        if not isinstance(content, Hashable):
+            return None
         attributes.append((name, attribute.type, content))
     wanted = tuple(bool(output.name) for output in node.outputs)
     inputs = tuple(map(_identity, node.inputs))
