@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
-PIECE_BYTES: Final = 16 << 20
+PIECE_BYTES: Final = 4 << 20
 """Float32 numbers that are looked at at a time."""
 
 TYPES: Final = {
@@ -85,11 +85,14 @@ class Integers:
         return scale, np.clip(zero, self.lowest, self.highest).astype(np.int32)
 
     def round(self, x: NDArray, scale: NDArray, zero: NDArray) -> NDArray:
-        """Returns the integers nearest to ``x``, one to a byte."""
+        """Returns the integers nearest to float32 numbers, one to a byte; uses up ``x``."""
         lowest = -127 if self.symmetric and self.signed and self.bits == 8 else self.lowest
-        q = np.rint(x / scale.astype(np.float32)) + zero
-        clipped: NDArray = np.clip(q, lowest, self.highest)
-        return clipped.astype(np.int8 if self.signed else np.uint8)
+        x /= scale.astype(np.float32)
+        np.rint(x, out=x)
+        if zero.any():
+            x += zero.astype(np.float32)
+        np.clip(x, lowest, self.highest, out=x)
+        return x.astype(np.int8 if self.signed else np.uint8)
 
 
 @dataclass(frozen=True)
@@ -136,8 +139,9 @@ class Blocks:
         zero = np.empty(scale.shape, np.int32)
         flat = x.reshape(self._flat(self.shape))
         for rows, columns in self.pieces():
-            low, high = self._ranges(flat[rows, :, columns].astype(np.float32))
-            scale[rows, :, columns], zero[rows, :, columns] = kind.parameters(low, high, x.dtype)
+            groups = self._groups(flat[rows, :, columns])
+            found = kind.parameters(groups.min(axis=2), groups.max(axis=2), x.dtype)
+            scale[rows, :, columns], zero[rows, :, columns] = found
         return scale.reshape(self.scales_shape), zero.reshape(self.scales_shape)
 
     def integers(self, x: NDArray, kind: Integers) -> NDArray:
@@ -145,18 +149,22 @@ class Blocks:
         flat = x.reshape(self._flat(self.shape))
         out = np.empty(flat.shape, np.int8 if kind.signed else np.uint8)
         for rows, columns in self.pieces():
-            part = flat[rows, :, columns].astype(np.float32)
-            scale, zero = kind.parameters(*self._ranges(part), x.dtype)
-            spread = [np.repeat(p, self.size, axis=1)[:, : part.shape[1]] for p in (scale, zero)]
-            out[rows, :, columns] = kind.round(part, *spread)
+            part = out[rows, :, columns]
+            groups = self._groups(flat[rows, :, columns])
+            scale, zero = kind.parameters(groups.min(axis=2), groups.max(axis=2), x.dtype)
+            q = kind.round(groups, scale[:, :, None], zero[:, :, None])
+            part[...] = q.reshape(len(part), -1, part.shape[2])[:, : part.shape[1]]
         return out.reshape(self.shape)
 
-    def _ranges(self, part: NDArray) -> tuple[NDArray, NDArray]:
-        starts = np.arange(0, part.shape[1], self.size)
-        return (
-            np.minimum.reduceat(part, starts, axis=1),
-            np.maximum.reduceat(part, starts, axis=1),
-        )
+    def _groups(self, part: NDArray) -> NDArray:
+        """Returns numbers as float32, [rows, groups, size, columns]; zeros fill the last group.
+
+        Every range holds zero, so they change none.
+        """
+        rows, length, columns = part.shape
+        groups = np.zeros((rows, self.count * self.size, columns), np.float32)
+        groups[:, :length] = part
+        return groups.reshape(rows, self.count, self.size, columns)
 
 
 def packed(values: NDArray, bits: int) -> NDArray:
