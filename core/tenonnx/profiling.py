@@ -16,7 +16,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx.errors import Fail
-from tenonnx.provider import Step
+from tenonnx.provider import HOST, Step
 from tenonnx.signature import element_name
 
 if TYPE_CHECKING:
@@ -26,6 +26,35 @@ if TYPE_CHECKING:
 Event = dict[str, Any]
 
 NOT_OF_A_RUN: Final[dict[ir.Value, Any]] = {}
+
+
+class Places:
+    """On which devices the values of a run are, as the plan moves them: once to each."""
+
+    def __init__(self) -> None:
+        self._of: dict[ir.Value, set[str]] = {}
+        self._entered: set[ir.Value] = set()
+
+    def made(self, step: Step) -> None:
+        """Notes where a step leaves its outputs."""
+        for value in step.outputs:
+            self._of[value] = {step.device_of_outputs.id}
+
+    def iterated(self) -> None:
+        """Forgets what a body was entered with: it has other values now."""
+        for value in self._entered:
+            del self._of[value]
+        self._entered.clear()
+
+    def moves(self, value: ir.Value, device: str) -> bool:
+        """Says whether a value must be copied to be on a device, where it is from then on."""
+        if value not in self._of:
+            self._of[value] = {HOST.id}
+            self._entered.add(value)
+        there = self._of[value]
+        missing = device not in there
+        there.add(device)
+        return missing
 
 
 class Profiler:
@@ -57,6 +86,7 @@ class Profiler:
         self._events: list[Event] = []
         self._local = threading.local()
         self._inputs = tuple(placement.graph.inputs)
+        self._outputs = tuple(placement.graph.outputs)
         self._index = {a.node: i for i, a in enumerate(placement)}
         self._providers = {a.node: a.provider for a in placement}
         self._owners = {
@@ -68,10 +98,12 @@ class Profiler:
 
     def on_step(self, step: Step | None, start_ns: int, outputs: tuple[Any, ...]) -> None:
         """Notes a step."""
-        if step is None:
-            return
         end_ns = time.perf_counter_ns()
         known = getattr(self._local, "known", NOT_OF_A_RUN)
+        places = self._local.places if known is not NOT_OF_A_RUN else Places()
+        if step is None:
+            places.iterated()
+            return
         node = step.nodes[0]
         index = self._index.get(node, -1)
         made = [_describe(output) for output in outputs]
@@ -90,18 +122,22 @@ class Profiler:
             parameter_size=str(sum(size for _, size, weight in read if weight)),
             activation_size=str(sum(size for _, size, weight in read if not weight)),
             output_size=str(sum(size for _, size in made)),
+            copied_size=str(_copied(step, known, places)),
             input_type_shape=[kind for kind, _, _ in read if kind],
             output_type_shape=[kind for kind, _ in made if kind],
         )
         if known is not NOT_OF_A_RUN:
             known.update(zip(step.outputs, made, strict=False))
+            places.made(step)
 
     @contextlib.contextmanager
     def run(self, inputs: Sequence[Any]) -> Iterator[None]:
         """Notes a run, which the block is."""
         start = time.perf_counter_ns()
         described = map(_describe, inputs)
-        self._local.known = dict(zip(self._inputs, described, strict=True))
+        known = dict(zip(self._inputs, described, strict=True))
+        self._local.known, places = known, Places()
+        self._local.places = places
         begun = time.perf_counter_ns()
         try:
             yield
@@ -109,7 +145,9 @@ class Profiler:
             self._local.known = NOT_OF_A_RUN
             end = time.perf_counter_ns()
             self._note("Session", "SequentialExecutor::Execute", begun, end)
-            self._note("Session", "model_run", start, end)
+            fetched = [value for value in self._outputs if value in known]
+            copied = sum(known[value][1] for value in fetched if places.moves(value, HOST.id))
+            self._note("Session", "model_run", start, end, copied_size=str(copied))
 
     def _note(self, kind: str, name: str, start_ns: int, end_ns: int, **args: Any) -> None:
         self._events.append(
@@ -175,3 +213,12 @@ def _of_value(value: ir.Value, known: Any) -> tuple[dict[str, list[int]], int, b
         return {element_name(tensor.dtype.name): shape}, int(tensor.nbytes), True
     kind, size = known.get(value, ({}, 0))
     return kind, size, False
+
+
+def _copied(step: Step, known: dict[ir.Value, Any], places: Places) -> int:
+    """Returns the bytes of a step's inputs that were brought from another device for it."""
+    copied = 0
+    for position, value in enumerate(step.inputs):
+        if value in known and places.moves(value, step.device_of_input(position).id):
+            copied += known[value][1]
+    return copied

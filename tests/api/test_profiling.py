@@ -133,3 +133,75 @@ def test_a_trace_that_cannot_be_written() -> None:
     session = tenonnx.InferenceSession(product(), options)
     with pytest.raises(tenonnx.Fail, match="cannot write the profile /no/such/t"):
         session.end_profiling()
+
+
+class Far:
+    """Memory of its own, as far as the plan knows."""
+
+    id = "far:0"
+
+    def upload(self, array: Any) -> Any:
+        return array.copy()
+
+    def download(self, array: Any) -> Any:
+        return array.copy()
+
+    def stack(self, arrays: list[Any], axis: int) -> Any:
+        return np.stack(arrays, axis)
+
+
+class FarProvider(tenonnx.Provider):
+    name = "FarExecutionProvider"
+
+    def supports(self, node: Any) -> bool | str:
+        return node.op_type in ("Neg", "Add") or "near"
+
+    def compile(self, segment: tenonnx.Segment) -> list[tenonnx.Step]:
+        calls = {"Neg": np.negative, "Add": np.add}
+        return [
+            tenonnx.Step(calls[n.op_type], tuple(n.inputs), tuple(n.outputs), (n,), device=Far())
+            for n in segment.nodes
+        ]
+
+
+class FarPlugin:
+    @tenonnx.hookimpl
+    def register_providers(self, register: Any) -> None:
+        register(FarProvider)
+
+
+def test_bytes_copied_between_devices_are_told(tmp_path: Path) -> None:
+    """x goes there once for two nodes, a comes back for Exp, and y goes and comes as an output."""
+    proto = model(
+        [
+            node("Neg", "x", "a", name="neg"),
+            node("Add", "a x", "b", name="add"),
+            node("Exp", "a", "e", name="exp"),
+            node("Add", "e b", "y", name="last"),
+        ],
+        [value("x", FLOAT, [2, 3])],
+        [value("y", FLOAT, [2, 3]), value("e", FLOAT, [2, 3])],
+    )
+    plugins = tenonnx.PluginSet()
+    plugins.register(FarPlugin())
+    options = tenonnx.SessionOptions(
+        plugins=plugins, enable_profiling=True, profile_file_prefix=str(tmp_path / "trace"),
+        graph_optimization_level=tenonnx.GraphOptimizationLevel.ORT_DISABLE_ALL,
+    )  # fmt: skip
+    session = tenonnx.InferenceSession(proto, options, ["FarExecutionProvider", "cpu"])
+    session.run(None, {"x": X})
+    session.run(None, {"x": X})
+    events = json.loads(Path(session.end_profiling()).read_text())
+    copied = [
+        (e["name"].removesuffix("_kernel_time"), int(e["args"]["copied_size"]))
+        for e in events
+        if "copied_size" in e["args"]
+    ]
+    size = X.nbytes
+    run = [("neg", size), ("add", 0), ("exp", size), ("last", size), ("model_run", size)]
+    assert copied == run * 2
+
+
+def test_nothing_is_copied_on_the_host(tmp_path: Path) -> None:
+    events = profiled(tmp_path, product(), x=X)
+    assert {e["args"]["copied_size"] for e in events if "copied_size" in e["args"]} == {"0"}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tenonnx.cli.output import duration
+from tenonnx.cli.output import duration, size
 
 Event = dict[str, Any]
 
@@ -28,6 +28,7 @@ class Hot:
         seconds: How long, in all.
         share: Of the time of all nodes.
         output_bytes: What it made, in all.
+        copied_bytes: What was brought from other devices for it, in all.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Hot:
     seconds: float = 0.0
     share: float = 0.0
     output_bytes: int = 0
+    copied_bytes: int = 0
 
     def as_data(self) -> dict[str, Any]:
         """Returns the fields by name."""
@@ -70,6 +72,7 @@ def _add_up(events: Iterable[Event], key: Callable[[Event], str]) -> list[Hot]:
         hot.calls += 1
         hot.seconds += event["dur"] * MICROSECOND
         hot.output_bytes += int(args["output_size"])
+        hot.copied_bytes += int(args["copied_size"])
     total = sum(hot.seconds for hot in found.values()) or 1.0
     for hot in found.values():
         hot.share = hot.seconds / total
@@ -112,7 +115,8 @@ def as_html(
 
 
 def _table(rows: Sequence[Hot], runs: int) -> str:
-    numbers = "".join(f'<th class="n">{name}' for name in ("time a run", "share", "calls"))
+    names = ("time a run", "share", "calls", "copied")
+    numbers = "".join(f'<th class="n">{name}' for name in names)
     head = f"<tr><th>name<th>operator{numbers}<th><th>provider<th>kernel"
     return f"<table>{head}{''.join(_row(hot, runs) for hot in rows)}</table>"
 
@@ -121,7 +125,12 @@ def _row(hot: Hot, runs: int) -> str:
     name, operator, provider, kernel = map(
         html.escape, (hot.name, hot.operator, hot.provider, hot.kernel)
     )
-    numbers = (duration(hot.seconds / runs), f"{hot.share:.1%}", hot.calls)
+    numbers = (
+        duration(hot.seconds / runs),
+        f"{hot.share:.1%}",
+        hot.calls,
+        size(hot.copied_bytes / runs),
+    )
     cells = "".join(f'<td class="n">{number}' for number in numbers)
     bar = f'<td class="bar"><div style="width:{hot.share:.1%}"></div>'
     return f"<tr><td>{name}<td>{operator}{cells}{bar}<td>{provider}<td>{kernel}"

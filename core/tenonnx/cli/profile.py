@@ -116,13 +116,14 @@ def _print(
             f"{hot.share:.1%}",
             hot.calls,
             size(hot.output_bytes / hot.calls),
+            size(hot.copied_bytes / hot.calls),
             hot.provider,
             hot.kernel,
         )
         for hot in nodes[:top]
     ]
-    header = ("node", "operator", *columns, "output", "provider", "kernel")
-    table(header, detailed, right=(*columns, "output"))
+    header = ("node", "operator", *columns, "output", "copied", "provider", "kernel")
+    table(header, detailed, right=(*columns, "output", "copied"))
     if len(nodes) > top:
         lines("", f"{len(nodes) - top} more; --top {len(nodes)} shows them all")
 
