@@ -1,0 +1,164 @@
+"""GroupQueryAttention on kernels: what numpy's kernel computes, and caches written in place."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto
+from running import Watch, floats
+
+import tenonnx
+from models import FLOAT, model, node, value
+
+pytest.importorskip("numba")
+
+from tenonnx_cpu.group_query import PLACE
+
+GIVEN = ("query", "key", "value", "past_key", "past_value", "lengths", "total", "cos", "sin", "ids")
+INTS = {"lengths": TensorProto.INT32, "total": TensorProto.INT32, "ids": TensorProto.INT64}
+ANGLES = floats(600, 8, seed=9)
+
+
+def problem(
+    length: int, totals: list[int], capacity: int,
+    *, heads: int = 4, groups: int = 2, size: int = 16, packed: bool = False, rotary: bool = True,
+) -> dict[str, Any]:  # fmt: skip
+    batch = len(totals)
+    feeds = {
+        "query": floats(batch, length, heads * size),
+        "key": floats(batch, length, groups * size, seed=1),
+        "value": floats(batch, length, groups * size, seed=2),
+        "past_key": floats(batch, groups, capacity, size, seed=3),
+        "past_value": floats(batch, groups, capacity, size, seed=4),
+        "lengths": np.array(totals, np.int32) - 1,
+        "total": np.array([max(totals)], np.int32),
+    }
+    if packed:
+        feeds["query"] = np.concatenate([feeds.pop(n) for n in GIVEN[:3]], axis=2)
+    if not capacity:
+        del feeds["past_key"], feeds["past_value"]
+    if rotary:
+        feeds |= {"cos": np.cos(ANGLES), "sin": np.sin(ANGLES)}
+    return feeds
+
+
+def session(feeds: dict[str, Any], heads: int = 4, groups: int = 2, **attributes: Any) -> Any:
+    names = " ".join(name if name in feeds else "_" for name in GIVEN)
+    made = node(
+        "GroupQueryAttention", names, "y present_key present_value", domain="com.microsoft",
+        num_heads=heads, kv_num_heads=groups, do_rotary=int("cos" in feeds), **attributes,
+    )  # fmt: skip
+    inputs = [value(n, INTS.get(n, FLOAT), [None] * x.ndim) for n, x in feeds.items()]
+    ranks = {"y": 3, "present_key": 4, "present_value": 4}
+    outputs = [value(name, FLOAT, [None] * rank) for name, rank in ranks.items()]
+    proto = model([made], inputs, outputs, domains={"com.microsoft": 1})
+    return tenonnx.InferenceSession(proto.SerializeToString())
+
+
+def plain(feeds: dict[str, Any], **given: Any) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TENONNX_JIT", "0")
+        return session(feeds, **given).run(None, feeds)
+
+
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "token": ({"length": 1, "totals": [40], "capacity": 64}, {}),
+    "token-without-room": ({"length": 1, "totals": [40], "capacity": 39}, {}),
+    "ragged": ({"length": 1, "totals": [7, 40, 12], "capacity": 64}, {}),
+    "prompt": ({"length": 9, "totals": [9, 9], "capacity": 0}, {}),
+    "prompt-in-cache": ({"length": 9, "totals": [9], "capacity": 32}, {}),
+    "chunk": ({"length": 7, "totals": [30, 30], "capacity": 64}, {}),
+    "packed": ({"length": 3, "totals": [30], "capacity": 64, "packed": True}, {}),
+    "interleaved": ({"length": 1, "totals": [30], "capacity": 64}, {"rotary_interleaved": 1}),
+    "no-rotary": ({"length": 2, "totals": [30], "capacity": 64, "rotary": False}, {}),
+    "scaled": ({"length": 1, "totals": [30], "capacity": 64}, {"scale": 0.5}),
+    "window": ({"length": 1, "totals": [40], "capacity": 64}, {"local_window_size": 8}),
+    "one-group": ({"length": 1, "totals": [500], "capacity": 512, "groups": 1}, {"groups": 1}),
+    "own-keys": ({"length": 1, "totals": [300], "capacity": 512, "groups": 4}, {"groups": 4}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_results_are_those_of_numpy(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes, attributes = CASES[name]
+    feeds = problem(**sizes)
+    expected = plain(feeds, **attributes)
+    watch = Watch(PLACE, monkeypatch)
+    found = session(feeds, **attributes).run(None, feeds)
+    assert watch.calls == 1
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("given", [[[21]], [[3, 4]]])
+def test_positions_that_are_given(given: Any) -> None:
+    ids = np.array(given, np.int64)
+    feeds = problem(ids.size, [22], 64) | {"ids": ids}
+    for ours, theirs in zip(session(feeds).run(None, feeds), plain(feeds), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("totals", "length", "attributes"),
+    [
+        ([9, 5], 9, {}),  # a prompt that is padded
+        ([40], 3, {"local_window_size": 8}),
+        ([40], 1, {"softcap": 5.0}),
+        ([40], 1, {"smooth_softmax": 1}),
+    ],
+)
+def test_what_kernels_do_not_take_is_numpys(
+    totals: list[int], length: int, attributes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feeds = problem(length, totals, 64)
+    watch = Watch(PLACE, monkeypatch)
+    for ours, theirs in zip(
+        session(feeds, **attributes).run(None, feeds), plain(feeds, **attributes), strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+    assert watch.calls == 0
+
+
+def test_a_cache_that_is_bound_to_its_output_is_written_in_place() -> None:
+    feeds = problem(1, [40], 4096)
+    made = session(feeds)
+    expected = made.run(None, feeds)
+    values = {name: tenonnx.OrtValue.ortvalue_from_numpy(x.copy()) for name, x in feeds.items()}
+    binding = made.io_binding()
+    for name, given in values.items():
+        binding.bind_ortvalue_input(name, given)
+    y = tenonnx.OrtValue.ortvalue_from_numpy(np.zeros_like(feeds["query"]))
+    binding.bind_ortvalue_output("y", y)
+    for name in ("key", "value"):
+        binding.bind_ortvalue_output(f"present_{name}", values[f"past_{name}"])
+    made.run_with_iobinding(binding)
+    tracemalloc.start()
+    try:
+        made.run_with_iobinding(binding)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < feeds["past_key"].nbytes / 4
+    found = y, values["past_key"], values["past_value"]
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours.numpy(), theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_caches_that_are_bound_crosswise_are_not_mixed_up() -> None:
+    feeds = problem(1, [40], 64)
+    made = session(feeds)
+    expected = made.run(None, feeds)
+    values = {name: tenonnx.OrtValue.ortvalue_from_numpy(x.copy()) for name, x in feeds.items()}
+    binding = made.io_binding()
+    for name, given in values.items():
+        binding.bind_ortvalue_input(name, given)
+    binding.bind_output("y")
+    binding.bind_ortvalue_output("present_key", values["past_value"])
+    binding.bind_ortvalue_output("present_value", values["past_key"])
+    made.run_with_iobinding(binding)
+    found = binding.copy_outputs_to_cpu()
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
