@@ -11,7 +11,17 @@ from tenonnx.operators import Kernel, Namespace, OperatorTable
 from tenonnx.options import SessionOptions
 from tenonnx.provider import HOST, Device, Segment, Step
 from tenonnx.tensors import WeightTensor
+from tenonnx_array import TABLE
 from tenonnx_array.provider import ArrayProvider
+from tenonnx_cuda import (  # noqa: F401 - they register themselves
+    attend,
+    convolve,
+    nbits,
+    rotary,
+    rows,
+    scattering,
+)
+from tenonnx_cuda.chosen import CHOICES, Site
 from tenonnx_cuda.device import CudaDevice, SomeDevice
 from tenonnx_cuda.elements import not_on_device
 from tenonnx_cuda.machine import this_machine
@@ -79,11 +89,24 @@ class CUDAExecutionProvider(ArrayProvider):
 
     def compile(self, segment: Segment) -> Sequence[Step]:
         """Returns a step per node, each on the session's stream; or recordings of many."""
-        steps = [self._step(node) for node in segment.nodes]
+        steps = [self._chosen(node) for node in segment.nodes]
         self._preload(steps)
         if self.options.enable_cuda_graph:
             steps = recorded(steps, segment.escaping, self.stream, self.xp, self.device)
         return [self._on_stream(step) for step in steps]
+
+    def _chosen(self, node: ir.Node) -> Step:
+        """Returns the step of a node, with a kernel of the provider's own if there is one.
+
+        Not if a plugin brought the array kernel for an operator that the library has.
+        """
+        step = self._step(node)
+        choice = CHOICES.get((node.domain, node.op_type))
+        place = (node.domain, node.op_type, node.version or 1)
+        if choice is None or TABLE.find(*place) not in (None, self.table.find(*place)):
+            return step
+        call = choice(Site(node, self.platform), step.call)
+        return step if call is None else dataclasses.replace(step, call=call)
 
     def _preload(self, steps: Sequence[Step]) -> None:
         """Brings all weights that steps read to the device at once, as its bus likes it."""

@@ -1,0 +1,108 @@
+// Products with a matrix of 8, 4 or 2 bits an element, read as it is stored.
+
+// Element i of the stored matrix is bits (i % PER) * BITS and up of word i / PER; two's complement
+// if SIGNED. Its value is (element - zero) * scale, where both stand at
+//   k / k_block * k_step + n / n_block * n_step
+// of their arrays (zeros that are PACKED: rows of zero_row elements, n / n_block the row, if
+// zero_row > 0; else flat). ZERO: 0 none, MIDDLE is subtracted; 1 packed like the matrix; 2 of S.
+#define PER (32 / BITS)
+
+__device__ inline int element(unsigned word, int i) {
+    const int bits = (int)(word >> (i * BITS)) & ((1 << BITS) - 1);
+    return SIGNED ? (bits ^ (1 << (BITS - 1))) - (1 << (BITS - 1)) : bits;
+}
+
+struct levels {
+    const S* scales;
+    const void* zeros;
+    int k_block, k_step, n_block, n_step, zero_row;
+
+    __device__ float scale(int k, int n) const {
+        return number(scales[(long long)(k / k_block) * k_step + (long long)(n / n_block) * n_step]);
+    }
+    __device__ float zero(int k, int n) const {
+        const long long kb = k / k_block, nb = n / n_block;
+        const long long at = kb * k_step + nb * n_step;
+#if ZERO == 0
+        return MIDDLE;
+#elif ZERO == 1
+        const long long i = zero_row > 0 ? nb * zero_row + kb : at;
+        const unsigned byte = ((const unsigned char*)zeros)[i * BITS / 8];
+        return element(byte, (int)(i % (8 / BITS)));
+#else
+        return number(((const S*)zeros)[at]);
+#endif
+    }
+};
+
+// y[m, n] = sum over k of x[m, k] * W[n, k], for ROWS rows of x at a time: a warp for each n, so
+// that a row of W is read once, in order. words is K / PER. The grid: n by warps, m by ROWS.
+extern "C" __global__ void rows_product(
+    const T* x, const unsigned* w, const S* scales, const void* zeros, T* y, int M, int N, int K,
+    int k_block, int k_step, int n_block, int n_step, int zero_row) {
+    const levels l = {scales, zeros, k_block, k_step, n_block, n_step, zero_row};
+    const int n = blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    const int first = blockIdx.y * ROWS, words = K / PER;
+    if (n >= N) return;
+    const unsigned* row = w + (long long)n * words;
+    float acc[ROWS];
+    for (int m = 0; m < ROWS; ++m) acc[m] = 0.0f;
+    for (int i = lane; i < words; i += WARP) {
+        const unsigned word = row[i];
+        // A word lies in one block: the host sees to it.
+        const float scale = l.scale(i * PER, n), zero = l.zero(i * PER, n);
+        for (int e = 0; e < PER; ++e) {
+            const float value = ((float)element(word, e) - zero) * scale;
+            for (int m = 0; m < ROWS; ++m)
+                if (first + m < M) acc[m] += value * number(x[(long long)(first + m) * K + i * PER + e]);
+        }
+    }
+    for (int m = 0; m < ROWS; ++m) {
+        const float total = warp_sum(acc[m]);
+        if (lane == 0 && first + m < M) put(&y[(long long)(first + m) * N + n], total);
+    }
+}
+
+// partial[s, m, n] = sum over the slice s of k of x[m, k] * W[k, n]: a thread for each word, which
+// is PER columns, so that neighbours read neighbours. The grid: words of a row, slices, m by ROWS.
+extern "C" __global__ void columns_product(
+    const T* x, const unsigned* w, const S* scales, const void* zeros, float* partial,
+    int M, int N, int K, int slice, int k_block, int k_step, int n_block, int n_step) {
+    const levels l = {scales, zeros, k_block, k_step, n_block, n_step, 0};
+    const int word = blockIdx.x * blockDim.x + threadIdx.x, words = N / PER;
+    const int first = blockIdx.z * ROWS, start = blockIdx.y * slice;
+    if (word >= words) return;
+    float acc[ROWS][PER];
+    for (int m = 0; m < ROWS; ++m)
+        for (int e = 0; e < PER; ++e) acc[m][e] = 0.0f;
+    const int stop = min(K, start + slice);
+    for (int k = start; k < stop; ++k) {
+        const unsigned bits = w[(long long)k * words + word];
+        for (int e = 0; e < PER; ++e) {
+            const int n = word * PER + e;
+            const float value = ((float)element(bits, e) - l.zero(k, n)) * l.scale(k, n);
+            for (int m = 0; m < ROWS; ++m)
+                if (first + m < M) acc[m][e] += value * number(x[(long long)(first + m) * K + k]);
+        }
+    }
+    for (int m = 0; m < ROWS; ++m)
+        for (int e = 0; e < PER; ++e)
+            if (first + m < M)
+                partial[((long long)blockIdx.y * M + first + m) * N + word * PER + e] = acc[m][e];
+}
+
+// out[i] = value of element start + i of a matrix of `columns`; a thread for each word. Rows are n
+// and columns k if by_rows, else the other way about.
+extern "C" __global__ void dequantise(
+    const unsigned* w, const S* scales, const void* zeros, T* out, long long start, long long count,
+    int columns, int by_rows, int k_block, int k_step, int n_block, int n_step, int zero_row) {
+    const levels l = {scales, zeros, k_block, k_step, n_block, n_step, zero_row};
+    const long long i = ((long long)blockIdx.x * blockDim.x + threadIdx.x) * PER;
+    if (i >= count) return;
+    const unsigned word = w[(start + i) / PER];
+    for (int e = 0; e < PER && i + e < count; ++e) {
+        const int row = (int)((start + i + e) / columns), column = (int)((start + i + e) % columns);
+        const int k = by_rows ? column : row, n = by_rows ? row : column;
+        put(&out[i + e], ((float)element(word, e) - l.zero(k, n)) * l.scale(k, n));
+    }
+}

@@ -1,0 +1,154 @@
+"""Normalisations and Softmax: a block of threads for each row."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tenonnx.operators import Array
+from tenonnx_cuda.chosen import Call, Site, choose, same_element
+from tenonnx_cuda.sources import THREADS, pointer
+
+FLOAT32 = 1
+
+
+def threads_for(length: int) -> tuple[int]:
+    """Returns how many threads share a row: no more warps than it keeps busy."""
+    return (max(32, min(THREADS, -(-length // 32) * 32)),)
+
+
+@choose("Softmax", "LogSoftmax")
+def softmax(site: Site, plain: Call) -> Call:
+    """Softmax of the last axis, or before version 13 of all axes from one on."""
+    xp, flattens = site.xp, site.version < 13
+    axis = site.attribute("axis", 1 if flattens else -1)
+    is_log = np.int32(site.node.op_type == "LogSoftmax")
+
+    def call(x: Array) -> Array:
+        split = axis + x.ndim * (axis < 0)
+        element = same_element(x)
+        if element is None or not x.size or not (flattens or split == x.ndim - 1):
+            return plain(x)
+        length = math.prod(x.shape[split:])
+        x = xp.ascontiguousarray(x)
+        y = xp.empty(x.shape, x.dtype)
+        launch = site.kernel("softmax", "softmax", T=element)
+        launch((x.size // length,), threads_for(length), (x, y, np.int32(length), is_log))
+        return y
+
+    return call
+
+
+def normalised(
+    site: Site,
+    x: Array,
+    scale: Array,
+    bias: Array | None,
+    *,
+    axis: int,
+    epsilon: float,
+    rms: bool,
+    skip: Array | None = None,
+    extra: Array | None = None,
+    statistics: bool = False,
+    total: bool = False,
+) -> tuple[Array, Array | None, Array | None, Array | None] | None:
+    """Returns y, means, 1 / deviations and sums; ``None`` where the kernel does not fit.
+
+    Args:
+        site: The node.
+        x: [..., n]; the axes from ``axis`` on are one row.
+        scale: As many elements as a row has.
+        bias: Likewise.
+        axis: The first axis of a row, not negative.
+        epsilon: Added to the variance.
+        rms: Leave the mean where it is.
+        skip: Added to x first; of its shape.
+        extra: Added to every row first.
+        statistics: Return means and deviations.
+        total: Return the sum of x, skip and extra.
+    """
+    xp, length = site.xp, math.prod(x.shape[axis:])
+    element = same_element(x, scale, bias, skip, extra)
+    of_a_row = all(a is None or a.size == length for a in (scale, bias, extra))
+    if element is None or not x.size or not of_a_row:
+        return None
+    if skip is not None and skip.shape != x.shape:
+        return None
+    given = [None if a is None else xp.ascontiguousarray(a) for a in (x, skip, extra, scale, bias)]
+    rows = x.size // length
+    y = xp.empty(x.shape, x.dtype)
+    summed = xp.empty(x.shape, x.dtype) if total else None
+    shape = (*x.shape[:axis], *[1] * (x.ndim - axis))
+    mean, deviation = (xp.empty(shape, np.float32) if statistics else None for _ in range(2))
+    outs = [pointer(a) for a in (y, summed, mean, deviation)]
+    numbers = (np.int32(length), np.float32(epsilon), np.int32(rms))
+    launch = site.kernel("norm", "normalise", T=element)
+    launch((rows,), threads_for(length), (*map(pointer, given), *outs, *numbers))
+    return y, mean, deviation, summed
+
+
+@choose("LayerNormalization")
+def layer_normalization(site: Site, plain: Call) -> Call | None:
+    """LayerNormalization with statistics in float32."""
+    axis, epsilon = site.attribute("axis", -1), site.attribute("epsilon", 1e-5)
+    statistics = any(value.uses() or value.is_graph_output() for value in site.node.outputs[1:])
+    if site.attribute("stash_type", FLOAT32) != FLOAT32:
+        return None
+
+    def call(x: Array, scale: Array, bias: Array | None = None) -> Any:
+        how = {"axis": axis % x.ndim, "epsilon": epsilon, "statistics": statistics}
+        if tuple(scale.shape) == tuple(x.shape[how["axis"] :]):
+            found = normalised(site, x, scale, bias, rms=False, **how)
+            if found is not None:
+                return found[:3]
+        return plain(x, scale, bias)
+
+    return call
+
+
+@choose("RMSNormalization")
+def rms_normalization(site: Site, plain: Call) -> Call | None:
+    """RMSNormalization with sums in float32."""
+    axis, epsilon = site.attribute("axis", -1), site.attribute("epsilon", 1e-5)
+    if site.attribute("stash_type", FLOAT32) != FLOAT32:
+        return None
+
+    def call(x: Array, scale: Array) -> Any:
+        start = axis % x.ndim
+        if tuple(scale.shape) == tuple(x.shape[start:]):
+            found = normalised(site, x, scale, None, axis=start, epsilon=epsilon, rms=True)
+            if found is not None:
+                return found[0]
+        return plain(x, scale)
+
+    return call
+
+
+@choose("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", domain="com.microsoft")
+def skip_normalization(site: Site, plain: Call) -> Call:
+    """A residual sum and its normalisation, without writing the sum unless it is wanted."""
+    epsilon, rms = site.attribute("epsilon", 1e-12), "Simplified" in site.node.op_type
+    wanted = [value.uses() or value.is_graph_output() for value in site.node.outputs]
+    statistics, total = any(wanted[1:3]), any(wanted[3:4])
+
+    def call(x: Array, skip: Array, gamma: Array, *more: Array | None) -> Any:
+        beta, extra = (None, *more, None)[:2] if rms else (*more, None, None)[:2]
+        found = normalised(
+            site,
+            x,
+            gamma,
+            beta,
+            axis=x.ndim - 1,
+            epsilon=epsilon,
+            rms=rms,
+            skip=skip,
+            extra=extra,
+            statistics=statistics,
+            total=total,
+        )
+        return plain(x, skip, gamma, *more) if found is None else found
+
+    return call

@@ -1,0 +1,55 @@
+"""The CUDA sources, and how a kernel of them is made."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+
+from tenonnx_cuda.platform import Launch, Platform
+
+FOLDER: Final = Path(__file__).with_name("kernels")
+
+ELEMENTS: Final = {
+    np.dtype(np.float32): "f32",
+    np.dtype(np.float16): "f16",
+    np.dtype(ml_dtypes.bfloat16): "bf16",
+}
+"""What the sources call the element types of activations."""
+
+NULL: Final = np.uintp(0)
+"""A pointer to nothing, as an argument."""
+
+THREADS: Final = 256
+
+
+@functools.cache
+def source(name: str) -> str:
+    """Returns a file of kernels as it is compiled."""
+    return (FOLDER / "common.cuh").read_text() + (FOLDER / f"{name}.cu").read_text()
+
+
+def kernel(platform: Platform, file: str, name: str, **macros: Any) -> Launch:
+    """Returns a kernel, compiled for some values of its macros.
+
+    Args:
+        platform: The device.
+        file: Which of the sources.
+        name: The kernel in it.
+        macros: Their values.
+    """
+    options = tuple(f"-D{key}={value}" for key, value in sorted(macros.items()))
+    return platform.compile(source(file), name, options)
+
+
+def pointer(array: Any) -> Any:
+    """Returns an array as an argument; a null pointer for none."""
+    return NULL if array is None else array
+
+
+def blocks(count: int, each: int = THREADS) -> tuple[int]:
+    """Returns a grid with a thread for each of some things."""
+    return (max(1, -(-count // each)),)

@@ -1,0 +1,70 @@
+"""Compiles CUDA kernels for the host, so that their arithmetic is seen without a device."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HEADER = Path(__file__).with_name("hosted.hpp")
+COMPILER = shutil.which("g++") or shutil.which("c++")
+FLAGS = ("-std=c++17", "-O0", "-shared", "-fPIC", "-w")
+CACHE = Path(tempfile.gettempdir()) / "tenonnx-hosted-kernels"
+
+
+class NoCompilerError(RuntimeError):
+    """There is no C++ compiler, and so no kernels."""
+
+
+@functools.cache
+def compile_kernel(source: str, name: str, options: tuple[str, ...]) -> Any:
+    """Returns a kernel that takes a grid, a block and arguments, as cupy's do."""
+    if COMPILER is None:
+        raise NoCompilerError("no C++ compiler")
+    text = (
+        f'#include "{HEADER}"\n{source}\nextern "C" void launch(const unsigned* shape, void** '
+        f"given) {{ hosted::launch({name}, shape, given); }}\n"
+    )
+    parts = (text, HEADER.read_text(), *FLAGS, *options)
+    path = CACHE / f"{hashlib.sha256(repr(parts).encode()).hexdigest()[:32]}.so"
+    if not path.exists():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        _build(text, options, path)
+    library = ctypes.CDLL(str(path))
+
+    def launch(grid: Any, block: Any, arguments: Any) -> None:
+        sizes = (*grid, *(1,) * (3 - len(grid)), *block, *(1,) * (3 - len(block)))
+        cells = [_cell(argument) for argument in arguments]
+        pointers = (ctypes.c_void_p * len(cells))(*(c.ctypes.data for c in cells))
+        library.launch((ctypes.c_uint * 6)(*sizes), pointers)
+
+    return launch
+
+
+def _build(text: str, options: tuple[str, ...], path: Path) -> None:
+    assert COMPILER is not None
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        code, made = Path(folder) / "kernel.cpp", Path(folder) / "kernel.so"
+        code.write_text(text)
+        done = subprocess.run(
+            [COMPILER, *FLAGS, *options, code, "-o", made], capture_output=True, text=True
+        )
+        if done.returncode:
+            raise RuntimeError(done.stderr)
+        made.rename(path)
+
+
+def _cell(argument: Any) -> np.ndarray[Any, Any]:
+    """Returns memory that holds an argument: an array's address, or a number."""
+    held = getattr(argument, "held", argument)
+    if isinstance(held, np.ndarray):
+        return np.array(held.ctypes.data, np.uintp)
+    assert isinstance(held, np.generic), f"cupy would take {argument!r} for 8 bytes"
+    return np.asarray(held)

@@ -1,0 +1,443 @@
+"""The CUDA kernels, compiled for the host, against formulas in float64."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import hosted
+import ml_dtypes
+import numpy as np
+import onnx_ir as ir
+import pytest
+import strict
+from emulated import FakePlatform
+
+from tenonnx_cuda import attend, convolve, nbits, rotary, rows, scattering
+from tenonnx_cuda.chosen import CHOICES, Site
+from tenonnx_cuda.sources import ELEMENTS, FOLDER, source
+
+needs_compiler = pytest.mark.skipif(hosted.COMPILER is None, reason="no C++ compiler")
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+EPSILON = {np.dtype(np.float32): 2e-6, np.dtype(np.float16): 1.5e-3, BFLOAT16: 1.2e-2}
+FLOATS = [*EPSILON]
+MODULES = (attend, convolve, nbits, rotary, rows, scattering)
+
+
+def refuse(*_: Any) -> Any:
+    raise AssertionError("the kernel was to take this")
+
+
+def chosen(
+    op: str, version: int, /, *, outputs: int = 1, domain: str = "", **attributes: Any
+) -> Any:
+    """Returns the call chosen for a node; it fails where it would leave it to the array kernel."""
+    attrs = [ir.convenience.convert_attribute(k, v) for k, v in attributes.items()]
+    node = ir.Node(domain, op, [], attrs, num_outputs=outputs, version=version)
+    graph = ir.Graph([], node.outputs, nodes=[node])
+    call = CHOICES[domain, op](Site(node, FakePlatform()), refuse)
+    assert call is not None
+    assert graph is node.graph
+
+    def run(*inputs: Any) -> Any:
+        result = call(*map(strict.wrap, inputs))
+        if isinstance(result, tuple):
+            return [None if part is None else part.held for part in result]
+        return result.held
+
+    return run
+
+
+def draw(seed: int, *shape: int, dtype: Any = np.float32) -> Any:
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def close(actual: Any, expected: Any, dtype: Any, scale: float = 1.0) -> None:
+    assert actual.dtype == dtype
+    wide = actual.astype(np.float64)
+    limit = EPSILON[np.dtype(dtype)] * scale * max(1.0, float(np.abs(expected).max()))
+    np.testing.assert_allclose(wide, expected, rtol=0, atol=limit)
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("length", [1, 31, 300])
+def test_softmax(dtype: Any, length: int) -> None:
+    x = draw(0, 3, 2, length, dtype=dtype) * np.asarray(8, dtype)
+    e = np.exp(x.astype(np.float64) - x.astype(np.float64).max(-1, keepdims=True))
+    p = e / e.sum(-1, keepdims=True)
+    close(chosen("Softmax", 13)(x), p, dtype)
+    close(chosen("LogSoftmax", 13)(x), np.log(p), dtype)
+    flat = np.exp(x.astype(np.float64).reshape(3, -1))
+    close(chosen("Softmax", 11)(x), (flat / flat.sum(-1, keepdims=True)).reshape(x.shape), dtype)
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_normalisations(dtype: Any) -> None:
+    x, skip = draw(1, 4, 3, 50, dtype=dtype) + np.asarray(3, dtype), draw(2, 4, 3, 50, dtype=dtype)
+    scale, bias, extra = (draw(s, 50, dtype=dtype) for s in (3, 4, 5))
+    wide = [a.astype(np.float64) for a in (x, skip, scale, bias, extra)]
+
+    def layer(v: Any, rms: bool = False) -> tuple[Any, Any, Any]:
+        mean = 0 if rms else v.mean(-1, keepdims=True)
+        factor = 1 / np.sqrt(((v - mean) ** 2).mean(-1, keepdims=True) + 1e-5)
+        return (v - mean) * factor * wide[2], mean, factor
+
+    run = chosen("LayerNormalization", 17, outputs=3, epsilon=1e-5)
+    y, mean, factor = run(x, scale, bias)
+    expected = layer(wide[0])
+    close(y, expected[0] + wide[3], dtype)
+    close(mean, expected[1], np.float32)
+    close(factor, expected[2], np.float32)
+    close(chosen("RMSNormalization", 23, epsilon=1e-5)(x, scale), layer(wide[0], True)[0], dtype)
+    run = chosen("SkipLayerNormalization", 1, outputs=4, domain="com.microsoft", epsilon=1e-5)
+    y, _, _, total = run(x, skip, scale, bias, extra)
+    s = wide[0] + wide[1] + wide[4]
+    close(y, layer(s)[0] + wide[3], dtype)
+    close(total, s, dtype)
+    simple = chosen(
+        "SkipSimplifiedLayerNormalization", 1, outputs=1, domain="com.microsoft", epsilon=1e-5
+    )
+    close(simple(x, skip, scale)[0], layer(wide[0] + wide[1], True)[0], dtype)
+
+
+def test_statistics_do_not_cancel() -> None:
+    """A mean far from zero leaves the variance its digits."""
+    if hosted.COMPILER is None:
+        pytest.skip("no C++ compiler")
+    x = (1000 + draw(0, 2, 400)).astype(np.float32)
+    v = x.astype(np.float64)
+    expected = (v - v.mean(-1, keepdims=True)) / v.std(-1, keepdims=True)
+    y, *_ = chosen("LayerNormalization", 17, epsilon=0.0)(x, np.ones(400, np.float32))
+    close(y, expected, np.float32, scale=200)
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize(("packed", "interleaved", "turned", "ids"), [
+    (False, 0, 0, True), (True, 1, 0, True), (True, 0, 4, False), (False, 1, 4, False),
+])  # fmt: skip
+def test_rotary_embedding(
+    dtype: Any, packed: bool, interleaved: int, turned: int, ids: bool
+) -> None:
+    x = draw(0, 2, 3, 5, 8, dtype=dtype)
+    half = (turned or 8) // 2
+    angles = draw(1, 11, half) if ids else draw(1, 2, 5, half)
+    cosines, sines = np.cos(angles).astype(dtype), np.sin(angles).astype(dtype)
+    where = np.random.default_rng(2).integers(0, 11, (2, 5))
+    c, s = (a.astype(np.float64)[where] if ids else a.astype(np.float64) for a in (cosines, sines))
+    z = x.astype(np.float64)
+    pairs = z[..., : 2 * half]
+    a, b = (pairs[..., ::2], pairs[..., 1::2]) if interleaved else np.split(pairs, 2, -1)
+    c, s = c[:, None], s[:, None]
+    parts = [a * c - b * s, a * s + b * c]
+    joined = np.stack(parts, -1).reshape(pairs.shape) if interleaved else np.concatenate(parts, -1)
+    expected = np.concatenate([joined, z[..., 2 * half :]], -1)
+    given = x.swapaxes(1, 2).reshape(2, 5, 24) if packed else x
+    run = chosen("RotaryEmbedding", 23, interleaved=interleaved, rotary_embedding_dim=turned,
+                 **({"num_heads": 3} if packed else {}))  # fmt: skip
+    y = run(given, cosines, sines, *([where] if ids else []))
+    close(y.reshape(2, 5, 3, 8).swapaxes(1, 2) if packed else y, expected, dtype)
+
+
+def attended(
+    q: Any, k: Any, v: Any, *, mask: Any = None, before: Any = 0, causal: bool = False,
+    window: tuple[int, int] = (-1, -1), lengths: Any = None, softcap: float = 0.0,
+) -> Any:  # fmt: skip
+    """Attention in float64, one score for each query and key."""
+    q, k, v = (a.astype(np.float64) for a in (q, k, v))
+    group = q.shape[1] // k.shape[1]
+    scores = q @ np.repeat(k, group, 1).swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    if softcap:
+        scores = softcap * np.tanh(scores / softcap)
+    places, keys = np.arange(q.shape[2])[:, None] + before, np.arange(k.shape[2])
+    left, right = window[0], 0 if causal else window[1]
+    seen = np.ones(scores.shape, bool)
+    if left >= 0:
+        seen &= keys >= places - left
+    if right >= 0:
+        seen &= keys <= places + right
+    if lengths is not None:
+        seen &= keys < lengths.reshape(-1, 1, 1, 1)
+    if mask is not None and mask.dtype == bool:
+        seen &= mask
+    elif mask is not None:
+        scores = scores + mask.astype(np.float64)
+    scores = np.where(seen, scores, -np.inf)
+    top = scores.max(-1, keepdims=True)
+    e = np.exp(scores - np.where(np.isinf(top), 0, top))
+    total = e.sum(-1, keepdims=True)
+    return e / np.where(total == 0, 1, total) @ np.repeat(v, group, 1)
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("queries", [1, 3, 37])
+def test_attention_of_grouped_heads(dtype: Any, queries: int) -> None:
+    q, k, v = (draw(s, 2, h, n, 16, dtype=dtype) for s, h, n in
+               ((0, 4, queries), (1, 2, 41), (2, 2, 41)))  # fmt: skip
+    for causal in (0, 1):
+        y, keys, values = chosen("Attention", 23, outputs=3, is_causal=causal)(q, k, v)
+        close(y, attended(q, k, v, causal=bool(causal)), dtype)
+        np.testing.assert_array_equal(keys, k)
+        np.testing.assert_array_equal(values, v)
+
+
+@needs_compiler
+def test_attention_with_a_cache_a_window_a_cap_and_masks() -> None:
+    q, k, v = (draw(s, 2, h, 5, 8) for s, h in ((0, 6), (1, 3), (2, 3)))
+    past = draw(3, 2, 3, 9, 8), draw(4, 2, 3, 9, 8)
+    whole = [np.concatenate(pair, 2) for pair in zip(past, (k, v), strict=True)]
+    masks = [None, draw(5, 5, 14), draw(6, 2, 1, 5, 14), draw(7, 2, 6, 1, 14) > 0,
+             np.zeros((5, 14), bool)]  # fmt: skip
+    for mask, causal in itertools.product(masks, (0, 1)):
+        run = chosen("Attention", 23, outputs=3, is_causal=causal, softcap=2.0)
+        y, keys, values = run(q, k, v, mask, *past)
+        expected = attended(q, *whole, mask=mask, before=9, causal=bool(causal), softcap=2.0)
+        close(y, expected, np.float32)
+        np.testing.assert_array_equal(keys, whole[0])
+        np.testing.assert_array_equal(values, whole[1])
+    run = chosen("Attention", 25, left_window_size=3, right_window_size=1)
+    close(run(q, k, v, None, *past)[0], attended(q, *whole, before=9, window=(3, 1)), np.float32)
+
+
+@needs_compiler
+def test_attention_of_packed_heads_and_padded_sequences() -> None:
+    q, k, v = draw(0, 3, 4, 24), draw(1, 3, 50, 16), draw(2, 3, 50, 12)
+    lengths = np.array([50, 7, 4])
+    apart = [a.reshape(*a.shape[:2], h, -1).swapaxes(1, 2) for a, h in ((q, 3), (k, 2), (v, 2))]
+    apart[0] = draw(0, 3, 4, 32).reshape(3, 4, 4, 8).swapaxes(1, 2)
+    q = apart[0].swapaxes(1, 2).reshape(3, 4, 32)
+    run = chosen("Attention", 24, q_num_heads=4, kv_num_heads=2, is_causal=1)
+    y, *_ = run(q, k, v, None, None, None, lengths)
+    before = (lengths - 4).reshape(-1, 1, 1, 1)
+    expected = attended(*apart, before=before, causal=True, lengths=lengths)
+    close(y, expected.swapaxes(1, 2).reshape(3, 4, 24), np.float32)
+
+
+@needs_compiler
+def test_attention_of_large_heads() -> None:
+    q, k, v = draw(0, 1, 1, 20, 160), draw(1, 1, 1, 35, 160), draw(2, 1, 1, 35, 200)
+    close(chosen("Attention", 23, is_causal=1)(q, k, v)[0], attended(q, k, v, causal=True),
+          np.float32)  # fmt: skip
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("shape", [
+    ((2, 3, 9, 8), (5, 3, 3, 3), {"pads": [1, 1, 1, 1]}),
+    ((1, 4, 11, 7), (6, 2, 2, 3), {"group": 2, "strides": [2, 1], "dilations": [1, 2]}),
+    ((1, 70, 6, 6), (70, 1, 3, 3), {"group": 70, "auto_pad": "SAME_UPPER"}),
+    ((2, 20, 40), (70, 20, 5), {"pads": [4, 0]}),
+])  # fmt: skip
+def test_convolution(dtype: Any, shape: Any) -> None:
+    from direct import convolve as directly
+
+    x_shape, w_shape, attributes = shape
+    x, w, b = draw(0, *x_shape, dtype=dtype), draw(1, *w_shape, dtype=dtype), draw(2, w_shape[0])
+    b = b.astype(dtype)
+    geometry = {k: v for k, v in attributes.items() if k != "auto_pad"}
+    if "auto_pad" in attributes:
+        geometry["pads"] = [1, 1, 1, 1]
+    expected = directly(x, w, b, kernel=w_shape[2:], **geometry)
+    close(chosen("Conv", 11, **attributes)(x, w, b), expected, dtype, scale=2)
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "int64", "float32", "float64",
+                                   "float16"])  # fmt: skip
+@pytest.mark.parametrize("reduction", ["add", "mul", "max", "min"])
+def test_scatter(dtype: str, reduction: str) -> None:
+    generator = np.random.default_rng(0)
+    data = generator.integers(1, 4, (4, 5)).astype(dtype)
+    updates = generator.integers(1, 4, (7, 5)).astype(dtype)
+    indices = generator.integers(-4, 4, (7, 5))
+    expected = data.copy()
+    function = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}[reduction]
+    function.at(expected, (indices, np.arange(5)), updates)
+    run = chosen("ScatterElements", 18, reduction=reduction)
+    np.testing.assert_array_equal(run(data, indices, updates), expected)
+    rows_ = generator.integers(0, 4, (7, 1))
+    expected = data.copy()
+    function.at(expected, rows_[:, 0], updates)
+    run = chosen("ScatterND", 18, reduction=reduction)
+    np.testing.assert_array_equal(run(data, rows_, updates), expected)
+
+
+def packed(values: Any, bits: int) -> Any:
+    """Elements as they are stored, the first in the low bits."""
+    each = 8 // bits
+    flat = values.astype(np.int64).reshape(-1) & ((1 << bits) - 1)
+    flat = np.concatenate([flat, np.zeros(-flat.size % each, np.int64)]).reshape(-1, each)
+    return (flat << (np.arange(each) * bits)).sum(1).astype(np.uint8)
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("dtype", "bits", "zeros"),
+    [
+        (np.float32, 4, "packed"),
+        (np.float32, 4, None),
+        (np.float32, 8, "packed"),
+        (np.float32, 2, "float"),
+        (np.float16, 4, "packed"),
+        (BFLOAT16, 4, "float"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("count", [1, 3, 20])
+def test_matmul_nbits(dtype: Any, bits: int, zeros: str | None, count: int) -> None:
+    generator = np.random.default_rng(bits)
+    N, K, size = 21, 96, 32
+    levels = generator.integers(0, 1 << bits, (N, K))
+    scales = generator.uniform(0.5, 1.5, (N, K // size)).astype(dtype)
+    middle = np.full((N, K // size), 1 << (bits - 1))
+    zero = middle if zeros is None else generator.integers(0, 1 << bits, (N, K // size))
+    stored = None
+    if zeros == "packed":
+        stored = np.stack([packed(row, bits) for row in zero])
+    elif zeros == "float":
+        stored = zero.astype(dtype)
+    spread = [np.repeat(a.astype(np.float64), size, 1) for a in (zero, scales)]
+    x = draw(0, 2, count, K, dtype=dtype)[:1]
+    expected = x.astype(np.float64) @ ((levels - spread[0]) * spread[1]).T
+    run = chosen("MatMulNBits", 1, domain="com.microsoft", K=K, N=N, bits=bits, block_size=size)
+    y = run(x, packed(levels, bits).reshape(N, K // size, -1), scales, stored)
+    close(y, expected, dtype)
+
+
+@needs_compiler
+@pytest.mark.parametrize(("axis", "size"), [(-1, 0), (0, 0), (1, 0), (0, 16), (1, 16)])
+@pytest.mark.parametrize("transposed", [0, 1])
+@pytest.mark.parametrize(("bits", "signed"), [(4, 1), (8, 0)])
+def test_dequantize_matmul(axis: int, size: int, transposed: int, bits: int, signed: int) -> None:
+    generator = np.random.default_rng(0)
+    R, C = 64, 48
+    low = -(1 << (bits - 1)) if signed else 0
+    levels = generator.integers(low, low + (1 << bits), (R, C))
+    shape = {(-1, 0): (), (0, 0): (R,), (1, 0): (C,), (0, 16): (4, C), (1, 16): (R, 3)}[axis, size]
+    scales = generator.uniform(0.5, 1.5, shape).astype(np.float32)
+    zero = generator.integers(low, low + (1 << bits), shape)
+
+    def spread(a: Any) -> Any:
+        if size:
+            return np.repeat(a, size, axis)
+        return a[:, None] if axis == 0 else a
+
+    W = (levels - spread(zero)) * spread(scales.astype(np.float64))
+    W = W.T if transposed else W
+    run = chosen(
+        "DequantizeMatMul", 1, domain="ai.tenonnx", bits=bits, signed=signed, rows=R, columns=C,
+        axis=axis, block_size=size, transposed=transposed,
+    )  # fmt: skip
+    for count in (1, 2, 30):
+        x = draw(count, count, W.shape[0])
+        y = run(x, packed(levels, bits), scales, packed(zero, bits))
+        close(y, x.astype(np.float64) @ W, np.float32)
+    tiles, nbits.TILE_BYTES = nbits.TILE_BYTES, 16 * C * 4  # type: ignore[misc]  # to see several
+    try:
+        y = run(draw(9, 30, W.shape[0]), packed(levels, bits), scales, packed(zero, bits))
+    finally:
+        nbits.TILE_BYTES = tiles  # type: ignore[misc]  # as it was
+    close(y, draw(9, 30, W.shape[0]).astype(np.float64) @ W, np.float32)
+
+
+@needs_compiler
+def test_sixteen_bits_round_as_numpy_rounds() -> None:
+    text = source("softmax") + (
+        'extern "C" __global__ void copy(const float* x, T* y, float* z, int n) {\n'
+        "    for (int i = threadIdx.x; i < n; i += blockDim.x) { put(&y[i], x[i]);"
+        " z[i] = number(y[i]); } }\n"
+    )
+    bits = np.random.default_rng(0).integers(0, 2**32, 5000, dtype=np.uint32)
+    x = np.concatenate([bits.view(np.float32), np.float32([0, -0.0, np.inf, -np.inf, 1e-8, 65520])])
+    x = x[~np.isnan(x)]
+    for dtype in FLOATS[1:]:
+        y, z = np.empty(x.size, dtype), np.empty(x.size, np.float32)
+        launch = hosted.compile_kernel(text, "copy", (f"-DT={ELEMENTS[dtype]}",))
+        launch((1,), (32,), (x, y, z, np.int32(x.size)))
+        with np.errstate(over="ignore"):
+            np.testing.assert_array_equal(y.view(np.uint16), x.astype(dtype).view(np.uint16))
+        np.testing.assert_array_equal(z, y.astype(np.float32))
+
+
+NVCC = shutil.which("nvcc")
+
+
+def nvrtc() -> Any:
+    """cupy's NVRTC, which needs no device; ``None`` where it is not installed."""
+    try:
+        from cupy.cuda import nvrtc as module
+
+        module.getVersion()
+    except Exception:  # no cupy, or no library for it: it raises what it likes
+        return None
+    return module
+
+
+VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "norm": [{"T": t} for t in ELEMENTS.values()],
+    "softmax": [{"T": t} for t in ELEMENTS.values()],
+    "rotary": [{"T": t} for t in ELEMENTS.values()],
+    "conv": [{"T": t} for t in ELEMENTS.values()],
+    "scatter": [
+        {"T": "f32", "E": e, "WIDTH": w, "OPERATION": o}
+        for e, w, o in (("short", 2, 1), ("float", 4, 2), ("long long", 8, 0))
+    ],
+    "attention": [
+        {"T": t, "SIZE": s, "VALUE": s, "ROWS": r, "COLUMNS": c, "THREADS": 128, "MASK": m}
+        for t, s, r, c, m in (
+            ("f16", 128, 16, 32, 1),
+            ("bf16", 256, 8, 16, 2),
+            ("f32", 64, 1, 32, 0),
+        )
+    ],
+    "nbits": [
+        {"T": t, "S": t, "BITS": b, "SIGNED": s, "MIDDLE": 8, "ZERO": z, "ROWS": 4}
+        for t, b, s, z in (("f16", 4, 0, 1), ("bf16", 8, 1, 0), ("f32", 2, 0, 2))
+    ],
+}
+
+
+def test_every_source_is_compiled_here() -> None:
+    assert VARIANTS.keys() == {path.stem for path in FOLDER.glob("*.cu")}
+
+
+@pytest.mark.parametrize("capability", [80, 90, 100])
+@pytest.mark.parametrize("name", VARIANTS)
+def test_kernels_compile(name: str, capability: int, tmp_path: Path) -> None:
+    """With NVRTC in all variants; nvcc takes a second for each, so with it in the first."""
+    library = nvrtc()
+    if library is None and NVCC is None:
+        pytest.skip("neither NVRTC (pip install 'tenonnx[cuda]') nor nvcc is installed")
+    for macros in VARIANTS[name][: None if library else 1]:
+        options = [f"-D{key}={value}" for key, value in macros.items()]
+        options += ["-std=c++17", f"-arch=sm_{capability}"]
+        if library is not None:
+            program = library.createProgram(source(name), name, (), ())
+            try:
+                library.compileProgram(program, options)
+            except library.NVRTCError:
+                pytest.fail(library.getProgramLog(program))
+            continue
+        code = tmp_path / f"{name}.cu"
+        code.write_text(source(name))
+        command = [NVCC, *options, "-cubin", "-Xptxas", "-v", code, "-o", tmp_path / "out"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert set(re.findall(r"(\d+) bytes spill", done.stderr)) == {"0"}, done.stderr
+
+
+def test_shared_memory_fits_everywhere() -> None:
+    """48 KiB is what a block has without being asked for more."""
+    text = (FOLDER / "attention.cu").read_text()
+    assert "extern __shared__" not in text
+    for size, tile_rows, columns in ((128, 16, 32), (256, 8, 16)):
+        floats = (tile_rows + columns) * (size + 1) + columns * size + tile_rows * (columns + 1)
+        assert 4 * floats <= 48 << 10
