@@ -174,6 +174,20 @@ class Provider(ABC):
         """Says what is missing here and how to mend it; ``None`` when the provider is usable."""
         return None
 
+    @classmethod
+    def warm_up(cls, tell: Callable[[str, float], None], *, everything: bool) -> dict[str, bool]:
+        """Compiles ahead what it keeps on disk, so that later processes find it; nothing at first.
+
+        Args:
+            tell: Takes what is being compiled, and which share of all is done.
+            everything: Whatever it may ever need, and not only what sessions asked for so far.
+
+        Returns:
+            For everything by name, whether it is there now.
+        """
+        del tell, everything
+        return {}
+
     @abstractmethod
     def supports(self, node: ir.Node) -> Literal[True] | str:
         """Says whether the provider runs a node, or in a few words why it does not.

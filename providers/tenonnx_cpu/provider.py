@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from tenonnx.provider import HOST, Device, Segment, Step
@@ -28,7 +28,7 @@ from tenonnx_cpu import (  # noqa: F401 - they register themselves
     trees,
 )
 from tenonnx_cpu.fuse import Fused, Scope, find_fusions
-from tenonnx_cpu.jit.runtime import can_compile
+from tenonnx_cpu.jit.runtime import can_compile, warm_up
 from tenonnx_cpu.specialise import SPECIALISATIONS, Site
 from tenonnx_cpu.team import TEAM, available_cores, heed
 
@@ -66,6 +66,11 @@ class CPUExecutionProvider(ArrayProvider):
         most = available_cores()
         asked = self.session_options.intra_op_num_threads
         return min(asked, most) if asked > 0 else most
+
+    @classmethod
+    def warm_up(cls, tell: Callable[[str, float], None], *, everything: bool) -> dict[str, bool]:
+        """Compiles kernels into the disk cache: all, or those that sessions asked for."""
+        return warm_up(tell, everything=everything)
 
     def compile(self, segment: Segment) -> Sequence[Step]:
         """Returns a step per node, or for several where they are fused."""

@@ -18,6 +18,7 @@ from tenonnx.cli import (
     profile,
     providers,
     run,
+    warmup,
 )
 from tenonnx.cli.arguments import NOTHING
 from tenonnx.cli.failures import MEANINGS, explained, quiet_end
@@ -163,6 +164,7 @@ for name, command, text in (
     ("profile", profile.profile, profile.HELP),
     ("memory", footprint.memory, footprint.HELP),
     ("convert", convert.convert, convert.HELP),
+    ("warmup", warmup.warmup, warmup.HELP),
     ("plugins", plugins.plugins, plugins.HELP),
     ("providers", providers.providers, providers.HELP),
     ("doctor", doctor.doctor, doctor.HELP),

@@ -17,7 +17,7 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from tenonnx.errors import InvalidArgument
@@ -101,26 +101,25 @@ def has_numba() -> bool:
     return importlib.util.find_spec("numba") is not None
 
 
-def warm_up(
-    progress: Callable[[str, int, int], None] | None = None,
-    kernels: Iterable[JitKernel] | None = None,
-) -> list[str]:
+def warm_up(tell: Callable[[str, float], None], *, everything: bool) -> dict[str, bool]:
     """Compiles kernels now, so that the disk cache has them.
 
     Args:
-        progress: Called before each kernel with its name, its position and how many there are.
-        kernels: Which; all if ``None``.
+        tell: Called before each kernel with its name and the share of all that is done.
+        everything: All kernels, and not only those requested so far.
 
     Returns:
-        The names of those that could not be compiled.
+        For every kernel by name, whether it is compiled; nothing if none ever is.
     """
-    chosen = list(KERNELS if kernels is None else kernels)
+    if not can_compile():
+        return {}
+    _QUEUE.empty()
+    chosen = [kernel for kernel in KERNELS if everything or kernel.requested]
     for position, kernel in enumerate(chosen):
-        if progress is not None:
-            progress(str(kernel), position, len(chosen))
+        tell(str(kernel), position / len(chosen))
         kernel.requested = True
         kernel.compile()
-    return [str(kernel) for kernel in chosen if kernel.run is None]
+    return {str(kernel): kernel.run is not None for kernel in chosen}
 
 
 class _Queue:
@@ -150,14 +149,19 @@ class _Queue:
                 kernel = self._waiting.popleft()
             kernel.compile()
 
-    def stop(self) -> None:
-        """Waits for the kernel at hand: LLVM must not be at work while Python is torn down."""
+    def empty(self) -> None:
+        """Takes out what waits, and waits for the kernel at hand."""
         with self._lock:
-            self._stopped = True
             self._waiting.clear()
             thread = self._thread
         if thread is not None:
             thread.join()
+
+    def stop(self) -> None:
+        """Waits for the kernel at hand: LLVM must not be at work while Python is torn down."""
+        with self._lock:
+            self._stopped = True
+        self.empty()
 
     def after_fork(self) -> None:
         """A child has no such thread, and the compiler's lock if the thread held it: no more."""

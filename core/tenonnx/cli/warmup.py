@@ -1,0 +1,95 @@
+"""``tenonnx warmup``: compile ahead what a model needs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tenonnx.cli.arguments import (
+    NOTHING,
+    Dims,
+    Inputs,
+    Json,
+    Level,
+    LevelChoice,
+    Providers,
+    Roots,
+    Without,
+)
+from tenonnx.cli.opening import Request, open_session, parse_provider
+from tenonnx.cli.output import count, duration, emit_json, lines, progress, say
+from tenonnx.cli.state import State, state_of
+from tenonnx.errors import Fail
+
+if TYPE_CHECKING:
+    from tenonnx.provider import Provider
+
+HELP = """Compiles kernels into the cache on disk, so that no process waits for them later.
+
+With a model it opens and runs that on made-up inputs and compiles what it asked for; without one,
+all kernels that the providers have. A second time it only checks that they are there. Kernels are
+kept per processor and version, in TENONNX_CACHE_DIR.
+
+\b
+Examples:
+  tenonnx warmup model.onnx --dim batch=8
+  tenonnx warmup
+"""
+
+
+def warmup(
+    context: typer.Context,
+    model: Annotated[
+        str, typer.Argument(metavar="[MODEL]", help="A model file.", show_default=False)
+    ] = "",
+    inputs: Inputs = NOTHING,
+    dims: Dims = NOTHING,
+    providers: Providers = NOTHING,
+    level: LevelChoice = Level.ALL,
+    without: Without = NOTHING,
+    roots: Roots = NOTHING,
+    as_json: Json = False,
+) -> None:
+    """Compiles kernels ahead."""
+    state = state_of(context)
+    start = time.perf_counter()
+    if model:
+        _ask(state, model, Request(providers, level, without, roots), inputs, dims)
+    found: dict[str, bool] = {}
+    with progress(1.0) as tell:
+        for provider in _usable(state, providers):
+            found |= provider.warm_up(
+                lambda name, done: tell(f"compiling {name}", done), everything=not model
+            )
+    failed = sorted(name for name, there in found.items() if not there)
+    if as_json:
+        emit_json({"kernels": found, "seconds": time.perf_counter() - start})
+    else:
+        ready = count(len(found) - len(failed), "kernel")
+        lines(f"{ready} in the cache after {duration(time.perf_counter() - start)}")
+        if not found:
+            say("hint", "none is compiled here: numba is not installed, or TENONNX_JIT is 0")
+    if failed:
+        raise Fail(f"could not be compiled: {', '.join(failed)}", hint="tenonnx -v says why")
+
+
+def _ask(
+    state: State, model: str, request: Request, inputs: Sequence[str], dims: Sequence[str]
+) -> None:
+    """Opens and runs a model: kernels are asked for when nodes are compiled, or first run."""
+    from tenonnx.cli.feeds import make_feeds, parse_dims
+
+    session, _ = open_session(state, model, request)
+    graph = session.model.graph
+    session.run(None, make_feeds(graph, list(inputs) or ["random"], parse_dims(dims), 0))
+
+
+def _usable(state: State, names: Sequence[str]) -> list[type[Provider]]:
+    from tenonnx.provider import why_unusable
+
+    if names:
+        return [state.plugins.provider(parse_provider(name)[0]) for name in names]
+    return [p for p in state.plugins.providers.values() if why_unusable(p) is None]
