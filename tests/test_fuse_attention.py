@@ -163,3 +163,38 @@ def test_heads_that_are_repeated_in_another_order_stay_so() -> None:
     )
     counts, _ = fused(onnx.shape_inference.infer_shapes(proto), {"q": normal(B, H, S, D), **few()})
     assert counts == {"Attention": 1, "Unsqueeze": 2, "Expand": 2, "Reshape": 2}
+
+
+PACKED = """qs = Reshape(q, sq)  ks = Reshape(k, sk)  vs = Reshape(v, sk)
+    q4 = Transpose<perm=[0,2,1,3]>(qs)  k4 = Transpose<perm=[0,2,3,1]>(ks)
+    v4 = Transpose<perm=[0,2,1,3]>(vs)  p = MatMul(q4, k4)  s = Mul(p, by)
+    a = Softmax<axis=-1>(s)  y4 = MatMul(a, v4)  yt = Transpose<perm=[0,2,1,3]>(y4)
+    y = Reshape(yt, joined)"""
+
+
+def packed(body: str, joined: list[int], batch: str = str(B)) -> tuple[dict[str, int], Any]:
+    head = ", ".join(f"float[{batch},{S},{H * D}] {name}" for name in "qkv")
+    proto = parse(
+        f"({head}) => (float[b,c,d] y) {{ {body} }}",
+        sq=np.array([0, S, H, D]),
+        sk=np.array([0, S, H, D]),
+        joined=np.array(joined),
+        by=PARTS["by"],
+    )
+    feeds = {name: normal(B, S, H * D, seed=seed) for seed, name in enumerate("qkv")}
+    return fused(onnx.shape_inference.infer_shapes(proto, data_prop=True), feeds)
+
+
+@pytest.mark.parametrize("batch", [str(B), "n"])
+def test_heads_that_are_split_and_joined(batch: str) -> None:
+    counts, done = packed(PACKED, [0, S, H * D], batch)
+    assert counts == {"Attention": 1}
+    (node,) = done.model.graph
+    heads = [node.attributes[name].as_int() for name in ("q_num_heads", "kv_num_heads")]
+    assert heads == [H, H]
+
+
+def test_heads_that_are_joined_otherwise() -> None:
+    counts, done = packed(PACKED, [B, S * H, D])
+    assert (counts["Attention"], counts["Reshape"]) == (1, 4)
+    assert "not known to join the last axes" in notes(done, "packed-heads")[0]
