@@ -175,7 +175,7 @@ PACKED = """qs = Reshape(q, sq)  ks = Reshape(k, sk)  vs = Reshape(v, sk)
 def packed(body: str, joined: list[int], batch: str = str(B)) -> tuple[dict[str, int], Any]:
     head = ", ".join(f"float[{batch},{S},{H * D}] {name}" for name in "qkv")
     proto = parse(
-        f"({head}) => (float[b,c,d] y) {{ {body} }}",
+        f"({head}) => (float[{batch},c,d] y) {{ {body} }}",
         sq=np.array([0, S, H, D]),
         sk=np.array([0, S, H, D]),
         joined=np.array(joined),
