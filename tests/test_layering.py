@@ -65,7 +65,6 @@ BIG_FUNCTIONS: dict[str, str] = {
     "providers/tenonnx_cpu/jit/conv_f32.py::convolve_part": LOOP,
     "providers/tenonnx_cpu/jit/conv_f32.py::multiply_strip": LOOP,
     "providers/tenonnx_cpu/jit/conv_int8.py::convolve_bytes": LOOP,
-    "providers/tenonnx_cpu/jit/recurrent.py::run_items": LOOP,
     "providers/tenonnx_cpu/product.py::product": LAYOUT,
 }
 """Exceptions: path, or path and function, to the reason why it is better in one piece."""

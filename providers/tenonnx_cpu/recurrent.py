@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from tenonnx_cpu.buffers import F32, contiguous, empty
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.jit.scratch import scratch
+from tenonnx_cpu.jit.scratch import aligned, scratch
 from tenonnx_cpu.product import product, request
 from tenonnx_cpu.specialise import Call, Site, specialise
 
@@ -22,8 +23,11 @@ USUAL = {"LSTM": ["Sigmoid", "Tanh", "Tanh"], "GRU": ["Sigmoid", "Tanh"]}
 COLUMNS = 64
 """Columns of a packed panel at most; what is reserved is rounded up to them."""
 
-ENOUGH = 1 << 18
-"""Products that are worth a second thread."""
+LEAST = 32
+"""Hidden units that a thread takes at least; every number of them is a multiple, but the last."""
+
+ENOUGH = 1 << 16
+"""Products of a step that are worth a second thread."""
 
 
 @specialise("LSTM", "GRU")
@@ -85,14 +89,16 @@ class _Layer:
         if self._kind == GRU_RESET_AFTER and b is not None:
             inner = np.ascontiguousarray(b[:, width + 2 * n :])
         y = empty((steps, ways, batch, n))
-        work = steps * batch * width * n * ways
-        team = self._threads if work >= ENOUGH else 1
-        grain = -(-batch // max(1, min(batch, team // ways)))
-        packed = empty((ways, n * (-(-width // COLUMNS) + 1) * COLUMNS))
-        share = 1024 + 2 * grain * n
+        team = self._threads if batch * width * n * ways >= ENOUGH else 1
+        parts = max(1, min(team // ways, n // LEAST))
+        units = -(-n // (parts * LEAST)) * LEAST if parts > 1 else n
+        parts = -(-n // units)
+        packed = empty((ways, parts, n * (-(-units // COLUMNS) * self._gates + 1) * COLUMNS))
+        share = 1024 + batch * units
+        reset = separate(ways, batch, n if self._kind == GRU else 0)
         RUN.run(
-            self._kind, gates, contiguous(r), inner, hidden, cell, y, self._backwards, grain,
-            packed, scratch(4 * share * team).view(F32), share, team,
+            self._kind, gates, contiguous(r), inner, hidden, cell, y, reset, self._backwards,
+            units, packed, scratch(4 * share * team).view(F32), share, team,
         )  # fmt: skip
         states = (hidden,) if self._kind != LSTM else (hidden, cell)
         if self._layout:
@@ -100,26 +106,26 @@ class _Layer:
         return y, *states
 
     def _project(self, x: Any, w: Any, b: Any, n: int) -> NDArray | None:
-        """Returns what the inputs add to the gates, ``(ways, steps, batch, gates * n)``."""
+        """Returns what the inputs add to the gates, ``(steps, batch, ways, gates * n)``."""
         ways, width = w.shape[:2]
+        bias = None
+        if b is not None:
+            # What the reset gate scales is added later.
+            recurrent = b[:, width:]
+            if self._kind == GRU_RESET_AFTER:
+                recurrent = np.concatenate([recurrent[:, : 2 * n], np.zeros_like(b[:, :n])], 1)
+            bias = (b[:, :width] + recurrent).reshape(-1)
         rows = contiguous(x).reshape(-1, x.shape[2])
-        parts = []
-        for way in range(ways):
-            bias = None
-            if b is not None:
-                # What the reset gate scales is added later.
-                recurrent = b[way, width:]
-                if self._kind == GRU_RESET_AFTER:
-                    recurrent = np.concatenate([recurrent[: 2 * n], np.zeros(n, np.float32)])
-                bias = b[way, :width] + recurrent
-            part = product(rows, w[way].T, self._threads, bias)
-            if part is None:
-                return None
-            parts.append(part)
-        shape = (ways, *x.shape[:2], width)
-        return parts[0].reshape(shape) if ways == 1 else np.stack(parts).reshape(shape)
+        sums = product(rows, w.reshape(ways * width, -1).T, self._threads, bias)
+        return None if sums is None else sums.reshape(*x.shape[:2], ways, width)
 
     def _state(self, given: Any, ways: int, batch: int, n: int) -> NDArray:
-        if given is None:
-            return np.zeros((ways, batch, n), np.float32)
-        return np.array(given.swapaxes(0, 1) if self._layout else given, order="C")
+        state = separate(ways, batch, n)
+        state[:] = 0 if given is None else given.swapaxes(0, 1) if self._layout else given
+        return state
+
+
+def separate(*shape: int) -> NDArray:
+    """Returns memory whose cache lines no other array shares: threads write to it in turn."""
+    count = math.prod(shape)
+    return aligned(4 * count).view(F32)[:count].reshape(shape)

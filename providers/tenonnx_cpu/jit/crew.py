@@ -24,7 +24,7 @@ from tenonnx_cpu.jit.shared import Shared
 from tenonnx_cpu.jit.vector import I8, I32, I64, VOID, Builder, Value
 
 WORDS = 96
-LOCK, WORD, ENTRY, DATA, SLEEPERS, STARTED, SIZE, SPINS, MUTEX, CONDITION = (
+LOCK, WORD, CALLED, DATA, SLEEPERS, STARTED, SIZE, SPINS, MUTEX, CONDITION = (
     0, 8, 16, 17, 24, 25, 26, 27, 32, 64
 )  # fmt: skip
 """Where things are in the crew's memory, in words of 8 bytes; what is written often, far apart."""
@@ -35,6 +35,9 @@ IMPATIENCE = 4096
 """Looks at the word between two offers of the core to somebody else."""
 
 POINTER = I8.as_pointer()
+ENTRY = ir.FunctionType(VOID, [POINTER, I64])
+"""What the crew calls: with some data, and the thread's number, 0 being whoever asked."""
+
 WINDOWS = sys.platform == "win32"
 SYSTEM = {
     "lock": ("AcquireSRWLockExclusive" if WINDOWS else "pthread_mutex_lock", [I64]),
@@ -105,13 +108,12 @@ def _pause(b: Builder) -> None:
         b.call(cgutils.get_or_insert_function(b.module, kind, "llvm.aarch64.hint"), [I32(1)])
 
 
-def _call_entry(b: Builder, entry: Value, data: Value) -> None:
-    kind = ir.FunctionType(VOID, [POINTER])
-    b.call(b.inttoptr(entry, kind.as_pointer()), [b.inttoptr(data, POINTER)])
+def _call_entry(b: Builder, entry: Value, data: Value, number: Value) -> None:
+    b.call(b.inttoptr(entry, ENTRY.as_pointer()), [b.inttoptr(data, POINTER), number])
 
 
 def _help(b: Builder, arguments: Sequence[Value]) -> None:
-    """What a helper does all its life."""
+    """What a helper does all its life; its number is all it is told."""
     names = ("watch", "look", "sit", "sat", "idle", "sleep")
     watch, look, sit, sat, idle, sleep = (b.append_basic_block(name) for name in names)
     b.branch(watch)
@@ -130,7 +132,7 @@ def _help(b: Builder, arguments: Sequence[Value]) -> None:
     b.cbranch(b.extract_value(taken, 1), sat, look)
 
     b.position_at_end(sat)
-    _call_entry(b, _read(b, ENTRY), _read(b, DATA))
+    _call_entry(b, _read(b, CALLED), _read(b, DATA), b.ptrtoint(arguments[0], I64))
     b.atomic_rmw("sub", _place(b, WORD), I64(AT_WORK), "seq_cst")
     b.branch(watch)
 
@@ -180,11 +182,12 @@ def _hire(b: Builder, wanted: Value) -> None:
     started = _read(b, STARTED)
     b.cbranch(b.icmp_signed("<", started, wanted), body, done)
     b.position_at_end(body)
+    number = b.add(started, I64(1))
     if WINDOWS:
-        _system(b, "create", I64(0), I64(0), entry, I64(0), I32(0), I64(0))
+        _system(b, "create", I64(0), I64(0), entry, number, I32(0), I64(0))
     else:
-        _system(b, "create", handle, I64(0), entry, I64(0))
-    _write(b, b.add(started, I64(1)), STARTED)
+        _system(b, "create", handle, I64(0), entry, number)
+    _write(b, number, STARTED)
     b.branch(head)
     b.position_at_end(done)
 
@@ -227,15 +230,15 @@ def _share(b: Builder, arguments: Sequence[Value]) -> None:
             fewer = b.sub(team, I64(1))
             seats = b.select(b.icmp_signed("<", fewer, most), fewer, most)
             _hire(b, seats)
-            _write(b, entry, ENTRY)
+            _write(b, entry, CALLED)
             _write(b, data, DATA)
             b.atomic_rmw("xchg", _place(b, WORD), seats, "seq_cst")
             _wake(b)
-            _call_entry(b, entry, data)
+            _call_entry(b, entry, data, I64(0))
             _dismiss(b)
             _write(b, I64(0), LOCK)
         with others:
-            _call_entry(b, entry, data)
+            _call_entry(b, entry, data, I64(0))
 
 
 def _find(b: Builder, arguments: Sequence[Value]) -> None:

@@ -21,7 +21,6 @@ from tenonnx_cpu.jit import crew, shared
 
 I32, I64 = ir.IntType(32), ir.IntType(64)
 POINTER = ir.IntType(8).as_pointer()
-VOID = ir.VoidType()
 
 FASTMATH = frozenset({"nsz", "reassoc", "contract"})
 """Sums may be reordered and products fused; NaN and infinity mean what they mean elsewhere."""
@@ -105,11 +104,13 @@ def _generate(dispatcher: Any) -> Callable[..., Any]:
             types.void(signature.args[0], types.intp, types.intp)
         )
         context.active_code_library.add_linking_library(compiled.library)
-        region = ir.LiteralStructType([I64, I64, I64, ir.ArrayType(I64, 5), given.type])
+        region = ir.LiteralStructType([I64, I64, I64, I64, ir.ArrayType(I64, 4), given.type])
         worker = _worker(context, builder.module, compiled, region)
         state = cgutils.alloca_once(builder, region)
-        zero = I64(0)
-        for position, value in ((0, zero), (1, count), (2, zero), (4, given)):
+        few = builder.icmp_signed("<=", count, limit)
+        steady = builder.and_(few, builder.icmp_signed("<=", count, I64(BITS)))
+        fields = {TAKEN: I64(0), TASKS: count, WORKERS: I64(0), GIVEN: given}
+        for position, value in (fields | {STEADY: builder.zext(steady, I64)}).items():
             builder.store(value, _field(builder, state, position))
         limit = builder.select(builder.icmp_signed("<", count, limit), count, limit)
         with builder.if_else(builder.icmp_signed(">", limit, I64(1))) as (many, one):
@@ -117,14 +118,17 @@ def _generate(dispatcher: Any) -> Callable[..., Any]:
                 places = [builder.ptrtoint(pointer, I64) for pointer in (worker, state)]
                 crew.SHARE.call(builder, [*places, limit])
             with one:
-                builder.call(worker, [builder.bitcast(state, POINTER)])
+                builder.call(worker, [builder.bitcast(state, POINTER), I64(0)])
         return context.get_dummy_value()
 
     return generate
 
 
-ENTRY = ir.FunctionType(VOID, [POINTER])
-"""What the crew calls."""
+TAKEN, TASKS, WORKERS, STEADY, GIVEN = 0, 1, 2, 3, 5
+"""A region's fields: tasks taken, all tasks, who has come, how tasks are taken, arguments."""
+
+BITS = 64
+"""Tasks at most that are taken by setting a bit."""
 
 
 def _lent(context: Any, builder: Any, kind: Any, value: Any) -> Any:
@@ -147,26 +151,62 @@ def _lent(context: Any, builder: Any, kind: Any, value: Any) -> Any:
 
 def _worker(context: Any, module: Any, compiled: Any, region: Any) -> Any:
     """Returns a function that takes tasks from a region until none is left."""
-    function = ir.Function(module, ENTRY, module.get_unique_name("tenonnx_worker"))
+    function = ir.Function(module, crew.ENTRY, module.get_unique_name("tenonnx_worker"))
     function.linkage = "internal"
     builder = ir.IRBuilder(function.append_basic_block("entry"))
     state = builder.bitcast(function.args[0], region.as_pointer())
     one = I64(1)
-    total = builder.load(_field(builder, state, 1))
-    worker = builder.atomic_rmw("add", _field(builder, state, 2), one, "monotonic")
-    arguments = builder.load(_field(builder, state, 4))
-    take, work, done = (function.append_basic_block(name) for name in ("take", "work", "done"))
+    total = builder.load(_field(builder, state, TASKS))
+    steady = builder.trunc(builder.load(_field(builder, state, STEADY)), ir.IntType(1))
+    worker = builder.atomic_rmw("add", _field(builder, state, WORKERS), one, "monotonic")
+    arguments = builder.load(_field(builder, state, GIVEN))
+    names = ("take", "next", "choose", "work", "done")
+    take, following, choose, work, done = (function.append_basic_block(name) for name in names)
     builder.branch(take)
     builder.position_at_end(take)
-    task = builder.atomic_rmw("add", _field(builder, state, 0), one, "monotonic")
-    builder.cbranch(builder.icmp_signed("<", task, total), work, done)
+    builder.cbranch(steady, choose, following)
+    builder.position_at_end(following)
+    counted = builder.atomic_rmw("add", _field(builder, state, TAKEN), one, "monotonic")
+    builder.cbranch(builder.icmp_signed("<", counted, total), work, done)
+    builder.position_at_end(choose)
+    chosen = _choose(builder, _field(builder, state, TAKEN), total, function.args[1], done)
+    builder.branch(work)
+    end = builder.block
     builder.position_at_end(work)
+    task = builder.phi(I64)
+    task.add_incoming(counted, following)
+    task.add_incoming(chosen, end)
     given = [arguments, task, worker]
     context.call_internal_no_propagate(builder, compiled.fndesc, compiled.signature, given)
     builder.branch(take)
     builder.position_at_end(done)
     builder.ret_void()
     return function
+
+
+def _choose(builder: Any, taken: Any, total: Any, number: Any, done: Any) -> Any:
+    """Returns a task that nobody has taken, the same for a thread in every region if it can be.
+
+    What a thread's task reads is then in its own cache if it was so in the region before.
+    """
+    before = builder.block
+    names = ("try", "claim", "failed", "claimed")
+    attempt, claim, failed, claimed = (builder.append_basic_block(name) for name in names)
+    builder.branch(attempt)
+    builder.position_at_end(attempt)
+    turn = builder.phi(I64)
+    turn.add_incoming(I64(0), before)
+    builder.cbranch(builder.icmp_signed("<", turn, total), claim, done)
+    builder.position_at_end(claim)
+    task = builder.urem(builder.add(number, turn), total)
+    bit = builder.shl(I64(1), task)
+    held = builder.and_(builder.atomic_rmw("or", taken, bit, "monotonic"), bit)
+    builder.cbranch(builder.icmp_unsigned("==", held, I64(0)), claimed, failed)
+    builder.position_at_end(failed)
+    turn.add_incoming(builder.add(turn, I64(1)), failed)
+    builder.branch(attempt)
+    builder.position_at_end(claimed)
+    return task
 
 
 def _field(builder: Any, struct: Any, position: int) -> Any:

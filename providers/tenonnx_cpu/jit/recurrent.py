@@ -1,4 +1,7 @@
-"""LSTM and GRU: all steps of some items of a batch, their weights packed once."""
+"""LSTM and GRU: step by step, every thread the same hidden units of all items of the batch.
+
+A thread's part of the recurrent weights then stays in its own cache from step to step.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,17 @@ from tenonnx_cpu.jit.views import floats
 
 F = np.float32
 PANEL = 4 * COLUMNS
+CHUNK = 4 * COLUMNS
+"""Columns of weights that are gone over in order."""
+
 LSTM, GRU, GRU_RESET_AFTER = 0, 1, 2
 pack = make_pack("f32")
+
+
+@helper
+def panels(count: Any) -> Any:
+    """Returns how many panels so many columns take."""
+    return -(-count // COLUMNS)
 
 
 @helper
@@ -30,122 +42,187 @@ def pack_rows(weights: Any, row: Any, count: Any, depth: Any, target: Any) -> An
     return target
 
 
-@helper
-def lstm_cells(gates: Any, cell: Any, hidden: Any) -> None:
-    """Turns sums of gates (input, output, forget, cell) into the next cell and hidden state."""
-    n = cell.size
-    i, o, f, g = gates[:n], gates[n : 2 * n], gates[2 * n : 3 * n], gates[3 * n :]
-    for k in range(n):
-        cell[k] = vmath.sigmoid(f[k]) * cell[k] + vmath.sigmoid(i[k]) * vmath.tanh(g[k])
-    for k in range(n):
-        hidden[k] = vmath.sigmoid(o[k]) * vmath.tanh(cell[k])
-
-
-@helper
-def gru_mix(update: Any, candidate: Any, hidden: Any) -> None:
-    """Mixes the state with a candidate; the update gate's sums say how much of it stays."""
-    for k in range(hidden.size):
-        z = vmath.sigmoid(update[k])
-        hidden[k] = (F(1) - z) * vmath.tanh(candidate[k]) + z * hidden[k]
-
-
 @parallel
-def run_items(arguments: Any, task: Any, worker: Any) -> None:
-    """Runs some items of the batch in one direction through all steps."""
-    kind, gates, inner, hidden, cell, y, backwards, grain, packed, memory, share = arguments
-    steps, batch, width = gates.shape[1], gates.shape[2], gates.shape[3]
-    n = hidden.shape[2]
-    parts = -(-batch // grain)
-    way, first = task // parts, task % parts * grain
-    count = min(grain, batch - first)
-    own = memory.ctypes.data + 4 * share * worker
-    edge = own
-    extra = own + 4 * 1024
-    reset = extra + 4 * grain * n
-    panels = packed.ctypes.data + 4 * packed.shape[1] * way
-    split = width if kind == LSTM else 2 * n
-    later = panels + PANEL * n * -(-split // COLUMNS)
-    state = hidden.ctypes.data + 4 * n * (way * batch + first)
-    for moment in range(steps):
-        t = steps - 1 - moment if backwards[way] else moment
-        sums = gates.ctypes.data + 4 * width * ((way * steps + t) * batch + first)
-        multiply_block(
-            count, split, n, state, 4 * n, 4, panels, PANEL, PANEL * n, sums, 4 * width, ADD, edge
-        )
-        if kind == GRU:
-            for row in range(count):
-                line, now = gates[way, t, first + row], hidden[way, first + row]
-                out = floats(reset + 4 * n * row, n)
-                r = line[n : 2 * n]
-                for k in range(n):
-                    out[k] = vmath.sigmoid(r[k]) * now[k]
-            multiply_block(
-                count, n, n, reset, 4 * n, 4, later, PANEL, PANEL * n,
-                sums + 8 * n, 4 * width, ADD, edge,
-            )  # fmt: skip
-        elif kind == GRU_RESET_AFTER:
-            multiply_block(
-                count, n, n, state, 4 * n, 4, later, PANEL, PANEL * n, extra, 4 * n, ZERO, edge
-            )
-            for row in range(count):
-                line, product = gates[way, t, first + row], floats(extra + 4 * n * row, n)
-                r, candidate, bias = line[n : 2 * n], line[2 * n :], inner[way]
-                for k in range(n):
-                    candidate[k] += vmath.sigmoid(r[k]) * (product[k] + bias[k])
-        for row in range(count):
-            line, now = gates[way, t, first + row], hidden[way, first + row]
-            if kind == LSTM:
-                lstm_cells(line, cell[way, first + row], now)
-            else:
-                gru_mix(line[:n], line[2 * n :], now)
-            out = y[t, way, first + row]
-            for k in range(n):
-                out[k] = now[k]
-
-
-@parallel
-def pack_way(arguments: Any, task: Any, worker: Any) -> None:
-    """Packs the weights of one direction."""
-    kind, weights, packed = arguments
+def pack_part(arguments: Any, task: Any, worker: Any) -> None:
+    """Packs the weights of some units: gate by gate, or those of all units in one."""
+    kind, weights, packed, units = arguments
     width, n = weights.shape[1], weights.shape[2]
+    parts = -(-n // units)
+    way, first = task // parts, task % parts * units
+    count = min(units, n - first)
+    source = weights.ctypes.data + 4 * width * n * way
+    target = packed.ctypes.data + 4 * (packed.shape[2] * task)
+    if parts > 1:
+        for gate in range(width // n):
+            target = pack_rows(source, gate * n + first, count, n, target)
+        return
     split = width if kind == LSTM else 2 * n
-    source = weights.ctypes.data + 4 * width * n * task
-    target = packed.ctypes.data + 4 * packed.shape[1] * task
     target = pack_rows(source, 0, split, n, target)
     if split < width:
         pack_rows(source, split, width - split, n, target)
 
 
+@helper
+def add_gates(
+    gates: Any, state: Any, first: Any, units: Any, n: Any, rows: Any, at: Any, sums: Any, row: Any,
+    mode: Any, edge: Any, odd: Any,
+) -> None:  # fmt: skip
+    """Adds to gates what the state adds, for some units.
+
+    Args:
+        gates: How many.
+        state: Address of the state, ``(rows, n)``.
+        first: The first unit.
+        units: How many.
+        n: Units there are.
+        rows: Items of the batch.
+        at: Address of packed weights.
+        sums: Address of what is added to, the first unit's first gate; the next is ``n`` further.
+        row: Bytes from row to row of it.
+        mode: ``ADD``, or ``ZERO`` to overwrite.
+        edge: Address of memory for a tile.
+        odd: Whether to begin at the end. Steps do so by turns: what weights the cache still has
+            from the step before are used before they are replaced.
+    """
+    if units == n:
+        chunks = -(-gates * n // CHUNK)
+        for index in range(chunks):
+            column = CHUNK * (chunks - 1 - index if odd else index)
+            multiply_block(
+                rows, min(CHUNK, gates * n - column), n, state, 4 * n, 4, at + PANEL * n * column
+                // COLUMNS, PANEL, PANEL * n, sums + 4 * column, row, mode, edge,
+            )  # fmt: skip
+        return
+    for gate in range(gates):
+        multiply_block(
+            rows, units, n, state, 4 * n, 4, at + PANEL * n * panels(units) * gate, PANEL,
+            PANEL * n, sums + 4 * n * gate, row, mode, edge,
+        )  # fmt: skip
+
+
+@helper
+def lstm_cells(line: Any, n: Any, cell: Any, hidden: Any) -> None:
+    """Turns sums of gates (input, output, forget, cell) into the next cell and hidden state.
+
+    Args:
+        line: The sums from some unit's on; those of its other gates are ``n`` further.
+        n: Units there are.
+        cell: The cells from that unit's on.
+        hidden: The states, to be written.
+    """
+    i, o, f, g = line, line[n:], line[2 * n :], line[3 * n :]
+    for k in range(cell.size):
+        cell[k] = vmath.sigmoid(f[k]) * cell[k] + vmath.sigmoid(i[k]) * vmath.tanh(g[k])
+    for k in range(cell.size):
+        hidden[k] = vmath.sigmoid(o[k]) * vmath.tanh(cell[k])
+
+
+@helper
+def gru_mix(update: Any, candidate: Any, before: Any, hidden: Any) -> None:
+    """Mixes the state with a candidate; the update gate's sums say how much of it stays."""
+    for k in range(hidden.size):
+        z = vmath.sigmoid(update[k])
+        hidden[k] = (F(1) - z) * vmath.tanh(candidate[k]) + z * before[k]
+
+
+@helper
+def finish_units(kind: Any, phase: Any, row: Any, items: Any, before: Any, tensors: Any) -> None:
+    """Turns the sums of some units' gates into what they are for, of one item of the batch."""
+    gates, inner, _, cell, y, reset, _, _, _, _ = tensors
+    first, count, way, t, extra = items
+    n = y.shape[3]
+    line, old = gates[t, row, way, first:], before[row, first : first + count]
+    out = y[t, way, row, first : first + count]
+    if kind == LSTM:
+        lstm_cells(line, n, cell[way, row, first : first + count], out)
+        return
+    r, candidate = line[n:], line[2 * n :]
+    if kind == GRU and phase == 0:
+        mixed = reset[way, row, first : first + count]
+        for k in range(count):
+            mixed[k] = vmath.sigmoid(r[k]) * old[k]
+        return
+    if kind == GRU_RESET_AFTER:
+        product, bias = floats(extra + 4 * count * row, count), inner[way, first:]
+        for k in range(count):
+            candidate[k] += vmath.sigmoid(r[k]) * (product[k] + bias[k])
+    gru_mix(line, candidate, old, out)
+
+
+@parallel
+def run_units(arguments: Any, task: Any, worker: Any) -> None:
+    """Takes some units of one direction one step further; GRU needs a second phase for that."""
+    kind, phase, moment, start, units, tensors = arguments
+    gates, _, hidden, _, y, reset, backwards, packed, memory, share = tensors
+    steps, batch, ways, width = gates.shape
+    n = hidden.shape[2]
+    parts = -(-n // units)
+    way, first = start + task // parts, task % parts * units
+    count = min(units, n - first)
+    t = steps - 1 - moment if backwards[way] else moment
+    before = hidden[way]
+    if moment:
+        before = y[t + 1, way] if backwards[way] else y[t - 1, way]
+    edge = memory.ctypes.data + 4 * share * worker
+    extra = edge + 4 * 1024
+    at = packed.ctypes.data + 4 * packed.shape[2] * (way * parts + task % parts)
+    sums, apart = gates[t, 0, way].ctypes.data + 4 * first, 4 * ways * width
+    state = before.ctypes.data
+    joined = 4 if kind == LSTM else 2
+    odd = moment % 2
+    later = at + PANEL * n * (panels(2 * n) if count == n else 2 * panels(count))
+    if phase == 0:
+        add_gates(joined, state, first, count, n, batch, at, sums, apart, ADD, edge, odd)
+    elif kind == GRU:
+        state = reset[way].ctypes.data
+        add_gates(
+            1, state, first, count, n, batch, later, sums + 8 * n, apart, ADD, edge, moment % 2
+        )
+    if kind == GRU_RESET_AFTER:
+        add_gates(1, state, first, count, n, batch, later, extra, 4 * count, ZERO, edge, odd)
+    items = (first, count, way, t, extra)
+    for row in range(batch):
+        finish_units(kind, phase, row, items, before, tensors)
+
+
 @kernel(
     (
         size, Out(f32, 4), In(f32, 3), In(f32, 2), Out(f32, 3), Out(f32, 3), Out(f32, 4),
-        In(size, 1), size, Out(f32, 2), Out(f32, 1), size, size,
+        Out(f32, 3), In(size, 1), size, Out(f32, 3), Out(f32, 1), size, size,
     )
 )  # fmt: skip
 def run_steps(  # type: ignore[no-untyped-def] # the signature has them
-    kind, gates, weights, inner, hidden, cell, y, backwards, grain, packed, memory, share, threads
-):
+    kind, gates, weights, inner, hidden, cell, y, reset, backwards, units, packed, memory, share,
+    threads,
+):  # fmt: skip
     """Runs a recurrent layer.
 
     Args:
         kind: ``LSTM``, ``GRU``, or ``GRU_RESET_AFTER``.
-        gates: What the inputs add to the gates, biases among it, ``(directions, steps, batch,
+        gates: What the inputs add to the gates, biases among it, ``(steps, batch, directions,
             gates * n)``; destroyed.
         weights: The recurrent ones, ``(directions, gates * n, n)``.
         inner: A bias within the reset gate's reach, ``(directions, n)``.
         hidden: The first hidden states, ``(directions, batch, n)``; become the last ones.
         cell: Likewise the cells of an LSTM.
         y: All hidden states, ``(steps, directions, batch, n)``.
+        reset: Room for hidden states, of a GRU.
         backwards: Per direction, whether time runs backwards.
-        grain: Items of the batch in a task.
-        packed: Memory for packed weights, ``(directions, floats)``.
-        memory: ``share`` floats for every thread: 1024 and two states of ``grain`` items.
+        units: Hidden units in a task.
+        packed: Memory for packed weights, ``(directions, tasks, floats)``.
+        memory: ``share`` floats for every thread: 1024 and the units' states.
         share: Likewise.
         threads: How many threads to use.
     """
-    ways, batch = gates.shape[0], gates.shape[2]
-    pack_way((kind, weights, packed), ways, threads)
-    arguments = (
-        kind, gates, inner, hidden, cell, y, backwards, grain, packed, memory, share
-    )  # fmt: skip
-    run_items(arguments, ways * -(-batch // grain), threads)
+    steps, ways = gates.shape[0], gates.shape[2]
+    parts = -(-hidden.shape[2] // units)
+    pack_part((kind, weights, packed, units), ways * parts, threads)
+    tensors = (gates, inner, hidden, cell, y, reset, backwards, packed, memory, share)
+    # One thread takes directions one after the other: the weights of both are too much at a time.
+    together = ways if threads > 1 else 1
+    for start in range(0, ways, together):
+        for moment in range(steps):
+            for phase in range(2 if kind == GRU else 1):
+                run_units((kind, phase, moment, start, units, tensors), together * parts, threads)
+    for way in range(ways):
+        hidden[way] = y[0 if backwards[way] else steps - 1, way]

@@ -1,0 +1,54 @@
+"""Concat on several threads is what numpy's is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from running import Watch, run
+
+from models import node
+from tenonnx_cpu.joining import JOIN, join
+from tenonnx_cpu.team import available_cores
+
+SHAPES = [
+    (((1, 12, 512, 64), (1, 12, 1, 64)), 2),
+    (((8, 300, 7), (8, 1, 7), (8, 500, 7)), 1),
+    (((40, 50, 60), (40, 50, 3)), -1),
+    (((700, 64), (700, 64)), -1),
+]
+
+
+@pytest.mark.parametrize(("shapes", "axis"), SHAPES)
+@pytest.mark.parametrize("dtype", ["float32", "int64", "complex128"])
+@pytest.mark.parametrize("threads", [2, 4])
+def test_parts_lie_side_by_side(shapes: Any, axis: int, dtype: str, threads: int) -> None:
+    JOIN.compile()
+    rng = np.random.default_rng(0)
+    arrays = tuple(rng.integers(-99, 99, shape).astype(dtype) for shape in shapes)
+    expected = np.concatenate(arrays, axis)
+    out = np.zeros_like(expected)
+    assert join(arrays, axis % out.ndim, out, threads)
+    assert np.array_equal(out, expected)
+
+
+def test_what_has_other_strides_is_left_to_numpy() -> None:
+    JOIN.compile()
+    x = np.zeros((64, 64, 64), np.float32)
+    out = np.zeros((64, 64, 128), np.float32)
+    assert not join((x, x.swapaxes(0, 1)), 2, out, 4)
+    assert not join((x.astype(np.float16),) * 2, 2, out.astype(np.float16), 4)
+    assert not join((x.reshape(1, -1), x.reshape(1, -1)), 1, out.reshape(1, -1), 4)
+
+
+@pytest.mark.skipif(available_cores() < 2, reason="there is one core")
+def test_concat_of_a_model_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = Watch(JOIN, monkeypatch)
+    x = np.arange(4 * 40_000, dtype=np.float32).reshape(4, -1)
+    feeds = {"x": x, "y": -x}
+    z = run([node("Concat", "x y", "z", axis=1)], feeds, "z", threads=2)
+    assert np.array_equal(z, np.concatenate([x, -x], 1))
+    small = {name: array[:, :9] for name, array in feeds.items()}
+    run([node("Concat", "x y", "z", axis=1)], small, "z", threads=2)
+    assert kernel.calls == 1
