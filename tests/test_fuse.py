@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -394,3 +395,12 @@ def test_attributes_that_are_types_are_not_compared() -> None:
         proto.graph.node.insert(0, node)
     counts, _ = fused(proto, {"x": normal(3)}, disabled=("fold-constants",))
     assert counts["Optional"] == 2
+
+
+def test_the_document_has_every_transform_in_order() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "transforms.md").read_text()
+    listed = re.findall(r"^\| `([a-z-]+)` \| (\w+) \|", text, re.MULTILINE)
+    known = tenonnx.default_plugins().transforms.values()
+    ours = [t for t in known if t.apply.__module__.startswith(("tenonnx_", "lower"))]
+    ours.sort(key=lambda t: (t.level != "required", t.order, t.name))
+    assert listed == [(t.name, t.level) for t in ours]
