@@ -1,0 +1,233 @@
+"""What is around JIT kernels: the cache, a machine without numba, forks, threads, modes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import tenonnx
+from models import FLOAT, model, node, value
+
+pytest.importorskip("numba")
+
+PRELUDE = """
+import json, os, sys, threading, time
+import numpy as np
+{before}
+import tenonnx
+from tenonnx_cpu.jit import runtime
+X = np.random.default_rng(0).standard_normal((1, 8, 64, 64), np.float32)
+def opened(threads=2):
+    options = tenonnx.SessionOptions()
+    options.intra_op_num_threads = threads
+    return tenonnx.InferenceSession(sys.argv[1], options)
+def run(session):
+    return session.run(None, {{"x": X}})[0]
+def compiled():
+    return [str(kernel) for kernel in runtime.KERNELS if kernel.run is not None]
+"""
+
+RECORD = """
+import numba.core.event
+compilations = numba.core.event.RecordingListener()
+numba.core.event.register("numba:compile", compilations)
+"""
+
+
+@pytest.fixture(scope="module")
+def pooling(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    proto = model(
+        [node("GlobalAveragePool", "x", "y")],
+        [value("x", FLOAT, [1, 8, 64, 64])],
+        [value("y")],
+    )
+    path = tmp_path_factory.mktemp("model") / "pooling.onnx"
+    onnx.save(proto, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def warm(pooling: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache folder that ``tenonnx warmup`` filled for the model."""
+    folder = tmp_path_factory.mktemp("cache")
+    command = [sys.executable, "-m", "tenonnx", "warmup", str(pooling), "--json"]
+    done = subprocess.run(
+        command, env=environment(folder, "1"), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["kernels"] == {"conv_pool.average_f32": True}
+    assert "compiling conv_pool.average_f32" in done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected() -> Any:
+    return sample().mean((2, 3), np.float64, keepdims=True)
+
+
+def sample() -> Any:
+    return np.random.default_rng(0).standard_normal((1, 8, 64, 64), np.float32)
+
+
+def environment(cache: Path | str, mode: str) -> dict[str, str]:
+    cleared = {k: v for k, v in os.environ.items() if k != "NUMBA_CACHE_DIR"}
+    paths = os.pathsep.join(filter(None, sys.path))
+    return cleared | {"TENONNX_CACHE_DIR": str(cache), "TENONNX_JIT": mode, "PYTHONPATH": paths}
+
+
+def child(body: str, path: Path, cache: Path | str, mode: str = "wait", before: str = "") -> Any:
+    """Runs code in a fresh process, which prints JSON."""
+    code = PRELUDE.format(before=before) + textwrap.dedent(body)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)],
+        env=environment(cache, mode),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def contents(folder: Path) -> dict[str, int]:
+    return {str(file): file.stat().st_mtime_ns for file in folder.rglob("*") if file.is_file()}
+
+
+def test_after_a_warmup_nothing_is_compiled(pooling: Path, warm: Path, expected: Any) -> None:
+    before = contents(warm)
+    assert before
+    found = child(
+        """
+        y = run(opened())
+        print(json.dumps([y.tolist(), compiled(), len(compilations.buffer)]))
+        """,
+        pooling, warm, before=RECORD,
+    )  # fmt: skip
+    np.testing.assert_allclose(found[0], expected, rtol=1e-5, atol=1e-6)
+    assert found[1:] == [["conv_pool.average_f32"], 0]
+    assert contents(warm) == before
+
+
+def test_without_numba_numpy_computes(pooling: Path, tmp_path: Path, expected: Any) -> None:
+    blocked = "for name in ('numba', 'llvmlite', 'tbb'): sys.modules[name] = None"
+    found = child(
+        "y = run(opened()); print(json.dumps([y.tolist(), compiled()]))",
+        pooling, tmp_path, before=blocked,
+    )  # fmt: skip
+    np.testing.assert_allclose(found[0], expected, rtol=1e-5, atol=1e-6)
+    assert found[1] == []
+
+
+LIMIT = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))"
+
+
+@pytest.mark.parametrize("before", ["", LIMIT], ids=["read-only", "full"])
+def test_kernels_do_without_a_cache(
+    before: str, pooling: Path, tmp_path: Path, expected: Any
+) -> None:
+    """Folders under /proc can be made by nobody, root included; no byte fits a size limit of 0."""
+    cache = tmp_path if before else Path("/proc/tenonnx")
+    found = child(
+        "y = run(opened()); print(json.dumps([y.tolist(), compiled()]))",
+        pooling, cache, before=before,
+    )  # fmt: skip
+    np.testing.assert_allclose(found[0], expected, rtol=1e-5, atol=1e-6)
+    assert found[1] == ["conv_pool.average_f32"]
+    assert not [file for file in tmp_path.rglob("*") if file.is_file() and file.stat().st_size]
+
+
+def test_damaged_cache_files_are_compiled_anew(
+    pooling: Path, warm: Path, tmp_path: Path, expected: Any
+) -> None:
+    for name in contents(warm):
+        copy = tmp_path / Path(name).relative_to(warm)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(Path(name).read_bytes()[:40])
+    found = child(
+        "y = run(opened()); print(json.dumps([y.tolist(), compiled()]))", pooling, tmp_path
+    )
+    np.testing.assert_allclose(found[0], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_forks_after_use(pooling: Path, warm: Path, expected: Any) -> None:
+    found = child(
+        """
+        session = opened(4)
+        y = run(session)
+        read, write = os.pipe()
+        if not (pid := os.fork()):
+            same = [np.array_equal(run(s), y) for s in (session, opened(2))]
+            os.write(write, json.dumps(same).encode())
+            os._exit(0)
+        status = os.waitpid(pid, 0)[1]
+        print(json.dumps([status, json.loads(os.read(read, 100)), run(session).tolist()]))
+        """,
+        pooling, warm,
+    )  # fmt: skip
+    assert found[:2] == [0, [True, True]]
+    np.testing.assert_allclose(found[2], expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("sessions", [1, 8])
+def test_eight_threads_at_once(sessions: int, pooling: Path, warm: Path, expected: Any) -> None:
+    found = child(
+        f"""
+        sessions = [opened(1 + i % 4) for i in range({sessions})]
+        y, wrong = run(sessions[0]), []
+        start = threading.Barrier(8)
+        def work(i):
+            start.wait()
+            for _ in range(200):
+                if not np.array_equal(run(sessions[i % len(sessions)]), y):
+                    wrong.append(i)
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        print(json.dumps([wrong, y.tolist()]))
+        """,
+        pooling, warm,
+    )  # fmt: skip
+    assert found[0] == []
+    np.testing.assert_allclose(found[1], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_mode_0_never_imports_numba(pooling: Path, warm: Path, expected: Any) -> None:
+    found = child(
+        "y = run(opened()); print(json.dumps([y.tolist(), compiled(), 'numba' in sys.modules]))",
+        pooling, warm, "0",
+    )  # fmt: skip
+    np.testing.assert_allclose(found[0], expected, rtol=1e-5, atol=1e-6)
+    assert found[1:] == [[], False]
+
+
+def test_the_first_run_waits_for_no_compiler(pooling: Path, tmp_path: Path, expected: Any) -> None:
+    found = child(
+        """
+        session = opened()
+        first, ready = run(session), compiled()
+        while runtime._QUEUE._thread is not None: time.sleep(0.01)
+        print(json.dumps([first.tolist(), ready, run(session).tolist(), compiled()]))
+        """,
+        pooling, tmp_path, "1",
+    )  # fmt: skip
+    first, ready, later, compiled = found
+    assert ready == []
+    assert compiled == ["conv_pool.average_f32"]
+    np.testing.assert_allclose(first, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(later, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_unknown_modes_are_refused(monkeypatch: pytest.MonkeyPatch, pooling: Path) -> None:
+    monkeypatch.setenv("TENONNX_JIT", "2")
+    with pytest.raises(tenonnx.InvalidArgument, match="TENONNX_JIT is '2'"):
+        tenonnx.InferenceSession(pooling)
