@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -124,6 +125,71 @@ def test_modules_run_too(folder: Path) -> None:
     )
     done = run(folder, "-m", "client", "a", "b")
     assert done.stdout.split() == ["tenonnx.session", "['a',", "'b']"], done.stderr
+
+
+CHILDREN = """
+import multiprocessing, os, subprocess, sys
+import onnxruntime
+
+def answer(x):
+    session = onnxruntime.InferenceSession("model.onnx")
+    return type(session).__module__, session.run(None, {"x": x})[0].tolist()
+
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(pool.apply(answer, ([[1.0, 2.0, 3.0]],)))
+    code = "import onnxruntime; print(onnxruntime.InferenceSession.__module__)"
+    print(subprocess.check_output([sys.executable, "-c", code], text=True).strip())
+    inner = "import onnxruntime.capi.onnxruntime_pybind11_state as s; print(s.Fail.__module__)"
+    print(subprocess.check_output([sys.executable, "-c", inner], text=True).strip())
+    version = "import importlib.metadata as m; print(m.version('onnxruntime'))"
+    print(subprocess.check_output([sys.executable, "-c", version], text=True).strip())
+    quiet = "import sys; print(sorted({'numpy', 'tenonnx', 'onnxruntime'} & sys.modules.keys()))"
+    print(subprocess.check_output([sys.executable, "-c", quiet], text=True).strip())
+"""
+
+
+def test_children_have_tenonnx_too(folder: Path) -> None:
+    assert run_script(folder, CHILDREN).splitlines() == [
+        "('tenonnx.session', [[6.0, 6.0, 6.0, 6.0]])",
+        "tenonnx.session",
+        "tenonnx.errors",
+        VERSION,
+        "[]",
+    ]
+
+
+def test_a_sitecustomize_of_the_users_runs_in_children(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "site").mkdir()
+    (folder / "site" / "sitecustomize.py").write_text("import builtins; builtins.mine = 'mine'\n")
+    paths = os.pathsep.join([str(folder / "site"), *filter(None, sys.path)])
+    monkeypatch.setenv("PYTHONPATH", paths)
+    code = "import onnxruntime, sitecustomize; print(mine, onnxruntime.NodeArg.__module__)"
+    printed = run_script(
+        folder,
+        f"""
+        import subprocess, sys
+        print(subprocess.check_output([sys.executable, "-c", {code!r}], text=True))
+        """,
+    )
+    assert printed.split() == ["mine", "tenonnx.signature"]
+
+
+def test_children_can_be_left_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TENONNX_AS_ONNXRUNTIME", "0")
+    code = "import sys; print([f for f in sys.meta_path if type(f).__name__ == 'Finder'])"
+    printed = run_script(
+        folder,
+        f"""
+        import os, subprocess, sys
+        import onnxruntime
+        print(onnxruntime.NodeArg.__module__)
+        print(subprocess.check_output([sys.executable, "-c", {code!r}], text=True))
+        """,
+    )
+    assert printed.split() == ["tenonnx.signature", "[]"]
 
 
 def test_exit_codes_and_usage(folder: Path) -> None:

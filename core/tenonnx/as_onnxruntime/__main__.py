@@ -7,8 +7,12 @@ import runpy
 import sys
 
 from tenonnx.as_onnxruntime import install
+from tenonnx.as_onnxruntime.children import SWITCH, announce
 
-USAGE = "usage: python -m tenonnx.as_onnxruntime [-m MODULE | SCRIPT] [ARGUMENT ...]"
+USAGE = f"""usage: python -m tenonnx.as_onnxruntime [-m MODULE | SCRIPT] [ARGUMENT ...]
+
+Runs a Python program with tenonnx wherever it imports onnxruntime. So do the Python processes that
+it starts, unless they ignore the environment (python -E, -I, -S) or {SWITCH} is 0."""
 
 
 def main(arguments: list[str]) -> None:
@@ -16,6 +20,7 @@ def main(arguments: list[str]) -> None:
     if not arguments or arguments == ["-m"] or arguments[0] in ("-h", "--help"):
         sys.exit(USAGE)
     install()
+    announce()
     if arguments[0] == "-m":
         sys.argv = arguments[1:]
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
