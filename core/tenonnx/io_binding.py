@@ -12,7 +12,7 @@ from tenonnx.devices import find_device
 from tenonnx.errors import InvalidArgument
 from tenonnx.options import did_you_mean
 from tenonnx.ort_value import OrtValue, OrtValueVector, element_dtype
-from tenonnx.placed import Lender
+from tenonnx.placed import lends
 from tenonnx.provider import HOST, Device
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class IOBinding:
             if arg.name not in self._outputs:
                 continue
             bound = self._outputs[arg.name]
-            if not isinstance(output, np.ndarray) and isinstance(self.target(arg.name), Lender):
+            if not isinstance(output, np.ndarray) and lends(self.target(arg.name)):
                 there = OrtValue(output, self.target(arg.name))
                 if bound is None:
                     bound = there
@@ -156,7 +156,7 @@ class IOBinding:
     def targets(self) -> list[Device]:
         """Returns where the model's outputs are to be, if their devices lend arrays."""
         found = [self.target(arg.name) for arg in self._session.get_outputs()]
-        return [device if isinstance(device, Lender) else HOST for device in found]
+        return [device if lends(device) else HOST for device in found]
 
     def _known(self, name: str, *, inputs: bool) -> str:
         session = self._session
@@ -189,7 +189,7 @@ def _array_at(
     dtype = element_dtype(element_type)
     if dtype.hasobject:
         raise InvalidArgument("strings are no memory to be bound", hint="bind an array instead")
-    if isinstance(device, Lender):
+    if lends(device):
         return OrtValue(device.at(address, dtype, tuple(shape)), device)
     if device is not HOST:
         raise InvalidArgument(

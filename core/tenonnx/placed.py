@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, runtime_checkable
 
 from tenonnx.lower import is_constant
 from tenonnx.ort_value import OrtValue
@@ -33,12 +33,18 @@ class Lender(Device, Protocol):
         """Waits until everything that was started is done."""
 
 
+def lends(device: Any) -> TypeGuard[Lender]:
+    """Says whether a device lends its arrays; the host, which is asked in every run, does not."""
+    # Asking a protocol takes as long as running a small model.
+    return device is not HOST and isinstance(device, Lender)
+
+
 def on_devices(feeds: Mapping[str, Any]) -> dict[str, OrtValue]:
     """Returns the inputs that are tensors on a device whose arrays can be used as they are."""
     return {
         name: given
         for name, given in feeds.items()
-        if isinstance(given, OrtValue) and isinstance(given.device, Lender) and given.is_tensor()
+        if isinstance(given, OrtValue) and lends(given.device) and given.is_tensor()
     }
 
 

@@ -11,13 +11,22 @@ QUERIES = 84
 FEW = 4
 """Queries for which packing keys does not pay."""
 
+FEW_ROWS = 8
+"""Queries of several heads that share keys, at most."""
+
 
 def workspace(keys: int, size: int, value_size: int) -> int:
     """Returns how many floats one worker needs."""
     wide = -(-value_size // 32) * 32
     scores = QUERIES * min(KEYS, _padded(keys)) if keys else 0
     packed = KEYS * max(size, wide)
-    return scores + packed + QUERIES * (wide + 2) + _padded(keys) + 2048
+    blocks = scores + packed + QUERIES * (wide + 2) + 2048
+    return max(blocks, FEW_ROWS * (few_line(keys) + few_line(value_size) + 1))
+
+
+def few_line(count: int) -> int:
+    """Returns the floats from one row of a few to the next, with room for a vector more."""
+    return -(-count // 32) * 32 + 48
 
 
 def _padded(count: int) -> int:

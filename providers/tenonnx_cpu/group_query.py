@@ -38,13 +38,13 @@ class Heads(NamedTuple):
     q: NDArray
     k: NDArray
     v: NDArray
-    count: int
+    heads: int
     groups: int
 
     @property
     def size(self) -> int:
         """Elements of a head."""
-        return self.q.shape[2] // self.count
+        return int(self.q.shape[2]) // self.heads
 
 
 @specialise("GroupQueryAttention", domain="com.microsoft")

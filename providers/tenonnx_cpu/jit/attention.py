@@ -10,18 +10,23 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.attention_sizes import FEW, KEYS, QUERIES
+from tenonnx_cpu import attention_sizes
+from tenonnx_cpu.attention_sizes import FEW, FEW_ROWS, KEYS, QUERIES
 from tenonnx_cpu.jit import vmath
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, kernel, size
 from tenonnx_cpu.jit.gemm import multiply_block
 from tenonnx_cpu.jit.pack import make_pack
 from tenonnx_cpu.jit.pool import parallel
 from tenonnx_cpu.jit.reductions import exponentials, greatest
+from tenonnx_cpu.jit.stream_dots import make_dot_lines
+from tenonnx_cpu.jit.stream_lines import make_sum_lines
 from tenonnx_cpu.jit.tile import ADD, COLUMNS, ZERO
 from tenonnx_cpu.jit.views import floats
 
 F = np.float32
 pack = make_pack("f32")
+dots, sum_lines = make_dot_lines("f32"), make_sum_lines("f32")
+few_line = helper(attention_sizes.few_line)
 
 
 @helper
@@ -33,44 +38,6 @@ def bias_row(scores: Any, mask: Any, scale: Any) -> None:
     else:
         for i in range(scores.size):
             scores[i] *= scale
-
-
-@helper
-def dot_rows(query: Any, keys: Any, stride: Any, scores: Any) -> None:
-    """Multiplies a query by every key; they begin ``stride`` bytes apart."""
-    for j in range(scores.size):
-        key = floats(keys + j * stride, query.size)
-        total = F(0)
-        for i in range(query.size):
-            total += query[i] * key[i]
-        scores[j] = total
-
-
-@helper
-def add_values(weights: Any, values: Any, stride: Any, sums: Any) -> None:
-    """Adds every value times its weight."""
-    for j in range(weights.size):
-        value = floats(values + j * stride, sums.size)
-        weight = weights[j]
-        for i in range(sums.size):
-            sums[i] += weight * value[i]
-
-
-@helper
-def attend_few(q: Any, k: Any, v: Any, masks: Any, y: Any, seen: Any, scale: Any, at: Any) -> Any:
-    """Attends with one query, reading keys and values where they are."""
-    query, query_size, keys, key_stride, values, value_stride, memory = at
-    scores = floats(memory, seen)
-    dot_rows(floats(query, query_size), keys, key_stride, scores)
-    bias_row(scores, masks, scale)
-    top = greatest(scores)
-    for i in range(y.size):
-        y[i] = F(0)
-    if top == -np.inf:
-        return F(0)
-    total = exponentials(scores, scores, top)
-    add_values(scores, values, value_stride, y)
-    return total
 
 
 @helper
@@ -128,17 +95,6 @@ def attend_blocks(arguments: Any, task: Any, worker: Any) -> None:
     everything = k.shape[2]
     masked = mask.size > 0
     masks = mask.ctypes.data + batch * mask.strides[0] + head * mask.strides[1]
-    if bottom - top <= FEW:
-        for row in range(top, bottom):
-            seen = everything if before < 0 else min(everything, before + row + 1)
-            bias = floats(masks + row * mask.strides[2], seen if masked else 0)
-            at = (
-                query + row * q.strides[2], width, keys, k.strides[2], values, v.strides[2], own
-            )  # fmt: skip
-            out = y[batch, row, head]
-            total = attend_few(q, k, v, bias, out, seen, scale, at)
-            finish_row(out, total, out, nothing)
-        return
     count = bottom - top
     wide = -(-value_width // COLUMNS) * COLUMNS
     high = min(everything, KEYS)
@@ -190,6 +146,71 @@ def attend_blocks(arguments: Any, task: Any, worker: Any) -> None:
         finish_row(out, total, y[batch, top + row, head], nothing)
 
 
+@helper
+def heads_together(q: Any, k: Any, threads: Any) -> Any:
+    """Returns how many heads of a group one task attends with, reading their keys once."""
+    if q.shape[2] > 1:
+        return 1
+    ratio = q.shape[1] // k.shape[1]
+    together = 8
+    while together > 1 and (ratio % together or q.shape[0] * q.shape[1] < together * threads):
+        together //= 2
+    return together
+
+
+@helper
+def weigh_few(scores: Any) -> Any:
+    """Makes scores weights; returns their sum."""
+    top = greatest(scores)
+    if top == -np.inf:
+        missing = F(0)
+        for i in range(scores.size):
+            missing += F(0) if scores[i] == -np.inf else F(np.nan)
+            scores[i] = F(0)
+        return missing
+    return exponentials(scores, scores, top)
+
+
+@parallel
+def attend_few(arguments: Any, task: Any, worker: Any) -> None:
+    """Attends with a few queries of a head, or one each of some heads, reading keys in place."""
+    q, k, v, mask, y, scale, before, nothing, together, memory, share = arguments
+    queries, heads, width, value_width = q.shape[2], q.shape[1], q.shape[3], v.shape[3]
+    first = task * together
+    batch, head = first // heads, first % heads
+    group = head // (heads // k.shape[1])
+    keys = k.ctypes.data + batch * k.strides[0] + group * k.strides[1]
+    values = v.ctypes.data + batch * v.strides[0] + group * v.strides[1]
+    everything = k.shape[2] if before < 0 else min(k.shape[2], before + queries)
+    rows = queries * together
+    line = 4 * few_line(k.shape[2])
+    scores = memory.ctypes.data + 4 * share * worker
+    sums, sum_line = scores + FEW_ROWS * line, 4 * few_line(value_width)
+    dots(
+        rows, everything, width,
+        q.ctypes.data + batch * q.strides[0] + head * q.strides[1],
+        q.strides[1] if together > 1 else q.strides[2], keys, k.strides[2], scores, line,
+    )  # fmt: skip
+    for row in range(rows):
+        query, own = row % queries, head + row // queries
+        seen = everything if before < 0 else min(everything, before + query + 1)
+        whole = floats(scores + row * line, everything)
+        at = batch * mask.strides[0] + own * mask.strides[1] + query * mask.strides[2]
+        bias_row(whole[:seen], floats(mask.ctypes.data + at, seen if mask.size else 0), scale)
+        total = floats(sums + FEW_ROWS * sum_line + 4 * row, 1)
+        total[0] = weigh_few(whole[:seen])
+        for i in range(seen, everything):
+            whole[i] = F(0)
+    sum_lines(
+        rows, value_width, 0, everything, v.shape[2] - 1, scores, line, 4,
+        values, v.strides[2], sums, sum_line,
+    )  # fmt: skip
+    for row in range(rows):
+        total = floats(sums + FEW_ROWS * sum_line + 4 * row, 1)
+        out = y[batch, row % queries, head + row // queries]
+        finish_row(floats(sums + row * sum_line, value_width), total[0], out, nothing)
+
+
 @kernel(
     (
         In(f32, 4, "A"), In(f32, 4, "A"), In(f32, 4, "A"), In(f32, 4, "A"), Out(f32, 4),
@@ -213,6 +234,11 @@ def attend(q, k, v, mask, y, scale, before, nothing, rows, memory, share, thread
         share: See ``attention_sizes.workspace``.
         threads: How many threads to use.
     """
+    if q.shape[2] <= FEW:
+        together = heads_together(q, k, threads)
+        few = (q, k, v, mask, y, scale, before, nothing, together, memory, share)
+        attend_few(few, q.shape[0] * q.shape[1] // together, threads)
+        return
     tasks = q.shape[0] * q.shape[1] * -(-q.shape[2] // rows)
     arguments = (q, k, v, mask, y, scale, before, nothing, rows, memory, share)
     attend_blocks(arguments, tasks, threads)

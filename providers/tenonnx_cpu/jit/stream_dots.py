@@ -44,10 +44,12 @@ def _dot(kind: str, rows: int, lines: int) -> Callable[[Builder, Sequence[Value]
             return result
 
         sums = v.loop(b, vectors, [v.constant(wide, 0.0)] * (rows * lines), step)
-        for line in range(lines):
+        together = min(lines, LANES)
+        for line in range(0, lines, together):
             for row in range(rows):
                 place = b.add(b.add(c, b.mul(c_row, I64(row))), I64(4 * line))
-                v.store(b, v.total(b, sums[line * rows + row]), place, 4)
+                own = [sums[(line + n) * rows + row] for n in range(together)]
+                v.store(b, v.totals(b, own), place, 4)
 
     return body
 

@@ -96,6 +96,29 @@ def total(b: Builder, x: Value) -> Value:
     return b.extract_element(x, I32(0))
 
 
+def totals(b: Builder, xs: Sequence[Value]) -> Value:
+    """Returns the sums of the lanes of some float vectors as one vector, added pairwise.
+
+    There are a power of two of them, no more than each has lanes.
+    """
+    current = list(xs)
+    lanes = width = current[0].type.count
+    while len(current) > 1:
+        # Every vector has sums in pieces of ``width`` lanes; two of them go into one.
+        half = width // 2
+        low = [start + i for start in range(0, 2 * lanes, width) for i in range(half)]
+        high = [lane + half for lane in low]
+        pairs = zip(current[::2], current[1::2], strict=True)
+        current = [b.fadd(shuffle(b, x, y, low), shuffle(b, x, y, high)) for x, y in pairs]
+        width = half
+    (x,) = current
+    while width > 1:
+        low = [start + i for start in range(0, x.type.count, width) for i in range(width // 2)]
+        x = b.fadd(shuffle(b, x, x, low), shuffle(b, x, x, [n + width // 2 for n in low]))
+        width //= 2
+    return x
+
+
 def transpose(b: Builder, rows: Sequence[Value]) -> list[Value]:
     """Transposes a square of lanes: as many vectors as each has lanes, a power of two."""
     lanes = len(rows)
