@@ -19,6 +19,7 @@ from tenonnx.lower import Lowering
 from tenonnx.placed import settle
 from tenonnx.placement import Placement
 from tenonnx.provider import Device, Step
+from tenonnx.quiet import quietly
 
 _numbers = itertools.count()
 
@@ -81,8 +82,7 @@ class Plan:
             RuntimeException: A node failed; the message names it.
         """
         try:
-            with np.errstate(all="ignore"):
-                outputs = self._namespace["run"](*inputs)
+            outputs = quietly(self._namespace["run"], inputs)
         except Exception as error:
             explained = self._explain(error, self._origin)
             if explained is error:
@@ -214,7 +214,10 @@ def _fan_out(observers: Sequence[Observer]) -> Callable[..., None]:
 def _settle(output: Any, inputs: Sequence[Any]) -> Any:
     """Makes an output an array of its own, unless it is a view of a weight."""
     if isinstance(output, np.ndarray):
-        if output.base is None and all(output is not given for given in inputs):
+        if output.base is None:
+            for given in inputs:
+                if output is given:
+                    return output.copy()
             return output
         if any(isinstance(i, np.ndarray) and np.may_share_memory(output, i) for i in inputs):
             return output.copy()

@@ -99,7 +99,7 @@ class InputCheck:
         if self._dtype is None:
             return self._as_other(given)
         array = given if type(given) is np.ndarray else self._as_array(given)
-        if array.dtype != self._dtype:
+        if array.dtype is not self._dtype and array.dtype != self._dtype:
             array = self._convert(array, given)
         return self._of_this_shape(array)
 
@@ -221,6 +221,7 @@ class Signature:
         self.inputs = [check.arg for check in self.checks if check.default is None]
         self.overridable = [check.arg for check in self.checks if check.default is not None]
         self.outputs = [describe(value) for value in graph.outputs]
+        self._checks = [(check.arg.name, check) for check in self.checks]
         self._input_names = [check.arg.name for check in self.checks]
         self._output_positions = {arg.name: i for i, arg in enumerate(self.outputs)}
 
@@ -238,13 +239,13 @@ class Signature:
         """
         arguments = []
         used = 0
-        for check in self.checks:
-            if check.arg.name in feeds:
+        for name, check in self._checks:
+            if name in feeds:
                 used += 1
-                if placed and check.arg.name in placed:
-                    arguments.append(check.placed(placed[check.arg.name]))
+                if placed and name in placed:
+                    arguments.append(check.placed(placed[name]))
                 else:
-                    arguments.append(check(feeds[check.arg.name]))
+                    arguments.append(check(feeds[name]))
             elif check.default is not None:
                 arguments.append(check.default)
             elif check.optional:

@@ -15,6 +15,8 @@ NDArray: TypeAlias = np.ndarray[Any, Any]
 
 SCORE = JitKernel("trees", "score")
 
+NO_SCORES, NO_LABELS = np.empty((0, 0), np.float32), np.empty(0, np.int64)
+
 ENOUGH = 2048
 """Walks that are worth a second thread."""
 
@@ -26,35 +28,58 @@ def make_scorer(sums: Sums) -> Scorer | None:
     if in_set.any() or not len(nodes) or not sums.targets:
         return None
     count, leaves = len(nodes), len(sums.values)
-    features = np.zeros((count + leaves, 4), np.uint32)
-    features[:count, 0] = nodes.feature
-    features[:count, 1:3] = _number(branches, count)
-    features[count:, 1:3] = np.arange(count, count + leaves)[:, None]
-    splits = features.view(np.float32)
-    splits[:count, 3] = _rounded_down(split)
-    roots = _number(nodes.roots, count).astype(np.uint32)
-    depths = _depths(roots, features)
+    table = np.zeros((count + leaves, 4), np.uint32)
+    table[:count, 0] = nodes.feature
+    table[:count, 1:3] = _number(branches, count)
+    table[count:, 1:3] = np.arange(count, count + leaves)[:, None]
+    table.view(np.float32)[:count, 3] = _rounded_down(split)
+    roots = _number(nodes.roots, count)
     tracks = np.zeros(0, np.int32)
     if missing.any():
         tracks = np.concatenate([missing, np.zeros(leaves)]).astype(np.int32)
-    width = sums.values.shape[1]
-    values = np.concatenate([np.zeros((count, width)), sums.values])
     only = np.full(len(roots), -1) if sums.only is None else sums.only
-    only = np.ascontiguousarray(only, np.int32)
-    threads = TEAM.get()
+    trees = np.stack([roots, _depths(roots, table), only]).astype(np.int32)
+    values = np.concatenate([np.zeros((count, sums.values.shape[1])), sums.values])
     SCORE.request()
+    return Trees((trees, table, tracks, values), sums.targets, TEAM.get())
 
-    def scorer(x: NDArray) -> NDArray | None:
+
+class Trees:
+    """Scores rows by a forest.
+
+    Args:
+        forest: What ``jit.trees.score`` takes of it.
+        targets: How many targets there are.
+        threads: How many threads to use at most.
+    """
+
+    def __init__(self, forest: tuple[NDArray, ...], targets: int, threads: int) -> None:
+        self._forest = forest
+        self._targets = targets
+        self._threads = threads
+        self._walks = forest[0].shape[1]
+
+    def __call__(self, x: NDArray) -> NDArray | None:
+        """Returns the targets' scores, [N, E] float64; ``None`` of what is not float32."""
+        return self._score(x, NO_SCORES, NO_LABELS)
+
+    def choose(self, x: NDArray) -> tuple[NDArray, NDArray] | None:
+        """Returns which score is the greatest, [N] int64, and the scores as float32."""
+        rows = len(x)
+        scores, labels = np.empty((rows, self._targets), np.float32), np.empty(rows, np.int64)
+        return None if self._score(x, scores, labels) is None else (labels, scores)
+
+    def _score(self, x: NDArray, scores: NDArray, labels: NDArray) -> NDArray | None:
         run = SCORE.run
         if run is None or x.dtype != F32 or not x.size:
             return None
-        y = np.empty((len(x), sums.targets))
-        team = threads if len(x) * len(roots) >= ENOUGH else 1
-        grain = max(16, -(-len(x) // (4 * team)))
-        run(contiguous(x), roots, depths, features, splits, tracks, values, only, y, grain, team)
+        rows, team, grain = len(x), 1, 16
+        y = np.empty((rows, self._targets))
+        if rows * self._walks >= ENOUGH:
+            team = self._threads
+            grain = max(grain, -(-rows // (4 * team)))
+        run(contiguous(x), *self._forest, y, scores, labels, grain, team)
         return y
-
-    return scorer
 
 
 def _number(targets: NDArray, interior: int) -> NDArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol
 
 import numpy as np
 
@@ -40,8 +40,15 @@ class Sums:
     targets: int
 
 
-Scorer: TypeAlias = Callable[[Array], "Array | None"]
-"""Makes [N, F] → [N, E] float64, or None of what it does not take."""
+class Scorer(Protocol):
+    """Adds up votes faster."""
+
+    def __call__(self, X: Array, /) -> Array | None:
+        """Returns the targets' scores [N, E] float64 of [N, F]; None of what it does not take."""
+
+    def choose(self, X: Array, /) -> tuple[Array, Array] | None:
+        """Returns which score is the greatest, [N] int64, and the scores as float32; or None."""
+
 
 SCORERS: list[Callable[[Sums], Scorer | None]] = []
 """Faster ways to add up, for numpy arrays: each looks at a forest when it is made."""
@@ -123,6 +130,23 @@ class Forest:
         if self._empty:
             total = xp.where(total == self._empty, 0, total)
         return total / self._trees if self._aggregate == "AVERAGE" else total
+
+    def choose(self, X: Array) -> tuple[Array, Array] | None:
+        """Returns which score is the greatest, [N] int64, and the scores as float32.
+
+        Args:
+            X: [N, F].
+
+        Returns:
+            ``None`` where ``scores`` must tell: there is no scorer for this forest, or not for X.
+        """
+        if self._aggregate != "SUM" or X.ndim != 2:
+            return None
+        self._walk.check(X)
+        for scorer in self._scorers:
+            if (chosen := scorer.choose(X)) is not None:
+                return chosen
+        return None
 
     def _reduce(self, votes: Array) -> Array:
         if self._aggregate == "MIN":

@@ -29,7 +29,12 @@ def scaler(xp: Namespace, *, offset: Sequence[float] = (), scale: Sequence[float
     """Makes X [..., F] → (X − offset) · scale as float32; both have one element or F."""
     shift = xp.asarray(offset or (0.0,), dtype=xp.float32)
     factor = xp.asarray(scale or (1.0,), dtype=xp.float32)
-    return lambda X: ((X - shift) * factor).astype(xp.float32)
+
+    def run(X: Array) -> Array:
+        y = (X - shift) * factor
+        return y if y.dtype == xp.float32 else y.astype(xp.float32)
+
+    return run
 
 
 @op("Normalizer")

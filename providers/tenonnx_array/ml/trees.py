@@ -166,9 +166,14 @@ def tree_ensemble_classifier(
     votes = trees.votes(class_treeids, class_nodeids, class_ids, weights)
     forest = Forest(xp, nodes, trees.leaves, votes, len(labels), "SUM")
     base = _either(base_values, base_values_as_tensor)
-    decide = _decision(np.unique(class_ids), len(labels), weights, base, post_transform)
+    voted = np.unique(class_ids)
+    decide = _decision(voted, len(labels), weights, base, post_transform)
+    most = post_transform == "NONE" and not base.size and 1 < len(voted) == len(labels)
+    counted = labels.dtype == np.int64 and bool((labels == np.arange(len(labels))).all())
 
     def run(X: Array) -> tuple[Array, Array]:
+        if most and (chosen := forest.choose(X)) is not None:
+            return (chosen[0] if counted else labels[chosen[0]]), chosen[1]
         winner, scores = decide(forest.scores(rows(np, X)))
         return labels[winner], scores.astype(np.float32)
 

@@ -6,17 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.jit.compiling import In, Out, f32, f64, helper, i32, kernel, size, u32
+from tenonnx_cpu.jit.compiling import In, Out, f32, f64, helper, i32, i64, kernel, size, u32
 from tenonnx_cpu.jit.pool import parallel
+from tenonnx_cpu.jit.vmath import float_of
 
 LANES = 16
 """Walks under way at once."""
 
 
 @helper
-def descend(
-    x: Any, rows: Any, at: Any, depth: Any, features: Any, splits: Any, missing: Any
-) -> None:
+def descend(x: Any, rows: Any, at: Any, depth: Any, nodes: Any, missing: Any) -> None:
     """Takes walks down to their leaves, which lead to themselves.
 
     Args:
@@ -24,8 +23,7 @@ def descend(
         rows: Where each walk's row begins.
         at: Each walk's node, on and on.
         depth: The most steps there are.
-        features: A feature, the nodes that follow failure and success, and nothing, per node.
-        splits: The same memory as floats, so that the last column is the split.
+        nodes: A feature, the nodes that follow failure and success, and the split's bits, each.
         missing: Per node whether NaN succeeds; or of no size.
     """
     for _ in range(depth):
@@ -33,11 +31,11 @@ def descend(
         # Unsigned: what might be negative is told apart at every index.
         for lane in range(LANES):
             node = at[lane]
-            value = x[rows[lane] + np.uintp(features[node, 0])]
-            holds = value <= splits[node, 3]
+            value = x[rows[lane] + np.uintp(nodes[node, 0])]
+            holds = value <= float_of(np.int32(nodes[node, 3]))
             if missing.size:
                 holds |= (value != value) & (missing[node] != 0)
-            after = features[node, np.uintp(1) + np.uintp(holds)]
+            after = nodes[node, np.uintp(1) + np.uintp(holds)]
             moved |= after ^ node
             at[lane] = after
         if not moved:
@@ -47,37 +45,36 @@ def descend(
 @parallel
 def score_rows(arguments: Any, task: Any, worker: Any) -> None:
     """Scores some rows: every tree on all of them, so that the tree stays in the cache."""
-    x, roots, depths, features, splits, missing, values, only, y, grain = arguments
+    x, trees, nodes, missing, values, y, scores, labels, grain = arguments
     width = x.shape[1]
     flat = x.reshape(x.size)
     at, rows = np.empty(LANES, np.uint32), np.empty(LANES, np.uintp)
     first, stop = task * grain, min(x.shape[0], (task + 1) * grain)
-    for tree in range(roots.size):
+    for tree in range(trees.shape[1]):
         for top in range(first, stop, LANES):
             for lane in range(LANES):
                 rows[lane] = np.uintp(min(top + lane, stop - 1) * width)
-                at[lane] = roots[tree]
-            descend(flat, rows, at, depths[tree], features, splits, missing)
+                at[lane] = trees[0, tree]
+            descend(flat, rows, at, trees[1, tree], nodes, missing)
             for lane in range(min(LANES, stop - top)):
-                add_votes(values, at[lane], only[tree], y[top + lane])
+                add_votes(values, at[lane], trees[2, tree], y[top + lane])
+    choose(y, scores, labels, first, stop)
 
 
 @helper
-def score_row(
-    x: Any, roots: Any, depths: Any, features: Any, splits: Any, missing: Any, values: Any,
-    only: Any, y: Any,
-) -> None:  # fmt: skip
+def score_row(x: Any, trees: Any, nodes: Any, missing: Any, values: Any, y: Any) -> None:
     """Scores one row, many trees at once."""
     at, rows = np.empty(LANES, np.uint32), np.zeros(LANES, np.uintp)
-    for tree in range(0, roots.size, LANES):
+    count = trees.shape[1]
+    for tree in range(0, count, LANES):
         depth = 0
         for lane in range(LANES):
-            which = min(tree + lane, roots.size - 1)
-            at[lane] = roots[which]
-            depth = max(depth, depths[which])
-        descend(x, rows, at, depth, features, splits, missing)
-        for lane in range(min(LANES, roots.size - tree)):
-            add_votes(values, at[lane], only[tree + lane], y)
+            which = min(tree + lane, count - 1)
+            at[lane] = trees[0, which]
+            depth = max(depth, trees[1, which])
+        descend(x, rows, at, depth, nodes, missing)
+        for lane in range(min(LANES, count - tree)):
+            add_votes(values, at[lane], trees[2, tree + lane], y)
 
 
 @helper
@@ -90,25 +87,39 @@ def add_votes(values: Any, leaf: Any, only: Any, y: Any) -> None:
         y[only] += values[leaf, 0]
 
 
+@helper
+def choose(y: Any, scores: Any, labels: Any, first: Any, stop: Any) -> None:
+    """Writes which target of each row is the greatest, and all of them; if they are wanted."""
+    if not labels.size:
+        return
+    for row in range(first, stop):
+        best = 0
+        for target in range(y.shape[1]):
+            scores[row, target] = y[row, target]
+            if y[row, target] > y[row, best]:
+                best = target
+        labels[row] = best
+
+
 @kernel(
     (
-        In(f32, 2), In(u32, 1), In(i32, 1), In(u32, 2), In(f32, 2), In(i32, 1), In(f64, 2),
-        In(i32, 1), Out(f64, 2), size, size,
+        In(f32, 2), In(i32, 2), In(u32, 2), In(i32, 1), In(f64, 2), Out(f64, 2), Out(f32, 2),
+        Out(i64, 1), size, size,
     )
 )  # fmt: skip
-def score(x, roots, depths, features, splits, missing, values, only, y, grain, threads):  # type: ignore[no-untyped-def] # the signature has them
+def score(x, trees, nodes, missing, values, y, scores, labels, grain, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Adds up what the leaves say that rows reach.
 
     Args:
         x: The rows.
-        roots: The node that each tree begins with.
-        depths: The most steps to a leaf, per tree.
-        features: See ``descend``.
-        splits: Likewise.
+        trees: Per tree the node it begins with, the most steps to a leaf, and the target that it
+            votes for, if values have one column.
+        nodes: See ``descend``.
         missing: Likewise.
         values: What nodes add, zeros but for leaves: a column per target, or one.
-        only: The target of each tree, if there is one column.
         y: The sums.
+        scores: The same as float32, if they are wanted.
+        labels: The greatest sum's target in each row; of no size if neither is wanted.
         grain: Rows of a task.
         threads: How many threads to use.
     """
@@ -117,7 +128,8 @@ def score(x, roots, depths, features, splits, missing, values, only, y, grain, t
             y[row, target] = 0
     if x.shape[0] < LANES // 2:
         for row in range(x.shape[0]):
-            score_row(x[row], roots, depths, features, splits, missing, values, only, y[row])
+            score_row(x[row], trees, nodes, missing, values, y[row])
+        choose(y, scores, labels, 0, x.shape[0])
         return
-    arguments = (x, roots, depths, features, splits, missing, values, only, y, grain)
+    arguments = (x, trees, nodes, missing, values, y, scores, labels, grain)
     score_rows(arguments, -(-x.shape[0] // grain), threads)
