@@ -27,7 +27,10 @@ LAYERS = {
     "tenonnx_cpu": {"tenonnx", "tenonnx_array"},
     "tenonnx_cuda": {"tenonnx", "tenonnx_array"},
     **{plugin: {"tenonnx"} for plugin in PLUGINS},
-    "tenonnx_contrib": {"tenonnx", "tenonnx_array"},
+    **{
+        plugin: {"tenonnx", "tenonnx_array"}
+        for plugin in ("tenonnx_contrib", "tenonnx_jax", "tenonnx_torch")
+    },
 }
 """What a package may import besides itself."""
 
@@ -131,7 +134,7 @@ def modules_after(code: str) -> set[str]:
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
-HEAVY = {"cupy", "numba", "llvmlite", "torch", "onnxruntime", "ray", "sklearn"}
+HEAVY = {"cupy", "jax", "numba", "openvino", "llvmlite", "torch", "onnxruntime", "ray", "sklearn"}
 
 
 def test_importing_tenonnx_imports_next_to_nothing() -> None:

@@ -96,10 +96,13 @@ def _normalise(
     if isinstance(requests, str):
         raise InvalidArgument(f"providers is a string; pass a list: providers=[{requests!r}]")
     if not requests:
-        usable = [name for name, p in plugins.providers.items() if why_unusable(p) is None]
-        requests = usable
-        if not usable:
-            raise EPFail("no provider is registered", hint="see `tenonnx plugins`")
+        found = plugins.providers.items()
+        requests = [name for name, p in found if p.unasked and why_unusable(p) is None]
+        if not requests:
+            raise EPFail(
+                "no provider is registered that runs without being named",
+                hint="name one of those that `tenonnx providers` lists",
+            )
     if options is not None and len(options) != len(requests):
         raise InvalidArgument(
             f"provider_options has {len(options)} entries for {len(requests)} providers"

@@ -157,6 +157,9 @@ class Provider(ABC):
     Options: ClassVar[type | None] = None
     """A dataclass of the options it takes; ``None`` if it takes none."""
 
+    unasked: ClassVar[bool] = True
+    """Whether sessions that name no provider use it; if not, it runs where it is named."""
+
     device: Device = HOST
 
     def __init__(

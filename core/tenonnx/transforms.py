@@ -206,7 +206,7 @@ def host_providers(plugins: PluginSet) -> list[Provider]:
     """
     found = []
     for provider in plugins.providers.values():
-        if provider.device is HOST and why_unusable(provider) is None:
+        if provider.unasked and provider.device is HOST and why_unusable(provider) is None:
             try:
                 options = provider.Options() if provider.Options else None
                 found.append(provider(options, plugins.operators_for(provider)))

@@ -1,9 +1,14 @@
-"""An execution provider over any array namespace: subclass it, name a namespace and a device."""
+"""An execution provider over any array namespace: subclass it and name the namespace.
+
+This module is public: plugins of others may import it.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import importlib
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -11,20 +16,73 @@ import numpy as np
 from tenonnx.graph import python_attributes, subgraphs
 from tenonnx.operators import Kernel, Namespace, OperatorTable
 from tenonnx.options import SessionOptions
-from tenonnx.provider import Provider, Segment, Step
+from tenonnx.provider import HOST, Device, Provider, Segment, Step
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
 
-class ArrayProvider(Provider):
-    """Runs nodes one by one with the operator table, bound to ``xp``.
+class ArrayDevice:
+    """Where the arrays of a namespace live, unless that is the process's memory as numpy has it.
 
-    Subclasses set ``name``, ``device`` and ``xp``, and may set ``overrides``.
+    Args:
+        namespace: The module's name; it is imported when the first array is moved.
+        id: Two devices of one ``id`` are the same memory.
     """
+
+    def __init__(self, namespace: str, id: str | None = None) -> None:  # noqa: A002 - Device's name
+        self.namespace = namespace
+        self.id = id or namespace
+
+    @functools.cached_property
+    def xp(self) -> Namespace:
+        """The namespace."""
+        return importlib.import_module(self.namespace)
+
+    def upload(self, array: np.ndarray[Any, Any]) -> Any:
+        """Returns the namespace's array for a numpy array."""
+        return self.xp.asarray(array)
+
+    def download(self, array: Any) -> np.ndarray[Any, Any]:
+        """Returns a numpy array that its reader may write to, for a namespace's array."""
+        found = np.asarray(array)
+        return found if found.flags.writeable else found.copy()
+
+    def stack(self, arrays: list[Any], axis: int) -> Any:
+        """Joins arrays of one shape along a new axis."""
+        return self.xp.stack(arrays, axis)
+
+
+class ArrayProvider(Provider):
+    """Runs nodes one by one with the operator table, bound to a namespace with numpy's names.
+
+    A subclass sets ``name`` and ``namespace``, and what its library does not have.
+    """
+
+    namespace: ClassVar[str] = "numpy"
+    """The module that has numpy's names; it is imported when the first node is compiled."""
+
+    install: ClassVar[str] = ""
+    """What ``pip install`` is to be told where the module is missing; its name if empty."""
 
     overrides: ClassVar[OperatorTable] = OperatorTable()
     """Kernels of this provider's own, in place of the table's at the same version."""
+
+    complete: ClassVar[bool] = False
+    """Whether ``overrides`` are all the kernels, and the table's are not to be used."""
+
+    without: ClassVar[Mapping[str, str]] = {}
+    """Operators of the table that do not run on this namespace, each with the reason."""
+
+    elements: ClassVar[frozenset[str] | None] = None
+    """Names of the ONNX element types that the library has, as ``"FLOAT"``; ``None`` for all."""
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        """Gives a provider over another namespace than numpy a device, unless it has one."""
+        super().__init_subclass__(**arguments)
+        if "namespace" in vars(cls) and cls.namespace != "numpy" and cls.device is HOST:
+            device: Device = ArrayDevice(cls.namespace)
+            cls.device = device
 
     def __init__(
         self,
@@ -36,34 +94,61 @@ class ArrayProvider(Provider):
         table = _table(type(self))
         self.table = OperatorTable().update(table, operators) if operators else table
 
+    @classmethod
+    def check(cls) -> str | None:
+        """Says whether the namespace's library is installed, without importing it."""
+        library = cls.namespace.partition(".")[0]
+        if importlib.util.find_spec(library) is not None:
+            return None
+        return f"{library} is not installed: pip install {cls.install or library}"
+
     @property
     def xp(self) -> Namespace:
-        """The array namespace, imported when it is first needed."""
-        return np
+        """The array namespace."""
+        return importlib.import_module(self.namespace)
 
     def supports(self, node: ir.Node) -> Literal[True] | str:
-        """Accepts a node whose operator and attributes are in the table."""
+        """Accepts a node whose operator, attributes and element types there are."""
         kernel = self.table.find(node.domain, node.op_type, node.version or 1)
         if kernel is None:
             return f"no kernel for {node.domain or 'ai.onnx'}::{node.op_type}-{node.version}"
+        if not node.domain and (reason := self.without.get(node.op_type)):
+            return reason
         if unknown := node.attributes.keys() - kernel.attributes.keys():
             return f"{kernel} has no attribute {', '.join(sorted(unknown))}"
         if len(node.outputs) > 1 and not kernel.multiple:
             return f"{kernel} has one output, the node names {len(node.outputs)}"
+        if self.elements is not None:
+            for value in (*node.inputs, *node.outputs):
+                if value is not None and value.dtype and value.dtype.name not in self.elements:
+                    return f"no elements of type {value.dtype.name}"
         return True
 
     def compile(self, segment: Segment) -> Sequence[Step]:
         """Returns a step per node."""
         return [self._step(node) for node in segment.nodes]
 
-    def _step(self, node: ir.Node) -> Step:
+    def kernel(self, node: ir.Node) -> Kernel:
+        """Returns the kernel of a node that the provider supports."""
         kernel = self.table.find(node.domain, node.op_type, node.version or 1)
         assert kernel is not None, "the node was placed here because the table has its operator"
+        return kernel
+
+    def bound(self, node: ir.Node, xp: Namespace) -> Callable[..., Any]:
+        """Returns a function of a node's inputs on the arrays of ``xp``.
+
+        Raises:
+            InvalidArgument: The node has an attribute that its operator does not, or lacks one.
+        """
+        return self.kernel(node).bind(xp, python_attributes(node), len(node.outputs))
+
+    def _step(self, node: ir.Node) -> Step:
+        kernel = self.kernel(node)
         inputs = list(node.inputs)
         while inputs and inputs[-1] is None:
             inputs.pop()
         return Step(
-            call=kernel.bind(self._namespace(kernel), python_attributes(node), len(node.outputs)),
+            call=self.bound(node, self._namespace(kernel)),
             inputs=tuple(inputs),
             outputs=tuple(node.outputs),
             nodes=(node,),
@@ -80,6 +165,8 @@ class ArrayProvider(Provider):
 
 @functools.cache
 def _table(provider: type[ArrayProvider]) -> OperatorTable:
+    if provider.complete:
+        return provider.overrides
     from tenonnx_array import TABLE
 
     return OperatorTable().update(TABLE, provider.overrides)

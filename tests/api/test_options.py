@@ -222,13 +222,13 @@ def test_providers_may_be_added_to_the_options() -> None:
 
 
 def test_providers_of_onnxruntime_that_nobody_installed_give_way() -> None:
-    with pytest.warns(UserWarning, match="OpenVINOExecutionProvider: no plugin brings it"):
+    with pytest.warns(UserWarning, match="CoreMLExecutionProvider: no plugin brings it"):
         session = tenonnx.InferenceSession(
-            product(), providers=["OpenVINOExecutionProvider", "CPUExecutionProvider"]
+            product(), providers=["CoreMLExecutionProvider", "CPUExecutionProvider"]
         )
     assert session.get_providers() == ["CPUExecutionProvider"]
-    with pytest.raises(tenonnx.EPFail, match="OpenVINOExecutionProvider: no plugin brings it"):
-        tenonnx.InferenceSession(product(), providers=["OpenVINOExecutionProvider"])
+    with pytest.raises(tenonnx.EPFail, match="CoreMLExecutionProvider: no plugin brings it"):
+        tenonnx.InferenceSession(product(), providers=["CoreMLExecutionProvider"])
 
 
 def test_unknown_arguments_are_refused() -> None:

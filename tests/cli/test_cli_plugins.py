@@ -65,7 +65,8 @@ def test_doing_without_a_plugin(cli: Cli, mlp: str) -> None:
 def test_no_provider_left(cli: Cli, mlp: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TENONNX_PLUGINS", "")
     assert "cpu" in cli("providers").stdout
-    none = ("--no-plugin", "cpu", "--no-plugin", "cuda")
+    bring_providers = ("cpu", "cuda", "jax", "openvino", "torch")
+    none = [option for name in bring_providers for option in ("--no-plugin", name)]
     result = cli(*none, "run", mlp, "-i", "random")
     assert result.exit_code == 4
     assert "error: no provider is registered" in result.stderr
@@ -137,7 +138,8 @@ def test_subcommands_of_plugins_work_with_the_chosen_plugins(
 ) -> None:
     plugin = write("commands.py", COMMANDS)
     shown = cli("--plugin", double, "--plugin", plugin, "list-providers").stdout.split()
-    assert shown == [f"{name}ExecutionProvider" for name in ("CPU", "CUDA", "Slow", "Gone")]
+    assert shown[0] == "CPUExecutionProvider"
+    assert shown[-2:] == ["SlowExecutionProvider", "GoneExecutionProvider"]
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ def providers(found: PluginSet) -> Iterator[Finding]:
         if (problem := check_provider(provider)) is not None:
             yield Finding("note", provider.name, f"not usable here: {problem}")
             continue
-        usable += 1
+        usable += provider.unasked
         if wrong := _try(found, provider.name):
             yield Finding("problem", provider.name, wrong)
         else:

@@ -1,0 +1,137 @@
+"""The provider: what OpenVINO can read and its device can run is handed over, by segments."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import onnx_ir as ir
+
+from tenonnx import Provider, Segment, Step
+from tenonnx_openvino.declined import declined
+from tenonnx_openvino.hand_over import constants_of, model_of, type_of
+
+ELEMENTS = frozenset(["BOOL", "INT8", "INT32", "INT64", "UINT8", "FLOAT16", "FLOAT"])
+
+
+@dataclass(frozen=True)
+class OpenVINOOptions:
+    """Options of the provider.
+
+    Attributes:
+        device_type: OpenVINO's name of the device, by onnxruntime's name of the option.
+        num_of_threads: Threads of a run; as many as OpenVINO likes if 0.
+    """
+
+    device_type: str = "CPU"
+    num_of_threads: int = 0
+
+
+@functools.cache
+def core() -> Any:
+    """Returns OpenVINO's core, one for the process."""
+    return importlib.import_module("openvino").Core()
+
+
+class OpenVINOExecutionProvider(Provider):
+    """Runs segments on a device of OpenVINO's."""
+
+    name: ClassVar[str] = "OpenVINOExecutionProvider"
+    aliases: ClassVar[tuple[str, ...]] = ("openvino",)
+    unasked: ClassVar[bool] = False
+    Options: ClassVar[type | None] = OpenVINOOptions
+
+    def __init__(self, options: OpenVINOOptions | None = None, *rest: Any) -> None:
+        self.options = options or OpenVINOOptions()
+        super().__init__(self.options, *rest)
+        self._verdicts: dict[Any, Literal[True] | str] = {}
+
+    @classmethod
+    def check(cls) -> str | None:
+        """Says whether openvino is installed, without importing it."""
+        if importlib.util.find_spec("openvino") is not None:
+            return None
+        return "openvino is not installed: pip install 'tenonnx[openvino]'"
+
+    def supports(self, node: ir.Node) -> Literal[True] | str:
+        """Accepts a node that OpenVINO reads and its device runs, which it is asked once."""
+        if node.domain:
+            return f"OpenVINO is not asked about {node.domain}"
+        if (reason := declined(node)) is not None:
+            return reason
+        values = [value for value in (*node.inputs, *node.outputs) if value is not None]
+        for value in values:
+            if not isinstance(value.type, ir.TensorType | None):
+                return f"'{value.name}' is no tensor"
+            if value.dtype is not None and value.dtype.name not in ELEMENTS:
+                return f"OpenVINO would compute {value.dtype.name} as another type"
+        key = (node.op_type, node.version, str(node.attributes), *map(type_of, values))
+        key += tuple(v.name for v in node.inputs if v is not None and v.is_initializer())
+        if key not in self._verdicts:
+            self._verdicts[key] = self._ask(node)
+        return self._verdicts[key]
+
+    def _ask(self, node: ir.Node) -> Literal[True] | str:
+        try:
+            alone = Segment((node,), frozenset(node.outputs))
+            model = model_of(alone, constants_of(alone))
+            known = core().query_model(model, self.options.device_type)
+        except Exception as error:  # whatever its readers raise
+            lines = [line for line in str(error).splitlines() if line.strip()]
+            return f"OpenVINO: {lines[-1] if lines else type(error).__name__}"
+        lacking = {
+            op.get_type_name() for op in model.get_ops() if op.get_friendly_name() not in known
+        }
+        return f"{self.options.device_type} does not run {', '.join(lacking)}" if lacking else True
+
+    def compile(self, segment: Segment) -> Sequence[Step]:
+        """Returns one step; OpenVINO compiles it now, or at the first run if types are missing."""
+        constants = constants_of(segment)
+        inputs = tuple(value for value in segment.inputs if value not in constants)
+        engine = Engine(segment, inputs, constants, self.options)
+        if all(value.dtype is not None and value.shape is not None for value in inputs):
+            engine.compiled(tuple(map(type_of, inputs)))
+        return [Step(engine, inputs, segment.outputs, segment.nodes, multiple=True)]
+
+
+class Engine:
+    """A segment in OpenVINO: called with arrays, for as many threads at once as call it."""
+
+    def __init__(
+        self,
+        segment: Segment,
+        inputs: Sequence[ir.Value],
+        constants: dict[ir.Value, np.ndarray[Any, Any]],
+        options: OpenVINOOptions,
+    ) -> None:
+        self.segment, self.inputs, self.constants = segment, inputs, constants
+        self.options = options
+        self.compiled = functools.cache(self._compile)
+
+    def __call__(self, *arrays: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], ...]:
+        """Runs once; inputs are used where they are, outputs are the caller's."""
+        model, idle = self.compiled(tuple((a.dtype.name, a.ndim) for a in arrays))
+        try:
+            request = idle.pop()
+        except IndexError:
+            request = model.create_infer_request()
+        try:
+            given = [np.require(a, requirements=("C", "W")) for a in arrays]
+            results = request.infer(given, share_inputs=True, share_outputs=False)
+            return tuple(np.asarray(results[output]) for output in model.outputs)
+        finally:
+            idle.append(request)
+
+    def _compile(self, types: tuple[Any, ...]) -> tuple[Any, deque[Any]]:
+        given = dict(zip(self.inputs, types, strict=True))
+        model = model_of(self.segment, self.constants, given)
+        config = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
+        if self.options.num_of_threads:
+            config["INFERENCE_NUM_THREADS"] = str(self.options.num_of_threads)
+        return core().compile_model(model, self.options.device_type, config), deque()

@@ -1,0 +1,71 @@
+"""The jax provider: the contract, one compiled function for a segment, shapes by value."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tenonnx
+from tenonnx.testing import ProviderTests, models
+
+pytest.importorskip("jax", reason="jax is not installed; tox -e frameworks")
+
+
+class TestJax(ProviderTests):
+    provider = "jax"
+    cases = "test_a*"
+    frameworks = ("jax",)
+    examples = 5
+
+
+def session(model: object) -> tenonnx.InferenceSession:
+    return tenonnx.InferenceSession(model, providers=["jax", "cpu"])
+
+
+def test_a_model_is_one_step_and_its_weights_are_arguments() -> None:
+    opened = session(models.mlp())
+    (step,) = opened.plan.steps
+    assert step.nodes == tuple(opened.model.graph)
+    names = {value.name for value in step.inputs if value is not None}
+    assert names == {"x", "w1", "b1", "w2", "b2"}
+
+
+def test_weights_at_64_bytes_are_used_where_they_are() -> None:
+    memory = np.zeros(1 << 10, np.float32)
+    start = -memory.ctypes.data % 64 // 4
+    given = memory[start : start + 64]
+    device = opened_device()
+    assert device.upload(given).unsafe_buffer_pointer() == given.ctypes.data
+
+
+def opened_device() -> object:
+    (provider,) = (
+        p for n, p in tenonnx.default_plugins().providers.items() if n == "JaxExecutionProvider"
+    )
+    return provider.device
+
+
+def test_shapes_that_come_as_inputs_are_taken_by_value() -> None:
+    model = models.build(
+        "s = Concat <axis = 0> (rows, columns) y = Reshape(x, s)",
+        "float[n] x, int64[1] rows, int64[1] columns",
+        "float[a, b] y",
+    )
+    opened = session(model)
+    x = np.arange(12, dtype=np.float32)
+    for rows in (2, 3, 2):
+        feeds = {"x": x, "rows": np.array([rows]), "columns": np.array([-1])}
+        np.testing.assert_array_equal(opened.run(None, feeds)[0], x.reshape(rows, -1))
+
+
+def test_what_depends_on_data_is_left_to_the_cpu() -> None:
+    model = models.build(
+        "i = NonZero(x) s = Shape(i) r = Reshape(x, s2) y = Neg(r) s2 = Identity(s)",
+        "float[n] x",
+        "float[a, b] y",
+    )
+    opened = session(model)
+    reasons = {a.node.op_type: a.reasons for a in opened.placement.elsewhere()}
+    assert "NonZero" in reasons
+    x = np.ones(4, np.float32)
+    np.testing.assert_array_equal(opened.run(None, {"x": x})[0], -x.reshape(1, 4))

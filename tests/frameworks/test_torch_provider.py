@@ -1,0 +1,55 @@
+"""The torch provider: the contract, views instead of copies, and torch.compile."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tenonnx
+from tenonnx.testing import ProviderTests, models
+
+torch: Any = pytest.importorskip("torch", reason="torch is not installed; tox -e frameworks")
+
+
+class TestTorch(ProviderTests):
+    provider = "torch"
+    cases = "test_[ac]*"
+    frameworks = ("torch",)
+    gaps = {  # noqa: RUF012 - the contract's attribute
+        "test_attention_4d_causal_fp16_expanded": "30 nodes each round to half precision",
+    }
+
+
+def test_arrays_and_weights_are_tensors_of_the_same_memory() -> None:
+    device = importlib.import_module("tenonnx_torch.provider").TorchDevice("cpu")
+    for dtype in ("float32", "float16", "int64", "bool", "uint8"):
+        given = np.arange(6).reshape(2, 3).astype(dtype)
+        given.flags.writeable = False
+        tensor = device.upload(given)
+        assert tensor.data_ptr() == given.ctypes.data
+        back = device.download(tensor)
+        assert np.shares_memory(back, given)
+        np.testing.assert_array_equal(back, given)
+
+
+def test_torch_compile_gives_the_same_with_fewer_steps() -> None:
+    model, x = models.mlp(), np.ones((3, 16), np.float32)
+    plain = tenonnx.InferenceSession(model, providers=["torch"])
+    options = {"compile": True, "backend": "eager"}
+    compiled = tenonnx.InferenceSession(model, providers=[("torch", options)])
+    assert len(plain.plan.steps) > 1
+    assert len(compiled.plan.steps) == 1
+    expected, actual = (s.run(None, {"x": x})[0] for s in (plain, compiled))
+    np.testing.assert_allclose(actual, expected, rtol=1e-6)
+
+
+def test_a_device_that_is_not_there_is_said_so() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(
+        tenonnx.EPFail, match=r"torch cannot use device='cuda:0'.*\nHint: torch.cuda"
+    ):
+        tenonnx.InferenceSession(models.mlp(), providers=[("torch", {"device": "cuda:0"})])
