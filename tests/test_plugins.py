@@ -297,3 +297,66 @@ def test_an_allow_list_that_names_nobody_is_told(install: Callable[..., None]) -
     error = records(plugins)["tracin"].error
     assert error.startswith("TENONNX_PLUGINS names it, but no such plugin is installed")
     assert error.endswith("; did you mean 'tracing'?")
+
+
+def test_a_plugin_for_another_version_of_the_api_is_set_aside(install: Callable[..., None]) -> None:
+    install("newer", "tenonnx_api = 99\n" + transform_plugin("a"))
+    install("older", "tenonnx_api = 0\n" + transform_plugin("b"))
+    install("fits", "tenonnx_api = 1\n" + transform_plugin("c"))
+    found = records(tenonnx.PluginSet())
+    here = f"and tenonnx {tenonnx.__version__} has version 1"
+    newer, older = (found[name].error for name in ("newer", "older"))
+    assert newer == (
+        f"it was written for version 99 of the plugin API, {here}\nHint: update tenonnx"
+    )
+    assert older.endswith("\nHint: update the plugin")
+    assert (found["fits"].error, found["fits"].api) == (None, 1)
+
+
+def test_a_plugin_that_keeps_everybody_waiting_is_named(
+    install: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(plugins_module, "SLOW_SECONDS", 0.05)
+    install("slow", "import time; time.sleep(0.4)\n" + transform_plugin("a"))
+    record = records(tenonnx.PluginSet())["slow"]
+    assert record.error is None
+    assert record.load_seconds > 0.4
+    assert [message for message in caplog.messages if "slow" in message] == [
+        "plugin 'slow' of tenonnx-slow 1.0 has been loading for 0.05 s; "
+        "TENONNX_BLOCK_PLUGINS=slow does without it"
+    ]
+
+
+def test_calls_of_hooks_can_be_traced(
+    install: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    install("traced", transform_plugin("a"))
+    with caplog.at_level("DEBUG", "tenonnx.hooks"):
+        tenonnx.PluginSet()
+    assert any(m.startswith("register_transforms of plugin traced took ") for m in caplog.messages)
+
+
+def test_idle_plugins_cost_a_run_nothing(install: Callable[..., None]) -> None:
+    """The plan is the same code, and no hook is called while it runs."""
+    plain = tenonnx.InferenceSession(RELU)
+    for number in range(10):
+        install(f"idle{number}", transform_plugin(f"idle-{number}") + OBSERVING_NOTHING)
+    plugins = tenonnx.PluginSet()
+    session = tenonnx.InferenceSession(RELU, tenonnx.SessionOptions(plugins=plugins))
+    module = sys.modules["tenonnx_idle3_idle3"]
+    asked = module.asked
+    session.run(None, {"x": X})
+    assert module.asked == asked == 1
+    assert session.plan.source == plain.plan.source
+
+
+OBSERVING_NOTHING = """
+asked = 0
+
+@tenonnx.hookimpl
+def create_observer(plan):
+    global asked
+    asked += 1
+"""

@@ -32,6 +32,8 @@ class PluginRecord:
         registered: What it registered, as ``provider CPUExecutionProvider``.
         load_seconds: How long it took to import.
         error: Why it is not in use.
+        version: The distribution's.
+        api: Version of the plugin API that it says it was written for.
     """
 
     name: str
@@ -40,6 +42,8 @@ class PluginRecord:
     registered: list[str] = field(default_factory=list)
     load_seconds: float = 0.0
     error: str | None = None
+    version: str = ""
+    api: int | None = None
 
 
 class Catalogue:

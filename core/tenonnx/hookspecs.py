@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from tenonnx.transforms import Transform
 
 NAMESPACE = "tenonnx"
+API_VERSION = 1
+"""What plugins are written against; it changes when an older plugin could not go on as it is.
+
+A plugin that says ``tenonnx_api = 1`` is set aside by a tenonnx of another one.
+"""
+
 hookspec = pluggy.HookspecMarker(NAMESPACE)
 hookimpl = pluggy.HookimplMarker(NAMESPACE)
 

@@ -7,13 +7,15 @@ built-ins), ``TENONNX_BLOCK_PLUGINS`` a block-list.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import importlib.util
+import logging
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +31,11 @@ if TYPE_CHECKING:
 
 GROUP = hookspecs.NAMESPACE
 DISTRIBUTION = "tenonnx"
+SLOW_SECONDS = 5.0
+"""How long a plugin may load before the log says who keeps everybody waiting."""
+
+log = logging.getLogger("tenonnx")
+trace = logging.getLogger("tenonnx.hooks")
 
 
 class PluginSet(Catalogue):
@@ -57,11 +64,13 @@ class PluginSet(Catalogue):
         for entry in _entry_points():
             builtin = entry.dist is not None and entry.dist.name == DISTRIBUTION
             record = PluginRecord(entry.name, _describe(entry.dist))
+            record.version = entry.dist.version if entry.dist else ""
             self.records.append(record)
             if entry.name in block or not (builtin or allow is None or entry.name in allow):
                 record.error = "blocked by TENONNX_BLOCK_PLUGINS or TENONNX_PLUGINS"
                 continue
-            self._add(record, entry.load)
+            with contextlib.nullcontext() if builtin else _watched(record):
+                self._add(record, entry.load)
         installed = {record.name for record in self.records}
         for name in sorted((allow or set()) - installed):
             error = "TENONNX_PLUGINS names it, but no such plugin is installed"
@@ -139,6 +148,7 @@ class PluginSet(Catalogue):
         start = time.perf_counter()
         try:
             plugin = load()
+            _check_api(plugin, record)
             self._refuse_twice(plugin, record)
             with self.all_or_nothing(record):
                 self._enlist(plugin, record)
@@ -177,8 +187,43 @@ class PluginSet(Catalogue):
             if found.plugin is plugin:
                 if found.wrapper or found.hookwrapper:
                     raise PluginError(f"its {hook} is a wrapper; there is nothing to wrap")
-                return found.function(*(arguments[name] for name in found.argnames))
+                start = time.perf_counter()
+                result = found.function(*(arguments[name] for name in found.argnames))
+                if trace.isEnabledFor(logging.DEBUG):
+                    seconds = time.perf_counter() - start
+                    name = self._manager.get_name(plugin)
+                    trace.debug("%s of plugin %s took %.1f ms", hook, name, seconds * 1e3)
+                return result
         return None
+
+
+@contextlib.contextmanager
+def _watched(record: PluginRecord) -> Iterator[None]:
+    """Tells the log of a plugin that is still being imported after a while."""
+    told = (
+        "plugin %r of %s has been loading for %g s; TENONNX_BLOCK_PLUGINS=%s does without it",
+        *(record.name, record.distribution, SLOW_SECONDS, record.name),
+    )
+    timer = threading.Timer(SLOW_SECONDS, log.warning, told)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _check_api(plugin: Any, record: PluginRecord) -> None:
+    record.api = getattr(plugin, "tenonnx_api", None)
+    if record.api is None or record.api == hookspecs.API_VERSION:
+        return
+    here = importlib.metadata.version(DISTRIBUTION)
+    newer = isinstance(record.api, int) and record.api > hookspecs.API_VERSION
+    raise PluginError(
+        f"it was written for version {record.api} of the plugin API, and tenonnx {here} has "
+        f"version {hookspecs.API_VERSION}",
+        hint=f"update {DISTRIBUTION if newer else 'the plugin'}",
+    )
 
 
 def _check_hooks(plugin: Any, record: PluginRecord) -> None:

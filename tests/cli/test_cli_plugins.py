@@ -164,3 +164,9 @@ def test_a_plugin_file_that_is_not_there(cli: Cli) -> None:
     result = cli("--plugin", "gone.py", "plugins")
     assert result.exit_code == 6
     assert result.stderr == "error: no plugin file gone.py\nhint: give the path of a .py file\n"
+
+
+def test_hooks_are_traced_on_demand(cli: Cli, double: str) -> None:
+    result = cli("--plugin", double, "--trace-hooks", "plugins")
+    assert "hook: register_providers of plugin double took " in result.stderr
+    assert "hook: " not in cli("--plugin", double, "plugins").stdout

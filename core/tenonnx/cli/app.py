@@ -104,6 +104,16 @@ def _take_without(context: typer.Context, values: list[str]) -> list[str]:
     return values
 
 
+def _trace_hooks(value: bool) -> None:
+    """Sends the log of hooks to standard error."""
+    if value:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("hook: %(message)s"))
+        log = logging.getLogger("tenonnx.hooks")
+        log.handlers, log.propagate = [handler], False
+        log.setLevel(logging.DEBUG)
+
+
 def _show_version(value: bool) -> None:
     if value:
         import tenonnx
@@ -144,13 +154,22 @@ def tenonnx_options(
             help="Print the log, and tracebacks of errors; twice for more.",
         ),
     ] = 0,
+    trace_hooks: Annotated[
+        bool,
+        typer.Option(
+            "--trace-hooks",
+            help="Print every call of a plugin's hook, and how long it took.",
+            is_eager=True,
+            callback=_trace_hooks,
+        ),
+    ] = False,
     version: Annotated[
         bool,
         typer.Option("--version", help="Print the version.", is_eager=True, callback=_show_version),
     ] = False,
 ) -> None:
     """Takes the options before the subcommand."""
-    del plugin, no_plugin, version
+    del plugin, no_plugin, trace_hooks, version
     state = state_of(context)
     state.verbosity = verbose
     state.start_logging()

@@ -15,9 +15,13 @@ HELP = """Lists the plugins, what each brought, or why it is not in use.
 TENONNX_PLUGINS is an allow-list of names, TENONNX_BLOCK_PLUGINS a block-list, both separated by
 commas.
 
+A plugin that fails is not in use and stops nobody; one that was written for another version of the
+plugin API is set aside. --trace-hooks before the subcommand prints every call of a hook.
+
 \b
 Examples:
   tenonnx plugins
+  tenonnx --trace-hooks plugins
   tenonnx --plugin my_plugin.py plugins --json
 """
 
@@ -34,9 +38,10 @@ def plugins(context: typer.Context, as_json: Json = False) -> None:
             record.distribution,
             f"not in use: {record.error}" if record.error else ", ".join(record.registered),
             duration(record.load_seconds) if record.load_seconds else "",
+            ", ".join(record.hooks),
         )
         for record in records
     ]
-    table(("plugin", "distribution", "registered", "load"), rows, right=("load",))
+    table(("plugin", "distribution", "registered", "load", "hooks"), rows, right=("load",))
     if not rows:
         lines("no plugins; is tenonnx installed?")
