@@ -9,7 +9,7 @@ first needed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import pluggy
 
@@ -32,6 +32,9 @@ A plugin that says ``tenonnx_api = 1`` is set aside by a tenonnx of another one.
 
 hookspec = pluggy.HookspecMarker(NAMESPACE)
 hookimpl = pluggy.HookimplMarker(NAMESPACE)
+
+
+RegisterCommands: TypeAlias = "Callable[[typer.Typer | Callable[[], typer.Typer]], Any]"
 
 
 class RegisterOperators(Protocol):
@@ -62,8 +65,12 @@ def register_formats(register: Callable[[Format], None]) -> None:
 
 
 @hookspec
-def register_commands(register: Callable[[typer.Typer], Any]) -> None:
-    """Add subcommands to the ``tenonnx`` command: ``register(app)`` merges a typer app."""
+def register_commands(register: RegisterCommands) -> None:
+    """Add subcommands to the ``tenonnx`` command: ``register(app)`` merges a typer app.
+
+    A function that makes one may be registered instead; it is called by the command line alone, so
+    that no other program imports typer.
+    """
 
 
 @hookspec

@@ -67,11 +67,15 @@ def register_operators(register: RegisterOperators) -> None:
 
 
 @hookimpl
-def register_commands(register: Callable[[typer.Typer], Any]) -> None:
-    """Add ``tenonnx quantize``."""
+def register_commands(register: Callable[[Callable[[], typer.Typer]], Any]) -> None:
+    """Add ``tenonnx quantize``; typer is imported when the command line asks for it."""
+    register(_application)
+
+
+def _application() -> typer.Typer:
     from tenonnx_quant.command import application
 
-    register(application())
+    return application()
 
 
 def __getattr__(name: str) -> Any:

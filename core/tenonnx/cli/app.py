@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Annotated, Any
 
 import typer
@@ -74,7 +75,8 @@ class Group(TyperGroup):
         if self._merged:
             return
         self._merged = True
-        for app in state_of(ctx).plugins.commands:
+        for given in state_of(ctx).plugins.commands:
+            app = given if isinstance(given, typer.Typer) else given()
             group = typer.main.get_group(app)
             found = {group.name: group} if group.name else group.commands
             for name, command in found.items():

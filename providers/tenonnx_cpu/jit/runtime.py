@@ -26,6 +26,10 @@ logger = logging.getLogger("tenonnx.jit")
 
 MODES = ("0", "1", "wait")
 
+PAUSE_SECONDS = 0.1
+"""Before kernels are loaded in the background: a session that is being built goes on at full speed,
+and a program that is done by then never imports numba."""
+
 KERNELS: list[JitKernel] = []
 """Every kernel declared, in order of import."""
 
@@ -130,6 +134,7 @@ class _Queue:
         self._waiting: deque[JitKernel] = deque()
         self._thread: threading.Thread | None = None
         self._stopped = False
+        self._hurry = threading.Event()
 
     def put(self, kernel: JitKernel) -> None:
         with self._lock:
@@ -141,6 +146,7 @@ class _Queue:
                 self._thread.start()
 
     def _work(self) -> None:
+        self._hurry.wait(PAUSE_SECONDS)
         while True:
             with self._lock:
                 if not self._waiting:
@@ -153,9 +159,11 @@ class _Queue:
         """Takes out what waits, and waits for the kernel at hand."""
         with self._lock:
             self._waiting.clear()
+            self._hurry.set()
             thread = self._thread
         if thread is not None:
             thread.join()
+        self._hurry.clear()
 
     def stop(self) -> None:
         """Waits for the kernel at hand: LLVM must not be at work while Python is torn down."""
