@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,11 @@ from tenonnx_cuda.platform import (
     View,
 )
 from tenonnx_cuda.provider import CUDAExecutionProvider
+
+
+def pages(nbytes: int) -> NDArray:
+    """Returns memory that goes back to the system, as a device's does."""
+    return np.frombuffer(mmap.mmap(-1, max(nbytes, 1)), np.uint8, nbytes)
 
 
 class Memory:
@@ -107,7 +113,9 @@ class FakePlatform:
     def allocate(self, nbytes: int) -> Memory:
         if self.allocated + nbytes > self.capacity:
             raise OutOfDeviceMemoryError(f"{nbytes} bytes do not fit")
-        block = Memory(np.full(nbytes, 0xA5, np.uint8), nbytes)
+        held = pages(nbytes)
+        held[:] = 0xA5
+        block = Memory(held, nbytes)
         self._blocks.add(block)
         self.log.append(("allocate", nbytes))
         return block
@@ -127,7 +135,7 @@ class FakePlatform:
 
     def pinned(self, nbytes: int) -> NDArray:
         self.log.append(("pinned", nbytes))
-        return np.zeros(nbytes, np.uint8)
+        return pages(nbytes)
 
     def copy(self, block: Any, offset: int, source: NDArray) -> Callable[[], None]:
         """Copies as late as the copy engine might: when somebody waits."""
@@ -175,6 +183,14 @@ class EmulatedProvider(CUDAExecutionProvider):
 def provider_on(platform: FakePlatform) -> type[EmulatedProvider]:
     """Returns the provider on a device of one's own."""
     return type("OwnEmulatedProvider", (EmulatedProvider,), {"where": platform})
+
+
+class ArraysOnly(EmulatedProvider):
+    """One that leaves everything to the array kernels, but what cupy has none for."""
+
+    def _chosen(self, node: Any) -> tenonnx.Step:
+        needed = node.op_type.startswith("Scatter")
+        return super()._chosen(node) if needed else self._step(node)
 
 
 class Plugin:

@@ -2,6 +2,7 @@
 // each other at barriers and shuffles. Blocks run one after another, so shared memory is static.
 
 #pragma once
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <cmath>
@@ -36,6 +37,8 @@ struct Barrier {
 
 struct Fiber {
     ucontext_t context;
+    jmp_buf place;
+    bool entered = false;
     std::unique_ptr<char[]> stack{new char[STACK]};
     dim3 thread;
     int number = 0;
@@ -44,6 +47,7 @@ struct Fiber {
 
 inline std::vector<Fiber> fibers;
 inline ucontext_t scheduler;
+inline jmp_buf scheduler_place;
 inline Fiber* now = nullptr;
 inline Barrier block_barrier;
 inline std::vector<Barrier> warp_barriers;
@@ -53,7 +57,18 @@ inline int alive = 0;
 inline void (*body)(void*) = nullptr;
 inline void* body_data = nullptr;
 
-inline void yield() { swapcontext(&now->context, &scheduler); }
+// Contexts only start a fiber: to switch them asks the system for the signals' mask every time.
+inline void yield() {
+    if (_setjmp(now->place) == 0) _longjmp(scheduler_place, 1);
+}
+
+inline void resume(Fiber& fiber) {
+    now = &fiber;
+    if (_setjmp(scheduler_place) != 0) return;
+    if (fiber.entered) _longjmp(fiber.place, 1);
+    fiber.entered = true;
+    setcontext(&fiber.context);
+}
 
 inline void wait(Barrier& barrier, int size) {
     const unsigned long generation = barrier.generation;
@@ -94,8 +109,7 @@ inline void trampoline() {
 
 inline void run_block() {
     const int count = (int)(block.x * block.y * block.z);
-    fibers.clear();
-    fibers.resize(count);
+    if ((int)fibers.size() != count) fibers = std::vector<Fiber>(count);
     block_barrier = Barrier();
     warp_barriers.assign((count + 31) / 32, Barrier());
     exchanged.assign(count, 0.0f);
@@ -103,6 +117,7 @@ inline void run_block() {
     for (int number = 0; number < count; ++number) {
         Fiber& fiber = fibers[number];
         fiber.number = number;
+        fiber.done = fiber.entered = false;
         fiber.thread.x = number % block.x;
         fiber.thread.y = number / block.x % block.y;
         fiber.thread.z = number / block.x / block.y;
@@ -114,10 +129,7 @@ inline void run_block() {
     }
     while (alive > 0)
         for (Fiber& fiber : fibers)
-            if (!fiber.done) {
-                now = &fiber;
-                swapcontext(&scheduler, &fiber.context);
-            }
+            if (!fiber.done) resume(fiber);
 }
 
 template <class... A, size_t... I>
