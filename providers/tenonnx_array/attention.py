@@ -6,6 +6,8 @@ import functools
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.dtypes import accumulator, dtype_of
 
@@ -58,7 +60,10 @@ def attention(
     if past_key is not None:
         K, V = xp.concatenate((past_key, K), axis=2), xp.concatenate((past_value, V), axis=2)
 
-    scores = scaled_scores(xp, Q, K, scale)
+    keys, values = K, V
+    if _outputs < 4:
+        keys, values, attn_mask = filled(K, V, attn_mask, nonpad_kv_seqlen)
+    scores = scaled_scores(xp, Q, keys, scale)
     right = 0 if is_causal else right_window_size
     seen = visible(xp, scores.shape[-2:], offset, left_window_size, right, nonpad_kv_seqlen)
     taken = None
@@ -66,8 +71,8 @@ def attention(
         if _outputs > 3 and mode == qk_matmul_output_mode:
             taken = stage.astype(dtype, copy=False)
         scores = stage
-    rows = scores.reshape(batch, groups, heads // groups * queries, K.shape[2])
-    Y = xp.matmul(rows, V.astype(rows.dtype, copy=False)).astype(dtype, copy=False)
+    rows = scores.reshape(batch, groups, heads // groups * queries, keys.shape[2])
+    Y = xp.matmul(rows, values.astype(rows.dtype, copy=False)).astype(dtype, copy=False)
     Y = Y.reshape(batch, heads, queries, V.shape[-1])
     if packed:
         Y = Y.transpose(0, 2, 1, 3).reshape(batch, queries, heads * V.shape[-1])
@@ -95,6 +100,20 @@ def count_before(
     if past_key is not None:
         raise ValueError("expected either nonpad_kv_seqlen or past_key, found both")
     return lengths.reshape(-1, 1, 1, 1) - queries
+
+
+def filled(
+    K: Array, V: Array, mask: Array | None, lengths: Array | None
+) -> tuple[Array, Array, Array | None]:
+    """Return keys, values and mask without the end of a cache that no entry has filled yet.
+
+    That end is seen by nobody; looking at it would cost as much as a full cache does. Lengths
+    that lie on a device are not waited for.
+    """
+    if not isinstance(lengths, np.ndarray) or not lengths.size:
+        return K, V, mask
+    end = int(lengths.max())
+    return K[:, :, :end], V[:, :, :end], None if mask is None else mask[..., :end]
 
 
 def scaled_scores(xp: Namespace, Q: Array, K: Array, scale: float | None) -> Array:
