@@ -198,3 +198,46 @@ def test_heads_that_are_joined_otherwise() -> None:
     counts, done = packed(PACKED, [B, S * H, D])
     assert (counts["Attention"], counts["Reshape"]) == (1, 4)
     assert "not known to join the last axes" in notes(done, "packed-heads")[0]
+
+
+SDPA = """z = Shape(k)  d = Slice(z, last, end)  n = Slice(z, before, last)
+    r = Slice(z, begin, before)  f = Concat<axis=0>(last, n, d)  k3 = Reshape(k, f)  t3 = Transpose<perm=[0,2,1]>(k3)
+    g = Concat<axis=0>(r, d, n)  t = Reshape(t3, g)  qs = Mul(q, by)  ts = Mul(t, by)
+    p = MatMul(qs, ts)  o = Where(c, zero, low)  u = Add(p, o)  a = Softmax<axis=-1>(u)
+    i = IsNaN(a)  w = Where(i, zero, a)  y = MatMul(w, v)"""
+BOUNDS = {"last": [-1], "before": [-2], "end": [2**63 - 1], "begin": [-(2**63)]}
+
+
+def test_keys_that_are_turned_with_heads_and_batch_joined() -> None:
+    heads = f"float[n,{H},{S},{D}]"
+    head = f"({heads} q, {heads} k, {heads} v, bool[1,1,{S},{S}] c)"
+    weights = {name: np.array(bound) for name, bound in BOUNDS.items()}
+    weights |= {name: PARTS[name] for name in ("by", "zero", "low")}
+    proto = parse(f"{head} => ({heads} y) {{ {SDPA} }}", **weights)
+    given = {name: array for name, array in feeds().items() if name != "m"}
+    counts, _ = fused(onnx.shape_inference.infer_shapes(proto), given)
+    assert counts == {"Attention": 1, "Where": 1}
+
+
+def test_heads_that_torchscript_repeats() -> None:
+    """No shapes are known, and Expand is guarded against sizes that are -1."""
+    sizes = """sk = Shape(k)  b0 = Gather(sk, i0)  n0 = Gather(sk, i2)  d0 = Gather(sk, i3)
+        b = Unsqueeze(b0, o)  n = Unsqueeze(n0, o)  d = Unsqueeze(d0, o)
+        w0 = Concat<axis=0>(b, g, times, n, d)  w1 = Reshape(w0, all)  ws = Shape(w1)
+        ones = ConstantOfShape<value=int64[1]{1}>(ws)  no = Mul(ones, minus)  e0 = Equal(w1, no)
+        wide = Where(e0, ones, w1)  g0 = Gather(sk, i1)  h0 = Mul(g0, two)  h = Unsqueeze(h0, o)
+        flat = Concat<axis=0>(b, h, n, d)"""
+    proto = parse(
+        f"{FEWER} => (float[B,H,S,D] y) {{ {sizes} {REPEATED.replace('two)', 'axis)')} }}",
+        **{f"i{axis}": np.array(axis) for axis in range(4)},
+        o=np.array([0]),
+        g=np.array([G]),
+        times=np.array([H // G]),
+        all=np.array([-1]),
+        minus=np.array(-1),
+        two=np.array(H // G),
+        axis=np.array([2]),
+        by=PARTS["by"],
+    )
+    counts, _ = fused(proto, {"q": normal(B, H, S, D), **few()})
+    assert counts == {"Attention": 1}

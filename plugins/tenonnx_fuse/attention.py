@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from tenonnx import TransformContext
-from tenonnx_fuse.heads import unrepeated
+from tenonnx_fuse.bypass import sweep
+from tenonnx_fuse.heads import turns_last, unrepeated
 from tenonnx_fuse.known import attribute, dtype_of, permutation, rank_of
 from tenonnx_fuse.pattern import (
     AnyNumber,
@@ -42,7 +43,15 @@ def _scaled(x: Like, name: str) -> Pattern:
     )  # fmt: skip
 
 
-KEYS = op("Transpose", _scaled("keys", "inner key"), where=_swaps_last)
+def _swaps_inner(node: ir.Node) -> str | None:
+    order = permutation(node)
+    return None if order == (0, 2, 1) else f"moves the axes to {order}"
+
+
+KEYS = either(
+    op("Transpose", _scaled("keys", "inner key"), where=_swaps_last),
+    op("Reshape", op("Transpose", op("Reshape", "keys", more=True), where=_swaps_inner), more=True),
+)
 PRODUCT = op("MatMul", _scaled("queries", "query"), _scaled(let("turned", KEYS), "key"))
 SCALED = _scaled(PRODUCT, "scores")
 MASKED = either(
@@ -94,7 +103,9 @@ def _attention(found: Found, _: TransformContext) -> Sequence[ir.Node] | str:
     turn = found.values["turned"].producer()
     assert turn is not None
     # A cache of (batch, length, heads, size) is turned all the same, to another order.
-    swapped = permutation(turn) == (0, 2, 3, 1)
+    swapped = turn.op_type == "Transpose" and permutation(turn) == (0, 2, 3, 1)
+    if turn.op_type == "Reshape" and not turns_last(keys, turn):
+        return f"'{keys.name}' is not known to be turned and nothing else"
     for name, value in (("queries", queries), ("values", values)):
         rank = rank_of(value)
         if rank != 4:
@@ -111,7 +122,7 @@ def _attention(found: Found, _: TransformContext) -> Sequence[ir.Node] | str:
     new, mask = masking
     repeated: list[ir.Node] = []
     if swapped:
-        turned = ir.node("Transpose", [keys], {"perm": [0, 2, 1, 3]}, version=turn.version or 13)
+        turned = ir.node("Transpose", [keys], {"perm": [0, 2, 1, 3]}, version=turn.version)
         new.append(turned)
         keys = turned.outputs[0]
     else:
@@ -143,5 +154,6 @@ def attention(model: ir.Model, context: TransformContext) -> bool:
     modified = _rewrite(model, context)
     if modified:
         for graph in tuple(model.graphs()):
+            sweep(graph)
             share(graph)
     return modified

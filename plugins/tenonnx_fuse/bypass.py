@@ -32,6 +32,13 @@ def bypass(node: ir.Node, value: ir.Value) -> bool:
     return True
 
 
+def sweep(graph: ir.Graph | ir.Function) -> None:
+    """Drops the nodes of a graph that nobody reads, so that they count as readers of nothing."""
+    for node in reversed(tuple(graph)):
+        if not any(output.uses() or output.is_graph_output() for output in node.outputs):
+            graph.remove(node, safe=True)
+
+
 def tell(context: TransformContext, done: Counter[str]) -> bool:
     """Writes a note of how many nodes were taken out, by kind; returns whether there were any."""
     if done:

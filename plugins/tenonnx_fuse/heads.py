@@ -6,10 +6,10 @@ from typing import TypeAlias
 
 import onnx_ir as ir
 
-from tenonnx_fuse.known import attribute, integers_of
+from tenonnx_fuse.known import attribute, integers_of, rank_of
 
-Size: TypeAlias = int | tuple[ir.Value, int] | None
-"""A number, the size of a value along an axis, or something else."""
+Size: TypeAlias = int | str | tuple[ir.Value, int] | None
+"""A number, a name, the size of a value along an axis, or something else."""
 
 
 def unrepeated(value: ir.Value) -> tuple[ir.Value, list[ir.Node]]:
@@ -47,40 +47,89 @@ def _repeats(wide: list[Size], flat: list[Size]) -> bool:
     return sum(same) >= 3
 
 
+def turns_last(keys: ir.Value, joined: ir.Node) -> bool:
+    """Says whether a Reshape gives back keys with their last two axes exchanged.
+
+    Exporters join the axes before, turn (batch * heads, length, size), and split them again.
+    """
+    turn = _maker(joined.inputs[0], "Transpose")
+    flat = None if turn is None else _maker(turn.inputs[0], "Reshape")
+    if flat is None or rank_of(keys) != 4:
+        return False
+    own = [size_of(keys, axis) for axis in range(4)]
+    first, last = sizes_of(flat.inputs[1]), sizes_of(joined.inputs[1])
+    if first is None or last is None or len(first) != 3 or len(last) != 4:
+        return False
+    return first[1:] == own[2:] and last == [*own[:2], own[3], own[2]]
+
+
 def sizes_of(shape: ir.Value | None) -> list[Size] | None:
     """Returns the sizes that a value of one axis has as its elements, where they are known."""
     constant = integers_of(shape)
     if constant is not None:
         return [None if size == -1 else size for size in constant]
+    flat, chosen = _maker(shape, "Reshape"), _maker(shape, "Where")
+    if flat is not None and integers_of(flat.inputs[1]) == (-1,):
+        return sizes_of(flat.inputs[0])
+    if chosen is not None and _replaces_unknown(chosen):
+        return sizes_of(chosen.inputs[2])
     joined = _maker(shape, "Concat")
     if joined is None:
-        return None
-    sizes: list[Size] = []
-    for part in joined.inputs:
-        whole = integers_of(part)
-        if whole is not None:
-            sizes += [None if size == -1 else size for size in whole]
-        else:
-            sizes.append(_size(part))
-    return sizes
+        return _sizes(shape)
+    parts = [sizes_of(part) for part in joined.inputs]
+    known = [part for part in parts if part is not None]
+    return [size for part in known for size in part] if len(known) == len(parts) else None
 
 
-def _size(value: ir.Value | None) -> Size:
-    """Returns the size of a value along an axis that a vector of one element is."""
-    for wrapper in ("Unsqueeze", "Reshape"):
-        inner = _maker(value, wrapper)
-        if inner is not None:
-            value = inner.inputs[0]
-    shape = _maker(value, "Shape")
-    if shape is not None and shape.inputs[0] is not None:
-        start, end = attribute(shape, "start", 0), attribute(shape, "end", None)
-        return (shape.inputs[0], start) if end == start + 1 else None
-    gather = _maker(value, "Gather")
-    shape = None if gather is None else _maker(gather.inputs[0], "Shape")
-    position = None if gather is None else integers_of(gather.inputs[1])
-    if shape is None or shape.inputs[0] is None or position is None or len(position) != 1:
+def _replaces_unknown(node: ir.Node) -> bool:
+    """Says whether a Where puts ones in the place of the sizes of an Expand that are -1."""
+    tests, ones = _maker(node.inputs[0], "Equal"), _maker(node.inputs[1], "ConstantOfShape")
+    return tests is not None and ones is not None and tests.inputs[0] is node.inputs[2]
+
+
+def size_of(value: ir.Value, axis: int) -> Size:
+    """Returns a value's size along an axis: a number, a name, or which value's it is."""
+    rank = rank_of(value)
+    if rank is None:
+        return (value, axis)
+    axis %= rank
+    dim = None if value.shape is None else value.shape[axis]
+    known = dim.value if isinstance(dim, ir.SymbolicDim) else dim
+    return (value, axis) if known is None else known
+
+
+def _sizes(value: ir.Value | None) -> list[Size] | None:
+    """Returns what a part of a Shape, or one number computed from it, has as its elements."""
+    single = _maker(value, "Unsqueeze")
+    if single is not None:
+        return _part(single.inputs[0]) or [None]
+    return _part(value)
+
+
+def _part(value: ir.Value | None) -> list[Size] | None:
+    shape, picked = _maker(value, "Shape"), slice(None)
+    if (part := _maker(value, "Slice")) is not None:
+        shape = _maker(part.inputs[0], "Shape")
+        bounds = [integers_of(bound) for bound in part.inputs[1:3]]
+        if any(bound is None or len(bound) != 1 for bound in bounds) or len(part.inputs) > 4:
+            return None
+        picked = slice(*(bound[0] for bound in bounds if bound is not None))
+    elif (part := _maker(value, "Gather")) is not None:
+        shape = _maker(part.inputs[0], "Shape")
+        place = integers_of(part.inputs[1])
+        if place is None or len(place) != 1:
+            return None
+        picked = slice(place[0], place[0] + 1 or None)
+    of = None if shape is None else shape.inputs[0]
+    rank = rank_of(of)
+    if shape is None or of is None:
         return None
-    return shape.inputs[0], position[0]
+    if rank is None:
+        first = picked.start
+        single = first is not None and picked.stop == first + 1 and "start" not in shape.attributes
+        return [(of, first)] if single else None
+    axes = range(rank)[attribute(shape, "start", 0) : attribute(shape, "end", None)][picked]
+    return [size_of(of, axis) for axis in axes]
 
 
 def _maker(value: ir.Value | None, op_type: str) -> ir.Node | None:

@@ -34,7 +34,9 @@ SAME_RANK = frozenset(
 )  # fmt: skip
 """Operators whose outputs have the rank of their first input."""
 
-BROADCASTING = frozenset({"Add", "And", "Div", "Max", "Min", "Mul", "Or", "Pow", "Sub", "Sum"})
+BROADCASTING = frozenset(
+    {"Add", "And", "Div", "Max", "Min", "Mul", "Or", "Pow", "Sub", "Sum", "Where"}
+)
 
 RANK = "tenonnx_fuse.rank"
 """Where a value remembers its rank."""
@@ -131,6 +133,33 @@ def _rank(value: ir.Value | None, depth: int, unknown: set[ir.Value]) -> int | N
     return known
 
 
+def _length(shape: ir.Value) -> int | None:
+    """Returns how many elements a shape has."""
+    constant = integers_of(shape)
+    if constant is not None:
+        return len(constant)
+    if shape.shape is not None and len(shape.shape) == 1 and isinstance(shape.shape[0], int):
+        return int(shape.shape[0])
+    node = shape.producer()
+    if node is None or node.domain or node.op_type not in ("Concat", "Unsqueeze"):
+        return None
+    if node.op_type == "Unsqueeze":
+        return 1
+    lengths = [None if part is None else _length(part) for part in node.inputs]
+    known = [length for length in lengths if length is not None]
+    return sum(known) if len(known) == len(lengths) else None
+
+
+def _count_axes(node: ir.Node) -> int | None:
+    """Returns how many axes an Unsqueeze adds; below zero, what a Squeeze takes away."""
+    axes = attribute(node, "axes", None)
+    if len(node.inputs) > 1:
+        axes = integers_of(node.inputs[1])
+    if axes is None:
+        return None
+    return len(axes) if node.op_type == "Unsqueeze" else -len(axes)
+
+
 def _rank_made(node: ir.Node, depth: int, unknown: set[ir.Value]) -> int | None:
     kind = node.op_type
     if kind == "Transpose" and "perm" in node.attributes:
@@ -139,11 +168,13 @@ def _rank_made(node: ir.Node, depth: int, unknown: set[ir.Value]) -> int | None:
         return 2
     if kind == "Reshape":
         shape = node.inputs[1] if len(node.inputs) > 1 else None
-        sizes = integers_of(shape)
-        if sizes is not None:
-            return len(sizes)
-        known = shape.shape if shape is not None else None
-        return known[0] if known is not None and isinstance(known[0], int) else None
+        return None if shape is None else _length(shape)
+    if kind in ("Squeeze", "Unsqueeze"):
+        count = _count_axes(node)
+        rank = None if count is None else _rank(node.inputs[0], depth, unknown)
+        return None if rank is None or count is None else rank + count
+    if kind in ("Range", "Shape"):
+        return 1
     if kind in SAME_RANK:
         return _rank(node.inputs[0], depth, unknown)
     if kind not in BROADCASTING and kind not in ("Gather", "MatMul"):
