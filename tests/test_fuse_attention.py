@@ -201,7 +201,8 @@ def test_heads_that_are_joined_otherwise() -> None:
 
 
 SDPA = """z = Shape(k)  d = Slice(z, last, end)  n = Slice(z, before, last)
-    r = Slice(z, begin, before)  f = Concat<axis=0>(last, n, d)  k3 = Reshape(k, f)  t3 = Transpose<perm=[0,2,1]>(k3)
+    r = Slice(z, begin, before)  f = Concat<axis=0>(last, n, d)
+    k3 = Reshape(k, f)  t3 = Transpose<perm=[0,2,1]>(k3)
     g = Concat<axis=0>(r, d, n)  t = Reshape(t3, g)  qs = Mul(q, by)  ts = Mul(t, by)
     p = MatMul(qs, ts)  o = Where(c, zero, low)  u = Add(p, o)  a = Softmax<axis=-1>(u)
     i = IsNaN(a)  w = Where(i, zero, a)  y = MatMul(w, v)"""
