@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu import group_query, nbits  # noqa: F401 - they register themselves
 from tenonnx_cpu.product import F32
 from tenonnx_cpu.quantised import Quantised
 from tenonnx_cpu.quantised_product import activations_at, matmul_q, request

@@ -19,12 +19,15 @@ from tenonnx_cpu import (  # noqa: F401 - they register themselves
     dense,
     dequantised,
     elementwise,
+    group_query,
     joining,
     matmul,
+    nbits,
     norms,
     pooling,
     recurrent,
     rotary,
+    skip_norms,
     trees,
 )
 from tenonnx_cpu.fuse import Fused, Scope, find_fusions

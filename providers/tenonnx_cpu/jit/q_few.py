@@ -26,7 +26,7 @@ from tenonnx_cpu.jit.round8 import round_groups
 from tenonnx_cpu.jit.tile import LANES
 from tenonnx_cpu.jit.workspace import LINES_SLAB, LINES_SLAB_ROW, LINES_SPAN
 
-DEEP = 64
+DEEP = 512
 """Rows of codes that a task should have at least."""
 
 
@@ -85,13 +85,14 @@ def make_few(bits: int, kind: str) -> Any:
         byte = column * bits // 8
         for k in range(start, stop, group):
             line, g = k // block, k // group
+            ahead = group * code_line if k + group < stop else 0
             add_group(
                 padded, 1 if zeros.size else 0, x.ctypes.data + width * k, width * depth,
                 x_scales.ctypes.data + 4 * g, x_sums.ctypes.data + 4 * g, x_scales.strides[0],
                 codes.ctypes.data + k * code_line + byte, code_line,
                 scales.ctypes.data + 4 * (line * scales.shape[1] + column),
                 zeros.ctypes.data + line * code_line + byte, zero, group // taken, panels,
-                flip, group * code_line, target, 4 * LINES_SLAB_ROW,
+                flip, ahead, target, 4 * LINES_SLAB_ROW,
             )  # fmt: skip
 
     @parallel
