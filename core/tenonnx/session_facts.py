@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -58,6 +59,12 @@ class Session:
     _weights: tuple[Weight, ...]
     _recipe: tuple[Any, ...]
     _fallback: bool
+
+    @property
+    def _model_path(self) -> str | None:
+        """The path it was built from, if any: optimum reads it from onnxruntime's session."""
+        source = self._recipe[0]
+        return os.fspath(source) if isinstance(source, str | os.PathLike) else None
 
     def get_inputs(self) -> list[NodeArg]:
         """Returns the inputs a caller must pass."""

@@ -1,0 +1,60 @@
+"""optimum and sentence-transformers, whose sessions are tenonnx's, against torch."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("optimum.onnxruntime", reason="`tox -e optimum` installs it")
+pytest.importorskip("sentence_transformers")
+
+import torch
+from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *["the", "cat", "sat", "on", "a", "mat"]]
+TEXTS = ["the cat sat", "a mat"]
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of two layers with random weights, and its tokeniser, as transformers saves them."""
+    place = tmp_path_factory.mktemp("tiny")
+    (place / "words.txt").write_text("\n".join(WORDS))
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(WORDS), hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+        intermediate_size=64, max_position_embeddings=32,
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        BertTokenizerFast(vocab_file=str(place / "words.txt")).save_pretrained(place)
+        BertForSequenceClassification(config).eval().save_pretrained(place)
+    return place
+
+
+def test_optimum_exports_and_runs(folder: Path) -> None:
+    from optimum.onnxruntime import ORTModelForSequenceClassification
+
+    tokens = BertTokenizerFast.from_pretrained(folder)(TEXTS, return_tensors="pt", padding=True)
+    ours: Any = ORTModelForSequenceClassification.from_pretrained(folder, export=True)
+    assert type(ours.session).__module__ == "tenonnx.session"
+    with torch.no_grad():
+        expected = BertForSequenceClassification.from_pretrained(folder)(**tokens).logits
+    np.testing.assert_allclose(ours(**tokens).logits, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_sentences_are_embedded(folder: Path, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer, models
+
+    parts = [models.Transformer(str(folder)), models.Pooling(32)]
+    plain = SentenceTransformer(modules=parts, device="cpu")
+    plain.save(str(tmp_path))
+    exported = {"export": True}
+    ours = SentenceTransformer(str(tmp_path), backend="onnx", device="cpu", model_kwargs=exported)
+    np.testing.assert_allclose(ours.encode(TEXTS), plain.encode(TEXTS), rtol=1e-4, atol=1e-5)
