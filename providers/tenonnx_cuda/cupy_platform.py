@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -34,13 +35,23 @@ SAME_ADDRESS = 91
 """cudaDevAttrCanUseHostPointerForRegisteredMem."""
 
 
-@functools.cache
 def connect(number: int) -> CupyPlatform:
     """Returns the platform of a device; the same one for the whole process.
 
     Raises:
-        EPFail: There is no device of that number.
+        EPFail: There is no device of that number, or CUDA was started before a fork.
     """
+    platform = _platform(number)
+    if platform.process != os.getpid():
+        raise EPFail(
+            "CUDA was started before this process was forked, and does not work in it",
+            hint="start processes by multiprocessing's spawn, or fork before the first session",
+        )
+    return platform
+
+
+@functools.cache
+def _platform(number: int) -> CupyPlatform:
     import cupy
 
     count = cupy.cuda.runtime.getDeviceCount()
@@ -58,11 +69,15 @@ class CupyPlatform:
     Args:
         cupy: The module.
         number: Which device.
+
+    Attributes:
+        process: The one that started CUDA.
     """
 
     def __init__(self, cupy: Any, number: int) -> None:
         self.id = f"cuda:{number}"
         self.xp: Namespace = cupy
+        self.process = os.getpid()
         self._cupy = cupy
         self._device = cupy.cuda.Device(number)
         with self._device:

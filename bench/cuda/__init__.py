@@ -1,0 +1,1 @@
+"""Networks on a GPU, beside torch: eager, compiled, and replayed from a CUDA graph."""

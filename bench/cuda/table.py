@@ -1,0 +1,89 @@
+"""What is measured: a network, its twin in torch, and in which element type that computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import onnx
+
+from bench.builder import Feeds
+from bench.convnets import resnet50
+from bench.llm import HEADS, INNER, WIDTH, phi3
+from bench.transformers import encoder
+
+
+@dataclass(frozen=True)
+class Row:
+    """One network.
+
+    Attributes:
+        about: What it is, in a few words.
+        build: Returns the model and its inputs; small ones if asked to.
+        twin: Returns the torch module.
+        half: Whether torch computes in float16.
+    """
+
+    about: str
+    build: Callable[[bool], tuple[onnx.ModelProto, Feeds]]
+    twin: Callable[[bool], Any]
+    half: bool = False
+
+
+def _encoder(small: bool) -> dict[str, int]:
+    if small:
+        return {"layers": 1, "width": 64, "heads": 2, "vocabulary": 100}
+    return {"layers": 12, "width": 768, "heads": 12, "vocabulary": 30522}
+
+
+def _decoder(small: bool) -> dict[str, int]:
+    if small:
+        return {"layers": 1, "width": 128, "inner": 256, "heads": 2}
+    return {"layers": 4, "width": WIDTH, "inner": INNER, "heads": HEADS}
+
+
+def _bert(small: bool) -> Any:
+    from bench.cuda.twins import Encoder
+
+    return Encoder(**_encoder(small))
+
+
+def _resnet(small: bool) -> Any:
+    from bench.cuda.twins import ResNet
+
+    return ResNet(blocks=(1, 1, 1, 1), width=8) if small else ResNet()
+
+
+def _phi3(small: bool) -> Any:
+    from bench.cuda.twins import Decoder
+
+    return Decoder(**_decoder(small))
+
+
+def _small_resnet(small: bool) -> tuple[onnx.ModelProto, Feeds]:
+    return resnet50(image=64, blocks=(1, 1, 1, 1), width=8) if small else resnet50()
+
+
+ROWS: dict[str, Row] = {
+    "bert-base": Row("BERT-base, 128 tokens", lambda small: encoder(**_encoder(small)), _bert),
+    "resnet50": Row("ResNet-50, one image", _small_resnet, _resnet),
+    "decode-qdq": Row(
+        "4 layers of Phi-3-mini, int4 behind DequantizeLinear, 1 token after 128",
+        lambda small: phi3(form="qdq", **_decoder(small)),
+        _phi3,
+        half=True,
+    ),
+    "decode-nbits": Row(
+        "4 layers of Phi-3-mini, int4 as MatMulNBits, 1 token after 128",
+        lambda small: phi3(form="nbits", **_decoder(small)),
+        _phi3,
+        half=True,
+    ),
+    "prefill-nbits": Row(
+        "4 layers of Phi-3-mini, int4 as MatMulNBits, 512 tokens after 1",
+        lambda small: phi3(form="nbits", tokens=8 if small else 512, past=1, **_decoder(small)),
+        _phi3,
+        half=True,
+    ),
+}

@@ -1,0 +1,180 @@
+"""The CUDA provider on a device; skipped, with what ``check`` says, where there is none."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import onnx
+import pytest
+import test_cuda_contract as contract
+
+import tenonnx
+from models import model, node, value
+from tenonnx.ort_value import OrtValue
+from tenonnx.provider import Provider, why_unusable
+from tenonnx.testing import ProviderTests
+from tenonnx.weights import WeightRegistry
+from tenonnx_cuda.provider import CUDAExecutionProvider
+
+MISSING = why_unusable(CUDAExecutionProvider)
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(MISSING is not None, reason=str(MISSING))]
+
+PROVIDERS = ["CUDAExecutionProvider", "CPUExecutionProvider"]
+
+
+class TestCuda(ProviderTests):
+    provider: ClassVar[str | type[Provider]] = "cuda"
+    cases: ClassVar[str] = contract.TestEmulated.cases
+    gaps: ClassVar[Mapping[str, str]] = contract.TestEmulated.gaps
+    frameworks: ClassVar[tuple[str, ...]] = ("cupy", "cupyx")
+    copies: ClassVar[str] = "weights pass through pinned buffers, which cupy keeps"
+
+
+def mlp(folder: Path, size: int = 2048, layers: int = 4) -> Path:
+    """A model of 16 MiB a layer, with its weights in a file of their own."""
+    draws = np.random.default_rng(0)
+    weights = {
+        f"W{i}": (draws.standard_normal((size, size)) / size**0.5).astype(np.float32)
+        for i in range(layers)
+    }
+    nodes = []
+    for i in range(layers):
+        nodes += [node("MatMul", f"h{i} W{i}", f"p{i}"), node("Tanh", f"p{i}", f"h{i + 1}")]
+    made = model(
+        nodes,
+        [value("h0", shape=("n", size))],
+        [value(f"h{layers}", shape=("n", size))],
+        weights,
+    )
+    path = folder / "mlp.onnx"
+    onnx.save(made, path, save_as_external_data=True, location="weights", size_threshold=0)
+    return path
+
+
+def opened(source: Any, options: Mapping[str, Any] | None = None) -> tenonnx.InferenceSession:
+    settings = tenonnx.SessionOptions(weights=WeightRegistry())
+    return tenonnx.InferenceSession(source, settings, [("cuda", options or {}), "cpu"])
+
+
+def free_bytes() -> int:
+    import cupy
+
+    gc.collect()
+    cupy.get_default_memory_pool().free_all_blocks()
+    cupy.cuda.Device().synchronize()
+    return int(cupy.cuda.runtime.memGetInfo()[0])
+
+
+X = np.random.default_rng(1).standard_normal((3, 2048)).astype(np.float32)
+
+
+def on_cpu(path: Path) -> Any:
+    return tenonnx.InferenceSession(path, providers=["cpu"]).run(None, {"h0": X})[0]
+
+
+def test_sessions_share_one_copy_of_the_weights(tmp_path: Path) -> None:
+    path, size = mlp(tmp_path), 4 << 24
+    opened(path).run(None, {"h0": X})
+    before = free_bytes()
+    registry = WeightRegistry()
+    options = tenonnx.SessionOptions(weights=registry)
+    sessions = [tenonnx.InferenceSession(path, options, PROVIDERS) for _ in range(20)]
+    assert before - free_bytes() <= 1.05 * size
+    assert registry.report().device == size
+    expected = on_cpu(path)
+    for session in sessions:
+        np.testing.assert_allclose(session.run(None, {"h0": X})[0], expected, atol=2e-2)
+    del sessions, session
+    assert free_bytes() >= before - (8 << 20)
+
+
+def test_500_sessions_leave_nothing(tmp_path: Path) -> None:
+    path = mlp(tmp_path, 256, 2)
+    feed = {"h0": np.ones((1, 256), np.float32)}
+    for _ in range(10):
+        opened(path).run(None, feed)
+    before = free_bytes()
+    for _ in range(500):
+        opened(path).run(None, feed)
+    assert free_bytes() >= before - (4 << 20)
+
+
+def test_threads_share_a_session_and_have_their_own(tmp_path: Path) -> None:
+    path = mlp(tmp_path, 512, 3)
+    shared, own = opened(path, {"enable_cuda_graph": True}), [opened(path) for _ in range(4)]
+    feeds = [
+        np.random.default_rng(i).standard_normal((4, 512)).astype(np.float32) for i in range(8)
+    ]
+    expected = [tenonnx.InferenceSession(path).run(None, {"h0": x})[0] for x in feeds]
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        for _ in range(50):
+            for session in (shared, own[number % 4]):
+                (y,) = session.run(None, {"h0": feeds[number]})
+                if not np.allclose(y, expected[number], atol=2e-2):
+                    wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_a_session_that_ran_out_says_so_and_goes_on(tmp_path: Path) -> None:
+    path = mlp(tmp_path)
+    session = opened(path, {"gpu_mem_limit": 16 << 20})
+    expected = on_cpu(path)
+    with pytest.raises((tenonnx.RuntimeException, MemoryError), match="out of memory"):
+        session.run(None, {"h0": np.ones((4096, 2048), np.float32)})
+    np.testing.assert_allclose(session.run(None, {"h0": X})[0], expected, atol=2e-2)
+
+
+def test_recorded_runs_agree_and_allocate_nothing(tmp_path: Path) -> None:
+    session = opened(mlp(tmp_path), {"enable_cuda_graph": True})
+    expected = on_cpu(tmp_path / "mlp.onnx")
+    for _ in range(3):
+        session.run(None, {"h0": X})
+    stream = session._providers[0].stream  # type: ignore[attr-defined]  # CUDA's
+    before = stream.used()
+    for _ in range(20):
+        np.testing.assert_allclose(session.run(None, {"h0": X})[0], expected, atol=2e-2)
+    assert stream.used() == before
+
+
+def test_mapped_weights_take_nothing_of_the_device(tmp_path: Path) -> None:
+    path = mlp(tmp_path)
+    expected = on_cpu(path)
+    opened(path).run(None, {"h0": X})
+    before = free_bytes()
+    try:
+        session = opened(path, {"weights": "mapped"})
+    except UserWarning as error:
+        pytest.skip(str(error))
+    assert before - free_bytes() < 8 << 20
+    np.testing.assert_allclose(session.run(None, {"h0": X})[0], expected, atol=2e-2)
+
+
+def test_values_stay_and_are_lent() -> None:
+    import cupy
+
+    add = model([node("Add", "x W", "y")], [value("x")], [value("y")], {"W": np.float32([1, 2])})
+    session = opened(add)
+    given = cupy.asarray(np.float32([3, 4]))
+    x = OrtValue.from_dlpack(given)
+    assert x.data_ptr() == given.data.ptr
+    binding = session.io_binding()
+    binding.bind_ortvalue_input("x", x)
+    binding.bind_output("y", "cuda")
+    session.run_with_iobinding(binding)
+    (y,) = binding.get_outputs()
+    assert y.device_name() == "cuda"
+    assert cupy.from_dlpack(y).tolist() == [4, 6]
