@@ -44,6 +44,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="of everything that is random")
     parser.add_argument("--threads", type=int, default=2, help="threads of torch")
     parser.add_argument(
+        "--output", type=Path, default=HERE / "model", metavar="FOLDER", help="what to write"
+    )
+    parser.add_argument(
         "--float", type=Path, metavar="FILE", help="also keep the float32 model, in this file"
     )
     return parser.parse_args()
@@ -116,13 +119,13 @@ def main() -> None:
     print(f"{parameters:,} parameters, {len(train):,} tokens, {len(heldout):,} held out")
     fit(model, train, options)
     print(f"perplexity of a held-out token: {perplexity(model, heldout, options.length):.2f}")
-    (HERE / "model").mkdir(exist_ok=True)
-    tokenizer.save(HERE / "model" / "merges.json")
+    options.output.mkdir(exist_ok=True)
+    tokenizer.save(options.output / "merges.json")
     with tempfile.TemporaryDirectory() as folder:
         path = options.float or Path(folder) / "float.onnx"
         onnx.save(to_onnx(model), path)
         report = tenonnx_quant.quantize_weights(
-            path, HERE / "model" / "model.onnx", layout=Layout(inline=True)
+            path, options.output / "model.onnx", layout=Layout(inline=True)
         )
     print(report)
 

@@ -199,6 +199,24 @@ def test_every_text_comes_back(text: str) -> None:
     assert all(0 <= token < TOKENIZER.end for token in encoded)
 
 
+def test_tokenizers_of_others_are_read(tmp_path: Path) -> None:
+    library = pytest.importorskip("tokenizers")
+    made = library.Tokenizer(library.models.BPE())
+    made.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = library.decoders.ByteLevel()
+    alphabet = library.pre_tokenizers.ByteLevel.alphabet()
+    trainer = library.trainers.BpeTrainer(
+        vocab_size=280, initial_alphabet=alphabet, show_progress=False
+    )
+    made.train_from_iterator(["ein Glück, zwei Glück"], trainer)
+    made.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "config.json").write_text('{"eos_token_id": [7, 8]}')
+    tokenizer = tokens.open_tokenizer(tmp_path)
+    assert tokenizer.end == 7
+    text = "ein Glück ist € wert 🎉"
+    assert "".join(tokenizer.stream(tokenizer.encode(text))) == text
+
+
 def test_pairs_are_merged_by_frequency() -> None:
     learnt = tokens.learn("abab abab cab", 260)
     # "ab" stands five times; then "abab" within words, and its space before the second word.
