@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from tenonnx import TransformContext
-from tenonnx_fuse.known import attribute, number_of
+from tenonnx_fuse.known import attribute, number_of, operand
 from tenonnx_fuse.pattern import Found, op
 from tenonnx_fuse.rewrite import Rule, rewriting
 
@@ -21,7 +21,7 @@ PARAMETERS: dict[str, tuple[tuple[str, float], ...]] = {
 
 def _fused_conv(found: Found, _: TransformContext) -> list[ir.Node] | str:
     activation = found.last
-    first = activation.inputs[0]
+    first = operand(activation, 0)
     conv = None if first is None else first.producer()
     assert conv is not None
     if activation.op_type == "Clip":

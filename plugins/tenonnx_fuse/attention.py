@@ -9,7 +9,7 @@ import onnx_ir as ir
 from tenonnx import TransformContext
 from tenonnx_fuse.bypass import sweep
 from tenonnx_fuse.heads import turns_last, unrepeated
-from tenonnx_fuse.known import attribute, dtype_of, permutation, rank_of
+from tenonnx_fuse.known import attribute, dtype_of, operand, permutation, rank_of
 from tenonnx_fuse.pattern import (
     AnyNumber,
     Found,
@@ -26,7 +26,7 @@ from tenonnx_fuse.subexpressions import share
 
 def _over_last(node: ir.Node) -> str | None:
     axis = attribute(node, "axis", -1 if (node.version or 1) >= 13 else 1)
-    rank = rank_of(node.inputs[0])
+    rank = rank_of(operand(node, 0))
     old = (node.version or 1) < 13 and axis not in (-1, 3)
     return f"is over axis {axis}" if axis not in (-1, rank or -1, 3) or old else None
 

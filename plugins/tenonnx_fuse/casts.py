@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from tenonnx import TransformContext
 from tenonnx_fuse.bypass import bypass, tell
-from tenonnx_fuse.known import attribute, dtype_of
+from tenonnx_fuse.known import attribute, dtype_of, operand
 
 HOLDS: dict[ir.DataType, frozenset[ir.DataType]] = {
     ir.DataType.FLOAT16: frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE}),
@@ -45,19 +45,19 @@ def drop_casts(model: ir.Model, context: TransformContext) -> bool:
     done: Counter[str] = Counter()
     for graph in tuple(model.graphs()):
         for node in tuple(graph):
-            if node.op_type == "Cast" and not node.domain and node.graph is graph:
+            if node.op_type == "Cast" and not node.domain and node.graph is graph and node.outputs:
                 _visit(node, done)
     return tell(context, done)
 
 
 def _visit(node: ir.Node, done: Counter[str]) -> None:
-    x = node.inputs[0]
+    x = operand(node, 0)
     if x is None:
         return
     to = ir.DataType(attribute(node, "to", 0))
     before = x.producer()
     if before is not None and before.op_type == "Cast" and not before.domain:
-        origin = before.inputs[0]
+        origin = operand(before, 0)
         source = dtype_of(origin)
         middle = ir.DataType(attribute(before, "to", 0))
         if origin is not None and source is not None and middle in HOLDS.get(source, ()):

@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from tenonnx import HOST, TransformContext, Weight
 from tenonnx_fuse.constants import Array, derived
-from tenonnx_fuse.known import array_of, attribute, weight_of
+from tenonnx_fuse.known import array_of, attribute, operand, weight_of
 from tenonnx_fuse.rewrite import Rewriting, has_any
 
 FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE)
@@ -60,7 +60,7 @@ def _follow(node: ir.Node, work: Rewriting, types: tuple[str, ...]) -> ir.Node |
     if after is None or after.op_type not in types or after.domain or after.graph is not node.graph:
         return None
     name = f"{node.op_type} and {after.op_type}"
-    weight, bias = weight_of(node.inputs[1]), weight_of(_input(node, 2))
+    weight, bias = weight_of(operand(node, 1)), weight_of(_input(node, 2))
     if weight is None or weight.dtype not in FLOATS:
         work.miss(name, after, "the weights are no constants of a float type")
         return None
@@ -71,8 +71,8 @@ def _follow(node: ir.Node, work: Rewriting, types: tuple[str, ...]) -> ir.Node |
     affine = _affine(after, node.outputs[0], channels, len(weight.shape))
     if affine is None:
         return None
-    assert node.inputs[1] is not None
-    if affine.factor is not None and len(node.inputs[1].uses()) > 1:
+    kernel = operand(node, 1)
+    if affine.factor is not None and kernel is not None and len(kernel.uses()) > 1:
         work.miss(name, after, "its weights are read by another node too, and would be copied")
         return None
     inputs = _folded(node, weight, bias, affine, _digest(after), work.context)
@@ -101,7 +101,7 @@ def _affine(node: ir.Node, x: ir.Value, channels: int, rank: int) -> Affine | No
     """Returns what a node does per channel, if that is all it does."""
     if node.op_type == "BatchNormalization":
         return _normalisation(node, x)
-    first, second = node.inputs
+    first, second = operand(node, 0), operand(node, 1)
     other = second if first is x else first
     if node.op_type in ("Sub", "Div") and second is x:
         return None
@@ -126,7 +126,7 @@ def _affine(node: ir.Node, x: ir.Value, channels: int, rank: int) -> Affine | No
 def _normalisation(node: ir.Node, x: ir.Value) -> Affine | None:
     arrays = [array_of(value) for value in node.inputs[1:5]]
     given = [array.astype(np.float64) for array in arrays if array is not None and array.ndim == 1]
-    if node.inputs[0] is not x or len(given) != 4 or (node.version or 1) < 9:
+    if operand(node, 0) is not x or len(given) != 4 or (node.version or 1) < 9:
         return None
     if attribute(node, "training_mode", 0) or len(node.outputs) > 1:
         return None
@@ -172,13 +172,13 @@ def _folded(
             shift = shift + (old if affine.factor is None else old * affine.factor)
         return np.asarray(shift).astype(weight.on(HOST).dtype)
 
-    kernel = node.inputs[1]
+    kernel = operand(node, 1)
     if affine.factor is not None:
         kernel = _constant(node, "weight", f"{digest}:{weight.key}:{group}", weights, context)
     if affine.shift is None and bias is None:
-        return [node.inputs[0], kernel]
+        return [operand(node, 0), kernel]
     key = f"{digest}:{weight.dtype}:{_channels(node, weight)}:{bias.key if bias else ''}"
-    return [node.inputs[0], kernel, _constant(node, "bias", key, summands, context)]
+    return [operand(node, 0), kernel, _constant(node, "bias", key, summands, context)]
 
 
 def _constant(

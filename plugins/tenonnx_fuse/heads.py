@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import onnx_ir as ir
 
-from tenonnx_fuse.known import attribute, integers_of, rank_of
+from tenonnx_fuse.known import attribute, integers_of, operand, rank_of
 
 Size: TypeAlias = int | str | tuple[ir.Value, int] | None
 """A number, a name, the size of a value along an axis, or something else."""
@@ -19,19 +19,20 @@ def unrepeated(value: ir.Value) -> tuple[ir.Value, list[ir.Node]]:
     (batch, heads * times, length, size). A value that is not made so is returned as it is.
     """
     reshape = _maker(value, "Reshape")
-    expand = None if reshape is None else _maker(reshape.inputs[0], "Expand")
-    unsqueeze = None if expand is None else _maker(expand.inputs[0], "Unsqueeze")
-    if reshape is None or expand is None or unsqueeze is None or unsqueeze.inputs[0] is None:
+    expand = None if reshape is None else _maker(operand(reshape, 0), "Expand")
+    unsqueeze = None if expand is None else _maker(operand(expand, 0), "Unsqueeze")
+    heads = None if unsqueeze is None else operand(unsqueeze, 0)
+    if reshape is None or expand is None or unsqueeze is None or heads is None:
         return value, []
     axes = attribute(unsqueeze, "axes", None)
     if len(unsqueeze.inputs) > 1:
-        axes = integers_of(unsqueeze.inputs[1])
+        axes = integers_of(operand(unsqueeze, 1))
     if axes is None or tuple(axes) != (2,):
         return value, []
-    wide, flat = sizes_of(expand.inputs[1]), sizes_of(reshape.inputs[1])
+    wide, flat = sizes_of(operand(expand, 1)), sizes_of(operand(reshape, 1))
     if wide is None or flat is None or not _repeats(wide, flat):
         return value, []
-    return unsqueeze.inputs[0], [unsqueeze, expand, reshape]
+    return heads, [unsqueeze, expand, reshape]
 
 
 def _repeats(wide: list[Size], flat: list[Size]) -> bool:
@@ -52,12 +53,12 @@ def turns_last(keys: ir.Value, joined: ir.Node) -> bool:
 
     Exporters join the axes before, turn (batch * heads, length, size), and split them again.
     """
-    turn = _maker(joined.inputs[0], "Transpose")
-    flat = None if turn is None else _maker(turn.inputs[0], "Reshape")
+    turn = _maker(operand(joined, 0), "Transpose")
+    flat = None if turn is None else _maker(operand(turn, 0), "Reshape")
     if flat is None or rank_of(keys) != 4:
         return False
     own = [size_of(keys, axis) for axis in range(4)]
-    first, last = sizes_of(flat.inputs[1]), sizes_of(joined.inputs[1])
+    first, last = sizes_of(operand(flat, 1)), sizes_of(operand(joined, 1))
     if first is None or last is None or len(first) != 3 or len(last) != 4:
         return False
     return first[1:] == own[2:] and last == [*own[:2], own[3], own[2]]
@@ -69,10 +70,10 @@ def sizes_of(shape: ir.Value | None) -> list[Size] | None:
     if constant is not None:
         return [None if size == -1 else size for size in constant]
     flat, chosen = _maker(shape, "Reshape"), _maker(shape, "Where")
-    if flat is not None and integers_of(flat.inputs[1]) == (-1,):
-        return sizes_of(flat.inputs[0])
+    if flat is not None and integers_of(operand(flat, 1)) == (-1,):
+        return sizes_of(operand(flat, 0))
     if chosen is not None and _replaces_unknown(chosen):
-        return sizes_of(chosen.inputs[2])
+        return sizes_of(operand(chosen, 2))
     joined = _maker(shape, "Concat")
     if joined is None:
         return _sizes(shape)
@@ -83,8 +84,8 @@ def sizes_of(shape: ir.Value | None) -> list[Size] | None:
 
 def _replaces_unknown(node: ir.Node) -> bool:
     """Says whether a Where puts ones in the place of the sizes of an Expand that are -1."""
-    tests, ones = _maker(node.inputs[0], "Equal"), _maker(node.inputs[1], "ConstantOfShape")
-    return tests is not None and ones is not None and tests.inputs[0] is node.inputs[2]
+    tests, ones = _maker(operand(node, 0), "Equal"), _maker(operand(node, 1), "ConstantOfShape")
+    return tests is not None and ones is not None and operand(tests, 0) is operand(node, 2)
 
 
 def size_of(value: ir.Value, axis: int) -> Size:
@@ -102,25 +103,25 @@ def _sizes(value: ir.Value | None) -> list[Size] | None:
     """Returns what a part of a Shape, or one number computed from it, has as its elements."""
     single = _maker(value, "Unsqueeze")
     if single is not None:
-        return _part(single.inputs[0]) or [None]
+        return _part(operand(single, 0)) or [None]
     return _part(value)
 
 
 def _part(value: ir.Value | None) -> list[Size] | None:
     shape, picked = _maker(value, "Shape"), slice(None)
     if (part := _maker(value, "Slice")) is not None:
-        shape = _maker(part.inputs[0], "Shape")
+        shape = _maker(operand(part, 0), "Shape")
         bounds = [integers_of(bound) for bound in part.inputs[1:3]]
         if any(bound is None or len(bound) != 1 for bound in bounds) or len(part.inputs) > 4:
             return None
         picked = slice(*(bound[0] for bound in bounds if bound is not None))
     elif (part := _maker(value, "Gather")) is not None:
-        shape = _maker(part.inputs[0], "Shape")
-        place = integers_of(part.inputs[1])
+        shape = _maker(operand(part, 0), "Shape")
+        place = integers_of(operand(part, 1))
         if place is None or len(place) != 1:
             return None
         picked = slice(place[0], place[0] + 1 or None)
-    of = None if shape is None else shape.inputs[0]
+    of = None if shape is None else operand(shape, 0)
     rank = rank_of(of)
     if shape is None or of is None:
         return None

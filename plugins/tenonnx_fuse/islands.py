@@ -8,7 +8,7 @@ import onnx_ir as ir
 from tenonnx import HOST, TransformContext
 from tenonnx_fuse.bypass import bypass
 from tenonnx_fuse.constants import derived
-from tenonnx_fuse.known import attribute, dtype_of, weight_of
+from tenonnx_fuse.known import attribute, dtype_of, operand, weight_of
 
 NARROW = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
@@ -93,7 +93,7 @@ def _source(value: ir.Value) -> ir.Value | None:
     node = value.producer()
     if node is None or node.op_type != "Cast" or node.domain:
         return None
-    x = node.inputs[0]
+    x = operand(node, 0)
     return x if dtype_of(x) == ir.DataType.FLOAT else None
 
 

@@ -77,6 +77,11 @@ def integers_of(value: ir.Value | None) -> tuple[int, ...] | None:
     return tuple(int(number) for number in array.reshape(-1))
 
 
+def operand(node: ir.Node, position: int) -> ir.Value | None:
+    """Returns an input; ``None`` if it is absent or the node has not so many."""
+    return node.inputs[position] if position < len(node.inputs) else None
+
+
 def attribute(node: ir.Node, name: str, default: Any) -> Any:
     """Returns an attribute's value."""
     found = node.attributes.get(name)
@@ -88,7 +93,7 @@ def permutation(node: ir.Node) -> tuple[int, ...] | None:
     given = attribute(node, "perm", None)
     if given is not None:
         return tuple(given)
-    rank = rank_of(node.inputs[0])
+    rank = rank_of(operand(node, 0))
     return None if rank is None else tuple(reversed(range(rank)))
 
 
@@ -107,7 +112,7 @@ def dtype_of(value: ir.Value | None, depth: int = MAX_DEPTH) -> ir.DataType | No
         return ir.DataType(attribute(node, "to", 0))
     if node.op_type not in SAME_TYPE or node.outputs[0] is not value:
         return None
-    return dtype_of(node.inputs[0], depth - 1)
+    return dtype_of(operand(node, 0), depth - 1)
 
 
 def rank_of(value: ir.Value | None) -> int | None:
@@ -154,7 +159,7 @@ def _count_axes(node: ir.Node) -> int | None:
     """Returns how many axes an Unsqueeze adds; below zero, what a Squeeze takes away."""
     axes = attribute(node, "axes", None)
     if len(node.inputs) > 1:
-        axes = integers_of(node.inputs[1])
+        axes = integers_of(operand(node, 1))
     if axes is None:
         return None
     return len(axes) if node.op_type == "Unsqueeze" else -len(axes)
@@ -167,16 +172,16 @@ def _rank_made(node: ir.Node, depth: int, unknown: set[ir.Value]) -> int | None:
     if kind in ("Flatten", "Gemm"):
         return 2
     if kind == "Reshape":
-        shape = node.inputs[1] if len(node.inputs) > 1 else None
+        shape = operand(node, 1) if len(node.inputs) > 1 else None
         return None if shape is None else _length(shape)
     if kind in ("Squeeze", "Unsqueeze"):
         count = _count_axes(node)
-        rank = None if count is None else _rank(node.inputs[0], depth, unknown)
+        rank = None if count is None else _rank(operand(node, 0), depth, unknown)
         return None if rank is None or count is None else rank + count
     if kind in ("Range", "Shape"):
         return 1
     if kind in SAME_RANK:
-        return _rank(node.inputs[0], depth, unknown)
+        return _rank(operand(node, 0), depth, unknown)
     if kind not in BROADCASTING and kind not in ("Gather", "MatMul"):
         return None
     ranks = [_rank(value, depth, unknown) for value in node.inputs]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from tenonnx import TransformContext
-from tenonnx_fuse.known import attribute, dtype_of, integers_of, rank_of
+from tenonnx_fuse.known import attribute, dtype_of, integers_of, operand, rank_of
 from tenonnx_fuse.pattern import AnyNumber, Found, Like, Pattern, Vector, either, let, op, optional
 from tenonnx_fuse.rewrite import Rule, rewriting
 
@@ -16,8 +16,8 @@ FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 def _keeps_last_axis(node: ir.Node) -> str | None:
     axes = attribute(node, "axes", None)
     if len(node.inputs) > 1:
-        axes = integers_of(node.inputs[1])
-    rank = rank_of(node.inputs[0])
+        axes = integers_of(operand(node, 1))
+    rank = rank_of(operand(node, 0))
     last = (-1,) if rank is None else (-1, rank - 1)
     if axes is None or len(axes) != 1 or axes[0] not in last:
         return f"averages over {'all axes' if axes is None else list(axes)}, not the last one"
@@ -60,10 +60,10 @@ def _inputs(found: Found) -> tuple[ir.Value, ir.Value] | str:
         # Narrow floats that are widened for this alone: the operators do that by themselves.
         if maker is None or maker.op_type != "Cast" or maker.domain:
             return f"the result is cast to {dtype} and '{x.name}' is not"
-        if dtype_of(maker.inputs[0]) != dtype or attribute(casts[0], "to", 0) != dtype:
+        narrow = operand(maker, 0)
+        if narrow is None or dtype_of(narrow) != dtype or attribute(casts[0], "to", 0) != dtype:
             return "it is cast to another type than it came from"
-        assert maker.inputs[0] is not None
-        x = maker.inputs[0]
+        x = narrow
     if dtype not in FLOATS:
         return f"the operator computes in float32, and this is {dtype}"
     return x, scale

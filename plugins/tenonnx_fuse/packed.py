@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from tenonnx import TransformContext
-from tenonnx_fuse.known import permutation
+from tenonnx_fuse.known import operand, permutation
 from tenonnx_fuse.pattern import Found, Pattern, let, op
 from tenonnx_fuse.rewrite import Rule, rewriting
 
@@ -44,7 +44,7 @@ def _packed(found: Found, _: TransformContext) -> list[ir.Node] | str:
         heads.append(count)
     joined = found.last.outputs[0]
     attention = found.values["attention"].producer()
-    turned = found.last.inputs[0]
+    turned = operand(found.last, 0)
     assert attention is not None
     assert turned is not None
     if _heads(joined, turned) is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from tenonnx import TransformContext
-from tenonnx_fuse.known import attribute, permutation, rank_of
+from tenonnx_fuse.known import attribute, operand, permutation, rank_of
 from tenonnx_fuse.pattern import Found, Vector, op
 from tenonnx_fuse.rewrite import Rule, rewriting
 
@@ -42,7 +42,7 @@ def _of_transposed(found: Found, _: TransformContext) -> list[ir.Node] | str:
         value = inputs[position]
         maker = None if value is None else value.producer()
         if maker is not None and maker in found.nodes:
-            inputs[position] = maker.inputs[0]
+            inputs[position] = operand(maker, 0)
             turns[name] = 1 - turns[name]
     kept = {name: attribute(node, name, 1.0) for name in ("alpha", "beta")}
     version = node.version if node.op_type == "Gemm" else 13

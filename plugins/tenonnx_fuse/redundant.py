@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from tenonnx import TransformContext, WeightTensor
 from tenonnx_fuse.bypass import bypass, tell
-from tenonnx_fuse.known import array_of, attribute, integers_of, permutation, weight_of
+from tenonnx_fuse.known import array_of, attribute, integers_of, operand, permutation, weight_of
 
 
 def drop_redundant(model: ir.Model, context: TransformContext) -> bool:
@@ -19,13 +19,13 @@ def drop_redundant(model: ir.Model, context: TransformContext) -> bool:
     for graph in tuple(model.graphs()):
         for node in tuple(graph):
             visit = None if node.domain or node.graph is not graph else VISITS.get(node.op_type)
-            if visit is not None and node.inputs and visit(node):
+            if visit is not None and node.inputs and node.outputs and visit(node):
                 done[node.op_type] += 1
     return tell(context, done)
 
 
 def _drop(node: ir.Node) -> bool:
-    x = node.inputs[0]
+    x = operand(node, 0)
     return x is not None and bypass(node, x)
 
 
@@ -35,7 +35,7 @@ def _identity(node: ir.Node) -> bool:
 
 def _dropout(node: ir.Node) -> bool:
     """Takes it out in inference, which is how every model runs that does not say otherwise."""
-    training = node.inputs[2] if len(node.inputs) > 2 else None
+    training = operand(node, 2) if len(node.inputs) > 2 else None
     if training is not None:
         value = array_of(training)
         if value is None or value.any():
@@ -47,7 +47,7 @@ def _dropout(node: ir.Node) -> bool:
 def _transpose(node: ir.Node) -> bool:
     """Takes out one that moves no axis, or joins it with the one before it."""
     order = permutation(node)
-    x = node.inputs[0]
+    x = operand(node, 0)
     if order is None or x is None:
         return False
     if order == tuple(range(len(order))):
@@ -55,7 +55,7 @@ def _transpose(node: ir.Node) -> bool:
     before = x.producer()
     if before is None or before.op_type != "Transpose" or before.domain:
         return False
-    first, origin = permutation(before), before.inputs[0]
+    first, origin = permutation(before), operand(before, 0)
     if first is None or origin is None or len(first) != len(order):
         return False
     joined = tuple(first[axis] for axis in order)
@@ -68,8 +68,8 @@ def _transpose(node: ir.Node) -> bool:
 
 def _reshape(node: ir.Node) -> bool:
     """Takes out one to the shape there is; one after another reads what that one read."""
-    x = node.inputs[0]
-    sizes = integers_of(node.inputs[1]) if len(node.inputs) > 1 else None
+    x = operand(node, 0)
+    sizes = integers_of(operand(node, 1)) if len(node.inputs) > 1 else None
     if x is None or sizes is None:
         return False
     allow_zero = attribute(node, "allowzero", 0)
@@ -79,7 +79,7 @@ def _reshape(node: ir.Node) -> bool:
     flattens = before is not None and before.op_type in ("Reshape", "Flatten")
     if before is None or not flattens or before.domain or 0 in sizes:
         return False
-    origin = before.inputs[0]
+    origin = operand(before, 0)
     if origin is None:
         return False
     if _known(origin) is not None and _known(origin) == _resolved(sizes, origin, allow_zero):
@@ -112,8 +112,8 @@ def _resolved(sizes: tuple[int, ...], x: ir.Value, allow_zero: int) -> tuple[int
 
 
 def _expand(node: ir.Node) -> bool:
-    x = node.inputs[0]
-    sizes = integers_of(node.inputs[1])
+    x = operand(node, 0)
+    sizes = integers_of(operand(node, 1))
     if x is None or sizes is None:
         return False
     shape = _known(x)
@@ -129,14 +129,14 @@ def _single(node: ir.Node) -> bool:
 
 
 def _tile(node: ir.Node) -> bool:
-    repeats = integers_of(node.inputs[1]) if len(node.inputs) == 2 else None
+    repeats = integers_of(operand(node, 1)) if len(node.inputs) == 2 else None
     return repeats is not None and all(count == 1 for count in repeats) and _drop(node)
 
 
 def _pad(node: ir.Node) -> bool:
     pads = attribute(node, "pads", None)
     if (node.version or 1) >= 11:
-        pads = integers_of(node.inputs[1]) if len(node.inputs) > 1 else None
+        pads = integers_of(operand(node, 1)) if len(node.inputs) > 1 else None
     return pads is not None and not any(pads) and _drop(node)
 
 
@@ -155,20 +155,22 @@ def _slice(node: ir.Node) -> bool:
 
 def _unsqueeze(node: ir.Node) -> bool:
     """Takes out one that undoes the Squeeze, or Unsqueeze, before it."""
-    x = node.inputs[0]
+    x = operand(node, 0)
     before = None if x is None else x.producer()
     opposite = "Squeeze" if node.op_type == "Unsqueeze" else "Unsqueeze"
-    if before is None or before.op_type != opposite or before.domain or before.inputs[0] is None:
+    if before is None or before.op_type != opposite or before.domain:
         return False
-    axes, others = _axes(node), _axes(before)
-    return axes is not None and axes == others and min(axes) >= 0 and bypass(node, before.inputs[0])
+    axes, others, origin = _axes(node), _axes(before), operand(before, 0)
+    if not axes or axes != others or min(axes) < 0 or origin is None:
+        return False
+    return bypass(node, origin)
 
 
 def _axes(node: ir.Node) -> tuple[int, ...] | None:
     if (node.version or 1) < 13:
         given = attribute(node, "axes", None)
         return None if given is None else tuple(given)
-    return integers_of(node.inputs[1]) if len(node.inputs) > 1 else None
+    return integers_of(operand(node, 1)) if len(node.inputs) > 1 else None
 
 
 def _neutral(node: ir.Node) -> bool:
@@ -177,7 +179,7 @@ def _neutral(node: ir.Node) -> bool:
         return False
     neutral = 0 if node.op_type in ("Add", "Sub") else 1
     for position in (1, 0) if node.op_type in ("Add", "Mul") else (1,):
-        value, other = node.inputs[position], node.inputs[1 - position]
+        value, other = operand(node, position), operand(node, 1 - position)
         weight = weight_of(value)
         if weight is None or weight.shape != () or other is None:
             continue

@@ -65,7 +65,7 @@ class Rewriting:
         for graph in tuple(self.model.graphs()):
             for node in reversed(tuple(graph)):
                 made: ir.Node | None = node
-                while made is not None and made.graph is graph and not made.domain:
+                while made is not None and made.graph is graph and made.outputs and not made.domain:
                     rules_here = by_type.get(made.op_type, ())
                     made = self._first(rules_here, graph, made)
 

@@ -7,14 +7,14 @@ import onnx_ir as ir
 
 from tenonnx import HOST, TransformContext
 from tenonnx_fuse.constants import derived
-from tenonnx_fuse.known import array_of, attribute, integers_of, rank_of, weight_of
+from tenonnx_fuse.known import array_of, attribute, integers_of, operand, rank_of, weight_of
 from tenonnx_fuse.pattern import Found, Pattern, let, op
 from tenonnx_fuse.rewrite import Rule, rewriting
 from tenonnx_fuse.subexpressions import share
 
 
 def _last_axis(node: ir.Node) -> str | None:
-    axis, rank = attribute(node, "axis", 0), rank_of(node.inputs[0])
+    axis, rank = attribute(node, "axis", 0), rank_of(operand(node, 0))
     return None if axis in (-1, (rank or 0) - 1) else f"joins along axis {axis}"
 
 
@@ -78,15 +78,15 @@ def _is_doubled(wave: ir.Value) -> bool:
     while maker is not None and maker.op_type in ("Unsqueeze", "Cast", "Mul", "Cos", "Sin"):
         if maker.op_type == "Mul" and not _times_number(maker):
             return False
-        first = maker.inputs[0]
+        first = operand(maker, 0)
         maker = None if first is None else first.producer()
     if maker is None or maker.op_type != "Concat" or _last_axis(maker) is not None:
         return False
-    return len(maker.inputs) == 2 and maker.inputs[0] is maker.inputs[1]
+    return len(maker.inputs) == 2 and operand(maker, 0) is operand(maker, 1)
 
 
 def _times_number(node: ir.Node) -> bool:
-    weight = weight_of(node.inputs[1])
+    weight = weight_of(operand(node, 1))
     return weight is not None and weight.shape in ((), (1,))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from tenonnx import TransformContext
-from tenonnx_fuse.known import attribute, rank_of, weight_of
+from tenonnx_fuse.known import attribute, operand, rank_of, weight_of
 from tenonnx_fuse.rewrite import Rewriting, has_any
 
 TARGETS = {
@@ -30,7 +30,7 @@ def skip_norms(model: ir.Model, context: TransformContext) -> bool:
 
 
 def _visit(norm: ir.Node, work: Rewriting) -> None:
-    total = norm.inputs[0]
+    total = operand(norm, 0)
     added = None if total is None else total.producer()
     if total is None or added is None or added.op_type != "Add" or added.domain:
         return
@@ -66,7 +66,7 @@ def _unfit(norm: ir.Node, added: ir.Node) -> str | None:
         return "the sum is made in another graph"
     if any(output.uses() or output.is_graph_output() for output in norm.outputs[1:]):
         return "mean or deviation are read"
-    rank = rank_of(norm.inputs[0])
+    rank = rank_of(operand(norm, 0))
     if attribute(norm, "axis", -1) not in (-1, (rank or 0) - 1):
         return "it is over several axes"
     ranks = [rank_of(value) for value in added.inputs]

@@ -9,7 +9,7 @@ import onnx_ir as ir
 from tenonnx import HOST, TransformContext
 from tenonnx_fuse.bypass import bypass, tell
 from tenonnx_fuse.constants import derived
-from tenonnx_fuse.known import permutation, weight_of
+from tenonnx_fuse.known import operand, permutation, weight_of
 
 UNARY = frozenset(
     {
@@ -39,7 +39,7 @@ def cancel_transposes(model: ir.Model, context: TransformContext) -> bool:
 
 
 def _cancel(node: ir.Node, context: TransformContext, done: Counter[str]) -> None:
-    order, x = permutation(node), node.inputs[0]
+    order, x = permutation(node), operand(node, 0)
     if order is None or x is None:
         return
     undone = tuple(order.index(axis) for axis in range(len(order)))
@@ -76,10 +76,10 @@ def _comes_from(value: ir.Value, order: tuple[int, ...], between: dict[ir.Node, 
     between[node] = None
     operands = node.inputs if node.op_type in BINARY else node.inputs[:1]
     turned = 0
-    for operand in operands:
-        if operand is None or _broadcasts(operand, len(order)):
+    for source in operands:
+        if source is None or _broadcasts(source, len(order)):
             continue
-        if not _comes_from(operand, order, between):
+        if not _comes_from(source, order, between):
             return False
         turned += 1
     return turned > 0
@@ -99,7 +99,7 @@ def _turn_back(node: ir.Node, order: tuple[int, ...], context: TransformContext)
     for position, value in enumerate(node.inputs):
         maker = None if value is None else value.producer()
         if maker is not None and maker.op_type == "Transpose" and not maker.domain:
-            node.replace_input_with(position, maker.inputs[0])
+            node.replace_input_with(position, operand(maker, 0))
         weight = weight_of(value)
         if weight is not None and value is not None and len(weight.shape) == len(order) > 1:
             node.replace_input_with(position, _turned_constant(node, value, back, context))
