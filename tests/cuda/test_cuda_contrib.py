@@ -1,0 +1,52 @@
+"""The operators of com.microsoft on a device that is only thought of: what onnxruntime answers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from emulated import session
+from test_cuda_contract import EVERY
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "contrib"))
+
+from rows import Row, feeds_of, model_of, read
+
+CONTRIB = Path(__file__).parents[1] / "contrib"
+ROWS = [row for path in sorted(CONTRIB.glob("*.npz")) for row in read(path)]
+
+WAITS = {
+    "MoE": "the host has to know which experts were chosen",
+    "QMoE": "the host has to know which experts were chosen",
+}
+"""Operators that make the host wait for the device, and what for."""
+
+
+def parameters() -> list[Any]:
+    rows = ROWS if EVERY else ROWS[::6]
+    return [
+        pytest.param(
+            row,
+            id=row.id,
+            marks=[pytest.mark.xfail(strict=True, reason=WAITS[row.op])] if row.op in WAITS else [],
+        )
+        for row in rows
+    ]
+
+
+@pytest.mark.parametrize("row", parameters())
+def test_row(row: Row) -> None:
+    opened = session(model_of(row), graph_optimization_level=0)
+    for actual, expected in zip(opened.run(None, feeds_of(row)), row.answers, strict=True):
+        actual = np.asarray(actual)
+        assert actual.dtype == expected.dtype
+        assert actual.shape == expected.shape
+        if expected.dtype.kind in "biuO":
+            np.testing.assert_array_equal(actual, expected)
+            continue
+        wide = [a.astype(np.float64) for a in (actual, expected)]
+        known = ~np.isnan(wide[1])
+        np.testing.assert_allclose(*(a[known] for a in wide), rtol=row.rtol, atol=row.atol)
