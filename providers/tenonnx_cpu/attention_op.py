@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx_cpu.attention import ATTEND, attend
-from tenonnx_cpu.buffers import F32, empty
+from tenonnx_cpu.buffers import F32, HALVES, empty
 from tenonnx_cpu.specialise import Call, Site, specialise
 
 LEFT_OUT = ("left_window_size", "right_window_size", "softcap", "softmax_precision")
@@ -16,7 +16,7 @@ LEFT_OUT = ("left_window_size", "right_window_size", "softcap", "softmax_precisi
 
 @specialise("Attention")
 def specialise_attention(site: Site, plain: Call) -> Call | None:
-    """Takes float32 without windows or a soft cap, unless the scores are asked for."""
+    """Takes floats without windows or a soft cap, unless the scores are asked for."""
     node = site.node
     usual = {"left_window_size": -1, "right_window_size": -1, "softcap": 0.0}
     if any(site.attribute(name, usual.get(name)) != usual.get(name) for name in LEFT_OUT):
@@ -29,6 +29,10 @@ def specialise_attention(site: Site, plain: Call) -> Call | None:
     ATTEND.request()
 
     def call(q: Any, k: Any, v: Any, *rest: Any) -> Any:
+        if q.dtype in HALVES:
+            wide = [x.astype(F32) if x is not None and x.dtype in HALVES else x for x in rest]
+            made = call(*(x.astype(F32) for x in (q, k, v)), *wide)
+            return tuple(None if x is None else x.astype(q.dtype) for x in made)
         given = [*rest, *[None] * (4 - len(rest))]
         mask, past_k, past_v, lengths = given
         packed = q.ndim == 3

@@ -11,6 +11,7 @@ import sys
 import threading
 from typing import Any, TypeAlias
 
+import ml_dtypes
 import numpy as np
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
@@ -24,6 +25,8 @@ KEPT = 128 << 20
 
 ALIGNMENT = 64
 F32 = np.dtype(np.float32)
+HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
+"""What kernels compute in float32, and round at the end."""
 
 
 class _Pool(threading.local):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx_cpu.buffers import F32, contiguous, empty
+from tenonnx_cpu.buffers import F32, HALVES, contiguous, empty
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.patterns import Match, decomposed_norm
@@ -73,6 +73,11 @@ class Normalise:
 
     def rows(self, x: Any, other: Any, scale: Any, bias: Any) -> tuple[Any, Any] | None:
         """Returns ``x + other`` normalised, and that sum; ``None`` where numpy must do it."""
+        if x.dtype in HALVES:
+            made = self.rows(
+                *(None if a is None else a.astype(F32) for a in (x, other, scale, bias))
+            )
+            return None if made is None else (made[0].astype(x.dtype), made[1].astype(x.dtype))
         run = NORMALISE.run
         if run is None or x.dtype != F32 or scale.dtype != F32 or not x.ndim or not x.size:
             return None

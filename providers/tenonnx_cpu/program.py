@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tenonnx_cpu.buffers import F32, contiguous, empty
+from tenonnx_cpu.buffers import F32, HALVES, contiguous, empty
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import scratch
 from tenonnx_cpu.opcodes import AXES, BLOCK, CODES, INPUTS, MEMORY, REGISTERS
@@ -138,7 +138,7 @@ class ProgramCall:
             return self._plain(*arrays)
         for x in arrays:
             if x.dtype != F32:
-                return self._plain(*arrays)
+                return self._of_others(arrays)
         shapes = tuple([x.shape for x in arrays])
         try:
             layout = self._layouts[shapes]
@@ -154,6 +154,13 @@ class ProgramCall:
             y.reshape(-1), scratch(4 * MEMORY * threads).view(F32), layout.grain, threads,
         )  # fmt: skip
         return y
+
+    def _of_others(self, arrays: tuple[Any, ...]) -> Any:
+        """Computes what is not float32: 16-bit floats as if they were, and the rest on numpy."""
+        kind = arrays[0].dtype
+        if kind not in HALVES or any(x.dtype != kind for x in arrays):
+            return self._plain(*arrays)
+        return self(*(x.astype(F32) for x in arrays)).astype(kind)
 
     def _lay_out(self, shapes: tuple[Shape, ...]) -> _Layout | None:
         if len(self._layouts) > MOST_LAYOUTS:

@@ -6,8 +6,10 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import onnx
 import pytest
 from running import floats
+from scipy import special
 
 import tenonnx
 from models import FLOAT, model, node, value
@@ -55,3 +57,30 @@ def test_a_cast_that_others_read_stays() -> None:
     wide = weight.astype(np.float64)
     (y,) = session(nodes, {"w": weight}).run(None, {"x": x})
     np.testing.assert_allclose(y, x @ wide @ wide + wide.sum(), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", [np.float16, ml_dtypes.bfloat16])
+def test_layers_of_halves_are_computed_in_float32(kind: Any) -> None:
+    """Attention, a sum that is normalised, and a chain of elementwise operators."""
+    exact = 2e-3 if kind == np.float16 else 2e-2
+    x, scale, bias = (floats(*shape).astype(kind) for shape in ((2, 6, 32), (32,), (32,)))
+    nodes = [
+        node("Attention", "x x x", "a", q_num_heads=4, kv_num_heads=4),
+        node("Add", "a x", "r"),
+        node("LayerNormalization", "r g b", "n"),
+        node("Sigmoid", "n", "s"),
+        node("Mul", "n s", "m"),
+        node("Mul", "m x", "y"),
+    ]
+    type_ = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    ends = [value("x", type_, [None] * 3)], [value("y", type_, [None] * 3)]
+    proto = model(nodes, *ends, {"g": scale, "b": bias}, opset=23)
+    (y,) = tenonnx.InferenceSession(proto.SerializeToString()).run(None, {"x": x})
+    assert y.dtype == kind
+    wide, gain, shift = (np.asarray(part, np.float64) for part in (x, scale, bias))
+    heads = wide.reshape(2, 6, 4, 8).swapaxes(1, 2)
+    weights = special.softmax(heads @ heads.swapaxes(2, 3) / np.sqrt(8), axis=-1)
+    r = (weights @ heads).swapaxes(1, 2).reshape(2, 6, 32) + wide
+    n = (r - r.mean(-1, keepdims=True)) / np.sqrt(r.var(-1, keepdims=True) + 1e-5) * gain + shift
+    answer = n * special.expit(n) * wide
+    np.testing.assert_allclose(np.asarray(y, np.float64), answer, rtol=exact, atol=8 * exact)
