@@ -11,6 +11,7 @@ from tenonnx.provider import HOST, Device, Segment, Step
 from tenonnx_array import TABLE
 from tenonnx_array.provider import ArrayProvider
 from tenonnx_cpu import (  # noqa: F401 - they register themselves
+    affine,
     attention,
     attention_op,
     byte_ops,

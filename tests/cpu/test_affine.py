@@ -1,0 +1,73 @@
+"""Products with their bias and activation in one step are the float64 formula's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from running import Watch, floats, session
+from scipy import special
+
+from models import node
+from tenonnx_cpu.product import GEMM, STREAM
+
+FUNCTIONS: dict[str, Any] = {
+    "none": lambda z: z,
+    "Relu": lambda z: np.maximum(z, 0),
+    "LeakyRelu": lambda z: np.where(z < 0, 0.2 * z, z),
+    "Sigmoid": special.expit,
+    "Tanh": np.tanh,
+    "Gelu": lambda z: z * special.ndtr(z),
+}
+SHAPES = [(1, 40, 70), (5, 33, 31), (64, 100, 96), (130, 96, 64)]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize(("rows", "depth", "columns"), SHAPES)
+@pytest.mark.parametrize("form", ["MatMul", "flipped", "Gemm", "turned"])
+@pytest.mark.parametrize("threads", [1, 4])
+def test_one_step(
+    name: str, rows: int, depth: int, columns: int, form: str, threads: int, monkeypatch: Any
+) -> None:
+    kernels = [Watch(kernel, monkeypatch) for kernel in (GEMM["f32"], STREAM["f32"])]
+    x, w, b = floats(rows, depth), floats(depth, columns, seed=1) / 8, floats(columns, seed=2)
+    weights = {"w": w.T.copy() if form == "turned" else w, "b": b}
+    if form in ("Gemm", "turned"):
+        nodes = [node("Gemm", "x w b", "t", transB=int(form == "turned"))]
+    else:
+        nodes = [
+            node("MatMul", "x w", "s"),
+            node("Add", "b s" if form == "flipped" else "s b", "t"),
+        ]
+    if name != "none":
+        more = {"alpha": 0.2} if name == "LeakyRelu" else {}
+        nodes.append(node(name, "t", "y", **more))
+    one = session(nodes, {"x": x}, nodes[-1].output[0], weights, threads=threads)
+    y = one.run(None, {"x": x})[0]
+    expected = FUNCTIONS[name](x.astype(np.float64) @ w + b)
+    assert np.abs(y - expected).max() < 1e-5
+    assert len(one.plan.steps) == 1
+    assert sum(kernel.calls for kernel in kernels) == 1
+
+
+def test_what_others_read_is_left_alone() -> None:
+    x, weights = floats(4, 8), {"w": floats(8, 6, seed=1), "b": floats(6, seed=2)}
+    nodes = [
+        node("MatMul", "x w", "s"),
+        node("Add", "s b", "t"),
+        node("Relu", "t", "y"),
+        node("Neg", "s", "z"),
+    ]
+    y, t, z = session(nodes, {"x": x}, "y t z", weights).run(None, {"x": x})
+    s = x.astype(np.float64) @ weights["w"]
+    for found, expected in ((z, -s), (t, s + weights["b"]), (y, np.maximum(s + weights["b"], 0))):
+        assert np.abs(found - expected).max() < 1e-5
+
+
+def test_float64_takes_numpys_way() -> None:
+    x, weights = floats(3, 8).astype(np.float64), {"w": np.eye(8), "b": np.ones(8)}
+    nodes = [node("MatMul", "x w", "s"), node("Add", "s b", "y")]
+    double = dict.fromkeys("xy", 11)
+    y = session(nodes, {"x": x}, "y", weights, kinds=double).run(None, {"x": x})[0]
+    assert np.array_equal(y, x + 1)
