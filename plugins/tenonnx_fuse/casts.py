@@ -54,15 +54,21 @@ def _visit(node: ir.Node, done: Counter[str]) -> None:
     x = operand(node, 0)
     if x is None:
         return
-    to = ir.DataType(attribute(node, "to", 0))
+    to = _target(node)
     before = x.producer()
     if before is not None and before.op_type == "Cast" and not before.domain:
         origin = operand(before, 0)
         source = dtype_of(origin)
-        middle = ir.DataType(attribute(before, "to", 0))
+        middle = _target(before)
         if origin is not None and source is not None and middle in HOLDS.get(source, ()):
             node.replace_input_with(0, origin)
             done["casts from what was cast without loss"] += 1
             x = origin
     if dtype_of(x) == to and bypass(node, x):
         done["casts to the type that there is"] += 1
+
+
+def _target(node: ir.Node) -> ir.DataType:
+    """Returns the type that a Cast makes; before version 6 the attribute is its name."""
+    to = attribute(node, "to", 0)
+    return ir.DataType[to] if isinstance(to, str) else ir.DataType(to)
