@@ -24,7 +24,8 @@ def register_transforms(register: Callable[[tenonnx.Transform], None]) -> None:
     """Announce the transform."""
     from tenonnx_counting.transposes import merge_transposes
 
-    register(tenonnx.Transform("merge-transposes", merge_transposes, level="extended"))
+    # Early: the transforms that come with tenonnx would leave it no Transposes in a row.
+    register(tenonnx.Transform("merge-transposes", merge_transposes, level="extended", order=5))
 
 
 @tenonnx.hookimpl
