@@ -46,10 +46,11 @@ SHAPES = [("qkv", 3072, 9216), ("up", 3072, 16384), ("down", 8192, 3072), ("4096
 CASES = [
     *(Case(f"nbits-{name}-{m}", m, k, n) for name, k, n in SHAPES for m in (1, 4, 16, 128)),
     Case("nbits-4096-512", 512, 4096, 4096),
-    Case("nbits-zeros-1", 1, 4096, 4096, zeros=True),
     Case("nbits-b128-1", 1, 4096, 4096, block=128),
-    Case("nbits-8bit-1", 1, 4096, 4096, bits=8),
-    *(Case(f"nbits-f32-4096-{m}", m, 4096, 4096, accuracy=0) for m in (1, 128)),
+    *(Case(f"nbits-zeros-{m}", m, 4096, 4096, zeros=True) for m in (1, 16)),
+    *(Case(f"nbits-{b}bit-{m}", m, 4096, 4096, bits=b) for b in (2, 8) for m in (1, 16, 128)),
+    *(Case(f"nbits-f32-4096-{m}", m, 4096, 4096, accuracy=0) for m in (1, 4, 128)),
+    *(Case(f"nbits-f32-8bit-{m}", m, 4096, 4096, bits=8, accuracy=0) for m in (1, 128)),
     *(
         Case(f"qdq-{name}-{m}", m, k, n, by_column=False)
         for name, k, n in SHAPES

@@ -92,7 +92,7 @@ def make_few(bits: int, kind: str) -> Any:
                 codes.ctypes.data + k * code_line + byte, code_line,
                 scales.ctypes.data + 4 * (line * scales.shape[1] + column),
                 zeros.ctypes.data + line * code_line + byte, zero, group // taken, panels,
-                flip, ahead, target, 4 * LINES_SLAB_ROW,
+                flip, ahead, 4 * scales.shape[1] if ahead else 0, target, 4 * LINES_SLAB_ROW,
             )  # fmt: skip
 
     @parallel

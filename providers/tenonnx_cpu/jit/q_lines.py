@@ -94,7 +94,7 @@ def _body(
 
     def body(b: Builder, arguments: Sequence[Value]) -> None:
         x, x_row, x_scales, x_sums, number_row, codes, code_row = arguments[:7]
-        scales, zeros, zero, steps, panels, flip, ahead, c, c_row = arguments[7:]
+        scales, zeros, zero, steps, panels, flip, ahead, scales_ahead, c, c_row = arguments[7:]
         flip = b.trunc(flip, I8)
         flips = v.splat(b, flip, width)
         lefts = [b.add(x, b.mul(x_row, I64(row))) for row in range(rows)]
@@ -185,6 +185,8 @@ def _body(
             columns = b.mul(index, I64(4 * width * each))
             for vector in range(vectors):
                 source = b.add(b.add(scales, columns), I64(4 * LANES * each * vector))
+                for n in range(each):
+                    v.prefetch(b, b.add(b.add(source, scales_ahead), I64(4 * LANES * n)))
                 loaded = v.load(b, v.vector(F32, LANES * each), source, 4)
                 for plane in range(each):
                     scale = v.shuffle(b, loaded, loaded, range(plane, LANES * each, each))
@@ -210,7 +212,7 @@ GROUPS = {
     (kind, bits, rows, zeroed): Shared(
         __file__,
         f"tenonnx_q_lines_{kind}_{bits}_{rows}_{int(zeroed)}",
-        [I64] * 16,
+        [I64] * 17,
         _body(bits, rows, zeroed, kind),
     )
     for kind in KINDS
@@ -227,7 +229,8 @@ def make_add_group(bits: int, kind: str) -> Any:
     def add_group(
         typing_context: Any, rows: Any, zeroed: Any, x: Any, x_row: Any, x_scales: Any,
         x_sums: Any, number_row: Any, codes: Any, code_row: Any, scales: Any, zeros: Any,
-        zero: Any, steps: Any, panels: Any, flip: Any, ahead: Any, c: Any, c_row: Any,
+        zero: Any, steps: Any, panels: Any, flip: Any, ahead: Any, scales_ahead: Any,
+        c: Any, c_row: Any,
     ) -> Any:  # fmt: skip
         """Adds to C what a group of rows of codes contributes.
 
@@ -248,6 +251,7 @@ def make_add_group(bits: int, kind: str) -> Any:
             panels: How many panels of ``line_bytes``.
             flip: See ``codes``.
             ahead: Bytes from a row of codes to the one that will be needed later.
+            scales_ahead: Bytes from a scale to the one that will be needed later.
             c: Address of C, float32 in the order of panels, and bytes from row to row.
             c_row: Likewise.
         """
@@ -266,6 +270,6 @@ def make_add_group(bits: int, kind: str) -> Any:
             builder.position_at_end(done)
             return context.get_dummy_value()
 
-        return types.void(*[types.intp] * 18), generate
+        return types.void(*[types.intp] * 19), generate
 
     return add_group

@@ -59,6 +59,9 @@ def _dots(
                 parts = real_codes(b, bits, raw, offsets)
                 if lines > 1:
                     v.prefetch(b, b.add(later[line], offset))
+                    own = b.udiv(index, shared) if count == 1 else b.mul(index, I64(count))
+                    soon = b.add(factors[line], b.mul(scale_line, I64(lines)))
+                    v.prefetch(b, b.add(soon, b.mul(own, I64(4))))
                 scale = numbers(factors[line], index)
                 for row in range(rows):
                     total = b.fmul(parts[0], xs[row][0])
@@ -68,10 +71,9 @@ def _dots(
             return result
 
         sums = v.loop(b, chunks, [v.constant(WIDE, 0.0)] * (rows * lines), step)
-        for line in range(lines):
-            for row in range(rows):
-                place = b.add(b.add(out, b.mul(out_row, I64(row))), I64(4 * line))
-                v.store(b, v.total(b, sums[line * rows + row]), place, 4)
+        for row in range(rows):
+            place = b.add(out, b.mul(out_row, I64(row)))
+            v.store(b, v.totals(b, sums[row::rows]), place, 4)
 
     return body
 

@@ -24,12 +24,14 @@ def _zeros(bits: int) -> Shared:
     each = ZEROS_AT_ONCE
 
     def body(b: Builder, arguments: Sequence[Value]) -> None:
-        zeros, scales, sums, vectors, flip, out = arguments
+        zeros, scales, sums, vectors, flip, out, ahead = arguments
         flip = b.trunc(flip, I8)
         kind = v.vector(F32, each)
 
         def step(index: Value, carried: list[Value]) -> list[Value]:
-            codes = spread(b, bits, b.add(zeros, b.mul(index, I64(each * bits // 8))), flip, each)
+            source = b.add(zeros, b.mul(index, I64(each * bits // 8)))
+            v.prefetch(b, b.add(source, ahead))
+            codes = spread(b, bits, source, flip, each)
             at = b.mul(index, I64(4 * each))
             factor = b.fmul(
                 v.load(b, kind, b.add(scales, at), 4), v.load(b, kind, b.add(sums, at), 4)
@@ -39,7 +41,7 @@ def _zeros(bits: int) -> Shared:
         (result,) = v.loop(b, vectors, [v.constant(kind, 0.0)], step)
         v.store(b, v.total(b, result), out, 4)
 
-    return Shared(__file__, f"tenonnx_q_zeros_{bits}", [I64] * 6, body)
+    return Shared(__file__, f"tenonnx_q_zeros_{bits}", [I64] * 7, body)
 
 
 ZEROS = {bits: _zeros(bits) for bits in WIDTHS}
@@ -50,8 +52,9 @@ def make_subtract_zeros(bits: int) -> Any:
 
     @intrinsic
     def sum_zeros(
-        typing_context: Any, zeros: Any, scales: Any, sums: Any, vectors: Any, flip: Any, out: Any
-    ) -> Any:
+        typing_context: Any, zeros: Any, scales: Any, sums: Any, vectors: Any, flip: Any, out: Any,
+        ahead: Any,
+    ) -> Any:  # fmt: skip
         """See ``ZEROS``."""
         return procedure(ZEROS[bits])
 
@@ -70,6 +73,7 @@ def make_subtract_zeros(bits: int) -> Any:
                 zeros.ctypes.data + column * zero_line * bits // 8,
                 scales.ctypes.data + 4 * column * scales.shape[1],
                 group_sums.ctypes.data, groups // ZEROS_AT_ONCE, flip, out,
+                8 * zero_line * bits // 8,
             )  # fmt: skip
             total = load_float(out)
         for g in range(done, groups):
