@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import onnx_ir as ir
-from onnx_ir.passes.common import LiftConstantsToInitializersPass
+from onnx_ir.passes.common import (
+    InlinePass,
+    LiftConstantsToInitializersPass,
+    RemoveInitializersFromInputsPass,
+)
 
 from tenonnx import WeightRegistry, default_registry
 from tenonnx.convert import Layout, Progress, write
@@ -137,7 +141,7 @@ def _quantize(source: Any, target: str | os.PathLike[str], rewrite: Rewrite, job
     feeds = None if job.data is None else open_feeds(job.data, inputs, job.batch, job.samples)
     before = tensor_bytes(original)
     model = original.clone()
-    LiftConstantsToInitializersPass(lift_all_constants=False, size_limit=64)(model)
+    _prepare(model)
     model, count = rewrite(model, feeds)
     model.producer_name = model.producer_name or "tenonnx"
     after = tensor_bytes(model)
@@ -147,6 +151,18 @@ def _quantize(source: Any, target: str | os.PathLike[str], rewrite: Rewrite, job
         job.progress("comparing with the original", 1.0)
         accuracy = compare(original, written[-1], feeds())
     return Report(written, count, before, after, accuracy)
+
+
+def _prepare(model: ir.Model) -> None:
+    """Makes every constant an initializer, and every product a node of a graph.
+
+    Models of old IR versions list their weights among the inputs; quantised, they cannot be
+    given by a caller any more.
+    """
+    if model.functions:
+        InlinePass()(model)
+    RemoveInitializersFromInputsPass()(model)
+    LiftConstantsToInitializersPass(lift_all_constants=False, size_limit=64)(model)
 
 
 def tensor_bytes(model: ir.Model) -> int:

@@ -203,6 +203,26 @@ def test_weights_of_subgraphs_and_constants(tmp_path: Path) -> None:
         np.testing.assert_allclose(y, X @ w, atol=0.2)
 
 
+def test_weights_that_are_inputs_or_go_through_functions(tmp_path: Path) -> None:
+    path, target = tmp_path / "float.onnx", tmp_path / "out.onnx"
+    imports = [onnx.helper.make_opsetid("", 21)]
+    dense = onnx.helper.make_function(
+        "local", "Dense", ["a", "b"], ["c"], [node("MatMul", "a b", "c")], imports
+    )
+    nodes = [node("Dense", "x w", "h", domain="local"), node("MatMul", "h v", "y")]
+    inputs = [value("x", FLOAT, ["n", K]), value("v", FLOAT, [N, 4])]
+    weights = {"w": W, "v": W[:N, :4].copy()}
+    outputs, domains = [value("y", FLOAT, ["n", 4])], {"local": 1}
+    proto = model(nodes, inputs, outputs, weights, functions=[dense], domains=domains)
+    onnx.save(proto, path)
+    assert quantize_weights(path, target, WeightScheme(8, 16)).quantised == 2
+    onnx.checker.check_model(target, full_check=True)
+    assert [given.name for given in onnx.load(target).graph.input] == ["x"]
+    (y,) = plain(target).run(None, {"x": X})
+    expected = X @ W @ weights["v"]
+    assert np.linalg.norm(y - expected) < 0.01 * np.linalg.norm(expected)
+
+
 def test_excluded_nodes_keep_their_weights(tmp_path: Path) -> None:
     path, target = tmp_path / "float.onnx", tmp_path / "out.onnx"
     nodes = [
