@@ -35,13 +35,18 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> int:
     """Returns 0 if tenonnx ran everything, its outputs are right and all bounds hold, else 1.
 
-    ``seeds`` or ``cpu`` as the first argument hands the others to ``bench.seeds``, ``bench.cpu``.
+    ``seeds``, ``cpu`` or ``providers`` as the first argument hands the others to ``bench.seeds``,
+    ``bench.cpu`` or ``bench.providers``.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments[:1] == ["seeds"]:
         from bench.seeds.__main__ import main as seeds
 
         return seeds(arguments[1:])
+    if arguments[:1] == ["providers"]:
+        from bench.providers import main as providers
+
+        return providers(arguments[1:])
     if arguments[:1] == ["cpu"]:
         from bench.cpu.__main__ import main as cpu
 

@@ -189,3 +189,12 @@ def test_an_engine_that_fails_has_a_note_and_no_values() -> None:
     mine, theirs = compare.judged(case, 0, told, quick=True)
     assert (mine.note, mine.values) == ("output 0:0 differs", {})
     assert (theirs.note, theirs.values) == ("", {"load_s": 2.0})
+
+
+def test_every_provider_on_the_same_models(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "bench", "providers", "--quick", "--output", str(tmp_path)]
+    own = {**os.environ, "TENONNX_BLOCK_PLUGINS": "jax,openvino,torch"}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=own)
+    assert done.returncode == 0, done.stderr
+    assert "| digits, 64 images | cpu |" in done.stdout
+    assert (tmp_path / "providers.md").read_text() in done.stdout

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 ELEMENTS = "BOOL INT8 INT16 INT32 INT64 UINT8 UINT16 UINT32 UINT64 FLOAT16 BFLOAT16 FLOAT DOUBLE"
 
 
+FUSIONS = frozenset(
+    ("attention", "bias-gelu", "conv-activation", "packed-heads", "rotary", "skip-norm")
+)
+"""Transforms that make operators of com.microsoft."""
+
+
 class JaxDevice(ArrayDevice):
     """jax's default device. On the CPU an aligned array is used where it is, weights too."""
 
@@ -57,8 +63,8 @@ class JaxExecutionProvider(ArrayProvider):
 
     def supports(self, node: ir.Node) -> Literal[True] | str:
         """Accepts a node that can be traced."""
-        if node.domain == "ai.onnx.ml":
-            return "its kernels go through trees and tables of the host's"
+        if node.domain in ("ai.onnx.ml", "ai.tenonnx", "com.microsoft"):
+            return f"the kernels of {node.domain} cannot be traced"
         verdict = super().supports(node)
         if verdict is not True:
             return verdict
@@ -69,6 +75,10 @@ class JaxExecutionProvider(ArrayProvider):
             if not self._known(value):
                 return f"'{value.name}' would have to be known before the run, and is computed"
         return True
+
+    def declines(self, transform: str) -> str | None:
+        """Declines fusions into operators that are written for numpy."""
+        return "XLA fuses on its own" if transform in FUSIONS else None
 
     def compile(self, segment: Segment) -> Sequence[Step]:
         """Returns one step for the whole segment; weights are its arguments, uploaded once."""

@@ -69,7 +69,8 @@ class ArrayProvider(Provider):
     """Kernels of this provider's own, in place of the table's at the same version."""
 
     complete: ClassVar[bool] = False
-    """Whether ``overrides`` are all the kernels, and the table's are not to be used."""
+    """Whether ``overrides`` are all the kernels: the table's and those that plugins add, which
+    are written in numpy's names, are not to be used."""
 
     without: ClassVar[Mapping[str, str]] = {}
     """Operators of the table that do not run on this namespace, each with the reason."""
@@ -92,7 +93,8 @@ class ArrayProvider(Provider):
     ) -> None:
         super().__init__(options, operators, session_options)
         table = _table(type(self))
-        self.table = OperatorTable().update(table, operators) if operators else table
+        more = None if self.complete else operators
+        self.table = OperatorTable().update(table, more) if more else table
 
     @classmethod
     def check(cls) -> str | None:

@@ -107,3 +107,14 @@ def test_contenders_run_in_turn() -> None:
     race(results, feeds, warmup=1, repeat=2, seconds=1, show=show)
     assert calls == ["a", "b"] + ["a", "b"] + ["a", "b"] * 2
     assert [len(result.seconds) for result in results] == [2, 2]
+
+
+def test_all_providers_take_part_each_with_the_cpu_behind_it(
+    cli: Cli, adder: str, double: str
+) -> None:
+    result = cli("--plugin", double, "bench", adder, "--all-providers", "--repeat", 2, "--json")
+    rows = {row["provider"]: row for row in json.loads(result.stdout)["results"]}
+    assert {"cpu", "slow"} <= rows.keys()
+    assert "gone" not in rows
+    assert rows["slow"]["error"] is None  # it adds only; Neg is the CPU's
+    assert next(iter(rows)) == "cpu"

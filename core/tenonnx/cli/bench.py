@@ -45,6 +45,7 @@ Inputs are random unless given.
 \b
 Examples:
   tenonnx bench model.onnx --provider cpu --provider onnxruntime
+  tenonnx bench model.onnx --all-providers
   tenonnx bench model.onnx --dim batch=32 --threads 4 --seconds 5
   tenonnx bench model.onnx --input feeds.npz --repeat 100 --json
 """
@@ -57,6 +58,13 @@ def bench(
     inputs: Inputs = NOTHING,
     dims: Dims = NOTHING,
     seed: Seed = 0,
+    all_providers: Annotated[
+        bool,
+        typer.Option(
+            "--all-providers",
+            help="Measure every provider that is usable, each with the CPU's behind it.",
+        ),
+    ] = False,
     repeat: Annotated[
         int | None, typer.Option(help="Measured runs of each contender.", min=1)
     ] = None,
@@ -78,7 +86,7 @@ def bench(
 
     state = state_of(context)
     request = Request((), level, without, roots, threads)
-    openers = _openers(state, providers, request)
+    openers = _openers(state, providers, request, every=all_providers)
     original = load_original(state, model, request)
     feeds = make_feeds(original.graph, inputs or ["random"], parse_dims(dims), seed)
     with _limited(threads), progress(1.0) as show:
@@ -91,16 +99,21 @@ def bench(
     _exit(results)
 
 
-def _openers(state: State, names: Sequence[str], request: Request) -> dict[str, Any]:
-    from tenonnx.cli.contender import PEER, is_peer_here, opener
+def _openers(
+    state: State, names: Sequence[str], request: Request, *, every: bool
+) -> dict[str, Any]:
+    from tenonnx.cli.contender import FALLBACK, PEER, is_peer_here, opener
     from tenonnx.cli.providers import check_provider
 
-    if not names:
-        found = state.plugins.providers.values()
+    behind = (FALLBACK,) if every else ()
+    if not names or every:
+        found = [p for p in state.plugins.providers.values() if every or p.unasked]
         usable = [provider for provider in found if check_provider(provider) is None]
-        names = [provider.aliases[0] if provider.aliases else provider.name for provider in usable]
-        names += [PEER] if is_peer_here() else []
-    return {name: opener(state, name, request) for name in names}
+        others = [p.aliases[0] if p.aliases else p.name for p in usable]
+        given = [name.partition(":")[0] for name in names]
+        names = [*names, *(name for name in others if name not in given)]
+        names += [PEER] if is_peer_here() and PEER not in given else []
+    return {name: opener(state, name, request, behind) for name in names}
 
 
 @contextlib.contextmanager

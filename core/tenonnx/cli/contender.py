@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tenonnx.cli.opening import Request, open_session, parse_provider
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tenonnx.cli.state import State
 
 PEER = "onnxruntime"
+FALLBACK = "cpu"
 
 Run: TypeAlias = Callable[[Mapping[str, Any]], list[Any]]
 """Takes inputs by name, returns outputs."""
@@ -25,13 +26,14 @@ Open: TypeAlias = Callable[[str | bytes], Run]
 """Takes a model's path or bytes."""
 
 
-def opener(state: State, text: str, request: Request) -> Open:
+def opener(state: State, text: str, request: Request, behind: Sequence[str] = ()) -> Open:
     """Returns what opens a model for a contender.
 
     Args:
         state: The plugins to use.
         text: ``--provider``; the peer is called ``onnxruntime``.
         request: Everything else that matters for opening a model.
+        behind: Providers that take what this one does not run.
 
     Raises:
         InvalidArgument: No such provider or option, or the peer is not installed.
@@ -43,7 +45,8 @@ def opener(state: State, text: str, request: Request) -> Open:
     make_options(provider.Options, options, provider.name)
 
     def open_model(model: str | bytes) -> Run:
-        alone = Request((text,), request.level, request.without, request.roots, request.threads)
+        names = (text, *(other for other in behind if other != name))
+        alone = Request(names, request.level, request.without, request.roots, request.threads)
         session, _ = open_session(state, model, alone)
         return lambda feeds: session.run(None, feeds)
 
