@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from tenonnx import TransformContext
 from tenonnx_fuse.bypass import sweep
-from tenonnx_fuse.heads import turns_last, unrepeated
+from tenonnx_fuse.heads import unrepeated, unturned
 from tenonnx_fuse.known import attribute, dtype_of, operand, permutation, rank_of
 from tenonnx_fuse.pattern import (
     AnyNumber,
@@ -99,20 +99,13 @@ def _mask(found: Found) -> tuple[list[ir.Node], ir.Value | None] | str:
 
 
 def _attention(found: Found, _: TransformContext) -> Sequence[ir.Node] | str:
-    queries, keys, values = (found.values[name] for name in ("queries", "keys", "values"))
-    turn = found.values["turned"].producer()
-    assert turn is not None
-    # A cache of (batch, length, heads, size) is turned all the same, to another order.
-    swapped = turn.op_type == "Transpose" and permutation(turn) == (0, 2, 3, 1)
-    if turn.op_type == "Reshape" and not turns_last(keys, turn):
-        return f"'{keys.name}' is not known to be turned and nothing else"
+    queries, values = found.values["queries"], found.values["values"]
     for name, value in (("queries", queries), ("values", values)):
         rank = rank_of(value)
         if rank != 4:
             found_rank = "an unknown number of" if rank is None else str(rank)
             return f"the {name} '{value.name}' have {found_rank} axes, not 4"
-    dtype = dtype_of(queries)
-    if dtype == ir.DataType.DOUBLE:
+    if dtype_of(queries) == ir.DataType.DOUBLE:
         return "it is in float64"
     scale, masking = _scale(found), _mask(found)
     if isinstance(scale, str):
@@ -120,23 +113,32 @@ def _attention(found: Found, _: TransformContext) -> Sequence[ir.Node] | str:
     if isinstance(masking, str):
         return masking
     new, mask = masking
-    repeated: list[ir.Node] = []
-    if swapped:
-        turned = ir.node("Transpose", [keys], {"perm": [0, 2, 1, 3]}, version=turn.version)
-        new.append(turned)
-        keys = turned.outputs[0]
-    else:
-        keys, repeated = unrepeated(keys)
+    straight = _keys(found, new)
+    if straight is None:
+        return f"'{found.values['keys'].name}' is not known to be turned and nothing else"
+    keys, repeated = straight
     values, more = unrepeated(values)
-    if bool(repeated) != bool(more) and not swapped:
+    if repeated != more:
         return "of keys and values, only one is repeated for several heads"
-    if swapped and more:
-        return "the values are repeated for several heads, and the keys are not"
     if why := _unlike(queries, keys, values):
         return why
     inputs = [queries, keys, values, *([] if mask is None else [mask])]
     new.append(ir.node("Attention", inputs, {"scale": scale}, num_outputs=1, version=23))
     return new
+
+
+def _keys(found: Found, new: list[ir.Node]) -> tuple[ir.Value, bool] | None:
+    """Returns keys as (batch, heads, length, size), and whether heads were repeated."""
+    keys, turn = found.values["keys"], found.values["turned"].producer()
+    assert turn is not None
+    if turn.op_type == "Reshape":
+        return unturned(keys, turn)
+    if permutation(turn) == (0, 1, 3, 2):
+        return unrepeated(keys)
+    # What is (batch, length, heads, size) is turned all the same, to another order.
+    turned = ir.node("Transpose", [keys], {"perm": [0, 2, 1, 3]}, version=turn.version)
+    new.append(turned)
+    return turned.outputs[0], False
 
 
 def _unlike(*values: ir.Value) -> str | None:

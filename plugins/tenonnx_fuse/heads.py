@@ -12,27 +12,32 @@ Size: TypeAlias = int | str | tuple[ir.Value, int] | None
 """A number, a name, the size of a value along an axis, or something else."""
 
 
-def unrepeated(value: ir.Value) -> tuple[ir.Value, list[ir.Node]]:
-    """Returns heads as they were before they were repeated, and the nodes that did it.
+def unrepeated(value: ir.Value) -> tuple[ir.Value, bool]:
+    """Returns heads as they were before they were repeated, and whether they were.
 
-    These unsqueeze (batch, heads, length, size) behind the heads, expand that, and reshape it to
-    (batch, heads * times, length, size). A value that is not made so is returned as it is.
+    That is done by unsqueezing (batch, heads, length, size) behind the heads, expanding that, and
+    reshaping it to (batch, heads * times, length, size). Other values are returned as they are.
     """
     reshape = _maker(value, "Reshape")
-    expand = None if reshape is None else _maker(operand(reshape, 0), "Expand")
+    wide = None if reshape is None else operand(reshape, 0)
+    flat = None if reshape is None else sizes_of(operand(reshape, 1))
+    heads = None if wide is None or flat is None else _before_expand(wide, flat)
+    return (value, False) if heads is None else (heads, True)
+
+
+def _before_expand(wide: ir.Value, flat: list[Size]) -> ir.Value | None:
+    """Returns what was expanded to a value that is reshaped to these sizes, if heads were."""
+    expand = _maker(wide, "Expand")
     unsqueeze = None if expand is None else _maker(operand(expand, 0), "Unsqueeze")
-    heads = None if unsqueeze is None else operand(unsqueeze, 0)
-    if reshape is None or expand is None or unsqueeze is None or heads is None:
-        return value, []
+    if expand is None or unsqueeze is None:
+        return None
     axes = attribute(unsqueeze, "axes", None)
     if len(unsqueeze.inputs) > 1:
         axes = integers_of(operand(unsqueeze, 1))
-    if axes is None or tuple(axes) != (2,):
-        return value, []
-    wide, flat = sizes_of(operand(expand, 1)), sizes_of(operand(reshape, 1))
-    if wide is None or flat is None or not _repeats(wide, flat):
-        return value, []
-    return heads, [unsqueeze, expand, reshape]
+    sizes = sizes_of(operand(expand, 1))
+    if axes is None or tuple(axes) != (2,) or sizes is None or not _repeats(sizes, flat):
+        return None
+    return operand(unsqueeze, 0)
 
 
 def _repeats(wide: list[Size], flat: list[Size]) -> bool:
@@ -48,20 +53,31 @@ def _repeats(wide: list[Size], flat: list[Size]) -> bool:
     return sum(same) >= 3
 
 
-def turns_last(keys: ir.Value, joined: ir.Node) -> bool:
-    """Says whether a Reshape gives back keys with their last two axes exchanged.
+def unturned(keys: ir.Value, joined: ir.Node) -> tuple[ir.Value, bool] | None:
+    """Returns what a Reshape gives back with its last two axes exchanged, as ``unrepeated`` does.
 
     Exporters join the axes before, turn (batch * heads, length, size), and split them again.
+
+    Args:
+        keys: What is joined, turned and split; (batch, heads, length, size), or heads as they are
+            repeated, with an axis more.
+        joined: The node that splits.
     """
     turn = _maker(operand(joined, 0), "Transpose")
     flat = None if turn is None else _maker(operand(turn, 0), "Reshape")
-    if flat is None or rank_of(keys) != 4:
-        return False
-    own = [size_of(keys, axis) for axis in range(4)]
+    if flat is None:
+        return None
     first, last = sizes_of(operand(flat, 1)), sizes_of(operand(joined, 1))
     if first is None or last is None or len(first) != 3 or len(last) != 4:
-        return False
-    return first[1:] == own[2:] and last == [*own[:2], own[3], own[2]]
+        return None
+    back = [*last[:2], last[3], last[2]]
+    if first[1:] != back[2:] or None in back:
+        return None
+    if rank_of(keys) == 4:
+        same = back == [size_of(keys, axis) for axis in range(4)]
+        return unrepeated(keys) if same else None
+    heads = _before_expand(keys, back)
+    return None if heads is None else (heads, True)
 
 
 def sizes_of(shape: ir.Value | None) -> list[Size] | None:

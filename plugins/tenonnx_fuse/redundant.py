@@ -84,7 +84,10 @@ def _reshape(node: ir.Node) -> bool:
         return False
     if _known(origin) is not None and _known(origin) == _resolved(sizes, origin, allow_zero):
         return bypass(node, origin)
-    if x.is_graph_output() or len(x.uses()) > 1:
+    # Reshaping what was expanded copies it, which is better said once: heads are repeated so.
+    maker = origin.producer()
+    expanded = maker is not None and maker.op_type == "Expand"
+    if expanded or x.is_graph_output() or len(x.uses()) > 1:
         return False
     node.replace_input_with(0, origin)
     return True
