@@ -21,6 +21,7 @@ from tenonnx_cuda import (  # noqa: F401 - they register themselves
     rows,
     scattering,
 )
+from tenonnx_cuda.chains import chain_step, chains
 from tenonnx_cuda.chosen import CHOICES, Site
 from tenonnx_cuda.device import CudaDevice, SomeDevice
 from tenonnx_cuda.elements import not_on_device
@@ -89,21 +90,30 @@ class CUDAExecutionProvider(ArrayProvider):
 
     def compile(self, segment: Segment) -> Sequence[Step]:
         """Returns a step per node, each on the session's stream; or recordings of many."""
-        steps = [self._chosen(node) for node in segment.nodes]
+        steps = self._chained(segment, {node: self._chosen(node) for node in segment.nodes})
         self._preload(steps)
         if self.options.enable_cuda_graph:
             steps = recorded(steps, segment.escaping, self.stream, self.xp, self.device)
         return [self._on_stream(step) for step in steps]
 
-    def _chosen(self, node: ir.Node) -> Step:
-        """Returns the step of a node, with a kernel of the provider's own if there is one.
+    def _chained(self, segment: Segment, steps: dict[ir.Node, Step]) -> list[Step]:
+        """Returns the steps of nodes, with one for each chain of elementwise nodes."""
+        for chain in chains(segment.nodes, segment.escaping, self._is_free):
+            parts = [steps.pop(node) for node in chain.nodes]
+            # It stands where its last node did: by then all that it reads is there.
+            steps[chain.nodes[-1]] = chain_step(chain, parts, self.platform, self.device)
+        return [steps[node] for node in segment.nodes if node in steps]
 
-        Not if a plugin brought the array kernel for an operator that the library has.
-        """
+    def _is_free(self, node: ir.Node) -> bool:
+        """Says whether a node's kernel is the library's, which no plugin replaced."""
+        place = (node.domain, node.op_type, node.version or 1)
+        return TABLE.find(*place) in (None, self.table.find(*place))
+
+    def _chosen(self, node: ir.Node) -> Step:
+        """Returns the step of a node, with a kernel of the provider's own if there is one."""
         step = self._step(node)
         choice = CHOICES.get((node.domain, node.op_type))
-        place = (node.domain, node.op_type, node.version or 1)
-        if choice is None or TABLE.find(*place) not in (None, self.table.find(*place)):
+        if choice is None or not self._is_free(node):
             return step
         call = choice(Site(node, self.platform), step.call)
         return step if call is None else dataclasses.replace(step, call=call)

@@ -27,9 +27,15 @@ THREADS: Final = 256
 
 
 @functools.cache
+def common() -> str:
+    """Returns what every source starts with."""
+    return (FOLDER / "common.cuh").read_text()
+
+
+@functools.cache
 def source(name: str) -> str:
     """Returns a file of kernels as it is compiled."""
-    return (FOLDER / "common.cuh").read_text() + (FOLDER / f"{name}.cu").read_text()
+    return common() + (FOLDER / f"{name}.cu").read_text()
 
 
 def kernel(platform: Platform, file: str, name: str, **macros: Any) -> Launch:

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
+import hosted
 import numpy as np
+import pytest
 import strict
 
 import tenonnx
@@ -158,8 +160,6 @@ class FakePlatform:
         return Memory(np.asarray(holder), 0)
 
     def compile(self, source: str, name: str, options: Sequence[str]) -> Launch:
-        import hosted
-
         return hosted.compile_kernel(source, name, tuple(options))
 
 
@@ -172,7 +172,7 @@ class EmulatedProvider(CUDAExecutionProvider):
 
     @classmethod
     def check(cls) -> str | None:
-        return None
+        return None if hosted.COMPILER else "its kernels need a C++ compiler, such as g++"
 
     @classmethod
     def connect(cls, number: int) -> Any:
@@ -191,6 +191,9 @@ class ArraysOnly(EmulatedProvider):
     def _chosen(self, node: Any) -> tenonnx.Step:
         needed = node.op_type.startswith("Scatter")
         return super()._chosen(node) if needed else self._step(node)
+
+    def _chained(self, segment: Any, steps: Any) -> list[tenonnx.Step]:
+        return [steps[node] for node in segment.nodes]
 
 
 class Plugin:
@@ -217,6 +220,8 @@ def session(
     model: Any, provider: type[CUDAExecutionProvider] = EmulatedProvider, **settings: Any
 ) -> tenonnx.InferenceSession:
     """Opens a model on it, with the CPU for what it declines."""
+    if (problem := provider.check()) is not None:
+        pytest.skip(problem)
     own = settings.pop("provider_options", {})
     providers = [("emulated", own), "cpu"]
     return tenonnx.InferenceSession(model, options(provider, **settings), providers)

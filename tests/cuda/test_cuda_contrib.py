@@ -26,7 +26,7 @@ WAITS = {
 
 
 def parameters() -> list[Any]:
-    rows = ROWS if EVERY else ROWS[::6]
+    rows = ROWS if EVERY else ROWS[::10]
     return [
         pytest.param(
             row,

@@ -78,7 +78,7 @@ def test_softmax(dtype: Any, length: int) -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("dtype", [FLOATS[0], FLOATS[2]], ids=str)
 def test_normalisations(dtype: Any) -> None:
     x, skip = draw(1, 4, 3, 50, dtype=dtype) + np.asarray(3, dtype), draw(2, 4, 3, 50, dtype=dtype)
     scale, bias, extra = (draw(s, 50, dtype=dtype) for s in (3, 4, 5))
@@ -119,7 +119,7 @@ def test_statistics_do_not_cancel() -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("dtype", FLOATS[:1], ids=str)
 @pytest.mark.parametrize(("packed", "interleaved", "turned", "ids"), [
     (False, 0, 0, True), (True, 1, 0, True), (True, 0, 4, False), (False, 1, 4, False),
 ])  # fmt: skip
@@ -177,8 +177,11 @@ def attended(
 
 
 @needs_compiler
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@pytest.mark.parametrize("queries", [1, 3, 37])
+@pytest.mark.parametrize(
+    ("dtype", "queries"),
+    [(FLOATS[0], 1), (FLOATS[0], 3), (FLOATS[0], 37), (FLOATS[1], 1), (FLOATS[2], 37)],
+    ids=str,
+)
 def test_attention_of_grouped_heads(dtype: Any, queries: int) -> None:
     q, k, v = (draw(s, 2, h, n, 16, dtype=dtype) for s, h, n in
                ((0, 4, queries), (1, 2, 41), (2, 2, 41)))  # fmt: skip
@@ -229,7 +232,7 @@ def test_attention_of_large_heads() -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("dtype", FLOATS[:2], ids=str)
 @pytest.mark.parametrize("shape", [
     ((2, 3, 9, 8), (5, 3, 3, 3), {"pads": [1, 1, 1, 1]}),
     ((1, 4, 11, 7), (6, 2, 2, 3), {"group": 2, "strides": [2, 1], "dilations": [1, 2]}),
@@ -250,9 +253,18 @@ def test_convolution(dtype: Any, shape: Any) -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "int64", "float32", "float64",
-                                   "float16"])  # fmt: skip
-@pytest.mark.parametrize("reduction", ["add", "mul", "max", "min"])
+@pytest.mark.parametrize(
+    ("dtype", "reduction"),
+    [
+        ("int8", "add"),
+        ("uint16", "mul"),
+        ("int32", "max"),
+        ("int64", "min"),
+        ("float16", "add"),
+        ("float32", "mul"),
+        ("float64", "max"),
+    ],
+)
 def test_scatter(dtype: str, reduction: str) -> None:
     generator = np.random.default_rng(0)
     data = generator.integers(1, 4, (4, 5)).astype(dtype)
@@ -291,7 +303,7 @@ def packed(values: Any, bits: int) -> Any:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("count", [1, 3, 20])
+@pytest.mark.parametrize("count", [3, 20])
 def test_matmul_nbits(dtype: Any, bits: int, zeros: str | None, count: int) -> None:
     generator = np.random.default_rng(bits)
     N, K, size = 21, 96, 32
@@ -409,29 +421,34 @@ def test_every_source_is_compiled_here() -> None:
     assert VARIANTS.keys() == {path.stem for path in FOLDER.glob("*.cu")}
 
 
+def check_compiles(text: str, macros: dict[str, Any], capability: int, folder: Path) -> None:
+    """Compiles for a device with what there is: NVRTC, or nvcc; skips the test without either."""
+    library = nvrtc()
+    options = [f"-D{key}={value}" for key, value in macros.items()]
+    options += ["-std=c++17", f"-arch=sm_{capability}"]
+    if library is not None:
+        program = library.createProgram(text, "kernel.cu", (), ())
+        try:
+            library.compileProgram(program, options)
+        except library.NVRTCError:
+            pytest.fail(library.getProgramLog(program))
+    elif NVCC is not None:
+        code = folder / "kernel.cu"
+        code.write_text(text)
+        command = [NVCC, *options, "-cubin", "-Xptxas", "-v", code, "-o", folder / "out"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert set(re.findall(r"(\d+) bytes spill", done.stderr)) == {"0"}, done.stderr
+    else:
+        pytest.skip("neither NVRTC (pip install 'tenonnx[cuda]') nor nvcc is installed")
+
+
 @pytest.mark.parametrize("capability", [80, 90, 100])
 @pytest.mark.parametrize("name", VARIANTS)
 def test_kernels_compile(name: str, capability: int, tmp_path: Path) -> None:
     """With NVRTC in all variants; nvcc takes a second for each, so with it in the first."""
-    library = nvrtc()
-    if library is None and NVCC is None:
-        pytest.skip("neither NVRTC (pip install 'tenonnx[cuda]') nor nvcc is installed")
-    for macros in VARIANTS[name][: None if library else 1]:
-        options = [f"-D{key}={value}" for key, value in macros.items()]
-        options += ["-std=c++17", f"-arch=sm_{capability}"]
-        if library is not None:
-            program = library.createProgram(source(name), name, (), ())
-            try:
-                library.compileProgram(program, options)
-            except library.NVRTCError:
-                pytest.fail(library.getProgramLog(program))
-            continue
-        code = tmp_path / f"{name}.cu"
-        code.write_text(source(name))
-        command = [NVCC, *options, "-cubin", "-Xptxas", "-v", code, "-o", tmp_path / "out"]
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        assert set(re.findall(r"(\d+) bytes spill", done.stderr)) == {"0"}, done.stderr
+    for macros in VARIANTS[name][: None if nvrtc() else 1]:
+        check_compiles(source(name), macros, capability, tmp_path)
 
 
 def test_shared_memory_fits_everywhere() -> None:

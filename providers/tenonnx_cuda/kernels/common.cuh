@@ -35,6 +35,13 @@ __device__ inline void put(bf16* at, float x) {
     at->bits = (unsigned short)(bits >> 16);
 }
 
+// What x is after it was stored in elements like those at `like`.
+template <class Stored> __device__ inline float rounded(float x, const Stored*) {
+    Stored stored;
+    put(&stored, x);
+    return number(stored);
+}
+
 __device__ inline float warp_sum(float x) {
     for (int step = WARP / 2; step > 0; step /= 2) x += __shfl_xor_sync(ALL_LANES, x, step);
     return x;

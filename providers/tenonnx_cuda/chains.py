@@ -1,0 +1,167 @@
+"""Chains of elementwise operators as one kernel, whose source is written for the chain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tenonnx.lower import is_constant
+from tenonnx.operators import Array
+from tenonnx.provider import Device, Step
+from tenonnx_cuda.chosen import same_element
+from tenonnx_cuda.grouping import Group, Program, constant_on
+from tenonnx_cuda.platform import Platform
+from tenonnx_cuda.sources import THREADS, blocks, common
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+EXPRESSIONS: Final = {
+    "Abs": "fabsf({0})",
+    "Add": "{0} + {1}",
+    "Cos": "cosf({0})",
+    "Div": "{0} / {1}",
+    "Erf": "erff({0})",
+    "Exp": "expf({0})",
+    "Log": "logf({0})",
+    "Mul": "{0} * {1}",
+    "Neg": "-{0}",
+    "Reciprocal": "1.0f / {0}",
+    "Relu": "{0} < 0.0f ? 0.0f : {0}",
+    "Sigmoid": "1.0f / (1.0f + expf(-{0}))",
+    "Sin": "sinf({0})",
+    "Sqrt": "sqrtf({0})",
+    "Sub": "{0} - {1}",
+    "Tanh": "tanhf({0})",
+}
+"""Operators that mean the same to every element, in C."""
+
+SINCE: Final = 13
+"""The opset version from which on all of them broadcast, and take bfloat16."""
+
+MOST_INPUTS: Final = 8
+LARGEST: Final = 2**32 - THREADS
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Nodes of which each reads the one before, and nobody else reads that.
+
+    Attributes:
+        nodes: In order.
+        inputs: Values from outside, each once.
+    """
+
+    nodes: tuple[ir.Node, ...]
+    inputs: tuple[ir.Value, ...]
+
+    @property
+    def source(self) -> str:
+        """The kernel. Input i has ``period_i`` elements and is repeated, or as many as there are.
+
+        Every result is rounded to the element type, as it would be on its way through memory.
+        """
+        names = {value: f"x{i}" for i, value in enumerate(self.inputs)}
+        parameters = "".join(f"const T* p{i}, unsigned n{i}, " for i in range(len(self.inputs)))
+        lines = [f"    const float x{i} = number(p{i}[i % n{i}]);" for i in range(len(self.inputs))]
+        for number, node in enumerate(self.nodes):
+            operands = [names[value] for value in node.inputs if value is not None]
+            expression = EXPRESSIONS[node.op_type].format(*operands)
+            lines.append(f"    const float y{number} = rounded({expression}, y);")
+            names[node.outputs[0]] = f"y{number}"
+        body = "\n".join(lines)
+        return (
+            f'extern "C" __global__ void chain({parameters}T* y, unsigned count) {{\n'
+            "    const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+            f"    if (i >= count) return;\n{body}\n    put(&y[i], y{len(self.nodes) - 1});\n}}\n"
+        )
+
+
+def chains(
+    nodes: Sequence[ir.Node], escaping: frozenset[ir.Value], is_free: Callable[[ir.Node], bool]
+) -> Iterator[Chain]:
+    """Yields chains of at least two nodes; no node is in two of them.
+
+    Args:
+        nodes: In an order in which they can run.
+        escaping: Values that something outside the nodes reads.
+        is_free: Whether a node may be computed otherwise than by the kernel it has.
+    """
+    taken: set[ir.Node] = set()
+    for node in nodes:
+        if node in taken or not (_elementwise(node) and is_free(node)):
+            continue
+        found = [node]
+        while (following := _only_reader(found[-1], escaping)) is not None:
+            longer = [*found, following]
+            fits = _elementwise(following) and is_free(following) and following not in taken
+            if not fits or len(_inputs(longer)) > MOST_INPUTS:
+                break
+            found = longer
+        if len(found) > 1:
+            taken.update(found)
+            yield Chain(tuple(found), _inputs(found))
+
+
+def _elementwise(node: ir.Node) -> bool:
+    return node.domain == "" and node.op_type in EXPRESSIONS and (node.version or 1) >= SINCE
+
+
+def _only_reader(node: ir.Node, escaping: frozenset[ir.Value]) -> ir.Node | None:
+    readers = set(node.outputs[0].consumers())
+    return readers.pop() if len(readers) == 1 and node.outputs[0] not in escaping else None
+
+
+def _inputs(nodes: Sequence[ir.Node]) -> tuple[ir.Value, ...]:
+    made = {node.outputs[0] for node in nodes}
+    read = (value for node in nodes for value in node.inputs)
+    return tuple(dict.fromkeys(v for v in read if v is not None and v not in made))
+
+
+def chain_step(chain: Chain, steps: Sequence[Step], platform: Platform, device: Device) -> Step:
+    """Returns a chain as one step; where its kernel does not fit, the steps of its nodes run."""
+    group = Group()
+    for step in steps:
+        group.add(step)
+    output = chain.nodes[-1].outputs[0]
+    program = Program(group, (output,))
+    given = [value for value, _ in program.inputs]
+    constants = {v: constant_on(v, device) for v in chain.inputs if is_constant(v)}
+    text = common() + chain.source
+
+    def call(*arrays: Array) -> Array:
+        values = {**constants, **dict(zip(given, arrays, strict=True))}
+        operands = [values[value] for value in chain.inputs]
+        element = same_element(*operands)
+        shape = np.broadcast_shapes(*(operand.shape for operand in operands))
+        found = [repeats(operand.shape, shape) for operand in operands]
+        periods = [period for period in found if period is not None]
+        count = int(np.prod(shape, dtype=np.int64))
+        if element is None or len(periods) < len(found) or not 0 < count <= LARGEST:
+            return program(*arrays)[0]
+        y = platform.xp.empty(shape, operands[0].dtype)
+        launch = platform.compile(text, "chain", (f"-DT={element}",))
+        pairs = (
+            part
+            for operand, period in zip(operands, periods, strict=True)
+            for part in (platform.xp.ascontiguousarray(operand), np.uint32(period))
+        )
+        launch(blocks(count), (THREADS,), (*pairs, y, np.uint32(count)))
+        return y
+
+    return Step(call, tuple(given), (output,), chain.nodes, device=device)
+
+
+def repeats(shape: tuple[int, ...], whole: tuple[int, ...]) -> int | None:
+    """Returns after how many elements an array of a shape begins anew in one it broadcasts to.
+
+    ``None`` if it does not repeat as a whole, as a column does not in a matrix.
+    """
+    inner = list(shape)
+    while inner and inner[0] == 1:
+        inner.pop(0)
+    tail = whole[len(whole) - len(inner) :]
+    return int(np.prod(inner, dtype=np.int64)) if tuple(inner) == tuple(tail) else None
