@@ -30,8 +30,6 @@ LINE = 16
 
 PLANES = 5 << 10
 """Floats of planes at most, so that they stay in the first-level cache."""
-TASK_WORK = 100_000
-"""Elements times taps that make a task worth while."""
 
 
 @functools.lru_cache(maxsize=1024)
@@ -56,9 +54,8 @@ def depthwise_layout(shape: tuple[int, ...], rows: int, windows: Windows, thread
     lines = max(1, PLANES // (pitch * len(planes)) - reach_y)
     lines = -(-out_height // -(-out_height // lines))
     multiple = rows // channels
-    own = out_height * out_width * len(taps) * multiple
-    fair = max(1, batch * channels // (4 * threads))
-    together = max(1, min(fair, TASK_WORK // own)) if threads > 1 else channels
+    # One task per thread: it finds in its cache what it wrote of these channels before.
+    together = min(channels, -(-batch * channels // threads))
     bands = 1
     if threads > 1 and batch * channels < 4 * threads:
         bands = min(-(-out_height // lines), -(-4 * threads // (batch * channels)))
