@@ -172,7 +172,9 @@ def make_few(bits: int, kind: str) -> Any:
         across = -(-columns // span)
         down = 1
         if across < threads:
-            down = max(1, min(-(-2 * threads // across), depth // max(DEEP, group)))
+            most = max(1, depth // max(DEEP, group))
+            twice = -(-2 * threads // across)
+            down = twice if twice <= most else min(-(-threads // across), most)
         deep = -(-depth // (down * group)) * group
         down = -(-depth // deep)
         compute_part(
@@ -180,7 +182,7 @@ def make_few(bits: int, kind: str) -> Any:
             across * down, threads,
         )  # fmt: skip
         if down > 1:
-            join_parts((c, extras, memory, padded, span, down), across, 1)
+            join_parts((c, extras, memory, padded, span, down), across, threads)
 
     return product
 
