@@ -42,6 +42,7 @@ class CUDAExecutionProvider(ArrayProvider):
     aliases: ClassVar[tuple[str, ...]] = ("cuda",)
     Options: ClassVar[type | None] = CudaOptions
     device: Device = SomeDevice()
+    unasked: ClassVar[bool] = False  # a GPU's memory is often somebody else's
 
     def __init__(
         self,

@@ -8,6 +8,7 @@ import hashlib
 import shutil
 import subprocess
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ HEADER = Path(__file__).with_name("hosted.hpp")
 COMPILER = shutil.which("g++") or shutil.which("c++")
 FLAGS = ("-std=c++17", "-O0", "-shared", "-fPIC", "-w")
 CACHE = Path(tempfile.gettempdir()) / "tenonnx-hosted-kernels"
+RUNNING = threading.Lock()
+"""Fibers are a library's globals; and a device runs the kernels of a stream in turn, too."""
 
 
 class NoCompilerError(RuntimeError):
@@ -43,7 +46,8 @@ def compile_kernel(source: str, name: str, options: tuple[str, ...]) -> Any:
         sizes = (*grid, *(1,) * (3 - len(grid)), *block, *(1,) * (3 - len(block)))
         cells = [_cell(argument) for argument in arguments]
         pointers = (ctypes.c_void_p * len(cells))(*(c.ctypes.data for c in cells))
-        library.launch((ctypes.c_uint * 6)(*sizes), pointers)
+        with RUNNING:
+            library.launch((ctypes.c_uint * 6)(*sizes), pointers)
 
     return launch
 
