@@ -1,0 +1,44 @@
+"""The provider in one file of ``examples/plugins`` keeps to the contract, and classifies digits."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tenonnx
+from tenonnx.testing import ProviderTests
+
+pytest.importorskip("dask.array", reason="dask is not installed; tox -e frameworks")
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+FILE = EXAMPLES / "plugins/dask_provider.py"
+spec = importlib.util.spec_from_file_location("dask_provider", FILE)
+assert spec is not None
+assert spec.loader is not None
+dask_provider = importlib.util.module_from_spec(spec)
+sys.modules[spec.name] = dask_provider
+spec.loader.exec_module(dask_provider)
+
+
+class TestDask(ProviderTests):
+    provider = dask_provider.DaskExecutionProvider
+    cases = "test_[acefgmnr]*"
+    copies = "dask holds arrays as blocks of its own"
+    examples = 5
+
+
+def test_it_takes_part_in_classifying_digits() -> None:
+    plugins = tenonnx.PluginSet()
+    plugins.register_file(FILE)
+    options = tenonnx.SessionOptions(plugins=plugins)
+    model = EXAMPLES / "digits/digits.onnx"
+    session = tenonnx.InferenceSession(model, options, providers=["dask", "cpu"])
+    assert session.placement.counts()["DaskExecutionProvider"] > 0
+    held_out = np.load(EXAMPLES / "digits/heldout.npz")
+    images = held_out["images"].astype(np.float32)[:, None] / 16
+    (logits,) = session.run(None, {"image": images})
+    assert (logits.argmax(axis=1) == held_out["labels"]).sum() == 449
