@@ -17,7 +17,7 @@ import numpy as np
 HEADER = Path(__file__).with_name("hosted.hpp")
 COMPILER = shutil.which("g++") or shutil.which("c++")
 FLAGS = ("-std=c++17", "-O0", "-shared", "-fPIC", "-w")
-CACHE = Path(tempfile.gettempdir()) / "tenonnx-hosted-kernels"
+CACHE = Path(__file__).parents[2] / ".pytest_cache" / "hosted"
 RUNNING = threading.Lock()
 """Fibers are a library's globals; and a device runs the kernels of a stream in turn, too."""
 
