@@ -17,12 +17,13 @@ FIELDS = (
     "batch", "groups", "rows", "channels", "height", "width", "out_height", "out_width",
     "stride_y", "stride_x", "top", "taps", "plane",
     "task_rows", "task_height", "task_width", "block", "tasks", "pitch", "work", "packed",
-    "panel", "copy", "edge",
+    "panel", "copy", "edge", "in_place",
 )  # fmt: skip
 """What a kernel finds at which place of ``Layout.numbers``; see ``conv_layout``.
 
 ``pitch`` is in sums, which are int32; ``work`` is in bytes, and so is where planes, a panel, a
-copy of the weights and the last columns begin in it.
+copy of the weights and the last columns begin in it. ``in_place`` says whether the image itself
+is its plane; the second half of ``offsets`` is where its channels are, then.
 """
 
 DEPTH = 1024
@@ -68,6 +69,9 @@ def bytes_layout(
     within = [planes.index(place) * plane + line * span for place, line in taps]
     offsets = np.add.outer(np.arange(block) * plane * len(planes), within).ravel()
     offsets = np.concatenate([offsets, np.repeat(offsets[-1:], depth - offsets.size)])
+    in_place = direct and channels % 4 == 0
+    if in_place:
+        offsets = np.concatenate([offsets, np.arange(depth) * width])
     columns = part[1] * part[2]
     pitch = -(-columns // COLUMNS) * COLUMNS
     pitch += 16 * (pitch % 256 == 0)
@@ -82,7 +86,7 @@ def bytes_layout(
     numbers = (
         batch, group, rows, channels, height, width, out_height, out_width,
         stride_y, stride_x, top, len(taps), plane, *part, block, tasks, pitch, work, packed,
-        panel, copy, edge,
+        panel, copy, edge, int(in_place),
     )  # fmt: skip
     return Layout(
         fixed(numbers),

@@ -77,13 +77,18 @@ def convolve_bytes(arguments: Any, task: Any, worker: Any) -> None:
     place = ((image // groups * groups * rows + row) * out_height + top) * out_width + left
     # All lines of planes are there, also those that the last task does not need.
     reach = layout[12] // layout[15] - layout[14]
+    # Where a plane would be the image itself, panels come from there but for the last one.
+    table = offsets.ctypes.data
+    in_place = layout[24] and flip == 0
+    ready = columns // COLUMNS * COLUMNS if in_place else 0
     for channel in range(0, channels, layout[16]):
         some = min(layout[16], channels - channel)
         last = channel + some >= channels
         source = x.ctypes.data + (image * channels + channel) * height * width
         pack_byte_planes(
-            source, some, top, bottom - top + reach, left, span, layout, planes, fill, flip, packed
-        )
+            source, some, top, bottom - top + reach, left + ready, span - ready, layout, planes,
+            fill, flip, packed,
+        )  # fmt: skip
         fours = -(-some * taps // 4)
         a, a_row = w.ctypes.data + row * depth + channel * taps, depth
         if depth % 4:
@@ -94,7 +99,10 @@ def convolve_bytes(arguments: Any, task: Any, worker: Any) -> None:
         dots = rest if rest <= DOTS else 0
         high_tile = split(count, ROWS, 1)
         for column in range(0, columns - dots, COLUMNS):
-            interleave_fours(packed + column, offsets.ctypes.data, fours, panel)
+            if column < ready:
+                interleave_fours(source + left + column, table + 4 * offsets.size, fours, panel)
+            else:
+                interleave_fours(packed + column - ready, table, fours, panel)
             whole = last and column + COLUMNS <= columns
             narrow = columns - dots - column <= LANES
             for i in range(0, count, high_tile):
@@ -124,8 +132,7 @@ def convolve_bytes(arguments: Any, task: Any, worker: Any) -> None:
         if dots:
             pitch = -(-some * taps // 64) * 64
             gather_columns(
-                packed + columns - dots, offsets.ctypes.data, some * taps, dots, c + layout[23],
-                pitch,
+                packed + columns - ready - dots, table, some * taps, dots, c + layout[23], pitch,
             )  # fmt: skip
             for i in range(0, count, DOT_ROWS):
                 multiply_byte_columns(
