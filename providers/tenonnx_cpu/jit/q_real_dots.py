@@ -87,7 +87,7 @@ DOTS = {
     )
     for bits in WIDTHS
     for lanes in (LANES, LANES // 2, LANES // 4)
-    if lanes * 8 // bits >= 16
+    if lanes == LANES or lanes * 8 // bits >= 16
     for rows in ROWS
     for lines in LINES
 }
