@@ -114,7 +114,7 @@ class Quantised:
         if not self.by_column or not chunk or self.depth % chunk:
             return 0
         group = min(self.block, chunk)
-        fits = group & (group - 1) == 0 and group >= chunk // 8 and self.block % group == 0
+        fits = group & (group - 1) == 0 and group * self.bits >= 64 and self.block % group == 0
         return group if fits and self.depth % self.block == 0 else 0
 
     @functools.cached_property
