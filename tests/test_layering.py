@@ -63,7 +63,6 @@ LOOP = "one loop nest: numba compiles it as a whole, and its buffers live in reg
 BIG_FUNCTIONS: dict[str, str] = {
     "providers/tenonnx_cpu/conv_bytes_layout.py::bytes_layout": LAYOUT,
     "providers/tenonnx_cpu/conv_layout.py::layout": LAYOUT,
-    "providers/tenonnx_cpu/depthwise.py::depthwise_layout": LAYOUT,
     "providers/tenonnx_cpu/jit/attention.py::attend_blocks": LOOP,
     "providers/tenonnx_cpu/jit/conv_f32.py::convolve_part": LOOP,
     "providers/tenonnx_cpu/jit/conv_f32.py::multiply_strip": LOOP,
