@@ -107,14 +107,24 @@ def _take_without(context: typer.Context, values: list[str]) -> list[str]:
     return values
 
 
-def _trace_hooks(value: bool) -> None:
-    """Sends the log of hooks to standard error."""
-    if value:
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("hook: %(message)s"))
-        log = logging.getLogger("tenonnx.hooks")
-        log.handlers, log.propagate = [handler], False
-        log.setLevel(logging.DEBUG)
+def _trace_hooks(context: typer.Context, value: bool) -> None:
+    """Sends the log of hooks to standard error while the command runs."""
+    if not value:
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("hook: %(message)s"))
+    log = logging.getLogger("tenonnx.hooks")
+    level, propagate = log.level, log.propagate
+
+    def stop() -> None:
+        log.removeHandler(handler)
+        log.setLevel(level)
+        log.propagate = propagate
+
+    log.addHandler(handler)
+    log.setLevel(logging.DEBUG)
+    log.propagate = False
+    context.call_on_close(stop)
 
 
 def _show_version(value: bool) -> None:
