@@ -132,8 +132,9 @@ class ProviderTests:
         verdict = subject.instance.supports(model.graph[1])
         assert isinstance(verdict, str)
         assert verdict.strip()
+        alone = models.build(f"y = {models.FOREIGN}.Nothing(x)", domains={models.FOREIGN: 1})
         with pytest.raises(NotSupported, match="Nothing"):
-            subject.open(models.foreign(), alone=True)
+            subject.open(alone, alone=True)
 
     def test_what_it_declines_runs_on_the_next_provider(self, subject: Subject) -> None:
         """The next provider in the list takes the node, and the placement says why."""
