@@ -13,6 +13,7 @@ from numba.core import caching
 
 from tenonnx_cpu.jit import pool, shared
 from tenonnx_cpu.jit.cache import cache_folder, source_stamp
+from tenonnx_cpu.jit.naming import name_by_content
 from tenonnx_cpu.jit.pool import FASTMATH
 
 Type: TypeAlias = Any
@@ -73,12 +74,12 @@ def helper(function: Callable[..., Any], *, nogil: bool = False) -> Any:
         fastmath=set(FASTMATH),
         no_cpython_wrapper=not nogil,
         no_cfunc_wrapper=True,
-    )(function)
+    )(name_by_content(function))
 
 
 def pasted(function: Callable[..., Any]) -> Any:
     """Like ``helper``, for what a kernel consists of: numba compiles it as part of its caller."""
-    return numba.njit(inline="always")(function)
+    return numba.njit(inline="always")(name_by_content(function))
 
 
 def inlined(function: Callable[..., Any]) -> Any:
@@ -89,7 +90,7 @@ def inlined(function: Callable[..., Any]) -> Any:
         forceinline=True,
         no_cpython_wrapper=True,
         no_cfunc_wrapper=True,
-    )(function)
+    )(name_by_content(function))
 
 
 class _Locator(caching._CacheLocator):

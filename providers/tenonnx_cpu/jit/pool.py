@@ -18,6 +18,7 @@ from numba.extending import intrinsic
 
 from tenonnx_cpu import team
 from tenonnx_cpu.jit import crew, shared
+from tenonnx_cpu.jit.naming import name_by_content
 
 I32, I64 = ir.IntType(32), ir.IntType(64)
 POINTER = ir.IntType(8).as_pointer()
@@ -85,7 +86,7 @@ def parallel(body: Callable[..., Any]) -> Any:
     """
     dispatcher = numba.njit(
         error_model="numpy", fastmath=set(FASTMATH), no_cpython_wrapper=True, no_cfunc_wrapper=True
-    )(body)
+    )(name_by_content(body))
 
     def region(typing_context: Any, arguments: Any, tasks: Any, threads: Any) -> Any:
         dispatcher.get_call_template((arguments, types.intp, types.intp), {})

@@ -15,6 +15,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from tenonnx_cpu.jit.naming import name_by_content
+
 F = np.float32
 
 
@@ -26,7 +28,7 @@ def exact(function: Callable[..., Any]) -> Any:
         forceinline=True,
         no_cpython_wrapper=True,
         no_cfunc_wrapper=True,
-    )(function)
+    )(name_by_content(function))
 
 
 @intrinsic

@@ -1,0 +1,50 @@
+"""Symbols of compiled functions: kernels from different processes' caches are linked together."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tenonnx_cpu.jit.naming import name_by_content
+
+TELL = """
+import gc, importlib, pkgutil, sys
+from numba.core.dispatcher import Dispatcher
+import tenonnx_cpu.jit as jit
+names = sorted(module.name for module in pkgutil.iter_modules(jit.__path__))
+for name in names[::int(sys.argv[1])]:
+    importlib.import_module(f"tenonnx_cpu.jit.{name}")
+for thing in gc.get_objects():
+    if isinstance(thing, Dispatcher) and thing.py_func.__module__.startswith("tenonnx_cpu"):
+        print(thing.py_func.__module__, thing.py_func.__qualname__)
+"""
+
+
+def told(direction: int) -> list[str]:
+    command = [sys.executable, "-c", TELL, str(direction)]
+    return sorted(subprocess.check_output(command, text=True).splitlines())
+
+
+def variant(kind: str, *, most: int = 3) -> object:
+    def inner(x: int) -> int:
+        return x + most
+
+    def outer(x: int) -> str:
+        return kind * inner(x)
+
+    return name_by_content(outer)
+
+
+def test_variants_have_names_of_their_own() -> None:
+    names = {variant("f16").__qualname__, variant("bf16").__qualname__}
+    assert len(names) == 2
+    assert variant("f16").__qualname__ in names
+    # What a function calls is part of what it computes.
+    assert variant("f16", most=4).__qualname__ not in names
+
+
+def test_a_function_has_one_name_in_all_processes() -> None:
+    forth = told(1)
+    assert forth == told(-1)
+    packs = {line for line in forth if "make_pack.<locals>.pack_" in line}
+    assert len(packs) == 3, "one for every kind of elements"
