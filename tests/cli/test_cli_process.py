@@ -21,6 +21,7 @@ from tenonnx.cli.failures import MEANINGS
 TIMEOUT = 120
 
 WAIT = """
+import signal
 import time
 import typer
 from tenonnx import hookimpl
@@ -29,6 +30,8 @@ app = typer.Typer()
 
 @app.command()
 def wait():
+    # Whoever runs the tests in the background has them ignore it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     print("ready", flush=True)
     time.sleep(60)
 
