@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import onnx
 import pytest
 
 import tenonnx
@@ -164,6 +165,31 @@ def test_an_operator_that_a_provider_not_asked_for_runs() -> None:
         r"Hint: CPUExecutionProvider supports them: add it to providers=",
     ):
         tenonnx.InferenceSession(RELU, options_with(Nothing), providers=["nothing"])
+
+
+DEPENDENT = sorted(
+    schema.name
+    for schema in onnx.defs.get_all_schemas()
+    if schema.has_context_dependent_function and schema.domain == ""
+)
+
+
+@pytest.mark.parametrize("op", [op for op in DEPENDENT if op != "SequenceMap"])
+def test_a_body_that_depends_on_types_that_are_not_known(
+    op: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    schema = onnx.defs.get_schema(op)
+    inputs = " ".join(f"u{n}" for n in range(schema.min_input))
+    nodes = [
+        node("Made", "x", inputs, domain="com.example"),
+        node(op, inputs, "y", name="n"),
+    ]
+    proto = model(
+        nodes, [value("x")], [value("y")], opset=schema.since_version, domains={"com.example": 1}
+    )
+    with pytest.raises(tenonnx.NotSupported, match=rf"(?s)Made 'u0' .*{op} 'n' .*nothing runs"):
+        tenonnx.InferenceSession(proto, options_with(Nothing), providers=["nothing"])
+    assert not caplog.records
 
 
 def test_a_provider_that_declines_gives_its_reason_in_the_placement() -> None:

@@ -72,6 +72,9 @@ def expand_unsupported(model: ir.Model, is_supported: Callable[[ir.Node], bool])
             for node in ir.traversal.RecursiveGraphIterator(model.graph)
             if not graphs.is_control_flow(node) and not is_supported(node)
         ]
+        if any(map(_lacks_types, wanted)):
+            # What cannot be inferred is left open; strictly, it would be an error for all nodes.
+            ShapeInferencePass(check_type=False, strict_mode=False)(model)
         expanded = [_attach_body(model, node, index) for index, node in enumerate(wanted)]
         if not any(expanded):
             return
@@ -84,7 +87,7 @@ def _attach_body(model: ir.Model, node: ir.Node, index: int) -> bool:
     schema = _schema(node)
     if schema is None or not node.attributes.keys() <= schema.attributes.keys():
         return False
-    body = schema_body(node) or _contextual_body(model, node)
+    body = schema_body(node) or _contextual_body(node)
     if body is None:
         return False
     # An optional output that the node does not name may have no producer in the body.
@@ -142,7 +145,15 @@ def schema_body(node: ir.Node) -> onnx.FunctionProto | None:
     return body
 
 
-def _contextual_body(model: ir.Model, node: ir.Node) -> onnx.FunctionProto | None:
+def _lacks_types(node: ir.Node) -> bool:
+    """Says whether a body may depend on the type of an input that is not known."""
+    schema = _schema(node)
+    if schema is None or not schema.has_context_dependent_function:
+        return False
+    return any(value is not None and value.type is None for value in node.inputs)
+
+
+def _contextual_body(node: ir.Node) -> onnx.FunctionProto | None:
     """Returns the body that depends on the node's attributes and input types."""
     schema = _schema(node)
     if schema is None or not schema.has_context_dependent_function:
@@ -151,8 +162,6 @@ def _contextual_body(model: ir.Model, node: ir.Node) -> onnx.FunctionProto | Non
     version = max((v for v in versions if v <= (node.version or 1)), default=0)
     if not version:
         return None
-    if any(value is not None and value.type is None for value in node.inputs):
-        ShapeInferencePass()(model)
     types = [_type_bytes(value) for value in node.inputs]
     proto = ir.serde.serialize_node(node)
     body = onnx.FunctionProto()
@@ -161,7 +170,8 @@ def _contextual_body(model: ir.Model, node: ir.Node) -> onnx.FunctionProto | Non
             version, proto.SerializeToString(), types
         )
     )
-    return body
+    # The schema makes none of types that it needs and that are not known.
+    return body if body.node else None
 
 
 def _type_bytes(value: ir.Value | None) -> bytes:
