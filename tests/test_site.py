@@ -1,0 +1,50 @@
+"""Links and blocks of the documents, as the site has them."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mkdocs")
+HOOKS = runpy.run_path(str(Path(__file__).parents[1] / "tools" / "mkdocs_hooks.py"))
+CODE = "core/tenonnx/plan.py"
+
+
+@pytest.mark.parametrize(
+    ("place", "target", "expected"),
+    [
+        ("README.md", "docs/plugins.md#how", "plugins.md#how"),
+        ("README.md", "docs/recipes/add-a-format.md", "recipes/add-a-format.md"),
+        ("docs/plugins.md", "recipes/add-a-format.md", "recipes/add-a-format.md"),
+        ("docs/recipes/add-a-format.md", "../plugins.md", "../plugins.md"),
+        ("docs/recipes/add-a-format.md", "../../README.md", "../index.md"),
+        ("docs/plugins.md", "#how", "#how"),
+        ("docs/plugins.md", "https://onnx.ai/ir-py/", "https://onnx.ai/ir-py/"),
+        ("README.md", CODE, f"https://host/tenonnx/blob/HEAD/{CODE}"),
+        ("docs/plugins.md", f"../{CODE}#L3", f"https://host/tenonnx/blob/HEAD/{CODE}#L3"),
+    ],
+)
+def test_links_lead_to_pages_and_to_the_repository(place: str, target: str, expected: str) -> None:
+    link = HOOKS["site_link"]("text", target, place, "https://host/tenonnx")
+    assert link == f"[text]({expected})"
+
+
+def test_links_to_code_are_text_where_no_repository_is_known() -> None:
+    assert HOOKS["site_link"]("plan.py", f"../{CODE}", "docs/plugins.md", "") == "plan.py"
+
+
+@pytest.mark.parametrize(
+    ("info", "expected"),
+    [
+        ("python", "python"),
+        ("python no-run", "python"),
+        ("python file=dense.py", 'python title="dense.py"'),
+        ("text output", "text"),
+        ("output", "text"),
+        ("", ""),
+    ],
+)
+def test_what_tests_are_told_of_a_block_is_not_shown(info: str, expected: str) -> None:
+    assert HOOKS["site_info"](info) == expected
