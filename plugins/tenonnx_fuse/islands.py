@@ -14,7 +14,7 @@ NARROW = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 MEMBERS = frozenset(
     {
-        "Abs", "Add", "Clip", "Concat", "Cos", "Div", "Erf", "Exp", "Expand", "Gelu",
+        "Abs", "Add", "Clip", "Concat", "Cos", "Div", "Erf", "Exp", "Expand", "Gelu", "Gemm",
         "LayerNormalization", "LeakyRelu", "Log", "LogSoftmax", "MatMul", "Max", "Min", "Mul",
         "Neg", "Pow", "RMSNormalization", "Reciprocal", "ReduceMean", "ReduceSum", "Relu",
         "Reshape", "Sigmoid", "Sin", "Slice", "Softmax", "Sqrt", "Squeeze", "Sub", "Tanh",
@@ -28,7 +28,10 @@ MAX_ELEMENTS = 4096
 
 
 def widen_islands(model: ir.Model, context: TransformContext) -> bool:
-    """Takes out the casts around nodes that no 16-bit value enters or leaves but through them."""
+    """Computes in float32 what is computed in 16 bits, where few values must be cast for it.
+
+    Matrices stay narrow behind a Cast of their own, which providers take together with the product.
+    """
     count = 0
     for graph in tuple(model.graphs()):
         seen: set[ir.Node] = set()
@@ -36,9 +39,12 @@ def widen_islands(model: ir.Model, context: TransformContext) -> bool:
             if node.graph is graph and node not in seen and _is_member(node):
                 island = _island(node)
                 seen |= island.keys()
-                if why := _bridged(island):
-                    if any(_source(v) for each in island for v in each.inputs if v is not None):
-                        context.notes.append(f"nearly an island of {len(island)} nodes: {why}")
+                entering, leaving = _entering(island), _leaving(island)
+                if 2 * (len(entering) + len(leaving)) >= len(island):
+                    names = ", ".join(f"'{value.name}'" for value in (*entering, *leaving))
+                    context.notes.append(
+                        f"nearly an island of {len(island)} nodes: {names} would have to be cast"
+                    )
                 else:
                     _widen(graph, island, context)
                     count += 1
@@ -67,26 +73,42 @@ def _island(start: ir.Node) -> dict[ir.Node, None]:
     return island
 
 
-def _bridged(island: dict[ir.Node, None]) -> str | None:
-    """Says what joins an island to other 16-bit values, if anything does."""
+def _entering(island: dict[ir.Node, None]) -> list[ir.Value]:
+    """Returns the 16-bit values that an island reads and that are no casts of float32."""
+    found: dict[ir.Value, None] = {}
     for node in island:
-        for value in node.inputs:
+        for position, value in enumerate(node.inputs):
             if value is None or value.producer() in island or dtype_of(value) not in NARROW:
                 continue
-            weight = weight_of(value)
-            if weight is not None and weight.array.size <= MAX_ELEMENTS:
-                continue
-            if _source(value) is None:
-                return f"'{value.name}' is not cast from float32"
-        output = node.outputs[0]
-        if output.is_graph_output():
-            return f"'{output.name}' is an output"
-        for use in output.uses():
-            if use.node not in island and not _widens(use.node):
-                return f"'{output.name}' is read in 16 bits"
-            if use.node.graph is not node.graph:
-                return f"'{output.name}' is read in another graph"
-    return None
+            if _source(value) is None and not _is_small(value) and not _is_matrix(node, position):
+                found[value] = None
+    return list(found)
+
+
+def _leaving(island: dict[ir.Node, None]) -> list[ir.Value]:
+    """Returns the values of an island that others read in 16 bits."""
+    outputs = (node.outputs[0] for node in island)
+    return [value for value in outputs if value.is_graph_output() or _narrow_readers(value, island)]
+
+
+def _narrow_readers(value: ir.Value, island: dict[ir.Node, None]) -> list[tuple[ir.Node, int]]:
+    graph = value.graph
+    return [
+        (use.node, use.idx)
+        for use in value.uses()
+        if use.node.graph is not graph or not (use.node in island or _widens(use.node))
+    ]
+
+
+def _is_small(value: ir.Value) -> bool:
+    weight = weight_of(value)
+    return weight is not None and weight.array.size <= MAX_ELEMENTS
+
+
+def _is_matrix(node: ir.Node, position: int) -> bool:
+    value = node.inputs[position]
+    weight = weight_of(value) if value is not None else None
+    return node.op_type in ("Gemm", "MatMul") and position == 1 and weight is not None
 
 
 def _source(value: ir.Value) -> ir.Value | None:
@@ -101,27 +123,70 @@ def _widens(node: ir.Node) -> bool:
     return (
         node.op_type == "Cast"
         and not node.domain
+        and len(node.outputs) == 1
         and attribute(node, "to", 0) == ir.DataType.FLOAT
-        and not node.outputs[0].is_graph_output()
     )
 
 
 def _widen(
     graph: ir.Graph | ir.Function, island: dict[ir.Node, None], context: TransformContext
 ) -> None:
-    narrow = {node: [dtype_of(value) in NARROW for value in node.inputs] for node in island}
+    kinds = {node: dtype_of(node.outputs[0]) for node in island}
+    leaving = {value: _narrow_readers(value, island) for value in _leaving(island)}
+    casts: dict[ir.Value, ir.Value] = {}
     for node in island:
         for position, value in enumerate(node.inputs):
-            if value is None or value.producer() in island or not narrow[node][position]:
+            if value is None or value.producer() in island or dtype_of(value) not in NARROW:
                 continue
-            wide = _source(value) or _widened(graph, value, context)
-            node.replace_input_with(position, wide)
+            wide = _source(value)
+            if wide is None and _is_small(value) and not _is_matrix(node, position):
+                wide = _widened(graph, value, context)
+            if wide is None and value not in casts:
+                casts[value] = _cast(graph, value, ir.DataType.FLOAT, node)
+            node.replace_input_with(position, wide or casts[value])
     for node in island:
         output = node.outputs[0]
         output.type = ir.TensorType(ir.DataType.FLOAT)
         for use in tuple(output.uses()):
-            if use.node not in island:
+            if use.node not in island and _widens(use.node):
                 bypass(use.node, output)
+        if output in leaving:
+            _narrow_again(graph, output, kinds[node], leaving[output])
+
+
+def _cast(
+    graph: ir.Graph | ir.Function, value: ir.Value, kind: ir.DataType, reader: ir.Node
+) -> ir.Value:
+    """Returns a value cast, as soon as it is there."""
+    cast = ir.node("Cast", [value], {"to": kind}, version=reader.version)
+    made = cast.outputs[0]
+    made.name, made.shape, made.type = f"{value.name}/{kind.name}", value.shape, ir.TensorType(kind)
+    producer = value.producer()
+    if producer is not None and producer.graph is graph:
+        graph.insert_after(producer, cast)
+    else:
+        graph.insert_before(next(iter(graph)), cast)
+    return made
+
+
+def _narrow_again(
+    graph: ir.Graph | ir.Function,
+    output: ir.Value,
+    kind: ir.DataType | None,
+    readers: list[tuple[ir.Node, int]],
+) -> None:
+    """Gives those who read a value in 16 bits a cast of it."""
+    producer = output.producer()
+    assert kind is not None
+    assert producer is not None
+    name = output.name
+    narrow = _cast(graph, output, kind, producer)
+    for reader, position in readers:
+        reader.replace_input_with(position, narrow)
+    for place, value in enumerate(graph.outputs):
+        if value is output:
+            output.name, narrow.name = f"{name}/FLOAT", name
+            graph.outputs[place] = narrow
 
 
 def _widened(graph: ir.Graph | ir.Function, value: ir.Value, context: TransformContext) -> ir.Value:
