@@ -1,11 +1,32 @@
-"""Whether the bodies of a control-flow node fit the node: counts of inputs and outputs."""
+"""Whether a node has as many inputs and outputs as its operator, or as its bodies, need."""
 
 from __future__ import annotations
 
+import onnx
 import onnx_ir as ir
 
 from tenonnx import graph as graphs
 from tenonnx.errors import InvalidGraph
+
+
+def check_counts(node: ir.Node) -> None:
+    """Checks a node against its operator's schema, if it has one; that takes time.
+
+    Raises:
+        InvalidGraph: It has too few or too many inputs or outputs.
+    """
+    try:
+        schema = onnx.defs.get_schema(node.op_type, node.version or 1, node.domain)
+    except onnx.defs.SchemaError:
+        return
+    for what, count, least, most in (
+        ("inputs", len(node.inputs), schema.min_input, schema.max_input),
+        ("outputs", len(node.outputs), schema.min_output, schema.max_output),
+    ):
+        if not least <= count <= most:
+            wanted = f"{least}" if least == most else f"{least} to {most}"
+            wanted = f"at least {least}" if most > 1000 else wanted
+            raise InvalidGraph(f"{graphs.label(node)} has {count} {what}, it needs {wanted}")
 
 
 def check_bodies(node: ir.Node) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from tenonnx import graph as graphs
+from tenonnx.arity import check_counts
 from tenonnx.errors import EPFail
 from tenonnx.placement import PlacedSegment, Placement
 from tenonnx.provider import HOST, Device, Provider, Segment, Step
@@ -135,10 +136,13 @@ def compile_segment(provider: Provider, segment: Segment) -> Sequence[Step]:
 
     Raises:
         EPFail: The provider failed or left out an output.
+        InvalidGraph: It failed, and a node has not the inputs and outputs that it needs.
     """
     try:
         steps = list(provider.compile(segment))
     except Exception as error:
+        for node in segment.nodes:
+            check_counts(node)
         names = ", ".join(graphs.label(node) for node in segment.nodes[:3])
         raise EPFail(f"{provider.name} cannot compile {names}: {error}") from error
     made = {value for step in steps for value in step.outputs}

@@ -10,6 +10,8 @@ from tenonnx import TransformContext, WeightTensor
 
 def lift_constants(model: ir.Model, context: TransformContext) -> bool:
     """Turns every Constant node into an initializer over a weight of the registry."""
+    for graph in model.graphs():
+        _drop_nameless(graph)
     lift = LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)
     if not lift(model).modified:
         return False
@@ -17,6 +19,13 @@ def lift_constants(model: ir.Model, context: TransformContext) -> bool:
         for value in graph.initializers.values():
             _register(value, context)
     return True
+
+
+def _drop_nameless(graph: ir.Graph) -> None:
+    """Drops constants without an output, over which onnx_ir's pass stumbles."""
+    for node in tuple(graph):
+        if node.op_type == "Constant" and not node.domain and not node.outputs:
+            graph.remove(node)
 
 
 def _register(value: ir.Value, context: TransformContext) -> None:

@@ -14,10 +14,14 @@ def bypass(node: ir.Node, value: ir.Value) -> bool:
 
     Returns:
         ``False`` if that cannot be: a graph's output cannot be its input, a constant, a value of
-        another graph or another of its outputs, and its name has to stay.
+        another graph or another of its outputs, and its name has to stay. Nor can
+        it if others of the node's outputs are read.
     """
-    graph, output = node.graph, node.outputs[0]
-    if graph is None:
+    graph = node.graph
+    if graph is None or not node.outputs:
+        return False
+    output, *others = node.outputs
+    if any(other.uses() or other.is_graph_output() for other in others):
         return False
     if output.is_graph_output():
         maker = value.producer()

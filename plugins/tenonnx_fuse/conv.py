@@ -53,7 +53,7 @@ def _fold(model: ir.Model, context: TransformContext, types: tuple[str, ...]) ->
 
 def _follow(node: ir.Node, work: Rewriting, types: tuple[str, ...]) -> ir.Node | None:
     """Folds what follows a convolution; returns the new convolution."""
-    if node.op_type not in ("Conv", "ConvTranspose") or node.domain:
+    if node.op_type not in ("Conv", "ConvTranspose") or node.domain or not node.outputs:
         return None
     uses = tuple(node.outputs[0].uses())
     after = uses[0].node if len(uses) == 1 else None
@@ -61,7 +61,7 @@ def _follow(node: ir.Node, work: Rewriting, types: tuple[str, ...]) -> ir.Node |
         return None
     name = f"{node.op_type} and {after.op_type}"
     weight, bias = weight_of(operand(node, 1)), weight_of(_input(node, 2))
-    if weight is None or weight.dtype not in FLOATS:
+    if weight is None or weight.dtype not in FLOATS or len(weight.shape) < 2:
         work.miss(name, after, "the weights are no constants of a float type")
         return None
     if _input(node, 2) is not None and bias is None:

@@ -128,7 +128,9 @@ def _part(value: ir.Value | None) -> list[Size] | None:
     if (part := _maker(value, "Slice")) is not None:
         shape = _maker(operand(part, 0), "Shape")
         bounds = [integers_of(bound) for bound in part.inputs[1:3]]
-        if any(bound is None or len(bound) != 1 for bound in bounds) or len(part.inputs) > 4:
+        if len(bounds) < 2 or len(part.inputs) > 4:
+            return None
+        if any(bound is None or len(bound) != 1 for bound in bounds):
             return None
         picked = slice(*(bound[0] for bound in bounds if bound is not None))
     elif (part := _maker(value, "Gather")) is not None:

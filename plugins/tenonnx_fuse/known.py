@@ -186,6 +186,6 @@ def _rank_made(node: ir.Node, depth: int, unknown: set[ir.Value]) -> int | None:
         return None
     ranks = [_rank(value, depth, unknown) for value in node.inputs]
     found = [rank for rank in ranks if rank is not None]
-    if len(found) < len(ranks) or (kind == "MatMul" and 1 in found):
+    if not found or len(found) < len(ranks) or (kind == "MatMul" and 1 in found):
         return None
     return sum(found) - 1 if kind == "Gather" else max(found)

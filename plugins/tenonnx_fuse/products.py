@@ -38,6 +38,8 @@ def _of_transposed(found: Found, _: TransformContext) -> list[ir.Node] | str:
     else:
         return "one operand has more than two axes"
     inputs = list(node.inputs)
+    if len(inputs) < 2:
+        return "it has one operand"
     for position, name in enumerate(turns):
         value = inputs[position]
         maker = None if value is None else value.producer()

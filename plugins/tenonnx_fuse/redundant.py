@@ -124,7 +124,11 @@ def _expand(node: ir.Node) -> bool:
     if shape is None:
         rank = None if x.shape is None else len(x.shape)
         return ones and rank is not None and len(sizes) <= rank and _drop(node)
-    return len(sizes) <= len(shape) and np.broadcast_shapes(shape, sizes) == shape and _drop(node)
+    # Sizes that do not broadcast are for the run to refuse.
+    fits = len(sizes) <= len(shape) and all(
+        size in (1, known) for size, known in zip(sizes[::-1], shape[::-1], strict=False)
+    )
+    return fits and _drop(node)
 
 
 def _single(node: ir.Node) -> bool:

@@ -62,6 +62,8 @@ def _visit(norm: ir.Node, work: Rewriting) -> None:
 
 
 def _unfit(norm: ir.Node, added: ir.Node) -> str | None:
+    if len(added.inputs) != 2 or not norm.outputs:
+        return "a summand or the result is missing"
     if added.graph is not norm.graph:
         return "the sum is made in another graph"
     if any(output.uses() or output.is_graph_output() for output in norm.outputs[1:]):

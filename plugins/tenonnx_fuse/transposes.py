@@ -33,7 +33,8 @@ def cancel_transposes(model: ir.Model, context: TransformContext) -> bool:
     done: Counter[str] = Counter()
     for graph in tuple(model.graphs()):
         for node in reversed(tuple(graph)):
-            if node.op_type == "Transpose" and not node.domain and node.graph is graph:
+            ours = node.op_type == "Transpose" and not node.domain and node.graph is graph
+            if ours and len(node.outputs) == 1:
                 _cancel(node, context, done)
     return tell(context, done)
 
@@ -68,7 +69,7 @@ def _comes_from(value: ir.Value, order: tuple[int, ...], between: dict[ir.Node, 
     if node is None or node.domain or len(between) >= MAX_NODES:
         return False
     if node.op_type == "Transpose":
-        return permutation(node) == order
+        return permutation(node) == order and operand(node, 0) is not None
     if value.is_graph_output() or any(use.node.graph is not node.graph for use in value.uses()):
         return False
     if len(value.uses()) != 1 or node.op_type not in UNARY | BINARY or (node.version or 1) < 7:

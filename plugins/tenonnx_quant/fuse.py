@@ -18,6 +18,8 @@ BITS = {
 }
 """Bits and signedness of the element types that the fused operator reads."""
 
+OPERANDS = {"MatMul": (2,), "Gemm": (2, 3)}
+"""By operator, how many inputs a node may have; what has others the runtime refuses by name."""
 
 ROUNDING = 4
 """The accuracy level that lets activations be rounded to 8 bits."""
@@ -52,7 +54,9 @@ def fuse_dequantize_matmul(model: ir.Model, context: TransformContext) -> bool:
 
 def _match(node: ir.Node) -> tuple[Quantised, bool] | None:
     """Returns the matrix and whether the node multiplies by its transpose."""
-    if node.domain != "" or node.op_type not in ("MatMul", "Gemm"):
+    if node.domain != "" or len(node.inputs) not in OPERANDS.get(node.op_type, ()):
+        return None
+    if len(node.outputs) != 1 or node.inputs[0] is None:
         return None
     operand, transposed = node.inputs[1], False
     if node.op_type == "Gemm":
@@ -64,7 +68,7 @@ def _match(node: ir.Node) -> tuple[Quantised, bool] | None:
         permutation = producer.attributes.get("perm")
         if permutation is not None and tuple(permutation.as_ints()) != (1, 0):
             return None
-        operand, transposed = producer.inputs[0], not transposed
+        operand, transposed = (producer.inputs or (None,))[0], not transposed
         producer = operand.producer() if operand is not None else None
     if producer is None or producer.op_type != "DequantizeLinear" or producer.domain != "":
         return None
@@ -73,7 +77,7 @@ def _match(node: ir.Node) -> tuple[Quantised, bool] | None:
 
 
 def _quantised(node: ir.Node) -> Quantised | None:
-    inputs = [*node.inputs, None][:3]
+    inputs = [*node.inputs, None, None, None][:3]
     weight, scales = (_weight_of(value) for value in inputs[:2])
     zero_points = _weight_of(inputs[2])
     if weight is None or scales is None or weight.dtype not in BITS or len(weight.shape) != 2:
@@ -88,6 +92,8 @@ def _quantised(node: ir.Node) -> Quantised | None:
         return None
     axis = int(_number(node, "axis", 1))
     axis += 2 if axis < 0 else 0
+    if axis not in (0, 1):
+        return None
     block = int(_number(node, "block_size", 0))
     assert inputs[1] is not None
     per_tensor = len(scales.shape) == 0 or (scales.shape == (1,) and weight.shape[axis] != 1)

@@ -1,0 +1,106 @@
+"""Nodes that lack inputs or outputs, or have too many: no transform stumbles over one."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+
+import tenonnx
+from hooks import options_with
+from models import FLOAT, model, node, value
+
+W = np.arange(1, 5, dtype=np.float32).reshape(2, 2)
+V = np.ones(2, np.float32)
+SIZES = np.array([2, 1], np.int64)
+
+
+def malformed(*nodes: onnx.NodeProto) -> onnx.ModelProto:
+    weights = {"w": W, "v": V, "n": SIZES, "q": W.astype(np.int8)}
+    return model(nodes, [value("x", FLOAT, [2, 2])], [value("y", FLOAT, None)], weights)
+
+
+def cast(inputs: str, outputs: str, to: int = FLOAT) -> onnx.NodeProto:
+    return node("Cast", inputs, outputs, to=to)
+
+
+REFUSED: dict[str, tuple[list[onnx.NodeProto], str]] = {
+    "Gemm of one": ([node("Gemm", "x", "y")], "Gemm"),
+    "MatMul of one": ([node("MatMul", "x", "y")], "MatMul"),
+    "MatMul of three": (
+        [node("DequantizeLinear", "q v", "d"), node("MatMul", "x d v", "y")],
+        "MatMul",
+    ),
+    "DequantizeLinear of one": (
+        [node("DequantizeLinear", "q", "d"), node("MatMul", "x d", "y")],
+        "DequantizeLinear",
+    ),
+    "Transpose of none": (
+        [node("Transpose", "", "t", perm=[1, 0]), node("MatMul", "x t", "y")],
+        "Transpose",
+    ),
+    "Gemm of a Transpose alone": (
+        [node("Transpose", "x", "t", perm=[1, 0]), node("Gemm", "t", "y")],
+        "Gemm",
+    ),
+    "second output of Concat": ([node("Concat", "x", "_ y", axis=0)], "Concat"),
+    "second output of Cast": ([cast("x", "c d"), node("Relu", "d", "y")], "Cast"),
+    "rank of no Pow": (
+        [node("Pow", "", "p"), node("Erf", "p", "e"), node("Transpose", "e", "y")],
+        "Pow",
+    ),
+}
+
+
+@pytest.mark.parametrize(("nodes", "op"), REFUSED.values(), ids=REFUSED)
+def test_the_node_is_named(nodes: list[onnx.NodeProto], op: str) -> None:
+    with pytest.raises(tenonnx.TenonnxError, match=rf"^(.*\n  )?{op} '"):
+        tenonnx.InferenceSession(malformed(*nodes), providers=["cpu"]).run(None, {"x": W})
+
+
+class Stumbling(tenonnx.Provider):
+    name = "StumblingProvider"
+
+    def supports(self, _: ir.Node) -> Literal[True]:
+        return True
+
+    def compile(self, segment: tenonnx.Segment) -> list[tenonnx.Step]:
+        raise IndexError(segment.nodes[0].inputs[1])
+
+
+def test_a_provider_that_stumbles_over_one() -> None:
+    proto, options = malformed(node("Gemm", "x", "y")), options_with(Stumbling)
+    message = r"^Gemm 'y' \(ai\.onnx, opset 21\) has 1 inputs, it needs 2 to 3"
+    with pytest.raises(tenonnx.InvalidGraph, match=message):
+        tenonnx.InferenceSession(proto, options, providers=["StumblingProvider"]).run(
+            None, {"x": W}
+        )
+
+
+UNREAD = ["Concat", "Conv", "Constant", "Gemm", "MatMul", "Transpose", "LayerNormalization"]
+
+
+@pytest.mark.parametrize("inputs", ["", "x", "x w"])
+@pytest.mark.parametrize("op", UNREAD)
+def test_a_node_without_outputs_makes_nothing(op: str, inputs: str) -> None:
+    nodes = [node(op, inputs, ""), node("Relu", "x", "y")]
+    session = tenonnx.InferenceSession(malformed(*nodes), providers=["cpu"])
+    (y,) = session.run(None, {"x": -W})
+    np.testing.assert_array_equal(y, np.zeros_like(W))
+
+
+def test_sizes_that_do_not_broadcast_are_the_runs_to_refuse() -> None:
+    sizes: Any = {"n": np.array([3, 2], np.int64)}
+    proto = model([node("Expand", "x n", "y")], [value("x", FLOAT, [2, 2])], [value("y")], sizes)
+    session = tenonnx.InferenceSession(proto, providers=["cpu"])
+    with pytest.raises(tenonnx.TenonnxError, match="Expand 'y'"):
+        session.run(None, {"x": W})
+
+
+def test_a_graph_without_nodes() -> None:
+    x = value("x", FLOAT, [2, 2])
+    (x_again,) = tenonnx.InferenceSession(model([], [x], [x])).run(None, {"x": W})
+    np.testing.assert_array_equal(x_again, W)
