@@ -40,7 +40,9 @@ def widen_islands(model: ir.Model, context: TransformContext) -> bool:
                 island = _island(node)
                 seen |= island.keys()
                 entering, leaving = _entering(island), _leaving(island)
-                if 2 * (len(entering) + len(leaving)) >= len(island):
+                casts = len(entering) + len(leaving)
+                # Products with constant matrices gain what a cast of activations costs.
+                if casts and (2 * casts >= len(island) or not _has_matrix(island)):
                     names = ", ".join(f"'{value.name}'" for value in (*entering, *leaving))
                     context.notes.append(
                         f"nearly an island of {len(island)} nodes: {names} would have to be cast"
@@ -103,6 +105,10 @@ def _narrow_readers(value: ir.Value, island: dict[ir.Node, None]) -> list[tuple[
 def _is_small(value: ir.Value) -> bool:
     weight = weight_of(value)
     return weight is not None and weight.array.size <= MAX_ELEMENTS
+
+
+def _has_matrix(island: dict[ir.Node, None]) -> bool:
+    return any(_is_matrix(node, 1) for node in island if len(node.inputs) > 1)
 
 
 def _is_matrix(node: ir.Node, position: int) -> bool:

@@ -135,8 +135,8 @@ class _Constant:
 
 def scalar_of(site: Site, position: int) -> _Constant | None:
     """Returns a constant input of one float32."""
-    value = site.constant(position)
-    if value is None or value.size != 1 or value.dtype != F32:
+    value = site.scalar(position)
+    if value is None or value.dtype != F32:
         return None
     return _Constant(value.shape, float(value.reshape(-1)[0]))
 

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 MOST = 256
 """Nodes that a region has at most."""
 
+NEAREST = 32
+"""Ends that are tried where more than a region's nodes go on from one."""
+
 
 def find_region(
     start: ir.Node,
@@ -37,7 +40,9 @@ def find_region(
             known[node] = scope.has(node) and member(node)
         return known[node]
 
-    for last in reversed(_downstream(start, free)):
+    ends = _downstream(start, free)
+    # Where there is no end of nodes, every try is dear, and so would be all of them for each node.
+    for last in reversed(ends if len(ends) < MOST else ends[:NEAREST]):
         region = _upstream(last, scope, free)
         if start in region and len(region) > 1 and fits(region):
             return region

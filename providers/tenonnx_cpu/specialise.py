@@ -47,6 +47,11 @@ class Site:
         tensor = self._tensor(position)
         return None if tensor is None else on_host(tensor)
 
+    def scalar(self, position: int) -> NDArray | None:
+        """Returns a constant input that has one element."""
+        tensor = self._tensor(position)
+        return None if tensor is None or tensor.size != 1 else on_host(tensor)
+
     def packed(self, position: int) -> NDArray | None:
         """Returns a constant input's bytes, flat and in place; ``None`` if it has no such bytes."""
         tensor = self._tensor(position)
