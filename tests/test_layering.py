@@ -142,6 +142,10 @@ def test_importing_tenonnx_imports_next_to_nothing() -> None:
     assert not found & (HEAVY | {"numpy", "onnx", "onnx_ir", "typer", "rich", "pluggy"})
 
 
+def test_the_plugin_of_pytest_leaves_numpy_to_whoever_wants_it_first() -> None:
+    assert not modules_after("import tenonnx.testing.plugin") & (HEAVY | {"numpy", "onnx"})
+
+
 @pytest.mark.parametrize(
     "code",
     [

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+
+# The suite's real models need every column of a product summed in one order, which OpenBLAS
+# keeps only while it does not share a product out among threads. It asks when numpy is imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from tenonnx.cli.opening import parse_provider
 from tenonnx.cli.output import progress
