@@ -6,9 +6,11 @@ A choice looks at a node and returns a call, or ``None`` to leave it to the arra
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import importlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tenonnx.operators import Array
 from tenonnx_cuda.platform import Launch, Platform
@@ -49,8 +51,10 @@ class Site:
 
 Choice: TypeAlias = Callable[[Site, Call], Call | None]
 
-CHOICES: dict[tuple[str, str], Choice] = {}
-"""By domain and operator; in force at every version, so one that depends on it must look."""
+MODULES: Final = ("attend", "convolve", "nbits", "rotary", "rows", "scattering")
+"""Where choices are; they register themselves."""
+
+_choices: dict[tuple[str, str], Choice] = {}
 
 
 def choose(*names: str, domain: str = "") -> Callable[[Choice], Choice]:
@@ -58,10 +62,21 @@ def choose(*names: str, domain: str = "") -> Callable[[Choice], Choice]:
 
     def decorate(function: Choice) -> Choice:
         for name in names:
-            CHOICES[domain, name] = function
+            _choices[domain, name] = function
         return function
 
     return decorate
+
+
+@functools.cache
+def choices() -> Mapping[tuple[str, str], Choice]:
+    """Returns all choices by domain and operator.
+
+    They are in force at every version, so one that depends on it must look.
+    """
+    for module in MODULES:
+        importlib.import_module(f"tenonnx_cuda.{module}")
+    return _choices
 
 
 def same_element(first: Array, *others: Array | None) -> str | None:

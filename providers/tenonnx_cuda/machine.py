@@ -109,10 +109,11 @@ class Machine:
 def this_machine() -> Machine:
     """Returns what is here; looked at once."""
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
-    driver = _driver()
+    if (driver := _driver()) is None:
+        return Machine(hidden=hidden)  # the rest does not matter, and takes a while to find
     return Machine(
         driver=driver,
-        devices=_devices(hidden) if driver else (),
+        devices=_devices(hidden),
         hidden=hidden,
         cupy=_installed_cupy(),
         libraries=_libraries(),

@@ -1,4 +1,7 @@
-"""The CUDA provider: the operator library over cupy, and kernels where cupy is slow."""
+"""The CUDA provider: the operator library over cupy, and kernels where cupy is slow.
+
+Whoever lists providers imports this module, so what sessions alone need is imported by them.
+"""
 
 from __future__ import annotations
 
@@ -6,33 +9,18 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from tenonnx.lower import is_constant
-from tenonnx.operators import Kernel, Namespace, OperatorTable
-from tenonnx.options import SessionOptions
-from tenonnx.provider import HOST, Device, Segment, Step
-from tenonnx.tensors import WeightTensor
-from tenonnx_array import TABLE
+from tenonnx.provider import HOST, Device
 from tenonnx_array.provider import ArrayProvider
-from tenonnx_cuda import (  # noqa: F401 - they register themselves
-    attend,
-    convolve,
-    nbits,
-    rotary,
-    rows,
-    scattering,
-)
-from tenonnx_cuda.chains import chain_step, chains
-from tenonnx_cuda.chosen import CHOICES, Site
 from tenonnx_cuda.device import CudaDevice, SomeDevice
-from tenonnx_cuda.elements import not_on_device
-from tenonnx_cuda.machine import this_machine
 from tenonnx_cuda.options import CudaOptions
-from tenonnx_cuda.platform import Platform, Stream
-from tenonnx_cuda.recording import Replayed, recorded
-from tenonnx_cuda.residence import residence_on
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+
+    from tenonnx.operators import Kernel, Namespace, OperatorTable
+    from tenonnx.options import SessionOptions
+    from tenonnx.provider import Segment, Step
+    from tenonnx_cuda.platform import Platform, Stream
 
 
 class CUDAExecutionProvider(ArrayProvider):
@@ -50,6 +38,8 @@ class CUDAExecutionProvider(ArrayProvider):
         operators: OperatorTable | None = None,
         session_options: SessionOptions | None = None,
     ) -> None:
+        from tenonnx_cuda.residence import residence_on
+
         super().__init__(options or CudaOptions(), operators, session_options)
         chosen: CudaOptions = self.options
         self.platform = self.connect(chosen.device_id)
@@ -62,6 +52,8 @@ class CUDAExecutionProvider(ArrayProvider):
     @classmethod
     def check(cls) -> str | None:
         """Says which of driver, device, cupy and CUDA libraries is missing, and how to mend it."""
+        from tenonnx_cuda.machine import this_machine
+
         return this_machine().missing()
 
     @classmethod
@@ -82,6 +74,8 @@ class CUDAExecutionProvider(ArrayProvider):
 
     def supports(self, node: ir.Node) -> Literal[True] | str:
         """Accepts a node whose operator is in the table and whose elements a device has."""
+        from tenonnx_cuda.elements import not_on_device
+
         verdict = super().supports(node)
         if verdict is not True:
             return verdict
@@ -98,11 +92,15 @@ class CUDAExecutionProvider(ArrayProvider):
         steps = self._chained(segment, {node: self._chosen(node) for node in segment.nodes})
         self._preload(steps)
         if self.options.enable_cuda_graph:
+            from tenonnx_cuda.recording import recorded
+
             steps = recorded(steps, segment.escaping, self.stream, self.xp, self.device)
-        return [self._on_stream(step) for step in steps]
+        return [on_stream(self.stream, step) for step in steps]
 
     def _chained(self, segment: Segment, steps: dict[ir.Node, Step]) -> list[Step]:
         """Returns the steps of nodes, with one for each chain of elementwise nodes."""
+        from tenonnx_cuda.chains import chain_step, chains
+
         for chain in chains(segment.nodes, segment.escaping, self._is_free):
             parts = [steps.pop(node) for node in chain.nodes]
             # It stands where its last node did: by then all that it reads is there.
@@ -111,13 +109,17 @@ class CUDAExecutionProvider(ArrayProvider):
 
     def _is_free(self, node: ir.Node) -> bool:
         """Says whether a node's kernel is the library's, which no plugin replaced."""
+        from tenonnx_array import TABLE
+
         place = (node.domain, node.op_type, node.version or 1)
         return TABLE.find(*place) in (None, self.table.find(*place))
 
     def _chosen(self, node: ir.Node) -> Step:
         """Returns the step of a node, with a kernel of the provider's own if there is one."""
+        from tenonnx_cuda.chosen import Site, choices
+
         step = self._step(node)
-        choice = CHOICES.get((node.domain, node.op_type))
+        choice = choices().get((node.domain, node.op_type))
         if choice is None or not self._is_free(node):
             return step
         call = choice(Site(node, self.platform), step.call)
@@ -125,6 +127,9 @@ class CUDAExecutionProvider(ArrayProvider):
 
     def _preload(self, steps: Sequence[Step]) -> None:
         """Brings all weights that steps read to the device at once, as its bus likes it."""
+        from tenonnx.lower import is_constant
+        from tenonnx.tensors import WeightTensor
+
         tensors = (
             value.const_value
             for step in steps
@@ -133,21 +138,19 @@ class CUDAExecutionProvider(ArrayProvider):
         )
         self._residence.preload(t.weight for t in tensors if isinstance(t, WeightTensor))
 
-    def _on_stream(self, step: Step) -> Step:
-        if isinstance(step.call, Replayed):
-            return step  # it looks after its stream
-        return dataclasses.replace(step, call=on_stream(self.stream, step.call))
-
     def _namespace(self, kernel: Kernel) -> Namespace:
         assert kernel.host != "all", "such a node was not accepted"
         return self.xp
 
 
-def on_stream(stream: Stream, call: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a call whose work goes to a stream."""
+def on_stream(stream: Stream, step: Step) -> Step:
+    """Returns a step whose work goes to a stream; a recording looks after that itself."""
+    call: Callable[..., Any] = step.call
+    if getattr(call, "has_stream", False):
+        return step
 
     def run(*inputs: Any) -> Any:
         with stream.active():
             return call(*inputs)
 
-    return run
+    return dataclasses.replace(step, call=run)

@@ -50,7 +50,10 @@ class Replayed:
 
     Attributes:
         replays: How many runs were replays.
+        has_stream: That it goes to its stream by itself.
     """
+
+    has_stream: Final = True
 
     def __init__(self, program: Program, stream: Stream, xp: Namespace) -> None:
         self._program = program

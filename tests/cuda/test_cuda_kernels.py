@@ -17,8 +17,8 @@ import pytest
 import strict
 from emulated import FakePlatform
 
-from tenonnx_cuda import attend, convolve, nbits, rotary, rows, scattering
-from tenonnx_cuda.chosen import CHOICES, Site
+from tenonnx_cuda import nbits
+from tenonnx_cuda.chosen import Site, choices
 from tenonnx_cuda.sources import ELEMENTS, FOLDER, source
 
 needs_compiler = pytest.mark.skipif(hosted.COMPILER is None, reason="no C++ compiler")
@@ -26,7 +26,6 @@ needs_compiler = pytest.mark.skipif(hosted.COMPILER is None, reason="no C++ comp
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 EPSILON = {np.dtype(np.float32): 2e-6, np.dtype(np.float16): 1.5e-3, BFLOAT16: 1.2e-2}
 FLOATS = [*EPSILON]
-MODULES = (attend, convolve, nbits, rotary, rows, scattering)
 
 
 def refuse(*_: Any) -> Any:
@@ -40,7 +39,7 @@ def chosen(
     attrs = [ir.convenience.convert_attribute(k, v) for k, v in attributes.items()]
     node = ir.Node(domain, op, [], attrs, num_outputs=outputs, version=version)
     graph = ir.Graph([], node.outputs, nodes=[node])
-    call = CHOICES[domain, op](Site(node, FakePlatform()), refuse)
+    call = choices()[domain, op](Site(node, FakePlatform()), refuse)
     assert call is not None
     assert graph is node.graph
 

@@ -85,6 +85,16 @@ def test_listing_providers_imports_no_cupy() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_listing_it_imports_only_what_it_is_listed_by() -> None:
+    code = (
+        "import sys, tenonnx_cuda.provider as it; it.CUDAExecutionProvider.check();"
+        "it.CUDAExecutionProvider.Options();"
+        "print(*sorted(n[13:] for n in sys.modules if n.startswith('tenonnx_cuda.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["device", "machine", "options", "provider"]
+
+
 def test_options_as_onnxruntime_passes_them() -> None:
     given = {
         "device_id": "1",
