@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.operators import Array
-from tenonnx_cuda.platform import NDArray, Platform, Stream
-
 if TYPE_CHECKING:
+    from tenonnx.operators import Array
     from tenonnx.weight import Weight
+    from tenonnx_cuda.platform import NDArray, Platform, Stream
     from tenonnx_cuda.residence import Residence
 
 
