@@ -35,6 +35,11 @@ class Site:
         return self.platform.xp
 
     @property
+    def has_tensor_cores(self) -> bool:
+        """Whether the device has the instructions that ``mma.cuh`` uses."""
+        return self.platform.capability >= (8, 0)
+
+    @property
     def version(self) -> int:
         """The opset version that the node is written in."""
         return self.node.version or 1

@@ -80,6 +80,7 @@ class CupyPlatform:
         self.process = os.getpid()
         self._cupy = cupy
         self._device = cupy.cuda.Device(number)
+        self.capability = divmod(int(self._device.compute_capability), 10)
         with self._device:
             # Weights are copied beside all sessions' work, so their stream waits for no other.
             self._copies = cupy.cuda.Stream(non_blocking=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from tenonnx.operators import Array
 from tenonnx_cuda.chosen import Call, Site, choose
-from tenonnx_cuda.sources import ELEMENTS, THREADS, blocks, pointer
+from tenonnx_cuda.sources import ELEMENTS, THREADS, blocks, is_aligned, pointer
 
 FEW: Final = 16
 """Rows of x up to which the matrix is not written down: that is bound by reading it."""
@@ -21,6 +21,16 @@ SLICES: Final = 256
 """Blocks that a product by columns is cut into at least, so that all of a device reads."""
 
 ROWS: Final = (1, 2, 4)
+
+TILES: Final = (1, 2, 4, 8)
+"""Tiles of 8 columns that tensor cores take: more of them are cuBLAS's."""
+
+LINES: Final = 16
+STEP: Final = 32
+"""Rows of the matrix in a block, and its columns at a time: as ``nbits_mma.cu`` says."""
+
+PARTS: Final = {dtype: 3 if name == "f32" else 1 for dtype, name in ELEMENTS.items()}
+"""Columns that a row of x makes: a float32 is the sum of three numbers of 8 bits each."""
 
 
 @dataclass(frozen=True)
@@ -87,13 +97,42 @@ def product(site: Site, x: Array, matrix: Matrix) -> Array:
     flat = xp.ascontiguousarray(x.reshape(-1, inner))
     k_block, k_step = matrix.places[:2]
     words_are_even = k_step == 0 or k_block % matrix.per_word == 0
-    if len(flat) <= FEW and not matrix.by_rows:
+    if (columns := tensor_columns(site, flat, matrix)) is not None:
+        y = by_tensor_cores(site, flat, matrix, columns)
+    elif len(flat) <= FEW and not matrix.by_rows:
         y = by_columns(site, flat, matrix)
     elif len(flat) <= FEW and words_are_even:
         y = by_rows(site, flat, matrix)
     else:
         y = by_tiles(site, flat, matrix)
     return y.reshape(*x.shape[:-1], outer)
+
+
+def tensor_columns(site: Site, x: Array, matrix: Matrix) -> int | None:
+    """Returns how many columns x makes for tensor cores; ``None`` if they do not take it."""
+    k_block, k_step = matrix.places[:2]
+    columns = len(x) * PARTS[x.dtype]
+    even = matrix.columns % STEP == 0 and matrix.columns * matrix.bits % 128 == 0
+    whole = k_step == 0 or k_block % STEP == 0
+    levels = matrix.zeros is None or matrix.zeros.dtype == np.uint8
+    fits = site.has_tensor_cores and matrix.by_rows and even and whole and levels
+    fits = fits and columns <= 8 * TILES[-1] and is_aligned(x, matrix.weight)
+    return columns if fits else None
+
+
+def by_tensor_cores(site: Site, x: Array, matrix: Matrix, columns: int) -> Array:
+    """Multiplies by a matrix [N, K] of which warps read their own rows ahead."""
+    count, outer = len(x), matrix.rows
+    k_block, k_step, *of_rows = matrix.places
+    y = site.xp.empty((count, outer), x.dtype)
+    tiles = next(n for n in TILES if 8 * n >= columns)
+    block = k_block if k_step else STEP
+    launch = site.kernel("nbits_mma", "tensor_product", TILES=tiles, K_BLOCK=block,
+                         **matrix.macros(x))  # fmt: skip
+    sizes = (count, outer, matrix.columns, k_step, *of_rows, matrix.zero_row)
+    arrays = (x, matrix.weight, matrix.scales, pointer(matrix.zeros), y)
+    launch((-(-outer // LINES),), (THREADS,), (*arrays, *map(np.int32, sizes)))
+    return y
 
 
 def by_rows(site: Site, x: Array, matrix: Matrix) -> Array:

@@ -91,6 +91,11 @@ class Platform(Protocol):
         """The namespace of its arrays."""
         ...
 
+    @property
+    def capability(self) -> tuple[int, int]:
+        """The device's compute capability."""
+        ...
+
     def stream(self, limit: int, address: int = 0) -> Stream:
         """Returns a stream whose pool has at most ``limit`` bytes.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +21,8 @@ ELEMENTS: Final = {
 }
 """What the sources call the element types of activations."""
 
+INCLUDE: Final = re.compile(r'^#include "(\w+\.cuh)"$', re.MULTILINE)
+
 NULL: Final = np.uintp(0)
 """A pointer to nothing, as an argument."""
 
@@ -34,8 +37,9 @@ def common() -> str:
 
 @functools.cache
 def source(name: str) -> str:
-    """Returns a file of kernels as it is compiled."""
-    return common() + (FOLDER / f"{name}.cu").read_text()
+    """Returns a file of kernels as it is compiled: by itself, with what it includes in it."""
+    text = (FOLDER / f"{name}.cu").read_text()
+    return common() + INCLUDE.sub(lambda found: (FOLDER / found[1]).read_text(), text)
 
 
 def kernel(platform: Platform, file: str, name: str, **macros: Any) -> Launch:
@@ -59,3 +63,8 @@ def pointer(array: Any) -> Any:
 def blocks(count: int, each: int = THREADS) -> tuple[int]:
     """Returns a grid with a thread for each of some things."""
     return (max(1, -(-count // each)),)
+
+
+def is_aligned(*arrays: Any) -> bool:
+    """Says whether arrays begin where 16 bytes can be read at once."""
+    return all(array.data.ptr % 16 == 0 for array in arrays)

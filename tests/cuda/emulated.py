@@ -89,6 +89,7 @@ class FakePlatform:
     def __init__(self, capacity: int = 1 << 40, *, maps: bool = True) -> None:
         self.id = "cuda:0"
         self.xp: Any = strict.xp
+        self.capability = (8, 0)
         self.capacity = capacity
         self.maps = maps
         self.log: list[tuple[Any, ...]] = []

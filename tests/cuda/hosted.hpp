@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <stdexcept>
 #include <utility>
@@ -43,6 +44,8 @@ struct Fiber {
     dim3 thread;
     int number = 0;
     bool done = false;
+    std::vector<std::pair<void*, const void*>> copies;
+    std::deque<std::vector<std::pair<void*, const void*>>> groups;
 };
 
 inline std::vector<Fiber> fibers;
@@ -100,6 +103,31 @@ inline float shuffle(float value, int from) {
     return got;
 }
 
+// What a warp's lanes hold of the factors of a product on tensor cores.
+struct Fragments { unsigned a[4], b[2]; };
+inline std::vector<Fragments> fragments;
+
+// PTX's table of mma.m16n8k16, for elements that `decode` makes numbers of.
+template <class Decode>
+void multiply(float* d, const unsigned* a, const unsigned* b, Decode decode) {
+    const int warp = now->number / 32, lane = now->number % 32;
+    Fragments& own = fragments[now->number];
+    std::memcpy(own.a, a, sizeof own.a);
+    std::memcpy(own.b, b, sizeof own.b);
+    wait(warp_barriers[warp], warp_size(warp));
+    const Fragments* all = &fragments[32 * warp];
+    auto half = [&](unsigned word, int which) { return decode((unsigned short)(word >> (16 * which))); };
+    for (int i = 0; i < 4; ++i) {
+        const int row = lane / 4 + 8 * (i / 2), column = lane % 4 * 2 + i % 2;
+        for (int k = 0; k < 16; ++k) {
+            const int quad = k % 8 / 2;
+            const unsigned left = all[row % 8 * 4 + quad].a[row / 8 + 2 * (k / 8)];
+            d[i] += half(left, k % 2) * half(all[column * 4 + quad].b[k / 8], k % 2);
+        }
+    }
+    wait(warp_barriers[warp], warp_size(warp));
+}
+
 inline void trampoline() {
     body(body_data);
     now->done = true;
@@ -113,11 +141,14 @@ inline void run_block() {
     block_barrier = Barrier();
     warp_barriers.assign((count + 31) / 32, Barrier());
     exchanged.assign(count, 0.0f);
+    fragments.assign(count, Fragments());
     alive = count;
     for (int number = 0; number < count; ++number) {
         Fiber& fiber = fibers[number];
         fiber.number = number;
         fiber.done = fiber.entered = false;
+        fiber.copies.clear();
+        fiber.groups.clear();
         fiber.thread.x = number % block.x;
         fiber.thread.y = number / block.x % block.y;
         fiber.thread.z = number / block.x / block.y;
@@ -189,6 +220,44 @@ inline unsigned short float_to_half(float value) {
     std::memcpy(&bits, &x, 2);
     return bits;
 }
+inline float bfloat_to_float(unsigned short bits) { return __uint_as_float((unsigned)bits << 16); }
+
+// The types of the kernels' elements come after this.
+struct f16;
+struct bf16;
+inline void mma(float* d, const unsigned* a, const unsigned* b, const f16*) {
+    hosted::multiply(d, a, b, half_to_float);
+}
+inline void mma(float* d, const unsigned* a, const unsigned* b, const bf16*) {
+    hosted::multiply(d, a, b, bfloat_to_float);
+}
+inline unsigned less(unsigned pair, float number, const f16*) {
+    const unsigned low = float_to_half(half_to_float((unsigned short)pair) - number);
+    return low | (unsigned)float_to_half(half_to_float((unsigned short)(pair >> 16)) - number) << 16;
+}
+inline unsigned less(unsigned pair, float number, const bf16*) {
+    const float low = bfloat_to_float((unsigned short)pair) - number;
+    const float high = bfloat_to_float((unsigned short)(pair >> 16)) - number;
+    if ((__float_as_uint(low) | __float_as_uint(high)) & 0xffffu)
+        throw std::runtime_error("a level that bfloat16 has not");
+    return __float_as_uint(low) >> 16 | __float_as_uint(high);
+}
+
+// Copies happen when they are waited for, as late as the device may make them.
+inline void copy_16(void* to, const void* from) {
+    if ((uintptr_t)to % 16 || (uintptr_t)from % 16) throw std::runtime_error("a copy that lies askew");
+    hosted::now->copies.push_back({to, from});
+}
+inline void end_group() {
+    hosted::now->groups.push_back(std::move(hosted::now->copies));
+    hosted::now->copies.clear();
+}
+template <int LATER> void await_group() {
+    auto& groups = hosted::now->groups;
+    for (; groups.size() > LATER; groups.pop_front())
+        for (auto& [to, from] : groups.front()) std::memcpy(to, from, 16);
+}
+
 template <class W>
 W atomicCAS(W* at, W expected, W next) {
     const W seen = *at;

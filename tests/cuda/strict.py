@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import operator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -86,6 +87,8 @@ class StrictArray:
             refuse(f"x.{name}() waits for the device")
         if name not in ARRAY_NAMES:
             raise AttributeError(f"cupy's arrays have no {name}")
+        if name == "data":
+            return SimpleNamespace(ptr=self.held.ctypes.data)
         found = getattr(self.held, name)
         if not callable(found):
             return wrap(found) if isinstance(found, np.ndarray) else found

@@ -33,13 +33,22 @@ def refuse(*_: Any) -> Any:
 
 
 def chosen(
-    op: str, version: int, /, *, outputs: int = 1, domain: str = "", **attributes: Any
+    op: str,
+    version: int,
+    /,
+    *,
+    outputs: int = 1,
+    domain: str = "",
+    capability: tuple[int, int] = (8, 0),
+    **attributes: Any,
 ) -> Any:
     """Returns the call chosen for a node; it fails where it would leave it to the array kernel."""
     attrs = [ir.convenience.convert_attribute(k, v) for k, v in attributes.items()]
     node = ir.Node(domain, op, [], attrs, num_outputs=outputs, version=version)
     graph = ir.Graph([], node.outputs, nodes=[node])
-    call = choices()[domain, op](Site(node, FakePlatform()), refuse)
+    platform = FakePlatform()
+    platform.capability = capability
+    call = choices()[domain, op](Site(node, platform), refuse)
     assert call is not None
     assert graph is node.graph
 
@@ -303,9 +312,25 @@ def packed(values: Any, bits: int) -> Any:
     ids=str,
 )
 @pytest.mark.parametrize("count", [3, 20])
-def test_matmul_nbits(dtype: Any, bits: int, zeros: str | None, count: int) -> None:
-    generator = np.random.default_rng(bits)
-    N, K, size = 21, 96, 32
+@pytest.mark.parametrize("capability", [(7, 5), (8, 0)])
+def test_matmul_nbits(
+    dtype: Any, bits: int, zeros: str | None, count: int, capability: tuple[int, int]
+) -> None:
+    check_matmul_nbits(dtype, bits, zeros, count, N=21, K=96, capability=capability)
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("dtype", "bits", "count"), [(np.float32, 4, 1), (np.float16, 8, 2), (BFLOAT16, 2, 17)], ids=str
+)
+def test_rows_that_are_longer_than_what_is_staged(dtype: Any, bits: int, count: int) -> None:
+    check_matmul_nbits(dtype, bits, "packed", count, N=18, K=512 // bits * 40 + 64)
+
+
+def check_matmul_nbits(
+    dtype: Any, bits: int, zeros: str | None, count: int, *, N: int, K: int, **device: Any
+) -> None:
+    generator, size = np.random.default_rng(bits), 32
     levels = generator.integers(0, 1 << bits, (N, K))
     scales = generator.uniform(0.5, 1.5, (N, K // size)).astype(dtype)
     middle = np.full((N, K // size), 1 << (bits - 1))
@@ -318,9 +343,21 @@ def test_matmul_nbits(dtype: Any, bits: int, zeros: str | None, count: int) -> N
     spread = [np.repeat(a.astype(np.float64), size, 1) for a in (zero, scales)]
     x = draw(0, 2, count, K, dtype=dtype)[:1]
     expected = x.astype(np.float64) @ ((levels - spread[0]) * spread[1]).T
-    run = chosen("MatMulNBits", 1, domain="com.microsoft", K=K, N=N, bits=bits, block_size=size)
+    run = chosen("MatMulNBits", 1, domain="com.microsoft", K=K, N=N, bits=bits, block_size=size,
+                 **device)  # fmt: skip
     y = run(x, packed(levels, bits).reshape(N, K // size, -1), scales, stored)
     close(y, expected, dtype)
+
+
+@needs_compiler
+def test_an_infinite_float32_is_infinite_in_parts() -> None:
+    x = np.zeros((1, 32), np.float32)
+    x[0, 3] = np.inf
+    run = chosen("MatMulNBits", 1, domain="com.microsoft", K=32, N=2, bits=4, block_size=32)
+    levels = np.full((2, 32), 8)
+    levels[:, 3] = 9, 7
+    y = run(x, packed(levels, 4).reshape(2, 1, 16), np.ones((2, 1), np.float32))
+    np.testing.assert_array_equal(y, [[np.inf, -np.inf]])
 
 
 @needs_compiler
@@ -408,6 +445,10 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             ("bf16", 256, 8, 16, 2),
             ("f32", 64, 1, 32, 0),
         )
+    ],
+    "nbits_mma": [
+        {"T": t, "S": t, "BITS": b, "SIGNED": s, "MIDDLE": 8, "ZERO": z, "K_BLOCK": 32, "TILES": n}
+        for t, b, s, z, n in (("f32", 4, 0, 1, 8), ("bf16", 8, 1, 0, 4), ("f16", 2, 0, 0, 8))
     ],
     "nbits": [
         {"T": t, "S": t, "BITS": b, "SIGNED": s, "MIDDLE": 8, "ZERO": z, "ROWS": 4}
