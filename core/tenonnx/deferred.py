@@ -1,88 +1,202 @@
-"""Importing onnx_ir without sympy, which it needs for arithmetic on symbolic dimensions only.
+"""Importing onnx and onnx_ir without what they import and a run never uses.
 
-sympy takes longer to import than everything else here together, and a run never uses it. While
-``onnx_ir`` is imported, a stand-in takes sympy's place in it, and brings in the real one when
-the first attribute is asked for. Nobody else sees the stand-in.
+That takes three times as long to import as they do themselves: sympy alone, which is there for
+arithmetic on symbolic dimensions, longer than everything else together. While one of them is
+imported, such modules are found but not run; each runs, in its place, when somebody first asks for
+one of its attributes.
 """
 
 from __future__ import annotations
 
-import importlib
+import os
 import sys
-from importlib.abc import Loader, MetaPathFinder
+import threading
+from collections.abc import Callable
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
-DEFERRED = "sympy"
-IMPORTER = "onnx_ir"
+if TYPE_CHECKING:
+    from importlib.abc import Loader  # takes longer to import than all of this
+
+DEFERRED = {
+    "onnx": frozenset(
+        {
+            "calendar",
+            "google.protobuf.internal.python_message",
+            "google.protobuf.json_format",
+            "google.protobuf.text_format",
+            "importlib.metadata",
+            "onnx.checker",
+            "onnx.compose",
+            "onnx.gen_proto",
+            "onnx.helper",
+            "onnx.numpy_helper",
+            "onnx.parser",
+            "onnx.printer",
+            "onnx.shape_inference",
+            "onnx.utils",
+            "onnx.version_converter",
+            "uuid",
+        }
+    ),
+    "onnx_ir": frozenset(
+        {
+            "concurrent.futures",
+            "json",
+            "tempfile",
+            "onnx_ir.schemas",
+            "packaging.version",
+            "sympy",
+        }
+    ),
+    "onnx_ir.passes.common": frozenset({"hashlib"}),
+}
+"""By the package that is being imported, the modules that it does not need at once."""
 
 
-class StandIn(ModuleType):
-    """Looks like sympy to whoever holds it.
-
-    What ``onnx_ir`` takes from it while it is being imported are functions that it puts in
-    tables; they are looked up when they are called.
-    """
-
-    importing = True
+class Deferred(ModuleType):
+    """A module that has not run yet."""
 
     def __getattr__(self, name: str) -> Any:
-        caller = sys._getframe(1).f_globals.get("__name__", "")
-        if self.importing and caller.startswith(IMPORTER) and not name.startswith("__"):
-            return lambda *arguments, **options: self._real(name)(*arguments, **options)
-        return self._real(name)
-
-    def _real(self, name: str) -> Any:
-        if sys.modules.get(DEFERRED) is self:
-            del sys.modules[DEFERRED]
-        value = getattr(importlib.import_module(DEFERRED), name)
-        if not self.importing:
-            setattr(self, name, value)
-        return value
+        loader = self.__dict__["__loader__"]
+        if isinstance(loader, DeferredLoader):
+            if loader.importing:
+                if name.startswith("__"):
+                    raise AttributeError(name)
+                if (answer := ANSWERS.get(self.__name__)) and (found := answer(self, name)):
+                    return found
+            loader.run(self)
+        return self.__getattribute__(name)
 
 
-class ImportWithStandIn(Loader):
-    """Runs a module's own loader with the stand-in in place."""
+class DeferredLoader:
+    """Loads a module in two steps: at first it is empty, and runs when it is used."""
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
+        self._lock = threading.RLock()
+        self._running = False
+        self.importing = True
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         """Leaves it to the module's loader."""
         return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Imports the module; sympy stays out of ``sys.modules`` unless it was there."""
-        if DEFERRED in sys.modules:
-            self._loader.exec_module(module)
-            return
-        stand_in = sys.modules[DEFERRED] = StandIn(DEFERRED)
+        """Puts it off."""
+        module.__class__ = Deferred
+
+    def run(self, module: ModuleType) -> None:
+        """Runs the module, once; who asks for more of it while it runs sees what there is."""
+        with self._lock:
+            if self._running:
+                return
+            self._running = True
+            self.importing = False
+            try:
+                self._loader.exec_module(module)
+            except BaseException:
+                self._running = False
+                raise
+            module.__loader__ = self._loader
+            if module.__spec__ is not None:
+                module.__spec__.loader = self._loader
+            module.__class__ = ModuleType
+
+
+class ImportDeferring:
+    """Runs a package's own loader while modules that it names are deferred."""
+
+    def __init__(self, loader: Loader, names: frozenset[str]) -> None:
+        self._loader = loader
+        self._names = names
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """Leaves it to the package's loader."""
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Imports the package."""
+        finder = DeferringFinder(self._names)
+        sys.meta_path.insert(0, finder)
         try:
             self._loader.exec_module(module)
         finally:
-            stand_in.importing = False
-            if sys.modules.get(DEFERRED) is stand_in:
-                del sys.modules[DEFERRED]
+            sys.meta_path.remove(finder)
+            for loader in finder.loaders:
+                loader.importing = False
 
 
-class Finder(MetaPathFinder):
-    """Finds ``onnx_ir`` once and lets it be imported with the stand-in."""
+class DeferringFinder:
+    """Finds the modules to defer."""
+
+    def __init__(self, names: frozenset[str]) -> None:
+        self._names = names
+        self.loaders: list[DeferredLoader] = []
 
     def find_spec(
         self, fullname: str, path: Any = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Returns the spec of ``onnx_ir`` with a loader that defers sympy; ``None`` for others."""
-        if fullname != IMPORTER:
+        """Returns the spec of a module to defer, with a loader that does; ``None`` for others."""
+        if fullname not in self._names:
             return None
-        sys.meta_path.remove(self)
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.loader is not None:
-            spec.loader = ImportWithStandIn(spec.loader)
+            loader = DeferredLoader(spec.loader)
+            self.loaders.append(loader)
+            spec.loader = cast("Loader", loader)
+        return spec
+
+
+class PackageFinder:
+    """Finds the packages in whose import something is deferred."""
+
+    def find_spec(
+        self, fullname: str, path: Any = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Returns the spec of such a package; ``None`` for others."""
+        names = DEFERRED.get(fullname)
+        if names is None:
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = cast("Loader", ImportDeferring(spec.loader, names))
         return spec
 
 
 def install() -> None:
-    """Arranges for the next import of ``onnx_ir`` to do without sympy."""
-    if IMPORTER not in sys.modules and DEFERRED not in sys.modules:
-        sys.meta_path.insert(0, Finder())
+    """Arranges for the next imports of the packages to do without."""
+    if not any(isinstance(finder, PackageFinder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, PackageFinder())
+
+
+def _attribute(module: ModuleType, name: str) -> Any:
+    if isinstance(loader := module.__loader__, DeferredLoader):
+        loader.run(module)
+    return getattr(module, name)
+
+
+def _function_of_sympy(sympy: ModuleType, name: str) -> Callable[..., Any]:
+    """Stands for a function that is put in a table, and called much later if ever."""
+    return lambda *arguments, **options: _attribute(sympy, name)(*arguments, **options)
+
+
+def _function_of_metadata(metadata: ModuleType, name: str) -> Callable[..., Any] | None:
+    """Answers which version onnx has from the name of the folder that says so."""
+
+    def version(distribution: str) -> str:
+        for folder in filter(os.path.isdir, sys.path):
+            for entry in os.scandir(folder):
+                if entry.name.startswith(f"{distribution}-") and entry.name.endswith(".dist-info"):
+                    return entry.name.removesuffix(".dist-info").partition("-")[2]
+        return str(_attribute(metadata, name)(distribution))
+
+    return version if name == "version" else None
+
+
+ANSWERS: dict[str, Callable[[ModuleType, str], Any]] = {
+    "importlib.metadata": _function_of_metadata,
+    "sympy": _function_of_sympy,
+}
+"""What a deferred module says, while its importer is imported, without running."""
