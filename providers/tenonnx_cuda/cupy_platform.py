@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +31,9 @@ PORTABLE_MAPPED_READ_ONLY = 0x01 | 0x02 | 0x08
 
 NO_MEMORY = 2
 """cudaErrorMemoryAllocation."""
+
+FLOAT32, TF32 = 0, 3
+"""cublasMath_t: CUBLAS_DEFAULT_MATH and CUBLAS_TF32_TENSOR_OP_MATH."""
 
 SAME_ADDRESS = 91
 """cudaDevAttrCanUseHostPointerForRegisteredMem."""
@@ -85,10 +89,10 @@ class CupyPlatform:
             # Weights are copied beside all sessions' work, so their stream waits for no other.
             self._copies = cupy.cuda.Stream(non_blocking=True)
 
-    def stream(self, limit: int, address: int = 0) -> CupyStream:
+    def stream(self, limit: int, address: int = 0, *, tf32: bool = False) -> CupyStream:
         """Returns a stream with a pool."""
         with self._device:
-            return CupyStream(self._cupy, self._device, limit, address)
+            return CupyStream(self._cupy, self._device, limit, address, TF32 if tf32 else FLOAT32)
 
     def to_device(self, array: NDArray) -> Array:
         """Copies a host array on the current stream."""
@@ -170,10 +174,12 @@ class CupyStream:
         device: The device.
         limit: Bytes that the pool may take.
         address: A ``cudaStream_t``; a new one if 0.
+        math_mode: cuBLAS's, for products on the stream.
     """
 
-    def __init__(self, cupy: Any, device: Any, limit: int, address: int) -> None:
-        self._cupy, self._device = cupy, device
+    def __init__(self, cupy: Any, device: Any, limit: int, address: int, math_mode: int) -> None:
+        self._cupy, self._device, self._math_mode = cupy, device, math_mode
+        self._cublas = importlib.import_module("cupy_backends.cuda.libs.cublas")
         if address:
             self._stream = cupy.cuda.ExternalStream(address, device.id)
         else:
@@ -185,15 +191,34 @@ class CupyStream:
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Makes device, stream and pool this thread's."""
+        """Makes device, stream, pool and precision this thread's."""
         cuda = self._cupy.cuda
-        with self._device, self._stream, cuda.using_allocator(self._pool.malloc):
+        with (
+            self._device,
+            self._stream,
+            cuda.using_allocator(self._pool.malloc),
+            self._precision(),
+        ):
             try:
                 yield
             except cuda.memory.OutOfMemoryError as error:
                 # What the pool keeps for later is what may make room now.
                 self._pool.free_all_blocks()
                 raise _no_room(error) from error
+
+    @contextmanager
+    def _precision(self) -> Iterator[None]:
+        """Sets the mode of cuBLAS's handle, which is this thread's and everybody's in it."""
+        handle = self._device.cublas_handle
+        before = self._cublas.getMathMode(handle)
+        if before == self._math_mode:
+            yield
+            return
+        self._cublas.setMathMode(handle, self._math_mode)
+        try:
+            yield
+        finally:
+            self._cublas.setMathMode(handle, before)
 
     def record(self, work: Callable[[], Any]) -> tuple[Recording, Any]:
         """Captures a CUDA graph.

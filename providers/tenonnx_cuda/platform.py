@@ -96,12 +96,13 @@ class Platform(Protocol):
         """The device's compute capability."""
         ...
 
-    def stream(self, limit: int, address: int = 0) -> Stream:
+    def stream(self, limit: int, address: int = 0, *, tf32: bool = False) -> Stream:
         """Returns a stream whose pool has at most ``limit`` bytes.
 
         Args:
             limit: In bytes.
             address: A stream of the caller's to use; a new one if 0.
+            tf32: Let cuBLAS round the factors of float32 products on it to 10 bits.
         """
         ...
 

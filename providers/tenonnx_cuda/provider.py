@@ -43,7 +43,9 @@ class CUDAExecutionProvider(ArrayProvider):
         super().__init__(options or CudaOptions(), operators, session_options)
         chosen: CudaOptions = self.options
         self.platform = self.connect(chosen.device_id)
-        self.stream = self.platform.stream(chosen.gpu_mem_limit, chosen.user_compute_stream)
+        self.stream = self.platform.stream(
+            chosen.gpu_mem_limit, chosen.user_compute_stream, tf32=chosen.use_tf32
+        )
         self._residence = residence_on(self.platform, mapped=chosen.weights == "mapped")
         # Without a session somebody makes values, for streams that are not known here.
         settled = session_options is None

@@ -99,9 +99,10 @@ class FakePlatform:
     def allocated(self) -> int:
         return sum(block.nbytes for block in self._blocks)
 
-    def stream(self, limit: int, address: int = 0) -> FakeStream:
+    def stream(self, limit: int, address: int = 0, *, tf32: bool = False) -> FakeStream:
         assert limit >= 0
         assert address == 0
+        self.log.append(("stream", tf32))
         return FakeStream()
 
     def to_device(self, array: NDArray) -> Any:

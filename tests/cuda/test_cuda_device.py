@@ -30,6 +30,7 @@ PROVIDERS = ["CUDAExecutionProvider", "CPUExecutionProvider"]
 
 class TestCuda(ProviderTests):
     provider: ClassVar[str | type[Provider]] = "cuda"
+    options: ClassVar[Mapping[str, Any]] = {"use_tf32": False}  # the suite's answers are float32's
     cases: ClassVar[str] = contract.TestEmulated.cases
     gaps: ClassVar[Mapping[str, str]] = contract.TestEmulated.gaps
     frameworks: ClassVar[tuple[str, ...]] = ("cupy", "cupyx")
@@ -92,6 +93,18 @@ def test_sessions_share_one_copy_of_the_weights(tmp_path: Path) -> None:
         np.testing.assert_allclose(session.run(None, {"h0": X})[0], expected, atol=2e-2)
     del sessions, session
     assert free_bytes() >= before - (8 << 20)
+
+
+def test_use_tf32_rounds_factors_and_without_it_they_are_float32() -> None:
+    draws = np.random.default_rng(2)
+    a, b = (draws.standard_normal((256, 256)).astype(np.float32) for _ in "ab")
+    product = model([node("MatMul", "a b", "y")], [value("a"), value("b")], [value("y")])
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    errors = []
+    for tf32 in (True, False):
+        (y,) = opened(product, {"use_tf32": tf32}).run(None, {"a": a, "b": b})
+        errors.append(np.linalg.norm(y - exact) / np.linalg.norm(exact))
+    assert errors[1] < 1e-6 < 1e-5 < errors[0] < 1e-3
 
 
 def test_500_sessions_leave_nothing(tmp_path: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import emulated
@@ -12,6 +15,7 @@ import pytest
 import tenonnx
 from models import model, node, value
 from tenonnx.ort_value import OrtValue
+from tenonnx_cuda.cupy_platform import LARGEST_LIMIT, TF32, CupyStream
 from tenonnx_cuda.recording import MOST, Replayed
 
 CHAIN = model(
@@ -178,3 +182,48 @@ def test_outputs_on_the_device_are_no_views_of_inputs_or_weights() -> None:
     weight.update_inplace(np.zeros(2, np.float32))
     session.run_with_iobinding(binding)
     assert binding.get_outputs()[1].numpy().tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(("asked", "tf32"), [({}, True), ({"use_tf32": "0"}, False)])
+def test_use_tf32_is_the_streams(asked: dict[str, str], tf32: bool) -> None:
+    platform = emulated.FakePlatform()
+    emulated.session(CHAIN, emulated.provider_on(platform), provider_options=asked)
+    assert ("stream", tf32) in platform.log
+
+
+class Handle:
+    """cuBLAS, as far as it is asked for its precision."""
+
+    mode = 0
+
+    def getMathMode(self, handle: str) -> int:  # noqa: N802 - cupy's name
+        assert handle == "handle"
+        return self.mode
+
+    def setMathMode(self, handle: str, mode: int) -> None:  # noqa: N802 - cupy's name
+        assert handle == "handle"
+        self.mode = mode
+
+
+def test_precision_is_set_for_a_streams_work_and_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    cublas = Handle()
+    monkeypatch.setitem(sys.modules, "cupy_backends.cuda.libs.cublas", cublas)
+    monkeypatch.setattr("importlib.import_module", lambda name: sys.modules[name])
+    device = nullcontext()
+    device.cublas_handle = "handle"  # type: ignore[attr-defined]  # a device that does nothing
+    cuda = SimpleNamespace(
+        Stream=lambda **_: nullcontext(),
+        MemoryPool=lambda: SimpleNamespace(malloc=None),
+        using_allocator=nullcontext,
+        memory=SimpleNamespace(OutOfMemoryError=MemoryError),
+    )
+    stream = CupyStream(SimpleNamespace(cuda=cuda), device, LARGEST_LIMIT, 0, TF32)
+    with stream.active():
+        assert cublas.mode == TF32
+        with stream.active():
+            assert cublas.mode == TF32
+        assert cublas.mode == TF32
+    assert cublas.mode == 0
+    with pytest.raises(ValueError, match="inside"), stream.active():
+        raise ValueError("inside")
+    assert cublas.mode == 0
