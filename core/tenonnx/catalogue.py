@@ -133,10 +133,11 @@ class Catalogue:
         self, record: PluginRecord, table: OperatorTable, *, provider: str | None = None
     ) -> None:
         _expect(OperatorTable, table)
-        for kernel in table:
+        domains = set()
+        for kernel in table.names():
             self._claim(record, "kernel", f"{kernel} for {provider or 'every provider'}")
-        domains = sorted({kernel.domain or "ai.onnx" for kernel in table})
-        record.registered.append(f"operators of {', '.join(domains) or 'no domain'}")
+            domains.add(kernel.partition("::")[0])
+        record.registered.append(f"operators of {', '.join(sorted(domains)) or 'no domain'}")
         self._operators.append((provider, table))
 
     def _take_transform(self, record: PluginRecord, transform: Transform) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -91,7 +92,12 @@ class Kernel:
         return functools.partial(self.call, xp, **given)
 
     def __str__(self) -> str:
-        return f"{self.domain or 'ai.onnx'}::{self.op_type}-{self.since}"
+        return kernel_name(self.domain, self.op_type, self.since)
+
+
+def kernel_name(domain: str, op_type: str, since: int) -> str:
+    """Returns how kernels are called in messages: ``ai.onnx::Softmax-13``."""
+    return f"{domain or 'ai.onnx'}::{op_type}-{since}"
 
 
 class OperatorTable:
@@ -102,8 +108,27 @@ class OperatorTable:
     """
 
     def __init__(self, domain: str = "") -> None:
-        self.domain = "" if domain == "ai.onnx" else domain
-        self._kernels: dict[tuple[str, str], dict[int, Kernel]] = {}
+        self.domain, _ = _key(domain, "")
+        self._kernels: dict[tuple[str, str], dict[int, Kernel | str]] = {}
+
+    @classmethod
+    def listed(cls, package: str, listing: Mapping[str, str], domain: str = "") -> OperatorTable:
+        """Returns a table whose modules are imported when one of their kernels is first needed.
+
+        Args:
+            package: Where the modules are. Each has an ``OperatorTable`` called ``table``.
+            listing: By module, what its table has: ``"Softmax-1 Softmax-13"``, an operator and
+                the version it serves from, with ``domain::`` before it where that is another.
+            domain: Domain of the operators that are listed without one.
+        """
+        made = cls(domain)
+        for module, kernels in listing.items():
+            for kernel in kernels.split():
+                name, _, since = kernel.rpartition("-")
+                *others, op_type = name.split("::")
+                key = _key(others[0] if others else domain, op_type)
+                made._kernels.setdefault(key, {})[int(since)] = f"{package}.{module}"
+        return made
 
     def op(
         self,
@@ -143,7 +168,7 @@ class OperatorTable:
     def _add(self, kernel: Kernel, without: Iterable[str] = ()) -> None:
         versions = self._kernels.setdefault((kernel.domain, kernel.op_type), {})
         if kernel.since in versions:
-            raise PluginError(f"{versions[kernel.since]} is already in this table")
+            raise PluginError(f"{kernel} is already in this table")
         versions[kernel.since] = replace(kernel, attributes=_attributes_of(kernel.call, without))
 
     def update(self, *others: OperatorTable) -> OperatorTable:
@@ -155,16 +180,35 @@ class OperatorTable:
 
     def find(self, domain: str, op_type: str, version: int) -> Kernel | None:
         """Returns the kernel for an operator at an opset version, or ``None``."""
-        versions = self._kernels.get(("" if domain == "ai.onnx" else domain, op_type), {})
+        key = _key(domain, op_type)
+        versions = self._kernels.get(key, {})
         since = max((v for v in versions if v <= version), default=None)
-        return None if since is None else versions[since]
+        return None if since is None else self._kernel(key, since)
+
+    def names(self) -> Iterator[str]:
+        """Yields the kernels as ``ai.onnx::Softmax-13``, without importing any."""
+        for (domain, op_type), versions in self._kernels.items():
+            for since in versions:
+                yield kernel_name(domain, op_type, since)
+
+    def _kernel(self, key: tuple[str, str], since: int) -> Kernel:
+        kernel = self._kernels[key][since]
+        if isinstance(kernel, str):
+            table: OperatorTable = importlib.import_module(kernel).table
+            kernel = self._kernels[key][since] = table._kernel(key, since)
+        return kernel
 
     def __iter__(self) -> Iterator[Kernel]:
-        for versions in self._kernels.values():
-            yield from versions.values()
+        for key, versions in self._kernels.items():
+            for since in versions:
+                yield self._kernel(key, since)
 
     def __len__(self) -> int:
         return sum(map(len, self._kernels.values()))
+
+
+def _key(domain: str, op_type: str) -> tuple[str, str]:
+    return "" if domain == "ai.onnx" else domain, op_type
 
 
 def _keywords(function: Callable[..., Any]) -> dict[str, Any]:

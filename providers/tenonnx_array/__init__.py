@@ -2,59 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
+from typing import Final
 
 from tenonnx.operators import OperatorTable
+from tenonnx_array.listing import LISTING
 
-MODULES = (
-    "attention",
-    "batch_norm",
-    "boxes",
-    "cast",
-    "conv",
-    "conv_quantized",
-    "conv_transpose",
-    "cumulative",
-    "deform",
-    "elementwise",
-    "generate",
-    "grid",
-    "images",
-    "index",
-    "linalg",
-    "linear_attention",
-    "logical",
-    "loss",
-    "nonlinear",
-    "norm",
-    "pad",
-    "pool",
-    "quant",
-    "recurrent",
-    "reduce",
-    "resize",
-    "roi_align",
-    "roi_pool",
-    "sampling",
-    "scatter",
-    "search",
-    "sequence",
-    "shape",
-    "signal",
-    "slicing",
-    "softmax",
-    "strings",
-    "tfidf",
-    "training",
-    "ml.encode",
-    "ml.features",
-    "ml.linear",
-    "ml.maps",
-    "ml.scale",
-    "ml.svm",
-    "ml.trees",
-)
-
-TABLE = OperatorTable().update(
-    *(importlib.import_module(f"tenonnx_array.{name}").table for name in MODULES)
-)
+TABLE: Final = OperatorTable.listed(__name__, LISTING)

@@ -30,8 +30,7 @@ class StagedTable(OperatorTable):
 
     def _add(self, kernel: Kernel, without: Iterable[str] = ()) -> None:
         super()._add(kernel, without)
-        versions = self._kernels[kernel.domain, kernel.op_type]
-        plain = versions[kernel.since]
-        versions[kernel.since] = StagedKernel(
-            **{f.name: getattr(plain, f.name) for f in fields(plain)}
-        )
+        key = kernel.domain, kernel.op_type
+        plain = self._kernel(key, kernel.since)
+        staged = StagedKernel(**{f.name: getattr(plain, f.name) for f in fields(plain)})
+        self._kernels[key][kernel.since] = staged
