@@ -1,40 +1,51 @@
-"""Times of one network on a device, in tenonnx and in torch, inputs and outputs staying there."""
+"""``python -m bench.cuda.measure ROW`` times one network on a device, each way by itself.
+
+It writes a line of JSON for each way as soon as that is known, so that one that fails, or ends the
+process, costs no other. Inputs and outputs stay on the device.
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import onnx
 
-import tenonnx
 from bench.builder import Feeds
-from bench.cuda.table import Row
-from tenonnx.ort_value import OrtValue
-from tenonnx.weights import WeightRegistry
+from bench.cuda.table import ROWS, Row
 
 WARM = 5
 
 
-def measure(row: Row, *, seconds: float, small: bool) -> dict[str, float]:
-    """Returns milliseconds per run of each way, the first token's, and MiB on the device."""
+def ways(
+    row: Row, folder: Path, *, seconds: float, small: bool
+) -> Mapping[str, Callable[[], dict[str, float]]]:
+    """Returns what is measured, by name: each gives milliseconds per run and what else it saw."""
     proto, feeds = row.build(small)
-    found: dict[str, float] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.onnx"
-        onnx.save(proto, path, save_as_external_data=True, location="data", size_threshold=1024)
-        for name, graphed in (("tenonnx", False), ("tenonnx graph", True)):
-            found |= _tenonnx(path, feeds, name, seconds, graphed=graphed)
-    return found | _torch(row, feeds, seconds, small=small)
+    path = folder / "model.onnx"
+    onnx.save(proto, path, save_as_external_data=True, location="data", size_threshold=1024)
+    return {
+        "tenonnx": lambda: _tenonnx(path, feeds, "tenonnx", seconds, graphed=False),
+        "tenonnx graph": lambda: _tenonnx(path, feeds, "tenonnx graph", seconds, graphed=True),
+        "torch eager": lambda: _torch(row, feeds, "torch eager", seconds, small=small),
+        "torch graph": lambda: _torch(row, feeds, "torch graph", seconds, small=small),
+        "torch.compile": lambda: _torch(row, feeds, "torch.compile", seconds, small=small),
+    }
 
 
 def _tenonnx(
     path: Path, feeds: Feeds, name: str, seconds: float, *, graphed: bool
 ) -> dict[str, float]:
+    import tenonnx
+    from tenonnx.ort_value import OrtValue
+    from tenonnx.weights import WeightRegistry
+
     started = time.perf_counter()
     options = tenonnx.SessionOptions(weights=WeightRegistry())
     providers = [("cuda", {"enable_cuda_graph": graphed}), "cpu"]
@@ -51,24 +62,28 @@ def _tenonnx(
     return {name: times, f"{name}: first": first, f"{name}: weights MiB": weights / 2**20}
 
 
-def _torch(row: Row, feeds: Feeds, seconds: float, *, small: bool) -> dict[str, float]:
+def _torch(row: Row, feeds: Feeds, way: str, seconds: float, *, small: bool) -> dict[str, float]:
     import torch
 
+    # As tenonnx's use_tf32 and onnxruntime's, which are on unless one asks otherwise.
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     module = row.twin(small).eval().cuda()
     module = module.half() if row.half else module
     given = [torch.from_numpy(array).cuda() for array in feeds.values()]
     given = [t.half() if row.half and t.is_floating_point() else t for t in given]
-    found = {}
     with torch.inference_mode():
-        wait = torch.cuda.synchronize
-        found["torch eager"] = per_run(lambda: module(*given), wait, seconds)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            module(*given)
-        found["torch graph"] = per_run(graph.replay, wait, seconds)
-        compiled = torch.compile(module)
-        found["torch.compile"] = per_run(lambda: compiled(*given), wait, seconds)
-    return found
+        run: Callable[[], Any] = lambda: module(*given)  # noqa: E731 - one of three
+        if way == "torch graph":
+            run()
+            torch.cuda.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                module(*given)
+            run = graph.replay
+        elif way == "torch.compile":
+            compiled = torch.compile(module)
+            run = lambda: compiled(*given)  # noqa: E731 - likewise
+        return {way: per_run(run, torch.cuda.synchronize, seconds)}
 
 
 def per_run(run: Callable[[], Any], wait: Callable[[], Any], seconds: float) -> float:
@@ -84,3 +99,30 @@ def per_run(run: Callable[[], Any], wait: Callable[[], Any], seconds: float) -> 
         wait()
         times.append(1e3 * (time.perf_counter() - start))
     return statistics.median(times)
+
+
+def report(measured: Mapping[str, Callable[[], dict[str, float]]]) -> None:
+    """Writes a line for each way: its figures, or why there are none."""
+    for way, measure in measured.items():
+        line: dict[str, Any]
+        try:
+            line = {"found": measure()}
+        except Exception as error:  # whatever a library raises is this way's result
+            line = {"failed": {way: f"{type(error).__name__}: {error}"}}
+        print(json.dumps(line), flush=True)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measures one row."""
+    parser = argparse.ArgumentParser(prog="python -m bench.cuda.measure", description=__doc__)
+    parser.add_argument("row", choices=ROWS)
+    parser.add_argument("--seconds", type=float, default=1.0, help="length of a measurement")
+    parser.add_argument("--small", action="store_true", help="a small network")
+    parsed = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        how: dict[str, Any] = {"seconds": parsed.seconds, "small": parsed.small}
+        report(ways(ROWS[parsed.row], Path(folder), **how))
+
+
+if __name__ == "__main__":
+    main()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,7 +15,11 @@ from tenonnx_cuda.provider import CUDAExecutionProvider
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bench.cuda import __main__ as command
+from bench.cuda.kernels import cases
+from bench.cuda.measure import report
+from bench.cuda.page import page, too_slow
 from bench.cuda.table import ROWS
+from bench.cuda.tests import told
 
 
 def test_help_lists_the_rows(capsys: pytest.CaptureFixture[str]) -> None:
@@ -38,9 +44,65 @@ def test_an_unknown_row_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "'bert' is not one of bert-base" in capsys.readouterr().err
 
 
-def test_the_table_says_who_is_ahead() -> None:
+def test_the_page_says_who_is_ahead_and_what_failed() -> None:
     row = {"tenonnx": 3.0, "tenonnx graph": 2.0, "torch eager": 2.5, "torch.compile": 1.5,
            "torch graph": 1.4, "tenonnx: first": 9.0, "tenonnx: weights MiB": 7.0}  # fmt: skip
-    assert command.too_slow(row) == ["torch.compile"]
-    line = command.table("Chip", {"bert-base": row}).splitlines()[-1]
-    assert line == "| BERT-base, 128 tokens | 3 | 2 | 2.5 | 1.5 | 1.4 | 9 | 7 | torch.compile |"
+    assert too_slow(row) == ["torch.compile"]
+    content = {
+        "device": "Chip",
+        "driver": 13000,
+        "found": {
+            "tests": {"passed": 5, "failures": 1, "errors": 0, "skipped": 2, "seconds": 3.0},
+            "kernels": {"copy": 12.0, "copy GB/s": 2345.6},
+            "bert-base": row,
+            "resnet50": {"torch eager": 1.0},
+        },
+        "failed": {"tests": {}, "resnet50": {"tenonnx": "ValueError: no"}},
+    }
+    lines = page(content).splitlines()
+    assert lines[0] == "# Chip"
+    assert "tests/cuda: 5 passed, 1 failures, 0 errors, 2 skipped; 3 s." in lines
+    assert "| BERT-base, 128 tokens | 3 | 2 | 2.5 | 1.5 | 1.4 | 9 | 7 | torch.compile |" in lines
+    assert "| ResNet-50, one image | – | – | 1 | – | – | – | – | not measured |" in lines
+    assert "| copy | 12 | 2346 | – |" in lines
+    assert "- `resnet50`, tenonnx: ValueError: no" in lines
+
+
+def test_a_row_that_ends_or_hangs_keeps_what_it_found() -> None:
+    run = command.Runs({}, limit=2.0)
+    said = 'print(\'{"found": {"a": 1}}\\n{"failed": {"b": "no"}}\', flush=True)'
+    found, failed = run.lines(["-c", f"{said}; raise SystemExit('the end')"])
+    assert (found, failed) == ({"a": 1}, {"b": "no", "process": "1: the end"})
+    found, failed = run.lines(["-c", f"{said}; import time; time.sleep(60)"])
+    assert found == {"a": 1}
+    assert failed["process"].startswith("no end after 2 s")
+
+
+def test_one_way_that_fails_costs_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+    def fails() -> dict[str, float]:
+        raise ValueError("no")
+
+    report({"one": fails, "two": lambda: {"two": 2.0}})
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert lines == [{"failed": {"one": "ValueError: no"}}, {"found": {"two": 2.0}}]
+
+
+def test_an_account_of_the_tests_is_read(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\ndef test_a(): pass\ndef test_b(): assert 1 == 2, 'no'\n"
+        "@pytest.mark.skip\ndef test_c(): pass\n"
+    )
+    account = tmp_path / "account.xml"
+    subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", f"--junitxml={account}", "-p", "no:cacheprovider",
+         "test_it.py"], cwd=tmp_path, capture_output=True
+    )  # fmt: skip
+    content = told(account.read_text())
+    assert {n: content["found"][n] for n in ("passed", "failures", "skipped")} == {
+        "passed": 1, "failures": 1, "skipped": 1
+    }  # fmt: skip
+    assert list(content["failed"]) == ["test_it::test_b"]
+
+
+def test_kernels_are_named_as_their_figures() -> None:
+    assert {"copy", "int4 [N, K] float16 x 1", "cuBLAS float16 x 512"} <= cases().keys()

@@ -1,0 +1,179 @@
+"""``python -m bench.cuda.kernels`` times the provider's kernels one by one on a device.
+
+Each is launched many times between two events, over inputs that together exceed the cache. Beside
+a time stands what of the device's copying speed or of cuBLAS's arithmetic it reaches.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from bench.cuda.measure import report
+
+CACHE = 256 << 20
+"""Bytes that inputs take together at least."""
+
+LAYER = (3072, 8192)
+"""K and N of a product in a decoder of 4 billion parameters."""
+
+HEADS = (32, 8, 128)
+"""Heads of queries, heads of keys, and their size."""
+
+
+def chosen(op: str, domain: str, version: int, **attributes: Any) -> Callable[..., Any]:
+    """Returns the kernel that the provider chooses for a node; it raises where it takes none."""
+    from tenonnx_cuda.chosen import Site, choices
+    from tenonnx_cuda.cupy_platform import connect
+
+    def plain(*_: Any) -> Any:
+        raise RuntimeError("left to the array kernel")
+
+    attrs = [ir.convenience.convert_attribute(k, v) for k, v in attributes.items()]
+    node = ir.Node(domain, op, [], attrs, version=version)
+    ir.Graph([], node.outputs, nodes=[node])
+    call = choices()[domain, op](Site(node, connect(0)), plain)
+    if call is None:
+        raise RuntimeError("no kernel is chosen")
+    return call
+
+
+def microseconds(run: Callable[..., Any], inputs: list[tuple[Any, ...]], count: int = 50) -> float:
+    """Returns the least time of one call in several rounds, over each of some inputs in turn."""
+    import cupy
+
+    turn = itertools.cycle(inputs)
+    best = float("inf")
+    for _ in range(4):
+        start, stop = cupy.cuda.Event(), cupy.cuda.Event()
+        start.record()
+        for _ in range(count):
+            run(*next(turn))
+        stop.record()
+        stop.synchronize()
+        best = min(best, 1e3 * cupy.cuda.get_elapsed_time(start, stop) / count)
+    return best
+
+
+def copies(nbytes: int) -> int:
+    """Returns how many inputs of a size exceed the cache."""
+    return max(2, min(64, -(-CACHE // nbytes)))
+
+
+def copying() -> dict[str, float]:
+    """A device-to-device copy: bytes read and written."""
+    import cupy
+
+    given = cupy.random.random(CACHE, dtype=np.float32)
+    target = cupy.empty_like(given)
+    took = microseconds(lambda: cupy.copyto(target, given), [()], count=10)
+    return {"copy": took, "copy GB/s": 2 * given.nbytes / took / 1e3}
+
+
+def product(rows: int, dtype: str, *, by_rows: bool) -> Callable[[], dict[str, float]]:
+    """An int4 product, by the layout of MatMulNBits or that of DequantizeLinear and MatMul."""
+
+    def measure() -> dict[str, float]:
+        import cupy
+
+        K, N = LAYER
+        scales = cupy.ones((N * K // 32,), dtype)
+        if by_rows:
+            run = chosen("MatMulNBits", "com.microsoft", 1, K=K, N=N, bits=4, block_size=32)
+            scales = scales.reshape(N, K // 32)
+        else:
+            run = chosen("DequantizeMatMul", "ai.tenonnx", 1, bits=4, signed=1, rows=K,
+                         columns=N, axis=0, block_size=32, transposed=0)  # fmt: skip
+            scales = scales.reshape(K // 32, N)
+        x = cupy.random.standard_normal((rows, K)).astype(dtype)
+        each = N * K // 2 + scales.nbytes
+        inputs = []
+        for _ in range(copies(each)):
+            weights = cupy.random.randint(0, 256, N * K // 2, dtype=np.uint8)
+            inputs.append((x, weights.reshape(N, K // 32, 16) if by_rows else weights, scales))
+        name = f"int4 {'[N, K]' if by_rows else '[K, N]'} {dtype} x {rows}"
+        took = microseconds(run, inputs)
+        figures = {name: took, f"{name} GB/s": each / took / 1e3}
+        return figures | {f"{name} TFLOP/s": 2e-6 * rows * N * K / took}
+
+    return measure
+
+
+def cublas(rows: int, dtype: str) -> Callable[[], dict[str, float]]:
+    """The same product with weights of 16 bits, which is what int4 replaces."""
+
+    def measure() -> dict[str, float]:
+        import cupy
+
+        K, N = LAYER
+        x = cupy.random.standard_normal((rows, K)).astype(dtype)
+        inputs = [
+            (x, cupy.random.standard_normal((K, N), dtype=np.float32).astype(dtype))
+            for _ in range(copies(2 * K * N))
+        ]
+        name = f"cuBLAS {dtype} x {rows}"
+        took = microseconds(cupy.matmul, inputs)
+        return {name: took, f"{name} TFLOP/s": 2e-6 * rows * N * K / took}
+
+    return measure
+
+
+def attention(queries: int, keys: int, dtype: str) -> Callable[[], dict[str, float]]:
+    """Causal attention of grouped heads, of one sequence."""
+
+    def measure() -> dict[str, float]:
+        import cupy
+
+        heads, groups, size = HEADS
+        run = chosen("Attention", "", 23, is_causal=int(queries > 1))
+        shapes = ((1, heads, queries, size), (1, groups, keys, size), (1, groups, keys, size))
+        each = 2 * sum(int(np.prod(shape)) for shape in shapes)
+        inputs = [
+            tuple(cupy.random.standard_normal(s, dtype=np.float32).astype(dtype) for s in shapes)
+            for _ in range(copies(each))
+        ]
+        name = f"attention {dtype}, {queries} after {keys - queries}"
+        took = microseconds(run, inputs, count=20)
+        seen = keys if queries == 1 else keys - queries / 2
+        work = 4 * heads * queries * seen * size
+        return {
+            name: took,
+            f"{name} GB/s": each / took / 1e3,
+            f"{name} TFLOP/s": 1e-6 * work / took,
+        }
+
+    return measure
+
+
+def cases() -> dict[str, Callable[[], dict[str, float]]]:
+    """Returns what is timed."""
+    found: dict[str, Callable[[], dict[str, float]]] = {"copy": copying}
+    for rows, dtype in itertools.product((1, 4, 16, 32, 64, 128, 512), ("float16", "float32")):
+        for by_rows in (True, False):
+            layout = "[N, K]" if by_rows else "[K, N]"
+            found[f"int4 {layout} {dtype} x {rows}"] = product(rows, dtype, by_rows=by_rows)
+    for rows in (1, 16, 64, 512):
+        found[f"cuBLAS float16 x {rows}"] = cublas(rows, "float16")
+    for queries, keys in ((1, 512), (1, 4096), (1, 32768), (512, 512), (2048, 2048)):
+        found[f"attention float16, {queries} after {keys - queries}"] = attention(
+            queries, keys, "float16"
+        )
+    return found
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Times all kernels, or some."""
+    parser = argparse.ArgumentParser(prog="python -m bench.cuda.kernels", description=__doc__)
+    parser.add_argument("names", nargs="*", help="beginnings of the names of what is timed")
+    parsed = parser.parse_args(arguments)
+    wanted = tuple(parsed.names) or ("",)
+    report({name: case for name, case in cases().items() if name.startswith(wanted)})
+
+
+if __name__ == "__main__":
+    main()
