@@ -8,18 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from numba import types
 from numba.extending import intrinsic
 
 from tenonnx_cpu.jit import vector as v
 from tenonnx_cpu.jit.codes import WIDTHS, code_at
 from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.jit.dot8 import BYTES, SUMS, dot, planes
-from tenonnx_cpu.jit.memory import store_float
+from tenonnx_cpu.jit.memory import store_float, store_word
 from tenonnx_cpu.jit.pack import make_pack
 from tenonnx_cpu.jit.shared import Shared, procedure
 from tenonnx_cpu.jit.tile import COLUMNS, LANES, VECTORS
-from tenonnx_cpu.jit.vector import I8, I64, Builder, Value
+from tenonnx_cpu.jit.vector import I8, I32, I64, Builder, Value
 
 SHIFT = 128
 """What is added to activations to make them unsigned; sums begin with what takes it away."""
@@ -28,9 +27,10 @@ STEP = 4 * COLUMNS
 """Bytes of a step of a panel."""
 
 
-def _finish(b: Builder, sums: Sequence[Value], start: Value) -> None:
+def _finish(b: Builder, sums: Sequence[Value], start: Value, weight: Value) -> None:
+    weights = v.splat(b, b.trunc(weight, I32), LANES)
     for n, total in enumerate(sums):
-        value = b.mul(total, v.constant(SUMS, -SHIFT))
+        value = b.mul(total, weights)
         v.store(b, value, b.add(start, I64(4 * LANES * n)), 4)
 
 
@@ -40,10 +40,13 @@ def _zeros(b: Builder, zeros: Value) -> list[Value]:
 
 
 def _columns(bits: int) -> Shared:
-    """Turns words of codes, column beside column, into the steps of a group."""
+    """Turns words of codes, column beside column, into the steps of a group.
+
+    ``start`` gets the sum of every column's bytes, times ``weight``.
+    """
 
     def body(b: Builder, values: Sequence[Value]) -> None:
-        words, count, zeros, flip, panel, start = values
+        words, count, zeros, flip, panel, start, weight = values
         each = 8 // bits
         flips = v.splat(b, b.trunc(flip, I8), 4 * LANES)
         own = _zeros(b, zeros)
@@ -63,16 +66,16 @@ def _columns(bits: int) -> Shared:
                 result.append(total)
             return result
 
-        _finish(b, v.loop(b, count, [v.constant(SUMS, 0)] * VECTORS, step), start)
+        _finish(b, v.loop(b, count, [v.constant(SUMS, 0)] * VECTORS, step), start, weight)
 
-    return Shared(__file__, f"tenonnx_q_pack_columns_{bits}", [I64] * 6, body)
+    return Shared(__file__, f"tenonnx_q_pack_columns_{bits}", [I64] * 7, body)
 
 
 def _lines(bits: int) -> Shared:
-    """Interleaves rows of codes, four at a time, into the steps of a group."""
+    """Interleaves rows of codes, four at a time, into the steps of a group; sums them likewise."""
 
     def body(b: Builder, values: Sequence[Value]) -> None:
-        source, stride, count, zeros, flip, panel, start = values
+        source, stride, count, zeros, flip, panel, start, weight = values
         width = COLUMNS * bits // 8
         narrow = v.vector(I8, width)
         flips = v.splat(b, b.trunc(flip, I8), width)
@@ -111,24 +114,13 @@ def _lines(bits: int) -> Shared:
                 result.append(dot(b, sums[n], ones, value))
             return result
 
-        _finish(b, v.loop(b, count, [v.constant(SUMS, 0)] * VECTORS, step), start)
+        _finish(b, v.loop(b, count, [v.constant(SUMS, 0)] * VECTORS, step), start, weight)
 
-    return Shared(__file__, f"tenonnx_q_pack_lines_{bits}", [I64] * 7, body)
+    return Shared(__file__, f"tenonnx_q_pack_lines_{bits}", [I64] * 8, body)
 
 
 PACK_COLUMNS = {bits: _columns(bits) for bits in WIDTHS}
 PACK_LINES = {bits: _lines(bits) for bits in WIDTHS}
-
-
-@intrinsic
-def store_word(typing_context: Any, value: Any, address: Any) -> Any:
-    """Writes an int32 to an address."""
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        v.store(builder, builder.trunc(values[0], v.I32), values[1], 4)
-        return context.get_dummy_value()
-
-    return types.void(types.intp, types.intp), generate
 
 
 def make_pack_codes(bits: int) -> Any:
@@ -138,15 +130,16 @@ def make_pack_codes(bits: int) -> Any:
 
     @intrinsic
     def columns(
-        typing_context: Any, words: Any, count: Any, zeros: Any, flip: Any, panel: Any, start: Any
-    ) -> Any:
+        typing_context: Any, words: Any, count: Any, zeros: Any, flip: Any, panel: Any,
+        start: Any, weight: Any,
+    ) -> Any:  # fmt: skip
         """See ``PACK_COLUMNS``."""
         return procedure(PACK_COLUMNS[bits])
 
     @intrinsic
     def lines(
         typing_context: Any, source: Any, stride: Any, count: Any, zeros: Any, flip: Any,
-        panel: Any, start: Any,
+        panel: Any, start: Any, weight: Any,
     ) -> Any:  # fmt: skip
         """See ``PACK_LINES``."""
         return procedure(PACK_LINES[bits])
@@ -209,9 +202,9 @@ def make_pack_codes(bits: int) -> Any:
             target = panel + group * COLUMNS * g
             start = starts + 4 * COLUMNS * g
             if by_column:
-                columns(words + 4 * COLUMNS * depth * g, depth, own, flip, target, start)
+                columns(words + 4 * COLUMNS * depth * g, depth, own, flip, target, start, -SHIFT)
             else:
                 first = source + k * code_line + column * bits // 8
-                lines(first, code_line, group // 4, own, flip, target, start)
+                lines(first, code_line, group // 4, own, flip, target, start, -SHIFT)
 
     return pack_codes

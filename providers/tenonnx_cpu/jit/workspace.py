@@ -46,3 +46,6 @@ LINES_SLAB = 4 * LINES_SLAB_ROW
 
 LINES_ROOM = 3 * LINES_SLAB
 """Floats per worker of the tasks that share out both columns and rows of codes."""
+
+BYTE_ROOM = 1 << 10
+"""Bytes that a worker of a product of bytes needs besides its panel."""
