@@ -83,6 +83,7 @@ class InputCheck:
         self.arg = describe(value)
         self.default = default
         self.optional = isinstance(value.type, ir.OptionalType)
+        self.sparse = isinstance(value.type, ir.SparseTensorType)
         tensor = isinstance(value.type, ir.TensorType)
         self._dtype = value.type.dtype.numpy() if tensor and value.type is not None else None
         self._element = _element_dtype(value.type)
@@ -123,7 +124,9 @@ class InputCheck:
         return array
 
     def _as_other(self, given: Any) -> Any:
-        """Returns a sequence, map or optional."""
+        """Returns a sequence, map, optional or sparse tensor."""
+        if self.sparse:
+            return self._as_sparse(given)
         given = _unwrap(given)
         kind = self.arg.type.removeprefix("optional(")
         if given is None and not self.optional:
@@ -137,6 +140,17 @@ class InputCheck:
             raise self._wrong(type(given).__name__)
         if kind.startswith("tensor(") and given is not None:
             return np.asarray(given, self._element)
+        return given
+
+    def _as_sparse(self, given: Any) -> Any:
+        is_sparse = getattr(given, "is_sparse_tensor", None)
+        if is_sparse is not None and is_sparse():
+            given = given.as_sparse_tensor()
+        found = type(given).__name__
+        if hasattr(given, "coordinates"):
+            found = given.data_type()
+        if found != self.arg.type:
+            raise self._wrong(found, hint="see tenonnx.SparseTensor")
         return given
 
     def _sequence(self, items: list[Any]) -> list[Any]:
@@ -237,6 +251,11 @@ class Signature:
         Raises:
             InvalidArgument: An unknown or missing input, or one that does not fit.
         """
+        if type(feeds) is not dict and not isinstance(feeds, Mapping):
+            raise InvalidArgument(
+                f"the inputs are {type(feeds).__name__}; expected a dict of arrays by name",
+                hint=f"for example {{{self._input_names[0]!r}: x}}" if self._checks else None,
+            )
         arguments = []
         used = 0
         for name, check in self._checks:

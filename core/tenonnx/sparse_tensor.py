@@ -162,14 +162,18 @@ class SparseTensor:
         """
         raise NotSupported(f"sparse tensors stay on the host; {ort_device.name} takes dense ones")
 
+    def coordinates(self) -> tuple[NDArray, ...]:
+        """Returns where the values belong: an array for each axis, as ``numpy.nonzero`` gives."""
+        if isinstance(self._view, CsrView):
+            outer = self._view.outer()
+            return np.repeat(np.arange(len(outer) - 1), np.diff(outer)), self._view.inner()
+        indices = self._view.indices()
+        if indices.ndim == 1:
+            return np.unravel_index(indices, tuple(self._shape))
+        return tuple(indices.T)
+
     def to_dense(self) -> NDArray:
         """Returns the tensor with its zeros, as a new array."""
         dense = np.zeros(tuple(self._shape), self._values.dtype)
-        if isinstance(self._view, CsrView):
-            rows = np.repeat(np.arange(len(dense)), np.diff(self._view.outer()))
-            dense[rows, self._view.inner()] = self._values
-        elif self._view.indices().ndim == 1:
-            dense.reshape(-1)[self._view.indices()] = self._values
-        else:
-            dense[tuple(self._view.indices().T)] = self._values
+        dense[self.coordinates()] = self._values
         return dense

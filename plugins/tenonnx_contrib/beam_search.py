@@ -45,7 +45,11 @@ class Finished:
             heapq.heappop(self.kept)
 
     def settle(self, best: float, length: int) -> None:
-        """Notes whether a sequence of this length and sum could still be among the best."""
+        """Notes whether a sequence of this length and sum could still be among the best.
+
+        Every batch entry asks its own: onnxruntime 1.31.1 looks at a neighbour's ``best``, so that
+        a batch may end earlier or later there than each of its entries would alone.
+        """
         if len(self.kept) == self.room:
             self.done = self.early or self.kept[0][0] >= best / length**self.penalty
 

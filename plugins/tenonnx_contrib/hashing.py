@@ -73,32 +73,119 @@ def ngram_hash_mapping(
     pad_id: int,
     reset_on_eos: int = 0,
 ) -> tuple[Array, ...]:
-    """Hashes every run of 2 to ``max_ngram_size`` tokens, by the sum modulo 2 of their products."""
-    before = max_ngram_size - 1
+    """Return VarlenNGramHashMapping of rows of one length (batch, length)."""
     batch, length = input_ids.shape
-    filler = xp.full((batch, before), pad_id, input_ids.dtype)
-    if eos_token_id is not None:
-        filler[:] = eos_token_id.reshape(-1)[:1]
-    past = filler if past_ids is None else past_ids
-    tokens = xp.concatenate([past, input_ids], axis=1)
-    # Where the history that a token may look back on begins.
-    begins = xp.zeros((batch, length), np.int64)
-    places = xp.arange(tokens.shape[1])
+    hashes, present, *_ = varlen_ngram_hash_mapping(
+        xp,
+        input_ids.reshape(-1),
+        multipliers,
+        vocab_sizes,
+        xp.arange(batch + 1) * length,
+        past_ids,
+        head_offsets,
+        eos_token_id,
+        None if segment_ids is None else segment_ids.reshape(-1),
+        max_ngram_size=max_ngram_size,
+        n_head_per_ngram=n_head_per_ngram,
+        pad_id=pad_id,
+        reset_on_eos=reset_on_eos,
+    )
+    return hashes.reshape(batch, length, -1), present
+
+
+@op("VarlenNGramHashMapping", multiple=True)
+def varlen_ngram_hash_mapping(
+    xp: Namespace,
+    input_ids: Array,
+    multipliers: Array,
+    vocab_sizes: Array,
+    cumulative_sequence_length: Array,
+    past_ids: Array | None = None,
+    head_offsets: Array | None = None,
+    eos_token_id: Array | None = None,
+    segment_ids: Array | None = None,
+    past_segment_ids: Array | None = None,
+    capture_count: Array | None = None,
+    *,
+    max_ngram_size: int,
+    n_head_per_ngram: int,
+    pad_id: int,
+    reset_on_eos: int = 0,
+    state_update_capacity: int = 0,
+) -> tuple[Array, ...]:
+    """Hashes every run of 2 to ``max_ngram_size`` tokens, by the sum modulo 2 of their products.
+
+    Requests lie one behind the other, as ``cumulative_sequence_length`` says; the histories
+    ``past_ids`` and ``past_segment_ids`` are (batch, max_ngram_size - 1). What a run would read
+    beyond the history, a segment or an end-of-sequence token is the padding.
+
+    Returns:
+        The hashes (tokens, heads), the histories for the next call, and the histories after each
+        of a request's first ``capture_count`` tokens, (batch, capacity, max_ngram_size - 1).
+    """
+    before = max_ngram_size - 1
+    requests = Requests(xp, cumulative_sequence_length, before)
+    padding = input_ids.dtype.type(pad_id if eos_token_id is None else eos_token_id.item())
+    tokens = requests.behind(padding if past_ids is None else past_ids, input_ids)
+    resets, segments = [], None
     if eos_token_id is not None and reset_on_eos:
-        ended = xp.where(tokens == eos_token_id.reshape(-1)[:1], places + 1, 0)
-        begins = xp.maximum.accumulate(ended, axis=1)[:, before - 1 : -1]
+        resets.append(xp.flatnonzero(tokens == padding) + 1)
     if segment_ids is not None:
-        new = xp.zeros((batch, length), np.int64)
-        changed = segment_ids[:, 1:] != segment_ids[:, :-1]
-        new[:, 1:] = xp.where(changed, places[before + 1 :], 0)
-        begins = xp.maximum(begins, xp.maximum.accumulate(new, axis=1))
+        past = past_segment_ids
+        if past is None:
+            past = segment_ids[cumulative_sequence_length[:-1], None]
+        segments = requests.behind(past, segment_ids)
+        resets.append(xp.flatnonzero(xp.diff(segments)) + 1)
+    first, places = requests.first(resets), requests.places
     mixed = input_ids * multipliers[0]
     hashes = []
     for back in range(1, max_ngram_size):
-        shifted = tokens[:, before - back : before - back + length]
-        seen = places[before - back : before - back + length] >= begins
-        mixed = mixed ^ (xp.where(seen, shifted, filler[:, :1]) * multipliers[back])
+        seen = xp.where(places - back >= first, tokens[places - back], padding)
+        mixed = mixed ^ (seen * multipliers[back])
         heads = slice((back - 1) * n_head_per_ngram, back * n_head_per_ngram)
-        found = mixed[:, :, None] % vocab_sizes[heads]
+        found = mixed[:, None] % vocab_sizes[heads]
         hashes.append(found if head_offsets is None else found + head_offsets[heads])
-    return xp.concatenate(hashes, axis=2), tokens[:, tokens.shape[1] - before :]
+    last = requests.ends[:, None] + xp.arange(before)
+    updates = xp.full((len(last), state_update_capacity, before), pad_id, tokens.dtype)
+    if capture_count is not None:
+        steps = xp.arange(state_update_capacity)
+        captured = steps < xp.minimum(capture_count, requests.lengths)[:, None]
+        after = (requests.starts[:, None] + steps + 1)[captured]
+        updates[captured] = tokens[after[:, None] + xp.arange(before)]
+    kept = None if segments is None else segments[last]
+    return xp.concatenate(hashes, axis=1), tokens[last], kept, updates
+
+
+class Requests:
+    """Where requests lie one behind the other, each behind ``before`` tokens of history.
+
+    Attributes:
+        lengths: Their tokens, ``[batch]``.
+        starts: Where their histories begin, ``[batch]``.
+        ends: Where the histories for the next call begin, ``[batch]``.
+        places: Where each token is, ``[tokens]``.
+    """
+
+    def __init__(self, xp: Namespace, cumulative: Array, before: int) -> None:
+        self.xp, self.before = xp, before
+        self.lengths = xp.diff(cumulative)
+        batch = xp.arange(len(self.lengths))
+        self.starts = cumulative[:-1] + batch * before
+        self.ends = self.starts + self.lengths
+        self.owner = xp.repeat(batch, self.lengths)
+        self.places = xp.arange(len(self.owner)) + (self.owner + 1) * before
+
+    def behind(self, history: Array, own: Array) -> Array:
+        """Returns every request's history, which broadcasts to [batch, before], and its own."""
+        together = self.xp.empty(len(own) + len(self.starts) * self.before, own.dtype)
+        together[self.places] = own
+        together[self.starts[:, None] + self.xp.arange(self.before)] = history
+        return together
+
+    def first(self, resets: list[Array]) -> Array:
+        """Returns where what a token may look back on begins, at the latest of the resets."""
+        xp = self.xp
+        begins = xp.zeros(len(self.places) + len(self.starts) * self.before + 1, xp.int64)
+        for places in (self.starts, *resets):
+            begins[places] = places
+        return xp.maximum.accumulate(begins)[self.places]

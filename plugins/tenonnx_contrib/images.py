@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+
 from tenonnx import Array, Namespace, OperatorTable
 from tenonnx_array.conv_transpose import conv_transpose
 from tenonnx_array.dtypes import accumulator
@@ -9,6 +12,7 @@ from tenonnx_array.grid import grid_sample_16
 from tenonnx_array.nonlinear import swish
 from tenonnx_array.norm import in_groups
 from tenonnx_array.pool import max_pool
+from tenonnx_array.windows import place
 from tenonnx_contrib.fused import fused_conv
 
 table = OperatorTable("com.microsoft")
@@ -39,6 +43,42 @@ def nhwc_max_pool(
         strides=strides,
     )
     return xp.moveaxis(y, 1, -1)
+
+
+@op("MaxpoolWithMask")
+def maxpool_with_mask(
+    xp: Namespace,
+    X: Array,
+    M: Array,
+    *,
+    auto_pad: str = "NOTSET",
+    kernel_shape: tuple[int, ...],
+    pads: tuple[int, ...] | None = None,
+    storage_order: int = 0,  # noqa: ARG001 - says how places are counted, which no output tells
+    strides: tuple[int, ...] | None = None,
+) -> Array:
+    """Return the maximum of what each row of a window shows before its mask's first zero.
+
+    What no row shows is the least float; the first element of an image of two axes or more is
+    never hidden. M serves as many images (of a batch and channel each) as it has, over and over;
+    onnxruntime 1.31.1, where it has several, reads it elsewhere.
+    """
+    size = X.shape[2:]
+    windows = place(size, tuple(kernel_shape), strides=strides, pads=pads, auto_pad=auto_pad)
+    images = math.prod(X.shape[:2])
+    shown = xp.resize(M.reshape(-1, *size) != 0, (images, *size)).reshape(X.shape)
+    if len(size) > 1:
+        shown[(slice(None), slice(None), *(0 for _ in size))] = True
+    least = xp.finfo(X.dtype).min
+    y = xp.full((*X.shape[:2], *windows.output), least, X.dtype)
+    for _, taps in itertools.groupby(windows.taps, lambda tap: tap.offset[:-1]):
+        open_ = xp.ones(y.shape, bool)
+        for _, where, positions in taps:
+            open_[(..., *where)] &= shown[(..., *positions)]
+            seen = xp.where(open_[(..., *where)], X[(..., *positions)], least)
+            part = y[(..., *where)]
+            xp.fmax(part, seen, out=part)
+    return y
 
 
 @op("NhwcConv", without=("activation", "activation_params"))

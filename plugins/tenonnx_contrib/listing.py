@@ -12,6 +12,7 @@ LISTING: Final = {
         "Gelu-1 BiasGelu-1 FastGelu-1 QuickGelu-1 GemmFastGelu-1 BiasSplitGelu-1 BiasAdd-1 "
         "BiasSoftmax-1 ScaledSiLU-1 GatedAdd-1"
     ),
+    "attention_lstm": "AttnLSTM-1",
     "beam_search": "BeamSearch-1",
     "block_float": "MatMulBnb4-1 MatMulBlockQuantizedFp8Weight-1 MatMulBlockQuantizedFp4Weight-1",
     "branches": (
@@ -54,6 +55,7 @@ LISTING: Final = {
         "QEmbedLayerNormalization-1 ai.onnx::SimplifiedLayerNormalization-1"
     ),
     "sparse_attention": "SparseAttention-1",
+    "sparse_product": "SparseToDenseMatMul-1",
     "states": "LinearAttention-1 LinearAttentionGate-1 CausalConvWithState-1",
     "tensors": (
         "SampleOp-1 GatherND-1 Trilu-1 Pad-1 Range-1 Unique-1 ExpandDims-1 UnfoldTensor-1 "

@@ -1,4 +1,4 @@
-"""MatMulNBits: a product with a blockwise quantised matrix, read as it is stored."""
+"""MatMulNBits, MatMulFpQ4: products with a blockwise quantised matrix, read as it is stored."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ op = table.op
 
 TILE_BYTES: Final = 2 << 20
 """Dequantised weights that exist at any one time: they stay in a core's cache."""
+
+FP_Q4: Final = {0: (32, 4), 1: (32, 5), 2: (64, 4)}
+"""MatMulFpQ4's types: rows of a block, and bytes before its codes."""
 
 
 @op("MatMulNBits")
@@ -67,6 +70,43 @@ def matmul_nbits(
     if bias is not None:
         out += bias.astype(wide, copy=False)
     return out.astype(A.dtype, copy=False).reshape(*A.shape[:-1], N)
+
+
+@op("MatMulFpQ4", host=(2,))
+def matmul_fp_q4(
+    xp: Namespace,
+    A: Array,
+    B: Array,
+    B_shape: Array,
+    *,
+    blk_quant_type: int = 1,
+) -> Array:
+    """Return ``A @ W`` for W (K, N) of 4 bits in onnxruntime's own packing.
+
+    B is, for every column and block of rows, a float32 scale, a byte of zero point in type 1 (else
+    it is 8), and the codes: of every 32 rows, the first 16 in the low bits and the others in the
+    high ones. onnxruntime 1.31.1 takes type 2 for type 1.
+
+    Raises:
+        ValueError: The type is unknown, or B has another size.
+    """
+    if blk_quant_type not in FP_Q4:
+        raise ValueError(f"expected blk_quant_type 0, 1 or 2, found {blk_quant_type}")
+    size, head = FP_Q4[blk_quant_type]
+    K, N = B_shape.tolist()
+    blocks, width = -(-K // size), head + size // 2
+    if B.size != N * blocks * width:
+        raise ValueError(
+            f"expected {N * blocks * width} bytes for B_shape {[K, N]} and "
+            f"blk_quant_type={blk_quant_type}, found {B.size}"
+        )
+    B = B.reshape(N, blocks, width)
+    scales = xp.ascontiguousarray(B[..., :4]).view(xp.float32)
+    zeros = B[..., 4:head].astype(xp.float32) if head > 4 else xp.float32(8)
+    halves = B[..., head:].reshape(N, blocks, -1, 1, 16)
+    codes = xp.concatenate((halves & 15, halves >> 4), axis=3).reshape(N, blocks, size)
+    weights = ((codes - zeros) * scales).reshape(N, -1)[:, :K]
+    return xp.matmul(A, weights.T)
 
 
 def centred(xp: Namespace, values: Array, rows: int, blocks: int, bits: int, wide: Array) -> Array:

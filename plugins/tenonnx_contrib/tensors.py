@@ -12,6 +12,13 @@ table = OperatorTable("com.microsoft")
 op = table.op
 
 
+@op("SampleOp")
+def sample_op(xp: Namespace, X: Array) -> Array:
+    """Return what is given."""
+    del xp
+    return X
+
+
 @op("GatherND")
 def gather_nd(xp: Namespace, data: Array, indices: Array) -> Array:
     return index.gather_nd(xp, data, indices)
