@@ -21,6 +21,8 @@ from tenonnx.tensors import WeightTensor
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from tenonnx.weight import Weight
+
 NDArray: TypeAlias = np.ndarray[Any, Any]
 Call: TypeAlias = Callable[..., Any]
 
@@ -58,6 +60,11 @@ class Site:
         if isinstance(tensor, WeightTensor) and tensor.weight.strides is None:
             return tensor.weight.packed().array
         return None
+
+    def weight(self, position: int) -> Weight | None:
+        """Returns a constant input's handle in the weights' registry, if it has one."""
+        tensor = self._tensor(position)
+        return tensor.weight if isinstance(tensor, WeightTensor) else None
 
     def float32(self, position: int) -> NDArray:
         """Returns a constant of 16-bit floats as float32, made once; float32 itself is in place."""
