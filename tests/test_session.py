@@ -61,6 +61,7 @@ def test_run_returns_the_outputs_asked_for_in_that_order(session: tenonnx.Infere
         ({"x": X[:, :2]}, r"'x': .*got shape \[2, 2\]"),
         ({"x": None}, "'x': .*got None"),
         ({"x": [["a", "b", "c"]]}, "'x': .*got list that is no such array"),
+        (X, "the inputs are ndarray; expected a dict of arrays by name\nHint: .*{'x': x}"),
     ],
 )
 def test_wrong_inputs(session: tenonnx.InferenceSession, feeds: Any, message: str) -> None:

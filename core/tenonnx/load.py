@@ -116,7 +116,9 @@ def _read_buffer(buffer: memoryview, storage: Any, reader: TensorReader, name: s
         skeleton = skim(buffer)
         proto = onnx.ModelProto.FromString(skeleton.data)
     except (InvalidProtobuf, DecodeError) as error:
-        raise _not_a_model(name, buffer, _diagnosis(buffer, error)) from error
+        exact = _diagnosis(buffer, error)
+        hint = exact.hint if isinstance(exact, InvalidProtobuf) else None
+        raise _not_a_model(name, buffer, str(exact.args[0]), hint) from error
     if not proto.HasField("graph"):
         raise _not_a_model(name, buffer, "it has no graph")
     reader.inline[skeleton.location] = storage
@@ -188,21 +190,22 @@ def _convert_attributes(owner: ir.Node | ir.Function, reader: TensorReader) -> N
                 _convert_initializers(graph, reader)
 
 
-def _diagnosis(buffer: memoryview, error: Exception) -> str:
+def _diagnosis(buffer: memoryview, error: Exception) -> Exception:
     """Returns the most exact account there is of why a buffer is not a model."""
     if isinstance(error, DecodeError):
         try:
             skim(buffer, threshold=0)
         except InvalidProtobuf as exact:
-            return str(exact)
-    return str(error)
+            return exact
+    return error
 
 
-def _not_a_model(name: str, buffer: memoryview, reason: str) -> InvalidProtobuf:
-    like = looks_like(buffer)
-    return InvalidProtobuf(
-        f"{name} is not an ONNX model: {reason}", hint=f"It looks like {like}." if like else None
-    )
+def _not_a_model(
+    name: str, buffer: memoryview, reason: str, hint: str | None = None
+) -> InvalidProtobuf:
+    if like := looks_like(buffer):
+        hint = f"It looks like {like}" + ("" if like.endswith("?") else ".")
+    return InvalidProtobuf(f"{name} is not an ONNX model: {reason}", hint=hint)
 
 
 def _root_cause(error: BaseException) -> BaseException:

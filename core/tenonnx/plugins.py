@@ -8,7 +8,6 @@ built-ins), ``TENONNX_BLOCK_PLUGINS`` a block-list.
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import importlib.util
 import logging
 import os
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import pluggy
 
-from tenonnx import hookspecs
+from tenonnx import hookspecs, installed
 from tenonnx.catalogue import Catalogue, PluginRecord
 from tenonnx.errors import PluginError
 from tenonnx.options import did_you_mean
@@ -62,19 +61,19 @@ class PluginSet(Catalogue):
 
     def _discover(self, allow: set[str] | None, block: set[str]) -> None:
         for entry in _entry_points():
-            builtin = entry.dist is not None and entry.dist.name == DISTRIBUTION
-            record = PluginRecord(entry.name, _describe(entry.dist))
-            record.version = entry.dist.version if entry.dist else ""
+            builtin = entry.distribution == DISTRIBUTION
+            record = PluginRecord(entry.name, f"{entry.distribution} {entry.version}")
+            record.version = entry.version
             self.records.append(record)
             if entry.name in block or not (builtin or allow is None or entry.name in allow):
                 record.error = "blocked by TENONNX_BLOCK_PLUGINS or TENONNX_PLUGINS"
                 continue
             with contextlib.nullcontext() if builtin else _watched(record):
                 self._add(record, entry.load)
-        installed = {record.name for record in self.records}
-        for name in sorted((allow or set()) - installed):
+        there = {record.name for record in self.records}
+        for name in sorted((allow or set()) - there):
             error = "TENONNX_PLUGINS names it, but no such plugin is installed"
-            error += did_you_mean(name, sorted(installed))
+            error += did_you_mean(name, sorted(there))
             self.records.append(PluginRecord(name, "not installed", error=error))
 
     def register(self, plugin: Any, name: str | None = None) -> PluginRecord:
@@ -139,7 +138,8 @@ class PluginSet(Catalogue):
     def _add_now(self, record: PluginRecord, plugin: Any) -> PluginRecord:
         self._add(record, lambda: plugin)
         if record.error:
-            raise PluginError(f"plugin {record.name!r}: {record.error}")
+            error, _, hint = record.error.partition("\nHint: ")
+            raise PluginError(f"plugin {record.name!r}: {error}", hint=hint or None)
         self.records.append(record)
         return record
 
@@ -217,7 +217,7 @@ def _check_api(plugin: Any, record: PluginRecord) -> None:
     record.api = getattr(plugin, "tenonnx_api", None)
     if record.api is None or record.api == hookspecs.API_VERSION:
         return
-    here = importlib.metadata.version(DISTRIBUTION)
+    here = installed.version(DISTRIBUTION)
     newer = isinstance(record.api, int) and record.api > hookspecs.API_VERSION
     raise PluginError(
         f"it was written for version {record.api} of the plugin API, and tenonnx {here} has "
@@ -238,14 +238,10 @@ def _check_hooks(plugin: Any, record: PluginRecord) -> None:
         )
 
 
-def _entry_points() -> list[importlib.metadata.EntryPoint]:
+def _entry_points() -> list[installed.EntryPoint]:
     """Installed plugins, each once, the built-ins first."""
-    found = {(e.name, e.value): e for e in importlib.metadata.entry_points(group=GROUP)}
-    return sorted(found.values(), key=lambda e: e.dist is None or e.dist.name != DISTRIBUTION)
-
-
-def _describe(distribution: importlib.metadata.Distribution | None) -> str:
-    return f"{distribution.name} {distribution.version}" if distribution else "unknown"
+    found = {(e.name, e.value): e for e in installed.entry_points(GROUP)}
+    return sorted(found.values(), key=lambda e: e.distribution != DISTRIBUTION)
 
 
 def _one_line(error: BaseException) -> str:

@@ -157,7 +157,10 @@ class _Scan:
         """Returns where that begins and ends whose length stands at a position."""
         length, body = self.varint(position, stop)
         if length > stop - body:
-            raise _error(position, f"a length up to {stop - body}", str(length))
+            error = _error(position, f"a length up to {stop - body}", str(length))
+            if stop == len(self.buffer):
+                error.hint = "Was the download or copy of the file completed?"
+            raise error
         return body, body + length
 
     def varint(self, position: int, stop: int) -> tuple[int, int]:
