@@ -8,7 +8,6 @@ one of its attributes.
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections.abc import Callable
@@ -183,14 +182,12 @@ def _function_of_sympy(sympy: ModuleType, name: str) -> Callable[..., Any]:
 
 
 def _function_of_metadata(metadata: ModuleType, name: str) -> Callable[..., Any] | None:
-    """Answers which version onnx has from the name of the folder that says so."""
+    """Answers which version onnx has."""
 
     def version(distribution: str) -> str:
-        for folder in filter(os.path.isdir, sys.path):
-            for entry in os.scandir(folder):
-                if entry.name.startswith(f"{distribution}-") and entry.name.endswith(".dist-info"):
-                    return entry.name.removesuffix(".dist-info").partition("-")[2]
-        return str(_attribute(metadata, name)(distribution))
+        from tenonnx import installed
+
+        return installed.version(distribution) or _attribute(metadata, name)(distribution)
 
     return version if name == "version" else None
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import importlib.metadata
 import json
 import logging
 import mmap
@@ -27,6 +26,7 @@ import numpy as np
 import onnx_ir as ir
 import platformdirs
 
+from tenonnx import installed
 from tenonnx.draft import allocate, locked_draft, sweep_drafts
 from tenonnx.errors import Fail, InvalidArgument
 from tenonnx.mapping import Identity, Mapping
@@ -220,10 +220,7 @@ class SideFiles:
 @functools.cache
 def _release() -> str:
     """Returns the version of tenonnx: another one may compute the same thing otherwise."""
-    try:
-        return importlib.metadata.version("tenonnx")
-    except importlib.metadata.PackageNotFoundError:
-        return "unreleased"
+    return installed.version("tenonnx") or "unreleased"
 
 
 def checksum_of(payload: NDArray) -> int:

@@ -1,0 +1,140 @@
+"""Which distributions are installed, and their entry points.
+
+``importlib.metadata`` says so, too, but takes longer to import than a session takes for everything
+else of this package. It is asked where distributions come from anywhere but folders.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import sys
+from collections.abc import Iterator
+from functools import reduce
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any, NamedTuple
+
+INFO = (".dist-info", ".egg-info")
+
+
+class EntryPoint(NamedTuple):
+    """An object that a distribution announces.
+
+    Attributes:
+        name: What it is announced as.
+        value: Where it is: ``module`` or ``module:attribute``.
+        distribution: Name of the distribution.
+        version: Its version.
+    """
+
+    name: str
+    value: str
+    distribution: str
+    version: str
+
+    def load(self) -> Any:
+        """Imports the object."""
+        module, _, attributes = self.value.partition("[")[0].partition(":")
+        names = filter(None, attributes.strip().split("."))
+        return reduce(getattr, names, importlib.import_module(module.strip()))
+
+
+def entry_points(group: str) -> list[EntryPoint]:
+    """Returns what installed distributions announce under a name."""
+    if _elsewhere():
+        from importlib import metadata
+
+        found = [
+            EntryPoint(e.name, e.value, e.dist.name, e.dist.version)
+            for e in metadata.entry_points(group=group)
+            if e.dist is not None
+        ]
+        return list(dict.fromkeys(found))
+    heading = f"[{group}]"
+    return [
+        EntryPoint(name.strip(), value.strip(), *_name_and_version(folder))
+        for folder in _folders()
+        if heading in (text := _read(folder / "entry_points.txt"))
+        for name, _, value in _section(text, heading)
+    ]
+
+
+def version(distribution: str) -> str | None:
+    """Returns the version of an installed distribution, or ``None``."""
+    if _elsewhere():
+        from importlib import metadata
+
+        try:
+            return metadata.version(distribution)
+        except metadata.PackageNotFoundError:
+            return None
+    wanted = _key(distribution)
+    found = (folder for folder in _folders() if _key_of(folder) == wanted)
+    return next((_name_and_version(folder)[1] for folder in found), None)
+
+
+def _elsewhere() -> bool:
+    """Says whether distributions may be in other places than folders on the path."""
+    return any(
+        finder is not PathFinder and hasattr(finder, "find_distributions")
+        for finder in sys.meta_path
+    ) or any(path.endswith(".egg") or _is_file(Path(path)) for path in sys.path)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # it is in a folder that may not be read
+        return False
+
+
+def _folders() -> Iterator[Path]:
+    """Yields the metadata of distributions; what comes earlier on the path hides its namesakes."""
+    seen: set[str] = set()
+    for path in dict.fromkeys(sys.path):
+        try:
+            entries = [entry.path for entry in os.scandir(path or ".") if entry.name.endswith(INFO)]
+        except OSError:
+            continue
+        for folder in map(Path, entries):
+            if (key := _key_of(folder)) not in seen:
+                seen.add(key)
+                yield folder
+
+
+def _key_of(folder: Path) -> str:
+    return _key(folder.stem.partition("-")[0])
+
+
+def _key(name: str) -> str:
+    """Returns a distribution's name without what does not tell names apart."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError:
+        return ""
+
+
+def _section(text: str, heading: str) -> Iterator[tuple[str, str, str]]:
+    inside = False
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("["):
+            inside = line == heading
+        elif inside and "=" in line and not line.startswith(("#", ";")):
+            yield line.partition("=")
+
+
+def _name_and_version(folder: Path) -> tuple[str, str]:
+    text = _read(folder / "METADATA") or _read(folder / "PKG-INFO")
+    fields: dict[str, str] = {}
+    for line in text.splitlines():
+        if not line:
+            break
+        field, _, value = line.partition(": ")
+        fields.setdefault(field.lower(), value.strip())
+    return fields.get("name", _key_of(folder)), fields.get("version", "")
