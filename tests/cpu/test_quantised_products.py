@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -128,6 +129,25 @@ def test_threads_change_sums_by_rounding_alone(
     problem = Problem(4, 1024, 1096, 32, by_column=by_column, zeros=True)
     one, four = (problem.check(rows, activations, threads) for threads in (1, 4))
     np.testing.assert_allclose(one, four, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("activations", ["int8", "float32"])
+@pytest.mark.parametrize("zeros", [True, False])
+def test_rows_a_power_of_two_apart_may_begin_anywhere_in_a_cache_line(
+    bits: int, activations: str, zeros: bool
+) -> None:
+    columns = 8192 // bits if zeros else 9216 * 8 // bits
+    problem = Problem(bits, 64, columns, 32, by_column=False, zeros=zeros)
+    codes = problem.matrix.codes
+    room = np.empty(codes.size + 128, np.uint8)
+    for shift in (0, 1, 16, 63):
+        start = -room.ctypes.data % 64 + shift
+        moved = room[start : start + codes.size]
+        moved[:] = codes
+        problem.matrix = dataclasses.replace(problem.matrix, codes=moved)
+        for rows in (1, 3):
+            problem.check(rows, activations, threads=2)
 
 
 def test_kernels_that_read_codes_once_are_used() -> None:
