@@ -1,4 +1,4 @@
-"""Add, MaxPool and GlobalAveragePool between DequantizeLinear and QuantizeLinear."""
+"""MaxPool and GlobalAveragePool between DequantizeLinear and QuantizeLinear."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tenonnx_cpu.specialise import Call, NDArray
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-ADD, MAX_POOL, AVERAGE = (JitKernel("byte_ops", name) for name in ("add", "max_pool", "average"))
+MAX_POOL, AVERAGE = (JitKernel("byte_ops", name) for name in ("max_pool", "average"))
 SERIAL = 1 << 16
 """Bytes up to which one thread is done before others have started."""
 
@@ -61,35 +61,10 @@ def between(node: ir.Node, count: int, scope: Scope, kernel: JitKernel, make: Ma
     return Fused((*unread(found, nodes, scope), *nodes), inputs, (last.outputs[0],), call)
 
 
-def _limits(code: Code, least: float) -> tuple[float, float]:
+def limits_of(code: Code, least: float) -> tuple[float, float]:
+    """Returns the least and the greatest byte, from the zero point on, of numbers so large."""
     low, high = code.bounds
     return (max(low, round(least / code.step)) if least > -np.inf else low), high
-
-
-@fusion("Add", turn=-1)
-def fuse_add(node: ir.Node, scope: Scope) -> Fused | None:
-    """The sum of two images of bytes."""
-    threads = scope.threads
-
-    def make(codes: Sequence[Code], made: Code, least: float, plain: Call) -> Call:
-        a, b = codes
-        left, right = a.step / made.step, b.step / made.step
-        shift = (a.origin + a.flip) * left + (b.origin + b.flip) * right
-        numbers = np.array([left, right, -shift, *_limits(made, least)], np.float32)
-        zeros = np.array([made.origin, a.flip, b.flip], np.int32)
-
-        def call(x: NDArray, y: NDArray) -> Any:
-            run = ADD.run
-            fit = x.shape == y.shape and x.flags.c_contiguous and y.flags.c_contiguous
-            if run is None or not fit or x.dtype != a.dtype or y.dtype != b.dtype:
-                return plain(x, y)
-            z = empty(x.shape, made.dtype)
-            run(*_flat(x, y, z), numbers, zeros, threads if z.size > SERIAL else 1)
-            return z
-
-        return call
-
-    return between(node, 2, scope, ADD, make)
 
 
 @fusion("MaxPool", turn=-1)
@@ -117,7 +92,7 @@ def fuse_max_pool(node: ir.Node, scope: Scope) -> Fused | None:
             y = empty((*x.shape[:2], *windows.output), made.dtype)
             threads = min(scope.threads, channels) if x.size > SERIAL else 1
             run(
-                *_flat(x, y), made.flip, cut.numbers, cut.offsets, cut.planes,
+                *flat(x, y), made.flip, cut.numbers, cut.offsets, cut.planes,
                 floats(cut.floats * threads), threads,
             )  # fmt: skip
             return y
@@ -133,7 +108,7 @@ def fuse_average(node: ir.Node, scope: Scope) -> Fused | None:
 
     def make(codes: Sequence[Code], made: Code, least: float, plain: Call) -> Call:
         (code,) = codes
-        factor, limits = code.step / made.step, _limits(made, least)
+        factor, limits = code.step / made.step, limits_of(made, least)
 
         def call(x: NDArray) -> Any:
             run = AVERAGE.run
@@ -153,5 +128,6 @@ def fuse_average(node: ir.Node, scope: Scope) -> Fused | None:
     return between(node, 1, scope, AVERAGE, make)
 
 
-def _flat(*arrays: NDArray) -> list[NDArray]:
+def flat(*arrays: NDArray) -> list[NDArray]:
+    """Returns arrays of bytes as rows of unsigned ones."""
     return [array.view(np.uint8).reshape(-1) for array in arrays]

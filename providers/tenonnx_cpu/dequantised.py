@@ -15,7 +15,7 @@ from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 @specialise("DequantizeMatMul", domain="ai.tenonnx")
 def dequantize_matmul(site: Site, plain: Call) -> Call | None:
     """Products of float32 with a matrix that the kernels read as it is stored."""
-    weights = _weights(site)
+    weights = quantised_weights(site)
     if weights is None:
         return None
     activations = activations_at(site.attribute("accuracy_level", 0))
@@ -29,7 +29,8 @@ def dequantize_matmul(site: Site, plain: Call) -> Call | None:
     return call
 
 
-def _weights(site: Site) -> Quantised | None:
+def quantised_weights(site: Site) -> Quantised | None:
+    """Returns the constant matrix of a DequantizeMatMul, if kernels read it as it is stored."""
     codes, scales, zeros = (site.constant(position) for position in (1, 2, 3))
     if codes is None or scales is None or scales.dtype != F32:
         return None
@@ -39,9 +40,12 @@ def _weights(site: Site) -> Quantised | None:
     axis, turned = site.attribute("axis", -1), bool(site.attribute("transposed", 0))
     depth, width = (columns, rows) if turned else (rows, columns)
     along_depth = axis == int(turned)
+    bits, signed, zero = site.attribute("bits", 8), bool(site.attribute("signed", 0)), 0
     if axis < 0:
         if zeros is not None:
-            return None
+            zero = int(zeros.reshape(-1)[0]) & (1 << bits) - 1
+            zero -= signed * (zero >> bits - 1) << bits
+            zeros = None
         scales = np.full(width, scales.reshape(()))
     elif along_depth != bool(block):  # a scale for every row, or blocks of columns
         return None
@@ -52,12 +56,13 @@ def _weights(site: Site) -> Quantised | None:
             codes,
             scales.reshape((width, blocks) if turned else (blocks, width)),
             zeros,
-            site.attribute("bits", 8),
+            bits,
             depth,
             width,
             block,
             by_column=turned,
-            signed=bool(site.attribute("signed", 0)),
+            signed=signed,
+            zero=zero,
         )
     except ValueError:  # lines that end inside a byte, or blocks inside a line
         return None

@@ -10,7 +10,8 @@ from test_jit_conv import ALONE, DENSE, Case, places
 from windows_oracle import convolve, seen
 
 from models import node
-from tenonnx_cpu.byte_ops import ADD, AVERAGE, MAX_POOL
+from tenonnx_cpu.byte_ops import AVERAGE, MAX_POOL
+from tenonnx_cpu.byte_pairs import ADD
 from tenonnx_cpu.conv_bytes import CONV
 
 KINDS = {"x": TensorProto.UINT8, "y": TensorProto.UINT8}

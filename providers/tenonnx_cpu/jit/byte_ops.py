@@ -29,12 +29,23 @@ def to_byte(x: Any, low: Any, high: Any, zero: Any) -> Any:
     return np.uint8(np.int32(x) + zero)
 
 
+@helper
+def chunk_size(a: Any, b: Any) -> Any:
+    """Returns about ``CHUNK``; whole repetitions of b if it is repeated."""
+    return CHUNK if b.size == a.size else b.size * max(1, CHUNK // b.size)
+
+
 @parallel
 def add_chunk(arguments: Any, task: Any, worker: Any) -> None:
-    """Adds ``CHUNK`` bytes; see ``add``."""
+    """Adds some bytes; see ``add``."""
     a, b, y, numbers, zeros = arguments
-    start, stop = task * CHUNK, min(y.size, (task + 1) * CHUNK)
-    add_bytes(a[start:stop], b[start:stop], y[start:stop], numbers, zeros)
+    chunk = chunk_size(a, b)
+    start, stop = task * chunk, min(y.size, (task + 1) * chunk)
+    if b.size == y.size:
+        add_bytes(a[start:stop], b[start:stop], y[start:stop], numbers, zeros)
+    else:
+        for i in range(start, stop, b.size):
+            add_bytes(a[i : i + b.size], b, y[i : i + b.size], numbers, zeros)
 
 
 @helper
@@ -89,14 +100,49 @@ def add(a, b, y, numbers, zeros, threads):  # type: ignore[no-untyped-def] # the
 
     Args:
         a: Bytes.
-        b: As many.
-        y: As many.
+        b: As many, or what is repeated for them all.
+        y: As many as a.
         numbers: The scales of a and b in units of y's, what to add for their zero points, the
             least and the greatest result.
         zeros: The zero point of y, and the bits of a and b that are inverted.
         threads: How many threads to use.
     """
-    add_chunk((a, b, y, numbers, zeros), -(-y.size // CHUNK), threads)
+    add_chunk((a, b, y, numbers, zeros), -(-y.size // chunk_size(a, b)), threads)
+
+
+@parallel
+def multiply_chunk(arguments: Any, task: Any, worker: Any) -> None:
+    """Multiplies some bytes; see ``multiply``."""
+    a, b, y, numbers, zeros = arguments
+    chunk = chunk_size(a, b)
+    start, stop = task * chunk, min(y.size, (task + 1) * chunk)
+    if b.size == y.size:
+        multiply_bytes(a[start:stop], b[start:stop], y[start:stop], numbers, zeros)
+    else:
+        for i in range(start, stop, b.size):
+            multiply_bytes(a[i : i + b.size], b, y[i : i + b.size], numbers, zeros)
+
+
+@helper
+def multiply_bytes(a: Any, b: Any, y: Any, numbers: Any, zeros: Any) -> None:
+    """Multiplies bytes; see ``multiply``."""
+    first, second, factor, low, high = (
+        numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]
+    )  # fmt: skip
+    flip_a, flip_b = np.uint8(zeros[1]), np.uint8(zeros[2])
+    for i in range(y.size):
+        x = (F(a[i] ^ flip_a) - first) * (F(b[i] ^ flip_b) - second)
+        y[i] = to_byte(x * factor, low, high, zeros[0])
+
+
+@kernel((In(u8, 1), In(u8, 1), Out(u8, 1), In(f32, 1), In(i32, 1), size))
+def multiply(a, b, y, numbers, zeros, threads):  # type: ignore[no-untyped-def] # the signature has them
+    """Multiplies numbers that bytes stand for; as ``add``, but for the numbers.
+
+    They are the zero points of a and b once bits are inverted, the product of their scales in
+    units of y's, the least and the greatest result.
+    """
+    multiply_chunk((a, b, y, numbers, zeros), -(-y.size // chunk_size(a, b)), threads)
 
 
 @parallel
