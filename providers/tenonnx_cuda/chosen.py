@@ -56,7 +56,10 @@ class Site:
 
 Choice: TypeAlias = Callable[[Site, Call], Call | None]
 
-MODULES: Final = ("attend", "convolve", "nbits", "rotary", "rows", "scattering")
+MODULES: Final = (
+    *("attend", "convolve", "group_query", "nbits"),
+    *("rotary", "rows", "scattering"),
+)
 """Where choices are; they register themselves."""
 
 _choices: dict[tuple[str, str], Choice] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import shutil
 import subprocess
@@ -10,66 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import hosted
-import ml_dtypes
 import numpy as np
-import onnx_ir as ir
 import pytest
-import strict
-from emulated import FakePlatform
+from kernel_calls import BFLOAT16, FLOATS, chosen, close, draw, needs_compiler
 
 from tenonnx_cuda import nbits
-from tenonnx_cuda.chosen import Site, choices
 from tenonnx_cuda.sources import ELEMENTS, FOLDER, source
-
-needs_compiler = pytest.mark.skipif(hosted.COMPILER is None, reason="no C++ compiler")
-
-BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
-EPSILON = {np.dtype(np.float32): 2e-6, np.dtype(np.float16): 1.5e-3, BFLOAT16: 1.2e-2}
-FLOATS = [*EPSILON]
-
-
-def refuse(*_: Any) -> Any:
-    raise AssertionError("the kernel was to take this")
-
-
-def chosen(
-    op: str,
-    version: int,
-    /,
-    *,
-    outputs: int = 1,
-    domain: str = "",
-    capability: tuple[int, int] = (8, 0),
-    **attributes: Any,
-) -> Any:
-    """Returns the call chosen for a node; it fails where it would leave it to the array kernel."""
-    attrs = [ir.convenience.convert_attribute(k, v) for k, v in attributes.items()]
-    node = ir.Node(domain, op, [], attrs, num_outputs=outputs, version=version)
-    graph = ir.Graph([], node.outputs, nodes=[node])
-    platform = FakePlatform()
-    platform.capability = capability
-    call = choices()[domain, op](Site(node, platform), refuse)
-    assert call is not None
-    assert graph is node.graph
-
-    def run(*inputs: Any) -> Any:
-        result = call(*map(strict.wrap, inputs))
-        if isinstance(result, tuple):
-            return [None if part is None else part.held for part in result]
-        return result.held
-
-    return run
-
-
-def draw(seed: int, *shape: int, dtype: Any = np.float32) -> Any:
-    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
-
-
-def close(actual: Any, expected: Any, dtype: Any, scale: float = 1.0) -> None:
-    assert actual.dtype == dtype
-    wide = actual.astype(np.float64)
-    limit = EPSILON[np.dtype(dtype)] * scale * max(1.0, float(np.abs(expected).max()))
-    np.testing.assert_allclose(wide, expected, rtol=0, atol=limit)
 
 
 @needs_compiler
@@ -152,91 +97,6 @@ def test_rotary_embedding(
                  **({"num_heads": 3} if packed else {}))  # fmt: skip
     y = run(given, cosines, sines, *([where] if ids else []))
     close(y.reshape(2, 5, 3, 8).swapaxes(1, 2) if packed else y, expected, dtype)
-
-
-def attended(
-    q: Any, k: Any, v: Any, *, mask: Any = None, before: Any = 0, causal: bool = False,
-    window: tuple[int, int] = (-1, -1), lengths: Any = None, softcap: float = 0.0,
-) -> Any:  # fmt: skip
-    """Attention in float64, one score for each query and key."""
-    q, k, v = (a.astype(np.float64) for a in (q, k, v))
-    group = q.shape[1] // k.shape[1]
-    scores = q @ np.repeat(k, group, 1).swapaxes(-1, -2) / np.sqrt(q.shape[-1])
-    if softcap:
-        scores = softcap * np.tanh(scores / softcap)
-    places, keys = np.arange(q.shape[2])[:, None] + before, np.arange(k.shape[2])
-    left, right = window[0], 0 if causal else window[1]
-    seen = np.ones(scores.shape, bool)
-    if left >= 0:
-        seen &= keys >= places - left
-    if right >= 0:
-        seen &= keys <= places + right
-    if lengths is not None:
-        seen &= keys < lengths.reshape(-1, 1, 1, 1)
-    if mask is not None and mask.dtype == bool:
-        seen &= mask
-    elif mask is not None:
-        scores = scores + mask.astype(np.float64)
-    scores = np.where(seen, scores, -np.inf)
-    top = scores.max(-1, keepdims=True)
-    e = np.exp(scores - np.where(np.isinf(top), 0, top))
-    total = e.sum(-1, keepdims=True)
-    return e / np.where(total == 0, 1, total) @ np.repeat(v, group, 1)
-
-
-@needs_compiler
-@pytest.mark.parametrize(
-    ("dtype", "queries"),
-    [(FLOATS[0], 1), (FLOATS[0], 3), (FLOATS[0], 37), (FLOATS[1], 1), (FLOATS[2], 37)],
-    ids=str,
-)
-def test_attention_of_grouped_heads(dtype: Any, queries: int) -> None:
-    q, k, v = (draw(s, 2, h, n, 16, dtype=dtype) for s, h, n in
-               ((0, 4, queries), (1, 2, 41), (2, 2, 41)))  # fmt: skip
-    for causal in (0, 1):
-        y, keys, values = chosen("Attention", 23, outputs=3, is_causal=causal)(q, k, v)
-        close(y, attended(q, k, v, causal=bool(causal)), dtype)
-        np.testing.assert_array_equal(keys, k)
-        np.testing.assert_array_equal(values, v)
-
-
-@needs_compiler
-def test_attention_with_a_cache_a_window_a_cap_and_masks() -> None:
-    q, k, v = (draw(s, 2, h, 5, 8) for s, h in ((0, 6), (1, 3), (2, 3)))
-    past = draw(3, 2, 3, 9, 8), draw(4, 2, 3, 9, 8)
-    whole = [np.concatenate(pair, 2) for pair in zip(past, (k, v), strict=True)]
-    masks = [None, draw(5, 5, 14), draw(6, 2, 1, 5, 14), draw(7, 2, 6, 1, 14) > 0,
-             np.zeros((5, 14), bool)]  # fmt: skip
-    for mask, causal in itertools.product(masks, (0, 1)):
-        run = chosen("Attention", 23, outputs=3, is_causal=causal, softcap=2.0)
-        y, keys, values = run(q, k, v, mask, *past)
-        expected = attended(q, *whole, mask=mask, before=9, causal=bool(causal), softcap=2.0)
-        close(y, expected, np.float32)
-        np.testing.assert_array_equal(keys, whole[0])
-        np.testing.assert_array_equal(values, whole[1])
-    run = chosen("Attention", 25, left_window_size=3, right_window_size=1)
-    close(run(q, k, v, None, *past)[0], attended(q, *whole, before=9, window=(3, 1)), np.float32)
-
-
-@needs_compiler
-def test_attention_of_packed_heads_and_padded_sequences() -> None:
-    q, k, v = draw(0, 3, 4, 24), draw(1, 3, 50, 16), draw(2, 3, 50, 12)
-    lengths = np.array([50, 7, 4])
-    apart = [a.reshape(*a.shape[:2], h, -1).swapaxes(1, 2) for a, h in ((q, 3), (k, 2), (v, 2))]
-    apart[0] = draw(0, 3, 4, 32).reshape(3, 4, 4, 8).swapaxes(1, 2)
-    q = apart[0].swapaxes(1, 2).reshape(3, 4, 32)
-    run = chosen("Attention", 24, q_num_heads=4, kv_num_heads=2, is_causal=1)
-    y, *_ = run(q, k, v, None, None, None, lengths)
-    before = (lengths - 4).reshape(-1, 1, 1, 1)
-    expected = attended(*apart, before=before, causal=True, lengths=lengths)
-    close(y, expected.swapaxes(1, 2).reshape(3, 4, 24), np.float32)
-
-
-@needs_compiler
-def test_attention_of_large_heads() -> None:
-    q, k, v = draw(0, 1, 1, 20, 160), draw(1, 1, 1, 35, 160), draw(2, 1, 1, 35, 200)
-    close(chosen("Attention", 23, is_causal=1)(q, k, v)[0], attended(q, k, v, causal=True),
-          np.float32)  # fmt: skip
 
 
 @needs_compiler
@@ -446,6 +306,11 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             ("f32", 64, 1, 32, 0),
         )
     ],
+    "attention_mma": [
+        {"T": t, "SIZE": s, "VALUE": s, "EACH": e, "MASK": m}
+        for t, s, e, m in (("f16", 128, 8, 1), ("bf16", 96, 4, 2), ("f16", 64, 8, 0))
+    ],
+    "cache": [{"T": t} for t in ELEMENTS.values()],
     "nbits_mma": [
         {"T": t, "S": t, "BITS": b, "SIGNED": s, "MIDDLE": 8, "ZERO": z, "K_BLOCK": 32, "TILES": n}
         for t, b, s, z, n in (("f32", 4, 0, 1, 8), ("bf16", 8, 1, 0, 4), ("f16", 2, 0, 0, 8))

@@ -13,10 +13,11 @@ typedef T mask_type;
 
 // The grid: tiles of queries, heads, batch. Query i of sequence b sees key j if
 //   j >= before + i - left (left >= 0), j <= before + i + right (right >= 0), j < lengths[b],
-// where before is `offset`, or lengths[b] - queries with lengths. A query that sees none gives 0.
+// where before is `offset`, or lengths[b] - queries if that is negative. A query that sees none
+// gives 0. Of each head a sink, if there are any, is one more score, which stands for no key.
 extern "C" __global__ void attend(
-    const T* q, const T* k, const T* v, const mask_type* mask, const long long* lengths, T* y,
-    int group, int queries, int keys,
+    const T* q, const T* k, const T* v, const mask_type* mask, const long long* lengths,
+    const float* sinks, T* y, int group, int queries, int keys,
     long long q_b, long long q_h, long long q_s, long long k_b, long long k_h, long long k_s,
     long long v_b, long long v_h, long long v_s, long long y_b, long long y_h, long long y_s,
     long long mask_b, long long mask_h, long long mask_s, int mask_keys,
@@ -29,7 +30,7 @@ extern "C" __global__ void attend(
     const int first = blockIdx.x * ROWS, query = first + row;
     const int head = blockIdx.y, batch = blockIdx.z;
     const int length = lengths ? (int)min(lengths[batch], (long long)keys) : keys;
-    const long long place = (lengths ? lengths[batch] - queries : offset) + (long long)query;
+    const long long place = (offset < 0 ? lengths[batch] - queries : offset) + (long long)query;
     q += batch * q_b + head * q_h;
     k += batch * k_b + head / group * k_h;
     v += batch * v_b + head / group * v_h;
@@ -93,6 +94,11 @@ extern "C" __global__ void attend(
         }
     }
     if (query >= queries) return;
+    if (sinks) {
+        const float top = fmaxf(most, sinks[head]), factor = most == -INF ? 0.0f : expf(most - top);
+        sum = sum * factor + expf(sinks[head] - top);
+        for (int i = 0; i < OWN; ++i) acc[i] *= factor;
+    }
     y += batch * y_b + head * y_h + query * y_s;
     for (int i = 0; i < OWN; ++i) {
         const int d = lane + i * LANES;
