@@ -150,8 +150,8 @@ def varlen_ngram_hash_mapping(
     if capture_count is not None:
         steps = xp.arange(state_update_capacity)
         captured = steps < xp.minimum(capture_count, requests.lengths)[:, None]
-        after = (requests.starts[:, None] + steps + 1)[captured]
-        updates[captured] = tokens[after[:, None] + xp.arange(before)]
+        after = xp.where(captured, requests.starts[:, None] + steps + 1, 0)[..., None]
+        updates = xp.where(captured[..., None], tokens[after + xp.arange(before)], updates)
     kept = None if segments is None else segments[last]
     return xp.concatenate(hashes, axis=1), tokens[last], kept, updates
 
