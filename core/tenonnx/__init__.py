@@ -37,6 +37,7 @@ deferred.install()
 
 if TYPE_CHECKING:
     from tenonnx.adapter import AdapterFormat, LoraAdapter
+    from tenonnx.assigned import OrtEpAssignedNode, OrtEpAssignedSubgraph
     from tenonnx.choosing import get_all_providers, get_available_providers
     from tenonnx.custom_ops import operator
     from tenonnx.devices import (
@@ -98,7 +99,6 @@ if TYPE_CHECKING:
     )
     from tenonnx.seeds import set_seed
     from tenonnx.session import InferenceSession
-    from tenonnx.session_facts import OrtEpAssignedNode, OrtEpAssignedSubgraph
     from tenonnx.signature import NodeArg
     from tenonnx.sparse_tensor import SparseTensor
     from tenonnx.tensors import WeightTensor
@@ -111,6 +111,10 @@ _HOMES = {
     "adapter": (
         "AdapterFormat",
         "LoraAdapter",
+    ),
+    "assigned": (
+        "OrtEpAssignedNode",
+        "OrtEpAssignedSubgraph",
     ),
     "choosing": (
         "get_all_providers",
@@ -198,10 +202,6 @@ _HOMES = {
     ),
     "seeds": ("set_seed",),
     "session": ("InferenceSession",),
-    "session_facts": (
-        "OrtEpAssignedNode",
-        "OrtEpAssignedSubgraph",
-    ),
     "signature": ("NodeArg",),
     "sparse_tensor": ("SparseTensor",),
     "tensors": ("WeightTensor",),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,7 +11,6 @@ import onnx_ir as ir
 
 from tenonnx import config, functions
 from tenonnx import graph as graphs
-from tenonnx.convert import Layout, save_onnx
 from tenonnx.errors import Fail, InvalidArgument, ModelLoadCanceled, NotSupported
 from tenonnx.formats import load_model
 from tenonnx.options import PROCESS_DEFAULTS, SessionOptions
@@ -84,6 +82,8 @@ def take_embedded_options(model: ir.Model, options: SessionOptions) -> None:
     text = model.metadata_props.get(EMBEDDED)
     if text is None:
         return
+    import json  # few models say so
+
     try:
         for name, value in json.loads(text).get("session_options", {}).items():
             config.set_attribute(options, f"session.{name}", str(value))
@@ -115,6 +115,8 @@ def save_optimised(model: ir.Model, options: SessionOptions) -> None:
     """
     if not options.optimized_model_filepath:
         return
+    from tenonnx.convert import Layout, save_onnx  # sessions seldom write models
+
     path = Path(options.optimized_model_filepath)
     entries = options._config
     if entries.get(config.SAVED_FORMAT, "ONNX").upper() != "ONNX" or path.suffix == ".ort":

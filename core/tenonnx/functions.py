@@ -7,7 +7,6 @@ from typing import Any
 
 import onnx
 import onnx_ir as ir
-from onnx_ir.passes.common import InlinePass, ShapeInferencePass
 
 from tenonnx import graph as graphs
 from tenonnx.errors import InvalidGraph
@@ -28,6 +27,8 @@ def inline_functions(model: ir.Model) -> None:
     """
     if not model.functions:
         return
+    from onnx_ir.passes.common import InlinePass  # few models have functions
+
     for function in model.functions.values():
         # Every node carries its version already, so a function's imports need not agree with
         # the model's, which the pass would insist on.
@@ -73,6 +74,8 @@ def expand_unsupported(model: ir.Model, is_supported: Callable[[ir.Node], bool])
             if not graphs.is_control_flow(node) and not is_supported(node)
         ]
         if any(map(_lacks_types, wanted)):
+            from onnx_ir.passes.common import ShapeInferencePass  # as few need
+
             # What cannot be inferred is left open; strictly, it would be an error for all nodes.
             ShapeInferencePass(check_type=False, strict_mode=False)(model)
         expanded = [_attach_body(model, node, index) for index, node in enumerate(wanted)]

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, runtime_checkable
 
 from tenonnx.lower import is_constant
-from tenonnx.ort_value import OrtValue
 from tenonnx.provider import HOST, Device
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+
+    from tenonnx.ort_value import OrtValue
 
 
 @runtime_checkable
@@ -41,6 +42,8 @@ def lends(device: Any) -> TypeGuard[Lender]:
 
 def on_devices(feeds: Mapping[str, Any]) -> dict[str, OrtValue]:
     """Returns the inputs that are tensors on a device whose arrays can be used as they are."""
+    from tenonnx.ort_value import OrtValue
+
     return {
         name: given
         for name, given in feeds.items()

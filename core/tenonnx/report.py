@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import bisect
 import re
-import weakref
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from numpy.lib.array_utils import byte_bounds
 
 if TYPE_CHECKING:
     from tenonnx.storage import Kind, Storage
-    from tenonnx.weight import Weight
+    from tenonnx.weight import Holding, Weight
 
 SMAPS = Path("/proc/self/smaps")
-
-
-class Holding(NamedTuple):
-    """A note that an object uses some weights."""
-
-    holder: weakref.ref[object]
-    name: str
-    weights: weakref.WeakSet[Weight]
 
 
 @dataclass(frozen=True)

@@ -5,45 +5,24 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.devices import HOST_MEMORY, OrtEpDevice, OrtMemoryInfo, ep_devices
 from tenonnx.errors import NotSupported
-from tenonnx.metadata import ModelMetadata, metadata_of
 from tenonnx.options import SessionOptions
-from tenonnx.ort_value import OrtValue
 from tenonnx.plugins import default_plugins
 from tenonnx.signature import NodeArg, Signature
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from tenonnx.assigned import OrtEpAssignedSubgraph
+    from tenonnx.devices import OrtEpDevice, OrtMemoryInfo
+    from tenonnx.metadata import ModelMetadata
+    from tenonnx.ort_value import OrtValue
     from tenonnx.placement import Placement
     from tenonnx.plan import Plan
     from tenonnx.provider import Provider
     from tenonnx.weights import Weight, WeightRegistry
-
-
-@dataclass(frozen=True)
-class OrtEpAssignedNode:
-    """A node that a provider runs."""
-
-    name: str
-    domain: str
-    op_type: str
-
-
-@dataclass(frozen=True)
-class OrtEpAssignedSubgraph:
-    """The nodes that a provider runs."""
-
-    ep_name: str
-    nodes: tuple[OrtEpAssignedNode, ...]
-
-    def get_nodes(self) -> list[OrtEpAssignedNode]:
-        """Returns the nodes."""
-        return list(self.nodes)
 
 
 class Session:
@@ -80,6 +59,8 @@ class Session:
 
     def get_modelmeta(self) -> ModelMetadata:
         """Returns what the model says of itself."""
+        from tenonnx.metadata import metadata_of
+
         return metadata_of(self._model)
 
     def get_providers(self) -> list[str]:
@@ -102,23 +83,26 @@ class Session:
 
     def get_provider_graph_assignment_info(self) -> list[OrtEpAssignedSubgraph]:
         """Returns which provider runs which nodes; ``placement`` says why, too."""
-        nodes: dict[str, list[OrtEpAssignedNode]] = {}
-        for assignment in self.placement:
-            node = assignment.node
-            entry = OrtEpAssignedNode(node.name or "", node.domain, node.op_type)
-            nodes.setdefault(assignment.provider, []).append(entry)
-        return [OrtEpAssignedSubgraph(name, tuple(found)) for name, found in nodes.items()]
+        from tenonnx.assigned import assigned
+
+        return assigned(self.placement)
 
     def get_input_memory_infos(self) -> list[OrtMemoryInfo]:
         """Returns where each input is expected: on the host."""
+        from tenonnx.devices import HOST_MEMORY
+
         return [HOST_MEMORY for _ in self._signature.inputs]
 
     def get_output_memory_infos(self) -> list[OrtMemoryInfo]:
         """Returns where each output appears: on the host."""
+        from tenonnx.devices import HOST_MEMORY
+
         return [HOST_MEMORY for _ in self._signature.outputs]
 
     def get_input_epdevices(self) -> list[OrtEpDevice | None]:
         """Returns the preferred provider's device for each input; ``None`` if it has no name."""
+        from tenonnx.devices import ep_devices
+
         devices = ep_devices(self._options.plugins or default_plugins())
         preferred = self._providers[0].name
         device = next((found for found in devices if found.ep_name == preferred), None)
@@ -133,6 +117,8 @@ class Session:
         vendor_id: int = -1,
     ) -> OrtValue:
         """Returns a tensor of zeros on a device."""
+        from tenonnx.ort_value import OrtValue
+
         return OrtValue.ortvalue_from_shape_and_type(
             shape, element_type, device_type, device_id, vendor_id
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import onnx_ir as ir
@@ -11,6 +11,7 @@ from tenonnx.errors import InvalidArgument
 from tenonnx.storage import NDArray, Storage, byte_size, is_packed, unpack, unpack_into
 
 if TYPE_CHECKING:
+    import weakref
     from collections.abc import Callable
 
     from tenonnx.weights import WeightRegistry
@@ -185,3 +186,11 @@ class Weight:
 
     def __repr__(self) -> str:
         return f"<Weight {self.dtype}{list(self.shape)}, {self.key}>"
+
+
+class Holding(NamedTuple):
+    """A note that an object uses some weights."""
+
+    holder: weakref.ref[object]
+    name: str
+    weights: weakref.WeakSet[Weight]

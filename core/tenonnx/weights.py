@@ -11,7 +11,7 @@ import hashlib
 import os
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import onnx_ir as ir
@@ -20,7 +20,6 @@ from numpy.lib.array_utils import byte_bounds
 from tenonnx.errors import Fail, InvalidArgument
 from tenonnx.locks import Locks
 from tenonnx.mapping import Identity, Mapping
-from tenonnx.report import Holding, MemoryReport, take_report
 from tenonnx.sidefile import SideFiles
 from tenonnx.storage import (
     PROCESS,
@@ -36,9 +35,12 @@ from tenonnx.storage import (
     pack,
     root,
 )
-from tenonnx.weight import Device, Weight
+from tenonnx.weight import Device, Holding, Weight
 
-__all__ = ["Device", "MemoryReport", "Weight", "WeightRegistry", "default_registry"]
+if TYPE_CHECKING:
+    from tenonnx.report import MemoryReport
+
+__all__ = ["Device", "Weight", "WeightRegistry", "default_registry"]
 
 SIDE_FILE_BYTES = 64 * 1024
 """Derived weights from this size on go to the side files."""
@@ -227,6 +229,8 @@ class WeightRegistry:
 
     def report(self) -> MemoryReport:
         """Returns what the weights take, where, and who holds them."""
+        from tenonnx.report import take_report
+
         with self.locks.table:
             storages, weights = list(self._storages.values()), list(self._weights.values())
             holdings = list(self._holdings)
