@@ -1,20 +1,37 @@
-"""The folder of compiled kernels, and how they are known to be of this source."""
+"""The folder of compiled kernels, and how they are known to be of this source and this machine."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import hashlib
+import mmap
 import os
+import platform
 import re
+import sys
 import tempfile
 from pathlib import Path
 
-import numba
+import numpy as np
 import platformdirs
+
+from tenonnx.installed import version
+from tenonnx_cpu.jit.cpu import description
 
 IMPORT = re.compile(r"^from (tenonnx_cpu[\w.]*) import (.*)", re.MULTILINE)
 WORD = re.compile(r"\w+")
+
+ROOT = Path(__file__).parent.parent
+
+PROCESSOR = (
+    "vendor_id", "cpu family", "model", "flags",
+    "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "Features",
+)  # fmt: skip
+"""What of a processor's description decides which instructions LLVM chooses."""
+
+VARIABLES = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_OPT")
+"""Variables of numba that decide so, too."""
 
 
 @functools.cache
@@ -24,29 +41,61 @@ def cache_folder() -> Path:
     return Path(os.environ.get("NUMBA_CACHE_DIR") or Path(root, "numba"), "tenonnx")
 
 
+def image_path(file: Path, name: str) -> Path:
+    """Returns where the image of a kernel, or of a module's shared functions, is kept."""
+    stamp = f"{source_stamp(file)[:16]}-{machine_stamp()[:16]}"
+    return cache_folder() / f"{file.stem}.{name}-{stamp}.image"
+
+
+@functools.cache
+def machine_stamp() -> str:
+    """Returns a digest of all but the source that an image depends on."""
+    facts = [
+        platform.machine(),
+        mmap.PAGESIZE,
+        sys.implementation.cache_tag,
+        getattr(sys, "abiflags", ""),
+        object.__basicsize__,
+        np.lib.NumpyVersion(np.__version__).major,
+        version("llvmlite"),
+        *(description().get(name) for name in PROCESSOR),
+        *(os.environ.get(name) for name in VARIABLES),
+    ]
+    return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+
 @functools.cache
 def source_stamp(path: Path) -> str:
     """Returns a digest of a module of this package and of all that it imports from it."""
-    digest = hashlib.sha256(numba.__version__.encode())
-    root = Path(__file__).parent.parent
+    digest = hashlib.sha256(str(version("numba")).encode())
     waiting, seen = [path], {path}
     while waiting:
-        source = waiting.pop().read_text("utf-8")
-        digest.update(source.encode())
-        for module, names in IMPORT.findall(source):
-            folder = root.joinpath(*module.split(".")[1:])
-            inside = (folder / f"{name}.py" for name in WORD.findall(names))
-            for file in (folder.with_suffix(".py"), *inside):
-                if file not in seen and file.exists():
-                    seen.add(file)
-                    waiting.append(file)
+        content, files = _read(waiting.pop())
+        digest.update(content)
+        for file in files:
+            if file not in seen:
+                seen.add(file)
+                waiting.append(file)
     return digest.hexdigest()
+
+
+@functools.cache
+def _read(path: Path) -> tuple[bytes, tuple[Path, ...]]:
+    """Returns a digest of a file and the files that it imports from this package."""
+    source = path.read_text("utf-8")
+    files: dict[Path, None] = {}
+    for module, names in IMPORT.findall(source):
+        folder = ROOT.joinpath(*module.split(".")[1:])
+        inside = (folder / f"{name}.py" for name in WORD.findall(names))
+        files.update(dict.fromkeys(f for f in (folder.with_suffix(".py"), *inside) if f.exists()))
+    return hashlib.sha256(source.encode()).digest(), tuple(files)
 
 
 def keep(path: Path, data: bytes) -> None:
     """Writes a file at once or not at all; a folder that cannot be written is no error."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as draft:
+            stack.callback(Path(draft.name).unlink, missing_ok=True)
             draft.write(data)
         Path(draft.name).replace(path)

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import llvmlite.binding as llvm
 import numba
 from numba import types
 from numba.core import caching
+from numba.core.compiler_lock import global_compiler_lock
 
-from tenonnx_cpu.jit import pool, shared
-from tenonnx_cpu.jit.cache import cache_folder, source_stamp
+from tenonnx_cpu.jit import building, images, pool
+from tenonnx_cpu.jit.cache import cache_folder, image_path, source_stamp
+from tenonnx_cpu.jit.entry import make_entry
+from tenonnx_cpu.jit.images import ENTRY
 from tenonnx_cpu.jit.naming import name_by_content
+from tenonnx_cpu.jit.objects import Unlinkable
 from tenonnx_cpu.jit.pool import FASTMATH
+
+logger = logging.getLogger("tenonnx.jit")
 
 Type: TypeAlias = Any
 """One of numba's types, which has none itself."""
@@ -38,32 +46,61 @@ def Out(dtype: Type, ndim: int) -> Type:  # noqa: N802
 class Kernel:
     """A function that is compiled for the argument types it names, and for no others."""
 
-    def __init__(self, function: Callable[..., Any], signatures: tuple[tuple[Type, ...], ...]):
+    def __init__(self, function: Callable[..., Any], signature: tuple[Type, ...]) -> None:
         self.function = function
-        self.signatures = signatures
+        self.signature = signature
         self._compiled: Callable[..., Any] | None = None
 
-    def compile(self) -> Callable[..., Any]:
-        """Loads it from the disk cache, or compiles it; returns what to call."""
-        if self._compiled is None:
-            shared.load()
-            pool.start()
-            dispatcher = helper(self.function, nogil=True)
-            dispatcher._cache = _Cache(self.function)
-            for signature in self.signatures:
-                dispatcher.compile(signature)
-            dispatcher.disable_compile()
-            self._compiled = dispatcher
-        return self._compiled
+    def compile(self, name: str = "") -> Callable[..., Any]:
+        """Loads it from the disk cache, or compiles it; returns what to call.
+
+        Args:
+            name: What its module calls it, if that is not the function's own name.
+        """
+        with global_compiler_lock:
+            if self._compiled is None:
+                pool.start()
+                name = name or self.function.__name__
+                self._compiled = self._builtin(name) if images.SUPPORTED else self._dispatcher()
+            return self._compiled
+
+    def _builtin(self, name: str) -> Callable[..., Any]:
+        """Returns the image's entry as a function of CPython's."""
+        path = image_path(Path(self.function.__code__.co_filename), name)
+        found = images.find(path)
+        try:
+            return images.builtin(name, (found or self._build(name, path))[ENTRY])
+        except (LookupError, OSError, Unlinkable) as error:
+            logger.warning("the JIT kernel %s needs numba at run time: %s", name, error)
+            return self._dispatcher()
+
+    def _build(self, name: str, path: Path) -> dict[str, int]:
+        dispatcher = helper(self.function)
+        dispatcher.compile(self.signature)
+        compiled = dispatcher.overloads[self.signature]
+        module = llvm.parse_assembly(compiled.library.get_llvm_str())
+        entry = llvm.parse_assembly(str(make_entry(name, compiled)))
+        building.optimise(entry)
+        module.link_in(entry)
+        return building.build(module, [ENTRY], path)
+
+    def _dispatcher(self) -> Callable[..., Any]:
+        """Returns numba's own way to call it, and has numba keep it."""
+        dispatcher = helper(self.function, nogil=True)
+        dispatcher._cache = _Cache(self.function)
+        dispatcher.compile(self.signature)
+        dispatcher.disable_compile()
+        called: Callable[..., Any] = dispatcher
+        return called
 
 
-def kernel(*signatures: tuple[Type, ...]) -> Callable[[Callable[..., Any]], Kernel]:
+def kernel(signature: tuple[Type, ...]) -> Callable[[Callable[..., Any]], Kernel]:
     """Decorates a function that Python calls: ``@kernel((In(f32, 1), Out(f32, 1), size))``.
 
-    It gets arrays whose memory is as the signature says (nobody checks: callers do), holds no
-    GIL, and neither raises nor returns anything.
+    It gets arrays whose memory is as the signature says (nobody checks more than their number of
+    dimensions: callers do), holds no GIL, and neither raises nor returns anything.
     """
-    return lambda function: Kernel(function, signatures)
+    return lambda function: Kernel(function, signature)
 
 
 def helper(function: Callable[..., Any], *, nogil: bool = False) -> Any:

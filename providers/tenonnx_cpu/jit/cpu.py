@@ -1,13 +1,12 @@
-"""What the processor can do, as far as kernels care."""
+"""What the processor is and can do, as far as kernels care. Imported without numba."""
 
 from __future__ import annotations
 
 import functools
+import os
 import platform
 from dataclasses import dataclass
-
-import llvmlite.binding as llvm
-from numba.core import config
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -29,9 +28,9 @@ class Cpu:
 def cpu() -> Cpu:
     """Returns the processor that numba compiles for: this one, unless its variables say else."""
     features = _features()
-    if "avx512f" in features and "avx512bw" in features and "avx512vl" in features:
+    if {"avx512f", "avx512bw", "avx512vl"} <= features:
         return Cpu(16, 32, "avx512" if "avx512vnni" in features else "")
-    if "avx2" in features and "fma" in features:
+    if {"avx2", "fma"} <= features:
         return Cpu(8, 16, "avx" if "avxvnni" in features else "")
     if platform.machine() in ("aarch64", "arm64"):
         return Cpu(4, 32, "")
@@ -39,9 +38,35 @@ def cpu() -> Cpu:
 
 
 def _features() -> frozenset[str]:
-    if config.CPU_FEATURES is not None:
-        given = config.CPU_FEATURES.split(",")
-        return frozenset(feature[1:] for feature in given if feature.startswith("+"))
-    if config.CPU_NAME == "generic":
+    given = os.environ.get("NUMBA_CPU_FEATURES")
+    if given is not None:
+        return frozenset(item[1:] for item in given.split(",") if item.startswith("+"))
+    if os.environ.get("NUMBA_CPU_NAME", "").lower() == "generic":
         return frozenset()
+    if flags := description().get("flags"):
+        # Linux writes avx512_vnni where LLVM writes avx512vnni.
+        return frozenset(flags.replace("_", "").split())
+    return _asked()
+
+
+def _asked() -> frozenset[str]:
+    """Returns what LLVM finds, where the system does not tell."""
+    import llvmlite.binding as llvm
+
     return frozenset(name for name, present in llvm.get_host_cpu_features().items() if present)
+
+
+@functools.cache
+def description() -> dict[str, str]:
+    """Returns what Linux tells of the first processor; nothing elsewhere."""
+    facts: dict[str, str] = {}
+    try:
+        with Path("/proc/cpuinfo").open() as lines:
+            for line in lines:
+                name, colon, text = line.partition(":")
+                if not colon:
+                    break
+                facts[name.strip()] = text.strip()
+    except OSError:
+        pass
+    return facts

@@ -12,22 +12,31 @@ small kernel is made of: below a microsecond while they watch.
 from __future__ import annotations
 
 import ctypes
-import sys
 from collections.abc import Sequence
-from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite import ir
 from numba.core import cgutils
 
+from tenonnx_cpu.jit.crew_memory import (
+    CALLED,
+    CONDITION,
+    DATA,
+    FIND,
+    LOCK,
+    MUTEX,
+    REST,
+    SIZE,
+    SLEEPERS,
+    SPINS,
+    STARTED,
+    WINDOWS,
+    WORD,
+    WORDS,
+    system_function,
+)
 from tenonnx_cpu.jit.shared import Shared
 from tenonnx_cpu.jit.vector import I8, I32, I64, VOID, Builder, Value
-
-WORDS = 96
-LOCK, WORD, CALLED, DATA, SLEEPERS, STARTED, SIZE, SPINS, MUTEX, CONDITION = (
-    0, 8, 16, 17, 24, 25, 26, 27, 32, 64
-)  # fmt: skip
-"""Where things are in the crew's memory, in words of 8 bytes; what is written often, far apart."""
 
 SEATS = 0xFFFFFFFF
 AT_WORK = 1 << 32
@@ -38,7 +47,6 @@ POINTER = I8.as_pointer()
 ENTRY = ir.FunctionType(VOID, [POINTER, I64])
 """What the crew calls: with some data, and the thread's number, 0 being whoever asked."""
 
-WINDOWS = sys.platform == "win32"
 SYSTEM = {
     "lock": ("AcquireSRWLockExclusive" if WINDOWS else "pthread_mutex_lock", [I64]),
     "unlock": ("ReleaseSRWLockExclusive" if WINDOWS else "pthread_mutex_unlock", [I64]),
@@ -52,13 +60,6 @@ SYSTEM = {
     "give_way": ("SwitchToThread" if WINDOWS else "sched_yield", []),
 }
 """The system's functions: their names and what they take."""
-
-
-def system_function(name: str) -> Any:
-    """Returns one of them as ctypes has it."""
-    if sys.platform == "win32":
-        return getattr(ctypes.WinDLL("kernel32"), name)
-    return getattr(ctypes.CDLL(None), name)
 
 
 def load_system() -> None:
@@ -265,14 +266,8 @@ def _rest(b: Builder, arguments: Sequence[Value]) -> None:
 
 HELP = Shared(__file__, "tenonnx_crew_help", [POINTER], _help)
 SHARE = Shared(__file__, "tenonnx_crew_share", [I64] * 3, _share)
-FIND = Shared(__file__, "tenonnx_crew_find", [I64], _find)
-REST = Shared(__file__, "tenonnx_crew_rest", [I64], _rest)
+Shared(__file__, FIND, [I64], _find)
+Shared(__file__, REST, [I64], _rest)
 
 
 load_system()
-
-
-def function(made: Shared) -> Any:
-    """Returns one of those above for Python to call, once they are compiled."""
-    kind = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * len(made.kind.args))
-    return kind(llvm.address_of_symbol(made.name))

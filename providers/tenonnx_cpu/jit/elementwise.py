@@ -13,7 +13,7 @@ import numpy as np
 from tenonnx_cpu.jit import vmath
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
 from tenonnx_cpu.jit.pool import parallel
-from tenonnx_cpu.jit.views import floats
+from tenonnx_cpu.jit.views import floats, on_stack
 from tenonnx_cpu.opcodes import AXES, BLOCK, CODES, INPUTS, MEMORY
 
 F = np.float32
@@ -178,7 +178,7 @@ def run_rows(arguments: Any, task: Any, worker: Any) -> None:
         block = floats(own + 4 * BLOCK * n, BLOCK)
         for i in range(BLOCK):
             block[i] = numbers[n, 0]
-    operands = np.empty(INPUTS, np.int64)
+    operands = on_stack(INPUTS, np.int64)
     for unit in range(task * grain, min(total, (task + 1) * grain)):
         row, left = unit // pieces, unit % pieces * BLOCK
         count = min(BLOCK, width - left)

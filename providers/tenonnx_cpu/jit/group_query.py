@@ -35,8 +35,7 @@ def place_tokens(arguments: Any, task: Any, worker: Any) -> None:
     width, groups = keys.shape[3], keys.shape[1]
     at = positions[batch, token]
     slot = starts[batch] + token
-    row = at * cos.shape[1]
-    left, right = cos.ravel()[row : row + cos.shape[1]], sin.ravel()[row : row + cos.shape[1]]
+    left, right = cos[at], sin[at]
     for head in range(turned.shape[2]):
         source = q[batch, token, head * width : (head + 1) * width]
         turn(source, left, right, interleaved, turned[batch, token, head])

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import functools
-import os
-import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -16,8 +11,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from tenonnx_cpu import team
-from tenonnx_cpu.jit import crew, shared
+from tenonnx_cpu.jit import crew, crew_memory, shared
 from tenonnx_cpu.jit.naming import name_by_content
 
 I32, I64 = ir.IntType(32), ir.IntType(64)
@@ -26,49 +20,11 @@ POINTER = ir.IntType(8).as_pointer()
 FASTMATH = frozenset({"nsz", "reassoc", "contract"})
 """Sums may be reordered and products fused; NaN and infinity mean what they mean elsewhere."""
 
-TRIED = 2000
-"""Looks of a helper that are timed to know how many make a second."""
 
-_lock = threading.Lock()
-
-
-@functools.cache
 def start() -> Any:
-    """Sets the crew up, once; returns its memory. Its threads start when they are first needed."""
-    with _lock:
-        shared.load()
-        place = ctypes.c_int64()
-        crew.function(crew.FIND)(ctypes.addressof(place))
-        memory = (ctypes.c_int64 * crew.WORDS).from_address(place.value)
-        _set_up(memory)
-        rest = crew.function(crew.REST)
-        rest(TRIED)
-        begin = time.perf_counter()
-        rest(TRIED)
-        speed = TRIED / max(1e-6, time.perf_counter() - begin)
-        memory[crew.SIZE] = team.available_cores() - 1
-
-        def watch(seconds: float) -> None:
-            memory[crew.SPINS] = int(seconds * speed)
-
-        team.follow(watch)
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=functools.partial(_set_up, memory))
-        return memory
-
-
-def _set_up(memory: Any) -> None:
-    """Makes the crew one without threads at work, as a forked child has it."""
-    for word in (crew.LOCK, crew.WORD, crew.SLEEPERS, crew.STARTED):
-        memory[word] = 0
-    for place, words, name in (
-        (crew.MUTEX, crew.CONDITION - crew.MUTEX, "mutex"),
-        (crew.CONDITION, crew.WORDS - crew.CONDITION, "cond"),
-    ):
-        memory[place : place + words] = [0] * words
-        if not crew.WINDOWS:
-            address = ctypes.c_void_p(ctypes.addressof(memory) + 8 * place)
-            crew.system_function(f"pthread_{name}_init")(address, None)
+    """Loads the crew's functions and sets it up; returns its memory."""
+    shared.load()
+    return crew_memory.start()
 
 
 def parallel(body: Callable[..., Any]) -> Any:

@@ -225,4 +225,7 @@ def run_steps(  # type: ignore[no-untyped-def] # the signature has them
             for phase in range(2 if kind == GRU else 1):
                 run_units((kind, phase, moment, start, units, tensors), together * parts, threads)
     for way in range(ways):
-        hidden[way] = y[0 if backwards[way] else steps - 1, way]
+        last = y[0 if backwards[way] else steps - 1, way]
+        for row in range(last.shape[0]):
+            for unit in range(last.shape[1]):
+                hidden[way, row, unit] = last[row, unit]

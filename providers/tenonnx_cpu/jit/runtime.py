@@ -18,9 +18,12 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from tenonnx.errors import InvalidArgument
+from tenonnx_cpu.jit import crew_memory, images
+from tenonnx_cpu.jit.cache import image_path
 
 logger = logging.getLogger("tenonnx.jit")
 
@@ -29,6 +32,8 @@ MODES = ("0", "1", "wait")
 PAUSE_SECONDS = 0.1
 """Before kernels are loaded in the background: a session that is being built goes on at full speed,
 and a program that is done by then never imports numba."""
+
+FOLDER = Path(__file__).parent
 
 KERNELS: list[JitKernel] = []
 """Every kernel declared, in order of import."""
@@ -62,18 +67,33 @@ class JitKernel:
         if mode == "0" or not has_numba():
             return
         self.requested = True
+        if self._load():
+            return
         if mode == "wait":
             self.compile()
         else:
             _QUEUE.put(self)
+
+    def _load(self) -> bool:
+        """Loads the kernel from the disk cache if it is there, which needs no numba."""
+        if not images.SUPPORTED:
+            return False
+        found = images.find(image_path(FOLDER / f"{self.module}.py", self.name))
+        if found is None:
+            return False
+        if images.origin(crew_memory.FIND):
+            crew_memory.start()
+        self.run = images.builtin(self.name, found[images.ENTRY])
+        return True
 
     def compile(self) -> None:
         """Loads the kernel from the disk cache, or compiles it; a failure is logged, not raised."""
         if self.run is not None:
             return
         try:
-            module = importlib.import_module(f"tenonnx_cpu.jit.{self.module}")
-            self.run = module.__dict__[self.name].compile()
+            if not self._load():
+                module = importlib.import_module(f"tenonnx_cpu.jit.{self.module}")
+                self.run = module.__dict__[self.name].compile(self.name)
         except Exception as error:  # LLVM and numba raise anything; numpy computes the same
             logger.warning("the JIT kernel %s stays on numpy: %s", self, error)
             logger.debug("", exc_info=True)

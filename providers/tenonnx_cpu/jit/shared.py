@@ -1,8 +1,8 @@
 """Functions in LLVM's language that are compiled once, and called by any kernel.
 
 numba compiles a helper anew into every function that calls it, and that into every one that calls
-it in turn; for micro-kernels, which nobody inlines, that is most of the time spent. These have a
-library of their own per module, in the disk cache beside the kernels.
+it in turn; for micro-kernels, which nobody inlines, that is most of the time spent. These have an
+image of their own per module, in the disk cache beside the kernels.
 """
 
 from __future__ import annotations
@@ -20,10 +20,14 @@ from numba.core import cgutils
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 
-from tenonnx_cpu.jit.cache import cache_folder, keep, source_stamp
+from tenonnx_cpu.jit import building, images
+from tenonnx_cpu.jit.cache import cache_folder, image_path, keep, source_stamp
 from tenonnx_cpu.jit.vector import VOID, Builder, Value
 
 Body = Callable[[Builder, Sequence[Value]], Any]
+
+IMAGE = "shared"
+"""What the image of a module's functions is called, beside those of its kernels."""
 
 _groups: dict[str, list[Shared]] = {}
 _loaded: dict[str, Any] = {}
@@ -73,26 +77,41 @@ def load() -> None:
         for file, functions in _groups.items():
             if file in _loaded:
                 continue
-            library = _library(Path(file), functions)
+            _loaded[file] = (_image if images.SUPPORTED else _library)(Path(file), functions)
             for function in functions:
-                llvm.add_symbol(function.name, library.get_pointer_to_function(function.name))
-            _loaded[file] = library
+                llvm.add_symbol(function.name, images.address_of(function.name))
+
+
+def _image(file: Path, functions: Sequence[Shared]) -> dict[str, int]:
+    path = image_path(file, IMAGE)
+    if found := images.find(path):
+        return found
+    module = llvm.parse_assembly(str(_module(file, functions)))
+    building.optimise(module)
+    return building.build(module, [function.name for function in functions], path)
+
+
+def _module(file: Path, functions: Sequence[Shared]) -> ir.Module:
+    library = cpu_target.target_context.codegen().create_library(file.stem)
+    module = library.create_ir_module(file.stem)
+    for function in functions:
+        function.define(module)
+    return module
 
 
 def _library(file: Path, functions: Sequence[Shared]) -> Any:
+    """Has numba keep the functions, where they are not made into images."""
     codegen = cpu_target.target_context.codegen()
     machine = hashlib.sha256(repr(codegen.magic_tuple()).encode()).hexdigest()
     path = cache_folder() / f"{file.stem}-{source_stamp(file)[:16]}-{machine[:16]}.library"
     try:
-        return codegen.unserialize_library(pickle.loads(path.read_bytes()))
+        library = codegen.unserialize_library(pickle.loads(path.read_bytes()))
     except (OSError, EOFError, pickle.UnpicklingError):
-        pass
-    library = codegen.create_library(f"tenonnx.{file.stem}")
-    library.enable_object_caching()
-    module = library.create_ir_module(f"tenonnx.{file.stem}")
+        library = codegen.create_library(f"tenonnx.{file.stem}")
+        library.enable_object_caching()
+        library.add_ir_module(_module(file, functions))
+        library.finalize()
+        keep(path, pickle.dumps(library.serialize_using_object_code()))
     for function in functions:
-        function.define(module)
-    library.add_ir_module(module)
-    library.finalize()
-    keep(path, pickle.dumps(library.serialize_using_object_code()))
+        images.define(function.name, library.get_pointer_to_function(function.name))
     return library

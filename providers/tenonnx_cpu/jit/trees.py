@@ -8,6 +8,7 @@ import numpy as np
 
 from tenonnx_cpu.jit.compiling import In, Out, f32, f64, helper, i32, i64, kernel, size, u32
 from tenonnx_cpu.jit.pool import parallel
+from tenonnx_cpu.jit.views import floats, on_stack
 from tenonnx_cpu.jit.vmath import float_of
 
 LANES = 16
@@ -47,8 +48,8 @@ def score_rows(arguments: Any, task: Any, worker: Any) -> None:
     """Scores some rows: every tree on all of them, so that the tree stays in the cache."""
     x, trees, nodes, missing, values, y, scores, labels, grain = arguments
     width = x.shape[1]
-    flat = x.reshape(x.size)
-    at, rows = np.empty(LANES, np.uint32), np.empty(LANES, np.uintp)
+    flat = floats(x.ctypes.data, x.size)
+    at, rows = on_stack(LANES, np.uint32), on_stack(LANES, np.uintp)
     first, stop = task * grain, min(x.shape[0], (task + 1) * grain)
     for tree in range(trees.shape[1]):
         for top in range(first, stop, LANES):
@@ -64,8 +65,10 @@ def score_rows(arguments: Any, task: Any, worker: Any) -> None:
 @helper
 def score_row(x: Any, trees: Any, nodes: Any, missing: Any, values: Any, y: Any) -> None:
     """Scores one row, many trees at once."""
-    at, rows = np.empty(LANES, np.uint32), np.zeros(LANES, np.uintp)
+    at, rows = on_stack(LANES, np.uint32), on_stack(LANES, np.uintp)
     count = trees.shape[1]
+    for lane in range(LANES):
+        rows[lane] = 0
     for tree in range(0, count, LANES):
         depth = 0
         for lane in range(LANES):

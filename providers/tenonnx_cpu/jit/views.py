@@ -1,11 +1,14 @@
-"""Arrays over memory by address."""
+"""Arrays over memory by address, and of the stack."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from llvmlite import ir
 from numba import carray, types
+from numba.core import cgutils
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
 
 from tenonnx_cpu.jit.compiling import inlined
 
@@ -22,3 +25,33 @@ def _pointer(typing_context: Any, address: Any) -> Any:
 def floats(address: Any, count: Any) -> Any:
     """Returns the array of float32 at an address."""
     return carray(_pointer(address), (count,))
+
+
+@intrinsic(prefer_literal=True)
+def on_stack(typing_context: Any, count: Any, dtype: Any) -> Any:
+    """Returns an array with anything in it, which lasts until the function that makes it returns.
+
+    Its length is a constant. ``np.empty`` would ask the system for memory, and numba's counters.
+    """
+    if not isinstance(count, types.IntegerLiteral):
+        return None
+    kind = types.Array(dtype.dtype, 1, "C")
+    length = count.literal_value
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        element = context.get_data_type(kind.dtype)
+        memory = cgutils.alloca_once(builder, ir.ArrayType(element, length))
+        size = context.get_abi_sizeof(element)
+        word = context.get_value_type(types.intp)
+        array = context.make_array(kind)(context, builder)
+        populate_array(
+            array,
+            data=builder.bitcast(memory, element.as_pointer()),
+            shape=[word(length)],
+            strides=[word(size)],
+            itemsize=size,
+            meminfo=None,
+        )
+        return array._getvalue()
+
+    return kind(count, dtype), generate

@@ -1,0 +1,52 @@
+"""From LLVM's modules to images that are loaded, and kept for other processes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding as llvm
+from numba.core.registry import cpu_target
+
+from tenonnx_cpu.jit import images
+from tenonnx_cpu.jit.cache import keep
+from tenonnx_cpu.jit.linking import link
+
+SPEED = 3
+"""How much LLVM optimises, of 3."""
+
+
+def machine() -> Any:
+    """Returns what writes position-independent code for the processor that numba compiles for."""
+    triple, name, features = cpu_target.target_context.codegen().magic_tuple()
+    target = llvm.Target.from_triple(triple)
+    return target.create_target_machine(
+        cpu=name, features=features, opt=SPEED, reloc="pic", codemodel="small"
+    )
+
+
+def optimise(module: Any) -> None:
+    """Optimises a module that numba has not seen."""
+    options = llvm.create_pipeline_tuning_options(speed_level=SPEED)
+    builder = llvm.create_pass_builder(machine(), options)
+    builder.getModulePassManager().run(module, builder)
+
+
+def build(module: Any, exports: Sequence[str], path: Path) -> dict[str, int]:
+    """Makes an image of an optimised module, keeps it as a file and loads it.
+
+    Returns:
+        The addresses of its exports.
+
+    Raises:
+        Unlinkable: The machine code has something that ``linking`` does not know.
+        OSError: It cannot be loaded.
+        LookupError: A symbol that it uses is nowhere.
+    """
+    image = link(machine().emit_object(module), exports)
+    needs = {images.origin(symbol) for symbol in image.outside} - {None}
+    content = replace(image, needs=tuple(sorted(filter(None, needs)))).pack()
+    keep(path, content)
+    return images.place(path, content)

@@ -1,0 +1,259 @@
+"""Images: machine code as it lies in a file, and how a process gets it without a compiler.
+
+An image is code, which is position independent and stays as it is in the file, so that processes
+share its pages, and data, whose pages a process makes its own by writing addresses there. The code
+is never writable while it can be executed, and nothing is ever unloaded.
+
+Symbols of elsewhere are those of images loaded before, of CPython and of the C library.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import json
+import mmap
+import os
+import platform
+import struct
+import sys
+import threading
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SUPPORTED = sys.platform == "linux" and platform.machine() in ("x86_64", "aarch64")
+"""Whether this machine's code is made into images; elsewhere numba keeps and calls it."""
+
+FRONT = struct.Struct("<8sIIQ")
+"""What a file begins with: the mark, a checksum of what follows, bytes of the header and of all."""
+MARK = b"tenonnx\1"
+
+ENTRY = "tenonnx_entry"
+"""What a kernel's image exports: the function that Python calls."""
+
+ARRAY = "tenonnx_ndarray"
+"""The symbol of numpy's type of arrays."""
+
+
+class Damaged(ValueError):
+    """A file is not an image, or not a whole one."""
+
+
+@dataclass(frozen=True)
+class Image:
+    """Machine code, and what is to be done to load it. Offsets count from the code's beginning.
+
+    Attributes:
+        code: Whole pages, executed and read.
+        data: Whole pages that follow it, read and written.
+        exports: Symbols that others may find, and where they are.
+        inside: Where in ``data`` there is an offset that is to become an address.
+        outside: Symbols of elsewhere, and where in ``data`` their addresses are to be.
+        needs: Names of the images that define some of them.
+    """
+
+    code: bytes
+    data: bytes
+    exports: dict[str, int]
+    inside: tuple[int, ...]
+    outside: dict[str, tuple[int, ...]]
+    needs: tuple[str, ...] = ()
+
+    def pack(self) -> bytes:
+        """Returns the image as it lies in a file."""
+        facts = {
+            "code": len(self.code),
+            "exports": self.exports,
+            "inside": self.inside,
+            "outside": self.outside,
+            "needs": self.needs,
+        }
+        text = json.dumps(facts).encode()
+        start = -(-(FRONT.size + len(text)) // mmap.PAGESIZE) * mmap.PAGESIZE
+        rest = text.ljust(start - FRONT.size) + self.code + self.data
+        return FRONT.pack(MARK, zlib.crc32(rest), start, FRONT.size + len(rest)) + rest
+
+
+_lock = threading.Lock()
+_loaded: dict[str, dict[str, int]] = {}
+_symbols: dict[str, int] = {ARRAY: id(np.ndarray)}
+_origins: dict[str, str] = {}
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
+    )
+
+
+def load(path: Path) -> dict[str, int]:
+    """Loads an image and those it needs; returns the addresses of what it exports.
+
+    Raises:
+        OSError: There is no such file, or it cannot be mapped.
+        Damaged: It is not a whole image.
+        LookupError: A symbol is nowhere.
+    """
+    with _lock:
+        return _load(path)
+
+
+def find(path: Path) -> dict[str, int] | None:
+    """Loads an image like ``load``; returns ``None`` if there is none of use."""
+    try:
+        return load(path)
+    except (OSError, Damaged, LookupError):
+        return None
+
+
+def place(path: Path, content: bytes) -> dict[str, int]:
+    """Loads an image that has no file, under the name that its file would have; see ``load``."""
+    with _lock:
+        if path.name not in _loaded:
+            _enter(path, _map(len(content), content), len(content))
+        return _loaded[path.name]
+
+
+def define(name: str, address: int) -> None:
+    """Makes a symbol known that lies in no image."""
+    _symbols[name] = address
+
+
+def address_of(name: str) -> int:
+    """Returns the address of a symbol that an image exports or that was defined."""
+    return _symbols[name]
+
+
+def origin(name: str) -> str | None:
+    """Returns the name of the image that exports a symbol."""
+    return _origins.get(name)
+
+
+def _load(path: Path) -> dict[str, int]:
+    if path.name not in _loaded:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size < FRONT.size:
+                raise Damaged(f"{path.name} is not a whole image")
+            base = _map(size, file.fileno())
+        _enter(path, base, size)
+    return _loaded[path.name]
+
+
+def _enter(path: Path, base: int, size: int) -> None:
+    """Makes a mapped image ready; one that is of no use is unmapped."""
+    try:
+        facts, start = _facts(path.name, base, size)
+        for name in facts["needs"]:
+            _load(path.with_name(name))
+        found = {name: _find(name) for name in facts["outside"]}
+        base = _make_executable(base, size, start, facts["code"])
+    except BaseException:
+        _system().munmap(base, size)
+        raise
+    code = base + start
+    for word in facts["inside"]:
+        ctypes.c_uint64.from_address(code + word).value += code
+    for name, words in facts["outside"].items():
+        for word in words:
+            ctypes.c_uint64.from_address(code + word).value = found[name]
+    exports = {name: code + offset for name, offset in facts["exports"].items()}
+    _symbols.update(exports)
+    _origins.update(dict.fromkeys(exports, path.name))
+    _loaded[path.name] = exports
+
+
+def _facts(name: str, base: int, size: int) -> tuple[dict[str, Any], int]:
+    """Returns an image's header, and where its code begins."""
+    content = memoryview((ctypes.c_ubyte * size).from_address(base)).cast("B")
+    mark, checksum, start, whole = FRONT.unpack_from(content)
+    if mark != MARK or whole != size or zlib.crc32(content[FRONT.size :]) != checksum:
+        raise Damaged(f"{name} is not a whole image")
+    facts: dict[str, Any] = json.loads(bytes(content[FRONT.size : start]))
+    return facts, start
+
+
+@functools.cache
+def _system() -> ctypes.CDLL:
+    system = ctypes.CDLL(None, use_errno=True)
+    word, number = ctypes.c_void_p, ctypes.c_int
+    system.mmap.argtypes = [word, ctypes.c_size_t, number, number, number, ctypes.c_long]
+    system.mprotect.argtypes = [word, ctypes.c_size_t, number]
+    system.munmap.argtypes = [word, ctypes.c_size_t]
+    system.dlsym.argtypes = [word, ctypes.c_char_p]
+    system.mmap.restype = system.dlsym.restype = word
+    return system
+
+
+def _map(size: int, source: int | bytes) -> int:
+    """Returns the address of private memory with the content of an open file, or with bytes."""
+    is_file = isinstance(source, int)
+    flags = mmap.MAP_PRIVATE | (0 if is_file else mmap.MAP_ANONYMOUS)
+    rights = mmap.PROT_READ | mmap.PROT_WRITE
+    base: int = _system().mmap(None, size, rights, flags, source if is_file else -1, 0)
+    if base == ctypes.c_void_p(-1).value:
+        raise OSError(ctypes.get_errno(), "an image cannot be mapped")
+    if not is_file:
+        ctypes.memmove(base, source, size)
+    return base
+
+
+def _make_executable(base: int, size: int, start: int, length: int) -> int:
+    """Returns where the image is once its code can be executed."""
+    rights = mmap.PROT_READ | mmap.PROT_EXEC
+    if _system().mprotect(base + start, length, rights) == 0:
+        return base
+    # The file may lie where none is executed: memory of one's own may do.
+    copy = _map(size, ctypes.string_at(base, size))
+    if _system().mprotect(copy + start, length, rights):
+        _system().munmap(copy, size)
+        raise OSError(ctypes.get_errno(), "memory cannot be made executable")
+    _system().munmap(base, size)
+    return copy
+
+
+def _find(name: str) -> int:
+    """Returns the address of a symbol of elsewhere."""
+    if known := _symbols.get(name):
+        return known
+    for library in (None, *_libraries()):
+        if found := _system().dlsym(library, name.encode()):
+            return int(found)
+    raise LookupError(f"nothing here is called {name}")
+
+
+@functools.cache
+def _libraries() -> tuple[int, ...]:
+    """Returns handles of libraries in which symbols are looked for that the program lacks."""
+    return (ctypes.CDLL("libm.so.6")._handle,)
+
+
+class _Method(ctypes.Structure):
+    """CPython's ``PyMethodDef``."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+METH_FASTCALL = 0x80
+_methods: list[_Method] = []
+
+
+def builtin(name: str, address: int) -> Callable[..., Any]:
+    """Returns a function whose calls go to machine code: CPython's ``METH_FASTCALL``."""
+    method = _Method(name.encode(), address, METH_FASTCALL, None)
+    # CPython keeps a pointer to it for as long as the function lives.
+    _methods.append(method)
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype = ctypes.py_object
+    make.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+    made: Callable[..., Any] = make(ctypes.addressof(method), None, None)
+    return made
