@@ -93,7 +93,7 @@ def ngram_hash_mapping(
     return hashes.reshape(batch, length, -1), present
 
 
-@op("VarlenNGramHashMapping", multiple=True)
+@op("VarlenNGramHashMapping", host=(6,), multiple=True)
 def varlen_ngram_hash_mapping(
     xp: Namespace,
     input_ids: Array,
