@@ -10,7 +10,7 @@ from running import Watch, floats, session
 from scipy import special
 
 from models import node
-from tenonnx_cpu.product import GEMM, STREAM
+from tenonnx_cpu.product import GEMM, STREAM, product, request
 
 FUNCTIONS: dict[str, Any] = {
     "none": lambda z: z,
@@ -49,6 +49,21 @@ def test_one_step(
     assert np.abs(y - expected).max() < 1e-5
     assert len(one.plan.steps) == 1
     assert sum(kernel.calls for kernel in kernels) == 1
+
+
+@pytest.mark.parametrize("threads", [1, 3, 4])
+@pytest.mark.parametrize(("rows", "depth", "columns"), [(120, 530, 300), (250, 300, 1024)])
+def test_columns_shared_among_threads_are_summed_by_each(
+    rows: int, depth: int, columns: int, threads: int
+) -> None:
+    request("f32")
+    x, b = floats(rows, depth), floats(columns, seed=2)
+    room = floats(depth * columns + 16, seed=1)
+    for shift in (0, 1, 15):
+        w = room[shift : shift + depth * columns].reshape(depth, columns)
+        y = product(x, w, threads, b)
+        assert y is not None
+        assert np.abs(y - (x.astype(np.float64) @ w + b)).max() < 2e-4
 
 
 def test_what_others_read_is_left_alone() -> None:

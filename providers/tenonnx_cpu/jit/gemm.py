@@ -4,13 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenonnx_cpu.jit.block import CACHE_LINE, PANEL, multiply_ahead, multiply_block, split
+from tenonnx_cpu.jit.block import (
+    CACHE_LINE,
+    PANEL,
+    copy_lines,
+    multiply_ahead,
+    multiply_block,
+    split,
+)
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, pasted, size, u16
 from tenonnx_cpu.jit.epilogue import finish_rows
 from tenonnx_cpu.jit.pack import WIDTH, make_pack
 from tenonnx_cpu.jit.pool import parallel
-from tenonnx_cpu.jit.tile import ADD, COLUMNS, ROWS, ZERO
-from tenonnx_cpu.jit.workspace import COLUMNS_AT_MOST, COPY, COPY_ROW, DEPTH, EDGE, WORKSPACE
+from tenonnx_cpu.jit.tile import ADD, COLUMNS, LANES, ROWS, ZERO
+from tenonnx_cpu.jit.workspace import (
+    COLUMNS_AT_MOST,
+    COPY,
+    COPY_ROW,
+    DEPTH,
+    EDGE,
+    SUMS,
+    SUMS_AT_MOST,
+    WORKSPACE,
+)
 
 __all__ = ["make_product", "multiply_block", "signature", "split"]
 
@@ -50,7 +66,7 @@ def task_shape(rows: Any, columns: Any, work: Any, batch: Any, threads: Any) -> 
     wanted = max(1, min(-(-threads // batch), rows * columns * work // TASK))
     bands = max(1, min(wanted, rows // (8 * ROWS)))
     across = -(-wanted // bands)
-    width = split(columns, max(2 * COLUMNS, columns // across), COLUMNS)
+    width = split(columns, max(2 * COLUMNS, -(-columns // across)), COLUMNS)
     bands = max(1, min(bands, -(-wanted // -(-columns // width))))
     return split(rows, -(-rows // bands), 1), width, split(width, COLUMNS_AT_MOST, COLUMNS)
 
@@ -63,7 +79,7 @@ def make_product(kind: str) -> Any:
     @helper
     def compute_block(
         a: Any, b: Any, c: Any, top: Any, high: Any, left: Any, wide: Any, offsets: Any,
-        packed: Any, follows: Any,
+        packed: Any, follows: Any, beside: Any,
     ) -> None:  # fmt: skip
         """Computes a block of one product of the batch, packing B as it goes.
 
@@ -78,6 +94,7 @@ def make_product(kind: str) -> Any:
             offsets: Bytes from the first A and B to the rows and the product at hand.
             packed: Address of the worker's memory.
             follows: Whether the columns on the right come next.
+            beside: Whether another thread writes those.
         """
         depth, columns = a.shape[1], b.shape[1]
         a_row, a_column = a.strides
@@ -90,6 +107,12 @@ def make_product(kind: str) -> Any:
         often = wide > 3 * COLUMNS or (wide > COLUMNS and a_row % 1024 == 0)
         copy = packed + 4 * COPY if a_column == 4 and often else 0
         deep = split(depth, DEPTH, 1)
+        result = c.ctypes.data + 4 * (top * columns + left)
+        sums, sums_row = result, 4 * columns
+        wider = wide + 2 * LANES - wide % LANES
+        if beside and deep < depth and high * wider <= SUMS_AT_MOST:
+            # Where sums are read again and again, the cores would fetch each other's lines of them.
+            sums, sums_row = packed + 4 * SUMS, 4 * wider
         for k in range(0, depth, deep):
             kk = min(deep, depth - k)
             source = b_block + k * b_row
@@ -101,13 +124,16 @@ def make_product(kind: str) -> Any:
             ahead = source + kk * b_row
             if k + kk >= depth:
                 ahead = b_block + wide * b_column if follows else 0
+            into = ahead % CACHE_LINE
             multiply_ahead(
                 high, wide, kk, a_block + k * a_column, a_row, a_column, copy, 4 * COPY_ROW,
                 packed, b_row, source if whole else 0,
-                c.ctypes.data + 4 * (top * columns + left), 4 * columns, ADD if k else ZERO, edge,
-                ahead, b_row if in_lines else b_column,
-                -(-(wide if in_lines else kk) * width // CACHE_LINE),
+                sums, sums_row, ADD if k else ZERO, edge,
+                ahead - into, b_row if in_lines else b_column,
+                -(-(into + (wide if in_lines else kk) * width) // CACHE_LINE),
             )  # fmt: skip
+        if sums != result:
+            copy_lines(sums, sums_row, result, 4 * columns, high, wide)
 
     @parallel
     def compute_blocks(arguments: Any, task: Any, worker: Any) -> None:
@@ -125,7 +151,7 @@ def make_product(kind: str) -> Any:
         for left in range(first, last, shape[2]):
             wide = min(shape[2], last - left)
             follows = left + wide < last
-            compute_block(a, b, c, above, high, left, wide, starts, packed, follows)
+            compute_block(a, b, c, above, high, left, wide, starts, packed, follows, across > 1)
             finish_rows(c, above, above + high, left, left + wide, extras)
 
     @pasted

@@ -20,7 +20,13 @@ COPY_ROW = DEPTH + 16
 NUMBERS = COPY + 16 * COPY_ROW
 """Where scales and zero points of a panel lie; before it is more than the tallest tile needs."""
 
-WORKSPACE = NUMBERS + 128
+SUMS = NUMBERS + 128
+"""Where a block of the result is summed that lies between those of other threads."""
+
+SUMS_AT_MOST = 1 << 16
+"""Floats of such a block."""
+
+WORKSPACE = SUMS + SUMS_AT_MOST
 """Floats per worker."""
 
 BYTES_DEPTH = 512
