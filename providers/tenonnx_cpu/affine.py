@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from tenonnx_cpu.activation import GELU, GELU_TANH, LEAKY_RELU, NONE, RELU, SIGMOID, TANH
 from tenonnx_cpu.fuse import Fused, Scope, fusion
-from tenonnx_cpu.product import F32, Epilogue, product, request
+from tenonnx_cpu.product import F32, KINDS, Epilogue, product, request
 from tenonnx_cpu.regions import inputs_of
 from tenonnx_cpu.specialise import Call, NDArray, Site
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+
+FLOAT = 1
+"""``onnx.TensorProto.FLOAT``."""
 
 ACTIVATIONS = {"Relu": RELU, "Sigmoid": SIGMOID, "Tanh": TANH}
 
@@ -22,19 +25,24 @@ class Affine:
     """A product by a constant matrix, and what is added to its rows.
 
     Attributes:
-        nodes: What it consists of.
-        weights: The matrix, of any strides.
+        nodes: What it consists of, after ``cast``.
+        weights: The matrix, of any strides; 16-bit floats are widened as they are read.
         bias: One number for every column, if there is one.
+        cast: The node that would widen the matrix.
     """
 
     nodes: tuple[ir.Node, ...]
     weights: NDArray
     bias: NDArray | None
+    cast: ir.Node | None = None
 
 
 @fusion("MatMul", "Gemm")
 def fuse_affine(node: ir.Node, scope: Scope) -> Fused | None:
-    """Takes a float32 product, a bias after or in it and an activation, if there are two nodes."""
+    """Takes a float32 product, a bias after or in it and an activation, if there are two nodes.
+
+    A Cast that widens the matrix goes with them.
+    """
     found = _product_and_sum(node, scope) if node.op_type == "MatMul" else _gemm(node, scope)
     if found is None:
         return None
@@ -44,12 +52,15 @@ def fuse_affine(node: ir.Node, scope: Scope) -> Fused | None:
         nodes, epilogue = (*nodes, after), made
     if len(nodes) < 2:
         return None
-    x, output = node.inputs[0], nodes[-1].outputs[0]
+    x, output, cast = node.inputs[0], nodes[-1].outputs[0], found.cast
     assert x is not None
-    inputs = (x, *(value for value in inputs_of(list(nodes)) if value is not x))
-    plain = scope.fallback(nodes, inputs, output)
-    request("f32")
-    return Fused(nodes, inputs, (output,), affine_call(found, epilogue, plain, scope.threads))
+    every = nodes if cast is None else (cast, *nodes)
+    inputs = (x, *(value for value in inputs_of(list(every)) if value is not x))
+    plain = scope.fallback(every, inputs, output)
+    request(KINDS[found.weights.dtype])
+    call = affine_call(found, epilogue, plain, scope.threads)
+    alone = cast is not None and scope.reader(cast.outputs[0]) is node
+    return Fused(every if alone else nodes, inputs, (output,), call)
 
 
 def affine_call(found: Affine, epilogue: Epilogue, plain: Call, threads: int) -> Call:
@@ -81,7 +92,7 @@ def activation(site: Site) -> Epilogue | None:
 
 
 def _product_and_sum(node: ir.Node, scope: Scope) -> Affine | None:
-    weights = _matrix(scope.site(node))
+    cast, weights = _matrix(node, scope)
     added = scope.reader(node.outputs[0])
     if weights is None or added is None or added.op_type != "Add" or added.domain:
         return None
@@ -90,12 +101,12 @@ def _product_and_sum(node: ir.Node, scope: Scope) -> Affine | None:
     bias = scope.site(added).constant(1 if added.inputs[0] is node.outputs[0] else 0)
     if bias is None or bias.dtype != F32 or bias.shape != weights.shape[1:]:
         return None
-    return Affine((node, added), weights, bias)
+    return Affine((node, added), weights, bias, cast)
 
 
 def _gemm(node: ir.Node, scope: Scope) -> Affine | None:
     site = scope.site(node)
-    weights = _matrix(site)
+    cast, weights = _matrix(node, scope)
     if weights is None or (node.version or 1) < 7 or site.attribute("transA", 0):
         return None
     if site.attribute("alpha", 1.0) != 1 or site.attribute("beta", 1.0) != 1:
@@ -109,10 +120,27 @@ def _gemm(node: ir.Node, scope: Scope) -> Affine | None:
         if bias.shape[-1] != weights.shape[1]:
             return None
         bias = bias.reshape(-1)
-    return Affine((node,), weights, bias)
+    return Affine((node,), weights, bias, cast)
 
 
-def _matrix(site: Site) -> NDArray | None:
-    weights = site.constant(1)
-    fits = weights is not None and weights.ndim == 2 and weights.dtype == F32 and weights.size
-    return weights if fits else None
+def _matrix(node: ir.Node, scope: Scope) -> tuple[ir.Node | None, NDArray | None]:
+    """Returns a product's constant matrix, and the node that widens it if it is narrow."""
+    weights, cast = scope.site(node).constant(1), None
+    if weights is None:
+        cast, weights = widening(node, scope)
+    elif weights.dtype != F32:
+        return None, None
+    fits = weights is not None and weights.ndim == 2 and weights.size
+    return (cast, weights) if fits else (None, None)
+
+
+def widening(node: ir.Node, scope: Scope) -> tuple[ir.Node | None, NDArray | None]:
+    """Returns the Cast that makes a product's constant B float32, and B in 16 bits."""
+    b = node.inputs[1]
+    cast = None if b is None else b.producer()
+    if cast is None or cast.op_type != "Cast" or cast.domain or not scope.has(cast):
+        return None, None
+    weight = scope.site(cast).constant(0)
+    if weight is None or KINDS.get(weight.dtype, "f32") == "f32":
+        return None, None
+    return (cast, weight) if scope.site(cast).attribute("to", 0) == FLOAT else (None, None)

@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx_cpu.affine import widening
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.product import F32, KINDS, Epilogue, product, request
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-
-FLOAT = 1
-"""``onnx.TensorProto.FLOAT``."""
 
 
 @specialise("MatMul")
@@ -76,14 +74,8 @@ def _gemm_call(site: Site, plain: Call) -> Call:
 @fusion("MatMul", "Gemm")
 def fuse_widened(node: ir.Node, scope: Scope) -> Fused | None:
     """Takes a product with the Cast that makes its constant B float32, to widen B in the cache."""
-    b = node.inputs[1]
-    cast = None if b is None else b.producer()
-    if cast is None or cast.op_type != "Cast" or cast.domain or not scope.has(cast):
-        return None
-    weight = scope.site(cast).constant(0)
-    if weight is None or KINDS.get(weight.dtype, "f32") == "f32":
-        return None
-    if scope.site(cast).attribute("to", 0) != FLOAT or (node.version or 1) < 7:
+    cast, weight = widening(node, scope)
+    if cast is None or weight is None or (node.version or 1) < 7:
         return None
     request(KINDS[weight.dtype])
     inputs = (node.inputs[0], cast.inputs[0], *node.inputs[2:])

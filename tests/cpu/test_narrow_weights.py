@@ -44,6 +44,30 @@ def test_products(kind: Any, rows: int, op: str) -> None:
     np.testing.assert_allclose(made.run(None, {"x": x})[0], answer, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("kind", [np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("op", ["MatMul", "Gemm"])
+@pytest.mark.parametrize("shared", [False, True])
+def test_bias_and_activation_belong_to_the_product(kind: Any, op: str, shared: bool) -> None:
+    weight = floats(64, 64, seed=1).astype(kind)
+    x, c = floats(9, 64), floats(64, seed=2)
+    nodes = [node("Cast", "w", "d", to=FLOAT)]
+    if op == "MatMul":
+        nodes += [node("MatMul", "x d", "p"), node("Add", "c p", "t")]
+    else:
+        nodes += [node("Gemm", "x d c", "t")]
+    nodes += [node("Tanh", "t", "u" if shared else "y")]
+    if shared:
+        nodes += [node("MatMul", "u d", "y")]
+    made = session(nodes, {"w": weight, "c": c})
+    found = [[n.op_type for n in step.nodes] for step in made.plan.steps]
+    names = [n.op_type for n in nodes[1:4]] if op == "MatMul" else ["Gemm", "Tanh"]
+    assert found == ([["Cast"], names, ["MatMul"]] if shared else [["Cast", *names]])
+    wide = weight.astype(np.float64)
+    answer = np.tanh(x @ wide + c)
+    answer = answer @ wide if shared else answer
+    np.testing.assert_allclose(made.run(None, {"x": x})[0], answer, rtol=1e-5, atol=1e-4)
+
+
 def test_a_cast_that_others_read_stays() -> None:
     weight = floats(64, 64, seed=1).astype(np.float16)
     x = floats(3, 64)
