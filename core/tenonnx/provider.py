@@ -160,6 +160,10 @@ class Provider(ABC):
     unasked: ClassVar[bool] = True
     """Whether sessions that name no provider use it; if not, it runs where it is named."""
 
+    domains: ClassVar[frozenset[str] | None] = None
+    """Domains of the operators that it runs, ``""`` for ONNX's own; ``None`` if it may be any.
+    A transform whose operators it does not run is left out where the provider is preferred."""
+
     device: Device = HOST
 
     def __init__(

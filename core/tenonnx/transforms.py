@@ -46,12 +46,14 @@ class Transform:
         level: The lowest optimisation level that includes it. One that is ``required`` belongs
             to no level: it rewrites what could not run otherwise, before all others.
         order: Transforms run by this number, then by name.
+        domain: The domain of the operators that it writes, if they are not ONNX's own.
     """
 
     name: str
     apply: Callable[[ir.Model, TransformContext], bool]
     level: Level = "extended"
     order: int = 100
+    domain: str = ""
 
     def __post_init__(self) -> None:
         if self.level not in _RANK:
@@ -196,6 +198,8 @@ def _declined(transform: Transform, context: TransformContext) -> str | None:
         return None
     provider = context.providers[0]
     why = provider.declines(transform.name)
+    if provider.domains is not None and transform.domain not in provider.domains:
+        why = f"it has no operators of {transform.domain}"
     return None if why is None else f"left to {provider.name}: {why}"
 
 

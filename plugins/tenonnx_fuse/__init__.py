@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from tenonnx import Transform, hookimpl
 
+MICROSOFT = "com.microsoft"
+
 
 @hookimpl
 def register_transforms(register: Callable[[Transform], None]) -> None:
@@ -41,11 +43,13 @@ def register_transforms(register: Callable[[Transform], None]) -> None:
         Transform("rms-norm", norms.rms_norm, "extended", order=61),
         Transform("gelu", gelu.gelu, "extended", order=62),
         Transform("swish", gelu.swish, "extended", order=63),
-        Transform("rotary", rotary.rotary, "extended", order=64),
-        Transform("attention", attention.attention, "extended", order=65),
-        Transform("packed-heads", packed.packed_heads, "extended", order=66),
-        Transform("bias-gelu", gelu.bias_gelu, "extended", order=70),
-        Transform("skip-norm", skip.skip_norms, "extended", order=71),
-        Transform("conv-activation", activations.conv_activation, "extended", order=72),
+        Transform("rotary", rotary.rotary, "extended", order=64, domain=MICROSOFT),
+        Transform("attention", attention.attention, "extended", order=65, domain=MICROSOFT),
+        Transform("packed-heads", packed.packed_heads, "extended", order=66, domain=MICROSOFT),
+        Transform("bias-gelu", gelu.bias_gelu, "extended", order=70, domain=MICROSOFT),
+        Transform("skip-norm", skip.skip_norms, "extended", order=71, domain=MICROSOFT),
+        Transform(
+            "conv-activation", activations.conv_activation, "extended", order=72, domain=MICROSOFT
+        ),
     ):
         register(transform)

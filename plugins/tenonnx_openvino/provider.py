@@ -20,12 +20,6 @@ from tenonnx_openvino.hand_over import constants_of, model_of, type_of
 ELEMENTS = frozenset(["BOOL", "INT8", "INT32", "INT64", "UINT8", "FLOAT16", "FLOAT"])
 
 
-FUSIONS = frozenset(
-    ("attention", "bias-gelu", "conv-activation", "packed-heads", "rotary", "skip-norm")
-)
-"""Transforms that make operators of com.microsoft."""
-
-
 @dataclass(frozen=True)
 class OpenVINOOptions:
     """Options of the provider.
@@ -51,6 +45,7 @@ class OpenVINOExecutionProvider(Provider):
     name: ClassVar[str] = "OpenVINOExecutionProvider"
     aliases: ClassVar[tuple[str, ...]] = ("openvino",)
     unasked: ClassVar[bool] = False
+    domains: ClassVar[frozenset[str] | None] = frozenset(("",))
     Options: ClassVar[type | None] = OpenVINOOptions
 
     def __init__(self, options: OpenVINOOptions | None = None, *rest: Any) -> None:
@@ -95,10 +90,6 @@ class OpenVINOExecutionProvider(Provider):
             op.get_type_name() for op in model.get_ops() if op.get_friendly_name() not in known
         }
         return f"{self.options.device_type} does not run {', '.join(lacking)}" if lacking else True
-
-    def declines(self, transform: str) -> str | None:
-        """Declines fusions into operators that are written for numpy."""
-        return "OpenVINO fuses on its own" if transform in FUSIONS else None
 
     def compile(self, segment: Segment) -> Sequence[Step]:
         """Returns one step; OpenVINO compiles it now, or at the first run if types are missing."""

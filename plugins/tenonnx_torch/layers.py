@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-import numpy as np
-
 from tenonnx import Array, Namespace
-from tenonnx_array.windows import Windows, place
+from tenonnx_array.window_table import window_table
+from tenonnx_array.windows import Windows
 from tenonnx_torch.kernels import KERNELS
 
 REAL_ONLY = frozenset(
@@ -16,100 +15,43 @@ REAL_ONLY = frozenset(
 )
 """Operators that torch computes for floats only."""
 
-Sizes = tuple[int, ...] | None
 op = KERNELS.op
 
 
 def padded(xp: Namespace, X: Array, windows: Windows, value: float = 0.0) -> Array:
     """Returns X (N, C, D1, ...) with all that the windows see around it, and no more."""
-    pads: list[int] = []
-    for axis, count in enumerate(windows.output):
-        span = (windows.kernel[axis] - 1) * windows.dilations[axis] + 1
-        end = (count - 1) * windows.strides[axis] + span - windows.size[axis]
-        pads = [windows.begins[axis], end - windows.begins[axis], *pads]
+    pads = [size for axis in reversed(windows.around) for size in axis]
     return xp.nn.functional.pad(X, pads, value=value) if any(pads) else X
 
 
-@op("Conv")
-def conv(
-    xp: Namespace,
-    X: Array,
-    W: Array,
-    B: Array | None = None,
-    *,
-    auto_pad: str = "NOTSET",
-    dilations: Sizes = None,
-    group: int = 1,
-    kernel_shape: Sizes = None,
-    pads: Sizes = None,
-    strides: Sizes = None,
+def convolve(
+    xp: Namespace, X: Array, W: Array, B: Array | None, windows: Windows, group: int
 ) -> Array:
-    """Correlates images (N, C, D1, ...) with filters (M, C / group, k1, ...)."""
-    given = {"strides": strides, "dilations": dilations, "pads": pads}
-    sizes = tuple(X.shape[2:]), tuple(kernel_shape or W.shape[2:])
-    windows = place(*sizes, auto_pad=auto_pad, **given)
+    """Correlates images with filters; torch pads on its own where both sides get the same."""
     function = getattr(xp.nn.functional, f"conv{X.ndim - 2}d")
-    even = not auto_pad.startswith("SAME") and windows.begins == windows.ends
+    even = windows.begins == windows.ends
     X, around = (X, windows.begins) if even else (padded(xp, X, windows), 0)
     return function(X, W, B, windows.strides, around, windows.dilations, group)
 
 
-@op("MaxPool")
-@op("MaxPool", since=8)
-@op("MaxPool", since=10)
-def max_pool(
-    xp: Namespace,
-    X: Array,
-    *,
-    kernel_shape: tuple[int, ...],
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    dilations: Sizes = None,
-    pads: Sizes = None,
-    storage_order: int = 0,
-    strides: Sizes = None,
-) -> Array:
-    """Returns the greatest element of each window, and not the places where they were."""
-    del storage_order
-    given = {"strides": strides, "dilations": dilations, "pads": pads}
-    size = tuple(X.shape[2:])
-    windows = place(size, kernel_shape, auto_pad=auto_pad, ceil_mode=ceil_mode, **given)
+def greatest(xp: Namespace, X: Array, windows: Windows) -> Array:
+    """Returns the greatest element of each window."""
     function = getattr(xp.nn.functional, f"max_pool{X.ndim - 2}d")
     X = padded(xp, X, windows, -math.inf)
-    return function(X, kernel_shape, windows.strides, 0, windows.dilations)
+    return function(X, windows.kernel, windows.strides, 0, windows.dilations)
 
 
-@op("AveragePool")
-@op("AveragePool", since=7)
-@op("AveragePool", since=10)
-@op("AveragePool", since=19)
-def average_pool(
-    xp: Namespace,
-    X: Array,
-    *,
-    kernel_shape: tuple[int, ...],
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    count_include_pad: int = 0,
-    dilations: Sizes = None,
-    pads: Sizes = None,
-    strides: Sizes = None,
-) -> Array:
-    """Returns the mean of each window; padding counts as zeros with ``count_include_pad``."""
-    given = {"strides": strides, "dilations": dilations, "pads": pads}
-    size = tuple(X.shape[2:])
-    windows = place(size, kernel_shape, auto_pad=auto_pad, ceil_mode=ceil_mode, **given)
-    divisor = np.ones((), np.int64)
-    for axis in range(len(size)):
-        counts = windows.counts(axis, padding=bool(count_include_pad))
-        divisor = np.multiply.outer(divisor, counts)
-    channels = X.reshape(-1, 1, *size)
-    function = getattr(xp.nn.functional, f"conv{len(size)}d")
-    ones = xp.ones((1, 1, *kernel_shape), dtype=X.dtype, device=X.device)
-    fits = {"stride": windows.strides, "dilation": windows.dilations}
-    sums = function(padded(xp, channels, windows), ones, **fits)
-    scale = xp.as_tensor(np.maximum(divisor, 1), dtype=X.dtype, device=X.device)
+def average(xp: Namespace, X: Array, windows: Windows, counts: Array) -> Array:
+    """Returns the mean of each window, every channel being an image of its own."""
+    function = getattr(xp.nn.functional, f"conv{X.ndim - 2}d")
+    ones = xp.ones((1, 1, *windows.kernel), dtype=X.dtype, device=X.device)
+    images = padded(xp, X.reshape(-1, 1, *windows.size), windows)
+    sums = function(images, ones, stride=windows.strides, dilation=windows.dilations)
+    scale = xp.as_tensor(counts, dtype=X.dtype, device=X.device)
     return (sums / scale).reshape(*X.shape[:2], *windows.output)
+
+
+KERNELS.update(window_table(convolve, greatest, average))
 
 
 @op("BatchNormalization", since=9)

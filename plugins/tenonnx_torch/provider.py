@@ -25,12 +25,6 @@ ELEMENTS = "BOOL INT8 INT16 INT32 INT64 UINT8 FLOAT16 BFLOAT16 FLOAT DOUBLE"
 REALS = frozenset(("FLOAT16", "BFLOAT16", "FLOAT", "DOUBLE"))
 
 
-FUSIONS = frozenset(
-    ("attention", "bias-gelu", "conv-activation", "packed-heads", "rotary", "skip-norm")
-)
-"""Transforms that make operators of com.microsoft."""
-
-
 @dataclass(frozen=True)
 class TorchOptions:
     """Options of the provider.
@@ -85,6 +79,7 @@ class TorchExecutionProvider(ArrayProvider):
     name: ClassVar[str] = "TorchExecutionProvider"
     aliases: ClassVar[tuple[str, ...]] = ("torch",)
     unasked: ClassVar[bool] = False
+    domains: ClassVar[frozenset[str] | None] = frozenset(("",))
     Options: ClassVar[type | None] = TorchOptions
     namespace = "torch"
     install = "'tenonnx[torch]'"
@@ -117,10 +112,6 @@ class TorchExecutionProvider(ArrayProvider):
         if verdict is True and node.op_type in REAL_ONLY and types - REALS - {"INT64", "BOOL"}:
             return f"torch has no {node.op_type} of {', '.join(sorted(types - REALS))}"
         return verdict
-
-    def declines(self, transform: str) -> str | None:
-        """Declines fusions into operators that are written for numpy."""
-        return "torch has no such operators" if transform in FUSIONS else None
 
     def compile(self, segment: Segment) -> Sequence[Step]:
         """Returns a step per node; with ``compile`` one for all that follow without the host."""

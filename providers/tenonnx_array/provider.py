@@ -111,6 +111,8 @@ class ArrayProvider(Provider):
 
     def supports(self, node: ir.Node) -> Literal[True] | str:
         """Accepts a node whose operator, attributes and element types there are."""
+        if self.domains is not None and node.domain not in self.domains:
+            return f"it has no operators of {node.domain}"
         kernel = self.table.find(node.domain, node.op_type, node.version or 1)
         if kernel is None:
             return f"no kernel for {node.domain or 'ai.onnx'}::{node.op_type}-{node.version}"

@@ -82,6 +82,17 @@ class Windows:
         """Whether there is a single window, which is the data."""
         return self.kernel == self.size and math.prod(self.output) == 1 and not self.is_padded
 
+    @functools.cached_property
+    def around(self) -> tuple[tuple[int, int], ...]:
+        """What goes before and after each axis so that these are all windows; less than 0 cuts."""
+        sides = zip(self.kernel, self.strides, self.dilations, strict=True)
+        reach = [
+            (count - 1) * stride + (kernel - 1) * dilation + 1
+            for count, (kernel, stride, dilation) in zip(self.output, sides, strict=True)
+        ]
+        rows = zip(self.begins, reach, self.size, strict=True)
+        return tuple((begin, end - size - begin) for begin, end, size in rows)
+
     def part(self, start: int, stop: int) -> Windows:
         """Return the windows ``start`` to ``stop`` along the first axis alone."""
         return dataclasses.replace(

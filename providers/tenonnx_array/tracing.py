@@ -1,0 +1,130 @@
+"""A provider over a library that compiles functions of arrays by tracing them.
+
+This module is public: plugins of others may import it.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from tenonnx.operators import Kernel
+from tenonnx.provider import Segment, Step
+from tenonnx_array.provider import ArrayProvider
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+Function = Callable[..., tuple[Any, ...]]
+
+
+class TracingProvider(ArrayProvider):
+    """Makes one function of each segment, weights among its arguments, and has it compiled.
+
+    A subclass says in ``jit`` how. What a kernel wants on the host, such as a shape, is known while
+    a function is traced: there is one function for all that it depends on, made when first needed.
+    Nodes for which that is not known before the run are left to the next provider.
+    """
+
+    @abstractmethod
+    def jit(self, function: Function) -> Function:
+        """Returns a function of arrays that does the same, compiled."""
+
+    def supports(self, node: ir.Node) -> Literal[True] | str:
+        """Accepts a node that can be traced."""
+        verdict = super().supports(node)
+        if verdict is not True:
+            return verdict
+        kernel = self.kernel(node)
+        if kernel.host == "all":
+            return "its kernel is for the host"
+        for value in _by_value(node, kernel):
+            if not self._known(value):
+                return f"'{value.name}' would have to be known before the run, and is computed"
+        return True
+
+    def compile(self, segment: Segment) -> Sequence[Step]:
+        """Returns one step for the whole segment."""
+        positions = self._static(segment)
+        found: dict[tuple[Any, ...], Function] = {}
+
+        def call(*inputs: Any) -> tuple[Any, ...]:
+            known = {position: np.asarray(inputs[position]) for position in positions}
+            key = tuple((a.tobytes(), a.shape, a.dtype.str) for a in known.values())
+            compiled = found.get(key)
+            if compiled is None:
+                compiled = found.setdefault(key, self.jit(self._traced(segment, known)))
+            return compiled(*(a for position, a in enumerate(inputs) if position not in known))
+
+        return [
+            Step(
+                call,
+                segment.inputs,
+                segment.outputs,
+                segment.nodes,
+                multiple=True,
+                device=self.device,
+                host=positions,
+            )
+        ]
+
+    def _traced(self, segment: Segment, known: dict[int, Any]) -> Function:
+        """Returns the segment's function of its inputs, but for those that are known."""
+        bodies = [(node, self.kernel(node)) for node in segment.nodes]
+
+        def traced(*arrays: Any) -> tuple[Any, ...]:
+            rest = iter(arrays)
+            values: dict[Any, Any] = {None: None}
+            for position, value in enumerate(segment.inputs):
+                values[value] = known[position] if position in known else next(rest)
+            for node, kernel in bodies:
+                self._trace(node, kernel, values)
+            return tuple(values[value] for value in segment.outputs)
+
+        return traced
+
+    def _trace(self, node: ir.Node, kernel: Kernel, values: dict[Any, Any]) -> None:
+        """Computes a node; on numpy if nothing in it is traced, so that shapes stay known."""
+        inputs = [values[value] for value in node.inputs]
+        known = all(value is None or isinstance(value, np.ndarray) for value in inputs)
+        outputs = self.bound(node, np if known else self.xp)(*inputs)
+        results = outputs if kernel.multiple else (outputs,)
+        values.update(zip(node.outputs, map(_as_array, results), strict=False))
+
+    def _known(self, value: ir.Value) -> bool:
+        """Says whether a value is there before the run, or follows from shapes and such values."""
+        node = value.producer()
+        if node is None or node.op_type in ("Shape", "Size", "Constant"):
+            return True
+        return self.supports(node) is True and all(
+            self._known(given) for given in node.inputs if given is not None
+        )
+
+    def _static(self, segment: Segment) -> tuple[int, ...]:
+        """Returns the positions of the inputs that the trace needs by value."""
+        inside = set(segment.nodes)
+        found: set[ir.Value] = set()
+        todo = [v for node in segment.nodes for v in _by_value(node, self.kernel(node))]
+        while todo:
+            value = todo.pop()
+            producer = value.producer()
+            if value in found:
+                continue
+            found.add(value)
+            if producer in inside and producer.op_type not in ("Shape", "Size"):
+                todo += [given for given in producer.inputs if given is not None]
+        return tuple(i for i, value in enumerate(segment.inputs) if value in found)
+
+
+def _by_value(node: ir.Node, kernel: Kernel) -> list[ir.Value]:
+    """Returns the inputs of a node that its kernel takes on the host."""
+    assert kernel.host != "all"
+    given = (node.inputs[position] for position in kernel.host if position < len(node.inputs))
+    return [value for value in given if value is not None]
+
+
+def _as_array(value: Any) -> Any:
+    return np.asarray(value) if isinstance(value, np.generic | int | float) else value

@@ -1,0 +1,108 @@
+"""Conv, MaxPool and AveragePool of a library that has convolution and pooling of its own.
+
+This module is public: a provider makes its ``overrides`` with it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from tenonnx.operators import Array, Namespace, OperatorTable
+from tenonnx_array.windows import Windows, place
+
+Convolve = Callable[[Namespace, Array, Array, Array | None, Windows, int], Array]
+Greatest = Callable[[Namespace, Array, Windows], Array]
+Average = Callable[[Namespace, Array, Windows, Array], Array]
+Sizes = Sequence[int] | None
+
+
+def window_table(convolve: Convolve, greatest: Greatest, average: Average) -> OperatorTable:
+    """Returns a table of the operators that slide windows over images X (N, C, D1, ...).
+
+    Args:
+        convolve: Correlates X with filters W (M, C / group, k1, ...), and adds B (M) if there is
+            one: ``convolve(xp, X, W, B, windows, group)``.
+        greatest: Returns the greatest element of each window: ``greatest(xp, X, windows)``.
+        average: Returns the sum of each window, divided by how many elements count in it:
+            ``average(xp, X, windows, counts)``; ``counts`` is numpy's, of the shape
+            ``windows.output``.
+    """
+    table = OperatorTable()
+
+    @table.op("Conv")
+    def conv(
+        xp: Namespace,
+        X: Array,
+        W: Array,
+        B: Array | None = None,
+        *,
+        auto_pad: str = "NOTSET",
+        dilations: Sizes = None,
+        group: int = 1,
+        kernel_shape: Sizes = None,
+        pads: Sizes = None,
+        strides: Sizes = None,
+    ) -> Array:
+        kernel = kernel_shape or W.shape[2:]
+        return convolve(xp, X, W, B, _windows(X, kernel, auto_pad, strides, dilations, pads), group)
+
+    @table.op("MaxPool")
+    @table.op("MaxPool", since=8)
+    @table.op("MaxPool", since=10)
+    def max_pool(
+        xp: Namespace,
+        X: Array,
+        *,
+        kernel_shape: Sequence[int],
+        auto_pad: str = "NOTSET",
+        ceil_mode: int = 0,
+        dilations: Sizes = None,
+        pads: Sizes = None,
+        storage_order: int = 0,
+        strides: Sizes = None,
+    ) -> Array:
+        del storage_order  # it is about the places, a second output that these kernels have not
+        windows = _windows(X, kernel_shape, auto_pad, strides, dilations, pads, ceil_mode)
+        return greatest(xp, X, windows)
+
+    @table.op("AveragePool")
+    @table.op("AveragePool", since=7)
+    @table.op("AveragePool", since=10)
+    @table.op("AveragePool", since=19)
+    def average_pool(
+        xp: Namespace,
+        X: Array,
+        *,
+        kernel_shape: Sequence[int],
+        auto_pad: str = "NOTSET",
+        ceil_mode: int = 0,
+        count_include_pad: int = 0,
+        dilations: Sizes = None,
+        pads: Sizes = None,
+        strides: Sizes = None,
+    ) -> Array:
+        windows = _windows(X, kernel_shape, auto_pad, strides, dilations, pads, ceil_mode)
+        axes = range(X.ndim - 2)
+        along = [windows.counts(axis, padding=bool(count_include_pad)) for axis in axes]
+        counts = functools.reduce(np.multiply.outer, along, np.ones((), np.int64))
+        return average(xp, X, windows, np.maximum(counts, 1))
+
+    return table
+
+
+def _windows(
+    X: Array,
+    kernel: Sequence[int],
+    auto_pad: str,
+    strides: Sizes,
+    dilations: Sizes,
+    pads: Sizes,
+    ceil_mode: int = 0,
+) -> Windows:
+    given = {"strides": strides, "dilations": dilations, "pads": pads}
+    tuples = {name: None if sizes is None else tuple(sizes) for name, sizes in given.items()}
+    size = tuple(X.shape[2:])
+    return place(size, tuple(kernel), auto_pad=auto_pad, ceil_mode=ceil_mode, **tuples)
