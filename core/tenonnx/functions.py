@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -33,7 +34,7 @@ def inline_functions(model: ir.Model) -> None:
         # Every node carries its version already, so a function's imports need not agree with
         # the model's, which the pass would insist on.
         function.opset_imports.clear()
-    inliner = InlinePass()
+    inliner = InlinePass(_apart())
     try:
         inliner.requires(model)  # there are no cycles
         _refuse_explosion(model)
@@ -42,6 +43,30 @@ def inline_functions(model: ir.Model) -> None:
         raise
     except (ValueError, ir.passes.InvariantError, ir.passes.PassError) as error:
         raise InvalidGraph(f"the model's functions cannot be inlined: {error}") from error
+
+
+def _apart() -> Callable[[ir.Function], bool]:
+    """Returns the pass's question whether to inline a call, which is asked for one at a time.
+
+    The answer is yes, and what the body names has names of its own by then. The pass makes them,
+    too, but tries number after number for each, so its time grows with the square of the calls.
+    """
+    calls: Counter[ir.OperatorIdentifier] = Counter()
+    named: dict[ir.OperatorIdentifier, list[tuple[ir.Node | ir.Value, str]]] = {}
+
+    def inline(function: ir.Function) -> bool:
+        key = function.identifier()
+        calls[key] += 1
+        if key not in named:
+            nodes = list(function.all_nodes())
+            named[key] = [(node, node.name or "node") for node in nodes]
+            named[key] += [(v, v.name or "val") for node in nodes for v in node.outputs]
+            return True
+        for each, name in named[key]:
+            each.name = f"{name}_{calls[key]}"
+        return True
+
+    return inline
 
 
 def _refuse_explosion(model: ir.Model) -> None:

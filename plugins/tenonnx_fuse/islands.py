@@ -32,6 +32,8 @@ def widen_islands(model: ir.Model, context: TransformContext) -> bool:
 
     Matrices stay narrow behind a Cast of their own, which providers take together with the product.
     """
+    if not _has_narrow(model):
+        return False
     count = 0
     for graph in tuple(model.graphs()):
         seen: set[ir.Node] = set()
@@ -53,6 +55,16 @@ def widen_islands(model: ir.Model, context: TransformContext) -> bool:
     if count:
         context.notes.append(f"matched {count} islands of 16-bit floats between casts")
     return count > 0
+
+
+def _has_narrow(model: ir.Model) -> bool:
+    """Says whether the type of any value is 16 bits without following it to another one."""
+    return any(
+        dtype_of(value, 1) in NARROW
+        for graph in model.graphs()
+        for values in (graph.inputs, graph.initializers.values(), *(n.outputs for n in graph))
+        for value in values
+    )
 
 
 def _is_member(node: ir.Node) -> bool:

@@ -1,0 +1,67 @@
+"""Calls of model-local functions become the nodes of their bodies."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+import tenonnx
+from tenonnx.functions import inline_functions
+
+CALLS = """
+    <ir_version: 10, opset_import: ["": 21, "f": 1]>
+    test (float[n] x) => (float[n] y) {{ {calls} }}
+    <domain: "f", opset_import: ["": 21]> Twice (a) => (c) {{ b = Neg(a)  c = Sub(a, b) }}
+    <domain: "f", opset_import: ["": 21, "f": 1]> Choose (a) => (c) {{
+        zero = Constant <value = float {{0}}> ()
+        s = ReduceSum <keepdims = 0> (a)
+        positive = Greater(s, zero)
+        c = If (positive) <
+            then_branch = yes () => (t) {{ b = f.Twice(a)  t = f.Twice(b) }},
+            else_branch = no () => (e) {{ e = Neg(a) }}
+        >
+    }}
+"""
+
+
+def calling(function: str, times: int) -> ir.Model:
+    names = ["x", *(f"b_{number}" for number in range(times - 1)), "y"]
+    calls = " ".join(f"{y} = f.{function}({x})" for x, y in itertools.pairwise(names))
+    return ir.from_onnx_text(CALLS.format(calls=calls))
+
+
+def names_of(model: ir.Model) -> list[str | None]:
+    nodes = list(model.graph.all_nodes())
+    return [each.name for node in nodes for each in (node, *node.outputs)]
+
+
+def test_bodies_of_one_function_have_names_of_their_own() -> None:
+    model = calling("Choose", 4)
+    inline_functions(model)
+    names = names_of(model)
+    assert not model.functions
+    assert None not in names
+    assert len(names) == len(set(names))
+
+
+def test_calls_in_branches_of_functions_compute_what_they_say() -> None:
+    session = tenonnx.InferenceSession(ir.to_proto(calling("Choose", 3)), providers=["cpu"])
+    x = np.array([-3, 1], np.float32)
+    (y,) = session.run(None, {"x": x})
+    assert y.tolist() == (-4 * 4 * x).tolist()
+
+
+def seconds(calls: int) -> Any:
+    model = calling("Twice", calls)
+    start = time.thread_time()
+    inline_functions(model)
+    return time.thread_time() - start
+
+
+def test_time_grows_with_the_calls_and_not_with_their_square() -> None:
+    # Eight times the calls; the square would be 64 times the work.
+    assert min(seconds(4000) for _ in range(2)) < 24 * min(seconds(500) for _ in range(3))
