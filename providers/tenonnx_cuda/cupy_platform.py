@@ -84,6 +84,8 @@ class CupyPlatform:
         self.process = os.getpid()
         self._cupy = cupy
         self._device = cupy.cuda.Device(number)
+        properties = cupy.cuda.runtime.getDeviceProperties(number)
+        self.uuid = bytes(properties["uuid"]).hex()
         self.capability = divmod(int(self._device.compute_capability), 10)
         with self._device:
             # Weights are copied beside all sessions' work, so their stream waits for no other.
@@ -157,6 +159,34 @@ class CupyPlatform:
         held = _Registered(runtime, address, owner)
         memory = self._cupy.cuda.UnownedMemory(address, nbytes, held, self._device.id)
         return _Owned(memory, 0)
+
+    def export(self, block: Any) -> bytes:
+        """Returns the handle of an allocation."""
+        runtime = self._cupy.cuda.runtime
+        with self._device:
+            try:
+                return bytes(runtime.ipcGetMemHandle(block.memory.ptr))
+            except runtime.CUDARuntimeError as error:
+                raise OSError(f"CUDA gives no handle: {error}") from error
+
+    def open(self, handle: bytes, nbytes: int, closed: Callable[[], None]) -> Any:
+        """Maps an allocation of another process."""
+        runtime = self._cupy.cuda.runtime
+        with self._device:
+            try:
+                address = runtime.ipcOpenMemHandle(handle)
+            except runtime.CUDARuntimeError as error:
+                raise OSError(f"CUDA does not open the handle: {error}") from error
+        held = _Opened(runtime, address, closed)
+        memory = self._cupy.cuda.UnownedMemory(address, nbytes, held, self._device.id)
+        return _Owned(memory, 0)
+
+    def lend(self, block: Any, hold: object) -> Any:
+        """Returns the same memory, with an owner."""
+        inner = block.memory
+        both = (inner, hold)
+        memory = self._cupy.cuda.UnownedMemory(inner.ptr, inner.size, both, self._device.id)
+        return _Owned(memory, block.nbytes)
 
     @functools.lru_cache(maxsize=512)  # noqa: B019 - platforms live as long as the process
     def compile(self, source: str, name: str, options: Sequence[str]) -> Launch:
@@ -281,6 +311,17 @@ class _Registered:
 
     def __del__(self) -> None:
         self._runtime.hostUnregister(self._address)
+
+
+class _Opened:
+    """Another process's memory, mapped here until this is let go."""
+
+    def __init__(self, runtime: Any, address: int, closed: Callable[[], None]) -> None:
+        self._runtime, self._address, self._closed = runtime, address, closed
+
+    def __del__(self) -> None:
+        self._runtime.ipcCloseMemHandle(self._address)
+        self._closed()
 
 
 def _no_room(error: Exception) -> OutOfDeviceMemoryError:

@@ -10,7 +10,7 @@ UNLIMITED: Final = 2**64 - 1
 CHOICES: Final = {
     "arena_extend_strategy": ("kNextPowerOfTwo", "kSameAsRequested"),
     "cudnn_conv_algo_search": ("EXHAUSTIVE", "HEURISTIC", "DEFAULT"),
-    "weights": ("device", "mapped"),
+    "weights": ("device", "mapped", "shared"),
 }
 
 
@@ -26,7 +26,8 @@ class CudaOptions:
         user_compute_stream: The address of a ``cudaStream_t`` to run on; one of its own if 0.
         use_tf32: Let cuBLAS round the factors of float32 products to 10 bits.
         weights: ``device`` copies each weight once to the device; ``mapped`` lets kernels read
-            them from the host's memory, for models larger than the device's.
+            them from the host's memory, for models larger than the device's; ``shared`` copies
+            each once for all processes of the user that ask for it.
         has_user_compute_stream, do_copy_in_default_stream, arena_extend_strategy,
             cudnn_conv_algo_search, cudnn_conv_use_max_workspace, cudnn_conv1d_pad_to_nc1d,
             fuse_conv_bias, enable_skip_layer_norm_strict_mode, prefer_nhwc, sdpa_kernel,

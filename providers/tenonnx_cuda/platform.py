@@ -155,6 +155,36 @@ class Platform(Protocol):
         """
         ...
 
+    @property
+    def uuid(self) -> str:
+        """Names the device for all processes."""
+        ...
+
+    def export(self, block: Block) -> bytes:
+        """Returns what another process opens a block by.
+
+        Raises:
+            OSError: The device or the driver cannot.
+        """
+        ...
+
+    def open(self, handle: bytes, nbytes: int, closed: Callable[[], None]) -> Block:
+        """Returns another process's block; it takes none of this one's memory.
+
+        Args:
+            handle: What ``export`` returned there.
+            nbytes: Its length.
+            closed: Called once nobody here looks into it any more.
+
+        Raises:
+            OSError: It is gone, or cannot be opened here.
+        """
+        ...
+
+    def lend(self, block: Block, hold: object) -> Block:
+        """Returns a block over the memory of another, whose arrays hold an object, too."""
+        ...
+
     def compile(self, source: str, name: str, options: Sequence[str]) -> Launch:
         """Compiles a kernel; the same one once."""
         ...

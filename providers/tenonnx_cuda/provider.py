@@ -46,7 +46,7 @@ class CUDAExecutionProvider(ArrayProvider):
         self.stream = self.platform.stream(
             chosen.gpu_mem_limit, chosen.user_compute_stream, tf32=chosen.use_tf32
         )
-        self._residence = residence_on(self.platform, mapped=chosen.weights == "mapped")
+        self._residence = residence_on(self.platform, chosen.weights)
         # Without a session somebody makes values, for streams that are not known here.
         settled = session_options is None
         self.device = CudaDevice(self.platform, self.stream, self._residence, settled=settled)

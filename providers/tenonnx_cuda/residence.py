@@ -8,7 +8,7 @@ import warnings
 import weakref
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,8 +16,11 @@ from tenonnx.operators import Array
 from tenonnx.storage import is_packed
 from tenonnx.weight import Weight
 from tenonnx_cuda.platform import Block, Platform, View
-from tenonnx_cuda.slabs import Stretch, merged, pack, stretch_of
+from tenonnx_cuda.slabs import Slab, Stretch, merged, pack, stretch_of
 from tenonnx_cuda.staging import Staging
+
+if TYPE_CHECKING:
+    from tenonnx_cuda.sharing import Exchange
 
 
 class Extent:
@@ -52,14 +55,21 @@ class Residence:
         platform: The device.
         staging: How bytes get there.
         mapped: Let the device read the host's memory, where it can.
+        exchange: What processes share.
     """
 
     def __init__(
-        self, platform: Platform, staging: Staging | None = None, *, mapped: bool = False
+        self,
+        platform: Platform,
+        staging: Staging | None = None,
+        *,
+        mapped: bool = False,
+        exchange: Exchange | None = None,
     ) -> None:
         self._platform = platform
         self._staging = staging or Staging(platform)
         self._mapped = mapped
+        self._exchange = exchange
         self._extents: dict[str, weakref.WeakSet[Extent]] = defaultdict(weakref.WeakSet)
         self._held: weakref.WeakKeyDictionary[Weight, Extent] = weakref.WeakKeyDictionary()
         self._lock = threading.RLock()
@@ -86,6 +96,9 @@ class Residence:
             kept: list[Extent] = []
             copies = []
             for slab in pack(merged(stretch_of(weight) for weight in absent)):
+                if self._exchange is not None:
+                    self._share(slab, self._exchange, kept)
+                    continue
                 block = self._platform.allocate(slab.nbytes)
                 for offset, stretch in slab.parts:
                     kept.append(self._note(Extent(stretch, block, offset)))
@@ -121,12 +134,24 @@ class Residence:
         offset = extent.offset + weight.offset - extent.stretch.start
         return self._platform.array(extent.block, View(offset, dtype, shape, strides))
 
+    def _share(self, slab: Slab, exchange: Exchange, kept: list[Extent]) -> None:
+        """Brings a slab to the device, or finds it there in another process."""
+
+        def fill(block: Block) -> None:
+            self._staging.copy([(stretch, block, offset) for offset, stretch in slab.parts])
+
+        block = exchange.block(slab, fill)
+        kept += [self._note(Extent(stretch, block, offset)) for offset, stretch in slab.parts]
+
+    def _stands(self, extent: Extent) -> bool:
+        return self._exchange is None or self._exchange.stands(extent.block)
+
     def _find(self, weight: Weight) -> Extent | None:
         wanted, width = stretch_of(weight), max(1, weight.dtype.bitwidth // 8)
-        if (held := self._held.get(weight)) is not None:
+        if (held := self._held.get(weight)) is not None and self._stands(held):
             return held
         for extent in tuple(self._extents[wanted.storage.key]):
-            if extent.serves(wanted, width):
+            if extent.serves(wanted, width) and self._stands(extent):
                 self._held[weight] = extent
                 return extent
         return None
@@ -165,16 +190,31 @@ class Residence:
         return True
 
 
-_residences: weakref.WeakKeyDictionary[Platform, dict[bool, Residence]] = (
-    weakref.WeakKeyDictionary()
-)
+_residences: weakref.WeakKeyDictionary[Platform, dict[str, Residence]] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 
 
-def residence_on(platform: Platform, *, mapped: bool) -> Residence:
-    """Returns the weights of the process on a device."""
+def residence_on(platform: Platform, way: str) -> Residence:
+    """Returns the weights of the process on a device.
+
+    Args:
+        platform: The device.
+        way: What the option ``weights`` says.
+    """
     with _lock:
         ways = _residences.setdefault(platform, {})
-        if mapped not in ways:
-            ways[mapped] = Residence(platform, mapped=mapped)
-        return ways[mapped]
+        if way not in ways:
+            exchange = exchange_on(platform) if way == "shared" else None
+            ways[way] = Residence(platform, mapped=way == "mapped", exchange=exchange)
+        return ways[way]
+
+
+def exchange_on(platform: Platform) -> Exchange | None:
+    """Returns what processes share on a device; ``None``, with a warning, where they cannot."""
+    from tenonnx_cuda.sharing import Exchange
+
+    try:
+        return Exchange(platform)
+    except OSError as error:
+        warnings.warn(f"weights are not shared among processes: {error}", stacklevel=2)
+        return None

@@ -88,6 +88,7 @@ class FakePlatform:
 
     def __init__(self, capacity: int = 1 << 40, *, maps: bool = True) -> None:
         self.id = "cuda:0"
+        self.uuid = "one that is only thought of"
         self.xp: Any = strict.xp
         self.capability = (8, 0)
         self.capacity = capacity
@@ -160,6 +161,15 @@ class FakePlatform:
         holder = type("Bytes", (), {"__array_interface__": interface, "owner": owner})()
         self.log.append(("map", nbytes))
         return Memory(np.asarray(holder), 0)
+
+    def export(self, block: Any) -> bytes:
+        raise OSError(f"{block.nbytes} bytes of this process alone")
+
+    def open(self, handle: bytes, nbytes: int, closed: Callable[[], None]) -> Any:
+        raise OSError(f"no {nbytes} bytes at {handle!r} for {closed}")
+
+    def lend(self, block: Any, hold: object) -> Any:
+        raise AssertionError(f"{hold} has nothing to hold of {block}")
 
     def compile(self, source: str, name: str, options: Sequence[str]) -> Launch:
         return hosted.compile_kernel(source, name, tuple(options))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
+import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -174,6 +176,37 @@ def test_mapped_weights_take_nothing_of_the_device(tmp_path: Path) -> None:
         pytest.skip(str(error))
     assert before - free_bytes() < 8 << 20
     np.testing.assert_allclose(session.run(None, {"h0": X})[0], expected, atol=2e-2)
+
+
+def serve(path: Path, folder: Path, channel: Any) -> None:
+    """Holds a session with shared weights until it is told to end."""
+    os.environ["XDG_RUNTIME_DIR"] = str(folder)
+    session = opened(path, {"weights": "shared"})
+    channel.send(session.run(None, {"h0": X})[0])
+    channel.recv()
+
+
+def test_processes_share_weights_and_outlive_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = mlp(tmp_path)
+    expected = on_cpu(path)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    here, there = multiprocessing.get_context("spawn").Pipe()
+    other = multiprocessing.get_context("spawn").Process(target=serve, args=(path, tmp_path, there))
+    other.start()
+    assert here.poll(120), "the other process did not run"
+    np.testing.assert_allclose(here.recv(), expected, atol=2e-2)
+    before = free_bytes()
+    session = opened(path, {"weights": "shared"})
+    np.testing.assert_allclose(session.run(None, {"h0": X})[0], expected, atol=2e-2)
+    assert before - free_bytes() < 32 << 20, "the weights are there already"
+    other.kill()
+    other.join()
+    for _ in range(3):
+        np.testing.assert_allclose(session.run(None, {"h0": X})[0], expected, atol=2e-2)
+    again = opened(path, {"weights": "shared"})
+    np.testing.assert_allclose(again.run(None, {"h0": X})[0], expected, atol=2e-2)
 
 
 def test_values_stay_and_are_lent() -> None:
