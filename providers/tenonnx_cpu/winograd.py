@@ -43,17 +43,17 @@ LEAST_CHANNELS = {2: 32, 4: 64}
 FETCH = 32
 """Products that a weight must be worth: it takes room, and time to be brought from memory."""
 
-WORK = 1 << 20
-"""Floats of transformed image that are worked on at a time."""
+BLOCK = 128 << 10
+"""Floats of transformed image that stay in the second-level cache, beside weights."""
+
+HEAD = 16
+"""Floats of a thread's memory that say what is in it."""
 
 TRANSFORM = 12
 """Channels whose products take as long as transforming one."""
 
-STREAM = 8
+STREAM = 2
 """Rows of a product that take as long as fetching weights for all of them."""
-
-MOST_TILES = 56
-"""Tiles of a block at most, so that what is made of them stays in the second-level cache."""
 
 SPAN = 14
 """Tiles side by side that are transformed and multiplied together."""
@@ -61,16 +61,16 @@ SPAN = 14
 FIELDS = (
     "batch", "channels", "rows", "height", "width", "out_height", "out_width", "top", "left",
     "size", "tiles_y", "tiles_x", "block_y", "block_x", "blocks_y", "blocks", "pitch", "apart",
-    "block", "chunk", "panels", "product", "lines", "line", "work", "depth",
+    "panels", "products", "product", "lines", "line", "work", "depth",
 )  # fmt: skip
 """What the kernel finds at which place of ``Layout.numbers``, in elements:
 
 ``size`` is a tile's, of which an image has ``tiles_y`` x ``tiles_x`` and a block at most
-``block_y`` x ``block_x``; there are ``blocks`` in all, ``blocks_y`` x ... in an image, and
-``chunk`` are worked on at a time. A block takes ``block`` elements: ``apart`` for each place of a
-tile, ``pitch`` for each channel of it, of which ``depth`` are summed at a time. A thread works in
-``work`` elements: products, ``product`` for each place of a tile, and from ``lines`` on results,
-``line`` for each of their lines.
+``block_y`` x ``block_x``; there are ``blocks`` in all, ``blocks_y`` x ... in an image. A task makes
+a panel of channels of a block, of ``panels``. A thread works in ``work`` elements. After ``HEAD``
+come tiles, ``apart`` for each place of a tile, ``pitch`` for each channel of it, of which ``depth``
+are summed at a time; from ``products`` on products, ``product`` for each place of a tile; and from
+``lines`` on results, ``line`` for each of their lines.
 """
 
 
@@ -141,27 +141,6 @@ def tile_size(batch: int, rows: int, channels: int, windows: Windows) -> int:
     return min(costs, key=costs.__getitem__)
 
 
-def _block_rows(
-    images: int, height: int, width: int, strips: int, panels: int, threads: int
-) -> int:
-    """Returns how many rows of tiles a block has: so many that threads have the least to do."""
-
-    def cost(rows: int) -> float:
-        tiles = [rows * width] * (height // rows) + [height % rows * width] * (height % rows > 0)
-        blocks = [_groups(count) * TILE_ROWS + STREAM for count in tiles]
-        tasks = len(blocks) * images * strips * panels
-        rounds = -(-tasks // threads) if tasks < 8 * threads else tasks / threads
-        return rounds * sum(blocks) / len(blocks)
-
-    return min((r for r in range(1, height + 1) if r == 1 or r * width <= MOST_TILES), key=cost)
-
-
-def _groups(tiles: int) -> float:
-    """Returns how many largest tiles of the product take as long as it takes for so many rows."""
-    count = -(-tiles // TILE_ROWS)
-    return count * max(6, -(-tiles // count)) / TILE_ROWS
-
-
 @functools.lru_cache(maxsize=1024)
 def winograd_layout(
     shape: tuple[int, ...], rows: int, size: int, windows: Windows, threads: int
@@ -172,30 +151,53 @@ def winograd_layout(
     tiles_y, tiles_x = -(-out_height // size), -(-out_width // size)
     panels, places = -(-rows // PANEL), (size + 2) ** 2
     block_x = -(-tiles_x // -(-tiles_x // SPAN))
-    block_y = _block_rows(batch, tiles_y, block_x, -(-tiles_x // block_x), panels, threads)
+    strips = batch * -(-tiles_x // block_x)
+    most = max(1, (BLOCK // (places * channels) - 16) // block_x + 1)
+    block_y = _block_rows(tiles_y, block_x, strips, panels, threads, most)
     blocks_y = -(-tiles_y // block_y)
-    blocks = batch * blocks_y * -(-tiles_x // block_x)
-    tiles = block_y * block_x
     # Tiles are written a vector at a time, the last ones of a channel beyond their number.
-    pitch = -(-max(tiles, (block_y - 1) * block_x + 16) // 4) * 4
+    pitch = -(-max(block_y * block_x, (block_y - 1) * block_x + 16) // 4) * 4
     # Places that are a power of two apart would share few sets of the cache.
     apart = channels * pitch + 16
-    block = places * apart
-    chunk = max(1, min(blocks, WORK // block))
-    product = tiles * PANEL + 16
+    product = block_y * block_x * PANEL + 16
     line = (-(-block_x * size // 16) + 1) * 16 * 16
-    work = places * product + size * line
+    products = HEAD + places * apart
+    lines = products + places * product
+    work = lines + size * line
     numbers = (
         batch, channels, rows, height, width, out_height, out_width, *windows.begins, size,
-        tiles_y, tiles_x, block_y, block_x, blocks_y, blocks, pitch, apart, block,
-        chunk, panels, product, places * product, line, work, DEPTHS[size],
+        tiles_y, tiles_x, block_y, block_x, blocks_y, blocks_y * strips, pitch, apart,
+        panels, products, product, lines, line, work, DEPTHS[size],
     )  # fmt: skip
     return Layout(
         fixed(numbers),
         fixed(()),
         fixed(()),
         fixed(np.empty((0, 2))),
-        min(threads, max(panels * chunk, 1)),
-        work + -(-(chunk * block + 16) // threads),
+        min(threads, blocks_y * strips * panels),
+        work,
         (batch, rows, out_height, out_width),
     )
+
+
+def _block_rows(height: int, width: int, strips: int, panels: int, threads: int, most: int) -> int:
+    """Returns how many rows of tiles a block has: so many that threads have the least to do."""
+
+    def cost(rows: int) -> float:
+        blocks = -(-height // rows)
+        multiply = (
+            height // rows * _multiply(rows * width) + _multiply(height % rows * width)
+        ) / blocks
+        transform = 4 * height / blocks
+        share = -(-blocks * strips * panels // threads)
+        whole, rest = divmod(share, panels)
+        # A block that threads share is transformed by each of them.
+        return share * multiply + (whole + (rest > 0) + (rest > 0 and whole > 0)) * transform
+
+    return min(range(1, min(height, most) + 1), key=cost)
+
+
+def _multiply(tiles: int) -> float:
+    """Returns how long products of so many tiles take, a row of a largest tile being 1."""
+    count = -(-tiles // TILE_ROWS)
+    return count * max(6, -(-tiles // count)) + STREAM if tiles else 0

@@ -10,6 +10,7 @@ from tenonnx_cpu.activation import CLIP, RELU
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
 from tenonnx_cpu.jit.conv_finish import apply, bounds
 from tenonnx_cpu.jit.gemm import split
+from tenonnx_cpu.jit.memory import load_float, store_float
 from tenonnx_cpu.jit.pool import parallel
 from tenonnx_cpu.jit.tile import ADD, COLUMNS, LANES, ROWS, WIDE, ZERO, multiply_tile
 from tenonnx_cpu.jit.winograd_steps import (
@@ -18,39 +19,47 @@ from tenonnx_cpu.jit.winograd_steps import (
     transform_image,
     transform_products,
 )
-from tenonnx_cpu.winograd import PANEL
-
-CHANNELS = 8
-"""Channels of a block that a task transforms."""
-
-
-@helper
-def place_of(layout: Any, block: Any) -> Any:
-    """Returns a block's image, and the first row and column of its tiles, and how many it has."""
-    across = -(-layout[11] // layout[13])
-    per_image = layout[14] * across
-    image, part = block // per_image, block % per_image
-    row, column = part // across * layout[12], part % across * layout[13]
-    return (
-        image,
-        row,
-        column,
-        min(layout[12], layout[10] - row),
-        min(layout[13], layout[11] - column),
-    )
+from tenonnx_cpu.winograd import HEAD, PANEL
 
 
 @parallel
-def transform_part(arguments: Any, task: Any, worker: Any) -> None:
-    """Transforms what a block of tiles sees of some channels."""
-    x, layout, tiles, first = arguments
+def convolve_tiles(arguments: Any, task: Any, worker: Any) -> None:
+    """Makes a panel of channels of a block of tiles; see ``winograd``."""
+    x, u, y, extras, layout, memory = arguments
+    block, panel = task // layout[18], task % layout[18]
+    across = -(-layout[11] // layout[13])
+    image, part = block // (layout[14] * across), block % (layout[14] * across)
+    row, column = part // across * layout[12], part % across * layout[13]
+    rows, columns = min(layout[12], layout[10] - row), min(layout[13], layout[11] - column)
+    work = memory.ctypes.data + 4 * layout[23] * worker
+    tiles, products, made = work + 4 * HEAD, work + 4 * layout[19], work + 4 * layout[21]
+    if load_float(work + 4) != np.float32(block + 1):
+        transform_block(x, layout, image, row, column, rows, columns, tiles)
+        store_float(np.float32(block + 1), work + 4)
+    places = (layout[9] + 2) ** 2
+    right = u.ctypes.data + 4 * PANEL * layout[1] * places * panel
+    multiply_places(rows * columns, places, layout, tiles, right, products)
+    for line in range(rows):
+        for channel in range(0, min(PANEL, layout[2] - panel * PANEL), LANES):
+            transform_products(
+                layout[9], products + 4 * (line * columns * PANEL + channel), 4 * layout[20],
+                columns, 4 * PANEL, made, 4 * layout[22], memory.ctypes.data,
+            )  # fmt: skip
+            finish_tiles(
+                y, extras, layout, image, panel * PANEL + channel, (row + line) * layout[9],
+                column * layout[9], columns * layout[9], made,
+            )  # fmt: skip
+
+
+@helper
+def transform_block(
+    x: Any, layout: Any, image: Any, row: Any, column: Any, rows: Any, columns: Any, tiles: Any
+) -> None:
+    """Transforms what a block of tiles sees of all channels."""
     channels, height, width = layout[1], layout[3], layout[4]
-    groups = -(-channels // CHANNELS)
-    place, group = task // groups, task % groups
-    image, row, column, rows, columns = place_of(layout, first + place)
-    for channel in range(group * CHANNELS, min(channels, (group + 1) * CHANNELS)):
+    for channel in range(channels):
         source = x.ctypes.data + 4 * (image * channels + channel) * height * width
-        target = tiles + 4 * (place * layout[18] + channel * layout[16])
+        target = tiles + 4 * channel * layout[16]
         # What is written beyond a row of tiles is overwritten by the next.
         for line in range(rows):
             for unit in range(0, columns, UNIT):
@@ -59,30 +68,6 @@ def transform_part(arguments: Any, task: Any, worker: Any) -> None:
                     (row + line) * layout[9] - layout[7], (column + unit) * layout[9] - layout[8],
                     target + 4 * (line * columns + unit), 4 * layout[17],
                 )  # fmt: skip
-
-
-@parallel
-def multiply_part(arguments: Any, task: Any, worker: Any) -> None:
-    """Multiplies a block of tiles by a panel of weights, and makes results of it."""
-    u, y, extras, layout, tiles, work, odd, first, count = arguments
-    places = (layout[9] + 2) ** 2
-    place, panel = task % count, task // count
-    image, row, column, rows, columns = place_of(layout, first + place)
-    left = tiles + 4 * place * layout[18]
-    right = u.ctypes.data + 4 * PANEL * layout[1] * places * panel
-    product = work + 4 * worker * layout[24]
-    multiply_places(rows * columns, places, layout, left, right, product)
-    for line in range(rows):
-        for channel in range(0, min(PANEL, layout[2] - panel * PANEL), LANES):
-            made = product + 4 * layout[22]
-            transform_products(
-                layout[9], product + 4 * (line * columns * PANEL + channel), 4 * layout[21],
-                columns, 4 * PANEL, made, 4 * layout[23], odd,
-            )  # fmt: skip
-            finish_tiles(
-                y, extras, layout, image, panel * PANEL + channel, (row + line) * layout[9],
-                column * layout[9], columns * layout[9], made,
-            )  # fmt: skip
 
 
 @helper
@@ -99,11 +84,11 @@ def multiply_places(
         right: Address of the panel.
         product: Address of the products.
     """
-    channels, depth = layout[1], layout[25]
+    channels, depth = layout[1], layout[24]
     step = split(tiles, ROWS, 1)
     for place in range(places):
         a, b = left + 4 * place * layout[17], right + 4 * PANEL * channels * place
-        c = product + 4 * place * layout[21]
+        c = product + 4 * place * layout[20]
         ahead = b + 4 * PANEL * channels if place + 1 < places else b
         for tile in range(0, tiles, step):
             for channel in range(0, channels, depth):
@@ -130,7 +115,7 @@ def finish_tiles(
     area = layout[5] * layout[6]
     start = (image * layout[2] + channel) * area + top * layout[6] + left
     finish_lines(
-        made, 4 * layout[23], lines, columns, channels,
+        made, 4 * layout[22], lines, columns, channels,
         y.ctypes.data + 4 * start, 4 * layout[6], 4 * area,
         residual.ctypes.data + 4 * start if residual.size else 0,
         scale.ctypes.data + 4 * channel, shift.ctypes.data + 4 * channel, low, high,
@@ -153,18 +138,10 @@ def conv_winograd(  # type: ignore[no-untyped-def] # the signature has them
 ):  # fmt: skip
     """Like ``conv_f32``, of weights that ``winograd.transformed`` has made.
 
-    ``memory[0]`` is not 0 after it if some result is NaN or infinite, which then others of its
-    tile may be, too.
+    ``memory[0]`` is NaN after it if some result is NaN or infinite, which then others of its tile
+    may be, too; else it is 0.
     """
-    memory[0] = np.float32(0)
     extras = (scale, shift, residual, activation, low, high)
-    tiles = memory.ctypes.data + 64
-    work = tiles + 4 * layout[19] * layout[18]
-    groups = -(-layout[1] // CHANNELS)
-    for first in range(0, layout[15], layout[19]):
-        count = min(layout[19], layout[15] - first)
-        transform_part((x, layout, tiles, first), count * groups, threads)
-        multiply_part(
-            (u, y, extras, layout, tiles, work, memory.ctypes.data, first, count),
-            count * layout[20], threads,
-        )  # fmt: skip
+    for worker in range(threads):
+        memory[worker * layout[23]] = memory[worker * layout[23] + 1] = np.float32(0)
+    convolve_tiles((x, u, y, extras, layout, memory), layout[15] * layout[18], threads)
