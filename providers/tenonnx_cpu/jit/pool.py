@@ -33,8 +33,10 @@ def parallel(body: Callable[..., Any]) -> Any:
     The body is ``body(arguments, task, worker)``; the loop is ``body(arguments, tasks, threads)``:
 
     * ``arguments``: a tuple, handed on.
-    * ``tasks``: how many; ``task`` counts them. Threads take the next one when they are done with
-      one, so tasks may differ in length, and several per thread keep all busy to the end.
+    * ``tasks``: how many; ``task`` counts them. Every thread begins with a share of adjacent
+      tasks, the same in every loop if it can be: what it reads is then in its own cache if the
+      loop before wrote it there. Threads that are done take what others have left, so tasks may
+      differ in length, and several per thread keep all busy to the end.
     * ``threads``: how many at most, the calling one among them; 1 never enters the pool.
       ``worker`` is less, and no two that run at a time have the same one.
 
@@ -61,15 +63,16 @@ def _generate(dispatcher: Any) -> Callable[..., Any]:
             types.void(signature.args[0], types.intp, types.intp)
         )
         context.active_code_library.add_linking_library(compiled.library)
-        region = ir.LiteralStructType([I64, I64, I64, I64, ir.ArrayType(I64, 4), given.type])
+        region = ir.LiteralStructType([ir.ArrayType(SHARE, MOST), I64, given.type])
         worker = _worker(context, builder.module, compiled, region)
         state = cgutils.alloca_once(builder, region)
-        few = builder.icmp_signed("<=", count, limit)
-        steady = builder.and_(few, builder.icmp_signed("<=", count, I64(BITS)))
-        fields = {TAKEN: I64(0), TASKS: count, WORKERS: I64(0), GIVEN: given}
-        for position, value in (fields | {STEADY: builder.zext(steady, I64)}).items():
+        state.align = LINE
+        for most in (count, I64(MOST)):
+            limit = builder.select(builder.icmp_signed("<", most, limit), most, limit)
+        team = builder.select(builder.icmp_signed(">", limit, I64(1)), limit, I64(1))
+        for position, value in ((TEAM, team), (GIVEN, given)):
             builder.store(value, _field(builder, state, position))
-        limit = builder.select(builder.icmp_signed("<", count, limit), count, limit)
+        _deal(builder, state, count, team)
         with builder.if_else(builder.icmp_signed(">", limit, I64(1))) as (many, one):
             with many:
                 places = [builder.ptrtoint(pointer, I64) for pointer in (worker, state)]
@@ -81,11 +84,27 @@ def _generate(dispatcher: Any) -> Callable[..., Any]:
     return generate
 
 
-TAKEN, TASKS, WORKERS, STEADY, GIVEN = 0, 1, 2, 3, 5
-"""A region's fields: tasks taken, all tasks, who has come, how tasks are taken, arguments."""
+SHARES, TEAM, GIVEN = 0, 1, 2
+"""A region's fields: every thread's share of the tasks, how many threads, and the arguments."""
 
-BITS = 64
-"""Tasks at most that are taken by setting a bit."""
+NEXT, STOP, CLAIMED = 0, 1, 2
+"""A share's fields: the next task, the one after the last, whether a thread has it."""
+
+LINE = 64
+SHARE = ir.ArrayType(I64, LINE // 8)
+"""A share is on a cache line of its own."""
+
+MOST = 128
+"""Threads at most that share a loop."""
+
+
+def _deal(builder: Any, state: Any, count: Any, team: Any) -> None:
+    """Cuts the tasks into a share of adjacent ones for each thread."""
+    with cgutils.for_range(builder, team) as each:
+        ends = (each.index, builder.add(each.index, I64(1)))
+        first, stop = (builder.sdiv(builder.mul(end, count), team) for end in ends)
+        for position, value in ((NEXT, first), (STOP, stop), (CLAIMED, I64(0))):
+            builder.store(value, _field(builder, state, SHARES, each.index, position))
 
 
 def _lent(context: Any, builder: Any, kind: Any, value: Any) -> Any:
@@ -107,64 +126,58 @@ def _lent(context: Any, builder: Any, kind: Any, value: Any) -> Any:
 
 
 def _worker(context: Any, module: Any, compiled: Any, region: Any) -> Any:
-    """Returns a function that takes tasks from a region until none is left."""
+    """Returns a function that does a share of a region's tasks, then what is left of others."""
     function = ir.Function(module, crew.ENTRY, module.get_unique_name("tenonnx_worker"))
     function.linkage = "internal"
     builder = ir.IRBuilder(function.append_basic_block("entry"))
     state = builder.bitcast(function.args[0], region.as_pointer())
-    one = I64(1)
-    total = builder.load(_field(builder, state, TASKS))
-    steady = builder.trunc(builder.load(_field(builder, state, STEADY)), ir.IntType(1))
-    worker = builder.atomic_rmw("add", _field(builder, state, WORKERS), one, "monotonic")
+    team = builder.load(_field(builder, state, TEAM))
     arguments = builder.load(_field(builder, state, GIVEN))
-    names = ("take", "next", "choose", "work", "done")
-    take, following, choose, work, done = (function.append_basic_block(name) for name in names)
-    builder.branch(take)
-    builder.position_at_end(take)
-    builder.cbranch(steady, choose, following)
-    builder.position_at_end(following)
-    counted = builder.atomic_rmw("add", _field(builder, state, TAKEN), one, "monotonic")
-    builder.cbranch(builder.icmp_signed("<", counted, total), work, done)
-    builder.position_at_end(choose)
-    chosen = _choose(builder, _field(builder, state, TAKEN), total, function.args[1], done)
-    builder.branch(work)
-    end = builder.block
-    builder.position_at_end(work)
-    task = builder.phi(I64)
-    task.add_incoming(counted, following)
-    task.add_incoming(chosen, end)
-    given = [arguments, task, worker]
-    context.call_internal_no_propagate(builder, compiled.fndesc, compiled.signature, given)
-    builder.branch(take)
-    builder.position_at_end(done)
+    worker = _claim(builder, state, team, function.args[1])
+    with cgutils.for_range(builder, team) as others:
+        share = _wrapped(builder, builder.add(worker, others.index), team)
+        stop = builder.load(_field(builder, state, SHARES, share, STOP))
+        following = _field(builder, state, SHARES, share, NEXT)
+        take, work, done = (builder.append_basic_block(name) for name in ("take", "work", "done"))
+        builder.branch(take)
+        builder.position_at_end(take)
+        task = builder.atomic_rmw("add", following, I64(1), "monotonic")
+        builder.cbranch(builder.icmp_signed("<", task, stop), work, done)
+        builder.position_at_end(work)
+        given = [arguments, task, worker]
+        context.call_internal_no_propagate(builder, compiled.fndesc, compiled.signature, given)
+        builder.branch(take)
+        builder.position_at_end(done)
     builder.ret_void()
     return function
 
 
-def _choose(builder: Any, taken: Any, total: Any, number: Any, done: Any) -> Any:
-    """Returns a task that nobody has taken, the same for a thread in every region if it can be.
+def _claim(builder: Any, state: Any, team: Any, number: Any) -> Any:
+    """Returns the share of a thread's number, or the next one that nobody has.
 
-    What a thread's task reads is then in its own cache if it was so in the region before.
+    There is one: no more threads come than there are shares.
     """
     before = builder.block
-    names = ("try", "claim", "failed", "claimed")
-    attempt, claim, failed, claimed = (builder.append_basic_block(name) for name in names)
-    builder.branch(attempt)
-    builder.position_at_end(attempt)
-    turn = builder.phi(I64)
-    turn.add_incoming(I64(0), before)
-    builder.cbranch(builder.icmp_signed("<", turn, total), claim, done)
-    builder.position_at_end(claim)
-    task = builder.urem(builder.add(number, turn), total)
-    bit = builder.shl(I64(1), task)
-    held = builder.and_(builder.atomic_rmw("or", taken, bit, "monotonic"), bit)
-    builder.cbranch(builder.icmp_unsigned("==", held, I64(0)), claimed, failed)
-    builder.position_at_end(failed)
-    turn.add_incoming(builder.add(turn, I64(1)), failed)
-    builder.branch(attempt)
+    look, claimed = (builder.append_basic_block(name) for name in ("look", "claimed"))
+    first = builder.urem(number, team)
+    builder.branch(look)
+    builder.position_at_end(look)
+    share = builder.phi(I64)
+    share.add_incoming(first, before)
+    flag = _field(builder, state, SHARES, share, CLAIMED)
+    held = builder.atomic_rmw("xchg", flag, I64(1), "monotonic")
+    share.add_incoming(_wrapped(builder, builder.add(share, I64(1)), team), look)
+    builder.cbranch(builder.icmp_signed("==", held, I64(0)), claimed, look)
     builder.position_at_end(claimed)
-    return task
+    return share
 
 
-def _field(builder: Any, struct: Any, position: int) -> Any:
-    return builder.gep(struct, [I32(0), I32(position)], inbounds=True)
+def _wrapped(builder: Any, number: Any, team: Any) -> Any:
+    """Returns a number below twice the team's, modulo the team's."""
+    within = builder.icmp_signed("<", number, team)
+    return builder.select(within, number, builder.sub(number, team))
+
+
+def _field(builder: Any, struct: Any, *path: Any) -> Any:
+    indices = [I32(part) if isinstance(part, int) else part for part in path]
+    return builder.gep(struct, [I32(0), *indices], inbounds=True)
