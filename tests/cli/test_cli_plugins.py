@@ -49,7 +49,7 @@ def test_plugins_are_listed_with_what_they_brought(cli: Cli, double: str) -> Non
     assert "provider slow" in by_name["double"]["registered"]
     assert by_name["double"]["hooks"] == ["register_providers"]
     text = cli("--plugin", double, "plugins").stdout
-    assert "provider CPUExecutionProvider, provider cpu" in text
+    assert "provider CPUExecutionProvider, cpu" in text
 
 
 def test_doing_without_a_plugin(cli: Cli, mlp: str) -> None:
@@ -85,6 +85,28 @@ def test_providers_are_listed(cli: Cli, double: str) -> None:
     text = cli("--plugin", double, "providers").stdout
     assert "no: there is no such device; buy one" in text
     assert "milliseconds=20.0" in text
+
+
+def test_what_options_mean(cli: Cli, double: str) -> None:
+    shown = cli("--plugin", double, "providers", "--options").stdout
+    assert "CPUExecutionProvider\ntakes no options\n" in shown
+    rows = {line.split()[0]: line.split() for line in shown.splitlines() if line}
+    assert rows["device_id"][1:5] == ["0", "Which", "GPU,", "as"]
+    assert rows["prefer_nhwc"][2:] == [
+        "Accepted",
+        "for",
+        "onnxruntime's",
+        "sake,",
+        "without",
+        "effect.",
+    ]
+    assert rows["milliseconds"][1] == "20.0"
+    assert "23, see --options" in cli("providers").stdout
+    from tenonnx_cuda.options import CudaOptions
+
+    described = json.loads(cli("providers", "--json").stdout)
+    (cuda,) = (p for p in described if p["name"] == "CUDAExecutionProvider")
+    assert cuda["meanings"].keys() == cuda["options"].keys() == vars(CudaOptions()).keys()
 
 
 def test_a_check_that_fails_is_no_end(cli: Cli, write: Write) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from tenonnx.cli import memory
-from tenonnx.cli.output import count, size
+from tenonnx.cli.output import count, grouped, size
 from tenonnx.cli.providers import check_provider
 from tenonnx.errors import TenonnxError
 
@@ -121,7 +121,7 @@ def plugins(found: PluginSet) -> Iterator[Finding]:
     for record in found.records:
         name = f"plugin {record.name}"
         if record.error is None:
-            detail = ", ".join(record.registered) or f"implements {', '.join(record.hooks)}"
+            detail = grouped(record.registered) or f"implements {', '.join(record.hooks)}"
             yield Finding("ok", name, f"{record.distribution}: {detail}")
         elif record.error.startswith("blocked"):
             yield Finding("note", name, f"{record.distribution}: {record.error}")

@@ -7,7 +7,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -143,6 +143,15 @@ def progress(total: float | None = None) -> Iterator[Callable[[str, float], None
 def count(number: int, what: str, several: str = "") -> str:
     """Returns ``1 node`` or ``2 nodes``; ``several`` is the plural if no "s" makes it."""
     return f"{number} {what}" if number == 1 else f"{number} {several or what + 's'}"
+
+
+def grouped(things: Iterable[str]) -> str:
+    """Returns ``provider a, b; format c`` for ``provider a``, ``provider b`` and ``format c``."""
+    names: dict[str, list[str]] = {}
+    for thing in things:
+        kind, _, name = thing.partition(" ")
+        names.setdefault(kind, []).append(name)
+    return "; ".join(f"{kind} {', '.join(found)}".rstrip() for kind, found in names.items())
 
 
 def size(nbytes: float) -> str:

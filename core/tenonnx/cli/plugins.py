@@ -7,7 +7,7 @@ from dataclasses import asdict
 import typer
 
 from tenonnx.cli.arguments import Json
-from tenonnx.cli.output import duration, emit_json, lines, table
+from tenonnx.cli.output import duration, emit_json, grouped, lines, table
 from tenonnx.cli.state import state_of
 
 HELP = """Lists the plugins, what each brought, or why it is not in use.
@@ -36,7 +36,7 @@ def plugins(context: typer.Context, as_json: Json = False) -> None:
         (
             record.name,
             record.distribution,
-            f"not in use: {record.error}" if record.error else ", ".join(record.registered),
+            f"not in use: {record.error}" if record.error else grouped(record.registered),
             duration(record.load_seconds) if record.load_seconds else "",
             ", ".join(record.hooks),
         )

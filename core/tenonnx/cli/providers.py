@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from dataclasses import MISSING, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
 from tenonnx.cli.arguments import Json
-from tenonnx.cli.output import emit_json, lines, table
+from tenonnx.cli.output import emit_json, lines, table, title
 from tenonnx.cli.state import state_of
 
 if TYPE_CHECKING:
@@ -20,16 +22,27 @@ HELP = """Lists the execution providers, and whether they work here.
 \b
 Examples:
   tenonnx providers
+  tenonnx providers --options
   tenonnx providers --json | jq '.[].name'
 """
 
+FEW: Final = 4
+"""Options that are listed in their provider's row; of more, it says how many."""
 
-def providers(context: typer.Context, as_json: Json = False) -> None:
-    """Prints a row per execution provider."""
+Options: TypeAlias = Annotated[
+    bool, typer.Option("--options", help="List every option: its default, and what it means.")
+]
+
+
+def providers(context: typer.Context, options: Options = False, as_json: Json = False) -> None:
+    """Prints a row per execution provider, or per option of each."""
     plugins = state_of(context).plugins
     found = [describe_provider(plugins, cls) for cls in plugins.providers.values()]
     if as_json:
         emit_json(found)
+        return
+    if options:
+        _print_options(found)
         return
     rows = [
         (
@@ -37,13 +50,32 @@ def providers(context: typer.Context, as_json: Json = False) -> None:
             ", ".join(provider["aliases"]),
             "yes" if provider["usable"] else f"no: {provider['problem']}",
             provider["kernels"],
-            ", ".join(f"{name}={value}" for name, value in provider["options"].items()),
+            _some(provider["options"]),
         )
         for provider in found
     ]
     table(("provider", "aliases", "usable", "kernels", "options"), rows, right=("kernels",))
     if not rows:
         lines("no providers; `tenonnx plugins` says which plugins did not load")
+
+
+def _some(options: dict[str, Any]) -> str:
+    if len(options) > FEW:
+        return f"{len(options)}, see --options"
+    return ", ".join(f"{name}={value}" for name, value in options.items())
+
+
+def _print_options(found: list[dict[str, Any]]) -> None:
+    for provider in found:
+        short = (*provider["aliases"], provider["name"])[0]
+        title(provider["name"] + (f": -p {short}:OPTION=VALUE" if provider["options"] else ""))
+        rows = [
+            (name, default, provider["meanings"].get(name, ""))
+            for name, default in provider["options"].items()
+        ]
+        table(("option", "default", "meaning"), rows)
+        if not rows:
+            lines("takes no options")
 
 
 def describe_provider(plugins: PluginSet, provider: type[Provider]) -> dict[str, Any]:
@@ -55,6 +87,7 @@ def describe_provider(plugins: PluginSet, provider: type[Provider]) -> dict[str,
         "usable": problem is None,
         "problem": problem,
         "options": _options(provider.Options),
+        "meanings": _meanings(provider.Options),
         "kernels": None if problem else _kernels(plugins, provider),
     }
 
@@ -76,6 +109,17 @@ def _options(options: type | None) -> dict[str, Any]:
             found[option.name] = option.default_factory()
         else:
             found[option.name] = None
+    return found
+
+
+def _meanings(options: type | None) -> dict[str, str]:
+    """Returns what the class says of its attributes: ``name, name: text`` under a heading."""
+    text = (inspect.getdoc(options) or "") if options else ""
+    section = re.search(r"^(?:Attributes|Args):\n((?:[ ]+.*\n?|\n)*)", text, re.MULTILINE)
+    found: dict[str, str] = {}
+    for entry in re.split(r"\n+(?=[ ]{4}\S)", section[1].rstrip() if section else ""):
+        names, _, meaning = " ".join(entry.split()).partition(": ")
+        found |= dict.fromkeys(re.split(r",\s*", names), meaning.replace("``", ""))
     return found
 
 
