@@ -49,4 +49,4 @@ def build(module: Any, exports: Sequence[str], path: Path) -> dict[str, int]:
     needs = {images.origin(symbol) for symbol in image.outside} - {None}
     content = replace(image, needs=tuple(sorted(filter(None, needs)))).pack()
     keep(path, content)
-    return images.place(path, content)
+    return images.find(path) or images.place(path, content)

@@ -61,7 +61,7 @@ class Kernel:
             if self._compiled is None:
                 pool.start()
                 name = name or self.function.__name__
-                self._compiled = self._builtin(name) if images.SUPPORTED else self._dispatcher()
+                self._compiled = self._builtin(name) if images.SUPPORTED else self.dispatcher()
             return self._compiled
 
     def _builtin(self, name: str) -> Callable[..., Any]:
@@ -72,7 +72,7 @@ class Kernel:
             return images.builtin(name, (found or self._build(name, path))[ENTRY])
         except (LookupError, OSError, Unlinkable) as error:
             logger.warning("the JIT kernel %s needs numba at run time: %s", name, error)
-            return self._dispatcher()
+            return self.dispatcher()
 
     def _build(self, name: str, path: Path) -> dict[str, int]:
         dispatcher = helper(self.function)
@@ -84,7 +84,7 @@ class Kernel:
         module.link_in(entry)
         return building.build(module, [ENTRY], path)
 
-    def _dispatcher(self) -> Callable[..., Any]:
+    def dispatcher(self) -> Callable[..., Any]:
         """Returns numba's own way to call it, and has numba keep it."""
         dispatcher = helper(self.function, nogil=True)
         dispatcher._cache = _Cache(self.function)

@@ -18,6 +18,7 @@ from numba.core.registry import cpu_target
 from numba.np.arrayobj import populate_array
 
 from tenonnx_cpu.jit.images import ARRAY, ENTRY
+from tenonnx_cpu.jit.objects import Unlinkable
 from tenonnx_cpu.jit.vector import F64, I8, I32, I64, VOID, Builder, Value
 
 POINTER = I8.as_pointer()
@@ -104,7 +105,7 @@ def _number(context: Any, builder: Builder, kind: Any, value: Value) -> Value:
         overflow = builder.load(_global(builder, "PyExc_OverflowError", POINTER))
         number = _python(builder, "PyNumber_AsSsize_t", I64, [value, overflow])
         return number if own == I64 else builder.trunc(number, own)
-    raise TypeError(f"a kernel takes arrays and numbers; found {kind}")
+    raise Unlinkable(f"a kernel takes arrays and numbers; found {kind}")
 
 
 def _field(builder: Builder, value: Value, offset: int, kind: ir.Type) -> Value:

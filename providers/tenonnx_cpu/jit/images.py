@@ -32,6 +32,8 @@ SUPPORTED = sys.platform == "linux" and platform.machine() in ("x86_64", "aarch6
 FRONT = struct.Struct("<8sIIQ")
 """What a file begins with: the mark, a checksum of what follows, bytes of the header and of all."""
 MARK = b"tenonnx\1"
+CHECKED = 12
+"""Where what the checksum is of begins."""
 
 ENTRY = "tenonnx_entry"
 """What a kernel's image exports: the function that Python calls."""
@@ -76,7 +78,9 @@ class Image:
         text = json.dumps(facts).encode()
         start = -(-(FRONT.size + len(text)) // mmap.PAGESIZE) * mmap.PAGESIZE
         rest = text.ljust(start - FRONT.size) + self.code + self.data
-        return FRONT.pack(MARK, zlib.crc32(rest), start, FRONT.size + len(rest)) + rest
+        whole = bytearray(FRONT.pack(MARK, 0, start, FRONT.size + len(rest)) + rest)
+        struct.pack_into("<I", whole, len(MARK), zlib.crc32(whole[CHECKED:]))
+        return bytes(whole)
 
 
 _lock = threading.Lock()
@@ -171,7 +175,7 @@ def _facts(name: str, base: int, size: int) -> tuple[dict[str, Any], int]:
     """Returns an image's header, and where its code begins."""
     content = memoryview((ctypes.c_ubyte * size).from_address(base)).cast("B")
     mark, checksum, start, whole = FRONT.unpack_from(content)
-    if mark != MARK or whole != size or zlib.crc32(content[FRONT.size :]) != checksum:
+    if mark != MARK or whole != size or zlib.crc32(content[CHECKED:]) != checksum:
         raise Damaged(f"{name} is not a whole image")
     facts: dict[str, Any] = json.loads(bytes(content[FRONT.size : start]))
     return facts, start
