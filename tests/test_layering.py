@@ -39,6 +39,7 @@ PUBLIC_MODULES = {
     "tenonnx.cli.arguments",
     "tenonnx.cli.output",
     "tenonnx.convert",
+    "tenonnx.delegate",
     "tenonnx.graph",
     "tenonnx.functions",
     "tenonnx.load",

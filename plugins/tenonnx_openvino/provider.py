@@ -5,17 +5,20 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import threading
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
+from weakref import WeakValueDictionary
 
 import numpy as np
 import onnx_ir as ir
 
 from tenonnx import Provider, Segment, Step
+from tenonnx.delegate import SegmentModel, Type, inputs_of, segment_model, type_of
 from tenonnx_openvino.declined import declined
-from tenonnx_openvino.hand_over import constants_of, model_of, type_of
+from tenonnx_openvino.hand_over import model_of
 
 ELEMENTS = frozenset(["BOOL", "INT8", "INT32", "INT64", "UINT8", "FLOAT16", "FLOAT"])
 
@@ -80,8 +83,8 @@ class OpenVINOExecutionProvider(Provider):
 
     def _ask(self, node: ir.Node) -> Literal[True] | str:
         try:
-            alone = Segment((node,), frozenset(node.outputs))
-            model = model_of(alone, constants_of(alone))
+            alone = segment_model(Segment((node,), frozenset(node.outputs)))
+            model = model_of(alone)
             known = core().query_model(model, self.options.device_type)
         except Exception as error:  # whatever its readers raise
             lines = [line for line in str(error).splitlines() if line.strip()]
@@ -93,46 +96,58 @@ class OpenVINOExecutionProvider(Provider):
 
     def compile(self, segment: Segment) -> Sequence[Step]:
         """Returns one step; OpenVINO compiles it now, or at the first run if types are missing."""
-        constants = constants_of(segment)
-        inputs = tuple(value for value in segment.inputs if value not in constants)
-        engine = Engine(segment, inputs, constants, self.options)
-        if all(value.dtype is not None and value.shape is not None for value in inputs):
-            engine.compiled(tuple(map(type_of, inputs)))
-        return [Step(engine, inputs, segment.outputs, segment.nodes, multiple=True)]
+        engine = Engine(segment, self.options)
+        if all(value.dtype is not None and value.shape is not None for value in engine.inputs):
+            engine.compiled(tuple(map(type_of, engine.inputs)))
+        return [Step(engine, engine.inputs, segment.outputs, segment.nodes, multiple=True)]
+
+
+class Compiled:
+    """OpenVINO's compiled model, requests that are idle, and the weights that it looks at."""
+
+    def __init__(self, given: SegmentModel, device: str, config: dict[str, str]) -> None:
+        self.weights = given.weights
+        self.model = core().compile_model(model_of(given), device, config)
+        self.idle: deque[Any] = deque()
+
+
+_compiled: WeakValueDictionary[Any, Compiled] = WeakValueDictionary()
+"""By all that it depends on: sessions of one model share what OpenVINO makes of its weights."""
+_lock = threading.Lock()
 
 
 class Engine:
     """A segment in OpenVINO: called with arrays, for as many threads at once as call it."""
 
-    def __init__(
-        self,
-        segment: Segment,
-        inputs: Sequence[ir.Value],
-        constants: dict[ir.Value, np.ndarray[Any, Any]],
-        options: OpenVINOOptions,
-    ) -> None:
-        self.segment, self.inputs, self.constants = segment, inputs, constants
-        self.options = options
+    def __init__(self, segment: Segment, options: OpenVINOOptions) -> None:
+        self.segment, self.options = segment, options
+        self.inputs = inputs_of(segment)
         self.compiled = functools.cache(self._compile)
 
     def __call__(self, *arrays: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], ...]:
         """Runs once; inputs are used where they are, outputs are the caller's."""
-        model, idle = self.compiled(tuple((a.dtype.name, a.ndim) for a in arrays))
+        compiled = self.compiled(tuple((a.dtype.name, a.ndim) for a in arrays))
         try:
-            request = idle.pop()
+            request = compiled.idle.pop()
         except IndexError:
-            request = model.create_infer_request()
+            request = compiled.model.create_infer_request()
         try:
             given = [np.require(a, requirements=("C", "W")) for a in arrays]
             results = request.infer(given, share_inputs=True, share_outputs=False)
-            return tuple(np.asarray(results[output]) for output in model.outputs)
+            return tuple(np.asarray(results[output]) for output in compiled.model.outputs)
         finally:
-            idle.append(request)
+            compiled.idle.append(request)
 
-    def _compile(self, types: tuple[Any, ...]) -> tuple[Any, deque[Any]]:
-        given = dict(zip(self.inputs, types, strict=True))
-        model = model_of(self.segment, self.constants, given)
+    def _compile(self, types: tuple[Type, ...]) -> Compiled:
+        given = segment_model(self.segment, dict(zip(self.inputs, types, strict=True)))
         config = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
         if self.options.num_of_threads:
             config["INFERENCE_NUM_THREADS"] = str(self.options.num_of_threads)
-        return core().compile_model(model, self.options.device_type, config), deque()
+        places = tuple((a.ctypes.data, a.shape, a.strides) for a in given.weights.values())
+        key = (given.proto.SerializeToString(deterministic=True), places, self.options)
+        with _lock:
+            found = _compiled.get(key)
+            if found is None:
+                found = Compiled(given, self.options.device_type, config)
+                _compiled[key] = found
+        return found
