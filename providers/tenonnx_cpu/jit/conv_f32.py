@@ -21,12 +21,15 @@ from tenonnx_cpu.jit.gemm import split
 from tenonnx_cpu.jit.pool import parallel
 from tenonnx_cpu.jit.tile import ADD, COLUMNS, LANES, ROWS, ZERO
 
+TOLD = 16
+"""Lines of the cache of each row that ``ahead`` means: a tile tells as many lines as it is deep."""
+
 
 @helper
 def multiply_strip(
     rows: Any, a: Any, a_row: Any, b: Any, offsets: Any, depth: Any, c: Any, c_row: Any,
     columns: Any, mode: Any, copy: Any, edge: Any, last: Any, y: Any, place: Any, image: Any,
-    channel: Any, extras: Any,
+    channel: Any, extras: Any, soon: Any, soon_row: Any,
 ) -> None:  # fmt: skip
     """Multiplies rows of A by columns of B, and finishes rows of C that are complete.
 
@@ -49,6 +52,9 @@ def multiply_strip(
         image: Likewise.
         channel: Likewise.
         extras: Likewise.
+        soon: Address of as many rows of B that come next, which memory is told; 0 if there are
+            none. Other threads may have made them, and no cache of this one has them then.
+        soon_row: Bytes from row to row of them.
     """
     scale, shift, residual, activation, first, second, units = extras
     ones, zeros = units.ctypes.data, units.ctypes.data + 256
@@ -60,6 +66,7 @@ def multiply_strip(
     whole = columns // COLUMNS * COLUMNS if last else 0
     pitch = 4 * depth + 64
     pack_columns(b + 4 * (columns - dots), offsets, depth, dots, edge, pitch)
+    told = 0 if soon else depth
     for row in range(0, rows, high_tile):
         count = min(high_tile, rows - row)
         left, apart, line = a + row * a_row, a_row, c + row * c_row
@@ -89,15 +96,19 @@ def multiply_strip(
         for column in range(whole, columns - dots, COLUMNS):
             right, corner = b + 4 * column, line + 4 * column
             old = corner if mode == ADD else zeros
+            told_next, told_row = ahead, a_row
+            if column and told < depth:
+                told_next, told_row = soon + told * soon_row, soon_row
+                told += depth // TOLD
             if columns - dots - column <= LANES:
                 multiply_taps_narrow(
                     count, left, apart, right, offsets, depth, old, before, corner, c_row,
-                    zeros, 0, ones, zeros, ahead, a_row, none, most,
+                    zeros, 0, ones, zeros, told_next, told_row, none, most,
                 )  # fmt: skip
             else:
                 multiply_taps(
                     count, left, apart, right, offsets, depth, old, before, corner, c_row,
-                    zeros, 0, ones, zeros, ahead, a_row, none, most,
+                    zeros, 0, ones, zeros, told_next, told_row, none, most,
                 )  # fmt: skip
         if dots:
             corner = line + 4 * (columns - dots)
@@ -151,6 +162,7 @@ def convolve_part(arguments: Any, task: Any, worker: Any) -> None:
                 multiply_strip(
                     count, a_block, a_row, b, offsets.ctypes.data, some, c, c_row, whole, mode,
                     copy, edge, last, y, place, image_size, row, extras,
+                    0 if last else b + 4 * block * width, 4 * width,
                 )  # fmt: skip
             if whole == columns:
                 continue
@@ -164,6 +176,7 @@ def convolve_part(arguments: Any, task: Any, worker: Any) -> None:
         multiply_strip(
             count, a_block, a_row, packed, places, some * taps, c + 4 * whole, c_row,
             columns - whole, mode, copy, edge, last, y, place + whole, image_size, row, extras,
+            0, 0,
         )  # fmt: skip
 
 
