@@ -40,6 +40,12 @@ WRITTEN = {
         p = MatMul(q2, t2)  n = Add(p, m)  a = Softmax<axis=-1>(n)  y = MatMul(a, v)""",
     "kept": USUAL.format("n").replace(" a =", " n = Where(c, p, low) a ="),
     "hidden": USUAL.format("n").replace(" a =", " h = Not(c) n = Where(h, low, p) a ="),
+    "capped": USUAL.format("n").replace(
+        " a =", " s = Mul(p, by) d = Div(s, ten) h = Tanh(d) r = Mul(h, ten) n = Add(r, m) a ="
+    ),
+    "capped and steeper": USUAL.format("r").replace(
+        " a =", " d = Mul(p, ten) h = Tanh(d) r = Mul(root, h) a ="
+    ),
     "safe": USUAL.format("p").replace("y =", "i = IsNaN(a) b = Where(i, zero, a) y =").replace(
         "MatMul(a, v)", "MatMul(b, v)"
     ),

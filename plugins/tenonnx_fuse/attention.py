@@ -54,12 +54,13 @@ KEYS = either(
 )
 PRODUCT = op("MatMul", _scaled("queries", "query"), _scaled(let("turned", KEYS), "key"))
 SCALED = _scaled(PRODUCT, "scores")
+SCORES = either(op("Mul", op("Tanh", _scaled(SCALED, "inner")), AnyNumber("cap")), SCALED)
 MASKED = either(
-    op("Add", op("Add", SCALED, "mask"), "second mask"),
-    op("Add", SCALED, "mask"),
-    op("Where", "kept", SCALED, let("fill", AnyNumber("fill"))),
-    op("Where", "hidden", let("fill", AnyNumber("fill")), SCALED),
-    SCALED,
+    op("Add", op("Add", SCORES, "mask"), "second mask"),
+    op("Add", SCORES, "mask"),
+    op("Where", "kept", SCORES, let("fill", AnyNumber("fill"))),
+    op("Where", "hidden", let("fill", AnyNumber("fill")), SCORES),
+    SCORES,
 )
 SHARES = let("shares", op("Softmax", optional("Cast", MASKED), where=_over_last))
 SAFE = either(SHARES, op("Where", op("IsNaN", SHARES), 0.0, SHARES))
@@ -75,7 +76,7 @@ def _scale(found: Found) -> float | str:
             scale /= number
         elif name.endswith("*"):
             scale *= number
-    return scale
+    return scale * found.numbers.get("cap", 1.0)
 
 
 def _mask(found: Found) -> tuple[list[ir.Node], ir.Value | None] | str:
@@ -110,6 +111,11 @@ def _attention(found: Found, _: TransformContext) -> Sequence[ir.Node] | str:
     scale, masking = _scale(found), _mask(found)
     if isinstance(scale, str):
         return scale
+    attributes = {"scale": scale}
+    if "cap" in found.numbers:  # c * tanh(x / d) is the operator's cap of x * c / d
+        attributes["softcap"] = found.numbers["cap"]
+        if attributes["softcap"] <= 0:
+            return f"scores are capped by {attributes['softcap']:g}"
     if isinstance(masking, str):
         return masking
     new, mask = masking
@@ -123,7 +129,7 @@ def _attention(found: Found, _: TransformContext) -> Sequence[ir.Node] | str:
     if why := _unlike(queries, keys, values):
         return why
     inputs = [queries, keys, values, *([] if mask is None else [mask])]
-    new.append(ir.node("Attention", inputs, {"scale": scale}, num_outputs=1, version=23))
+    new.append(ir.node("Attention", inputs, attributes, num_outputs=1, version=23))
     return new
 
 

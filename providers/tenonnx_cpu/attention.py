@@ -24,9 +24,10 @@ ENOUGH = 1 << 17
 
 
 def attend(
-    q: Any, k: Any, v: Any, mask: Any, scale: float, before: int, nothing: float, threads: int
-) -> Any | None:
-    """Returns ``softmax(scale * q @ k' + mask) @ v``, or ``None`` where numpy must do it.
+    q: Any, k: Any, v: Any, mask: Any, scale: float, before: int, nothing: float, threads: int,
+    softcap: float = 0.0,
+) -> Any | None:  # fmt: skip
+    """Returns ``softmax(cap(scale * q @ k') + mask) @ v``, or ``None`` where numpy must do it.
 
     Args:
         q: ``(batch, heads, queries, size)``.
@@ -37,6 +38,7 @@ def attend(
         before: Keys before the first query, so that each sees none after its own; -1 for all.
         nothing: The result of a query that sees no key.
         threads: How many threads to use at most.
+        softcap: ``cap(x) = softcap * tanh(x / softcap)``; 0 for no cap.
 
     Returns:
         A view of shape ``(batch, heads, queries, value size)`` of memory in which heads are
@@ -64,8 +66,8 @@ def attend(
     share = workspace(keys, size, width)
     y = empty((batch, queries, heads, width))
     run(
-        _adjacent(q), _adjacent(k), _adjacent(v), mask, y, scale, before, nothing,
-        -(-queries // blocks), scratch(4 * share * team).view(F32), share, team,
+        _adjacent(q), _adjacent(k), _adjacent(v), mask, y, scale, softcap, before,
+        nothing, -(-queries // blocks), scratch(4 * share * team).view(F32), share, team,
     )  # fmt: skip
     return y.transpose(0, 2, 1, 3)
 
@@ -96,8 +98,7 @@ def fuse_attention(node: ir.Node, scope: Scope) -> Fused | None:
         step = scope.reader(step.outputs[0])
     if step is None or step.op_type != "Softmax" or step.domain or (step.version or 1) < 13:
         return None
-    if scope.site(step).attribute("axis", -1) not in (-1, 3):
-        return None
+    axis = scope.site(step).attribute("axis", -1)
     nodes.append(step)
     last = scope.reader(step.outputs[0])
     if last is None or last.op_type != "MatMul" or last.inputs[0] is not step.outputs[0]:
@@ -110,13 +111,25 @@ def fuse_attention(node: ir.Node, scope: Scope) -> Fused | None:
 
     def call(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
         y = None
-        if k.ndim == 4:
+        if q.ndim == k.ndim == v.ndim == 4 and axis in (-1, 3):
             y = attend(q, k.swapaxes(2, 3), v, mask, scale, -1, math.nan, threads)
+        elif q.ndim == k.ndim == v.ndim == 3 and axis in (-1, 2):
+            y = _alone(q, k.swapaxes(1, 2), v, mask, scale, threads)
         if y is None:
             return plain(q, k, v) if mask is None else plain(q, k, v, mask)
         return y
 
     return Fused(tuple(nodes), given, (last.outputs[0],), call)
+
+
+def _alone(q: Any, k: Any, v: Any, mask: Any, scale: float, threads: int) -> Any | None:
+    """Returns what ``attend`` does, for heads without a batch: (heads, length, size)."""
+    if mask is not None:
+        if mask.ndim > 3:
+            return None
+        mask = mask[:, None] if mask.ndim == 3 else mask
+    y = attend(q[:, None], k[:, None], v[:, None], mask, scale, -1, math.nan, threads)
+    return None if y is None else y[:, 0]
 
 
 def _factor(node: ir.Node, product: ir.Value, scope: Scope) -> float | None:

@@ -18,11 +18,15 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Watch:
     return Watch(ATTEND, monkeypatch)
 
 
-def expected(q: Any, k: Any, v: Any, mask: Any, scale: float, before: int = -1) -> Any:
+def expected(
+    q: Any, k: Any, v: Any, mask: Any, scale: float, before: int = -1, softcap: float = 0
+) -> Any:
     q, k, v = (np.asarray(array, np.float64) for array in (q, k, v))
     shared = q.shape[1] // k.shape[1]
     k, v = np.repeat(k, shared, 1), np.repeat(v, shared, 1)
     scores = q @ k.swapaxes(2, 3) * scale
+    if softcap:
+        scores = softcap * np.tanh(scores / softcap)
     if mask is not None:
         scores = scores + mask
     if before >= 0:
@@ -60,6 +64,17 @@ def test_attention(case: Case, mask: str, threads: int, kernel: Watch) -> None:
     assert kernel.calls == 1
     reference = expected(q, k, v, masks.get(mask), scale, before)
     np.testing.assert_allclose(y, reference, rtol=1e-5, atol=3e-6)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_scores_are_capped_before_they_are_masked(case: Case, kernel: Watch) -> None:
+    batch, heads, groups, queries, keys, size, value_size = case
+    q, k = floats(batch, heads, queries, size), floats(batch, groups, keys, size, seed=1)
+    v = floats(batch, groups, keys, value_size)
+    mask = floats(batch, 1, queries, keys, seed=3)
+    y = attend(q, k, v, mask, 1.0, -1, math.nan, 2, 1.5)
+    assert kernel.calls == 1
+    np.testing.assert_allclose(y, expected(q, k, v, mask, 1.0, softcap=1.5), rtol=1e-5, atol=3e-6)
 
 
 @pytest.mark.parametrize("queries", [1, 30])
@@ -112,17 +127,37 @@ def test_attention_in_five_nodes(scale: str, mask: bool, kernel: Watch) -> None:
     np.testing.assert_allclose(y, reference, rtol=2e-5, atol=5e-6)
 
 
-def test_what_the_kernel_does_not_take_is_numpys(kernel: Watch) -> None:
+@pytest.mark.parametrize("axis", [-1, 2])
+@pytest.mark.parametrize("mask", [(), (20, 50), (1, 20, 50), (3, 1, 50)])
+def test_heads_without_a_batch(axis: int, mask: tuple[int, ...], kernel: Watch) -> None:
     feeds = {"q": floats(3, 20, 16), "k": floats(3, 50, 16, seed=1), "v": floats(3, 50, 8)}
+    if mask:
+        feeds["mask"] = floats(*mask, seed=4)
     nodes = [
         node("Transpose", "k", "kt", perm=[0, 2, 1]),
         node("MatMul", "q kt", "s"),
-        node("Softmax", "s", "w", axis=-1),
+        *([node("Add", "s mask", "m")] if mask else []),
+        node("Softmax", "m" if mask else "s", "w", axis=axis),
         node("MatMul", "w v", "y"),
     ]
     y = run(nodes, feeds, "y")
-    q, k, v = (array[None] for array in feeds.values())
-    np.testing.assert_allclose(y, expected(q, k, v, None, 1.0)[0], rtol=2e-5, atol=5e-6)
+    q, k, v = (feeds[name][:, None] for name in "qkv")
+    added = feeds["mask"].reshape(-1, 1, *mask[-2:]) if mask else None
+    np.testing.assert_allclose(y, expected(q, k, v, added, 1.0)[:, 0], rtol=2e-5, atol=5e-6)
+    assert kernel.calls == 1
+
+
+def test_a_softmax_over_queries_is_numpys(kernel: Watch) -> None:
+    feeds = {"q": floats(3, 20, 16), "k": floats(3, 16, 50, seed=1), "v": floats(3, 50, 8)}
+    nodes = [
+        node("MatMul", "q k", "s"),
+        node("Softmax", "s", "w", axis=1),
+        node("MatMul", "w v", "y"),
+    ]
+    y = run(nodes, feeds, "y")
+    scores = feeds["q"].astype(np.float64) @ feeds["k"]
+    weights = softmax(scores.swapaxes(1, 2)).swapaxes(1, 2)
+    np.testing.assert_allclose(y, weights @ feeds["v"], rtol=2e-5, atol=5e-6)
     assert kernel.calls == 0
 
 
@@ -170,5 +205,66 @@ def test_the_operators_masks(kind: Any, kernel: Watch, monkeypatch: pytest.Monke
     one = session(nodes, feeds, "y", opset=23, kinds=kinds)
     fast = one.run(None, feeds)[0]
     assert kernel.calls == 1
+    monkeypatch.setattr(ATTEND, "run", None)
+    np.testing.assert_allclose(fast, one.run(None, feeds)[0], rtol=2e-5, atol=5e-6)
+
+
+WINDOWS = [
+    {"softcap": 1.5},
+    {"is_causal": 1, "softcap": 0.5},
+    {"left_window_size": 2},
+    {"left_window_size": 2, "right_window_size": 3},
+    {"right_window_size": 0},
+    {"is_causal": 1, "left_window_size": 4},
+    {"left_window_size": 0, "right_window_size": 0},
+]
+
+
+@pytest.mark.parametrize("attributes", WINDOWS, ids=str)
+@pytest.mark.parametrize("queries", [1, 9])
+@pytest.mark.parametrize("past", [0, 11])
+def test_the_operators_windows(
+    attributes: dict[str, Any],
+    queries: int,
+    past: int,
+    kernel: Watch,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    feeds = {"q": floats(2, 6, queries, 16), "k": floats(2, 2, 9, 16, seed=1)}
+    feeds |= {"v": floats(2, 2, 9, 8, seed=2), "m": floats(queries, 9 + past, seed=3)}
+    if past:
+        feeds |= {"pk": floats(2, 2, past, 16, seed=5), "pv": floats(2, 2, past, 8, seed=6)}
+    inputs, outputs = f"q k v m {'pk pv' if past else ''}", "y keys values"
+    one = session([node("Attention", inputs, outputs, **attributes)], feeds, outputs, opset=25)
+    fast = one.run(None, feeds)
+    assert kernel.calls == 1
+    monkeypatch.setattr(ATTEND, "run", None)
+    for mine, numpys in zip(fast, one.run(None, feeds), strict=True):
+        np.testing.assert_allclose(mine, numpys, rtol=2e-5, atol=5e-6)
+
+
+@pytest.mark.parametrize("lengths", [(12, 12), (20, 4), (9, 17)])
+@pytest.mark.parametrize("queries", [1, 4, 9])
+@pytest.mark.parametrize("mask", [(), (20,), (2, 1, 1, 20)])
+@pytest.mark.parametrize("attributes", [{}, {"is_causal": 1}, {"left_window_size": 3}], ids=str)
+def test_the_operators_unfilled_caches(
+    lengths: tuple[int, int],
+    queries: int,
+    mask: tuple[int, ...],
+    attributes: dict[str, Any],
+    kernel: Watch,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    feeds = {"q": floats(2, 6, queries, 16), "k": floats(2, 2, 20, 16, seed=1)}
+    feeds |= {"v": floats(2, 2, 20, 8, seed=2), "n": np.array(lengths)}
+    if mask:
+        feeds["m"] = floats(*mask, seed=3)
+    inputs = f"q k v {'m' if mask else '_'} _ _ n"
+    nodes = [node("Attention", inputs, "y", **attributes)]
+    one = session(nodes, feeds, "y", opset=25, kinds={"n": 7})
+    fast = one.run(None, feeds)[0]
+    causal = attributes and "left_window_size" not in attributes
+    numpys = causal and min(lengths) < queries
+    assert kernel.calls or numpys
     monkeypatch.setattr(ATTEND, "run", None)
     np.testing.assert_allclose(fast, one.run(None, feeds)[0], rtol=2e-5, atol=5e-6)

@@ -30,9 +30,15 @@ few_line = helper(attention_sizes.few_line)
 
 
 @helper
-def bias_row(scores: Any, mask: Any, scale: Any) -> None:
-    """Turns products into scores; a mask of no size is none."""
-    if mask.size:
+def bias_row(scores: Any, mask: Any, scale: Any, softcap: Any) -> None:
+    """Turns products into scores; a mask of no size is none, and so is a cap of 0."""
+    if softcap:
+        steepness = scale / softcap
+        for i in range(scores.size):
+            scores[i] = softcap * vmath.tanh(scores[i] * steepness)
+        for i in range(mask.size):
+            scores[i] += mask[i]
+    elif mask.size:
         for i in range(scores.size):
             scores[i] = scores[i] * scale + mask[i]
     else:
@@ -81,7 +87,7 @@ def finish_row(sums: Any, total: Any, y: Any, nothing: Any) -> None:
 @parallel
 def attend_blocks(arguments: Any, task: Any, worker: Any) -> None:
     """Attends with some queries of one head."""
-    q, k, v, mask, y, scale, before, nothing, rows, memory, share = arguments
+    q, k, v, mask, y, scale, softcap, before, nothing, rows, memory, share = arguments
     queries, heads, width, value_width = q.shape[2], q.shape[1], q.shape[3], v.shape[3]
     blocks = -(-queries // rows)
     item, top = task // blocks, task % blocks * rows
@@ -124,7 +130,7 @@ def attend_blocks(arguments: Any, task: Any, worker: Any) -> None:
             whole = floats(scores + 4 * line * row, span)
             seen = span if before < 0 else max(0, min(span, before + top + row + 1 - first))
             place = masks + (top + row) * mask.strides[2] + 4 * first
-            bias_row(whole[:seen], floats(place, seen if masked else 0), scale)
+            bias_row(whole[:seen], floats(place, seen if masked else 0), scale, softcap)
             out = floats(sums + 4 * wide * row, value_width)
             weigh_row(whole[:seen], out, floats(states + 8 * row, 2))
             for i in range(seen, span):
@@ -174,7 +180,7 @@ def weigh_few(scores: Any) -> Any:
 @parallel
 def attend_few(arguments: Any, task: Any, worker: Any) -> None:
     """Attends with a few queries of a head, or one each of some heads, reading keys in place."""
-    q, k, v, mask, y, scale, before, nothing, together, memory, share = arguments
+    q, k, v, mask, y, scale, softcap, before, nothing, together, memory, share = arguments
     queries, heads, width, value_width = q.shape[2], q.shape[1], q.shape[3], v.shape[3]
     first = task * together
     batch, head = first // heads, first % heads
@@ -196,7 +202,8 @@ def attend_few(arguments: Any, task: Any, worker: Any) -> None:
         seen = everything if before < 0 else min(everything, before + query + 1)
         whole = floats(scores + row * line, everything)
         at = batch * mask.strides[0] + own * mask.strides[1] + query * mask.strides[2]
-        bias_row(whole[:seen], floats(mask.ctypes.data + at, seen if mask.size else 0), scale)
+        added = floats(mask.ctypes.data + at, seen if mask.size else 0)
+        bias_row(whole[:seen], added, scale, softcap)
         total = floats(sums + FEW_ROWS * sum_line + 4 * row, 1)
         total[0] = weigh_few(whole[:seen])
         for i in range(seen, everything):
@@ -214,11 +221,11 @@ def attend_few(arguments: Any, task: Any, worker: Any) -> None:
 @kernel(
     (
         In(f32, 4, "A"), In(f32, 4, "A"), In(f32, 4, "A"), In(f32, 4, "A"), Out(f32, 4),
-        f32, size, f32, size, Out(f32, 1), size, size,
+        f32, f32, size, f32, size, Out(f32, 1), size, size,
     )
 )  # fmt: skip
-def attend(q, k, v, mask, y, scale, before, nothing, rows, memory, share, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Computes ``softmax(scale * q @ k' + mask) @ v`` for every head.
+def attend(q, k, v, mask, y, scale, softcap, before, nothing, rows, memory, share, threads):  # type: ignore[no-untyped-def] # the signature has them
+    """Computes ``softmax(cap(scale * q @ k') + mask) @ v`` for every head.
 
     Args:
         q: Queries, ``(batch, heads, queries, size)``; as all arrays, adjacent in the last axis.
@@ -227,6 +234,7 @@ def attend(q, k, v, mask, y, scale, before, nothing, rows, memory, share, thread
         mask: What scores are added to, of their shape; or of no size.
         y: The result, ``(batch, queries, heads, value size)``.
         scale: What products are multiplied by.
+        softcap: ``cap(x) = softcap * tanh(x / softcap)``; 0 for no cap.
         before: Keys before the first query, so that each sees none after its own; -1 for all.
         nothing: The result of a query that sees no key.
         rows: Queries of a task, ``QUERIES`` at most.
@@ -236,9 +244,9 @@ def attend(q, k, v, mask, y, scale, before, nothing, rows, memory, share, thread
     """
     if q.shape[2] <= FEW:
         together = heads_together(q, k, threads)
-        few = (q, k, v, mask, y, scale, before, nothing, together, memory, share)
+        few = (q, k, v, mask, y, scale, softcap, before, nothing, together, memory, share)
         attend_few(few, q.shape[0] * q.shape[1] // together, threads)
         return
     tasks = q.shape[0] * q.shape[1] * -(-q.shape[2] // rows)
-    arguments = (q, k, v, mask, y, scale, before, nothing, rows, memory, share)
+    arguments = (q, k, v, mask, y, scale, softcap, before, nothing, rows, memory, share)
     attend_blocks(arguments, tasks, threads)

@@ -1,10 +1,11 @@
-"""Rotary position embedding (arXiv:2104.09864), by halves of each head."""
+"""Rotary position embedding (arXiv:2104.09864) of heads."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tenonnx_cpu.jit.compiling import In, Out, f32, helper, kernel, size
+from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
+from tenonnx_cpu.jit.group_query import turn as turn_pairs
 from tenonnx_cpu.jit.pool import parallel
 from tenonnx_cpu.jit.views import floats
 
@@ -50,3 +51,40 @@ def rotate(x, cos, sin, y, threads):  # type: ignore[no-untyped-def] # the signa
         threads: How many threads to use.
     """
     turn_heads((x, cos, sin, y), x.shape[0] * x.shape[1], threads)
+
+
+@parallel
+def embed_tokens(arguments: Any, task: Any, worker: Any) -> None:
+    """Turns all heads of one token."""
+    x, cos, sin, positions, interleaved, tokens_first, y = arguments
+    heads, length, width, pairs = x.shape[1], x.shape[2], x.shape[3], cos.shape[1]
+    batch, token = task // length, task % length
+    row = (positions[batch, token] if positions.size else task) * pairs
+    left, right = cos.ravel()[row : row + pairs], sin.ravel()[row : row + pairs]
+    begin = x.ctypes.data + batch * x.strides[0] + token * x.strides[2]
+    for head in range(heads):
+        source = floats(begin + head * x.strides[1], width)
+        out = y[batch, token, head] if tokens_first else y[batch, head, token]
+        turn_pairs(source, left, right, interleaved, out)
+
+
+@kernel(
+    (
+        In(f32, 4, "A"), In(f32, 2), In(f32, 2), In(i64, 2), size, size, Out(f32, 4), size,
+    )
+)  # fmt: skip
+def embed(x, cos, sin, positions, interleaved, tokens_first, y, threads):  # type: ignore[no-untyped-def] # the signature has them
+    """Turns heads by the angles of their tokens' positions.
+
+    Args:
+        x: The heads ``(batch, heads, length, size)``, adjacent in the last axis.
+        cos: ``(positions, pairs)``; elements beyond the pairs stay as they are.
+        sin: Likewise.
+        positions: Rows of ``cos``, ``(batch, length)``; of no size if every token has its own.
+        interleaved: Whether pairs are adjacent, or half of what is turned apart.
+        tokens_first: Whether the result is ``(batch, length, heads, size)``.
+        y: The result, otherwise of the heads' shape.
+        threads: How many threads to use.
+    """
+    arguments = (x, cos, sin, positions, interleaved, tokens_first, y)
+    embed_tokens(arguments, x.shape[0] * x.shape[2], threads)
