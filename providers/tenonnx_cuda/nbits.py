@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from tenonnx.operators import Array
 from tenonnx_cuda.chosen import Call, Site, choose
-from tenonnx_cuda.sources import ELEMENTS, THREADS, blocks, is_aligned, pointer
+from tenonnx_cuda.matrix import Matrix
+from tenonnx_cuda.nbits_tensor import by_tensor_cores, suits_tensor_cores
+from tenonnx_cuda.sources import THREADS, blocks, pointer
 
 FEW: Final = 16
 """Rows of x up to which the matrix is not written down: that is bound by reading it."""
@@ -22,71 +23,6 @@ SLICES: Final = 256
 
 ROWS: Final = (1, 2, 4)
 
-TILES: Final = (1, 2, 4, 8)
-"""Tiles of 8 columns that tensor cores take: more of them are cuBLAS's."""
-
-LINES: Final = 16
-STEP: Final = 32
-"""Rows of the matrix in a block, and its columns at a time: as ``nbits_mma.cu`` says."""
-
-PARTS: Final = {dtype: 3 if name == "f32" else 1 for dtype, name in ELEMENTS.items()}
-"""Columns that a row of x makes: a float32 is the sum of three numbers of 8 bits each."""
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """A stored matrix, where its scales and zeros are, and how its elements read.
-
-    Attributes:
-        weight: The bytes.
-        scales: In the order that the steps say.
-        zeros: Packed like the matrix (uint8), of the scales' type, or ``None`` for ``middle``.
-        bits: Of an element.
-        signed: Whether elements are two's complement.
-        middle: What stands for zero without ``zeros``.
-        rows: Its first dimension as stored.
-        columns: Its second one.
-        by_rows: Whether a row is what x is multiplied with: the matrix is [N, K].
-        places: Elements of K that share a scale and the step to the next one, then of N.
-        zero_row: Elements of a padded row of packed zeros; 0 if they are not padded.
-    """
-
-    weight: Array
-    scales: Array
-    zeros: Array | None
-    bits: int
-    signed: int
-    middle: int
-    rows: int
-    columns: int
-    by_rows: bool
-    places: tuple[int, int, int, int]
-    zero_row: int = 0
-
-    @property
-    def per_word(self) -> int:
-        """Elements of 32 bits."""
-        return 32 // self.bits
-
-    def fits(self, x: Array) -> bool:
-        """Says whether the kernels take the matrix: whole words, which lie at multiples of 4."""
-        whole = self.columns % self.per_word == 0 and self.weight.flags.c_contiguous
-        zeros = self.zeros is None or self.zeros.dtype in (np.uint8, self.scales.dtype)
-        known = x.dtype in ELEMENTS and self.scales.dtype in ELEMENTS
-        return bool(whole and zeros and known and x.size and self.weight.size)
-
-    def macros(self, x: Array) -> dict[str, Any]:
-        """Returns what its kernels are compiled for."""
-        packed = self.zeros is not None and self.zeros.dtype == np.uint8
-        return {
-            "T": ELEMENTS[x.dtype],
-            "S": ELEMENTS[self.scales.dtype],
-            "BITS": self.bits,
-            "SIGNED": self.signed,
-            "MIDDLE": self.middle,
-            "ZERO": 0 if self.zeros is None else 1 if packed else 2,
-        }
-
 
 def product(site: Site, x: Array, matrix: Matrix) -> Array:
     """Returns x [..., K] times the matrix, [..., N]."""
@@ -97,8 +33,8 @@ def product(site: Site, x: Array, matrix: Matrix) -> Array:
     flat = xp.ascontiguousarray(x.reshape(-1, inner))
     k_block, k_step = matrix.places[:2]
     words_are_even = k_step == 0 or k_block % matrix.per_word == 0
-    if (columns := tensor_columns(site, flat, matrix)) is not None:
-        y = by_tensor_cores(site, flat, matrix, columns)
+    if suits_tensor_cores(site, flat, matrix):
+        y = by_tensor_cores(site, flat, matrix)
     elif len(flat) <= FEW and not matrix.by_rows:
         y = by_columns(site, flat, matrix)
     elif len(flat) <= FEW and words_are_even:
@@ -106,33 +42,6 @@ def product(site: Site, x: Array, matrix: Matrix) -> Array:
     else:
         y = by_tiles(site, flat, matrix)
     return y.reshape(*x.shape[:-1], outer)
-
-
-def tensor_columns(site: Site, x: Array, matrix: Matrix) -> int | None:
-    """Returns how many columns x makes for tensor cores; ``None`` if they do not take it."""
-    k_block, k_step = matrix.places[:2]
-    columns = len(x) * PARTS[x.dtype]
-    even = matrix.columns % STEP == 0 and matrix.columns * matrix.bits % 128 == 0
-    whole = k_step == 0 or k_block % STEP == 0
-    levels = matrix.zeros is None or matrix.zeros.dtype == np.uint8
-    fits = site.has_tensor_cores and matrix.by_rows and even and whole and levels
-    fits = fits and columns <= 8 * TILES[-1] and is_aligned(x, matrix.weight)
-    return columns if fits else None
-
-
-def by_tensor_cores(site: Site, x: Array, matrix: Matrix, columns: int) -> Array:
-    """Multiplies by a matrix [N, K] of which warps read their own rows ahead."""
-    count, outer = len(x), matrix.rows
-    k_block, k_step, *of_rows = matrix.places
-    y = site.xp.empty((count, outer), x.dtype)
-    tiles = next(n for n in TILES if 8 * n >= columns)
-    block = k_block if k_step else STEP
-    launch = site.kernel("nbits_mma", "tensor_product", TILES=tiles, K_BLOCK=block,
-                         **matrix.macros(x))  # fmt: skip
-    sizes = (count, outer, matrix.columns, k_step, *of_rows, matrix.zero_row)
-    arrays = (x, matrix.weight, matrix.scales, pointer(matrix.zeros), y)
-    launch((-(-outer // LINES),), (THREADS,), (*arrays, *map(np.int32, sizes)))
-    return y
 
 
 def by_rows(site: Site, x: Array, matrix: Matrix) -> Array:

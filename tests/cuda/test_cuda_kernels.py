@@ -210,6 +210,26 @@ def check_matmul_nbits(
 
 
 @needs_compiler
+@pytest.mark.parametrize(("dtype", "bits", "count"), [
+    (np.float32, 4, 1), (np.float16, 4, 17), (np.float16, 8, 3), (BFLOAT16, 2, 9),
+    (BFLOAT16, 8, 40),
+], ids=str)  # fmt: skip
+def test_columns_in_slices(dtype: Any, bits: int, count: int) -> None:
+    """A matrix [K, N] that is longer than its warps take at once, and ends within a block."""
+    generator = np.random.default_rng(bits)
+    K, N, size = 1056, 256 // bits + 32, 32
+    levels = generator.integers(0, 1 << bits, (K, N))
+    scales = generator.uniform(0.5, 1.5, (K // size, N)).astype(dtype)
+    zero = generator.integers(0, 1 << bits, (K // size, N))
+    W = (levels - np.repeat(zero, size, 0)) * np.repeat(scales.astype(np.float64), size, 0)
+    run = chosen("DequantizeMatMul", 1, domain="ai.tenonnx", bits=bits, signed=0, rows=K,
+                 columns=N, axis=0, block_size=size, transposed=0)  # fmt: skip
+    x = draw(0, count, K, dtype=dtype)
+    y = run(x, packed(levels, bits), scales, packed(zero, bits))
+    close(y, x.astype(np.float64) @ W, dtype)
+
+
+@needs_compiler
 def test_an_infinite_float32_is_infinite_in_parts() -> None:
     x = np.zeros((1, 32), np.float32)
     x[0, 3] = np.inf
@@ -224,7 +244,10 @@ def test_an_infinite_float32_is_infinite_in_parts() -> None:
 @pytest.mark.parametrize(("axis", "size"), [(-1, 0), (0, 0), (1, 0), (0, 16), (1, 16)])
 @pytest.mark.parametrize("transposed", [0, 1])
 @pytest.mark.parametrize(("bits", "signed"), [(4, 1), (8, 0)])
-def test_dequantize_matmul(axis: int, size: int, transposed: int, bits: int, signed: int) -> None:
+@pytest.mark.parametrize("capability", [(7, 5), (8, 0)])
+def test_dequantize_matmul(
+    axis: int, size: int, transposed: int, bits: int, signed: int, capability: tuple[int, int]
+) -> None:
     generator = np.random.default_rng(0)
     R, C = 64, 48
     low = -(1 << (bits - 1)) if signed else 0
@@ -242,7 +265,7 @@ def test_dequantize_matmul(axis: int, size: int, transposed: int, bits: int, sig
     W = W.T if transposed else W
     run = chosen(
         "DequantizeMatMul", 1, domain="ai.tenonnx", bits=bits, signed=signed, rows=R, columns=C,
-        axis=axis, block_size=size, transposed=transposed,
+        axis=axis, block_size=size, transposed=transposed, capability=capability,
     )  # fmt: skip
     for count in (1, 2, 30):
         x = draw(count, count, W.shape[0])
@@ -315,6 +338,25 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"T": t, "S": t, "BITS": b, "SIGNED": s, "MIDDLE": 8, "ZERO": z, "K_BLOCK": 32, "TILES": n}
         for t, b, s, z, n in (("f32", 4, 0, 1, 8), ("bf16", 8, 1, 0, 4), ("f16", 2, 0, 0, 8))
     ],
+    "nbits_mma_columns": [
+        {
+            "T": t,
+            "S": t,
+            "BITS": b,
+            "SIGNED": s,
+            "MIDDLE": 0,
+            "ZERO": z,
+            "K_BLOCK": 32,
+            "N_BLOCK": 1,
+            "STEP": step,
+            "TILES": n,
+        }
+        for t, b, s, z, step, n in (
+            ("f16", 4, 1, 0, 32, 4),
+            ("f32", 8, 0, 1, 16, 8),
+            ("bf16", 2, 0, 1, 32, 2),
+        )
+    ],  # fmt: skip
     "nbits": [
         {"T": t, "S": t, "BITS": b, "SIGNED": s, "MIDDLE": 8, "ZERO": z, "ROWS": 4}
         for t, b, s, z in (("f16", 4, 0, 1), ("bf16", 8, 1, 0), ("f32", 2, 0, 2))

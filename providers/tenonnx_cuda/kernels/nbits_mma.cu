@@ -2,6 +2,7 @@
 
 #include "mma.cuh"
 #include "levels.cuh"
+#include "levels_mma.cuh"
 
 // A block has LINES rows n; its warps share K out, in chunks whose bytes of a row are ROW_BYTES.
 #define LINES 16
@@ -12,14 +13,6 @@
 #define STEP 32  // of K: a lane has 8 neighbours of it, in the order 0 4, 1 5, 2 6, 3 7
 
 struct __align__(16) line { unsigned char bytes[ROW_BYTES + 16]; };  // so that no banks collide
-struct __align__(16) sixteen { unsigned words[4]; };
-
-// float32 is three bfloat16s, each what the ones before leave over, which makes three columns of
-// a row of x; the stored levels are exact in either type.
-template <class X> struct factors { typedef X type; static const int parts = 1; };
-template <> struct factors<f32> { typedef bf16 type; static const int parts = 3; };
-typedef factors<T>::type H;
-#define PARTS (factors<T>::parts)
 
 // Elements of 8 neighbours of x as pairs in that order.
 template <class X> __device__ inline void eight(const X* x, int, unsigned* to) {
@@ -28,14 +21,6 @@ template <class X> __device__ inline void eight(const X* x, int, unsigned* to) {
         const unsigned low = v.words[i / 2], high = v.words[2 + i / 2];
         to[i] = i % 2 ? (low >> 16) | (high & 0xffff0000u) : (low & 0xffffu) | (high << 16);
     }
-}
-__device__ inline unsigned part_of(float x, int part) {
-#pragma unroll
-    for (int p = 0; p < 2; ++p) {
-        const float most = __uint_as_float(__float_as_uint(x) & 0xffff0000u);
-        if (p < part) x = x == most ? 0.0f : x - most;  // not infinity less itself
-    }
-    return __float_as_uint(x) >> 16;
 }
 __device__ inline void eight(const f32* x, int part, unsigned* to) {
     const sixteen low = *(const sixteen*)x, high = *(const sixteen*)(x + 4);
@@ -65,16 +50,6 @@ __device__ inline unsigned pair(stored s, int i) {
         ? ((s.low >> (8 * i)) & 0xffu) | (((s.high >> (8 * i)) & 0xffu) << 16)
         : (s.low >> (BITS * i)) & mask;
     return SIGNED ? both ^ ((1u << (BITS - 1)) * ones) : both;
-}
-
-// A pair less a zero: bits below a power of two are that much more than it.
-__device__ inline unsigned leveled(unsigned both, float zero, const f16* type) {
-    return less(both | 0x64006400u, 1024.0f + zero, type);
-}
-__device__ inline unsigned leveled(unsigned both, float zero, const bf16* type) {
-    if (BITS < 8) return less(both | 0x43004300u, 128.0f + zero, type);
-    const float low = (float)(both & 0xffffu) - zero, high = (float)(both >> 16) - zero;
-    return (__float_as_uint(low) >> 16) | (__float_as_uint(high) & 0xffff0000u);
 }
 
 // y[m, n] = sum over k of x[m, k] * W[n, k] for M * PARTS <= 8 * TILES. K is a multiple of STEP
