@@ -57,7 +57,6 @@ def machine_stamp() -> str:
         getattr(sys, "abiflags", ""),
         object.__basicsize__,
         np.lib.NumpyVersion(np.__version__).major,
-        version("llvmlite"),
         *(description().get(name) for name in PROCESSOR),
         *(os.environ.get(name) for name in VARIABLES),
     ]
@@ -72,10 +71,8 @@ def source_stamp(path: Path) -> str:
     while waiting:
         content, files = _read(waiting.pop())
         digest.update(content)
-        for file in files:
-            if file not in seen:
-                seen.add(file)
-                waiting.append(file)
+        waiting += (file for file in files if file not in seen)
+        seen.update(files)
     return digest.hexdigest()
 
 
@@ -83,12 +80,26 @@ def source_stamp(path: Path) -> str:
 def _read(path: Path) -> tuple[bytes, tuple[Path, ...]]:
     """Returns a digest of a file and the files that it imports from this package."""
     source = path.read_text("utf-8")
-    files: dict[Path, None] = {}
-    for module, names in IMPORT.findall(source):
-        folder = ROOT.joinpath(*module.split(".")[1:])
-        inside = (folder / f"{name}.py" for name in WORD.findall(names))
-        files.update(dict.fromkeys(f for f in (folder.with_suffix(".py"), *inside) if f.exists()))
-    return hashlib.sha256(source.encode()).digest(), tuple(files)
+    modules = _modules()
+    names = dict.fromkeys(
+        name
+        for module, things in IMPORT.findall(source)
+        for name in (module, *(f"{module}.{thing}" for thing in WORD.findall(things)))
+    )
+    files = tuple(modules[name] for name in names if name in modules)
+    return hashlib.sha256(source.encode()).digest(), files
+
+
+@functools.cache
+def _modules() -> dict[str, Path]:
+    """Returns the files of this package's modules by name."""
+    found = {}
+    for folder, _, files in os.walk(ROOT):
+        package = ".".join((ROOT.name, *Path(folder).relative_to(ROOT).parts))
+        for file in files:
+            if file.endswith(".py"):
+                found[f"{package}.{file.removesuffix('.py')}"] = Path(folder, file)
+    return found
 
 
 def keep(path: Path, data: bytes) -> None:

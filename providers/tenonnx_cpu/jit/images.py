@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import json
+import marshal
 import mmap
 import os
 import platform
@@ -75,7 +75,7 @@ class Image:
             "outside": self.outside,
             "needs": self.needs,
         }
-        text = json.dumps(facts).encode()
+        text = marshal.dumps(facts)
         start = -(-(FRONT.size + len(text)) // mmap.PAGESIZE) * mmap.PAGESIZE
         rest = text.ljust(start - FRONT.size) + self.code + self.data
         whole = bytearray(FRONT.pack(MARK, 0, start, FRONT.size + len(rest)) + rest)
@@ -177,7 +177,8 @@ def _facts(name: str, base: int, size: int) -> tuple[dict[str, Any], int]:
     mark, checksum, start, whole = FRONT.unpack_from(content)
     if mark != MARK or whole != size or zlib.crc32(content[CHECKED:]) != checksum:
         raise Damaged(f"{name} is not a whole image")
-    facts: dict[str, Any] = json.loads(bytes(content[FRONT.size : start]))
+    # Read sooner than json is imported. Whoever could forge this could forge the code as well.
+    facts: dict[str, Any] = marshal.loads(content[FRONT.size : start])
     return facts, start
 
 
@@ -224,16 +225,17 @@ def _find(name: str) -> int:
     """Returns the address of a symbol of elsewhere."""
     if known := _symbols.get(name):
         return known
-    for library in (None, *_libraries()):
-        if found := _system().dlsym(library, name.encode()):
-            return int(found)
-    raise LookupError(f"nothing here is called {name}")
+    symbol = name.encode()
+    found = _system().dlsym(None, symbol) or _system().dlsym(_mathematics(), symbol)
+    if not found:
+        raise LookupError(f"nothing here is called {name}")
+    return int(found)
 
 
 @functools.cache
-def _libraries() -> tuple[int, ...]:
-    """Returns handles of libraries in which symbols are looked for that the program lacks."""
-    return (ctypes.CDLL("libm.so.6")._handle,)
+def _mathematics() -> int:
+    """Returns a handle of the C library's functions of numbers, which not every program loads."""
+    return ctypes.CDLL("libm.so.6")._handle
 
 
 class _Method(ctypes.Structure):
