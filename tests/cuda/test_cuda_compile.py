@@ -1,0 +1,121 @@
+"""The CUDA kernels compile for devices, with what there is to compile them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenonnx_cuda.sources import ELEMENTS, FOLDER, source
+
+NVCC = shutil.which("nvcc")
+
+
+def nvrtc() -> Any:
+    """cupy's NVRTC, which needs no device; ``None`` where it is not installed."""
+    try:
+        from cupy.cuda import nvrtc as module
+
+        module.getVersion()
+    except Exception:  # no cupy, or no library for it: it raises what it likes
+        return None
+    return module
+
+
+VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "norm": [{"T": t} for t in ELEMENTS.values()],
+    "softmax": [{"T": t} for t in ELEMENTS.values()],
+    "rotary": [{"T": t} for t in ELEMENTS.values()],
+    "conv": [{"T": t} for t in ELEMENTS.values()],
+    "scatter": [
+        {"T": "f32", "E": e, "WIDTH": w, "OPERATION": o}
+        for e, w, o in (("short", 2, 1), ("float", 4, 2), ("long long", 8, 0))
+    ],
+    "attention": [
+        {"T": t, "SIZE": s, "VALUE": s, "ROWS": r, "COLUMNS": c, "THREADS": 128, "MASK": m}
+        for t, s, r, c, m in (
+            ("f16", 128, 16, 32, 1),
+            ("bf16", 256, 8, 16, 2),
+            ("f32", 64, 1, 32, 0),
+        )
+    ],
+    "attention_mma": [
+        {"T": t, "SIZE": s, "VALUE": s, "EACH": e, "MASK": m}
+        for t, s, e, m in (("f16", 128, 8, 1), ("bf16", 96, 4, 2), ("f16", 64, 8, 0))
+    ],
+    "cache": [{"T": t} for t in ELEMENTS.values()],
+    "nbits_mma": [
+        {"T": t, "S": t, "BITS": b, "SIGNED": s, "MIDDLE": 8, "ZERO": z, "K_BLOCK": 32, "TILES": n}
+        for t, b, s, z, n in (("f32", 4, 0, 1, 8), ("bf16", 8, 1, 0, 4), ("f16", 2, 0, 0, 8))
+    ],
+    "nbits_mma_columns": [
+        {
+            "T": t,
+            "S": t,
+            "BITS": b,
+            "SIGNED": s,
+            "MIDDLE": 0,
+            "ZERO": z,
+            "K_BLOCK": 32,
+            "N_BLOCK": 1,
+            "STEP": step,
+            "TILES": n,
+        }
+        for t, b, s, z, step, n in (
+            ("f16", 4, 1, 0, 32, 4),
+            ("f32", 8, 0, 1, 16, 8),
+            ("bf16", 2, 0, 1, 32, 2),
+        )
+    ],
+    "nbits": [
+        {"T": t, "S": t, "BITS": b, "SIGNED": s, "MIDDLE": 8, "ZERO": z, "ROWS": 4}
+        for t, b, s, z in (("f16", 4, 0, 1), ("bf16", 8, 1, 0), ("f32", 2, 0, 2))
+    ],
+}
+
+
+def test_every_source_is_compiled_here() -> None:
+    assert VARIANTS.keys() == {path.stem for path in FOLDER.glob("*.cu")}
+
+
+def check_compiles(text: str, macros: dict[str, Any], capability: int, folder: Path) -> None:
+    """Compiles for a device with what there is: NVRTC, or nvcc; skips the test without either."""
+    library = nvrtc()
+    options = [f"-D{key}={value}" for key, value in macros.items()]
+    options += ["-std=c++17", f"-arch=sm_{capability}"]
+    if library is not None:
+        program = library.createProgram(text, "kernel.cu", (), ())
+        try:
+            library.compileProgram(program, options)
+        except library.NVRTCError:
+            pytest.fail(library.getProgramLog(program))
+    elif NVCC is not None:
+        code = folder / "kernel.cu"
+        code.write_text(text)
+        command = [NVCC, *options, "-cubin", "-Xptxas", "-v", code, "-o", folder / "out"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert set(re.findall(r"(\d+) bytes spill", done.stderr)) == {"0"}, done.stderr
+    else:
+        pytest.skip("neither NVRTC (pip install 'tenonnx[cuda]') nor nvcc is installed")
+
+
+@pytest.mark.parametrize("capability", [80, 90, 100])
+@pytest.mark.parametrize("name", VARIANTS)
+def test_kernels_compile(name: str, capability: int, tmp_path: Path) -> None:
+    """With NVRTC in all variants; nvcc takes a second for each, so with it in the first."""
+    for macros in VARIANTS[name][: None if nvrtc() else 1]:
+        check_compiles(source(name), macros, capability, tmp_path)
+
+
+def test_shared_memory_fits_everywhere() -> None:
+    """48 KiB is what a block has without being asked for more."""
+    text = (FOLDER / "attention.cu").read_text()
+    assert "extern __shared__" not in text
+    for size, tile_rows, columns in ((128, 16, 32), (256, 8, 16)):
+        floats = (tile_rows + columns) * (size + 1) + columns * size + tile_rows * (columns + 1)
+        assert 4 * floats <= 48 << 10
