@@ -120,11 +120,14 @@ def hook_signatures() -> dict[str, str]:
 
 @pytest.mark.parametrize("name", hook_signatures())
 def test_every_hook_is_documented_with_its_signature_and_a_plugin(name: str) -> None:
-    path = ROOT / "docs/plugins.md"
-    _, _, section = path.read_text().partition(f"\n### {name}\n")
-    section = re.split(r"\n##+ ", section)[0]
-    assert f"{hook_signatures()[name]}: ..." in section
-    assert f"@tenonnx.hookimpl\ndef {name}(" in section
+    page = (ROOT / f"docs/hooks/{name}.md").read_text()
+    assert f"{hook_signatures()[name]}: ..." in page
+    assert f"@tenonnx.hookimpl\ndef {name}(" in page
+    assert f"(hooks/{name}.md)" in (ROOT / "docs/plugins.md").read_text()
+
+
+def test_there_is_a_page_for_every_hook_and_no_other() -> None:
+    assert {path.stem for path in (ROOT / "docs/hooks").iterdir()} == set(hook_signatures())
 
 
 def dependencies() -> set[str]:

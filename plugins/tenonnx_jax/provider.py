@@ -31,7 +31,7 @@ class JaxExecutionProvider(TracingProvider):
     name: ClassVar[str] = "JaxExecutionProvider"
     aliases: ClassVar[tuple[str, ...]] = ("jax",)
     unasked: ClassVar[bool] = False
-    domains: ClassVar[frozenset[str] | None] = frozenset(("",))
+    domains: ClassVar[frozenset[str] | None] = frozenset(("", "ai.onnx.preview.training"))
     namespace = "jax.numpy"
     device = JaxDevice("jax.numpy", "jax")
     overrides = WINDOWS
