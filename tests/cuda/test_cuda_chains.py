@@ -13,7 +13,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 from emulated import session
-from test_cuda_kernels import check_compiles
+from test_cuda_compile import check_compiles
 
 from models import model, node, value
 from tenonnx_cuda.chains import EXPRESSIONS, Chain, repeats
