@@ -10,10 +10,12 @@ from __future__ import annotations
 import posixpath
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
-from mkdocs.structure.pages import Page
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
 
 FENCE = re.compile(r"^```(?P<info>[^\n]*)(?P<code>\n.*?^```)$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
@@ -22,6 +24,8 @@ README = "README.md"
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds README.md as the first page."""
+    from mkdocs.structure.files import File
+
     readme = Path(config.config_file_path).parent / README
     files.append(File.generated(config, "index.md", abs_src_path=str(readme)))
     return files
