@@ -23,7 +23,7 @@ def test_a_listing_is_up_to_date(package: str) -> None:
     )
 
 
-@pytest.mark.parametrize("package", TOOL["PACKAGES"])
+@pytest.mark.parametrize("package", ["tenonnx_array", "tenonnx_contrib"])
 def test_every_kernel_that_is_listed_is_there_once(package: str) -> None:
     folder, domain = TOOL["PACKAGES"][package]
     listing = runpy.run_path(str(folder / "listing.py"))["LISTING"]
@@ -47,17 +47,27 @@ def test_a_kernel_is_found_in_the_module_that_has_it() -> None:
     assert (str(found), TABLE.find("", "Softmax", 0)) == ("ai.onnx::Softmax-13", None)
 
 
+def test_modules_of_forests_are_brought_for_every_operator_that_has_some() -> None:
+    from tenonnx_array.ml import trees
+    from tenonnx_cpu.brought import MODULES
+
+    operators = {(kernel.domain, kernel.op_type) for kernel in trees.table}
+    assert {key for key, modules in MODULES.items() if "trees" in modules} == operators
+
+
 def test_modules_are_imported_for_what_a_model_needs() -> None:
     code = """
 import sys
 import tenonnx
 
 tenonnx.InferenceSession("examples/digits/digits.onnx", providers=["cpu"])
-print(*(name for name in sys.modules if name.startswith(("tenonnx_array.", "tenonnx_contrib."))))
+print(*(name for name in sys.modules if name.startswith("tenonnx_")))
 """
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     loaded = set(done.stdout.split())
     assert "tenonnx_array.conv" in loaded
-    assert loaded.isdisjoint({"tenonnx_array.ml.trees", "tenonnx_contrib.beam_search"})
+    assert loaded.isdisjoint(
+        {"tenonnx_array.ml.trees", "tenonnx_contrib.beam_search", "tenonnx_cpu.recurrent"}
+    )

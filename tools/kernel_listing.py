@@ -1,25 +1,30 @@
-"""Writes the listings that say which module has which kernels, so that few are imported."""
+"""Writes the listings that say which module is for which operators, so that few are imported."""
 
 from __future__ import annotations
 
 import importlib
 import re
 import textwrap
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from tenonnx.operators import OperatorTable
+from tenonnx_cpu.fuse import FUSIONS
+from tenonnx_cpu.specialise import SPECIALISATIONS
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = {
     "tenonnx_array": (ROOT / "providers" / "tenonnx_array", "ai.onnx"),
     "tenonnx_contrib": (ROOT / "plugins" / "tenonnx_contrib", "com.microsoft"),
+    "tenonnx_cpu": (ROOT / "providers" / "tenonnx_cpu", "ai.onnx"),
 }
-"""Where a package is, and the domain of the kernels that are listed without one."""
+"""Where a package is, and the domain of the operators that are listed without one."""
 
-DEFINES_A_TABLE = re.compile(r"^table\b.*= ", re.MULTILINE)
+HAS_KERNELS = re.compile(r"^(table\b.*= |@(specialise|fusion)\()", re.MULTILINE)
 
 INTRODUCTION = '''\
-"""Which module has which kernels; modules are imported when one of theirs is first needed.
+"""Which module is for which operators; it is imported when one of them is first needed.
 
 Written by `python tools/kernel_listing.py`; a test checks that it is up to date.
 """
@@ -43,15 +48,29 @@ def listing(package: str) -> str:
     folder, domain = PACKAGES[package]
     lines = []
     for file in sorted(folder.rglob("*.py")):
-        if DEFINES_A_TABLE.search(file.read_text()):
+        if HAS_KERNELS.search(file.read_text()):
             name = ".".join(file.relative_to(folder).with_suffix("").parts)
-            lines += entry(name, importlib.import_module(f"{package}.{name}").table, domain)
+            lines += entry(name, operators(f"{package}.{name}"), domain)
     return INTRODUCTION + "\n".join(lines) + "\n}\n"
 
 
-def entry(module: str, table: OperatorTable, domain: str) -> list[str]:
+def operators(module: str) -> list[str]:
+    """Returns the kernels of a module's table, or the operators that it looks at."""
+    table = getattr(importlib.import_module(module), "table", None)
+    if isinstance(table, OperatorTable):
+        return list(table.names())
+    kinds = [*FUSIONS.values(), {key: [found] for key, found in SPECIALISATIONS.items()}]
+    keys = {key for kind in kinds for key, found in kind.items() if _of(module, found)}
+    return sorted(f"{domain or 'ai.onnx'}::{op_type}" for domain, op_type in keys)
+
+
+def _of(module: str, functions: Iterable[Callable[..., Any]]) -> bool:
+    return any(function.__module__ == module for function in functions)
+
+
+def entry(module: str, kernels: Iterable[str], domain: str) -> list[str]:
     """Returns the lines of a module's entry, as the formatter has them."""
-    names = " ".join(name.removeprefix(f"{domain}::") for name in table.names())
+    names = " ".join(name.removeprefix(f"{domain}::") for name in kernels)
     line = f'    "{module}": "{names}",'
     if len(line) <= 100:
         return [line]

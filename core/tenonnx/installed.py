@@ -6,17 +6,19 @@ else of this package. It is asked where distributions come from anywhere but fol
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib
 import os
 import re
 import sys
 from collections.abc import Iterator
-from functools import reduce
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, NamedTuple
 
 INFO = (".dist-info", ".egg-info")
+ALIKE = re.compile(r"[-_.]+")
 
 
 class EntryPoint(NamedTuple):
@@ -38,7 +40,7 @@ class EntryPoint(NamedTuple):
         """Imports the object."""
         module, _, attributes = self.value.partition("[")[0].partition(":")
         names = filter(None, attributes.strip().split("."))
-        return reduce(getattr, names, importlib.import_module(module.strip()))
+        return functools.reduce(getattr, names, importlib.import_module(module.strip()))
 
 
 def entry_points(group: str) -> list[EntryPoint]:
@@ -55,14 +57,20 @@ def entry_points(group: str) -> list[EntryPoint]:
     heading = f"[{group}]"
     return [
         EntryPoint(name.strip(), value.strip(), *_name_and_version(folder))
-        for folder in _folders()
-        if heading in (text := _read(folder / "entry_points.txt"))
+        for folder in _folders().values()
+        if heading in (text := _read(folder, "entry_points.txt"))
         for name, _, value in _section(text, heading)
     ]
 
 
 def version(distribution: str) -> str | None:
     """Returns the version of an installed distribution, or ``None``."""
+    return _version(distribution, tuple(sys.path))
+
+
+@functools.cache
+def _version(distribution: str, path: tuple[str, ...]) -> str | None:
+    del path  # it is where one looks
     if _elsewhere():
         from importlib import metadata
 
@@ -70,9 +78,8 @@ def version(distribution: str) -> str | None:
             return metadata.version(distribution)
         except metadata.PackageNotFoundError:
             return None
-    wanted = _key(distribution)
-    found = (folder for folder in _folders() if _key_of(folder) == wanted)
-    return next((_name_and_version(folder)[1] for folder in found), None)
+    folder = _folders().get(_key(distribution))
+    return None if folder is None else _name_and_version(folder)[1]
 
 
 def _elsewhere() -> bool:
@@ -90,32 +97,26 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _folders() -> Iterator[Path]:
-    """Yields the metadata of distributions; what comes earlier on the path hides its namesakes."""
-    seen: set[str] = set()
+def _folders() -> dict[str, str]:
+    """Returns the metadata of distributions; what comes earlier on the path hides its namesakes."""
+    found: dict[str, str] = {}
     for path in dict.fromkeys(sys.path):
-        try:
-            entries = [entry.path for entry in os.scandir(path or ".") if entry.name.endswith(INFO)]
-        except OSError:
-            continue
-        for folder in map(Path, entries):
-            if (key := _key_of(folder)) not in seen:
-                seen.add(key)
-                yield folder
-
-
-def _key_of(folder: Path) -> str:
-    return _key(folder.stem.partition("-")[0])
+        with contextlib.suppress(OSError), os.scandir(path or ".") as entries:
+            for entry in entries:
+                if entry.name.endswith(INFO):
+                    name = entry.name.rpartition(".")[0].partition("-")[0]
+                    found.setdefault(_key(name), entry.path)
+    return found
 
 
 def _key(name: str) -> str:
     """Returns a distribution's name without what does not tell names apart."""
-    return re.sub(r"[-_.]+", "-", name).lower()
+    return ALIKE.sub("-", name).lower()
 
 
-def _read(file: Path) -> str:
+def _read(folder: str, file: str) -> str:
     try:
-        return file.read_text(encoding="utf-8")
+        return Path(folder, file).read_text(encoding="utf-8")
     except OSError:
         return ""
 
@@ -129,12 +130,12 @@ def _section(text: str, heading: str) -> Iterator[tuple[str, str, str]]:
             yield line.partition("=")
 
 
-def _name_and_version(folder: Path) -> tuple[str, str]:
-    text = _read(folder / "METADATA") or _read(folder / "PKG-INFO")
+def _name_and_version(folder: str) -> tuple[str, str]:
+    text = _read(folder, "METADATA") or _read(folder, "PKG-INFO")
     fields: dict[str, str] = {}
     for line in text.splitlines():
         if not line:
             break
         field, _, value = line.partition(": ")
         fields.setdefault(field.lower(), value.strip())
-    return fields.get("name", _key_of(folder)), fields.get("version", "")
+    return fields.get("name", Path(folder).stem), fields.get("version", "")

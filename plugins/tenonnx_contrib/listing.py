@@ -1,4 +1,4 @@
-"""Which module has which kernels; modules are imported when one of theirs is first needed.
+"""Which module is for which operators; it is imported when one of them is first needed.
 
 Written by `python tools/kernel_listing.py`; a test checks that it is up to date.
 """

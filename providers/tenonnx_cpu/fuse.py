@@ -136,7 +136,9 @@ def fusion(*names: str, domain: str = "", turn: int = 0) -> Callable[[Fusion], F
 
     def decorate(function: Fusion) -> Fusion:
         for name in names:
-            FUSIONS.setdefault(turn, {}).setdefault((domain, name), []).append(function)
+            found = FUSIONS.setdefault(turn, {}).setdefault((domain, name), [])
+            found.append(function)
+            found.sort(key=lambda each: each.__module__)  # in whatever order they are imported
         return function
 
     return decorate

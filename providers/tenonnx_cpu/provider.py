@@ -10,31 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from tenonnx.provider import HOST, Device, Segment, Step
 from tenonnx_array import TABLE
 from tenonnx_array.provider import ArrayProvider
-from tenonnx_cpu import (  # noqa: F401 - they register themselves
-    affine,
-    attention,
-    attention_op,
-    byte_dense,
-    byte_matmul,
-    byte_ops,
-    byte_pairs,
-    conv,
-    conv_bytes,
-    dense,
-    dequantised,
-    elementwise,
-    group_query,
-    joining,
-    matmul,
-    nbits,
-    norms,
-    pooling,
-    quantising,
-    recurrent,
-    rotary,
-    skip_norms,
-    trees,
-)
+from tenonnx_cpu.brought import bring, bring_all
 from tenonnx_cpu.fuse import Fused, Scope, find_fusions
 from tenonnx_cpu.jit.runtime import can_compile, warm_up
 from tenonnx_cpu.specialise import SPECIALISATIONS, Site
@@ -78,10 +54,14 @@ class CPUExecutionProvider(ArrayProvider):
     @classmethod
     def warm_up(cls, tell: Callable[[str, float], None], *, everything: bool) -> dict[str, bool]:
         """Compiles kernels into the disk cache: all, or those that sessions asked for."""
+        if everything:
+            bring_all()
         return warm_up(tell, everything=everything)
 
     def compile(self, segment: Segment) -> Sequence[Step]:
         """Returns a step per node, or for several where they are fused."""
+        if can_compile():
+            bring((node.domain, node.op_type) for node in segment.nodes)
         TEAM.set(self.threads)
         heed(self.session_options)
         free = [node for node in segment.nodes if self._is_free(node)]

@@ -1,0 +1,39 @@
+"""Modules with specialisations and fusions, imported when a graph has an operator of theirs."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from typing import Final
+
+from tenonnx_cpu.listing import LISTING
+
+HANDED: Final = {
+    "trees": "ai.onnx.ml::TreeEnsemble ai.onnx.ml::TreeEnsembleClassifier "
+    "ai.onnx.ml::TreeEnsembleRegressor",
+}
+"""What is handed to the array library's kernels, which ask for it themselves."""
+
+
+def _by_operator() -> dict[tuple[str, str], list[str]]:
+    found: dict[tuple[str, str], list[str]] = {}
+    for module, names in {**LISTING, **HANDED}.items():
+        for name in names.split():
+            *domain, op_type = name.split("::")
+            found.setdefault((domain[0] if domain else "", op_type), []).append(module)
+    return found
+
+
+MODULES = _by_operator()
+"""By domain and operator."""
+
+
+def bring(operators: Iterable[tuple[str, str]]) -> None:
+    """Imports the modules that do something about some operators."""
+    for name in {module for operator in operators for module in MODULES.get(operator, ())}:
+        importlib.import_module(f"tenonnx_cpu.{name}")
+
+
+def bring_all() -> None:
+    """Imports all of them."""
+    bring(MODULES)
