@@ -16,8 +16,8 @@ FIELDS = (
 )  # fmt: skip
 """What a kernel finds at which place of ``Layout.numbers``, in elements:
 
-``multiple`` results come from a channel; a task works on ``task_channels`` channels,
-``task_height`` rows of the result at a time or, in bands, alone; ``plane`` elements are a phase
+``multiple`` results come from a channel; a task works on ``task_channels`` channels of one of
+``bands`` of the result, ``task_height`` rows at a time; ``plane`` elements are a phase
 of a channel, rows of it ``pitch`` apart; ``work`` is the memory needed; ``variant``
 is a number of ``UNROLLED_WINDOWS``, from 1 on; ``left`` is where the first window begins.
 """
@@ -27,6 +27,9 @@ UNROLLED_WINDOWS = ((3, 1), (3, 2), (5, 1), (5, 2), (7, 1))
 
 LINE = 16
 """What a line of a plane is a multiple of: the floats of a vector."""
+
+LARGE = 1 << 10
+"""Elements of a channel of the result from which on it is cut into bands."""
 
 PLANES = 5 << 10
 """Floats of planes at most, so that they stay in the first-level cache."""
@@ -54,11 +57,16 @@ def depthwise_layout(shape: tuple[int, ...], rows: int, windows: Windows, thread
     lines = max(1, PLANES // (pitch * len(planes)) - reach_y)
     lines = -(-out_height // -(-out_height // lines))
     multiple = rows // channels
-    # One task per thread: it finds in its cache what it wrote of these channels before.
-    together = min(channels, -(-batch * channels // threads))
-    bands = 1
-    if threads > 1 and batch * channels < 4 * threads:
-        bands = min(-(-out_height // lines), -(-4 * threads // (batch * channels)))
+    # A thread should find in its cache what it wrote before: of large images bands of all
+    # channels, as convolutions cut them, and channels of small ones.
+    together, bands = channels, 1
+    if threads > 1 and out_height * out_width > LARGE:
+        bands = max(1, min(2 * threads // batch, out_height // 8))
+    elif threads > 1:
+        together = min(channels, -(-batch * channels // threads))
+        if batch * channels < 4 * threads:
+            bands = min(-(-out_height // lines), -(-4 * threads // (batch * channels)))
+    lines = min(lines, -(-out_height // bands))
     plane = (lines + reach_y) * pitch
     offsets = [4 * (planes.index(phase) * plane + y * pitch + x) for phase, (y, x) in taps]
     tasks = batch * -(-channels // together) * bands

@@ -22,14 +22,14 @@ def convolve_channels(arguments: Any, task: Any, worker: Any) -> None:
     channels, multiple, together = layout[1], layout[2], layout[3]
     bands, lines = layout[12], layout[15]
     packed = memory.ctypes.data + 4 * layout[17] * worker
-    per_image = -(-channels // together) * bands
-    item, part = task // per_image, task % per_image
-    first, band = part // bands * together, part % bands
-    chunks = -(-layout[6] // lines)
+    groups = -(-channels // together)
+    item, part = task // (groups * bands), task % (groups * bands)
+    band, first = part // groups, part % groups * together
+    high = -(-layout[6] // bands)
+    end = min(layout[6], (band + 1) * high)
     for channel in range(first, min(channels, first + together)):
-        for chunk in range(band, chunks, bands):
-            top = chunk * lines
-            bottom = min(layout[6], top + lines)
+        for top in range(band * high, end, lines):
+            bottom = min(end, top + lines)
             image = item * channels + channel
             source = x.ctypes.data + 4 * image * layout[4] * layout[5]
             if DIRECT and layout[18]:

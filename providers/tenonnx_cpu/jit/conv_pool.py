@@ -9,6 +9,7 @@ import numpy as np
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
 from tenonnx_cpu.jit.conv_planes import pack_planes
 from tenonnx_cpu.jit.conv_slide import slide_maxima, slide_sums
+from tenonnx_cpu.jit.conv_stencil import DIRECT, slide_maxima_directly
 from tenonnx_cpu.jit.pool import parallel
 
 
@@ -18,22 +19,28 @@ def pool_channels(arguments: Any, task: Any, worker: Any) -> None:
     x, y, weights, rows, columns, layout, offsets, planes, memory = arguments
     channels, together, bands, lines = layout[1], layout[3], layout[12], layout[15]
     packed = memory.ctypes.data + 4 * layout[17] * worker
-    per_image = -(-channels // together) * bands
-    item, part = task // per_image, task % per_image
-    first, band = part // bands * together, part % bands
-    chunks = -(-layout[6] // lines)
+    groups = -(-channels // together)
+    item, part = task // (groups * bands), task % (groups * bands)
+    band, first = part // groups, part % groups * together
+    high = -(-layout[6] // bands)
+    end = min(layout[6], (band + 1) * high)
     fill = np.float32(0) if weights.size else np.float32(-np.inf)
     for channel in range(first, min(channels, first + together)):
-        for chunk in range(band, chunks, bands):
-            top = chunk * lines
-            bottom = min(layout[6], top + lines)
+        for top in range(band * high, end, lines):
+            bottom = min(end, top + lines)
             image = item * channels + channel
             source = x.ctypes.data + 4 * image * layout[4] * layout[5]
+            start = (image * layout[6] + top) * layout[7]
+            if DIRECT and layout[18] and not weights.size:
+                slide_maxima_directly(
+                    layout[18], source, layout[4], layout[5], top * layout[8] - layout[10],
+                    layout[19], y.ctypes.data + 4 * start, layout[7], bottom - top,
+                )  # fmt: skip
+                continue
             pack_planes(
                 source, 1, top, bottom, layout[4:11], planes, layout[14], layout[13],
                 layout[13] // layout[14] - (lines - (bottom - top)), fill, packed,
             )  # fmt: skip
-            start = (image * layout[6] + top) * layout[7]
             if not weights.size:
                 slide_maxima(
                     packed, 4 * layout[14], offsets.ctypes.data, layout[11],

@@ -6,7 +6,8 @@ complete.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from numba import types
@@ -70,15 +71,40 @@ def slide_directly(
         low: The least result; NaN stays NaN.
         high: The greatest result.
     """
+    kinds = [I64] * 10 + [F32] * 4
+    return types.void(*[types.intp] * 11, *[types.float32] * 4), _generator(
+        "stencil", _Stencil, kinds
+    )
 
+
+@intrinsic
+def slide_maxima_directly(
+    typing_context: Any,
+    variant: Any,
+    source: Any,
+    height: Any,
+    width: Any,
+    top: Any,
+    left: Any,
+    target: Any,
+    count: Any,
+    lines: Any,
+) -> Any:
+    """Writes the maximum of what each window sees, line by line; NaN is greater than anything.
+
+    Args are those of ``slide_directly``.
+    """
+    return types.void(*[types.intp] * 9), _generator("maxima", _Maxima, [I64] * 8)
+
+
+def _generator(name: str, stencil: type[_Stencil], kinds: Sequence[Any]) -> Callable[..., Any]:
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         done = builder.append_basic_block("done")
         choice = builder.switch(values[0], done)
         for number, (kernel, stride) in enumerate(UNROLLED_WINDOWS, 1):
-            name = f"tenonnx_stencil_{kernel}_{stride}"
-            body = _Stencil(kernel, stride).write
-            made = v.function(builder, name, [I64] * 10 + [F32] * 4, body)
-            block = builder.append_basic_block(name)
+            symbol = f"tenonnx_{name}_{kernel}_{stride}"
+            made = v.function(builder, symbol, kinds, stencil(kernel, stride).write)
+            block = builder.append_basic_block(symbol)
             choice.add_case(I64(number), block)
             builder.position_at_end(block)
             builder.call(made, values[1:])
@@ -86,7 +112,7 @@ def slide_directly(
         builder.position_at_end(done)
         return context.get_dummy_value()
 
-    return types.void(*[types.intp] * 11, *[types.float32] * 4), generate
+    return generate
 
 
 class _Stencil:
@@ -95,6 +121,9 @@ class _Stencil:
     A step makes one line. It reads as many rows as the stride; they are the last ones of this
     line's windows, and earlier ones of those of the next lines.
     """
+
+    start = 0.0
+    """What windows that have seen nothing have come to; what is beyond the channel."""
 
     def __init__(self, kernel: int, stride: int) -> None:
         self.kernel = kernel
@@ -110,6 +139,11 @@ class _Stencil:
             v.splat(b, v.load(b, F32, b.add(weights, I64(4 * tap)), 4), LANES)
             for tap in range(self.kernel**2)
         ]
+        self.columns()
+
+    def columns(self) -> None:
+        """Makes all lines, a vector's width at a time."""
+        b = self.b
 
         def column(index: Value, carried: list[Value]) -> list[Value]:
             self.column(b.mul(index, I64(LANES)))
@@ -129,7 +163,7 @@ class _Stencil:
         ]
         masks = [lanes_between(b, b.neg(start), b.sub(self.width, start)) for start in starts]
         inside = lanes_below(b, b.sub(self.count, lane))
-        sums = [v.constant(KIND, 0.0)] * self.pending
+        sums = [v.constant(KIND, self.start)] * self.pending
         early = self.kernel - self.stride
         for y in range(early):
             sums = self.add_row(b.add(self.top, I64(y)), y, starts, masks, sums)
@@ -141,7 +175,7 @@ class _Stencil:
                 sums = self.add_row(b.add(row, I64(y)), y, starts, masks, sums)
             place = b.mul(b.add(b.mul(number, self.count), lane), I64(4))
             self.finish(sums[0], place, inside)
-            return [*sums[1:], v.constant(KIND, 0.0)]
+            return [*sums[1:], v.constant(KIND, self.start)]
 
         v.loop(b, self.lines, sums, line)
 
@@ -162,6 +196,7 @@ class _Stencil:
                 b,
                 b.add(address, b.mul(start, I64(4))),
                 b.select(within, mask, v.constant(MASK, 0)),
+                v.constant(KIND, self.start),
             )
             for start, mask in zip(starts, masks, strict=True)
         ]
@@ -172,13 +207,17 @@ class _Stencil:
                 v.shuffle(b, loaded[x // 2 * 2], loaded[x // 2 * 2 + 1], range(x % 2, 2 * LANES, 2))
                 for x in range(self.kernel)
             ]
+        return self.combine(y, seen, sums)
+
+    def combine(self, y: int, seen: Sequence[Value], sums: Sequence[Value]) -> list[Value]:
+        """Returns sums with what row ``y`` of windows adds to them and to those of next lines."""
         made = list(sums)
         for later in range(self.pending):
             own = y - later * self.stride
             if own >= 0:
                 for x in range(self.kernel):
                     weight = self.weights[own * self.kernel + x]
-                    made[later] = v.fma(b, seen[x], weight, made[later])
+                    made[later] = v.fma(self.b, seen[x], weight, made[later])
         return made
 
     def finish(self, total: Value, place: Value, inside: Value) -> None:
@@ -191,3 +230,28 @@ class _Stencil:
         other = b.select(given, b.add(self.residual, place), self.source)
         x = b.fadd(x, load_masked(b, other, mask))
         store_masked(b, clipped(b, x, low, high), b.add(self.target, place), inside)
+
+
+class _Maxima(_Stencil):
+    """Likewise, for maxima."""
+
+    start = float("-inf")
+
+    def write(self, b: Builder, values: Sequence[Value]) -> None:
+        self.b = b
+        self.source, self.height, self.width, self.top, self.left = values[:5]
+        self.target, self.count, self.lines = values[5:]
+        self.columns()
+
+    def combine(self, y: int, seen: Sequence[Value], sums: Sequence[Value]) -> list[Value]:
+        greatest = functools.reduce(self.greater, seen)
+        return [
+            self.greater(total, greatest) if y >= later * self.stride else total
+            for later, total in enumerate(sums)
+        ]
+
+    def greater(self, x: Value, y: Value) -> Value:
+        return v.call(self.b, "llvm.maximum", KIND, x, y)
+
+    def finish(self, total: Value, place: Value, inside: Value) -> None:
+        store_masked(self.b, total, self.b.add(self.target, place), inside)
