@@ -11,6 +11,8 @@ import numpy as np
 from tenonnx_cpu.attention import ATTEND, attend
 from tenonnx_cpu.buffers import F32, empty
 from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.joining import ENOUGH as SHARED
+from tenonnx_cpu.joining import JOIN, join
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 PLACE = JitKernel("group_query", "place")
@@ -58,8 +60,8 @@ def group_query_attention(site: Site, plain: Call) -> Call | None:
     rotary, interleaved = site.attribute("do_rotary", 0), site.attribute("rotary_interleaved", 0)
     window, scale = site.attribute("local_window_size", -1), site.attribute("scale", 0.0)
     threads = site.threads
-    ATTEND.request()
-    PLACE.request()
+    for kernel in (ATTEND, PLACE, JOIN):
+        kernel.request()
 
     def call(*inputs: Any, _outs: Sequence[Any] = (None, None, None)) -> Any:
         query, key, value, past_k, past_v, lengths, total_length = inputs[:7]
@@ -83,7 +85,7 @@ def group_query_attention(site: Site, plain: Call) -> Call | None:
             return plain(*inputs)
         shape = (batch, groups, capacity, found.size)
         keys, values = (
-            _cache(past, other, buffer, shape)
+            _cache(past, other, buffer, shape, threads)
             for past, other, buffer in ((past_k, past_v, _outs[1]), (past_v, past_k, _outs[2]))
         )
         turned = empty((batch, length, heads, found.size))
@@ -159,7 +161,11 @@ def _positions(starts: NDArray, length: int, total: int, ids: Any) -> NDArray:
 
 
 def _cache(
-    past: NDArray | None, other: NDArray | None, buffer: NDArray | None, shape: tuple[int, ...]
+    past: NDArray | None,
+    other: NDArray | None,
+    buffer: NDArray | None,
+    shape: tuple[int, ...],
+    threads: int,
 ) -> NDArray:
     """Returns memory with what a cache has: the cache itself, if the buffer is its memory."""
     made = buffer
@@ -173,6 +179,9 @@ def _cache(
             return made
         if np.may_share_memory(past, made):
             made = empty(shape)
+        room = np.zeros((*shape[:2], shape[2] - held, shape[3]), np.float32)
+        if made.nbytes >= SHARED and join((past, room), 2, made, threads):
+            return made
         made[:, :, :held] = past
     made[:, :, held:] = 0
     return made

@@ -78,6 +78,14 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "window": ({"length": 1, "totals": [40], "capacity": 64}, {"local_window_size": 8}),
     "one-group": ({"length": 1, "totals": [500], "capacity": 512, "groups": 1}, {"groups": 1}),
     "own-keys": ({"length": 1, "totals": [300], "capacity": 512, "groups": 4}, {"groups": 4}),
+    "grown": (
+        {"length": 1, "totals": [600], "capacity": 599, "size": 64, "groups": 4},
+        {"groups": 4},
+    ),
+    "grown-twice": (
+        {"length": 2, "totals": [590], "capacity": 589, "size": 64, "rotary": False},
+        {},
+    ),
 }
 
 
