@@ -27,14 +27,14 @@ FORMS = {I32: 4, np.dtype(np.float32): 5, BYTES[0]: 1, BYTES[1]: 1}
 
 
 class Finish(NamedTuple):
-    """What becomes of sums: ``(sum + extra) * factor + summand``, rounded and clipped if bytes.
+    """What becomes of sums: ``(sum + extra) * factor + summand``, clipped, and rounded if bytes.
 
     Attributes:
         dtype: int32 for the sums themselves, float32, uint8 or int8.
         factor: One float32, or one for every column.
         summand: One for every column, or none.
         extra: An int32 for every column, or none.
-        low: The least byte, from the zero point on.
+        low: The least result; of bytes, from the zero point on.
         high: The greatest.
         zero: The zero point.
     """
@@ -43,8 +43,8 @@ class Finish(NamedTuple):
     factor: NDArray = ONE
     summand: NDArray = NO_NUMBERS
     extra: NDArray = NO_WORDS
-    low: float = 0.0
-    high: float = 0.0
+    low: float = -np.inf
+    high: float = np.inf
     zero: int = 0
 
 

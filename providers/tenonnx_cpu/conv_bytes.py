@@ -8,150 +8,108 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.byte_codes import BYTES, Code, code_of, dequantized, quantizer, unread
+from tenonnx_cpu.byte_product import Finish
+from tenonnx_cpu.byte_weights import ByteWeights
 from tenonnx_cpu.conv import Attributes
-from tenonnx_cpu.conv_bytes_layout import bytes_layout
-from tenonnx_cpu.conv_layout import Layout
 from tenonnx_cpu.fuse import Fused, Scope, fusion
-from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.product import floats
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-CONV = JitKernel("conv_int8", "conv_int8")
-
 
 @dataclass(frozen=True)
 class ByteConv:
-    """A convolution of bytes, all constants known.
+    """A convolution of bytes that gives bytes, all constants known.
 
     Attributes:
-        attributes: The convolution's.
-        weights: int8, where they are mapped.
+        weights: What the image is convolved with.
         x: What the image's bytes stand for.
-        w: What the weights stand for; zero points are 0.
+        w: What the weights stand for.
         y: What the result's bytes stand for.
         bias: One float per channel, or one int32 in units of the sums', or ``None``.
-        least: The least result, as a number.
-        threads: How many to use at most.
+        limits: The least and the greatest result, as numbers.
         plain: Computes the same from the image's bytes.
     """
 
-    attributes: Attributes
-    weights: NDArray
+    weights: ByteWeights
     x: Code
     w: Code
     y: Code
     bias: NDArray | None
-    least: float
-    threads: int
+    limits: tuple[float, float]
     plain: Call
 
     @functools.cached_property
-    def factors(self) -> tuple[NDArray, NDArray, NDArray]:
-        """What is added to sums, what they are multiplied by, what is added then; per channel."""
-        rows = self.weights.shape[0]
-        origin = self.x.origin + self.x.flip
-        sums = self.weights.reshape(rows, -1).sum(axis=1, dtype=np.int64)
+    def finish(self) -> Finish:
+        """What becomes of sums."""
+        rows, origin = self.weights.rows, self.x.origin + self.x.flip
         unit = self.x.scale.reshape(-1)[:1].astype(np.float64) * np.broadcast_to(
             self.w.scale.reshape(-1), rows
         )
-        extra, summand = -origin * sums, np.zeros(rows)
+        whole, summand = None, np.zeros(rows)
         if self.bias is not None and self.bias.dtype == np.int32:
-            extra = extra + self.bias.reshape(-1)
+            whole = self.bias.reshape(-1)
         elif self.bias is not None:
             summand = self.bias.reshape(-1) / self.y.step
-        return (
-            extra.astype(np.int32),
+        low, high = self.y.bounds
+        least, most = (limit / self.y.step for limit in self.limits)
+        return Finish(
+            self.y.dtype,
             (unit / self.y.step).astype(np.float32),
             summand.astype(np.float32),
+            self.weights.extra(origin, whole),
+            float(np.clip(np.rint(least), low, high)),
+            float(np.clip(np.rint(most), low, high)),
+            self.y.origin,
         )
-
-    @functools.cached_property
-    def limits(self) -> tuple[float, float]:
-        """The least and the greatest result from the zero point on."""
-        low, high = self.y.bounds
-        return max(low, round(self.least / self.y.step)) if self.least > -np.inf else low, high
 
     def __call__(self, x: NDArray) -> Any:
         """Returns the bytes of the result."""
-        run = CONV.run
-        flags = x.flags
-        cut = None if run is None else self.layout(x.shape)
-        if cut is None or run is None or not flags.c_contiguous or x.dtype != self.x.dtype:
-            return self.plain(x)
-        extra, factor, summand = self.factors
-        low, high = self.limits
-        shape = cut.output if x.ndim == 4 else (*cut.output[:2], cut.output[3])
-        y = empty(shape, self.y.dtype)
-        flip = self.x.flip
-        run(
-            x.view(np.uint8).reshape(-1), self.weights.reshape(-1), y.view(np.uint8).reshape(-1),
-            extra, factor, summand, low, high, self.y.origin, self.x.origin + flip, flip,
-            cut.numbers, cut.offsets, cut.planes, floats(cut.floats * cut.threads), cut.threads,
-        )  # fmt: skip
-        return y
-
-    def layout(self, shape: tuple[int, ...]) -> Layout | None:
-        """Returns how to cut the work for an image of a shape; ``None`` if it does not fit."""
-        known: dict[tuple[int, ...], Layout | None] = self.__dict__.setdefault("_layouts", {})
-        if shape not in known:
-            windows = self.attributes.windows(shape, self.weights.shape)
-            known[shape] = None
-            if windows is not None:
-                known[shape] = bytes_layout(
-                    (*shape[:2], *windows.size),
-                    self.weights.shape[0],
-                    self.attributes.group,
-                    windows,
-                    self.threads,
-                )
-        return known[shape]
+        y = None
+        if x.dtype == self.x.dtype:
+            y = self.weights.convolve(x, self.x.origin + self.x.flip, self.finish)
+        return self.plain(x) if y is None else y
 
 
-def takes(weights: NDArray | None, x: Code | None, w: Code | None, y: Code | None) -> bool:
-    """Says whether the kernel takes weights and codes like these."""
+def takes(weights: ByteWeights | None, x: Code | None, w: Code | None, y: Code | None) -> bool:
+    """Says whether codes are of the kind that kernels take."""
     if weights is None or x is None or w is None or y is None:
         return False
     return (
-        weights.dtype == np.int8
-        and weights.flags.c_contiguous
-        and weights.size > 0
-        and x.is_single
+        x.is_single
         and y.is_single
         and x.dtype in BYTES
         and y.dtype in BYTES
-        and w.scale.size in (1, weights.shape[0])
-        and not w.zero.any()
+        and w.scale.size in (1, weights.rows)
     )
 
 
 @fusion("Conv", turn=-1)
 def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
-    """A convolution of dequantised bytes, a Relu perhaps, and what quantises the result."""
+    """A convolution of dequantised bytes, a Relu or Clip perhaps, and what quantises the result."""
     image, kernel = (dequantized(value, scope) for value in node.inputs[:2])
     if image is None or kernel is None:
         return None
-    nodes, least = [node], -np.inf
+    nodes, limits = [node], (-np.inf, np.inf)
     following = scope.reader(node.outputs[0])
-    if following is not None and following.op_type == "Relu" and not following.domain:
+    if following is not None and (found := limits_of(following, scope)) is not None:
         nodes.append(following)
-        least = 0.0
+        limits = found
     last = quantizer(nodes[-1].outputs[0], scope)
     if last is None:
         return None
-    weights = scope.site(kernel).constant(0)
     codes = [code_of(step, scope) for step in (image, kernel, last)]
     x, w, y = codes
+    attributes = Attributes.of(scope.site(node))
+    weights = ByteWeights.of(attributes, scope.site(kernel), 0, 2, scope.threads)
     if weights is None or x is None or w is None or y is None or not takes(weights, *codes):
         return None
     if w.scale.size > 1 and scope.site(kernel).attribute("axis", 1) != 0:
         return None
-    found, bias = _bias(node, x, w, scope)
-    if not found:
+    known, bias = _bias(node, x, w, scope)
+    if not known:
         return None
     nodes.append(last)
     sources = [image, kernel, *_sources(node, scope)]
@@ -159,11 +117,25 @@ def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
     every = tuple(dict.fromkeys(source for source in (*sources, *nodes)))
     output = last.outputs[0]
     plain = scope.fallback(every, inputs, output)
-    CONV.request()
-    call = ByteConv(
-        Attributes.of(scope.site(node)), weights, x, w, y, bias, least, scope.threads, plain
-    )
+    call = ByteConv(weights, x, w, y, bias, limits, plain)
     return Fused((*unread(sources, nodes, scope), *nodes), inputs, (output,), call)
+
+
+def limits_of(node: ir.Node, scope: Scope) -> tuple[float, float] | None:
+    """Returns the least and the greatest result of a Relu or a Clip between constants."""
+    if node.domain or node.op_type not in ("Relu", "Clip"):
+        return None
+    if node.op_type == "Relu":
+        return 0.0, np.inf
+    site, limits = scope.site(node), [-np.inf, np.inf]
+    if (node.version or 1) < 11:
+        return site.attribute("min", -np.inf), site.attribute("max", np.inf)
+    for place, value in enumerate(node.inputs[1:3]):
+        bound = site.scalar(place + 1)
+        if value is not None and bound is None:
+            return None
+        limits[place] = limits[place] if bound is None else float(bound.reshape(()))
+    return limits[0], limits[1]
 
 
 def _sources(node: ir.Node, scope: Scope) -> list[ir.Node]:
@@ -193,6 +165,7 @@ def _bias(node: ir.Node, x: Code, w: Code, scope: Scope) -> tuple[bool, NDArray 
 
 
 @specialise("QLinearConv")
+@specialise("QLinearConv", domain="com.microsoft")
 def qlinear_conv(site: Site, plain: Call) -> Call | None:
     """QLinearConv with constants for everything but the image."""
     given = [None if position == 0 else site.constant(position) for position in range(9)]
@@ -200,19 +173,19 @@ def qlinear_conv(site: Site, plain: Call) -> Call | None:
         given[8] is None and len(site.node.inputs) > 8 and site.node.inputs[8] is not None
     ):
         return None
-    _, x_scale, x_zero, weights, w_scale, w_zero, y_scale, y_zero, bias = given
+    _, x_scale, x_zero, _, w_scale, w_zero, y_scale, y_zero, bias = given
     x, w, y = (
         Code(scale, zero, zero.dtype)
         for scale, zero in ((x_scale, x_zero), (w_scale, w_zero), (y_scale, y_zero))
         if scale is not None and zero is not None
     )
-    if weights is None or not takes(weights, x, w, y):
+    weights = ByteWeights.of(Attributes.of(site), site, 3, 5, site.threads)
+    if weights is None or site.attribute("channels_last", 0) or not takes(weights, x, w, y):
         return None
-    CONV.request()
     rest = tuple(given[1:])
 
     def whole(image: NDArray) -> Any:
         return plain(image, *rest)
 
-    conv = ByteConv(Attributes.of(site), weights, x, w, y, bias, -np.inf, site.threads, whole)
+    conv = ByteConv(weights, x, w, y, bias, (-np.inf, np.inf), whole)
     return lambda image, *_: conv(image)

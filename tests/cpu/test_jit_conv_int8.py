@@ -12,7 +12,7 @@ from windows_oracle import convolve, seen
 from models import node
 from tenonnx_cpu.byte_ops import AVERAGE, MAX_POOL
 from tenonnx_cpu.byte_pairs import ADD
-from tenonnx_cpu.conv_bytes import CONV
+from tenonnx_cpu.byte_weights import CONV, DEPTHWISE
 
 KINDS = {"x": TensorProto.UINT8, "y": TensorProto.UINT8}
 BYTE_KINDS = {np.uint8: TensorProto.UINT8, np.int8: TensorProto.INT8}
@@ -74,7 +74,7 @@ def check(y: Any, real: Any, given: dict[str, Any]) -> None:
 def test_convolution_between_codes(
     case: Case, dtype: Any, per_channel: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kernel = Watch(CONV, monkeypatch)
+    kernel = Watch(DEPTHWISE if case in ALONE else CONV, monkeypatch)
     given = codes(case, dtype, per_channel)
     x = bytes_of(case.x, dtype)
     nodes = [
@@ -94,7 +94,7 @@ def test_convolution_between_codes(
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_qlinear_conv(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = Watch(CONV, monkeypatch)
+    kernel = Watch(DEPTHWISE if case in ALONE else CONV, monkeypatch)
     given = codes(case, np.uint8, True)
     x = bytes_of(case.x, np.uint8)
     nodes = [node("QLinearConv", "x xs xz w ws wz ys yz b", "y", **case.attributes)]

@@ -8,9 +8,10 @@ import numpy as np
 from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.block import split
-from tenonnx_cpu.jit.byte_tile import NUMBERS, ROUNDED, multiply_bytes
+from tenonnx_cpu.jit.byte_tile import NUMBERS, multiply_bytes
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i32, i64, kernel, size, u8
 from tenonnx_cpu.jit.conv_bytes import place_bytes
+from tenonnx_cpu.jit.conv_dot import ROUNDED
 from tenonnx_cpu.jit.gemm import block_shape
 from tenonnx_cpu.jit.memory import load_word, store_float, store_word
 from tenonnx_cpu.jit.pack import make_pack

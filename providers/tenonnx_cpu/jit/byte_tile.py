@@ -9,14 +9,12 @@ from numba import types
 from numba.extending import intrinsic
 
 from tenonnx_cpu.jit import vector as v
-from tenonnx_cpu.jit.conv_dot import to_bytes
+from tenonnx_cpu.jit.conv_dot import REAL, ROUNDED, SUMMED, to_bytes
+from tenonnx_cpu.jit.conv_rows import clipped
 from tenonnx_cpu.jit.dot8 import BYTES, SUMS, dot
 from tenonnx_cpu.jit.shared import Shared
 from tenonnx_cpu.jit.tile import COLUMNS, LANES, ROW_GROUP, ROWS, VECTORS
 from tenonnx_cpu.jit.vector import F32, I32, I64, Builder, Value
-
-SUMMED, REAL, ROUNDED = 4, 5, 1
-"""What a tile leaves: its sums as int32, multiplied and shifted as float32, or that as bytes."""
 
 NUMBERS = 4 * COLUMNS
 """Bytes of each kind of numbers that a panel's columns have."""
@@ -65,11 +63,12 @@ def _tile(rows: int) -> Callable[[Builder, Sequence[Value]], None]:
             b.fadd(b.fmul(b.sitofp(value, WIDE), own(2, n, WIDE)), own(3, n, WIDE))
             for (_, n), value in zip(cells, sums, strict=True)
         ]
+        least, most, middle = (v.splat(b, x, LANES) for x in (low, high, zero))
         with b.if_then(b.icmp_signed("==", form, I64(REAL))):
             for (row, n), value in zip(cells, real, strict=True):
-                v.store(b, value, b.add(lines[row], I64(4 * LANES * n)), 4)
+                x = clipped(b, value, least, most)
+                v.store(b, x, b.add(lines[row], I64(4 * LANES * n)), 4)
         with b.if_then(b.icmp_signed("==", form, I64(ROUNDED))):
-            least, most, middle = (v.splat(b, x, LANES) for x in (low, high, zero))
             for (row, n), value in zip(cells, real, strict=True):
                 rounded = to_bytes(b, value, least, most, middle)
                 v.store(b, rounded, b.add(lines[row], I64(LANES * n)))
@@ -106,7 +105,7 @@ def multiply_bytes(
         c: Address of the result, and bytes from row to row.
         c_row: Likewise.
         form: ``SUMMED``, ``REAL`` or ``ROUNDED``.
-        low: The least result but for the zero point, of ``ROUNDED`` ones.
+        low: The least result but for the zero point.
         high: The greatest.
         zero: The zero point.
     """

@@ -22,6 +22,9 @@ from tenonnx_cpu.jit.vector import F32, I8, I16, I32, I64, Builder, Value
 SUMS = v.vector(I32, LANES)
 BYTES = v.vector(I8, 4 * LANES)
 
+SUMMED, REAL, ROUNDED = 4, 5, 1
+"""What a result is: sums as int32, those multiplied and shifted as float32, or that as bytes."""
+
 
 @intrinsic
 def multiply_bytes(
@@ -46,7 +49,8 @@ def multiply_bytes(
 ) -> Any:
     """Computes ``A @ B + C`` for a tile of int32, and rounds it to bytes if it is complete.
 
-    A complete tile becomes ``round(clip((A @ B + C) * factor + summand, low, high)) + zero``.
+    A complete tile becomes ``clip((A @ B + C) * factor + summand, low, high)`` as float32, or as
+    bytes, rounded, from ``zero`` on.
 
     Args:
         rows: 1 to ``ROWS``; the tile has ``COLUMNS`` columns.
@@ -56,9 +60,9 @@ def multiply_bytes(
         fours: How many.
         c: Address of C, and bytes from row to row; 0 if it is ``extra``, row by row.
         c_row: Likewise.
-        y: Address of the result, bytes if it is complete, else int32, and bytes from row to row.
+        y: Address of the result, and bytes from row to row.
         y_row: Likewise.
-        done: Whether it is complete.
+        done: What a complete tile becomes, ``REAL`` or ``ROUNDED``; 0 leaves sums.
         extra: Address of an int32 per row.
         factor: Address of a float32 per row.
         summand: Address of a float32 per row.
@@ -195,15 +199,31 @@ def _round(b: Builder, sums: dict[tuple[int, int], Value], arguments: Sequence[V
     y, y_row, _, _, factor, summand = arguments[6:12]
     low, high = (v.splat(b, x, LANES) for x in arguments[13:15])
     zero = v.splat(b, arguments[15], LANES)
-    for (row, column), value in sums.items():
-        scale, shift = (
-            v.splat(b, v.load(b, F32, b.add(numbers, I64(4 * row)), 4), LANES)
-            for numbers in (factor, summand)
-        )
-        x = v.fma(b, b.sitofp(value, v.vector(F32, LANES)), scale, shift)
-        result = to_bytes(b, x, low, high, zero)
-        place = b.add(b.add(y, b.mul(y_row, I64(row))), I64(LANES * column))
-        v.store(b, result, place)
+    with b.if_else(b.icmp_signed("==", arguments[8], I64(ROUNDED))) as (whole, real):
+        for branch, width in ((whole, 1), (real, 4)):
+            with branch:
+                for (row, column), value in sums.items():
+                    scale, shift = (
+                        v.splat(b, v.load(b, F32, b.add(numbers, I64(4 * row)), 4), LANES)
+                        for numbers in (factor, summand)
+                    )
+                    x = v.fma(b, b.sitofp(value, v.vector(F32, LANES)), scale, shift)
+                    result = (
+                        to_bytes(b, x, low, high, zero) if width == 1 else clipped(b, x, low, high)
+                    )
+                    start = b.add(y, b.mul(y_row, I64(row)))
+                    v.store(b, result, b.add(start, I64(width * LANES * column)), width)
+
+
+@intrinsic
+def scaled(typing_context: Any, x: Any, factor: Any, summand: Any) -> Any:
+    """Returns ``x * factor + summand``, rounded once, as in tiles."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        x, factor, summand = values
+        return v.fma(builder, builder.sitofp(x, F32), factor, summand)
+
+    return types.float32(types.int32, types.float32, types.float32), generate
 
 
 def to_bytes(b: Builder, x: Value, low: Value, high: Value, zero: Value) -> Value:

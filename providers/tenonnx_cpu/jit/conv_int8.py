@@ -11,11 +11,15 @@ from tenonnx_cpu.jit.conv_bytes import gather_columns, interleave_fours, place_b
 from tenonnx_cpu.jit.conv_dot import (
     DOT_ROWS,
     DOTS,
+    ROUNDED,
+    SUMMED,
     multiply_byte_columns,
     multiply_bytes,
     multiply_bytes_narrow,
+    scaled,
 )
 from tenonnx_cpu.jit.gemm import split
+from tenonnx_cpu.jit.memory import store_float, store_word
 from tenonnx_cpu.jit.pool import parallel
 from tenonnx_cpu.jit.tile import COLUMNS, LANES, ROWS
 
@@ -55,9 +59,9 @@ def pack_byte_planes(
 @parallel
 def convolve_bytes(arguments: Any, task: Any, worker: Any) -> None:
     """Convolves some rows and lines; see ``conv_bytes_layout``."""
-    x, w, y, extra, factor, summand, low, high, zero, fill, flip = arguments[:11]
-    layout, offsets, planes, memory = arguments[11:]
-    groups, rows, channels, height, width = layout[1], layout[2], layout[3], layout[4], layout[5]
+    x, w, y, extra, factor, summand, form, low, high, zero, fill, flip = arguments[:12]
+    layout, offsets, planes, memory = arguments[12:]
+    groups, rows, channels = layout[1], layout[2], layout[3]
     out_height, out_width, taps = layout[6], layout[7], layout[11]
     bands, lines = -(-rows // layout[13]), -(-out_height // layout[14])
     strips = -(-out_width // layout[15])
@@ -75,6 +79,8 @@ def convolve_bytes(arguments: Any, task: Any, worker: Any) -> None:
     depth = channels * taps
     size_of_image = out_height * out_width
     place = ((image // groups * groups * rows + row) * out_height + top) * out_width + left
+    width = 1 if form == ROUNDED else 4
+    done = 0 if form == SUMMED else form
     # All lines of planes are there, also those that the last task does not need.
     reach = layout[12] // layout[15] - layout[14]
     # Where a plane would be the image itself, panels come from there but for the last one.
@@ -84,7 +90,7 @@ def convolve_bytes(arguments: Any, task: Any, worker: Any) -> None:
     for channel in range(0, channels, layout[16]):
         some = min(layout[16], channels - channel)
         last = channel + some >= channels
-        source = x.ctypes.data + (image * channels + channel) * height * width
+        source = x.ctypes.data + (image * channels + channel) * layout[4] * layout[5]
         pack_byte_planes(
             source, some, top, bottom - top + reach, left + ready, span - ready, layout, planes,
             fill, flip, packed,
@@ -113,19 +119,19 @@ def convolve_bytes(arguments: Any, task: Any, worker: Any) -> None:
                 old = c + i * c_row + 4 * column
                 target, target_row = old, c_row
                 if whole:
-                    target = y.ctypes.data + place + i * size_of_image + column
-                    target_row = size_of_image
+                    target = y.ctypes.data + width * (place + i * size_of_image + column)
+                    target_row = width * size_of_image
                 if narrow:
                     multiply_bytes_narrow(
                         min(high_tile, count - i), a + i * a_row, a_row, panel, fours,
-                        old if channel else 0, c_row, target, target_row, np.intp(whole),
+                        old if channel else 0, c_row, target, target_row, done if whole else 0,
                         extra.ctypes.data + 4 * own, factor.ctypes.data + 4 * own,
                         summand.ctypes.data + 4 * own, ahead, low, high, zero,
                     )  # fmt: skip
                     continue
                 multiply_bytes(
                     min(high_tile, count - i), a + i * a_row, a_row, panel, fours,
-                    old if channel else 0, c_row, target, target_row, np.intp(whole),
+                    old if channel else 0, c_row, target, target_row, done if whole else 0,
                     extra.ctypes.data + 4 * own, factor.ctypes.data + 4 * own,
                     summand.ctypes.data + 4 * own, ahead, low, high, zero,
                 )  # fmt: skip
@@ -144,41 +150,51 @@ def convolve_bytes(arguments: Any, task: Any, worker: Any) -> None:
     for i in range(count):
         sums = memory.view(np.int32)[(c - memory.ctypes.data) // 4 + i * layout[18] :][:columns]
         start = place + i * size_of_image
-        round_row(
-            sums[whole:], y[start + whole : start + columns], factor[row + i],
-            summand[row + i], low, high, zero,
-        )  # fmt: skip
+        result = y[width * (start + whole) : width * (start + columns)]
+        finish_row(sums[whole:], result, factor[row + i], summand[row + i], low, high, zero, form)
 
 
 @helper
-def round_row(
-    sums: Any, row: Any, factor: Any, summand: Any, low: Any, high: Any, zero: Any
+def finish_row(
+    sums: Any, result: Any, factor: Any, summand: Any, low: Any, high: Any, zero: Any, form: Any
 ) -> None:
-    """Turns sums into bytes; see ``multiply_bytes``."""
-    for i in range(row.size):
-        x = np.rint(np.float32(sums[i]) * factor + summand)
-        x = low if x < low else x
-        x = high if x > high else x
-        row[i] = U8(np.int32(x) + zero)
+    """Turns sums into what is wanted; see ``multiply_bytes``."""
+    if form == ROUNDED:
+        for i in range(sums.size):
+            x = np.rint(scaled(sums[i], factor, summand))
+            x = low if x < low else x
+            x = high if x > high else x
+            result[i] = U8(np.int32(x) + zero)
+    elif form == SUMMED:
+        for i in range(sums.size):
+            store_word(sums[i], result.ctypes.data + 4 * i)
+    else:
+        for i in range(sums.size):
+            x = scaled(sums[i], factor, summand)
+            x = low if x < low else x
+            x = high if x > high else x
+            store_float(x, result.ctypes.data + 4 * i)
 
 
 @kernel((
-    In(u8, 1), In(i8, 1), Out(u8, 1), In(i32, 1), In(f32, 1), In(f32, 1), f32, f32, i32, u8, u8,
+    In(u8, 1), In(i8, 1), Out(u8, 1), In(i32, 1), In(f32, 1), In(f32, 1), size, f32, f32, i32,
+    u8, u8,
     In(i64, 1), In(i64, 1), In(i64, 2), Out(f32, 1), size,
 ))  # fmt: skip
 def conv_int8(  # type: ignore[no-untyped-def] # the signature has them
-    x, w, y, extra, factor, summand, low, high, zero, fill, flip, layout, offsets, planes,
-    memory, threads,
+    x, w, y, extra, factor, summand, form, low, high, zero, fill, flip, layout, offsets,
+    planes, memory, threads,
 ):  # fmt: skip
     """Convolves bytes; see ``multiply_bytes`` for what becomes of the sums.
 
     Args:
         x: The image, as unsigned bytes once ``flip`` is applied.
         w: The weights.
-        y: The result.
+        y: The result's bytes.
         extra: An int32 per row of weights.
         factor: A float32 per row of weights.
         summand: A float32 per row of weights.
+        form: ``SUMMED``, ``REAL`` or ``ROUNDED``: what the result is.
         low: The least result but for the zero point.
         high: The greatest.
         zero: The result's zero point.
@@ -191,7 +207,7 @@ def conv_int8(  # type: ignore[no-untyped-def] # the signature has them
         threads: How many threads to use.
     """
     arguments = (
-        x, w, y, extra, factor, summand, low, high, zero, fill, flip, layout, offsets,
+        x, w, y, extra, factor, summand, form, low, high, zero, fill, flip, layout, offsets,
         planes, memory,
     )  # fmt: skip
     convolve_bytes(arguments, layout[17], threads)
