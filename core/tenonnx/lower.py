@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import onnx_ir as ir
 
@@ -35,8 +36,7 @@ class Control:
         return self.node.outputs if self.step is None else self.step.outputs
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(NamedTuple):
     """A graph as steps in order. ``last_use[i]`` are the values that item ``i`` reads last."""
 
     graph: ir.Graph

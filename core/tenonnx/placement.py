@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import onnx_ir as ir
 
@@ -21,25 +22,22 @@ RUNTIME = "runtime"
 MAX_LISTED = 20
 
 
-@dataclass(frozen=True)
-class Assignment:
+class Assignment(NamedTuple):
     """One node's place: who runs it, and what the providers before that one said."""
 
     node: ir.Node
     provider: str
-    reasons: Mapping[str, str] = field(default_factory=dict)
+    reasons: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class PlacedSegment:
+class PlacedSegment(NamedTuple):
     """Nodes that one provider compiles together."""
 
     provider: Provider
     segment: Segment
 
 
-@dataclass(frozen=True)
-class PlacedControl:
+class PlacedControl(NamedTuple):
     """A node with graph attributes, and their placements.
 
     Attributes:

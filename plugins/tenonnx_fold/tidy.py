@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import onnx_ir as ir
-from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
 from tenonnx import TransformContext, WeightTensor
 
 
 def lift_constants(model: ir.Model, context: TransformContext) -> bool:
     """Turns every Constant node into an initializer over a weight of the registry."""
+    if not any(node.op_type == "Constant" for graph in model.graphs() for node in graph):
+        return False
+    from onnx_ir.passes.common import LiftConstantsToInitializersPass
+
     for graph in model.graphs():
         _drop_nameless(graph)
     lift = LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)

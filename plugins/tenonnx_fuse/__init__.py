@@ -2,54 +2,69 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from tenonnx import Transform, hookimpl
 
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from tenonnx import TransformContext
+
 MICROSOFT = "com.microsoft"
+
+CONVOLUTION = ("Conv", "ConvTranspose")
 
 
 @hookimpl
 def register_transforms(register: Callable[[Transform], None]) -> None:
     """Announce the transforms; they run in this order, once constants are folded."""
-    from tenonnx_fuse import (
-        activations,
-        attention,
-        casts,
-        conv,
-        gelu,
-        islands,
-        norms,
-        packed,
-        products,
-        redundant,
-        rotary,
-        skip,
-        subexpressions,
-        transposes,
-    )
 
-    for transform in (
-        Transform("common-subexpressions", subexpressions.share_subexpressions, "basic", order=22),
-        Transform("cast-chains", casts.drop_casts, "basic", order=24),
-        Transform("redundant-nodes", redundant.drop_redundant, "basic", order=26),
-        Transform("cancel-transposes", transposes.cancel_transposes, "basic", order=28),
-        Transform("conv-batchnorm", conv.fold_into_weights, "basic", order=30),
-        Transform("conv-bias", conv.fold_into_bias, "basic", order=31),
-        Transform("transposed-gemm", products.fold_transposes, "basic", order=50),
-        Transform("matmul-add", products.matmul_add, "basic", order=52),
-        Transform("float-islands", islands.widen_islands, "extended", order=58),
-        Transform("layer-norm", norms.layer_norm, "extended", order=60),
-        Transform("rms-norm", norms.rms_norm, "extended", order=61),
-        Transform("gelu", gelu.gelu, "extended", order=62),
-        Transform("swish", gelu.swish, "extended", order=63),
-        Transform("rotary", rotary.rotary, "extended", order=64, domain=MICROSOFT),
-        Transform("attention", attention.attention, "extended", order=65, domain=MICROSOFT),
-        Transform("packed-heads", packed.packed_heads, "extended", order=66, domain=MICROSOFT),
-        Transform("bias-gelu", gelu.bias_gelu, "extended", order=70, domain=MICROSOFT),
-        Transform("skip-norm", skip.skip_norms, "extended", order=71, domain=MICROSOFT),
-        Transform(
-            "conv-activation", activations.conv_activation, "extended", order=72, domain=MICROSOFT
-        ),
-    ):
-        register(transform)
+    def add(name: str, level: Any, order: int, place: str, *needs: Any, domain: str = "") -> None:
+        register(Transform(name, later(place, *needs), level, order, domain))
+
+    add("common-subexpressions", "basic", 22, "subexpressions:share_subexpressions")
+    add("cast-chains", "basic", 24, "casts:drop_casts", "Cast")
+    add("redundant-nodes", "basic", 26, "redundant:drop_redundant")
+    add("cancel-transposes", "basic", 28, "transposes:cancel_transposes", "Transpose")
+    add("conv-batchnorm", "basic", 30, "conv:fold_into_weights", CONVOLUTION)
+    add("conv-bias", "basic", 31, "conv:fold_into_bias", CONVOLUTION, ("Add", "Sub"))
+    add("transposed-gemm", "basic", 50, "products:fold_transposes", "Transpose")
+    add("matmul-add", "basic", 52, "products:matmul_add", "MatMul", "Add")
+    add("float-islands", "extended", 58, "islands:widen_islands")
+    add("layer-norm", "extended", 60, "norms:layer_norm", "ReduceMean")
+    add("rms-norm", "extended", 61, "norms:rms_norm", "ReduceMean")
+    add("gelu", "extended", 62, "gelu:gelu", ("Erf", "Tanh"))
+    add("swish", "extended", 63, "gelu:swish", "Sigmoid")
+    add("rotary", "extended", 64, "rotary:rotary", "Neg", "Slice", domain=MICROSOFT)
+    add("attention", "extended", 65, "attention:attention", "Softmax", domain=MICROSOFT)
+    add("packed-heads", "extended", 66, "packed:packed_heads", "Attention", domain=MICROSOFT)
+    add("bias-gelu", "extended", 70, "gelu:bias_gelu", "Gelu", domain=MICROSOFT)
+    norms = ("LayerNormalization", "RMSNormalization")
+    add("skip-norm", "extended", 71, "skip:skip_norms", "Add", norms, domain=MICROSOFT)
+    add("conv-activation", "extended", 72, "activations:conv_activation", "Conv", domain=MICROSOFT)
+
+
+def later(
+    place: str, *needs: str | tuple[str, ...]
+) -> Callable[[ir.Model, TransformContext], bool]:
+    """Returns a transform whose module is imported for the first model that it may change.
+
+    Args:
+        place: The module and its function, ``module:function``.
+        needs: Operators all of which such a model has; of several in a tuple, at least one.
+    """
+    module, function = place.split(":")
+    wanted = [{need} if isinstance(need, str) else set(need) for need in needs]
+
+    def apply(model: ir.Model, context: TransformContext) -> bool:
+        if wanted:
+            kinds = {node.op_type for graph in model.graphs() for node in graph}
+            if any(kinds.isdisjoint(alternatives) for alternatives in wanted):
+                return False
+        found = getattr(importlib.import_module(f"tenonnx_fuse.{module}"), function)
+        return bool(found(model, context))
+
+    return apply

@@ -104,7 +104,7 @@ def _pattern(like: Like) -> Pattern:
     return Named(like, None) if isinstance(like, str) else Number(like)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Named(Pattern):
     """The same value wherever the name occurs, of a pattern or any."""
 
@@ -123,7 +123,7 @@ class Named(Pattern):
         return True
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Number(Pattern):
     """A constant of one element."""
 
@@ -141,7 +141,7 @@ class Number(Pattern):
         return found.fail(lambda: f"'{value.name}' is {actual:.7g}, not {self.expected:.7g}")
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class AnyNumber(Pattern):
     """Some constant of one element, which is remembered by a name."""
 
@@ -156,7 +156,7 @@ class AnyNumber(Pattern):
         return True
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Vector(Pattern):
     """A constant of one axis, which is remembered by a name."""
 
@@ -171,7 +171,7 @@ class Vector(Pattern):
         return True
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Op(Pattern):
     """A node of one of some operators of ONNX's own domain."""
 
@@ -210,7 +210,7 @@ class Op(Pattern):
         return all(pattern.match(value, found) for pattern, value in pairs)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Either(Pattern):
     """The first of several patterns that fits."""
 

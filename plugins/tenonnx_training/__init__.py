@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from tenonnx import Transform, hookimpl
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from tenonnx import TransformContext
 
 
 @hookimpl
 def register_transforms(register: Callable[[Transform], None]) -> None:
     """Announce the lowering; no kernel can run the operator, so it is required."""
+    register(Transform("lower-gradients", _lower_gradients, level="required"))
+
+
+def _lower_gradients(model: ir.Model, context: TransformContext) -> bool:
+    """Imports the rules for the first model that asks for a gradient."""
+    if not any(node.op_type == "Gradient" for graph in model.graphs() for node in graph):
+        return False
     from tenonnx_training.gradient import lower_gradients
 
-    register(Transform("lower-gradients", lower_gradients, level="required"))
+    return lower_gradients(model, context)
