@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -37,7 +38,9 @@ UNITS = np.repeat(np.array([1, 0], np.float32), 64)
 
 def flat(array: NDArray) -> NDArray:
     """Returns float32 one after the other and aligned, which takes a copy if they are not."""
-    return (array if fits(array) else np.require(array, requirements=["C", "A"])).reshape(-1)
+    if array.flags.carray or fits(array):
+        return array.reshape(-1)
+    return np.require(array, requirements=["C", "A"]).reshape(-1)
 
 
 @functools.lru_cache(maxsize=256)
@@ -139,6 +142,12 @@ class Plan:
     tiled: NDArray | None = None
 
 
+Bound: TypeAlias = tuple[
+    NDArray, "NDArray | None", tuple[Callable[[NDArray, "NDArray | None"], "NDArray | None"], ...]
+]
+"""Weights, bias, and what to try with them."""
+
+
 class ConvCall:
     """Calls the kernel that fits, or the array kernels.
 
@@ -164,52 +173,73 @@ class ConvCall:
         self._plain = plain
         self._weight = weight
         self._plans: dict[Any, tuple[Plan, ...]] = {}
+        self._bound: dict[tuple[int, ...], Bound] = {}
 
     def __call__(
         self, x: NDArray, w: NDArray, b: NDArray | None = None, residual: NDArray | None = None
     ) -> Any:
         """Returns what the nodes do, all in one."""
-        key = (x.shape, w.shape)
-        try:
-            plans = self._plans[key]
-        except KeyError:
-            if len(self._plans) > 64:
-                self._plans.clear()
-            plans = self._plans[key] = tuple(self._plan(*key))
-        if x.dtype == F32 and w.dtype == F32:
-            for plan in plans:
-                y = self._run(plan, x, w, b, residual)
-                if y is not None:
-                    return y
+        bound = self._bound.get(x.shape)
+        if bound is None or bound[0] is not w or bound[1] is not b:
+            bound = self._bind(x.shape, w, b)
+        for call in bound[2]:
+            y = call(x, residual)
+            if y is not None:
+                return y
         return self._plain(x, w, b, residual)
 
-    def _run(
-        self, plan: Plan, x: NDArray, w: NDArray, b: NDArray | None, residual: NDArray | None
-    ) -> NDArray | None:
-        run, tail, cut = plan.kernel.run, self._tail, plan.cut
-        if run is None:
-            return None
-        shape = cut.output if x.ndim == 4 else (*cut.output[:2], cut.output[3])
-        ones, zeros = per_channel(w.shape[0])
-        scale, shift = ones if tail.scale is None else tail.scale, zeros
-        if b is not None or tail.shift is not None:
-            shift = tail.shifted(b)
-            if shift.shape != w.shape[:1] or not fits(shift):
+    def _bind(self, shape: tuple[int, ...], w: NDArray, b: NDArray | None) -> Bound:
+        """Returns what to try for images of a shape, in order."""
+        key = (shape, w.shape)
+        if len(self._plans) > 64:
+            self._plans.clear()
+            self._bound.clear()
+        if key not in self._plans:
+            self._plans[key] = tuple(self._plan(*key))
+        summand = self._summand(w, b)
+        bound: Bound = w, b, ()
+        if summand is not None and w.dtype == F32:
+            calls = (self._caller(plan, shape, w, summand) for plan in self._plans[key])
+            bound = w, b, tuple(calls)
+        if self._weight is not None:
+            self._bound[shape] = bound
+        return bound
+
+    def _summand(self, w: NDArray, b: NDArray | None) -> NDArray | None:
+        """Returns what is added per channel, if kernels take it."""
+        if b is None and self._tail.shift is None:
+            return per_channel(w.shape[0])[1]
+        shift = self._tail.shifted(b)
+        return shift if shift.shape == w.shape[:1] and fits(shift) else None
+
+    def _caller(
+        self, plan: Plan, x: tuple[int, ...], w: NDArray, shift: NDArray
+    ) -> Callable[[NDArray, NDArray | None], NDArray | None]:
+        """Returns what calls a kernel with an image and a residual; its ``None`` is a refusal."""
+        kernel, cut, checked, tail = plan.kernel, plan.cut, plan.tiled is not None, self._tail
+        weights = flat(w) if plan.tiled is None else plan.tiled
+        shape = cut.output if len(x) == 4 else (*cut.output[:2], cut.output[3])
+        scale = per_channel(w.shape[0])[0] if tail.scale is None else tail.scale
+        count, threads = cut.floats * cut.threads, cut.threads
+        after = scale, shift
+        kind = tail.activation, tail.first, tail.second, UNITS
+        places = cut.numbers, cut.offsets, cut.panel, cut.planes
+
+        def call(x: NDArray, residual: NDArray | None) -> NDArray | None:
+            run = kernel.run
+            if run is None or x.dtype != F32:
                 return None
-        if residual is None:
             added = NOTHING
-        elif residual.shape == shape and residual.dtype == F32:
-            added = flat(residual)
-        else:
-            return None
-        y, memory = empty(shape), floats(cut.floats * cut.threads)
-        run(
-            flat(x), flat(w) if plan.tiled is None else plan.tiled, y.reshape(-1),
-            scale, shift, added, tail.activation, tail.first, tail.second, UNITS,
-            cut.numbers, cut.offsets, cut.panel, cut.planes, memory, cut.threads,
-        )  # fmt: skip
-        # One number that is not finite makes all of its tile so.
-        return y if plan.tiled is None or memory[0] == 0 else None
+            if residual is not None:
+                if residual.shape != shape or residual.dtype != F32:
+                    return None
+                added = flat(residual)
+            y, memory = empty(shape), floats(count)
+            run(flat(x), weights, y.reshape(-1), *after, added, *kind, *places, memory, threads)
+            # One number that is not finite makes all of its tile so.
+            return None if checked and memory[0] != 0 else y
+
+        return call
 
     def _plan(self, x: tuple[int, ...], w: tuple[int, ...]) -> Iterator[Plan]:
         """Returns how to convolve images of a shape: what is tried first, and otherwise."""
@@ -221,7 +251,7 @@ class ConvCall:
         if w[1] == 1 and group > 1:
             yield Plan(DEPTHWISE, depthwise_layout(shape, w[0], windows, threads))
             return
-        if group == 1 and self._weight is not None and WINOGRAD.run is not None:
+        if group == 1 and self._weight is not None and WINOGRAD.requested:
             size = tile_size(shape[0], w[0], w[1], windows)
             if size:
                 cut = winograd_layout(shape, w[0], size, windows, threads)

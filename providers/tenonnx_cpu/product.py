@@ -138,7 +138,7 @@ def fits(array: NDArray) -> bool:
 
 def floats(count: int) -> NDArray:
     """Returns scratch memory as float32."""
-    return scratch(4 * count).view(np.float32)
+    return scratch(4 * count).view(F32)
 
 
 @functools.lru_cache(maxsize=1024)
