@@ -67,11 +67,14 @@ def _copied_zeros(dims: Sequence[int], shape: Sequence[int]) -> list[int]:
     The copied dimensions cancel before -1 is inferred, so that (1, 0, 12, 64) becomes
     (1, 0, 768) for [0, 0, -1], which the sizes alone leave open.
     """
-    kept = {i for i, n in enumerate(shape) if n == 0}
-    if kept and max(kept) >= len(dims):
-        raise ValueError(f"shape {list(shape)} copies a dimension that {tuple(dims)} does not have")
-    target = [dims[i] if i in kept else n for i, n in enumerate(shape)]
-    if -1 in target:
+    try:
+        target = [n or dims[i] for i, n in enumerate(shape)]
+    except IndexError:
+        raise ValueError(
+            f"shape {list(shape)} copies a dimension that {tuple(dims)} does not have"
+        ) from None
+    if -1 in target and 0 in target:
+        kept = {i for i, n in enumerate(shape) if n == 0}
         free = math.prod(n for i, n in enumerate(dims) if i not in kept)
         given = math.prod(n for i, n in enumerate(target) if i not in kept and n != -1)
         if free % given:

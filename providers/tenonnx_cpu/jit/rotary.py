@@ -59,8 +59,9 @@ def embed_tokens(arguments: Any, task: Any, worker: Any) -> None:
     x, cos, sin, positions, interleaved, tokens_first, y = arguments
     heads, length, width, pairs = x.shape[1], x.shape[2], x.shape[3], cos.shape[1]
     batch, token = task // length, task % length
-    row = (positions[batch, token] if positions.size else task) * pairs
-    left, right = cos.ravel()[row : row + pairs], sin.ravel()[row : row + pairs]
+    row = positions[batch, token] if positions.size else task
+    left = floats(cos.ctypes.data + 4 * row * pairs, pairs)
+    right = floats(sin.ctypes.data + 4 * row * pairs, pairs)
     begin = x.ctypes.data + batch * x.strides[0] + token * x.strides[2]
     for head in range(heads):
         source = floats(begin + head * x.strides[1], width)
