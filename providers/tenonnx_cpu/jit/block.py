@@ -11,6 +11,7 @@ from tenonnx_cpu.jit import vector as v
 from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.jit.memory import load_float, store_float
 from tenonnx_cpu.jit.shared import Shared, procedure
+from tenonnx_cpu.jit.strip import STRIP, multiply_strip
 from tenonnx_cpu.jit.tile import (
     ADD,
     COLUMNS,
@@ -64,10 +65,16 @@ def multiply_block(
         mode: ``ZERO`` or ``ADD``.
         edge: Address of ``ROWS * COLUMNS`` floats to work in.
     """
+    first = 0
+    if rows == 1:
+        first = columns // (STRIP * COLUMNS) * STRIP * COLUMNS
+        for column in range(0, first, STRIP * COLUMNS):
+            panel = b + column // COLUMNS * b_panel
+            multiply_strip(a, a_column, panel, b_row, b_panel, depth, c + 4 * column, mode)
     high = split(rows, ROWS, 1)
     for row in range(0, rows, high):
         count = min(high, rows - row)
-        for column in range(0, columns, COLUMNS):
+        for column in range(first, columns, COLUMNS):
             multiply_piece(
                 count, min(COLUMNS, columns - column), depth, a + row * a_row, a_row, a_column,
                 b + column // COLUMNS * b_panel, b_row, c + row * c_row + 4 * column, c_row, mode,
