@@ -24,10 +24,17 @@ Call: TypeAlias = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Site:
-    """A node, and the device that it is compiled for."""
+    """A node, and the device that it is compiled for.
+
+    Attributes:
+        node: The node.
+        platform: The device.
+        tf32: Whether float32 factors may be rounded to 10 bits.
+    """
 
     node: ir.Node
     platform: Platform
+    tf32: bool = False
 
     @property
     def xp(self) -> Any:

@@ -24,7 +24,7 @@ class CudaOptions:
             shared, do not count.
         enable_cuda_graph: Record a run for each combination of input shapes, and replay it.
         user_compute_stream: The address of a ``cudaStream_t`` to run on; one of its own if 0.
-        use_tf32: Let cuBLAS round the factors of float32 products to 10 bits.
+        use_tf32: Let float32 products and convolutions round their factors to 10 bits.
         weights: ``device`` copies each weight once to the device; ``mapped`` lets kernels read
             them from the host's memory, for models larger than the device's; ``shared`` copies
             each once for all processes of the user that ask for it.

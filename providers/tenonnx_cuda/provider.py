@@ -124,7 +124,7 @@ class CUDAExecutionProvider(ArrayProvider):
         choice = choices().get((node.domain, node.op_type))
         if choice is None or not self._is_free(node):
             return step
-        call = choice(Site(node, self.platform), step.call)
+        call = choice(Site(node, self.platform, self.options.use_tf32), step.call)
         return step if call is None else dataclasses.replace(step, call=call)
 
     def _preload(self, steps: Sequence[Step]) -> None:

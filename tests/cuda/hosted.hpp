@@ -107,15 +107,22 @@ inline float shuffle(float value, int from) {
 struct Fragments { unsigned a[4], b[2]; };
 inline std::vector<Fragments> fragments;
 
+// Gives a warp's lanes what the others hold; they wait for each other before they give more.
+inline const Fragments* exchange(const Fragments& own) {
+    const int warp = now->number / 32;
+    fragments[now->number] = own;
+    wait(warp_barriers[warp], warp_size(warp));
+    return &fragments[32 * warp];
+}
+
 // PTX's table of mma.m16n8k16, for elements that `decode` makes numbers of.
 template <class Decode>
 void multiply(float* d, const unsigned* a, const unsigned* b, Decode decode) {
     const int warp = now->number / 32, lane = now->number % 32;
-    Fragments& own = fragments[now->number];
+    Fragments own;
     std::memcpy(own.a, a, sizeof own.a);
     std::memcpy(own.b, b, sizeof own.b);
-    wait(warp_barriers[warp], warp_size(warp));
-    const Fragments* all = &fragments[32 * warp];
+    const Fragments* all = exchange(own);
     auto half = [&](unsigned word, int which) { return decode((unsigned short)(word >> (16 * which))); };
     for (int i = 0; i < 4; ++i) {
         const int row = lane / 4 + 8 * (i / 2), column = lane % 4 * 2 + i % 2;
@@ -230,6 +237,25 @@ inline void mma(float* d, const unsigned* a, const unsigned* b, const f16*) {
 }
 inline void mma(float* d, const unsigned* a, const unsigned* b, const bf16*) {
     hosted::multiply(d, a, b, bfloat_to_float);
+}
+inline float tf32(float x) {
+    const unsigned bits = __float_as_uint(x);
+    return std::isfinite(x) ? __uint_as_float((bits + 0x1000u) & ~0x1fffu) : x;
+}
+// PTX's table of mma.m16n8k8.
+inline void mma_tf32(float* d, const float* a, const float* b) {
+    hosted::Fragments own;
+    for (int i = 0; i < 4; ++i) own.a[i] = __float_as_uint(tf32(a[i]));
+    for (int i = 0; i < 2; ++i) own.b[i] = __float_as_uint(tf32(b[i]));
+    const hosted::Fragments* all = hosted::exchange(own);
+    const int lane = hosted::now->number % 32;
+    for (int i = 0; i < 4; ++i) {
+        const int row = lane / 4 + 8 * (i / 2), column = lane % 4 * 2 + i % 2;
+        for (int k = 0; k < 8; ++k)
+            d[i] += __uint_as_float(all[row % 8 * 4 + k % 4].a[row / 8 + 2 * (k / 4)]) *
+                    __uint_as_float(all[column * 4 + k % 4].b[k / 4]);
+    }
+    __syncwarp();
 }
 inline unsigned less(unsigned pair, float number, const f16*) {
     const unsigned low = float_to_half(half_to_float((unsigned short)pair) - number);

@@ -33,6 +33,7 @@ def chosen(
     outputs: int = 1,
     domain: str = "",
     capability: tuple[int, int] = (8, 0),
+    tf32: bool = False,
     **attributes: Any,
 ) -> Any:
     """Returns the call chosen for a node; it fails where it would leave it to the array kernel."""
@@ -41,7 +42,7 @@ def chosen(
     graph = ir.Graph([], node.outputs, nodes=[node])
     platform = FakePlatform()
     platform.capability = capability
-    call = choices()[domain, op](Site(node, platform), refuse)
+    call = choices()[domain, op](Site(node, platform, tf32), refuse)
     assert call is not None
     assert graph is node.graph
 

@@ -31,7 +31,9 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "norm": [{"T": t} for t in ELEMENTS.values()],
     "softmax": [{"T": t} for t in ELEMENTS.values()],
     "rotary": [{"T": t} for t in ELEMENTS.values()],
-    "conv": [{"T": t} for t in ELEMENTS.values()],
+    "conv": [
+        {"T": t, "KH": 3, "KW": 3, "TENSOR": tensor} for t in ELEMENTS.values() for tensor in (1, 0)
+    ],
     "scatter": [
         {"T": "f32", "E": e, "WIDTH": w, "OPERATION": o}
         for e, w, o in (("short", 2, 1), ("float", 4, 2), ("long long", 8, 0))

@@ -96,24 +96,45 @@ def test_rotary_embedding(
 
 
 @needs_compiler
-@pytest.mark.parametrize("dtype", FLOATS[:2], ids=str)
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("capability", [(7, 5), (8, 0)])
 @pytest.mark.parametrize("shape", [
     ((2, 3, 9, 8), (5, 3, 3, 3), {"pads": [1, 1, 1, 1]}),
     ((1, 4, 11, 7), (6, 2, 2, 3), {"group": 2, "strides": [2, 1], "dilations": [1, 2]}),
     ((1, 70, 6, 6), (70, 1, 3, 3), {"group": 70, "auto_pad": "SAME_UPPER"}),
     ((2, 20, 40), (70, 20, 5), {"pads": [4, 0]}),
+    ((1, 60, 7, 7), (9, 60, 3, 3), {"pads": [1, 1, 1, 1]}),
 ])  # fmt: skip
-def test_convolution(dtype: Any, shape: Any) -> None:
-    from direct import convolve as directly
-
+def test_convolution(dtype: Any, shape: Any, capability: tuple[int, int]) -> None:
+    """The last one has so few results that their sums are shared out among blocks."""
     x_shape, w_shape, attributes = shape
     x, w, b = draw(0, *x_shape, dtype=dtype), draw(1, *w_shape, dtype=dtype), draw(2, w_shape[0])
     b = b.astype(dtype)
+    expected = convolved(x, w, b, attributes)
+    run = chosen("Conv", 11, capability=capability, **attributes)
+    close(run(x, w, b), expected, dtype, scale=2)
+
+
+def convolved(x: Any, w: Any, b: Any, attributes: Any) -> Any:
+    """The convolution in float64."""
+    from direct import convolve as directly
+
     geometry = {k: v for k, v in attributes.items() if k != "auto_pad"}
     if "auto_pad" in attributes:
         geometry["pads"] = [1, 1, 1, 1]
-    expected = directly(x, w, b, kernel=w_shape[2:], **geometry)
-    close(chosen("Conv", 11, **attributes)(x, w, b), expected, dtype, scale=2)
+    return directly(x, w, b, kernel=w.shape[2:], **geometry)
+
+
+@needs_compiler
+def test_convolution_of_rounded_factors() -> None:
+    """With use_tf32 it is exact for factors of 10 bits, and close for others."""
+    x, w, b = draw(0, 1, 20, 9, 9), draw(1, 17, 20, 3, 3), draw(2, 17)
+    run = chosen("Conv", 11, tf32=True, pads=[1, 1, 1, 1])
+    short = [a.astype(BFLOAT16).astype(np.float32) for a in (x, w)]
+    close(run(*short, b), convolved(*short, b, {"pads": [1] * 4}), np.float32)
+    expected = convolved(x, w, b, {"pads": [1] * 4})
+    error = np.linalg.norm(run(x, w, b) - expected) / np.linalg.norm(expected)
+    assert 1e-5 < error < 1e-3
 
 
 @needs_compiler

@@ -17,6 +17,22 @@ __device__ inline void mma(float* d, const unsigned* a, const unsigned* b, const
     MMA("bf16");
 }
 
+// The same of [16, 8] and [8, 8] float32s that tf32 rounded: a[i] is row l / 4 + 8 * (i % 2), column
+// l % 4 + 4 * (i / 2), b[i] row l % 4 + 4 * i, column l / 4.
+__device__ inline float tf32(float x) {
+    unsigned bits;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+    return __uint_as_float(bits);
+}
+__device__ inline void mma_tf32(float* d, const float* a, const float* b) {
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])),
+                   "r"(__float_as_uint(a[2])), "r"(__float_as_uint(a[3])),
+                   "r"(__float_as_uint(b[0])), "r"(__float_as_uint(b[1])));
+}
+
 // Both of two elements less a number that the type has.
 __device__ inline unsigned less(unsigned pair, float number, const f16*) {
     unsigned result;
