@@ -6,7 +6,6 @@ from typing import Any
 
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
 from tenonnx_cpu.jit.pool import parallel
-from tenonnx_cpu.jit.views import floats
 
 
 @helper

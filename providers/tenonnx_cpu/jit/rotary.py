@@ -57,11 +57,10 @@ def rotate(x, cos, sin, y, threads):  # type: ignore[no-untyped-def] # the signa
 def embed_tokens(arguments: Any, task: Any, worker: Any) -> None:
     """Turns all heads of one token."""
     x, cos, sin, positions, interleaved, tokens_first, y = arguments
-    heads, length, width, pairs = x.shape[1], x.shape[2], x.shape[3], cos.shape[1]
+    heads, length, width = x.shape[1], x.shape[2], x.shape[3]
     batch, token = task // length, task % length
     row = positions[batch, token] if positions.size else task
-    left = floats(cos.ctypes.data + 4 * row * pairs, pairs)
-    right = floats(sin.ctypes.data + 4 * row * pairs, pairs)
+    left, right = cos[row], sin[row]
     begin = x.ctypes.data + batch * x.strides[0] + token * x.strides[2]
     for head in range(heads):
         source = floats(begin + head * x.strides[1], width)
