@@ -14,6 +14,10 @@ HANDED: Final = {
 }
 """What is handed to the array library's kernels, which ask for it themselves."""
 
+OF_BYTES: Final = frozenset({"byte_dense", "byte_ops", "byte_pairs", "conv_bytes"})
+QUANTISED: Final = ("Quantize", "Dequantize", "QLinear")
+"""Modules about what stands between operators whose names begin so; nothing for other graphs."""
+
 
 def _by_operator() -> dict[tuple[str, str], list[str]]:
     found: dict[tuple[str, str], list[str]] = {}
@@ -30,7 +34,11 @@ MODULES = _by_operator()
 
 def bring(operators: Iterable[tuple[str, str]]) -> None:
     """Imports the modules that do something about some operators."""
-    for name in {module for operator in operators for module in MODULES.get(operator, ())}:
+    found = set(operators)
+    names = {module for operator in found for module in MODULES.get(operator, ())}
+    if not any(op_type.startswith(QUANTISED) for _, op_type in found):
+        names -= OF_BYTES
+    for name in names:
         importlib.import_module(f"tenonnx_cpu.{name}")
 
 
