@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import onnx_ir as ir
-from onnx_ir.passes.common import ShapeInferencePass
 
 from tenonnx import TransformContext
 
@@ -17,5 +16,7 @@ def infer_ranks(model: ir.Model, context: TransformContext) -> bool:
         return False
     if all(output.shape is not None for node in model.graph for output in node.outputs):
         return False
+    from onnx_ir.passes.common import ShapeInferencePass  # which others do without
+
     ShapeInferencePass(check_type=False, strict_mode=False)(model)
     return True
