@@ -100,6 +100,22 @@ def test_sizes_that_do_not_broadcast_are_the_runs_to_refuse() -> None:
         session.run(None, {"x": W})
 
 
+def test_attributes_that_mean_nothing_are_the_runtimes_to_name() -> None:
+    nodes = [node("Constant", "", "c", valua=1.0), node("Add", "x c", "y")]
+    with pytest.raises(tenonnx.TenonnxError, match=r"^(.*\n  )?Constant 'c' .*valua"):
+        tenonnx.InferenceSession(malformed(*nodes)).run(None, {"x": W})
+    turns = [node("Transpose", "x", "t", perm=[0, 0]), node("Transpose", "t", "y", perm=[1, 0])]
+    with pytest.raises(tenonnx.TenonnxError, match=r"^Transpose 't'"):
+        tenonnx.InferenceSession(malformed(*turns)).run(None, {"x": W})
+
+
+def test_a_version_that_no_schema_has() -> None:
+    proto = malformed(node("Reul", "x", "y"))
+    proto.opset_import[0].version = 1 << 40
+    with pytest.raises(tenonnx.NotSupported, match="Reul"):
+        tenonnx.InferenceSession(proto)
+
+
 def test_a_graph_without_nodes() -> None:
     x = value("x", FLOAT, [2, 2])
     (x_again,) = tenonnx.InferenceSession(model([], [x], [x])).run(None, {"x": W})

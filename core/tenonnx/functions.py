@@ -145,7 +145,7 @@ def _schema(node: ir.Node) -> Any:
     """Returns the node's ``OpSchema``, or ``None``; onnx's stubs lack its function methods."""
     try:
         return onnx.defs.get_schema(node.op_type, node.version or 1, node.domain)
-    except onnx.defs.SchemaError:
+    except (onnx.defs.SchemaError, TypeError):  # TypeError: a version of more than 31 bits
         return None
 
 

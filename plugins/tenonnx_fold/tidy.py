@@ -6,10 +6,19 @@ import onnx_ir as ir
 
 from tenonnx import TransformContext, WeightTensor
 
+KINDS = frozenset(
+    f"value{kind}" for kind in ("", "_float", "_floats", "_int", "_ints", "_string", "_strings")
+) | {"sparse_value"}
+"""The attributes of a Constant, which has one of them."""
+
 
 def lift_constants(model: ir.Model, context: TransformContext) -> bool:
     """Turns every Constant node into an initializer over a weight of the registry."""
-    if not any(node.op_type == "Constant" for graph in model.graphs() for node in graph):
+    constants = [
+        n for graph in model.graphs() for n in graph if n.op_type == "Constant" and not n.domain
+    ]
+    # The runtime names one that is malformed; onnx_ir's pass stumbles over it.
+    if not constants or any(n.attributes.keys() - KINDS for n in constants):
         return False
     from onnx_ir.passes.common import LiftConstantsToInitializersPass
 

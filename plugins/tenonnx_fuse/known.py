@@ -89,10 +89,10 @@ def attribute(node: ir.Node, name: str, default: Any) -> Any:
 
 
 def permutation(node: ir.Node) -> tuple[int, ...] | None:
-    """Returns where a Transpose takes its axes from; ``None`` if its rank is not known."""
+    """Returns where a Transpose takes its axes from; ``None`` if it does not say, or nonsense."""
     given = attribute(node, "perm", None)
     if given is not None:
-        return tuple(given)
+        return tuple(given) if sorted(given) == list(range(len(given))) else None
     rank = rank_of(operand(node, 0))
     return None if rank is None else tuple(reversed(range(rank)))
 
