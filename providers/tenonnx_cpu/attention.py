@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ATTEND = JitKernel("attention", "attend")
 NO_MASK = np.zeros((0, 0, 0, 0), np.float32)
 
-ENOUGH = 1 << 17
+ENOUGH = 1 << 14
 """Multiplications that are worth a second thread."""
 
 

@@ -8,7 +8,7 @@ KEYS = 256
 QUERIES = 84
 """Queries of a task at most: whole tiles of rows."""
 
-FEW = 4
+FEW = 8
 """Queries for which packing keys does not pay."""
 
 FEW_ROWS = 8
