@@ -108,3 +108,31 @@ def test_layers_of_halves_are_computed_in_float32(kind: Any) -> None:
     n = (r - r.mean(-1, keepdims=True)) / np.sqrt(r.var(-1, keepdims=True) + 1e-5) * gain + shift
     answer = n * special.expit(n) * wide
     np.testing.assert_allclose(np.asarray(y, np.float64), answer, rtol=exact, atol=8 * exact)
+
+
+@pytest.mark.parametrize("kind", [np.float16, ml_dtypes.bfloat16])
+def test_a_gelu_whose_numbers_are_rounded_belongs_to_the_product(kind: Any) -> None:
+    weight, bias = floats(64, 80, seed=1).astype(kind), floats(80, seed=2).astype(kind)
+    root, one, half = (np.array(number, kind) for number in (np.sqrt(2), 1, 0.5))
+    narrow = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    nodes = [
+        node("Cast", "x", "n", to=narrow),
+        node("MatMul", "n w", "p"),
+        node("Add", "p b", "s"),
+        node("Div", "s root", "d"),
+        node("Erf", "d", "e"),
+        node("Add", "e one", "f"),
+        node("Mul", "s f", "g"),
+        node("Mul", "g half", "h"),
+        node("Cast", "h", "y", to=FLOAT),
+    ]
+    weights = {"w": weight, "b": bias, "root": root, "one": one, "half": half}
+    ends = [value("x", FLOAT, [None] * 2)], [value("y", FLOAT, [None] * 2)]
+    proto = model(nodes, *ends, weights, opset=20)
+    made = tenonnx.InferenceSession(proto.SerializeToString())
+    assert ["Cast", "Gemm", "Gelu"] in [[n.op_type for n in step.nodes] for step in made.plan.steps]
+    x = floats(9, 64)
+    s = x.astype(np.float64) @ weight.astype(np.float64) + bias.astype(np.float64)
+    exact = 2e-3 if kind == np.float16 else 2e-2
+    answer = s * special.ndtr(s)
+    np.testing.assert_allclose(made.run(None, {"x": x})[0], answer, rtol=exact, atol=8 * exact)
