@@ -57,6 +57,11 @@ def expected(case: Case, x: Any, given: dict[str, Any], least: float = -np.inf) 
     return np.maximum(y + bias.reshape(-1, *(1,) * (x.ndim - 2)), least)
 
 
+def kernel_of(case: Case) -> Any:
+    slides = case.strides[-1] < 3 and case.dilations[-1] == 1
+    return DEPTHWISE if 1 < case.group == case.x[1] and slides else CONV
+
+
 def check(y: Any, real: Any, given: dict[str, Any]) -> None:
     """Every byte is the rounded result, but for numbers that are all but half way between two."""
     dtype = given["yz"].dtype
@@ -74,7 +79,7 @@ def check(y: Any, real: Any, given: dict[str, Any]) -> None:
 def test_convolution_between_codes(
     case: Case, dtype: Any, per_channel: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kernel = Watch(DEPTHWISE if case in ALONE else CONV, monkeypatch)
+    kernel = Watch(kernel_of(case), monkeypatch)
     given = codes(case, dtype, per_channel)
     x = bytes_of(case.x, dtype)
     nodes = [
@@ -94,7 +99,7 @@ def test_convolution_between_codes(
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_qlinear_conv(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = Watch(DEPTHWISE if case in ALONE else CONV, monkeypatch)
+    kernel = Watch(kernel_of(case), monkeypatch)
     given = codes(case, np.uint8, True)
     x = bytes_of(case.x, np.uint8)
     nodes = [node("QLinearConv", "x xs xz w ws wz ys yz b", "y", **case.attributes)]

@@ -153,7 +153,7 @@ def pool_channel(arguments: Any, task: Any, worker: Any) -> None:
     height, width = layout[6], layout[7]
     pack_byte_planes(
         x.ctypes.data + task * layout[4] * layout[5], 1, 0, height + layout[12] // width - height,
-        0, width, layout, planes, np.uint8(0), flip, packed.ctypes.data,
+        0, width, layout, planes, np.uint8(0), flip, packed.ctypes.data, True,
     )  # fmt: skip
     best = y[task * height * width :][: height * width]
     best[:] = 0

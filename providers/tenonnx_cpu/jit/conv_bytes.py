@@ -170,7 +170,7 @@ def load_masked(b: Builder, address: Value, mask: Value) -> Value:
 
 @intrinsic
 def interleave_fours(
-    typing_context: Any, source: Any, offsets: Any, fours: Any, target: Any
+    typing_context: Any, source: Any, offsets: Any, fours: Any, target: Any, flip: Any
 ) -> Any:
     """Packs a panel: of every four rows, the first column's bytes, then the second's, and so on.
 
@@ -179,10 +179,12 @@ def interleave_fours(
         offsets: Address of an int64 for each row: bytes from ``source`` to it.
         fours: How many fours of rows.
         target: Address of the panel, ``8 * LANES`` bytes for every four rows.
+        flip: Bits that are inverted.
     """
 
     def body(b: Builder, values: Any) -> None:
-        source, offsets, fours, target = values
+        source, offsets, fours, target, flip = values
+        inverted = v.splat(b, flip, BYTES)
         kind = v.vector(I8, LANES)
         # A vector of four rows, as loaded one after the other, and its bytes column by column.
         mixed = [LANES * (n % 4) + n // 4 for n in range(4 * LANES)]
@@ -194,27 +196,28 @@ def interleave_fours(
                 rows = [v.load(b, kind, b.add(start, I64(LANES * half))) for start in starts]
                 pairs = [v.shuffle(b, rows[n], rows[n + 1], range(2 * LANES)) for n in (0, 2)]
                 four = v.shuffle(b, pairs[0], pairs[1], range(4 * LANES))
-                value = v.shuffle(b, four, four, mixed)
+                value = b.xor(v.shuffle(b, four, four, mixed), inverted)
                 v.store(b, value, b.add(place, I64(4 * LANES * half)), 4 * LANES)
             return [b.add(table, I64(32)), b.add(place, I64(8 * LANES))]
 
         v.loop(b, fours, [offsets, target], step)
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        builder.call(v.function(builder, "tenonnx_fours", [I64] * 4, body), values)
+        builder.call(v.function(builder, "tenonnx_fours", [*[I64] * 4, I8], body), values)
         return context.get_dummy_value()
 
-    return types.void(*[types.intp] * 4), generate
+    return types.void(*[types.intp] * 4, types.uint8), generate
 
 
 @helper
 def gather_columns(
-    source: Any, offsets: Any, depth: Any, columns: Any, target: Any, pitch: Any
+    source: Any, offsets: Any, depth: Any, columns: Any, target: Any, pitch: Any, flip: Any
 ) -> None:
     """Copies a few columns so that each is adjacent bytes, with zeros up to ``pitch``."""
     for column in range(columns):
         place = target + column * pitch
         for row in range(depth):
-            store_byte(load_byte(source + load_int(offsets + 8 * row) + column), place + row)
+            x = load_byte(source + load_int(offsets + 8 * row) + column)
+            store_byte(x ^ flip, place + row)
         for row in range(depth, pitch):
             store_byte(np.uint8(0), place + row)

@@ -29,9 +29,12 @@ U8 = np.uint8
 @helper
 def pack_byte_planes(
     source: Any, channels: Any, top: Any, lines: Any, left: Any, span: Any, layout: Any,
-    planes: Any, fill: Any, flip: Any, target: Any,
+    planes: Any, fill: Any, flip: Any, target: Any, fresh: Any,
 ) -> None:  # fmt: skip
-    """Writes planes of some channels, as far as windows from row to row see them."""
+    """Writes planes of some channels, as far as windows from row to row see them.
+
+    Lines above and below the image are there already unless the memory is ``fresh``.
+    """
     height, width, stride_y, stride_x = layout[4], layout[5], layout[8], layout[9]
     for channel in range(channels):
         own = source + channel * height * width
@@ -44,7 +47,7 @@ def pack_byte_planes(
             above = min(lines, max(0, -(row // stride_y)))
             inside = min(lines, max(above, (height - 1 - row) // stride_y + 1))
             here = own + (row + above * stride_y) * width + column + first * stride_x
-            if above:
+            if above and fresh:
                 place_bytes(own, 0, place, span, 0, 0, above, 1, fill, flip)
             place += span * above
             place_bytes(
@@ -52,7 +55,7 @@ def pack_byte_planes(
                 fill, flip,
             )  # fmt: skip
             place += span * (inside - above)
-            if inside < lines:
+            if inside < lines and fresh:
                 place_bytes(own, 0, place, span, 0, 0, lines - inside, 1, fill, flip)
 
 
@@ -83,19 +86,23 @@ def convolve_bytes(arguments: Any, task: Any, worker: Any) -> None:
     done = 0 if form == SUMMED else form
     # All lines of planes are there, also those that the last task does not need.
     reach = layout[12] // layout[15] - layout[14]
-    # Where a plane would be the image itself, panels come from there but for the last one.
-    table = offsets.ctypes.data
-    in_place = layout[24] and flip == 0
-    ready = columns // COLUMNS * COLUMNS if in_place else 0
+    # Where a plane would be the image itself, panels come from there, but for the last channels:
+    # whole vectors are read, which may end beyond the image.
+    table, in_place = offsets.ctypes.data, layout[24]
+    size_of_channel = layout[4] * layout[5]
     for channel in range(0, channels, layout[16]):
         some = min(layout[16], channels - channel)
         last = channel + some >= channels
-        source = x.ctypes.data + (image * channels + channel) * layout[4] * layout[5]
+        start = (image * channels + channel) * size_of_channel
+        source = x.ctypes.data + start
+        fours, ready = -(-some * taps // 4), 0
+        if in_place:
+            beyond = left + -(-columns // COLUMNS) * COLUMNS
+            ready = min(fours, max(0, (x.size - start - beyond) // size_of_channel + 1) // 4)
         pack_byte_planes(
-            source, some, top, bottom - top + reach, left + ready, span - ready, layout, planes,
-            fill, flip, packed,
+            source + 4 * ready * size_of_channel, some - 4 * ready, top, bottom - top + reach,
+            left, span, layout, planes, fill, flip, packed + 4 * ready * layout[12], channel == 0,
         )  # fmt: skip
-        fours = -(-some * taps // 4)
         a, a_row = w.ctypes.data + row * depth + channel * taps, depth
         if depth % 4:
             a_row = 4 * fours
@@ -105,10 +112,13 @@ def convolve_bytes(arguments: Any, task: Any, worker: Any) -> None:
         dots = rest if rest <= DOTS else 0
         high_tile = split(count, ROWS, 1)
         for column in range(0, columns - dots, COLUMNS):
-            if column < ready:
-                interleave_fours(source + left + column, table + 4 * offsets.size, fours, panel)
-            else:
-                interleave_fours(packed + column - ready, table, fours, panel)
+            if ready:
+                own = table + 4 * offsets.size
+                interleave_fours(source + left + column, own, ready, panel, flip)
+            interleave_fours(
+                packed + column, table + 32 * ready, fours - ready, panel + 4 * COLUMNS * ready,
+                U8(0),
+            )  # fmt: skip
             whole = last and column + COLUMNS <= columns
             narrow = columns - dots - column <= LANES
             for i in range(0, count, high_tile):
@@ -137,9 +147,16 @@ def convolve_bytes(arguments: Any, task: Any, worker: Any) -> None:
                 )  # fmt: skip
         if dots:
             pitch = -(-some * taps // 64) * 64
-            gather_columns(
-                packed + columns - ready - dots, table, some * taps, dots, c + layout[23], pitch,
-            )  # fmt: skip
+            first_dot = columns - dots
+            if in_place:
+                gather_columns(
+                    source + left + first_dot, table + 4 * offsets.size, some * taps, dots,
+                    c + layout[23], pitch, flip,
+                )  # fmt: skip
+            else:
+                gather_columns(
+                    packed + first_dot, table, some * taps, dots, c + layout[23], pitch, U8(0)
+                )
             for i in range(0, count, DOT_ROWS):
                 multiply_byte_columns(
                     min(DOT_ROWS, count - i), a + i * a_row, a_row, c + layout[23], pitch,
