@@ -57,7 +57,7 @@ def murmur_hash3(_: Namespace, x: Array, *, seed: int = 0, positive: int = 1) ->
     return hashes.reshape(x.shape).view(np.uint32 if positive else np.int32)
 
 
-@op("NGramHashMapping", multiple=True)
+@op("NGramHashMapping", host=(5,), multiple=True)
 def ngram_hash_mapping(
     xp: Namespace,
     input_ids: Array,
