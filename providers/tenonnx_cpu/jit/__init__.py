@@ -1,7 +1,9 @@
 """JIT kernels: how they are declared, compiled, called, and how to write one.
 
-Only ``runtime`` and ``scratch`` may be imported without numba; every other module here imports
-it, and is itself imported when a kernel in it is first needed.
+A compiled kernel is kept as an *image* (``images``): machine code that is mapped and called without
+numba, and shared by processes. ``runtime``, what that imports, ``scratch`` and ``workspace`` may be
+imported without numba; every other module here imports it, and is itself imported when a kernel in
+it is first compiled.
 
 A kernel in three steps:
 
@@ -28,8 +30,11 @@ A kernel in three steps:
    does badly, an intrinsic writes vector instructions itself with ``vector``.
 
    Errors are for the caller to find first: a kernel raises nothing, checks no bounds and returns
-   nothing. A parallel body allocates nothing large: take scratch memory from the caller, a slice
-   for every ``worker``. What it computes must not depend on which worker does it.
+   nothing. It allocates nothing either, for what numba allocates with is not in an image: take
+   scratch memory from the caller, a slice for every ``worker``, or a few elements from
+   ``views.on_stack``; write loops where numba would copy (``x[i] = y``) or reshape. ``tenonnx
+   warmup`` warns of kernels that need numba at run time for such a thing. What a parallel body
+   computes must not depend on which worker does it.
 
 2. *Declare it* where it is used, which does not import numba::
 
@@ -46,12 +51,14 @@ A kernel in three steps:
        return y
 
    ``run`` is ``None`` until the kernel is compiled, or for ever without numba: numpy's kernel,
-   ``plain``, must always do. Entering the pool costs 2 to 20 us, so small work stays serial.
+   ``plain``, must always do. It takes arguments by position, reads arrays and numbers as they are,
+   and knows nothing of types: ``fits`` must. Entering the pool costs 2 to 20 us, so small work
+   stays serial.
 
 Rules that keep compiling short: one signature where one is enough (views of other dtypes of the
 same width, a number that selects the variant), no ``parallel=True``, no numba ``cache=True`` (the
 kernel decorator caches in ``cache_folder``, keyed by the source of its module and of those that it
-imports with ``from tenonnx_cpu.x import y``: no other form), helpers rather
-than generated variants. Never hand a function to a function: numba then refuses to cache the
-kernel (``compile`` says so). Make the one that calls it, in a Python function, instead.
+imports with ``from tenonnx_cpu.x import y``: no other form), helpers rather than generated
+variants. Never hand a function to a function, which numba cannot cache where it keeps kernels
+itself. Make the one that calls it, in a Python function, instead.
 """

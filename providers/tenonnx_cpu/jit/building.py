@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +13,6 @@ import llvmlite.binding as llvm
 from numba.core.registry import cpu_target
 
 from tenonnx_cpu.jit import images
-from tenonnx_cpu.jit.cache import keep
 from tenonnx_cpu.jit.linking import link
 
 SPEED = 3
@@ -46,7 +47,17 @@ def build(module: Any, exports: Sequence[str], path: Path) -> dict[str, int]:
         LookupError: A symbol that it uses is nowhere.
     """
     image = link(machine().emit_object(module), exports)
-    needs = {images.origin(symbol) for symbol in image.outside} - {None}
-    content = replace(image, needs=tuple(sorted(filter(None, needs)))).pack()
+    needs = {name for symbol in image.outside if (name := images.origin(symbol))}
+    content = replace(image, needs=tuple(sorted(needs))).pack()
     keep(path, content)
     return images.find(path) or images.place(path, content)
+
+
+def keep(path: Path, data: bytes) -> None:
+    """Writes a file at once or not at all; a folder that cannot be written is no error."""
+    with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as draft:
+            stack.callback(Path(draft.name).unlink, missing_ok=True)
+            draft.write(data)
+        Path(draft.name).replace(path)

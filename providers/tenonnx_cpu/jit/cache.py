@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import mmap
@@ -10,7 +9,6 @@ import os
 import platform
 import re
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -100,13 +98,3 @@ def _modules() -> dict[str, Path]:
             if file.endswith(".py"):
                 found[f"{package}.{file.removesuffix('.py')}"] = Path(folder, file)
     return found
-
-
-def keep(path: Path, data: bytes) -> None:
-    """Writes a file at once or not at all; a folder that cannot be written is no error."""
-    with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as draft:
-            stack.callback(Path(draft.name).unlink, missing_ok=True)
-            draft.write(data)
-        Path(draft.name).replace(path)

@@ -30,10 +30,10 @@ SUPPORTED = sys.platform == "linux" and platform.machine() in ("x86_64", "aarch6
 """Whether this machine's code is made into images; elsewhere numba keeps and calls it."""
 
 FRONT = struct.Struct("<8sIIQ")
-"""What a file begins with: the mark, a checksum of what follows, bytes of the header and of all."""
+"""What a file begins with: the mark, a checksum, bytes of the header and of all."""
 MARK = b"tenonnx\1"
 CHECKED = 12
-"""Where what the checksum is of begins."""
+"""Where that begins which the checksum is of."""
 
 ENTRY = "tenonnx_entry"
 """What a kernel's image exports: the function that Python calls."""

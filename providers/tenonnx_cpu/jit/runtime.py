@@ -1,10 +1,12 @@
 """Which JIT kernels are ready, and who compiles the others. Nothing here imports numba.
 
-``TENONNX_JIT`` says when kernels are compiled:
+Kernels that the disk cache has are loaded where they are asked for, in less than a millisecond each
+and without numba, on systems that have images of machine code (``images``). ``TENONNX_JIT`` says
+when others are compiled:
 
 * ``1`` (default): in a background thread; until a kernel is ready, numpy's runs;
 * ``wait``: where they are asked for, so that every run uses them;
-* ``0``: never.
+* ``0``: never; nor is any loaded.
 """
 
 from __future__ import annotations
@@ -30,8 +32,8 @@ logger = logging.getLogger("tenonnx.jit")
 MODES = ("0", "1", "wait")
 
 PAUSE_SECONDS = 0.1
-"""Before kernels are loaded in the background: a session that is being built goes on at full speed,
-and a program that is done by then never imports numba."""
+"""Before kernels are compiled in the background: a session that is being built goes on at full
+speed, and a program that is done by then never imports numba."""
 
 FOLDER = Path(__file__).parent
 
@@ -43,7 +45,7 @@ class JitKernel:
     """A handle on a compiled kernel, cheap to create and to ask.
 
     Args:
-        module: The module under ``tenonnx_cpu.jit`` whose import brings numba with it.
+        module: The module under ``tenonnx_cpu.jit``, which only compiling imports.
         name: The function in it, decorated with ``compiling.kernel``.
 
     Attributes:

@@ -21,7 +21,8 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 
 from tenonnx_cpu.jit import building, images
-from tenonnx_cpu.jit.cache import cache_folder, image_path, keep, source_stamp
+from tenonnx_cpu.jit.building import keep
+from tenonnx_cpu.jit.cache import cache_folder, image_path, source_stamp
 from tenonnx_cpu.jit.vector import VOID, Builder, Value
 
 Body = Callable[[Builder, Sequence[Value]], Any]
