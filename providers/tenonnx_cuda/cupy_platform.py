@@ -6,6 +6,7 @@ import functools
 import importlib
 import math
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -37,6 +38,10 @@ FLOAT32, TF32 = 0, 3
 
 SAME_ADDRESS = 91
 """cudaDevAttrCanUseHostPointerForRegisteredMem."""
+
+
+_recording = threading.Lock()
+"""cupy has one allocator of pinned memory for all threads."""
 
 
 def connect(number: int) -> CupyPlatform:
@@ -258,7 +263,7 @@ class CupyStream:
         """
         runtime = self._cupy.cuda.runtime
         pool = self._cupy.cuda.MemoryPool()
-        with self.active(), self._cupy.cuda.using_allocator(pool.malloc):
+        with self.active(), self._cupy.cuda.using_allocator(pool.malloc), self._no_uploads():
             self._stream.begin_capture()
             try:
                 result = work()
@@ -269,6 +274,26 @@ class CupyStream:
                 return _Graph(self._stream.end_capture(), self._stream, pool), result
             except runtime.CUDARuntimeError as error:
                 raise CannotRecordError(str(error)) from error
+
+    @contextmanager
+    def _no_uploads(self) -> Iterator[None]:
+        """Refuses this thread's copies from the host.
+
+        cupy puts them into pinned memory, which is somebody else's by the time of a replay.
+        """
+        thread, pool = threading.get_ident(), self._cupy.get_default_pinned_memory_pool()
+
+        def malloc(nbytes: int) -> Any:
+            if threading.get_ident() == thread:
+                raise CannotRecordError(f"{nbytes} bytes are copied from the host")
+            return pool.malloc(nbytes)
+
+        with _recording:
+            self._cupy.cuda.set_pinned_memory_allocator(malloc)
+            try:
+                yield
+            finally:
+                self._cupy.cuda.set_pinned_memory_allocator(pool.malloc)
 
     def _abandon(self) -> None:
         try:

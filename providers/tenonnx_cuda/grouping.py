@@ -20,6 +20,9 @@ NEVER: Final = frozenset(
         *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
         *("Bernoulli", "Multinomial", "Dropout"),  # replayed, they would draw the same numbers
         *("SplitToSequence", "ConcatFromSequence", "Optional", "OptionalGetElement"),
+        # They bring arrays from the host, which a replay would not read anew.
+        *("AffineGrid", "AveragePool", "Constant", "DeformConv", "GroupQueryAttention", "Imputer"),
+        *("MatMulBnb4", "QLinearAveragePool", "Resize", "RoiAlign", "SparseAttention", "Upsample"),
     }
 )
 """Operators whose work cannot be repeated as it was."""

@@ -69,7 +69,13 @@ class FakeStream:
         if self.broken:
             raise CannotRecordError("the stream is told to fail")
         self.recordings += 1
-        results = work()
+        strict.RECORDING.append(True)
+        try:
+            results = work()
+        except strict.HiddenTransferError as error:
+            raise CannotRecordError(str(error)) from error
+        finally:
+            strict.RECORDING.pop()
         return Replay(work, results), results
 
     def synchronize(self) -> None:

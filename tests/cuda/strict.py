@@ -29,6 +29,10 @@ AT = frozenset({"add", "subtract", "maximum", "minimum", "bitwise_and", "bitwise
 AT_DTYPES = frozenset("iIlLqQefd")
 
 
+RECORDING: list[bool] = []
+"""Has an item while work is recorded."""
+
+
 class HiddenTransferError(TypeError):
     """Something would have gone from host to device, or back, without being asked to."""
 
@@ -210,6 +214,8 @@ class Function:
             if strange:
                 raise TypeError(f"cupy's {name} has no parameter {strange[0]}")
         if name in MAKERS and args and isinstance(args[0], np.ndarray):
+            if RECORDING:
+                raise HiddenTransferError(f"{name} of a host array, which no replay would read")
             return wrap(np.array(args[0], *args[1:], **kwargs))
         plain = [unwrap(a, name) for a in args]
         target = kwargs.get("out")

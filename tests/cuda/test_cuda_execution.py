@@ -227,3 +227,32 @@ def test_precision_is_set_for_a_streams_work_and_put_back(monkeypatch: pytest.Mo
     with pytest.raises(ValueError, match="inside"), stream.active():
         raise ValueError("inside")
     assert cublas.mode == 0
+
+
+def test_what_brings_arrays_from_the_host_is_not_recorded(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replay would read memory that is somebody else's by then."""
+    large = model(
+        [
+            node("Exp", "x", "a"),
+            node("Floor", "a", "b"),
+            node("Resize", "b _ s", "c", mode="linear"),
+            node("Ceil", "c", "d"),
+            node("Neg", "d", "y"),
+        ],
+        [value("x", shape=(1, 1, "n"))],
+        [value("y")],
+        {"s": np.float32([1, 1, 2])},
+    )
+    for listed in (True, False):
+        if not listed:
+            monkeypatch.setattr("tenonnx_cuda.grouping.NEVER", frozenset())
+        session = graphed(large, graph_optimization_level=0)
+        x = np.linspace(-1, 3, 5, dtype=np.float32).reshape(1, 1, 5)
+        (expected,) = tenonnx.InferenceSession(large, providers=["cpu"]).run(None, {"x": x})
+        for _ in range(4):
+            np.testing.assert_array_equal(session.run(None, {"x": x})[0], expected)
+        assert any(r.replays for r in recordings(session)) == listed
+    assert len(caplog.records) == 1
+    assert "of a host array" in caplog.text
