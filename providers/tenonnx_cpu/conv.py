@@ -13,7 +13,7 @@ from tenonnx_array.windows import Windows, place
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.conv_layout import Layout, layout
 from tenonnx_cpu.conv_tail import Tail, find_tail
-from tenonnx_cpu.depthwise import depthwise_layout
+from tenonnx_cpu.depthwise import channels_layout, depthwise_layout, suits_channels
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.product import F32, fits, floats
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 CONV = JitKernel("conv_f32", "conv_f32")
 DEPTHWISE = JitKernel("conv_depthwise", "conv_depthwise")
+CHANNELS = JitKernel("conv_channels", "conv_channels")
 WINOGRAD = JitKernel("conv_winograd", "conv_winograd")
 
 NOTHING = np.empty(0, np.float32)
@@ -119,6 +120,7 @@ def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
     tail = find_tail(node, scope)
     CONV.request()
     DEPTHWISE.request()
+    CHANNELS.request()
     if weight is not None and weight.shape[2:] == (3, 3):
         WINOGRAD.request()
     inputs = (*node.inputs[:2], node.inputs[2] if len(node.inputs) > 2 else None, tail.residual)
@@ -249,6 +251,8 @@ class ConvCall:
             return
         shape = (*x[:2], *windows.size)
         if w[1] == 1 and group > 1:
+            if suits_channels(w[0] // group, windows):
+                yield Plan(CHANNELS, channels_layout(shape, windows, threads))
             yield Plan(DEPTHWISE, depthwise_layout(shape, w[0], windows, threads))
             return
         if group == 1 and self._weight is not None and WINOGRAD.requested:

@@ -51,18 +51,14 @@ def depthwise_layout(shape: tuple[int, ...], rows: int, windows: Windows, thread
     reach_y = max(place[0] for _, place in taps)
     pitch = out_width + max(place[1] for _, place in taps)
     pitch = -(-pitch // LINE) * LINE
-    square = kernel_y == kernel_x and step_y == step_x == 1
-    shape_of = (kernel_x, stride_x)
-    variant = 1 + UNROLLED_WINDOWS.index(shape_of) if square and shape_of in UNROLLED_WINDOWS else 0
+    variant = variant_of(windows)
     lines = max(1, PLANES // (pitch * len(planes)) - reach_y)
     lines = -(-out_height // -(-out_height // lines))
     multiple = rows // channels
     # A thread should find in its cache what it wrote before: of large images bands of all
     # channels, as convolutions cut them, and channels of small ones.
-    together, bands = channels, 1
-    if threads > 1 and out_height * out_width > LARGE:
-        bands = max(1, min(2 * threads // batch, out_height // 8))
-    elif threads > 1:
+    together, bands = channels, bands_of(batch, windows, threads)
+    if threads > 1 and bands == 1:
         together = min(channels, -(-batch * channels // threads))
         if batch * channels < 4 * threads:
             bands = min(-(-out_height // lines), -(-4 * threads // (batch * channels)))
@@ -84,3 +80,67 @@ def depthwise_layout(shape: tuple[int, ...], rows: int, windows: Windows, thread
         work,
         (batch, rows, out_height, out_width),
     )
+
+
+def variant_of(windows: Windows) -> int:
+    """Returns the number of windows that have code of their own; 0 if they have none."""
+    (kernel, other), (stride, along) = windows.kernel, windows.strides
+    square = kernel == other and stride == along and windows.dilations == (1, 1)
+    known = square and (kernel, stride) in UNROLLED_WINDOWS
+    return 1 + UNROLLED_WINDOWS.index((kernel, stride)) if known else 0
+
+
+def bands_of(batch: int, windows: Windows, threads: int) -> int:
+    """Returns into how many bands of lines large images are cut."""
+    height, width = windows.output
+    if threads == 1 or height * width <= LARGE:
+        return 1
+    return max(1, min(2 * threads // batch, height // 8))
+
+
+CHANNELS_FIELDS = (
+    "batch", "channels", "height", "width", "out_width", "out_height", "top", "left", "stride",
+    "kernel", "bands", "task_height", "pitch", "variant", "planes", "sums", "work", "tasks",
+)  # fmt: skip
+"""The same for ``channels_layout``: a task works on ``GROUP`` channels of one of ``bands`` of the
+result, ``task_height`` lines at a time. In vectors of a place each, ``planes`` and ``sums`` are
+where the image, rows of it ``pitch`` apart, and results begin in the ``work`` floats of a thread.
+"""
+
+GROUP = 16
+"""Channels of a task, and the most that a vector has."""
+
+NARROW, WIDE = 8, 16
+"""Columns of the result, and of the image, up to which vectors of channels are better filled."""
+
+VECTORS = 1536
+"""Vectors of channels of the image at most, so that they stay in the second-level cache."""
+
+
+def suits_channels(multiple: int, windows: Windows) -> bool:
+    """Says whether ``channels_layout`` is for these windows."""
+    fits = windows.output[1] <= NARROW and windows.size[1] <= WIDE and min(windows.begins) >= 0
+    return fits and multiple == 1 and variant_of(windows) > 0
+
+
+@functools.lru_cache(maxsize=1024)
+def channels_layout(shape: tuple[int, ...], windows: Windows, threads: int) -> Layout:
+    """Returns how to slide windows over an image ``(N, C, H, W)``, channels side by side."""
+    batch, channels = shape[:2]
+    (height, width), (out_height, out_width) = windows.size, windows.output
+    kernel, stride, (top, left) = windows.kernel[0], windows.strides[0], windows.begins
+    pitch = max(width + left, (out_width - 1) * stride + kernel)
+    bands = bands_of(batch, windows, threads)
+    lines = max(1, (VECTORS // pitch - kernel) // stride + 1)
+    lines = min(lines, -(-out_height // bands))
+    planes = -(-(kernel**2) // GROUP) * GROUP
+    sums = planes + ((lines - 1) * stride + kernel) * pitch + left + GROUP
+    work = GROUP * (sums + lines * out_width + GROUP)
+    tasks = batch * bands * -(-channels // GROUP)
+    numbers = (
+        batch, channels, height, width, out_width, out_height, top, left, stride,
+        kernel, bands, lines, pitch, variant_of(windows), planes, sums, work, tasks,
+    )  # fmt: skip
+    output = (batch, channels, out_height, out_width)
+    nothing = fixed(()), fixed(()), fixed(np.empty((0, 2)))
+    return Layout(fixed(numbers), *nothing, min(threads, tasks), work, output)

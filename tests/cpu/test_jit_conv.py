@@ -9,7 +9,7 @@ from scipy import special
 from windows_oracle import convolve
 
 from models import node
-from tenonnx_cpu.conv import CONV, DEPTHWISE, WINOGRAD
+from tenonnx_cpu.conv import CHANNELS, CONV, DEPTHWISE, WINOGRAD
 from tenonnx_cpu.jit.runtime import JitKernel
 
 ONE = float(np.finfo(np.float32).eps)
@@ -76,20 +76,31 @@ TILED = [
 
 ALONE = [
     Case((1, 32, 28, 28), 32, (3, 3), pads=(1, 1, 1, 1), group=32),
-    Case((2, 5, 7, 7), 5, (3, 3), pads=(1, 1, 1, 1), group=5),
     Case((1, 7, 112, 40), 7, (3, 3), strides=(2, 2), pads=(1, 1, 1, 1), group=7),
-    Case((1, 4, 15, 31), 8, (5, 5), pads=(2, 2, 2, 2), group=4),
     Case((1, 4, 15, 31), 4, (5, 5), strides=(2, 2), pads=(2, 1, 1, 2), group=4),
+    Case((1, 4, 15, 31), 8, (5, 5), pads=(2, 2, 2, 2), group=4),
     Case((1, 6, 30, 30), 6, (7, 7), pads=(3, 3, 3, 3), group=6),
     Case((1, 3, 30, 30), 3, (3, 3), pads=(2, 2, 2, 2), dilations=(2, 2), group=3),
     Case((1, 3, 30, 30), 3, (3, 3), strides=(3, 3), group=3),
+    Case((1, 3, 30, 30), 3, (3, 3), strides=(2, 1), pads=(1, 1, 1, 1), group=3),
     Case((1, 3, 30, 30), 9, (2, 4), strides=(1, 2), pads=(0, 2, 1, 1), group=3),
     Case((2, 6, 50), 6, (3,), (1,), (2, 0), (1,), 6),
 ]
 
+SIDE_BY_SIDE = [
+    Case((2, 5, 7, 7), 5, (3, 3), pads=(1, 1, 1, 1), group=5),
+    Case((1, 7, 40, 14), 7, (3, 3), strides=(2, 2), pads=(1, 1, 1, 1), group=7),
+    Case((1, 4, 15, 13), 4, (5, 5), strides=(2, 2), pads=(2, 1, 1, 2), group=4),
+    Case((2, 37, 300, 8), 37, (3, 3), pads=(1, 1, 1, 1), group=37),
+    Case((1, 16, 30, 15), 16, (3, 3), strides=(2, 2), pads=(0, 1, 2, 0), group=16),
+    Case((1, 18, 5, 4), 18, (5, 5), pads=(4, 4, 4, 4), group=18),
+    Case((1, 3, 20, 10), 3, (7, 7), pads=(2, 1, 0, 3), group=3),
+]
+
 
 def kernel_of(case: Case) -> JitKernel:
-    return DEPTHWISE if case in ALONE else WINOGRAD if case in TILED else CONV
+    kernels = ((ALONE, DEPTHWISE), (SIDE_BY_SIDE, CHANNELS), (TILED, WINOGRAD))
+    return next((kernel for cases, kernel in kernels if case in cases), CONV)
 
 
 def both(case: Case) -> tuple[Any, Any, Any]:
@@ -108,7 +119,7 @@ def places(case: Case) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("threads", [1, 4])
-@pytest.mark.parametrize("case", DENSE + TILED + ALONE, ids=str)
+@pytest.mark.parametrize("case", DENSE + TILED + ALONE + SIDE_BY_SIDE, ids=str)
 def test_convolution(case: Case, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = Watch(kernel_of(case), monkeypatch)
     x, w, b = both(case)
@@ -121,7 +132,9 @@ def test_convolution(case: Case, threads: int, monkeypatch: pytest.MonkeyPatch) 
     assert np.abs(y - expected).max() <= tolerance(case, x, w)
 
 
-@pytest.mark.parametrize("case", [DENSE[4], DENSE[13], TILED[0], ALONE[0], ALONE[3]], ids=str)
+@pytest.mark.parametrize(
+    "case", [DENSE[4], DENSE[13], TILED[0], ALONE[0], SIDE_BY_SIDE[3]], ids=str
+)
 def test_threads_change_nothing_but_rounding(case: Case) -> None:
     x, w, b = both(case)
     nodes = [node("Conv", "x w b", "y", **case.attributes)]
@@ -161,7 +174,9 @@ ACTIVATIONS: dict[str, tuple[list[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("case", [DENSE[3], DENSE[11], TILED[1], ALONE[1]], ids=str)
+@pytest.mark.parametrize(
+    "case", [DENSE[3], DENSE[11], TILED[1], ALONE[4], SIDE_BY_SIDE[0]], ids=str
+)
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("norm", [False, True])
 def test_what_follows_is_fused(
@@ -210,7 +225,9 @@ def test_value_that_others_read_is_kept(monkeypatch: pytest.MonkeyPatch) -> None
     assert np.array_equal(y, np.maximum(c, 0))
 
 
-@pytest.mark.parametrize("case", [DENSE[3], DENSE[4], DENSE[11], *TILED[:2], ALONE[0]], ids=str)
+@pytest.mark.parametrize(
+    "case", [DENSE[3], DENSE[4], DENSE[11], *TILED[:2], ALONE[0], SIDE_BY_SIDE[1]], ids=str
+)
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
 def test_one_odd_number_goes_where_windows_see_it(case: Case, odd: float) -> None:
     x, w, b = both(case)
@@ -225,7 +242,7 @@ def test_one_odd_number_goes_where_windows_see_it(case: Case, odd: float) -> Non
     assert np.abs(y[finite] - expected[finite]).max() <= 1e-3
 
 
-@pytest.mark.parametrize("case", [DENSE[4], DENSE[12], ALONE[2]], ids=str)
+@pytest.mark.parametrize("case", [DENSE[4], DENSE[12], SIDE_BY_SIDE[1]], ids=str)
 def test_strided_input_and_computed_weights(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = Watch(kernel_of(case), monkeypatch)
     x, w, _ = both(case)

@@ -7,18 +7,14 @@ from typing import Any
 import numpy as np
 
 from tenonnx_cpu.activation import CLIP, RELU
+from tenonnx_cpu.jit.channel_lanes import finish_lines
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
 from tenonnx_cpu.jit.conv_finish import apply, bounds
 from tenonnx_cpu.jit.gemm import split
 from tenonnx_cpu.jit.memory import load_float, store_float
 from tenonnx_cpu.jit.pool import parallel
 from tenonnx_cpu.jit.tile import ADD, COLUMNS, LANES, ROWS, WIDE, ZERO, multiply_tile
-from tenonnx_cpu.jit.winograd_steps import (
-    UNIT,
-    finish_lines,
-    transform_image,
-    transform_products,
-)
+from tenonnx_cpu.jit.winograd_steps import UNIT, transform_image, transform_products
 from tenonnx_cpu.winograd import HEAD, PANEL
 
 

@@ -13,15 +13,12 @@ from tenonnx_cpu.jit import vector as v
 from tenonnx_cpu.jit.conv_rows import (
     KIND,
     MASK,
-    clipped,
-    lanes_below,
     lanes_between,
     load_masked,
-    store_masked,
 )
 from tenonnx_cpu.jit.shared import Shared
 from tenonnx_cpu.jit.tile import LANES
-from tenonnx_cpu.jit.vector import F32, I64, Builder, Value
+from tenonnx_cpu.jit.vector import I64, Builder, Value
 from tenonnx_cpu.winograd import POINTS, matrices
 
 UNIT = LANES - 1
@@ -215,83 +212,6 @@ def _weighted(b: Builder, weights: np.ndarray[Any, Any], x: Sequence[Value]) -> 
     return total
 
 
-@intrinsic
-def finish_lines(
-    typing_context: Any,
-    source: Any,
-    source_line: Any,
-    lines: Any,
-    columns: Any,
-    channels: Any,
-    target: Any,
-    target_line: Any,
-    target_channel: Any,
-    residual: Any,
-    scale: Any,
-    shift: Any,
-    low: Any,
-    high: Any,
-) -> Any:
-    """Writes ``clip(source * scale + shift + residual, low, high)``, lanes of which are channels.
-
-    Args:
-        source: Address of the first line; of each of its columns there is a vector of channels.
-        source_line: Bytes from line to line of it.
-        lines: How many.
-        columns: In a line.
-        channels: How many lanes count; at least one.
-        target: Address of the first line of the first channel.
-        target_line: Bytes to its next line, and to the next channel.
-        target_channel: Likewise.
-        residual: Address of what is added, as the target lies; 0 if nothing is.
-        scale: Address of a factor per channel.
-        shift: Address of a summand per channel.
-        low: The least result; NaN stays NaN.
-        high: The greatest result.
-    """
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        FINISH.call(builder, values)
-        return context.get_dummy_value()
-
-    return types.void(*[types.intp] * 11, *[types.float32] * 2), generate
-
-
-def _finish(b: Builder, values: Sequence[Value]) -> None:
-    source, source_line, lines, columns, channels = values[:5]
-    target, target_line, target_channel, residual, scales, shifts = values[5:11]
-    low, high = (v.splat(b, x, LANES) for x in values[11:])
-    given = b.icmp_signed("!=", residual, I64(0))
-    blocks = b.sdiv(b.add(columns, I64(LANES - 1)), I64(LANES))
-
-    def block(number: Value, carried: list[Value]) -> list[Value]:
-        first = b.mul(number, I64(LANES))
-        mask = lanes_below(b, b.sub(columns, first))
-        added = b.select(given, mask, v.constant(MASK, 0))
-
-        def line(index: Value, carried: list[Value]) -> list[Value]:
-            start = b.add(b.add(source, b.mul(index, source_line)), b.mul(first, I64(VECTOR)))
-            seen = [v.load(b, KIND, b.add(start, I64(VECTOR * n)), 4) for n in range(LANES)]
-            place = b.add(b.mul(index, target_line), b.mul(first, I64(4)))
-            for channel, x in enumerate(v.transpose(b, seen)):
-                with b.if_then(b.icmp_signed(">", channels, I64(channel)), likely=True):
-                    factor, summand = (
-                        v.splat(b, v.load(b, F32, b.add(numbers, I64(4 * channel)), 4), LANES)
-                        for numbers in (scales, shifts)
-                    )
-                    here = b.add(place, b.mul(target_channel, I64(channel)))
-                    # Of memory that does not exist, even no lanes are slow to load.
-                    other = b.select(given, b.add(residual, here), source)
-                    x = b.fadd(v.fma(b, x, factor, summand), load_masked(b, other, added))
-                    store_masked(b, clipped(b, x, low, high), b.add(target, here), mask)
-            return []
-
-        v.loop(b, lines, [], line)
-        return []
-
-    v.loop(b, blocks, [], block)
-
-
 TRANSFORM_IMAGE = {
     size: Shared(__file__, f"tenonnx_tiles_of_image_{size}", [I64] * 7, _image(size))
     for size in POINTS
@@ -300,4 +220,3 @@ TRANSFORM_PRODUCTS = {
     size: Shared(__file__, f"tenonnx_tiles_of_products_{size}", [I64] * 7, _products(size))
     for size in POINTS
 }
-FINISH = Shared(__file__, "tenonnx_finish_lines", [I64] * 11 + [F32] * 2, _finish)
