@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -89,7 +90,7 @@ def bench(
     openers = _openers(state, providers, request, every=all_providers)
     original = load_original(state, model, request)
     feeds = make_feeds(original.graph, inputs or ["random"], parse_dims(dims), seed)
-    with _limited(threads), progress(1.0) as show:
+    with _limited(threads), _compiled_first(), progress(1.0) as show:
         results = open_all(openers, model, feeds, show)
         race(results, feeds, warmup=warmup, repeat=repeat, seconds=seconds, show=show)
     if as_json:
@@ -127,6 +128,18 @@ def _limited(threads: int) -> Iterator[None]:
     else:
         with importlib.import_module("threadpoolctl").threadpool_limits(threads):
             yield
+
+
+@contextlib.contextmanager
+def _compiled_first() -> Iterator[None]:
+    """Has runs wait for their kernels: compiling beside them would disturb every contender."""
+    told = os.environ.get("TENONNX_JIT")
+    os.environ["TENONNX_JIT"] = told or "wait"
+    try:
+        yield
+    finally:
+        if told is None:
+            del os.environ["TENONNX_JIT"]
 
 
 def _as_data(results: Sequence[Result]) -> list[dict[str, Any]]:
