@@ -84,9 +84,11 @@ def constant_row(
         source = dequantized(value, scope)
         code = None if source is None else code_of(source, scope, np.dtype(np.int32))
         whole = None if source is None else scope.site(source).constant(0)
-        if code is None or whole is None or whole.ndim != 1 or code.zero.size != 1:
+        if code is None or whole is None or whole.ndim != 1:
             return None
-        row = (whole.astype(np.float32) - code.origin) * code.scale.reshape(-1)
+        if any(numbers.size not in (1, columns) for numbers in (code.scale, code.zero)):
+            return None
+        row = (whole - code.zero.reshape(-1)).astype(np.float32) * code.scale.reshape(-1)
     if row is None or row.dtype != F32 or row.shape != (columns,):
         return None
     return row, source

@@ -29,6 +29,9 @@ is its plane; the second half of ``offsets`` is where its channels are, then.
 DEPTH = 1024
 PLANES = 192 << 10
 """Bytes of planes at most, so that they stay in the second-level cache."""
+ROWS_PER_TASK = 2048
+LINE = 24
+"""What a line of a plane takes to be packed, where a row of a tile takes 1 for a tap."""
 COLUMNS = 32
 SLACK = 256
 
@@ -57,7 +60,10 @@ def bytes_layout(
     taps = taps_of(windows)
     planes = sorted({plane for plane, _ in taps})
     reach = max(line for _, line in taps)
-    part = split_tasks(batch * group, rows, out_height, out_width, threads, direct)
+    line = 0.0 if direct else LINE * len(planes) / len(taps)
+    part = split_tasks(
+        batch * group, rows, out_height, out_width, threads, direct, ROWS_PER_TASK, line
+    )
     if whole:
         part = rows, out_height, out_width
     span = part[2]

@@ -131,16 +131,26 @@ def taps_of(windows: Windows) -> list[tuple[tuple[int, int], int]]:
 
 
 def split_tasks(
-    images: int, rows: int, height: int, width: int, threads: int, direct: bool
+    images: int,
+    rows: int,
+    height: int,
+    width: int,
+    threads: int,
+    direct: bool,
+    tallest: int = ROWS_PER_TASK,
+    line: float = 0.0,
 ) -> tuple[int, int, int]:
     """Returns how many rows, lines and columns of the result a task makes.
+
+    It makes ``tallest`` rows at most; ``line`` is what a line of planes takes, in units of what a
+    row of a tile does.
 
     Of all ways to cut, that with the least work for the thread that has most of it: rows and
     columns beyond whole tiles are wasted, and every task takes time of its own.
     """
     wanted = TASKS_PER_THREAD * threads if threads > 1 else 1
     best: tuple[float, tuple[int, int, int]] = (math.inf, (rows, height, width))
-    least = -(-rows // ROWS_PER_TASK)
+    least = -(-rows // tallest)
     for bands in {least, *(max(least, n) for n in (1, 2, 3, 4, 6, 8, 12, 16, wanted))}:
         high = -(-rows // bands)
         if high < TILE_ROWS and bands > least:
@@ -151,7 +161,8 @@ def split_tasks(
             tasks = images * -(-rows // high) * strips
             rounds = max(tasks / threads, -(-tasks // threads) if tasks < 2 * wanted else 0)
             tiles = -(-high // TILE_ROWS)
-            cost = rounds * (-(-columns // 16) * high + 2 * columns / 16 * 1 + 8 * tiles)
+            packing = 2 * columns / 16 + line * (lines + 2)
+            cost = rounds * (-(-columns // 16) * high + packing + 8 * tiles)
             best = min(best, (cost, (high, lines, span)))
     return best[1]
 

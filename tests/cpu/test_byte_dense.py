@@ -47,8 +47,10 @@ def test_product_with_a_matrix_between_codes(
     nodes.append(node("MatMul", "xf wf", "c"))
     result = "c"
     if tail in ("bias", "all"):
-        given["bs"] = np.float32(XS * WS)
-        nodes += [node("DequantizeLinear", "b bs", "bf"), node("Add", f"bf {result}", "a")]
+        given["bs"] = XS * given["ws"]
+        given["bz"] = np.zeros(given["bs"].shape, np.int32)
+        nodes.append(node("DequantizeLinear", "b bs bz", "bf", axis=0))
+        nodes.append(node("Add", f"bf {result}", "a"))
         real, result = real + given["b"] * np.float64(given["bs"]), "a"
     if tail in ("relu", "all"):
         nodes.append(node("Relu", result, "r"))
