@@ -94,7 +94,7 @@ class _Layer:
         units = -(-n // (parts * LEAST)) * LEAST if parts > 1 else n
         parts = -(-n // units)
         packed = empty((ways, parts, n * (-(-units // COLUMNS) * self._gates + 1) * COLUMNS))
-        share = 1024 + batch * units
+        share = 1024 + batch * (4 * units + 16)
         reset = separate(ways, batch, n if self._kind == GRU else 0)
         RUN.run(
             self._kind, gates, contiguous(r), inner, hidden, cell, y, reset, self._backwards,

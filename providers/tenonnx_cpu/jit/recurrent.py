@@ -64,7 +64,7 @@ def pack_part(arguments: Any, task: Any, worker: Any) -> None:
 
 @helper
 def add_gates(
-    gates: Any, state: Any, first: Any, units: Any, n: Any, rows: Any, at: Any, sums: Any, row: Any,
+    gates: Any, state: Any, units: Any, n: Any, rows: Any, at: Any, sums: Any, row: Any, apart: Any,
     mode: Any, edge: Any, odd: Any,
 ) -> None:  # fmt: skip
     """Adds to gates what the state adds, for some units.
@@ -72,13 +72,13 @@ def add_gates(
     Args:
         gates: How many.
         state: Address of the state, ``(rows, n)``.
-        first: The first unit.
         units: How many.
         n: Units there are.
         rows: Items of the batch.
         at: Address of packed weights.
-        sums: Address of what is added to, the first unit's first gate; the next is ``n`` further.
+        sums: Address of what is added to, the first unit's first gate.
         row: Bytes from row to row of it.
+        apart: Bytes from gate to gate of it.
         mode: ``ADD``, or ``ZERO`` to overwrite.
         edge: Address of memory for a tile.
         odd: Whether to begin at the end. Steps do so by turns: what weights the cache still has
@@ -96,24 +96,36 @@ def add_gates(
     for gate in range(gates):
         multiply_block(
             rows, units, n, state, 4 * n, 4, at + PANEL * n * panels(units) * gate, PANEL,
-            PANEL * n, sums + 4 * n * gate, row, mode, edge,
+            PANEL * n, sums + apart * gate, row, mode, edge,
         )  # fmt: skip
 
 
 @helper
-def lstm_cells(line: Any, n: Any, cell: Any, hidden: Any) -> None:
+def sums_row(units: Any) -> Any:
+    """Returns the bytes from item to item of what the state adds to gates; no power of two."""
+    return 4 * (4 * units + 16)
+
+
+@helper
+def lstm_cells(line: Any, n: Any, own: Any, cell: Any, hidden: Any) -> None:
     """Turns sums of gates (input, output, forget, cell) into the next cell and hidden state.
 
     Args:
-        line: The sums from some unit's on; those of its other gates are ``n`` further.
+        line: What the input adds to gates, from some unit's on; its other gates are ``n`` further.
         n: Units there are.
+        own: What the state adds, gate by gate of the units at hand.
         cell: The cells from that unit's on.
         hidden: The states, to be written.
     """
-    i, o, f, g = line, line[n:], line[2 * n :], line[3 * n :]
-    for k in range(cell.size):
+    count = cell.size
+    for gate in range(4):
+        given, sums = line[gate * n : gate * n + count], own[gate * count : (gate + 1) * count]
+        for k in range(count):
+            sums[k] += given[k]
+    i, o, f, g = own, own[count:], own[2 * count :], own[3 * count :]
+    for k in range(count):
         cell[k] = vmath.sigmoid(f[k]) * cell[k] + vmath.sigmoid(i[k]) * vmath.tanh(g[k])
-    for k in range(cell.size):
+    for k in range(count):
         hidden[k] = vmath.sigmoid(o[k]) * vmath.tanh(cell[k])
 
 
@@ -134,7 +146,8 @@ def finish_units(kind: Any, phase: Any, row: Any, items: Any, before: Any, tenso
     line, old = gates[t, row, way, first:], before[row, first : first + count]
     out = y[t, way, row, first : first + count]
     if kind == LSTM:
-        lstm_cells(line, n, cell[way, row, first : first + count], out)
+        own = floats(extra + sums_row(count) * row, 4 * count)
+        lstm_cells(line, n, own, cell[way, row, first : first + count], out)
         return
     r, candidate = line[n:], line[2 * n :]
     if kind == GRU and phase == 0:
@@ -168,18 +181,18 @@ def run_units(arguments: Any, task: Any, worker: Any) -> None:
     at = packed.ctypes.data + 4 * packed.shape[2] * (way * parts + task % parts)
     sums, apart = gates[t, 0, way].ctypes.data + 4 * first, 4 * ways * width
     state = before.ctypes.data
-    joined = 4 if kind == LSTM else 2
     odd = moment % 2
     later = at + PANEL * n * (panels(2 * n) if count == n else 2 * panels(count))
-    if phase == 0:
-        add_gates(joined, state, first, count, n, batch, at, sums, apart, ADD, edge, odd)
-    elif kind == GRU:
+    if kind == LSTM:
+        # Apart from what other threads write: cores that read ahead would fetch it in between.
+        add_gates(4, state, count, n, batch, at, extra, sums_row(count), 4 * count, ZERO, edge, odd)
+    elif phase == 0:
+        add_gates(2, state, count, n, batch, at, sums, apart, 4 * n, ADD, edge, odd)
+    else:
         state = reset[way].ctypes.data
-        add_gates(
-            1, state, first, count, n, batch, later, sums + 8 * n, apart, ADD, edge, moment % 2
-        )
+        add_gates(1, state, count, n, batch, later, sums + 8 * n, apart, 4 * n, ADD, edge, odd)
     if kind == GRU_RESET_AFTER:
-        add_gates(1, state, first, count, n, batch, later, extra, 4 * count, ZERO, edge, odd)
+        add_gates(1, state, count, n, batch, later, extra, 4 * count, 4 * n, ZERO, edge, odd)
     items = (first, count, way, t, extra)
     for row in range(batch):
         finish_units(kind, phase, row, items, before, tensors)
@@ -210,7 +223,7 @@ def run_steps(  # type: ignore[no-untyped-def] # the signature has them
         backwards: Per direction, whether time runs backwards.
         units: Hidden units in a task.
         packed: Memory for packed weights, ``(directions, tasks, floats)``.
-        memory: ``share`` floats for every thread: 1024 and the units' states.
+        memory: ``share`` floats for every thread: 1024, and 16 and the units' gates per item.
         share: Likewise.
         threads: How many threads to use.
     """
