@@ -20,6 +20,7 @@ from models import FLOAT, model, node, value
 pytest.importorskip("numba")
 from tenonnx_cpu.jit import conv_pool, images, rows
 from tenonnx_cpu.jit.cache import image_path
+from tenonnx_cpu.jit.compiling import In, Out, f32, kernel
 from tenonnx_cpu.jit.cpu import _asked, _features
 
 pytestmark = pytest.mark.skipif(not images.SUPPORTED, reason="no images are made here")
@@ -143,6 +144,7 @@ def test_threads_load_an_image_once(product: Path, warm: Path) -> None:
     assert child(
         """
         from tenonnx_cpu.jit.cache import image_path
+from tenonnx_cpu.jit.compiling import In, Out, f32, kernel
         path = image_path(runtime.FOLDER / "gemm.py", "gemm_f32")
         found, start = [], threading.Barrier(8)
         def load():
@@ -289,6 +291,23 @@ def test_what_an_image_needs_must_be_there(tmp_path: Path) -> None:
     needing = images.Image(b"\xcc" * 4096, bytes(4096), {}, (), {}, ("missing.image",))
     (tmp_path / "needing.image").write_bytes(needing.pack())
     assert images.find(tmp_path / "needing.image") is None
+
+
+@kernel((In(f32, 1), Out(f32, 1)))
+def add_first(x: Any, y: Any) -> None:
+    room = np.empty(x.size, np.float32)
+    for i in range(x.size):
+        room[i] = x[0]
+    for i in range(x.size):
+        y[i] = x[i] + room[y.size - 1 - i]
+
+
+def test_what_allocates_is_left_to_numba(caplog: pytest.LogCaptureFixture) -> None:
+    run, x = add_first.compile(), np.arange(5, dtype=np.float32) + 1
+    assert "the JIT kernel add_first needs numba at run time" in caplog.text
+    y = np.empty_like(x)
+    run(x, y)
+    assert y.tolist() == [2, 3, 4, 5, 6]
 
 
 def test_processor_is_the_one_that_llvm_finds() -> None:
