@@ -15,6 +15,9 @@ ROOT = Path(__file__).parents[2]
 PROCESSES = 8
 """They share the device; more of them wait for it."""
 
+LENIENT = ("-p", "no:benchmark", "-W", "default", "-W", "error::UserWarning")
+"""Libraries are whatever the machine has, and may deprecate what this project's do not."""
+
 
 def main() -> int:
     """Runs the tests, all cases; returns 0 if there is an account of them."""
@@ -22,6 +25,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         account = Path(folder) / "account.xml"
         command = [sys.executable, "-m", "pytest", "-q", "tests/cuda", f"--junitxml={account}"]
+        command += [*LENIENT]
         if importlib.util.find_spec("xdist"):
             command += ["-n", str(min(PROCESSES, os.cpu_count() or 1))]
         subprocess.run(command, cwd=ROOT, env=environment, stdout=sys.stderr)

@@ -28,19 +28,23 @@ INPUTS: Final = 16
 
 @dataclass(frozen=True)
 class Turn:
-    """How heads turn.
+    """How heads turn, and where they go.
 
     Attributes:
         cosines: (positions, turned / 2), or ``None`` if they do not.
         sines: Likewise.
         ids: Positions, int64 (batch, steps), or ``None`` for those in the cache.
         interleaved: Whether pairs are neighbours.
+        starts: Where in the cache each sequence's new steps go, int64 (batch,).
+        start: Where they go without ``starts``.
     """
 
     cosines: Array | None
     sines: Array | None
     ids: Array | None
     interleaved: int
+    starts: Array | None
+    start: int
 
     @property
     def size(self) -> int:
@@ -55,7 +59,7 @@ def group_query_attention(site: Site, plain: Call) -> Call | None:
         return None
     q_heads, kv_heads = site.attribute("num_heads", 0), site.attribute("kv_num_heads", 0)
     window, rotates = site.attribute("local_window_size", -1), site.attribute("do_rotary", 0)
-    right = 0 if site.attribute("causal", 1) else -1
+    left, right = max(-1, window - 1), 0 if site.attribute("causal", 1) else -1
     scale, softcap = site.attribute("scale", 0.0), site.attribute("softcap", 0.0)
     smooth = site.attribute("smooth_softmax", -1) == 1
     interleaved = site.attribute("rotary_interleaved", 0)
@@ -80,23 +84,26 @@ def group_query_attention(site: Site, plain: Call) -> Call | None:
         keys = int(total.item())
         totals = last.reshape(-1).astype(np.int64) + 1
         starts = np.zeros_like(totals) if q.steps == keys else totals - q.steps
-        if starts.min() < 0 or int((starts + q.steps).max()) > keys:
+        inside = starts.min() >= 0 and int((starts + q.steps).max()) <= keys
+        if not inside or not reaches(angles[0], q, keys):
             return plain(*inputs)  # type: ignore[no-any-return]  # which says what is wrong
         places = positions(xp, ids, q, first=q.steps == keys)
-        turn = Turn(angles[0], angles[1], places, interleaved)
-        begins, lengths = xp.asarray(np.stack([starts, totals]))
+        # Sequences of one length, as one alone, need nothing brought over.
+        alike = bool((totals == keys).all())
+        begins, lengths = (None, None) if alike else xp.asarray(np.stack([starts, totals]))
+        turn = Turn(angles[0], angles[1], places, interleaved, begins, int(starts[0]))
         present = [grown(xp, past, h, keys) for past, h in ((past_key, k), (past_value, v))]
-        turned = append(site, element, q, k, v, present, begins, turn)
+        turned = append(site, element, q, k, v, present, turn)
         held = [cached(heads, keys) for heads in present]
         seen = masked(bias, turned, held[0], query.dtype)
         if seen is None:
             return plain(*inputs)  # type: ignore[no-any-return]  # likewise
-        sight = Sight(
-            seen, 0 if q.steps == keys else -1, lengths, window - 1 if window > 0 else -1, right,
-            scale or 1 / math.sqrt(q.size), softcap,
-            xp.zeros(q_heads, np.float32) if smooth else
-            None if sinks is None else sinks.astype(np.float32, copy=False),
-        )  # fmt: skip
+        offset = turn.start if alike or q.steps == keys else -1
+        added = xp.zeros(q_heads, np.float32) if smooth else sinks
+        if added is not None:
+            added = added.astype(np.float32, copy=False)
+        factor = scale or 1 / math.sqrt(q.size)
+        sight = Sight(seen, offset, lengths, left, right, factor, softcap, added)
         y = attended(site, turned, held[0], held[1], sight)
         if y is None:
             return plain(*inputs)  # type: ignore[no-any-return]  # likewise
@@ -133,6 +140,11 @@ def projected(
     strides = (steps * width, size, width)
     k, v = (Heads(array, batch, kv_heads, steps, size, strides) for array in (key, value))
     return q, k, v
+
+
+def reaches(cosines: Array | None, q: Heads, keys: int) -> bool:
+    """Says whether there are angles for so many positions, and elements that turn by them."""
+    return cosines is None or (len(cosines) >= keys and 2 * cosines.shape[-1] <= q.size)
 
 
 def positions(xp: Any, ids: Array | None, q: Heads, *, first: bool) -> Array | None:
@@ -173,18 +185,20 @@ def append(
     k: Heads,
     v: Heads,
     present: Sequence[Array],
-    starts: Array,
     turn: Turn,
 ) -> Heads:
     """Writes turned keys and values to caches, and returns the turned queries."""
     turned = site.xp.empty((q.batch, q.steps, q.heads * q.size), q.array.dtype)
     launch = site.kernel("cache", "append", T=element)
     arrays = (q.array, k.array, v.array, turned, *present)
-    angles = map(pointer, (turn.cosines, turn.sines, turn.ids))
+    angles = map(pointer, (turn.cosines, turn.sines, turn.ids, turn.starts))
     capacity = present[0].shape[2]
-    sizes = (q.batch, q.steps, q.heads, k.heads, q.size, capacity, turn.size, turn.interleaved)
+    sizes = (
+        turn.start, q.batch, q.steps, q.heads, k.heads, q.size, capacity, turn.size,
+        turn.interleaved,
+    )  # fmt: skip
     strides = [np.int64(h.strides[i]) for h in (q, k, v) for i in (0, 2)]
     count = q.batch * q.steps * (q.heads + 2 * k.heads) * q.size
-    arguments = (*arrays, *angles, starts, *map(np.int32, sizes), *strides)
+    arguments = (*arrays, *angles, *map(np.int32, sizes), *strides)
     launch(blocks(count), (THREADS,), arguments)
     return Heads.of(site.xp, turned, q.heads)

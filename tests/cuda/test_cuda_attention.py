@@ -168,11 +168,12 @@ def unpacked(x: Any, heads: int) -> Any:
 def test_group_query_attention(
     dtype: Any, size: int, steps: int, room: int, packed: bool, interleaved: int
 ) -> None:
-    """Sequences of several lengths go on, with a cache that has room or grows."""
+    """Sequences of several lengths, or of one, go on, with a cache that has room or grows."""
+    alike = bool(interleaved)
     if room == 0 and interleaved:
         packed = not packed
     heads, groups, batch = 4, 2, 2
-    lengths = np.array([150 if room == 200 else 21, 17])
+    lengths = np.array([150 if room == 200 else 21, 21 if alike else 17])
     totals = lengths + steps
     total = int(totals.max())
     capacity = max(room, total)
