@@ -73,19 +73,13 @@ def group_query_attention(site: Site, plain: Call) -> Call | None:
         angles = (cos, sin) if rotates else (None, None)
         element = same_element(query, key, value, past_key, past_value, *angles)
         whole = rotates == (angles[0] is not None) and (past_key is None) == (past_value is None)
-        if (
-            new is None
-            or element is None
-            or not whole
-            or any(more is not None for more in given[12:])
-        ):
+        whole = whole and all(more is None for more in given[12:])
+        if new is None or element is None or not whole:
             return plain(*inputs)  # type: ignore[no-any-return]  # a kernel of the library
         q, k, v = new
-        keys = int(total.item())
-        totals = last.reshape(-1).astype(np.int64) + 1
+        keys, totals = int(total.item()), last.reshape(-1).astype(np.int64) + 1
         starts = np.zeros_like(totals) if q.steps == keys else totals - q.steps
-        inside = starts.min() >= 0 and int((starts + q.steps).max()) <= keys
-        if not inside or not reaches(angles[0], q, keys):
+        if not fits(starts, q, keys, angles[0]):
             return plain(*inputs)  # type: ignore[no-any-return]  # which says what is wrong
         places = positions(xp, ids, q, first=q.steps == keys)
         # Sequences of one length, as one alone, need nothing brought over.
@@ -99,9 +93,8 @@ def group_query_attention(site: Site, plain: Call) -> Call | None:
         if seen is None:
             return plain(*inputs)  # type: ignore[no-any-return]  # likewise
         offset = turn.start if alike or q.steps == keys else -1
-        added = xp.zeros(q_heads, np.float32) if smooth else sinks
-        if added is not None:
-            added = added.astype(np.float32, copy=False)
+        given_sinks = xp.zeros(q_heads, np.float32) if smooth else sinks
+        added = None if given_sinks is None else given_sinks.astype(np.float32, copy=False)
         factor = scale or 1 / math.sqrt(q.size)
         sight = Sight(seen, offset, lengths, left, right, factor, softcap, added)
         y = attended(site, turned, held[0], held[1], sight)
@@ -142,9 +135,12 @@ def projected(
     return q, k, v
 
 
-def reaches(cosines: Array | None, q: Heads, keys: int) -> bool:
-    """Says whether there are angles for so many positions, and elements that turn by them."""
-    return cosines is None or (len(cosines) >= keys and 2 * cosines.shape[-1] <= q.size)
+def fits(starts: Array, q: Heads, keys: int, cosines: Array | None) -> bool:
+    """Says whether new steps have room, and angles for their positions and heads' sizes."""
+    inside = starts.min() >= 0 and (starts + q.steps).max() <= keys
+    return bool(inside) and (
+        cosines is None or (len(cosines) >= keys and 2 * cosines.shape[-1] <= q.size)
+    )
 
 
 def positions(xp: Any, ids: Array | None, q: Heads, *, first: bool) -> Array | None:
