@@ -144,7 +144,6 @@ def test_threads_load_an_image_once(product: Path, warm: Path) -> None:
     assert child(
         """
         from tenonnx_cpu.jit.cache import image_path
-from tenonnx_cpu.jit.compiling import In, Out, f32, kernel
         path = image_path(runtime.FOLDER / "gemm.py", "gemm_f32")
         found, start = [], threading.Barrier(8)
         def load():
