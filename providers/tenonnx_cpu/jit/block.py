@@ -12,26 +12,13 @@ from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.jit.memory import load_float, store_float
 from tenonnx_cpu.jit.shared import Shared, procedure
 from tenonnx_cpu.jit.strip import STRIP, multiply_strip
-from tenonnx_cpu.jit.tile import (
-    ADD,
-    COLUMNS,
-    KEEP,
-    LANES,
-    NARROW,
-    ROWS,
-    WIDE,
-    ZERO,
-    multiply_tile_ahead,
-)
+from tenonnx_cpu.jit.tile import ADD, COLUMNS, KEEP, LANES, NARROW, ROWS, WIDE, ZERO, multiply_tile
 from tenonnx_cpu.jit.vector import F32, I64, Builder, Value
 
 PANEL = 4 * COLUMNS
 """Bytes of a row of a packed panel."""
 
 CACHE_LINE = 64
-
-RUN = 4
-"""Two to its power cache lines are as long as a row of a block of A at most."""
 
 
 @helper
@@ -78,7 +65,7 @@ def multiply_block(
             multiply_piece(
                 count, min(COLUMNS, columns - column), depth, a + row * a_row, a_row, a_column,
                 b + column // COLUMNS * b_panel, b_row, c + row * c_row + 4 * column, c_row, mode,
-                edge, a, 0, 0,
+                edge, a, 0,
             )  # fmt: skip
 
 
@@ -86,20 +73,19 @@ def multiply_block(
 def multiply_piece(
     count: Any, span: Any, depth: Any,
     a: Any, a_row: Any, a_column: Any, b: Any, b_row: Any,
-    c: Any, c_row: Any, mode: Any, edge: Any, ahead: Any, ahead_step: Any, ahead_run: Any,
+    c: Any, c_row: Any, mode: Any, edge: Any, ahead: Any, ahead_step: Any,
 ) -> None:  # fmt: skip
     """Computes a tile of ``count`` rows and ``span`` columns, which may be less than a panel's."""
     if span == COLUMNS:
-        multiply_tile_ahead(
+        multiply_tile(
             count + WIDE, a, a_row, a_column, b, b_row, depth, c, c_row, mode,
-            ahead, ahead_step, ahead_run, 0,
+            ahead, ahead_step, 0,
         )  # fmt: skip
         return
     form = NARROW if span <= LANES else WIDE
-    multiply_tile_ahead(
-        count + form, a, a_row, a_column, b, b_row, depth, edge, PANEL, ZERO,
-        ahead, ahead_step, ahead_run, 0,
-    )  # fmt: skip
+    multiply_tile(
+        count + form, a, a_row, a_column, b, b_row, depth, edge, PANEL, ZERO, ahead, ahead_step, 0
+    )
     for i in range(count):
         for j in range(span):
             x = load_float(edge + i * PANEL + 4 * j)
@@ -113,7 +99,7 @@ def multiply_ahead(
     a: Any, a_row: Any, a_column: Any, copy: Any, copy_row: Any,
     b: Any, b_row: Any, fresh: Any,
     c: Any, c_row: Any, mode: Any, edge: Any,
-    ahead: Any, ahead_step: Any, ahead_lines: Any, after: Any,
+    ahead: Any, ahead_step: Any, ahead_lines: Any,
 ) -> None:  # fmt: skip
     """Does what ``multiply_block`` does with adjacent panels, preparing what comes after it.
 
@@ -129,16 +115,13 @@ def multiply_ahead(
         ahead: Address of the block of B that comes next; 0 if unknown.
         ahead_step: Bytes from one run of cache lines of it to the next; there are ``depth``.
         ahead_lines: Cache lines in each.
-        after: Address of the block of A that comes next, likewise.
     """
     high = split(rows, ROWS, 1)
     if fresh and high == rows and rows > 1:
         # One row of tiles is too little work to fetch the next block behind.
         high = -(-rows // 2)
     panels = -(-columns // COLUMNS)
-    # Rows of A that other threads wrote are in the caches of their cores: far away.
-    fetches = 1 if panels > 1 and a_column == 4 else 0
-    every = max(1, (panels - fetches) * -(-rows // high) // max(1, ahead_lines))
+    every = max(1, panels * -(-rows // high) // max(1, ahead_lines))
     turn = 0
     for row in range(0, rows, high):
         count = min(high, rows - row)
@@ -147,27 +130,22 @@ def multiply_ahead(
             copy_lines(left, a_row, copy, copy_row, count, depth)
             left, left_row = copy, copy_row
         for panel in range(panels):
-            soon, step, run = left, 0, 0
-            if panel < fetches:
-                following = a + (row + high) * a_row if row + high < rows else after
-                if following:
-                    soon, step, run = following, a_row, RUN
-            else:
-                if ahead and turn % every == 0 and turn // every < ahead_lines:
-                    soon, step = ahead + CACHE_LINE * (turn // every), ahead_step
-                turn += 1
+            soon, step = left, 0
+            if ahead and turn % every == 0 and turn // every < ahead_lines:
+                soon, step = ahead + CACHE_LINE * (turn // every), ahead_step
+            turn += 1
             place = c + row * c_row + PANEL * panel
             packed = b + panel * PANEL * depth
             span = min(COLUMNS, columns - panel * COLUMNS)
             if fresh and row == 0 and span == COLUMNS:
-                multiply_tile_ahead(
+                multiply_tile(
                     count + KEEP, left, left_row, a_column, fresh + PANEL * panel, b_row, depth,
-                    place, c_row, mode, soon, step, run, packed,
+                    place, c_row, mode, soon, step, packed,
                 )  # fmt: skip
             else:
                 multiply_piece(
                     count, span, depth, left, left_row, a_column, packed, PANEL,
-                    place, c_row, mode, edge, soon, step, run,
+                    place, c_row, mode, edge, soon, step,
                 )  # fmt: skip
 
 

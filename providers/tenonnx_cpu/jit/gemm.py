@@ -125,13 +125,12 @@ def make_product(kind: str) -> Any:
             if k + kk >= depth:
                 ahead = b_block + wide * b_column if follows else 0
             into = ahead % CACHE_LINE
-            after = a_block + (k + kk) * a_column if k + kk < depth else a_block if follows else 0
             multiply_ahead(
                 high, wide, kk, a_block + k * a_column, a_row, a_column, copy, 4 * COPY_ROW,
                 packed, b_row, source if whole else 0,
                 sums, sums_row, ADD if k else ZERO, edge,
                 ahead - into, b_row if in_lines else b_column,
-                -(-(into + (wide if in_lines else kk) * width) // CACHE_LINE), after,
+                -(-(into + (wide if in_lines else kk) * width) // CACHE_LINE),
             )  # fmt: skip
         if sums != result:
             copy_lines(sums, sums_row, result, 4 * columns, high, wide)

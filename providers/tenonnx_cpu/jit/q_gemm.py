@@ -46,7 +46,7 @@ def make_q_product(bits: int) -> Any:
             multiply_ahead(
                 high, wide, kk, a_block + k * a.strides[1], a.strides[0], a.strides[1],
                 copy, 4 * COPY_ROW, packed, 0, 0, c_block, 4 * columns, ADD if k else ZERO,
-                packed + 4 * EDGE, 0, 0, 0, 0,
+                packed + 4 * EDGE, 0, 0, 0,
             )  # fmt: skip
         finish_rows(c, top, top + high, left, left + wide, extras)
 

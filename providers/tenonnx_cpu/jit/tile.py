@@ -65,48 +65,18 @@ def multiply_tile(
     """
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return _choose(context, builder, [*values[:12], I64(0), values[12]])
+        done = builder.append_basic_block("done")
+        choice = builder.switch(values[0], done)
+        for number, tile in TILES.items():
+            block = builder.append_basic_block(tile.name)
+            choice.add_case(I64(number), block)
+            builder.position_at_end(block)
+            tile.call(builder, values[1:])
+            builder.branch(done)
+        builder.position_at_end(done)
+        return context.get_dummy_value()
 
     return types.void(*[types.intp] * 13), generate
-
-
-@intrinsic
-def multiply_tile_ahead(
-    typing_context: Any,
-    rows: Any,
-    a: Any,
-    a_row: Any,
-    a_column: Any,
-    b: Any,
-    b_row: Any,
-    depth: Any,
-    c: Any,
-    c_row: Any,
-    mode: Any,
-    ahead: Any,
-    ahead_step: Any,
-    ahead_run: Any,
-    panel: Any,
-) -> Any:
-    """Does what ``multiply_tile`` does, bringing runs of ``1 << ahead_run`` cache lines each."""
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return _choose(context, builder, values)
-
-    return types.void(*[types.intp] * 14), generate
-
-
-def _choose(context: Any, builder: Builder, values: Sequence[Value]) -> Any:
-    done = builder.append_basic_block("done")
-    choice = builder.switch(values[0], done)
-    for number, tile in TILES.items():
-        block = builder.append_basic_block(tile.name)
-        choice.add_case(I64(number), block)
-        builder.position_at_end(block)
-        tile.call(builder, values[1:])
-        builder.branch(done)
-    builder.position_at_end(done)
-    return context.get_dummy_value()
 
 
 def _tile(rows: int, vectors: int, keep: bool) -> Callable[[Builder, Sequence[Value]], None]:
@@ -115,23 +85,21 @@ def _tile(rows: int, vectors: int, keep: bool) -> Callable[[Builder, Sequence[Va
     groups = range(0, rows, ROW_GROUP)
 
     def body(b: Builder, arguments: Sequence[Value]) -> None:
-        a, a_row, a_column, right, b_row, depth, c, c_row, mode, ahead, ahead_step, run, panel = (
+        a, a_row, a_column, right, b_row, depth, c, c_row, mode, ahead, ahead_step, panel = (
             arguments
         )
-        in_run = b.sub(b.shl(I64(1), run), I64(1))
         within = [I64(0), a_row, b.add(a_row, a_row)]
         starts = [b.add(a, b.mul(a_row, I64(group))) for group in groups]
 
         def step(index: Value, carried: list[Value]) -> list[Value]:
-            pointers, line = carried[: len(groups)], carried[len(groups)]
-            sums = carried[len(groups) + 1 :]
+            pointers, (line, soon) = carried[: len(groups)], carried[len(groups) :][:2]
+            sums = carried[len(groups) + 2 :]
             xs = [v.load(b, kind, b.add(line, I64(4 * LANES * n)), 4) for n in range(vectors)]
             if keep:
                 place = b.add(panel, b.mul(index, I64(4 * COLUMNS)))
                 for n, x in enumerate(xs):
                     v.store(b, x, b.add(place, I64(4 * LANES * n)), 4)
-            soon = b.add(ahead, b.mul(b.lshr(index, run), ahead_step))
-            v.prefetch(b, b.add(soon, b.shl(b.and_(index, in_run), I64(6))))
+            v.prefetch(b, soon)
             left = []
             for row in range(rows):
                 address = b.add(pointers[row // ROW_GROUP], within[row % ROW_GROUP])
@@ -141,10 +109,10 @@ def _tile(rows: int, vectors: int, keep: bool) -> Callable[[Builder, Sequence[Va
                 for cell, (row, column) in enumerate(cells)
             ]
             moved = [b.add(pointer, a_column) for pointer in pointers]
-            return [*moved, b.add(line, b_row), *products]
+            return [*moved, b.add(line, b_row), b.add(soon, ahead_step), *products]
 
         zeros = [v.constant(kind, 0.0)] * len(cells)
-        sums = v.loop(b, depth, [*starts, right, *zeros], step)[-len(cells) :]
+        sums = v.loop(b, depth, [*starts, right, ahead, *zeros], step)[-len(cells) :]
         places = [
             b.add(b.add(c, b.mul(c_row, I64(row))), I64(4 * LANES * column))
             for row, column in cells
@@ -162,7 +130,7 @@ def _tile(rows: int, vectors: int, keep: bool) -> Callable[[Builder, Sequence[Va
 
 TILES = {
     form + rows: Shared(
-        __file__, f"tenonnx_tile_{form + rows}", [I64] * 13, _tile(rows, vectors, form == KEEP)
+        __file__, f"tenonnx_tile_{form + rows}", [I64] * 12, _tile(rows, vectors, form == KEEP)
     )
     for form, vectors in ((WIDE, VECTORS), (NARROW, 1), (KEEP, VECTORS))
     for rows in range(1, ROWS + 1)
