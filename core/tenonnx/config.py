@@ -72,7 +72,9 @@ SESSION_KEYS: dict[str, ConfigKey] = {
     "session.allow_released_opsets_only": ConfigKey(
         "better", "operators of an opset under development run as soon as somebody wrote them"
     ),
-    "session.disable_prepacking": _NO_PREPACKING,
+    "session.disable_prepacking": ConfigKey(
+        "same", "weights are used where they are mapped, those of 3 x 3 convolutions as well"
+    ),
     "session.prepack.enable_parallel": _NO_PREPACKING,
     "session.save_external_prepacked_constant_initializers": _NO_PREPACKING,
     "session.use_device_allocator_for_initializers": _NO_ARENA,

@@ -125,7 +125,8 @@ def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
         WINOGRAD.request()
     inputs = (*node.inputs[:2], node.inputs[2] if len(node.inputs) > 2 else None, tail.residual)
     plain = scope.fallback(tail.nodes, inputs, tail.output)
-    call = ConvCall(Attributes.of(site), tail, scope.threads, plain, site.weight(1))
+    handle = site.weight(1) if scope.packs else None
+    call = ConvCall(Attributes.of(site), tail, scope.threads, plain, handle)
     return Fused(tail.nodes, inputs, (tail.output,), call)
 
 
@@ -158,7 +159,7 @@ class ConvCall:
         tail: What is done to its result.
         threads: How many to use at most.
         plain: Takes the same arguments and does the same.
-        weight: What the kernels are in the registry, if they are.
+        weight: What the kernels are in the registry, if they are and may be transformed.
     """
 
     def __init__(

@@ -44,6 +44,7 @@ class Scope:
         escaping: Values that something outside the segment reads.
         threads: How many threads a kernel may use.
         plain: Returns a node's step on array kernels.
+        packs: Whether a kernel may have a copy made of weights.
     """
 
     def __init__(
@@ -52,8 +53,10 @@ class Scope:
         escaping: frozenset[ir.Value],
         threads: int,
         plain: Callable[[ir.Node], Step],
+        packs: bool = True,
     ) -> None:
         self.threads = threads
+        self.packs = packs
         self.plain = plain
         self.taken: set[ir.Node] = set()
         self._escaping = escaping

@@ -14,7 +14,7 @@ from tenonnx_cpu.brought import bring, bring_all
 from tenonnx_cpu.fuse import Fused, Scope, find_fusions
 from tenonnx_cpu.jit.runtime import can_compile, warm_up
 from tenonnx_cpu.specialise import SPECIALISATIONS, Site
-from tenonnx_cpu.team import TEAM, available_cores, heed
+from tenonnx_cpu.team import TEAM, available_cores, entry, heed
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -51,6 +51,11 @@ class CPUExecutionProvider(ArrayProvider):
         asked = self.session_options.intra_op_num_threads
         return min(asked, most) if asked > 0 else most
 
+    @functools.cached_property
+    def packs(self) -> bool:
+        """Whether a kernel may have a copy made of weights, laid out as suits it."""
+        return entry(self.session_options, "session.disable_prepacking") != "1"
+
     @classmethod
     def warm_up(cls, tell: Callable[[str, float], None], *, everything: bool) -> dict[str, bool]:
         """Compiles kernels into the disk cache: all, or those that sessions asked for."""
@@ -65,7 +70,7 @@ class CPUExecutionProvider(ArrayProvider):
         TEAM.set(self.threads)
         heed(self.session_options)
         free = [node for node in segment.nodes if self._is_free(node)]
-        scope = Scope(free, segment.escaping, self.threads, super()._step)
+        scope = Scope(free, segment.escaping, self.threads, super()._step, self.packs)
         fused = find_fusions(free, scope)
         steps = []
         for node in segment.nodes:

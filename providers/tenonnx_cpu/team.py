@@ -42,7 +42,7 @@ def heed(options: SessionOptions) -> None:
     Raises:
         InvalidArgument: A duration is not a number of microseconds.
     """
-    spinning, duration = (_entry(options, key) for key in (SPINNING, DURATION))
+    spinning, duration = (entry(options, key) for key in (SPINNING, DURATION))
     if spinning == "0":
         set_patience(0)
     elif duration:
@@ -53,7 +53,8 @@ def heed(options: SessionOptions) -> None:
         set_patience(PATIENCE)
 
 
-def _entry(options: SessionOptions, key: str) -> str:
+def entry(options: SessionOptions, key: str) -> str:
+    """Returns an entry of a session's configuration; nothing if there is none."""
     try:
         return options.get_session_config_entry(key)
     except NotFound:

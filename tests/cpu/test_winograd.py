@@ -121,3 +121,16 @@ def test_transformed_weights_are_derived_once(tmp_path: Path) -> None:
     size = 64 * 64 * 36 * 4
     assert size <= registry.report().derived < size + 1.1 * w.nbytes
     assert registry.report().private == 0
+
+
+def test_disabled_prepacking_leaves_weights_as_they_are(tmp_path: Path) -> None:
+    x, w = floats(1, 64, 28, 28), floats(64, 64, 3, 3, seed=1)
+    images = (value(name, FLOAT, x.shape) for name in "xy")
+    proto = model(CONVOLUTION, [next(images)], [next(images)], {"w": w})
+    registry = tenonnx.WeightRegistry(SideFiles(tmp_path))
+    options = tenonnx.SessionOptions(weights=registry)
+    options.add_session_config_entry("session.disable_prepacking", "1")
+    (y,) = tenonnx.InferenceSession(proto.SerializeToString(), options).run(None, {"x": x})
+    assert np.abs(y - convolve(x, w, None, None, (1, 1, 1, 1))).max() < 1e-4
+    report = registry.report()
+    assert report.private + report.derived <= w.nbytes
