@@ -51,7 +51,10 @@ class Report:
 
     def __str__(self) -> str:
         mib = [size / 2**20 for size in (self.bytes_before, self.bytes_after)]
-        first = f"{self.quantised} quantised, {mib[0]:.2f} MiB of tensors are {mib[1]:.2f} MiB"
+        first = (
+            f"{self.quantised or 'nothing'} quantised: tensors take {mib[1]:.2f} MiB instead of "
+            f"{mib[0]:.2f} MiB"
+        )
         return "\n".join([first, *map(str, self.accuracy)])
 
 

@@ -24,7 +24,7 @@ def test_a_model_in_four_bits(cli: Cli, folder: Path) -> None:
     done = cli("quantize", DIGITS / "digits.onnx", "int4.onnx", "--inline")
     assert done.exit_code == 0, done.output
     assert "wrote int4.onnx" in done.stdout
-    assert "1 quantised, 0.13 MiB of tensors are 0.10 MiB" in done.stdout
+    assert "1 quantised: tensors take 0.10 MiB instead of 0.13 MiB" in done.stdout
     operators = {n.op_type for n in onnx.load(folder / "int4.onnx").graph.node}
     assert "DequantizeLinear" in operators
 

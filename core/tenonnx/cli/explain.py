@@ -129,14 +129,19 @@ def _print_transforms(transforms: list[dict[str, Any]]) -> None:
         (
             change["name"],
             change["level"],
-            f"{change['nodes_before']} → {change['nodes_after']}" if change["modified"] else "",
+            f"{change['nodes_before']} → {change['nodes_after']}",
             _operators(change),
             duration(change["seconds"]) if change["seconds"] else "",
         )
         for change in transforms
+        if change["modified"]
     ]
-    table(("transform", "level", "nodes", "changed", "time"), rows, right=("time",))
-    if not rows:
+    if rows:
+        table(("transform", "level", "nodes", "changed", "time"), rows, right=("time",))
+    idle = [change["name"] for change in transforms if not change["modified"]]
+    if idle:
+        lines(f"changed nothing: {', '.join(idle)}")
+    if not transforms:
         lines("none ran")
     for heading, key in (("Notes", "notes"), ("Nearly matched", "nearly")):
         told = [(change["name"], line) for change in transforms for line in change[key]]
@@ -148,7 +153,7 @@ def _print_transforms(transforms: list[dict[str, Any]]) -> None:
 def _operators(change: dict[str, Any]) -> str:
     changed = change["operators"].items()
     text = ", ".join(f"{name} {before} → {after}" for name, (before, after) in changed)
-    return text or ("rewired" if change["modified"] else "-")
+    return text or "as many of each operator, rewired"
 
 
 def _print_changes(change: dict[str, Any]) -> None:
