@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -65,13 +66,15 @@ def measure(name: str, folder: Path, seconds: float, threads: int) -> list[dict[
     onnx.save(model, folder / "model.onnx")
     np.savez(folder / "feeds.npz", **feeds)
     options = ["--all-providers", "--json", "--seconds", seconds, "--threads", threads]
+    # Kernels stay where the caller keeps them: runs are compared, not compilers.
+    cache = os.environ.get("TENONNX_CACHE_DIR", str(folder))
     command = ["bench", folder / "model.onnx", "--input", folder / "feeds.npz", *options]
     done = subprocess.run(
         [sys.executable, "-m", "tenonnx", *map(str, command)],
         capture_output=True,
         text=True,
         check=False,
-        env=environment(threads, folder),
+        env=environment(threads, Path(cache)),
     )
     if not done.stdout.strip():
         return [{"provider": "tenonnx", "error": done.stderr.strip().splitlines()[-1]}]

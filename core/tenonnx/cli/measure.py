@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -101,6 +102,9 @@ def race(
 ) -> None:
     """Runs the contenders in turn and notes every run's time.
 
+    Every round has an order of its own: whoever runs behind a contender whose threads still spin
+    runs slower.
+
     Args:
         results: Of contenders with the model open; the others stay out.
         feeds: The inputs.
@@ -116,6 +120,7 @@ def race(
         show("warming up", 0)
         for run, _ in racing:
             run(feeds)
+    turns = random.Random(0)
     begin = time.perf_counter()
     rounds = 0
     while True:
@@ -124,7 +129,7 @@ def race(
         show("running in turn", min(done, 1))
         if done >= 1 and (repeat or rounds >= MIN_ROUNDS):
             return
-        for run, times in racing:
+        for run, times in turns.sample(racing, len(racing)):
             start = time.perf_counter()
             run(feeds)
             times.append(time.perf_counter() - start)
