@@ -9,10 +9,7 @@ QUERIES = 84
 """Queries of a task at most: whole tiles of rows."""
 
 FEW = 8
-"""Queries for which packing keys does not pay."""
-
-FEW_ROWS = 8
-"""Queries of several heads that share keys, at most."""
+"""Queries, of a head or one each of heads that share keys, for which packing keys does not pay."""
 
 
 def workspace(keys: int, size: int, value_size: int) -> int:
@@ -21,7 +18,7 @@ def workspace(keys: int, size: int, value_size: int) -> int:
     scores = QUERIES * min(KEYS, _padded(keys)) if keys else 0
     packed = KEYS * max(size, wide)
     blocks = scores + packed + QUERIES * (wide + 2) + 2048
-    return max(blocks, FEW_ROWS * (few_line(keys) + few_line(value_size) + 1))
+    return max(blocks, FEW * (few_line(keys) + few_line(value_size) + 1))
 
 
 def few_line(count: int) -> int:

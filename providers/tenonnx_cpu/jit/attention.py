@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx_cpu import attention_sizes
-from tenonnx_cpu.attention_sizes import FEW, FEW_ROWS, KEYS, QUERIES
+from tenonnx_cpu.attention_sizes import FEW, KEYS, QUERIES
 from tenonnx_cpu.jit import vmath
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, kernel, size
 from tenonnx_cpu.jit.gemm import multiply_block
@@ -191,7 +191,7 @@ def attend_few(arguments: Any, task: Any, worker: Any) -> None:
     rows = queries * together
     line = 4 * few_line(k.shape[2])
     scores = memory.ctypes.data + 4 * share * worker
-    sums, sum_line = scores + FEW_ROWS * line, 4 * few_line(value_width)
+    sums, sum_line = scores + FEW * line, 4 * few_line(value_width)
     dots(
         rows, everything, width,
         q.ctypes.data + batch * q.strides[0] + head * q.strides[1],
@@ -204,7 +204,7 @@ def attend_few(arguments: Any, task: Any, worker: Any) -> None:
         at = batch * mask.strides[0] + own * mask.strides[1] + query * mask.strides[2]
         added = floats(mask.ctypes.data + at, seen if mask.size else 0)
         bias_row(whole[:seen], added, scale, softcap)
-        total = floats(sums + FEW_ROWS * sum_line + 4 * row, 1)
+        total = floats(sums + FEW * sum_line + 4 * row, 1)
         total[0] = weigh_few(whole[:seen])
         for i in range(seen, everything):
             whole[i] = F(0)
@@ -213,7 +213,7 @@ def attend_few(arguments: Any, task: Any, worker: Any) -> None:
         values, v.strides[2], sums, sum_line,
     )  # fmt: skip
     for row in range(rows):
-        total = floats(sums + FEW_ROWS * sum_line + 4 * row, 1)
+        total = floats(sums + FEW * sum_line + 4 * row, 1)
         out = y[batch, row % queries, head + row // queries]
         finish_row(floats(sums + row * sum_line, value_width), total[0], out, nothing)
 
