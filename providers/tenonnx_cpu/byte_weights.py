@@ -20,7 +20,7 @@ from tenonnx_cpu.byte_depthwise import (
 )
 from tenonnx_cpu.byte_product import FORMS, GEMM, Finish, byte_product
 from tenonnx_cpu.conv import Attributes
-from tenonnx_cpu.conv_bytes_layout import bytes_layout
+from tenonnx_cpu.conv_bytes_layout import FIELDS, bytes_layout
 from tenonnx_cpu.conv_layout import Layout
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import scratch
@@ -28,6 +28,7 @@ from tenonnx_cpu.product import floats
 from tenonnx_cpu.specialise import NDArray, Site
 
 CONV = JitKernel("conv_int8", "conv_int8")
+COMMON = FIELDS.index("common")
 DEPTHWISE = JitKernel("byte_depthwise", "byte_depthwise")
 
 
@@ -138,7 +139,8 @@ class ByteWeights:
         )  # fmt: skip
         count = cut.floats * cut.threads
         if self.words is None:
-            run(*given, cut.planes, floats(count), cut.threads)
+            common = int(cut.numbers[COMMON])
+            run(*given, cut.planes, floats(count + common // 4), cut.threads)
         else:
             run(*given, scratch(4 * count), cut.threads)
         return y

@@ -60,10 +60,22 @@ def pack_byte_planes(
 
 
 @parallel
+def pack_common(arguments: Any, task: Any, worker: Any) -> None:
+    """Writes planes of some channels for all tasks; see ``conv_bytes_layout``."""
+    x, layout, planes, fill, flip, common, several = arguments
+    first = task * several
+    count = min(several, layout[0] * layout[1] * layout[3] - first)
+    pack_byte_planes(
+        x.ctypes.data + first * layout[4] * layout[5], count, 0, layout[6] + layout[26], 0,
+        layout[15], layout, planes, fill, flip, common + first * planes.shape[0] * layout[12], True,
+    )  # fmt: skip
+
+
+@parallel
 def convolve_bytes(arguments: Any, task: Any, worker: Any) -> None:
     """Convolves some rows and lines; see ``conv_bytes_layout``."""
     x, w, y, extra, factor, summand, form, low, high, zero, fill, flip = arguments[:12]
-    layout, offsets, planes, memory = arguments[12:]
+    layout, offsets, planes, memory, common = arguments[12:]
     groups, rows, channels = layout[1], layout[2], layout[3]
     out_height, out_width, taps = layout[6], layout[7], layout[11]
     bands, lines = -(-rows // layout[13]), -(-out_height // layout[14])
@@ -84,8 +96,6 @@ def convolve_bytes(arguments: Any, task: Any, worker: Any) -> None:
     place = ((image // groups * groups * rows + row) * out_height + top) * out_width + left
     width = 1 if form == ROUNDED else 4
     done = 0 if form == SUMMED else form
-    # All lines of planes are there, also those that the last task does not need.
-    reach = layout[12] // layout[15] - layout[14]
     # Where a plane would be the image itself, panels come from there, but for the last channels:
     # whole vectors are read, which may end beyond the image.
     table, in_place = offsets.ctypes.data, layout[24]
@@ -99,10 +109,15 @@ def convolve_bytes(arguments: Any, task: Any, worker: Any) -> None:
         if in_place:
             beyond = left + -(-columns // COLUMNS) * COLUMNS
             ready = min(fours, max(0, (x.size - start - beyond) // size_of_channel + 1) // 4)
-        pack_byte_planes(
-            source + 4 * ready * size_of_channel, some - 4 * ready, top, bottom - top + reach,
-            left, span, layout, planes, fill, flip, packed + 4 * ready * layout[12], channel == 0,
-        )  # fmt: skip
+        if layout[25]:
+            packed = common + (image * channels + channel) * planes.shape[0] * layout[12]
+            packed += top * span
+        else:
+            pack_byte_planes(
+                source + 4 * ready * size_of_channel, some - 4 * ready, top,
+                bottom - top + layout[26], left, span, layout, planes, fill, flip,
+                packed + 4 * ready * layout[12], channel == 0,
+            )  # fmt: skip
         a, a_row = w.ctypes.data + row * depth + channel * taps, depth
         if depth % 4:
             a_row = 4 * fours
@@ -223,8 +238,13 @@ def conv_int8(  # type: ignore[no-untyped-def] # the signature has them
         memory: To work in.
         threads: How many threads to use.
     """
+    common = memory.ctypes.data + layout[19] * threads
+    if layout[25]:
+        every = layout[0] * layout[1] * layout[3]
+        several = max(1, every // (4 * threads))
+        pack_common((x, layout, planes, fill, flip, common, several), -(-every // several), threads)
     arguments = (
         x, w, y, extra, factor, summand, form, low, high, zero, fill, flip, layout, offsets,
-        planes, memory,
+        planes, memory, common,
     )  # fmt: skip
     convolve_bytes(arguments, layout[17], threads)
