@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +15,9 @@ from tenonnx.cli.memory import growth, private_bytes
 from tenonnx.cli.smoke import tiny_model
 from tenonnx.errors import TenonnxError
 
-MIN_ROUNDS = 5
+MIN_RUNS = 5
+TURN_SECONDS = 0.05
+"""How long a contender runs before it is the next one's turn, once at least."""
 
 Show = Callable[[str, float], None]
 
@@ -102,14 +103,11 @@ def race(
 ) -> None:
     """Runs the contenders in turn and notes every run's time.
 
-    Every round has an order of its own: whoever runs behind a contender whose threads still spin
-    runs slower.
-
     Args:
         results: Of contenders with the model open; the others stay out.
         feeds: The inputs.
         warmup: Rounds that do not count.
-        repeat: Rounds that do; as many as fit into ``seconds`` if ``None``.
+        repeat: Runs of each that do; as many as fit into ``seconds`` if ``None``.
         seconds: Time for each contender.
         show: Takes progress: fractions of 1.
     """
@@ -120,20 +118,29 @@ def race(
         show("warming up", 0)
         for run, _ in racing:
             run(feeds)
-    turns = random.Random(0)
     begin = time.perf_counter()
-    rounds = 0
     while True:
         elapsed = (time.perf_counter() - begin) / len(racing)
-        done = rounds / repeat if repeat else elapsed / seconds
+        fewest = min(len(times) for _, times in racing)
+        done = fewest / repeat if repeat else elapsed / seconds
         show("running in turn", min(done, 1))
-        if done >= 1 and (repeat or rounds >= MIN_ROUNDS):
+        if done >= 1 and (repeat or fewest >= MIN_RUNS):
             return
-        for run, times in turns.sample(racing, len(racing)):
-            start = time.perf_counter()
-            run(feeds)
-            times.append(time.perf_counter() - start)
-        rounds += 1
+        for run, times in racing:
+            _take_turn(run, times, feeds, repeat)
+
+
+def _take_turn(run: Run, times: list[float], feeds: Mapping[str, Any], repeat: int | None) -> None:
+    """Runs for a while, first uncounted: the threads of the contender before may still spin."""
+    run(feeds)
+    end = time.perf_counter() + TURN_SECONDS
+    while repeat is None or len(times) < repeat:
+        start = time.perf_counter()
+        run(feeds)
+        stop = time.perf_counter()
+        times.append(stop - start)
+        if stop > end:
+            return
 
 
 def _compare(results: Sequence[Result]) -> None:
