@@ -19,7 +19,8 @@ LISTING: Final = {
     "byte_ops": "GlobalAveragePool MaxPool",
     "byte_pairs": "Add Mul com.microsoft::QLinearAdd com.microsoft::QLinearMul",
     "conv": "Conv",
-    "conv_bytes": "Conv QLinearConv",
+    "conv_bytes": "Conv QLinearConv com.microsoft::QLinearConv",
+    "conv_integer": "ConvInteger",
     "dense": "Gemm",
     "dequantised": "ai.tenonnx::DequantizeMatMul",
     "elementwise": (
