@@ -96,8 +96,9 @@ def test_rotary_embedding(
 
 
 @needs_compiler
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@pytest.mark.parametrize("capability", [(7, 5), (8, 0)])
+@pytest.mark.parametrize(
+    ("dtype", "capability"), [(FLOATS[0], (7, 5)), (FLOATS[1], (8, 0))], ids=str
+)
 @pytest.mark.parametrize("shape", [
     ((2, 3, 9, 8), (5, 3, 3, 3), {"pads": [1, 1, 1, 1]}),
     ((1, 4, 11, 7), (6, 2, 2, 3), {"group": 2, "strides": [2, 1], "dilations": [1, 2]}),
@@ -188,8 +189,9 @@ def packed(values: Any, bits: int) -> Any:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("count", [3, 20])
-@pytest.mark.parametrize("capability", [(7, 5), (8, 0)])
+@pytest.mark.parametrize(
+    ("count", "capability"), [(3, (7, 5)), (20, (7, 5)), (20, (8, 0))], ids=str
+)
 def test_matmul_nbits(
     dtype: Any, bits: int, zeros: str | None, count: int, capability: tuple[int, int]
 ) -> None:
@@ -260,8 +262,9 @@ def test_an_infinite_float32_is_infinite_in_parts() -> None:
 @needs_compiler
 @pytest.mark.parametrize(("axis", "size"), [(-1, 0), (0, 0), (1, 0), (0, 16), (1, 16)])
 @pytest.mark.parametrize("transposed", [0, 1])
-@pytest.mark.parametrize(("bits", "signed"), [(4, 1), (8, 0)])
-@pytest.mark.parametrize("capability", [(7, 5), (8, 0)])
+@pytest.mark.parametrize(
+    ("bits", "signed", "capability"), [(4, 1, (7, 5)), (8, 0, (7, 5)), (4, 1, (8, 0))], ids=str
+)
 def test_dequantize_matmul(
     axis: int, size: int, transposed: int, bits: int, signed: int, capability: tuple[int, int]
 ) -> None:
