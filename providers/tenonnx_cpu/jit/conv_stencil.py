@@ -23,7 +23,6 @@ from tenonnx_cpu.jit.conv_rows import (
     lanes_between,
     load_masked,
     store_masked,
-    vectors_for,
 )
 from tenonnx_cpu.jit.cpu import cpu
 from tenonnx_cpu.jit.tile import LANES
@@ -129,6 +128,10 @@ class _Stencil:
         self.kernel = kernel
         self.stride = stride
         self.pending = -(-kernel // stride)
+        # What later columns of a window see is shifted in registers where that costs few lanes,
+        # for loads that are not aligned take twice as long.
+        self.shifted = self.pending - 1 <= LANES // 8
+        self.step = LANES - self.pending + 1 if self.shifted else LANES
 
     def write(self, b: Builder, values: Sequence[Value]) -> None:
         self.b = b
@@ -146,23 +149,27 @@ class _Stencil:
         b = self.b
 
         def column(index: Value, carried: list[Value]) -> list[Value]:
-            self.column(b.mul(index, I64(LANES)))
+            self.column(b.mul(index, I64(self.step)))
             return []
 
-        v.loop(b, vectors_for(b, self.count), [], column)
+        columns = b.sdiv(b.add(self.count, I64(self.step - 1)), I64(self.step))
+        v.loop(b, columns, [], column)
 
     def column(self, lane: Value) -> None:
         """Makes a vector's width of all lines."""
         b = self.b
         first = b.add(b.mul(lane, I64(self.stride)), self.left)
         # Of a stride of 2, the even columns and the odd ones come from the same two vectors.
+        loads = 1 if self.shifted else self.pending if self.stride == 2 else self.kernel
         starts = [
-            b.add(first, I64(2 * n + LANES * half if self.stride == 2 else n))
-            for n in range(-(-self.kernel // self.stride) if self.stride == 2 else self.kernel)
+            b.add(first, I64(self.stride * n + LANES * half))
+            for n in range(loads)
             for half in range(self.stride)
         ]
         masks = [lanes_between(b, b.neg(start), b.sub(self.width, start)) for start in starts]
-        inside = lanes_below(b, b.sub(self.count, lane))
+        rest = b.sub(self.count, lane)
+        fewer = b.icmp_signed("<", rest, I64(self.step))
+        inside = lanes_below(b, b.select(fewer, rest, I64(self.step)))
         sums = [v.constant(KIND, self.start)] * self.pending
         early = self.kernel - self.stride
         for y in range(early):
@@ -200,14 +207,26 @@ class _Stencil:
             )
             for start, mask in zip(starts, masks, strict=True)
         ]
-        if self.stride == 1:
-            seen = loaded
-        else:
-            seen = [
-                v.shuffle(b, loaded[x // 2 * 2], loaded[x // 2 * 2 + 1], range(x % 2, 2 * LANES, 2))
-                for x in range(self.kernel)
+        return self.combine(y, self.seen(loaded), sums)
+
+    def seen(self, loaded: Sequence[Value]) -> list[Value]:
+        """Returns what each column of the windows sees of a row."""
+        b = self.b
+        phases = list(loaded)
+        if self.stride == 2:
+            pairs = zip(loaded[::2], loaded[1::2], strict=True)
+            phases = [
+                v.shuffle(b, low, high, range(first, 2 * LANES, 2))
+                for low, high in pairs
+                for first in range(2)
             ]
-        return self.combine(y, seen, sums)
+        if not self.shifted:
+            return phases[: self.kernel]
+        return [
+            v.shuffle(b, phase, phase, [(lane + x // self.stride) % LANES for lane in range(LANES)])
+            for x in range(self.kernel)
+            for phase in [phases[x % self.stride]]
+        ]
 
     def combine(self, y: int, seen: Sequence[Value], sums: Sequence[Value]) -> list[Value]:
         """Returns sums with what row ``y`` of windows adds to them and to those of next lines."""
