@@ -18,6 +18,7 @@ LISTING: Final = {
     ),
     "byte_ops": "GlobalAveragePool MaxPool",
     "byte_pairs": "Add Mul com.microsoft::QLinearAdd com.microsoft::QLinearMul",
+    "byte_softmax": "com.microsoft::QLinearSoftmax",
     "conv": "Conv",
     "conv_bytes": "Conv QLinearConv com.microsoft::QLinearConv",
     "conv_integer": "ConvInteger",

@@ -34,6 +34,17 @@ def quantize(x: NDArray, scale: float, zero: int, dtype: np.dtype[Any], threads:
     return y
 
 
+def dequantize(x: NDArray, scale: float, zero: int, threads: int) -> NDArray | None:
+    """Returns ``(x - zero) * scale`` as float32; ``None`` if the kernel does not take x."""
+    run = DEQUANTIZE.run
+    if run is None or x.dtype not in BYTES or x.size <= FEW:
+        return None
+    flip, y = 128 if x.dtype == np.int8 else 0, empty(x.shape)
+    own = threads if x.size > CHUNK else 1
+    run(contiguous(x).view(np.uint8).reshape(-1), y.reshape(-1), scale, zero + flip, flip, own)
+    return y
+
+
 def dynamic_quantize(x: NDArray, threads: int) -> tuple[NDArray, NDArray, NDArray] | None:
     """Returns what DynamicQuantizeLinear does; ``None`` if the kernels are not ready."""
     run = RANGE.run
@@ -105,16 +116,10 @@ def dequantize_linear(site: Site, plain: Call) -> Call | None:
     threads = site.threads
 
     def call(x: NDArray, scale: NDArray, zero: NDArray | None = None) -> Any:
-        run = DEQUANTIZE.run
-        if run is None or x.dtype not in BYTES or scale.dtype != F32 or scale.size != 1:
-            return plain(x, scale, zero)
-        if x.size <= FEW or (zero is not None and zero.size != 1):
-            return plain(x, scale, zero)
-        flip = 128 if x.dtype == np.int8 else 0
-        origin = flip + (0 if zero is None else int(zero.reshape(())))
-        y, own = empty(x.shape), threads if x.size > CHUNK else 1
-        x = contiguous(x).view(np.uint8).reshape(-1)
-        run(x, y.reshape(-1), float(scale.reshape(())), origin, flip, own)
-        return y
+        y = None
+        if scale.size == 1 and scale.dtype == F32 and (zero is None or zero.size == 1):
+            origin = 0 if zero is None else int(zero.reshape(()))
+            y = dequantize(x, float(scale.reshape(())), origin, threads)
+        return plain(x, scale, zero) if y is None else y
 
     return call

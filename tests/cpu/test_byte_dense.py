@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 from running import Watch, run
+from scipy import special
 from test_byte_products import KINDS, TYPES, bytes_of, exact, rounded
 
 from models import node
 from tenonnx_cpu.byte_pairs import ADD, MULTIPLY
 from tenonnx_cpu.byte_product import GEMM
+from tenonnx_cpu.norms import SOFTMAX
 
 # Scales are powers of two, so that nothing but the last rounding rounds.
 XS, WS, YS = np.float32(2.0**-3), np.float32(2.0**-5), np.float32(2.0**-1)
@@ -135,3 +137,22 @@ def test_sum_of_shapes_that_only_broadcast(monkeypatch: pytest.MonkeyPatch) -> N
     y = run(nodes, {"a": a, "b": b}, "y", one, kinds=kinds, domains=domains)
     assert kernel.calls == 0
     assert np.array_equal(y, np.minimum(a.astype(int) + b, 255))
+
+
+@pytest.mark.parametrize("opset", [12, 13])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_softmax_of_codes(dtype: Any, opset: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = Watch(SOFTMAX, monkeypatch)
+    x = bytes_of((3, 7, 40), dtype)
+    given = {"xs": XS, "xz": np.array(5, dtype), "ys": np.float32(2.0**-8)}
+    given["yz"] = np.array(np.iinfo(dtype).min, dtype)
+    softmax = node(
+        "QLinearSoftmax", "x xs xz ys yz", "y", domain="com.microsoft", axis=2, opset=opset
+    )
+    kinds, domains = dict.fromkeys("xy", KINDS[dtype]), {"": 21, "com.microsoft": 1}
+    y = run([softmax], {"x": x}, "y", given, kinds=kinds, domains=domains)
+    real = special.softmax((x - 5.0) * float(XS), axis=-1) * 2.0**8
+    wanted = rounded(real, given["yz"])
+    assert kernel.calls == 1
+    assert y.dtype == dtype
+    assert np.all((y == wanted) | (np.abs(real % 1 - 0.5) < 1e-4))
