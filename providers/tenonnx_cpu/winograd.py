@@ -6,8 +6,8 @@ Arithmetic Complexity of Computations, 1980). With ``d`` what a tile sees and ``
     y = A^T [(G g G^T) * (B^T d B)] A
 
 so that a sum over channels is a matrix product for each of the (m + 2)^2 places of a tile. The
-matrices follow from points at which polynomials are evaluated. Those of m = 4 keep errors at about
-twice those of the plain sum; 0, 1, -1, 2, -2, which are common, at five times as much.
+matrices follow from points at which polynomials are evaluated. With those of m = 4, and sums of few
+channels at a time, errors are about a plain sum's; 0, 1, -1, 2, -2, which are common, double them.
 """
 
 from __future__ import annotations
