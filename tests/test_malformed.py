@@ -48,6 +48,7 @@ REFUSED: dict[str, tuple[list[onnx.NodeProto], str]] = {
     ),
     "second output of Concat": ([node("Concat", "x", "_ y", axis=0)], "Concat"),
     "second output of Cast": ([cast("x", "c d"), node("Relu", "d", "y")], "Cast"),
+    "Cast to no type": ([node("Cast", "x", "c", to=999), node("Cast", "c", "y", to=1)], "Cast"),
     "rank of no Pow": (
         [node("Pow", "", "p"), node("Erf", "p", "e"), node("Transpose", "e", "y")],
         "Pow",

@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from tenonnx import TransformContext
 from tenonnx_fuse.bypass import bypass, tell
-from tenonnx_fuse.known import attribute, dtype_of, operand
+from tenonnx_fuse.known import cast_type, dtype_of, operand
 
 HOLDS: dict[ir.DataType, frozenset[ir.DataType]] = {
     ir.DataType.FLOAT16: frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE}),
@@ -51,24 +51,17 @@ def drop_casts(model: ir.Model, context: TransformContext) -> bool:
 
 
 def _visit(node: ir.Node, done: Counter[str]) -> None:
-    x = operand(node, 0)
-    if x is None:
+    x, to = operand(node, 0), cast_type(node)
+    if x is None or to is None:
         return
-    to = _target(node)
     before = x.producer()
     if before is not None and before.op_type == "Cast" and not before.domain:
         origin = operand(before, 0)
         source = dtype_of(origin)
-        middle = _target(before)
+        middle = cast_type(before)
         if origin is not None and source is not None and middle in HOLDS.get(source, ()):
             node.replace_input_with(0, origin)
             done["casts from what was cast without loss"] += 1
             x = origin
     if dtype_of(x) == to and bypass(node, x):
         done["casts to the type that there is"] += 1
-
-
-def _target(node: ir.Node) -> ir.DataType:
-    """Returns the type that a Cast makes; before version 6 the attribute is its name."""
-    to = attribute(node, "to", 0)
-    return ir.DataType[to] if isinstance(to, str) else ir.DataType(to)

@@ -109,10 +109,19 @@ def dtype_of(value: ir.Value | None, depth: int = MAX_DEPTH) -> ir.DataType | No
     if node is None or node.domain:
         return None
     if node.op_type == "Cast":
-        return ir.DataType(attribute(node, "to", 0))
+        return cast_type(node)
     if node.op_type not in SAME_TYPE or node.outputs[0] is not value:
         return None
     return dtype_of(operand(node, 0), depth - 1)
+
+
+def cast_type(node: ir.Node) -> ir.DataType | None:
+    """Returns the type that a Cast makes, if there is one of its number, or before 6 its name."""
+    to = attribute(node, "to", 0)
+    try:
+        return ir.DataType[to] if isinstance(to, str) else ir.DataType(to)
+    except (KeyError, ValueError):
+        return None
 
 
 def rank_of(value: ir.Value | None) -> int | None:
