@@ -100,6 +100,14 @@ def test_two_processes_leave_one_image_of_each(warm: Path) -> None:
     assert {file.suffix for file in files} == {".image"}
 
 
+def test_a_process_older_than_its_sources_has_kernels_of_its_own(product: Path, warm: Path) -> None:
+    asked = "path = cache.image_path(runtime.FOLDER / 'rows.py', 'softmax')"
+    began = "from tenonnx_cpu.jit import cache; cache.BEGAN = 0.0"
+    exists = "print(json.dumps(path.exists()))"
+    assert child(f"{began.split(';')[0]}; {asked}; {exists}", product, warm) is True
+    assert child(f"{began}; {asked}; {exists}", product, warm) is False
+
+
 @pytest.mark.parametrize("mode", ["1", "wait"])
 def test_the_first_run_has_kernels_and_numba_stays_out(
     mode: str, product: Path, warm: Path

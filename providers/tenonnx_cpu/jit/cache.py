@@ -9,6 +9,7 @@ import os
 import platform
 import re
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,9 @@ IMPORT = re.compile(r"^from (tenonnx_cpu[\w.]*) import (.*)", re.MULTILINE)
 WORD = re.compile(r"\w+")
 
 ROOT = Path(__file__).parent.parent
+
+BEGAN = time.time()
+"""When this process began to import what is here."""
 
 PROCESSOR = (
     "vendor_id", "cpu family", "model", "flags",
@@ -78,6 +82,11 @@ def source_stamp(path: Path) -> str:
 def _read(path: Path) -> tuple[bytes, tuple[Path, ...]]:
     """Returns a digest of a file and the files that it imports from this package."""
     source = path.read_text("utf-8")
+    digest = hashlib.sha256(source.encode())
+    if path.stat().st_ctime > BEGAN:
+        # An upgrade, perhaps: which version this process has imported is unknown, so that it must
+        # neither take the kernels of others nor leave them its own.
+        digest.update(f"{os.getpid()} {BEGAN}".encode())
     modules = _modules()
     names = dict.fromkeys(
         name
@@ -85,7 +94,7 @@ def _read(path: Path) -> tuple[bytes, tuple[Path, ...]]:
         for name in (module, *(f"{module}.{thing}" for thing in WORD.findall(things)))
     )
     files = tuple(modules[name] for name in names if name in modules)
-    return hashlib.sha256(source.encode()).digest(), files
+    return digest.digest(), files
 
 
 @functools.cache

@@ -7,6 +7,7 @@ image of their own per module, in the disk cache beside the kernels.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import pickle
 from collections.abc import Callable, Sequence
@@ -115,4 +116,6 @@ def _library(file: Path, functions: Sequence[Shared]) -> Any:
         keep(path, pickle.dumps(library.serialize_using_object_code()))
     for function in functions:
         images.define(function.name, library.get_pointer_to_function(function.name))
+    # The crew's threads are in there until the process ends, after Python has let go of it.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))
     return library
