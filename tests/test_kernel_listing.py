@@ -69,5 +69,5 @@ print(*(name for name in sys.modules if name.startswith("tenonnx_")))
     loaded = set(done.stdout.split())
     assert "tenonnx_array.conv" in loaded
     assert loaded.isdisjoint(
-        {"tenonnx_array.ml.trees", "tenonnx_contrib.beam_search", "tenonnx_cpu.conv_bytes"}
+        {"tenonnx_array.ml.trees", "tenonnx_contrib.beam_search", "tenonnx_cpu.int8.conv"}
     )

@@ -7,11 +7,11 @@ from typing import Any
 from numba import types
 from numba.extending import intrinsic
 
-from tenonnx_cpu.jit import vector as v
+from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.compiling import In, Out, f32, kernel, size
-from tenonnx_cpu.jit.cpu import cpu
-from tenonnx_cpu.jit.pool import parallel
-from tenonnx_cpu.jit.vector import F32, I64
+from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.vector import F32, I64
 
 CHAINS = 12
 """Vectors that are added to side by side: more than latency times units."""

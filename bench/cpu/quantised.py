@@ -21,8 +21,8 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 from bench.cpu.rounds import alternate
-from tenonnx_cpu.quantised import Quantised
-from tenonnx_cpu.quantised_product import matmul_q, request
+from tenonnx_cpu.quantised.matrix import Quantised
+from tenonnx_cpu.quantised.product import matmul_q, request
 
 INT4 = {False: TensorProto.UINT4, True: TensorProto.INT4}
 

@@ -54,7 +54,7 @@ def peaks(threads: int, seconds: float, mib: int) -> dict[str, float]:
     import numpy as np
 
     from bench.cpu.peaks import CHAINS, add_up, multiply_add
-    from tenonnx_cpu.jit.cpu import cpu
+    from tenonnx_cpu.jit.code.cpu import cpu
 
     memory = np.ones(mib << 18, np.float32)
     sums = np.zeros(64 * 64, np.float32)

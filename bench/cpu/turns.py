@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from bench.measure import Failed, environment
-from tenonnx_cpu.jit.cache import cache_folder
+from tenonnx_cpu.jit.code.cache import cache_folder
 
 ROOT = Path(__file__).parents[2]
 PAUSE_SECONDS = 0.05

@@ -14,7 +14,7 @@ HANDED: Final = {
 }
 """What is handed to the array library's kernels, which ask for it themselves."""
 
-OF_BYTES: Final = frozenset({"byte_dense", "byte_ops", "byte_pairs", "conv_bytes"})
+OF_BYTES: Final = frozenset({"int8.dense", "int8.pooling", "int8.pairs", "int8.conv"})
 QUANTISED: Final = ("Quantize", "Dequantize", "QLinear")
 """Modules about what stands between operators whose names begin so; nothing for other graphs."""
 

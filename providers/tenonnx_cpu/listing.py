@@ -8,41 +8,41 @@ from __future__ import annotations
 from typing import Final
 
 LISTING: Final = {
-    "affine": "Gemm MatMul",
-    "attention": "MatMul",
-    "attention_op": "Attention",
-    "byte_dense": "MatMul ai.tenonnx::DequantizeMatMul",
-    "byte_matmul": (
-        "MatMulInteger QLinearMatMul com.microsoft::DynamicQuantizeMatMul "
-        "com.microsoft::MatMulIntegerToFloat com.microsoft::QGemm com.microsoft::QLinearMatMul"
-    ),
-    "byte_ops": "GlobalAveragePool MaxPool",
-    "byte_pairs": "Add Mul com.microsoft::QLinearAdd com.microsoft::QLinearMul",
-    "byte_softmax": "com.microsoft::QLinearSoftmax",
-    "conv": "Conv",
-    "conv_bytes": "Conv QLinearConv com.microsoft::QLinearConv",
-    "conv_integer": "ConvInteger",
-    "dense": "Gemm",
-    "dequantised": "ai.tenonnx::DequantizeMatMul",
-    "elementwise": (
+    "attention.attention": "MatMul",
+    "attention.group_query": "com.microsoft::GroupQueryAttention",
+    "attention.operator": "Attention",
+    "attention.rotary": "Slice",
+    "attention.rotary_operator": "RotaryEmbedding com.microsoft::RotaryEmbedding",
+    "conv.conv": "Conv",
+    "conv.pooling": "AveragePool GlobalAveragePool MaxPool",
+    "elementwise.elementwise": (
         "Abs Add Ceil Clip Div Erf Exp Floor Gelu HardSigmoid HardSwish LeakyRelu Max Min Mul Neg "
         "PRelu Pow Reciprocal Relu Sigmoid Softsign Sqrt Sub Swish Tanh ThresholdedRelu"
     ),
-    "group_query": "com.microsoft::GroupQueryAttention",
-    "joining": "Concat",
-    "matmul": "Gemm MatMul",
-    "nbits": "com.microsoft::MatMulNBits",
-    "norms": "Add LayerNormalization LogSoftmax Mul Pow RMSNormalization ReduceMean Softmax",
-    "pooling": "AveragePool GlobalAveragePool MaxPool",
-    "quantising": (
+    "int8.conv": "Conv QLinearConv com.microsoft::QLinearConv",
+    "int8.conv_integer": "ConvInteger",
+    "int8.dense": "MatMul ai.tenonnx::DequantizeMatMul",
+    "int8.matmul": (
+        "MatMulInteger QLinearMatMul com.microsoft::DynamicQuantizeMatMul "
+        "com.microsoft::MatMulIntegerToFloat com.microsoft::QGemm com.microsoft::QLinearMatMul"
+    ),
+    "int8.pairs": "Add Mul com.microsoft::QLinearAdd com.microsoft::QLinearMul",
+    "int8.pooling": "GlobalAveragePool MaxPool",
+    "int8.quantising": (
         "DequantizeLinear DynamicQuantizeLinear QuantizeLinear com.microsoft::DequantizeLinear "
         "com.microsoft::QuantizeLinear"
     ),
-    "recurrent": "GRU LSTM",
-    "rotary": "Slice",
-    "rotary_op": "RotaryEmbedding com.microsoft::RotaryEmbedding",
-    "skip_norms": (
+    "int8.softmax": "com.microsoft::QLinearSoftmax",
+    "joining": "Concat",
+    "norms.norms": "Add LayerNormalization LogSoftmax Mul Pow RMSNormalization ReduceMean Softmax",
+    "norms.skip": (
         "SimplifiedLayerNormalization com.microsoft::SimplifiedLayerNormalization "
         "com.microsoft::SkipLayerNormalization com.microsoft::SkipSimplifiedLayerNormalization"
     ),
+    "products.affine": "Gemm MatMul",
+    "products.dense": "Gemm",
+    "products.matmul": "Gemm MatMul",
+    "quantised.dequantised": "ai.tenonnx::DequantizeMatMul",
+    "quantised.nbits": "com.microsoft::MatMulNBits",
+    "recurrent": "GRU LSTM",
 }

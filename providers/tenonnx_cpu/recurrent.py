@@ -10,7 +10,7 @@ import numpy as np
 from tenonnx_cpu.buffers import F32, contiguous, empty
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import aligned, scratch
-from tenonnx_cpu.product import product, request
+from tenonnx_cpu.products.product import product, request
 from tenonnx_cpu.specialise import Call, Site, specialise
 
 NDArray: TypeAlias = np.ndarray[Any, Any]

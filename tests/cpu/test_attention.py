@@ -8,7 +8,7 @@ import pytest
 from running import Watch, floats, run, session, softmax
 
 from models import node
-from tenonnx_cpu.attention import ATTEND, attend
+from tenonnx_cpu.attention.attention import ATTEND, attend
 
 Case = tuple[int, int, int, int, int, int, int]
 

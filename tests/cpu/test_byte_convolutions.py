@@ -11,8 +11,8 @@ from test_jit_conv import ALONE, Case, places
 from windows_oracle import convolve
 
 from models import node
-from tenonnx_cpu.byte_product import GEMM
-from tenonnx_cpu.byte_weights import CONV, DEPTHWISE
+from tenonnx_cpu.int8.conv_weights import CONV, DEPTHWISE
+from tenonnx_cpu.int8.product import GEMM
 
 SLIDING = [
     case for case in ALONE if case.strides[-1] < 3 and case.dilations[-1] == 1

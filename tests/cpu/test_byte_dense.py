@@ -10,9 +10,9 @@ from scipy import special
 from test_byte_products import KINDS, TYPES, bytes_of, exact, rounded
 
 from models import node
-from tenonnx_cpu.byte_pairs import ADD, MULTIPLY
-from tenonnx_cpu.byte_product import GEMM
-from tenonnx_cpu.norms import SOFTMAX
+from tenonnx_cpu.int8.pairs import ADD, MULTIPLY
+from tenonnx_cpu.int8.product import GEMM
+from tenonnx_cpu.norms.norms import SOFTMAX
 
 # Scales are powers of two, so that nothing but the last rounding rounds.
 XS, WS, YS = np.float32(2.0**-3), np.float32(2.0**-5), np.float32(2.0**-1)

@@ -8,8 +8,8 @@ from onnx import TensorProto
 from running import Watch, run
 
 from models import node
-from tenonnx_cpu.byte_product import GEMM
-from tenonnx_cpu.quantising import DEQUANTIZE, QUANTIZE, RANGE
+from tenonnx_cpu.int8.product import GEMM
+from tenonnx_cpu.int8.quantising import DEQUANTIZE, QUANTIZE, RANGE
 
 CONTRIB = {"": 21, "com.microsoft": 1}
 TYPES = (np.uint8, np.int8)

@@ -12,7 +12,7 @@ from running import Watch, floats, run, session, wide
 from scipy import special
 
 from models import node
-from tenonnx_cpu.program import RUN, lay_out, merge_axes
+from tenonnx_cpu.elementwise.program import RUN, lay_out, merge_axes
 
 SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e30, -1e30, 1e-30, 90, -90], np.float32)
 

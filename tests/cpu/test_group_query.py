@@ -15,7 +15,7 @@ from models import FLOAT, model, node, value
 
 pytest.importorskip("numba")
 
-from tenonnx_cpu.group_query import PLACE
+from tenonnx_cpu.attention.group_query import PLACE
 
 GIVEN = ("query", "key", "value", "past_key", "past_value", "lengths", "total", "cos", "sin", "ids")
 INTS = {"lengths": TensorProto.INT32, "total": TensorProto.INT32, "ids": TensorProto.INT64}

@@ -18,10 +18,12 @@ import pytest
 from models import FLOAT, model, node, value
 
 pytest.importorskip("numba")
-from tenonnx_cpu.jit import conv_pool, images, rows
-from tenonnx_cpu.jit.cache import image_path
+from tenonnx_cpu.jit import rows
+from tenonnx_cpu.jit.code import images
+from tenonnx_cpu.jit.code.cache import image_path
+from tenonnx_cpu.jit.code.cpu import _asked, _features
 from tenonnx_cpu.jit.compiling import In, Out, f32, kernel
-from tenonnx_cpu.jit.cpu import _asked, _features
+from tenonnx_cpu.jit.conv import pool as conv_pool
 
 pytestmark = pytest.mark.skipif(not images.SUPPORTED, reason="no images are made here")
 
@@ -30,7 +32,8 @@ import json, os, sys, threading
 sys.modules["llvmlite"] = None  # numba cannot be imported
 import numpy as np
 import tenonnx
-from tenonnx_cpu.jit import images, runtime
+from tenonnx_cpu.jit import runtime
+from tenonnx_cpu.jit.code import images
 X = np.random.default_rng(0).standard_normal((64, 64), np.float32)
 def opened(mode="wait"):
     os.environ["TENONNX_JIT"] = mode
@@ -42,7 +45,7 @@ def run(session):
 def compiled():
     return sorted(str(kernel) for kernel in runtime.KERNELS if kernel.run is not None)
 """
-KERNELS = ["gemm.gemm_f32", "rows.softmax"]
+KERNELS = ["products.gemm.gemm_f32", "rows.softmax"]
 
 
 @pytest.fixture(scope="module")
@@ -96,13 +99,13 @@ def test_two_processes_leave_one_image_of_each(warm: Path) -> None:
     files = [file for file in warm.rglob("*") if file.is_file()]
     names = [file.name.split("-")[0] for file in files]
     assert sorted(set(names)) == sorted(names)
-    assert {*KERNELS, "crew.shared", "tile.shared"} <= set(names)
+    assert {*KERNELS, "threads.crew.shared", "products.tile.shared"} <= set(names)
     assert {file.suffix for file in files} == {".image"}
 
 
 def test_a_process_older_than_its_sources_has_kernels_of_its_own(product: Path, warm: Path) -> None:
-    asked = "path = cache.image_path(runtime.FOLDER / 'rows.py', 'softmax')"
-    began = "from tenonnx_cpu.jit import cache; cache.BEGAN = 0.0"
+    asked = "path = cache.image_path(runtime.source_of('rows'), 'softmax')"
+    began = "from tenonnx_cpu.jit.code import cache; cache.BEGAN = 0.0"
     exists = "print(json.dumps(path.exists()))"
     assert child(f"{began.split(';')[0]}; {asked}; {exists}", product, warm) is True
     assert child(f"{began}; {asked}; {exists}", product, warm) is False
@@ -151,8 +154,8 @@ def test_a_session_takes_little_memory_of_its_own(product: Path, warm: Path) -> 
 def test_threads_load_an_image_once(product: Path, warm: Path) -> None:
     assert child(
         """
-        from tenonnx_cpu.jit.cache import image_path
-        path = image_path(runtime.FOLDER / "gemm.py", "gemm_f32")
+        from tenonnx_cpu.jit.code.cache import image_path
+        path = image_path(runtime.source_of("products.gemm"), "gemm_f32")
         found, start = [], threading.Barrier(8)
         def load():
             start.wait()
@@ -160,7 +163,8 @@ def test_threads_load_an_image_once(product: Path, warm: Path) -> None:
         threads = [threading.Thread(target=load) for _ in range(8)]
         for thread in threads: thread.start()
         for thread in threads: thread.join()
-        maps = sum("gemm.gemm_f32" in line and "r-xp" in line for line in open("/proc/self/maps"))
+        lines = [line for line in open("/proc/self/maps") if "r-xp" in line]
+        maps = sum("products.gemm.gemm_f32" in line for line in lines)
         print(json.dumps([len(found), len(set(found)), maps]))
         """,
         product, warm,

@@ -10,9 +10,9 @@ from test_jit_conv import ALONE, DENSE, Case, places
 from windows_oracle import convolve, seen
 
 from models import node
-from tenonnx_cpu.byte_ops import AVERAGE, MAX_POOL
-from tenonnx_cpu.byte_pairs import ADD
-from tenonnx_cpu.byte_weights import CONV, DEPTHWISE
+from tenonnx_cpu.int8.conv_weights import CONV, DEPTHWISE
+from tenonnx_cpu.int8.pairs import ADD
+from tenonnx_cpu.int8.pooling import AVERAGE, MAX_POOL
 
 KINDS = {"x": TensorProto.UINT8, "y": TensorProto.UINT8}
 BYTE_KINDS = {np.uint8: TensorProto.UINT8, np.int8: TensorProto.INT8}

@@ -8,7 +8,7 @@ from running import Watch, floats, run
 from windows_oracle import seen
 
 from models import node
-from tenonnx_cpu.pooling import AVERAGE, POOL
+from tenonnx_cpu.conv.pooling import AVERAGE, POOL
 
 CASES: list[tuple[tuple[int, ...], dict[str, Any]]] = [
     ((1, 64, 112, 112), {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (1, 1, 1, 1)}),

@@ -64,8 +64,8 @@ def warm(pooling: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         command, env=environment(folder, "1"), capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["kernels"] == {"conv_pool.average_f32": True}
-    assert "compiling conv_pool.average_f32" in done.stderr
+    assert json.loads(done.stdout)["kernels"] == {"conv.pool.average_f32": True}
+    assert "compiling conv.pool.average_f32" in done.stderr
     return folder
 
 
@@ -114,7 +114,7 @@ def test_after_a_warmup_nothing_is_compiled(pooling: Path, warm: Path, expected:
         pooling, warm, before=RECORD,
     )  # fmt: skip
     np.testing.assert_allclose(found[0], expected, rtol=1e-5, atol=1e-6)
-    assert found[1:] == [["conv_pool.average_f32"], 0]
+    assert found[1:] == [["conv.pool.average_f32"], 0]
     assert contents(warm) == before
 
 
@@ -142,7 +142,7 @@ def test_kernels_do_without_a_cache(
         pooling, cache, before=before,
     )  # fmt: skip
     np.testing.assert_allclose(found[0], expected, rtol=1e-5, atol=1e-6)
-    assert found[1] == ["conv_pool.average_f32"]
+    assert found[1] == ["conv.pool.average_f32"]
     assert not [file for file in tmp_path.rglob("*") if file.is_file() and file.stat().st_size]
 
 
@@ -222,7 +222,7 @@ def test_the_first_run_waits_for_no_compiler(pooling: Path, tmp_path: Path, expe
     )  # fmt: skip
     first, ready, later, compiled = found
     assert ready == []
-    assert compiled == ["conv_pool.average_f32"]
+    assert compiled == ["conv.pool.average_f32"]
     np.testing.assert_allclose(first, expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(later, expected, rtol=1e-5, atol=1e-6)
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tenonnx_cpu.jit.naming import name_by_content
+from tenonnx_cpu.jit.code.naming import name_by_content
 
 TELL = """
 import gc, importlib, pkgutil, sys
 from numba.core.dispatcher import Dispatcher
 import tenonnx_cpu.jit as jit
-names = sorted(module.name for module in pkgutil.iter_modules(jit.__path__))
+names = sorted(module.name for module in pkgutil.walk_packages(jit.__path__, "tenonnx_cpu.jit."))
 for name in names[::int(sys.argv[1])]:
-    importlib.import_module(f"tenonnx_cpu.jit.{name}")
+    importlib.import_module(name)
 for thing in gc.get_objects():
     if isinstance(thing, Dispatcher) and thing.py_func.__module__.startswith("tenonnx_cpu"):
         print(thing.py_func.__module__, thing.py_func.__qualname__)

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 llvm: Any = pytest.importorskip("llvmlite.binding", reason="kernels need numba")
-from tenonnx_cpu.jit import images, linking  # noqa: E402 - it is of no use without LLVM
-from tenonnx_cpu.jit.linking import AARCH64, KINDS, X86_64, link  # noqa: E402
-from tenonnx_cpu.jit.objects import Unlinkable, read  # noqa: E402
+from tenonnx_cpu.jit.code import images, linking  # noqa: E402 - it is of no use without LLVM
+from tenonnx_cpu.jit.code.linking import AARCH64, KINDS, X86_64, link  # noqa: E402
+from tenonnx_cpu.jit.code.objects import Unlinkable, read  # noqa: E402
 
 TRIPLES = {X86_64: "x86_64-unknown-linux-gnu", AARCH64: "aarch64-unknown-linux-gnu"}
 MACHINES = pytest.mark.parametrize("machine", TRIPLES, ids=["x86-64", "aarch64"])

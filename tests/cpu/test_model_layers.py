@@ -10,8 +10,10 @@ from running import Watch, floats, run, session
 from scipy import special
 
 from models import node
-from tenonnx_cpu import buffers, dense, recurrent, rotary, trees
+from tenonnx_cpu import buffers, recurrent, trees
+from tenonnx_cpu.attention import rotary
 from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.products import dense
 
 
 @pytest.fixture

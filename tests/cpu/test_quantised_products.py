@@ -14,10 +14,10 @@ from models import FLOAT, model, node, value
 
 pytest.importorskip("numba")
 
-from tenonnx_cpu import nbits as nbits_module
-from tenonnx_cpu import quantised_product as products
-from tenonnx_cpu.quantised import Quantised
-from tenonnx_cpu.quantised_product import matmul_q, request
+from tenonnx_cpu.quantised import nbits as nbits_module
+from tenonnx_cpu.quantised import product as products
+from tenonnx_cpu.quantised.matrix import Quantised
+from tenonnx_cpu.quantised.product import matmul_q, request
 
 EXACT = 2e-6
 """Of the sum of magnitudes: what float32 loses."""

@@ -10,7 +10,7 @@ from models import node
 
 pytest.importorskip("numba")
 
-from tenonnx_cpu.rotary_op import EMBED
+from tenonnx_cpu.attention.rotary_operator import EMBED
 
 HEADS, SIZE, ROWS = 3, 16, 40
 

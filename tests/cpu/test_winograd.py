@@ -14,8 +14,8 @@ import tenonnx
 from models import FLOAT, model, node, value
 from tenonnx.sidefile import SideFiles
 from tenonnx_array.windows import place
-from tenonnx_cpu.conv import CONV, WINOGRAD
-from tenonnx_cpu.winograd import (
+from tenonnx_cpu.conv.conv import CONV, WINOGRAD
+from tenonnx_cpu.conv.winograd import (
     FIELDS,
     PANEL,
     POINTS,

@@ -1,16 +1,16 @@
 """JIT kernels: how they are declared, compiled, called, and how to write one.
 
-A compiled kernel is kept as an *image* (``images``): machine code that is mapped and called without
-numba, and shared by processes. ``runtime``, what that imports, ``scratch`` and ``workspace`` may be
-imported without numba; every other module here imports it, and is itself imported when a kernel in
-it is first compiled.
+A compiled kernel is kept as an *image* (``code.images``): machine code that is mapped and called
+without numba, and shared by processes. ``runtime``, what that imports, ``scratch`` and
+``workspace`` may be imported without numba; every other module here imports it, and is itself
+imported when a kernel in it is first compiled.
 
 A kernel in three steps:
 
 1. *Write it* in a module of this package, on plain arrays and numbers::
 
        from tenonnx_cpu.jit.compiling import In, Out, f32, kernel, size
-       from tenonnx_cpu.jit.pool import parallel
+       from tenonnx_cpu.jit.threads.pool import parallel
 
        @parallel
        def negate_block(arguments, task, worker):
@@ -26,8 +26,8 @@ A kernel in three steps:
    Read arrays are ``In``: read-only and writeable ones then share one compiled kernel, so mapped
    weights need no copy. The last argument is the number of threads. Loops over contiguous memory
    without branches are vectorised by LLVM, if they count from 0 over a slice (an index that may be
-   negative to numba is not: 8 times slower); ``vmath`` has functions that stay so. Where LLVM
-   does badly, an intrinsic writes vector instructions itself with ``vector``.
+   negative to numba is not: 8 times slower); ``vectors.vmath`` has functions that stay so. Where
+   LLVM does badly, an intrinsic writes vector instructions itself with ``vectors.vector``.
 
    Errors are for the caller to find first: a kernel raises nothing, checks no bounds and returns
    nothing. It allocates nothing either, for what numba allocates with is not in an image: take

@@ -14,13 +14,14 @@ from numba import types
 from numba.core import caching
 from numba.core.compiler_lock import global_compiler_lock
 
-from tenonnx_cpu.jit import building, images, pool
-from tenonnx_cpu.jit.cache import cache_folder, image_path, source_stamp
-from tenonnx_cpu.jit.entry import make_entry
-from tenonnx_cpu.jit.images import ENTRY
-from tenonnx_cpu.jit.naming import name_by_content
-from tenonnx_cpu.jit.objects import Unlinkable
-from tenonnx_cpu.jit.pool import FASTMATH
+from tenonnx_cpu.jit.code import building, images
+from tenonnx_cpu.jit.code.cache import cache_folder, image_path, source_stamp
+from tenonnx_cpu.jit.code.entry import make_entry
+from tenonnx_cpu.jit.code.images import ENTRY
+from tenonnx_cpu.jit.code.naming import name_by_content
+from tenonnx_cpu.jit.code.objects import Unlinkable
+from tenonnx_cpu.jit.threads import pool
+from tenonnx_cpu.jit.threads.pool import FASTMATH
 
 logger = logging.getLogger("tenonnx.jit")
 

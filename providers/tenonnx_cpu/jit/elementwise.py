@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.jit import vmath
+from tenonnx_cpu.elementwise.opcodes import AXES, BLOCK, CODES, INPUTS, MEMORY
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
-from tenonnx_cpu.jit.pool import parallel
-from tenonnx_cpu.jit.views import floats, on_stack
-from tenonnx_cpu.opcodes import AXES, BLOCK, CODES, INPUTS, MEMORY
+from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.vectors import vmath
+from tenonnx_cpu.jit.vectors.views import floats, on_stack
 
 F = np.float32
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tenonnx_cpu.jit.compiling import In, i64, kernel, size
-from tenonnx_cpu.jit.pool import parallel
-from tenonnx_cpu.jit.views import floats
+from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.vectors.views import floats
 
 
 @parallel

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.jit import vmath
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, kernel, size
-from tenonnx_cpu.jit.gemm import multiply_block
-from tenonnx_cpu.jit.pack import make_pack
-from tenonnx_cpu.jit.pool import parallel
-from tenonnx_cpu.jit.tile import ADD, COLUMNS, ZERO
-from tenonnx_cpu.jit.views import floats
+from tenonnx_cpu.jit.products.gemm import multiply_block
+from tenonnx_cpu.jit.products.pack import make_pack
+from tenonnx_cpu.jit.products.tile import ADD, COLUMNS, ZERO
+from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.vectors import vmath
+from tenonnx_cpu.jit.vectors.views import floats
 
 F = np.float32
 PANEL = 4 * COLUMNS

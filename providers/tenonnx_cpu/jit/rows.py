@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.jit import vmath
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, kernel, size
-from tenonnx_cpu.jit.pool import parallel
-from tenonnx_cpu.jit.reductions import exponentials, greatest
+from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.vectors import vmath
+from tenonnx_cpu.jit.vectors.reductions import exponentials, greatest
 
 F = np.float32
 

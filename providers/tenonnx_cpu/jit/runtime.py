@@ -1,8 +1,8 @@
 """Which JIT kernels are ready, and who compiles the others. Nothing here imports numba.
 
 Kernels that the disk cache has are loaded where they are asked for, in less than a millisecond each
-and without numba, on systems that have images of machine code (``images``). ``TENONNX_JIT`` says
-when others are compiled:
+and without numba, on systems that have images of machine code (``code.images``).
+``TENONNX_JIT`` says when others are compiled:
 
 * ``1`` (default): in a background thread; until a kernel is ready, numpy's runs;
 * ``wait``: where they are asked for, so that every run uses them;
@@ -24,8 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from tenonnx.errors import InvalidArgument
-from tenonnx_cpu.jit import crew_memory, images
-from tenonnx_cpu.jit.cache import image_path
+from tenonnx_cpu.jit.code import images
+from tenonnx_cpu.jit.code.cache import image_path
+from tenonnx_cpu.jit.threads import memory as crew_memory
 
 logger = logging.getLogger("tenonnx.jit")
 
@@ -80,7 +81,7 @@ class JitKernel:
         """Loads the kernel from the disk cache if it is there, which needs no numba."""
         if not images.SUPPORTED:
             return False
-        found = images.find(image_path(FOLDER / f"{self.module}.py", self.name))
+        found = images.find(image_path(source_of(self.module), self.name))
         if found is None:
             return False
         if images.origin(crew_memory.FIND):
@@ -102,6 +103,11 @@ class JitKernel:
 
     def __str__(self) -> str:
         return f"{self.module}.{self.name}"
+
+
+def source_of(module: str) -> Path:
+    """Returns the file of a module under ``tenonnx_cpu.jit``."""
+    return FOLDER.joinpath(*module.split(".")).with_suffix(".py")
 
 
 def jit_mode() -> str:

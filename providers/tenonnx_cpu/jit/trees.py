@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from tenonnx_cpu.jit.compiling import In, Out, f32, f64, helper, i32, i64, kernel, size, u32
-from tenonnx_cpu.jit.pool import parallel
-from tenonnx_cpu.jit.views import floats, on_stack
-from tenonnx_cpu.jit.vmath import float_of
+from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.vectors.views import floats, on_stack
+from tenonnx_cpu.jit.vectors.vmath import float_of
 
 LANES = 16
 """Walks under way at once."""

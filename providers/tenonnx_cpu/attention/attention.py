@@ -1,0 +1,144 @@
+"""Attention as one kernel: the operator, and the five nodes that exporters write for it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tenonnx_cpu.attention.sizes import FEW, QUERIES, workspace
+from tenonnx_cpu.buffers import F32, empty
+from tenonnx_cpu.fuse import Fused, Scope, fusion
+from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.jit.scratch import scratch
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+ATTEND = JitKernel("attention.attention", "attend")
+NO_MASK = np.zeros((0, 0, 0, 0), np.float32)
+
+ENOUGH = 1 << 14
+"""Multiplications that are worth a second thread."""
+
+
+def attend(
+    q: Any, k: Any, v: Any, mask: Any, scale: float, before: int, nothing: float, threads: int,
+    softcap: float = 0.0,
+) -> Any | None:  # fmt: skip
+    """Returns ``softmax(cap(scale * q @ k') + mask) @ v``, or ``None`` where numpy must do it.
+
+    Args:
+        q: ``(batch, heads, queries, size)``.
+        k: ``(batch, groups, keys, size)``.
+        v: ``(batch, groups, keys, value size)``.
+        mask: What broadcasts to ``(batch, heads, queries, keys)``, or ``None``.
+        scale: What products are multiplied by.
+        before: Keys before the first query, so that each sees none after its own; -1 for all.
+        nothing: The result of a query that sees no key.
+        threads: How many threads to use at most.
+        softcap: ``cap(x) = softcap * tanh(x / softcap)``; 0 for no cap.
+
+    Returns:
+        A view of shape ``(batch, heads, queries, value size)`` of memory in which heads are
+        within queries.
+    """
+    run = ATTEND.run
+    if run is None or not (q.ndim == k.ndim == v.ndim == 4):
+        return None
+    if not (q.dtype == k.dtype == v.dtype == F32) or not q.size or not k.size or not v.size:
+        return None
+    batch, heads, queries, size = q.shape
+    _, groups, keys, width = v.shape
+    if k.shape != (batch, groups, keys, size) or v.shape[0] != batch or heads % groups:
+        return None
+    if mask is None:
+        mask = NO_MASK
+    else:
+        if mask.dtype != F32 or mask.ndim > 4 or mask.shape[-1:] != (keys,):
+            return None
+        mask = np.broadcast_to(_adjacent(mask), (batch, heads, queries, keys))
+    team = threads if batch * heads * queries * keys * size >= ENOUGH else 1
+    blocks = -(-queries // QUERIES)
+    if queries > FEW:
+        blocks = max(blocks, min(-(-queries // 28), -(-3 * team // (batch * heads))))
+    share = workspace(keys, size, width)
+    y = empty((batch, queries, heads, width))
+    run(
+        _adjacent(q), _adjacent(k), _adjacent(v), mask, y, scale, softcap, before,
+        nothing, -(-queries // blocks), scratch(4 * share * team).view(F32), share, team,
+    )  # fmt: skip
+    return y.transpose(0, 2, 1, 3)
+
+
+def _adjacent(x: Any) -> Any:
+    """Returns an array whose last axis is adjacent and whose other strides go forwards."""
+    fits = x.strides[-1] == 4 or x.shape[-1] == 1
+    return x if fits and x.flags.aligned else np.array(x, order="C")
+
+
+@fusion("MatMul", turn=-1)
+def fuse_attention(node: ir.Node, scope: Scope) -> Fused | None:
+    """Takes a product, perhaps scaled and masked, its softmax and the product of that."""
+    nodes = [node]
+    scale = 1.0
+    step = scope.reader(node.outputs[0])
+    if step is not None and step.op_type in ("Mul", "Div") and not step.domain:
+        factor = _factor(step, nodes[-1].outputs[0], scope)
+        if factor is not None:
+            scale = factor
+            nodes.append(step)
+            step = scope.reader(step.outputs[0])
+    mask = None
+    if step is not None and step.op_type == "Add" and not step.domain:
+        first, second = step.inputs
+        mask = second if first is nodes[-1].outputs[0] else first
+        nodes.append(step)
+        step = scope.reader(step.outputs[0])
+    if step is None or step.op_type != "Softmax" or step.domain or (step.version or 1) < 13:
+        return None
+    axis = scope.site(step).attribute("axis", -1)
+    nodes.append(step)
+    last = scope.reader(step.outputs[0])
+    if last is None or last.op_type != "MatMul" or last.inputs[0] is not step.outputs[0]:
+        return None
+    nodes.append(last)
+    given = (*node.inputs, last.inputs[1], *(() if mask is None else (mask,)))
+    plain = scope.fallback(nodes, given, last.outputs[0])
+    threads = scope.threads
+    ATTEND.request()
+
+    def call(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
+        y = None
+        if q.ndim == k.ndim == v.ndim == 4 and axis in (-1, 3):
+            y = attend(q, k.swapaxes(2, 3), v, mask, scale, -1, math.nan, threads)
+        elif q.ndim == k.ndim == v.ndim == 3 and axis in (-1, 2):
+            y = _alone(q, k.swapaxes(1, 2), v, mask, scale, threads)
+        if y is None:
+            return plain(q, k, v) if mask is None else plain(q, k, v, mask)
+        return y
+
+    return Fused(tuple(nodes), given, (last.outputs[0],), call)
+
+
+def _alone(q: Any, k: Any, v: Any, mask: Any, scale: float, threads: int) -> Any | None:
+    """Returns what ``attend`` does, for heads without a batch: (heads, length, size)."""
+    if mask is not None:
+        if mask.ndim > 3:
+            return None
+        mask = mask[:, None] if mask.ndim == 3 else mask
+    y = attend(q[:, None], k[:, None], v[:, None], mask, scale, -1, math.nan, threads)
+    return None if y is None else y[:, 0]
+
+
+def _factor(node: ir.Node, product: ir.Value, scope: Scope) -> float | None:
+    """Returns what a node multiplies its first operand by, if that is one number."""
+    position = 1 if node.inputs[0] is product else 0
+    value = scope.site(node).constant(position)
+    if value is None or value.size != 1 or value.dtype != F32 or value.ndim > 4:
+        return None
+    number = float(value.reshape(-1)[0])
+    if node.op_type == "Mul":
+        return number
+    return 1.0 / number if position == 1 and number else None

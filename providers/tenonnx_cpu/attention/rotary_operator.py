@@ -1,0 +1,114 @@
+"""The RotaryEmbedding operators, whose angles come from caches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tenonnx_cpu.buffers import F32, contiguous, empty
+from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.specialise import Call, Site, specialise
+
+EMBED = JitKernel("attention.rotary", "embed")
+
+ENOUGH = 1 << 15
+"""Elements that are worth a second thread."""
+
+EACH_ITS_OWN = np.empty((0, 0), np.int64)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """How heads are turned.
+
+    Attributes:
+        heads: How many there are in inputs of three axes; 0 if that is not said.
+        width: Elements of a head that are turned; 0 for all.
+        interleaved: Whether pairs are neighbours.
+        threads: How many threads to use at most.
+    """
+
+    heads: int
+    width: int
+    interleaved: int
+    threads: int
+
+    @classmethod
+    def of(cls, site: Site) -> Turn:
+        """Returns what a node's attributes say."""
+        heads, width = site.attribute("num_heads", 0), site.attribute("rotary_embedding_dim", 0)
+        return cls(heads, width, site.attribute("interleaved", 0), site.threads)
+
+    def __call__(self, x: Any, cos: Any, sin: Any, positions: Any) -> Any | None:
+        """Returns the heads turned, or ``None`` where numpy must do it.
+
+        Args:
+            x: ``(batch, heads, length, size)`` or ``(batch, length, heads * size)``.
+            cos: ``(rows, pairs)``, or ``(batch, length, pairs)`` without positions.
+            sin: Likewise.
+            positions: int64 ``(batch, length)``, or ``None``.
+        """
+        run = EMBED.run
+        if run is None or not (x.dtype == cos.dtype == sin.dtype == F32):
+            return None
+        tokens_first = x.ndim == 3
+        if tokens_first:
+            if not self.heads or x.shape[2] % self.heads:
+                return None
+            x = x.reshape(*x.shape[:2], self.heads, -1).swapaxes(1, 2)
+        if x.ndim != 4 or not x.size or x.strides[3] != 4 or not x.flags.aligned:
+            return None
+        batch, heads, length, size = x.shape
+        pairs = (self.width or size) // 2
+        rows = (len(cos),) if positions is not None else (batch, length)
+        if cos.shape != (*rows, pairs) or sin.shape != cos.shape or not 0 < 2 * pairs <= size:
+            return None
+        if positions is None:
+            positions = EACH_ITS_OWN
+        elif positions.shape != (batch, length) or not _inside(positions, rows[0]):
+            return None
+        cos, sin = (contiguous(angles).reshape(-1, pairs) for angles in (cos, sin))
+        y = empty((batch, length, heads, size) if tokens_first else x.shape)
+        threads = self.threads if x.size >= ENOUGH else 1
+        run(x, cos, sin, contiguous(positions), self.interleaved, int(tokens_first), y, threads)
+        return y.reshape(batch, length, -1) if tokens_first else y
+
+
+def _inside(positions: Any, rows: int) -> bool:
+    if positions.size == 1:
+        return bool(0 <= positions.item() < rows)
+    return bool(positions.min() >= 0 and positions.max() < rows)
+
+
+@specialise("RotaryEmbedding")
+def rotary_embedding(site: Site, plain: Call) -> Call | None:
+    """Takes float32, with positions or with angles for every token."""
+    turn = Turn.of(site)
+    EMBED.request()
+
+    def call(x: Any, cos: Any, sin: Any, positions: Any = None) -> Any:
+        y = turn(x, cos, sin, positions)
+        return plain(x, cos, sin, positions) if y is None else y
+
+    return call
+
+
+@specialise("RotaryEmbedding", domain="com.microsoft")
+def microsoft_rotary_embedding(site: Site, plain: Call) -> Call | None:
+    """Takes float32, with the first token's position or one per token."""
+    turn = Turn.of(site)
+    EMBED.request()
+
+    def call(x: Any, positions: Any, cos: Any, sin: Any) -> Any:
+        each, found = positions, turn
+        if positions.shape == (1,):
+            length = x.shape[1 if x.ndim == 3 else 2]
+            each = np.broadcast_to(positions + np.arange(length), (len(x), length))
+        if x.ndim == 3 and not (turn.heads or turn.width) and cos.size:
+            found = replace(turn, heads=x.shape[2] // (2 * cos.shape[-1]))
+        y = found(x, cos, sin, each)
+        return plain(x, positions, cos, sin) if y is None else y
+
+    return call

@@ -1,0 +1,264 @@
+"""Conv on the CPU provider's own kernels, with what follows it: norm, addition, activation."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from tenonnx_array.windows import Windows, place
+from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.conv.depthwise import channels_layout, depthwise_layout, suits_channels
+from tenonnx_cpu.conv.layout import Layout, layout
+from tenonnx_cpu.conv.tail import Tail, find_tail
+from tenonnx_cpu.conv.winograd import tile_size, tiled, winograd_layout
+from tenonnx_cpu.fuse import Fused, Scope, fusion
+from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.products.product import F32, fits, floats
+from tenonnx_cpu.specialise import NDArray, Site
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import onnx_ir as ir
+
+    from tenonnx.weight import Weight
+
+CONV = JitKernel("conv.conv", "conv_f32")
+DEPTHWISE = JitKernel("conv.depthwise", "conv_depthwise")
+CHANNELS = JitKernel("conv.channels", "conv_channels")
+WINOGRAD = JitKernel("conv.winograd", "conv_winograd")
+
+NOTHING = np.empty(0, np.float32)
+UNITS = np.repeat(np.array([1, 0], np.float32), 64)
+"""What stands for a factor, a summand or a residual that is not wanted."""
+
+
+def flat(array: NDArray) -> NDArray:
+    """Returns float32 one after the other and aligned, which takes a copy if they are not."""
+    if array.flags.carray or fits(array):
+        return array.reshape(-1)
+    return np.require(array, requirements=["C", "A"]).reshape(-1)
+
+
+@functools.lru_cache(maxsize=256)
+def per_channel(count: int) -> tuple[NDArray, NDArray]:
+    """Returns factors and summands that change nothing."""
+    return np.ones(count, np.float32), np.zeros(count, np.float32)
+
+
+@dataclass(frozen=True)
+class Attributes:
+    """A convolution's attributes, and where they put its windows."""
+
+    group: int
+    kernel: tuple[int, ...] | None
+    strides: tuple[int, ...] | None
+    dilations: tuple[int, ...] | None
+    pads: tuple[int, ...] | None
+    auto_pad: str
+
+    @classmethod
+    def of(cls, site: Site) -> Attributes:
+        """Returns the attributes of a node."""
+
+        def numbers(name: str) -> tuple[int, ...] | None:
+            value = site.attribute(name, None)
+            return None if value is None else tuple(value)
+
+        return cls(
+            site.attribute("group", 1),
+            numbers("kernel_shape"),
+            numbers("strides"),
+            numbers("dilations"),
+            numbers("pads"),
+            site.attribute("auto_pad", "NOTSET"),
+        )
+
+    def windows(self, x: tuple[int, ...], w: tuple[int, ...]) -> Windows | None:
+        """Returns the windows of an image of one or two dimensions; ``None`` if shapes do not fit.
+
+        A line is an image of one row.
+        """
+        if len(x) != len(w) or len(x) not in (3, 4) or 0 in (*x, *w):
+            return None
+        if x[1] != w[1] * self.group or w[0] % self.group or self.kernel not in (None, w[2:]):
+            return None
+        try:
+            windows = place(
+                x[2:],
+                w[2:],
+                strides=self.strides,
+                dilations=self.dilations,
+                pads=self.pads,
+                auto_pad=self.auto_pad,
+            )
+        except ValueError:
+            return None
+        if 0 in windows.output:
+            return None
+        if len(x) == 4:
+            return windows
+        ahead = ((1,), (1,), (1,), (1,), (0,), (0,), (1,))
+        fields = (
+            windows.size, windows.kernel, windows.strides, windows.dilations,
+            windows.begins, windows.ends, windows.output,
+        )  # fmt: skip
+        return Windows(*(one + own for one, own in zip(ahead, fields, strict=True)))
+
+
+@fusion("Conv")
+def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
+    """A convolution of float32 and what is done to its result."""
+    site = scope.site(node)
+    weight = site.constant(1)
+    if weight is not None and weight.dtype != F32:
+        return None
+    tail = find_tail(node, scope)
+    CONV.request()
+    DEPTHWISE.request()
+    CHANNELS.request()
+    if weight is not None and weight.shape[2:] == (3, 3):
+        WINOGRAD.request()
+    inputs = (*node.inputs[:2], node.inputs[2] if len(node.inputs) > 2 else None, tail.residual)
+    plain = scope.fallback(tail.nodes, inputs, tail.output)
+    handle = site.weight(1) if scope.packs else None
+    call = ConvCall(Attributes.of(site), tail, scope.threads, plain, handle)
+    return Fused(tail.nodes, inputs, (tail.output,), call)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to convolve images of a shape.
+
+    Attributes:
+        kernel: What does it.
+        cut: How it is cut into tasks.
+        tiled: Weights transformed for the tiles that it works on, if it does.
+    """
+
+    kernel: JitKernel
+    cut: Layout
+    tiled: NDArray | None = None
+
+
+Bound: TypeAlias = tuple[
+    NDArray, "NDArray | None", tuple[Callable[[NDArray, "NDArray | None"], "NDArray | None"], ...]
+]
+"""Weights, bias, and what to try with them."""
+
+
+class ConvCall:
+    """Calls the kernel that fits, or the array kernels.
+
+    Args:
+        attributes: The convolution's.
+        tail: What is done to its result.
+        threads: How many to use at most.
+        plain: Takes the same arguments and does the same.
+        weight: What the kernels are in the registry, if they are and may be transformed.
+    """
+
+    def __init__(
+        self,
+        attributes: Attributes,
+        tail: Tail,
+        threads: int,
+        plain: Any,
+        weight: Weight | None = None,
+    ) -> None:
+        self._attributes = attributes
+        self._tail = tail
+        self._threads = threads
+        self._plain = plain
+        self._weight = weight
+        self._plans: dict[Any, tuple[Plan, ...]] = {}
+        self._bound: dict[tuple[int, ...], Bound] = {}
+
+    def __call__(
+        self, x: NDArray, w: NDArray, b: NDArray | None = None, residual: NDArray | None = None
+    ) -> Any:
+        """Returns what the nodes do, all in one."""
+        bound = self._bound.get(x.shape)
+        if bound is None or bound[0] is not w or bound[1] is not b:
+            bound = self._bind(x.shape, w, b)
+        for call in bound[2]:
+            y = call(x, residual)
+            if y is not None:
+                return y
+        return self._plain(x, w, b, residual)
+
+    def _bind(self, shape: tuple[int, ...], w: NDArray, b: NDArray | None) -> Bound:
+        """Returns what to try for images of a shape, in order."""
+        key = (shape, w.shape)
+        if len(self._plans) > 64:
+            self._plans.clear()
+            self._bound.clear()
+        if key not in self._plans:
+            self._plans[key] = tuple(self._plan(*key))
+        summand = self._summand(w, b)
+        bound: Bound = w, b, ()
+        if summand is not None and w.dtype == F32:
+            calls = (self._caller(plan, shape, w, summand) for plan in self._plans[key])
+            bound = w, b, tuple(calls)
+        if self._weight is not None:
+            self._bound[shape] = bound
+        return bound
+
+    def _summand(self, w: NDArray, b: NDArray | None) -> NDArray | None:
+        """Returns what is added per channel, if kernels take it."""
+        if b is None and self._tail.shift is None:
+            return per_channel(w.shape[0])[1]
+        shift = self._tail.shifted(b)
+        return shift if shift.shape == w.shape[:1] and fits(shift) else None
+
+    def _caller(
+        self, plan: Plan, x: tuple[int, ...], w: NDArray, shift: NDArray
+    ) -> Callable[[NDArray, NDArray | None], NDArray | None]:
+        """Returns what calls a kernel with an image and a residual; its ``None`` is a refusal."""
+        kernel, cut, checked, tail = plan.kernel, plan.cut, plan.tiled is not None, self._tail
+        weights = flat(w) if plan.tiled is None else plan.tiled
+        shape = cut.output if len(x) == 4 else (*cut.output[:2], cut.output[3])
+        scale = per_channel(w.shape[0])[0] if tail.scale is None else tail.scale
+        count, threads = cut.floats * cut.threads, cut.threads
+        after = scale, shift
+        kind = tail.activation, tail.first, tail.second, UNITS
+        places = cut.numbers, cut.offsets, cut.panel, cut.planes
+
+        def call(x: NDArray, residual: NDArray | None) -> NDArray | None:
+            run = kernel.run
+            if run is None or x.dtype != F32:
+                return None
+            added = NOTHING
+            if residual is not None:
+                if residual.shape != shape or residual.dtype != F32:
+                    return None
+                added = flat(residual)
+            y, memory = empty(shape), floats(count)
+            run(flat(x), weights, y.reshape(-1), *after, added, *kind, *places, memory, threads)
+            # One number that is not finite makes all of its tile so.
+            return None if checked and memory[0] != 0 else y
+
+        return call
+
+    def _plan(self, x: tuple[int, ...], w: tuple[int, ...]) -> Iterator[Plan]:
+        """Returns how to convolve images of a shape: what is tried first, and otherwise."""
+        group, threads = self._attributes.group, self._threads
+        windows = self._attributes.windows(x, w)
+        if windows is None:
+            return
+        shape = (*x[:2], *windows.size)
+        if w[1] == 1 and group > 1:
+            if suits_channels(w[0] // group, windows):
+                yield Plan(CHANNELS, channels_layout(shape, windows, threads))
+            yield Plan(DEPTHWISE, depthwise_layout(shape, w[0], windows, threads))
+            return
+        if group == 1 and self._weight is not None and WINOGRAD.requested:
+            size = tile_size(shape[0], w[0], w[1], windows)
+            if size:
+                cut = winograd_layout(shape, w[0], size, windows, threads)
+                yield Plan(WINOGRAD, cut, tiled(self._weight, size))
+        yield Plan(CONV, layout(shape, w[0], group, windows, threads))

@@ -1,0 +1,146 @@
+"""How work on one channel at a time is cut into tasks: depthwise convolution and pooling."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from tenonnx_array.windows import Windows
+from tenonnx_cpu.conv.layout import Layout, fixed
+
+FIELDS = (
+    "batch", "channels", "multiple", "task_channels", "height", "width", "out_height", "out_width",
+    "stride_y", "stride_x", "top", "taps", "bands", "plane", "pitch", "task_height", "tasks",
+    "work", "variant", "left",
+)  # fmt: skip
+"""What a kernel finds at which place of ``Layout.numbers``, in elements:
+
+``multiple`` results come from a channel; a task works on ``task_channels`` channels of one of
+``bands`` of the result, ``task_height`` rows at a time; ``plane`` elements are a phase
+of a channel, rows of it ``pitch`` apart; ``work`` is the memory needed; ``variant``
+is a number of ``UNROLLED_WINDOWS``, from 1 on; ``left`` is where the first window begins.
+"""
+
+UNROLLED_WINDOWS = ((3, 1), (3, 2), (5, 1), (5, 2), (7, 1))
+"""Square kernels, and strides along a line, that have code of their own."""
+
+LINE = 16
+"""What a line of a plane is a multiple of: the floats of a vector."""
+
+LARGE = 1 << 10
+"""Elements of a channel of the result from which on it is cut into bands."""
+
+PLANES = 5 << 10
+"""Floats of planes at most, so that they stay in the first-level cache."""
+
+
+@functools.lru_cache(maxsize=1024)
+def depthwise_layout(shape: tuple[int, ...], rows: int, windows: Windows, threads: int) -> Layout:
+    """Returns how to slide windows over each channel of an image ``(N, C, H, W)``."""
+    batch, channels = shape[:2]
+    (height, width), (out_height, out_width) = windows.size, windows.output
+    (stride_y, stride_x), (top, left) = windows.strides, windows.begins
+    (kernel_y, kernel_x), (step_y, step_x) = windows.kernel, windows.dilations
+    taps = [
+        ((y % stride_y, x % stride_x), (y // stride_y, x // stride_x))
+        for y in range(0, kernel_y * step_y, step_y)
+        for x in range(0, kernel_x * step_x, step_x)
+    ]
+    planes = sorted({phase for phase, _ in taps})
+    reach_y = max(place[0] for _, place in taps)
+    pitch = out_width + max(place[1] for _, place in taps)
+    pitch = -(-pitch // LINE) * LINE
+    variant = variant_of(windows)
+    lines = max(1, PLANES // (pitch * len(planes)) - reach_y)
+    lines = -(-out_height // -(-out_height // lines))
+    multiple = rows // channels
+    # A thread should find in its cache what it wrote before: of large images bands of all
+    # channels, as convolutions cut them, and channels of small ones.
+    together, bands = channels, bands_of(batch, windows, threads)
+    if threads > 1 and bands == 1:
+        together = min(channels, -(-batch * channels // threads))
+        if batch * channels < 4 * threads:
+            bands = min(-(-out_height // lines), -(-4 * threads // (batch * channels)))
+    lines = min(lines, -(-out_height // bands))
+    plane = (lines + reach_y) * pitch
+    offsets = [4 * (planes.index(phase) * plane + y * pitch + x) for phase, (y, x) in taps]
+    tasks = batch * -(-channels // together) * bands
+    work = plane * len(planes) + 64
+    numbers = (
+        batch, channels, multiple, together, height, width, out_height, out_width,
+        stride_y, stride_x, top, len(taps), bands, plane, pitch, lines, tasks, work, variant, -left,
+    )  # fmt: skip
+    return Layout(
+        fixed(numbers),
+        fixed(offsets),
+        fixed(np.empty(0)),
+        fixed([(y, x - left) for y, x in planes]),
+        min(threads, tasks),
+        work,
+        (batch, rows, out_height, out_width),
+    )
+
+
+def variant_of(windows: Windows) -> int:
+    """Returns the number of windows that have code of their own; 0 if they have none."""
+    (kernel, other), (stride, along) = windows.kernel, windows.strides
+    square = kernel == other and stride == along and windows.dilations == (1, 1)
+    known = square and (kernel, stride) in UNROLLED_WINDOWS
+    return 1 + UNROLLED_WINDOWS.index((kernel, stride)) if known else 0
+
+
+def bands_of(batch: int, windows: Windows, threads: int) -> int:
+    """Returns into how many bands of lines large images are cut."""
+    height, width = windows.output
+    if threads == 1 or height * width <= LARGE:
+        return 1
+    return max(1, min(2 * threads // batch, height // 8))
+
+
+CHANNELS_FIELDS = (
+    "batch", "channels", "height", "width", "out_width", "out_height", "top", "left", "stride",
+    "kernel", "bands", "task_height", "pitch", "variant", "planes", "sums", "work", "tasks",
+)  # fmt: skip
+"""The same for ``channels_layout``: a task works on ``GROUP`` channels of one of ``bands`` of the
+result, ``task_height`` lines at a time. In vectors of a place each, ``planes`` and ``sums`` are
+where the image, rows of it ``pitch`` apart, and results begin in the ``work`` floats of a thread.
+"""
+
+GROUP = 16
+"""Channels of a task, and the most that a vector has."""
+
+NARROW, WIDE = 8, 16
+"""Columns of the result, and of the image, up to which vectors of channels are better filled."""
+
+VECTORS = 1536
+"""Vectors of channels of the image at most, so that they stay in the second-level cache."""
+
+
+def suits_channels(multiple: int, windows: Windows) -> bool:
+    """Says whether ``channels_layout`` is for these windows."""
+    fits = windows.output[1] <= NARROW and windows.size[1] <= WIDE and min(windows.begins) >= 0
+    return fits and multiple == 1 and variant_of(windows) > 0
+
+
+@functools.lru_cache(maxsize=1024)
+def channels_layout(shape: tuple[int, ...], windows: Windows, threads: int) -> Layout:
+    """Returns how to slide windows over an image ``(N, C, H, W)``, channels side by side."""
+    batch, channels = shape[:2]
+    (height, width), (out_height, out_width) = windows.size, windows.output
+    kernel, stride, (top, left) = windows.kernel[0], windows.strides[0], windows.begins
+    pitch = max(width + left, (out_width - 1) * stride + kernel)
+    bands = bands_of(batch, windows, threads)
+    lines = max(1, (VECTORS // pitch - kernel) // stride + 1)
+    lines = min(lines, -(-out_height // bands))
+    planes = -(-(kernel**2) // GROUP) * GROUP
+    sums = planes + ((lines - 1) * stride + kernel) * pitch + left + GROUP
+    work = GROUP * (sums + lines * out_width + GROUP)
+    tasks = batch * bands * -(-channels // GROUP)
+    numbers = (
+        batch, channels, height, width, out_width, out_height, top, left, stride,
+        kernel, bands, lines, pitch, variant_of(windows), planes, sums, work, tasks,
+    )  # fmt: skip
+    output = (batch, channels, out_height, out_width)
+    nothing = fixed(()), fixed(()), fixed(np.empty((0, 2)))
+    return Layout(fixed(numbers), *nothing, min(threads, tasks), work, output)

@@ -1,0 +1,100 @@
+"""MaxPool, AveragePool and GlobalAveragePool on the CPU provider's own kernels."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+from tenonnx_array.windows import Windows, place
+from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.conv.depthwise import depthwise_layout
+from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.products.product import fits, floats
+from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
+
+POOL = JitKernel("conv.pool", "pool_f32")
+AVERAGE = JitKernel("conv.pool", "average_f32")
+
+NOTHING = np.empty(0, np.float32)
+SERIAL = 1 << 16
+"""Elements up to which one thread is done before others have started."""
+
+
+@specialise("MaxPool", "AveragePool")
+def pool(site: Site, plain: Call) -> Call | None:
+    """Pooling of float32 images."""
+    if len(site.node.outputs) > 1:
+        return None
+    POOL.request()
+    kernel = tuple(site.attribute("kernel_shape", ()))
+    attributes = {
+        name: None if value is None else tuple(value)
+        for name in ("strides", "dilations", "pads")
+        for value in (site.attribute(name, None),)
+    }
+    placed = functools.partial(
+        place,
+        kernel=kernel,
+        **attributes,
+        auto_pad=site.attribute("auto_pad", "NOTSET"),
+        ceil_mode=site.attribute("ceil_mode", 0),
+    )
+    means = site.node.op_type == "AveragePool"
+    padding = bool(site.attribute("count_include_pad", 0))
+
+    @functools.lru_cache(maxsize=64)
+    def plan(shape: tuple[int, ...]) -> Any:
+        if len(kernel) != 2 or len(shape) != 4 or 0 in shape:
+            return None
+        try:
+            windows = placed(size=shape[2:])
+        except ValueError:
+            return None
+        if 0 in windows.output:
+            return None
+        threads = site.threads if math.prod(shape) > SERIAL else 1
+        cut = depthwise_layout(shape, shape[1], windows, threads)
+        return cut, *(_counts(windows, padding) if means else (NOTHING,) * 3)
+
+    def call(x: NDArray) -> Any:
+        planned = plan(x.shape)
+        run = POOL.run
+        if planned is None or run is None or not fits(x):
+            return plain(x)
+        cut, weights, rows, columns = planned
+        y = empty(cut.output)
+        run(
+            x.reshape(-1), y.reshape(-1), weights, rows, columns,
+            cut.numbers, cut.offsets, cut.planes, floats(cut.floats * cut.threads), cut.threads,
+        )  # fmt: skip
+        return y if means else (y,)
+
+    return call
+
+
+def _counts(windows: Windows, padding: bool) -> tuple[NDArray, NDArray, NDArray]:
+    """Returns a one per tap, and how many elements count along each axis; a window has one."""
+    rows, columns = (
+        np.maximum(windows.counts(axis, padding=padding), 1).astype(np.float32) for axis in (0, 1)
+    )
+    return np.ones(math.prod(windows.kernel), np.float32), rows, columns
+
+
+@specialise("GlobalAveragePool")
+def global_average_pool(site: Site, plain: Call) -> Call | None:
+    """The mean of each channel, in float32."""
+    AVERAGE.request()
+    threads = site.threads
+
+    def call(x: NDArray) -> Any:
+        run = AVERAGE.run
+        if run is None or x.ndim < 3 or not x.size or not fits(x):
+            return plain(x)
+        y = np.empty((*x.shape[:2], *(1,) * (x.ndim - 2)), np.float32)
+        run(x.reshape(y.size, -1), y.reshape(-1), threads if x.size > SERIAL else 1)
+        return y
+
+    return call

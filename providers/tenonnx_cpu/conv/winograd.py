@@ -1,0 +1,203 @@
+"""Convolutions of 3 x 3 with fewer products: how they are cut into tiles, and what weights become.
+
+A tile of m x m results needs (m + 2)^2 products per pair of channels instead of 9 m^2 (Winograd,
+Arithmetic Complexity of Computations, 1980). With ``d`` what a tile sees and ``g`` a kernel,
+
+    y = A^T [(G g G^T) * (B^T d B)] A
+
+so that a sum over channels is a matrix product for each of the (m + 2)^2 places of a tile. The
+matrices follow from points at which polynomials are evaluated. With those of m = 4, and sums of few
+channels at a time, errors are about a plain sum's; 0, 1, -1, 2, -2, which are common, double them.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tenonnx.provider import HOST
+from tenonnx_array.windows import Windows
+from tenonnx_cpu.conv.layout import TILE_ROWS, Layout, fixed
+from tenonnx_cpu.specialise import NDArray
+
+if TYPE_CHECKING:
+    from tenonnx.weight import Weight
+
+POINTS = {2: (0.0, 1.0, -1.0), 4: (0.0, 0.6875, -0.6875, 1.5, -1.5)}
+"""Finite points per size of tile; infinity is one more."""
+
+DEPTHS = {2: 64, 4: 16}
+"""Channels that are summed one after the other: sums of sums are more exact."""
+
+KERNEL = 3
+PANEL = 32
+"""Output channels side by side in transformed weights, the last ones zeros if there are fewer."""
+
+LEAST_CHANNELS = {2: 32, 4: 64}
+"""Below, transforming tiles takes longer than the products that it saves, or is less exact."""
+
+FETCH = 32
+"""Products that a weight must be worth: it takes room, and time to be brought from memory."""
+
+BLOCK = 128 << 10
+"""Floats of transformed image that stay in the second-level cache, beside weights."""
+
+HEAD = 16
+"""Floats of a thread's memory that say what is in it."""
+
+TRANSFORM = 12
+"""Channels whose products take as long as transforming one."""
+
+STREAM = 2
+"""Rows of a product that take as long as fetching weights for all of them."""
+
+SPAN = 14
+"""Tiles side by side that are transformed and multiplied together."""
+
+FIELDS = (
+    "batch", "channels", "rows", "height", "width", "out_height", "out_width", "top", "left",
+    "size", "tiles_y", "tiles_x", "block_y", "block_x", "blocks_y", "blocks", "pitch", "apart",
+    "panels", "products", "product", "lines", "line", "work", "depth",
+)  # fmt: skip
+"""What the kernel finds at which place of ``Layout.numbers``, in elements:
+
+``size`` is a tile's, of which an image has ``tiles_y`` x ``tiles_x`` and a block at most
+``block_y`` x ``block_x``; there are ``blocks`` in all, ``blocks_y`` x ... in an image. A task makes
+a panel of channels of a block, of ``panels``. A thread works in ``work`` elements. After ``HEAD``
+come tiles, ``apart`` for each place of a tile, ``pitch`` for each channel of it, of which ``depth``
+are summed at a time; from ``products`` on products, ``product`` for each place of a tile; and from
+``lines`` on results, ``line`` for each of their lines.
+"""
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """``A^T``, ``G`` and ``B^T`` for tiles of a size, in float64."""
+
+    results: NDArray
+    weights: NDArray
+    image: NDArray
+
+
+@functools.cache
+def matrices(size: int) -> Matrices:
+    """Returns the matrices for tiles of a size.
+
+    Polynomials are multiplied by their values at points; ``B^T`` holds the polynomials that vanish
+    at all points but one. Rows of ``G`` are scaled by powers of two to magnitudes about 1, rows of
+    ``B^T`` by the opposite.
+    """
+    points = POINTS[size]
+    count = size + KERNEL - 1
+    results, weights, image = (
+        np.zeros(s) for s in ((size, count), (count, KERNEL), (count, count))
+    )
+    for i, point in enumerate(points):
+        others = [other for other in points if other != point]
+        results[:, i] = point ** np.arange(size)
+        weights[i] = point ** np.arange(KERNEL) / math.prod(point - other for other in others)
+        image[i, : count - 1] = np.poly(others)[::-1]
+    results[-1, -1] = weights[-1, -1] = 1
+    image[-1] = np.poly(points)[::-1]
+    scale = 2.0 ** np.round(np.log2(np.abs(weights).max(axis=1, keepdims=True)))
+    return Matrices(results, weights / scale, image * scale)
+
+
+def tiled(weight: Weight, size: int) -> NDArray:
+    """Returns a weight's ``transformed``, flat, kept by its registry."""
+    made = weight.derive(f"winograd:1:{size}", lambda: transformed(weight.on(HOST), size))
+    return made.on(HOST).reshape(-1)  # type: ignore[no-any-return]  # the host's are numpy's
+
+
+def transformed(w: NDArray, size: int) -> NDArray:
+    """Returns weights ``(K, C, 3, 3)`` as ``(panels, places, C, PANEL)``, for tiles of a size."""
+    rows, channels = w.shape[:2]
+    side = matrices(size).weights
+    places = w.reshape(rows * channels, -1) @ np.kron(side, side).T
+    panels = -(-rows // PANEL)
+    made = np.zeros((panels * PANEL, channels, len(side) ** 2), np.float32)
+    made[:rows] = places.reshape(rows, channels, -1)
+    made = made.reshape(panels, PANEL, channels, -1)
+    return np.ascontiguousarray(made.transpose(0, 3, 2, 1))
+
+
+def tile_size(batch: int, rows: int, channels: int, windows: Windows) -> int:
+    """Returns the size of tile that costs least; 0 if it is not less than without tiles."""
+    plain = windows.kernel == (3, 3) and windows.strides == windows.dilations == (1, 1)
+    if not plain:
+        return 0
+    height, width = windows.output
+    costs = {0: 9.0 * (batch * height * width + FETCH)}
+    for size, least in LEAST_CHANNELS.items():
+        if min(rows, channels) < least:
+            continue
+        tiles = batch * -(-height // size) * -(-width // size)
+        transforms = TRANSFORM / rows + TRANSFORM / channels
+        costs[size] = (size + 2) ** 2 * (tiles * (1 + transforms) + FETCH)
+    return min(costs, key=costs.__getitem__)
+
+
+@functools.lru_cache(maxsize=1024)
+def winograd_layout(
+    shape: tuple[int, ...], rows: int, size: int, windows: Windows, threads: int
+) -> Layout:
+    """Returns how to convolve an image ``(N, C, H, W)`` with ``rows`` kernels by tiles."""
+    batch, channels = shape[:2]
+    (height, width), (out_height, out_width) = windows.size, windows.output
+    tiles_y, tiles_x = -(-out_height // size), -(-out_width // size)
+    panels, places = -(-rows // PANEL), (size + 2) ** 2
+    block_x = -(-tiles_x // -(-tiles_x // SPAN))
+    strips = batch * -(-tiles_x // block_x)
+    most = max(1, (BLOCK // (places * channels) - 16) // block_x + 1)
+    block_y = _block_rows(tiles_y, block_x, strips, panels, threads, most)
+    blocks_y = -(-tiles_y // block_y)
+    # Tiles are written a vector at a time, the last ones of a channel beyond their number.
+    pitch = -(-max(block_y * block_x, (block_y - 1) * block_x + 16) // 4) * 4
+    # Places that are a power of two apart would share few sets of the cache.
+    apart = channels * pitch + 16
+    product = block_y * block_x * PANEL + 16
+    line = (-(-block_x * size // 16) + 1) * 16 * 16
+    products = HEAD + places * apart
+    lines = products + places * product
+    work = lines + size * line
+    numbers = (
+        batch, channels, rows, height, width, out_height, out_width, *windows.begins, size,
+        tiles_y, tiles_x, block_y, block_x, blocks_y, blocks_y * strips, pitch, apart,
+        panels, products, product, lines, line, work, DEPTHS[size],
+    )  # fmt: skip
+    return Layout(
+        fixed(numbers),
+        fixed(()),
+        fixed(()),
+        fixed(np.empty((0, 2))),
+        min(threads, blocks_y * strips * panels),
+        work,
+        (batch, rows, out_height, out_width),
+    )
+
+
+def _block_rows(height: int, width: int, strips: int, panels: int, threads: int, most: int) -> int:
+    """Returns how many rows of tiles a block has: so many that threads have the least to do."""
+
+    def cost(rows: int) -> float:
+        blocks = -(-height // rows)
+        multiply = (
+            height // rows * _multiply(rows * width) + _multiply(height % rows * width)
+        ) / blocks
+        transform = 4 * height / blocks
+        share = -(-blocks * strips * panels // threads)
+        whole, rest = divmod(share, panels)
+        # A block that threads share is transformed by each of them.
+        return share * multiply + (whole + (rest > 0) + (rest > 0 and whole > 0)) * transform
+
+    return min(range(1, min(height, most) + 1), key=cost)
+
+
+def _multiply(tiles: int) -> float:
+    """Returns how long products of so many tiles take, a row of a largest tile being 1."""
+    count = -(-tiles // TILE_ROWS)
+    return count * max(6, -(-tiles // count)) + STREAM if tiles else 0

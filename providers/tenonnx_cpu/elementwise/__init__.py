@@ -1,0 +1,1 @@
+"""Elementwise operators, several in one pass."""

@@ -1,0 +1,208 @@
+"""Elementwise operators as programs: what nodes mean, and several of them in one pass."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from tenonnx_cpu.buffers import F32
+from tenonnx_cpu.elementwise.opcodes import BINARY, INPUTS
+from tenonnx_cpu.elementwise.program import Line, Program, ProgramCall
+from tenonnx_cpu.fuse import Fused, Scope, fusion
+from tenonnx_cpu.regions import find_region, inputs_of
+from tenonnx_cpu.specialise import Call, Site, specialise
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+FLOAT = 1
+"""ONNX's code of float32."""
+
+Meaning: TypeAlias = Callable[[Site], "Line | None"]
+"""Says what instruction a node is, if it is one; its operands are filled in later."""
+
+
+def _plain(name: str, since: int = 1, first: float = 0.0, second: float = 0.0) -> Meaning:
+    def meaning(site: Site) -> Line | None:
+        if (site.node.version or 1) < since:
+            return None
+        return Line(name, (first, second))
+
+    return meaning
+
+
+def _with(name: str, *attributes: tuple[str, float]) -> Meaning:
+    """An operator whose parameters are attributes, with these defaults."""
+
+    def meaning(site: Site) -> Line | None:
+        values = [float(site.attribute(key, default)) for key, default in attributes]
+        return Line(name, (values[0], values[1] if len(values) > 1 else 0.0))
+
+    return meaning
+
+
+def _gelu(site: Site) -> Line | None:
+    return Line("GeluTanh" if site.attribute("approximate", "none") == "tanh" else "Gelu")
+
+
+def _swish(site: Site) -> Line | None:
+    return Line("Silu") if site.attribute("alpha", 1.0) == 1.0 else None
+
+
+def _clip(site: Site) -> Line | None:
+    if (site.node.version or 1) < 11:
+        low, high = site.attribute("min", -math.inf), site.attribute("max", math.inf)
+        return Line("Clip", (float(low), float(high)))
+    bounds = []
+    for position, default in ((1, -math.inf), (2, math.inf)):
+        inputs = site.node.inputs
+        if position >= len(inputs) or inputs[position] is None:
+            bounds.append(default)
+            continue
+        value = site.constant(position)
+        if value is None or value.dtype != F32 or value.size != 1 or np.isnan(value).any():
+            return None
+        bounds.append(float(value.reshape(-1)[0]))
+    low, high = bounds
+    return Line("Clip", (low, high), operands=1) if low <= high else None
+
+
+POWERS = {1.0: "Copy", 2.0: "Square", 3.0: "Cube", -1.0: "Reciprocal"}
+
+
+def _power(site: Site) -> Line | None:
+    exponent = site.constant(1)
+    if (site.node.version or 1) < 7 or exponent is None or exponent.ndim or exponent.dtype != F32:
+        return None
+    name = POWERS.get(float(exponent))
+    return None if name is None else Line(name, operands=1)
+
+
+def _variadic(name: str) -> Meaning:
+    def meaning(site: Site) -> Line | None:
+        wanted = (site.node.version or 1) >= 8 and len(site.node.inputs) == 2
+        return Line(name) if wanted else None
+
+    return meaning
+
+
+UNARY = ("Relu", "Neg", "Abs", "Sqrt", "Reciprocal", "Exp", "Sigmoid", "Tanh", "Floor", "Ceil")
+MEANINGS: Mapping[str, Meaning] = {
+    **{name: _plain(name, since=6) for name in UNARY},
+    **{name: _plain(name, since=7) for name in ("Add", "Sub", "Mul", "Div", "PRelu")},
+    **{name: _variadic(name) for name in ("Max", "Min")},
+    "Erf": _plain("Erf"),
+    "Softsign": _plain("Softsign"),
+    "Gelu": _gelu,
+    "Swish": _swish,
+    "HardSwish": _plain("HardSwish", first=1 / 6, second=0.5),
+    "LeakyRelu": _with("LeakyRelu", ("alpha", 0.01)),
+    "ThresholdedRelu": _with("ThresholdedRelu", ("alpha", 1.0)),
+    "HardSigmoid": _with("HardSigmoid", ("alpha", 0.2), ("beta", 0.5)),
+    "Clip": _clip,
+    "Pow": _power,
+}
+"""What nodes of ONNX's own domain mean."""
+
+COSTLY = ("Erf", "Exp", "Sigmoid", "Tanh", "Gelu", "Swish", "HardSwish", "HardSigmoid")
+"""Operators that numpy computes in several passes: worth a program of one line."""
+
+
+def line_of(node: ir.Node, threads: int) -> Line | None:
+    """Returns the instruction that a node is, without its operands; ``None`` if it is none."""
+    meaning = MEANINGS.get(node.op_type) if not node.domain else None
+    if meaning is None or len(node.outputs) != 1 or not node.inputs:
+        return None
+    if not all(_may_be_float(value) for value in (*node.inputs, *node.outputs)):
+        return None
+    return meaning(Site(node, threads))
+
+
+def _may_be_float(value: ir.Value | None) -> bool:
+    return value is None or value.dtype is None or int(value.dtype) == FLOAT
+
+
+@dataclass(frozen=True)
+class _Constant:
+    shape: tuple[int, ...]
+    value: float
+
+
+def scalar_of(site: Site, position: int) -> _Constant | None:
+    """Returns a constant input of one float32."""
+    value = site.scalar(position)
+    if value is None or value.dtype != F32:
+        return None
+    return _Constant(value.shape, float(value.reshape(-1)[0]))
+
+
+def compile_region(region: list[ir.Node], threads: int) -> tuple[Program, tuple[ir.Value, ...]]:
+    """Returns the program of some nodes, and what it reads."""
+    program = Program()
+    places: dict[ir.Value, int] = {}
+    arrays: list[ir.Value] = []
+    for node in region:
+        line = line_of(node, threads)
+        assert line is not None
+        count = line.operands or (2 if line.name in BINARY else 1)
+        operands = []
+        for position, value in enumerate(node.inputs[:count]):
+            assert value is not None
+            if value not in places:
+                constant = scalar_of(Site(node, threads), position)
+                if constant is not None:
+                    places[value] = program.number(constant.value, constant.shape)
+                else:
+                    places[value] = program.array()
+                    arrays.append(value)
+            operands.append(places[value])
+        places[node.outputs[0]] = program.add(line, operands)
+    return program, tuple(arrays)
+
+
+@fusion(*MEANINGS, turn=1)
+def fuse_chain(node: ir.Node, scope: Scope) -> Fused | None:
+    """Takes a region of elementwise nodes."""
+    member = functools.partial(_is_member, threads=scope.threads)
+    region = find_region(node, scope, member, lambda nodes: _fits(nodes, scope.threads))
+    if region is None:
+        return None
+    program, arrays = compile_region(region, scope.threads)
+    output = region[-1].outputs[0]
+    plain = scope.fallback(region, arrays, output)
+    call = ProgramCall(program, plain, scope.threads)
+    return Fused(tuple(region), arrays, (output,), call)
+
+
+def _is_member(node: ir.Node, threads: int) -> bool:
+    return line_of(node, threads) is not None
+
+
+def _fits(region: list[ir.Node], threads: int) -> bool:
+    constants = {
+        value
+        for node in region
+        for position, value in enumerate(node.inputs)
+        if value is not None and scalar_of(Site(node, threads), position) is not None
+    }
+    arrays = [value for value in inputs_of(region) if value not in constants]
+    if not 1 <= len(arrays) <= INPUTS:
+        return False
+    return compile_region(region, threads)[0].fits()
+
+
+@specialise(*COSTLY)
+def specialise_alone(site: Site, plain: Call) -> Call | None:
+    """Runs one operator as a program."""
+    node = site.node
+    if line_of(node, site.threads) is None:
+        return None
+    program, arrays = compile_region([node], site.threads)
+    if arrays != tuple(node.inputs) or not program.fits():
+        return None
+    return ProgramCall(program, plain, site.threads)

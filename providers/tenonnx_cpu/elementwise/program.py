@@ -1,0 +1,230 @@
+"""Programs of elementwise instructions, and how they are laid over arrays that broadcast."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tenonnx_cpu.buffers import F32, HALVES, contiguous, empty
+from tenonnx_cpu.elementwise.opcodes import AXES, BLOCK, CODES, INPUTS, MEMORY, REGISTERS
+from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.jit.scratch import scratch
+from tenonnx_cpu.specialise import Call
+
+NDArray: TypeAlias = np.ndarray[Any, Any]
+Shape: TypeAlias = tuple[int, ...]
+
+RUN = JitKernel("elementwise", "run_program")
+NOTHING = np.zeros(1, np.float32)
+
+ENOUGH = 1 << 15
+"""Elements times instructions that are worth a second thread."""
+
+NARROW = 48
+"""Rows shorter than this cost more to tell apart than to compute."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One instruction.
+
+    Attributes:
+        name: A key of ``CODES``.
+        numbers: Its parameters.
+        operands: How many of the node's inputs are operands; 0 for as many as it takes.
+    """
+
+    name: str
+    numbers: tuple[float, float] = (0.0, 0.0)
+    operands: int = 0
+
+
+class Program:
+    """Instructions in static single assignment, with operands by number.
+
+    Arrays, numbers and results of instructions are numbered as they are added.
+    """
+
+    def __init__(self) -> None:
+        self.numbers: list[tuple[int, float]] = []
+        self.shapes: list[Shape] = []
+        self.arrays: list[int] = []
+        self.lines: list[tuple[Line, tuple[int, ...], int]] = []
+        self._count = 0
+
+    def _next(self) -> int:
+        self._count += 1
+        return self._count - 1
+
+    def array(self) -> int:
+        """Adds an array to read."""
+        self.arrays.append(self._next())
+        return self.arrays[-1]
+
+    def number(self, value: float, shape: Shape = ()) -> int:
+        """Adds a constant of one element."""
+        self.numbers.append((self._next(), value))
+        self.shapes.append(shape)
+        return self._count - 1
+
+    def add(self, line: Line, operands: Sequence[int]) -> int:
+        """Adds an instruction; the last one's result is the program's."""
+        self.lines.append((line, tuple(operands), self._next()))
+        return self._count - 1
+
+    def fits(self) -> bool:
+        """Says whether the interpreter has room for it."""
+        return len(self.arrays) <= INPUTS and self._assemble() is not None
+
+    def assemble(self) -> tuple[NDArray, NDArray]:
+        """Returns what the interpreter takes: lines, and numbers with parameters."""
+        assembled = self._assemble()
+        if assembled is None:
+            raise ValueError(f"a program needs more than {REGISTERS} registers")
+        numbers = [(value, 0.0) for _, value in self.numbers]
+        numbers += [line.numbers for line, _, _ in self.lines]
+        return np.array(assembled, np.int64), np.array(numbers, np.float32)
+
+    def _assemble(self) -> list[tuple[int, int, int, int]] | None:
+        """Gives values registers; every array keeps one, for it may be a scalar at run time."""
+        place = {value: n for n, value in enumerate(self.arrays)}
+        place |= {value: INPUTS + n for n, (value, _) in enumerate(self.numbers)}
+        taken = len(self.numbers) + len(self.arrays)
+        free = list(range(INPUTS + REGISTERS - 1, INPUTS + taken - 1, -1))
+        last = {value: n for n, (_, operands, _) in enumerate(self.lines) for value in operands}
+        code = []
+        for n, (line, operands, result) in enumerate(self.lines):
+            # Taken before its operands' are given back: loops whose arrays overlap are slow.
+            if n == len(self.lines) - 1:
+                place[result] = 0
+            elif not free:
+                return None
+            else:
+                place[result] = free.pop()
+            x, z = place[operands[0]], place[operands[-1]]
+            code.append((CODES[line.name], x, z, place[result]))
+            ends = {value for value in operands if last[value] == n}
+            free += [place[v] for v in ends if place[v] >= INPUTS + taken]
+        return code
+
+
+class ProgramCall:
+    """Runs a program on float32 arrays of any shapes that broadcast.
+
+    Args:
+        program: What to run.
+        plain: Computes the same from the same arguments, of any dtype.
+        threads: How many threads to use at most.
+    """
+
+    def __init__(self, program: Program, plain: Call, threads: int) -> None:
+        self._plain = plain
+        self._threads = threads
+        self._constants = program.shapes
+        self._lines = len(program.lines)
+        self._code, self._numbers = program.assemble()
+        self._absent = (NOTHING,) * (INPUTS - len(program.arrays))
+        self._layouts: dict[tuple[Shape, ...], _Layout | None] = {}
+        RUN.request()
+
+    def __call__(self, *arrays: Any) -> Any:
+        """Returns the program's result."""
+        run = RUN.run
+        if run is None:
+            return self._plain(*arrays)
+        for x in arrays:
+            if x.dtype != F32:
+                return self._of_others(arrays)
+        shapes = tuple([x.shape for x in arrays])
+        try:
+            layout = self._layouts[shapes]
+        except KeyError:
+            layout = self._lay_out(shapes)
+        if layout is None:
+            return self._plain(*arrays)
+        y = empty(layout.result)
+        threads = layout.threads
+        run(
+            self._code, self._numbers, layout.shape, layout.strides,
+            *[contiguous(x).ravel() for x in arrays], *self._absent,
+            y.reshape(-1), scratch(4 * MEMORY * threads).view(F32), layout.grain, threads,
+        )  # fmt: skip
+        return y
+
+    def _of_others(self, arrays: tuple[Any, ...]) -> Any:
+        """Computes what is not float32: 16-bit floats as if they were, and the rest on numpy."""
+        kind = arrays[0].dtype
+        if kind not in HALVES or any(x.dtype != kind for x in arrays):
+            return self._plain(*arrays)
+        return self(*(x.astype(F32) for x in arrays)).astype(kind)
+
+    def _lay_out(self, shapes: tuple[Shape, ...]) -> _Layout | None:
+        if len(self._layouts) > MOST_LAYOUTS:
+            self._layouts.clear()
+        layout = lay_out(shapes, self._constants, self._lines, self._threads)
+        self._layouts[shapes] = layout
+        return layout
+
+
+MOST_LAYOUTS = 256
+
+
+@dataclass(frozen=True)
+class _Layout:
+    result: Shape
+    shape: NDArray
+    strides: NDArray
+    grain: int
+    threads: int
+
+
+def lay_out(
+    shapes: Sequence[Shape], constants: Sequence[Shape], lines: int, threads: int
+) -> _Layout | None:
+    """Returns how a program runs over arrays of these shapes; ``None`` if it should not.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
+    result = np.broadcast_shapes(*shapes, *constants)
+    size = math.prod(result)
+    if not size:
+        return None
+    axes = merge_axes(shapes, result)
+    if len(axes) > AXES or (len(axes) > 1 and axes[-1][0] < NARROW and size > NARROW * 16):
+        return None
+    axes = [(1, (0,) * len(shapes))] * (AXES - len(axes)) + axes
+    strides = np.zeros((INPUTS, AXES), np.int64)
+    for axis, (_, steps) in enumerate(axes):
+        strides[: len(shapes), axis] = steps
+    lengths = [length for length, _ in axes]
+    width = lengths[-1]
+    pieces = -(-width // BLOCK)
+    units = size // width * pieces
+    team = threads if size * (lines + 1) >= ENOUGH else 1
+    grain = units if team == 1 else max(1, units // (4 * team))
+    shape = np.array([*lengths, len(constants), len(shapes)], np.int64)
+    return _Layout(result, shape, strides, grain, team)
+
+
+def merge_axes(shapes: Sequence[Shape], result: Shape) -> list[tuple[int, tuple[int, ...]]]:
+    """Returns the fewest axes to loop over: lengths, and strides per array in elements."""
+    rank = len(result)
+    axes: list[tuple[int, tuple[int, ...]]] = []
+    padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
+    for axis in range(rank - 1, -1, -1):
+        length = result[axis]
+        if length == 1:
+            continue
+        steps = tuple(0 if shape[axis] == 1 else math.prod(shape[axis + 1 :]) for shape in padded)
+        if axes:
+            inner, below = axes[0]
+            if all(s == b * inner for s, b in zip(steps, below, strict=True)):
+                axes[0] = (inner * length, below)
+                continue
+        axes.insert(0, (length, steps))
+    return axes or [(1, (0,) * len(shapes))]

@@ -1,0 +1,1 @@
+"""Models of bytes: products, convolutions and what is between them, in integers."""

@@ -1,0 +1,191 @@
+"""Convolutions of bytes: QLinearConv, and Conv between DequantizeLinear and QuantizeLinear."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tenonnx_cpu.conv.conv import Attributes
+from tenonnx_cpu.fuse import Fused, Scope, fusion
+from tenonnx_cpu.int8.codes import BYTES, Code, code_of, dequantized, quantizer, unread
+from tenonnx_cpu.int8.conv_weights import ByteWeights
+from tenonnx_cpu.int8.product import Finish
+from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+
+@dataclass(frozen=True)
+class ByteConv:
+    """A convolution of bytes that gives bytes, all constants known.
+
+    Attributes:
+        weights: What the image is convolved with.
+        x: What the image's bytes stand for.
+        w: What the weights stand for.
+        y: What the result's bytes stand for.
+        bias: One float per channel, or one int32 in units of the sums', or ``None``.
+        limits: The least and the greatest result, as numbers.
+        plain: Computes the same from the image's bytes.
+    """
+
+    weights: ByteWeights
+    x: Code
+    w: Code
+    y: Code
+    bias: NDArray | None
+    limits: tuple[float, float]
+    plain: Call
+
+    @functools.cached_property
+    def finish(self) -> Finish:
+        """What becomes of sums."""
+        rows, origin = self.weights.rows, self.x.origin + self.x.flip
+        unit = self.x.scale.reshape(-1)[:1].astype(np.float64) * np.broadcast_to(
+            self.w.scale.reshape(-1), rows
+        )
+        whole, summand = None, np.zeros(rows)
+        if self.bias is not None and self.bias.dtype == np.int32:
+            whole = self.bias.reshape(-1)
+        elif self.bias is not None:
+            summand = self.bias.reshape(-1) / self.y.step
+        low, high = self.y.bounds
+        least, most = (limit / self.y.step for limit in self.limits)
+        return Finish(
+            self.y.dtype,
+            (unit / self.y.step).astype(np.float32),
+            summand.astype(np.float32),
+            self.weights.extra(origin, whole),
+            float(np.clip(np.rint(least), low, high)),
+            float(np.clip(np.rint(most), low, high)),
+            self.y.origin,
+        )
+
+    def __call__(self, x: NDArray) -> Any:
+        """Returns the bytes of the result."""
+        y = None
+        if x.dtype == self.x.dtype:
+            y = self.weights.convolve(x, self.x.origin + self.x.flip, self.finish)
+        return self.plain(x) if y is None else y
+
+
+def takes(weights: ByteWeights | None, x: Code | None, w: Code | None, y: Code | None) -> bool:
+    """Says whether codes are of the kind that kernels take."""
+    if weights is None or x is None or w is None or y is None:
+        return False
+    return (
+        x.is_single
+        and y.is_single
+        and x.dtype in BYTES
+        and y.dtype in BYTES
+        and w.scale.size in (1, weights.rows)
+    )
+
+
+@fusion("Conv", turn=-1)
+def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
+    """A convolution of dequantised bytes, a Relu or Clip perhaps, and what quantises the result."""
+    image, kernel = (dequantized(value, scope) for value in node.inputs[:2])
+    if image is None or kernel is None:
+        return None
+    nodes, limits = [node], (-np.inf, np.inf)
+    following = scope.reader(node.outputs[0])
+    if following is not None and (found := limits_of(following, scope)) is not None:
+        nodes.append(following)
+        limits = found
+    last = quantizer(nodes[-1].outputs[0], scope)
+    if last is None:
+        return None
+    codes = [code_of(step, scope) for step in (image, kernel, last)]
+    x, w, y = codes
+    attributes = Attributes.of(scope.site(node))
+    weights = ByteWeights.of(attributes, scope.site(kernel), 0, 2, scope.threads)
+    if weights is None or x is None or w is None or y is None or not takes(weights, *codes):
+        return None
+    if w.scale.size > 1 and scope.site(kernel).attribute("axis", 1) != 0:
+        return None
+    known, bias = _bias(node, x, w, scope)
+    if not known:
+        return None
+    nodes.append(last)
+    sources = [image, kernel, *_sources(node, scope)]
+    inputs = (image.inputs[0],)
+    every = tuple(dict.fromkeys(source for source in (*sources, *nodes)))
+    output = last.outputs[0]
+    plain = scope.fallback(every, inputs, output)
+    call = ByteConv(weights, x, w, y, bias, limits, plain)
+    return Fused((*unread(sources, nodes, scope), *nodes), inputs, (output,), call)
+
+
+def limits_of(node: ir.Node, scope: Scope) -> tuple[float, float] | None:
+    """Returns the least and the greatest result of a Relu or a Clip between constants."""
+    if node.domain or node.op_type not in ("Relu", "Clip"):
+        return None
+    if node.op_type == "Relu":
+        return 0.0, np.inf
+    site, limits = scope.site(node), [-np.inf, np.inf]
+    if (node.version or 1) < 11:
+        return site.attribute("min", -np.inf), site.attribute("max", np.inf)
+    for place, value in enumerate(node.inputs[1:3]):
+        bound = site.scalar(place + 1)
+        if value is not None and bound is None:
+            return None
+        limits[place] = limits[place] if bound is None else float(bound.reshape(()))
+    return limits[0], limits[1]
+
+
+def _sources(node: ir.Node, scope: Scope) -> list[ir.Node]:
+    bias = node.inputs[2] if len(node.inputs) > 2 else None
+    source = dequantized(bias, scope)
+    return [] if source is None else [source]
+
+
+def _bias(node: ir.Node, x: Code, w: Code, scope: Scope) -> tuple[bool, NDArray | None]:
+    """Returns whether the bias is known, and which it is."""
+    if len(node.inputs) < 3 or node.inputs[2] is None:
+        return True, None
+    given = scope.site(node).constant(2)
+    if given is not None:
+        return given.dtype == np.float32, given
+    source = dequantized(node.inputs[2], scope)
+    whole = None if source is None else scope.site(source).constant(0)
+    if source is None or whole is None or whole.dtype != np.int32:
+        return False, None
+    code = code_of(source, scope, np.dtype(np.int32))
+    if code is None or code.zero.any():
+        return False, None
+    unit = x.scale.reshape(-1)[:1] * w.scale.reshape(-1)
+    if np.allclose(code.scale.reshape(-1), unit, rtol=1e-6, atol=0):
+        return True, whole
+    return True, whole * code.scale.astype(np.float64)
+
+
+@specialise("QLinearConv")
+@specialise("QLinearConv", domain="com.microsoft")
+def qlinear_conv(site: Site, plain: Call) -> Call | None:
+    """QLinearConv with constants for everything but the image."""
+    given = [None if position == 0 else site.constant(position) for position in range(9)]
+    if any(array is None for array in given[1:8]) or (
+        given[8] is None and len(site.node.inputs) > 8 and site.node.inputs[8] is not None
+    ):
+        return None
+    _, x_scale, x_zero, _, w_scale, w_zero, y_scale, y_zero, bias = given
+    x, w, y = (
+        Code(scale, zero, zero.dtype)
+        for scale, zero in ((x_scale, x_zero), (w_scale, w_zero), (y_scale, y_zero))
+        if scale is not None and zero is not None
+    )
+    weights = ByteWeights.of(Attributes.of(site), site, 3, 5, site.threads)
+    if weights is None or site.attribute("channels_last", 0) or not takes(weights, x, w, y):
+        return None
+    rest = tuple(given[1:])
+
+    def whole(image: NDArray) -> Any:
+        return plain(image, *rest)
+
+    conv = ByteConv(weights, x, w, y, bias, (-np.inf, np.inf), whole)
+    return lambda image, *_: conv(image)

@@ -1,0 +1,268 @@
+"""Products of integers: MatMulInteger, QLinearMatMul, QGemm and those that give real numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tenonnx_cpu.fuse import Fused, Scope, fusion
+from tenonnx_cpu.int8.codes import BYTES
+from tenonnx_cpu.int8.product import GEMM, NO_WORDS, Finish, byte_product, column_zeros
+from tenonnx_cpu.int8.quantising import QUANTIZE, RANGE, dynamic_quantize
+from tenonnx_cpu.products.product import F32
+from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+FLOAT = 1
+"""``onnx.TensorProto.FLOAT``."""
+
+CONTRIB = "com.microsoft"
+
+
+def _zeros_of(
+    site: Site, b: int, zero: int, turned: bool = False
+) -> Callable[[NDArray | None, NDArray], Any]:
+    """Returns ``column_zeros`` for two inputs of a node, computed now if they are constants."""
+    matrix, given = site.constant(b), site.constant(zero)
+    inputs = site.node.inputs
+    absent = zero >= len(inputs) or inputs[zero] is None
+    if matrix is None or (given is None and not absent):
+        return column_zeros
+    known = column_zeros(given, matrix.T if turned else matrix)
+    return lambda _, __: known
+
+
+def _origin(zero: NDArray | None) -> int | None:
+    """Returns A's only zero point; ``None`` if every row has its own."""
+    if zero is None:
+        return 0
+    return int(zero.reshape(())) if zero.size == 1 else None
+
+
+@specialise("MatMulInteger")
+def matmul_integer(site: Site, plain: Call) -> Call | None:
+    """Sums in int32."""
+    GEMM.request()
+    threads, zeros_of = site.threads, _zeros_of(site, 1, 3)
+
+    def call(
+        a: NDArray, b: NDArray, a_zero: NDArray | None = None, b_zero: NDArray | None = None
+    ) -> Any:
+        origin, zeros = _origin(a_zero), zeros_of(b_zero, b)
+        if origin is not None and zeros is not None:
+            y = byte_product(a, origin, b, zeros, threads)
+            if y is not None:
+                return y
+        return plain(a, b, a_zero, b_zero)
+
+    return call
+
+
+def _by_column(scale: NDArray, columns: int) -> NDArray | None:
+    """Returns one float32, or one for every column; ``None`` if it is neither."""
+    if scale.dtype != F32:
+        return None
+    if scale.size == 1:
+        return scale.reshape(1)
+    fits = scale.size == columns and scale.shape[-1] == columns
+    return np.ascontiguousarray(scale.reshape(-1)) if fits else None
+
+
+def _summand(bias: NDArray | None, columns: int) -> NDArray | None:
+    """Returns a bias that every row has in common; an empty one for none."""
+    if bias is None:
+        return np.empty(0, np.float32)
+    if bias.dtype != F32 or bias.size != columns or bias.shape[-1] != columns:
+        return None
+    return np.ascontiguousarray(bias.reshape(-1))
+
+
+def _real(
+    a: NDArray,
+    a_zero: NDArray | None,
+    b: NDArray,
+    zeros: NDArray | None,
+    scale: NDArray,
+    bias: NDArray | None,
+    threads: int,
+) -> NDArray | None:
+    """Returns ``sum * scale + bias`` as float32; ``None`` if the kernel does not take these."""
+    columns = b.shape[-1]
+    origin, factor, summand = _origin(a_zero), _by_column(scale, columns), _summand(bias, columns)
+    if origin is None or zeros is None or factor is None or summand is None:
+        return None
+    finish = Finish(F32, factor, summand)
+    return byte_product(a, origin, b, zeros, threads, finish)
+
+
+@specialise("MatMulIntegerToFloat", domain=CONTRIB)
+def matmul_integer_to_float(site: Site, plain: Call) -> Call | None:
+    """Sums times both scales, and a bias."""
+    GEMM.request()
+    threads, zeros_of = site.threads, _zeros_of(site, 1, 5)
+
+    def call(a: NDArray, b: NDArray, a_scale: NDArray, b_scale: NDArray, *rest: Any) -> Any:
+        a_zero, b_zero, bias = (*rest, None, None, None)[:3]
+        y = None
+        if a_scale.size == 1:
+            scale = a_scale * b_scale
+            y = _real(a, a_zero, b, zeros_of(b_zero, b), scale, bias, threads)
+        return plain(a, b, a_scale, b_scale, *rest) if y is None else y
+
+    return call
+
+
+@specialise("DynamicQuantizeMatMul", domain=CONTRIB)
+def dynamic_quantize_matmul(site: Site, plain: Call) -> Call | None:
+    """The product of float32, rounded to bytes by its range, with a matrix of bytes."""
+    GEMM.request()
+    RANGE.request()
+    QUANTIZE.request()
+    threads, zeros_of = site.threads, _zeros_of(site, 1, 3)
+
+    def call(a: NDArray, b: NDArray, b_scale: NDArray, *rest: Any) -> Any:
+        b_zero, bias = (*rest, None, None)[:2]
+        made = dynamic_quantize(a, threads)
+        y = None
+        if made is not None:
+            codes, scale, zero = made
+            y = _real(codes, zero, b, zeros_of(b_zero, b), scale * b_scale, bias, threads)
+        return plain(a, b, b_scale, *rest) if y is None else y
+
+    return call
+
+
+def rounding(
+    scale: NDArray, columns: int, zero: NDArray, extra: NDArray = NO_WORDS
+) -> Finish | None:
+    """Returns how sums become bytes: times ``scale``, one number or one for every column."""
+    factor = _by_column(scale, columns)
+    if factor is None or zero.size != 1 or zero.dtype not in BYTES:
+        return None
+    origin, limits = int(zero.reshape(())), np.iinfo(zero.dtype)
+    return Finish(
+        zero.dtype,
+        factor,
+        extra=extra,
+        low=float(limits.min - origin),
+        high=float(limits.max - origin),
+        zero=origin,
+    )
+
+
+@specialise("QLinearMatMul")
+@specialise("QLinearMatMul", domain=CONTRIB)
+def qlinear_matmul(site: Site, plain: Call) -> Call | None:
+    """The product as bytes."""
+    GEMM.request()
+    threads, zeros_of = site.threads, _zeros_of(site, 3, 5)
+
+    def call(
+        a: NDArray, a_scale: NDArray, a_zero: NDArray, b: NDArray, b_scale: NDArray,
+        b_zero: NDArray, y_scale: NDArray, y_zero: NDArray,
+    ) -> Any:  # fmt: skip
+        origin, finish = _origin(a_zero), None
+        zeros = zeros_of(b_zero, b)
+        if a_scale.size == y_scale.size == 1:
+            scale = a_scale.reshape(()) * b_scale / y_scale.reshape(())
+            finish = rounding(np.asarray(scale), b.shape[-1], y_zero)
+        if origin is not None and zeros is not None and finish is not None:
+            y = byte_product(a, origin, b, zeros, threads, finish)
+            if y is not None:
+                return y
+        return plain(a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero)
+
+    return call
+
+
+@specialise("QGemm", domain=CONTRIB)
+def q_gemm(site: Site, plain: Call) -> Call | None:
+    """The product and C, which counts in units of the sums', as bytes or as real numbers."""
+    if site.attribute("transA", 0):
+        return None
+    GEMM.request()
+    turned, alpha = bool(site.attribute("transB", 0)), np.float32(site.attribute("alpha", 1.0))
+    threads, zeros_of = site.threads, _zeros_of(site, 3, 5, turned)
+
+    def call(
+        a: NDArray, a_scale: NDArray, a_zero: NDArray, b: NDArray, b_scale: NDArray,
+        b_zero: NDArray, c: NDArray | None = None, y_scale: NDArray | None = None,
+        y_zero: NDArray | None = None,
+    ) -> Any:  # fmt: skip
+        right = b.T if turned else b
+        columns = right.shape[-1]
+        origin, zeros = _origin(a_zero), zeros_of(b_zero, right)
+        scale = np.asarray(b_scale * (a_scale.reshape(()) * alpha))
+        extra = NO_WORDS if c is None else c.reshape(-1)
+        finish = None
+        if extra.size not in (0, columns) or extra.dtype != np.int32:
+            pass
+        elif y_scale is None:
+            factor = _by_column(scale, columns)
+            finish = None if factor is None else Finish(F32, factor, extra=extra)
+        elif y_zero is not None:
+            scale = np.asarray(scale / y_scale.reshape(()))
+            finish = rounding(scale, columns, y_zero, np.ascontiguousarray(extra))
+        if origin is not None and zeros is not None and finish is not None:
+            y = byte_product(a, origin, right, zeros, threads, finish)
+            if y is not None:
+                return y
+        return plain(a, a_scale, a_zero, b, b_scale, b_zero, c, y_scale, y_zero)
+
+    return call
+
+
+@fusion("MatMulInteger", turn=-1)
+def fuse_scaled(node: ir.Node, scope: Scope) -> Fused | None:
+    """MatMulInteger, a Cast to float32, a Mul with the scales, and the Add of a bias if any."""
+    cast = scope.reader(node.outputs[0])
+    if cast is None or cast.op_type != "Cast" or scope.site(cast).attribute("to", 0) != FLOAT:
+        return None
+    scaled = scope.reader(cast.outputs[0])
+    if scaled is None or scaled.op_type != "Mul" or scaled.domain:
+        return None
+    scale = _other(scaled, cast.outputs[0])
+    if scale is None:
+        return None
+    nodes, bias = [node, cast, scaled], None
+    added = scope.reader(scaled.outputs[0])
+    if added is not None and added.op_type == "Add" and not added.domain:
+        bias = _constant_bias(added, scaled.outputs[0], scope)
+        if bias is not None:
+            nodes.append(added)
+    output = nodes[-1].outputs[0]
+    places = (*node.inputs, None, None)[:4]
+    inputs = (*places, scale)
+    every = tuple(dict.fromkeys(value for value in inputs if value is not None))
+    plain = scope.fallback(nodes, every, output)
+    GEMM.request()
+    threads, zeros_of = scope.threads, _zeros_of(scope.site(node), 1, 3)
+
+    def call(
+        a: NDArray, b: NDArray, a_zero: NDArray | None, b_zero: NDArray | None, scale: NDArray
+    ) -> Any:
+        y = None
+        if scale.ndim <= a.ndim:
+            y = _real(a, a_zero, b, zeros_of(b_zero, b), scale, bias, threads)
+        if y is not None:
+            return y
+        given = zip(inputs, (a, b, a_zero, b_zero, scale), strict=True)
+        return plain(*dict(pair for pair in given if pair[0] is not None).values())
+
+    return Fused(tuple(nodes), inputs, (output,), call)
+
+
+def _other(node: ir.Node, value: ir.Value) -> ir.Value | None:
+    others = [given for given in node.inputs if given is not value]
+    return others[0] if len(others) == 1 else None
+
+
+def _constant_bias(node: ir.Node, value: ir.Value, scope: Scope) -> NDArray | None:
+    """Returns the constant vector that a node adds to a value."""
+    position = 0 if node.inputs[1] is value else 1
+    bias = scope.site(node).constant(position)
+    return bias if bias is not None and bias.ndim == 1 and bias.dtype == F32 else None

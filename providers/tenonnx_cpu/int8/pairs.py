@@ -1,0 +1,135 @@
+"""Sums and products of two tensors of bytes: QLinearAdd, QLinearMul, Add and Mul between codes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.fuse import Fused, Scope, fusion
+from tenonnx_cpu.int8.codes import BYTES, Code
+from tenonnx_cpu.int8.pooling import SERIAL, between, flat, limits_of
+from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+ADD, MULTIPLY = (JitKernel("int8.between", name) for name in ("add", "multiply"))
+
+ROW = 1024
+"""Bytes that should be repeated at a time: shorter rows are repeated before."""
+
+KERNELS = {"Add": ADD, "Mul": MULTIPLY}
+
+
+@fusion("Add", "Mul", turn=-1)
+def fuse_pair(node: ir.Node, scope: Scope) -> Fused | None:
+    """The sum or the product of two tensors of bytes."""
+    kind = node.op_type
+
+    def make(codes: Sequence[Code], made: Code, least: float, plain: Call) -> Call:
+        return PairCall(
+            kind, codes[0], codes[1], made, limits_of(made, least), scope.threads, plain
+        )
+
+    return between(node, 2, scope, KERNELS[kind], make)
+
+
+@specialise("QLinearAdd", "QLinearMul", domain="com.microsoft")
+def qlinear_pair(site: Site, plain: Call) -> Call | None:
+    """The same as one operator."""
+    a, b, y = (code_at(site, scale) for scale in (1, 4, 6))
+    if a is None or b is None or y is None:
+        return None
+    kind = site.node.op_type.removeprefix("QLinear")
+    KERNELS[kind].request()
+    rest = tuple(site.constant(position) for position in (1, 2, 4, 5, 6, 7))
+
+    def whole(x: NDArray, z: NDArray) -> Any:
+        return plain(x, *rest[:2], z, *rest[2:])
+
+    pair = PairCall(kind, a, b, y, y.bounds, site.threads, whole)
+    return lambda x, _, __, z, *___: pair(x, z)
+
+
+def code_at(site: Site, scale: int) -> Code | None:
+    """Returns the code of bytes whose scale and zero point are two inputs in a row, if constant."""
+    step, zero = site.scalar(scale), site.scalar(scale + 1)
+    if step is None or zero is None or step.dtype != np.float32 or zero.dtype not in BYTES:
+        return None
+    return Code(step, zero, zero.dtype)
+
+
+class PairCall:
+    """Adds or multiplies bytes.
+
+    Args:
+        kind: ``"Add"`` or ``"Mul"``.
+        a: What the first one's bytes stand for.
+        b: What the second one's do.
+        made: What the result's do.
+        limits: The least and the greatest result, from the zero point on.
+        threads: How many to use at most.
+        plain: Computes the same from the same bytes.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        a: Code,
+        b: Code,
+        made: Code,
+        limits: tuple[float, float],
+        threads: int,
+        plain: Call,
+    ) -> None:
+        self._kernel = KERNELS[kind]
+        self._codes, self._made = (a, b), made
+        self._threads, self._plain = threads, plain
+        self._numbers = [_numbers(kind, *pair, made, limits) for pair in ((a, b), (b, a))]
+        self._zeros = [
+            np.array([made.origin, first.flip, second.flip], np.int32)
+            for first, second in ((a, b), (b, a))
+        ]
+
+    def __call__(self, x: NDArray, y: NDArray) -> Any:
+        """Returns the bytes of the result."""
+        run = self._kernel.run
+        turned = y.size > x.size
+        long, short = (y, x) if turned else (x, y)
+        first, second = self._codes
+        if (
+            run is None
+            or (x.dtype, y.dtype) != (first.dtype, second.dtype)
+            or not (x.flags.c_contiguous and y.flags.c_contiguous and short.size)
+            or not _repeats(short.shape, long.shape)
+        ):
+            return self._plain(x, y)
+        z = empty(long.shape, self._made.dtype)
+        threads = self._threads if z.size > SERIAL else 1
+        if short.size < min(ROW, long.size):
+            short = np.tile(short.reshape(-1), -(-ROW // short.size))[: long.size]
+        run(*flat(long, short, z), self._numbers[turned], self._zeros[turned], threads)
+        return z
+
+
+def _numbers(kind: str, a: Code, b: Code, made: Code, limits: tuple[float, float]) -> NDArray:
+    """Returns what the kernel takes besides bytes."""
+    first, second = a.origin + a.flip, b.origin + b.flip
+    if kind == "Mul":
+        return np.array([first, second, a.step * b.step / made.step, *limits], np.float32)
+    left, right = a.step / made.step, b.step / made.step
+    return np.array([left, right, -(first * left + second * right), *limits], np.float32)
+
+
+def _repeats(short: tuple[int, ...], long: tuple[int, ...]) -> bool:
+    """Says whether one array's elements are repeated as a whole to fit another's."""
+    if len(short) > len(long):
+        return False
+    own = list(short)
+    while own and own[0] == 1:
+        own.pop(0)
+    return not own or tuple(own) == long[-len(own) :]

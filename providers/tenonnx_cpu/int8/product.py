@@ -1,0 +1,149 @@
+"""Products of matrices of bytes on a kernel of their own, exact in int32."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tenonnx_cpu.buffers import contiguous, empty
+from tenonnx_cpu.int8.codes import BYTES
+from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.jit.scratch import scratch
+from tenonnx_cpu.jit.workspace import BYTE_ROOM
+from tenonnx_cpu.products.product import SERIAL_ELEMENTS, SERIAL_PRODUCTS, batches
+from tenonnx_cpu.quantised.matrix import chunk_codes
+from tenonnx_cpu.specialise import NDArray
+
+GEMM = JitKernel("int8.gemm", "byte_gemm")
+
+I32 = np.dtype(np.int32)
+NO_WORDS, NO_NUMBERS = np.empty(0, np.int32), np.empty(0, np.float32)
+ONE = np.ones(1, np.float32)
+ALONE = np.zeros((1, 2), np.int64)
+FORMS = {I32: 4, np.dtype(np.float32): 5, BYTES[0]: 1, BYTES[1]: 1}
+"""What the kernel calls its results by their type."""
+
+
+class Finish(NamedTuple):
+    """What becomes of sums: ``(sum + extra) * factor + summand``, clipped, and rounded if bytes.
+
+    Attributes:
+        dtype: int32 for the sums themselves, float32, uint8 or int8.
+        factor: One float32, or one for every column.
+        summand: One for every column, or none.
+        extra: An int32 for every column, or none.
+        low: The least result; of bytes, from the zero point on.
+        high: The greatest.
+        zero: The zero point.
+    """
+
+    dtype: np.dtype[Any] = I32
+    factor: NDArray = ONE
+    summand: NDArray = NO_NUMBERS
+    extra: NDArray = NO_WORDS
+    low: float = -np.inf
+    high: float = np.inf
+    zero: int = 0
+
+
+SUMS = Finish()
+
+
+def column_zeros(zero: NDArray | None, b: NDArray) -> NDArray | None:
+    """Returns B's zero point, or one per column, from where its bytes are signed.
+
+    ``None`` if it is neither.
+    """
+    middle = 128 if b.dtype == np.uint8 else 0
+    if zero is None:
+        return np.full(1, -middle, np.int32)
+    if zero.size != 1 and (zero.size != b.shape[-1] or zero.shape[-1] != zero.size):
+        return None
+    return zero.reshape(-1).astype(np.int32) - np.int32(middle)
+
+
+def byte_product(
+    a: NDArray, a_zero: int, b: NDArray, b_zeros: NDArray, threads: int, finish: Finish = SUMS
+) -> NDArray | None:
+    """Returns ``matmul(a - a_zero, b - b_zeros)``, finished.
+
+    Args:
+        a: uint8 or int8, of 2 dimensions or more and any strides.
+        a_zero: The zero point.
+        b: Likewise.
+        b_zeros: As ``column_zeros`` returns them.
+        threads: How many to use at most.
+        finish: What becomes of the sums.
+
+    Returns:
+        ``None`` if the kernel is not ready or does not take these arrays.
+    """
+    run = GEMM.run
+    if run is None or a.dtype not in BYTES or b.dtype not in BYTES or a.ndim < 2 or b.ndim < 2:
+        return None
+    depth, columns = b.shape[-2:]
+    if a.shape[-1] != depth or not a.size or not b.size:
+        return None
+    if b.ndim == 2:
+        shape, offsets = (*a.shape[:-1], columns), ALONE
+    else:
+        b = _readable(b)
+        steps = [math.prod(a.shape[place + 1 : -1]) for place in range(a.ndim - 2)]
+        try:
+            batch, offsets = batches(a.shape[:-2], tuple(steps), b.shape[:-2], b.strides[:-2])
+        except ValueError:
+            return None
+        shape = (*batch, a.shape[-2], columns)
+    panel = chunk_codes(16)
+    if columns < panel:
+        return _padded(a, a_zero, b, b_zeros, threads, finish)
+    rows = contiguous(a).view(np.uint8).reshape(-1, depth)
+    right = _readable(b[(0,) * (b.ndim - 2)]).view(np.uint8)
+    flip = 128 if a.dtype == np.int8 else 0
+    fours = -(-depth // 4)
+    if flip or depth % 4 or b_zeros.any():
+        copy, totals = empty((len(rows), 4 * fours), BYTES[0]), np.empty(len(rows), np.int32)
+    else:
+        copy, totals = rows[:0], np.zeros(len(rows), np.int32)
+    work = len(offsets) * depth * columns
+    if work * (rows.size // depth // len(offsets)) <= SERIAL_PRODUCTS and work <= SERIAL_ELEMENTS:
+        threads = 1
+    room = BYTE_ROOM + 4 * panel * fours * (1 if right.strides[1] == 1 else 2)
+    result = empty(shape, finish.dtype)
+    run(
+        rows, right, result.reshape(-1, columns).view(np.uint8), offsets,
+        b_zeros, finish.extra, finish.factor, finish.summand,
+        a_zero + flip, flip, 128 if b.dtype == np.uint8 else 0, FORMS[finish.dtype],
+        finish.low, finish.high, finish.zero, copy, totals, scratch(room * threads), threads,
+    )  # fmt: skip
+    return result
+
+
+def _readable(b: NDArray) -> NDArray:
+    """Returns B, or a copy, with columns or rows that the kernel reads where they are."""
+    down, across = b.strides[-2:]
+    if across == 1 or (down == 1 and b.shape[-2] % 4 == 0):
+        return b
+    return np.ascontiguousarray(b)
+
+
+def _padded(
+    a: NDArray, a_zero: int, b: NDArray, b_zeros: NDArray, threads: int, finish: Finish
+) -> NDArray | None:
+    """Does without columns that are added first: fewer than a panel's are not read."""
+    columns = b.shape[-1]
+    more = chunk_codes(16) - columns
+
+    def widened(array: NDArray) -> NDArray:
+        return np.pad(array, (0, more)) if array.size > 1 else np.repeat(array, 1)
+
+    wide = np.pad(b, [(0, 0)] * (b.ndim - 1) + [(0, more)])
+    made = finish._replace(
+        factor=widened(finish.factor),
+        summand=np.pad(finish.summand, (0, more)) if finish.summand.size else finish.summand,
+        extra=np.pad(finish.extra, (0, more)) if finish.extra.size else finish.extra,
+    )
+    result = byte_product(a, a_zero, wide, widened(b_zeros), threads, made)
+    return None if result is None else np.ascontiguousarray(result[..., :columns])

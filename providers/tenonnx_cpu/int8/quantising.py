@@ -1,0 +1,125 @@
+"""QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear with one scale for all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenonnx_cpu.buffers import contiguous, empty
+from tenonnx_cpu.int8.codes import BYTES
+from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.products.product import F32
+from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
+
+QUANTIZE, DEQUANTIZE, RANGE = (
+    JitKernel("int8.quantising", name) for name in ("quantize", "dequantize", "find_range")
+)
+CHUNK = 1 << 15
+"""Numbers that a thread takes at a time."""
+
+FEW = 64
+"""Numbers up to which numpy is as fast."""
+
+
+def quantize(x: NDArray, scale: float, zero: int, dtype: np.dtype[Any], threads: int) -> Any:
+    """Returns ``clip(round(x / scale) + zero)`` as bytes; ``None`` if the kernel is not ready."""
+    run = QUANTIZE.run
+    if run is None or x.dtype != F32 or x.size <= FEW:
+        return None
+    limits, y = np.iinfo(dtype), empty(x.shape, dtype)
+    low, high = float(limits.min - zero), float(limits.max - zero)
+    own = threads if x.size > CHUNK else 1
+    run(contiguous(x).reshape(-1), y.view(np.uint8).reshape(-1), scale, low, high, zero, own)
+    return y
+
+
+def dequantize(x: NDArray, scale: float, zero: int, threads: int) -> NDArray | None:
+    """Returns ``(x - zero) * scale`` as float32; ``None`` if the kernel does not take x."""
+    run = DEQUANTIZE.run
+    if run is None or x.dtype not in BYTES or x.size <= FEW:
+        return None
+    flip, y = 128 if x.dtype == np.int8 else 0, empty(x.shape)
+    own = threads if x.size > CHUNK else 1
+    run(contiguous(x).view(np.uint8).reshape(-1), y.reshape(-1), scale, zero + flip, flip, own)
+    return y
+
+
+def dynamic_quantize(x: NDArray, threads: int) -> tuple[NDArray, NDArray, NDArray] | None:
+    """Returns what DynamicQuantizeLinear does; ``None`` if the kernels are not ready."""
+    run = RANGE.run
+    if run is None or x.dtype != F32 or x.size <= FEW:
+        return None
+    x = contiguous(x)
+    found = np.empty((-(-x.size // CHUNK), 2), np.float32)
+    run(x.reshape(-1), found, threads if x.size > CHUNK else 1)
+    low, high = found[:, 0].min(), found[:, 1].max()
+    scale = (high - low) / np.float32(255)
+    if not np.isfinite(scale):
+        return None
+    scale = scale if scale else np.float32(1)
+    zero = int(np.clip(np.rint(-low / scale), 0, 255))
+    codes = quantize(x, float(scale), zero, BYTES[0], threads)
+    return None if codes is None else (codes, np.array(scale), np.array(zero, np.uint8))
+
+
+@specialise("DynamicQuantizeLinear")
+def dynamic_quantize_linear(site: Site, plain: Call) -> Call | None:
+    """The range, then the bytes."""
+    RANGE.request()
+    QUANTIZE.request()
+    threads = site.threads
+
+    def call(x: NDArray) -> Any:
+        made = dynamic_quantize(x, threads)
+        return plain(x) if made is None else made
+
+    return call
+
+
+def _single(site: Site) -> bool:
+    """Says whether a node has one scale for all, and nothing out of the ordinary."""
+    scale = site.node.inputs[1]
+    known = None if scale is None else scale.shape
+    single = site.scalar(1) is not None or (known is not None and len(known) == 0)
+    return single and not site.attribute("precision", 0)
+
+
+@specialise("QuantizeLinear")
+@specialise("QuantizeLinear", domain="com.microsoft")
+def quantize_linear(site: Site, plain: Call) -> Call | None:
+    """float32 to bytes."""
+    if not _single(site) or site.attribute("output_dtype", 0) not in (0, 2, 3):
+        return None
+    QUANTIZE.request()
+    threads = site.threads
+    absent = BYTES[1] if site.attribute("output_dtype", 0) == 3 else BYTES[0]
+
+    def call(x: NDArray, scale: NDArray, zero: NDArray | None = None) -> Any:
+        dtype = absent if zero is None else zero.dtype
+        y = None
+        if scale.size == 1 and scale.dtype == F32 and dtype in BYTES:
+            origin = 0 if zero is None else int(zero.reshape(()))
+            y = quantize(x, float(scale.reshape(())), origin, dtype, threads)
+        return plain(x, scale, zero) if y is None else y
+
+    return call
+
+
+@specialise("DequantizeLinear")
+@specialise("DequantizeLinear", domain="com.microsoft")
+def dequantize_linear(site: Site, plain: Call) -> Call | None:
+    """Bytes to float32."""
+    if not _single(site) or site.attribute("output_dtype", 0) not in (0, 1):
+        return None
+    DEQUANTIZE.request()
+    threads = site.threads
+
+    def call(x: NDArray, scale: NDArray, zero: NDArray | None = None) -> Any:
+        y = None
+        if scale.size == 1 and scale.dtype == F32 and (zero is None or zero.size == 1):
+            origin = 0 if zero is None else int(zero.reshape(()))
+            y = dequantize(x, float(scale.reshape(())), origin, threads)
+        return plain(x, scale, zero) if y is None else y
+
+    return call

@@ -1,0 +1,252 @@
+"""Scaled dot-product attention over blocks of queries and keys, without all scores at a time.
+
+The softmax goes from block to block as in "Online normalizer calculation for softmax"
+(arXiv:1805.02867): sums so far are rescaled when a greater score turns up.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenonnx_cpu.attention import sizes as attention_sizes
+from tenonnx_cpu.attention.sizes import FEW, KEYS, QUERIES
+from tenonnx_cpu.jit.compiling import In, Out, f32, helper, kernel, size
+from tenonnx_cpu.jit.products.gemm import multiply_block
+from tenonnx_cpu.jit.products.pack import make_pack
+from tenonnx_cpu.jit.products.stream_dots import make_dot_lines
+from tenonnx_cpu.jit.products.stream_lines import make_sum_lines
+from tenonnx_cpu.jit.products.tile import ADD, COLUMNS, ZERO
+from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.vectors import vmath
+from tenonnx_cpu.jit.vectors.reductions import exponentials, greatest
+from tenonnx_cpu.jit.vectors.views import floats
+
+F = np.float32
+pack = make_pack("f32")
+dots, sum_lines = make_dot_lines("f32"), make_sum_lines("f32")
+few_line = helper(attention_sizes.few_line)
+
+
+@helper
+def bias_row(scores: Any, mask: Any, scale: Any, softcap: Any) -> None:
+    """Turns products into scores; a mask of no size is none, and so is a cap of 0."""
+    if softcap:
+        steepness = scale / softcap
+        for i in range(scores.size):
+            scores[i] = softcap * vmath.tanh(scores[i] * steepness)
+        for i in range(mask.size):
+            scores[i] += mask[i]
+    elif mask.size:
+        for i in range(scores.size):
+            scores[i] = scores[i] * scale + mask[i]
+    else:
+        for i in range(scores.size):
+            scores[i] *= scale
+
+
+@helper
+def weigh_row(scores: Any, sums: Any, state: Any) -> None:
+    """Makes a row of scores weights, and rescales the row's sums to the greatest score so far.
+
+    Args:
+        scores: Of one block of keys.
+        sums: What earlier blocks added up to.
+        state: The greatest score and the sum of weights so far.
+    """
+    top = max(state[0], greatest(scores))
+    if top == -np.inf:
+        missing = F(0)
+        for i in range(scores.size):
+            missing += F(0) if scores[i] == -np.inf else F(np.nan)
+            scores[i] = F(0)
+        state[1] += missing
+        return
+    if state[0] != top:
+        factor = vmath.exp(state[0] - top)
+        for i in range(sums.size):
+            sums[i] *= factor
+        state[1] *= factor
+        state[0] = top
+    state[1] += exponentials(scores, scores, top)
+
+
+@helper
+def finish_row(sums: Any, total: Any, y: Any, nothing: Any) -> None:
+    """Divides by the sum of weights; ``nothing`` is the result where no key is seen."""
+    if total == F(0):
+        for i in range(y.size):
+            y[i] = nothing
+        return
+    factor = F(1) / total
+    for i in range(y.size):
+        y[i] = sums[i] * factor
+
+
+@parallel
+def attend_blocks(arguments: Any, task: Any, worker: Any) -> None:
+    """Attends with some queries of one head."""
+    q, k, v, mask, y, scale, softcap, before, nothing, rows, memory, share = arguments
+    queries, heads, width, value_width = q.shape[2], q.shape[1], q.shape[3], v.shape[3]
+    blocks = -(-queries // rows)
+    item, top = task // blocks, task % blocks * rows
+    batch, head = item // heads, item % heads
+    group = head // (heads // k.shape[1])
+    bottom = min(queries, top + rows)
+    own = memory.ctypes.data + 4 * share * worker
+    query = q.ctypes.data + batch * q.strides[0] + head * q.strides[1]
+    keys = k.ctypes.data + batch * k.strides[0] + group * k.strides[1]
+    values = v.ctypes.data + batch * v.strides[0] + group * v.strides[1]
+    everything = k.shape[2]
+    masked = mask.size > 0
+    masks = mask.ctypes.data + batch * mask.strides[0] + head * mask.strides[1]
+    count = bottom - top
+    wide = -(-value_width // COLUMNS) * COLUMNS
+    high = min(everything, KEYS)
+    line = -(-high // COLUMNS) * COLUMNS
+    scores, sums = own, own + 4 * QUERIES * line
+    states = sums + 4 * QUERIES * wide
+    packed = states + 8 * QUERIES
+    edge = packed + 4 * KEYS * max(width, wide)
+    for row in range(count):
+        state = floats(states + 8 * row, 2)
+        state[0], state[1] = F(-np.inf), F(0)
+        out = floats(sums + 4 * wide * row, wide)
+        for i in range(wide):
+            out[i] = F(0)
+    limit = everything if before < 0 else min(everything, before + bottom)
+    for first in range(0, limit, KEYS):
+        span = min(KEYS, limit - first)
+        for column in range(0, span, COLUMNS):
+            source = keys + (first + column) * k.strides[2]
+            target = packed + 4 * width * column
+            pack(source, 4, k.strides[2], width, min(COLUMNS, span - column), target)
+        multiply_block(
+            count, -(-span // COLUMNS) * COLUMNS, width, query + top * q.strides[2],
+            q.strides[2], 4, packed, 4 * COLUMNS, 4 * COLUMNS * width, scores, 4 * line, ZERO, edge,
+        )  # fmt: skip
+        for row in range(count):
+            whole = floats(scores + 4 * line * row, span)
+            seen = span if before < 0 else max(0, min(span, before + top + row + 1 - first))
+            place = masks + (top + row) * mask.strides[2] + 4 * first
+            bias_row(whole[:seen], floats(place, seen if masked else 0), scale, softcap)
+            out = floats(sums + 4 * wide * row, value_width)
+            weigh_row(whole[:seen], out, floats(states + 8 * row, 2))
+            for i in range(seen, span):
+                whole[i] = F(0)
+        right, right_row, right_panel = values + first * v.strides[2], v.strides[2], 4 * COLUMNS
+        if wide != value_width:
+            for column in range(0, value_width, COLUMNS):
+                target = packed + 4 * span * column
+                columns = min(COLUMNS, value_width - column)
+                pack(right + 4 * column, v.strides[2], 4, span, columns, target)
+            right, right_row, right_panel = packed, 4 * COLUMNS, 4 * COLUMNS * span
+        multiply_block(
+            count, wide, span, scores, 4 * line, 4, right, right_row, right_panel,
+            sums, 4 * wide, ADD, edge,
+        )  # fmt: skip
+    for row in range(count):
+        total = floats(states + 8 * row, 2)[1]
+        out = floats(sums + 4 * wide * row, value_width)
+        finish_row(out, total, y[batch, top + row, head], nothing)
+
+
+@helper
+def heads_together(q: Any, k: Any, threads: Any) -> Any:
+    """Returns how many heads of a group one task attends with, reading their keys once."""
+    if q.shape[2] > 1:
+        return 1
+    ratio = q.shape[1] // k.shape[1]
+    together = 8
+    while together > 1 and (ratio % together or q.shape[0] * q.shape[1] < together * threads):
+        together //= 2
+    return together
+
+
+@helper
+def weigh_few(scores: Any) -> Any:
+    """Makes scores weights; returns their sum."""
+    top = greatest(scores)
+    if top == -np.inf:
+        missing = F(0)
+        for i in range(scores.size):
+            missing += F(0) if scores[i] == -np.inf else F(np.nan)
+            scores[i] = F(0)
+        return missing
+    return exponentials(scores, scores, top)
+
+
+@parallel
+def attend_few(arguments: Any, task: Any, worker: Any) -> None:
+    """Attends with a few queries of a head, or one each of some heads, reading keys in place."""
+    q, k, v, mask, y, scale, softcap, before, nothing, together, memory, share = arguments
+    queries, heads, width, value_width = q.shape[2], q.shape[1], q.shape[3], v.shape[3]
+    first = task * together
+    batch, head = first // heads, first % heads
+    group = head // (heads // k.shape[1])
+    keys = k.ctypes.data + batch * k.strides[0] + group * k.strides[1]
+    values = v.ctypes.data + batch * v.strides[0] + group * v.strides[1]
+    everything = k.shape[2] if before < 0 else min(k.shape[2], before + queries)
+    rows = queries * together
+    line = 4 * few_line(k.shape[2])
+    scores = memory.ctypes.data + 4 * share * worker
+    sums, sum_line = scores + FEW * line, 4 * few_line(value_width)
+    dots(
+        rows, everything, width,
+        q.ctypes.data + batch * q.strides[0] + head * q.strides[1],
+        q.strides[1] if together > 1 else q.strides[2], keys, k.strides[2], scores, line,
+    )  # fmt: skip
+    for row in range(rows):
+        query, own = row % queries, head + row // queries
+        seen = everything if before < 0 else min(everything, before + query + 1)
+        whole = floats(scores + row * line, everything)
+        at = batch * mask.strides[0] + own * mask.strides[1] + query * mask.strides[2]
+        added = floats(mask.ctypes.data + at, seen if mask.size else 0)
+        bias_row(whole[:seen], added, scale, softcap)
+        total = floats(sums + FEW * sum_line + 4 * row, 1)
+        total[0] = weigh_few(whole[:seen])
+        for i in range(seen, everything):
+            whole[i] = F(0)
+    sum_lines(
+        rows, value_width, 0, everything, v.shape[2] - 1, scores, line, 4,
+        values, v.strides[2], sums, sum_line,
+    )  # fmt: skip
+    for row in range(rows):
+        total = floats(sums + FEW * sum_line + 4 * row, 1)
+        out = y[batch, row % queries, head + row // queries]
+        finish_row(floats(sums + row * sum_line, value_width), total[0], out, nothing)
+
+
+@kernel(
+    (
+        In(f32, 4, "A"), In(f32, 4, "A"), In(f32, 4, "A"), In(f32, 4, "A"), Out(f32, 4),
+        f32, f32, size, f32, size, Out(f32, 1), size, size,
+    )
+)  # fmt: skip
+def attend(q, k, v, mask, y, scale, softcap, before, nothing, rows, memory, share, threads):  # type: ignore[no-untyped-def] # the signature has them
+    """Computes ``softmax(cap(scale * q @ k') + mask) @ v`` for every head.
+
+    Args:
+        q: Queries, ``(batch, heads, queries, size)``; as all arrays, adjacent in the last axis.
+        k: Keys, ``(batch, groups, keys, size)``; the heads of a group share them.
+        v: Values, ``(batch, groups, keys, value size)``.
+        mask: What scores are added to, of their shape; or of no size.
+        y: The result, ``(batch, queries, heads, value size)``.
+        scale: What products are multiplied by.
+        softcap: ``cap(x) = softcap * tanh(x / softcap)``; 0 for no cap.
+        before: Keys before the first query, so that each sees none after its own; -1 for all.
+        nothing: The result of a query that sees no key.
+        rows: Queries of a task, ``QUERIES`` at most.
+        memory: ``share`` floats for every thread.
+        share: See ``attention_sizes.workspace``.
+        threads: How many threads to use.
+    """
+    if q.shape[2] <= FEW:
+        together = heads_together(q, k, threads)
+        few = (q, k, v, mask, y, scale, softcap, before, nothing, together, memory, share)
+        attend_few(few, q.shape[0] * q.shape[1] // together, threads)
+        return
+    tasks = q.shape[0] * q.shape[1] * -(-q.shape[2] // rows)
+    arguments = (q, k, v, mask, y, scale, softcap, before, nothing, rows, memory, share)
+    attend_blocks(arguments, tasks, threads)

@@ -1,0 +1,63 @@
+"""From LLVM's modules to images that are loaded, and kept for other processes."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding as llvm
+from numba.core.registry import cpu_target
+
+from tenonnx_cpu.jit.code import images
+from tenonnx_cpu.jit.code.linking import link
+
+SPEED = 3
+"""How much LLVM optimises, of 3."""
+
+
+def machine() -> Any:
+    """Returns what writes position-independent code for the processor that numba compiles for."""
+    triple, name, features = cpu_target.target_context.codegen().magic_tuple()
+    target = llvm.Target.from_triple(triple)
+    return target.create_target_machine(
+        cpu=name, features=features, opt=SPEED, reloc="pic", codemodel="small"
+    )
+
+
+def optimise(module: Any) -> None:
+    """Optimises a module that numba has not seen."""
+    options = llvm.create_pipeline_tuning_options(speed_level=SPEED)
+    builder = llvm.create_pass_builder(machine(), options)
+    builder.getModulePassManager().run(module, builder)
+
+
+def build(module: Any, exports: Sequence[str], path: Path) -> dict[str, int]:
+    """Makes an image of an optimised module, keeps it as a file and loads it.
+
+    Returns:
+        The addresses of its exports.
+
+    Raises:
+        Unlinkable: The machine code has something that ``linking`` does not know.
+        OSError: It cannot be loaded.
+        LookupError: A symbol that it uses is nowhere.
+    """
+    image = link(machine().emit_object(module), exports)
+    needs = {name for symbol in image.outside if (name := images.origin(symbol))}
+    content = replace(image, needs=tuple(sorted(needs))).pack()
+    keep(path, content)
+    return images.find(path) or images.place(path, content)
+
+
+def keep(path: Path, data: bytes) -> None:
+    """Writes a file at once or not at all; a folder that cannot be written is no error."""
+    with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as draft:
+            stack.callback(Path(draft.name).unlink, missing_ok=True)
+            draft.write(data)
+        Path(draft.name).replace(path)

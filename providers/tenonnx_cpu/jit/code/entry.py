@@ -1,0 +1,153 @@
+"""Entries: how Python calls a kernel, with nothing between them.
+
+An entry is a function of CPython's ``METH_FASTCALL`` in LLVM's language. It reads arrays where
+numpy keeps what describes them (``PyArrayObject_fields``, whose beginning numpy's ABI fixes: data,
+number of dimensions, shape, strides), converts numbers, and lets other threads have the
+interpreter while the kernel runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.registry import cpu_target
+from numba.np.arrayobj import populate_array
+
+from tenonnx_cpu.jit.code.images import ARRAY, ENTRY
+from tenonnx_cpu.jit.code.objects import Unlinkable
+from tenonnx_cpu.jit.vectors.vector import F64, I8, I32, I64, VOID, Builder, Value
+
+POINTER = I8.as_pointer()
+FASTCALL = ir.FunctionType(POINTER, [POINTER, POINTER.as_pointer(), I64])
+
+HEAD = object.__basicsize__
+"""Bytes of what every object begins with; a pointer to its type is the last of it."""
+DATA, NDIM, SHAPE, STRIDES = HEAD, HEAD + 8, HEAD + 16, HEAD + 24
+
+
+def make_entry(name: str, compiled: Any) -> ir.Module:
+    """Returns a module with the entry of a compiled kernel.
+
+    Args:
+        name: What errors call the kernel.
+        compiled: numba's result.
+    """
+    context = cpu_target.target_context
+    module = context.codegen().create_library(ENTRY).create_ir_module(ENTRY)
+    function = ir.Function(module, FASTCALL, ENTRY)
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    _define_destructor(module)
+    kinds = compiled.signature.args
+    differ = builder.icmp_signed("!=", function.args[2], I64(len(kinds)))
+    with builder.if_then(differ, likely=False):
+        _refuse(builder, f"{name}() takes {len(kinds)} arguments")
+    given = [
+        builder.load(builder.gep(function.args[1], [I64(position)], inbounds=True))
+        for position in range(len(kinds))
+    ]
+    values = [
+        _array(context, builder, kind, value, f"{name}(): argument {position} must be")
+        if isinstance(kind, types.Array)
+        else _number(context, builder, kind, value)
+        for position, (kind, value) in enumerate(zip(kinds, given, strict=True))
+    ]
+    if not all(isinstance(kind, types.Array) for kind in kinds):
+        error = _python(builder, "PyErr_Occurred", POINTER, [])
+        with builder.if_then(cgutils.is_not_null(builder, error), likely=False):
+            builder.ret(POINTER(None))
+    thread = _python(builder, "PyEval_SaveThread", POINTER, [])
+    context.call_internal_no_propagate(builder, compiled.fndesc, compiled.signature, values)
+    _python(builder, "PyEval_RestoreThread", VOID, [thread])
+    none = _global(builder, "_Py_NoneStruct")
+    _python(builder, "Py_IncRef", VOID, [none])
+    builder.ret(none)
+    return module
+
+
+def _array(context: Any, builder: Builder, kind: Any, value: Value, expected: str) -> Value:
+    """Returns a kernel's view of one of numpy's arrays, which the caller keeps meanwhile."""
+    own = _field(builder, value, HEAD - 8, POINTER)
+    numpys = _global(builder, ARRAY)
+    with builder.if_then(builder.icmp_unsigned("!=", own, numpys), likely=False):
+        related = _python(builder, "PyType_IsSubtype", I32, [own, numpys])
+        with builder.if_then(builder.icmp_signed("==", related, I32(0)), likely=False):
+            _refuse(builder, f"{expected} an array")
+    ndim = _field(builder, value, NDIM, I32)
+    with builder.if_then(builder.icmp_signed("!=", ndim, I32(kind.ndim)), likely=False):
+        _refuse(builder, f"{expected} of {kind.ndim} dimensions")
+    element = context.get_data_type(kind.dtype)
+    array = context.make_array(kind)(context, builder)
+    populate_array(
+        array,
+        data=_field(builder, value, DATA, element.as_pointer()),
+        shape=_words(builder, value, SHAPE, kind.ndim),
+        strides=_words(builder, value, STRIDES, kind.ndim),
+        itemsize=context.get_abi_sizeof(element),
+        meminfo=None,
+    )
+    return array._getvalue()
+
+
+def _number(context: Any, builder: Builder, kind: Any, value: Value) -> Value:
+    """Returns a number; if it is none, the interpreter knows of an error."""
+    own = context.get_value_type(kind)
+    if isinstance(kind, types.Float):
+        number = _python(builder, "PyFloat_AsDouble", F64, [value])
+        return number if own == F64 else builder.fptrunc(number, own)
+    if isinstance(kind, types.Boolean):
+        truth = _python(builder, "PyObject_IsTrue", I32, [value])
+        return builder.icmp_signed(">", truth, I32(0))
+    if isinstance(kind, types.Integer):
+        overflow = builder.load(_global(builder, "PyExc_OverflowError", POINTER))
+        number = _python(builder, "PyNumber_AsSsize_t", I64, [value, overflow])
+        return number if own == I64 else builder.trunc(number, own)
+    raise Unlinkable(f"a kernel takes arrays and numbers; found {kind}")
+
+
+def _field(builder: Builder, value: Value, offset: int, kind: ir.Type) -> Value:
+    place = builder.gep(value, [I64(offset)], inbounds=True)
+    return builder.load(builder.bitcast(place, kind.as_pointer()))
+
+
+def _words(builder: Builder, value: Value, offset: int, count: int) -> list[Value]:
+    words = _field(builder, value, offset, I64.as_pointer())
+    return [builder.load(builder.gep(words, [I64(i)], inbounds=True)) for i in range(count)]
+
+
+def _refuse(builder: Builder, text: str) -> None:
+    """Leaves with a ``TypeError``."""
+    kind = builder.load(_global(builder, "PyExc_TypeError", POINTER))
+    message = builder.bitcast(
+        cgutils.global_constant(
+            builder.module, "message", cgutils.make_bytearray(text.encode() + b"\0")
+        ),
+        POINTER,
+    )
+    _python(builder, "PyErr_SetString", VOID, [kind, message])
+    builder.ret(POINTER(None))
+
+
+def _global(builder: Builder, name: str, kind: ir.Type = I8) -> Value:
+    """Returns a pointer to a variable of CPython's."""
+    known = builder.module.globals.get(name)
+    return known or ir.GlobalVariable(builder.module, kind, name)
+
+
+def _python(builder: Builder, name: str, result: ir.Type, values: Sequence[Value]) -> Value:
+    """Calls a function of CPython's."""
+    kind = ir.FunctionType(result, [value.type for value in values])
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), values)
+
+
+def _define_destructor(module: Any) -> None:
+    """Defines what numba's counting of references calls last, which never happens.
+
+    No array here has a counter: their callers keep them.
+    """
+    kind = ir.FunctionType(VOID, [POINTER])
+    function = ir.Function(module, kind, "NRT_MemInfo_call_dtor")
+    ir.IRBuilder(function.append_basic_block("entry")).ret_void()

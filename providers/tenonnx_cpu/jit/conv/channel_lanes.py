@@ -1,0 +1,264 @@
+"""Channels of images in the lanes of vectors, a vector for each place: there, windows, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from numba import types
+from numba.extending import intrinsic
+
+from tenonnx_cpu.conv.depthwise import UNROLLED_WINDOWS
+from tenonnx_cpu.jit.conv.rows import (
+    KIND,
+    MASK,
+    clipped,
+    lanes_below,
+    load_masked,
+    store_masked,
+    vectors_for,
+)
+from tenonnx_cpu.jit.products.tile import LANES
+from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.shared import Shared, procedure
+from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
+
+VECTOR = 4 * LANES
+
+TOGETHER = 7
+"""Windows side by side that are summed together: sums and weights of 3 x 3 fill the registers."""
+
+
+@intrinsic
+def spread_lines(
+    typing_context: Any,
+    source: Any,
+    channel: Any,
+    channels: Any,
+    line: Any,
+    lines: Any,
+    columns: Any,
+    target: Any,
+    target_line: Any,
+    border: Any,
+) -> Any:
+    """Writes lines of some channels with a vector of channels for each column.
+
+    Args:
+        source: Address of the first channel's first line.
+        channel: Bytes from channel to channel.
+        channels: How many lanes count; at least one.
+        line: Bytes from line to line.
+        lines: How many.
+        columns: In a line.
+        target: Address of the first vector. From line to line, what is written beyond columns is
+            overwritten; up to ``LANES`` vectors beyond the last are.
+        target_line: Bytes from line to line of the target.
+        border: How many vectors of zeros follow each line.
+    """
+    return procedure(SPREAD)
+
+
+@intrinsic
+def finish_lines(
+    typing_context: Any,
+    source: Any,
+    source_line: Any,
+    lines: Any,
+    columns: Any,
+    channels: Any,
+    target: Any,
+    target_line: Any,
+    target_channel: Any,
+    residual: Any,
+    scale: Any,
+    shift: Any,
+    low: Any,
+    high: Any,
+) -> Any:
+    """Writes ``clip(source * scale + shift + residual, low, high)``, lanes of which are channels.
+
+    Args:
+        source: Address of the first line; of each of its columns there is a vector of channels.
+        source_line: Bytes from line to line of it.
+        lines: How many.
+        columns: In a line.
+        channels: How many lanes count; at least one.
+        target: Address of the first line of the first channel.
+        target_line: Bytes to its next line, and to the next channel.
+        target_channel: Likewise.
+        residual: Address of what is added, as the target lies; 0 if nothing is.
+        scale: Address of a factor per channel.
+        shift: Address of a summand per channel.
+        low: The least result; NaN stays NaN.
+        high: The greatest result.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        FINISH.call(builder, values)
+        return context.get_dummy_value()
+
+    return types.void(*[types.intp] * 11, *[types.float32] * 2), generate
+
+
+@intrinsic
+def slide_channels(
+    typing_context: Any,
+    variant: Any,
+    source: Any,
+    source_line: Any,
+    weights: Any,
+    target: Any,
+    target_line: Any,
+    count: Any,
+    lines: Any,
+) -> Any:
+    """Writes the sums of what windows see, a vector of channels each.
+
+    Args:
+        variant: The kernel's place in ``UNROLLED_WINDOWS``, from 1 on; strides are equal.
+        source: Address of what the first window sees first.
+        source_line: Bytes from line to line.
+        weights: Address of a vector per tap.
+        target: Address of the sums.
+        target_line: Bytes from line to line of them.
+        count: Windows in a line.
+        lines: How many lines of windows.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        done = builder.append_basic_block("done")
+        choice = builder.switch(values[0], done)
+        for number, function in enumerate(SLIDE, 1):
+            block = builder.append_basic_block("variant")
+            choice.add_case(I64(number), block)
+            builder.position_at_end(block)
+            function.call(builder, values[1:])
+            builder.branch(done)
+        builder.position_at_end(done)
+        return context.get_dummy_value()
+
+    return types.void(*[types.intp] * 8), generate
+
+
+def _spread(b: Builder, values: Sequence[Value]) -> None:
+    source, channel, channels, line, lines, columns, target, target_line, border = values
+    last = b.sub(channels, I64(1))
+    starts = []
+    for lane in range(LANES):
+        number = b.select(b.icmp_signed("<", I64(lane), channels), I64(lane), last)
+        starts.append(b.add(source, b.mul(number, channel)))
+
+    def row(index: Value, carried: list[Value]) -> list[Value]:
+        read, write = b.mul(index, line), b.add(target, b.mul(index, target_line))
+
+        def block(number: Value, carried: list[Value]) -> list[Value]:
+            first = b.mul(number, I64(LANES))
+            mask = lanes_below(b, b.sub(columns, first))
+            place = b.add(read, b.mul(first, I64(4)))
+            seen = [load_masked(b, b.add(start, place), mask) for start in starts]
+            for lane, x in enumerate(v.transpose(b, seen)):
+                v.store(b, x, b.add(write, b.mul(b.add(first, I64(lane)), I64(VECTOR))), 4)
+            return []
+
+        v.loop(b, vectors_for(b, columns), [], block)
+        after = b.add(write, b.mul(columns, I64(VECTOR)))
+
+        def clear(number: Value, carried: list[Value]) -> list[Value]:
+            place = b.add(after, b.mul(number, I64(VECTOR)))
+            v.store(b, v.constant(KIND, 0.0), place, 4)
+            return []
+
+        v.loop(b, border, [], clear)
+        return []
+
+    v.loop(b, lines, [], row)
+
+
+def _finish(b: Builder, values: Sequence[Value]) -> None:
+    source, source_line, lines, columns, channels = values[:5]
+    target, target_line, target_channel, residual, scales, shifts = values[5:11]
+    low, high = (v.splat(b, x, LANES) for x in values[11:])
+    given = b.icmp_signed("!=", residual, I64(0))
+    blocks = vectors_for(b, columns)
+
+    def block(number: Value, carried: list[Value]) -> list[Value]:
+        first = b.mul(number, I64(LANES))
+        mask = lanes_below(b, b.sub(columns, first))
+        added = b.select(given, mask, v.constant(MASK, 0))
+
+        def line(index: Value, carried: list[Value]) -> list[Value]:
+            start = b.add(b.add(source, b.mul(index, source_line)), b.mul(first, I64(VECTOR)))
+            seen = [v.load(b, KIND, b.add(start, I64(VECTOR * n)), 4) for n in range(LANES)]
+            place = b.add(b.mul(index, target_line), b.mul(first, I64(4)))
+            for channel, x in enumerate(v.transpose(b, seen)):
+                with b.if_then(b.icmp_signed(">", channels, I64(channel)), likely=True):
+                    factor, summand = (
+                        v.splat(b, v.load(b, F32, b.add(numbers, I64(4 * channel)), 4), LANES)
+                        for numbers in (scales, shifts)
+                    )
+                    here = b.add(place, b.mul(target_channel, I64(channel)))
+                    # Of memory that does not exist, even no lanes are slow to load.
+                    other = b.select(given, b.add(residual, here), source)
+                    x = b.fadd(v.fma(b, x, factor, summand), load_masked(b, other, added))
+                    store_masked(b, clipped(b, x, low, high), b.add(target, here), mask)
+            return []
+
+        v.loop(b, lines, [], line)
+        return []
+
+    v.loop(b, blocks, [], block)
+
+
+def _slide(kernel: int, stride: int) -> Callable[[Builder, Sequence[Value]], None]:
+    taps = [(y, x) for y in range(kernel) for x in range(kernel)]
+
+    def body(b: Builder, values: Sequence[Value]) -> None:
+        source, source_line, weights, target, target_line, count, lines = values
+        known = {
+            (y, x): v.load(b, KIND, b.add(weights, I64(VECTOR * (y * kernel + x))), 4)
+            for y, x in taps
+        }
+        rows = [b.mul(source_line, I64(y)) for y in range(kernel)]
+
+        def line(index: Value, carried: list[Value]) -> list[Value]:
+            here, there = carried
+
+            def some(wide: int, first: Value, number: Value) -> None:
+                def block(index: Value, carried: list[Value]) -> list[Value]:
+                    column = b.add(first, b.mul(index, I64(wide)))
+                    start = b.add(here, b.mul(column, I64(VECTOR * stride)))
+                    sums = [v.constant(KIND, 0.0)] * wide
+                    for y in range(kernel):
+                        for x in range((wide - 1) * stride + kernel):
+                            place = b.add(b.add(start, rows[y]), I64(VECTOR * x))
+                            seen = v.load(b, KIND, place, 4)
+                            for window in range(wide):
+                                tap = x - window * stride
+                                if 0 <= tap < kernel:
+                                    sums[window] = v.fma(b, seen, known[y, tap], sums[window])
+                    made = b.add(there, b.mul(column, I64(VECTOR)))
+                    for window, total in enumerate(sums):
+                        v.store(b, total, b.add(made, I64(VECTOR * window)), 4)
+                    return []
+
+                v.loop(b, number, [], block)
+
+            whole = b.sdiv(count, I64(TOGETHER))
+            done = b.mul(whole, I64(TOGETHER))
+            some(TOGETHER, I64(0), whole)
+            some(1, done, b.sub(count, done))
+            step = b.mul(source_line, I64(stride))
+            return [b.add(here, step), b.add(there, target_line)]
+
+        v.loop(b, lines, [source, target], line)
+
+    return body
+
+
+SPREAD = Shared(__file__, "tenonnx_spread_lines", [I64] * 9, _spread)
+SLIDE = [
+    Shared(__file__, f"tenonnx_slide_channels_{kernel}_{stride}", [I64] * 7, _slide(kernel, stride))
+    for kernel, stride in UNROLLED_WINDOWS
+]
+FINISH = Shared(__file__, "tenonnx_finish_lines", [I64] * 11 + [F32] * 2, _finish)

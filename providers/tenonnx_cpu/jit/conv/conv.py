@@ -1,0 +1,197 @@
+"""Convolution of float32 images as matrix products whose second operand is never unfolded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
+from tenonnx_cpu.jit.conv.finish import bounds, finish_block
+from tenonnx_cpu.jit.conv.planes import pack_columns, pack_panel, pack_planes
+from tenonnx_cpu.jit.conv.rows import copy_row
+from tenonnx_cpu.jit.conv.tile import (
+    DOT_ROWS,
+    DOTS,
+    multiply_dots,
+    multiply_taps,
+    multiply_taps_narrow,
+)
+from tenonnx_cpu.jit.products.gemm import split
+from tenonnx_cpu.jit.products.tile import ADD, COLUMNS, LANES, ROWS, ZERO
+from tenonnx_cpu.jit.threads.pool import parallel
+
+TOLD = 16
+"""Lines of the cache of each row that ``ahead`` means: a tile tells as many lines as it is deep."""
+
+
+@helper
+def multiply_strip(
+    rows: Any, a: Any, a_row: Any, b: Any, offsets: Any, depth: Any, c: Any, c_row: Any,
+    columns: Any, mode: Any, copy: Any, edge: Any, last: Any, y: Any, place: Any, image: Any,
+    channel: Any, extras: Any, soon: Any, soon_row: Any,
+) -> None:  # fmt: skip
+    """Multiplies rows of A by columns of B, and finishes rows of C that are complete.
+
+    Args:
+        rows: Of A and C.
+        a: Address of A, whose columns are adjacent, and bytes from row to row.
+        a_row: Likewise.
+        b: Address that the offsets count from.
+        offsets: Address of where the rows of B are.
+        depth: Columns of A, rows of B.
+        c: Address of C, and bytes from row to row; it has room for whole panels.
+        c_row: Likewise.
+        columns: Of B and C.
+        mode: ``ZERO`` or ``ADD``.
+        copy: Address of ``ROWS * (depth + 16)`` floats to work in.
+        edge: Address of ``DOTS * (depth + 16)`` floats to work in.
+        last: Whether C is complete with this.
+        y: See ``finish_block``, and so on.
+        place: Likewise.
+        image: Likewise.
+        channel: Likewise.
+        extras: Likewise.
+        soon: Address of as many rows of B that come next, which memory is told; 0 if there are
+            none. Other threads may have made them, and no cache of this one has them then.
+        soon_row: Bytes from row to row of them.
+    """
+    scale, shift, residual, activation, first, second, units = extras
+    ones, zeros = units.ctypes.data, units.ctypes.data + 256
+    none, most = np.float32(-np.inf), np.float32(np.inf)
+    low, high = bounds(activation, first, second)
+    high_tile = split(rows, ROWS, 1)
+    rest = columns % LANES
+    dots = rest if rest <= DOTS else 0
+    whole = columns // COLUMNS * COLUMNS if last else 0
+    pitch = 4 * depth + 64
+    pack_columns(b + 4 * (columns - dots), offsets, depth, dots, edge, pitch)
+    told = 0 if soon else depth
+    for row in range(0, rows, high_tile):
+        count = min(high_tile, rows - row)
+        left, apart, line = a + row * a_row, a_row, c + row * c_row
+        ahead = left + count * a_row if row + count < rows else a + 4 * depth
+        if a_row % 512 == 0:
+            # Rows so far apart would share few places in the cache.
+            for i in range(count):
+                copy_row(left + i * a_row, copy + i * pitch, depth)
+            left, apart = copy, pitch
+        before = c_row if mode == ADD else 0
+        start = 4 * (place + row * image)
+        target = y.ctypes.data + start
+        added, added_row = zeros, 0
+        if residual.size:
+            added, added_row = residual.ctypes.data + start, 4 * image
+        factors, summands = (
+            scale.ctypes.data + 4 * (channel + row),
+            shift.ctypes.data + 4 * (channel + row),
+        )
+        for column in range(0, whole, COLUMNS):
+            corner = line + 4 * column if mode == ADD else zeros
+            multiply_taps(
+                count, left, apart, b + 4 * column, offsets, depth, corner, before,
+                target + 4 * column, 4 * image, added + 4 * column if added_row else zeros,
+                added_row, factors, summands, ahead, a_row, low, high,
+            )  # fmt: skip
+        for column in range(whole, columns - dots, COLUMNS):
+            right, corner = b + 4 * column, line + 4 * column
+            old = corner if mode == ADD else zeros
+            told_next, told_row = ahead, a_row
+            if column and told < depth:
+                told_next, told_row = soon + told * soon_row, soon_row
+                told += depth // TOLD
+            if columns - dots - column <= LANES:
+                multiply_taps_narrow(
+                    count, left, apart, right, offsets, depth, old, before, corner, c_row,
+                    zeros, 0, ones, zeros, told_next, told_row, none, most,
+                )  # fmt: skip
+            else:
+                multiply_taps(
+                    count, left, apart, right, offsets, depth, old, before, corner, c_row,
+                    zeros, 0, ones, zeros, told_next, told_row, none, most,
+                )  # fmt: skip
+        if dots:
+            corner = line + 4 * (columns - dots)
+            for i in range(0, count, DOT_ROWS):
+                multiply_dots(
+                    min(DOT_ROWS, count - i), left + i * apart, apart, edge, pitch, depth,
+                    corner + i * c_row, c_row, mode, dots,
+                )  # fmt: skip
+        if last:
+            finish_block(
+                line, c_row, y, place + row * image, image, count, whole, columns, channel + row,
+                extras,
+            )  # fmt: skip
+
+
+@parallel
+def convolve_part(arguments: Any, task: Any, worker: Any) -> None:
+    """Convolves some rows and lines; see ``tenonnx_cpu.conv.layout``."""
+    x, w, y, extras, layout, offsets, panel, planes, memory = arguments
+    groups, rows, channels, height, width = layout[1], layout[2], layout[3], layout[4], layout[5]
+    out_height, out_width, taps, direct = layout[6], layout[7], layout[11], layout[12]
+    block = layout[17]
+    bands, lines = -(-rows // layout[14]), -(-out_height // layout[15])
+    strips = -(-out_width // layout[16])
+    image, part = task // (bands * lines * strips), task % (bands * lines * strips)
+    line, part = part // (bands * strips), part % (bands * strips)
+    left, band = part // bands * layout[16], part % bands
+    top, first = line * layout[15], band * layout[14]
+    count, bottom = min(layout[14], rows - first), min(out_height, top + layout[15])
+    span = min(layout[16], out_width - left)
+    columns = span * (bottom - top)
+    c = memory.ctypes.data + 4 * layout[20] * worker
+    c_row = 4 * layout[19]
+    packed, copy, edge = c + layout[14] * c_row, c + 4 * layout[21], c + 4 * layout[22]
+    row = image % groups * rows + first
+    a_row = 4 * channels * taps
+    a = w.ctypes.data + row * a_row
+    source = x.ctypes.data + 4 * image * channels * height * width
+    image_size = out_height * out_width
+    place = ((image // groups * groups * rows + row) * out_height + top) * out_width + left
+    for channel in range(0, channels, block):
+        some = min(block, channels - channel)
+        a_block = a + 4 * channel * taps
+        mode, last = ADD if channel else ZERO, channel + block >= channels
+        b = source + 4 * (channel * height * width + left)
+        whole = 0
+        if direct:
+            # The last panel may lie beyond the image's last element: it is copied.
+            whole = columns // COLUMNS * COLUMNS
+            if whole:
+                multiply_strip(
+                    count, a_block, a_row, b, offsets.ctypes.data, some, c, c_row, whole, mode,
+                    copy, edge, last, y, place, image_size, row, extras,
+                    0 if last else b + 4 * block * width, 4 * width,
+                )  # fmt: skip
+            if whole == columns:
+                continue
+            pack_panel(b + 4 * whole, 4 * width, some, columns - whole, packed)
+        else:
+            pack_planes(
+                b, some, top, bottom, layout[4:11], planes, out_width, layout[13],
+                layout[13] // out_width - (layout[15] - (bottom - top)), np.float32(0), packed,
+            )  # fmt: skip
+        places = panel.ctypes.data if direct else offsets.ctypes.data
+        multiply_strip(
+            count, a_block, a_row, packed, places, some * taps, c + 4 * whole, c_row,
+            columns - whole, mode, copy, edge, last, y, place + whole, image_size, row, extras,
+            0, 0,
+        )  # fmt: skip
+
+
+@kernel((
+    In(f32, 1), In(f32, 1), Out(f32, 1), In(f32, 1), In(f32, 1), In(f32, 1), size, f32, f32,
+    In(f32, 1),
+    In(i64, 1), In(i64, 1), In(i64, 1), In(i64, 2), Out(f32, 1), size,
+))  # fmt: skip
+def conv_f32(  # type: ignore[no-untyped-def] # the signature has them
+    x, w, y, scale, shift, residual, activation, low, high, units, layout, offsets, panel, planes,
+    memory, threads,
+):  # fmt: skip
+    """Computes ``y = activate(conv(x, w) * scale + shift + residual)``.
+
+    ``tenonnx_cpu.conv.layout`` says what ``layout`` and all after it are.
+    """
+    extras = (scale, shift, residual, activation, low, high, units)
+    convolve_part((x, w, y, extras, layout, offsets, panel, planes, memory), layout[18], threads)

@@ -1,0 +1,271 @@
+"""The micro-kernel of convolutions: a matrix product whose rows of B lie at listed places.
+
+A row of B is what one tap of one input channel sees. Where every window starts one element after
+the one before, taps are the same memory read from different places, and nothing is unfolded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from tenonnx_cpu.jit.code.cpu import cpu
+from tenonnx_cpu.jit.conv.rows import clipped, lanes_below, read
+from tenonnx_cpu.jit.products.tile import ADD, LANES, ROW_GROUP, ROWS, VECTORS
+from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.vector import F32, I32, I64, Builder, Value
+
+DOTS = LANES // 4
+"""Columns at most that are better multiplied along the depth than side by side in a vector."""
+DOT_ROWS = 7 if cpu().registers == 32 else 4
+
+
+@intrinsic
+def multiply_taps(
+    typing_context: Any,
+    rows: Any,
+    a: Any,
+    a_row: Any,
+    b: Any,
+    offsets: Any,
+    depth: Any,
+    c: Any,
+    c_row: Any,
+    y: Any,
+    y_row: Any,
+    residual: Any,
+    residual_row: Any,
+    scale: Any,
+    shift: Any,
+    ahead: Any,
+    ahead_row: Any,
+    low: Any,
+    high: Any,
+) -> Any:
+    """Computes ``Y = clip((A @ B + C) * scale + shift + residual, low, high)`` for a tile.
+
+    The tile has ``rows`` x ``COLUMNS`` elements of float32; Y may be C. What is not wanted is a
+    line of zeros or ones that is 0 bytes from the next.
+
+    Args:
+        rows: 1 to ``ROWS``.
+        a: Address of A's first element; its columns are adjacent.
+        a_row: Bytes from row to row of A.
+        b: An address.
+        offsets: Address of an int64 for each row of B: bytes from ``b`` to its first element.
+        depth: Columns of A, rows of B; at least 1.
+        c: Address of C, and bytes from row to row.
+        c_row: Likewise.
+        y: Address of Y, and bytes from row to row.
+        y_row: Likewise.
+        residual: Address of the residual, and bytes from row to row.
+        residual_row: Likewise.
+        scale: Address of a factor per row.
+        shift: Address of a summand per row.
+        ahead: Address of rows that will be read next, and bytes from row to row: memory is told.
+        ahead_row: Likewise.
+        low: The least result; NaN stays NaN.
+        high: The greatest result.
+    """
+    return _signature(), _generator(VECTORS, "taps")
+
+
+@intrinsic
+def multiply_taps_narrow(
+    typing_context: Any,
+    rows: Any,
+    a: Any,
+    a_row: Any,
+    b: Any,
+    offsets: Any,
+    depth: Any,
+    c: Any,
+    c_row: Any,
+    y: Any,
+    y_row: Any,
+    residual: Any,
+    residual_row: Any,
+    scale: Any,
+    shift: Any,
+    ahead: Any,
+    ahead_row: Any,
+    low: Any,
+    high: Any,
+) -> Any:
+    """Like ``multiply_taps``, for half as many columns."""
+    return _signature(), _generator(VECTORS // 2, "narrow")
+
+
+def _signature() -> Any:
+    return types.void(*[types.intp] * 16, types.float32, types.float32)
+
+
+def _generator(vectors: int, name: str) -> Callable[..., Any]:
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        done = builder.append_basic_block("done")
+        choice = builder.switch(values[0], done)
+        for count in range(1, ROWS + 1):
+            body = _tile(count, vectors)
+            kinds = [I64] * 15 + [F32] * 2
+            tile = v.function(builder, f"tenonnx_{name}_{count}", kinds, body)
+            block = builder.append_basic_block(f"rows_{count}")
+            choice.add_case(I64(count), block)
+            builder.position_at_end(block)
+            builder.call(tile, values[1:])
+            builder.branch(done)
+        builder.position_at_end(done)
+        return context.get_dummy_value()
+
+    return generate
+
+
+def _tile(rows: int, vectors: int) -> Callable[[Builder, Sequence[Value]], None]:
+    kind = v.vector(F32, LANES)
+    cells = [(row, column) for row in range(rows) for column in range(vectors)]
+    groups = range(0, rows, ROW_GROUP)
+
+    def body(b: Builder, arguments: Sequence[Value]) -> None:
+        a, a_row, bp, offsets, depth = arguments[:5]
+        ahead, ahead_row = arguments[13:15]
+        within = [I64(0), a_row, b.add(a_row, a_row)]
+        starts = [b.add(a, b.mul(a_row, I64(group))) for group in groups]
+
+        def step(index: Value, carried: list[Value]) -> list[Value]:
+            pointers, sums = carried[: len(groups)], carried[len(groups) :]
+            place = v.load(b, I64, b.add(offsets, b.mul(index, I64(8))), 8)
+            line = b.add(bp, place)
+            tell_ahead(b, index, ahead, ahead_row)
+            right = [v.load(b, kind, b.add(line, I64(4 * LANES * n)), 4) for n in range(vectors)]
+            left = []
+            for row in range(rows):
+                address = b.add(pointers[row // ROW_GROUP], within[row % ROW_GROUP])
+                left.append(v.splat(b, v.load(b, F32, address, 4), LANES))
+            products = [
+                v.fma(b, left[row], right[column], sums[cell])
+                for cell, (row, column) in enumerate(cells)
+            ]
+            return [*(b.add(p, I64(4)) for p in pointers), *products]
+
+        zeros = [v.constant(kind, 0.0)] * len(cells)
+        sums = v.loop(b, depth, [*starts, *zeros], step)[len(groups) :]
+        _finish(b, dict(zip(cells, sums, strict=True)), arguments)
+
+    return body
+
+
+def _finish(b: Builder, sums: dict[tuple[int, int], Value], arguments: Sequence[Value]) -> None:
+    c, c_row, y, y_row, residual, residual_row, scale, shift = arguments[5:13]
+    low, high = (v.splat(b, x, LANES) for x in arguments[15:])
+    kind = v.vector(F32, LANES)
+    for (row, column), value in sums.items():
+        before, other, target = (
+            b.add(b.add(start, b.mul(apart, I64(row))), I64(4 * LANES * column))
+            for start, apart in ((c, c_row), (residual, residual_row), (y, y_row))
+        )
+        factor, summand = (
+            v.splat(b, v.load(b, F32, b.add(numbers, I64(4 * row)), 4), LANES)
+            for numbers in (scale, shift)
+        )
+        x = b.fadd(value, v.load(b, kind, before, 4))
+        x = b.fadd(v.fma(b, x, factor, summand), v.load(b, kind, other, 4))
+        v.store(b, clipped(b, x, low, high), target, 4)
+
+
+@intrinsic
+def multiply_dots(
+    typing_context: Any,
+    rows: Any,
+    a: Any,
+    a_row: Any,
+    b: Any,
+    b_column: Any,
+    depth: Any,
+    c: Any,
+    c_row: Any,
+    mode: Any,
+    columns: Any,
+) -> Any:
+    """Computes ``C = A @ B`` or ``C += A @ B`` for a few columns, vectorised along the depth.
+
+    Args:
+        rows: 1 to ``DOT_ROWS``.
+        a: Address of A's first element; its columns are adjacent.
+        a_row: Bytes from row to row of A.
+        b: Address of B, whose rows are adjacent; whole vectors are read.
+        b_column: Bytes from column to column of B.
+        depth: Columns of A, rows of B; at least 1.
+        c: Address of the result, whose columns are adjacent.
+        c_row: Bytes from row to row of the result.
+        mode: ``ZERO`` or ``ADD``.
+        columns: 1 to ``DOTS``.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        done = builder.append_basic_block("done")
+        index = builder.add(builder.mul(values[9], I64(DOT_ROWS)), values[0])
+        choice = builder.switch(index, done)
+        for columns in range(1, DOTS + 1):
+            for rows in range(1, DOT_ROWS + 1):
+                name = f"tenonnx_dots_{rows}_{columns}"
+                tile = v.function(builder, name, [I64] * 8, _dots(rows, columns))
+                block = builder.append_basic_block(name)
+                choice.add_case(I64(columns * DOT_ROWS + rows), block)
+                builder.position_at_end(block)
+                builder.call(tile, values[1:9])
+                builder.branch(done)
+        builder.position_at_end(done)
+        return context.get_dummy_value()
+
+    return types.void(*[types.intp] * 10), generate
+
+
+def _dots(rows: int, columns: int) -> Callable[[Builder, Sequence[Value]], None]:
+    cells = [(row, column) for row in range(rows) for column in range(columns)]
+
+    def body(b: Builder, arguments: Sequence[Value]) -> None:
+        a, a_row, bp, b_column, depth, c, c_row, mode = arguments
+        lines = [b.add(a, b.mul(a_row, I64(row))) for row in range(rows)]
+        bars = [b.add(bp, b.mul(b_column, I64(column))) for column in range(columns)]
+
+        def add(offset: Value, mask: Value | None, sums: Sequence[Value]) -> list[Value]:
+            right = [read(b, b.add(bar, offset), mask) for bar in bars]
+            left = [read(b, b.add(line, offset), mask) for line in lines]
+            return [
+                v.fma(b, left[row], right[column], sums[cell])
+                for cell, (row, column) in enumerate(cells)
+            ]
+
+        whole = b.sdiv(depth, I64(LANES))
+        zeros = [v.constant(v.vector(F32, LANES), 0.0)] * len(cells)
+        sums = v.loop(b, whole, zeros, lambda n, s: add(b.mul(n, I64(4 * LANES)), None, s))
+        done = b.mul(whole, I64(LANES))
+        mask = lanes_below(b, b.sub(depth, done))
+        sums = add(b.mul(done, I64(4)), mask, sums)
+        adding = b.icmp_signed("==", mode, I64(ADD))
+        for (row, column), value in zip(cells, sums, strict=True):
+            place = b.add(b.add(c, b.mul(c_row, I64(row))), I64(4 * column))
+            before = b.select(adding, v.load(b, F32, place, 4), F32(0.0))
+            v.store(b, b.fadd(before, v.total(b, value)), place, 4)
+
+    return body
+
+
+def tell_ahead(b: Builder, index: Value, rows: Value, apart: Value) -> None:
+    """Has a line of the cache brought to its second level: of rows, 1 KiB of each, line by line.
+
+    Args:
+        b: Writes it.
+        index: Which line.
+        rows: Address of the first row; no address is wrong.
+        apart: Bytes from row to row.
+    """
+    kind = ir.FunctionType(v.VOID, [v.I8.as_pointer(), I32, I32, I32])
+    function = cgutils.get_or_insert_function(b.module, kind, "llvm.prefetch.p0")
+    row = b.mul(b.lshr(index, I64(4)), apart)
+    address = b.add(rows, b.add(row, b.shl(b.and_(index, I64(15)), I64(6))))
+    b.call(function, [b.inttoptr(address, v.I8.as_pointer()), I32(0), I32(2), I32(1)])

@@ -1,0 +1,225 @@
+"""Tiles of images on their way into products and back, in vector code.
+
+The matrices are those of ``tenonnx_cpu.conv.winograd``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.extending import intrinsic
+
+from tenonnx_cpu.conv.winograd import POINTS, matrices
+from tenonnx_cpu.jit.conv.rows import (
+    KIND,
+    MASK,
+    lanes_between,
+    load_masked,
+)
+from tenonnx_cpu.jit.products.tile import LANES
+from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.shared import Shared
+from tenonnx_cpu.jit.vectors.vector import I64, Builder, Value
+
+UNIT = LANES - 1
+"""Tiles side by side that are transformed together: they see no more than ``size`` vectors."""
+
+VECTOR = 4 * LANES
+
+
+@intrinsic
+def transform_image(
+    typing_context: Any,
+    size: Any,
+    source: Any,
+    height: Any,
+    width: Any,
+    top: Any,
+    left: Any,
+    target: Any,
+    apart: Any,
+) -> Any:
+    """Writes ``B^T d B`` of tiles side by side in a channel; beyond the channel are zeros.
+
+    Args:
+        size: A tile's.
+        source: Address of the channel.
+        height: Of the channel.
+        width: Likewise.
+        top: Row of the channel where the tiles begin to see; it may be before the first.
+        left: Column of the channel where the first tile begins to see, likewise.
+        target: Address of a vector of which the first ``UNIT`` elements count, a tile each.
+        apart: Bytes from it to that of the next place of a tile.
+    """
+    return _by_size(TRANSFORM_IMAGE)
+
+
+@intrinsic
+def transform_products(
+    typing_context: Any,
+    size: Any,
+    source: Any,
+    apart: Any,
+    tiles: Any,
+    next_tile: Any,
+    target: Any,
+    next_line: Any,
+    odd: Any,
+) -> Any:
+    """Writes ``A^T M A`` of tiles side by side, for as many channels as a vector has lanes.
+
+    Args:
+        size: A tile's.
+        source: Address of the first place of the first tile.
+        apart: Bytes to the next place.
+        tiles: How many.
+        next_tile: Bytes to the next tile.
+        target: Address of the first line; of each of its columns there is a vector.
+        next_line: Bytes to the next line.
+        odd: Address of a float that becomes NaN if a result is NaN or infinite.
+    """
+    return _by_size(TRANSFORM_PRODUCTS)
+
+
+def _by_size(functions: dict[int, Shared]) -> tuple[Any, Callable[..., Any]]:
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        done = builder.append_basic_block("done")
+        choice = builder.switch(values[0], done)
+        for size, function in functions.items():
+            block = builder.append_basic_block("size")
+            choice.add_case(I64(size), block)
+            builder.position_at_end(block)
+            function.call(builder, values[1:])
+            builder.branch(done)
+        builder.position_at_end(done)
+        return context.get_dummy_value()
+
+    return types.void(*[types.intp] * 8), generate
+
+
+def _image(size: int) -> Callable[[Builder, Sequence[Value]], None]:
+    matrix = matrices(size).image
+    count = len(matrix)
+
+    def body(b: Builder, values: Sequence[Value]) -> None:
+        source, height, width, top, left, target, apart = values
+        begins = [b.add(left, I64(n * LANES)) for n in range(size)]
+        masks = [lanes_between(b, b.neg(first), b.sub(width, first)) for first in begins]
+        columns: list[list[Value]] = [[] for _ in range(size)]
+        for y in range(count):
+            row = b.add(top, I64(y))
+            within = b.and_(b.icmp_signed(">=", row, I64(0)), b.icmp_signed("<", row, height))
+            start = b.add(b.mul(row, width), left)
+            for n, mask in enumerate(masks):
+                address = b.add(source, b.mul(b.add(start, I64(n * LANES)), I64(4)))
+                mask = b.select(within, mask, v.constant(MASK, 0))
+                columns[n].append(load_masked(b, address, mask))
+        lines = zip(*(_rows_by(b, matrix, column) for column in columns), strict=True)
+        for y, line in enumerate(lines):
+            phases = _apart(b, line)
+            following = [v.shuffle(b, phase, phase, [*range(1, LANES), 0]) for phase in phases[:2]]
+            for x, value in enumerate(_rows_by(b, matrix, [*phases, *following])):
+                v.store(b, value, b.add(target, b.mul(apart, I64(y * count + x))), 4)
+
+    return body
+
+
+def _apart(b: Builder, vectors: Sequence[Value]) -> list[Value]:
+    """Returns every n-th lane of n vectors joined, n being a power of two, from each on."""
+    if len(vectors) == 1:
+        return list(vectors)
+    pairs = list(zip(vectors[::2], vectors[1::2], strict=True))
+    even, odd = (
+        _apart(b, [v.shuffle(b, x, y, range(first, 2 * LANES, 2)) for x, y in pairs])
+        for first in range(2)
+    )
+    return [value for pair in zip(even, odd, strict=True) for value in pair]
+
+
+def _products(size: int) -> Callable[[Builder, Sequence[Value]], None]:
+    matrix = matrices(size).results
+    count = matrix.shape[1]
+
+    def body(b: Builder, values: Sequence[Value]) -> None:
+        source, apart, tiles, next_tile, target, next_line, odd = values
+
+        def tile(index: Value, carried: list[Value]) -> list[Value]:
+            here, there, seen = carried
+            columns = []
+            for x in range(count):
+                places = [b.mul(apart, I64(y * count + x)) for y in range(count)]
+                column = [v.load(b, KIND, b.add(here, place), 4) for place in places]
+                columns.append(_columns_by(b, matrix, column))
+            for y, line in enumerate(zip(*columns, strict=True)):
+                start = b.add(there, b.mul(next_line, I64(y)))
+                for x, value in enumerate(_columns_by(b, matrix, line)):
+                    v.store(b, value, b.add(start, I64(VECTOR * x)), 4)
+                    seen = v.fma(b, value, v.constant(KIND, 0.0), seen)
+            return [b.add(here, next_tile), b.add(there, I64(VECTOR * size)), seen]
+
+        seen = v.loop(b, tiles, [source, target, v.constant(KIND, 0.0)], tile)[2]
+        sum_of = v.total(b, seen)
+        with b.if_then(b.fcmp_unordered("uno", sum_of, sum_of), likely=False):
+            v.store(b, sum_of, odd, 4)
+
+    return body
+
+
+def _rows_by(b: Builder, matrix: np.ndarray[Any, Any], x: Sequence[Value]) -> list[Value]:
+    """Returns ``matrix @ x``; rows for opposite points share their even and odd terms."""
+    made: list[Value] = []
+    while len(made) < len(matrix):
+        row = matrix[len(made)]
+        following = matrix[len(made) + 1] if len(made) + 1 < len(matrix) else row
+        if (row == following).all() or not (abs(row) == abs(following)).all():
+            made.append(_weighted(b, row, x))
+            continue
+        same = _weighted(b, np.where(row == following, row, 0), x)
+        other = _weighted(b, np.where(row == following, 0, row), x)
+        made += [b.fadd(same, other), b.fsub(same, other)]
+    return made
+
+
+def _columns_by(b: Builder, matrix: np.ndarray[Any, Any], x: Sequence[Value]) -> list[Value]:
+    """Returns ``matrix @ x``; columns for opposite points share their sums and differences."""
+    sums = [x[0]]
+    for one, two in zip(x[1:-1:2], x[2:-1:2], strict=True):
+        sums += [b.fadd(one, two), b.fsub(one, two)]
+    sums.append(x[-1])
+    rows = []
+    for power, row in enumerate(matrix):
+        weights = np.zeros(len(x))
+        weights[0], weights[-1] = row[0], row[-1]
+        weights[1 + power % 2 : len(x) - 1 : 2] = row[1 : len(x) - 1 : 2]
+        rows.append(_weighted(b, weights, sums))
+    return rows
+
+
+def _weighted(b: Builder, weights: np.ndarray[Any, Any], x: Sequence[Value]) -> Value:
+    """Returns ``weights @ x``, without terms that are nothing."""
+    total = None
+    for weight, value in sorted(zip(weights, x, strict=True), key=lambda term: abs(term[0]) != 1):
+        if weight == 0:
+            continue
+        if total is None and weight == 1:
+            total = value
+        elif total is None:
+            total = b.fmul(value, v.constant(KIND, weight))
+        elif abs(weight) == 1:
+            total = b.fadd(total, value) if weight == 1 else b.fsub(total, value)
+        else:
+            total = v.fma(b, value, v.constant(KIND, weight), total)
+    return total
+
+
+TRANSFORM_IMAGE = {
+    size: Shared(__file__, f"tenonnx_tiles_of_image_{size}", [I64] * 7, _image(size))
+    for size in POINTS
+}
+TRANSFORM_PRODUCTS = {
+    size: Shared(__file__, f"tenonnx_tiles_of_products_{size}", [I64] * 7, _products(size))
+    for size in POINTS
+}

@@ -1,0 +1,119 @@
+"""Numbers to bytes and back, with one scale and one zero point for all."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numba.extending import intrinsic
+
+from tenonnx_cpu.jit.compiling import In, Out, f32, i32, kernel, size, u8
+from tenonnx_cpu.jit.int8.between import to_byte
+from tenonnx_cpu.jit.products.tile import LANES
+from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.shared import Shared, procedure
+from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
+
+F = np.float32
+CHUNK = 1 << 15
+ABREAST = 4
+"""Vectors that are looked at side by side."""
+
+
+@parallel
+def quantize_chunk(arguments: Any, task: Any, worker: Any) -> None:
+    """Rounds ``CHUNK`` numbers; see ``quantize``."""
+    every, result, scale, low, high, zero = arguments
+    x = every[task * CHUNK : (task + 1) * CHUNK]
+    y = result[task * CHUNK : (task + 1) * CHUNK]
+    for i in range(y.size):
+        y[i] = to_byte(x[i] / scale, low, high, zero)
+
+
+@kernel((In(f32, 1), Out(u8, 1), f32, f32, f32, i32, size))
+def quantize(x, y, scale, low, high, zero, threads):  # type: ignore[no-untyped-def] # the signature has them
+    """Computes ``y = clip(round(x / scale), low, high) + zero``, halves to even."""
+    quantize_chunk((x, y, scale, low, high, zero), -(-x.size // CHUNK), threads)
+
+
+@parallel
+def dequantize_chunk(arguments: Any, task: Any, worker: Any) -> None:
+    """Widens ``CHUNK`` bytes; see ``dequantize``."""
+    every, result, scale, zero, flip = arguments
+    x = every[task * CHUNK : (task + 1) * CHUNK]
+    y = result[task * CHUNK : (task + 1) * CHUNK]
+    for i in range(y.size):
+        y[i] = F(np.int32(x[i] ^ flip) - zero) * scale
+
+
+@kernel((In(u8, 1), Out(f32, 1), f32, i32, u8, size))
+def dequantize(x, y, scale, zero, flip, threads):  # type: ignore[no-untyped-def] # the signature has them
+    """Computes ``y = ((x ^ flip) - zero) * scale``."""
+    dequantize_chunk((x, y, scale, zero, flip), -(-x.size // CHUNK), threads)
+
+
+def _range(b: Builder, values: Sequence[Value]) -> None:
+    source, vectors, found = values
+    kind = v.vector(F32, LANES)
+
+    def step(index: Value, carried: list[Value]) -> list[Value]:
+        at = b.add(source, b.mul(index, I64(4 * LANES * ABREAST)))
+        xs = [v.load(b, kind, b.add(at, I64(4 * LANES * n)), 4) for n in range(ABREAST)]
+        lows, highs = carried[:ABREAST], carried[ABREAST:]
+        return [
+            *(least(b, x, low) for x, low in zip(xs, lows, strict=True)),
+            *(greatest(b, x, high) for x, high in zip(xs, highs, strict=True)),
+        ]
+
+    carried = v.loop(b, vectors, [v.constant(kind, 0.0)] * (2 * ABREAST), step)
+    for n, (choose, own) in enumerate(((least, carried[:ABREAST]), (greatest, carried[ABREAST:]))):
+        best = functools.reduce(lambda x, y: choose(b, x, y), own)
+        lanes = LANES
+        while lanes > 1:
+            lanes //= 2
+            halves = [v.shuffle(b, best, best, range(k * lanes, (k + 1) * lanes)) for k in (0, 1)]
+            best = choose(b, *halves)
+        v.store(b, best, b.add(found, I64(4 * n)), 4)
+
+
+def least(b: Builder, x: Value, y: Value) -> Value:
+    """Returns the lesser lanes; y where x is NaN."""
+    return b.select(b.fcmp_ordered("<", x, y), x, y)
+
+
+def greatest(b: Builder, x: Value, y: Value) -> Value:
+    """Returns the greater lanes; y where x is NaN."""
+    return b.select(b.fcmp_ordered(">", x, y), x, y)
+
+
+RANGE = Shared(__file__, "tenonnx_find_range", [I64] * 3, _range)
+
+
+@intrinsic
+def vector_range(typing_context: Any, source: Any, vectors: Any, found: Any) -> Any:
+    """Writes the least and the greatest of some vectors and 0, ``ABREAST`` vectors at a time."""
+    return procedure(RANGE)
+
+
+@parallel
+def chunk_range(arguments: Any, task: Any, worker: Any) -> None:
+    """Finds the least and the greatest of ``CHUNK`` numbers; see ``find_range``."""
+    every, found = arguments
+    x = every[task * CHUNK : (task + 1) * CHUNK]
+    vectors = x.size // (ABREAST * LANES)
+    vector_range(x.ctypes.data, vectors, found[task].ctypes.data)
+    low, high = found[task, 0], found[task, 1]
+    rest = x[vectors * ABREAST * LANES :]
+    for i in range(rest.size):
+        low = rest[i] if rest[i] < low else low
+        high = rest[i] if rest[i] > high else high
+    found[task, 0], found[task, 1] = low, high
+
+
+@kernel((In(f32, 1), Out(f32, 2), size))
+def find_range(x, found, threads):  # type: ignore[no-untyped-def] # the signature has them
+    """Finds the least and the greatest of every ``CHUNK`` numbers and 0."""
+    chunk_range((x, found), found.shape[0], threads)

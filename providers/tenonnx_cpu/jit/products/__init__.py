@@ -1,0 +1,1 @@
+"""Products of matrices of real numbers, and the tile that all products share."""

@@ -1,0 +1,108 @@
+"""What is done to a product while it is still in the cache: scale, bias, residual, activation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenonnx_cpu.activation import (
+    CLIP,
+    GELU,
+    GELU_TANH,
+    LEAKY_RELU,
+    NONE,
+    RELU,
+    SIGMOID,
+    SILU,
+    TANH,
+)
+from tenonnx_cpu.jit.compiling import helper, inlined
+from tenonnx_cpu.jit.vectors import vmath
+
+
+@inlined
+def clip(x: Any, low: Any, high: Any) -> Any:
+    """The value, or the bound that it is beyond; NaN stays."""
+    x = low if x < low else x
+    return high if x > high else x
+
+
+@helper
+def activate(row: Any, activation: Any, first: Any, second: Any) -> None:
+    """Applies an activation to a row in place; ``first`` and ``second`` are its parameters."""
+    if activation == RELU:
+        for i in range(row.size):
+            row[i] = np.float32(0) if row[i] < np.float32(0) else row[i]
+    elif activation == GELU:
+        for i in range(row.size):
+            row[i] = vmath.gelu(row[i])
+    elif activation == GELU_TANH:
+        for i in range(row.size):
+            row[i] = vmath.gelu_tanh(row[i])
+    elif activation == SIGMOID:
+        for i in range(row.size):
+            row[i] = vmath.sigmoid(row[i])
+    elif activation == SILU:
+        for i in range(row.size):
+            row[i] = vmath.silu(row[i])
+    elif activation == TANH:
+        for i in range(row.size):
+            row[i] = vmath.tanh(row[i])
+    elif activation == CLIP:
+        for i in range(row.size):
+            row[i] = clip(row[i], first, second)
+    elif activation == LEAKY_RELU:
+        for i in range(row.size):
+            row[i] = row[i] * first if row[i] < np.float32(0) else row[i]
+
+
+@helper
+def finish(
+    row: Any, alpha: Any, bias: Any, residual: Any, activation: Any, first: Any, second: Any
+) -> None:
+    """Turns a row of a product into ``activation(alpha * row + bias + residual)``, in place.
+
+    Args:
+        row: Adjacent elements.
+        alpha: A scale.
+        bias: As long as the row, or empty.
+        residual: As long as the row, or empty.
+        activation: One of ``tenonnx_cpu.activation``'s.
+        first: Its first parameter.
+        second: Its second parameter.
+    """
+    if alpha != np.float32(1):
+        for i in range(row.size):
+            row[i] *= alpha
+    if bias.size:
+        for i in range(row.size):
+            row[i] += bias[i]
+    if residual.size:
+        for i in range(row.size):
+            row[i] += residual[i]
+    if activation != NONE:
+        activate(row, activation, first, second)
+
+
+@helper
+def finish_rows(c: Any, top: int, bottom: int, left: int, right: int, extras: Any) -> None:
+    """Finishes a block of a product.
+
+    Args:
+        c: The product, ``(rows, columns)``.
+        top: Its first row; ``bottom`` is after its last.
+        bottom: Likewise.
+        left: Its first column; ``right`` is after its last.
+        right: Likewise.
+        extras: ``(bias, residual, alpha, activation, first, second)``: a bias for every column or
+            none, a residual of the product's shape or of no rows, and what ``finish`` takes.
+    """
+    bias, residual, alpha, activation, first, second = extras
+    if alpha == np.float32(1) and not bias.size and not residual.size and activation == NONE:
+        return
+    for row in range(top, bottom):
+        own = residual[row % max(1, residual.shape[0])] if residual.size else bias[:0]
+        finish(
+            c[row, left:right], alpha, bias[left:right], own[left:right], activation, first, second
+        )

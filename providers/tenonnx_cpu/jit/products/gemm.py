@@ -1,0 +1,225 @@
+"""Matrix products: A in place, B packed panel by panel into the cache, results finished there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, pasted, size, u16
+from tenonnx_cpu.jit.products.block import (
+    CACHE_LINE,
+    PANEL,
+    copy_lines,
+    multiply_ahead,
+    multiply_block,
+    split,
+)
+from tenonnx_cpu.jit.products.epilogue import finish_rows
+from tenonnx_cpu.jit.products.pack import WIDTH, make_pack
+from tenonnx_cpu.jit.products.tile import ADD, COLUMNS, LANES, ROWS, ZERO
+from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.workspace import (
+    COLUMNS_AT_MOST,
+    COPY,
+    COPY_ROW,
+    DEPTH,
+    EDGE,
+    SUMS,
+    SUMS_AT_MOST,
+    WORKSPACE,
+)
+
+__all__ = ["make_product", "multiply_block", "signature", "split"]
+
+TASK = 1 << 19
+"""Products that a task should have: fewer do not pay for another thread's attention."""
+
+
+@helper
+def block_shape(rows: Any, columns: Any, work: Any, batch: Any, threads: Any) -> Any:
+    """Returns how many rows and columns of the result one task computes.
+
+    Several tasks per thread even out what else the machine does, but every task packs its part of
+    B anew, so it should have many tiles to use that for: wide tasks rather than high ones, until
+    there are too few.
+    """
+    if threads == 1:
+        return rows, COLUMNS_AT_MOST
+    wanted = max(1, min(-(-4 * threads // batch), rows * columns * work // TASK))
+    bands = max(1, min(wanted, rows // (8 * ROWS)))
+    across = -(-wanted // bands)
+    width = max(2 * COLUMNS, min(COLUMNS_AT_MOST, columns // across))
+    width = split(columns, width, COLUMNS)
+    bands = max(1, min(bands, -(-wanted // -(-columns // width))))
+    return split(rows, -(-rows // bands), 1), width
+
+
+@helper
+def task_shape(rows: Any, columns: Any, work: Any, batch: Any, threads: Any) -> Any:
+    """Returns the rows and columns of the result that a task computes, and columns at a time.
+
+    Every task packs its part of B anew, so it should have many tiles to use that for: wide tasks
+    rather than high ones, until there are too few. What a task reads next is on its way while it
+    computes, but at its beginning it waits: there is one for every thread.
+    """
+    if threads == 1:
+        return rows, columns, COLUMNS_AT_MOST
+    wanted = max(1, min(-(-threads // batch), rows * columns * work // TASK))
+    bands = max(1, min(wanted, rows // (8 * ROWS)))
+    across = -(-wanted // bands)
+    width = split(columns, max(2 * COLUMNS, -(-columns // across)), COLUMNS)
+    bands = max(1, min(bands, -(-wanted // -(-columns // width))))
+    return split(rows, -(-rows // bands), 1), width, split(width, COLUMNS_AT_MOST, COLUMNS)
+
+
+def make_product(kind: str) -> Any:
+    """Returns the product of float32 by B of a kind of elements, for kernels to call."""
+    pack = make_pack(kind)
+    width = WIDTH[kind]
+
+    @helper
+    def compute_block(
+        a: Any, b: Any, c: Any, top: Any, high: Any, left: Any, wide: Any, offsets: Any,
+        packed: Any, follows: Any, beside: Any,
+    ) -> None:  # fmt: skip
+        """Computes a block of one product of the batch, packing B as it goes.
+
+        Args:
+            a: The first A.
+            b: The first B.
+            c: All results.
+            top: The block's first row, in ``c``.
+            high: How many.
+            left: Its first column.
+            wide: How many, ``COLUMNS_AT_MOST`` at most.
+            offsets: Bytes from the first A and B to the rows and the product at hand.
+            packed: Address of the worker's memory.
+            follows: Whether the columns on the right come next.
+            beside: Whether another thread writes those.
+        """
+        depth, columns = a.shape[1], b.shape[1]
+        a_row, a_column = a.strides
+        b_row, b_column = b.strides
+        edge = packed + 4 * EDGE
+        a_block = a.ctypes.data + offsets[0]
+        b_block = b.ctypes.data + offsets[1] + left * b_column
+        in_lines = b_column == width
+        # Four panels or more are worth a copy of the rows of A that they are multiplied by.
+        often = wide > 3 * COLUMNS or (wide > COLUMNS and a_row % 1024 == 0)
+        copy = packed + 4 * COPY if a_column == 4 and often else 0
+        deep = split(depth, DEPTH, 1)
+        result = c.ctypes.data + 4 * (top * columns + left)
+        sums, sums_row = result, 4 * columns
+        wider = wide + 2 * LANES - wide % LANES
+        if beside and deep < depth and high * wider <= SUMS_AT_MOST:
+            # Where sums are read again and again, the cores would fetch each other's lines of them.
+            sums, sums_row = packed + 4 * SUMS, 4 * wider
+        for k in range(0, depth, deep):
+            kk = min(deep, depth - k)
+            source = b_block + k * b_row
+            whole = wide // COLUMNS * COLUMNS if in_lines and kind == "f32" else 0
+            for column in range(whole, wide, COLUMNS):
+                target = packed + PANEL * kk * (column // COLUMNS)
+                span = min(COLUMNS, wide - column)
+                pack(source + column * b_column, b_row, b_column, kk, span, target)
+            ahead = source + kk * b_row
+            if k + kk >= depth:
+                ahead = b_block + wide * b_column if follows else 0
+            into = ahead % CACHE_LINE
+            multiply_ahead(
+                high, wide, kk, a_block + k * a_column, a_row, a_column, copy, 4 * COPY_ROW,
+                packed, b_row, source if whole else 0,
+                sums, sums_row, ADD if k else ZERO, edge,
+                ahead - into, b_row if in_lines else b_column,
+                -(-(into + (wide if in_lines else kk) * width) // CACHE_LINE),
+            )  # fmt: skip
+        if sums != result:
+            copy_lines(sums, sums_row, result, 4 * columns, high, wide)
+
+    @parallel
+    def compute_blocks(arguments: Any, task: Any, worker: Any) -> None:
+        a, b, c, offsets, extras, shape, memory = arguments
+        columns = b.shape[1]
+        rows = c.shape[0] // offsets.shape[0]
+        across = -(-columns // shape[1])
+        tasks = across * -(-rows // shape[0])
+        item, place = task // tasks, task % tasks
+        top, first = place // across * shape[0], place % across * shape[1]
+        high, last = min(shape[0], rows - top), min(columns, first + shape[1])
+        packed = memory.ctypes.data + 4 * WORKSPACE * worker
+        starts = (offsets[item, 0] + top * a.strides[0], offsets[item, 1])
+        above = item * rows + top
+        for left in range(first, last, shape[2]):
+            wide = min(shape[2], last - left)
+            follows = left + wide < last
+            compute_block(a, b, c, above, high, left, wide, starts, packed, follows, across > 1)
+            finish_rows(c, above, above + high, left, left + wide, extras)
+
+    @pasted
+    def product(
+        a: Any, b: Any, c: Any, offsets: Any, extras: Any, memory: Any, threads: Any
+    ) -> None:
+        """Computes ``C[i] = finish(A[i] @ B[i])`` for every i of a batch.
+
+        Args:
+            a: The first A, ``(rows, depth)``.
+            b: The first B, ``(depth, columns)``.
+            c: All results below one another, ``(batch * rows, columns)``.
+            offsets: Bytes from the first A and B to the others, ``(batch, 2)``.
+            extras: What ``finish_rows`` takes.
+            memory: ``WORKSPACE`` floats for every thread.
+            threads: How many threads to use.
+        """
+        batch = offsets.shape[0]
+        rows = c.shape[0] // batch
+        shape = task_shape(rows, b.shape[1], b.shape[0], batch, threads)
+        tasks = batch * -(-rows // shape[0]) * -(-b.shape[1] // shape[1])
+        compute_blocks((a, b, c, offsets, extras, shape, memory), tasks, threads)
+
+    return product
+
+
+def signature(element: Any) -> tuple[Any, ...]:
+    """Returns the types of a product's arguments, for B of a type of elements."""
+    return (
+        In(f32, 2, "A"), In(element, 2, "A"), Out(f32, 2), In(i64, 2), In(f32, 1), In(f32, 2),
+        f32, size, f32, f32, Out(f32, 1), size,
+    )  # fmt: skip
+
+
+product_f32 = make_product("f32")
+
+
+@kernel(signature(f32))
+def gemm_f32(
+    a: Any, b: Any, c: Any, offsets: Any, bias: Any, residual: Any,
+    alpha: Any, activation: Any, first: Any, second: Any, memory: Any, threads: Any,
+) -> None:  # fmt: skip
+    """See ``make_product``."""
+    extras = (bias, residual, alpha, activation, first, second)
+    product_f32(a, b, c, offsets, extras, memory, threads)
+
+
+product_f16 = make_product("f16")
+
+
+@kernel(signature(u16))
+def gemm_f16(
+    a: Any, b: Any, c: Any, offsets: Any, bias: Any, residual: Any,
+    alpha: Any, activation: Any, first: Any, second: Any, memory: Any, threads: Any,
+) -> None:  # fmt: skip
+    """See ``make_product``."""
+    extras = (bias, residual, alpha, activation, first, second)
+    product_f16(a, b, c, offsets, extras, memory, threads)
+
+
+product_bf16 = make_product("bf16")
+
+
+@kernel(signature(u16))
+def gemm_bf16(
+    a: Any, b: Any, c: Any, offsets: Any, bias: Any, residual: Any,
+    alpha: Any, activation: Any, first: Any, second: Any, memory: Any, threads: Any,
+) -> None:  # fmt: skip
+    """See ``make_product``."""
+    extras = (bias, residual, alpha, activation, first, second)
+    product_bf16(a, b, c, offsets, extras, memory, threads)

@@ -1,0 +1,159 @@
+"""Panels of float32 from blockwise quantised matrices, as they are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numba.extending import intrinsic
+
+from tenonnx_cpu.jit.compiling import helper
+from tenonnx_cpu.jit.products.tile import COLUMNS, LANES, VECTORS
+from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.codes import WIDTHS, code_at, spread
+from tenonnx_cpu.jit.vectors.memory import load_float, store_float
+from tenonnx_cpu.jit.vectors.shared import Shared, procedure
+from tenonnx_cpu.jit.vectors.vector import F32, I8, I64, Builder, Value
+
+WIDE = v.vector(F32, LANES)
+
+
+def _lines(bits: int) -> Shared:
+    def body(b: Builder, values: Sequence[Value]) -> None:
+        source, stride, count, numbers, flip, panel = values
+        flip = b.trunc(flip, I8)
+        offsets = [I64(4 * LANES * n) for n in range(VECTORS)]
+        scales = [v.load(b, WIDE, b.add(numbers, offset), 4) for offset in offsets]
+        after = b.add(numbers, I64(4 * COLUMNS))
+        zeros = [v.load(b, WIDE, b.add(after, offset), 4) for offset in offsets]
+
+        def step(index: Value, carried: list[Value]) -> list[Value]:
+            line, place = carried
+            for n, (scale, zero) in enumerate(zip(scales, zeros, strict=True)):
+                codes = spread(b, bits, b.add(line, I64(LANES * bits // 8 * n)), flip, LANES)
+                x = b.fmul(b.fsub(b.sitofp(codes, WIDE), zero), scale)
+                v.store(b, x, b.add(place, offsets[n]), 4)
+            return [b.add(line, stride), b.add(place, I64(4 * COLUMNS))]
+
+        v.loop(b, count, [source, panel], step)
+
+    return Shared(__file__, f"tenonnx_dequantise_lines_{bits}", [I64] * 6, body)
+
+
+def _square(bits: int) -> Shared:
+    def body(b: Builder, values: Sequence[Value]) -> None:
+        source, stride, numbers, flip, panel = values
+        flip = b.trunc(flip, I8)
+        rows = []
+        for n in range(LANES):
+            codes = spread(b, bits, b.add(source, b.mul(stride, I64(n))), flip, LANES)
+            place = b.add(numbers, I64(4 * n))
+            scale = v.splat(b, v.load(b, F32, place, 4), LANES)
+            zero = v.splat(b, v.load(b, F32, b.add(place, I64(4 * COLUMNS)), 4), LANES)
+            rows.append(b.fmul(b.fsub(b.sitofp(codes, WIDE), zero), scale))
+        for n, column in enumerate(v.transpose(b, rows)):
+            v.store(b, column, b.add(panel, I64(4 * COLUMNS * n)), 4)
+
+    return Shared(__file__, f"tenonnx_dequantise_square_{bits}", [I64] * 5, body)
+
+
+LINES = {bits: _lines(bits) for bits in WIDTHS}
+SQUARES = {bits: _square(bits) for bits in WIDTHS}
+
+
+@helper
+def block_numbers(weights: Any, bits: Any, column: Any, span: Any, block: Any, place: Any) -> None:
+    """Writes ``COLUMNS`` scales of a block of rows at an address, and as many zero points after.
+
+    Args:
+        weights: ``(codes, scales, zeros, by_column, code_line, zero_line, flip, zero)``: see
+            ``tenonnx_cpu.quantised.matrix``.
+        bits: Of a code.
+        column: The first column.
+        span: How many there are; beyond them the scale is 0.
+        block: The block.
+        place: The address.
+    """
+    _, scales, zeros, by_column, _, zero_line, flip, zero = weights
+    for i in range(COLUMNS):
+        scale, offset = np.float32(0), np.float32(zero)
+        if i < span:
+            line, index = (column + i, block) if by_column else (block, column + i)
+            scale = scales[line, index]
+            if zeros.size:
+                offset = np.float32(
+                    code_at(zeros.ctypes.data, line * zero_line + index, bits, flip)
+                )
+        store_float(scale, place + 4 * i)
+        store_float(offset, place + 4 * (COLUMNS + i))
+
+
+def make_dequantise(bits: int) -> Any:
+    """Returns what fills a panel of float32 from codes of so many bits."""
+
+    @intrinsic
+    def lines(
+        typing_context: Any, source: Any, stride: Any, count: Any, numbers: Any, flip: Any,
+        panel: Any,
+    ) -> Any:  # fmt: skip
+        """Turns rows of adjacent codes into rows of a panel."""
+        return procedure(LINES[bits])
+
+    @intrinsic
+    def square(
+        typing_context: Any, source: Any, stride: Any, numbers: Any, flip: Any, panel: Any
+    ) -> Any:
+        """Turns ``LANES`` columns of as many adjacent codes into rows of a panel."""
+        return procedure(SQUARES[bits])
+
+    @helper
+    def dequantise(
+        weights: Any, row: Any, depth: Any, column: Any, span: Any, block: Any, numbers: Any,
+        panel: Any,
+    ) -> None:  # fmt: skip
+        """Fills a panel of ``depth`` rows, with zeros beyond ``span`` columns.
+
+        Args:
+            weights: See ``block_numbers``.
+            row: The first row, a multiple of ``LANES`` beyond a block's first.
+            depth: How many rows.
+            column: The first column; its code begins a byte.
+            span: How many columns.
+            block: Rows that have a scale in common.
+            numbers: Address of ``2 * COLUMNS`` floats to work in.
+            panel: Address of the panel.
+        """
+        codes, _, _, by_column, line, _, flip, _ = weights
+        start = codes.ctypes.data
+        end = row + depth
+        while row < end:
+            stop = min(end, (row // block + 1) * block)
+            block_numbers(weights, bits, column, span, row // block, numbers)
+            place = panel
+            count = stop - row
+            done = 0
+            if span == COLUMNS and by_column:
+                done = count // LANES * LANES
+                for k in range(0, done, LANES):
+                    for n in range(0, COLUMNS, LANES):
+                        source = start + (column + n) * line + (row + k) * bits // 8
+                        square(source, line, numbers + 4 * n, flip, place + 4 * (k * COLUMNS + n))
+            elif span == COLUMNS:
+                done = count
+                source = start + row * line + column * bits // 8
+                lines(source, line, count, numbers, flip, place)
+            for k in range(done, count):
+                for n in range(COLUMNS):
+                    x = np.float32(0)
+                    if n < span:
+                        at = (column + n, row + k) if by_column else (row + k, column + n)
+                        code = code_at(start + at[0] * line, at[1], bits, flip)
+                        x = (np.float32(code) - load_float(numbers + 4 * (COLUMNS + n))) * (
+                            load_float(numbers + 4 * n)
+                        )
+                    store_float(x, place + 4 * (k * COLUMNS + n))
+            panel += 4 * COLUMNS * count
+            row = stop
+
+    return dequantise

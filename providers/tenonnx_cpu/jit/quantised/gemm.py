@@ -1,0 +1,108 @@
+"""Products with blockwise quantised matrices, dequantised panel by panel into the cache."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenonnx_cpu.jit.compiling import In, Out, boolean, f32, kernel, pasted, size, u8
+from tenonnx_cpu.jit.products.block import PANEL, multiply_ahead, split
+from tenonnx_cpu.jit.products.epilogue import finish_rows
+from tenonnx_cpu.jit.products.gemm import block_shape
+from tenonnx_cpu.jit.products.tile import ADD, COLUMNS, LANES, ZERO
+from tenonnx_cpu.jit.quantised.dequantise import make_dequantise
+from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.workspace import COPY, COPY_ROW, DEPTH, EDGE, NUMBERS, WORKSPACE
+
+SIGNATURE = (
+    In(f32, 2, "A"), In(u8, 1), In(f32, 2), In(u8, 1), boolean, size, size, size, size, size,
+    Out(f32, 2), In(f32, 1), In(f32, 2), f32, size, f32, f32, Out(f32, 1), size,
+)  # fmt: skip
+"""x; codes, scales, zeros, by_column, code_line, zero_line, flip, zero; block; c; extras; ..."""
+
+
+def make_q_product(bits: int) -> Any:
+    """Returns the product of float32 by codes of so many bits."""
+    dequantise = make_dequantise(bits)
+
+    @parallel
+    def compute_blocks(arguments: Any, task: Any, worker: Any) -> None:
+        a, weights, block, c, extras, shape, memory = arguments
+        rows, columns = c.shape
+        depth = a.shape[1]
+        across = -(-columns // shape[1])
+        top, left = task // across * shape[0], task % across * shape[1]
+        high, wide = min(shape[0], rows - top), min(shape[1], columns - left)
+        packed = memory.ctypes.data + 4 * WORKSPACE * worker
+        a_block = a.ctypes.data + top * a.strides[0]
+        c_block = c.ctypes.data + 4 * (top * columns + left)
+        copy = packed + 4 * COPY if a.strides[1] == 4 and wide > 3 * COLUMNS else 0
+        deep = split(depth, DEPTH, LANES)
+        for k in range(0, depth, deep):
+            kk = min(deep, depth - k)
+            for column in range(0, wide, COLUMNS):
+                span = min(COLUMNS, wide - column)
+                target = packed + PANEL * kk * (column // COLUMNS)
+                dequantise(weights, k, kk, left + column, span, block, packed + 4 * NUMBERS, target)
+            multiply_ahead(
+                high, wide, kk, a_block + k * a.strides[1], a.strides[0], a.strides[1],
+                copy, 4 * COPY_ROW, packed, 0, 0, c_block, 4 * columns, ADD if k else ZERO,
+                packed + 4 * EDGE, 0, 0, 0,
+            )  # fmt: skip
+        finish_rows(c, top, top + high, left, left + wide, extras)
+
+    @pasted
+    def product(
+        a: Any, weights: Any, block: Any, c: Any, extras: Any, memory: Any, threads: Any
+    ) -> None:
+        """Computes ``C = finish(A @ W)``."""
+        rows, columns = c.shape
+        shape = block_shape(rows, columns, a.shape[1], 1, threads)
+        tasks = -(-rows // shape[0]) * -(-columns // shape[1])
+        compute_blocks((a, weights, block, c, extras, shape, memory), tasks, threads)
+
+    return product
+
+
+product_2 = make_q_product(2)
+
+
+@kernel(SIGNATURE)
+def q_gemm_2(
+    x: Any, codes: Any, scales: Any, zeros: Any, by_column: Any, code_line: Any, zero_line: Any,
+    flip: Any, zero: Any, block: Any, c: Any, bias: Any, residual: Any, alpha: Any,
+    activation: Any, first: Any, second: Any, memory: Any, threads: Any,
+) -> None:  # fmt: skip
+    """See ``make_q_product``."""
+    weights = (codes, scales, zeros, by_column, code_line, zero_line, flip, zero)
+    extras = (bias, residual, alpha, activation, first, second)
+    product_2(x, weights, block, c, extras, memory, threads)
+
+
+product_4 = make_q_product(4)
+
+
+@kernel(SIGNATURE)
+def q_gemm_4(
+    x: Any, codes: Any, scales: Any, zeros: Any, by_column: Any, code_line: Any, zero_line: Any,
+    flip: Any, zero: Any, block: Any, c: Any, bias: Any, residual: Any, alpha: Any,
+    activation: Any, first: Any, second: Any, memory: Any, threads: Any,
+) -> None:  # fmt: skip
+    """See ``make_q_product``."""
+    weights = (codes, scales, zeros, by_column, code_line, zero_line, flip, zero)
+    extras = (bias, residual, alpha, activation, first, second)
+    product_4(x, weights, block, c, extras, memory, threads)
+
+
+product_8 = make_q_product(8)
+
+
+@kernel(SIGNATURE)
+def q_gemm_8(
+    x: Any, codes: Any, scales: Any, zeros: Any, by_column: Any, code_line: Any, zero_line: Any,
+    flip: Any, zero: Any, block: Any, c: Any, bias: Any, residual: Any, alpha: Any,
+    activation: Any, first: Any, second: Any, memory: Any, threads: Any,
+) -> None:  # fmt: skip
+    """See ``make_q_product``."""
+    weights = (codes, scales, zeros, by_column, code_line, zero_line, flip, zero)
+    extras = (bias, residual, alpha, activation, first, second)
+    product_8(x, weights, block, c, extras, memory, threads)

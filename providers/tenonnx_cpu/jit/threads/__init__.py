@@ -1,0 +1,1 @@
+"""The crew of threads that kernels share."""

@@ -1,0 +1,273 @@
+"""The threads that share the loops of kernels: how they are called, wait and sleep.
+
+One thread asks for help at a time, through a word that holds the seats still free (low half) and
+the helpers at work (high half). Helpers watch the word for a while, then sleep. Whoever asked
+works, too, and when it finds nothing left to do, takes back the free seats and waits for those who
+came: nobody waits for a thread that is slow to wake. Who finds the helpers busy works alone.
+
+What is here is in LLVM's language, for the time from a call to the helpers' first task is what a
+small kernel is made of: below a microsecond while they watch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+from numba.core import cgutils
+
+from tenonnx_cpu.jit.threads.memory import (
+    CALLED,
+    CONDITION,
+    DATA,
+    FIND,
+    LOCK,
+    MUTEX,
+    REST,
+    SIZE,
+    SLEEPERS,
+    SPINS,
+    STARTED,
+    WINDOWS,
+    WORD,
+    WORDS,
+    system_function,
+)
+from tenonnx_cpu.jit.vectors.shared import Shared
+from tenonnx_cpu.jit.vectors.vector import I8, I32, I64, VOID, Builder, Value
+
+SEATS = 0xFFFFFFFF
+AT_WORK = 1 << 32
+IMPATIENCE = 4096
+"""Looks at the word between two offers of the core to somebody else."""
+
+POINTER = I8.as_pointer()
+ENTRY = ir.FunctionType(VOID, [POINTER, I64])
+"""What the crew calls: with some data, and the thread's number, 0 being whoever asked."""
+
+SYSTEM = {
+    "lock": ("AcquireSRWLockExclusive" if WINDOWS else "pthread_mutex_lock", [I64]),
+    "unlock": ("ReleaseSRWLockExclusive" if WINDOWS else "pthread_mutex_unlock", [I64]),
+    "wait": ("SleepConditionVariableSRW", [I64, I64, I32, I32])
+    if WINDOWS
+    else ("pthread_cond_wait", [I64, I64]),
+    "wake": ("WakeAllConditionVariable" if WINDOWS else "pthread_cond_broadcast", [I64]),
+    "create": ("CreateThread", [I64, I64, POINTER, I64, I32, I64])
+    if WINDOWS
+    else ("pthread_create", [I64, I64, POINTER, I64]),
+    "give_way": ("SwitchToThread" if WINDOWS else "sched_yield", []),
+}
+"""The system's functions: their names and what they take."""
+
+
+def load_system() -> None:
+    """Makes them known to the linker, which need not know where a system keeps them."""
+    for name, _ in SYSTEM.values():
+        llvm.add_symbol(name, ctypes.cast(system_function(name), ctypes.c_void_p).value)
+
+
+def _system(b: Builder, name: str, *values: Value) -> None:
+    symbol, arguments = SYSTEM[name]
+    result = VOID if WINDOWS and name in ("lock", "unlock", "wake") else I32
+    kind = ir.FunctionType(POINTER if symbol == "CreateThread" else result, arguments)
+    b.call(cgutils.get_or_insert_function(b.module, kind, symbol), values)
+
+
+def _place(b: Builder, word: int) -> Value:
+    """Returns a pointer into the crew's memory."""
+    name = "tenonnx_crew_memory"
+    memory = b.module.globals.get(name)
+    if memory is None:
+        memory = ir.GlobalVariable(b.module, ir.ArrayType(I64, WORDS), name)
+        memory.initializer = ir.Constant(memory.type.pointee, None)
+        memory.linkage, memory.align = "internal", 64
+    return b.gep(memory, [I32(0), I32(word)], inbounds=True)
+
+
+def _at(b: Builder, word: int) -> Value:
+    return b.ptrtoint(_place(b, word), I64)
+
+
+def _read(b: Builder, word: int, ordering: str = "acquire") -> Value:
+    return b.load_atomic(_place(b, word), ordering, 8)
+
+
+def _write(b: Builder, value: Value, word: int, ordering: str = "release") -> None:
+    b.store_atomic(value, _place(b, word), ordering, 8)
+
+
+def _pause(b: Builder) -> None:
+    """Tells the core that this loop waits."""
+    machine = llvm.get_process_triple().split("-")[0]
+    if machine == "x86_64":
+        kind = ir.FunctionType(VOID, [])
+        b.call(cgutils.get_or_insert_function(b.module, kind, "llvm.x86.sse2.pause"), [])
+    elif machine in ("aarch64", "arm64"):
+        kind = ir.FunctionType(VOID, [I32])
+        b.call(cgutils.get_or_insert_function(b.module, kind, "llvm.aarch64.hint"), [I32(1)])
+
+
+def _call_entry(b: Builder, entry: Value, data: Value, number: Value) -> None:
+    b.call(b.inttoptr(entry, ENTRY.as_pointer()), [b.inttoptr(data, POINTER), number])
+
+
+def _help(b: Builder, arguments: Sequence[Value]) -> None:
+    """What a helper does all its life; its number is all it is told."""
+    names = ("watch", "look", "sit", "sat", "idle", "sleep")
+    watch, look, sit, sat, idle, sleep = (b.append_basic_block(name) for name in names)
+    b.branch(watch)
+    b.position_at_end(watch)
+    b.branch(look)
+
+    b.position_at_end(look)
+    turn = b.phi(I64)
+    turn.add_incoming(I64(0), watch)
+    word = _read(b, WORD, "monotonic")
+    b.cbranch(_has_seats(b, word), sit, idle)
+
+    b.position_at_end(sit)
+    taken = b.cmpxchg(_place(b, WORD), word, b.add(word, I64(AT_WORK - 1)), "seq_cst", "monotonic")
+    turn.add_incoming(I64(0), sit)
+    b.cbranch(b.extract_value(taken, 1), sat, look)
+
+    b.position_at_end(sat)
+    _call_entry(b, _read(b, CALLED), _read(b, DATA), b.ptrtoint(arguments[0], I64))
+    b.atomic_rmw("sub", _place(b, WORD), I64(AT_WORK), "seq_cst")
+    b.branch(watch)
+
+    b.position_at_end(idle)
+    _pause(b)
+    following = b.add(turn, I64(1))
+    turn.add_incoming(following, idle)
+    b.cbranch(b.icmp_signed("<", following, _read(b, SPINS, "monotonic")), look, sleep)
+
+    b.position_at_end(sleep)
+    _sleep(b)
+    b.branch(watch)
+    # Nobody comes here: a helper ends with the process.
+    b.position_at_end(b.append_basic_block("never"))
+
+
+def _has_seats(b: Builder, word: Value) -> Value:
+    return b.icmp_unsigned("!=", b.and_(word, I64(SEATS)), I64(0))
+
+
+def _sleep(b: Builder) -> None:
+    """Sleeps until a seat is free."""
+    doze, wait, awake = (b.append_basic_block(name) for name in ("doze", "wait", "awake"))
+    _system(b, "lock", _at(b, MUTEX))
+    b.atomic_rmw("add", _place(b, SLEEPERS), I64(1), "seq_cst")
+    b.branch(doze)
+    b.position_at_end(doze)
+    # Whoever asks writes the word first and looks for sleepers then: one of both sees the other.
+    b.cbranch(_has_seats(b, _read(b, WORD, "seq_cst")), awake, wait)
+    b.position_at_end(wait)
+    for_ever = [I32(-1), I32(0)] if WINDOWS else []
+    _system(b, "wait", _at(b, CONDITION), _at(b, MUTEX), *for_ever)
+    b.branch(doze)
+    b.position_at_end(awake)
+    b.atomic_rmw("sub", _place(b, SLEEPERS), I64(1), "seq_cst")
+    _system(b, "unlock", _at(b, MUTEX))
+
+
+def _hire(b: Builder, wanted: Value) -> None:
+    """Starts helpers up to a number."""
+    helper = cgutils.get_or_insert_function(b.module, ir.FunctionType(VOID, [POINTER]), HELP.name)
+    entry = b.bitcast(helper, POINTER)
+    handle = b.ptrtoint(cgutils.alloca_once(b, I64), I64)
+    head, body, done = (b.append_basic_block(name) for name in ("hire", "hired", "staffed"))
+    b.branch(head)
+    b.position_at_end(head)
+    started = _read(b, STARTED)
+    b.cbranch(b.icmp_signed("<", started, wanted), body, done)
+    b.position_at_end(body)
+    number = b.add(started, I64(1))
+    if WINDOWS:
+        _system(b, "create", I64(0), I64(0), entry, number, I32(0), I64(0))
+    else:
+        _system(b, "create", handle, I64(0), entry, number)
+    _write(b, number, STARTED)
+    b.branch(head)
+    b.position_at_end(done)
+
+
+def _wake(b: Builder) -> None:
+    """Wakes helpers that sleep."""
+    with b.if_then(b.icmp_signed(">", _read(b, SLEEPERS, "seq_cst"), I64(0)), likely=False):
+        _system(b, "lock", _at(b, MUTEX))
+        _system(b, "wake", _at(b, CONDITION))
+        _system(b, "unlock", _at(b, MUTEX))
+
+
+def _dismiss(b: Builder) -> None:
+    """Takes the free seats back and waits for the helpers at work."""
+    b.atomic_rmw("and", _place(b, WORD), I64(-AT_WORK), "seq_cst")
+    before = b.block
+    head, body, done = (b.append_basic_block(name) for name in ("leaving", "waits", "left"))
+    b.branch(head)
+    b.position_at_end(head)
+    turn = b.phi(I64)
+    turn.add_incoming(I64(1), before)
+    busy = b.icmp_unsigned("!=", _read(b, WORD), I64(0))
+    b.cbranch(busy, body, done)
+    b.position_at_end(body)
+    _pause(b)
+    with b.if_then(b.icmp_unsigned("==", b.urem(turn, I64(IMPATIENCE)), I64(0)), likely=False):
+        _system(b, "give_way")
+    turn.add_incoming(b.add(turn, I64(1)), b.block)
+    b.branch(head)
+    b.position_at_end(done)
+
+
+def _share(b: Builder, arguments: Sequence[Value]) -> None:
+    """Has an entry called with some data by up to so many threads, this one among them."""
+    entry, data, team = arguments
+    own = b.cmpxchg(_place(b, LOCK), I64(0), I64(1), "acquire", "monotonic")
+    with b.if_else(b.extract_value(own, 1)) as (ours, others):
+        with ours:
+            most = _read(b, SIZE, "monotonic")
+            fewer = b.sub(team, I64(1))
+            seats = b.select(b.icmp_signed("<", fewer, most), fewer, most)
+            _hire(b, seats)
+            _write(b, entry, CALLED)
+            _write(b, data, DATA)
+            b.atomic_rmw("xchg", _place(b, WORD), seats, "seq_cst")
+            _wake(b)
+            _call_entry(b, entry, data, I64(0))
+            _dismiss(b)
+            _write(b, I64(0), LOCK)
+        with others:
+            _call_entry(b, entry, data, I64(0))
+
+
+def _find(b: Builder, arguments: Sequence[Value]) -> None:
+    """Writes the address of the crew's memory to an address."""
+    b.store(_at(b, 0), b.inttoptr(arguments[0], I64.as_pointer()))
+
+
+def _rest(b: Builder, arguments: Sequence[Value]) -> None:
+    """Looks at the word so many times, as a helper does."""
+    before = b.block
+    head, body, done = (b.append_basic_block(name) for name in ("head", "body", "done"))
+    b.branch(head)
+    b.position_at_end(head)
+    turn = b.phi(I64)
+    turn.add_incoming(I64(0), before)
+    b.cbranch(b.icmp_signed("<", turn, arguments[0]), body, done)
+    b.position_at_end(body)
+    _read(b, WORD, "monotonic")
+    _pause(b)
+    turn.add_incoming(b.add(turn, I64(1)), body)
+    b.branch(head)
+    b.position_at_end(done)
+
+
+HELP = Shared(__file__, "tenonnx_crew_help", [POINTER], _help)
+SHARE = Shared(__file__, "tenonnx_crew_share", [I64] * 3, _share)
+Shared(__file__, FIND, [I64], _find)
+Shared(__file__, REST, [I64], _rest)
+
+
+load_system()

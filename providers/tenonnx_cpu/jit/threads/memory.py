@@ -1,0 +1,95 @@
+"""The crew's memory: what lies where in it, and how it is set up. Imported without numba."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import sys
+import threading
+import time
+from typing import Any
+
+from tenonnx_cpu import team
+from tenonnx_cpu.jit.code import images
+
+WORDS = 96
+LOCK, WORD, CALLED, DATA, SLEEPERS, STARTED, SIZE, SPINS, MUTEX, CONDITION = (
+    0, 8, 16, 17, 24, 25, 26, 27, 32, 64
+)  # fmt: skip
+"""Where things are in the crew's memory, in words of 8 bytes; what is written often, far apart."""
+
+FIND, REST = "tenonnx_crew_find", "tenonnx_crew_rest"
+"""Symbols of the functions that are called from here."""
+
+TRIED = 2000
+"""Looks of a helper that are timed to know how many make a second."""
+
+WINDOWS = sys.platform == "win32"
+
+_lock = threading.Lock()
+_memory: Any = None
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
+    )
+
+
+def start() -> Any:
+    """Sets the crew up, once; returns its memory. Its threads start when they are first needed.
+
+    Its functions have been loaded before.
+    """
+    global _memory
+    with _lock:
+        if _memory is None:
+            _memory = _begin()
+        return _memory
+
+
+def _begin() -> Any:
+    place = ctypes.c_int64()
+    _function(FIND)(ctypes.addressof(place))
+    memory = (ctypes.c_int64 * WORDS).from_address(place.value)
+    _set_up(memory)
+    rest = _function(REST)
+    rest(TRIED)
+    begin = time.perf_counter()
+    rest(TRIED)
+    speed = TRIED / max(1e-6, time.perf_counter() - begin)
+    memory[SIZE] = team.available_cores() - 1
+
+    def watch(seconds: float) -> None:
+        memory[SPINS] = int(seconds * speed)
+
+    team.follow(watch)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=functools.partial(_set_up, memory))
+    return memory
+
+
+def _function(name: str) -> Any:
+    """Returns one of the crew's functions of an integer."""
+    return ctypes.CFUNCTYPE(None, ctypes.c_int64)(images.address_of(name))
+
+
+def _set_up(memory: Any) -> None:
+    """Makes the crew one without threads at work, as a forked child has it."""
+    for word in (LOCK, WORD, SLEEPERS, STARTED):
+        memory[word] = 0
+    for place, words, name in (
+        (MUTEX, CONDITION - MUTEX, "mutex"),
+        (CONDITION, WORDS - CONDITION, "cond"),
+    ):
+        memory[place : place + words] = [0] * words
+        if not WINDOWS:
+            address = ctypes.c_void_p(ctypes.addressof(memory) + 8 * place)
+            system_function(f"pthread_{name}_init")(address, None)
+
+
+def system_function(name: str) -> Any:
+    """Returns one of the system's functions as ctypes has it."""
+    if sys.platform == "win32":
+        return getattr(ctypes.WinDLL("kernel32"), name)
+    return getattr(ctypes.CDLL(None), name)

@@ -1,0 +1,53 @@
+"""Sums of products of bytes in int32, with the best instruction that the processor has."""
+
+from __future__ import annotations
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+from numba.core import cgutils
+
+from tenonnx_cpu.jit.code.cpu import cpu
+from tenonnx_cpu.jit.products.tile import LANES
+from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.vector import I8, I16, I32, Builder, Value
+
+SUMS = v.vector(I32, LANES)
+BYTES = v.vector(I8, 4 * LANES)
+
+INSTRUCTION = {"avx512": "llvm.x86.avx512.vpdpbusd.512", "avx": "llvm.x86.avx512.vpdpbusd.256"}
+
+
+def dot(b: Builder, sums: Value, unsigned: Value, signed: Value) -> Value:
+    """Adds, in every lane, the products of four uint8 by four int8 to an int32."""
+    if name := INSTRUCTION.get(cpu().vnni):
+        # LLVM 22 has bytes where older ones have int32 of the same bits.
+        taken = BYTES if llvm.llvm_version_info[0] >= 22 else SUMS
+        kind = ir.FunctionType(SUMS, [SUMS, taken, taken])
+        function = cgutils.get_or_insert_function(b.module, kind, name)
+        return b.call(function, [sums, b.bitcast(unsigned, taken), b.bitcast(signed, taken)])
+    halves = v.vector(I16, 2 * LANES)
+    eight = v.constant(halves, 8)
+    x, y = b.bitcast(unsigned, halves), b.bitcast(signed, halves)
+    even = _pairs(b, b.and_(x, v.constant(halves, 255)), b.ashr(b.shl(y, eight), eight))
+    odd = _pairs(b, b.lshr(x, eight), b.ashr(y, eight))
+    return b.add(b.add(sums, even), odd)
+
+
+def _pairs(b: Builder, x: Value, y: Value) -> Value:
+    """Returns the sums of adjacent products of int16, in the form of pmaddwd."""
+    wide = v.vector(I32, 2 * LANES)
+    products = b.mul(b.sext(x, wide), b.sext(y, wide))
+    even, odd = (v.shuffle(b, products, products, range(n, 2 * LANES, 2)) for n in (0, 1))
+    return b.add(even, odd)
+
+
+def planes(b: Builder, bits: int, raw: Value) -> list[Value]:
+    """Returns the codes of a vector of bytes, one to a byte: the first of each byte, and so on."""
+    if bits == 8:
+        return [raw]
+    mask = v.constant(BYTES, (1 << bits) - 1)
+    words = b.bitcast(raw, SUMS)
+    parts = [
+        b.lshr(words, v.constant(SUMS, shift)) if shift else words for shift in range(0, 8, bits)
+    ]
+    return [b.and_(b.bitcast(part, BYTES), mask) for part in parts]

@@ -1,0 +1,121 @@
+"""Functions in LLVM's language that are compiled once, and called by any kernel.
+
+numba compiles a helper anew into every function that calls it, and that into every one that calls
+it in turn; for micro-kernels, which nobody inlines, that is most of the time spent. These have an
+image of their own per module, in the disk cache beside the kernels.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import pickle
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import cpu_target
+
+from tenonnx_cpu.jit.code import building, images
+from tenonnx_cpu.jit.code.building import keep
+from tenonnx_cpu.jit.code.cache import cache_folder, image_path, source_stamp
+from tenonnx_cpu.jit.vectors.vector import VOID, Builder, Value
+
+Body = Callable[[Builder, Sequence[Value]], Any]
+
+IMAGE = "shared"
+"""What the image of a module's functions is called, beside those of its kernels."""
+
+_groups: dict[str, list[Shared]] = {}
+_loaded: dict[str, Any] = {}
+
+
+class Shared:
+    """A function without a result; creating it makes it known, ``load`` compiles it.
+
+    Args:
+        file: ``__file__`` of the module it belongs to.
+        name: Its symbol, of which there is one in the process.
+        arguments: Types of its arguments.
+        body: Writes it, but for the return at its end.
+    """
+
+    def __init__(self, file: str, name: str, arguments: Sequence[ir.Type], body: Body) -> None:
+        self.name = name
+        self.kind = ir.FunctionType(VOID, list(arguments))
+        self.body = body
+        _groups.setdefault(file, []).append(self)
+
+    def call(self, builder: Builder, values: Sequence[Value]) -> None:
+        """Calls it where the builder is."""
+        builder.call(cgutils.get_or_insert_function(builder.module, self.kind, self.name), values)
+
+    def define(self, module: ir.Module) -> None:
+        """Writes it into a module."""
+        function = ir.Function(module, self.kind, self.name)
+        builder = ir.IRBuilder(function.append_basic_block("entry"))
+        self.body(builder, function.args)
+        builder.ret_void()
+
+
+def procedure(function: Shared) -> tuple[Any, Callable[..., Any]]:
+    """Returns the type and the code of an intrinsic that calls a function of integers."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        function.call(builder, values)
+        return context.get_dummy_value()
+
+    return types.void(*[types.intp] * len(function.kind.args)), generate
+
+
+def load() -> None:
+    """Compiles what has been created so far, or loads it from the disk cache."""
+    with global_compiler_lock:
+        for file, functions in _groups.items():
+            if file in _loaded:
+                continue
+            _loaded[file] = (_image if images.SUPPORTED else _library)(Path(file), functions)
+            for function in functions:
+                llvm.add_symbol(function.name, images.address_of(function.name))
+
+
+def _image(file: Path, functions: Sequence[Shared]) -> dict[str, int]:
+    path = image_path(file, IMAGE)
+    if found := images.find(path):
+        return found
+    module = llvm.parse_assembly(str(_module(file, functions)))
+    building.optimise(module)
+    return building.build(module, [function.name for function in functions], path)
+
+
+def _module(file: Path, functions: Sequence[Shared]) -> ir.Module:
+    library = cpu_target.target_context.codegen().create_library(file.stem)
+    module = library.create_ir_module(file.stem)
+    for function in functions:
+        function.define(module)
+    return module
+
+
+def _library(file: Path, functions: Sequence[Shared]) -> Any:
+    """Has numba keep the functions, where they are not made into images."""
+    codegen = cpu_target.target_context.codegen()
+    machine = hashlib.sha256(repr(codegen.magic_tuple()).encode()).hexdigest()
+    path = cache_folder() / f"{file.stem}-{source_stamp(file)[:16]}-{machine[:16]}.library"
+    try:
+        library = codegen.unserialize_library(pickle.loads(path.read_bytes()))
+    except (OSError, EOFError, pickle.UnpicklingError):
+        library = codegen.create_library(f"tenonnx.{file.stem}")
+        library.enable_object_caching()
+        library.add_ir_module(_module(file, functions))
+        library.finalize()
+        keep(path, pickle.dumps(library.serialize_using_object_code()))
+    for function in functions:
+        images.define(function.name, library.get_pointer_to_function(function.name))
+    # The crew's threads are in there until the process ends, after Python has let go of it.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))
+    return library

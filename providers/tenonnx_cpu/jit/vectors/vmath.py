@@ -1,0 +1,152 @@
+"""Elementary functions of float32 without branches or calls, so that LLVM vectorises their loops.
+
+Polynomials and rational functions are weighted least-squares fits in float64. The errors stated
+are in units in the last place (ulp), over the whole range; NaN gives NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from tenonnx_cpu.jit.code.naming import name_by_content
+
+F = np.float32
+
+
+def exact(function: Callable[..., Any]) -> Any:
+    """Decorates a function whose steps must not be reordered; products and sums may be fused."""
+    return numba.njit(
+        error_model="numpy",
+        fastmath={"contract"},
+        forceinline=True,
+        no_cpython_wrapper=True,
+        no_cfunc_wrapper=True,
+    )(name_by_content(function))
+
+
+@intrinsic
+def bits_of(typing_context: Any, value: Any) -> Any:
+    """Returns the int32 that has a float32's bits."""
+    return types.int32(types.float32), _reinterpret(ir.IntType(32))
+
+
+@intrinsic
+def float_of(typing_context: Any, value: Any) -> Any:
+    """Returns the float32 that has an int32's bits."""
+    return types.float32(types.int32), _reinterpret(ir.FloatType())
+
+
+def _reinterpret(target: ir.Type) -> Callable[..., Any]:
+    return lambda context, builder, signature, values: builder.bitcast(values[0], target)
+
+
+LOG2E = F(1.4426950408889634)
+LN2_HIGH, LN2_LOW = F(0.693359375), F(-2.12194440e-4)
+SHIFT = F(12582912.0)
+"""1.5 * 2**23: adding it leaves a float's integer part in the low bits."""
+SHIFT_BITS = np.int32(0x4B400000)
+E2, E3, E4, E5, E6 = map(F, (0.49999994, 0.1666652, 0.041668486, 0.008368855, 0.00138106))
+
+
+@exact
+def exp(x: Any) -> Any:
+    """e**x within 2 ulp, denormal results included."""
+    x = F(89) if x > F(89) else x
+    x = F(-104) if x < F(-104) else x
+    shifted = x * LOG2E + SHIFT
+    n = shifted - SHIFT
+    r = (x - n * LN2_HIGH) - n * LN2_LOW
+    p = ((((E6 * r + E5) * r + E4) * r + E3) * r + E2) * (r * r) + r + F(1)
+    # Two factors, for 2**n itself may be beyond float32 where the result is not.
+    power = np.int32(bits_of(shifted) - SHIFT_BITS)
+    half = np.int32(power >> 1)
+    return p * _power_of_two(half) * _power_of_two(np.int32(power - half))
+
+
+@exact
+def _exp_or_infinity(x: Any) -> Any:
+    """e**x within 2 ulp where that is a normal number, 0 or more below, infinity from 88.38 on."""
+    x = F(89) if x > F(89) else x
+    x = F(-87) if x < F(-87) else x
+    shifted = x * LOG2E + SHIFT
+    n = shifted - SHIFT
+    r = (x - n * LN2_HIGH) - n * LN2_LOW
+    p = ((((E6 * r + E5) * r + E4) * r + E3) * r + E2) * (r * r) + r + F(1)
+    return p * _power_of_two(np.int32(bits_of(shifted) - SHIFT_BITS))
+
+
+@exact
+def _power_of_two(n: Any) -> Any:
+    return float_of(np.int32(np.int32(n + np.int32(127)) << np.int32(23)))
+
+
+@exact
+def sigmoid(x: Any) -> Any:
+    """1 / (1 + e**-x) within 4 ulp; 0 below -88.37, where it would be no normal number."""
+    return F(1) / (F(1) + _exp_or_infinity(-x))
+
+
+T1, T2, T3, T4, T5 = map(
+    F, (0.13679923, 0.0038683373, 2.8007649e-05, 3.0585465e-08, -1.2203776e-11)
+)
+U1, U2, U3, U4 = map(F, (0.47013256, 0.027245874, 0.00039386479, 1.2873796e-06))
+
+
+@exact
+def tanh(x: Any) -> Any:
+    """The hyperbolic tangent within 6 ulp."""
+    x = F(9.02) if x > F(9.02) else x
+    x = F(-9.02) if x < F(-9.02) else x
+    t = x * x
+    p = ((((T5 * t + T4) * t + T3) * t + T2) * t + T1) * t + F(1)
+    q = (((U4 * t + U3) * t + U2) * t + U1) * t + F(1)
+    return _within_one(x * p / q)
+
+
+P0, P1, P2, P3, P4, P5 = map(
+    F, (1.1283791, 0.19040217, 0.052748188, 0.0037654443, 0.00028488078, 2.0501429e-06)
+)
+Q1, Q2, Q3, Q4, Q5 = map(F, (0.50207227, 0.11410736, 0.014968866, 0.0011624974, 3.8092196e-05))
+
+
+@exact
+def erf(x: Any) -> Any:
+    """The error function within 7 ulp."""
+    x = F(3.92) if x > F(3.92) else x
+    x = F(-3.92) if x < F(-3.92) else x
+    t = x * x
+    p = ((((P5 * t + P4) * t + P3) * t + P2) * t + P1) * t + P0
+    q = ((((Q5 * t + Q4) * t + Q3) * t + Q2) * t + Q1) * t + F(1)
+    return _within_one(x * p / q)
+
+
+@exact
+def _within_one(y: Any) -> Any:
+    y = F(1) if y > F(1) else y
+    return F(-1) if y < F(-1) else y
+
+
+@exact
+def gelu(x: Any) -> Any:
+    """x/2 * (1 + erf(x / sqrt(2))): within 1e-6 of the exact value, times max(1, abs(x))."""
+    return F(0.5) * x * (F(1) + erf(x * F(0.7071067811865476)))
+
+
+@exact
+def gelu_tanh(x: Any) -> Any:
+    """x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x**3))), as exact as ``gelu``."""
+    inner = F(0.7978845608028654) * (x + F(0.044715) * x * x * x)
+    return F(0.5) * x * (F(1) + tanh(inner))
+
+
+@exact
+def silu(x: Any) -> Any:
+    """The product x * sigmoid(x) within 5 ulp; -0 below -88.37, NaN at minus infinity."""
+    return x * sigmoid(x)

@@ -1,0 +1,188 @@
+"""Softmax, layer and root-mean-square normalisation over the last axis."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tenonnx_cpu.buffers import F32, HALVES, contiguous, empty
+from tenonnx_cpu.fuse import Fused, Scope, fusion
+from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.norms.patterns import Match, decomposed_norm
+from tenonnx_cpu.specialise import Call, Site, specialise
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+SOFTMAX = JitKernel("rows", "softmax")
+NORMALISE = JitKernel("rows", "normalise_all")
+
+NONE = np.zeros(0, np.float32)
+NO_ROWS = np.zeros((0, 0), np.float32)
+
+ENOUGH = 1 << 14
+"""Elements that are worth a second thread."""
+
+
+def teams(rows: int, width: int, threads: int) -> tuple[int, int]:
+    """Returns how many rows a task takes and how many threads there are for them."""
+    team = threads if rows * width >= ENOUGH and rows > 1 else 1
+    return (rows if team == 1 else max(1, rows // (4 * team))), team
+
+
+@specialise("Softmax", "LogSoftmax")
+def specialise_softmax(site: Site, plain: Call) -> Call | None:
+    """Takes float32 along the last axis; before version 13, the last of two or so."""
+    axis = site.attribute("axis", -1 if (site.node.version or 1) >= 13 else 1)
+    old = (site.node.version or 1) < 13
+    logarithm = int(site.node.op_type == "LogSoftmax")
+    SOFTMAX.request()
+
+    def call(x: Any) -> Any:
+        run = SOFTMAX.run
+        rank = x.ndim
+        if run is None or x.dtype != F32 or not x.size or not rank:
+            return plain(x)
+        if axis != rank - 1 and axis != -1 and not (old and axis == 0 and rank == 1):
+            return plain(x)
+        y = empty(x.shape)
+        width = x.shape[-1]
+        rows = x.size // width
+        grain, team = teams(rows, width, site.threads)
+        run(contiguous(x).reshape(rows, width), y.reshape(rows, width), logarithm, grain, team)
+        return y
+
+    return call
+
+
+class Normalise:
+    """Normalises the last axis of float32 arrays.
+
+    Args:
+        epsilon: What is added to the mean square.
+        centred: Whether the mean is subtracted.
+        threads: How many threads to use at most.
+    """
+
+    def __init__(self, epsilon: float, centred: bool, threads: int) -> None:
+        self._epsilon = epsilon
+        self._centred = int(centred)
+        self._threads = threads
+        NORMALISE.request()
+
+    def rows(self, x: Any, other: Any, scale: Any, bias: Any) -> tuple[Any, Any] | None:
+        """Returns ``x + other`` normalised, and that sum; ``None`` where numpy must do it."""
+        if x.dtype in HALVES:
+            made = self.rows(
+                *(None if a is None else a.astype(F32) for a in (x, other, scale, bias))
+            )
+            return None if made is None else (made[0].astype(x.dtype), made[1].astype(x.dtype))
+        run = NORMALISE.run
+        if run is None or x.dtype != F32 or scale.dtype != F32 or not x.ndim or not x.size:
+            return None
+        width = x.shape[-1]
+        if scale.shape != (width,):
+            return None
+        if bias is not None and (bias.shape != (width,) or bias.dtype != F32):
+            return None
+        if other is not None and (other.shape != x.shape or other.dtype != F32):
+            return None
+        shape = (x.size // width, width)
+        grain, team = teams(*shape, self._threads)
+        y = empty(x.shape)
+        total = y if other is None else empty(x.shape)
+        run(
+            contiguous(x).reshape(shape),
+            NO_ROWS if other is None else contiguous(other).reshape(shape),
+            contiguous(scale), NONE if bias is None else contiguous(bias),
+            self._epsilon, self._centred, y.reshape(shape), total.reshape(shape), grain, team,
+        )  # fmt: skip
+        return y, total
+
+
+@specialise("LayerNormalization")
+def specialise_layer_norm(site: Site, plain: Call) -> Call | None:
+    """Takes the last axis, unless mean or deviation are asked for."""
+    wanted = any(o.uses() or o.is_graph_output() for o in site.node.outputs[1:])
+    if wanted or site.attribute("stash_type", 1) != 1:
+        return None
+    axis = site.attribute("axis", -1)
+    norm = Normalise(site.attribute("epsilon", 1e-5), True, site.threads)
+
+    def call(x: Any, scale: Any, bias: Any = None) -> tuple[Any, ...]:
+        last = axis == -1 or axis == x.ndim - 1
+        made = norm.rows(x, None, scale, bias) if last else None
+        return plain(x, scale, bias) if made is None else (made[0], None, None)
+
+    return call
+
+
+@specialise("RMSNormalization")
+def specialise_rms_norm(site: Site, plain: Call) -> Call | None:
+    """Takes the last axis."""
+    if site.attribute("stash_type", 1) != 1:
+        return None
+    axis = site.attribute("axis", -1)
+    norm = Normalise(site.attribute("epsilon", 1e-5), False, site.threads)
+
+    def call(x: Any, scale: Any) -> Any:
+        last = axis == -1 or axis == x.ndim - 1
+        made = norm.rows(x, None, scale, None) if last else None
+        return plain(x, scale) if made is None else made[0]
+
+    return call
+
+
+@fusion("ReduceMean", "Pow", "Mul", turn=-1)
+def fuse_decomposed(node: ir.Node, scope: Scope) -> Fused | None:
+    """Takes the nodes that layer or root-mean-square normalisation was before it was one."""
+    match: Match | None = decomposed_norm(node, scope)
+    if match is None:
+        return None
+    inputs = tuple(v for v in (match.x, match.scale, match.bias) if v is not None)
+    plain = scope.fallback(match.nodes, inputs, match.output)
+    norm = Normalise(match.epsilon, match.centred, scope.threads)
+
+    def call(*arguments: Any) -> Any:
+        x, scale, bias = (*arguments, None)[:3]
+        made = norm.rows(x, None, scale, bias)
+        return plain(*arguments) if made is None else made[0]
+
+    return Fused(match.nodes, inputs, (match.output,), call)
+
+
+@fusion("Add", turn=1)
+def fuse_skip(node: ir.Node, scope: Scope) -> Fused | None:
+    """Takes a sum that is normalised at once; the sum itself may be read by others, too."""
+    total = node.outputs[0]
+    norms = [use.node for use in total.uses() if use.idx == 0 and use.node.op_type in SKIPPED]
+    if (node.version or 1) < 7 or len(norms) != 1 or not scope.has(norms[0]) or norms[0].domain:
+        return None
+    norm, site = norms[0], scope.site(norms[0])
+    if any(o.uses() or o.is_graph_output() for o in norm.outputs[1:]):
+        return None
+    if site.attribute("stash_type", 1) != 1 or total in norm.inputs[1:]:
+        return None
+    parts = node.inputs
+    if any(v is None or scope.site(node).constant(i) is not None for i, v in enumerate(parts)):
+        return None
+    centred = norm.op_type == "LayerNormalization"
+    axis = site.attribute("axis", -1)
+    call_norm = Normalise(site.attribute("epsilon", 1e-5), centred, scope.threads)
+    inputs = (*parts, *norm.inputs[1:])
+    step = scope.plain(norm)
+
+    def call(x: Any, other: Any, scale: Any, bias: Any = None) -> tuple[Any, Any]:
+        last = axis == -1 or axis == x.ndim - 1
+        made = call_norm.rows(x, other, scale, bias) if last else None
+        if made is not None:
+            return made
+        both = x + other
+        result = step.call(both, *((scale, bias) if centred else (scale,)))
+        return (result[0] if step.multiple else result), both
+
+    return Fused((node, norm), inputs, (norm.outputs[0], total), call)
+
+
+SKIPPED = ("LayerNormalization", "RMSNormalization")

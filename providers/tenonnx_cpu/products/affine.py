@@ -1,0 +1,146 @@
+"""A product with a constant matrix, its bias and its activation as one step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tenonnx_cpu.activation import GELU, GELU_TANH, LEAKY_RELU, NONE, RELU, SIGMOID, TANH
+from tenonnx_cpu.fuse import Fused, Scope, fusion
+from tenonnx_cpu.products.product import F32, KINDS, Epilogue, product, request
+from tenonnx_cpu.regions import inputs_of
+from tenonnx_cpu.specialise import Call, NDArray, Site
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+FLOAT = 1
+"""``onnx.TensorProto.FLOAT``."""
+
+ACTIVATIONS = {"Relu": RELU, "Sigmoid": SIGMOID, "Tanh": TANH}
+
+
+@dataclass(frozen=True)
+class Affine:
+    """A product by a constant matrix, and what is added to its rows.
+
+    Attributes:
+        nodes: What it consists of, after ``cast``.
+        weights: The matrix, of any strides; 16-bit floats are widened as they are read.
+        bias: One number for every column, if there is one.
+        cast: The node that would widen the matrix.
+    """
+
+    nodes: tuple[ir.Node, ...]
+    weights: NDArray
+    bias: NDArray | None
+    cast: ir.Node | None = None
+
+
+@fusion("MatMul", "Gemm")
+def fuse_affine(node: ir.Node, scope: Scope) -> Fused | None:
+    """Takes a float32 product, a bias after or in it and an activation, if there are two nodes.
+
+    A Cast that widens the matrix goes with them.
+    """
+    found = _product_and_sum(node, scope) if node.op_type == "MatMul" else _gemm(node, scope)
+    if found is None:
+        return None
+    nodes, epilogue = found.nodes, Epilogue()
+    after = scope.reader(nodes[-1].outputs[0])
+    if after is not None and (made := activation(scope.site(after))) is not None:
+        nodes, epilogue = (*nodes, after), made
+    if len(nodes) < 2:
+        return None
+    x, output, cast = node.inputs[0], nodes[-1].outputs[0], found.cast
+    assert x is not None
+    every = nodes if cast is None else (cast, *nodes)
+    inputs = (x, *(value for value in inputs_of(list(every)) if value is not x))
+    plain = scope.fallback(every, inputs, output)
+    request(KINDS[found.weights.dtype])
+    call = affine_call(found, epilogue, plain, scope.threads)
+    alone = cast is not None and scope.reader(cast.outputs[0]) is node
+    return Fused(every if alone else nodes, inputs, (output,), call)
+
+
+def affine_call(found: Affine, epilogue: Epilogue, plain: Call, threads: int) -> Call:
+    """Returns what computes all of it; ``plain`` does from the same arguments, of any dtype."""
+    weights, bias = found.weights, found.bias
+    matrix = found.nodes[0].op_type == "Gemm"
+
+    def call(x: Any, *constants: Any) -> Any:
+        y = None
+        if x.dtype == F32 and (x.ndim == 2 or not matrix):
+            y = product(x, weights, threads, bias, None, epilogue)
+        return plain(x, *constants) if y is None else y
+
+    return call
+
+
+def activation(site: Site) -> Epilogue | None:
+    """Returns what a node does to a product, if it is an activation that kernels apply."""
+    node = site.node
+    if node.domain:
+        return None
+    if node.op_type == "Gelu":
+        tanh = site.attribute("approximate", "none") == "tanh"
+        return Epilogue(activation=GELU_TANH if tanh else GELU)
+    if node.op_type == "LeakyRelu":
+        return Epilogue(activation=LEAKY_RELU, first=float(site.attribute("alpha", 0.01)))
+    code = ACTIVATIONS.get(node.op_type, NONE)
+    return None if code == NONE else Epilogue(activation=code)
+
+
+def _product_and_sum(node: ir.Node, scope: Scope) -> Affine | None:
+    cast, weights = _matrix(node, scope)
+    added = scope.reader(node.outputs[0])
+    if weights is None or added is None or added.op_type != "Add" or added.domain:
+        return None
+    if (added.version or 1) < 7:
+        return None
+    bias = scope.site(added).constant(1 if added.inputs[0] is node.outputs[0] else 0)
+    if bias is None or bias.dtype != F32 or bias.shape != weights.shape[1:]:
+        return None
+    return Affine((node, added), weights, bias, cast)
+
+
+def _gemm(node: ir.Node, scope: Scope) -> Affine | None:
+    site = scope.site(node)
+    cast, weights = _matrix(node, scope)
+    if weights is None or (node.version or 1) < 7 or site.attribute("transA", 0):
+        return None
+    if site.attribute("alpha", 1.0) != 1 or site.attribute("beta", 1.0) != 1:
+        return None
+    weights = weights.T if site.attribute("transB", 0) else weights
+    bias = None
+    if len(node.inputs) > 2 and node.inputs[2] is not None:
+        bias = site.constant(2)
+        if bias is None or bias.dtype != F32 or bias.size != weights.shape[1] or bias.ndim > 2:
+            return None
+        if bias.shape[-1] != weights.shape[1]:
+            return None
+        bias = bias.reshape(-1)
+    return Affine((node,), weights, bias, cast)
+
+
+def _matrix(node: ir.Node, scope: Scope) -> tuple[ir.Node | None, NDArray | None]:
+    """Returns a product's constant matrix, and the node that widens it if it is narrow."""
+    weights, cast = scope.site(node).constant(1), None
+    if weights is None:
+        cast, weights = widening(node, scope)
+    elif weights.dtype != F32:
+        return None, None
+    fits = weights is not None and weights.ndim == 2 and weights.size
+    return (cast, weights) if fits else (None, None)
+
+
+def widening(node: ir.Node, scope: Scope) -> tuple[ir.Node | None, NDArray | None]:
+    """Returns the Cast that makes a product's constant B float32, and B in 16 bits."""
+    b = node.inputs[1]
+    cast = None if b is None else b.producer()
+    if cast is None or cast.op_type != "Cast" or cast.domain or not scope.has(cast):
+        return None, None
+    weight = scope.site(cast).constant(0)
+    if weight is None or KINDS.get(weight.dtype, "f32") == "f32":
+        return None, None
+    return (cast, weight) if scope.site(cast).attribute("to", 0) == FLOAT else (None, None)

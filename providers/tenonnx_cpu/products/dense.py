@@ -1,0 +1,139 @@
+"""Dense layers in a row as one step: for few rows one kernel, else a product per layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from tenonnx_cpu.activation import LEAKY_RELU, NONE, RELU, SIGMOID, TANH
+from tenonnx_cpu.buffers import F32, contiguous, empty
+from tenonnx_cpu.fuse import Fused, Scope, fusion
+from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.products.product import Epilogue, fits, product, request
+from tenonnx_cpu.regions import inputs_of
+from tenonnx_cpu.specialise import Call
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+NDArray: TypeAlias = np.ndarray[Any, Any]
+
+RUN = JitKernel("products.dense", "run_layers")
+
+SMALL = 1 << 16
+"""Weights of a layer at most that one thread reads from its own cache."""
+
+FEW = 4
+"""Rows at most that go through the layers one by one."""
+
+ACTIVATIONS = {"Relu": RELU, "Sigmoid": SIGMOID, "Tanh": TANH, "LeakyRelu": LEAKY_RELU}
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A dense layer: ``activation(x @ weights + bias)``, weights of any strides with one of 4."""
+
+    nodes: tuple[ir.Node, ...]
+    weights: NDArray
+    bias: NDArray | None
+    activation: int
+    slope: float
+
+
+@fusion("Gemm", turn=-1)
+def fuse_layers(node: ir.Node, scope: Scope) -> Fused | None:
+    """Takes two or more dense layers that lead to one another."""
+    layers: list[Layer] = []
+    step: ir.Node | None = node
+    while step is not None and (made := _layer(step, scope)) is not None:
+        layers.append(made)
+        step = scope.reader(made.nodes[-1].outputs[0])
+        if step is not None and step.inputs[0] is not made.nodes[-1].outputs[0]:
+            break
+    if len(layers) < 2:
+        return None
+    nodes = tuple(node for layer in layers for node in layer.nodes)
+    x, output = node.inputs[0], nodes[-1].outputs[0]
+    assert x is not None
+    inputs = inputs_of(list(nodes))
+    inputs = (x, *(value for value in inputs if value is not x))
+    plain = scope.fallback(nodes, inputs, output)
+    return Fused(nodes, inputs, (output,), LayersCall(layers, plain, scope.threads))
+
+
+def _layer(node: ir.Node, scope: Scope) -> Layer | None:
+    """Returns the layer that a Gemm and its activation are, if they are a small one."""
+    if node.op_type != "Gemm" or node.domain or (node.version or 1) < 7:
+        return None
+    site = scope.site(node)
+    if site.attribute("alpha", 1.0) != 1 or site.attribute("transA", 0):
+        return None
+    weights = site.constant(1)
+    if weights is None or weights.dtype != F32 or weights.ndim != 2 or weights.size > SMALL:
+        return None
+    weights = weights.T if site.attribute("transB", 0) else weights
+    if not weights.size or not weights.flags.aligned or 4 not in weights.strides:
+        return None
+    bias = None
+    if len(node.inputs) > 2 and node.inputs[2] is not None:
+        bias = site.constant(2)
+        if bias is None or site.attribute("beta", 1.0) != 1 or not fits(bias):
+            return None
+        if bias.shape not in ((weights.shape[1],), (1, weights.shape[1])):
+            return None
+        bias = bias.reshape(-1)
+    after = scope.reader(node.outputs[0])
+    if after is None or after.domain or after.op_type not in ACTIVATIONS:
+        return Layer((node,), weights, bias, NONE, 0.0)
+    slope = float(scope.site(after).attribute("alpha", 0.01))
+    return Layer((node, after), weights, bias, ACTIVATIONS[after.op_type], slope)
+
+
+class LayersCall:
+    """Runs dense layers.
+
+    Args:
+        layers: What to run.
+        plain: Computes the same from the same arguments, of any dtype.
+        threads: How many threads to use at most.
+    """
+
+    def __init__(self, layers: list[Layer], plain: Call, threads: int) -> None:
+        self._layers = layers
+        self._plain = plain
+        self._threads = threads
+        self._table = np.array([_line(layer) for layer in layers], np.int64)
+        self._numbers = np.array([(layer.slope, 0.0) for layer in layers], np.float32)
+        self._inner = layers[0].weights.shape[0]
+        self._outer = layers[-1].weights.shape[1]
+        self._widest = 2 * max(layer.weights.shape[1] for layer in layers)
+        RUN.request()
+        request("f32")
+
+    def __call__(self, x: Any, *constants: Any) -> Any:
+        """Returns the last layer's result."""
+        run = RUN.run
+        if run is None or x.dtype != F32 or x.ndim != 2 or x.shape[1] != self._inner or not x.size:
+            return self._plain(x, *constants)
+        rows = x.shape[0]
+        if rows <= FEW:
+            y = empty((rows, self._outer))
+            memory = np.empty(self._widest, np.float32)
+            run(contiguous(x), self._table, self._numbers, memory, y, 1)
+            return y
+        for layer in self._layers:
+            epilogue = Epilogue(activation=layer.activation, first=layer.slope)
+            result = product(x, layer.weights, self._threads, layer.bias, None, epilogue)
+            if result is None:
+                return self._plain(x, *constants)
+            x = result
+        return x
+
+
+def _line(layer: Layer) -> tuple[int, ...]:
+    weights, bias = layer.weights, layer.bias
+    down, across = weights.strides
+    start = 0 if bias is None else bias.ctypes.data
+    return (weights.ctypes.data, down, across, weights.shape[1], start, layer.activation)
