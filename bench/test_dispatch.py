@@ -13,7 +13,7 @@ import tenonnx
 from bench.builder import DOUBLE, FLOAT, Builder
 from bench.child import alternate, bare_relus
 from bench.models import relus
-from tenonnx.plan import Plan
+from tenonnx.planning.plan import Plan
 
 LENGTH = 200
 LIMIT, QUICK_LIMIT = 1.3, 1.7

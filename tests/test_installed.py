@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tenonnx import installed
+from tenonnx.plugins import installed
 
 
 def by_metadata(group: str) -> set[tuple[str, ...]]:

@@ -24,10 +24,10 @@ from onnx import helper, numpy_helper
 
 from tenonnx.errors import InvalidArgument, InvalidGraph, InvalidProtobuf, NoSuchFile
 from tenonnx.load import load
-from tenonnx.sidefile import SideFiles
-from tenonnx.storage import pack
-from tenonnx.tensors import WeightTensor
-from tenonnx.weights import Weight, WeightRegistry
+from tenonnx.weights.registry import Weight, WeightRegistry
+from tenonnx.weights.sidefile import SideFiles
+from tenonnx.weights.storage import pack
+from tenonnx.weights.tensors import WeightTensor
 
 TP = onnx.TensorProto
 
@@ -515,7 +515,7 @@ GROWTH = """
 import sys, onnx, onnx_ir as ir
 from pathlib import Path
 from tenonnx.load import load
-from tenonnx.weights import WeightRegistry
+from tenonnx.weights.registry import WeightRegistry
 def anonymous():
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) for line in file if line.startswith("RssAnon"))

@@ -12,7 +12,7 @@ import pytest
 
 import tenonnx
 from hooks import RELU, Formats, Nothing, Operators, Providers, Transforms, X
-from tenonnx import plugins as plugins_module
+from tenonnx.plugins import manager as plugins_module
 from tenonnx_cpu.provider import CPUExecutionProvider
 
 

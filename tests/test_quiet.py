@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tenonnx import quiet
+from tenonnx.planning import quiet
 
 
 @pytest.fixture(params=["as numpy has it", "without it"], autouse=True)

@@ -25,10 +25,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from tenonnx import draft, sidefile
 from tenonnx.errors import InvalidArgument
-from tenonnx.sidefile import HEADER, HEADER_BYTES, MAGIC, SideFiles, checksum_of
-from tenonnx.weights import SIDE_FILE_BYTES, WeightRegistry
+from tenonnx.weights import draft, sidefile
+from tenonnx.weights.registry import SIDE_FILE_BYTES, WeightRegistry
+from tenonnx.weights.sidefile import HEADER, HEADER_BYTES, MAGIC, SideFiles, checksum_of
 
 FLOAT = ir.DataType.FLOAT
 COUNT = SIDE_FILE_BYTES // 4
@@ -379,7 +379,7 @@ def test_a_folder_of_another_user_is_read_but_not_written(folder: Path) -> None:
     write(SideFiles(folder))
     script = f"""
 import os, onnx_ir as ir
-from tenonnx.sidefile import SideFiles
+from tenonnx.weights.sidefile import SideFiles
 if os.geteuid() == 0:
     os.setuid(65534)
 files = SideFiles({str(folder)!r})
@@ -410,8 +410,8 @@ def test_an_error_of_the_filler_is_the_callers(folder: Path) -> None:
 WORKER = """
 import sys, time, numpy as np, onnx_ir as ir
 from pathlib import Path
-from tenonnx.sidefile import SideFiles
-from tenonnx.weights import WeightRegistry
+from tenonnx.weights.sidefile import SideFiles
+from tenonnx.weights.registry import WeightRegistry
 folder = Path(sys.argv[1])
 registry = WeightRegistry(SideFiles(folder / "side"))
 def fill(out):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 HOOKS = runpy.run_path(str(Path(__file__).parents[1] / "tools" / "mkdocs_hooks.py"))
-CODE = "core/tenonnx/plan.py"
+CODE = "core/tenonnx/planning/plan.py"
 
 
 @pytest.mark.parametrize(

@@ -28,9 +28,9 @@ from hypothesis.stateful import (
 )
 
 from tenonnx.errors import Fail, InvalidArgument
-from tenonnx.sidefile import SideFiles
-from tenonnx.storage import PIECE_BYTES, byte_size, unpack
-from tenonnx.weights import SIDE_FILE_BYTES, Weight, WeightRegistry, default_registry
+from tenonnx.weights.registry import SIDE_FILE_BYTES, Weight, WeightRegistry, default_registry
+from tenonnx.weights.sidefile import SideFiles
+from tenonnx.weights.storage import PIECE_BYTES, byte_size, unpack
 
 FILE_BYTES = 8 * 4096
 DTYPES = [d for d in ir.DataType if d not in (ir.DataType.UNDEFINED, ir.DataType.STRING)]
@@ -203,7 +203,7 @@ def test_views_that_do_not_fit_are_refused(registry: WeightRegistry, path: Path)
 def test_keys_are_the_same_in_another_process(registry: WeightRegistry, path: Path) -> None:
     script = """
 import sys, numpy, onnx_ir as ir
-from tenonnx.weights import WeightRegistry
+from tenonnx.weights.registry import WeightRegistry
 registry = WeightRegistry()
 weight = registry.view(registry.map(sys.argv[1]), 4, 8, ir.DataType.FLOAT, (2,))
 derived = registry.derive("twice:" + weight.key, lambda: weight.array * 2)
@@ -400,7 +400,7 @@ def test_aligned_is_the_weight_itself_or_one_copy(
 def test_realigning_takes_no_private_memory(tmp_path: Path) -> None:
     script = """
 import os, sys, numpy as np, onnx_ir as ir
-from tenonnx.weights import WeightRegistry
+from tenonnx.weights.registry import WeightRegistry
 def status(key):
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) for line in file if line.startswith(key))
@@ -631,7 +631,7 @@ def test_private_bytes_are_what_the_process_grew_by() -> None:
     script = """
 import numpy as np, os
 os.environ["TENONNX_CACHE"] = "0"
-from tenonnx.weights import WeightRegistry
+from tenonnx.weights.registry import WeightRegistry
 def anonymous():
     with open("/proc/self/smaps_rollup") as file:
         return next(int(line.split()[1]) * 1024 for line in file if line.startswith("Anonymous"))
@@ -697,7 +697,7 @@ def test_the_default_registry_is_one_for_the_process() -> None:
 def test_a_fork_in_the_middle_of_everything_leaves_a_working_child(path: Path) -> None:
     script = """
 import os, sys, threading, time, numpy as np, onnx_ir as ir
-from tenonnx.weights import WeightRegistry
+from tenonnx.weights.registry import WeightRegistry
 registry = WeightRegistry()
 weight = registry.view(registry.map(sys.argv[1]), 0, 64, ir.DataType.FLOAT, (16,))
 building, forked = threading.Event(), threading.Event()

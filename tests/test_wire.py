@@ -16,9 +16,9 @@ from onnx import helper, numpy_helper
 
 from tenonnx.errors import InvalidGraph, InvalidProtobuf
 from tenonnx.load import load
-from tenonnx.sidefile import SideFiles
-from tenonnx.weights import WeightRegistry
-from tenonnx.wire import MAX_DEPTH, THRESHOLD, Skeleton, skim
+from tenonnx.loading.wire import MAX_DEPTH, THRESHOLD, Skeleton, skim
+from tenonnx.weights.registry import WeightRegistry
+from tenonnx.weights.sidefile import SideFiles
 
 TP = onnx.TensorProto
 

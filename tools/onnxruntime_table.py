@@ -13,8 +13,8 @@ from types import ModuleType
 from typing import Any
 
 import tenonnx
-from tenonnx import config
-from tenonnx.refused import Refused
+from tenonnx.interface import config
+from tenonnx.interface.refused import Refused
 
 TARGET = Path(__file__).parents[1] / "docs" / "onnxruntime.md"
 

@@ -11,7 +11,7 @@ import onnx
 
 from tenonnx.graph import CONTROL_FLOW
 from tenonnx.operators import OperatorTable
-from tenonnx.plugins import PluginSet
+from tenonnx.plugins.manager import PluginSet
 from tenonnx_array import TABLE
 from tenonnx_array.provider import ArrayProvider
 

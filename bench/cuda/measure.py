@@ -43,8 +43,8 @@ def _tenonnx(
     path: Path, feeds: Feeds, name: str, seconds: float, *, graphed: bool
 ) -> dict[str, float]:
     import tenonnx
-    from tenonnx.ort_value import OrtValue
-    from tenonnx.weights import WeightRegistry
+    from tenonnx.interface.ort_value import OrtValue
+    from tenonnx.weights.registry import WeightRegistry
 
     started = time.perf_counter()
     options = tenonnx.SessionOptions(weights=WeightRegistry())

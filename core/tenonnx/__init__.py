@@ -36,18 +36,18 @@ from tenonnx.errors import (
 deferred.install()
 
 if TYPE_CHECKING:
-    from tenonnx.adapter import AdapterFormat, LoraAdapter
-    from tenonnx.assigned import OrtEpAssignedNode, OrtEpAssignedSubgraph
-    from tenonnx.choosing import get_all_providers, get_available_providers
     from tenonnx.custom_ops import operator
-    from tenonnx.devices import (
+    from tenonnx.formats import Format
+    from tenonnx.hookspecs import hookimpl
+    from tenonnx.interface.adapter import AdapterFormat, LoraAdapter
+    from tenonnx.interface.devices import (
         OrtArenaCfg,
         OrtDevice,
         OrtEpDevice,
         OrtHardwareDevice,
         OrtMemoryInfo,
     )
-    from tenonnx.enums import (
+    from tenonnx.interface.enums import (
         ExecutionMode,
         ExecutionOrder,
         GraphOptimizationLevel,
@@ -61,25 +61,18 @@ if TYPE_CHECKING:
         OrtMemType,
         OrtSparseFormat,
     )
-    from tenonnx.formats import Format
-    from tenonnx.hookspecs import hookimpl
-    from tenonnx.io_binding import IOBinding, SessionIOBinding
-    from tenonnx.metadata import ModelMetadata
-    from tenonnx.operators import Array, Kernel, Namespace, OperatorTable
-    from tenonnx.options import SessionOptions
-    from tenonnx.ort_value import OrtValue, OrtValueVector, copy_tensors
-    from tenonnx.plan import Observer, Plan
-    from tenonnx.plugins import PluginSet, default_plugins
-    from tenonnx.provider import HOST, Body, Device, Provider, Segment, Step
-    from tenonnx.refused import (
+    from tenonnx.interface.io_binding import IOBinding, SessionIOBinding
+    from tenonnx.interface.metadata import ModelMetadata
+    from tenonnx.interface.ort_value import OrtValue, OrtValueVector, copy_tensors
+    from tenonnx.interface.refused import (
         ModelCompiler,
         OrtEpContextData,
         OrtEpContextDataBuffer,
         OrtExternalInitializerInfo,
         OrtSyncStream,
     )
-    from tenonnx.run_options import RunOptions
-    from tenonnx.runtime_info import (
+    from tenonnx.interface.run_options import RunOptions
+    from tenonnx.interface.runtime_info import (
         create_and_register_allocator,
         create_and_register_allocator_v2,
         disable_telemetry_events,
@@ -97,38 +90,45 @@ if TYPE_CHECKING:
         set_global_thread_pool_sizes,
         unregister_execution_provider_library,
     )
+    from tenonnx.interface.signature import NodeArg
+    from tenonnx.interface.sparse_tensor import SparseTensor
+    from tenonnx.operators import Array, Kernel, Namespace, OperatorTable
+    from tenonnx.options import SessionOptions
+    from tenonnx.planning.assigned import OrtEpAssignedNode, OrtEpAssignedSubgraph
+    from tenonnx.planning.plan import Observer, Plan
+    from tenonnx.plugins.choosing import get_all_providers, get_available_providers
+    from tenonnx.plugins.manager import PluginSet, default_plugins
+    from tenonnx.provider import HOST, Body, Device, Provider, Segment, Step
     from tenonnx.seeds import set_seed
     from tenonnx.session import InferenceSession
-    from tenonnx.signature import NodeArg
-    from tenonnx.sparse_tensor import SparseTensor
-    from tenonnx.tensors import WeightTensor
     from tenonnx.transforms import Transform, TransformContext
-    from tenonnx.weights import Weight, WeightRegistry, default_registry
+    from tenonnx.weights.registry import Weight, WeightRegistry, default_registry
+    from tenonnx.weights.tensors import WeightTensor
 
 # Where each public name lives; a module is imported when one of its names is first used, so
 # that `import tenonnx` and plugins that only need a decorator stay cheap.
 _HOMES = {
-    "adapter": (
+    "interface.adapter": (
         "AdapterFormat",
         "LoraAdapter",
     ),
-    "assigned": (
+    "planning.assigned": (
         "OrtEpAssignedNode",
         "OrtEpAssignedSubgraph",
     ),
-    "choosing": (
+    "plugins.choosing": (
         "get_all_providers",
         "get_available_providers",
     ),
     "custom_ops": ("operator",),
-    "devices": (
+    "interface.devices": (
         "OrtArenaCfg",
         "OrtDevice",
         "OrtEpDevice",
         "OrtHardwareDevice",
         "OrtMemoryInfo",
     ),
-    "enums": (
+    "interface.enums": (
         "ExecutionMode",
         "ExecutionOrder",
         "GraphOptimizationLevel",
@@ -144,8 +144,8 @@ _HOMES = {
     ),
     "formats": ("Format",),
     "hookspecs": ("hookimpl",),
-    "io_binding": ("IOBinding", "SessionIOBinding"),
-    "metadata": ("ModelMetadata",),
+    "interface.io_binding": ("IOBinding", "SessionIOBinding"),
+    "interface.metadata": ("ModelMetadata",),
     "operators": (
         "Array",
         "Kernel",
@@ -153,16 +153,16 @@ _HOMES = {
         "OperatorTable",
     ),
     "options": ("SessionOptions",),
-    "ort_value": (
+    "interface.ort_value": (
         "OrtValue",
         "OrtValueVector",
         "copy_tensors",
     ),
-    "plan": (
+    "planning.plan": (
         "Observer",
         "Plan",
     ),
-    "plugins": (
+    "plugins.manager": (
         "PluginSet",
         "default_plugins",
     ),
@@ -174,15 +174,15 @@ _HOMES = {
         "Segment",
         "Step",
     ),
-    "refused": (
+    "interface.refused": (
         "ModelCompiler",
         "OrtEpContextData",
         "OrtEpContextDataBuffer",
         "OrtExternalInitializerInfo",
         "OrtSyncStream",
     ),
-    "run_options": ("RunOptions",),
-    "runtime_info": (
+    "interface.run_options": ("RunOptions",),
+    "interface.runtime_info": (
         "create_and_register_allocator",
         "create_and_register_allocator_v2",
         "disable_telemetry_events",
@@ -202,14 +202,14 @@ _HOMES = {
     ),
     "seeds": ("set_seed",),
     "session": ("InferenceSession",),
-    "signature": ("NodeArg",),
-    "sparse_tensor": ("SparseTensor",),
-    "tensors": ("WeightTensor",),
+    "interface.signature": ("NodeArg",),
+    "interface.sparse_tensor": ("SparseTensor",),
+    "weights.tensors": ("WeightTensor",),
     "transforms": (
         "Transform",
         "TransformContext",
     ),
-    "weights": (
+    "weights.registry": (
         "Weight",
         "WeightRegistry",
         "default_registry",

@@ -9,17 +9,18 @@ from typing import Any
 
 import onnx_ir as ir
 
-from tenonnx import config, functions
+from tenonnx import functions
 from tenonnx import graph as graphs
 from tenonnx.errors import Fail, InvalidArgument, ModelLoadCanceled, NotSupported
 from tenonnx.formats import load_model
+from tenonnx.interface import config
+from tenonnx.loading.supplied import Supplied
 from tenonnx.options import PROCESS_DEFAULTS, SessionOptions
-from tenonnx.plugins import PluginSet
+from tenonnx.plugins.manager import PluginSet
 from tenonnx.provider import HOST
-from tenonnx.supplied import Supplied
-from tenonnx.tensors import WeightTensor
 from tenonnx.transforms import Transform, select
-from tenonnx.weights import Weight, WeightRegistry
+from tenonnx.weights.registry import Weight, WeightRegistry
+from tenonnx.weights.tensors import WeightTensor
 
 EMBEDDED = "ort_config"
 """Metadata of models that says with which options to run them, as JSON."""

@@ -8,9 +8,9 @@ from typing import Any
 import onnx
 from onnx.backend.base import Backend, BackendRep
 
-from tenonnx.choosing import ProviderRequest
 from tenonnx.options import SessionOptions
-from tenonnx.plugins import default_plugins
+from tenonnx.plugins.choosing import ProviderRequest
+from tenonnx.plugins.manager import default_plugins
 from tenonnx.provider import why_unusable
 from tenonnx.session import InferenceSession
 

@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from tenonnx.errors import Fail, InvalidArgument
 from tenonnx.formats import Format, load_model
-from tenonnx.weights import WeightRegistry
+from tenonnx.weights.registry import WeightRegistry
 
 PAGE = 4096
 MAX_INLINE_BYTES = 2**31 - 1

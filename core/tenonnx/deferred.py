@@ -185,7 +185,7 @@ def _function_of_metadata(metadata: ModuleType, name: str) -> Callable[..., Any]
     """Answers which version onnx has."""
 
     def version(distribution: str) -> str:
-        from tenonnx import installed
+        from tenonnx.plugins import installed
 
         return installed.version(distribution) or _attribute(metadata, name)(distribution)
 

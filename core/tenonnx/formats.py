@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import NotSupported
 from tenonnx.load import load as load_onnx
-from tenonnx.supplied import NOTHING, Supplied
+from tenonnx.loading.supplied import NOTHING, Supplied
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from tenonnx.weights import WeightRegistry
+    from tenonnx.weights.registry import WeightRegistry
 
 HEADER_BYTES = 64
 """How much of a file or buffer a format's ``sniff`` sees."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import typer
 
     from tenonnx.formats import Format
-    from tenonnx.plan import Observer, Plan
+    from tenonnx.planning.plan import Observer, Plan
     from tenonnx.transforms import Transform
 
 NAMESPACE = "tenonnx"

@@ -15,16 +15,16 @@ import onnx_ir as ir
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped] # has no stubs
 
 from tenonnx.errors import Fail, InvalidArgument, InvalidGraph, InvalidProtobuf, TenonnxError
-from tenonnx.map_types import has_maps, note_map_types, take_map_types
-from tenonnx.paths import DataFolders, missing
-from tenonnx.sniff import looks_like
-from tenonnx.sparse import densify, has_sparse
-from tenonnx.supplied import NOTHING, Supplied
-from tenonnx.tensors import TensorReader
-from tenonnx.wire import skim
+from tenonnx.loading.map_types import has_maps, note_map_types, take_map_types
+from tenonnx.loading.sniff import looks_like
+from tenonnx.loading.sparse import densify, has_sparse
+from tenonnx.loading.supplied import NOTHING, Supplied
+from tenonnx.loading.wire import skim
+from tenonnx.weights.paths import DataFolders, missing
+from tenonnx.weights.tensors import TensorReader
 
 if TYPE_CHECKING:
-    from tenonnx.weights import WeightRegistry
+    from tenonnx.weights.registry import WeightRegistry
 
 TENSOR, TENSORS = ir.AttributeType.TENSOR, ir.AttributeType.TENSORS
 GRAPH, GRAPHS = ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS

@@ -9,16 +9,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
 
-from tenonnx.config import SESSION_KEYS, check_entry, set_attribute
-from tenonnx.enums import ExecutionMode, ExecutionOrder
-from tenonnx.enums import GraphOptimizationLevel as GraphOptimizationLevel
 from tenonnx.errors import InvalidArgument, NotFound, NotSupported
+from tenonnx.interface.config import SESSION_KEYS, check_entry, set_attribute
+from tenonnx.interface.enums import ExecutionMode, ExecutionOrder
+from tenonnx.interface.enums import GraphOptimizationLevel as GraphOptimizationLevel
 from tenonnx.operators import OperatorTable
 
 if TYPE_CHECKING:
     from tenonnx.custom_ops import Function
-    from tenonnx.plugins import PluginSet
-    from tenonnx.weights import WeightRegistry
+    from tenonnx.plugins.manager import PluginSet
+    from tenonnx.weights.registry import WeightRegistry
 
 
 @dataclass

@@ -10,24 +10,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tenonnx import assembly
-from tenonnx.choosing import ProviderRequest, choose_providers
+from tenonnx.interface.recipes import kept, recipe, refuse_unkept
+from tenonnx.interface.run_options import Deadline, RunOptions, Terminator
+from tenonnx.interface.session_facts import Session
+from tenonnx.interface.signature import Signature
 from tenonnx.options import SessionOptions
-from tenonnx.placement import Placement, place
-from tenonnx.plan import Observer, Plan
-from tenonnx.plugins import default_plugins
+from tenonnx.planning.placement import Placement, place
+from tenonnx.planning.plan import Observer, Plan
+from tenonnx.plugins.choosing import ProviderRequest, choose_providers
+from tenonnx.plugins.manager import default_plugins
 from tenonnx.provider import HOST, Device
-from tenonnx.recipes import kept, recipe, refuse_unkept
-from tenonnx.run_options import Deadline, RunOptions, Terminator
-from tenonnx.session_facts import Session
-from tenonnx.signature import Signature
 from tenonnx.transforms import TransformContext, TransformReport, host_providers, run_transforms
-from tenonnx.weights import default_registry
+from tenonnx.weights.registry import default_registry
 
 if TYPE_CHECKING:  # imported when first used: the others save the time
-    from tenonnx.io_binding import IOBinding
-    from tenonnx.ort_value import OrtValue, OrtValueVector
-    from tenonnx.profiling import Profiler
-    from tenonnx.run_async import RunFuture
+    from tenonnx.interface.io_binding import IOBinding
+    from tenonnx.interface.ort_value import OrtValue, OrtValueVector
+    from tenonnx.interface.profiling import Profiler
+    from tenonnx.interface.run_async import RunFuture
 
 
 class InferenceSession(Session):
@@ -108,7 +108,7 @@ class InferenceSession(Session):
         self._observers: list[Observer] = plugins.create_observers(self._plan)
         self._profiler: Profiler | None = None
         if options.enable_profiling:
-            from tenonnx.profiling import Profiler
+            from tenonnx.interface.profiling import Profiler
 
             moments = started, loaded, time.perf_counter_ns()
             kind = "uri" if isinstance(self._recipe[0], str | os.PathLike) else "array"
@@ -202,7 +202,7 @@ class InferenceSession(Session):
             A future of the outputs, which coroutines can await. Cancelling one that runs stops
             the run.
         """
-        from tenonnx.run_async import start
+        from tenonnx.interface.run_async import start
 
         return start(self.run, output_names, input_feed, callback, user_data, run_options)
 
@@ -213,8 +213,8 @@ class InferenceSession(Session):
         run_options: RunOptions | None = None,
     ) -> OrtValueVector:
         """Computes outputs as ``OrtValue``s of inputs that are, wherever they are."""
-        from tenonnx.ort_value import OrtValue, OrtValueVector
-        from tenonnx.placed import on_devices
+        from tenonnx.interface.ort_value import OrtValue, OrtValueVector
+        from tenonnx.planning.placed import on_devices
 
         placed = on_devices(input_dict_ort_values)
         if placed and run_options is None and not self._watching():
@@ -243,7 +243,7 @@ class InferenceSession(Session):
 
     def io_binding(self) -> IOBinding:
         """Returns a new binding of inputs and outputs to memory of the caller's."""
-        from tenonnx.io_binding import IOBinding
+        from tenonnx.interface.io_binding import IOBinding
 
         return IOBinding(self)
 
@@ -255,7 +255,7 @@ class InferenceSession(Session):
         Raises:
             InvalidArgument: As ``run`` does, or a buffer does not fit its output.
         """
-        from tenonnx.placed import on_devices
+        from tenonnx.planning.placed import on_devices
 
         arguments, buffers = iobinding.prepared()
         watched = run_options is not None or self._watching()

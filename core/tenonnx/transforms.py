@@ -18,8 +18,8 @@ from tenonnx.provider import HOST, Provider, Segment, why_unusable
 if TYPE_CHECKING:
     import numpy as np
 
-    from tenonnx.plugins import PluginSet
-    from tenonnx.weights import WeightRegistry
+    from tenonnx.plugins.manager import PluginSet
+    from tenonnx.weights.registry import WeightRegistry
 
 log = logging.getLogger("tenonnx")
 

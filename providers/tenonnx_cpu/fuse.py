@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tenonnx.lower import is_constant
+from tenonnx.planning.lower import is_constant
 from tenonnx.provider import Step
 from tenonnx_cpu.specialise import Call, Site, on_host
 

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from tenonnx.graph import array_of
-from tenonnx.lower import is_constant
+from tenonnx.planning.lower import is_constant
 from tenonnx.provider import HOST
-from tenonnx.tensors import WeightTensor
+from tenonnx.weights.tensors import WeightTensor
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from tenonnx.weight import Weight
+    from tenonnx.weights.weight import Weight
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
 Call: TypeAlias = Callable[..., Any]

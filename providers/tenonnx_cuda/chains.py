@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tenonnx.lower import is_constant
 from tenonnx.operators import Array
+from tenonnx.planning.lower import is_constant
 from tenonnx.provider import Device, Step
 from tenonnx_cuda.chosen import same_element
 from tenonnx_cuda.grouping import Group, Program, constant_on

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tenonnx.operators import Array
-    from tenonnx.weight import Weight
+    from tenonnx.weights.weight import Weight
     from tenonnx_cuda.platform import NDArray, Platform, Stream
     from tenonnx_cuda.residence import Residence
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from tenonnx.graph import array_of
-from tenonnx.lower import is_constant
+from tenonnx.planning.lower import is_constant
 from tenonnx.provider import HOST, Device, Step
-from tenonnx.tensors import WeightTensor
+from tenonnx.weights.tensors import WeightTensor
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -129,8 +129,8 @@ class CUDAExecutionProvider(ArrayProvider):
 
     def _preload(self, steps: Sequence[Step]) -> None:
         """Brings all weights that steps read to the device at once, as its bus likes it."""
-        from tenonnx.lower import is_constant
-        from tenonnx.tensors import WeightTensor
+        from tenonnx.planning.lower import is_constant
+        from tenonnx.weights.tensors import WeightTensor
 
         tensors = (
             value.const_value

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx.operators import Array
-from tenonnx.storage import is_packed
-from tenonnx.weight import Weight
+from tenonnx.weights.storage import is_packed
+from tenonnx.weights.weight import Weight
 from tenonnx_cuda.platform import Block, Platform, View
 from tenonnx_cuda.slabs import Slab, Stretch, merged, pack, stretch_of
 from tenonnx_cuda.staging import Staging

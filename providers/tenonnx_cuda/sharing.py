@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tenonnx.mapping import Mapping
+from tenonnx.weights.mapping import Mapping
 from tenonnx_cuda.platform import Block, Platform
 from tenonnx_cuda.slabs import Slab
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from tenonnx.storage import Storage, byte_size
-from tenonnx.weight import Weight
+from tenonnx.weights.storage import Storage, byte_size
+from tenonnx.weights.weight import Weight
 
 SLAB_BYTES: Final = 64 << 20
 """Small stretches share an allocation of this size; one that is larger has its own."""

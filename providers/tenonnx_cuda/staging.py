@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from tenonnx.mapping import Mapping
+from tenonnx.weights.mapping import Mapping
 from tenonnx_cuda.platform import Block, NDArray, Platform
 from tenonnx_cuda.slabs import Stretch
 

@@ -174,7 +174,7 @@ def test_a_sitecustomize_of_the_users_runs_in_children(
         print(subprocess.check_output([sys.executable, "-c", {code!r}], text=True))
         """,
     )
-    assert printed.split() == ["mine", "tenonnx.signature"]
+    assert printed.split() == ["mine", "tenonnx.interface.signature"]
 
 
 def test_children_can_be_left_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +189,7 @@ def test_children_can_be_left_alone(folder: Path, monkeypatch: pytest.MonkeyPatc
         print(subprocess.check_output([sys.executable, "-c", {code!r}], text=True))
         """,
     )
-    assert printed.split() == ["tenonnx.signature", "[]"]
+    assert printed.split() == ["tenonnx.interface.signature", "[]"]
 
 
 def test_exit_codes_and_usage(folder: Path) -> None:

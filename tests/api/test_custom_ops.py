@@ -21,7 +21,7 @@ X = np.array([3, 1, 2], np.float32)
 def _global_operators(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     table = OperatorTable()
     monkeypatch.setattr("tenonnx.custom_ops.GLOBAL", table)
-    monkeypatch.setattr("tenonnx.choosing.GLOBAL", table)
+    monkeypatch.setattr("tenonnx.plugins.choosing.GLOBAL", table)
     yield
     assert custom_ops.GLOBAL is table
 

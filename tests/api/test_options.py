@@ -13,7 +13,7 @@ from onnx import helper
 
 import tenonnx
 from models import FLOAT, model, node, value
-from tenonnx import config
+from tenonnx.interface import config
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 W = np.ones((3, 4), np.float32)

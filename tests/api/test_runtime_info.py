@@ -68,7 +68,7 @@ def test_what_has_no_effect_does_no_harm(call: Any) -> None:
 
 def test_libraries_of_providers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plugins = tenonnx.PluginSet()
-    monkeypatch.setattr("tenonnx.plugins._default", plugins)
+    monkeypatch.setattr("tenonnx.plugins.manager._default", plugins)
     with pytest.raises(tenonnx.NotSupported, match="a provider is a Python class"):
         tenonnx.register_execution_provider_library("Mine", "mine.so")
     file = tmp_path / "mine_provider.py"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import tenonnx
-from tenonnx import config
+from tenonnx.interface import config
 
 ort = pytest.importorskip("onnxruntime", reason="compares with the installed onnxruntime")
 ROOT = Path(__file__).parents[2]

@@ -13,9 +13,9 @@ from small import Cli, Start, Write, mlp_model
 from typer.testing import CliRunner, Result
 
 from models import FLOAT, model, node, value
-from tenonnx import weights
 from tenonnx.cli.app import app
 from tenonnx.cli.state import BLOCKED
+from tenonnx.weights import registry as weights
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
     """Runs the command in this process, where it finds what a process of its own would find."""
 
     def run(*arguments: object) -> Result:
-        monkeypatch.setattr("tenonnx.plugins._default", None)
+        monkeypatch.setattr("tenonnx.plugins.manager._default", None)
         weights._default_registry.cache_clear()
         monkeypatch.setenv(BLOCKED, "")
         return CliRunner().invoke(app, [str(argument) for argument in arguments])

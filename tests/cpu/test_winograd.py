@@ -12,7 +12,7 @@ from windows_oracle import convolve
 
 import tenonnx
 from models import FLOAT, model, node, value
-from tenonnx.sidefile import SideFiles
+from tenonnx.weights.sidefile import SideFiles
 from tenonnx_array.windows import place
 from tenonnx_cpu.conv.conv import CONV, WINOGRAD
 from tenonnx_cpu.conv.winograd import (

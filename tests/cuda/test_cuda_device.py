@@ -17,10 +17,10 @@ import test_cuda_contract as contract
 
 import tenonnx
 from models import model, node, value
-from tenonnx.ort_value import OrtValue
+from tenonnx.interface.ort_value import OrtValue
 from tenonnx.provider import Provider, why_unusable
 from tenonnx.testing import ProviderTests
-from tenonnx.weights import WeightRegistry
+from tenonnx.weights.registry import WeightRegistry
 from tenonnx_cuda.provider import CUDAExecutionProvider
 
 MISSING = why_unusable(CUDAExecutionProvider)

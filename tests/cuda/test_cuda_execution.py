@@ -14,7 +14,7 @@ import pytest
 
 import tenonnx
 from models import model, node, value
-from tenonnx.ort_value import OrtValue
+from tenonnx.interface.ort_value import OrtValue
 from tenonnx_cuda.cupy_platform import LARGEST_LIMIT, TF32, CupyStream
 from tenonnx_cuda.recording import MOST, Replayed
 

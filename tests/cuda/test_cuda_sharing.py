@@ -22,9 +22,9 @@ import onnx_ir as ir
 import pytest
 from emulated import FakePlatform, Memory
 
-from tenonnx.mapping import Mapping
-from tenonnx.weight import Weight
-from tenonnx.weights import WeightRegistry
+from tenonnx.weights.mapping import Mapping
+from tenonnx.weights.registry import WeightRegistry
+from tenonnx.weights.weight import Weight
 from tenonnx_cuda.platform import NDArray
 from tenonnx_cuda.residence import Residence
 from tenonnx_cuda.sharing import GRAIN, Exchange, locked, own_folder, taken

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 import tenonnx
 from models import model, node, value
-from tenonnx.storage import Memory
-from tenonnx.weight import Weight
-from tenonnx.weights import WeightRegistry
+from tenonnx.weights.registry import WeightRegistry
+from tenonnx.weights.storage import Memory
+from tenonnx.weights.weight import Weight
 from tenonnx_cuda.platform import OutOfDeviceMemoryError
 from tenonnx_cuda.residence import Residence
 from tenonnx_cuda.slabs import ALIGNMENT, Stretch, merged, pack, stretch_of

@@ -102,8 +102,8 @@ def _own(name: str) -> dict[str, Any]:
 
             return {n: getattr(blockwise, n) for n in blockwise.__all__}
         case "onnxruntime_inference_collection":
-            from tenonnx.devices import DEVICE_TYPES
-            from tenonnx.session_facts import Session
+            from tenonnx.interface.devices import DEVICE_TYPES
+            from tenonnx.interface.session_facts import Session
 
             return {"Session": Session, "get_ort_device_type": DEVICE_TYPES.__getitem__}
         case "onnxruntime_validation":

@@ -19,7 +19,7 @@ from tenonnx.cli.providers import check_provider
 from tenonnx.errors import TenonnxError
 
 if TYPE_CHECKING:
-    from tenonnx.plugins import PluginSet
+    from tenonnx.plugins.manager import PluginSet
 
 CORETYPE = "OPENBLAS_CORETYPE"
 PACKAGES = ("tenonnx", "numpy", "onnx", "onnx-ir", "ml-dtypes", "pluggy", "rich", "typer")
@@ -89,7 +89,7 @@ def blas() -> Iterator[Finding]:
 
 def cache() -> Iterator[Finding]:
     """Looks at the folder in which derived weights are kept."""
-    from tenonnx.weights import default_registry
+    from tenonnx.weights.registry import default_registry
 
     try:
         folder = default_registry().side_files.folder

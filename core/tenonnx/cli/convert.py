@@ -49,7 +49,7 @@ def convert(
     """Converts a model."""
     from tenonnx.convert import Layout
     from tenonnx.convert import convert as write
-    from tenonnx.weights import default_registry
+    from tenonnx.weights.registry import default_registry
 
     with progress(1.0) as tell:
         written = write(

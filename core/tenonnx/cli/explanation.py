@@ -10,14 +10,14 @@ import onnx_ir as ir
 
 from tenonnx import assembly
 from tenonnx import graph as graphs
-from tenonnx.choosing import ProviderRequest, choose_providers
 from tenonnx.cli.facts import of_placement, operators
 from tenonnx.options import SessionOptions
-from tenonnx.placement import Placement, place
-from tenonnx.plan import Plan
-from tenonnx.plugins import default_plugins
+from tenonnx.planning.placement import Placement, place
+from tenonnx.planning.plan import Plan
+from tenonnx.plugins.choosing import ProviderRequest, choose_providers
+from tenonnx.plugins.manager import default_plugins
 from tenonnx.transforms import Transform, TransformContext, host_providers, run_transforms
-from tenonnx.weights import default_registry
+from tenonnx.weights.registry import default_registry
 
 NEARLY = "nearly "
 """How a transform's note begins that tells what it did not match, and why."""

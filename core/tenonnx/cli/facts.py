@@ -10,11 +10,11 @@ from typing import Any
 import onnx_ir as ir
 
 from tenonnx import graph as graphs
-from tenonnx.placement import Placement
-from tenonnx.report import MemoryReport
+from tenonnx.interface.signature import describe
+from tenonnx.planning.placement import Placement
 from tenonnx.session import InferenceSession
-from tenonnx.signature import describe
-from tenonnx.tensors import WeightTensor
+from tenonnx.weights.report import MemoryReport
+from tenonnx.weights.tensors import WeightTensor
 
 MAX_REASONS = 20
 

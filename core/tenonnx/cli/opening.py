@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from tenonnx.cli.state import State
+    from tenonnx.interface.profiling import Profiler
     from tenonnx.options import SessionOptions
-    from tenonnx.profiling import Profiler
     from tenonnx.session import InferenceSession
 
 
@@ -99,7 +99,7 @@ def open_session(state: State, model: Any, request: Request) -> tuple[InferenceS
 
 def open_profiled(state: State, model: Any, request: Request) -> tuple[InferenceSession, Profiler]:
     """Returns a session and what watches its runs; no trace is written."""
-    from tenonnx.profiling import Profiler
+    from tenonnx.interface.profiling import Profiler
     from tenonnx.session import InferenceSession
 
     check_readable(model)
@@ -116,7 +116,7 @@ def open_profiled(state: State, model: Any, request: Request) -> tuple[Inference
 def load_original(state: State, path: str, request: Request) -> ir.Model:
     """Returns a model as its file has it; its weights are those of a session that opens it."""
     from tenonnx.formats import load_model
-    from tenonnx.weights import default_registry
+    from tenonnx.weights.registry import default_registry
 
     check_readable(path)
     formats = tuple(state.plugins.formats.values())

@@ -14,7 +14,7 @@ from tenonnx.cli.output import emit_json, lines, table, title
 from tenonnx.cli.state import state_of
 
 if TYPE_CHECKING:
-    from tenonnx.plugins import PluginSet
+    from tenonnx.plugins.manager import PluginSet
     from tenonnx.provider import Provider
 
 HELP = """Lists the execution providers, and whether they work here.

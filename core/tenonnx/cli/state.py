@@ -14,7 +14,7 @@ from tenonnx.options import did_you_mean
 if TYPE_CHECKING:
     import typer
 
-    from tenonnx.plugins import PluginSet
+    from tenonnx.plugins.manager import PluginSet
 
 BLOCKED = "TENONNX_BLOCK_PLUGINS"
 
@@ -41,7 +41,7 @@ class State:
             InvalidArgument: There is no plugin of a name to do without.
             PluginError: A plugin file is refused.
         """
-        from tenonnx.plugins import default_plugins
+        from tenonnx.plugins.manager import default_plugins
 
         if self.without:
             # Said in the environment, it holds for processes that a command starts too.

@@ -18,11 +18,11 @@ from tenonnx.errors import TenonnxError
 from tenonnx.formats import HEADER_BYTES, Format
 from tenonnx.hookspecs import hookimpl
 from tenonnx.options import SessionOptions
-from tenonnx.plugins import PluginSet, default_plugins
+from tenonnx.plugins.manager import PluginSet, default_plugins
 from tenonnx.session import InferenceSession
 from tenonnx.testing.compare import assert_similar
 from tenonnx.testing.models import mlp
-from tenonnx.weights import WeightRegistry
+from tenonnx.weights.registry import WeightRegistry
 
 X = np.random.default_rng(0).standard_normal((3, 16)).astype(np.float32)
 

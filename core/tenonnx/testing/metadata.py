@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from tenonnx.plugins import DISTRIBUTION, GROUP
+from tenonnx.plugins.manager import DISTRIBUTION, GROUP
 
 PROGRAM = """
 import importlib, json, sys

@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 from tenonnx import graph as graphs
 from tenonnx.errors import InvalidArgument, NotSupported, RuntimeException, TenonnxError
 from tenonnx.provider import Provider
-from tenonnx.sidefile import SideFiles
 from tenonnx.testing import models
 from tenonnx.testing.laws import LAWS, RTOL
 from tenonnx.testing.memory import private_growth
 from tenonnx.testing.metadata import check_distribution
 from tenonnx.testing.nodes import node_cases
 from tenonnx.testing.subject import Fallback, Subject, subject_of
-from tenonnx.weights import WeightRegistry
+from tenonnx.weights.registry import WeightRegistry
+from tenonnx.weights.sidefile import SideFiles
 
 X = np.array([-2.0, 0.0, 3.0], np.float32)
 

@@ -13,10 +13,10 @@ import onnx_ir as ir
 from tenonnx import graph as graphs
 from tenonnx.hookspecs import hookimpl
 from tenonnx.options import GraphOptimizationLevel, SessionOptions, make_options
-from tenonnx.plugins import PluginSet, default_plugins
+from tenonnx.plugins.manager import PluginSet, default_plugins
 from tenonnx.provider import Provider, Segment, Step, why_unusable
 from tenonnx.session import InferenceSession
-from tenonnx.weights import WeightRegistry
+from tenonnx.weights.registry import WeightRegistry
 
 FALLBACK = "CPUExecutionProvider"
 

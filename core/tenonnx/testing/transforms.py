@@ -13,13 +13,13 @@ import pytest
 from tenonnx import assembly
 from tenonnx.hookspecs import hookimpl
 from tenonnx.options import GraphOptimizationLevel, SessionOptions
-from tenonnx.plugins import PluginSet, default_plugins
+from tenonnx.plugins.manager import PluginSet, default_plugins
 from tenonnx.session import InferenceSession
 from tenonnx.testing.compare import assert_similar
 from tenonnx.testing.models import branch, loop, mlp
 from tenonnx.testing.nodes import node_cases
 from tenonnx.transforms import Transform, TransformContext, host_providers, run_transforms
-from tenonnx.weights import WeightRegistry
+from tenonnx.weights.registry import WeightRegistry
 
 SIZE = 4
 """What symbolic dimensions of inputs are in runs."""

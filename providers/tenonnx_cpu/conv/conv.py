@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from tenonnx.weight import Weight
+    from tenonnx.weights.weight import Weight
 
 CONV = JitKernel("conv.conv", "conv_f32")
 DEPTHWISE = JitKernel("conv.depthwise", "conv_depthwise")

@@ -25,7 +25,7 @@ from tenonnx_cpu.conv.layout import TILE_ROWS, Layout, fixed
 from tenonnx_cpu.specialise import NDArray
 
 if TYPE_CHECKING:
-    from tenonnx.weight import Weight
+    from tenonnx.weights.weight import Weight
 
 POINTS = {2: (0.0, 1.0, -1.0), 4: (0.0, 0.6875, -0.6875, 1.5, -1.5)}
 """Finite points per size of tile; infinity is one more."""

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import platformdirs
 
-from tenonnx.installed import version
+from tenonnx.plugins.installed import version
 from tenonnx_cpu.jit.code.cpu import description
 
 IMPORT = re.compile(r"^from (tenonnx_cpu[\w.]*) import (.*)", re.MULTILINE)

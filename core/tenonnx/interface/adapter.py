@@ -1,0 +1,215 @@
+"""LoRA adapters: files of parameters that a run feeds to a model's inputs, mapped, not read.
+
+The file is a flatbuffer with the identifier ``TORT``: a table of three versions and a vector of
+parameters, each a table of name, dimensions, ONNX element type and bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import onnx_ir as ir
+
+from tenonnx.errors import InvalidProtobuf, NoSuchFile
+from tenonnx.interface.ort_value import OrtValue, onnx_type
+from tenonnx.weights.storage import byte_size, is_packed
+
+NDArray = np.ndarray[Any, np.dtype[Any]]
+
+IDENTIFIER: Final = b"TORT"
+FORMAT_VERSION: Final = 1
+FOUR_FIELDS: Final = struct.pack("<6H", 12, 20, 4, 8, 12, 16)
+"""The vtable of both tables: four fields of four bytes after the offset of the vtable."""
+
+
+class AdapterFormat:
+    """The content of an adapter file, to read and to write."""
+
+    def __init__(self, adapter: Any = None) -> None:
+        del adapter
+        self._format_version = FORMAT_VERSION
+        self._adapter_version = 0
+        self._model_version = 0
+        self._parameters: dict[str, OrtValue] = {}
+
+    @staticmethod
+    def read_adapter(file_path: str | os.PathLike[str]) -> AdapterFormat:
+        """Returns what a file holds; its parameters are views of the mapped file.
+
+        Raises:
+            NoSuchFile: There is no such file.
+            InvalidProtobuf: It is no adapter file.
+        """
+        content = read(file_path)
+        adapter = AdapterFormat()
+        adapter._format_version, adapter._adapter_version, adapter._model_version = content.versions
+        adapter._parameters = {n: OrtValue(array) for n, array in content.parameters.items()}
+        return adapter
+
+    def export_adapter(self, file_path: str | os.PathLike[str]) -> None:
+        """Writes a file."""
+        versions = (self._format_version, self._adapter_version, self._model_version)
+        arrays = {name: value.numpy() for name, value in self._parameters.items()}
+        Path(file_path).write_bytes(b"".join(encode(versions, arrays)))
+
+    def get_format_version(self) -> int:
+        """Returns the version of the file format."""
+        return self._format_version
+
+    def get_adapter_version(self) -> int:
+        """Returns the adapter's version."""
+        return self._adapter_version
+
+    def set_adapter_version(self, adapter_version: int) -> None:
+        """Sets the adapter's version."""
+        self._adapter_version = adapter_version
+
+    def get_model_version(self) -> int:
+        """Returns the version of the model that the adapter is for."""
+        return self._model_version
+
+    def set_model_version(self, model_version: int) -> None:
+        """Sets the version of the model that the adapter is for."""
+        self._model_version = model_version
+
+    def get_parameters(self) -> dict[str, OrtValue]:
+        """Returns the parameters by name."""
+        return dict(self._parameters)
+
+    def set_parameters(self, params: Mapping[str, OrtValue]) -> None:
+        """Sets the parameters."""
+        self._parameters = dict(params)
+
+
+class LoraAdapter:
+    """Parameters that ``RunOptions.add_active_adapter`` feeds to a run."""
+
+    def __init__(self) -> None:
+        self.parameters: dict[str, NDArray] = {}
+
+    def Load(self, path: str | os.PathLike[str]) -> None:  # noqa: N802 - onnxruntime's name
+        """Maps a file's parameters.
+
+        Raises:
+            NoSuchFile: There is no such file.
+            InvalidProtobuf: It is no adapter file.
+        """
+        self.parameters = read(path).parameters
+
+
+@dataclass(frozen=True)
+class Content:
+    """What an adapter file holds: versions of format, adapter and model, and the parameters."""
+
+    versions: tuple[int, int, int]
+    parameters: dict[str, NDArray] = field(default_factory=dict)
+
+
+def read(path: str | os.PathLike[str]) -> Content:
+    """Returns what a file holds, as views of its mapping.
+
+    Raises:
+        NoSuchFile: There is no such file.
+        InvalidProtobuf: It is no adapter file.
+    """
+    try:
+        data = np.memmap(path, np.uint8, "r")
+    except (OSError, ValueError) as error:
+        raise NoSuchFile(f"no adapter at {os.fspath(path)}: {error}") from error
+    try:
+        if bytes(data[4:8]) != IDENTIFIER:
+            raise ValueError(f"it begins with {bytes(data[4:8])!r} instead of {IDENTIFIER!r}")
+        return _decode(data)
+    except (struct.error, ValueError, UnicodeDecodeError) as error:
+        raise InvalidProtobuf(f"{os.fspath(path)} is no adapter: {error}") from error
+
+
+def _decode(data: NDArray) -> Content:
+    root = _follow(data, 0)
+    version, adapter, model, parameters = (_field(data, root, number) for number in range(4))
+    numbers = [_int(data, place) if place else 0 for place in (version, adapter, model)]
+    found = {}
+    if parameters:
+        vector = _follow(data, parameters)
+        for position in range(_int(data, vector)):
+            table = _follow(data, vector + 4 + 4 * position)
+            name, dims, kind, raw = (_field(data, table, number) for number in range(4))
+            shape = _vector(data, dims, 8).view(np.int64) if dims else ()
+            dtype = ir.DataType(_int(data, kind) if kind else 0)
+            array = _vector(data, raw, 1) if raw else data[:0]
+            label = bytes(_vector(data, name, 1)).decode() if name else ""
+            found[label] = _shaped(array, dtype, tuple(map(int, shape)))
+    return Content((numbers[0], numbers[1], numbers[2]), found)
+
+
+def _shaped(raw: NDArray, dtype: ir.DataType, shape: tuple[int, ...]) -> NDArray:
+    if is_packed(dtype) or byte_size(dtype, shape) != len(raw):
+        raise ValueError(f"a parameter of {dtype.name}{list(shape)} has {len(raw)} bytes")
+    return raw.view(dtype.numpy()).reshape(shape)
+
+
+def _int(data: NDArray, place: int) -> int:
+    return int(struct.unpack_from("<i", data.data, place)[0])
+
+
+def _follow(data: NDArray, place: int) -> int:
+    return place + int(struct.unpack_from("<I", data.data, place)[0])
+
+
+def _field(data: NDArray, table: int, number: int) -> int:
+    """Returns where a table's field is; 0 if it is not there."""
+    vtable = table - _int(data, table)
+    (size,) = struct.unpack_from("<H", data.data, vtable)
+    slot = 4 + 2 * number
+    offset = struct.unpack_from("<H", data.data, vtable + slot)[0] if slot < size else 0
+    return table + offset if offset else 0
+
+
+def _vector(data: NDArray, place: int, itemsize: int) -> NDArray:
+    start = _follow(data, place)
+    stop = start + 4 + _int(data, start) * itemsize
+    if stop > len(data):
+        raise ValueError("it is cut short")
+    return data[start + 4 : stop]
+
+
+def encode(versions: tuple[int, int, int], arrays: Mapping[str, NDArray]) -> Iterable[bytes]:
+    """Returns the pieces of a file."""
+    items = list(arrays.items())
+    tables = 8 + 12 + 20 + 4 + 4 * len(items)
+    heads, bodies = [], []
+    place = tables + 20 * len(items)
+    for position, (name, array) in enumerate(items):
+        table = tables + 20 * position
+        encoded = name.encode()
+        text = _padded(place, 4, struct.pack("<I", len(encoded)) + encoded + b"\0")
+        at_name = place + len(text) - 5 - len(encoded)
+        place += len(text)
+        dims = struct.pack(f"<I{array.ndim}q", array.ndim, *array.shape)
+        padded = _padded(place + 4, 8, dims)
+        at_dims = place + len(padded) - len(dims)
+        place += len(padded)
+        raw = struct.pack("<I", array.nbytes) + np.ascontiguousarray(array).tobytes()
+        content = _padded(place + 4, 8, raw)
+        at_raw = place + len(content) - len(raw)
+        place += len(content)
+        kind = int(onnx_type(array))
+        ends = (at_name - table - 4, at_dims - table - 8, kind, at_raw - table - 16)
+        heads.append(struct.pack("<iIIiI", table - 8, *ends))
+        bodies += [text, padded, content]
+    offsets = [20 * i + 4 * (len(items) - i) for i in range(len(items))]
+    yield struct.pack("<I", 20) + IDENTIFIER + FOUR_FIELDS
+    yield struct.pack("<iiiiI", 12, *versions, 4)
+    yield struct.pack(f"<I{len(items)}I", len(items), *offsets)
+    yield from heads
+    yield from bodies
+
+
+def _padded(place: int, alignment: int, content: bytes) -> bytes:
+    return bytes(-place % alignment) + content

@@ -1,0 +1,181 @@
+"""Descriptions of devices and memory, in onnxruntime's words."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tenonnx.errors import InvalidArgument, NotSupported
+from tenonnx.interface.enums import (
+    OrtAllocatorType,
+    OrtDeviceMemoryType,
+    OrtDeviceVendorId,
+    OrtHardwareDeviceType,
+    OrtMemoryInfoDeviceType,
+    OrtMemType,
+)
+from tenonnx.options import did_you_mean
+from tenonnx.provider import HOST, Device
+
+if TYPE_CHECKING:
+    from tenonnx.plugins.manager import PluginSet
+
+DEVICE_TYPES = {"cpu": 0, "cuda": 1, "gpu": 1, "npu": 2, "cann": 2, "dml": 1, "webgpu": 1}
+"""onnxruntime's numbers of device types, by the names it takes."""
+
+VENDORS = {
+    "cuda": OrtDeviceVendorId.NVIDIA,
+    "dml": OrtDeviceVendorId.MICROSOFT,
+    "cann": OrtDeviceVendorId.HUAWEI,
+}
+
+
+class OrtDevice:
+    """A device by type and number.
+
+    Args:
+        name: ``cpu``, ``cuda``, ...
+        number: Which one of them.
+        vendor: Its vendor; by the name if negative.
+    """
+
+    def __init__(self, name: str = "cpu", number: int = 0, vendor: int = -1) -> None:
+        if name not in DEVICE_TYPES:
+            raise InvalidArgument(f"no device type {name!r}{did_you_mean(name, DEVICE_TYPES)}")
+        self.name = name
+        self._number = number
+        self._vendor = VENDORS.get(name, OrtDeviceVendorId.NONE) if vendor < 0 else vendor
+
+    @staticmethod
+    def make(ort_device_name: str, device_id: int, vendor_id: int = -1) -> OrtDevice:
+        """Returns the device of a name and number."""
+        return OrtDevice(ort_device_name, device_id, vendor_id)
+
+    def device_id(self) -> int:
+        """Which one of its type it is."""
+        return self._number
+
+    def device_type(self) -> int:
+        """Onnxruntime's number of its type."""
+        return DEVICE_TYPES[self.name]
+
+    def device_vendor_id(self) -> int:
+        """Its vendor's number."""
+        return int(self._vendor)
+
+    def device_mem_type(self) -> int:
+        """The kind of memory: always the default one."""
+        return int(OrtDeviceMemoryType.DEFAULT)
+
+
+@dataclass(frozen=True)
+class OrtMemoryInfo:
+    """Where tensors are."""
+
+    name: str
+    allocator_type: OrtAllocatorType = OrtAllocatorType.ORT_DEVICE_ALLOCATOR
+    device_id: int = 0
+    mem_type: OrtMemType = OrtMemType.DEFAULT
+    device_mem_type: OrtDeviceMemoryType = OrtDeviceMemoryType.DEFAULT
+    device_vendor_id: int = 0
+
+    @classmethod
+    def create_v2(
+        cls,
+        name: str,
+        device_type: OrtMemoryInfoDeviceType,
+        vendor_id: int,
+        device_id: int,
+        device_mem_type: OrtDeviceMemoryType,
+        alignment: int,
+        allocator_type: OrtAllocatorType,
+    ) -> OrtMemoryInfo:
+        """Returns a description in onnxruntime's second form."""
+        del device_type, alignment
+        return cls(name, allocator_type, device_id, OrtMemType.DEFAULT, device_mem_type, vendor_id)
+
+
+@dataclass
+class OrtArenaCfg:
+    """How onnxruntime's arenas grow; accepted, there is none here."""
+
+    max_mem: int = 0
+    arena_extend_strategy: int = -1
+    initial_chunk_size_bytes: int = -1
+    max_dead_bytes_per_chunk: int = -1
+    initial_growth_chunk_size_bytes: int = -1
+    max_power_of_two_extend_bytes: int = -1
+
+
+HOST_MEMORY = OrtMemoryInfo("Cpu")
+
+
+@dataclass(frozen=True)
+class OrtHardwareDevice:
+    """A piece of hardware."""
+
+    type: OrtHardwareDeviceType
+    vendor: str = ""
+    vendor_id: int = 0
+    device_id: int = 0
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class OrtEpDevice:
+    """A provider and the hardware it runs on."""
+
+    ep_name: str
+    ep_vendor: str
+    device: OrtHardwareDevice
+    ep_metadata: Mapping[str, str] = field(default_factory=dict)
+    ep_options: Mapping[str, str] = field(default_factory=dict)
+
+    def memory_info(self, memory: OrtDeviceMemoryType) -> OrtMemoryInfo:
+        """Describes the provider's memory."""
+        del memory
+        return HOST_MEMORY if self.device.type == 0 else OrtMemoryInfo(self.ep_name)
+
+    def create_sync_stream(self) -> Any:
+        """Refuses a stream.
+
+        Raises:
+            NotSupported: Always.
+        """
+        raise NotSupported(
+            "runs return when their outputs are there: there is no stream to wait on"
+        )
+
+
+def ep_devices(plugins: PluginSet) -> list[OrtEpDevice]:
+    """Returns the providers that are usable here, each with its hardware."""
+    from tenonnx.provider import why_unusable
+
+    found = []
+    for provider in plugins.providers.values():
+        if why_unusable(provider) is None:
+            on_host = provider.device is HOST
+            kind = OrtHardwareDeviceType.CPU if on_host else OrtHardwareDeviceType.GPU
+            vendor = platform.machine() if on_host else ""
+            owner = plugins.owner("provider", provider.name)
+            found.append(OrtEpDevice(provider.name, owner, OrtHardwareDevice(kind, vendor)))
+    return found
+
+
+def find_device(name: str, number: int = 0) -> Device:
+    """Returns the device of a type and number.
+
+    Raises:
+        InvalidArgument: No provider that is usable here has such a device.
+    """
+    if name == "cpu":
+        return HOST
+    from tenonnx.plugins.choosing import choose_providers
+    from tenonnx.plugins.manager import default_plugins
+
+    if name not in DEVICE_TYPES:
+        raise InvalidArgument(f"no device type {name!r}{did_you_mean(name, DEVICE_TYPES)}")
+    (provider,) = choose_providers(default_plugins(), [(name, {"device_id": str(number)})])
+    return provider.device

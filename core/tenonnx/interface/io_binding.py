@@ -1,0 +1,200 @@
+"""Inputs and outputs bound to memory of the caller's."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tenonnx.errors import InvalidArgument
+from tenonnx.interface.devices import find_device
+from tenonnx.interface.ort_value import OrtValue, OrtValueVector, element_dtype
+from tenonnx.options import did_you_mean
+from tenonnx.planning.placed import lends
+from tenonnx.provider import HOST, Device
+
+if TYPE_CHECKING:
+    from tenonnx.session import InferenceSession
+
+NDArray = np.ndarray[Any, np.dtype[Any]]
+
+
+class IOBinding:
+    """Values for a session's inputs and places for its outputs; ``session.io_binding()``.
+
+    An output bound to a buffer is written there, by its kernel itself where the kernel can. If
+    the buffer is also an input's and nothing but that kernel reads the input, it is updated in
+    place: a cache of keys and values grows without a copy.
+    """
+
+    def __init__(self, session: InferenceSession) -> None:
+        self._session = session
+        self._inputs: dict[str, Any] = {}
+        self._outputs: dict[str, OrtValue | None] = {}
+        self._devices: dict[str, Device] = {}
+        self._results: dict[str, OrtValue] = {}
+
+    def bind_cpu_input(self, name: str, arr_on_cpu: Any) -> None:
+        """Binds an input to a host array, which is read when the session runs."""
+        self._inputs[self._known(name, inputs=True)] = arr_on_cpu
+
+    def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
+        """Binds an input to a value."""
+        self._inputs[self._known(name, inputs=True)] = ortvalue
+
+    def bind_input(
+        self,
+        name: str,
+        device_type: str,
+        device_id: int,
+        element_type: Any,
+        shape: Sequence[int],
+        buffer_ptr: int,
+    ) -> None:
+        """Binds an input to memory at an address, which must stay as long as it is bound.
+
+        Raises:
+            InvalidArgument: The device is neither the host nor one that lends its arrays.
+        """
+        array = _array_at(device_type, device_id, element_type, shape, buffer_ptr)
+        self._inputs[self._known(name, inputs=True)] = array
+
+    def bind_output(
+        self,
+        name: str,
+        device_type: str = "cpu",
+        device_id: int = 0,
+        element_type: Any = None,
+        shape: Sequence[int] | None = None,
+        buffer_ptr: int | None = None,
+    ) -> None:
+        """Binds an output to memory at an address, or to a device on which it is to appear."""
+        name = self._known(name, inputs=False)
+        if buffer_ptr:
+            array = _array_at(device_type, device_id, element_type, shape or (), buffer_ptr)
+            self._outputs[name] = array
+        else:
+            self._devices[name] = find_device(device_type, device_id)
+            self._outputs[name] = None
+
+    def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
+        """Binds an output to a value, which must have its shape and type."""
+        self._outputs[self._known(name, inputs=False)] = ortvalue
+
+    def clear_binding_inputs(self) -> None:
+        """Forgets the inputs."""
+        self._inputs.clear()
+
+    def clear_binding_outputs(self) -> None:
+        """Forgets the outputs."""
+        self._outputs.clear()
+        self._results.clear()
+
+    def synchronize_inputs(self) -> None:
+        """Does nothing: inputs are read when the session runs."""
+
+    def synchronize_outputs(self) -> None:
+        """Does nothing: outputs are there when a run returns."""
+
+    def get_outputs(self) -> list[OrtValue]:
+        """Returns the outputs of the last run, in the order in which they were bound."""
+        return [self._results[name] for name in self._outputs if name in self._results]
+
+    def get_outputs_as_ortvaluevector(self) -> OrtValueVector:
+        """Returns the outputs of the last run, in the order in which they were bound."""
+        return OrtValueVector(self.get_outputs())
+
+    def copy_outputs_to_cpu(self) -> list[Any]:
+        """Returns the outputs as host arrays: those bound on the host are not copied."""
+        return [value.numpy() for value in self.get_outputs()]
+
+    def prepared(self) -> tuple[dict[str, Any], list[NDArray | None]]:
+        """Returns the inputs by name, and a buffer or ``None`` for each of the model's outputs.
+
+        Raises:
+            InvalidArgument: No output is bound, or one is bound to what is no tensor.
+        """
+        if not self._outputs:
+            raise InvalidArgument("no output is bound", hint="call bind_output for each you want")
+        buffers: list[NDArray | None] = []
+        for arg in self._session.get_outputs():
+            bound = self._outputs.get(arg.name)
+            if bound is not None and not bound.is_tensor():
+                raise InvalidArgument(
+                    f"output '{arg.name}' is bound to {bound.data_type()}, not to a tensor"
+                )
+            on_host = bound is not None and bound.device is HOST
+            buffers.append(bound.value if bound is not None and on_host else None)
+        return self._inputs, buffers
+
+    def take(self, outputs: Sequence[Any]) -> None:
+        """Keeps a run's outputs: one per output of the model, those with buffers in theirs."""
+        for arg, output in zip(self._session.get_outputs(), outputs, strict=True):
+            if arg.name not in self._outputs:
+                continue
+            bound = self._outputs[arg.name]
+            if not isinstance(output, np.ndarray) and lends(self.target(arg.name)):
+                there = OrtValue(output, self.target(arg.name))
+                if bound is None:
+                    bound = there
+                else:
+                    bound.update_inplace(there)
+            elif bound is None:
+                device = self._devices[arg.name]
+                bound = OrtValue(output if device is HOST else device.upload(output), device)
+            elif bound.device is not HOST:
+                bound.update_inplace(output)
+            self._results[arg.name] = bound
+
+    def target(self, name: str) -> Device:
+        """Returns where an output is to be; the host for one that is not bound."""
+        bound = self._outputs.get(name)
+        return bound.device if bound is not None else self._devices.get(name, HOST)
+
+    def targets(self) -> list[Device]:
+        """Returns where the model's outputs are to be, if their devices lend arrays."""
+        found = [self.target(arg.name) for arg in self._session.get_outputs()]
+        return [device if lends(device) else HOST for device in found]
+
+    def _known(self, name: str, *, inputs: bool) -> str:
+        session = self._session
+        args = session.get_outputs()
+        if inputs:
+            args = [*session.get_inputs(), *session.get_overridable_initializers()]
+        names = [arg.name for arg in args]
+        if name not in names:
+            kind = "input" if inputs else "output"
+            raise InvalidArgument(f"the model has no {kind} {name!r}{did_you_mean(name, names)}")
+        return name
+
+    @property
+    def _iobinding(self) -> IOBinding:
+        """The binding itself: clients reach for the inner object that onnxruntime has."""
+        return self
+
+    def __reduce__(self) -> Any:
+        raise TypeError("an IOBinding is bound to memory of this process and cannot be pickled")
+
+
+SessionIOBinding = IOBinding
+"""onnxruntime's inner object, which is one with the binding here."""
+
+
+def _array_at(
+    device_type: str, device_id: int, element_type: Any, shape: Sequence[int], address: int
+) -> OrtValue:
+    device: Any = find_device(device_type, device_id)
+    dtype = element_dtype(element_type)
+    if dtype.hasobject:
+        raise InvalidArgument("strings are no memory to be bound", hint="bind an array instead")
+    if lends(device):
+        return OrtValue(device.at(address, dtype, tuple(shape)), device)
+    if device is not HOST:
+        raise InvalidArgument(
+            f"memory of {device_type} is bound by address", hint="bind an OrtValue instead"
+        )
+    count = int(np.prod(shape, dtype=np.int64))
+    memory = (ctypes.c_ubyte * (count * dtype.itemsize)).from_address(address)
+    return OrtValue(np.ctypeslib.as_array(memory).view(dtype).reshape(tuple(shape)))

@@ -1,0 +1,304 @@
+"""OrtValue: a tensor, sequence, map, sparse tensor or absent optional, wherever it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from tenonnx.errors import InvalidArgument
+from tenonnx.interface.devices import find_device
+from tenonnx.interface.signature import type_name
+from tenonnx.interface.sparse_tensor import SparseTensor
+from tenonnx.provider import HOST, Device
+
+NDArray = np.ndarray[Any, np.dtype[Any]]
+
+CUDA = 2
+"""DLPack's number of CUDA's memory."""
+
+
+class OrtValue:
+    """A value of a model, on some device.
+
+    Args:
+        value: An array of the device; a list, dict, ``SparseTensor`` or ``None`` on the host.
+        device: Where it is.
+    """
+
+    __slots__ = ("__weakref__", "device", "value")
+
+    def __init__(self, value: Any, device: Device = HOST) -> None:
+        self.value = value
+        self.device = device
+
+    @staticmethod
+    def ortvalue_from_numpy(
+        numpy_obj: NDArray, /, device_type: str = "cpu", device_id: int = 0, vendor_id: int = -1
+    ) -> OrtValue:
+        """Returns a value over an array: the array itself on the host, a copy elsewhere."""
+        del vendor_id
+        device = find_device(device_type, device_id)
+        array = np.asarray(numpy_obj)
+        if array.dtype.kind in "US":
+            array = array.astype(str).astype(object)
+        return OrtValue(device.upload(array), device)
+
+    @staticmethod
+    def ortvalue_from_numpy_with_onnx_type(data: NDArray, /, onnx_element_type: int) -> OrtValue:
+        """Returns a value whose elements are an array's bits, read as an ONNX type.
+
+        Raises:
+            InvalidArgument: The array's elements are of another size.
+        """
+        dtype = ir.DataType(onnx_element_type).numpy()
+        if dtype.itemsize != data.dtype.itemsize:
+            raise InvalidArgument(
+                f"elements of {data.dtype} take {data.dtype.itemsize} bytes; "
+                f"{ir.DataType(onnx_element_type).name} takes {dtype.itemsize}"
+            )
+        return OrtValue(data if data.dtype == dtype else data.view(dtype))
+
+    @staticmethod
+    def ortvalue_from_shape_and_type(
+        shape: Sequence[int],
+        element_type: Any,
+        device_type: str = "cpu",
+        device_id: int = 0,
+        vendor_id: int = -1,
+        memory_info: Any = None,
+    ) -> OrtValue:
+        """Returns a tensor of zeros, of a numpy or ONNX element type."""
+        del vendor_id, memory_info
+        device = find_device(device_type, device_id)
+        return OrtValue(device.upload(np.zeros(tuple(shape), element_dtype(element_type))), device)
+
+    @staticmethod
+    def ort_value_from_sparse_tensor(sparse_tensor: SparseTensor) -> OrtValue:
+        """Returns a value over a sparse tensor."""
+        return OrtValue(sparse_tensor)
+
+    @staticmethod
+    def from_dlpack(data: Any, /) -> OrtValue:
+        """Returns a value over another library's array, where it is, with no copy."""
+        kind, number = data.__dlpack_device__()
+        if int(kind) != CUDA:
+            return OrtValue(np.from_dlpack(data))
+        device: Any = find_device("cuda", int(number))
+        return OrtValue(device.adopt(data), device)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """Lends the memory to another library."""
+        array = self._tensor()
+        if options.get("stream") is None:
+            options.pop("stream", None)
+        return array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Says where the memory is, in DLPack's numbers."""
+        kind, number = self._tensor().__dlpack_device__()
+        return int(kind), int(number)
+
+    def numpy(self) -> Any:
+        """Returns the array: the tensor itself on the host, a copy of one that is elsewhere.
+
+        Raises:
+            InvalidArgument: The value is sparse.
+        """
+        if isinstance(self.value, SparseTensor):
+            raise InvalidArgument("the value is sparse", hint="see as_sparse_tensor()")
+        if self.value is None or isinstance(self.value, list | dict):
+            return self.value
+        return self.device.download(self.value)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
+        array = np.asarray(self.numpy(), dtype)
+        return array.copy() if copy else array
+
+    def as_sparse_tensor(self) -> SparseTensor:
+        """Returns the sparse tensor.
+
+        Raises:
+            InvalidArgument: The value is none.
+        """
+        if not isinstance(self.value, SparseTensor):
+            raise InvalidArgument(f"the value is {self.data_type()}, not sparse")
+        return self.value
+
+    def data_ptr(self) -> int:
+        """Returns the address of the first element.
+
+        Raises:
+            InvalidArgument: The value is no tensor.
+        """
+        array = self._tensor()
+        if isinstance(array, np.ndarray):
+            return int(array.ctypes.data)
+        return int(array.__cuda_array_interface__["data"][0])
+
+    def shape(self) -> list[int]:
+        """Returns the tensor's shape."""
+        if isinstance(self.value, SparseTensor):
+            return self.value.dense_shape().tolist()  # type: ignore[no-any-return]  # of int64
+        return list(self._tensor().shape)
+
+    def element_type(self) -> int:
+        """Returns the ONNX number of the tensor's element type."""
+        return int(onnx_type(self._tensor()))
+
+    def data_type(self) -> str:
+        """Returns the type's name: ``tensor(float)``, ``seq(tensor(int64))``, ..."""
+        return describe_value(self.value)
+
+    def tensor_size_in_bytes(self) -> int:
+        """Returns how many bytes the tensor takes."""
+        return int(self._tensor().nbytes)
+
+    def device_name(self) -> str:
+        """Returns where the value is: ``cpu``, ``cuda``, ..."""
+        return self.device.id.partition(":")[0]
+
+    def has_value(self) -> bool:
+        """Says whether it is anything but an absent optional."""
+        return self.value is not None
+
+    def is_tensor(self) -> bool:
+        """Says whether it is a dense tensor."""
+        return not (
+            self.value is None or isinstance(self.value, list | dict) or self.is_sparse_tensor()
+        )
+
+    def is_tensor_sequence(self) -> bool:
+        """Says whether it is a sequence."""
+        return isinstance(self.value, list)
+
+    def is_sparse_tensor(self) -> bool:
+        """Says whether it is a sparse tensor."""
+        return isinstance(self.value, SparseTensor)
+
+    def update_inplace(self, data: Any) -> None:
+        """Overwrites the tensor with an array or another value.
+
+        Raises:
+            InvalidArgument: Shape or type differ, or the tensor is read-only.
+        """
+        target = self._tensor()
+        here = isinstance(data, OrtValue) and data.device.id == self.device.id
+        if here and self.device is not HOST and hasattr(self.device, "write"):
+            self._overwrite(target, data._tensor())
+            return
+        source = data.numpy() if isinstance(data, OrtValue) else np.asarray(data)
+        if source.dtype.kind in "US":
+            source = source.astype(object)
+        if self.device is not HOST:
+            self._overwrite(target, source)
+            return
+        _check_same(target, source)
+        if target.flags.writeable:
+            np.copyto(target, source)
+        else:
+            raise InvalidArgument("the tensor is read-only: weights and views of them are")
+
+    def _overwrite(self, target: Any, source: Any) -> None:
+        """Writes an array of the host, or of the device, into the one that is there."""
+        _check_same(target, source)
+        there = self.device.upload(source) if isinstance(source, np.ndarray) else source
+        if (write := getattr(self.device, "write", None)) is not None:
+            write(target, there)
+        else:
+            target[...] = there
+
+    def _tensor(self) -> Any:
+        if not self.is_tensor():
+            raise InvalidArgument(f"the value is {self.data_type()}, not a tensor")
+        return self.value
+
+    @property
+    def _ortvalue(self) -> OrtValue:
+        """The value: clients of onnxruntime reach for its inner object, which is one with this."""
+        return self
+
+    def _get_c_value(self) -> OrtValue:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles the contents; the copy is on the host."""
+        return OrtValue, (self.value if isinstance(self.value, SparseTensor) else self.numpy(),)
+
+    def __repr__(self) -> str:
+        shape = self.shape() if self.is_tensor() else ""
+        return f"<OrtValue {self.data_type()}{shape} on {self.device.id}>"
+
+
+def _check_same(target: Any, source: Any) -> None:
+    if tuple(source.shape) != tuple(target.shape) or source.dtype != target.dtype:
+        raise InvalidArgument(
+            f"expected {target.dtype}{list(target.shape)} to write in place, "
+            f"got {source.dtype}{list(source.shape)}"
+        )
+
+
+class OrtValueVector(list[OrtValue]):
+    """A list of values with the names that onnxruntime gives its methods."""
+
+    def push_back(self, value: OrtValue) -> None:
+        """Appends a value."""
+        self.append(value)
+
+    def reserve(self, size: int) -> None:
+        """Does nothing: lists grow by themselves."""
+
+    def shrink_to_fit(self) -> None:
+        """Does nothing: lists shrink by themselves."""
+
+
+def element_dtype(element_type: Any) -> np.dtype[Any]:
+    """Returns the dtype of a numpy or ONNX element type.
+
+    Raises:
+        InvalidArgument: It is neither.
+    """
+    try:
+        if isinstance(element_type, int):
+            return ir.DataType(element_type).numpy()
+        dtype = np.dtype(element_type)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(f"{element_type!r} is no element type of numpy or ONNX") from error
+    return np.dtype(object) if dtype.kind in "US" else dtype
+
+
+def onnx_type(array: Any) -> ir.DataType:
+    """Returns the ONNX element type of an array."""
+    dtype = np.dtype(array.dtype)
+    return ir.DataType.STRING if dtype.kind in "OUS" else ir.DataType.from_numpy(dtype)
+
+
+def describe_value(value: Any) -> str:
+    """Returns the name of the type that a value has."""
+    if value is None:
+        return "optional()"
+    if isinstance(value, SparseTensor):
+        return value.data_type()
+    if isinstance(value, list):
+        return f"seq({describe_value(value[0]) if value else ''})"
+    if isinstance(value, dict):
+        key, item = next(iter(value.items()), ("", np.float32(0)))
+        kind = "string" if isinstance(key, str) else "int64"
+        return f"map({kind},{describe_value(np.asarray(item))})"
+    return type_name(ir.TensorType(onnx_type(value)))
+
+
+def copy_tensors(src: Iterable[OrtValue], dst: Iterable[OrtValue], stream: Any = None) -> None:
+    """Copies tensors into others of the same shapes and types, between devices too.
+
+    Raises:
+        InvalidArgument: A pair differs in shape or type, or there is one too many.
+    """
+    del stream
+    sources, targets = list(src), list(dst)
+    if len(sources) != len(targets):
+        raise InvalidArgument(f"{len(sources)} tensors to copy into {len(targets)}")
+    for source, target in zip(sources, targets, strict=True):
+        target.update_inplace(source)

@@ -1,0 +1,107 @@
+"""What a single run may be told."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from tenonnx.errors import Fail, NotFound
+from tenonnx.interface.config import RUN_KEYS, check_entry
+from tenonnx.options import did_you_mean
+
+
+class RunOptions:
+    """Options of one run, or of several at once.
+
+    Attributes:
+        terminate: Set it to stop the runs that use these options, from any thread: each raises
+            ``Fail`` before its next step or iteration. They can be used again once it is false.
+        only_execute_path_to_fetches: Compute nothing but what the outputs asked for need.
+        logid: Accepted for onnxruntime's sake, without effect.
+        log_severity_level: Accepted for onnxruntime's sake, without effect.
+        log_verbosity_level: Accepted for onnxruntime's sake, without effect.
+    """
+
+    __slots__ = (
+        "_adapters",
+        "_config",
+        "log_severity_level",
+        "log_verbosity_level",
+        "logid",
+        "only_execute_path_to_fetches",
+        "terminate",
+    )
+
+    def __init__(self) -> None:
+        self.terminate = False
+        self.only_execute_path_to_fetches = False
+        self.logid = ""
+        self.log_severity_level = -1
+        self.log_verbosity_level = 0
+        self._config: dict[str, str] = {}
+        self._adapters: list[Any] = []
+
+    def add_run_config_entry(self, key: str, value: str) -> None:
+        """Stores a configuration entry; a key that nobody knows is warned of once.
+
+        Raises:
+            InvalidArgument: Key or value are no strings.
+        """
+        check_entry(key, value, RUN_KEYS, "run")
+        self._config[key] = value
+
+    def get_run_config_entry(self, key: str) -> str:
+        """Returns a stored configuration entry.
+
+        Raises:
+            NotFound: There is none of that name.
+        """
+        try:
+            return self._config[key]
+        except KeyError:
+            raise NotFound(
+                f"no run configuration entry {key!r}{did_you_mean(key, self._config)}"
+            ) from None
+
+    def add_active_adapter(self, adapter: Any) -> None:
+        """Makes the parameters of a ``LoraAdapter`` inputs of the run."""
+        self._adapters.append(adapter)
+
+    @property
+    def adapters(self) -> tuple[Any, ...]:
+        """The active adapters."""
+        return tuple(self._adapters)
+
+
+class Deadline:
+    """An observer that stops a run after a time.
+
+    Args:
+        seconds: How long the run may take from now on.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._end = time.perf_counter() + seconds
+
+    def on_step(self, step: object, start_ns: int, outputs: tuple[Any, ...]) -> None:
+        """Raises ``Fail`` if the time is over."""
+        del step, start_ns, outputs
+        if time.perf_counter() > self._end:
+            raise Fail(
+                f"the run was stopped: it takes longer than {self.seconds} s",
+                hint="the model may be endless; if not, give it more: SessionOptions.time_limit",
+            )
+
+
+class Terminator:
+    """An observer that stops a run when its options say so."""
+
+    def __init__(self, options: RunOptions) -> None:
+        self.options = options
+
+    def on_step(self, step: object, start_ns: int, outputs: tuple[Any, ...]) -> None:
+        """Raises ``Fail`` if the run is to stop."""
+        del step, start_ns, outputs
+        if self.options.terminate:
+            raise Fail("the run was stopped: terminate is set in its RunOptions")

@@ -1,0 +1,125 @@
+"""What onnxruntime's module says of itself and lets programs set, for programs that ask."""
+
+from __future__ import annotations
+
+import logging
+import platform
+from typing import Any, Final
+
+from tenonnx.errors import NotSupported, PluginError
+from tenonnx.interface.devices import OrtEpDevice, ep_devices
+from tenonnx.options import PROCESS_DEFAULTS
+
+SEVERITIES: Final = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL)
+"""Levels of Python's logging, by onnxruntime's numbers."""
+
+
+def get_device() -> str:
+    """Returns ``GPU`` if a provider that is usable here has a device of its own, else ``CPU``."""
+    from tenonnx.plugins.manager import default_plugins
+
+    kinds = {device.device.type.name for device in ep_devices(default_plugins())}
+    return "GPU" if "GPU" in kinds else "CPU"
+
+
+def get_ep_devices() -> list[OrtEpDevice]:
+    """Returns the providers that are usable here, each with its hardware."""
+    from tenonnx.plugins.manager import default_plugins
+
+    return ep_devices(default_plugins())
+
+
+def get_version_string() -> str:
+    """Returns the version of tenonnx."""
+    from importlib.metadata import version
+
+    return version("tenonnx")
+
+
+def get_build_info() -> str:
+    """Returns versions and platform in one line."""
+    return (
+        f"tenonnx {get_version_string()}, Python {platform.python_version()}, "
+        f"{platform.system()} {platform.machine()}"
+    )
+
+
+def print_debug_info() -> None:
+    """Prints versions and providers; ``tenonnx doctor`` says more."""
+    from tenonnx.plugins.choosing import get_available_providers
+
+    print(get_build_info())
+    print(f"providers: {', '.join(get_available_providers())}")
+
+
+def has_collective_ops() -> bool:
+    """Says whether operators may span machines: no."""
+    return False
+
+
+def preload_dlls(
+    cuda: bool = True, cudnn: bool = True, msvc: bool = True, directory: Any = None
+) -> None:
+    """Does nothing: providers load their libraries when they start."""
+
+
+def enable_telemetry_events() -> None:
+    """Does nothing: there is no telemetry."""
+
+
+def disable_telemetry_events() -> None:
+    """Does nothing: there is no telemetry."""
+
+
+def set_default_logger_severity(severity: int) -> None:
+    """Sets the level of the logger ``tenonnx``: 0 verbose, 1 info, ... 4 fatal."""
+    logging.getLogger("tenonnx").setLevel(SEVERITIES[max(0, min(severity, 4))])
+
+
+def set_default_logger_verbosity(verbosity: int) -> None:
+    """Does nothing: severity 0 logs all there is."""
+
+
+def set_global_thread_pool_sizes(
+    intra_op_num_threads: int = 0, inter_op_num_threads: int = 0
+) -> None:
+    """Sets how many threads kernels take in sessions whose options do not say."""
+    del inter_op_num_threads
+    PROCESS_DEFAULTS["intra_op_num_threads"] = intra_op_num_threads
+
+
+def register_execution_provider_library(name: str, path: str) -> None:
+    """Registers the plugin in a Python file.
+
+    Raises:
+        NotSupported: The file is a shared library.
+        PluginError: The plugin is refused.
+    """
+    from tenonnx.plugins.manager import default_plugins
+
+    if not str(path).endswith(".py"):
+        raise NotSupported(
+            f"{path} holds the provider {name} against onnxruntime's own interface",
+            hint="a provider is a Python class here: see docs/plugins.md",
+        )
+    default_plugins().register_file(path)
+
+
+def unregister_execution_provider_library(name: str) -> None:
+    """Refuses: plugins stay as long as the process.
+
+    Raises:
+        PluginError: Always.
+    """
+    raise PluginError(
+        f"{name} stays registered: sessions may be running on it",
+        hint="give a session plugins of its own: SessionOptions(plugins=PluginSet())",
+    )
+
+
+def create_and_register_allocator(*arguments: Any) -> None:
+    """Does nothing: there is no arena to configure."""
+
+
+def create_and_register_allocator_v2(*arguments: Any) -> None:
+    """Does nothing: there is no arena to configure."""

@@ -1,0 +1,174 @@
+"""What a session says of itself, in onnxruntime's words."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tenonnx.errors import NotSupported
+from tenonnx.interface.signature import NodeArg, Signature
+from tenonnx.options import SessionOptions
+from tenonnx.plugins.manager import default_plugins
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from tenonnx.interface.devices import OrtEpDevice, OrtMemoryInfo
+    from tenonnx.interface.metadata import ModelMetadata
+    from tenonnx.interface.ort_value import OrtValue
+    from tenonnx.planning.assigned import OrtEpAssignedSubgraph
+    from tenonnx.planning.placement import Placement
+    from tenonnx.planning.plan import Plan
+    from tenonnx.provider import Provider
+    from tenonnx.weights.registry import Weight, WeightRegistry
+
+
+class Session:
+    """A session's facts; ``InferenceSession`` adds what it does."""
+
+    placement: Placement
+    _model: ir.Model
+    _options: SessionOptions
+    _plan: Plan
+    _providers: list[Provider]
+    _registry: WeightRegistry
+    _signature: Signature
+    _weights: tuple[Weight, ...]
+    _recipe: tuple[Any, ...]
+    _fallback: bool
+
+    @property
+    def _model_path(self) -> str | None:
+        """The path it was built from, if any: optimum reads it from onnxruntime's session."""
+        source = self._recipe[0]
+        return os.fspath(source) if isinstance(source, str | os.PathLike) else None
+
+    def get_inputs(self) -> list[NodeArg]:
+        """Returns the inputs a caller must pass."""
+        return list(self._signature.inputs)
+
+    def get_outputs(self) -> list[NodeArg]:
+        """Returns the outputs."""
+        return list(self._signature.outputs)
+
+    def get_overridable_initializers(self) -> list[NodeArg]:
+        """Returns the inputs that have a value already, which a caller may override."""
+        return list(self._signature.overridable)
+
+    def get_modelmeta(self) -> ModelMetadata:
+        """Returns what the model says of itself."""
+        from tenonnx.interface.metadata import metadata_of
+
+        return metadata_of(self._model)
+
+    def get_providers(self) -> list[str]:
+        """Returns the names of the providers in use, in order of preference."""
+        return [provider.name for provider in self._providers]
+
+    def get_provider_options(self) -> dict[str, dict[str, str]]:
+        """Returns the options of the providers in use, as strings."""
+        return {
+            provider.name: {
+                field.name: str(getattr(provider.options, field.name))
+                for field in (dataclasses.fields(provider.options) if provider.options else ())
+            }
+            for provider in self._providers
+        }
+
+    def get_session_options(self) -> SessionOptions:
+        """Returns a copy of the options the session was built with."""
+        return self._options.copy()
+
+    def get_provider_graph_assignment_info(self) -> list[OrtEpAssignedSubgraph]:
+        """Returns which provider runs which nodes; ``placement`` says why, too."""
+        from tenonnx.planning.assigned import assigned
+
+        return assigned(self.placement)
+
+    def get_input_memory_infos(self) -> list[OrtMemoryInfo]:
+        """Returns where each input is expected: on the host."""
+        from tenonnx.interface.devices import HOST_MEMORY
+
+        return [HOST_MEMORY for _ in self._signature.inputs]
+
+    def get_output_memory_infos(self) -> list[OrtMemoryInfo]:
+        """Returns where each output appears: on the host."""
+        from tenonnx.interface.devices import HOST_MEMORY
+
+        return [HOST_MEMORY for _ in self._signature.outputs]
+
+    def get_input_epdevices(self) -> list[OrtEpDevice | None]:
+        """Returns the preferred provider's device for each input; ``None`` if it has no name."""
+        from tenonnx.interface.devices import ep_devices
+
+        devices = ep_devices(self._options.plugins or default_plugins())
+        preferred = self._providers[0].name
+        device = next((found for found in devices if found.ep_name == preferred), None)
+        return [device for _ in self._signature.inputs]
+
+    def create_ortvalue_from_shape_and_type(
+        self,
+        shape: Sequence[int],
+        element_type: Any,
+        device_type: str,
+        device_id: int = 0,
+        vendor_id: int = -1,
+    ) -> OrtValue:
+        """Returns a tensor of zeros on a device."""
+        from tenonnx.interface.ort_value import OrtValue
+
+        return OrtValue.ortvalue_from_shape_and_type(
+            shape, element_type, device_type, device_id, vendor_id
+        )
+
+    def enable_fallback(self) -> None:
+        """Notes that fallback is wanted, without effect: ``providers`` lists what may run."""
+        self._fallback = True
+
+    def disable_fallback(self) -> None:
+        """Notes that no fallback is wanted, without effect: ``providers`` lists what may run."""
+        self._fallback = False
+
+    def release_captured_graph(self, graph_annotation_id: int = 0) -> None:
+        """Does nothing: no graph is captured."""
+
+    def get_tuning_results(self) -> list[Any]:
+        """Returns no tuning results: nothing is tuned ahead."""
+        return []
+
+    def set_tuning_results(self, results: Sequence[Any], *, error_on_invalid: bool = False) -> None:
+        """Does nothing: nothing is tuned ahead."""
+
+    def set_ep_dynamic_options(self, options: Mapping[str, str]) -> None:
+        """Refuses options for a provider that runs already.
+
+        Raises:
+            NotSupported: There are any.
+        """
+        if options:
+            raise NotSupported(
+                f"providers take no options once they run: {', '.join(options)}",
+                hint="call set_providers with the new options",
+            )
+
+    @property
+    def weights(self) -> tuple[Weight, ...]:
+        """The weights that the model as it runs refers to, each once."""
+        return self._weights
+
+    @property
+    def registry(self) -> WeightRegistry:
+        """The registry that holds the weights."""
+        return self._registry
+
+    @property
+    def plan(self) -> Plan:
+        """The compiled model."""
+        return self._plan
+
+    @property
+    def model(self) -> Any:
+        """The ``onnx_ir.Model`` as it runs, after transforms; not to be changed."""
+        return self._model

@@ -1,0 +1,1 @@
+"""What reading a model needs: finding its weights, and what onnx_ir does not read."""

@@ -1,0 +1,128 @@
+"""Sparse tensors, which onnx_ir does not read: each becomes a dense weight."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from tenonnx.errors import InvalidGraph
+from tenonnx.weights.storage import byte_size, is_packed
+from tenonnx.weights.tensors import MAX_RANK, TensorReader
+
+if TYPE_CHECKING:
+    from tenonnx.weights.storage import NDArray
+    from tenonnx.weights.weight import Weight
+
+TENSOR, SPARSE = onnx.AttributeProto.TENSOR, onnx.AttributeProto.SPARSE_TENSOR
+GRAPHS = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
+
+
+def has_sparse(proto: onnx.ModelProto) -> bool:
+    """Tells whether a model has sparse initializers or constants."""
+    if any(graph.sparse_initializer for graph in _graphs(proto.graph)):
+        return True
+    return any(a.type == SPARSE for node in _nodes(proto) for a in node.attribute)
+
+
+def densify(proto: onnx.ModelProto, reader: TensorReader) -> None:
+    """Replaces sparse initializers and constants by tensors that the reader knows as dense."""
+    for graph in _graphs(proto.graph):
+        for sparse in graph.sparse_initializer:
+            graph.initializer.append(_placeholder(sparse, sparse.values.name, reader))
+        graph.ClearField("sparse_initializer")
+    for node in _nodes(proto):
+        for attribute in node.attribute:
+            if attribute.type == SPARSE and node.op_type == "Constant":
+                tensor = _placeholder(attribute.sparse_tensor, f"output of {node.name}", reader)
+                attribute.ClearField("sparse_tensor")
+                attribute.name, attribute.type = "value", TENSOR
+                attribute.t.CopyFrom(tensor)
+
+
+def _placeholder(
+    sparse: onnx.SparseTensorProto, name: str, reader: TensorReader
+) -> onnx.TensorProto:
+    weight = _dense(sparse, name, reader)
+    location = f"sparse:{weight.key}"
+    reader.known[location] = weight
+    tensor = onnx.TensorProto(name=name, data_type=weight.dtype, dims=weight.shape)
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value=location)
+    return tensor
+
+
+def _dense(sparse: onnx.SparseTensorProto, name: str, reader: TensorReader) -> Weight:
+    shape = tuple(sparse.dims)
+    values = reader.weight(ir.serde.deserialize_tensor(sparse.values), name)
+    indices = reader.weight(ir.serde.deserialize_tensor(sparse.indices), name)
+    _check(name, values, indices, shape)
+
+    def fill(out: NDArray) -> None:
+        out[...] = 0
+        out.reshape(-1)[_flat(indices.array, shape, name)] = values.array
+
+    key = f"dense:1:{values.key}:{indices.key}:{shape}"
+    return reader.registry.materialize(key, values.dtype, shape, fill, [values, indices])
+
+
+def _check(name: str, values: Weight, indices: Weight, shape: tuple[int, ...]) -> None:
+    """Raises InvalidGraph unless the parts make a sparse tensor that can be made dense."""
+    if indices.dtype != ir.DataType.INT64 or len(values.shape) != 1 or min(shape, default=0) < 0:
+        raise InvalidGraph(f"sparse tensor {name!r} needs flat values, int64 indices and a shape")
+    if is_packed(values.dtype) or len(shape) > MAX_RANK:
+        raise InvalidGraph(
+            f"sparse tensor {name!r}, {values.dtype}{list(shape)}, has no dense form: elements "
+            f"must be a byte or wider, and dimensions at most {MAX_RANK}"
+        )
+    if indices.shape[:1] != values.shape:
+        raise InvalidGraph(
+            f"sparse tensor {name!r} has {values.shape[0]} values, but indices of shape "
+            f"{indices.shape}"
+        )
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if (nbytes := byte_size(values.dtype, shape)) > memory:
+        raise InvalidGraph(
+            f"sparse tensor {name!r} takes {nbytes} bytes when dense; this machine has {memory}"
+        )
+
+
+def _flat(indices: NDArray, shape: tuple[int, ...], name: str) -> NDArray:
+    """Returns positions in the flat tensor: indices are those, or one row of coordinates each."""
+    bounds = shape
+    if indices.ndim == 1:
+        indices, bounds = indices[:, np.newaxis], (math.prod(shape),)
+    matrix = indices.ndim == 2 and indices.shape[1] == len(bounds)
+    if not matrix or not ((indices >= 0) & (indices < np.array(bounds, np.int64))).all():
+        raise InvalidGraph(f"sparse tensor {name!r} has indices outside of its shape {shape}")
+    strides = [math.prod(bounds[axis + 1 :]) for axis in range(len(bounds))]
+    flat: NDArray = indices @ np.array(strides, np.int64)
+    return flat
+
+
+def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    yield graph
+    for node in graph.node:
+        yield from _subgraphs(node)
+
+
+def _subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    for attribute in node.attribute:
+        if attribute.type in GRAPHS:
+            for graph in (attribute.g, *attribute.graphs):
+                yield from _graphs(graph)
+
+
+def _nodes(proto: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+    for graph in _graphs(proto.graph):
+        yield from graph.node
+    for function in proto.functions:
+        for node in function.node:
+            yield node
+            for graph in _subgraphs(node):
+                yield from graph.node

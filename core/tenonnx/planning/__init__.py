@@ -1,0 +1,1 @@
+"""From a placed model to the function that runs it."""

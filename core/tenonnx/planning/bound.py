@@ -1,0 +1,101 @@
+"""Outputs in buffers that the caller gives: written at once, or copied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from tenonnx.errors import InvalidArgument
+from tenonnx.planning.lower import Lowering
+from tenonnx.planning.writing import writer
+from tenonnx.provider import HOST, Step
+
+
+@dataclass(frozen=True)
+class Direct:
+    """An output that a step can write into a buffer.
+
+    Attributes:
+        value: The output.
+        position: Where it stands among the outputs.
+        owned: Positions of the inputs that the step alone reads: the buffer may be their memory.
+    """
+
+    value: ir.Value
+    position: int
+    owned: frozenset[int]
+
+
+def direct_outputs(lowering: Lowering) -> tuple[Direct, ...]:
+    """Returns the outputs that a step of the main graph can write into a buffer."""
+    makers = {
+        value: item
+        for item in lowering.block.items
+        if isinstance(item, Step)
+        and item.device_of_outputs.id == HOST.id
+        and writer(item.call, multiple=item.multiple) is not None
+        for value in item.outputs
+    }
+    return tuple(
+        Direct(value, position, frozenset(_owned(lowering, makers[value])))
+        for position, value in enumerate(lowering.outputs)
+        if value in makers and lowering.outputs.count(value) == 1
+    )
+
+
+def _owned(lowering: Lowering, step: Step) -> Iterator[int]:
+    nodes = set(step.nodes)
+    for position, value in enumerate(lowering.block.graph.inputs):
+        if not value.is_graph_output() and all(user in nodes for user in value.consumers()):
+            yield position
+
+
+def choose_buffers(
+    direct: Sequence[Direct], inputs: Sequence[Any], buffers: Sequence[Any]
+) -> list[Any]:
+    """Returns the buffers that may be written while inputs are still read; ``None`` for others."""
+    arrays = [
+        (position, given, given.flags.owndata)
+        for position, given in enumerate(inputs)
+        if isinstance(given, np.ndarray)
+    ]
+    return [
+        buffer if buffer is not None and _is_free(buffer, output, arrays) else None
+        for output, buffer in ((output, buffers[output.position]) for output in direct)
+    ]
+
+
+def _is_free(buffer: Any, output: Direct, arrays: Sequence[tuple[int, Any, bool]]) -> bool:
+    if output.value.dtype is None or buffer.dtype != output.value.dtype.numpy():
+        return False
+    owned, alone = output.owned, buffer.flags.owndata
+    for position, given, owns in arrays:
+        if position in owned:
+            continue
+        # Two arrays that own their memory share none, and asking numpy takes five times as long.
+        if given is buffer or (not (alone and owns) and np.may_share_memory(buffer, given)):
+            return False
+    return True
+
+
+def deliver(output: Any, buffer: Any, name: str) -> Any:
+    """Returns the buffer with the output in it; the output itself if there is no buffer.
+
+    Raises:
+        InvalidArgument: They differ in shape or dtype.
+    """
+    if buffer is None or output is buffer:
+        return output
+    found = np.asarray(output)
+    if found.shape != buffer.shape or found.dtype != buffer.dtype:
+        raise InvalidArgument(
+            f"output '{name}' is {found.dtype}{list(found.shape)}; the buffer bound to it is "
+            f"{buffer.dtype}{list(buffer.shape)}",
+            hint="bind a buffer of that shape and type, or none to have one made",
+        )
+    np.copyto(buffer, found)
+    return buffer

@@ -1,0 +1,225 @@
+"""The run path as a Python function: one line per step, values in local variables.
+
+A loop over steps would pay for list indexing and dispatch at every node; straight-line code pays
+for the call alone. Control flow becomes Python's own, so a body reads the outer graph's values
+where they are, and nothing is copied into it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import onnx_ir as ir
+
+from tenonnx.errors import InvalidGraph
+from tenonnx.graph import array_of
+from tenonnx.planning.codegen_control import EMITTERS, bodies
+from tenonnx.planning.lower import Block, Lowering
+from tenonnx.planning.writing import writer
+from tenonnx.provider import HOST, Device, Step
+from tenonnx.weights.tensors import WeightTensor
+
+
+class Generator:
+    """Writes the function ``run(*inputs)`` for a lowered graph.
+
+    Args:
+        lowering: What to run.
+        observed: Call ``observe(step, start_ns, outputs)`` after every step and, with ``None``
+            for the step, in every iteration of a loop.
+        buffers: Graph outputs that ``run`` takes buffers for, after the inputs; ``None`` for one
+            that is to be made anew. Each is an output of a step that can write into it.
+        sources: Where the inputs are; on the host if empty.
+        targets: Where the outputs are to be; on the host if empty.
+
+    Attributes:
+        namespace: What the code's global names stand for.
+        origin: The step or node that each line came from.
+        homes: Where each value appears first.
+    """
+
+    def __init__(
+        self,
+        lowering: Lowering,
+        *,
+        observed: bool = False,
+        buffers: Sequence[ir.Value] = (),
+        sources: Sequence[Device] = (),
+        targets: Sequence[Device] = (),
+    ) -> None:
+        self.namespace: dict[str, Any] = {"clock": time.perf_counter_ns}
+        self.origin: dict[int, Step | ir.Node] = {}
+        self.homes = lowering.started_on(sources) if sources else lowering
+        self._targets = targets or [HOST] * len(lowering.outputs)
+        self.observed = observed
+        self.loops = 0
+        self._lines: list[str] = []
+        self._indent = 1
+        self._count = 0
+        self._names: ChainMap[tuple[ir.Value, str], str] = ChainMap()
+        self._devices = {HOST.id}
+        self._constants: dict[tuple[int, str], str] = {}
+        self._current: Step | ir.Node | None = None
+        self._buffers = {value: self.fresh("b") for value in buffers}
+        self._emit_function(lowering.block)
+
+    @property
+    def source(self) -> str:
+        """The function's code."""
+        return "\n".join(self._lines) + "\n"
+
+    def _emit_function(self, block: Block) -> None:
+        homes = ((value, self.homes.home_of(value) or HOST) for value in block.graph.inputs)
+        parameters = [self.define(value, home) for value, home in homes]
+        parameters += self._buffers.values()
+        self._lines.append(f"def run({', '.join(parameters)}):")
+        self.emit_block(block)
+        self._current = None
+        wanted = zip(self.homes.outputs, self._targets, strict=True)
+        results = [self.fetch(value, device) for value, device in wanted]
+        self.line(f"return ({''.join(result + ', ' for result in results)})")
+
+    def line(self, code: str) -> None:
+        """Writes one line."""
+        self._lines.append("    " * self._indent + code)
+        if self._current is not None:
+            self.origin[len(self._lines)] = self._current
+
+    def fresh(self, prefix: str) -> str:
+        """Returns a name not used yet."""
+        self._count += 1
+        return f"{prefix}{self._count}"
+
+    def bind(self, prefix: str, thing: Any) -> str:
+        """Returns a global name that stands for an object."""
+        name = self.fresh(prefix)
+        self.namespace[name] = thing
+        return name
+
+    def call(self, function: Callable[..., Any], *arguments: str) -> str:
+        """Returns the expression that calls a function."""
+        return f"{self.bind('f', function)}({', '.join(arguments)})"
+
+    def define(self, value: ir.Value, device: Device, name: str | None = None) -> str:
+        """Names a value on a device; returns the variable."""
+        name = name or self.fresh("v")
+        self._names[value, device.id] = name
+        self._devices.add(device.id)
+        return name
+
+    @contextmanager
+    def indented(self, header: str) -> Iterator[None]:
+        """Writes a compound statement's header, then its body.
+
+        What the body defines or moves to another device is not known after it.
+        """
+        self.line(header)
+        self._names = self._names.new_child()
+        self._indent += 1
+        yield
+        self._indent -= 1
+        self._names = self._names.parents
+
+    def fetch(self, value: ir.Value | None, device: Device) -> str:
+        """Returns an expression for a value on a device, moving it there if need be."""
+        if value is None:
+            return "None"
+        if (name := self._names.get((value, device.id))) is not None:
+            return name
+        home = self.homes.home_of(value)
+        if home is None:
+            return self._constant(value, device)
+        if (on_host := self._names.get((value, HOST.id))) is None:
+            if (name := self._names.get((value, home.id))) is None:
+                raise InvalidGraph(f"'{value.name}' is read before it is made")
+            on_host = self._move(value, name, home.download, HOST)
+        return (
+            on_host if device.id == HOST.id else self._move(value, on_host, device.upload, device)
+        )
+
+    def _move(
+        self, value: ir.Value, source: str, move: Callable[[Any], Any], target: Device
+    ) -> str:
+        expression = self.call(_mover(move), source)
+        name = self.define(value, target)
+        self.line(f"{name} = {expression}")
+        return name
+
+    def _constant(self, value: ir.Value, device: Device) -> str:
+        tensor = value.const_value
+        assert tensor is not None
+        key = (id(tensor), device.id)
+        if key not in self._constants:
+            on = tensor.weight.on if isinstance(tensor, WeightTensor) else None
+            array = on(device) if on else device.upload(array_of(tensor))
+            self._constants[key] = self.bind("c", array)
+        return self._constants[key]
+
+    def watch_iteration(self) -> None:
+        """Lets observers of a run hear of a loop's iteration."""
+        if self.observed:
+            current, self._current = self._current, None
+            self.line("observe(None, 0, ())")
+            self._current = current
+
+    def emit_block(self, block: Block) -> None:
+        """Writes a graph's steps; its inputs must be defined."""
+        for item, last in zip(block.items, block.last_use, strict=True):
+            if isinstance(item, Step):
+                self._emit_step(item)
+            else:
+                self._current = item.node
+                if item.step is not None:
+                    self._emit_step(item.step, bodies(self, item, item.step))
+                else:
+                    EMITTERS[item.node.op_type](self, item)
+                self._current = item.node
+            self._release(last)
+
+    def _release(self, values: Sequence[ir.Value]) -> None:
+        """Drops variables after their last use, so that memory is free for the next step."""
+        keys = [(value, device) for value in values for device in self._devices]
+        dead = [self._names.maps[0].pop(key) for key in keys if key in self._names.maps[0]]
+        if dead:
+            self.line(" = ".join(dead) + " = None")
+
+    def _emit_step(self, step: Step, keywords: Sequence[str] = ()) -> None:
+        self._current = step
+        values = [self.fetch(v, step.device_of_input(i)) for i, v in enumerate(step.inputs)]
+        arguments = ", ".join((*values, *keywords))
+        call = f"{self.bind('k', step.call)}({arguments})"
+        if not self._buffers.keys().isdisjoint(step.outputs):
+            buffers = [self._buffers.get(value, "None") for value in step.outputs]
+            target = f"({', '.join(buffers)},)" if step.multiple else buffers[0]
+            write = writer(step.call, multiple=step.multiple)
+            call = f"{self.bind('k', write)}({target}, {arguments})"
+        if self.observed:
+            self.line("started = clock()")
+        names = [self.define(value, step.device_of_outputs) for value in step.outputs]
+        if not step.multiple:
+            self.line(f"{names[0] if names else '_'} = {call}")
+        else:
+            self.line(f"results = {call}")
+            for position, (name, value) in enumerate(zip(names, step.outputs, strict=True)):
+                if self.observed or value.uses() or value.is_graph_output():
+                    self.line(f"{name} = results[{position}]")
+            self.line("results = None")
+        if self.observed:
+            outputs = "".join(f"{name}, " for name in names)
+            self._current = None
+            self.line(f"observe({self.bind('s', step)}, started, ({outputs}))")
+
+
+def _mover(move: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Moves an array, or a sequence of them; an absent optional stays absent."""
+
+    def moved(value: Any) -> Any:
+        if value is None:
+            return None
+        return [moved(item) for item in value] if isinstance(value, list) else move(value)
+
+    return moved

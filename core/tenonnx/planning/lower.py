@@ -1,0 +1,180 @@
+"""From a placement to blocks of steps: every segment compiled, every value's home known."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import onnx_ir as ir
+
+from tenonnx import graph as graphs
+from tenonnx.errors import EPFail
+from tenonnx.planning.arity import check_counts
+from tenonnx.planning.placement import PlacedSegment, Placement
+from tenonnx.provider import HOST, Device, Provider, Segment, Step
+
+
+@dataclass(frozen=True)
+class Control:
+    """A node and its bodies, compiled.
+
+    Attributes:
+        node: The node.
+        bodies: By attribute name.
+        step: What calls the bodies; ``None`` for control flow, which is the runtime's own.
+    """
+
+    node: ir.Node
+    bodies: Mapping[str, Block]
+    step: Step | None = None
+
+    @property
+    def outputs(self) -> Sequence[ir.Value]:
+        """Values the node produces."""
+        return self.node.outputs if self.step is None else self.step.outputs
+
+
+class Block(NamedTuple):
+    """A graph as steps in order. ``last_use[i]`` are the values that item ``i`` reads last."""
+
+    graph: ir.Graph
+    items: tuple[Step | Control, ...]
+    last_use: tuple[tuple[ir.Value, ...], ...]
+
+    def steps(self) -> Iterator[Step]:
+        """Yields the steps of the block and of the blocks inside it."""
+        for item in self.items:
+            if isinstance(item, Step):
+                yield item
+            else:
+                for body in item.bodies.values():
+                    yield from body.steps()
+                if item.step is not None:
+                    yield item.step
+
+
+class Lowering:
+    """Compiles a placement.
+
+    Attributes:
+        block: The main graph's.
+        outputs: The graph outputs to compute.
+        home: Where each value that a step or node produces appears first.
+    """
+
+    def __init__(self, placement: Placement) -> None:
+        self.home: dict[ir.Value, Device] = {}
+        self.block = self._lower(placement)
+        self.outputs: tuple[ir.Value, ...] = tuple(placement.graph.outputs)
+
+    def narrowed(self, outputs: Sequence[ir.Value]) -> Lowering:
+        """Returns a lowering of those steps that some of the graph outputs need."""
+        needed = set(outputs)
+        items: list[Step | Control] = []
+        for item in reversed(self.block.items):
+            if not needed.isdisjoint(item.outputs):
+                items.insert(0, item)
+                needed.update(_reads(item))
+        narrow = copy.copy(self)
+        narrow.block = Block(self.block.graph, tuple(items), _last_uses(self.block.graph, items))
+        narrow.outputs = tuple(outputs)
+        return narrow
+
+    def started_on(self, devices: Sequence[Device]) -> Lowering:
+        """Returns a lowering whose inputs appear on these devices."""
+        started = copy.copy(self)
+        started.home = {**self.home, **dict(zip(self.block.graph.inputs, devices, strict=True))}
+        return started
+
+    def _lower(self, placement: Placement) -> Block:
+        items: list[Step | Control] = []
+        for placed in placement.items:
+            if isinstance(placed, PlacedSegment):
+                items += self._steps(placed)
+                continue
+            bodies = {name: self._lower(body) for name, body in placed.bodies.items()}
+            if placed.own is not None:
+                for step in self._steps(placed.own):
+                    items.append(Control(placed.node, bodies, step) if step.bodies else step)
+            else:
+                control = Control(placed.node, bodies)
+                self._settle(control)
+                items.append(control)
+        return Block(placement.graph, tuple(items), _last_uses(placement.graph, items))
+
+    def _steps(self, placed: PlacedSegment) -> Sequence[Step]:
+        steps = compile_segment(placed.provider, placed.segment)
+        for step in steps:
+            self.home.update((value, step.device_of_outputs) for value in step.outputs)
+        return steps
+
+    def _settle(self, control: Control) -> None:
+        """Gives a control-flow node's outputs the home of what its bodies leave there."""
+        bodies = [body.graph.outputs for body in control.bodies.values()]
+        skip = 1 if control.node.op_type == "Loop" else 0
+        for position, output in enumerate(control.node.outputs):
+            homes = [self.home_of(outputs[position + skip]) for outputs in bodies]
+            ids = {home.id for home in homes if home is not None}
+            self.home[output] = next(h for h in homes if h) if len(ids) == 1 else HOST
+
+    def home_of(self, value: ir.Value) -> Device | None:
+        """Where a value is; ``None`` for a constant, which is wherever it is asked for."""
+        if is_constant(value):
+            return None
+        return self.home.get(value, HOST)
+
+
+def is_constant(value: ir.Value) -> bool:
+    """Says whether a value is a weight that no caller can override."""
+    return value.is_initializer() and not value.is_graph_input()
+
+
+def compile_segment(provider: Provider, segment: Segment) -> Sequence[Step]:
+    """Asks a provider for the steps of a segment and checks that they make what is needed.
+
+    Raises:
+        EPFail: The provider failed or left out an output.
+        InvalidGraph: It failed, and a node has not the inputs and outputs that it needs.
+    """
+    try:
+        steps = list(provider.compile(segment))
+    except Exception as error:
+        for node in segment.nodes:
+            check_counts(node)
+        names = ", ".join(graphs.label(node) for node in segment.nodes[:3])
+        raise EPFail(f"{provider.name} cannot compile {names}: {error}") from error
+    made = {value for step in steps for value in step.outputs}
+    for value in segment.outputs:
+        if value not in made:
+            producer = value.producer()
+            raise EPFail(
+                f"{provider.name} compiled {graphs.label(producer) if producer else '?'} "
+                f"without producing '{value.name}'"
+            )
+    return steps
+
+
+def _last_uses(
+    graph: ir.Graph, items: Sequence[Step | Control]
+) -> tuple[tuple[ir.Value, ...], ...]:
+    own: set[ir.Value] = set(graph.inputs)
+    for item in items:
+        own.update(item.outputs)
+    own.difference_update(graph.outputs)
+    last: list[list[ir.Value]] = [[] for _ in items]
+    for index in reversed(range(len(items))):
+        for value in (*_reads(items[index]), *items[index].outputs):
+            if value in own:
+                own.discard(value)
+                last[index].append(value)
+    return tuple(map(tuple, last))
+
+
+def _reads(item: Step | Control) -> Iterator[ir.Value]:
+    step = item if isinstance(item, Step) else item.step
+    if step is not None:
+        yield from (value for value in step.inputs if value is not None)
+    if isinstance(item, Control):
+        yield from graphs.captures(item.node) if item.step else graphs.inputs(item.node)

@@ -1,0 +1,200 @@
+"""Which provider runs which node, and why."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import onnx_ir as ir
+
+from tenonnx import functions
+from tenonnx import graph as graphs
+from tenonnx.errors import NotSupported
+from tenonnx.planning.arity import check_bodies
+from tenonnx.provider import Provider, Segment
+
+RUNTIME = "runtime"
+"""Who runs control flow."""
+
+MAX_LISTED = 20
+
+
+class Assignment(NamedTuple):
+    """One node's place: who runs it, and what the providers before that one said."""
+
+    node: ir.Node
+    provider: str
+    reasons: Mapping[str, str]
+
+
+class PlacedSegment(NamedTuple):
+    """Nodes that one provider compiles together."""
+
+    provider: Provider
+    segment: Segment
+
+
+class PlacedControl(NamedTuple):
+    """A node with graph attributes, and their placements.
+
+    Attributes:
+        node: The node.
+        bodies: By attribute name.
+        own: The node alone, for the provider that runs it; ``None`` when the runtime does.
+    """
+
+    node: ir.Node
+    bodies: Mapping[str, Placement]
+    own: PlacedSegment | None = None
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A graph cut into pieces, in the order in which they run."""
+
+    graph: ir.Graph
+    items: tuple[PlacedSegment | PlacedControl, ...]
+    assignments: tuple[Assignment, ...]
+    preferred: str
+
+    def __iter__(self) -> Iterator[Assignment]:
+        """Yields every node's assignment, those in subgraphs after the node that holds them."""
+        bodies = {i.node: i.bodies for i in self.items if isinstance(i, PlacedControl)}
+        for assignment in self.assignments:
+            yield assignment
+            for body in bodies.get(assignment.node, {}).values():
+                yield from body
+
+    def counts(self) -> dict[str, int]:
+        """Returns the number of nodes per provider."""
+        return dict(Counter(assignment.provider for assignment in self))
+
+    def elsewhere(self) -> list[Assignment]:
+        """Returns the nodes that their preferred provider declined, with its reasons."""
+        return [assignment for assignment in self if assignment.reasons]
+
+    def __str__(self) -> str:
+        """Returns one line of counts, then a line for every node not where it was wanted."""
+        counts = ", ".join(f"{name} {n}" for name, n in sorted(self.counts().items()))
+        lines = [f"{sum(self.counts().values())} nodes: {counts or 'none'}"]
+        declined = self.elsewhere()
+        for assignment in declined[:MAX_LISTED]:
+            reasons = "; ".join(f"{name}: {why}" for name, why in assignment.reasons.items())
+            lines.append(f"  {graphs.label(assignment.node)} on {assignment.provider} ({reasons})")
+        if len(declined) > MAX_LISTED:
+            lines.append(f"  ... and {len(declined) - MAX_LISTED} more")
+        return "\n".join(lines)
+
+
+def place(
+    model: ir.Model, providers: Sequence[Provider], others: Sequence[Provider] = ()
+) -> Placement:
+    """Gives every node to the first provider that supports it.
+
+    Operators that none supports are replaced in the model by the body that their schema gives
+    them, where it gives one.
+
+    Args:
+        model: Sorted, with functions inlined and versions resolved.
+        providers: In order of preference.
+        others: Usable providers that were not asked for; named in the error if they could help.
+
+    Raises:
+        NotSupported: Some nodes have no provider; the message lists them.
+    """
+    functions.expand_unsupported(
+        model, lambda node: any(p.supports(node) is True for p in providers)
+    )
+    unsupported = [
+        node
+        for node in ir.traversal.RecursiveGraphIterator(model.graph)
+        if not graphs.is_control_flow(node)
+        and all(provider.supports(node) is not True for provider in providers)
+    ]
+    if unsupported:
+        raise _not_implemented(unsupported, providers, others)
+    return _place_graph(model.graph, providers)
+
+
+def _place_graph(graph: ir.Graph, providers: Sequence[Provider]) -> Placement:
+    assignments: list[Assignment] = []
+    chosen: list[tuple[Provider | None, ir.Node]] = []
+    for node in graph:
+        provider, reasons = _choose(node, providers)
+        assignments.append(Assignment(node, provider.name if provider else RUNTIME, reasons))
+        chosen.append((provider, node))
+    items: list[PlacedSegment | PlacedControl] = []
+    for (provider, holder), group in itertools.groupby(chosen, key=_provider_and_holder):
+        nodes = tuple(node for _, node in group)
+        own = PlacedSegment(provider, Segment(nodes, _escaping(nodes))) if provider else None
+        if holder is not None:
+            items.append(_place_control(holder, providers, own))
+        elif own is not None:
+            items.append(own)
+    return Placement(graph, tuple(items), tuple(assignments), providers[0].name)
+
+
+def _choose(node: ir.Node, providers: Sequence[Provider]) -> tuple[Provider | None, dict[str, str]]:
+    if graphs.is_control_flow(node):
+        return None, {}
+    reasons: dict[str, str] = {}
+    for provider in providers:
+        verdict = provider.supports(node)
+        if verdict is True:
+            return provider, reasons
+        reasons[provider.name] = verdict
+    raise AssertionError(f"{graphs.label(node)} was checked to have a provider")
+
+
+def _provider_and_holder(
+    pair: tuple[Provider | None, ir.Node],
+) -> tuple[Provider | None, ir.Node | None]:
+    """Tells apart what cannot be one segment; a node that holds graphs is alone."""
+    provider, node = pair
+    return provider, node if provider is None or any(graphs.subgraphs(node)) else None
+
+
+def _place_control(
+    node: ir.Node, providers: Sequence[Provider], own: PlacedSegment | None
+) -> PlacedControl:
+    if own is None:
+        check_bodies(node)
+    bodies = {name: _place_graph(graph, providers) for name, graph in graphs.subgraphs(node)}
+    return PlacedControl(node, bodies, own)
+
+
+def _escaping(nodes: tuple[ir.Node, ...]) -> frozenset[ir.Value]:
+    inside = set(nodes)
+    return frozenset(
+        value
+        for node in nodes
+        for value in node.outputs
+        if value.is_graph_output() or any(user not in inside for user in value.consumers())
+    )
+
+
+def _not_implemented(
+    nodes: Sequence[ir.Node], providers: Sequence[Provider], others: Sequence[Provider]
+) -> NotSupported:
+    lines = []
+    for node in nodes[:MAX_LISTED]:
+        reasons = "; ".join(f"{p.name}: {p.supports(node)}" for p in providers)
+        lines.append(f"  {graphs.label(node)}: {reasons}")
+    if len(nodes) > MAX_LISTED:
+        lines.append(f"  ... and {len(nodes) - MAX_LISTED} more")
+    able = [p.name for p in others if all(p.supports(node) is True for node in nodes)]
+    domains = sorted({node.domain for node in nodes} - {""})
+    if able:
+        hint = f"{' or '.join(able)} supports them: add it to providers=[...]"
+    elif domains:
+        hint = (
+            f"install or register a plugin that brings the operators of {', '.join(domains)} "
+            "(see docs/plugins.md)"
+        )
+    else:
+        hint = "check the model's opset_import; `tenonnx providers` lists who is there"
+    count = f"{len(nodes)} nodes have" if len(nodes) > 1 else "a node has"
+    return NotSupported(f"{count} no provider that runs them:\n" + "\n".join(lines), hint=hint)

@@ -1,0 +1,227 @@
+"""A compiled model: the function that runs it, and who watches it."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Protocol
+
+import numpy as np
+import onnx_ir as ir
+
+from tenonnx import graph as graphs
+from tenonnx.errors import NotSupported, RuntimeException
+from tenonnx.planning.bound import Direct, choose_buffers, deliver, direct_outputs
+from tenonnx.planning.codegen import Generator
+from tenonnx.planning.lower import Lowering
+from tenonnx.planning.placed import settle
+from tenonnx.planning.placement import Placement
+from tenonnx.planning.quiet import quietly
+from tenonnx.provider import Device, Step
+
+_numbers = itertools.count()
+
+
+class Observer(Protocol):
+    """Watches a plan run. Exceptions it raises stop the run and reach its caller."""
+
+    def on_step(self, step: Step | None, start_ns: int, outputs: tuple[Any, ...]) -> None:
+        """Called after a step; with ``None`` in every iteration of a loop."""
+
+
+class Plan:
+    """Runs a placed model. Any number of threads may run one plan at once.
+
+    Args:
+        placement: The model's.
+
+    Attributes:
+        steps: Every step, in subgraphs too.
+        source: The code that runs.
+    """
+
+    def __init__(self, placement: Placement) -> None:
+        self._lowering = Lowering(placement)
+        self.graph = placement.graph
+        self.steps: tuple[Step, ...] = tuple(self._lowering.block.steps())
+        self._filename = f"<tenonnx plan {next(_numbers)}>"
+        self._start()
+
+    def _start(self) -> None:
+        self._plain, self._namespace, self._origin, self.source = self._generate()
+        self._watched: tuple[Any, ...] | None = None
+        self._binding: tuple[Any, ...] | None = None
+        self._direct: tuple[Direct, ...] = ()
+        self._placed: dict[tuple[str, ...], tuple[Any, ...]] = {}
+
+    def narrowed(self, positions: Sequence[int]) -> Plan:
+        """Returns a plan of the same steps that computes some of the outputs, and no more."""
+        plan = copy.copy(self)
+        outputs = [self._lowering.outputs[position] for position in positions]
+        plan._lowering = self._lowering.narrowed(outputs)
+        plan._start()
+        return plan
+
+    def _generate(self, **how: Any) -> tuple[Any, dict[str, Any], dict[int, Any], str]:
+        generator = Generator(self._lowering, **how)
+        try:
+            code = compile(generator.source, self._filename, "exec")
+        except (RecursionError, SyntaxError, MemoryError) as error:
+            raise NotSupported(f"the graph nests too deeply to be compiled: {error}") from error
+        exec(code, generator.namespace)
+        return code, generator.namespace, generator.origin, generator.source
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        """Returns the outputs for the inputs, both in the graph's order, on the host.
+
+        Outputs never share memory with the inputs; they may be views of weights, read-only.
+
+        Raises:
+            RuntimeException: A node failed; the message names it.
+        """
+        try:
+            outputs = quietly(self._namespace["run"], inputs)
+        except Exception as error:
+            explained = self._explain(error, self._origin)
+            if explained is error:
+                raise
+            raise explained from error
+        return [_settle(output, inputs) for output in outputs]
+
+    def run_observed(self, inputs: Sequence[Any], observers: Sequence[Observer]) -> list[Any]:
+        """Runs as ``run`` does, while observers see every step."""
+        if self._watched is None:
+            self._watched = self._generate(observed=True)
+        code, namespace, origin, _ = self._watched
+        # A namespace of its own lets runs with different observers go on at once.
+        own = {**namespace, "observe": _fan_out(observers)}
+        exec(code, own)
+        try:
+            with np.errstate(all="ignore"):
+                outputs = own["run"](*inputs)
+        except Exception as error:
+            explained = self._explain(error, origin)
+            if explained is error:
+                raise
+            raise explained from error
+        return [_settle(output, inputs) for output in outputs]
+
+    def run_into(self, inputs: Sequence[Any], buffers: Sequence[Any]) -> list[Any]:
+        """Runs as ``run`` does, and leaves outputs in buffers that the caller gives.
+
+        A step that can writes into the buffer itself. The buffer may be the memory of an input;
+        then the step updates it in place, if nothing else reads that input.
+
+        Args:
+            inputs: In the graph's order.
+            buffers: A host array for every output, ``None`` for those to be made.
+
+        Raises:
+            InvalidArgument: A buffer differs from its output in shape or dtype.
+            RuntimeException: A node failed; the message names it.
+        """
+        if self._binding is None:
+            self._direct = direct_outputs(self._lowering)
+            self._binding = self._generate(buffers=[output.value for output in self._direct])
+        _, namespace, origin, _ = self._binding
+        given = choose_buffers(self._direct, inputs, buffers)
+        try:
+            with np.errstate(all="ignore"):
+                outputs = namespace["run"](*inputs, *given)
+        except Exception as error:
+            explained = self._explain(error, origin)
+            if explained is error:
+                raise
+            raise explained from error
+        settled = [
+            output if output is buffer else _settle(output, inputs)
+            for output, buffer in zip(outputs, buffers, strict=True)
+        ]
+        return self.deliver(settled, buffers)
+
+    def run_placed(
+        self, inputs: Sequence[Any], sources: Sequence[Device], targets: Sequence[Device]
+    ) -> list[Any]:
+        """Runs as ``run`` does, from and to devices.
+
+        Args:
+            inputs: In the graph's order.
+            sources: Where each of them is.
+            targets: Where each output is to be.
+
+        Raises:
+            RuntimeException: A node failed; the message names it.
+        """
+        key = tuple(device.id for device in (*sources, *targets))
+        if key not in self._placed:
+            self._placed[key] = self._generate(sources=sources, targets=targets)
+        _, namespace, origin, _ = self._placed[key]
+        try:
+            with np.errstate(all="ignore"):
+                outputs = namespace["run"](*inputs)
+        except Exception as error:
+            explained = self._explain(error, origin)
+            if explained is error:
+                raise
+            raise explained from error
+        waited = {step.device.id: step.device for step in self.steps}
+        return [
+            _settle(settle(output, value, device, inputs, tuple(waited.values())), inputs)
+            for output, value, device in zip(outputs, self._lowering.outputs, targets, strict=True)
+        ]
+
+    def deliver(self, outputs: Sequence[Any], buffers: Sequence[Any]) -> list[Any]:
+        """Copies outputs into the buffers that they are not in yet; returns those.
+
+        Raises:
+            InvalidArgument: A buffer differs from its output in shape or dtype.
+        """
+        names = [value.name or "" for value in self._lowering.outputs]
+        return [deliver(*each) for each in zip(outputs, buffers, names, strict=True)]
+
+    def _explain(self, error: Exception, origin: dict[int, Step | ir.Node]) -> Exception:
+        """Names the node whose line raised; an observer's exception comes back as it is."""
+        culprit = None
+        for filename, line in _frames(error.__traceback__):
+            if filename == self._filename:
+                culprit = origin.get(line)
+        if culprit is None:
+            return error
+        nodes = culprit.nodes if isinstance(culprit, Step) else (culprit,)
+        names = ", ".join(graphs.label(node) for node in nodes[:3])
+        return RuntimeException(f"{names}: {type(error).__name__}: {error}")
+
+
+def _frames(traceback: TracebackType | None) -> Iterator[tuple[str, int]]:
+    while traceback is not None:
+        yield traceback.tb_frame.f_code.co_filename, traceback.tb_lineno
+        traceback = traceback.tb_next
+
+
+def _fan_out(observers: Sequence[Observer]) -> Callable[..., None]:
+    if len(observers) == 1:
+        return observers[0].on_step
+
+    def observe(step: Step | None, start_ns: int, outputs: tuple[Any, ...]) -> None:
+        for observer in observers:
+            observer.on_step(step, start_ns, outputs)
+
+    return observe
+
+
+def _settle(output: Any, inputs: Sequence[Any]) -> Any:
+    """Makes an output an array of its own, unless it is a view of a weight."""
+    if isinstance(output, np.ndarray):
+        if output.base is None:
+            for given in inputs:
+                if output is given:
+                    return output.copy()
+            return output
+        if any(isinstance(i, np.ndarray) and np.may_share_memory(output, i) for i in inputs):
+            return output.copy()
+        return output
+    if isinstance(output, np.generic):
+        return np.asarray(output)
+    return output

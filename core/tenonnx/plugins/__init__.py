@@ -1,0 +1,1 @@
+"""Finding plug-ins, what they registered, and which providers a session gets."""

@@ -1,0 +1,131 @@
+"""Which providers a session gets: the ones asked for that are usable here."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from tenonnx.custom_ops import GLOBAL
+from tenonnx.errors import EPFail, InvalidArgument, TenonnxError
+from tenonnx.operators import OperatorTable
+from tenonnx.options import SessionOptions, make_options
+from tenonnx.plugins.manager import PluginSet, default_plugins
+from tenonnx.provider import Provider, resolve_provider_name, why_unusable
+
+ProviderRequest: TypeAlias = "str | tuple[str, Mapping[str, Any]] | Provider"
+
+KNOWN: Final = frozenset(
+    f"{name}ExecutionProvider"
+    for name in (
+        *("ACL", "ArmNN", "Azure", "CANN", "CUDA", "CoreML", "Dml", "Dnnl", "Js", "MIGraphX"),
+        *("NV", "Nnapi", "NvTensorRTRTX", "OpenVINO", "QNN", "ROCM", "Rknpu", "SNPE"),
+        *("Tensorrt", "Tvm", "VSINPU", "VitisAI", "WebGpu", "WebNN", "Xnnpack"),
+    )
+)
+"""Providers of onnxruntime that may not be installed here; programs list them by habit."""
+
+
+def choose_providers(
+    plugins: PluginSet,
+    requests: Sequence[ProviderRequest] | None,
+    options: Sequence[Mapping[str, Any]] | None = None,
+    session_options: SessionOptions | None = None,
+) -> list[Provider]:
+    """Instantiates the providers a caller asked for.
+
+    A provider that is not usable here is left out with a warning if one after it is; that is
+    the fallback the caller typed.
+
+    Raises:
+        InvalidArgument: An unknown provider or option, or a request that is none.
+        EPFail: None of the providers asked for is usable; the message says why.
+    """
+    chosen: list[Provider] = []
+    unusable: list[str] = []
+    for request, given in _normalise(plugins, requests, options):
+        if isinstance(request, Provider):
+            chosen.append(request)
+            continue
+        if request in KNOWN and resolve_provider_name(request, plugins.providers.values()) is None:
+            unusable.append(f"{request}: no plugin brings it (see `tenonnx plugins`)")
+            continue
+        provider = plugins.provider(request)
+        made = make_options(provider.Options, given, provider.name)
+        if any(provider.name == other.name for other in chosen):
+            continue
+        if (missing := why_unusable(provider)) is None:
+            own = session_options.operators if session_options else OperatorTable()
+            operators = plugins.operators_for(provider).update(GLOBAL, own)
+            chosen.append(_start(provider, made, operators, session_options))
+        else:
+            unusable.append(f"{provider.name}: {missing}")
+    if not chosen:
+        raise EPFail(
+            "none of the providers asked for can be used here: " + "; ".join(unusable),
+            hint="name another after them, for example providers=[..., 'CPUExecutionProvider']",
+        )
+    if unusable:
+        names = ", ".join(provider.name for provider in chosen)
+        warnings.warn(f"running on {names}; not usable: {'; '.join(unusable)}", stacklevel=4)
+    return chosen
+
+
+def _start(
+    provider: type[Provider],
+    options: Any,
+    operators: OperatorTable,
+    session_options: SessionOptions | None,
+) -> Provider:
+    try:
+        return provider(options, operators, session_options)
+    except TenonnxError:
+        raise
+    except Exception as error:
+        raise EPFail(
+            f"{provider.name} failed to start: {type(error).__name__}: {error}",
+            hint="its check() said that it is usable here; tell its authors",
+        ) from error
+
+
+def _normalise(
+    plugins: PluginSet,
+    requests: Sequence[ProviderRequest] | None,
+    options: Sequence[Mapping[str, Any]] | None,
+) -> Iterable[tuple[str | Provider, Mapping[str, Any] | None]]:
+    if isinstance(requests, str):
+        raise InvalidArgument(f"providers is a string; pass a list: providers=[{requests!r}]")
+    if not requests:
+        found = plugins.providers.items()
+        requests = [name for name, p in found if p.unasked and why_unusable(p) is None]
+        if not requests:
+            raise EPFail(
+                "no provider is registered that runs without being named",
+                hint="name one of those that `tenonnx providers` lists",
+            )
+    if options is not None and len(options) != len(requests):
+        raise InvalidArgument(
+            f"provider_options has {len(options)} entries for {len(requests)} providers"
+        )
+    for position, request in enumerate(requests):
+        given = options[position] if options else None
+        match request:
+            case str() | Provider():
+                yield request, given
+            case (str() as name, own):
+                yield name, {**(own or {}), **(given or {})}
+            case _:
+                raise InvalidArgument(
+                    f"providers[{position}] is {request!r}; expected a name, (name, options) or "
+                    "a Provider"
+                )
+
+
+def get_available_providers() -> list[str]:
+    """Returns the names of the registered providers that are usable here."""
+    return [name for name, p in default_plugins().providers.items() if why_unusable(p) is None]
+
+
+def get_all_providers() -> list[str]:
+    """Returns the names of the registered providers, usable or not."""
+    return list(default_plugins().providers)

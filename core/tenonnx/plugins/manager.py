@@ -1,0 +1,271 @@
+"""Discovery of plugins, and calling their hooks.
+
+A plugin that fails is set aside with its error and never stops the others. Which plugins load
+is for the user to say: ``TENONNX_PLUGINS`` is an allow-list of names (empty: none but the
+built-ins), ``TENONNX_BLOCK_PLUGINS`` a block-list.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pluggy
+
+from tenonnx import hookspecs
+from tenonnx.errors import PluginError
+from tenonnx.options import did_you_mean
+from tenonnx.plugins import installed
+from tenonnx.plugins.catalogue import Catalogue, PluginRecord
+
+if TYPE_CHECKING:
+    from tenonnx.planning.plan import Observer, Plan
+
+GROUP = hookspecs.NAMESPACE
+DISTRIBUTION = "tenonnx"
+SLOW_SECONDS = 5.0
+"""How long a plugin may load before the log says who keeps everybody waiting."""
+
+log = logging.getLogger("tenonnx")
+trace = logging.getLogger("tenonnx.hooks")
+
+
+class PluginSet(Catalogue):
+    """The plugins in use and what they registered.
+
+    Args:
+        autoload: Discover installed plugins; the built-ins among them come first.
+        allow: Names of the only plugins to load besides the built-ins; ``None`` for all.
+        block: Names of plugins not to load.
+    """
+
+    def __init__(
+        self,
+        *,
+        autoload: bool = True,
+        allow: Iterable[str] | None = None,
+        block: Iterable[str] = (),
+    ) -> None:
+        super().__init__()
+        self._manager = pluggy.PluginManager(hookspecs.NAMESPACE)
+        self._manager.add_hookspecs(hookspecs)
+        if autoload:
+            self._discover(None if allow is None else set(allow), set(block))
+
+    def _discover(self, allow: set[str] | None, block: set[str]) -> None:
+        for entry in _entry_points():
+            builtin = entry.distribution == DISTRIBUTION
+            record = PluginRecord(entry.name, f"{entry.distribution} {entry.version}")
+            record.version = entry.version
+            self.records.append(record)
+            if entry.name in block or not (builtin or allow is None or entry.name in allow):
+                record.error = "blocked by TENONNX_BLOCK_PLUGINS or TENONNX_PLUGINS"
+                continue
+            with contextlib.nullcontext() if builtin else _watched(record):
+                self._add(record, entry.load)
+        there = {record.name for record in self.records}
+        for name in sorted((allow or set()) - there):
+            error = "TENONNX_PLUGINS names it, but no such plugin is installed"
+            error += did_you_mean(name, sorted(there))
+            self.records.append(PluginRecord(name, "not installed", error=error))
+
+    def register(self, plugin: Any, name: str | None = None) -> PluginRecord:
+        """Adds a plugin: a module, or an object with hook implementations.
+
+        Args:
+            plugin: The module or object.
+            name: What listings and block-lists call it; its own name if ``None``.
+
+        Raises:
+            PluginError: It takes a name that is taken, misspells a hook, or registers what does
+                not fit the hook. Nothing that it registered stays.
+        """
+        name = name or getattr(plugin, "__name__", None) or type(plugin).__name__
+        return self._add_now(PluginRecord(name, "registered by the program"), plugin)
+
+    def register_file(self, path: str | os.PathLike[str]) -> PluginRecord:
+        """Adds a plugin from a Python file.
+
+        Raises:
+            PluginError: The file is missing, fails to import, or is refused by ``register``.
+        """
+        path = Path(path)
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        if not path.is_file() or spec is None or spec.loader is None:
+            raise PluginError(f"no plugin file {path}", hint="give the path of a .py file")
+        module = importlib.util.module_from_spec(spec)
+        # Its dataclasses look their module up; a module of that name that is there already stays.
+        ours = sys.modules.setdefault(path.stem, module) is module
+        try:
+            spec.loader.exec_module(module)
+            return self._add_now(PluginRecord(path.stem, str(path)), module)
+        except (Exception, SystemExit) as error:
+            if ours:
+                del sys.modules[path.stem]
+            if isinstance(error, PluginError):
+                raise
+            raise PluginError(f"plugin file {path} failed: {_one_line(error)}") from error
+
+    def create_observers(self, plan: Plan) -> list[Observer]:
+        """Asks every plugin that has the hook for an observer of a plan.
+
+        Raises:
+            PluginError: One failed; the message names it.
+        """
+        observers: list[Observer] = []
+        for record in self.records:
+            if record.error or "create_observer" not in record.hooks:
+                continue
+            plugin = self._manager.get_plugin(record.name)
+            try:
+                observer = self._call(plugin, "create_observer", plan=plan)
+            except Exception as error:
+                raise PluginError(
+                    f"plugin {record.name!r} failed to create an observer: {_one_line(error)}",
+                    hint=f"do without it: TENONNX_BLOCK_PLUGINS={record.name}",
+                ) from error
+            if observer is not None:
+                observers.append(observer)
+        return observers
+
+    def _add_now(self, record: PluginRecord, plugin: Any) -> PluginRecord:
+        self._add(record, lambda: plugin)
+        if record.error:
+            error, _, hint = record.error.partition("\nHint: ")
+            raise PluginError(f"plugin {record.name!r}: {error}", hint=hint or None)
+        self.records.append(record)
+        return record
+
+    def _add(self, record: PluginRecord, load: Callable[[], Any]) -> None:
+        """Loads a plugin and lets it register; whatever goes wrong ends in ``record.error``."""
+        start = time.perf_counter()
+        try:
+            plugin = load()
+            _check_api(plugin, record)
+            self._refuse_twice(plugin, record)
+            with self.all_or_nothing(record):
+                self._enlist(plugin, record)
+        except (Exception, SystemExit) as error:  # a stranger's code may raise anything
+            record.error = _one_line(error)
+        record.load_seconds = time.perf_counter() - start
+
+    def _refuse_twice(self, plugin: Any, record: PluginRecord) -> None:
+        if self._manager.has_plugin(record.name):
+            holder = next(r for r in self.records if r.name == record.name and not r.error)
+            raise PluginError(
+                f"two plugins are named {record.name!r}: one of {holder.distribution}, "
+                f"one of {record.distribution}",
+                hint="uninstall one of them, or register it under another name",
+            )
+        if self._manager.is_registered(plugin):
+            raise PluginError(f"it is registered already, as {self._manager.get_name(plugin)!r}")
+
+    def _enlist(self, plugin: Any, record: PluginRecord) -> None:
+        try:
+            self._manager.register(plugin, name=record.name)
+            callers = self._manager.get_hookcallers(plugin) or []
+            record.hooks = tuple(sorted(caller.name for caller in callers))
+            _check_hooks(plugin, record)
+            for hook, registrar in self.registrars(record).items():
+                if hook in record.hooks:
+                    self._call(plugin, hook, register=registrar)
+        except BaseException:
+            if self._manager.is_registered(plugin):
+                self._manager.unregister(plugin)
+            raise
+
+    def _call(self, plugin: Any, hook: str, **arguments: Any) -> Any:
+        """Calls one plugin's implementation of a hook, so that a failure has a name."""
+        for found in getattr(self._manager.hook, hook).get_hookimpls():
+            if found.plugin is plugin:
+                if found.wrapper or found.hookwrapper:
+                    raise PluginError(f"its {hook} is a wrapper; there is nothing to wrap")
+                start = time.perf_counter()
+                result = found.function(*(arguments[name] for name in found.argnames))
+                if trace.isEnabledFor(logging.DEBUG):
+                    seconds = time.perf_counter() - start
+                    name = self._manager.get_name(plugin)
+                    trace.debug("%s of plugin %s took %.1f ms", hook, name, seconds * 1e3)
+                return result
+        return None
+
+
+@contextlib.contextmanager
+def _watched(record: PluginRecord) -> Iterator[None]:
+    """Tells the log of a plugin that is still being imported after a while."""
+    told = (
+        "plugin %r of %s has been loading for %g s; TENONNX_BLOCK_PLUGINS=%s does without it",
+        *(record.name, record.distribution, SLOW_SECONDS, record.name),
+    )
+    timer = threading.Timer(SLOW_SECONDS, log.warning, told)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _check_api(plugin: Any, record: PluginRecord) -> None:
+    record.api = getattr(plugin, "tenonnx_api", None)
+    if record.api is None or record.api == hookspecs.API_VERSION:
+        return
+    here = installed.version(DISTRIBUTION)
+    newer = isinstance(record.api, int) and record.api > hookspecs.API_VERSION
+    raise PluginError(
+        f"it was written for version {record.api} of the plugin API, and tenonnx {here} has "
+        f"version {hookspecs.API_VERSION}",
+        hint=f"update {DISTRIBUTION if newer else 'the plugin'}",
+    )
+
+
+def _check_hooks(plugin: Any, record: PluginRecord) -> None:
+    known = [name for name, spec in vars(hookspecs).items() if hasattr(spec, "tenonnx_spec")]
+    for name in record.hooks:
+        if name not in known:
+            raise PluginError(f"there is no hook {name!r}{did_you_mean(name, known)}")
+    if not record.hooks:
+        raise PluginError(
+            f"{getattr(plugin, '__name__', plugin)!r} implements no hook",
+            hint="decorate its functions with tenonnx.hookimpl",
+        )
+
+
+def _entry_points() -> list[installed.EntryPoint]:
+    """Installed plugins, each once, the built-ins first."""
+    found = {(e.name, e.value): e for e in installed.entry_points(GROUP)}
+    return sorted(found.values(), key=lambda e: e.distribution != DISTRIBUTION)
+
+
+def _one_line(error: BaseException) -> str:
+    text = str(error)
+    return text if isinstance(error, PluginError) else f"{type(error).__name__}: {text}"
+
+
+_default: PluginSet | None = None
+_lock = threading.Lock()
+
+
+def default_plugins() -> PluginSet:
+    """Returns the process's plugins, discovered when first asked for."""
+    global _default
+    with _lock:
+        if _default is None:
+            allow = os.environ.get("TENONNX_PLUGINS")
+            block = os.environ.get("TENONNX_BLOCK_PLUGINS", "")
+            _default = PluginSet(
+                allow=None if allow is None else _names(allow), block=_names(block)
+            )
+        return _default
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]

@@ -1,0 +1,160 @@
+"""A file's pages, mapped once and read-only."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import stat
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from tenonnx.errors import Fail, InvalidArgument
+
+if TYPE_CHECKING:
+    from tenonnx.weights.storage import Kind
+
+MAP_FAILED = ctypes.c_void_p(-1).value
+MAP_FIXED = 0x10  # Linux, the BSDs and macOS agree on it; the mmap module does not name it
+
+
+class Identity(NamedTuple):
+    """What tells one state of one file from every other; a rewritten file has another."""
+
+    device: int
+    inode: int
+    size: int
+    mtime_ns: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Identity:
+        """Returns the identity of a file from its status."""
+        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+class Mapping:
+    """One read-only mapping of a whole file; unmapped with its last user.
+
+    Holds no file descriptor, and a fork's child may use it freely. Pages are the kernel's page
+    cache: every process that maps the file shares them.
+    Replacing the file leaves the mapping what it was; writing into the file or truncating it does
+    not, so whoever updates a model should rename a new file over the old one.
+
+    Args:
+        path: The file.
+        kind: ``"mapped"`` for a model's file, ``"derived"`` for a side file.
+        key: Names the bytes; the file's identity if ``None``.
+        skip: Bytes at the file's beginning that are not the mapping's business.
+
+    Attributes:
+        identity: The file's device, inode, size and time of change when it was mapped.
+        pages: The whole file.
+        buffer: Its bytes after those skipped, read-only.
+        size: How many.
+        address: Where they begin.
+
+    Raises:
+        InvalidArgument: The file is not a regular file, or has no bytes after those skipped.
+        Fail: The file cannot be opened.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "address",
+        "buffer",
+        "identity",
+        "key",
+        "kind",
+        "pages",
+        "path",
+        "size",
+        "skip",
+    )
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        kind: Kind = "mapped",
+        key: str | None = None,
+        skip: int = 0,
+    ) -> None:
+        self.path = os.fspath(path)
+        self.kind = kind
+        descriptor = _open(self.path)
+        try:
+            self.identity = Identity.of(os.fstat(descriptor))
+            self.skip = skip
+            self.size = self.identity.size - skip
+            if self.size <= 0:
+                raise InvalidArgument(
+                    f"{self.path} is empty: there is nothing to map"
+                    if not self.identity.size
+                    else f"{self.path} has {self.identity.size} bytes, not even {skip + 1}"
+                )
+            self.pages = _map(descriptor, self.identity.size)
+        finally:
+            os.close(descriptor)
+        self.buffer = memoryview(self.pages)[skip:]
+        self.key = key or "file:" + ":".join(f"{part:x}" for part in self.identity)
+        self.address = _address(self.pages) + skip
+
+    @property
+    def label(self) -> str:
+        """The path, for reports."""
+        return self.path
+
+    def forget(self, start: int, stop: int) -> None:
+        """Takes whole pages out of this process's resident set; they stay in the page cache."""
+        page = mmap.PAGESIZE
+        start = -(-(self.skip + start) // page) * page
+        stop = min(self.skip + stop, self.identity.size) // page * page
+        if start < stop:
+            self.pages.madvise(mmap.MADV_DONTNEED, start, stop - start)
+
+    def __repr__(self) -> str:
+        return f"<Mapping {self.path}, {self.size} bytes>"
+
+
+def _open(path: str) -> int:
+    try:
+        # Without O_NONBLOCK a named pipe would wait for a writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise Fail(f"{path} cannot be opened: {error.strerror}") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise InvalidArgument(f"{path} is not a regular file and cannot be mapped")
+    return descriptor
+
+
+def _map(descriptor: int, size: int) -> mmap.mmap:
+    if sys.version_info >= (3, 13):
+        return mmap.mmap(
+            descriptor, size, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ, trackfd=False
+        )
+    # Before 3.13 the mmap module keeps a duplicate of the descriptor for as long as the mapping
+    # lives. So let it own empty pages instead, and put the file in their place.
+    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)
+    flags = mmap.MAP_SHARED | MAP_FIXED
+    if _libc_mmap(_address(pages), size, mmap.PROT_READ, flags, descriptor, 0) == MAP_FAILED:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return pages
+
+
+def _load_mmap() -> ctypes._NamedFuncPointer:
+    function = ctypes.CDLL(None, use_errno=True).mmap
+    function.restype = ctypes.c_void_p
+    number = ctypes.c_int
+    function.argtypes = [ctypes.c_void_p, ctypes.c_size_t, number, number, number, ctypes.c_long]
+    return function
+
+
+_libc_mmap = _load_mmap()
+
+
+def _address(buffer: mmap.mmap) -> int:
+    return int(np.frombuffer(buffer, np.uint8, 1).__array_interface__["data"][0])

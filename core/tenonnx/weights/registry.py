@@ -1,0 +1,353 @@
+"""The weight registry: every weight exists once, whoever asks for it and in whatever form.
+
+The registry hands out the same handle for the same bytes. It holds everything weakly: what
+nobody uses any more is gone.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import weakref
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import numpy as np
+import onnx_ir as ir
+from numpy.lib.array_utils import byte_bounds
+
+from tenonnx.errors import Fail, InvalidArgument
+from tenonnx.weights.locks import Locks
+from tenonnx.weights.mapping import Identity, Mapping
+from tenonnx.weights.sidefile import SideFiles
+from tenonnx.weights.storage import (
+    PROCESS,
+    Memory,
+    NDArray,
+    Storage,
+    as_bytes,
+    as_dtype,
+    byte_size,
+    dtype_of,
+    is_packed,
+    owns_just_this,
+    pack,
+    root,
+)
+from tenonnx.weights.weight import Device, Holding, Weight
+
+if TYPE_CHECKING:
+    from tenonnx.weights.report import MemoryReport
+
+__all__ = ["Device", "Weight", "WeightRegistry", "default_registry"]
+
+SIDE_FILE_BYTES = 64 * 1024
+"""Derived weights from this size on go to the side files."""
+
+COPY_BYTES = 16 * 1024 * 1024
+
+S = TypeVar("S", bound=Storage)
+
+
+class WeightRegistry:
+    """Hands out weights so that each exists once. Safe from any thread, and after a fork.
+
+    Args:
+        side_files: Where derived weights are kept on disk; what the environment says if ``None``.
+
+    Attributes:
+        locks: What keeps threads apart.
+    """
+
+    def __init__(self, side_files: SideFiles | None = None) -> None:
+        self.side_files = side_files or SideFiles.from_environment()
+        self._storages: weakref.WeakValueDictionary[Hashable, Storage] = (
+            weakref.WeakValueDictionary()
+        )
+        self._weights: weakref.WeakValueDictionary[str, Weight] = weakref.WeakValueDictionary()
+        self._derived: weakref.WeakValueDictionary[str, Weight] = weakref.WeakValueDictionary()
+        self._holdings: list[Holding] = []
+        self.locks = Locks()
+
+    def map(self, path: str | os.PathLike[str]) -> Mapping:
+        """Maps a file; the same mapping for the same file while anybody uses it.
+
+        Raises:
+            InvalidArgument: The file is empty or not a regular file.
+            Fail: The file cannot be opened.
+        """
+        try:
+            identity = Identity.of(os.stat(path))  # noqa: PTH116 - any path-like
+        except OSError as error:
+            raise Fail(f"{os.fspath(path)} cannot be opened: {error.strerror}") from error
+        with self.locks.table:
+            known = self._storages.get(identity)
+            if isinstance(known, Mapping):
+                return known
+            mapping = Mapping(path)
+            return self._share(mapping.identity, mapping)
+
+    def from_buffer(self, buffer: Any) -> Storage:
+        """Returns a storage over a caller's bytes, bytearray, memoryview or mmap, uncopied.
+
+        The caller must leave the bytes alone while weights look into them.
+        """
+        view = memoryview(buffer)
+        if not view.contiguous:
+            raise InvalidArgument("the buffer is not contiguous, so it cannot be read as bytes")
+        return self._memory(as_bytes(view))
+
+    def from_array(self, array: NDArray, dtype: ir.DataType | None = None) -> Weight:
+        """Returns a weight over a caller's array, uncopied.
+
+        The caller must leave the elements alone while the weight is in use.
+
+        Args:
+            array: Any numeric array. Elements narrower than a byte come one to a byte, as in
+                ml_dtypes, and are packed, which takes a copy; so does another byte order.
+            dtype: The ONNX element type; the array's if ``None``.
+
+        Raises:
+            InvalidArgument: ONNX has no such element type, or ``dtype`` has another width.
+        """
+        if not array.dtype.isnative:
+            array = array.astype(array.dtype.newbyteorder("="))
+        dtype = dtype or dtype_of(array)
+        if is_packed(dtype):
+            return self.constant(pack(array, dtype).tobytes(), dtype, array.shape)
+        array = as_dtype(array, dtype)
+        return self._inside(array, dtype) or self._over(self._memory(root(array)), array, dtype)
+
+    def constant(self, content: bytes, dtype: ir.DataType, shape: Sequence[int]) -> Weight:
+        """Returns a weight over bytes named by what they are: equal content, one weight.
+
+        For bytes that nobody else holds. Reads each of them once, to name them. From 64 KiB on
+        they go to a side file, as derived weights do.
+        """
+        key, size = f"bytes:{hashlib.sha256(content).hexdigest()}", len(content)
+        array = as_bytes(memoryview(content))
+        if size >= SIDE_FILE_BYTES and self.side_files.folder is not None:
+            fill = functools.partial(np.copyto, src=array)
+            storage = self.materialize(key, ir.DataType.UINT8, (size,), fill).storage
+        else:
+            storage = self._share(key, Memory(array, "private", key))
+        return self.view(storage, 0, size, dtype, shape)
+
+    def view(
+        self, storage: Storage, offset: int, nbytes: int, dtype: ir.DataType, shape: Sequence[int]
+    ) -> Weight:
+        """Returns the weight at a place in a storage; for the same arguments the same one.
+
+        Raises:
+            InvalidArgument: The tensor takes another number of bytes, or ends outside.
+        """
+        shape = tuple(map(int, shape))
+        if min(shape, default=0) < 0:
+            raise InvalidArgument(f"a shape cannot have negative dimensions, as {shape} has")
+        if nbytes != (expected := byte_size(dtype, shape)):
+            raise InvalidArgument(f"{dtype}{list(shape)} takes {expected} bytes, not {nbytes}")
+        if offset < 0 or offset + nbytes > storage.size:
+            raise InvalidArgument(
+                f"{nbytes} bytes at offset {offset} end outside {storage.label}, "
+                f"which has {storage.size}"
+            )
+        return self._weight(storage, offset, dtype, shape, None)
+
+    def derive(
+        self,
+        key: str,
+        build: Callable[[], NDArray],
+        sources: Sequence[Weight] = (),
+        dtype: ir.DataType | None = None,
+    ) -> Weight:
+        """Returns what ``build`` makes of other weights, built once per process and kept.
+
+        A view of another weight's memory costs no bytes. Other results are stored contiguously,
+        from 64 KiB on in a side file that other and later processes map too. So the key must say
+        all that the result depends on: the sources' keys, every parameter, and a version of the
+        algorithm.
+
+        Args:
+            key: Names the result. Concurrent callers with one key get one weight.
+            build: Returns the result.
+            sources: Weights that it is made of, whose memory it may lie in.
+            dtype: The ONNX element type; the array's if ``None``.
+        """
+        key = _of_sources(key, sources)
+        with self.locks.only_one("derive", key):
+            if (weight := self._find(key)) is not None:
+                return weight
+            array = np.asarray(build())
+            dtype, shape = dtype or dtype_of(array), array.shape
+            if is_packed(dtype):
+                array = pack(array, dtype)
+            elif weight := self._inside(array := as_dtype(array, dtype), dtype, sources):
+                self._derived[key] = weight
+                return weight
+            return self._store(key, dtype, shape, functools.partial(np.copyto, src=array), array)
+
+    def materialize(
+        self,
+        key: str,
+        dtype: ir.DataType,
+        shape: Sequence[int],
+        fill: Callable[[NDArray], object],
+        sources: Sequence[Weight] = (),
+    ) -> Weight:
+        """Returns a derived weight whose bytes ``fill`` writes straight into the side file.
+
+        Like ``derive`` otherwise, but never holds the result in private memory unless the side
+        file cannot be had.
+
+        Args:
+            key: Names the result, as in ``derive``.
+            dtype: The ONNX element type.
+            shape: The logical shape.
+            fill: Writes every element of the array it is given: flat packed bytes for elements
+                narrower than a byte.
+            sources: Weights that it is made of.
+        """
+        key = _of_sources(key, sources)
+        with self.locks.only_one("derive", key):
+            return self._find(key) or self._store(key, dtype, tuple(shape), fill, None)
+
+    def aligned(self, weight: Weight) -> Weight:
+        """Returns the weight itself if numpy can use it in place, else its one aligned copy."""
+        if weight.is_aligned:
+            return weight
+        key = f"aligned:{weight.key}"
+        return self.materialize(
+            key, weight.dtype, weight.shape, functools.partial(_copy_into, weight)
+        )
+
+    def attach(self, holder: object, name: str, weights: Iterable[Weight]) -> None:
+        """Notes for the report that an object uses some weights; keeps neither alive."""
+        holding = Holding(weakref.ref(holder), name, weakref.WeakSet(weights))
+        with self.locks.table:
+            self._holdings = [*(h for h in self._holdings if h.holder() is not None), holding]
+
+    def report(self) -> MemoryReport:
+        """Returns what the weights take, where, and who holds them."""
+        from tenonnx.weights.report import take_report
+
+        with self.locks.table:
+            storages, weights = list(self._storages.values()), list(self._weights.values())
+            holdings = list(self._holdings)
+        return take_report(storages, weights, holdings)
+
+    def _weight(
+        self,
+        storage: Storage,
+        offset: int,
+        dtype: ir.DataType,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...] | None,
+    ) -> Weight:
+        key = f"{storage.key}+{offset:x}:{dtype.name}{list(shape)}"
+        if strides is not None:
+            key += f"/{list(strides)}"
+        with self.locks.table:
+            weight = self._weights.get(key)
+            if weight is None:
+                weight = Weight(self, key, storage, offset, dtype, shape, strides)
+                self._weights[key] = weight
+            return weight
+
+    def _inside(
+        self, array: NDArray, dtype: ir.DataType, sources: Sequence[Weight] = ()
+    ) -> Weight | None:
+        """Returns the array as a view of the weight whose memory it lies in, if it does."""
+        base = root(array).base
+        storages = [base.storage] if isinstance(base, Weight) else [w.storage for w in sources]
+        start, stop = byte_bounds(array)
+        for storage in storages:
+            if storage.address <= start and stop <= storage.address + storage.size:
+                return self._over(storage, array, dtype)
+        return None
+
+    def _over(self, storage: Storage, array: NDArray, dtype: ir.DataType) -> Weight:
+        strides = None if array.flags.c_contiguous else array.strides
+        offset = array.__array_interface__["data"][0] - storage.address
+        return self._weight(storage, offset, dtype, array.shape, strides)
+
+    def _find(self, key: str) -> Weight | None:
+        weight = self._derived.get(key)
+        if weight is None and PROCESS not in key:
+            found = self.side_files.find(key, _short(key))
+            if found is not None:
+                weight = self._keep(key, found.mapping, found.dtype, found.shape)
+        return weight
+
+    def _store(
+        self,
+        key: str,
+        dtype: ir.DataType,
+        shape: tuple[int, ...],
+        fill: Callable[[NDArray], object],
+        array: NDArray | None,
+    ) -> Weight:
+        if byte_size(dtype, shape) >= SIDE_FILE_BYTES and PROCESS not in key:
+            found = self.side_files.write(key, _short(key), dtype, shape, fill)
+            if found is not None:
+                return self._keep(key, found.mapping, dtype, shape)
+        if array is None:
+            packed = is_packed(dtype)
+            array = np.empty(byte_size(dtype, shape), np.uint8)
+            fill(array if packed else array.view(dtype.numpy()).reshape(shape))
+        elif not owns_just_this(array):
+            array = array.copy()
+        return self._keep(key, Memory(root(array), "private", _short(key)), dtype, shape)
+
+    def _keep(
+        self, key: str, storage: Storage, dtype: ir.DataType, shape: tuple[int, ...]
+    ) -> Weight:
+        weight = self._weight(self._share(storage.key, storage), 0, dtype, shape, None)
+        self._derived[key] = weight
+        return weight
+
+    def _memory(self, owner: NDArray) -> Storage:
+        return self._share(byte_bounds(owner), Memory(owner, "borrowed"))
+
+    def _share(self, key: Hashable, storage: S) -> S:
+        """Returns the storage that has the key; keys of different kinds of storage differ."""
+        with self.locks.table:
+            return cast("S", self._storages.setdefault(key, storage))
+
+
+_locks = Locks()
+
+
+@functools.cache
+def _default_registry() -> WeightRegistry:
+    return WeightRegistry()
+
+
+def default_registry() -> WeightRegistry:
+    """Returns the process-wide registry."""
+    with _locks.table:
+        return _default_registry()
+
+
+def _of_sources(key: str, sources: Sequence[Weight]) -> str:
+    """Returns the key, which means nothing to other processes if a source does not."""
+    return f"{key}:{PROCESS}" if any(PROCESS in source.key for source in sources) else key
+
+
+def _short(key: str) -> str:
+    """Names a derived weight's storage; keys nest, and would double with every step."""
+    digest = hashlib.sha256(key.encode()).hexdigest()[:40]
+    return f"derived:{digest}" + (f":{PROCESS}" if PROCESS in key else "")
+
+
+def _copy_into(weight: Weight, target: NDArray) -> None:
+    """Copies in pieces, so that the source's pages need not all be resident at once."""
+    if weight.strides is not None:
+        np.copyto(target, weight.array)
+        return
+    source, target = weight.packed().array, target.reshape(-1).view(np.uint8)
+    for start in range(0, source.size, COPY_BYTES):
+        piece = slice(start, start + COPY_BYTES)
+        target[piece] = source[piece]
+        if isinstance(weight.storage, Mapping):
+            weight.storage.forget(weight.offset + start, weight.offset + start + COPY_BYTES)

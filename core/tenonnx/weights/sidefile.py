@@ -1,0 +1,253 @@
+"""Derived weights on disk, so that they are built once per machine rather than per process.
+
+A side file is a page of header and the bytes of one weight. It appears under its name, which
+tells what is in it, only when it is complete. Nothing is flushed to the disk: after a crash of
+the machine the checksum tells what is whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import json
+import logging
+import mmap
+import os
+import shutil
+import struct
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import onnx_ir as ir
+import platformdirs
+
+from tenonnx.errors import Fail, InvalidArgument
+from tenonnx.plugins import installed
+from tenonnx.weights.draft import allocate, locked_draft, sweep_drafts
+from tenonnx.weights.mapping import Identity, Mapping
+from tenonnx.weights.storage import NDArray, byte_size, is_packed
+
+logger = logging.getLogger(__name__)
+
+VERSION = "side file 1"
+MAGIC = b"tenonnx\x01"
+HEADER = struct.Struct("<8sQII")  # magic, checksum of the payload, crc and length of the JSON
+HEADER_BYTES = 4096
+BLOCK_WORDS = 128 * 1024
+LEEWAY = 1 << 30
+"""Bytes that a process may write before it looks again how much there is."""
+
+
+class SideFile(NamedTuple):
+    """A derived weight, mapped."""
+
+    mapping: Mapping
+    dtype: ir.DataType
+    shape: tuple[int, ...]
+
+
+class SideFiles:
+    """A folder of side files; the ones used least recently make room for new ones.
+
+    Whatever goes wrong with the disk, callers see a miss, and the log one warning.
+
+    Args:
+        folder: Where; ``None`` keeps nothing.
+        limit: Bytes they may take together; by default 16 GiB, or a tenth of the free space if
+            that is more, but never over half of it.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None, limit: int | None = None) -> None:
+        self.folder = None if folder is None else Path(folder)
+        self.limit = limit
+        self._checked: set[Identity] = set()
+        self._used: set[Path] = set()
+        self._room = 0
+        self._warned = False
+
+    @classmethod
+    def from_environment(cls) -> SideFiles:
+        """Returns the ones ``TENONNX_CACHE``, ``TENONNX_CACHE_DIR`` and ``_SIZE`` speak of."""
+        if os.environ.get("TENONNX_CACHE") == "0":
+            return cls(None)
+        folder = os.environ.get("TENONNX_CACHE_DIR") or platformdirs.user_cache_dir("tenonnx")
+        limit = os.environ.get("TENONNX_CACHE_SIZE", "")
+        if limit and not limit.isdecimal():
+            raise InvalidArgument(f"TENONNX_CACHE_SIZE must be a number of bytes, not {limit!r}")
+        return cls(Path(folder) / "weights", int(limit) if limit else None)
+
+    def find(self, key: str, name: str) -> SideFile | None:
+        """Maps the weight of a key; ``None`` if there is none or it is damaged.
+
+        Args:
+            key: The derived weight's key.
+            name: The key the mapping gets.
+        """
+        if self.folder is None or not (path := self._path(key)).exists():
+            return None
+        try:
+            mapping = Mapping(path, kind="derived", key=name, skip=HEADER_BYTES)
+            found = self._read(mapping)
+        except Fail:
+            return None
+        except (ValueError, KeyError, TypeError) as error:
+            logger.info("%s is damaged and will be rebuilt: %s", path, error)
+            with contextlib.suppress(OSError):
+                path.unlink()
+            return None
+        self._used.add(path)
+        with contextlib.suppress(OSError):
+            os.utime(path, ns=(time.time_ns(), mapping.identity.mtime_ns))
+        return found
+
+    def write(
+        self,
+        key: str,
+        name: str,
+        dtype: ir.DataType,
+        shape: Sequence[int],
+        fill: Callable[[NDArray], object],
+    ) -> SideFile | None:
+        """Writes the weight of a key and maps it; ``None`` if it cannot be kept here.
+
+        Args:
+            key: The derived weight's key.
+            name: The key the mapping gets.
+            dtype: The ONNX element type.
+            shape: The logical shape.
+            fill: Writes the elements into the array it is given, which is the file's pages.
+        """
+        if self.folder is None:
+            return None
+        path = self._path(key)
+        size = HEADER_BYTES + byte_size(dtype, shape)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if not self._make_room(size):
+                return None
+            with locked_draft(path.with_suffix(".draft")) as draft:
+                if draft is None:
+                    return None
+                # Another process may have finished it while this one waited for the lock.
+                if (found := self.find(key, name)) is None:
+                    allocate(draft, size)
+                    checksum = _fill(draft, dtype, shape, fill)
+                    os.pwrite(draft, _header(key, dtype, shape, checksum), 0)
+                    path.with_suffix(".draft").rename(path)
+                    self._checked.add(Identity.of(os.fstat(draft)))
+                    found = self.find(key, name)
+                return found
+        except OSError as error:
+            self._warn(error)
+            return None
+
+    def clear(self) -> None:
+        """Deletes every side file; what is mapped stays so."""
+        for path in self._files():
+            path.unlink(missing_ok=True)
+
+    def _path(self, key: str) -> Path:
+        assert self.folder is not None
+        digest = hashlib.sha256(f"{VERSION} {_release()} {key}".encode()).hexdigest()
+        return self.folder / f"{digest}.weight"
+
+    def _files(self) -> list[Path]:
+        return [] if self.folder is None else list(self.folder.glob("*.weight"))
+
+    def _read(self, mapping: Mapping) -> SideFile:
+        """Returns what a mapped side file holds; ValueError, KeyError or TypeError if damaged."""
+        magic, checksum, crc, length = HEADER.unpack_from(mapping.pages)
+        text = mapping.pages[HEADER.size : HEADER.size + length]
+        if magic != MAGIC or zlib.crc32(text) != crc:
+            raise ValueError("its header is not one")
+        description = json.loads(text)
+        dtype, shape = ir.DataType(description["dtype"]), tuple(map(int, description["shape"]))
+        if mapping.size != byte_size(dtype, shape):
+            raise ValueError(f"it has {mapping.size} bytes for {dtype}{list(shape)}")
+        if mapping.identity not in self._checked:
+            if checksum_of(np.frombuffer(mapping.buffer, np.uint8)) != checksum:
+                raise ValueError("its checksum is wrong")
+            self._checked.add(mapping.identity)
+        return SideFile(mapping, dtype, shape)
+
+    def _make_room(self, nbytes: int) -> bool:
+        """Deletes files used longest ago, none of them this process's; tells if that is enough."""
+        if nbytes <= self._room:
+            self._room -= nbytes
+            return True
+        assert self.folder is not None
+        sweep_drafts(self.folder)
+        files = []
+        for path in self._files():
+            with contextlib.suppress(OSError):
+                status = path.stat()
+                files.append((status.st_atime_ns, status.st_size, path))
+        used = sum(size for _, size, _ in files)
+        excess = used + nbytes - self._limit(used)
+        others = sorted(file for file in files if file[2] not in self._used)
+        if excess > sum(size for _, size, _ in others):
+            return False
+        for _, size, path in others:
+            if excess > 0:
+                path.unlink(missing_ok=True)
+                excess -= size
+        self._room = min(-excess, LEEWAY)
+        return True
+
+    def _limit(self, used: int) -> int:
+        if self.limit is not None:
+            return self.limit
+        assert self.folder is not None
+        free = shutil.disk_usage(self.folder).free + used
+        return min(max(16 << 30, free // 10), free // 2)
+
+    def _warn(self, error: OSError) -> None:
+        if not self._warned:
+            self._warned = True
+            logger.warning(
+                "derived weights stay in private memory, because %s cannot be written: %s. "
+                "Set TENONNX_CACHE_DIR to another folder, or TENONNX_CACHE=0 to do without.",
+                self.folder,
+                error.strerror,
+            )
+
+
+@functools.cache
+def _release() -> str:
+    """Returns the version of tenonnx: another one may compute the same thing otherwise."""
+    return installed.version("tenonnx") or "unreleased"
+
+
+def checksum_of(payload: NDArray) -> int:
+    """Returns a 64-bit checksum of bytes, at about the speed of memory."""
+    total = payload.size
+    whole = payload.size // 8 * 8
+    words = payload[:whole].view(np.uint64)
+    for start in range(0, words.size, BLOCK_WORDS):
+        block = words[start : start + BLOCK_WORDS]
+        mixed = int(np.add.reduce(block)) ^ int(np.bitwise_xor.reduce(block)) << 1
+        total = (total * 0x9E3779B97F4A7C15 + mixed) & 0xFFFFFFFFFFFFFFFF
+    return total ^ int.from_bytes(payload[whole:].tobytes(), "little")
+
+
+def _fill(
+    descriptor: int,
+    dtype: ir.DataType,
+    shape: Sequence[int],
+    fill: Callable[[NDArray], object],
+) -> int:
+    payload = np.frombuffer(mmap.mmap(descriptor, 0), np.uint8, offset=HEADER_BYTES)
+    fill(payload if is_packed(dtype) else payload.view(dtype.numpy()).reshape(shape))
+    return checksum_of(payload)
+
+
+def _header(key: str, dtype: ir.DataType, shape: Sequence[int], checksum: int) -> bytes:
+    description = {"dtype": int(dtype), "shape": list(shape), "key": key[:512]}
+    text = json.dumps(description).encode()
+    header = HEADER.pack(MAGIC, checksum, zlib.crc32(text), len(text)) + text
+    return header.ljust(HEADER_BYTES, b"\0")

@@ -1,0 +1,196 @@
+"""One weight: an immutable handle on bytes that lie somewhere else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import onnx_ir as ir
+
+from tenonnx.errors import InvalidArgument
+from tenonnx.weights.storage import NDArray, Storage, byte_size, is_packed, unpack, unpack_into
+
+if TYPE_CHECKING:
+    import weakref
+    from collections.abc import Callable
+
+    from tenonnx.weights.registry import WeightRegistry
+
+
+class Device(Protocol):
+    """Where a weight may be needed."""
+
+    @property
+    def id(self) -> str:
+        """``"cpu"`` is the host; others are named like ``"cuda:0"``."""
+        ...
+
+    def upload(self, array: NDArray) -> Any:
+        """Copies a host array there."""
+        ...
+
+
+@runtime_checkable
+class Keeper(Protocol):
+    """A device that takes weights rather than arrays: it knows which bytes are there already."""
+
+    def place(self, weight: Weight) -> Any:
+        """Returns the weight's array there; flat packed bytes below 8 bits."""
+        ...
+
+
+class Weight:
+    """An immutable tensor somewhere in a storage. A registry hands it out; nobody builds it.
+
+    Attributes:
+        key: Equal keys, equal contents; stable across processes if the bytes come from a file,
+            or were derived from some that do.
+        dtype: The ONNX element type.
+        shape: The logical shape.
+        storage: The memory it lies in.
+        offset: Where in the storage its first element is.
+        strides: Bytes from one element to the next along each axis; ``None`` if contiguous.
+        uploads: Its arrays on devices, by their ids.
+        placed: Which of them are ``Keeper``s', so that weights which overlap share their bytes.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_host",
+        "_registry",
+        "dtype",
+        "key",
+        "offset",
+        "placed",
+        "shape",
+        "storage",
+        "strides",
+        "uploads",
+    )
+
+    def __init__(
+        self,
+        registry: WeightRegistry,
+        key: str,
+        storage: Storage,
+        offset: int,
+        dtype: ir.DataType,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...] | None = None,
+    ) -> None:
+        self.key = key
+        self.storage = storage
+        self.offset = offset
+        self.dtype = dtype
+        self.shape = shape
+        self.strides = strides
+        self.uploads: dict[str, Any] = {}
+        self.placed: set[str] = set()
+        self._registry = registry
+        self._host: Weight | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its elements, packed."""
+        return byte_size(self.dtype, self.shape)
+
+    @property
+    def array(self) -> NDArray:
+        """A read-only view that keeps the weight alive; flat packed bytes below 8 bits.
+
+        May be unaligned; ``on`` gives an array that is not.
+        """
+        view = np.asarray(self)
+        return view if is_packed(self.dtype) else view.view(self.dtype.numpy())
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        # numpy makes this object the array's base: whoever has the array has the weight.
+        packed = is_packed(self.dtype)
+        dtype = np.dtype(np.uint8) if packed else self.dtype.numpy()
+        return {
+            "version": 3,
+            "data": (self.storage.address + self.offset, True),
+            "shape": (self.nbytes,) if packed else self.shape,
+            "strides": self.strides,
+            "typestr": dtype.str if dtype.isbuiltin == 1 else f"|V{dtype.itemsize}",
+        }
+
+    @property
+    def is_aligned(self) -> bool:
+        """Whether every element lies at a multiple of its size, as numpy wants it."""
+        return bool(self.array.flags.aligned)
+
+    def on(self, device: Device) -> Any:
+        """Returns the tensor as an array of a device; it is uploaded there once.
+
+        On the host that is an aligned, read-only numpy array. Elements narrower than a byte take
+        one each, as in ml_dtypes, unless the device is a ``Keeper``; ``packed`` gives their bytes
+        as they are, on any device. Hold the weight for as long as the device's array is wanted.
+        """
+        if device.id == "cpu":
+            return self._on_host()
+        with self._registry.locks.only_one("upload", device.id, id(self)):
+            if device.id not in self.uploads and isinstance(device, Keeper):
+                self.uploads[device.id] = device.place(self)
+                self.placed.add(device.id)
+            elif device.id not in self.uploads:
+                array = self.array
+                if is_packed(self.dtype):
+                    array = unpack(array, self.dtype, self.shape)
+                self.uploads[device.id] = device.upload(array)
+            return self.uploads[device.id]
+
+    def packed(self) -> Weight:
+        """Returns the same bytes as a flat uint8 weight: itself if it is one.
+
+        Raises:
+            InvalidArgument: The weight is strided, so its bytes do not lie in one piece.
+        """
+        if self.strides is not None:
+            raise InvalidArgument(f"{self} is strided: its bytes do not lie in one piece")
+        size = self.nbytes
+        return self._registry.view(self.storage, self.offset, size, ir.DataType.UINT8, (size,))
+
+    def derive(self, name: str, build: Callable[[], NDArray], *others: Weight) -> Weight:
+        """Returns what ``build`` makes of this weight and others, as the registry's ``derive``.
+
+        Args:
+            name: Says what is made, with every parameter and a version of the algorithm.
+            build: Returns it.
+            others: What else it is made of.
+        """
+        sources = (self, *others)
+        key = f"{name}:{','.join(source.key for source in sources)}"
+        return self._registry.derive(key, build, sources)
+
+    def _on_host(self) -> NDArray:
+        packed = is_packed(self.dtype)
+        if self._host is None and packed:
+            self._host = self._registry.materialize(
+                f"unpacked:{self.key}",
+                ir.DataType.UINT8,
+                self.shape,
+                lambda out: unpack_into(out, self.array, self.dtype),
+            )
+        elif self._host is None and not self.is_aligned:
+            self._host = self._registry.aligned(self)
+        array = (self._host or self).array
+        return array.view(self.dtype.numpy()) if packed else array
+
+    def __copy__(self) -> Weight:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Weight:
+        return self
+
+    def __repr__(self) -> str:
+        return f"<Weight {self.dtype}{list(self.shape)}, {self.key}>"
+
+
+class Holding(NamedTuple):
+    """A note that an object uses some weights."""
+
+    holder: weakref.ref[object]
+    name: str
+    weights: weakref.WeakSet[Weight]
