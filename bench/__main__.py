@@ -35,8 +35,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> int:
     """Returns 0 if tenonnx ran everything, its outputs are right and all bounds hold, else 1.
 
-    ``seeds``, ``cpu`` or ``providers`` as the first argument hands the others to ``bench.seeds``,
-    ``bench.cpu`` or ``bench.providers``.
+    ``seeds``, ``cpu``, ``providers`` or ``transforms`` as the first argument hands the others to
+    ``bench.seeds``, ``bench.cpu``, ``bench.providers`` or ``bench.transforms``.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments[:1] == ["seeds"]:
@@ -51,6 +51,10 @@ def main(arguments: list[str] | None = None) -> int:
         from bench.cpu.__main__ import main as cpu
 
         return cpu(arguments[1:])
+    if arguments[:1] == ["transforms"]:
+        from bench.transforms import main as transforms
+
+        return transforms(arguments[1:])
     parsed = parse(arguments)
     names = parsed.names or [*(name for name in SCENARIOS if name != ON_REQUEST), "load"]
     settings = QUICK if parsed.quick else FULL

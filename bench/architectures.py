@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -25,11 +25,14 @@ DECODERS = ("gpt2", "llama", "qwen2", "phi3", "gemma2")
 NEEDS = ("torch", "transformers", "onnxscript", "skl2onnx")
 
 
-def exported(folder: Path, *, quick: bool) -> Iterator[tuple[str, Path, Feeds]]:
+def exported(
+    folder: Path, names: Sequence[str] = NAMES, *, quick: bool
+) -> Iterator[tuple[str, Path, Feeds]]:
     """Yields each model's name, its file and the inputs of a run; decoders also in four bits.
 
     Args:
         folder: Where the models go, 1.8 GB unless quick.
+        names: Some of ``NAMES``.
         quick: Tiny ones.
 
     Raises:
@@ -39,12 +42,12 @@ def exported(folder: Path, *, quick: bool) -> Iterator[tuple[str, Path, Feeds]]:
         raise SystemExit(f"architectures: exporting them needs pip install {' '.join(missing)}")
     sizes = [] if quick else ["--width", "1024", "--vocabulary", "8192"]
     subprocess.run(
-        [sys.executable, EXPORT, *NAMES, *sizes, "--exporter", "dynamo", "--output", folder],
+        [sys.executable, EXPORT, *names, *sizes, "--exporter", "dynamo", "--output", folder],
         check=True,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    for name in NAMES:
+    for name in names:
         path = folder / f"{name}-dynamo.onnx"
         with np.load(path.with_suffix(".npz")) as arrays:
             feeds = {key[3:]: arrays[key] for key in arrays.files if key.startswith("in:")}

@@ -7,15 +7,19 @@ package, so that what is measured is the engine.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 clock = time.perf_counter
+
+KERNEL_FUSIONS = "kernel fusions"
+"""Stands among transforms for what the CPU provider makes one step of as it compiles nodes."""
 
 
 def tell(phase: str, **facts: Any) -> None:
@@ -33,11 +37,28 @@ class Tenonnx:
         self.module, self.threads = tenonnx, threads
         self.session = tenonnx.InferenceSession
 
-    def load(self, path: str) -> Callable[[dict[str, Any]], list[Any]]:
-        """Returns what runs the model on a feed."""
-        options = self.module.SessionOptions(intra_op_num_threads=self.threads)
-        session = self.session(path, options, providers=["CPUExecutionProvider"])
+    def load(self, path: str, without: Sequence[str] = ()) -> Callable[[dict[str, Any]], list[Any]]:
+        """Returns what runs the model on a feed; some transforms may be left out."""
+        disabled = tuple(name for name in without if name != KERNEL_FUSIONS)
+        options = self.module.SessionOptions(
+            intra_op_num_threads=self.threads, disabled_transforms=disabled
+        )
+        with unfused() if KERNEL_FUSIONS in without else contextlib.nullcontext():
+            session = self.session(path, options, providers=["CPUExecutionProvider"])
         return lambda feed: session.run(None, feed)
+
+
+@contextlib.contextmanager
+def unfused() -> Iterator[None]:
+    """Lets the CPU provider compile a step per node, which no option asks it for."""
+    from tenonnx_cpu import provider
+
+    found = provider.find_fusions
+    provider.find_fusions = lambda *_: {}
+    try:
+        yield
+    finally:
+        provider.find_fusions = found
 
 
 class OnnxRuntime:
@@ -171,7 +192,8 @@ def main(job: dict[str, Any]) -> None:
     tell("started", import_s=imported, start_s=clock() - start)
 
     start = clock()
-    sessions = [engine.load(job["model"]) for _ in range(job["sessions"])]
+    without = [job["without"]] if job["without"] else []
+    sessions = [engine.load(job["model"], *without) for _ in range(job["sessions"])]
     facts: dict[str, Any] = {"load_s": clock() - start}
     settle()
     tell("loaded", **facts, settle_s=clock() - start - facts["load_s"])
@@ -193,6 +215,12 @@ def main(job: dict[str, Any]) -> None:
         bare = bare_relus(feeds[0]["x"], job["relus"])
         mine, facts["bare_s"] = alternate(run, bare, job["budget"])
         facts["over_numpy"] = mine / facts["bare_s"]
+    if job["beside"] is not None:
+        other = engine.load(job["model"], job["beside"])
+        other(feeds[0])
+        settle()
+        alternate(run, lambda: other(feeds[0]), 0)  # buffers and caches are there now
+        facts["one_s"], facts["other_s"] = alternate(run, lambda: other(feeds[0]), job["budget"])
     tell("done", **facts)
 
 

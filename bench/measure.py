@@ -64,6 +64,9 @@ class Job:
         budget: Seconds to spend on repeated runs.
         least: How often to run at least.
         relus: Length of the chain of Relus to compare with bare numpy; 0 if it is none.
+        without: Transforms that tenonnx leaves out.
+        beside: Those that another session leaves out, which takes turns with this one at the end;
+            ``None`` for no other.
     """
 
     engine: str
@@ -77,6 +80,8 @@ class Job:
     budget: float = 0.5
     least: int = 3
     relus: int = 0
+    without: Sequence[str] = ()
+    beside: Sequence[str] | None = None
 
 
 class Failed(Exception):

@@ -198,3 +198,33 @@ def test_every_provider_on_the_same_models(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "| digits, 64 images | cpu |" in done.stdout
     assert (tmp_path / "providers.md").read_text() in done.stdout
+
+
+def test_transforms_are_left_out_one_by_one(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "bench", "transforms", "--quick", "--output", str(tmp_path)]
+    for name in ("decoder", "mlp"):
+        done = subprocess.run(
+            [*command, name], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    rows = json.loads((tmp_path / "transforms-quick.json").read_text())["rows"]
+    assert {row["model"] for row in rows} == {"decoder"}, "nothing matches the mlp"
+    found = {row["transform"]: row for row in rows}
+    assert found.keys() >= {"fold-constants", "rms-norm", "all of these"}
+    before, after = found["rms-norm"]["matched"].split(" → ")
+    assert int(after) < int(before)
+    assert all(0 < row["mine_s"] < 1 > row["other_s"] > 0 for row in rows)
+    assert "| decoder | rms-norm |" in (tmp_path / "transforms-quick.md").read_text()
+    assert (tmp_path / "transforms-quick.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_transforms_may_cost() -> None:
+    row = bench("transforms_report").Row
+    told = [
+        row("model", "faster", "", mine_s=1.0, other_s=2.0, mine_mib=1.0, other_mib=1.0),
+        row("model", "slower", "", mine_s=1.1, other_s=1.0, mine_mib=1.0, other_mib=1.0),
+        row("model", "larger", "", mine_s=1.0, other_s=1.0, mine_mib=1.5, other_mib=1.0),
+    ]
+    assert [each.holds for each in told] == [True, False, False]
+    assert told[1].least(mine_s=1.0, other_s=1.5).holds
+    assert "1 are slower by more than 3%, 1 larger" in bench("transforms_report").summary(told)
