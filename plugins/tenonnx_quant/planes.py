@@ -56,7 +56,8 @@ def few_rows(
     for first in range(0, groups, step):
         span = slice(first, min(first + step, groups))
         rows = slice(first * group, span.stop * group)
-        parts = flat[:, rows].reshape(flat.shape[0], -1, group).transpose(1, 0, 2)
+        count = span.stop - span.start
+        parts = flat[:, rows].reshape(flat.shape[0], count, group).transpose(1, 0, 2)
         sums = parts.sum(axis=-1, keepdims=True)
         packed = weight[rows.start * width : rows.stop * width].reshape(-1, group, width)
         zeros = _zeros(xp, zero_points, scales.size == 1, span, bits, signed)

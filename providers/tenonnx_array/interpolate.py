@@ -123,7 +123,7 @@ def taps(
         weights = np.where((where >= 0) & (where < length), weights, 0)
     if exclude_outside or stretch > 1:
         weights = weights / np.sum(weights, axis=0)
-    used = np.any(weights != 0, axis=1)
+    used = np.any(weights != 0, axis=1) | (at.size == 0)
     return np.clip(where[used], 0, length - 1).astype(np.int64), weights[used]
 
 

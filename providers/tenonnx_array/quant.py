@@ -90,9 +90,11 @@ def dequantize_linear(
 def dynamic_quantize_linear(xp: Namespace, x: Array) -> tuple[Array, Array, Array]:
     """Return x as uint8 over the range of its values and 0, the scale, and the zero point.
 
-    A tensor of zeros has the scale 1.
+    A tensor of zeros, or of nothing, has the scale 1.
     """
-    low, high = xp.minimum(xp.min(x), 0), xp.maximum(xp.max(x), 0)
+    low = high = xp.zeros((), x.dtype)
+    if x.size:
+        low, high = xp.minimum(xp.min(x), low), xp.maximum(xp.max(x), high)
     scale = (high - low) / xp.float32(255)
     scale = xp.where(scale == 0, xp.float32(1), scale)
     zero_point = xp.clip(xp.rint(-low / scale), 0, 255).astype(xp.uint8)

@@ -7,7 +7,7 @@ writes between them never exists, so a fusion must compute what the nodes would.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -154,8 +154,21 @@ def find_fusions(nodes: Sequence[ir.Node], scope: Scope) -> dict[ir.Node, Fused]
     for turn in sorted(FUSIONS):
         for node in nodes:
             for attempt in FUSIONS[turn].get((node.domain, node.op_type), ()):
-                if scope.has(node) and (fused := attempt(node, scope)) is not None:
+                if not scope.has(node) or (fused := attempt(node, scope)) is None:
+                    continue
+                last = max(fused.nodes, key=position.__getitem__)
+                if not _is_read_before(last, fused, position):
                     scope.taken.update(fused.nodes)
-                    found[max(fused.nodes, key=position.__getitem__)] = fused
+                    found[last] = fused
                     break
     return found
+
+
+def _is_read_before(last: ir.Node, fused: Fused, position: Mapping[ir.Node, int]) -> bool:
+    """Says whether a node in between reads what would be made at the last one only."""
+    return any(
+        position.get(user, position[last]) < position[last]
+        for value in fused.outputs
+        for user in value.consumers()
+        if user not in fused.nodes
+    )

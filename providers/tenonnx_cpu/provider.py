@@ -71,7 +71,7 @@ class CPUExecutionProvider(ArrayProvider):
         heed(self.session_options)
         free = [node for node in segment.nodes if self._is_free(node)]
         scope = Scope(free, segment.escaping, self.threads, super()._step, self.packs)
-        fused = find_fusions(free, scope)
+        fused = find_fusions(segment.nodes, scope)
         steps = []
         for node in segment.nodes:
             if node in fused:

@@ -255,6 +255,13 @@ CASES = [
     Case(
         "DynamicQuantizeLinear",
         11,
+        [np.zeros((0, 3), np.float32)],
+        (np.zeros((0, 3), np.uint8), np.float32(1), np.uint8(0)),
+        name="empty",
+    ),
+    Case(
+        "DynamicQuantizeLinear",
+        11,
         [np.float32([-1, 254])],
         (np.uint8([0, 255]), np.float32(1), np.uint8(1)),
         name="unit",

@@ -267,6 +267,14 @@ BY_HAND = [
         name="words",
     ),
     Case("Resize", 13, [X, None, None, np.int64([1, 2, 5, 8])], X, {"mode": "cubic"}, name="same"),
+    Case(
+        "Resize",
+        13,
+        [X, None, np.float32([1, 1, 0.1, 1])],
+        X[:, :, :0],
+        {"mode": "linear"},
+        name="empty",
+    ),
 ]
 
 CASES = OLD + NEAREST + SMOOTH + BY_HAND

@@ -66,7 +66,6 @@ def _matmul_shape(a: Any, b: Any) -> tuple[int, ...]:
     return (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
 
 
-@functools.cache
 def _has_parameter(function: Callable[..., Any], name: str) -> bool:
     try:
         return name in inspect.signature(function).parameters

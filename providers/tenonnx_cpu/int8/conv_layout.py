@@ -76,7 +76,8 @@ def bytes_layout(
     if part[0] < rows and threads > 1 and span == out_width and len(taps) == 1 and not direct:
         # A vector may be written beyond a plane, when others write the next one.
         apart = _round((out_height + reach) * span) + 64
-        common = batch * group * channels * len(planes) * apart + SLACK
+        # Channels are read in fours: up to three more than there are.
+        common = (batch * group * channels + 3) * apart + SLACK
         plane, common = (apart, common) if common <= COMMON else (plane, 0)
     if not common:
         block = min(block, PLANES // (plane * len(planes)))

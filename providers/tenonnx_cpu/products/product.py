@@ -125,7 +125,9 @@ def _choose(kind: str, rows: int, left: NDArray, right: NDArray) -> Callable[...
     if rows <= FEW_DOTS:
         width = right.itemsize
         down, across = right.strides
-        if (across == width and rows <= FEW_ROWS) or (down == width and left.strides[1] == 4):
+        # The kernel asks in this order: where both are adjacent, it takes B by its lines.
+        few = rows <= FEW_ROWS if across == width else down == width and left.strides[1] == 4
+        if few:
             return STREAM[kind].run
     return GEMM[kind].run
 

@@ -1,0 +1,87 @@
+"""Graphs and shapes that random ones have shown to be special."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from running import Arrays, floats, run, session, wide
+
+from models import node
+from tenonnx import OrtValue
+from tenonnx_array.windows import Windows
+from tenonnx_cpu.int8.conv_layout import COLUMNS, FIELDS, bytes_layout
+
+pytest.importorskip("numba")
+
+
+@pytest.mark.parametrize("columns", [1, 5, 48])
+@pytest.mark.parametrize("rows", [1, 8, 9, 16, 17])
+@pytest.mark.parametrize("turned", [0, 1])
+def test_products_of_one_column_and_one_row(turned: int, rows: int, columns: int) -> None:
+    """Both of B's strides are then those of adjacent elements."""
+    x, w = floats(rows, 1), floats(1, columns, seed=1)
+    weights = {"w": w.T.copy() if turned else w}
+    y = run([node("Gemm", "x w", "y", transB=turned)], {"x": x}, "y", weights)
+    np.testing.assert_allclose(y, wide(np.matmul, x, w), rtol=1e-6)
+
+
+@pytest.mark.parametrize("op", ["LSTM", "GRU", "RNN"])
+def test_layers_of_one_input(op: str) -> None:
+    """Whether a second input that is always 0 is there or not."""
+    gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[op]
+    x, w, r = floats(2, 5, 1), floats(1, gates * 8, 1, seed=1), floats(1, gates * 8, 8, seed=2)
+    layer = [node(op, "x w r", "y", hidden_size=8)]
+    zero = np.zeros_like
+    y, wider = (
+        run(layer, {"x": x}, "y", {"w": w, "r": r})
+        for x, w in ((x, w), (np.concatenate([x, zero(x)], 2), np.concatenate([w, zero(w)], 2)))
+    )
+    np.testing.assert_allclose(y, wider, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("norm", ["LayerNormalization", "RMSNormalization"])
+def test_a_sum_that_is_read_before_it_is_normalised(norm: str) -> None:
+    feeds = {"x": floats(6, 32), "z": floats(6, 32, seed=1)}
+    nodes = [node("Add", "x z", "s"), node("Neg", "s", "n"), node(norm, "s w", "y")]
+    negative, y = run(nodes, feeds, "n y", {"w": floats(32, seed=2)}, opset=23)
+    np.testing.assert_array_equal(-negative, feeds["x"] + feeds["z"])
+    alone = run(nodes[2:], {"s": -negative}, "y", {"w": floats(32, seed=2)}, opset=23)
+    np.testing.assert_allclose(y, alone, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("image", [(1, 21, 5, 5), (2, 6, 11, 12), (1, 1, 9, 9)], ids=str)
+def test_channels_that_are_read_beyond_the_last_are_memory(image: tuple[int, ...]) -> None:
+    """The planes that tasks share are read in fours, a panel's columns at a time."""
+    out = tuple(-(-n // 2) for n in image[2:])
+    windows = Windows(image[2:], (1, 1), (2, 2), (1, 1), (0, 0), (0, 0), out)
+    cut = bytes_layout(image, 300, 1, windows, 4)
+    fields = dict(zip(FIELDS, cut.numbers.tolist(), strict=True))
+    assert fields["common"], "what this is about"
+    read = cut.offsets[: -(-image[1] // 4) * 4].max() + out[0] * out[1] + COLUMNS
+    assert (image[0] - 1) * image[1] * fields["plane"] + read <= fields["common"]
+
+
+def test_results_of_fused_bytes_are_bound() -> None:
+    """What the fusion makes of them has arrays and is not hashable."""
+    x, w = floats(1, 4, 6, 6), np.random.default_rng(1).integers(-99, 99, (3, 4, 1, 1), np.int8)
+    scale, zero = np.float32(0.02), np.uint8(100)
+    nodes = [
+        node("QuantizeLinear", "x s z", "q"),
+        node("DequantizeLinear", "q s z", "d"),
+        node("DequantizeLinear", "w s", "v"),
+        node("Conv", "d v", "c"),
+        node("QuantizeLinear", "c s z", "y"),
+    ]
+    weights: Arrays = {"w": w, "s": np.asarray(scale), "z": np.asarray(zero)}
+    feeds, kinds = {"x": x}, {"y": 2}
+    opened = session(nodes, feeds, "y", weights, kinds=kinds)
+    (expected,) = opened.run(None, feeds)
+    binding: Any = opened.io_binding()
+    binding.bind_cpu_input("x", x)
+    buffer = np.zeros_like(expected)
+    binding.bind_ortvalue_output("y", OrtValue.ortvalue_from_numpy(buffer))
+    opened.run_with_iobinding(binding)
+    np.testing.assert_array_equal(buffer, expected)
+    assert np.unique(expected).size > 10
