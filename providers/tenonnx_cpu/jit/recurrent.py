@@ -12,7 +12,7 @@ import numpy as np
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, kernel, size
 from tenonnx_cpu.jit.products.gemm import multiply_block
 from tenonnx_cpu.jit.products.pack import make_pack
-from tenonnx_cpu.jit.products.tile import ADD, COLUMNS, ZERO
+from tenonnx_cpu.jit.products.tile import COLUMNS, ZERO
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors import vmath
 from tenonnx_cpu.jit.vectors.views import floats
@@ -56,18 +56,18 @@ def pack_part(arguments: Any, task: Any, worker: Any) -> None:
         for gate in range(width // n):
             target = pack_rows(source, gate * n + first, count, n, target)
         return
-    split = width if kind == LSTM else 2 * n
+    split = 2 * n if kind == GRU else width
     target = pack_rows(source, 0, split, n, target)
     if split < width:
         pack_rows(source, split, width - split, n, target)
 
 
 @helper
-def add_gates(
-    gates: Any, state: Any, units: Any, n: Any, rows: Any, at: Any, sums: Any, row: Any, apart: Any,
-    mode: Any, edge: Any, odd: Any,
+def sum_gates(
+    gates: Any, state: Any, units: Any, n: Any, rows: Any, weights: Any, sums: Any, row: Any,
+    edge: Any, odd: Any,
 ) -> None:  # fmt: skip
-    """Adds to gates what the state adds, for some units.
+    """Writes what the state adds to gates, for some units.
 
     Args:
         gates: How many.
@@ -75,11 +75,9 @@ def add_gates(
         units: How many.
         n: Units there are.
         rows: Items of the batch.
-        at: Address of packed weights.
-        sums: Address of what is added to, the first unit's first gate.
+        weights: Address of the packed weights.
+        sums: Address of the result, gate by gate of the units.
         row: Bytes from row to row of it.
-        apart: Bytes from gate to gate of it.
-        mode: ``ADD``, or ``ZERO`` to overwrite.
         edge: Address of memory for a tile.
         odd: Whether to begin at the end. Steps do so by turns: what weights the cache still has
             from the step before are used before they are replaced.
@@ -89,14 +87,15 @@ def add_gates(
         for index in range(chunks):
             column = CHUNK * (chunks - 1 - index if odd else index)
             multiply_block(
-                rows, min(CHUNK, gates * n - column), n, state, 4 * n, 4, at + PANEL * n * column
-                // COLUMNS, PANEL, PANEL * n, sums + 4 * column, row, mode, edge,
+                rows, min(CHUNK, gates * n - column), n, state, 4 * n, 4,
+                weights + PANEL * n * column // COLUMNS, PANEL, PANEL * n, sums + 4 * column, row,
+                ZERO, edge,
             )  # fmt: skip
         return
     for gate in range(gates):
         multiply_block(
-            rows, units, n, state, 4 * n, 4, at + PANEL * n * panels(units) * gate, PANEL,
-            PANEL * n, sums + apart * gate, row, mode, edge,
+            rows, units, n, state, 4 * n, 4, weights + PANEL * n * panels(units) * gate, PANEL,
+            PANEL * n, sums + 4 * units * gate, row, ZERO, edge,
         )  # fmt: skip
 
 
@@ -145,57 +144,73 @@ def finish_units(kind: Any, phase: Any, row: Any, items: Any, before: Any, tenso
     n = y.shape[3]
     line, old = gates[t, row, way, first:], before[row, first : first + count]
     out = y[t, way, row, first : first + count]
+    own = floats(extra + sums_row(count) * row, 4 * count)
     if kind == LSTM:
-        own = floats(extra + sums_row(count) * row, 4 * count)
         lstm_cells(line, n, own, cell[way, row, first : first + count], out)
         return
     r, candidate = line[n:], line[2 * n :]
-    if kind == GRU and phase == 0:
+    if phase:
+        for k in range(count):
+            candidate[k] += own[k]
+        gru_mix(line, candidate, old, out)
+        return
+    for k in range(count):
+        line[k] += own[k]
+    own = own[count:]
+    if kind == GRU:
         mixed = reset[way, row, first : first + count]
         for k in range(count):
-            mixed[k] = vmath.sigmoid(r[k]) * old[k]
+            mixed[k] = vmath.sigmoid(r[k] + own[k]) * old[k]
         return
-    if kind == GRU_RESET_AFTER:
-        product, bias = floats(extra + 4 * count * row, count), inner[way, first:]
-        for k in range(count):
-            candidate[k] += vmath.sigmoid(r[k]) * (product[k] + bias[k])
+    product, bias = own[count:], inner[way, first:]
+    for k in range(count):
+        candidate[k] += vmath.sigmoid(r[k] + own[k]) * (product[k] + bias[k])
     gru_mix(line, candidate, old, out)
 
 
-@parallel
-def run_units(arguments: Any, task: Any, worker: Any) -> None:
+@helper
+def take_step(
+    kind: Any, phase: Any, moment: Any, part: Any, worker: Any, units: Any, tensors: Any
+) -> None:
     """Takes some units of one direction one step further; GRU needs a second phase for that."""
-    kind, phase, moment, start, units, tensors = arguments
     gates, _, hidden, _, y, reset, backwards, packed, memory, share = tensors
-    steps, batch, ways, width = gates.shape
+    steps, batch, _, width = gates.shape
     n = hidden.shape[2]
     parts = -(-n // units)
-    way, first = start + task // parts, task % parts * units
+    way, first = part // parts, part % parts * units
     count = min(units, n - first)
     t = steps - 1 - moment if backwards[way] else moment
     before = hidden[way]
     if moment:
         before = y[t + 1, way] if backwards[way] else y[t - 1, way]
+    # Sums are apart from what other threads write: cores that read ahead would fetch it in between.
     edge = memory.ctypes.data + 4 * share * worker
     extra = edge + 4 * 1024
-    at = packed.ctypes.data + 4 * packed.shape[2] * (way * parts + task % parts)
-    sums, apart = gates[t, 0, way].ctypes.data + 4 * first, 4 * ways * width
-    state = before.ctypes.data
-    odd = moment % 2
-    later = at + PANEL * n * (panels(2 * n) if count == n else 2 * panels(count))
-    if kind == LSTM:
-        # Apart from what other threads write: cores that read ahead would fetch it in between.
-        add_gates(4, state, count, n, batch, at, extra, sums_row(count), 4 * count, ZERO, edge, odd)
-    elif phase == 0:
-        add_gates(2, state, count, n, batch, at, sums, apart, 4 * n, ADD, edge, odd)
-    else:
+    at = packed.ctypes.data + 4 * packed.shape[2] * part
+    state, some = before.ctypes.data, 2 - phase if kind == GRU else width // n
+    if phase:
         state = reset[way].ctypes.data
-        add_gates(1, state, count, n, batch, later, sums + 8 * n, apart, 4 * n, ADD, edge, odd)
-    if kind == GRU_RESET_AFTER:
-        add_gates(1, state, count, n, batch, later, extra, 4 * count, 4 * n, ZERO, edge, odd)
+        at += PANEL * n * (panels(2 * n) if count == n else 2 * panels(count))
+    sum_gates(some, state, count, n, batch, at, extra, sums_row(count), edge, moment % 2)
     items = (first, count, way, t, extra)
     for row in range(batch):
         finish_units(kind, phase, row, items, before, tensors)
+
+
+@parallel
+def run_units(arguments: Any, task: Any, worker: Any) -> None:
+    """Takes a step with some units of one direction, as ``take_step``."""
+    kind, phase, moment, units, tensors = arguments
+    take_step(kind, phase, moment, task, worker, units, tensors)
+
+
+@parallel
+def run_direction(arguments: Any, task: Any, worker: Any) -> None:
+    """Takes all steps of one direction, whose units wait for no other thread's."""
+    kind, units, tensors = arguments
+    for moment in range(tensors[0].shape[0]):
+        for phase in range(2 if kind == GRU else 1):
+            take_step(kind, phase, moment, task, worker, units, tensors)
 
 
 @kernel(
@@ -231,12 +246,12 @@ def run_steps(  # type: ignore[no-untyped-def] # the signature has them
     parts = -(-hidden.shape[2] // units)
     pack_part((kind, weights, packed, units), ways * parts, threads)
     tensors = (gates, inner, hidden, cell, y, reset, backwards, packed, memory, share)
-    # One thread takes directions one after the other: the weights of both are too much at a time.
-    together = ways if threads > 1 else 1
-    for start in range(0, ways, together):
+    if parts == 1:
+        run_direction((kind, units, tensors), ways, threads)
+    else:
         for moment in range(steps):
             for phase in range(2 if kind == GRU else 1):
-                run_units((kind, phase, moment, start, units, tensors), together * parts, threads)
+                run_units((kind, phase, moment, units, tensors), ways * parts, threads)
     for way in range(ways):
         last = y[0 if backwards[way] else steps - 1, way]
         for row in range(last.shape[0]):
