@@ -166,16 +166,20 @@ class OperatorTable:
             self._add(Kernel(self.domain, name, since, function, host))
 
     def _add(self, kernel: Kernel, without: Iterable[str] = ()) -> None:
-        versions = self._kernels.setdefault((kernel.domain, kernel.op_type), {})
+        key = (kernel.domain, kernel.op_type)
+        versions = self._kernels.get(key, {})
         if kernel.since in versions:
             raise PluginError(f"{kernel} is already in this table")
-        versions[kernel.since] = replace(kernel, attributes=_attributes_of(kernel.call, without))
+        added = replace(kernel, attributes=_attributes_of(kernel.call, without))
+        self._kernels[key] = versions | {kernel.since: added}
 
     def update(self, *others: OperatorTable) -> OperatorTable:
         """Adds the kernels of other tables over this one's; returns itself."""
         for other in others:
             for key, versions in other._kernels.items():
-                self._kernels.setdefault(key, {}).update(versions)
+                mine = self._kernels.get(key)
+                # Versions are shared: every provider of every session has such a table.
+                self._kernels[key] = versions if mine is None else mine | versions
         return self
 
     def find(self, domain: str, op_type: str, version: int) -> Kernel | None:
