@@ -100,12 +100,12 @@ def test_two_processes_leave_one_image_of_each(warm: Path) -> None:
     names = [file.name.split("-")[0] for file in files]
     assert sorted(set(names)) == sorted(names)
     assert {*KERNELS, "threads.crew.shared", "products.tile.shared"} <= set(names)
-    assert {file.suffix for file in files} == {".image"}
+    assert {file.suffix for file in files} == {".image", ".sources"}
 
 
 def test_a_process_older_than_its_sources_has_kernels_of_its_own(product: Path, warm: Path) -> None:
     asked = "path = cache.image_path(runtime.source_of('rows'), 'softmax')"
-    began = "from tenonnx_cpu.jit.code import cache; cache.BEGAN = 0.0"
+    began = "from tenonnx_cpu.jit.code import cache, sources; sources.BEGAN = 0"
     exists = "print(json.dumps(path.exists()))"
     assert child(f"{began.split(';')[0]}; {asked}; {exists}", product, warm) is True
     assert child(f"{began}; {asked}; {exists}", product, warm) is False

@@ -7,7 +7,6 @@ nobody uses any more is gone.
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -17,6 +16,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.lib.array_utils import byte_bounds
 
+from tenonnx.digest import digest
 from tenonnx.errors import Fail, InvalidArgument
 from tenonnx.weights.locks import Locks
 from tenonnx.weights.mapping import Identity, Mapping
@@ -125,7 +125,7 @@ class WeightRegistry:
         For bytes that nobody else holds. Reads each of them once, to name them. From 64 KiB on
         they go to a side file, as derived weights do.
         """
-        key, size = f"bytes:{hashlib.sha256(content).hexdigest()}", len(content)
+        key, size = f"bytes:{digest(content)}", len(content)
         array = as_bytes(memoryview(content))
         if size >= SIDE_FILE_BYTES and self.side_files.folder is not None:
             fill = functools.partial(np.copyto, src=array)
@@ -336,8 +336,8 @@ def _of_sources(key: str, sources: Sequence[Weight]) -> str:
 
 def _short(key: str) -> str:
     """Names a derived weight's storage; keys nest, and would double with every step."""
-    digest = hashlib.sha256(key.encode()).hexdigest()[:40]
-    return f"derived:{digest}" + (f":{PROCESS}" if PROCESS in key else "")
+    short = digest(key)[:40]
+    return f"derived:{short}" + (f":{PROCESS}" if PROCESS in key else "")
 
 
 def _copy_into(weight: Weight, target: NDArray) -> None:

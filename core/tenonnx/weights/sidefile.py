@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
-import json
 import logging
 import mmap
 import os
-import shutil
 import struct
 import time
 import zlib
@@ -24,19 +21,20 @@ from typing import NamedTuple
 
 import numpy as np
 import onnx_ir as ir
-import platformdirs
 
+from tenonnx.digest import digest
 from tenonnx.errors import Fail, InvalidArgument
 from tenonnx.plugins import installed
 from tenonnx.weights.draft import allocate, locked_draft, sweep_drafts
+from tenonnx.weights.folder import cache_root
 from tenonnx.weights.mapping import Identity, Mapping
 from tenonnx.weights.storage import NDArray, byte_size, is_packed
 
 logger = logging.getLogger(__name__)
 
-VERSION = "side file 1"
+VERSION = "side file 2"
 MAGIC = b"tenonnx\x01"
-HEADER = struct.Struct("<8sQII")  # magic, checksum of the payload, crc and length of the JSON
+HEADER = struct.Struct("<8sQII")  # magic, checksum of the payload, crc and length of the text
 HEADER_BYTES = 4096
 BLOCK_WORDS = 128 * 1024
 LEEWAY = 1 << 30
@@ -75,11 +73,10 @@ class SideFiles:
         """Returns the ones ``TENONNX_CACHE``, ``TENONNX_CACHE_DIR`` and ``_SIZE`` speak of."""
         if os.environ.get("TENONNX_CACHE") == "0":
             return cls(None)
-        folder = os.environ.get("TENONNX_CACHE_DIR") or platformdirs.user_cache_dir("tenonnx")
         limit = os.environ.get("TENONNX_CACHE_SIZE", "")
         if limit and not limit.isdecimal():
             raise InvalidArgument(f"TENONNX_CACHE_SIZE must be a number of bytes, not {limit!r}")
-        return cls(Path(folder) / "weights", int(limit) if limit else None)
+        return cls(cache_root() / "weights", int(limit) if limit else None)
 
     def find(self, key: str, name: str) -> SideFile | None:
         """Maps the weight of a key; ``None`` if there is none or it is damaged.
@@ -153,8 +150,7 @@ class SideFiles:
 
     def _path(self, key: str) -> Path:
         assert self.folder is not None
-        digest = hashlib.sha256(f"{VERSION} {_release()} {key}".encode()).hexdigest()
-        return self.folder / f"{digest}.weight"
+        return self.folder / f"{digest(f'{VERSION} {_release()} {key}')}.weight"
 
     def _files(self) -> list[Path]:
         return [] if self.folder is None else list(self.folder.glob("*.weight"))
@@ -165,15 +161,15 @@ class SideFiles:
         text = mapping.pages[HEADER.size : HEADER.size + length]
         if magic != MAGIC or zlib.crc32(text) != crc:
             raise ValueError("its header is not one")
-        description = json.loads(text)
-        dtype, shape = ir.DataType(description["dtype"]), tuple(map(int, description["shape"]))
+        number, *shape = map(int, text.partition(b"\n")[0].split())
+        dtype = ir.DataType(number)
         if mapping.size != byte_size(dtype, shape):
-            raise ValueError(f"it has {mapping.size} bytes for {dtype}{list(shape)}")
+            raise ValueError(f"it has {mapping.size} bytes for {dtype}{shape}")
         if mapping.identity not in self._checked:
             if checksum_of(np.frombuffer(mapping.buffer, np.uint8)) != checksum:
                 raise ValueError("its checksum is wrong")
             self._checked.add(mapping.identity)
-        return SideFile(mapping, dtype, shape)
+        return SideFile(mapping, dtype, tuple(shape))
 
     def _make_room(self, nbytes: int) -> bool:
         """Deletes files used longest ago, none of them this process's; tells if that is enough."""
@@ -203,6 +199,8 @@ class SideFiles:
         if self.limit is not None:
             return self.limit
         assert self.folder is not None
+        import shutil  # most processes write nothing
+
         free = shutil.disk_usage(self.folder).free + used
         return min(max(16 << 30, free // 10), free // 2)
 
@@ -247,7 +245,7 @@ def _fill(
 
 
 def _header(key: str, dtype: ir.DataType, shape: Sequence[int], checksum: int) -> bytes:
-    description = {"dtype": int(dtype), "shape": list(shape), "key": key[:512]}
-    text = json.dumps(description).encode()
+    numbers = " ".join(map(str, (int(dtype), *shape)))
+    text = f"{numbers}\n{key[:512]}".encode()
     header = HEADER.pack(MAGIC, checksum, zlib.crc32(text), len(text)) + text
     return header.ljust(HEADER_BYTES, b"\0")

@@ -25,7 +25,7 @@ from typing import Any
 
 from tenonnx.errors import InvalidArgument
 from tenonnx_cpu.jit.code import images
-from tenonnx_cpu.jit.code.cache import image_path
+from tenonnx_cpu.jit.code.cache import forget_unused, image_path
 from tenonnx_cpu.jit.threads import memory as crew_memory
 
 logger = logging.getLogger("tenonnx.jit")
@@ -151,6 +151,7 @@ def warm_up(tell: Callable[[str, float], None], *, everything: bool) -> dict[str
         tell(str(kernel), position / len(chosen))
         kernel.requested = True
         kernel.compile()
+    forget_unused()
     return {str(kernel): kernel.run is not None for kernel in chosen}
 
 

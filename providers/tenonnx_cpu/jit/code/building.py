@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +47,7 @@ def build(module: Any, exports: Sequence[str], path: Path) -> dict[str, int]:
     """
     image = link(machine().emit_object(module), exports)
     needs = {name for symbol in image.outside if (name := images.origin(symbol))}
-    content = replace(image, needs=tuple(sorted(needs))).pack()
+    content = image._replace(needs=tuple(sorted(needs))).pack()
     keep(path, content)
     return images.find(path) or images.place(path, content)
 

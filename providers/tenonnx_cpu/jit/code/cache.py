@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import hashlib
 import mmap
 import os
-import platform
-import re
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import platformdirs
 
-from tenonnx.plugins.installed import version
-from tenonnx_cpu.jit.code.cpu import description
-
-IMPORT = re.compile(r"^from (tenonnx_cpu[\w.]*) import (.*)", re.MULTILINE)
-WORD = re.compile(r"\w+")
+from tenonnx.digest import digest
+from tenonnx.weights.folder import cache_root
+from tenonnx_cpu.jit.code.cpu import architecture, description
+from tenonnx_cpu.jit.code.sources import ROOT, Sources
 
 KERNELS = Path(__file__).parents[1]
-ROOT = KERNELS.parent
-
-BEGAN = time.time()
-"""When this process began to import what is here."""
 
 PROCESSOR = (
     "vendor_id", "cpu family", "model", "flags",
@@ -36,12 +29,14 @@ PROCESSOR = (
 VARIABLES = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_OPT")
 """Variables of numba that decide so, too."""
 
+KEPT_SECONDS = 30 * 24 * 3600
+"""How long a file is kept that no process uses: those of older sources and other machines."""
+
 
 @functools.cache
 def cache_folder() -> Path:
     """Returns the folder: ``NUMBA_CACHE_DIR``, or one beside side files."""
-    root = os.environ.get("TENONNX_CACHE_DIR") or platformdirs.user_cache_dir("tenonnx")
-    return Path(os.environ.get("NUMBA_CACHE_DIR") or Path(root, "numba"), "tenonnx")
+    return Path(os.environ.get("NUMBA_CACHE_DIR") or cache_root() / "numba", "tenonnx")
 
 
 def image_path(file: Path, name: str) -> Path:
@@ -56,57 +51,37 @@ def image_path(file: Path, name: str) -> Path:
 def machine_stamp() -> str:
     """Returns a digest of all but the source that an image depends on."""
     facts = [
-        platform.machine(),
+        architecture(),
         mmap.PAGESIZE,
         sys.implementation.cache_tag,
         getattr(sys, "abiflags", ""),
         object.__basicsize__,
-        np.lib.NumpyVersion(np.__version__).major,
+        np.__version__.partition(".")[0],
         *(description().get(name) for name in PROCESSOR),
         *(os.environ.get(name) for name in VARIABLES),
     ]
-    return hashlib.sha256(repr(facts).encode()).hexdigest()
+    return digest(repr(facts))
 
 
-@functools.cache
 def source_stamp(path: Path) -> str:
     """Returns a digest of a module of this package and of all that it imports from it."""
-    digest = hashlib.sha256(str(version("numba")).encode())
-    waiting, seen = [path], {path}
-    while waiting:
-        content, files = _read(waiting.pop())
-        digest.update(content)
-        waiting += (file for file in files if file not in seen)
-        seen.update(files)
-    return digest.hexdigest()
+    return _sources().stamp(path)
 
 
 @functools.cache
-def _read(path: Path) -> tuple[bytes, tuple[Path, ...]]:
-    """Returns a digest of a file and the files that it imports from this package."""
-    source = path.read_text("utf-8")
-    digest = hashlib.sha256(source.encode())
-    if path.stat().st_ctime > BEGAN:
-        # An upgrade, perhaps: which version this process has imported is unknown, so that it must
-        # neither take the kernels of others nor leave them its own.
-        digest.update(f"{os.getpid()} {BEGAN}".encode())
-    modules = _modules()
-    names = dict.fromkeys(
-        name
-        for module, things in IMPORT.findall(source)
-        for name in (module, *(f"{module}.{thing}" for thing in WORD.findall(things)))
-    )
-    files = tuple(modules[name] for name in names if name in modules)
-    return digest.digest(), files
+def _sources() -> Sources:
+    return Sources(cache_folder() / f"{digest(str(ROOT))[:16]}.sources")
 
 
-@functools.cache
-def _modules() -> dict[str, Path]:
-    """Returns the files of this package's modules by name."""
-    found = {}
-    for folder, _, files in os.walk(ROOT):
-        package = ".".join((ROOT.name, *Path(folder).relative_to(ROOT).parts))
-        for file in files:
-            if file.endswith(".py"):
-                found[f"{package}.{file.removesuffix('.py')}"] = Path(folder, file)
-    return found
+def cached_files() -> Iterator[Path]:
+    """Yields the files that are kept."""
+    with contextlib.suppress(OSError):
+        yield from (path for path in cache_folder().iterdir() if path.is_file())
+
+
+def forget_unused() -> None:
+    """Deletes the files that no process has used for a month; what is mapped stays so."""
+    for path in cached_files():
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > KEPT_SECONDS:
+                path.unlink()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import functools
 import os
-import platform
-from dataclasses import dataclass
+import sys
 from pathlib import Path
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Cpu:
+class Cpu(NamedTuple):
     """The vector unit that kernels are written for.
 
     Attributes:
@@ -32,9 +31,18 @@ def cpu() -> Cpu:
         return Cpu(16, 32, "avx512" if "avx512vnni" in features else "")
     if {"avx2", "fma"} <= features:
         return Cpu(8, 16, "avx" if "avxvnni" in features else "")
-    if platform.machine() in ("aarch64", "arm64"):
+    if architecture() in ("aarch64", "arm64"):
         return Cpu(4, 32, "")
     return Cpu(4, 16, "")
+
+
+def architecture() -> str:
+    """Returns what the system calls the processor's instructions."""
+    if sys.platform != "win32":
+        return os.uname().machine
+    import platform  # takes longer to import than all else that is asked of the processor
+
+    return platform.machine()
 
 
 def _features() -> frozenset[str]:

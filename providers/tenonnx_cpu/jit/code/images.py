@@ -9,24 +9,26 @@ Symbols of elsewhere are those of images loaded before, of CPython and of the C 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import marshal
 import mmap
 import os
-import platform
 import struct
 import sys
 import threading
+import time
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-SUPPORTED = sys.platform == "linux" and platform.machine() in ("x86_64", "aarch64")
+from tenonnx_cpu.jit.code.cpu import architecture
+
+SUPPORTED = sys.platform == "linux" and architecture() in ("x86_64", "aarch64")
 """Whether this machine's code is made into images; elsewhere numba keeps and calls it."""
 
 FRONT = struct.Struct("<8sIIQ")
@@ -42,12 +44,15 @@ ARRAY = "tenonnx_ndarray"
 """The symbol of numpy's type of arrays."""
 
 
+DAY = 24 * 3600
+"""Seconds after which a file that is used is marked as used again."""
+
+
 class Damaged(ValueError):
     """A file is not an image, or not a whole one."""
 
 
-@dataclass(frozen=True)
-class Image:
+class Image(NamedTuple):
     """Machine code, and what is to be done to load it. Offsets count from the code's beginning.
 
     Attributes:
@@ -140,11 +145,15 @@ def origin(name: str) -> str | None:
 def _load(path: Path) -> dict[str, int]:
     if path.name not in _loaded:
         with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
+            status = os.fstat(file.fileno())
+            size = status.st_size
             if size < FRONT.size:
                 raise Damaged(f"{path.name} is not a whole image")
             base = _map(size, file.fileno())
         _enter(path, base, size)
+        if time.time() - status.st_mtime > DAY:
+            with contextlib.suppress(OSError):
+                os.utime(path)  # so that it is known to be in use
     return _loaded[path.name]
 
 

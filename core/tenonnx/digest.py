@@ -1,0 +1,18 @@
+"""Digests: what names the files that are kept for other processes."""
+
+from __future__ import annotations
+
+# hashlib loads OpenSSL first, which takes longer than a small session.
+try:
+    from _blake2 import blake2b
+except ImportError:
+    from hashlib import blake2b
+
+BYTES = 32
+
+
+def digest(content: bytes | bytearray | memoryview | str) -> str:
+    """Returns 64 hexadecimal digits that no other content has."""
+    if isinstance(content, str):
+        content = content.encode()
+    return blake2b(content, digest_size=BYTES).hexdigest()

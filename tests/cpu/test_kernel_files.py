@@ -1,0 +1,111 @@
+"""The files of compiled kernels: by which sources they are known, and how long they are kept."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tenonnx.weights.folder import cache_root
+from tenonnx_cpu.jit.code import cache, images, sources
+
+DAY = 24 * 3600
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A package like this one, whose module ``a`` imports ``b``, which imports ``c``."""
+    root = tmp_path / "tenonnx_cpu"
+    root.mkdir()
+    (root / "a.py").write_text("from tenonnx_cpu import b\n")
+    (root / "b.py").write_text("from tenonnx_cpu.c import x\n")
+    (root / "c.py").write_text("x = 1\n")
+    (root / "alone.py").write_text("y = 1\n")
+    monkeypatch.setattr(sources, "ROOT", root)
+    monkeypatch.setattr(sources, "BEGAN", time.time_ns() + DAY * 10**9)
+    sources._modules.cache_clear()
+    yield root
+    sources._modules.cache_clear()
+
+
+def stamps(index: Path, root: Path) -> dict[str, str]:
+    found = sources.Sources(index)
+    return {path.stem: found.stamp(path) for path in sorted(root.glob("*.py"))}
+
+
+def test_a_stamp_depends_on_all_that_is_imported(package: Path, tmp_path: Path) -> None:
+    index = tmp_path / "index"
+    before = stamps(index, package)
+    assert len(set(before.values())) == 4
+    (package / "c.py").write_text("x = 2\n")
+    after = stamps(index, package)
+    assert {name for name in before if before[name] != after[name]} == {"a", "b", "c"}
+    assert stamps(tmp_path / "another", package) == after
+
+
+def test_files_that_the_index_knows_are_not_read(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = tmp_path / "index"
+    before = stamps(index, package)
+    monkeypatch.setattr(Path, "read_text", lambda *_: pytest.fail("a file was read"))
+    assert stamps(index, package) == before
+
+
+@pytest.mark.parametrize("content", [b"", b"1\nnonsense", b"a.py 1 2 b.py"])
+def test_an_index_that_is_not_whole_is_none(content: bytes, package: Path, tmp_path: Path) -> None:
+    index = tmp_path / "index"
+    before = stamps(index, package)
+    index.write_bytes(content or index.read_bytes()[:-1])
+    assert stamps(index, package) == before
+
+
+def test_nobody_relies_on_a_file_that_is_newer_than_the_process(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = tmp_path / "index"
+    settled = stamps(index, package)
+    monkeypatch.setattr(sources, "BEGAN", 0)
+    assert not set(stamps(index, package).values()) & set(settled.values())
+    assert not stamps(tmp_path / "another", package).keys() - settled.keys()
+    assert not (tmp_path / "another").exists()
+
+
+def test_files_unused_for_a_month_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path)
+    for days in (0, 20, 40):
+        path = tmp_path / f"{days}.image"
+        path.write_bytes(b"x")
+        os.utime(path, (time.time() - days * DAY,) * 2)
+    cache.forget_unused()
+    assert sorted(path.name for path in cache.cached_files()) == ["0.image", "20.image"]
+
+
+@pytest.mark.skipif(not images.SUPPORTED, reason="there are no images here")
+def test_an_image_that_is_loaded_counts_as_used(tmp_path: Path) -> None:
+    page = os.sysconf("SC_PAGESIZE")
+    path = tmp_path / "used.image"
+    path.write_bytes(images.Image(b"\xcc" * page, bytes(page), {}, (), {}).pack())
+    os.utime(path, (time.time() - 20 * DAY,) * 2)
+    images.load(path)
+    assert time.time() - path.stat().st_mtime < DAY
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it is platformdirs that says it")
+@pytest.mark.parametrize("caches", [None, "", "/somewhere/else"])
+def test_the_folder_is_the_one_that_platformdirs_names(
+    caches: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    platformdirs = pytest.importorskip("platformdirs")
+    monkeypatch.delenv("TENONNX_CACHE_DIR", raising=False)
+    if caches is None:
+        monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    else:
+        monkeypatch.setenv("XDG_CACHE_HOME", caches)
+    assert str(cache_root()) == platformdirs.user_cache_dir("tenonnx")
+    monkeypatch.setenv("TENONNX_CACHE_DIR", "given")
+    assert cache_root() == Path("given")
