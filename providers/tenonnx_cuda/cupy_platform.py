@@ -259,21 +259,24 @@ class CupyStream:
         """Captures a CUDA graph.
 
         What it allocates comes from a pool of its own, which nothing else is given memory of for
-        as long as the graph may be launched.
+        as long as the graph may be launched. The capture has a stream of its own, too: what other
+        threads do on this one meanwhile would be recorded, and not done.
         """
-        runtime = self._cupy.cuda.runtime
-        pool = self._cupy.cuda.MemoryPool()
-        with self.active(), self._cupy.cuda.using_allocator(pool.malloc), self._no_uploads():
-            self._stream.begin_capture()
-            try:
-                result = work()
-            except Exception as error:
-                self._abandon()
-                raise CannotRecordError(str(error)) from error
-            try:
-                return _Graph(self._stream.end_capture(), self._stream, pool), result
-            except runtime.CUDARuntimeError as error:
-                raise CannotRecordError(str(error)) from error
+        cuda = self._cupy.cuda
+        pool = cuda.MemoryPool()
+        with self.active(), self._no_uploads():
+            capture = cuda.Stream(non_blocking=True)
+            with capture, cuda.using_allocator(pool.malloc):
+                capture.begin_capture()
+                try:
+                    result = work()
+                except Exception as error:
+                    _abandon(capture, cuda.runtime.CUDARuntimeError)
+                    raise CannotRecordError(str(error)) from error
+                try:
+                    return _Graph(capture.end_capture(), self._stream, pool), result
+                except cuda.runtime.CUDARuntimeError as error:
+                    raise CannotRecordError(str(error)) from error
 
     @contextmanager
     def _no_uploads(self) -> Iterator[None]:
@@ -295,12 +298,6 @@ class CupyStream:
             finally:
                 self._cupy.cuda.set_pinned_memory_allocator(pool.malloc)
 
-    def _abandon(self) -> None:
-        try:
-            self._stream.end_capture()
-        except self._cupy.cuda.runtime.CUDARuntimeError:
-            return  # a capture that failed ends with its error, which the caller has already
-
     def synchronize(self) -> None:
         """Waits for everything on the stream."""
         self._stream.synchronize()
@@ -308,6 +305,13 @@ class CupyStream:
     def used(self) -> int:
         """Returns what the pool holds."""
         return int(self._pool.total_bytes())
+
+
+def _abandon(stream: Any, failure: type[Exception]) -> None:
+    try:
+        stream.end_capture()
+    except failure:
+        return  # a capture that failed ends with its error, which the caller has already
 
 
 class _Graph:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx.operators import Array
+from tenonnx.weights.mapping import Mapping
 from tenonnx.weights.storage import is_packed
 from tenonnx.weights.weight import Weight
 from tenonnx_cuda.platform import Block, Platform, View
@@ -92,7 +93,7 @@ class Residence:
                 del self._extents[key]
             absent = [w for w in dict.fromkeys(weights) if w.nbytes and self._find(w) is None]
             if self._mapped:
-                absent = [weight for weight in absent if not self._map(weight)]
+                absent = [w for w in absent if self._find(w) is None and not self._map(w)]
             kept: list[Extent] = []
             copies = []
             for slab in pack(merged(stretch_of(weight) for weight in absent)):
@@ -173,9 +174,13 @@ class Residence:
         return extent
 
     def _map(self, weight: Weight) -> bool:
-        """Lets the device read the storage of a weight in place; says whether it can."""
+        """Lets the device read the file of a weight in place; says whether it can.
+
+        Other memory is copied: its first and last page may be somebody else's, too, and CUDA takes
+        no page twice.
+        """
         storage = weight.storage
-        if not weight.is_aligned:
+        if not weight.is_aligned or not isinstance(storage, Mapping):
             return False
         first = storage.address // mmap.PAGESIZE * mmap.PAGESIZE
         lead = storage.address - first

@@ -101,6 +101,7 @@ class FakePlatform:
         self.maps = maps
         self.log: list[tuple[Any, ...]] = []
         self._blocks: weakref.WeakSet[Memory] = weakref.WeakSet()
+        self._mapped: weakref.WeakSet[Memory] = weakref.WeakSet()
 
     @property
     def allocated(self) -> int:
@@ -163,10 +164,14 @@ class FakePlatform:
     def map_host(self, address: int, nbytes: int, owner: object) -> Memory:
         if not self.maps:
             raise OSError("this device cannot")
+        if any(there.held.ctypes.data == address for there in self._mapped):
+            raise OSError("the memory is registered already")
         interface = {"version": 3, "data": (address, True), "shape": (nbytes,), "typestr": "|u1"}
         holder = type("Bytes", (), {"__array_interface__": interface, "owner": owner})()
         self.log.append(("map", nbytes))
-        return Memory(np.asarray(holder), 0)
+        block = Memory(np.asarray(holder), 0)
+        self._mapped.add(block)
+        return block
 
     def export(self, block: Any) -> bytes:
         raise OSError(f"{block.nbytes} bytes of this process alone")

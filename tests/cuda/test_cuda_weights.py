@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 import tenonnx
 from models import model, node, value
+from tenonnx.weights.mapping import Mapping
 from tenonnx.weights.registry import WeightRegistry
 from tenonnx.weights.storage import Memory
 from tenonnx.weights.weight import Weight
@@ -214,21 +215,38 @@ def test_a_transfer_that_fails_is_begun_again(registry: WeightRegistry) -> None:
     np.testing.assert_array_equal(there.array(weight).held, weight.array)
 
 
-def test_mapped_weights_take_nothing_of_the_device(registry: WeightRegistry) -> None:
+def in_file(registry: WeightRegistry, folder: Path, *counts: int) -> list[Weight]:
+    """Weights of so many float32s, one after another in a file."""
+    path = folder / "weights"
+    np.arange(sum(counts), dtype=np.float32).tofile(path)
+    storage, starts = Mapping(path), itertools.accumulate(counts, initial=0)
+    return [
+        registry.view(storage, 4 * at, 4 * n, ir.DataType.FLOAT, (n,))
+        for at, n in zip(starts, counts, strict=False)
+    ]
+
+
+def test_mapped_weights_take_nothing_of_the_device(
+    registry: WeightRegistry, tmp_path: Path
+) -> None:
     platform = FakePlatform()
     there = residence(platform, mapped=True)
-    array = np.arange(5000, dtype=np.float32)
-    weight = registry.from_array(array)
-    found = there.array(weight), there.array(registry.from_array(weight.array[::2]))
-    assert np.shares_memory(found[0].held, array)
-    assert np.shares_memory(found[1].held, array)
+    weights = in_file(registry, tmp_path, 5000, 7)
+    there.preload(weights)
+    views = [*weights, registry.from_array(weights[0].array[::2])]
+    for weight in views:
+        assert np.shares_memory(there.array(weight).held, weight.array)
     assert (platform.allocated, there.nbytes, copied(platform)) == (0, 0, 0)
     assert [entry[0] for entry in platform.log].count("map") == 1
+    there.array(registry.from_array(np.ones(3, np.float32)))
+    assert copied(platform) == 12
 
 
-def test_a_device_that_cannot_map_says_so_once_and_copies(registry: WeightRegistry) -> None:
+def test_a_device_that_cannot_map_says_so_once_and_copies(
+    registry: WeightRegistry, tmp_path: Path
+) -> None:
     there = residence(platform := FakePlatform(maps=False), mapped=True)
-    one, two = (registry.from_array(np.arange(n, dtype=np.float32)) for n in (10, 20))
+    one, two = in_file(registry, tmp_path, 10, 20)
     with pytest.warns(UserWarning, match="copied to the device: this device cannot"):
         there.array(one)
     with warnings.catch_warnings():
