@@ -1,0 +1,83 @@
+"""Records: frozen dataclasses that are there as soon as they are written down.
+
+``dataclass`` compiles half a dozen methods for every class, half a millisecond in all, and a
+session needs fifty classes. Records share theirs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import MISSING, FrozenInstanceError, field
+from typing import Any, ClassVar, TypeVar, dataclass_transform
+
+T = TypeVar("T")
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def record(cls: type[T]) -> type[T]:
+    """Decorates a class like ``dataclasses.dataclass(frozen=True)``; it is a dataclass, too."""
+    made: Any = dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
+    own = vars(cls)
+    for name, method in vars(_Methods).items():
+        if callable(method) and (name not in own or own[name] is None):
+            setattr(made, name, method)
+    fields = dataclasses.fields(made)
+    made._names = tuple(field.name for field in fields)
+    made._optional = {
+        field.name: field
+        for field in fields
+        if field.default is not MISSING or field.default_factory is not MISSING
+    }
+    return cls
+
+
+class _Methods:
+    """What records share."""
+
+    _names: ClassVar[tuple[str, ...]]
+    _optional: ClassVar[dict[str, dataclasses.Field[Any]]]
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        names, state = self._names, vars(self)
+        state.update(zip(names, values, strict=False))
+        if len(values) > len(names) or not named.keys() <= set(names[len(values) :]):
+            raise self._misfit(len(values), named)
+        state.update(named)
+        if len(state) < len(names):
+            for name in names:
+                if name not in state:
+                    if (default := self._optional.get(name)) is None:
+                        raise self._misfit(len(values), named)
+                    factory = default.default_factory
+                    state[name] = default.default if factory is MISSING else factory()
+        self.__post_init__()
+
+    def __post_init__(self) -> None:
+        """Checks what was given, in classes that define it."""
+
+    def _misfit(self, count: int, named: dict[str, Any]) -> TypeError:
+        given = ", ".join((f"{count} by position", *named))
+        return TypeError(f"{type(self).__name__} has {', '.join(self._names)}; got {given}")
+
+    def _values(self) -> tuple[Any, ...]:
+        state = vars(self)
+        return tuple(state[name] for name in self._names)
+
+    def __repr__(self) -> str:
+        pairs = zip(self._names, self._values(), strict=True)
+        values = ", ".join(f"{name}={value!r}" for name, value in pairs)
+        return f"{type(self).__qualname__}({values})"
+
+    def __eq__(self, other: object) -> Any:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise FrozenInstanceError(f"cannot delete field {name!r}")
