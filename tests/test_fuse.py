@@ -288,6 +288,30 @@ def test_an_island_with_a_bridge_stays_narrow() -> None:
     assert "'z' would have to be cast" in notes(done, "float-islands")[0]
 
 
+@pytest.mark.parametrize("where", ["beside", "in branches"])
+def test_islands_share_the_cast_of_what_both_read(where: str) -> None:
+    matrices = {"w": normal(8, 8, dtype=np.float16), "v": normal(8, 8, dtype=np.float16, seed=1)}
+    one = "p{0} = MatMul(z, {1})  q{0} = Softmax(p{0})  r{0} = Mul(q{0}, q{0})  s{0} = Tanh(r{0})"
+    one += "  t{0} = Exp(s{0})  y{0} = Cast<to=1>(t{0})"
+    both = [one.format(number, name) for number, name in ((1, "w"), (2, "v"))]
+    if where == "beside":
+        body = f"{both[0]} {both[1]} y = Add(y1, y2)"
+    else:
+        branches = [
+            f"{name}_branch = {name} () => (float[a,8] y{i}) {{ {both[i - 1]} }}"
+            for i, name in ((1, "then"), (2, "else"))
+        ]
+        body = f"y = If(c) <{', '.join(branches)}>"
+    text = f"(float16[a,8] z, bool c) => (float[a,8] y) {{ {body} }}"
+    feeds = {"z": normal(3, 8, dtype=np.float16), "c": np.array(True)}
+    counts, done = fused(parse(text, **matrices), feeds, rtol=3e-2, atol=3e-3)
+    casts = [node.inputs[0].name for node in done.model.graph if node.op_type == "Cast"]
+    # A matrix is cast where the product is, which reads it as it is stored.
+    assert sorted(casts) == (["z"] if where == "in branches" else ["v", "w", "z"])
+    assert counts["Cast"] == len(casts)
+    assert "matched 2 islands" in notes(done, "float-islands")[-1]
+
+
 @pytest.mark.parametrize("kind", [np.float16, ml_dtypes.bfloat16])
 def test_what_is_16_bits_wide_is_computed_in_float32(kind: Any) -> None:
     narrow = {10: "float16", 16: "bfloat16"}[10 if kind == np.float16 else 16]

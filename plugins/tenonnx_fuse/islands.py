@@ -23,6 +23,9 @@ MEMBERS = frozenset(
 )  # fmt: skip
 """Operators that take 16-bit floats and float32 alike, and give back what they take."""
 
+Casts = dict[tuple[ir.Graph | ir.Function, ir.Value], ir.Value]
+"""Values that were cast, by the graph that it is done in."""
+
 MAX_ELEMENTS = 4096
 """Elements of a constant that are widened with the island around it."""
 
@@ -35,6 +38,7 @@ def widen_islands(model: ir.Model, context: TransformContext) -> bool:
     if not _has_narrow(model):
         return False
     count = 0
+    made: Casts = {}
     for graph in tuple(model.graphs()):
         seen: set[ir.Node] = set()
         for node in tuple(graph):
@@ -50,7 +54,7 @@ def widen_islands(model: ir.Model, context: TransformContext) -> bool:
                         f"nearly an island of {len(island)} nodes: {names} would have to be cast"
                     )
                 else:
-                    _widen(graph, island, context)
+                    _widen(graph, island, made, context)
                     count += 1
     if count:
         context.notes.append(f"matched {count} islands of 16-bit floats between casts")
@@ -147,11 +151,14 @@ def _widens(node: ir.Node) -> bool:
 
 
 def _widen(
-    graph: ir.Graph | ir.Function, island: dict[ir.Node, None], context: TransformContext
+    graph: ir.Graph | ir.Function,
+    island: dict[ir.Node, None],
+    casts: Casts,
+    context: TransformContext,
 ) -> None:
+    """Widens an island; ``casts`` are those of values that it reads, which others may read too."""
     kinds = {node: dtype_of(node.outputs[0]) for node in island}
     leaving = {value: _narrow_readers(value, island) for value in _leaving(island)}
-    casts: dict[ir.Value, ir.Value] = {}
     for node in island:
         for position, value in enumerate(node.inputs):
             if value is None or value.producer() in island or dtype_of(value) not in NARROW:
@@ -159,9 +166,7 @@ def _widen(
             wide = _source(value)
             if wide is None and _is_small(value) and not _is_matrix(node, position):
                 wide = _widened(graph, value, context)
-            if wide is None and value not in casts:
-                casts[value] = _cast(graph, value, ir.DataType.FLOAT, node)
-            node.replace_input_with(position, wide or casts[value])
+            node.replace_input_with(position, wide or _widened_once(graph, value, node, casts))
     for node in island:
         output = node.outputs[0]
         output.type = ir.TensorType(ir.DataType.FLOAT)
@@ -172,6 +177,19 @@ def _widen(
             _narrow_again(graph, output, kinds[node], leaving[output])
 
 
+def _widened_once(
+    graph: ir.Graph | ir.Function, value: ir.Value, reader: ir.Node, casts: Casts
+) -> ir.Value:
+    """Returns a value cast, with all who read it; a matrix, where the product is that reads it."""
+    home = graph if weight_of(value) is not None else value.graph
+    assert home is not None
+    if (home, value) not in casts:
+        wide = casts[home, value] = _cast(home, value, ir.DataType.FLOAT, reader)
+        if home is not value.graph:
+            wide.name = f"{wide.name}/{len(casts)}"
+    return casts[home, value]
+
+
 def _cast(
     graph: ir.Graph | ir.Function, value: ir.Value, kind: ir.DataType, reader: ir.Node
 ) -> ir.Value:
@@ -180,10 +198,10 @@ def _cast(
     made = cast.outputs[0]
     made.name, made.shape, made.type = f"{value.name}/{kind.name}", value.shape, ir.TensorType(kind)
     producer = value.producer()
-    if producer is not None and producer.graph is graph:
+    if producer is not None:
         graph.insert_after(producer, cast)
     else:
-        graph.insert_before(next(iter(graph)), cast)
+        graph.insert_before(graph[0], cast)
     return made
 
 
