@@ -6,7 +6,6 @@ This module is public: plugins of others may import it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import onnx
 import onnx_ir as ir
 
 from tenonnx.provider import Segment
+from tenonnx.records import record
 
 BY_REFERENCE = 4096
 """Bytes from which on a weight is not written into the model."""
@@ -22,7 +22,7 @@ Type = tuple[str, int | None]
 """A numpy dtype's name, and the number of axes if it is known."""
 
 
-@dataclass(frozen=True)
+@record
 class SegmentModel:
     """What another runtime reads.
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import NotSupported
 from tenonnx.load import load as load_onnx
 from tenonnx.loading.supplied import NOTHING, Supplied
+from tenonnx.records import record
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -21,7 +21,7 @@ HEADER_BYTES = 64
 """How much of a file or buffer a format's ``sniff`` sees."""
 
 
-@dataclass(frozen=True)
+@record
 class Format:
     """A way to read models.
 

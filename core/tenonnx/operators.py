@@ -15,10 +15,11 @@ import functools
 import importlib
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from tenonnx.errors import InvalidArgument, PluginError
+from tenonnx.records import record
 
 Array: TypeAlias = Any
 """An array of whichever namespace runs the kernel."""
@@ -31,7 +32,7 @@ Host: TypeAlias = tuple[int, ...] | Literal["all"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Kernel:
     """One implementation of an operator.
 

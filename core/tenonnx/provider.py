@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
@@ -17,6 +16,7 @@ import numpy as np
 
 from tenonnx.operators import Host, OperatorTable
 from tenonnx.options import SessionOptions
+from tenonnx.records import record
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -58,7 +58,7 @@ class HostDevice:
 HOST = HostDevice()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Step:
     """One call on the run path: ``outputs = call(*inputs)``.
 
@@ -95,7 +95,7 @@ class Step:
         return HOST if self.host == "all" or self.host_output else self.device
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Body:
     """A graph attribute, as the kernel of an operator that is not ai.onnx's control flow gets it.
 
@@ -113,7 +113,7 @@ class Body:
         return self.function(*inputs)
 
 
-@dataclass(frozen=True)
+@record
 class Segment:
     """Consecutive nodes that one provider runs.
 

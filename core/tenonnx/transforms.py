@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal
 
 import onnx_ir as ir
@@ -14,6 +14,7 @@ from tenonnx import graph as graphs
 from tenonnx.errors import InvalidArgument, NotFound, PluginError, TenonnxError
 from tenonnx.options import GraphOptimizationLevel, SessionOptions, did_you_mean
 from tenonnx.provider import HOST, Provider, Segment, why_unusable
+from tenonnx.records import record
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,7 +35,7 @@ _RANK = {
 }
 
 
-@dataclass(frozen=True)
+@record
 class Transform:
     """A rewrite of a model, in place.
 
@@ -63,7 +64,7 @@ class Transform:
             )
 
 
-@dataclass(frozen=True)
+@record
 class TransformContext:
     """What a transform may use.
 
@@ -113,7 +114,7 @@ class TransformContext:
         return tuple(by_value.get(output) for output in node.outputs)
 
 
-@dataclass(frozen=True)
+@record
 class TransformReport:
     """What one transform did.
 

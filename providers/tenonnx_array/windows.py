@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tenonnx.operators import Array, Namespace
+from tenonnx.records import record
 from tenonnx_array.allocation import check_allocation
 
 
@@ -31,7 +32,7 @@ class Taps(NamedTuple):
     positions: tuple[slice, ...]
 
 
-@dataclasses.dataclass(frozen=True)
+@record
 class Windows:
     """Where a kernel lands on the spatial axes (D1, ..., Dn) of an (N, C, D1, ..., Dn) array.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -11,6 +10,7 @@ import onnx_ir as ir
 
 from tenonnx.errors import InvalidArgument
 from tenonnx.options import did_you_mean
+from tenonnx.records import record
 
 _TYPE_NAMES = {
     "FLOAT": "float",
@@ -25,7 +25,7 @@ TYPE: Final = "tenonnx.type"
 """Metadata of a value whose type onnx_ir has no class for: the type's name."""
 
 
-@dataclass(frozen=True)
+@record
 class NodeArg:
     """A model input or output, as onnxruntime describes it.
 

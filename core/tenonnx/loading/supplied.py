@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tenonnx.errors import InvalidArgument, NotFound
 from tenonnx.options import did_you_mean
+from tenonnx.records import record
 
 if TYPE_CHECKING:
     from tenonnx.weights.registry import WeightRegistry
     from tenonnx.weights.weight import Weight
 
 
-@dataclass(frozen=True)
+@record
 class Supplied:
     """What stands in for a model's own data; used where it is.
 

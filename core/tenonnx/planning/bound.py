@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,10 @@ from tenonnx.errors import InvalidArgument
 from tenonnx.planning.lower import Lowering
 from tenonnx.planning.writing import writer
 from tenonnx.provider import HOST, Step
+from tenonnx.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Direct:
     """An output that a step can write into a buffer.
 

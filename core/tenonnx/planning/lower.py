@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import onnx_ir as ir
@@ -14,9 +13,10 @@ from tenonnx.errors import EPFail
 from tenonnx.planning.arity import check_counts
 from tenonnx.planning.placement import PlacedSegment, Placement
 from tenonnx.provider import HOST, Device, Provider, Segment, Step
+from tenonnx.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Control:
     """A node and its bodies, compiled.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import onnx_ir as ir
@@ -15,6 +14,7 @@ from tenonnx import graph as graphs
 from tenonnx.errors import NotSupported
 from tenonnx.planning.arity import check_bodies
 from tenonnx.provider import Provider, Segment
+from tenonnx.records import record
 
 RUNTIME = "runtime"
 """Who runs control flow."""
@@ -51,7 +51,7 @@ class PlacedControl(NamedTuple):
     own: PlacedSegment | None = None
 
 
-@dataclass(frozen=True)
+@record
 class Placement:
     """A graph cut into pieces, in the order in which they run."""
 

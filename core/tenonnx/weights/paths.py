@@ -5,13 +5,13 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from tenonnx.errors import InvalidGraph, NoSuchFile
+from tenonnx.records import record
 
 
-@dataclass(frozen=True)
+@record
 class DataFolders:
     """Finds the files that the locations of external data name, and refuses all others.
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from tenonnx.operators import Kernel, Namespace, OperatorTable
+from tenonnx.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StagedKernel(Kernel):
     """A kernel whose call takes the attributes alone and returns the function of the inputs."""
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tenonnx.records import record
 from tenonnx_array.windows import Windows
 from tenonnx_cpu.specialise import NDArray
 
@@ -41,7 +41,7 @@ TASKS_PER_THREAD = 4
 TILE_ROWS = 14
 
 
-@dataclass(frozen=True)
+@record
 class Layout:
     """A convolution cut into tasks.
 

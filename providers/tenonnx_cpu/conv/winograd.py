@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tenonnx.provider import HOST
+from tenonnx.records import record
 from tenonnx_array.windows import Windows
 from tenonnx_cpu.conv.layout import TILE_ROWS, Layout, fixed
 from tenonnx_cpu.specialise import NDArray
@@ -74,7 +74,7 @@ are summed at a time; from ``products`` on products, ``product`` for each place 
 """
 
 
-@dataclass(frozen=True)
+@record
 class Matrices:
     """``A^T``, ``G`` and ``B^T`` for tiles of a size, in float64."""
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from tenonnx.records import record
 from tenonnx_cpu.buffers import F32
 from tenonnx_cpu.elementwise.opcodes import BINARY, INPUTS
 from tenonnx_cpu.elementwise.program import Line, Program, ProgramCall
@@ -127,7 +127,7 @@ def _may_be_float(value: ir.Value | None) -> bool:
     return value is None or value.dtype is None or int(value.dtype) == FLOAT
 
 
-@dataclass(frozen=True)
+@record
 class _Constant:
     shape: tuple[int, ...]
     value: float

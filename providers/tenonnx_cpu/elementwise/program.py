@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from tenonnx.records import record
 from tenonnx_cpu.buffers import F32, HALVES, contiguous, empty
 from tenonnx_cpu.elementwise.opcodes import AXES, BLOCK, CODES, INPUTS, MEMORY, REGISTERS
 from tenonnx_cpu.jit.runtime import JitKernel
@@ -28,7 +28,7 @@ NARROW = 48
 """Rows shorter than this cost more to tell apart than to compute."""
 
 
-@dataclass(frozen=True)
+@record
 class Line:
     """One instruction.
 
@@ -173,7 +173,7 @@ class ProgramCall:
 MOST_LAYOUTS = 256
 
 
-@dataclass(frozen=True)
+@record
 class _Layout:
     result: Shape
     shape: NDArray

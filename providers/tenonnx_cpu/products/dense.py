@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from tenonnx.records import record
 from tenonnx_cpu.activation import LEAKY_RELU, NONE, RELU, SIGMOID, TANH
 from tenonnx_cpu.buffers import F32, contiguous, empty
 from tenonnx_cpu.fuse import Fused, Scope, fusion
@@ -31,7 +31,7 @@ FEW = 4
 ACTIVATIONS = {"Relu": RELU, "Sigmoid": SIGMOID, "Tanh": TANH, "LeakyRelu": LEAKY_RELU}
 
 
-@dataclass(frozen=True)
+@record
 class Layer:
     """A dense layer: ``activation(x @ weights + bias)``, weights of any strides with one of 4."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from tenonnx.records import record
 from tenonnx_cpu.activation import NONE
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.jit.runtime import JitKernel
@@ -36,7 +36,7 @@ NO_RESIDUAL = np.empty((0, 0), np.float32)
 ONE_BATCH = np.zeros((1, 2), np.int64)
 
 
-@dataclass(frozen=True)
+@record
 class Epilogue:
     """What is done to a product before it is written: ``activation(alpha * A @ B + ...)``."""
 
