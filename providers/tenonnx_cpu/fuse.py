@@ -147,6 +147,11 @@ def fusion(*names: str, domain: str = "", turn: int = 0) -> Callable[[Fusion], F
     return decorate
 
 
+def may_begin(domain: str, operator: str) -> bool:
+    """Says whether a fusion may start from a node of an operator."""
+    return any((domain, operator) in found for found in FUSIONS.values())
+
+
 def find_fusions(nodes: Sequence[ir.Node], scope: Scope) -> dict[ir.Node, Fused]:
     """Returns the fusions among the nodes of a scope, none overlapping, by their last node."""
     found: dict[ir.Node, Fused] = {}

@@ -14,6 +14,10 @@ LISTING: Final = {
     "attention.rotary": "Slice",
     "attention.rotary_operator": "RotaryEmbedding com.microsoft::RotaryEmbedding",
     "conv.conv": "Conv",
+    "conv.optimised": (
+        "com.microsoft::FusedConv com.microsoft::NhwcConv com.microsoft::NhwcFusedConv "
+        "com.microsoft::NhwcMaxPool"
+    ),
     "conv.pooling": "AveragePool GlobalAveragePool MaxPool",
     "elementwise.elementwise": (
         "Abs Add Ceil Clip Div Erf Exp Floor Gelu HardSigmoid HardSwish LeakyRelu Max Min Mul Neg "
@@ -27,7 +31,7 @@ LISTING: Final = {
         "com.microsoft::MatMulIntegerToFloat com.microsoft::QGemm com.microsoft::QLinearMatMul"
     ),
     "int8.pairs": "Add Mul com.microsoft::QLinearAdd com.microsoft::QLinearMul",
-    "int8.pooling": "GlobalAveragePool MaxPool",
+    "int8.pooling": "GlobalAveragePool MaxPool com.microsoft::QLinearGlobalAveragePool",
     "int8.quantising": (
         "DequantizeLinear DynamicQuantizeLinear QuantizeLinear com.microsoft::DequantizeLinear "
         "com.microsoft::QuantizeLinear"

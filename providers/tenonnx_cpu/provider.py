@@ -11,7 +11,7 @@ from tenonnx.provider import HOST, Device, Segment, Step
 from tenonnx_array import TABLE
 from tenonnx_array.provider import ArrayProvider
 from tenonnx_cpu.brought import bring, bring_all
-from tenonnx_cpu.fuse import Fused, Scope, find_fusions
+from tenonnx_cpu.fuse import Fused, Scope, find_fusions, may_begin
 from tenonnx_cpu.jit.runtime import can_compile, warm_up
 from tenonnx_cpu.specialise import SPECIALISATIONS, Site
 from tenonnx_cpu.team import TEAM, available_cores, entry, heed
@@ -96,14 +96,14 @@ class CPUExecutionProvider(ArrayProvider):
     def _is_free(self, node: ir.Node) -> bool:
         """Says whether a node may be computed otherwise than by the kernel it has.
 
-        Not if a plugin brought that kernel for an operator the array library has, or that no
-        specialisation is for; nor if there is nobody to compile another one.
+        Not if a plugin brought that kernel for an operator the array library has, or that nothing
+        here is for; nor if there is nobody to compile another one.
         """
         if not can_compile():
             return False
         place = (node.domain, node.op_type, node.version or 1)
         if (plain := TABLE.find(*place)) is None:
-            return place[:2] in SPECIALISATIONS
+            return place[:2] in SPECIALISATIONS or may_begin(*place[:2])
         return self.table.find(*place) is plain
 
 

@@ -118,16 +118,21 @@ def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
     if weight is not None and weight.dtype != F32:
         return None
     tail = find_tail(node, scope)
-    CONV.request()
-    DEPTHWISE.request()
-    CHANNELS.request()
-    if weight is not None and weight.shape[2:] == (3, 3):
-        WINOGRAD.request()
+    request(weight)
     inputs = (*node.inputs[:2], node.inputs[2] if len(node.inputs) > 2 else None, tail.residual)
     plain = scope.fallback(tail.nodes, inputs, tail.output)
     handle = site.weight(1) if scope.packs else None
     call = ConvCall(Attributes.of(site), tail, scope.threads, plain, handle)
     return Fused(tail.nodes, inputs, (tail.output,), call)
+
+
+def request(weight: NDArray | None) -> None:
+    """Has kernels compiled; ``weight`` is what images will be convolved with, if that is known."""
+    CONV.request()
+    DEPTHWISE.request()
+    CHANNELS.request()
+    if weight is not None and (3, 3) in (weight.shape[1:3], weight.shape[2:]):
+        WINOGRAD.request()
 
 
 @dataclass(frozen=True)

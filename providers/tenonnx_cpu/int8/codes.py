@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx_cpu.fuse import Scope
-from tenonnx_cpu.specialise import NDArray
+from tenonnx_cpu.specialise import NDArray, Site
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -61,6 +61,14 @@ class Code:
         """Says whether bytes of both stand for the same numbers."""
         single = self.is_single and other.is_single and self.dtype == other.dtype
         return single and self.step == other.step and self.origin == other.origin
+
+
+def code_at(site: Site, scale: int) -> Code | None:
+    """Returns the code of bytes whose scale and zero point are two inputs in a row, if constant."""
+    step, zero = site.scalar(scale), site.scalar(scale + 1)
+    if step is None or zero is None or step.dtype != np.float32 or zero.dtype not in BYTES:
+        return None
+    return Code(step, zero, zero.dtype)
 
 
 def code_of(node: ir.Node, scope: Scope, dtype: np.dtype[Any] | None = None) -> Code | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx_cpu.conv.channels_last import taking_first, taking_last
 from tenonnx_cpu.conv.conv import Attributes
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.int8.codes import BYTES, Code, code_of, dequantized, quantizer, unread
@@ -180,12 +181,15 @@ def qlinear_conv(site: Site, plain: Call) -> Call | None:
         if scale is not None and zero is not None
     )
     weights = ByteWeights.of(Attributes.of(site), site, 3, 5, site.threads)
-    if weights is None or site.attribute("channels_last", 0) or not takes(weights, x, w, y):
+    if weights is None or not takes(weights, x, w, y):
         return None
     rest = tuple(given[1:])
+    last = bool(site.attribute("channels_last", 0))
+    plain = taking_first(plain, 0) if last else plain
 
     def whole(image: NDArray) -> Any:
         return plain(image, *rest)
 
     conv = ByteConv(weights, x, w, y, bias, (-np.inf, np.inf), whole)
-    return lambda image, *_: conv(image)
+    call = taking_last(lambda image: conv(np.ascontiguousarray(image)), 0) if last else conv
+    return lambda image, *_: call(image)

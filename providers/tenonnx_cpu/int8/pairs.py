@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.conv.channels_last import channels_first, channels_last
 from tenonnx_cpu.fuse import Fused, Scope, fusion
-from tenonnx_cpu.int8.codes import BYTES, Code
+from tenonnx_cpu.int8.codes import Code, code_at
 from tenonnx_cpu.int8.pooling import SERIAL, between, flat, limits_of
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
@@ -55,14 +56,6 @@ def qlinear_pair(site: Site, plain: Call) -> Call | None:
     return lambda x, _, __, z, *___: pair(x, z)
 
 
-def code_at(site: Site, scale: int) -> Code | None:
-    """Returns the code of bytes whose scale and zero point are two inputs in a row, if constant."""
-    step, zero = site.scalar(scale), site.scalar(scale + 1)
-    if step is None or zero is None or step.dtype != np.float32 or zero.dtype not in BYTES:
-        return None
-    return Code(step, zero, zero.dtype)
-
-
 class PairCall:
     """Adds or multiplies bytes.
 
@@ -97,6 +90,11 @@ class PairCall:
 
     def __call__(self, x: NDArray, y: NDArray) -> Any:
         """Returns the bytes of the result."""
+        if x.shape == y.shape and x.ndim > 2 and not x.flags.c_contiguous:
+            x, y = channels_first(x), channels_first(y)
+            if x.flags.c_contiguous and y.flags.c_contiguous:
+                return channels_last(self(x, y))
+            x, y = channels_last(x), channels_last(y)
         run = self._kernel.run
         turned = y.size > x.size
         long, short = (y, x) if turned else (x, y)

@@ -8,13 +8,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.conv.channels_last import taking_first, taking_last
 from tenonnx_cpu.conv.conv import Attributes
 from tenonnx_cpu.fuse import Fused, Scope, fusion
-from tenonnx_cpu.int8.codes import BYTES, Code, code_of, dequantized, quantizer, unread
+from tenonnx_cpu.int8.codes import (
+    BYTES,
+    Code,
+    code_at,
+    code_of,
+    dequantized,
+    quantizer,
+    unread,
+)
 from tenonnx_cpu.int8.conv_layout import bytes_layout
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.products.product import floats
-from tenonnx_cpu.specialise import Call, NDArray
+from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -70,36 +79,43 @@ def limits_of(code: Code, least: float) -> tuple[float, float]:
 @fusion("MaxPool", turn=-1)
 def fuse_max_pool(node: ir.Node, scope: Scope) -> Fused | None:
     """The maximum of bytes, where they stand for the same numbers before and after."""
-    if len(node.outputs) > 1 or scope.site(node).attribute("ceil_mode", 0):
-        return None
     site = scope.site(node)
-    kernel = tuple(site.attribute("kernel_shape", ()))
-    attributes = Attributes.of(site)
+    if len(node.outputs) > 1 or site.attribute("ceil_mode", 0):
+        return None
 
     def make(codes: Sequence[Code], made: Code, least: float, plain: Call) -> Call:
-        if not codes[0].same(made) or least == 0 or len(kernel) != 2:
-            return plain
-
-        def call(x: NDArray) -> Any:
-            run = MAX_POOL.run
-            if run is None or x.ndim != 4 or not x.flags.c_contiguous or x.dtype != made.dtype:
-                return plain(x)
-            channels = x.shape[0] * x.shape[1]
-            windows = attributes.windows(x.shape, (1, x.shape[1], *kernel))
-            if windows is None:
-                return plain(x)
-            cut = bytes_layout((1, 1, *windows.size), 1, 1, windows, 1, whole=True)
-            y = empty((*x.shape[:2], *windows.output), made.dtype)
-            threads = min(scope.threads, channels) if x.size > SERIAL else 1
-            run(
-                *flat(x, y), made.flip, cut.numbers, cut.offsets, cut.planes,
-                floats(cut.floats * threads), threads,
-            )  # fmt: skip
-            return y
-
-        return call
+        same = codes[0].same(made) and least != 0
+        return max_pool_of_bytes(site, plain) if same else plain
 
     return between(node, 1, scope, MAX_POOL, make)
+
+
+def max_pool_of_bytes(site: Site, plain: Call) -> Call:
+    """Returns MaxPool of bytes ``(N, C, H, W)``, with the attributes of a node."""
+    kernel = tuple(site.attribute("kernel_shape", ()))
+    attributes = Attributes.of(site)
+    if len(kernel) != 2 or site.attribute("ceil_mode", 0):
+        return plain
+    MAX_POOL.request()
+
+    def call(x: NDArray) -> Any:
+        run = MAX_POOL.run
+        if run is None or x.ndim != 4 or x.dtype not in BYTES:
+            return plain(x)
+        channels = x.shape[0] * x.shape[1]
+        windows = attributes.windows(x.shape, (1, x.shape[1], *kernel))
+        if windows is None:
+            return plain(x)
+        cut = bytes_layout((1, 1, *windows.size), 1, 1, windows, 1, whole=True)
+        y = empty((*x.shape[:2], *windows.output), x.dtype)
+        threads = min(site.threads, channels) if x.size > SERIAL else 1
+        run(
+            *flat(np.ascontiguousarray(x), y), 128 if x.dtype == np.int8 else 0, cut.numbers,
+            cut.offsets, cut.planes, floats(cut.floats * threads), threads,
+        )  # fmt: skip
+        return y
+
+    return call
 
 
 @fusion("GlobalAveragePool", turn=-1)
@@ -107,25 +123,53 @@ def fuse_average(node: ir.Node, scope: Scope) -> Fused | None:
     """The mean of each channel of bytes."""
 
     def make(codes: Sequence[Code], made: Code, least: float, plain: Call) -> Call:
-        (code,) = codes
-        factor, limits = code.step / made.step, limits_of(made, least)
-
-        def call(x: NDArray) -> Any:
-            run = AVERAGE.run
-            if run is None or not x.flags.c_contiguous or x.dtype != code.dtype or x.ndim < 3:
-                return plain(x)
-            y = np.empty((*x.shape[:2], *(1,) * (x.ndim - 2)), made.dtype)
-            if not y.size or not x.size:
-                return plain(x)
-            run(
-                x.view(np.uint8).reshape(y.size, -1), y.view(np.uint8).reshape(-1), factor,
-                *limits, code.origin + code.flip, code.flip, made.origin, 1,
-            )  # fmt: skip
-            return y
-
-        return call
+        return average_of_bytes(codes[0], made, limits_of(made, least), plain)
 
     return between(node, 1, scope, AVERAGE, make)
+
+
+@specialise("QLinearGlobalAveragePool", domain="com.microsoft")
+def qlinear_average(site: Site, plain: Call) -> Call | None:
+    """The same as one operator, wherever its images have their channels."""
+    code, made = code_at(site, 1), code_at(site, 3)
+    if code is None or made is None:
+        return None
+    last = bool(site.attribute("channels_last", 0))
+    rest = tuple(site.constant(position) for position in range(1, 5))
+
+    def whole(x: NDArray) -> Any:
+        return plain(x, *rest)
+
+    call = average_of_bytes(code, made, made.bounds, taking_first(whole, 0) if last else whole)
+    call = taking_last(call, 0) if last else call
+    return lambda x, *_: call(x)
+
+
+def average_of_bytes(code: Code, made: Code, limits: tuple[float, float], plain: Call) -> Call:
+    """Returns what computes the mean of each channel of bytes ``(N, C, D1, ...)``.
+
+    Args:
+        code: What they stand for.
+        made: What the result's bytes do.
+        limits: The least and the greatest result, from the zero point on.
+        plain: Computes the same.
+    """
+    AVERAGE.request()
+    factor = code.step / made.step
+
+    def call(x: NDArray) -> Any:
+        run = AVERAGE.run
+        if run is None or x.dtype != code.dtype or x.ndim < 3 or not x.size:
+            return plain(x)
+        y = np.empty((*x.shape[:2], *(1,) * (x.ndim - 2)), made.dtype)
+        image = np.ascontiguousarray(x).view(np.uint8)
+        run(
+            image.reshape(y.size, -1), y.view(np.uint8).reshape(-1), factor,
+            *limits, code.origin + code.flip, code.flip, made.origin, 1,
+        )  # fmt: skip
+        return y
+
+    return call
 
 
 def flat(*arrays: NDArray) -> list[NDArray]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenonnx_cpu.int8.pairs import code_at
+from tenonnx_cpu.int8.codes import code_at
 from tenonnx_cpu.int8.quantising import DEQUANTIZE, QUANTIZE, dequantize, quantize
 from tenonnx_cpu.norms.norms import SOFTMAX, specialise_softmax
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise

@@ -1,0 +1,43 @@
+"""Operators on images that have their channels last, by calls for images that have them first.
+
+Nothing is moved: an image is seen otherwise, as a view. The memory of a result has its channels
+first, as the next such operator's kernel wants it, so that only the first one of a row of them
+copies its image.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenonnx_cpu.specialise import Call, NDArray
+
+
+def channels_first(x: NDArray) -> NDArray:
+    """Returns an image ``(N, D1, ..., C)`` as ``(N, C, D1, ...)``."""
+    return x.transpose(0, -1, *range(1, x.ndim - 1))
+
+
+def channels_last(x: NDArray) -> NDArray:
+    """Returns an image ``(N, C, D1, ...)`` as ``(N, D1, ..., C)``."""
+    return x.transpose(0, *range(2, x.ndim), 1)
+
+
+def taking_last(call: Call, *images: int) -> Call:
+    """Returns a call on images with channels last; ``images`` are their places."""
+    return _turned(call, channels_first, channels_last, images)
+
+
+def taking_first(call: Call, *images: int) -> Call:
+    """Returns a call on images with channels first, by one on those that have them last."""
+    return _turned(call, channels_last, channels_first, images)
+
+
+def _turned(call: Call, before: Call, after: Call, images: tuple[int, ...]) -> Call:
+    def turned(*given: Any) -> Any:
+        arrays = list(given)
+        for place in images:
+            if place < len(arrays) and arrays[place] is not None:
+                arrays[place] = before(arrays[place])
+        return after(call(*arrays))
+
+    return turned

@@ -1,0 +1,96 @@
+"""Convolutions and pooling as onnxruntime leaves them in models that it has optimised."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tenonnx.provider import HOST
+from tenonnx_cpu.activation import CLIP, NONE
+from tenonnx_cpu.conv.channels_last import channels_first, channels_last, taking_first, taking_last
+from tenonnx_cpu.conv.conv import Attributes, ConvCall, request
+from tenonnx_cpu.conv.pooling import pool
+from tenonnx_cpu.conv.tail import LINEAR, SIMPLE, Tail
+from tenonnx_cpu.fuse import Fused, Scope, fusion
+from tenonnx_cpu.int8.pooling import max_pool_of_bytes
+from tenonnx_cpu.specialise import F32, Call, NDArray, Site, specialise
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+
+@fusion("FusedConv", domain="com.microsoft")
+def fuse_fused_conv(node: ir.Node, scope: Scope) -> Fused | None:
+    """Conv, a sum and an activation as one node."""
+    tail = tail_of(node, scope)
+    if tail is None:
+        return None
+    plain = scope.fallback(tail.nodes, inputs_of(node), tail.output)
+    handle = scope.site(node).weight(1) if scope.packs else None
+    call = ConvCall(Attributes.of(scope.site(node)), tail, scope.threads, plain, handle)
+    return Fused(tail.nodes, inputs_of(node), (tail.output,), call)
+
+
+@fusion("NhwcConv", "NhwcFusedConv", domain="com.microsoft")
+def fuse_channels_last(node: ir.Node, scope: Scope) -> Fused | None:
+    """The same for images and weights that have their channels last."""
+    tail = tail_of(node, scope)
+    if tail is None:
+        return None
+    inputs, site = inputs_of(node), scope.site(node)
+    plain = taking_first(scope.fallback(tail.nodes, inputs, tail.output), 0, 1, 3)
+    given = site.weight(1) if scope.packs else None
+    turned, known = None, None
+    if given is not None:
+        turned = given.derive(
+            "channels-first:1", lambda: np.ascontiguousarray(channels_first(given.on(HOST)))
+        )
+        known = turned.on(HOST)
+    conv = ConvCall(Attributes.of(site), tail, scope.threads, plain, turned)
+
+    def call(x: NDArray, w: NDArray, b: NDArray | None, z: NDArray | None) -> Any:
+        residual = None if z is None else channels_first(z)
+        weights = channels_first(w) if known is None else known
+        return channels_last(conv(channels_first(x), weights, b, residual))
+
+    return Fused(tail.nodes, inputs, (tail.output,), call)
+
+
+def inputs_of(node: ir.Node) -> tuple[ir.Value | None, ...]:
+    """Returns image, weights, bias and what is added; ``None`` for what there is not."""
+    return (*node.inputs, None, None)[:4]
+
+
+def tail_of(node: ir.Node, scope: Scope) -> Tail | None:
+    """Returns what follows the convolution in a node; ``None`` if kernels do not do that."""
+    site = scope.site(node)
+    weight = site.constant(1)
+    name, numbers = site.attribute("activation", ""), site.attribute("activation_params", ())
+    tail = Tail((node,), node.outputs[0], residual=inputs_of(node)[3])
+    if name in LINEAR:
+        tail.activation, parameters = LINEAR[name]
+        defaults = [default for _, default in parameters]
+        values = [*numbers, *defaults[len(numbers) :]]
+        tail.first, tail.second = values[0], values[-1]
+    elif name == "Clip" and len(numbers) == 2:
+        tail.activation, (tail.first, tail.second) = CLIP, numbers
+    elif name and name not in SIMPLE:
+        return None
+    else:
+        tail.activation = SIMPLE.get(name, NONE)
+    if weight is not None and weight.dtype != F32:
+        return None
+    request(weight)
+    return tail
+
+
+@specialise("NhwcMaxPool", domain="com.microsoft")
+def max_pool(site: Site, plain: Call) -> Call | None:
+    """The maximum of floats or bytes of images that have their channels last."""
+    first = taking_first(plain, 0)
+    of_bytes = max_pool_of_bytes(site, first)
+    pooled = pool(site, lambda x: (of_bytes(x),))
+    if pooled is None:
+        return None
+    return taking_last(lambda x: pooled(np.ascontiguousarray(x))[0], 0)
