@@ -40,9 +40,11 @@ PUBLIC_MODULES = {
     "tenonnx.cli.output",
     "tenonnx.convert",
     "tenonnx.delegate",
+    "tenonnx.digest",
     "tenonnx.graph",
     "tenonnx.functions",
     "tenonnx.load",
+    "tenonnx.records",
 }
 """What of the runtime a plugin may import."""
 

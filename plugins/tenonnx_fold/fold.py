@@ -6,7 +6,6 @@ needs bytes of its own is computed once per process, or read back from the regis
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx import HOST, TransformContext, Weight, WeightTensor
+from tenonnx.digest import digest
 from tenonnx.graph import label, python_attributes, subgraphs
 from tenonnx_fold.pieces import in_pieces
 
@@ -83,8 +83,7 @@ def _weight(value: ir.Value, context: TransformContext) -> Weight:
         return tensor.weight
     assert tensor is not None
     content = tensor.numpy()
-    digest = hashlib.sha256(content.tobytes()).hexdigest()
-    key = f"inline:{tensor.dtype.name}:{tuple(content.shape)}:{digest}"
+    key = f"inline:{tensor.dtype.name}:{tuple(content.shape)}:{digest(content.tobytes())}"
     return context.weights.derive(key, lambda: content, dtype=tensor.dtype)
 
 
@@ -147,13 +146,13 @@ def _key(node: ir.Node, weights: list[Weight | None]) -> str:
     attributes = sorted(python_attributes(node).items(), key=lambda item: item[0])
     parts = [node.domain, node.op_type, str(node.version), *_texts(attributes)]
     parts += ("" if weight is None else weight.key for weight in weights)
-    return "fold:" + hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    return "fold:" + digest("\0".join(parts))
 
 
 def _texts(attributes: list[tuple[str, Any]]) -> Iterator[str]:
     for name, value in attributes:
         array = isinstance(value, np.ndarray)
-        yield f"{name}={hashlib.sha256(value.tobytes()).hexdigest() if array else value!r}"
+        yield f"{name}={digest(value.tobytes()) if array else value!r}"
 
 
 def _replace(graph: ir.Graph, node: ir.Node, weights: list[Weight]) -> None:

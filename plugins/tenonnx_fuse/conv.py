@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -10,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx import HOST, TransformContext, Weight
+from tenonnx.digest import digest
 from tenonnx_fuse.constants import Array, derived
 from tenonnx_fuse.known import array_of, attribute, operand, weight_of
 from tenonnx_fuse.rewrite import Rewriting, has_any
@@ -139,7 +139,7 @@ def _digest(node: ir.Node) -> str:
     """Names what a node does, so that the same folded weights are found again."""
     keys = [weight.key for value in node.inputs if (weight := weight_of(value)) is not None]
     parts = [node.op_type, str(attribute(node, "epsilon", "")), *keys]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    return digest("\0".join(parts))
 
 
 def _folded(
@@ -147,7 +147,7 @@ def _folded(
     weight: Weight,
     bias: Weight | None,
     affine: Affine,
-    digest: str,
+    what: str,
     context: TransformContext,
 ) -> list[ir.Value | None]:
     group = int(attribute(node, "group", 1))
@@ -174,17 +174,17 @@ def _folded(
 
     kernel = operand(node, 1)
     if affine.factor is not None:
-        kernel = _constant(node, "weight", f"{digest}:{weight.key}:{group}", weights, context)
+        kernel = _constant(node, "weight", f"{what}:{weight.key}:{group}", weights, context)
     if affine.shift is None and bias is None:
         return [operand(node, 0), kernel]
-    key = f"{digest}:{weight.dtype}:{_channels(node, weight)}:{bias.key if bias else ''}"
+    key = f"{what}:{weight.dtype}:{_channels(node, weight)}:{bias.key if bias else ''}"
     return [operand(node, 0), kernel, _constant(node, "bias", key, summands, context)]
 
 
 def _constant(
     node: ir.Node, role: str, key: str, build: Callable[[], Array], context: TransformContext
 ) -> ir.Value:
-    short = hashlib.sha256(key.encode()).hexdigest()
+    short = digest(key)
     return derived(
         node.graph,
         f"{node.outputs[0].name}/{role}",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from tenonnx.records import record
 
 UNLIMITED: Final = 2**64 - 1
 
@@ -14,7 +15,7 @@ CHOICES: Final = {
 }
 
 
-@dataclass(frozen=True)
+@record
 class CudaOptions:
     """What a session asks of the provider.
 
