@@ -288,6 +288,16 @@ def test_an_island_with_a_bridge_stays_narrow() -> None:
     assert "'z' would have to be cast" in notes(done, "float-islands")[0]
 
 
+def test_an_island_whose_output_is_read_in_16_bits_too() -> None:
+    """The output keeps its type, where the Cast that made it is taken out."""
+    text = """(float[a,8] x) => (float[a,8] y, bool[a,8] b) {
+        n = Cast<to=10>(x)  p = MatMul(n, w)  q = Add(p, p)  r = Exp(q)  s = Mul(r, r)
+        t = Sigmoid(s)  y = Cast<to=1>(t)  b = Cast<to=9>(t) }"""
+    weights = {"w": normal(8, 8, dtype=np.float16, seed=1)}
+    _, done = fused(parse(text, **weights), {"x": normal(3, 8)}, rtol=4e-3, atol=4e-3)
+    assert "matched 1 islands" in notes(done, "float-islands")[0]
+
+
 @pytest.mark.parametrize("where", ["beside", "in branches"])
 def test_islands_share_the_cast_of_what_both_read(where: str) -> None:
     matrices = {"w": normal(8, 8, dtype=np.float16), "v": normal(8, 8, dtype=np.float16, seed=1)}

@@ -158,7 +158,13 @@ def _widen(
 ) -> None:
     """Widens an island; ``casts`` are those of values that it reads, which others may read too."""
     kinds = {node: dtype_of(node.outputs[0]) for node in island}
-    leaving = {value: _narrow_readers(value, island) for value in _leaving(island)}
+    leaving = {
+        value: (
+            _narrow_readers(value, island),
+            [n for n, v in enumerate(graph.outputs) if v is value],
+        )
+        for value in _leaving(island)
+    }
     for node in island:
         for position, value in enumerate(node.inputs):
             if value is None or value.producer() in island or dtype_of(value) not in NARROW:
@@ -174,7 +180,7 @@ def _widen(
             if use.node not in island and _widens(use.node):
                 bypass(use.node, output)
         if output in leaving:
-            _narrow_again(graph, output, kinds[node], leaving[output])
+            _narrow_again(graph, output, kinds[node], *leaving[output])
 
 
 def _widened_once(
@@ -210,8 +216,9 @@ def _narrow_again(
     output: ir.Value,
     kind: ir.DataType | None,
     readers: list[tuple[ir.Node, int]],
+    places: list[int],
 ) -> None:
-    """Gives those who read a value in 16 bits a cast of it."""
+    """Gives those who read a value in 16 bits, outputs at some places too, a cast of it."""
     producer = output.producer()
     assert kind is not None
     assert producer is not None
@@ -219,10 +226,10 @@ def _narrow_again(
     narrow = _cast(graph, output, kind, producer)
     for reader, position in readers:
         reader.replace_input_with(position, narrow)
-    for place, value in enumerate(graph.outputs):
-        if value is output:
-            output.name, narrow.name = f"{name}/FLOAT", name
-            graph.outputs[place] = narrow
+    if places:
+        output.name, narrow.name = f"{name}/FLOAT", name
+    for place in places:
+        graph.outputs[place] = narrow
 
 
 def _widened(graph: ir.Graph | ir.Function, value: ir.Value, context: TransformContext) -> ir.Value:

@@ -109,7 +109,8 @@ def unfold(xp: Namespace, x: Array, windows: Windows) -> Array:
     columns = allocate((*lead, *windows.kernel, *windows.output), x.dtype)
     for offset, where, positions in windows.taps:
         columns[(slice(None),) * 3 + offset + where] = x[(..., *positions)]
-    return columns.reshape(*lead[:2], -1, math.prod(windows.output))
+    rows = lead[2] * math.prod(windows.kernel)
+    return columns.reshape(*lead[:2], rows, math.prod(windows.output))
 
 
 def _row_blocks(windows: Windows, bytes_per_window: int) -> Iterator[tuple[Windows, slice]]:

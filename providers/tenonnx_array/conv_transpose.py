@@ -66,9 +66,10 @@ def conv_transpose(
     x = X.reshape(n, group, c, length)
     y = xp.empty((n, group, m, *windows.size), X.dtype)
     for items, channels in blocks(n, m, group * taps * length * X.dtype.itemsize):
-        matrices = w[:, :, channels].reshape(group, c, -1).swapaxes(1, 2)
-        columns = xp.matmul(matrices, x[items])
-        columns = columns.reshape(*columns.shape[:1], group, -1, *windows.kernel, *windows.output)
+        part = w[:, :, channels]
+        some = part.shape[2]
+        columns = xp.matmul(part.reshape(group, c, some * taps).swapaxes(1, 2), x[items])
+        columns = columns.reshape(len(columns), group, some, *windows.kernel, *windows.output)
         y[items, :, channels] = fold(xp, columns, windows)
     y = y.reshape(n, group * m, *windows.size)
     return add_bias(y, B)

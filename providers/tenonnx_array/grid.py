@@ -54,7 +54,8 @@ def grid_sample(
         )
     dtype = X.dtype if mode == "nearest" else working_dtype(X.dtype)
     n, c, size = X.shape[0], X.shape[1], X.shape[2:]
-    places = grid.reshape(n, -1, len(size)).astype(accumulator(grid.dtype), copy=False)
+    places = grid.reshape(n, math.prod(grid.shape[1:-1]), len(size))
+    places = places.astype(accumulator(grid.dtype), copy=False)
     axes = [
         sides(xp, places[:, :, -1 - axis], length, mode, padding_mode, bool(align_corners))
         for axis, length in enumerate(size)

@@ -27,6 +27,13 @@ def test_products_of_one_column_and_one_row(turned: int, rows: int, columns: int
     np.testing.assert_allclose(y, wide(np.matmul, x, w), rtol=1e-6)
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)], ids=str)
+def test_a_bias_for_a_single_column(shape: tuple[int, ...]) -> None:
+    x, w, c = floats(6, 5), floats(5, 1, seed=1), floats(*shape, seed=2)
+    y = run([node("Gemm", "x w c", "y")], {"x": x}, "y", {"w": w, "c": np.asarray(c)})
+    np.testing.assert_allclose(y, wide(np.matmul, x, w) + c, rtol=1e-5)
+
+
 @pytest.mark.parametrize("op", ["LSTM", "GRU", "RNN"])
 def test_layers_of_one_input(op: str) -> None:
     """Whether a second input that is always 0 is there or not."""

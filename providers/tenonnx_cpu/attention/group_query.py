@@ -96,7 +96,7 @@ def group_query_attention(site: Site, plain: Call) -> Call | None:
         factor = scale or 1 / math.sqrt(found.size)
         seen = window if window > 0 and length == 1 else 0
         y = _attended(turned, keys, values, starts, seen, factor, threads)
-        return y.reshape(batch, length, -1), keys, values, None
+        return y.reshape(batch, length, heads * found.size), keys, values, None
 
     return call
 

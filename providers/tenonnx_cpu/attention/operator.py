@@ -113,7 +113,7 @@ def specialise_attention(site: Site, plain: Call) -> Call | None:
             return plain(q, k, v, *rest)
         if packed:
             batch, _, queries, _ = y.shape
-            y = y.transpose(0, 2, 1, 3).reshape(batch, queries, -1)
+            y = y.transpose(0, 2, 1, 3).reshape(batch, queries, heads * y.shape[3])
         return y, ks, vs, None
 
     return call
@@ -156,7 +156,7 @@ def _uneven(q: Any, k: Any, v: Any, heads: int, groups: int) -> bool:
 
 def _split(x: Any, heads: int) -> Any:
     """Returns (batch, length, heads * size) as a view of shape (batch, heads, length, size)."""
-    return x.reshape(*x.shape[:-1], heads, -1).swapaxes(1, 2)
+    return x.reshape(*x.shape[:-1], heads, x.shape[-1] // heads).swapaxes(1, 2)
 
 
 def _joined(past: Any, new: Any) -> Any:

@@ -57,7 +57,7 @@ class Turn:
         if tokens_first:
             if not self.heads or x.shape[2] % self.heads:
                 return None
-            x = x.reshape(*x.shape[:2], self.heads, -1).swapaxes(1, 2)
+            x = x.reshape(*x.shape[:2], self.heads, x.shape[2] // self.heads).swapaxes(1, 2)
         if x.ndim != 4 or not x.size or x.strides[3] != 4 or not x.flags.aligned:
             return None
         batch, heads, length, size = x.shape

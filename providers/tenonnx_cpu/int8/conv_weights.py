@@ -189,7 +189,7 @@ def _seen(x: NDArray, windows: Windows, zero: int) -> NDArray:
     """Returns what windows see of an image: a column each, ``(N, C * taps, windows)``."""
     image = x.reshape(*x.shape[:2], *windows.size)
     if math.prod((*windows.kernel, *windows.strides)) == 1 and not windows.is_padded:
-        return image.reshape(*x.shape[:2], -1)
+        return image.reshape(*x.shape[:2], math.prod(windows.size))
     wide = [(0, 0), (0, 0), *zip(windows.begins, windows.ends, strict=True)]
     image = np.pad(image, wide, constant_values=zero)
     (down, across), (step_y, step_x) = image.strides[2:], windows.dilations
@@ -202,7 +202,7 @@ def _seen(x: NDArray, windows: Windows, zero: int) -> NDArray:
         ),
         writeable=False,
     )  # fmt: skip
-    return seen.reshape(x.shape[0], -1, math.prod(windows.output))
+    return seen.reshape(x.shape[0], math.prod(seen.shape[1:4]), math.prod(windows.output))
 
 
 def finished(sums: NDArray, finish: Finish) -> NDArray:

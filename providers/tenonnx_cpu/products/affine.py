@@ -117,7 +117,7 @@ def _gemm(node: ir.Node, scope: Scope) -> Affine | None:
         bias = site.constant(2)
         if bias is None or bias.dtype != F32 or bias.size != weights.shape[1] or bias.ndim > 2:
             return None
-        if bias.shape[-1] != weights.shape[1]:
+        if bias.shape[-1:] != weights.shape[1:]:
             return None
         bias = bias.reshape(-1)
     return Affine((node,), weights, bias, cast)
