@@ -108,9 +108,17 @@ def stft(
 ) -> Array:
     """Return the Fourier transforms of overlapping frames, (batch, frames, frequencies, 2).
 
+    A signal is (batch, samples, 1) or, complex, (batch, samples, 2); torch's exporter writes real
+    ones as (batch, samples), which onnxruntime takes too.
+
     Raises:
-        ValueError: A window that is not as long as a frame, or a one-sided complex signal.
+        ValueError: A window that is not as long as a frame, a one-sided complex signal, or a
+            signal of another rank.
     """
+    if signal.ndim == 2:
+        signal = signal[..., None]
+    if signal.ndim != 3:
+        raise ValueError(f"expected a signal (batch, samples, 1 or 2), found {signal.shape}")
     step, length = int(frame_step.item()), scalar(frame_length)
     if length is None:
         length = int(signal.shape[1] if window is None else window.shape[0])

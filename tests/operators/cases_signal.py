@@ -99,6 +99,13 @@ CASES = [
         name="complex",
     ),
     Case("STFT", 17, [SIGNAL, np.int64(1)], lambda x, _: pairs(frames(x, 1, 11)[..., :6])),
+    Case(
+        "STFT",
+        17,
+        [SIGNAL[..., 0], np.int64(2), WINDOW],
+        lambda x, _, w: pairs(frames(x[..., None], 2, 4, w)[..., :3]),
+        name="of-two-axes",
+    ),
     Case("HannWindow", 17, [np.int32(4)], np.float32([0, 0.5, 1, 0.5])),
     Case("HannWindow", 17, [np.int32(5)], np.float32([0, 0.5, 1, 0.5, 0]), {"periodic": 0}),
     Case("HannWindow", 17, [np.int32(0)], np.zeros(0, np.float32), name="empty"),
