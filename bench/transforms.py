@@ -52,6 +52,7 @@ class Bench:
 
     folder: Path
     seconds: float
+    threads: int
     variables: dict[str, str]
 
     def rows(self, model: str, path: Path, feeds: Feeds) -> Iterator[Row]:
@@ -95,6 +96,7 @@ class Bench:
             tiny=str(self.folder / "tiny.onnx"),
             tiny_feeds=str(self.folder / "tiny.npz"),
             outputs=str(self.folder / "outputs.npz"),
+            threads=self.threads,
             budget=0.0 if beside is None else self.seconds,
             without=without,
             beside=beside,
@@ -146,6 +148,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--quick", action="store_true", help="small models, a moment each")
     parser.add_argument("--seconds", type=float, default=0.6, help="of runs, for each pair")
+    parser.add_argument("--threads", type=int, default=0, help="inside an operator; 0 is all")
     parser.add_argument("--output", type=Path, default=RESULTS, metavar="DIR")
     parsed = parser.parse_args(arguments)
     for name in parsed.names:
@@ -177,13 +180,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="bench-") as place:
         folder = Path(place)
         prepared(folder)
-        bench = Bench(folder, 0.02 if parsed.quick else parsed.seconds, variables)
+        seconds = 0.02 if parsed.quick else parsed.seconds
+        bench = Bench(folder, seconds, parsed.threads, variables)
         for name, path, feeds in built(names, folder, quick=parsed.quick):
             rows += bench.rows(name, path, feeds)
     tell(f"{(time.perf_counter() - start) / 60:.1f} minutes")
     measured = {row.model for row in rows}
     rows += [row for row in kept if row.model not in measured]
-    report.save(rows, target, machine())
+    report.save(rows, target, machine() | {"threads": parsed.threads or "all"})
     print(report.as_markdown(rows))
     return int(not parsed.quick and any(not row.holds for row in rows))
 
