@@ -15,7 +15,8 @@ import ml_dtypes
 import numpy as np
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
-Buffer: TypeAlias = tuple[NDArray, int]
+Buffer: TypeAlias = tuple[NDArray, tuple[int, int]]
+"""Memory; where an aligned array begins in it, and how many bytes it has."""
 
 SMALL = 32 << 10
 """Bytes below which the allocator keeps memory itself."""
@@ -30,33 +31,37 @@ HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 
 
 class _Pool(threading.local):
-    """Buffers of one thread by size; no other thread can bring one back into use."""
+    """Buffers of one thread, the last one taken last; no other thread can bring one back to use."""
 
     def __init__(self) -> None:
         self.bytes = 0
-        self.buffers: dict[int, list[Buffer]] = {}
+        self.buffers: list[Buffer] = []
 
     def take(self, size: int) -> Buffer:
-        """Returns a buffer of a size that nobody uses, and where an aligned array begins in it."""
-        for memory, start in self.buffers.get(size, ()):
-            if sys.getrefcount(memory) == IDLE:
-                return memory, start
+        """Returns a buffer of a size, or up to twice that, that nobody uses.
+
+        It is the one that was taken last: what a cache still has of it is the most.
+        """
+        for back, (memory, made) in enumerate(reversed(self.buffers), 1):
+            if size <= made[1] <= 2 * size and sys.getrefcount(memory) == IDLE:
+                if back > 1:
+                    self.buffers.append(self.buffers.pop(-back))
+                return memory, made
         memory = np.empty(size, np.uint8)
-        made = memory, -memory.ctypes.data % ALIGNMENT
+        made = -memory.ctypes.data % ALIGNMENT, size
         if self.bytes + size > KEPT:
             self.drop_idle()
         if self.bytes + size <= KEPT:
-            self.buffers.setdefault(size, []).append(made)
+            self.buffers.append((memory, made))
             self.bytes += size
-        return made
+        return memory, made
 
     def drop_idle(self) -> None:
         """Forgets what nobody uses; if that frees less than half, what is in use, too."""
-        for known in self.buffers.values():
-            known[:] = [made for made in known if sys.getrefcount(made[0]) >= IDLE]
-        self.bytes = sum(size * len(known) for size, known in self.buffers.items())
+        self.buffers = [each for each in self.buffers if sys.getrefcount(each[0]) >= IDLE]
+        self.bytes = sum(made[1] for _, made in self.buffers)
         if self.bytes > KEPT // 2:
-            self.buffers, self.bytes = {}, 0
+            self.buffers, self.bytes = [], 0
 
 
 def _references_when_idle() -> int:
@@ -85,7 +90,7 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any] = F32) -> NDArray:
     nbytes = count * dtype.itemsize
     if nbytes < SMALL or not COUNTED:
         return np.empty(shape, dtype)
-    memory, start = _pool.take(size_class(nbytes + ALIGNMENT))
+    memory, (start, _) = _pool.take(size_class(nbytes + ALIGNMENT))
     return np.ndarray(shape, dtype, memory, start)
 
 

@@ -256,6 +256,21 @@ def test_a_buffer_nobody_uses_is_given_again() -> None:
     assert other.dtype == np.int32
 
 
+def test_a_smaller_array_takes_what_was_used_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buffers, "_pool", buffers._Pool())
+    first, second = buffers.empty((100, 1000)), buffers.empty((100, 1000))
+    place, other = first.ctypes.data, second.ctypes.data
+    del first, second
+    assert buffers.empty((60, 1000)).ctypes.data == other
+    second = buffers.empty((90, 1000))
+    first = buffers.empty((60, 1000))
+    assert (second.ctypes.data, first.ctypes.data) == (other, place)
+    assert buffers.empty((60, 1000)).ctypes.data not in (place, other)
+    del first
+    small = buffers.empty((40, 1000))
+    assert small.ctypes.data != place, "an array would hold more than twice its bytes"
+
+
 def test_buffers_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(buffers, "KEPT", 1 << 20)
     pool = buffers._Pool()
