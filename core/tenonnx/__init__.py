@@ -40,17 +40,7 @@ if TYPE_CHECKING:
     from tenonnx.formats import Format
     from tenonnx.hookspecs import hookimpl
     from tenonnx.interface.adapter import AdapterFormat, LoraAdapter
-    from tenonnx.interface.devices import (
-        OrtArenaCfg,
-        OrtDevice,
-        OrtEpDevice,
-        OrtHardwareDevice,
-        OrtMemoryInfo,
-    )
-    from tenonnx.interface.enums import (
-        ExecutionMode,
-        ExecutionOrder,
-        GraphOptimizationLevel,
+    from tenonnx.interface.device_enums import (
         OrtAllocatorType,
         OrtCompileApiFlags,
         OrtDeviceMemoryType,
@@ -61,6 +51,14 @@ if TYPE_CHECKING:
         OrtMemType,
         OrtSparseFormat,
     )
+    from tenonnx.interface.devices import (
+        OrtArenaCfg,
+        OrtDevice,
+        OrtEpDevice,
+        OrtHardwareDevice,
+        OrtMemoryInfo,
+    )
+    from tenonnx.interface.enums import ExecutionMode, ExecutionOrder, GraphOptimizationLevel
     from tenonnx.interface.io_binding import IOBinding, SessionIOBinding
     from tenonnx.interface.metadata import ModelMetadata
     from tenonnx.interface.ort_value import OrtValue, OrtValueVector, copy_tensors
@@ -132,6 +130,8 @@ _HOMES = {
         "ExecutionMode",
         "ExecutionOrder",
         "GraphOptimizationLevel",
+    ),
+    "interface.device_enums": (
         "OrtAllocatorType",
         "OrtCompileApiFlags",
         "OrtDeviceMemoryType",

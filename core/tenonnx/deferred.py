@@ -43,8 +43,10 @@ DEFERRED = {
         {
             "concurrent.futures",
             "json",
+            "shutil",
             "tempfile",
             "onnx_ir.schemas",
+            "onnx_ir.tensor_adapters",
             "packaging.version",
             "sympy",
         }

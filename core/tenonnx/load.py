@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +12,7 @@ import onnx
 import onnx_ir as ir
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped] # has no stubs
 
+from tenonnx import collector
 from tenonnx.errors import Fail, InvalidArgument, InvalidGraph, InvalidProtobuf, TenonnxError
 from tenonnx.loading.map_types import has_maps, note_map_types, take_map_types
 from tenonnx.loading.sniff import looks_like
@@ -127,7 +126,7 @@ def _read_buffer(buffer: memoryview, storage: Any, reader: TensorReader, name: s
 
 def _read(proto: onnx.ModelProto, reader: TensorReader) -> ir.Model:
     """Returns the model of a proto, which gets changed if it has sparse tensors or maps."""
-    with _gc_paused():
+    with collector.paused():
         try:
             densify(proto, reader)
             maps = take_map_types(proto)
@@ -139,21 +138,6 @@ def _read(proto: onnx.ModelProto, reader: TensorReader) -> ir.Model:
         _convert(model, reader)
     note_map_types(model, maps)
     return model
-
-
-@contextlib.contextmanager
-def _gc_paused() -> Iterator[None]:
-    """Spares a growing graph, none of which is garbage, from being searched again and again.
-
-    That search takes half of the time to load ten thousand nodes.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _convert(model: ir.Model, reader: TensorReader) -> None:

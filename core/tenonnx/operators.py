@@ -15,7 +15,7 @@ import functools
 import importlib
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from tenonnx.errors import InvalidArgument, PluginError
@@ -148,9 +148,10 @@ class OperatorTable:
         """
 
         def decorate(function: F) -> F:
+            attributes = _attributes_of(function, without)
+            how = function, host, host_output, multiple, attributes
             for name in names:
-                kernel = Kernel(self.domain, name, since, function, host, host_output, multiple)
-                self._add(kernel, without)
+                self._add(Kernel(self.domain, name, since, *how))
             return function
 
         return decorate
@@ -164,15 +165,15 @@ class OperatorTable:
     ) -> None:
         """Adds one-expression operators: a namespace function's name, or a lambda with ``xp``."""
         for name, function in functions.items():
-            self._add(Kernel(self.domain, name, since, function, host))
+            attributes = _attributes_of(function)
+            self._add(Kernel(self.domain, name, since, function, host, attributes=attributes))
 
-    def _add(self, kernel: Kernel, without: Iterable[str] = ()) -> None:
+    def _add(self, kernel: Kernel) -> None:
         key = (kernel.domain, kernel.op_type)
         versions = self._kernels.get(key, {})
         if kernel.since in versions:
             raise PluginError(f"{kernel} is already in this table")
-        added = replace(kernel, attributes=_attributes_of(kernel.call, without))
-        self._kernels[key] = versions | {kernel.since: added}
+        self._kernels[key] = versions | {kernel.since: kernel}
 
     def update(self, *others: OperatorTable) -> OperatorTable:
         """Adds the kernels of other tables over this one's; returns itself."""
@@ -230,7 +231,9 @@ def _keywords(function: Callable[..., Any]) -> dict[str, Any]:
     return {name: defaults.get(name, inspect.Parameter.empty) for name in names}
 
 
-def _attributes_of(function: Callable[..., Any] | str, without: Iterable[str]) -> dict[str, Any]:
+def _attributes_of(
+    function: Callable[..., Any] | str, without: Iterable[str] = ()
+) -> dict[str, Any]:
     if isinstance(function, str):
         return {}
     attributes = _keywords(function)

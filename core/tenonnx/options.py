@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
@@ -243,11 +242,15 @@ OWNED: Final = frozenset(
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Returns ``"; did you mean 'x'?"`` if a known name is close, else lists the known ones."""
     names = list(known)
+    if not names:
+        return ""
+    import difflib  # for mistakes only
+
     lowered = {n.lower(): n for n in names}
     close = difflib.get_close_matches(name.lower(), lowered, n=1)
     if close:
         return f"; did you mean {lowered[close[0]]!r}?"
-    return f" (there are: {', '.join(names)})" if names else ""
+    return f" (there are: {', '.join(names)})"
 
 
 def make_options(options_class: type | None, given: Any, owner: str) -> Any:

@@ -16,6 +16,8 @@ T = TypeVar("T")
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def record(cls: type[T]) -> type[T]:
     """Decorates a class like ``dataclasses.dataclass(frozen=True)``; it is a dataclass, too."""
+    if cls.__doc__ is None:
+        cls.__doc__ = cls.__name__  # lest the signature be written down, at some expense
     made: Any = dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
     own = vars(cls)
     for name, method in vars(_Methods).items():

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tenonnx import assembly
+from tenonnx import assembly, collector
 from tenonnx.interface.recipes import kept, recipe, refuse_unkept
 from tenonnx.interface.run_options import Deadline, RunOptions, Terminator
 from tenonnx.interface.session_facts import Session
@@ -69,7 +69,8 @@ class InferenceSession(Session):
         self._disabled = tuple(disabled_optimizers or ())
         self._fallback = enable_fallback
         self._embedded = assembly.wants_embedded_options(read_config_from_model)
-        self._build(providers, provider_options)
+        with collector.paused():
+            self._build(providers, provider_options)
         self._recipe = (kept(path_or_bytes), *self._recipe[1:])
 
     def _build(

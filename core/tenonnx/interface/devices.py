@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import InvalidArgument, NotSupported
-from tenonnx.interface.enums import (
+from tenonnx.interface.device_enums import (
     OrtAllocatorType,
     OrtDeviceMemoryType,
     OrtDeviceVendorId,

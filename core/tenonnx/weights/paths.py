@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -104,6 +103,8 @@ def _close_matches(path: str) -> str | None:
         names = [entry.name for entry in folder.iterdir()]
     except OSError:
         return None
+    import difflib  # for mistakes only
+
     matches = difflib.get_close_matches(Path(path).name, names)
     return f"The folder has {' and '.join(map(repr, matches))}." if matches else None
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tenonnx.operators import Kernel, Namespace, OperatorTable
@@ -29,9 +28,5 @@ class StagedTable(OperatorTable):
     numbers: turning those into arrays belongs to the binding of a node, not to its runs.
     """
 
-    def _add(self, kernel: Kernel, without: Iterable[str] = ()) -> None:
-        super()._add(kernel, without)
-        key = kernel.domain, kernel.op_type
-        plain = self._kernel(key, kernel.since)
-        staged = StagedKernel(**{f.name: getattr(plain, f.name) for f in fields(plain)})
-        self._kernels[key][kernel.since] = staged
+    def _add(self, kernel: Kernel) -> None:
+        super()._add(StagedKernel(**vars(kernel)))
