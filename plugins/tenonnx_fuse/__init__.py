@@ -25,6 +25,7 @@ def register_transforms(register: Callable[[Transform], None]) -> None:
     def add(name: str, level: Any, order: int, place: str, *needs: Any, domain: str = "") -> None:
         register(Transform(name, later(place, *needs), level, order, domain))
 
+    add("lower-nchwc", "required", 0, "nchwc:lower_blocks", "ReorderOutput")
     add("common-subexpressions", "basic", 22, "subexpressions:share_subexpressions")
     add("cast-chains", "basic", 24, "casts:drop_casts", "Cast")
     add("redundant-nodes", "basic", 26, "redundant:drop_redundant")

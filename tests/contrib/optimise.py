@@ -23,7 +23,54 @@ LEVELS = {
     "all": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
 }
 LAYOUTS = ["NchwcTransformer", "NhwcTransformer"]
-"""They lay tensors out for the processor at hand, in a domain of their own."""
+"""They lay tensors out for the processor at hand, in a domain of their own: ``save_blocked``."""
+
+
+BLOCKED = """
+<ir_version: 8, opset_import: ["": 17]>
+blocked (float[n,3,h,w] x, float[n,a,b,20] z)
+    => (float[n,24,c,d] y, float[n,e,f,20] t, float[n,48,1,1] g) {
+    c1 = Conv<kernel_shape=[3,3], pads=[1,1,1,1], strides=[2,2]>(x, w1, b1)  r1 = Relu(c1)
+    p1 = MaxPool<kernel_shape=[2,2], strides=[2,2]>(r1)
+    c2 = Conv<kernel_shape=[3,3], pads=[1,1,1,1], group=48>(p1, w2, b2)
+    r2 = LeakyRelu<alpha=0.2>(c2)
+    c3 = Conv<kernel_shape=[1,1]>(r2, w3, b3)  c4 = Conv<kernel_shape=[1,1]>(r2, w4)
+    s1 = Add(c3, c4)  r4 = Relu(s1)
+    c5 = Conv<kernel_shape=[1,1]>(r4, w5, b5)  k5 = Clip(c5, low, high)  g = GlobalAveragePool(k5)
+    a1 = AveragePool<kernel_shape=[3,3], pads=[1,1,1,1]>(k5)
+    u1 = Resize<mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor">
+        (a1, , scales)
+    y = Conv<kernel_shape=[1,1]>(u1, w6, b6)
+    z1 = Transpose<perm=[0,3,1,2]>(z)  c7 = Conv<kernel_shape=[3,3]>(z1, w7, b7)
+    h7 = HardSigmoid<alpha=0.25>(c7)  t = Transpose<perm=[0,2,3,1]>(h7) }
+"""
+"""Its optimised form has operators of com.microsoft.nchwc, and channels that fill no block."""
+
+
+def save_blocked() -> None:
+    """Writes a network in the layout of this machine, with its inputs and answers."""
+    random = np.random.default_rng(0)
+    shapes = {
+        "w1": (48, 3, 3, 3), "b1": (48,), "w2": (48, 1, 3, 3), "b2": (48,), "w3": (24, 48, 1, 1),
+        "b3": (24,), "w4": (24, 48, 1, 1), "w5": (48, 24, 1, 1), "b5": (48,), "w6": (24, 48, 1, 1),
+        "b6": (24,), "w7": (20, 20, 3, 3), "b7": (20,),
+    }  # fmt: skip
+    weights = {k: random.standard_normal(v).astype(np.float32) * 0.3 for k, v in shapes.items()}
+    weights |= {"low": np.float32(-0.5), "high": np.float32(0.5)}
+    weights["scales"] = np.array([1, 1, 2, 3], np.float32)
+    model = onnx.parser.parse_model(BLOCKED)
+    model.graph.initializer.extend(
+        onnx.numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items()
+    )
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    options.optimized_model_filepath = str(HERE.parent / "blocked.onnx")
+    session = ort.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
+    feeds = {"x": (2, 3, 17, 18), "z": (1, 5, 6, 20)}
+    given = {name: random.random(shape, np.float32) for name, shape in feeds.items()}
+    answers = dict(zip("ytg", session.run(None, given), strict=True))
+    arrays = {f"in:{k}": v for k, v in given.items()} | {f"out:{k}": v for k, v in answers.items()}
+    np.savez_compressed(HERE.parent / "blocked.npz", **arrays)
 
 
 def save(source: Path, target: Path, level: str) -> None:
@@ -82,6 +129,7 @@ def quantise(name: str, form: str, source: Path | None = None) -> None:
 
 if __name__ == "__main__":
     HERE.mkdir(exist_ok=True)
+    save_blocked()
     for suffix in ("onnx", "ort"):
         save(EXPORTS / "convnext.onnx", HERE / f"convnext-extended.{suffix}", "extended")
     save(EXPORTS / "resnet.onnx", HERE / "resnet-all.onnx", "all")
