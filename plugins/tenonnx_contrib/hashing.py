@@ -185,7 +185,5 @@ class Requests:
     def first(self, resets: list[Array]) -> Array:
         """Returns where what a token may look back on begins, at the latest of the resets."""
         xp = self.xp
-        begins = xp.zeros(len(self.places) + len(self.starts) * self.before + 1, xp.int64)
-        for places in (self.starts, *resets):
-            begins[places] = places
-        return xp.maximum.accumulate(begins)[self.places]
+        begins = xp.sort(xp.concatenate((self.starts, *resets)))
+        return begins[xp.searchsorted(begins, self.places, side="right") - 1]

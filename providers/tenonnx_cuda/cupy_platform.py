@@ -15,6 +15,7 @@ import numpy as np
 
 from tenonnx.errors import EPFail
 from tenonnx.operators import Array, Namespace
+from tenonnx_cuda.namespace import DeviceNamespace
 from tenonnx_cuda.platform import (
     CannotRecordError,
     Launch,
@@ -85,7 +86,7 @@ class CupyPlatform:
 
     def __init__(self, cupy: Any, number: int) -> None:
         self.id = f"cuda:{number}"
-        self.xp: Namespace = cupy
+        self.xp: Namespace = DeviceNamespace(cupy)
         self.process = os.getpid()
         self._cupy = cupy
         self._device = cupy.cuda.Device(number)

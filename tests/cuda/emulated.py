@@ -14,6 +14,7 @@ import pytest
 import strict
 
 import tenonnx
+from tenonnx_cuda.namespace import DeviceNamespace
 from tenonnx_cuda.platform import (
     CannotRecordError,
     Launch,
@@ -95,13 +96,13 @@ class FakePlatform:
     def __init__(self, capacity: int = 1 << 40, *, maps: bool = True) -> None:
         self.id = "cuda:0"
         self.uuid = "one that is only thought of"
-        self.xp: Any = strict.xp
+        self.xp: Any = DeviceNamespace(strict.xp)
         self.capability = (8, 0)
         self.capacity = capacity
         self.maps = maps
         self.log: list[tuple[Any, ...]] = []
         self._blocks: weakref.WeakSet[Memory] = weakref.WeakSet()
-        self._mapped: weakref.WeakSet[Memory] = weakref.WeakSet()
+        self._registered: weakref.WeakSet[Memory] = weakref.WeakSet()
 
     @property
     def allocated(self) -> int:
@@ -164,13 +165,13 @@ class FakePlatform:
     def map_host(self, address: int, nbytes: int, owner: object) -> Memory:
         if not self.maps:
             raise OSError("this device cannot")
-        if any(there.held.ctypes.data == address for there in self._mapped):
+        if any(there.held.ctypes.data == address for there in self._registered):
             raise OSError("the memory is registered already")
         interface = {"version": 3, "data": (address, True), "shape": (nbytes,), "typestr": "|u1"}
         holder = type("Bytes", (), {"__array_interface__": interface, "owner": owner})()
         self.log.append(("map", nbytes))
         block = Memory(np.asarray(holder), 0)
-        self._mapped.add(block)
+        self._registered.add(block)
         return block
 
     def export(self, block: Any) -> bytes:

@@ -25,6 +25,10 @@ MAKERS = frozenset({"asarray", "array", "ascontiguousarray", "asanyarray"})
 WAITING = frozenset({"item", "tolist", "tobytes", "dump", "dumps", "tofile"})
 
 PASSED = ("iinfo", "finfo", "dtype", "result_type", "can_cast", "promote_types", "shape", "ndim")
+UFUNC_METHODS = frozenset({"accumulate", "outer", "reduce"})
+REDUCES = frozenset({"add", "multiply"})
+"""Ufuncs whose ``reduce`` and ``accumulate`` cupy has."""
+
 AT = frozenset({"add", "subtract", "maximum", "minimum", "bitwise_and", "bitwise_or"})
 AT_DTYPES = frozenset("iIlLqQefd")
 
@@ -229,9 +233,55 @@ class Function:
         self._function.at(array.held, place_of(index), unwrap(values, "at"))
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
+        if name not in UFUNC_METHODS:
             raise AttributeError(name)
+        if name != "outer" and self.__name__ not in REDUCES:
+            raise NotImplementedError(f"cupy's {self.__name__}.{name} is not supported")
         return Function(f"{self.__name__}.{name}", getattr(self._function, name), None)
+
+
+def widened(function: Any) -> Any:
+    """As cupy does it: bfloat16 becomes float32."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        wide = (a.astype(np.float32) if is_bfloat16(a) else a for a in args)
+        return function(*wide, **kwargs)
+
+    return call
+
+
+def accumulated(function: Any) -> Any:
+    """As cupy does it: not for bfloat16."""
+
+    def call(a: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_bfloat16(a):
+            raise TypeError(f"cupy's {function.__name__} of bfloat16 does not compile")
+        return function(a, *args, **kwargs)
+
+    return call
+
+
+def remainder(a: Any, b: Any) -> Any:
+    """As cupy does it."""
+    if getattr(a, "dtype", np.dtype(int)).kind in "biu":
+        return np.remainder(a, b)
+    with np.errstate(all="ignore"):
+        return a - np.floor(a / b) * b
+
+
+def is_bfloat16(a: Any) -> bool:
+    return isinstance(a, np.ndarray) and a.dtype.name == "bfloat16"
+
+
+DIFFERENT = {
+    "where": widened(np.where),
+    "tril": widened(np.tril),
+    "triu": widened(np.triu),
+    "cumsum": accumulated(np.cumsum),
+    "cumprod": accumulated(np.cumprod),
+    "remainder": remainder,
+}
+"""What cupy does otherwise than numpy."""
 
 
 class StrictRandomState:
@@ -265,6 +315,7 @@ class StrictNamespace:
             return StrictRandomState
         if isinstance(found, type) or not callable(found) or name in PASSED:
             return found
+        found = DIFFERENT.get(name, found)
         return Function(name, found, self._names[name])
 
 

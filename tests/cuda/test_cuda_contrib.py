@@ -25,21 +25,27 @@ WAITS = {
 """Operators that make the host wait for the device, and what for."""
 
 
+SOME = ROWS if EVERY else ROWS[::10]
+
+
 def parameters() -> list[Any]:
-    rows = ROWS if EVERY else ROWS[::10]
     return [
         pytest.param(
             row,
             id=row.id,
             marks=[pytest.mark.xfail(strict=True, reason=WAITS[row.op])] if row.op in WAITS else [],
         )
-        for row in rows
+        for row in SOME
     ]
 
 
 @pytest.mark.parametrize("row", parameters())
 def test_row(row: Row) -> None:
-    opened = session(model_of(row), graph_optimization_level=0)
+    check(row, session(model_of(row), graph_optimization_level=0))
+
+
+def check(row: Row, opened: Any) -> None:
+    """Compares a session's answers with the recorded ones."""
     for actual, expected in zip(opened.run(None, feeds_of(row)), row.answers, strict=True):
         actual = np.asarray(actual)
         assert actual.dtype == expected.dtype

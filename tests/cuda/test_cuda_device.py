@@ -33,7 +33,7 @@ PROVIDERS = ["CUDAExecutionProvider", "CPUExecutionProvider"]
 
 class TestCuda(ProviderTests):
     provider: ClassVar[str | type[Provider]] = "cuda"
-    options: ClassVar[Mapping[str, Any]] = {"use_tf32": False}  # the suite's answers are float32's
+    options: ClassVar[Mapping[str, Any]] = contract.TestEmulated.options
     cases: ClassVar[str] = contract.TestEmulated.cases
     gaps: ClassVar[Mapping[str, str]] = contract.TestEmulated.gaps
     frameworks: ClassVar[tuple[str, ...]] = ("cupy", "cupyx")

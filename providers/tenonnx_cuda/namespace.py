@@ -1,0 +1,78 @@
+"""cupy's functions, where they differ from numpy's mended.
+
+cupy 14 has bfloat16, but chooses among such elements in float32 and does not accumulate them. Its
+remainder is ``a - floor(a / b) * b``, which is NaN for an infinite divisor.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+
+from tenonnx.operators import Array
+
+BFLOAT16: Final = np.dtype(ml_dtypes.bfloat16)
+
+
+class DeviceNamespace:
+    """The namespace of a device's arrays.
+
+    Args:
+        cupy: The module.
+    """
+
+    def __init__(self, cupy: Any) -> None:
+        self._cupy = cupy
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._cupy, name)
+        setattr(self, name, found)  # asked once
+        return found
+
+    def where(self, condition: Array, *choices: Any) -> Any:
+        """Returns elements of one of two choices; where the condition holds if there are none."""
+        if not any(_dtype(choice) == BFLOAT16 for choice in choices):
+            return self._cupy.where(condition, *choices)
+        kind = np.result_type(*map(_dtype, choices))
+        alike = [self._cupy.asarray(choice, kind) for choice in choices]
+        return self._cupy.where(condition, *map(_bits, alike)).view(kind)
+
+    def tril(self, m: Array, k: int = 0) -> Array:
+        """Returns the lower triangle, and zeros above it."""
+        return self._cupy.tril(_bits(m), k).view(m.dtype)
+
+    def triu(self, m: Array, k: int = 0) -> Array:
+        """Returns the upper triangle, and zeros below it."""
+        return self._cupy.triu(_bits(m), k).view(m.dtype)
+
+    def cumsum(self, a: Array, axis: int | None = None, dtype: Any = None) -> Array:
+        """Returns sums from the first element on."""
+        if a.dtype != BFLOAT16:
+            return self._cupy.cumsum(a, axis, dtype)
+        return self._cupy.cumsum(a.astype(np.float32), axis).astype(dtype or BFLOAT16)
+
+    def cumprod(self, a: Array, axis: int | None = None, dtype: Any = None) -> Array:
+        """Returns products from the first element on."""
+        if a.dtype != BFLOAT16:
+            return self._cupy.cumprod(a, axis, dtype)
+        return self._cupy.cumprod(a.astype(np.float32), axis).astype(dtype or BFLOAT16)
+
+    def remainder(self, a: Array, b: Array) -> Array:
+        """Returns remainders of the divisor's sign."""
+        if a.dtype.kind in "biu":
+            return self._cupy.remainder(a, b)
+        rest = self._cupy.fmod(a, b)
+        other = (rest != 0) & ((rest < 0) != (b < 0))
+        rest = self.where(other, rest + b, rest)
+        return self.where(rest == 0, self.where(b < 0, -abs(rest), abs(rest)), rest)
+
+
+def _dtype(x: Any) -> Any:
+    """Returns an array's element type; a Python number as it is, whose type gives way."""
+    return getattr(x, "dtype", x)
+
+
+def _bits(m: Array) -> Array:
+    return m.view(np.uint16) if m.dtype == BFLOAT16 else m
