@@ -45,6 +45,7 @@ LISTING: Final = {
     ),
     "products.affine": "Gemm MatMul",
     "products.dense": "Gemm",
+    "products.experts": "MatMul",
     "products.matmul": "Gemm MatMul",
     "quantised.dequantised": "ai.tenonnx::DequantizeMatMul",
     "quantised.nbits": "com.microsoft::MatMulNBits",

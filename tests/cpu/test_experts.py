@@ -1,0 +1,67 @@
+"""Matrices chosen as the model runs, as layers of experts have them, against numpy."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+from running import Watch, floats, session
+
+import tenonnx
+from models import INT64, node
+
+pytest.importorskip("numba")
+
+from tenonnx_cpu.products.product import GEMM, STREAM
+
+COUNT, DEPTH, COLUMNS = 5, 96, 64
+
+
+def layer(choose: str, is_left: bool, places: np.ndarray[Any, Any]) -> tuple[Any, Any]:
+    """Returns a session of the nodes that exporters write, and what it is fed."""
+    stack = floats(COUNT, *((COLUMNS, DEPTH) if is_left else (DEPTH, COLUMNS)))
+    x = floats(places.size, DEPTH, seed=1)
+    x = x[:, :, None] if is_left else x[:, None, :]
+    weights = {"stack": stack, "axis": np.array([2 if is_left else 1])}
+    feeds = {"x": x, "places": places[:, None] if choose == "GatherND" else places}
+    nodes = [
+        node(choose, "stack places", "w"),
+        node("MatMul", "w x" if is_left else "x w", "y3"),
+        node("Squeeze", "y3 axis", "y"),
+    ]
+    return session(nodes, feeds, "y", weights, kinds={"places": INT64}), feeds
+
+
+@pytest.mark.parametrize("choose", ["Gather", "GatherND"])
+@pytest.mark.parametrize("is_left", [True, False], ids=["W x", "x W"])
+@pytest.mark.parametrize("rows", [1, 3, 40])
+def test_products(choose: str, is_left: bool, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = np.random.default_rng(2).integers(-COUNT, COUNT, rows)
+    watches = [Watch(kernel["f32"], monkeypatch) for kernel in (STREAM, GEMM)]
+    done, feeds = layer(choose, is_left, places)
+    (found,) = done.run(None, feeds)
+    calls = sum(watch.calls for watch in watches)
+    assert calls == (1 if rows < 8 else np.unique(places % COUNT).size)
+    stack = floats(COUNT, *((COLUMNS, DEPTH) if is_left else (DEPTH, COLUMNS))).astype(np.float64)
+    x = floats(rows, DEPTH, seed=1).astype(np.float64)
+    expected = np.einsum("pnk,pk->pn" if is_left else "pkn,pk->pn", stack[places], x)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+
+
+def test_no_matrix_is_copied() -> None:
+    done, feeds = layer("GatherND", True, np.arange(40) % COUNT)
+    done.run(None, feeds)
+    tracemalloc.start()
+    done.run(None, feeds)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 40 * DEPTH * COLUMNS * 4 / 4
+
+
+@pytest.mark.parametrize("choose", ["Gather", "GatherND"])
+def test_a_matrix_that_is_not_there(choose: str) -> None:
+    done, feeds = layer(choose, True, np.array([0, COUNT]))
+    with pytest.raises(tenonnx.RuntimeException, match=f"{COUNT}"):
+        done.run(None, feeds)
