@@ -167,6 +167,11 @@ ACTIVATIONS: dict[str, tuple[list[Any], Any]] = {
         [node("HardSigmoid", "c", "y", alpha=0.3, beta=0.4)],
         lambda c: np.clip(0.3 * c + 0.4, 0, 1),
     ),
+    "PRelu": ([node("PRelu", "c slope", "y")], lambda c: np.where(c < 0, 0.2 * c, c)),
+    "x * HardSigmoid(x)": (
+        [node("HardSigmoid", "c", "s", alpha=1 / 6), node("Mul", "s c", "y")],
+        lambda c: c * np.clip(c / 6 + 0.5, 0, 1),
+    ),
     "SiLU": (
         [node("Sigmoid", "c", "s"), node("Mul", "c s", "y")],
         lambda c: c * special.expit(c),
@@ -189,6 +194,7 @@ def test_what_follows_is_fused(
     residual = floats(*plain.shape, seed=5)
     mean, spread, gain, shift = (floats(case.rows, seed=n) for n in range(6, 10))
     weights = {"w": w, "b": b, "low": np.float32(-0.5), "high": np.float32(6)}
+    weights["slope"] = np.full((1, 1, 1), 0.2, np.float32)
     nodes = [node("Conv", "x w b", "a", **case.attributes)]
     if norm:
         nodes.append(node("BatchNormalization", "a gain shift mean var", "n"))
@@ -199,6 +205,7 @@ def test_what_follows_is_fused(
     nodes += [node("Add", "n r" if norm else "r a", "c"), *steps]
     feeds = {"x": x, "r": residual}
     made = session(nodes, feeds, "y", weights, opset=22)
+    assert made.plan.source.count(" = k") == 1
     (y,) = made.run(None, feeds)
     assert kernel.calls == 1
     expected = function(plain + residual)

@@ -33,6 +33,9 @@ LINEAR = {"LeakyRelu": (LEAKY_RELU, (("alpha", 0.01),)),
           "HardSigmoid": (HARD_SIGMOID, (("alpha", 0.2), ("beta", 0.5)))}  # fmt: skip
 """Activations whose parameters are attributes, with defaults."""
 
+SWISH = (1 / 6, 0.5)
+"""The parameters of the HardSigmoid that is in HardSwish, which exporters round to float32."""
+
 
 @dataclass
 class Tail:
@@ -79,16 +82,16 @@ class Tail:
         self.output = node.outputs[0]
 
 
-def find_tail(node: ir.Node, scope: Scope) -> Tail:
-    """Returns the longest tail after a convolution."""
+def find_tail(node: ir.Node, scope: Scope, *, residual: bool = True) -> Tail:
+    """Returns the longest tail after a convolution, with or without what is added to all of it."""
     tail = Tail((node,), node.outputs[0])
-    for step in (_take_norm, _take_residual):
+    for step in (_take_norm, _take_residual) if residual else (_take_norm,):
         following = scope.reader(tail.output)
         if following is not None and not following.domain and step(tail, following, scope):
             tail.extend(following)
     following = scope.reader(tail.output)
     if following is None:
-        _take_silu(tail, scope)
+        _take_gate(tail, scope)
     elif not following.domain and _take_activation(tail, following, scope):
         tail.extend(following)
     return tail
@@ -141,6 +144,12 @@ def _take_activation(tail: Tail, node: ir.Node, scope: Scope) -> bool:
         values = [float(site.attribute(*parameter)) for parameter in parameters]
         tail.first, tail.second = values[0], values[-1]
         return True
+    if node.op_type == "PRelu" and node.inputs[0] is tail.output and (node.version or 1) >= 7:
+        slope = site.constant(1)
+        if slope is None or slope.size != 1 or slope.ndim > 3:
+            return False
+        tail.activation, tail.first = LEAKY_RELU, float(slope.reshape(-1)[0])
+        return True
     if node.op_type != "Clip" or node.inputs[0] is not tail.output:
         return False
     if (node.version or 1) < 11:
@@ -163,17 +172,28 @@ def _bound(node: ir.Node, scope: Scope, position: int, default: float) -> float 
     return None if value is None or value.size != 1 else float(value.reshape(-1)[0])
 
 
-def _take_silu(tail: Tail, scope: Scope) -> None:
-    """Takes ``x * sigmoid(x)``, whose x has two readers."""
+def _take_gate(tail: Tail, scope: Scope) -> None:
+    """Takes ``x * sigmoid(x)`` or ``x * hard_sigmoid(x)``, whose x has two readers."""
     users = [use.node for use in tail.output.uses()]
     if len(users) != 2 or scope.escapes(tail.output) or any(user.domain for user in users):
         return
-    gates = [user for user in users if user.op_type == "Sigmoid"]
+    gates = [(user, kind) for user in users if (kind := _gated(user, scope)) is not None]
     if len(gates) != 1 or not all(scope.has(user) for user in users):
         return
-    product = scope.reader(gates[0].outputs[0])
+    gate, activation = gates[0]
+    product = scope.reader(gate.outputs[0])
     if product is None or product.op_type != "Mul" or product not in users:
         return
-    tail.activation = SILU
-    tail.extend(gates[0])
+    tail.activation = activation
+    tail.extend(gate)
     tail.extend(product)
+
+
+def _gated(node: ir.Node, scope: Scope) -> int | None:
+    """Returns the activation that a number times a node's result is, if it is one."""
+    if node.op_type == "Sigmoid":
+        return SILU
+    site = scope.site(node)
+    parameters = [site.attribute(name, default) for name, default in LINEAR["HardSigmoid"][1]]
+    is_swish = node.op_type == "HardSigmoid" and np.allclose(parameters, SWISH, rtol=1e-6, atol=0)
+    return HARD_SWISH if is_swish else None
