@@ -3,21 +3,24 @@
 torch runs eagerly, compiled, and replayed from a CUDA graph; where tenonnx multiplies by int4,
 torch computes in float16. Inputs and outputs stay on the device. Every row is a process of its own
 with a time limit: what fails or hangs is named in the results, and costs no other row. Results land
-in ``bench/results``, with the device's name.
+in ``bench/results``, with the device's name, after every row; ``cuda.log`` there has all that was
+written on the way, with the traceback of each failure.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from bench.compare import tell
 from bench.cuda.page import page
@@ -28,14 +31,19 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "bench" / "results"
 
 LOOK = """
-import json, torch, cupy
+import json, cupy
 from tenonnx.provider import why_unusable
 from tenonnx_cuda.provider import CUDAExecutionProvider
 runtime = cupy.cuda.runtime
+try:
+    import torch
+    torch = torch.__version__ + ("" if torch.cuda.is_available() else " without CUDA")
+except Exception as error:
+    torch = repr(error)
 print(json.dumps({
     "missing": why_unusable(CUDAExecutionProvider),
-    "device": torch.cuda.get_device_name(),
-    "cupy": cupy.__version__, "torch": torch.__version__,
+    "device": runtime.getDeviceProperties(0)["name"].decode(),
+    "cupy": cupy.__version__, "torch": torch,
     "runtime": runtime.runtimeGetVersion(), "driver": runtime.driverGetVersion(),
 }))
 """
@@ -54,6 +62,13 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small networks, a moment each")
     parser.add_argument("--seconds", type=float, default=3.0, help="length of a measurement")
     parser.add_argument("--limit", type=float, default=90.0, help="seconds that a row may take")
+    parser.add_argument(
+        "--budget",
+        type=float,
+        default=float("inf"),
+        metavar="SECONDS",
+        help="that all of it may take: what does not fit is cut short, or left out and named",
+    )
     parser.add_argument("--kernels", action="store_true", help="time kernels one by one, too")
     parser.add_argument("--tests", action="store_true", help="run tests/cuda first")
     parser.add_argument(
@@ -75,17 +90,17 @@ def main(arguments: list[str] | None = None) -> int:
     parsed = parse(arguments)
     with tempfile.TemporaryDirectory() as site:
         environment = installed(parsed.wheels, Path(site)) if parsed.wheels else dict(os.environ)
-        run = Runs(environment, parsed.limit)
+        parsed.output.mkdir(parents=True, exist_ok=True)
+        run = Runs(environment, parsed.limit, parsed.output / "cuda.log", parsed.budget)
         seen, problem = run.look()
         if problem is not None:
             print(f"error: {problem}", file=sys.stderr)
             return 2
         content: dict[str, Any] = {**seen, "machine": machine(), "found": {}, "failed": {}}
-        parsed.output.mkdir(parents=True, exist_ok=True)
         for name, command in commands(parsed).items():
             tell(name)
             content["found"][name], content["failed"][name] = run.lines(command)
-            tell(f"  {content['found'][name]} {content['failed'][name]}")
+            tell(f"  {content['found'][name]}\n  {len(content['failed'][name])} failed")
             # After each, so that a machine that is taken away has left what it knew.
             (parsed.output / "cuda.json").write_text(json.dumps(content, indent=2) + "\n")
             (parsed.output / "cuda.md").write_text(page(content))
@@ -125,17 +140,25 @@ class Runs:
     Args:
         environment: Theirs.
         limit: Seconds that one may take; the tests, four times as many.
+        log: A file that gets all that they write.
+        budget: Seconds that all together may take.
     """
 
-    def __init__(self, environment: dict[str, str], limit: float) -> None:
+    def __init__(
+        self, environment: dict[str, str], limit: float, log: Path, budget: float = float("inf")
+    ) -> None:
         self._environment = environment
         self._limit = limit
+        self._log = log
+        self._end = time.monotonic() + budget
+        log.write_text("")
 
     def look(self) -> tuple[dict[str, Any], str | None]:
         """Returns what device and libraries there are, or why nothing can be measured here."""
         done = subprocess.run(
             [sys.executable, "-c", LOOK], env=self._environment, capture_output=True, text=True
         )
+        self._log.write_text(done.stderr)
         if done.returncode:
             last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
             return {}, missing() or f"the device cannot be looked at: {last}"
@@ -148,26 +171,50 @@ class Runs:
         found: dict[str, Any] = {}
         failed: dict[str, str] = {}
         limit = self._limit * (4 if "bench.cuda.tests" in command else 1)
-        start = time.monotonic()
-        with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-            streams: dict[str, Any] = {"stdout": out, "stderr": err, "cwd": ROOT}
-            try:
-                code: int | str = subprocess.run(
-                    [sys.executable, *command], env=self._environment, timeout=limit, **streams
-                ).returncode
-            except subprocess.TimeoutExpired:
-                code = f"no end after {time.monotonic() - start:.0f} s"
+        limit = min(limit, self._end - time.monotonic())
+        if limit <= 0:
+            return found, {"process": "no time was left"}
+        with tempfile.TemporaryFile("w+") as out, self._log.open("a+") as err:
+            err.write(f"\n\n# {' '.join(command)}\n")
+            err.flush()
+            start = err.tell()
+            code = ended([sys.executable, *command], limit, self._environment, out, err)
             out.seek(0)
-            err.seek(0)
             for line in out:
-                if line.startswith("{"):
-                    content = json.loads(line)
-                    found |= content.get("found", {})
-                    failed |= content.get("failed", {})
+                content = read(line)
+                found |= content.get("found", {})
+                failed |= content.get("failed", {})
             if code:
+                err.seek(start)
                 last = (err.read().strip().splitlines() or ["it said nothing"])[-1]
-                failed["process"] = f"{code}: {last}"
+                failed["process"] = f"{code}: {last[:500]}"
         return found, failed
+
+
+def ended(
+    command: Sequence[str], limit: float, environment: dict[str, str], out: IO[str], err: IO[str]
+) -> int | str:
+    """Runs a command and returns how it ended; after some seconds all that it started is ended."""
+    process = subprocess.Popen(
+        command, env=environment, cwd=ROOT, stdout=out, stderr=err, start_new_session=True
+    )
+    try:
+        return process.wait(limit)
+    except subprocess.TimeoutExpired:
+        return f"no end after {limit:.0f} s"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def read(line: str) -> dict[str, Any]:
+    """Returns a line's figures; none if it is not one of ours, or was cut short."""
+    try:
+        content = json.loads(line)
+    except ValueError:
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def missing() -> str | None:

@@ -170,9 +170,10 @@ def main(arguments: list[str] | None = None) -> None:
     """Times all kernels, or some."""
     parser = argparse.ArgumentParser(prog="python -m bench.cuda.kernels", description=__doc__)
     parser.add_argument("names", nargs="*", help="beginnings of the names of what is timed")
+    parser.add_argument("--after", default="", metavar="NAME", help="only what comes after a name")
     parsed = parser.parse_args(arguments)
     wanted = tuple(parsed.names) or ("",)
-    report({name: case for name, case in cases().items() if name.startswith(wanted)})
+    report({n: case for n, case in cases().items() if n.startswith(wanted)}, parsed.after)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,10 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from typing import Any
 import onnx
 
 from bench.builder import Feeds
+from bench.cuda.health import go_on_after, is_broken
 from bench.cuda.table import ROWS, Row
 
 WARM = 5
@@ -101,15 +104,25 @@ def per_run(run: Callable[[], Any], wait: Callable[[], Any], seconds: float) -> 
     return statistics.median(times)
 
 
-def report(measured: Mapping[str, Callable[[], dict[str, float]]]) -> None:
-    """Writes a line for each way: its figures, or why there are none."""
-    for way, measure in measured.items():
+def report(measured: Mapping[str, Callable[[], dict[str, float]]], after: str = "") -> None:
+    """Writes a line for each way: its figures, or why there are none.
+
+    Args:
+        measured: What is to be measured, by name.
+        after: The last name that is left out: it ended this process's predecessor.
+    """
+    names = list(measured)
+    for way in names[names.index(after) + 1 if after else 0 :]:
         line: dict[str, Any]
+        print(f"\n{way}", file=sys.stderr, flush=True)
         try:
-            line = {"found": measure()}
+            line = {"found": measured[way]()}
         except Exception as error:  # whatever a library raises is this way's result
-            line = {"failed": {way: f"{type(error).__name__}: {error}"}}
+            traceback.print_exc()
+            line = {"failed": {way: f"{type(error).__name__}: {error}"[:500]}}
         print(json.dumps(line), flush=True)
+        if "failed" in line and is_broken():
+            go_on_after(way)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -118,10 +131,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("row", choices=ROWS)
     parser.add_argument("--seconds", type=float, default=1.0, help="length of a measurement")
     parser.add_argument("--small", action="store_true", help="a small network")
+    parser.add_argument("--after", default="", metavar="WAY", help="only what comes after a way")
     parsed = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         how: dict[str, Any] = {"seconds": parsed.seconds, "small": parsed.small}
-        report(ways(ROWS[parsed.row], Path(folder), **how))
+        report(ways(ROWS[parsed.row], Path(folder), **how), parsed.after)
 
 
 if __name__ == "__main__":

@@ -1,53 +1,95 @@
-"""``python -m bench.cuda.tests`` runs tests/cuda on a device, and says how it went in JSON."""
+"""``python -m bench.cuda.tests`` runs tests/cuda on a device, and tells as it goes, in JSON.
+
+Counts come every second and each failure when it happens, its whole report on stderr, so that a
+run that is cut short has told what it knew.
+"""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
-import subprocess
 import sys
-import tempfile
-import xml.etree.ElementTree as ElementTree
+import time
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
+ALONE = "tests/cuda/test_cuda_device_memory.py"
+"""Measures memory of the device, which is everybody's."""
+
 PROCESSES = 8
 """They share the device; more of them wait for it."""
 
-LENIENT = ("-p", "no:benchmark", "-W", "default", "-W", "error::UserWarning")
+SECONDS = 90
+"""That a test may take before its process is ended."""
+
+LENIENT = (
+    *("-p", "no:benchmark", "-p", "bench.cuda.health"),
+    *("-W", "default", "-W", "error:running on:UserWarning"),
+)
 """Libraries are whatever the machine has, and may deprecate what this project's do not."""
 
 
-def main() -> int:
-    """Runs the tests, all cases; returns 0 if there is an account of them."""
-    environment = {**os.environ, "TENONNX_CUDA_EVERY_CASE": "1"}
-    with tempfile.TemporaryDirectory() as folder:
-        account = Path(folder) / "account.xml"
-        command = [sys.executable, "-m", "pytest", "-q", "tests/cuda", f"--junitxml={account}"]
-        command += [*LENIENT]
-        if importlib.util.find_spec("xdist"):
-            command += ["-n", str(min(PROCESSES, os.cpu_count() or 1))]
-        subprocess.run(command, cwd=ROOT, env=environment, stdout=sys.stderr)
-        if not account.exists():
-            return 1
-        print(json.dumps(told(account.read_text())), flush=True)
-    return 0
+class Account:
+    """A plugin of pytest's that tells of every test.
+
+    Args:
+        out: A file for lines of JSON.
+    """
+
+    def __init__(self, out: Any) -> None:
+        self._out = out
+        self.found: dict[str, Any] = {"passed": 0, "failures": 0, "errors": 0, "skipped": 0}
+        self._start = self._told = time.monotonic()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Counts a result, and tells of a failure."""
+        if report.failed:
+            kind = "failures" if report.when == "call" else "errors"
+            self.found[kind] += 1
+            print(f"\n{report.nodeid}\n{report.longreprtext}", file=sys.stderr, flush=True)
+            self.tell(failed={report.nodeid: said(report.longreprtext)})
+        elif report.skipped:
+            self.found["skipped"] += 1
+        elif report.when == "call":
+            self.found["passed"] += 1
+        if time.monotonic() - self._told > 1:
+            self.tell()
+
+    def tell(self, **more: Any) -> None:
+        """Writes the counts."""
+        self._told = time.monotonic()
+        found = {**self.found, "seconds": self._told - self._start}
+        print(json.dumps({"found": found, **more}), file=self._out, flush=True)
 
 
-def told(xml: str) -> dict[str, dict[str, object]]:
-    """Returns the counts of an account of pytest's, and each failure's first line."""
-    (suite,) = ElementTree.fromstring(xml).iter("testsuite")
-    counts = {name: int(suite.attrib[name]) for name in ("tests", "failures", "errors", "skipped")}
-    counts["passed"] = counts["tests"] - sum(counts[n] for n in ("failures", "errors", "skipped"))
-    failed: dict[str, object] = {}
-    for case in suite.iter("testcase"):
-        for problem in (*case.iter("failure"), *case.iter("error")):
-            lines = problem.attrib.get("message", "").splitlines() or [""]
-            failed[f"{case.attrib['classname']}::{case.attrib['name']}"] = lines[0][:200]
-    found: dict[str, object] = {**counts, "seconds": float(suite.attrib["time"])}
-    return {"found": found, "failed": failed}
+def said(report: str) -> str:
+    """Returns the first line of a report that says what is wrong."""
+    wrong = (line[1:].strip() for line in report.splitlines() if line.startswith("E "))
+    return next(wrong, report.strip().rpartition("\n")[2])[:300]
+
+
+def main() -> None:
+    """Runs the tests, all cases."""
+    os.chdir(ROOT)
+    os.environ["TENONNX_CUDA_EVERY_CASE"] = "1"
+    with os.fdopen(os.dup(1), "w") as out:
+        os.dup2(2, 1)  # what pytest writes is not JSON
+        account = Account(out)
+        several = ["-n", str(min(PROCESSES, os.cpu_count() or 1))] if find_spec("xdist") else []
+        timed = [f"--timeout={SECONDS}", "--timeout-method=thread"]
+        options = ["-q", *LENIENT, *(timed if find_spec("pytest_timeout") else ())]
+        # First what a device is needed for: the others have run where there is none.
+        files = sorted(map(str, Path("tests/cuda").glob("test_*.py")))
+        device = [file for file in files if "device" in file and file != ALONE]
+        others = [file for file in files if "device" not in file]
+        for chosen in ([*several, *device], [ALONE], [*several, *others]):
+            pytest.main([*options, *chosen], plugins=[account])
+            account.tell()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,7 +1,8 @@
 """cupy's functions, where they differ from numpy's mended.
 
 cupy 14 has bfloat16, but chooses among such elements in float32 and does not accumulate them. Its
-remainder is ``a - floor(a / b) * b``, which is NaN for an infinite divisor.
+remainder is ``a - floor(a / b) * b``, which is NaN for an infinite divisor. Its generators draw
+other numbers, so numpy's are brought over: a seed means the same on every provider.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ class DeviceNamespace:
 
     def __init__(self, cupy: Any) -> None:
         self._cupy = cupy
+        self.random = Draws(cupy)
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._cupy, name)
@@ -67,6 +69,37 @@ class DeviceNamespace:
         other = (rest != 0) & ((rest < 0) != (b < 0))
         rest = self.where(other, rest + b, rest)
         return self.where(rest == 0, self.where(b < 0, -abs(rest), abs(rest)), rest)
+
+
+class Draws:
+    """What of ``numpy.random`` operators use.
+
+    Args:
+        cupy: The module, to whose arrays draws are copied.
+    """
+
+    def __init__(self, cupy: Any) -> None:
+        self._cupy = cupy
+
+    def RandomState(self, seed: int) -> Generator:  # noqa: N802 - numpy's name
+        """Returns a generator."""
+        return Generator(self._cupy, seed)
+
+
+class Generator:
+    """A Mersenne Twister on the host."""
+
+    def __init__(self, cupy: Any, seed: int) -> None:
+        self._cupy = cupy
+        self._state = np.random.RandomState(seed)
+
+    def normal(self, loc: float = 0.0, scale: float = 1.0, size: Any = None) -> Array:
+        """Returns draws from a normal distribution."""
+        return self._cupy.asarray(self._state.normal(loc, scale, size))
+
+    def uniform(self, low: float = 0.0, high: float = 1.0, size: Any = None) -> Array:
+        """Returns draws from an interval."""
+        return self._cupy.asarray(self._state.uniform(low, high, size))
 
 
 def _dtype(x: Any) -> Any:

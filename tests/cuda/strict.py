@@ -284,16 +284,6 @@ DIFFERENT = {
 """What cupy does otherwise than numpy."""
 
 
-class StrictRandomState:
-    """A generator whose draws are the device's."""
-
-    def __init__(self, seed: int) -> None:
-        self._state = np.random.RandomState(seed)
-
-    def __getattr__(self, name: str) -> Any:
-        return Function(name, getattr(self._state, name), None)
-
-
 class StrictNamespace:
     """numpy's functions over such arrays, as far as cupy has them."""
 
@@ -311,8 +301,6 @@ class StrictNamespace:
         if name.startswith("__") or name not in self._names:
             raise AttributeError(f"cupy has no {inner}")
         found = getattr(self._module, name)
-        if found is np.random.RandomState:
-            return StrictRandomState
         if isinstance(found, type) or not callable(found) or name in PASSED:
             return found
         found = DIFFERENT.get(name, found)

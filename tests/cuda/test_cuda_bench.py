@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,6 @@ from bench.cuda.kernels import cases
 from bench.cuda.measure import report
 from bench.cuda.page import page, too_slow
 from bench.cuda.table import ROWS
-from bench.cuda.tests import told
 
 
 def test_help_lists_the_rows(capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,14 +69,35 @@ def test_the_page_says_who_is_ahead_and_what_failed() -> None:
     assert "- `resnet50`, tenonnx: ValueError: no" in lines
 
 
-def test_a_row_that_ends_or_hangs_keeps_what_it_found() -> None:
-    run = command.Runs({}, limit=2.0)
+def test_a_row_that_ends_or_hangs_keeps_what_it_found(tmp_path: Path) -> None:
+    run = command.Runs({}, 2.0, tmp_path / "log")
     said = 'print(\'{"found": {"a": 1}}\\n{"failed": {"b": "no"}}\', flush=True)'
     found, failed = run.lines(["-c", f"{said}; raise SystemExit('the end')"])
     assert (found, failed) == ({"a": 1}, {"b": "no", "process": "1: the end"})
     found, failed = run.lines(["-c", f"{said}; import time; time.sleep(60)"])
     assert found == {"a": 1}
     assert failed["process"].startswith("no end after 2 s")
+    assert "the end" in (tmp_path / "log").read_text()
+
+
+def test_lines_of_others_are_no_figures(tmp_path: Path) -> None:
+    run = command.Runs({}, 20.0, tmp_path / "log", budget=20.0)
+    assert run.lines(["-c", "print('{x', '[1]', '{\\'a\\': 1}', '3', sep='\\n')"]) == ({}, {})
+    run = command.Runs({}, 20.0, tmp_path / "log", budget=0.0)
+    assert run.lines(["-c", ""]) == ({}, {"process": "no time was left"})
+
+
+def test_what_hangs_takes_its_children_along(tmp_path: Path) -> None:
+    run = command.Runs({}, 1.0, tmp_path / "log")
+    child = "import subprocess, sys; print(subprocess.Popen(['sleep', '60']).pid, file=sys.stderr)"
+    run.lines(["-c", f"{child}; sys.stderr.flush(); import time; time.sleep(60)"])
+    number = int((tmp_path / "log").read_text().split()[-1])
+    for _ in range(50):
+        state = Path(f"/proc/{number}/stat")
+        if not state.exists() or state.read_text().split()[2] == "Z":
+            return
+        time.sleep(0.1)
+    pytest.fail("the child lives on")
 
 
 def test_one_way_that_fails_costs_no_other(capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,21 +109,52 @@ def test_one_way_that_fails_costs_no_other(capsys: pytest.CaptureFixture[str]) -
     assert lines == [{"failed": {"one": "ValueError: no"}}, {"found": {"two": 2.0}}]
 
 
-def test_an_account_of_the_tests_is_read(tmp_path: Path) -> None:
+def test_tests_are_told_of_as_they_end(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(
         "import pytest\ndef test_a(): pass\ndef test_b(): assert 1 == 2, 'no'\n"
-        "@pytest.mark.skip\ndef test_c(): pass\n"
+        "@pytest.mark.skip\ndef test_c(): pass\n@pytest.fixture\ndef x(): raise ValueError('x')\n"
+        "def test_d(x): pass\n"
     )
-    account = tmp_path / "account.xml"
-    subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", f"--junitxml={account}", "-p", "no:cacheprovider",
-         "test_it.py"], cwd=tmp_path, capture_output=True
-    )  # fmt: skip
-    content = told(account.read_text())
-    assert {n: content["found"][n] for n in ("passed", "failures", "skipped")} == {
-        "passed": 1, "failures": 1, "skipped": 1
-    }  # fmt: skip
-    assert list(content["failed"]) == ["test_it::test_b"]
+    code = (
+        "import sys, pytest; from bench.cuda.tests import Account; a = Account(sys.stderr);"
+        "pytest.main(['-q', '-p', 'no:cacheprovider', 'test_it.py'], plugins=[a]); a.tell()"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    lines = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
+    assert [line["failed"] for line in lines[:2]] == [
+        {"test_it.py::test_b": "AssertionError: no"},
+        {"test_it.py::test_d": "ValueError: x"},
+    ]
+    counts = {"passed": 1, "failures": 1, "errors": 1, "skipped": 1}
+    assert {name: lines[-1]["found"][name] for name in counts} == counts
+    assert ">   def test_b(): assert 1 == 2, 'no'" in done.stderr
+
+
+def test_a_process_goes_on_after_what_broke_its_device(tmp_path: Path) -> None:
+    code = """
+import sys
+from types import SimpleNamespace
+from bench.cuda.measure import report
+def broken(): raise RuntimeError("lost")
+def breaks():
+    runtime = SimpleNamespace(CUDARuntimeError=RuntimeError, deviceSynchronize=broken)
+    sys.modules["cupy"] = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime))
+    raise RuntimeError("wild access")
+after = sys.argv[2] if "--after" in sys.argv else ""
+report({"a": lambda: {"a": 1}, "b": breaks, "c": breaks, "d": lambda: {"d": 4}}, after)
+"""
+    path = tmp_path / "measure.py"
+    path.write_text(code)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(
+        [sys.executable, path], env=environment, capture_output=True, text=True, check=True
+    )
+    assert [next(iter(json.loads(line).values())) for line in done.stdout.splitlines()] == [
+        {"a": 1}, {"b": "RuntimeError: wild access"}, {"c": "RuntimeError: wild access"}, {"d": 4}
+    ]  # fmt: skip
 
 
 def test_kernels_are_named_as_their_figures() -> None:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-import multiprocessing
-import os
 import threading
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -27,8 +23,6 @@ from tenonnx_cuda.provider import CUDAExecutionProvider
 MISSING = why_unusable(CUDAExecutionProvider)
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(MISSING is not None, reason=str(MISSING))]
-
-PROVIDERS = ["CUDAExecutionProvider", "CPUExecutionProvider"]
 
 
 class TestCuda(ProviderTests):
@@ -66,36 +60,11 @@ def opened(source: Any, options: Mapping[str, Any] | None = None) -> tenonnx.Inf
     return tenonnx.InferenceSession(source, settings, [("cuda", options or {}), "cpu"])
 
 
-def free_bytes() -> int:
-    import cupy
-
-    gc.collect()
-    cupy.get_default_memory_pool().free_all_blocks()
-    cupy.cuda.Device().synchronize()
-    return int(cupy.cuda.runtime.memGetInfo()[0])
-
-
 X = np.random.default_rng(1).standard_normal((3, 2048)).astype(np.float32)
 
 
 def on_cpu(path: Path) -> Any:
     return tenonnx.InferenceSession(path, providers=["cpu"]).run(None, {"h0": X})[0]
-
-
-def test_sessions_share_one_copy_of_the_weights(tmp_path: Path) -> None:
-    path, size = mlp(tmp_path), 4 << 24
-    opened(path).run(None, {"h0": X})
-    before = free_bytes()
-    registry = WeightRegistry()
-    options = tenonnx.SessionOptions(weights=registry)
-    sessions = [tenonnx.InferenceSession(path, options, PROVIDERS) for _ in range(20)]
-    assert before - free_bytes() <= 1.05 * size
-    assert registry.report().device == size
-    expected = on_cpu(path)
-    for session in sessions:
-        np.testing.assert_allclose(session.run(None, {"h0": X})[0], expected, atol=2e-2)
-    del sessions, session
-    assert free_bytes() >= before - (8 << 20)
 
 
 def test_use_tf32_rounds_factors_and_without_it_they_are_float32() -> None:
@@ -112,17 +81,6 @@ def test_use_tf32_rounds_factors_and_without_it_they_are_float32() -> None:
         (y,) = opened(product, {"use_tf32": tf32}).run(None, {"a": a, "b": b})
         errors.append(np.linalg.norm(y - exact) / np.linalg.norm(exact))
     assert errors[1] < 1e-6 < 1e-5 < errors[0] < 1e-3
-
-
-def test_500_sessions_leave_nothing(tmp_path: Path) -> None:
-    path = mlp(tmp_path, 256, 2)
-    feed = {"h0": np.ones((1, 256), np.float32)}
-    for _ in range(10):
-        opened(path).run(None, feed)
-    before = free_bytes()
-    for _ in range(500):
-        opened(path).run(None, feed)
-    assert free_bytes() >= before - (4 << 20)
 
 
 def test_threads_share_a_session_and_have_their_own(tmp_path: Path) -> None:
@@ -168,51 +126,6 @@ def test_recorded_runs_agree_and_allocate_nothing(tmp_path: Path) -> None:
     for _ in range(20):
         np.testing.assert_allclose(session.run(None, {"h0": X})[0], expected, atol=2e-2)
     assert stream.used() == before
-
-
-def test_mapped_weights_take_nothing_of_the_device(tmp_path: Path) -> None:
-    path = mlp(tmp_path)
-    expected = on_cpu(path)
-    opened(path).run(None, {"h0": X})
-    before = free_bytes()
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        session = opened(path, {"weights": "mapped"})
-    if said:
-        pytest.skip(str(said[0].message))
-    assert before - free_bytes() < 8 << 20
-    np.testing.assert_allclose(session.run(None, {"h0": X})[0], expected, atol=2e-2)
-
-
-def serve(path: Path, folder: Path, channel: Any) -> None:
-    """Holds a session with shared weights until it is told to end."""
-    os.environ["XDG_RUNTIME_DIR"] = str(folder)
-    session = opened(path, {"weights": "shared"})
-    channel.send(session.run(None, {"h0": X})[0])
-    channel.recv()
-
-
-def test_processes_share_weights_and_outlive_each_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = mlp(tmp_path)
-    expected = on_cpu(path)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    here, there = multiprocessing.get_context("spawn").Pipe()
-    other = multiprocessing.get_context("spawn").Process(target=serve, args=(path, tmp_path, there))
-    other.start()
-    assert here.poll(120), "the other process did not run"
-    np.testing.assert_allclose(here.recv(), expected, atol=2e-2)
-    before = free_bytes()
-    session = opened(path, {"weights": "shared"})
-    np.testing.assert_allclose(session.run(None, {"h0": X})[0], expected, atol=2e-2)
-    assert before - free_bytes() < 32 << 20, "the weights are there already"
-    other.kill()
-    other.join()
-    for _ in range(3):
-        np.testing.assert_allclose(session.run(None, {"h0": X})[0], expected, atol=2e-2)
-    again = opened(path, {"weights": "shared"})
-    np.testing.assert_allclose(again.run(None, {"h0": X})[0], expected, atol=2e-2)
 
 
 def test_values_stay_and_are_lent() -> None:

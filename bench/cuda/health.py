@@ -1,0 +1,49 @@
+"""What is done about a device that is lost: after a wild access it fails a process's every call.
+
+As a plugin of pytest's, ``-p bench.cuda.health``: a worker of xdist's ends with the test that broke
+it, and a fresh one takes those that are left.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import pytest
+
+_failed: list[bool] = []
+
+
+def is_broken() -> bool:
+    """Says whether this process can use its device no more."""
+    cupy: Any = sys.modules.get("cupy")
+    if cupy is None:
+        return False
+    try:
+        cupy.cuda.runtime.deviceSynchronize()
+    except cupy.cuda.runtime.CUDARuntimeError:
+        return True
+    return False
+
+
+def go_on_after(name: str) -> None:
+    """Starts this process's command anew, with what comes after a name."""
+    command = (
+        sys.orig_argv[: sys.orig_argv.index("--after")] if "--after" in sys.orig_argv else None
+    )
+    sys.stdout.flush()
+    os.execv(sys.executable, [*(command or sys.orig_argv), "--after", name])
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Notes a failure."""
+    if report.failed:
+        _failed.append(True)
+
+
+def pytest_runtest_logfinish() -> None:
+    """Ends a worker whose device is gone."""
+    if _failed and "PYTEST_XDIST_WORKER" in os.environ and is_broken():
+        os._exit(70)
+    _failed.clear()
