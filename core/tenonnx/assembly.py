@@ -173,7 +173,7 @@ def take_overridable(model: Any) -> dict[str, Any]:
 def weights_of(model: Any) -> Iterable[Weight]:
     """Yields the weights that a model refers to, each once."""
     seen: set[Weight] = set()
-    for graph in model.graphs():
+    for graph in graphs.graphs(model):
         for value in graph.initializers.values():
             tensor = value.const_value
             if isinstance(tensor, WeightTensor) and tensor.weight not in seen:

@@ -95,7 +95,7 @@ def expand_unsupported(model: ir.Model, is_supported: Callable[[ir.Node], bool])
     for _ in range(MAX_ROUNDS):
         wanted = [
             node
-            for node in ir.traversal.RecursiveGraphIterator(model.graph)
+            for node in graphs.nodes(model.graph)
             if not graphs.is_control_flow(node) and not is_supported(node)
         ]
         if any(map(_lacks_types, wanted)):

@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped] 
 
 from tenonnx import collector
 from tenonnx.errors import Fail, InvalidArgument, InvalidGraph, InvalidProtobuf, TenonnxError
+from tenonnx.graph import nodes
 from tenonnx.loading.map_types import has_maps, note_map_types, take_map_types
 from tenonnx.loading.sniff import looks_like
 from tenonnx.loading.sparse import densify, has_sparse
@@ -143,7 +144,7 @@ def _read(proto: onnx.ModelProto, reader: TensorReader) -> ir.Model:
 def _convert(model: ir.Model, reader: TensorReader) -> None:
     """Replaces every tensor of a model by a tensor over the registry."""
     _convert_initializers(model.graph, reader)
-    for node in model.graph.all_nodes():
+    for node in nodes(model.graph):
         _convert_attributes(node, reader)
     for function in model.functions.values():
         _convert_attributes(function, reader)
@@ -158,7 +159,7 @@ def _convert_initializers(graph: ir.Graph, reader: TensorReader) -> None:
 
 
 def _convert_attributes(owner: ir.Node | ir.Function, reader: TensorReader) -> None:
-    for name, attribute in owner.attributes.items():
+    for name, attribute in tuple(owner.attributes.data.items()):
         if attribute.type not in WITH_TENSORS or attribute.value is None:
             continue
         value = attribute.value

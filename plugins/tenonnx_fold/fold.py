@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from tenonnx import HOST, TransformContext, Weight, WeightTensor
 from tenonnx.digest import digest
-from tenonnx.graph import label, python_attributes, subgraphs
+from tenonnx.graph import graphs, label, python_attributes, subgraphs
 from tenonnx_fold.pieces import in_pieces
 
 NEVER = frozenset(
@@ -47,7 +47,7 @@ class Unfit(Exception):
 
 def fold_constants(model: ir.Model, context: TransformContext) -> bool:
     """Replaces every node whose inputs are all constant by its result."""
-    folded = [_fold_graph(graph, context) for graph in tuple(model.graphs())]
+    folded = [_fold_graph(graph, context) for graph in graphs(model)]
     return any(folded)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from tenonnx import TransformContext, WeightTensor
+from tenonnx.graph import graphs
 
 KINDS = frozenset(
     f"value{kind}" for kind in ("", "_float", "_floats", "_int", "_ints", "_string", "_strings")
@@ -15,19 +16,19 @@ KINDS = frozenset(
 def lift_constants(model: ir.Model, context: TransformContext) -> bool:
     """Turns every Constant node into an initializer over a weight of the registry."""
     constants = [
-        n for graph in model.graphs() for n in graph if n.op_type == "Constant" and not n.domain
+        n for graph in graphs(model) for n in graph if n.op_type == "Constant" and not n.domain
     ]
     # The runtime names one that is malformed; onnx_ir's pass stumbles over it.
     if not constants or any(n.attributes.keys() - KINDS for n in constants):
         return False
     from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
-    for graph in model.graphs():
+    for graph in graphs(model):
         _drop_nameless(graph)
     lift = LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)
     if not lift(model).modified:
         return False
-    for graph in model.graphs():
+    for graph in graphs(model):
         for value in graph.initializers.values():
             _register(value, context)
     return True
@@ -57,9 +58,9 @@ def remove_unused(model: ir.Model, context: TransformContext) -> bool:
     all else when a small model is opened.
     """
     del context
-    graphs = tuple(model.graphs())
-    nodes = [_remove_nodes(graph) for graph in reversed(graphs)]
-    initializers = [_remove_initializers(graph) for graph in graphs]
+    inner_last = graphs(model)
+    nodes = [_remove_nodes(graph) for graph in reversed(inner_last)]
+    initializers = [_remove_initializers(graph) for graph in inner_last]
     return any(nodes + initializers)
 
 

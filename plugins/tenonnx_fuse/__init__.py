@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tenonnx import Transform, hookimpl
+from tenonnx.graph import operators
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -62,7 +63,7 @@ def later(
 
     def apply(model: ir.Model, context: TransformContext) -> bool:
         if wanted:
-            kinds = {node.op_type for graph in model.graphs() for node in graph}
+            kinds = operators(model)
             if any(kinds.isdisjoint(alternatives) for alternatives in wanted):
                 return False
         found = getattr(importlib.import_module(f"tenonnx_fuse.{module}"), function)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from tenonnx import TransformContext
+from tenonnx.graph import graphs
 from tenonnx_fuse.bypass import sweep
 from tenonnx_fuse.heads import unrepeated, unturned
 from tenonnx_fuse.known import attribute, dtype_of, operand, permutation, rank_of
@@ -161,7 +162,7 @@ def attention(model: ir.Model, context: TransformContext) -> bool:
     """Finds attention; masks that are made for it are made once for all layers."""
     modified = _rewrite(model, context)
     if modified:
-        for graph in tuple(model.graphs()):
+        for graph in graphs(model):
             sweep(graph)
             share(graph)
     return modified

@@ -7,6 +7,7 @@ from collections import Counter
 import onnx_ir as ir
 
 from tenonnx import TransformContext
+from tenonnx.graph import graphs
 from tenonnx_fuse.bypass import bypass, tell
 from tenonnx_fuse.known import cast_type, dtype_of, operand
 
@@ -43,7 +44,7 @@ HOLDS: dict[ir.DataType, frozenset[ir.DataType]] = {
 def drop_casts(model: ir.Model, context: TransformContext) -> bool:
     """Takes out casts to the type there is, and the first of two if it loses nothing."""
     done: Counter[str] = Counter()
-    for graph in tuple(model.graphs()):
+    for graph in graphs(model):
         for node in tuple(graph):
             if node.op_type == "Cast" and not node.domain and node.graph is graph and node.outputs:
                 _visit(node, done)

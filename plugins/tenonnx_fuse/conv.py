@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from tenonnx import HOST, TransformContext, Weight
 from tenonnx.digest import digest
+from tenonnx.graph import graphs
 from tenonnx_fuse.constants import Array, derived
 from tenonnx_fuse.known import array_of, attribute, operand, weight_of
 from tenonnx_fuse.rewrite import Rewriting, has_any
@@ -44,7 +45,7 @@ def _fold(model: ir.Model, context: TransformContext, types: tuple[str, ...]) ->
     if not has_any(model, ("Conv", "ConvTranspose")):
         return False
     work = Rewriting(model, context)
-    for graph in tuple(model.graphs()):
+    for graph in graphs(model):
         for node in tuple(graph):
             while node.graph is graph and (new := _follow(node, work, types)) is not None:
                 node = new

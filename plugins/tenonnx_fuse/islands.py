@@ -6,6 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx import HOST, TransformContext
+from tenonnx.graph import graphs
 from tenonnx_fuse.bypass import bypass
 from tenonnx_fuse.constants import derived
 from tenonnx_fuse.known import attribute, dtype_of, operand, weight_of
@@ -39,7 +40,7 @@ def widen_islands(model: ir.Model, context: TransformContext) -> bool:
         return False
     count = 0
     made: Casts = {}
-    for graph in tuple(model.graphs()):
+    for graph in graphs(model):
         seen: set[ir.Node] = set()
         for node in tuple(graph):
             if node.graph is graph and node not in seen and _is_member(node):
@@ -65,7 +66,7 @@ def _has_narrow(model: ir.Model) -> bool:
     """Says whether the type of any value is 16 bits without following it to another one."""
     return any(
         dtype_of(value, 1) in NARROW
-        for graph in model.graphs()
+        for graph in graphs(model)
         for values in (graph.inputs, graph.initializers.values(), *(n.outputs for n in graph))
         for value in values
     )

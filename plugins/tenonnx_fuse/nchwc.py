@@ -15,6 +15,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx import HOST, TransformContext
+from tenonnx.graph import graphs
 from tenonnx_fuse.activations import PARAMETERS
 from tenonnx_fuse.constants import Array, derived
 from tenonnx_fuse.known import attribute, operand, weight_of
@@ -27,8 +28,8 @@ MAX_DEPTH = 40
 
 def lower_blocks(model: ir.Model, context: TransformContext) -> bool:
     """Replaces the operators of the domain by those of ONNX, and puts filters in ONNX's order."""
-    graphs = tuple(model.graphs())
-    nodes = [node for graph in graphs for node in graph if node.domain == DOMAIN]
+    all_graphs = graphs(model)
+    nodes = [node for graph in all_graphs for node in graph if node.domain == DOMAIN]
     block = block_of(nodes)
     for node in nodes:
         new = LOWERED[node.op_type](node, block, context) if node.op_type in LOWERED else None

@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx import TransformContext, WeightTensor
+from tenonnx.graph import graphs
 from tenonnx_fuse.bypass import bypass, tell
 from tenonnx_fuse.known import array_of, attribute, integers_of, operand, permutation, weight_of
 
@@ -16,7 +17,7 @@ from tenonnx_fuse.known import array_of, attribute, integers_of, operand, permut
 def drop_redundant(model: ir.Model, context: TransformContext) -> bool:
     """Takes out what changes nothing: Identity, Dropout, Reshape, Transpose, Expand and others."""
     done: Counter[str] = Counter()
-    for graph in tuple(model.graphs()):
+    for graph in graphs(model):
         for node in tuple(graph):
             visit = None if node.domain or node.graph is not graph else VISITS.get(node.op_type)
             if visit is not None and node.inputs and node.outputs and visit(node):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from tenonnx import TransformContext
-from tenonnx.graph import label
+from tenonnx.graph import graphs, label, operators
 from tenonnx_fuse.pattern import Found, Op
 
 MAX_NOTES = 8
@@ -62,7 +62,7 @@ class Rewriting:
         for rule in rules:
             for kind in rule.pattern.types:
                 by_type.setdefault(kind, []).append(rule)
-        for graph in tuple(self.model.graphs()):
+        for graph in graphs(self.model):
             for node in reversed(tuple(graph)):
                 made: ir.Node | None = node
                 while made is not None and made.graph is graph and made.outputs and not made.domain:
@@ -177,7 +177,7 @@ def rewriting(*rules: Rule) -> Callable[[ir.Model, TransformContext], bool]:
     """Returns the transform that tries rules, in this order, at every node."""
 
     def apply(model: ir.Model, context: TransformContext) -> bool:
-        kinds = {node.op_type for graph in model.graphs() for node in graph}
+        kinds = operators(model)
         chosen = [rule for rule in rules if kinds.issuperset(rule.needs)]
         work = Rewriting(model, context)
         if chosen:
@@ -190,4 +190,4 @@ def rewriting(*rules: Rule) -> Callable[[ir.Model, TransformContext], bool]:
 def has_any(model: ir.Model, types: Sequence[str]) -> bool:
     """Says whether a model has a node of one of some operators."""
     wanted = frozenset(types)
-    return any(node.op_type in wanted for graph in model.graphs() for node in graph)
+    return any(node.op_type in wanted for graph in graphs(model) for node in graph)

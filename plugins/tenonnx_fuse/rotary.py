@@ -6,6 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx import HOST, TransformContext
+from tenonnx.graph import graphs
 from tenonnx_fuse.constants import derived
 from tenonnx_fuse.known import array_of, attribute, integers_of, operand, rank_of, weight_of
 from tenonnx_fuse.pattern import Found, Pattern, let, op
@@ -120,6 +121,6 @@ def rotary(model: ir.Model, context: TransformContext) -> bool:
     """Finds rotary embeddings; what is cut for them is cut once for all layers."""
     modified = _rewrite(model, context)
     if modified:
-        for graph in tuple(model.graphs()):
+        for graph in graphs(model):
             share(graph)
     return modified

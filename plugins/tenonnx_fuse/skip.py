@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from tenonnx import TransformContext
+from tenonnx.graph import graphs
 from tenonnx_fuse.known import attribute, operand, rank_of, weight_of
 from tenonnx_fuse.rewrite import Rewriting, has_any
 
@@ -22,7 +23,7 @@ def skip_norms(model: ir.Model, context: TransformContext) -> bool:
     if not has_any(model, tuple(TARGETS)):
         return False
     work = Rewriting(model, context)
-    for graph in tuple(model.graphs()):
+    for graph in graphs(model):
         for node in tuple(graph):
             if node.op_type in TARGETS and not node.domain and node.graph is graph:
                 _visit(node, work)

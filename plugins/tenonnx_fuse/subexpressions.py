@@ -7,7 +7,7 @@ from collections.abc import Hashable
 import onnx_ir as ir
 
 from tenonnx import TransformContext
-from tenonnx.graph import array_of, is_control_flow
+from tenonnx.graph import array_of, graphs, is_control_flow
 from tenonnx_fuse.known import weight_of
 
 RANDOM = frozenset(
@@ -31,7 +31,7 @@ def share_subexpressions(model: ir.Model, context: TransformContext) -> bool:
     Constants are the same if they are the same weight of the registry, whatever their names;
     their bytes are not read.
     """
-    dropped = sum(share(graph) for graph in tuple(model.graphs()))
+    dropped = sum(share(graph) for graph in graphs(model))
     if dropped:
         context.notes.append(f"matched {dropped} nodes that repeat another one")
     return dropped > 0

@@ -7,6 +7,7 @@ from collections import Counter
 import onnx_ir as ir
 
 from tenonnx import HOST, TransformContext
+from tenonnx.graph import graphs
 from tenonnx_fuse.bypass import bypass, tell
 from tenonnx_fuse.constants import derived
 from tenonnx_fuse.known import operand, permutation, weight_of
@@ -31,7 +32,7 @@ def cancel_transposes(model: ir.Model, context: TransformContext) -> bool:
     The nodes between then read the values as they were before the first Transpose.
     """
     done: Counter[str] = Counter()
-    for graph in tuple(model.graphs()):
+    for graph in graphs(model):
         for node in reversed(tuple(graph)):
             ours = node.op_type == "Transpose" and not node.domain and node.graph is graph
             if ours and len(node.outputs) == 1:

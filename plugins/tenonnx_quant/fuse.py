@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from tenonnx import TransformContext, Weight, WeightTensor
+from tenonnx.graph import graphs
 
 BITS = {
     ir.DataType.INT8: (8, 1),
@@ -43,7 +44,7 @@ def fuse_dequantize_matmul(model: ir.Model, context: TransformContext) -> bool:
     stays a node of its own. The DequantizeLinear goes once nobody reads it.
     """
     modified = False
-    for graph in tuple(model.graphs()):
+    for graph in graphs(model):
         for node in tuple(graph):
             found = _match(node)
             if found is not None and _supported(node, context):

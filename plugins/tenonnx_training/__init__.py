@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tenonnx import Transform, hookimpl
+from tenonnx.graph import graphs
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -21,7 +22,7 @@ def register_transforms(register: Callable[[Transform], None]) -> None:
 
 def _lower_gradients(model: ir.Model, context: TransformContext) -> bool:
     """Imports the rules for the first model that asks for a gradient."""
-    if not any(node.op_type == "Gradient" for graph in model.graphs() for node in graph):
+    if not any(node.op_type == "Gradient" for graph in graphs(model) for node in graph):
         return False
     from tenonnx_training.gradient import lower_gradients
 

@@ -8,18 +8,18 @@ writes between them never exists, so a fusion must compute what the nodes would.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tenonnx.planning.lower import is_constant
 from tenonnx.provider import Step
+from tenonnx.records import record
 from tenonnx_cpu.specialise import Call, Site, on_host
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
 
-@dataclass(frozen=True)
+@record
 class Fused:
     """What a fusion found.
 
@@ -45,6 +45,9 @@ class Scope:
         threads: How many threads a kernel may use.
         plain: Returns a node's step on array kernels.
         packs: Whether a kernel may have a copy made of weights.
+
+    Attributes:
+        known: What fusions have found out about nodes, for them to look up.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class Scope:
         self.packs = packs
         self.plain = plain
         self.taken: set[ir.Node] = set()
+        self.known: dict[str, dict[ir.Node, Any]] = {}
         self._escaping = escaping
         self._nodes = set(nodes)
 

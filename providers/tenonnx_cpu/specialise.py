@@ -8,14 +8,13 @@ returns a callable that computes it, or ``None`` to leave it to the array kernel
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from tenonnx.graph import array_of
 from tenonnx.planning.lower import is_constant
 from tenonnx.provider import HOST
-from tenonnx.records import record
 from tenonnx.weights.tensors import WeightTensor
 
 if TYPE_CHECKING:
@@ -29,8 +28,7 @@ Call: TypeAlias = Callable[..., Any]
 F32 = np.dtype(np.float32)
 
 
-@record
-class Site:
+class Site(NamedTuple):
     """A node, and where it is about to be compiled.
 
     Attributes:

@@ -110,7 +110,7 @@ def place(
     )
     unsupported = [
         node
-        for node in ir.traversal.RecursiveGraphIterator(model.graph)
+        for node in graphs.nodes(model.graph)
         if not graphs.is_control_flow(node)
         and all(provider.supports(node) is not True for provider in providers)
     ]

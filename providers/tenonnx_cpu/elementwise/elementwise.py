@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tenonnx.records import record
 from tenonnx_cpu.buffers import F32
 from tenonnx_cpu.elementwise.opcodes import BINARY, INPUTS
 from tenonnx_cpu.elementwise.program import Line, Program, ProgramCall
@@ -22,6 +20,9 @@ if TYPE_CHECKING:
 
 FLOAT = 1
 """ONNX's code of float32."""
+
+MEMBERS = "elementwise"
+"""Under which a scope keeps which nodes are instructions: long chains ask hundreds of times."""
 
 Meaning: TypeAlias = Callable[[Site], "Line | None"]
 """Says what instruction a node is, if it is one; its operands are filled in later."""
@@ -127,8 +128,7 @@ def _may_be_float(value: ir.Value | None) -> bool:
     return value is None or value.dtype is None or int(value.dtype) == FLOAT
 
 
-@record
-class _Constant:
+class _Constant(NamedTuple):
     shape: tuple[int, ...]
     value: float
 
@@ -168,7 +168,13 @@ def compile_region(region: list[ir.Node], threads: int) -> tuple[Program, tuple[
 @fusion(*MEANINGS, turn=1)
 def fuse_chain(node: ir.Node, scope: Scope) -> Fused | None:
     """Takes a region of elementwise nodes."""
-    member = functools.partial(_is_member, threads=scope.threads)
+    known: dict[ir.Node, bool] = scope.known.setdefault(MEMBERS, {})
+
+    def member(node: ir.Node) -> bool:
+        if node not in known:
+            known[node] = line_of(node, scope.threads) is not None
+        return known[node]
+
     region = find_region(node, scope, member, lambda nodes: _fits(nodes, scope.threads))
     if region is None:
         return None
@@ -177,10 +183,6 @@ def fuse_chain(node: ir.Node, scope: Scope) -> Fused | None:
     plain = scope.fallback(region, arrays, output)
     call = ProgramCall(program, plain, scope.threads)
     return Fused(tuple(region), arrays, (output,), call)
-
-
-def _is_member(node: ir.Node, threads: int) -> bool:
-    return line_of(node, threads) is not None
 
 
 def _fits(region: list[ir.Node], threads: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -28,8 +28,7 @@ NARROW = 48
 """Rows shorter than this cost more to tell apart than to compute."""
 
 
-@record
-class Line:
+class Line(NamedTuple):
     """One instruction.
 
     Attributes:
