@@ -10,7 +10,8 @@ import onnx_ir as ir
 
 from tenonnx.errors import InvalidGraph
 
-GRAPH, GRAPHS = ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS
+GRAPH = ir.AttributeType.GRAPH
+BODIES = (GRAPH, ir.AttributeType.GRAPHS)
 
 CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 """ai.onnx operators that the runtime runs itself, as nested code."""
@@ -36,7 +37,7 @@ def label(node: ir.Node) -> str:
 def subgraphs(node: ir.Node) -> Iterator[tuple[str, ir.Graph]]:
     """Yields a node's graph attributes by name."""
     for name, attribute in node.attributes.data.items():
-        if attribute.type not in (GRAPH, GRAPHS) or attribute.is_ref():
+        if attribute.type not in BODIES or attribute.is_ref():
             continue
         if attribute.type == GRAPH:
             yield name, attribute.as_graph()
@@ -52,17 +53,22 @@ def nodes(graph: ir.Graph) -> Iterator[ir.Node]:
     """
     for node in graph:
         yield node
-        if node.attributes.data:
-            for _, inner in subgraphs(node):
-                yield from nodes(inner)
+        for attribute in node.attributes.data.values():
+            if attribute.type in BODIES:
+                for _, inner in subgraphs(node):
+                    yield from nodes(inner)
+                break
 
 
 def graphs(model: ir.Model) -> tuple[ir.Graph, ...]:
     """Returns a model's graph and all graphs inside it, each after the one that holds it."""
     found = [model.graph]
-    for node in nodes(model.graph):
-        if node.attributes.data:
-            found += (inner for _, inner in subgraphs(node))
+    for graph in found:
+        for node in graph:
+            for attribute in node.attributes.data.values():
+                if attribute.type in BODIES:
+                    found += (inner for _, inner in subgraphs(node))
+                    break
     return tuple(found)
 
 
@@ -201,13 +207,14 @@ def _refuse_dangling(graph: ir.Graph, known: set[ir.Value]) -> None:
 
 
 def _refuse_duplicates(graph: ir.Graph) -> None:
-    seen: dict[str, str] = {value.name or "": "a graph input" for value in graph.inputs}
+    seen: dict[str | None, ir.Node | None] = {value.name: None for value in graph.inputs}
     for node in graph:
         for output in node.outputs:
             if output.name and output.name in seen:
+                first = seen[output.name]
+                held = "a graph input" if first is None else f"an output of {label(first)}"
                 raise InvalidGraph(
-                    f"{label(node)} produces '{output.name}', which {seen[output.name]} "
+                    f"{label(node)} produces '{output.name}', which {held} "
                     "already is: every name is assigned once"
                 )
-            if output.name:
-                seen[output.name] = f"an output of {label(node)}"
+            seen[output.name] = node
