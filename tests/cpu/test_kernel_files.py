@@ -68,11 +68,26 @@ def test_nobody_relies_on_a_file_that_is_newer_than_the_process(
     package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index = tmp_path / "index"
-    settled = stamps(index, package)
+    stamps(index, package)
     monkeypatch.setattr(sources, "BEGAN", 0)
-    assert not set(stamps(index, package).values()) & set(settled.values())
-    assert not stamps(tmp_path / "another", package).keys() - settled.keys()
+    for path in (index, tmp_path / "another"):
+        with pytest.raises(sources.Changed, match=r"a\.py has changed since this process began"):
+            sources.Sources(path).stamp(package / "a.py")
     assert not (tmp_path / "another").exists()
+
+
+def test_what_is_compiled_is_of_the_source_that_its_stamp_says(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = sources.Sources(tmp_path / "index")
+    found.stamp(package / "a.py")
+    time.sleep(0.05)
+    monkeypatch.setattr(sources, "BEGAN", time.time_ns() - 20_000_000)
+    (package / "alone.py").write_text("y = 2\n")
+    found.refuse_changed()
+    (package / "c.py").write_text("x = 2\n")
+    with pytest.raises(sources.Changed, match=r"c\.py has changed"):
+        found.refuse_changed()
 
 
 def test_files_unused_for_a_month_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

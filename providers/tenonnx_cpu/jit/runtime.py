@@ -12,6 +12,7 @@ and without numba, on systems that have images of machine code (``code.images``)
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import importlib
 import importlib.util
@@ -26,6 +27,7 @@ from typing import Any
 from tenonnx.errors import InvalidArgument
 from tenonnx_cpu.jit.code import images
 from tenonnx_cpu.jit.code.cache import forget_unused, image_path
+from tenonnx_cpu.jit.code.sources import Changed
 from tenonnx_cpu.jit.threads import memory as crew_memory
 
 logger = logging.getLogger("tenonnx.jit")
@@ -70,8 +72,10 @@ class JitKernel:
         if mode == "0" or not has_numba():
             return
         self.requested = True
-        if self._load():
-            return
+        # Whatever it is that prevents it, compiling finds it, too, and says so.
+        with contextlib.suppress(Changed):
+            if self._load():
+                return
         if mode == "wait":
             self.compile()
         else:

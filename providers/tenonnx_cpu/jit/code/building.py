@@ -12,6 +12,7 @@ import llvmlite.binding as llvm
 from numba.core.registry import cpu_target
 
 from tenonnx_cpu.jit.code import images
+from tenonnx_cpu.jit.code.cache import refuse_changed
 from tenonnx_cpu.jit.code.linking import link
 
 SPEED = 3
@@ -44,10 +45,12 @@ def build(module: Any, exports: Sequence[str], path: Path) -> dict[str, int]:
         Unlinkable: The machine code has something that ``linking`` does not know.
         OSError: It cannot be loaded.
         LookupError: A symbol that it uses is nowhere.
+        Changed: It may not be of the source that the file's name says.
     """
     image = link(machine().emit_object(module), exports)
     needs = {name for symbol in image.outside if (name := images.origin(symbol))}
     content = image._replace(needs=tuple(sorted(needs))).pack()
+    refuse_changed()
     keep(path, content)
     return images.find(path) or images.place(path, content)
 

@@ -64,8 +64,13 @@ def machine_stamp() -> str:
 
 
 def source_stamp(path: Path) -> str:
-    """Returns a digest of a module of this package and of all that it imports from it."""
+    """Returns a digest of a module of this package and of all that it imports; see ``Sources``."""
     return _sources().stamp(path)
+
+
+def refuse_changed() -> None:
+    """Makes sure that stamps are of what this process has imported; see ``Sources``."""
+    _sources().refuse_changed()
 
 
 @functools.cache

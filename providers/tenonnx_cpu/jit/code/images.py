@@ -259,14 +259,13 @@ class _Method(ctypes.Structure):
 
 
 METH_FASTCALL = 0x80
-_methods: list[_Method] = []
 
 
 def builtin(name: str, address: int) -> Callable[..., Any]:
     """Returns a function whose calls go to machine code: CPython's ``METH_FASTCALL``."""
     method = _Method(name.encode(), address, METH_FASTCALL, None)
-    # CPython keeps a pointer to it for as long as the function lives.
-    _methods.append(method)
+    # The function points to it for as long as it lives, which may be longer than any module does.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype = ctypes.py_object
     make.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]

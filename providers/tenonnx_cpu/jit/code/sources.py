@@ -24,8 +24,15 @@ WORD = re.compile(r"\w+")
 
 ROOT = Path(__file__).parents[2]
 
-BEGAN = time.time_ns()
-"""When this process began to import what is here."""
+BEGAN = time.time_ns() - 10_000_000
+"""When this process began to import what is here; clocks of file systems are a little behind."""
+
+
+class Changed(RuntimeError):
+    """Sources are others than this process began with: which of them it has imported is unknown.
+
+    A caller's arguments then mean something else to a kernel, which looks at none of them.
+    """
 
 
 class Source(NamedTuple):
@@ -52,8 +59,13 @@ class Sources:
         self._stamps: dict[str, str] = {}
 
     def stamp(self, path: Path) -> str:
-        """Returns a digest of a module of this package and of all that it imports from it."""
+        """Returns a digest of a module of this package and of all that it imports from it.
+
+        Raises:
+            Changed: One of them has changed since this process began.
+        """
         start = os.path.relpath(path, ROOT)
+        _status(start)
         if start not in self._stamps:
             waiting, seen = [start], {start: None}
             while waiting:
@@ -67,20 +79,27 @@ class Sources:
 
     def _source(self, name: str) -> Source:
         if (known := self._known.get(name)) is None:
-            path = os.path.join(ROOT, name)  # noqa: PTH118 - ten times as fast, for fifty files
-            status = os.stat(path)  # noqa: PTH116
+            state = _state(_status(name))
             known = self._indexed.get(name)
-            if known is None or known.state != _state(status) or status.st_ctime_ns > BEGAN:
-                known = _look_at(Path(path))
+            if known is None or known.state != state:
+                known = _look_at(Path(ROOT, name), state)
             self._known[name] = known
         return known
 
+    def refuse_changed(self) -> None:
+        """Makes sure that what has been imported meanwhile is what stamps are of.
+
+        Raises:
+            Changed: It may be something else.
+        """
+        for name in self._known:
+            _status(name)
+
     def _keep(self) -> None:
         """Writes the index if it lacks something."""
-        lasting = {name: known for name, known in self._known.items() if known.state}
-        if lasting.items() <= self._indexed.items():
+        if self._known.items() <= self._indexed.items():
             return
-        self._indexed |= lasting
+        self._indexed |= self._known
         rows = [
             " ".join((name, known.content, known.state, *known.imports))
             for name, known in self._indexed.items()
@@ -109,16 +128,20 @@ def _state(status: os.stat_result) -> str:
     return f"{status.st_size}.{status.st_mtime_ns}.{status.st_ctime_ns}.{status.st_ino}"
 
 
-def _look_at(path: Path) -> Source:
-    """Reads a file; its state is empty if nobody may rely on it."""
-    source = path.read_text("utf-8")
-    content = digest(source)
-    status = path.stat()
-    state = _state(status)
+def _status(name: str) -> os.stat_result:
+    """Returns the status of a file that has not changed."""
+    path = os.path.join(ROOT, name)  # noqa: PTH118 - ten times as fast, for fifty files
+    status = os.stat(path)  # noqa: PTH116
     if status.st_ctime_ns > BEGAN:
-        # An upgrade, perhaps: which version this process has imported is unknown, so that it must
-        # neither take the kernels of others nor leave them its own.
-        content, state = digest(f"{content} {os.getpid()} {BEGAN}"), ""
+        raise Changed(f"{name} has changed since this process began, which is to be started anew")
+    return status
+
+
+def _look_at(path: Path, state: str) -> Source:
+    """Reads a file."""
+    source = path.read_text("utf-8")
+    _status(os.path.relpath(path, ROOT))
+    content = digest(source)
     modules = _modules()
     names = dict.fromkeys(
         name
