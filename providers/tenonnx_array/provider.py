@@ -50,7 +50,7 @@ class ArrayDevice:
 
     def stack(self, arrays: list[Any], axis: int) -> Any:
         """Joins arrays of one shape along a new axis."""
-        return self.xp.stack(arrays, axis)
+        return self.xp.stack(arrays, axis=axis)
 
 
 class ArrayProvider(Provider):
@@ -64,6 +64,9 @@ class ArrayProvider(Provider):
 
     install: ClassVar[str] = ""
     """What ``pip install`` is to be told where the module is missing; its name if empty."""
+
+    libraries: ClassVar[tuple[str, ...]] = ()
+    """Modules that have to be installed; the namespace's if empty."""
 
     overrides: ClassVar[OperatorTable] = OperatorTable()
     """Kernels of this provider's own, in place of the table's at the same version."""
@@ -98,11 +101,11 @@ class ArrayProvider(Provider):
 
     @classmethod
     def check(cls) -> str | None:
-        """Says whether the namespace's library is installed, without importing it."""
-        library = cls.namespace.partition(".")[0]
-        if importlib.util.find_spec(library) is not None:
-            return None
-        return f"{library} is not installed: pip install {cls.install or library}"
+        """Says which library is not installed, without importing any."""
+        for library in cls.libraries or (cls.namespace.partition(".")[0],):
+            if importlib.util.find_spec(library) is None:
+                return f"{library} is not installed: pip install {cls.install or library}"
+        return None
 
     @property
     def xp(self) -> Namespace:

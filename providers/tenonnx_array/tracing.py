@@ -29,6 +29,9 @@ class TracingProvider(ArrayProvider):
     Nodes for which that is not known before the run are left to the next provider.
     """
 
+    traces: bool = True
+    """Whether it does; if not, nodes run one by one."""
+
     @abstractmethod
     def jit(self, function: Function) -> Function:
         """Returns a function of arrays that does the same, compiled."""
@@ -36,7 +39,7 @@ class TracingProvider(ArrayProvider):
     def supports(self, node: ir.Node) -> Literal[True] | str:
         """Accepts a node that can be traced."""
         verdict = super().supports(node)
-        if verdict is not True:
+        if verdict is not True or not self.traces:
             return verdict
         kernel = self.kernel(node)
         if kernel.host == "all":
@@ -48,6 +51,8 @@ class TracingProvider(ArrayProvider):
 
     def compile(self, segment: Segment) -> Sequence[Step]:
         """Returns one step for the whole segment."""
+        if not self.traces:
+            return super().compile(segment)
         positions = self._static(segment)
         found: dict[tuple[Any, ...], Function] = {}
 

@@ -12,22 +12,22 @@ import pytest
 import tenonnx
 from tenonnx.testing import ProviderTests
 
-pytest.importorskip("dask.array", reason="dask is not installed; tox -e frameworks")
+pytest.importorskip("mlx.core", reason="MLX is not installed; tox -e frameworks")
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-FILE = EXAMPLES / "plugins/dask_provider.py"
-spec = importlib.util.spec_from_file_location("dask_provider", FILE)
+FILE = EXAMPLES / "plugins/mlx_provider.py"
+spec = importlib.util.spec_from_file_location("mlx_provider", FILE)
 assert spec is not None
 assert spec.loader is not None
-dask_provider = importlib.util.module_from_spec(spec)
-sys.modules[spec.name] = dask_provider
-spec.loader.exec_module(dask_provider)
+mlx_provider = importlib.util.module_from_spec(spec)
+sys.modules[spec.name] = mlx_provider
+spec.loader.exec_module(mlx_provider)
 
 
-class TestDask(ProviderTests):
-    provider = dask_provider.DaskExecutionProvider
+class TestMlx(ProviderTests):
+    provider = mlx_provider.MlxExecutionProvider
     cases = "test_[acefgmnr]*"
-    copies = "dask holds arrays as blocks of its own"
+    copies = "MLX holds arrays in memory of its own"
     examples = 5
 
 
@@ -36,8 +36,8 @@ def test_it_takes_part_in_classifying_digits() -> None:
     plugins.register_file(FILE)
     options = tenonnx.SessionOptions(plugins=plugins)
     model = EXAMPLES / "digits/digits.onnx"
-    session = tenonnx.InferenceSession(model, options, providers=["dask", "cpu"])
-    assert session.placement.counts()["DaskExecutionProvider"] > 0
+    session = tenonnx.InferenceSession(model, options, providers=["mlx"])
+    assert session.placement.counts() == {"MlxExecutionProvider": 6}
     held_out = np.load(EXAMPLES / "digits/heldout.npz")
     images = held_out["images"].astype(np.float32)[:, None] / 16
     (logits,) = session.run(None, {"image": images})

@@ -1,0 +1,105 @@
+"""The provider: kernels of the operator table see numpy, steps exchange the library's arrays."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import numpy as np
+import onnx_ir as ir
+
+from tenonnx.graph import subgraphs
+from tenonnx.operators import Namespace
+from tenonnx.provider import HOST, Device
+from tenonnx_array.dtypes import BFLOAT16, DTYPES
+from tenonnx_array.provider import ArrayDevice, ArrayProvider
+from tenonnx_array.standard.array import StandardArray
+from tenonnx_array.standard.namespace import StandardNamespace, dtype_of
+
+
+class StandardDevice(ArrayDevice):
+    """Where the library creates arrays when it is not told where."""
+
+    def upload(self, array: np.ndarray[Any, Any]) -> Any:
+        """Returns the library's array for a numpy array."""
+        own = dtype_of(self.xp, array.dtype)
+        if own is None:
+            raise ValueError(f"{self.namespace} has no elements of type {array.dtype.name}")
+        if array.dtype != BFLOAT16:
+            return self.xp.asarray(array, dtype=own)
+        return self.xp.astype(self.xp.asarray(array.astype(np.float32)), own)
+
+    def download(self, array: Any) -> np.ndarray[Any, Any]:
+        """Returns a numpy array that its reader may write to, for the library's array."""
+        if array.dtype != getattr(self.xp, "bfloat16", None):
+            return super().download(array)
+        return super().download(self.xp.astype(array, self.xp.float32)).astype(BFLOAT16)
+
+
+class StandardProvider(ArrayProvider):
+    """Runs nodes on a library that has the array API standard's names, as ``ArrayProvider`` does.
+
+    ``overrides`` are written in the library's own terms: their ``xp`` is the library, and arrays
+    are its own.
+    """
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        """Gives the provider a device, unless it has one."""
+        if "namespace" in vars(cls) and cls.device is HOST:
+            device: Device = StandardDevice(cls.namespace)
+            cls.device = device
+        super().__init_subclass__(**arguments)
+
+    @property
+    def library(self) -> Namespace:
+        """The library."""
+        return super().xp
+
+    @functools.cached_property
+    def xp(self) -> Namespace:
+        """The library with numpy's names and dtypes."""
+        dtypes = None
+        if self.elements is not None:
+            dtypes = [DTYPES[ir.DataType[name].value] for name in self.elements]
+        return StandardNamespace(self.library, self.device, dtypes, self.placed())
+
+    def placed(self) -> Mapping[str, Any]:
+        """Returns keywords with which the library creates arrays where the provider's are."""
+        return {}
+
+    def supports(self, node: ir.Node) -> Literal[True] | str:
+        """Accepts a node whose operator there is, for elements that the library has."""
+        verdict = super().supports(node)
+        if verdict is not True:
+            return verdict
+        if any(subgraphs(node)):
+            return "it runs no operators with graphs"
+        for value in (*node.inputs, *node.outputs):
+            element = None if value is None else value.dtype
+            if element is not None and DTYPES.get(element.value) not in self.xp.own:
+                return f"{self.namespace} has no elements of type {element.name}"
+        return True
+
+    def bound(self, node: ir.Node, xp: Namespace) -> Callable[..., Any]:
+        """Returns a function of a node's inputs on the library's arrays."""
+        if xp is np:
+            return super().bound(node, xp)
+        kernel = self.kernel(node)
+        if self.overrides.find(node.domain, node.op_type, node.version or 1) is kernel:
+            return super().bound(node, self.library)
+        seen: StandardNamespace = self.xp
+        if (direct := seen.elementwise(kernel.call)) is not None:
+            return direct
+        call = super().bound(node, seen)
+
+        def translated(*inputs: Any) -> Any:
+            return _native(call(*(seen.wrapped(value) for value in inputs)))
+
+        return translated
+
+
+def _native(value: Any) -> Any:
+    if isinstance(value, StandardArray):
+        return value.array
+    return type(value)(map(_native, value)) if isinstance(value, list | tuple) else value
