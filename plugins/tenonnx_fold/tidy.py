@@ -2,53 +2,65 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx_ir as ir
 
 from tenonnx import TransformContext, WeightTensor
 from tenonnx.graph import graphs
 
-KINDS = frozenset(
-    f"value{kind}" for kind in ("", "_float", "_floats", "_int", "_ints", "_string", "_strings")
-) | {"sparse_value"}
-"""The attributes of a Constant, which has one of them."""
+NUMBERS = {
+    "value_int": ir.DataType.INT64,
+    "value_ints": ir.DataType.INT64,
+    "value_float": ir.DataType.FLOAT,
+    "value_floats": ir.DataType.FLOAT,
+}
+"""What attributes of a Constant are, besides tensors and strings."""
 
 
 def lift_constants(model: ir.Model, context: TransformContext) -> bool:
-    """Turns every Constant node into an initializer over a weight of the registry."""
-    constants = [
-        n for graph in graphs(model) for n in graph if n.op_type == "Constant" and not n.domain
-    ]
-    # The runtime names one that is malformed; onnx_ir's pass stumbles over it.
-    if not constants or any(n.attributes.keys() - KINDS for n in constants):
-        return False
-    from onnx_ir.passes.common import LiftConstantsToInitializersPass
+    """Turns every Constant node into an initializer over a weight of the registry.
 
+    A graph's output stays a node's, and the runtime names a node that is malformed. The pass that
+    onnx_ir has for this comes with eighteen modules, which take longer than lifting does.
+    """
+    lifted = False
     for graph in graphs(model):
-        _drop_nameless(graph)
-    lift = LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)
-    if not lift(model).modified:
+        for node in tuple(graph):
+            if node.op_type == "Constant" and not node.domain and _is_lifted(node, context):
+                graph.remove(node, safe=True)
+                lifted = True
+    return lifted
+
+
+def _is_lifted(node: ir.Node, context: TransformContext) -> bool:
+    """Lets all who read a constant read an initializer; returns whether nobody reads the node."""
+    if not node.outputs:
+        return True
+    output, graph = node.outputs[0], node.graph
+    tensor = _tensor(node, context)
+    if tensor is None or output.is_graph_output() or not isinstance(graph, ir.Graph):
         return False
-    for graph in graphs(model):
-        for value in graph.initializers.values():
-            _register(value, context)
+    value = ir.Value(name=output.name, const_value=tensor, type=ir.TensorType(tensor.dtype))
+    value.shape = ir.Shape(tensor.shape.numpy())
+    graph.register_initializer(value)
+    output.replace_all_uses_with(value)
     return True
 
 
-def _drop_nameless(graph: ir.Graph) -> None:
-    """Drops constants without an output, over which onnx_ir's pass stumbles."""
-    for node in tuple(graph):
-        if node.op_type == "Constant" and not node.domain and not node.outputs:
-            graph.remove(node)
-
-
-def _register(value: ir.Value, context: TransformContext) -> None:
-    """Makes a number that was an attribute, such as ``value_float``, a weight like the others."""
-    tensor = value.const_value
-    if tensor is None or isinstance(tensor, WeightTensor) or tensor.dtype == ir.DataType.STRING:
-        return
-    shape = tensor.numpy().shape
-    weight = context.weights.constant(tensor.tobytes(), tensor.dtype, shape)
-    value.const_value = WeightTensor(weight, name=value.name)
+def _tensor(node: ir.Node, context: TransformContext) -> ir.TensorProtocol | None:
+    """Returns what a Constant holds, numbers as a weight like all others."""
+    if len(node.attributes) != 1:
+        return None
+    (attribute,) = node.attributes.values()
+    if attribute.name == "value":
+        return attribute.as_tensor()
+    if attribute.name in ("value_string", "value_strings"):
+        return ir.StringTensor(np.array(attribute.value, dtype=np.bytes_))
+    dtype = NUMBERS.get(attribute.name)
+    if dtype is None:
+        return None
+    array = np.array(attribute.value, dtype.numpy())
+    return WeightTensor(context.weights.constant(array.tobytes(), dtype, array.shape))
 
 
 def remove_unused(model: ir.Model, context: TransformContext) -> bool:
