@@ -133,11 +133,14 @@ def whole_models(folder: Path, settings: Settings) -> Iterator[Case]:
 
 def architectures(folder: Path, settings: Settings) -> Iterator[Case]:
     """What transformers' models take, as torch exports them."""
-    for name, path, feeds in exported(folder, quick=settings.quick):
+    for name, path, feeds in exported(folder, quick=settings.quick, vocabulary=VOCABULARY):
         share = 0.05 * sum(file.stat().st_size for file in folder.glob(f"{path.name}*")) / 2**20
         bounds = [] if settings.quick or name in SMALL else [Bound("loaded_mib", share)]
         yield Case(f"{name} layers", path, [feeds], prepared=not settings.quick, bounds=bounds)
 
+
+VOCABULARY = 1 << 16
+"""Of exported models, as many as decoders of today have: weights are then as large as theirs."""
 
 ON_REQUEST = "architectures"
 """Measured only when it is named: it needs torch and transformers."""

@@ -24,7 +24,7 @@ import numpy as np
 import onnx
 
 from bench import transforms_report as report
-from bench.architectures import NAMES, exported
+from bench.architectures import NAMES, OLDER, exported
 from bench.builder import FLOAT, Builder, Feeds
 from bench.child import KERNEL_FUSIONS
 from bench.compare import TIMEOUT, tell
@@ -40,7 +40,8 @@ RESULTS = Path(__file__).with_name("results")
 INT8 = "resnet50-int8"
 ARCHITECTURES = "architectures"
 BUILT = [name for name in models(quick=False) if name not in ("relus", "forest")]
-CHOICES = (*BUILT, INT8, ARCHITECTURES, *NAMES)
+EXPORTED = (*NAMES, *(f"{name}{OLDER}" for name in ("bert", "gpt2", "llama", "t5", "whisper")))
+CHOICES = (*BUILT, INT8, ARCHITECTURES, *EXPORTED)
 
 AGAIN = 4
 """How often a pair is measured again that seems to be slower or larger."""
@@ -136,7 +137,7 @@ def built(names: Sequence[str], folder: Path, *, quick: bool) -> Iterator[tuple[
             onnx.save(proto, path := folder / f"{name}.onnx")
             yield name, path, feeds
             path.unlink()
-    wanted = NAMES if ARCHITECTURES in names else [name for name in NAMES if name in names]
+    wanted = [name for name in EXPORTED if name in names or ARCHITECTURES in names]
     if wanted:
         yield from exported(folder, wanted, quick=quick)
 
@@ -147,7 +148,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "names", nargs="*", metavar="MODEL", help=f"all by default: {', '.join(CHOICES)}"
     )
     parser.add_argument("--quick", action="store_true", help="small models, a moment each")
-    parser.add_argument("--seconds", type=float, default=0.6, help="of runs, for each pair")
+    parser.add_argument("--seconds", type=float, default=0.3, help="of runs, for each pair")
     parser.add_argument("--threads", type=int, default=0, help="inside an operator; 0 is all")
     parser.add_argument("--output", type=Path, default=RESULTS, metavar="DIR")
     parsed = parser.parse_args(arguments)
