@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from numba import types
 from numba.extending import intrinsic
 
 from tenonnx_cpu.conv.depthwise import UNROLLED_WINDOWS
@@ -20,7 +19,7 @@ from tenonnx_cpu.jit.conv.rows import (
 )
 from tenonnx_cpu.jit.products.tile import LANES
 from tenonnx_cpu.jit.vectors import vector as v
-from tenonnx_cpu.jit.vectors.shared import Shared, procedure
+from tenonnx_cpu.jit.vectors.shared import Shared, one_of, procedure
 from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
 
 VECTOR = 4 * LANES
@@ -93,12 +92,7 @@ def finish_lines(
         low: The least result; NaN stays NaN.
         high: The greatest result.
     """
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        FINISH.call(builder, values)
-        return context.get_dummy_value()
-
-    return types.void(*[types.intp] * 11, *[types.float32] * 2), generate
+    return procedure(FINISH)
 
 
 @intrinsic
@@ -125,20 +119,7 @@ def slide_channels(
         count: Windows in a line.
         lines: How many lines of windows.
     """
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        done = builder.append_basic_block("done")
-        choice = builder.switch(values[0], done)
-        for number, function in enumerate(SLIDE, 1):
-            block = builder.append_basic_block("variant")
-            choice.add_case(I64(number), block)
-            builder.position_at_end(block)
-            function.call(builder, values[1:])
-            builder.branch(done)
-        builder.position_at_end(done)
-        return context.get_dummy_value()
-
-    return types.void(*[types.intp] * 8), generate
+    return one_of(SLIDE)
 
 
 def _spread(b: Builder, values: Sequence[Value]) -> None:
@@ -257,8 +238,10 @@ def _slide(kernel: int, stride: int) -> Callable[[Builder, Sequence[Value]], Non
 
 
 SPREAD = Shared(__file__, "tenonnx_spread_lines", [I64] * 9, _spread)
-SLIDE = [
-    Shared(__file__, f"tenonnx_slide_channels_{kernel}_{stride}", [I64] * 7, _slide(kernel, stride))
-    for kernel, stride in UNROLLED_WINDOWS
-]
+SLIDE = {
+    (number,): Shared(
+        __file__, f"tenonnx_slide_channels_{kernel}_{stride}", [I64] * 7, _slide(kernel, stride)
+    )
+    for number, (kernel, stride) in enumerate(UNROLLED_WINDOWS, 1)
+}
 FINISH = Shared(__file__, "tenonnx_finish_lines", [I64] * 11 + [F32] * 2, _finish)

@@ -114,8 +114,8 @@ def multiply_strip(
             corner = line + 4 * (columns - dots)
             for i in range(0, count, DOT_ROWS):
                 multiply_dots(
-                    min(DOT_ROWS, count - i), left + i * apart, apart, edge, pitch, depth,
-                    corner + i * c_row, c_row, mode, dots,
+                    min(DOT_ROWS, count - i), dots, left + i * apart, apart, edge, pitch, depth,
+                    corner + i * c_row, c_row, mode,
                 )  # fmt: skip
         if last:
             finish_block(

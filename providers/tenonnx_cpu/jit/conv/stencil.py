@@ -7,10 +7,9 @@ complete.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from numba import types
 from numba.extending import intrinsic
 
 from tenonnx_cpu.conv.depthwise import UNROLLED_WINDOWS
@@ -26,6 +25,7 @@ from tenonnx_cpu.jit.conv.rows import (
 )
 from tenonnx_cpu.jit.products.tile import LANES
 from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.shared import Shared, one_of
 from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
 
 DIRECT = cpu().lanes >= 8
@@ -70,10 +70,7 @@ def slide_directly(
         low: The least result; NaN stays NaN.
         high: The greatest result.
     """
-    kinds = [I64] * 10 + [F32] * 4
-    return types.void(*[types.intp] * 11, *[types.float32] * 4), _generator(
-        "stencil", _Stencil, kinds
-    )
+    return one_of(STENCILS)
 
 
 @intrinsic
@@ -93,25 +90,7 @@ def slide_maxima_directly(
 
     Args are those of ``slide_directly``.
     """
-    return types.void(*[types.intp] * 9), _generator("maxima", _Maxima, [I64] * 8)
-
-
-def _generator(name: str, stencil: type[_Stencil], kinds: Sequence[Any]) -> Callable[..., Any]:
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        done = builder.append_basic_block("done")
-        choice = builder.switch(values[0], done)
-        for number, (kernel, stride) in enumerate(UNROLLED_WINDOWS, 1):
-            symbol = f"tenonnx_{name}_{kernel}_{stride}"
-            made = v.function(builder, symbol, kinds, stencil(kernel, stride).write)
-            block = builder.append_basic_block(symbol)
-            choice.add_case(I64(number), block)
-            builder.position_at_end(block)
-            builder.call(made, values[1:])
-            builder.branch(done)
-        builder.position_at_end(done)
-        return context.get_dummy_value()
-
-    return generate
+    return one_of(MAXIMA)
 
 
 class _Stencil:
@@ -274,3 +253,18 @@ class _Maxima(_Stencil):
 
     def finish(self, total: Value, place: Value, inside: Value) -> None:
         store_masked(self.b, total, self.b.add(self.target, place), inside)
+
+
+def _unrolled(
+    name: str, stencil: type[_Stencil], kinds: Sequence[Any]
+) -> dict[tuple[int, ...], Shared]:
+    return {
+        (number,): Shared(
+            __file__, f"tenonnx_{name}_{kernel}_{stride}", kinds, stencil(kernel, stride).write
+        )
+        for number, (kernel, stride) in enumerate(UNROLLED_WINDOWS, 1)
+    }
+
+
+STENCILS = _unrolled("stencil", _Stencil, [*[I64] * 10, *[F32] * 4])
+MAXIMA = _unrolled("maxima", _Maxima, [I64] * 8)

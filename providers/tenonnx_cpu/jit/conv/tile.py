@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
-from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
@@ -18,6 +17,7 @@ from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.conv.rows import clipped, lanes_below, read
 from tenonnx_cpu.jit.products.tile import ADD, LANES, ROW_GROUP, ROWS, VECTORS
 from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.shared import Shared, one_of
 from tenonnx_cpu.jit.vectors.vector import F32, I32, I64, Builder, Value
 
 DOTS = LANES // 4
@@ -72,7 +72,7 @@ def multiply_taps(
         low: The least result; NaN stays NaN.
         high: The greatest result.
     """
-    return _signature(), _generator(VECTORS, "taps")
+    return one_of(TAPS)
 
 
 @intrinsic
@@ -98,30 +98,7 @@ def multiply_taps_narrow(
     high: Any,
 ) -> Any:
     """Like ``multiply_taps``, for half as many columns."""
-    return _signature(), _generator(VECTORS // 2, "narrow")
-
-
-def _signature() -> Any:
-    return types.void(*[types.intp] * 16, types.float32, types.float32)
-
-
-def _generator(vectors: int, name: str) -> Callable[..., Any]:
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        done = builder.append_basic_block("done")
-        choice = builder.switch(values[0], done)
-        for count in range(1, ROWS + 1):
-            body = _tile(count, vectors)
-            kinds = [I64] * 15 + [F32] * 2
-            tile = v.function(builder, f"tenonnx_{name}_{count}", kinds, body)
-            block = builder.append_basic_block(f"rows_{count}")
-            choice.add_case(I64(count), block)
-            builder.position_at_end(block)
-            builder.call(tile, values[1:])
-            builder.branch(done)
-        builder.position_at_end(done)
-        return context.get_dummy_value()
-
-    return generate
+    return one_of(NARROW_TAPS)
 
 
 def _tile(rows: int, vectors: int) -> Callable[[Builder, Sequence[Value]], None]:
@@ -176,10 +153,22 @@ def _finish(b: Builder, sums: dict[tuple[int, int], Value], arguments: Sequence[
         v.store(b, clipped(b, x, low, high), target, 4)
 
 
+def _tiles(name: str, vectors: int) -> dict[tuple[int, ...], Shared]:
+    kinds = [I64] * 15 + [F32] * 2
+    return {
+        (rows,): Shared(__file__, f"tenonnx_{name}_{rows}", kinds, _tile(rows, vectors))
+        for rows in range(1, ROWS + 1)
+    }
+
+
+TAPS, NARROW_TAPS = _tiles("taps", VECTORS), _tiles("narrow", VECTORS // 2)
+
+
 @intrinsic
 def multiply_dots(
     typing_context: Any,
     rows: Any,
+    columns: Any,
     a: Any,
     a_row: Any,
     b: Any,
@@ -188,12 +177,12 @@ def multiply_dots(
     c: Any,
     c_row: Any,
     mode: Any,
-    columns: Any,
 ) -> Any:
     """Computes ``C = A @ B`` or ``C += A @ B`` for a few columns, vectorised along the depth.
 
     Args:
         rows: 1 to ``DOT_ROWS``.
+        columns: 1 to ``DOTS``.
         a: Address of A's first element; its columns are adjacent.
         a_row: Bytes from row to row of A.
         b: Address of B, whose rows are adjacent; whole vectors are read.
@@ -202,26 +191,8 @@ def multiply_dots(
         c: Address of the result, whose columns are adjacent.
         c_row: Bytes from row to row of the result.
         mode: ``ZERO`` or ``ADD``.
-        columns: 1 to ``DOTS``.
     """
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        done = builder.append_basic_block("done")
-        index = builder.add(builder.mul(values[9], I64(DOT_ROWS)), values[0])
-        choice = builder.switch(index, done)
-        for columns in range(1, DOTS + 1):
-            for rows in range(1, DOT_ROWS + 1):
-                name = f"tenonnx_dots_{rows}_{columns}"
-                tile = v.function(builder, name, [I64] * 8, _dots(rows, columns))
-                block = builder.append_basic_block(name)
-                choice.add_case(I64(columns * DOT_ROWS + rows), block)
-                builder.position_at_end(block)
-                builder.call(tile, values[1:9])
-                builder.branch(done)
-        builder.position_at_end(done)
-        return context.get_dummy_value()
-
-    return types.void(*[types.intp] * 10), generate
+    return one_of(DOT_TILES)
 
 
 def _dots(rows: int, columns: int) -> Callable[[Builder, Sequence[Value]], None]:
@@ -253,6 +224,15 @@ def _dots(rows: int, columns: int) -> Callable[[Builder, Sequence[Value]], None]
             v.store(b, b.fadd(before, v.total(b, value)), place, 4)
 
     return body
+
+
+DOT_TILES = {
+    (rows, columns): Shared(
+        __file__, f"tenonnx_dots_{rows}_{columns}", [I64] * 8, _dots(rows, columns)
+    )
+    for rows in range(1, DOT_ROWS + 1)
+    for columns in range(1, DOTS + 1)
+}
 
 
 def tell_ahead(b: Builder, index: Value, rows: Value, apart: Value) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numba import types
 from numba.extending import intrinsic
 
 from tenonnx_cpu.conv.winograd import POINTS, matrices
@@ -21,7 +20,7 @@ from tenonnx_cpu.jit.conv.rows import (
 )
 from tenonnx_cpu.jit.products.tile import LANES
 from tenonnx_cpu.jit.vectors import vector as v
-from tenonnx_cpu.jit.vectors.shared import Shared
+from tenonnx_cpu.jit.vectors.shared import Shared, one_of
 from tenonnx_cpu.jit.vectors.vector import I64, Builder, Value
 
 UNIT = LANES - 1
@@ -54,7 +53,7 @@ def transform_image(
         target: Address of a vector of which the first ``UNIT`` elements count, a tile each.
         apart: Bytes from it to that of the next place of a tile.
     """
-    return _by_size(TRANSFORM_IMAGE)
+    return one_of(TRANSFORM_IMAGE)
 
 
 @intrinsic
@@ -81,23 +80,7 @@ def transform_products(
         next_line: Bytes to the next line.
         odd: Address of a float that becomes NaN if a result is NaN or infinite.
     """
-    return _by_size(TRANSFORM_PRODUCTS)
-
-
-def _by_size(functions: dict[int, Shared]) -> tuple[Any, Callable[..., Any]]:
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        done = builder.append_basic_block("done")
-        choice = builder.switch(values[0], done)
-        for size, function in functions.items():
-            block = builder.append_basic_block("size")
-            choice.add_case(I64(size), block)
-            builder.position_at_end(block)
-            function.call(builder, values[1:])
-            builder.branch(done)
-        builder.position_at_end(done)
-        return context.get_dummy_value()
-
-    return types.void(*[types.intp] * 8), generate
+    return one_of(TRANSFORM_PRODUCTS)
 
 
 def _image(size: int) -> Callable[[Builder, Sequence[Value]], None]:
@@ -216,10 +199,10 @@ def _weighted(b: Builder, weights: np.ndarray[Any, Any], x: Sequence[Value]) -> 
 
 
 TRANSFORM_IMAGE = {
-    size: Shared(__file__, f"tenonnx_tiles_of_image_{size}", [I64] * 7, _image(size))
+    (size,): Shared(__file__, f"tenonnx_tiles_of_image_{size}", [I64] * 7, _image(size))
     for size in POINTS
 }
 TRANSFORM_PRODUCTS = {
-    size: Shared(__file__, f"tenonnx_tiles_of_products_{size}", [I64] * 7, _products(size))
+    (size,): Shared(__file__, f"tenonnx_tiles_of_products_{size}", [I64] * 7, _products(size))
     for size in POINTS
 }

@@ -174,9 +174,9 @@ def convolve_bytes(arguments: Any, task: Any, worker: Any) -> None:
                 )
             for i in range(0, count, DOT_ROWS):
                 multiply_byte_columns(
-                    min(DOT_ROWS, count - i), a + i * a_row, a_row, c + layout[23], pitch,
+                    min(DOT_ROWS, count - i), dots, a + i * a_row, a_row, c + layout[23], pitch,
                     some * taps, c + i * c_row + 4 * (columns - dots), c_row,
-                    extra.ctypes.data + 4 * (row + i), np.intp(channel == 0), dots,
+                    extra.ctypes.data + 4 * (row + i), np.intp(channel == 0),
                 )  # fmt: skip
     whole = columns // COLUMNS * COLUMNS
     for i in range(count):

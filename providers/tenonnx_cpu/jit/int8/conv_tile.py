@@ -17,6 +17,7 @@ from tenonnx_cpu.jit.conv.tile import tell_ahead
 from tenonnx_cpu.jit.int8.conv_rows import between, load_masked
 from tenonnx_cpu.jit.products.tile import LANES, ROW_GROUP, ROWS, VECTORS
 from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.shared import Shared, one_of
 from tenonnx_cpu.jit.vectors.vector import F32, I8, I16, I32, I64, Builder, Value
 
 SUMS = v.vector(I32, LANES)
@@ -71,7 +72,7 @@ def multiply_bytes(
         high: The greatest.
         zero: The zero point.
     """
-    return _signature(), _generator(VECTORS)
+    return one_of(WIDE)
 
 
 @intrinsic
@@ -96,30 +97,7 @@ def multiply_bytes_narrow(
     zero: Any,
 ) -> Any:
     """Like ``multiply_bytes``, for the first half of a panel's columns."""
-    return _signature(), _generator(VECTORS // 2)
-
-
-def _signature() -> Any:
-    return types.void(*[types.intp] * 14, types.float32, types.float32, types.int32)
-
-
-def _generator(vectors: int) -> Callable[..., Any]:
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        after = builder.append_basic_block("after")
-        choice = builder.switch(values[0], after)
-        kinds = [I64] * 13 + [F32, F32, I32]
-        for count in range(1, ROWS + 1):
-            name = f"tenonnx_bytes_{count}_{vectors}"
-            tile = v.function(builder, name, kinds, _tile(count, vectors))
-            block = builder.append_basic_block(f"rows_{count}")
-            choice.add_case(I64(count), block)
-            builder.position_at_end(block)
-            builder.call(tile, values[1:])
-            builder.branch(after)
-        builder.position_at_end(after)
-        return context.get_dummy_value()
-
-    return generate
+    return one_of(NARROW)
 
 
 def _tile(rows: int, vectors: int) -> Callable[[Builder, Sequence[Value]], None]:
@@ -238,6 +216,16 @@ def to_bytes(b: Builder, x: Value, low: Value, high: Value, zero: Value) -> Valu
     return b.trunc(b.add(whole, zero), v.vector(I8, LANES))
 
 
+def _tiles(vectors: int) -> dict[tuple[int, ...], Shared]:
+    kinds = [*[I64] * 13, F32, F32, I32]
+    return {
+        (rows,): Shared(__file__, f"tenonnx_bytes_{rows}_{vectors}", kinds, _tile(rows, vectors))
+        for rows in range(1, ROWS + 1)
+    }
+
+
+WIDE, NARROW = _tiles(VECTORS), _tiles(VECTORS // 2)
+
 DOTS = LANES // 4 if cpu().lanes == 16 and cpu().vnni else 0
 """Columns at most that are better multiplied along the depth than side by side in a vector."""
 DOT_ROWS = 7
@@ -247,6 +235,7 @@ DOT_ROWS = 7
 def multiply_byte_columns(
     typing_context: Any,
     rows: Any,
+    columns: Any,
     a: Any,
     a_row: Any,
     b: Any,
@@ -256,12 +245,12 @@ def multiply_byte_columns(
     c_row: Any,
     extra: Any,
     first: Any,
-    columns: Any,
 ) -> Any:
     """Computes ``C += A @ B`` for a few columns of uint8, or from ``extra`` on, row by row.
 
     Args:
         rows: 1 to ``DOT_ROWS``.
+        columns: 1 to ``DOTS``.
         a: Address of A, int8, whose columns are adjacent, and bytes from row to row.
         a_row: Likewise.
         b: Address of B, whose rows are adjacent; whole vectors are read.
@@ -271,26 +260,8 @@ def multiply_byte_columns(
         c_row: Likewise.
         extra: Address of an int32 per row.
         first: Whether C is ``extra`` so far.
-        columns: 1 to ``DOTS``.
     """
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        after = builder.append_basic_block("after")
-        key = builder.add(builder.mul(values[10], I64(DOT_ROWS + 1)), values[0])
-        choice = builder.switch(key, after)
-        for columns in range(1, DOTS + 1):
-            for rows in range(1, DOT_ROWS + 1):
-                name = f"tenonnx_byte_columns_{rows}_{columns}"
-                tile = v.function(builder, name, [I64] * 9, _columns(rows, columns))
-                block = builder.append_basic_block(name)
-                choice.add_case(I64(columns * (DOT_ROWS + 1) + rows), block)
-                builder.position_at_end(block)
-                builder.call(tile, values[1:10])
-                builder.branch(after)
-        builder.position_at_end(after)
-        return context.get_dummy_value()
-
-    return types.void(*[types.intp] * 11), generate
+    return one_of(COLUMN_TILES)
 
 
 def _columns(rows: int, columns: int) -> Callable[[Builder, Sequence[Value]], None]:
@@ -324,6 +295,15 @@ def _columns(rows: int, columns: int) -> Callable[[Builder, Sequence[Value]], No
             v.store(b, b.add(before, total), place, 4)
 
     return body
+
+
+COLUMN_TILES = {
+    (rows, columns): Shared(
+        __file__, f"tenonnx_byte_columns_{rows}_{columns}", [I64] * 9, _columns(rows, columns)
+    )
+    for rows in range(1, DOT_ROWS + 1)
+    for columns in range(1, max(1, DOTS) + 1)
+}
 
 
 def _total(b: Builder, x: Value) -> Value:

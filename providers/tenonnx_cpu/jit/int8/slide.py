@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from numba import types
 from numba.extending import intrinsic
 
 from tenonnx_cpu.int8.depthwise import STRIDES
@@ -14,7 +13,7 @@ from tenonnx_cpu.jit.int8.conv_tile import REAL, ROUNDED, SUMMED, to_bytes
 from tenonnx_cpu.jit.products.tile import LANES
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.dot8 import BYTES, dot
-from tenonnx_cpu.jit.vectors.shared import Shared
+from tenonnx_cpu.jit.vectors.shared import Shared, one_of
 from tenonnx_cpu.jit.vectors.vector import F32, I32, I64, Builder, Value
 
 KNOWN = (3, 10)
@@ -126,19 +125,4 @@ def slide_bytes(
         high: The greatest.
         zero: The zero point.
     """
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        done = builder.append_basic_block("done")
-        key = builder.add(builder.mul(values[0], I64(64)), values[1])
-        choice = builder.switch(key, done)
-        for (stride, known), function in SLIDES.items():
-            block = builder.append_basic_block(function.name)
-            choice.add_case(I64(64 * stride + known), block)
-            builder.position_at_end(block)
-            function.call(builder, values[2:])
-            builder.branch(done)
-        builder.position_at_end(done)
-        return context.get_dummy_value()
-
-    floats = [types.float32] * 4
-    return types.void(*[types.intp] * 12, *floats, types.int32), generate
+    return one_of(SLIDES)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from numba import types
 from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.conv.rows import clipped
@@ -13,7 +12,7 @@ from tenonnx_cpu.jit.int8.conv_tile import REAL, ROUNDED, SUMMED, to_bytes
 from tenonnx_cpu.jit.products.tile import COLUMNS, LANES, ROW_GROUP, ROWS, VECTORS
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.dot8 import BYTES, SUMS, dot
-from tenonnx_cpu.jit.vectors.shared import Shared
+from tenonnx_cpu.jit.vectors.shared import Shared, one_of
 from tenonnx_cpu.jit.vectors.vector import F32, I32, I64, Builder, Value
 
 NUMBERS = 4 * COLUMNS
@@ -77,7 +76,7 @@ def _tile(rows: int) -> Callable[[Builder, Sequence[Value]], None]:
 
 
 TILES = {
-    rows: Shared(
+    (rows,): Shared(
         __file__, f"tenonnx_byte_tile_{rows}", [*[I64] * 9, F32, F32, I32], _tile(rows)
     )
     for rows in range(1, ROWS + 1)
@@ -109,17 +108,4 @@ def multiply_bytes(
         high: The greatest.
         zero: The zero point.
     """
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        done = builder.append_basic_block("done")
-        choice = builder.switch(values[0], done)
-        for number, tile in TILES.items():
-            block = builder.append_basic_block(tile.name)
-            choice.add_case(I64(number), block)
-            builder.position_at_end(block)
-            tile.call(builder, values[1:])
-            builder.branch(done)
-        builder.position_at_end(done)
-        return context.get_dummy_value()
-
-    return types.void(*[types.intp] * 10, types.float32, types.float32, types.int32), generate
+    return one_of(TILES)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from numba import types
 from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.compiling import helper
@@ -13,7 +12,7 @@ from tenonnx_cpu.jit.products.pack import WIDTH, make_load, widened
 from tenonnx_cpu.jit.products.tile import LANES
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.memory import load_float, store_float
-from tenonnx_cpu.jit.vectors.shared import Shared
+from tenonnx_cpu.jit.vectors.shared import Shared, one_of, under
 from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
 
 LINES = {1: (1, 4, 8), 2: (1, 4, 8), 3: (1, 4), 4: (1, 4)}
@@ -75,21 +74,7 @@ def make_dot_lines(kind: str) -> Any:
         b: Any, b_column: Any, c: Any, c_row: Any, vectors: Any,
     ) -> Any:  # fmt: skip
         """Stores the products of whole vectors of A's rows and B's columns."""
-
-        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            done = builder.append_basic_block("done")
-            choice = builder.switch(builder.add(builder.mul(values[0], I64(16)), values[1]), done)
-            for (own, count, lines), function in DOT_LINES.items():
-                if own == kind:
-                    block = builder.append_basic_block(function.name)
-                    choice.add_case(I64(16 * count + lines), block)
-                    builder.position_at_end(block)
-                    function.call(builder, values[2:])
-                    builder.branch(done)
-            builder.position_at_end(done)
-            return context.get_dummy_value()
-
-        return types.void(*[types.intp] * 9), generate
+        return one_of(under(DOT_LINES, kind))
 
     @helper
     def dots(

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numba import types
 from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.compiling import helper
@@ -14,7 +13,7 @@ from tenonnx_cpu.jit.products.pack import WIDTH, make_load, widened
 from tenonnx_cpu.jit.products.tile import LANES
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.memory import load_float, store_float
-from tenonnx_cpu.jit.vectors.shared import Shared
+from tenonnx_cpu.jit.vectors.shared import Shared, one_of, under
 from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
 
 LINES = {1: 8, 2: 8, 3: 8, 4: 8, 5: 4, 6: 4, 7: 4, 8: 4}
@@ -74,21 +73,7 @@ def make_sum_lines(kind: str) -> Any:
         b: Any, b_row: Any, c: Any, c_row: Any, vectors: Any,
     ) -> Any:  # fmt: skip
         """Adds ``rows`` x ``lines`` of A by whole vectors of B's rows to C."""
-
-        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            done = builder.append_basic_block("done")
-            choice = builder.switch(builder.add(builder.mul(values[0], I64(16)), values[1]), done)
-            for (own, count, lines), function in ADD_LINES.items():
-                if own == kind:
-                    block = builder.append_basic_block(function.name)
-                    choice.add_case(I64(16 * count + lines), block)
-                    builder.position_at_end(block)
-                    function.call(builder, values[2:])
-                    builder.branch(done)
-            builder.position_at_end(done)
-            return context.get_dummy_value()
-
-        return types.void(*[types.intp] * 10), generate
+        return one_of(under(ADD_LINES, kind))
 
     @helper
     def sum_lines(

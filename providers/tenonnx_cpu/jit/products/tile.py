@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from numba import types
 from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.vectors import vector as v
-from tenonnx_cpu.jit.vectors.shared import Shared
+from tenonnx_cpu.jit.vectors.shared import Shared, one_of
 from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
 
 LANES = cpu().lanes
@@ -63,20 +62,7 @@ def multiply_tile(
         ahead_step: Likewise.
         panel: Where ``KEEP`` leaves B, row after row.
     """
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        done = builder.append_basic_block("done")
-        choice = builder.switch(values[0], done)
-        for number, tile in TILES.items():
-            block = builder.append_basic_block(tile.name)
-            choice.add_case(I64(number), block)
-            builder.position_at_end(block)
-            tile.call(builder, values[1:])
-            builder.branch(done)
-        builder.position_at_end(done)
-        return context.get_dummy_value()
-
-    return types.void(*[types.intp] * 13), generate
+    return one_of(TILES)
 
 
 def _tile(rows: int, vectors: int, keep: bool) -> Callable[[Builder, Sequence[Value]], None]:
@@ -129,7 +115,7 @@ def _tile(rows: int, vectors: int, keep: bool) -> Callable[[Builder, Sequence[Va
 
 
 TILES = {
-    form + rows: Shared(
+    (form + rows,): Shared(
         __file__, f"tenonnx_tile_{form + rows}", [I64] * 12, _tile(rows, vectors, form == KEEP)
     )
     for form, vectors in ((WIDE, VECTORS), (NARROW, 1), (KEEP, VECTORS))

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from numba import types
 from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.products.tile import LANES
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.codes import WIDTHS
 from tenonnx_cpu.jit.vectors.dot8 import BYTES, SUMS, dot, planes
-from tenonnx_cpu.jit.vectors.shared import Shared
+from tenonnx_cpu.jit.vectors.shared import Shared, one_of, under
 from tenonnx_cpu.jit.vectors.vector import F32, I8, I32, I64, Builder, Value
 
 ROWS = (1, 2, 4)
@@ -147,24 +146,6 @@ def make_code_dots(bits: int) -> Any:
         shared: Any, flip: Any, out: Any, out_row: Any,
     ) -> Any:  # fmt: skip
         """Multiplies ``rows`` by ``lines``; ``shared`` chunks have a scale in common."""
-
-        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            key = builder.add(
-                builder.mul(values[0], I64(64)),
-                builder.add(builder.mul(values[1], I64(8)), values[2]),
-            )
-            done = builder.append_basic_block("done")
-            choice = builder.switch(key, done)
-            for (own, lanes, rows, lines), function in DOTS.items():
-                if own == bits:
-                    block = builder.append_basic_block(function.name)
-                    choice.add_case(I64(64 * lanes + 8 * rows + lines), block)
-                    builder.position_at_end(block)
-                    function.call(builder, values[3:])
-                    builder.branch(done)
-            builder.position_at_end(done)
-            return context.get_dummy_value()
-
-        return types.void(*[types.intp] * 18), generate
+        return one_of(under(DOTS, bits))
 
     return code_dots

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from numba import types
 from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.code.cpu import cpu
@@ -18,7 +17,7 @@ from tenonnx_cpu.jit.products.tile import LANES
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.codes import WIDTHS
 from tenonnx_cpu.jit.vectors.dot8 import BYTES, SUMS, dot, planes
-from tenonnx_cpu.jit.vectors.shared import Shared
+from tenonnx_cpu.jit.vectors.shared import Shared, one_of, under
 from tenonnx_cpu.jit.vectors.vector import F32, I8, I32, I64, Builder, Value
 
 ROWS = (1, 2, 4)
@@ -255,21 +254,6 @@ def make_add_group(bits: int, kind: str) -> Any:
             c: Address of C, float32 in the order of panels, and bytes from row to row.
             c_row: Likewise.
         """
-
-        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            key = builder.add(builder.mul(values[0], I64(2)), values[1])
-            done = builder.append_basic_block("done")
-            choice = builder.switch(key, done)
-            for (own, width, rows, zeroed), function in GROUPS.items():
-                if (own, width) == (kind, bits):
-                    block = builder.append_basic_block(function.name)
-                    choice.add_case(I64(2 * rows + int(zeroed)), block)
-                    builder.position_at_end(block)
-                    function.call(builder, values[2:])
-                    builder.branch(done)
-            builder.position_at_end(done)
-            return context.get_dummy_value()
-
-        return types.void(*[types.intp] * 19), generate
+        return one_of(under(GROUPS, kind, bits))
 
     return add_group

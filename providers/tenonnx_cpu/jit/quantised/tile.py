@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from numba import types
 from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.products.tile import ADD, COLUMNS, LANES, ROW_GROUP, VECTORS
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.dot8 import BYTES, SUMS, dot
-from tenonnx_cpu.jit.vectors.shared import Shared
+from tenonnx_cpu.jit.vectors.shared import Shared, one_of
 from tenonnx_cpu.jit.vectors.vector import F32, I32, I64, Builder, Value
 
 ROWS = 6 if cpu().registers == 32 else 2
@@ -83,7 +82,7 @@ def _tile(rows: int) -> Callable[[Builder, Sequence[Value]], None]:
 
 
 TILES = {
-    rows: Shared(__file__, f"tenonnx_q_tile_{rows}", [I64] * 12, _tile(rows))
+    (rows,): Shared(__file__, f"tenonnx_q_tile_{rows}", [I64] * 12, _tile(rows))
     for rows in range(1, ROWS + 1)
 }
 
@@ -110,17 +109,4 @@ def multiply_codes(
         c_row: Likewise.
         mode: ``ZERO`` or ``ADD``.
     """
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        done = builder.append_basic_block("done")
-        choice = builder.switch(values[0], done)
-        for number, tile in TILES.items():
-            block = builder.append_basic_block(tile.name)
-            choice.add_case(I64(number), block)
-            builder.position_at_end(block)
-            tile.call(builder, values[1:])
-            builder.branch(done)
-        builder.position_at_end(done)
-        return context.get_dummy_value()
-
-    return types.void(*[types.intp] * 13), generate
+    return one_of(TILES)

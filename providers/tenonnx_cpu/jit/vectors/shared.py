@@ -8,9 +8,10 @@ image of their own per module, in the disk cache beside the kernels.
 from __future__ import annotations
 
 import ctypes
+import functools
 import hashlib
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,16 @@ from numba.core.registry import cpu_target
 from tenonnx_cpu.jit.code import building, images
 from tenonnx_cpu.jit.code.building import keep
 from tenonnx_cpu.jit.code.cache import cache_folder, image_path, source_stamp
-from tenonnx_cpu.jit.vectors.vector import VOID, Builder, Value
+from tenonnx_cpu.jit.vectors.vector import I64, VOID, Builder, Value
 
 Body = Callable[[Builder, Sequence[Value]], Any]
 
 IMAGE = "shared"
 """What the image of a module's functions is called, beside those of its kernels."""
+
+RADIX = 128
+NUMBERS = {"i64": types.intp, "i32": types.int32, "float": types.float32}
+"""numba's types of what functions take, by LLVM's names."""
 
 _groups: dict[str, list[Shared]] = {}
 _loaded: dict[str, Any] = {}
@@ -64,13 +69,46 @@ class Shared:
 
 
 def procedure(function: Shared) -> tuple[Any, Callable[..., Any]]:
-    """Returns the type and the code of an intrinsic that calls a function of integers."""
+    """Returns the type and the code of an intrinsic that calls a function."""
+    return one_of({(): function})
+
+
+def under(functions: Mapping[Any, Shared], *start: Any) -> dict[Any, Shared]:
+    """Returns the functions whose keys start so, by what is left of their keys."""
+    count = len(start)
+    return {key[count:]: made for key, made in functions.items() if key[:count] == start}
+
+
+def one_of(functions: Mapping[Any, Shared]) -> tuple[Any, Callable[..., Any]]:
+    """Returns the type and the code of an intrinsic that calls one of some functions.
+
+    Its first arguments are the function's key: as many whole numbers, less than ``RADIX`` each. It
+    does nothing if there is no such function.
+    """
+    key, first = next(iter(functions.items()))
+    own = [NUMBERS[str(kind)] for kind in first.kind.args]
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        function.call(builder, values)
+        done = builder.append_basic_block("done")
+        number = _joined(builder, values[: len(key)])
+        choice = builder.switch(number, done)
+        for place, function in functions.items():
+            block = builder.append_basic_block(function.name)
+            choice.add_case(I64(functools.reduce(lambda n, one: n * RADIX + one, place, 0)), block)
+            builder.position_at_end(block)
+            function.call(builder, values[len(key) :])
+            builder.branch(done)
+        builder.position_at_end(done)
         return context.get_dummy_value()
 
-    return types.void(*[types.intp] * len(function.kind.args)), generate
+    return types.void(*[types.intp] * len(key), *own), generate
+
+
+def _joined(builder: Builder, numbers: Sequence[Value]) -> Value:
+    joined = I64(0)
+    for number in numbers:
+        joined = builder.add(builder.mul(joined, I64(RADIX)), number)
+    return joined
 
 
 def load() -> None:
