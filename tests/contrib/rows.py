@@ -114,6 +114,12 @@ def write(path: Path, rows: Iterable[Row]) -> None:
     )
 
 
+def recorded(folder: Path) -> list[Row]:
+    """All recorded rows; a file beside a model holds that one's answers."""
+    paths = (p for p in sorted(folder.glob("*.npz")) if not p.with_suffix(".onnx").exists())
+    return [row for path in paths for row in read(path)]
+
+
 def read(path: Path) -> list[Row]:
     """The recorded rows of a file."""
     with np.load(path) as arrays:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rows import Row, feeds_of, model_of, read
+from rows import Row, feeds_of, model_of, recorded
 
 import tenonnx
 
-ROWS = [row for path in sorted(Path(__file__).parent.glob("*.npz")) for row in read(path)]
+ROWS = recorded(Path(__file__).parent)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)

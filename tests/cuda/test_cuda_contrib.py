@@ -13,10 +13,9 @@ from test_cuda_contract import EVERY
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "contrib"))
 
-from rows import Row, feeds_of, model_of, read
+from rows import Row, feeds_of, model_of, recorded
 
-CONTRIB = Path(__file__).parents[1] / "contrib"
-ROWS = [row for path in sorted(CONTRIB.glob("*.npz")) for row in read(path)]
+ROWS = recorded(Path(__file__).parents[1] / "contrib")
 
 WAITS = {
     "MoE": "the host has to know which experts were chosen",
