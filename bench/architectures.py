@@ -17,7 +17,7 @@ from tenonnx_quant import WeightScheme, quantize_weights
 EXPORT = Path(__file__).parents[1] / "tests" / "exports" / "export.py"
 NAMES = (
     *("bert", "distilbert", "gpt2", "llama", "qwen2", "phi3", "gemma2"),
-    *("t5", "whisper", "vit", "clip", "resnet", "mobilenet"),
+    *("mixtral", "modernbert", "t5", "whisper", "vit", "clip", "resnet", "mobilenet"),
 )
 SMALL = ("resnet", "mobilenet")
 """Blocks of a few channels, whatever the width."""

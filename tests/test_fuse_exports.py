@@ -42,6 +42,11 @@ FOUND = {
     "vit": {"Attention": 2},
     "whisper": {"Attention": 6},
     "clip-dynamo": {"Attention": 4},
+    "gptneox-dynamo": {"Attention": 2, "Gelu": 2},
+    "mixtral": {"Attention": 2, "RMSNormalization": 5, "Swish": 2},
+    "mixtral-dynamo": {"Attention": 2, "RMSNormalization": 5, "Swish": 2},
+    "modernbert-dynamo": {"Attention": 2},
+    "wav2vec2-dynamo": {"Attention": 2},
 }
 """Operators that models have by their architecture, however they were exported."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -65,3 +66,11 @@ def test_a_matrix_that_is_not_there(choose: str) -> None:
     done, feeds = layer(choose, True, np.array([0, COUNT]))
     with pytest.raises(tenonnx.RuntimeException, match=f"{COUNT}"):
         done.run(None, feeds)
+
+
+@pytest.mark.parametrize("name", ["mixtral", "mixtral-dynamo"])
+def test_exported_experts_are_read_in_place(name: str) -> None:
+    path = Path(__file__).parents[1] / "exports" / f"{name}.onnx"
+    steps = tenonnx.InferenceSession(path, providers=["cpu"]).plan.steps
+    joined = [step for step in steps if "MatMul" in {n.op_type for n in step.nodes[1:]}]
+    assert [step.nodes[0].op_type.removesuffix("ND") for step in joined] == ["Gather"] * 4

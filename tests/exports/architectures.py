@@ -94,6 +94,11 @@ class Architectures:
         gpt2 = {"n_embd": self.width, "n_layer": 2, "n_head": 4, "n_positions": 64}
         distilbert = {"dim": self.width, "n_layers": 2, "n_heads": 4}
         distilbert |= {"hidden_dim": self.width * 3 // 2}
+        # As it is exported: of all ways to run experts, the one without a loop over them.
+        experts = {"num_local_experts": 4, "experts_implementation": "batched_mm"}
+        deberta = {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]}
+        deberta |= {"position_buckets": 4, "norm_rel_ebd": "layer_norm", "share_att_key": True}
+        local = {"local_attention": 4, "global_attn_every_n_layers": 2, "pad_token_id": 0}
         return {
             "bert": lambda: self.encoder(tr.BertConfig, tr.BertModel),
             "distilbert": lambda: self.encoder(
@@ -108,6 +113,13 @@ class Architectures:
             "gemma2": lambda: self.decoder(
                 tr.Gemma2Config, tr.Gemma2ForCausalLM, **grouped, **gemma
             ),
+            "gptneox": lambda: self.decoder(tr.GPTNeoXConfig, tr.GPTNeoXForCausalLM),
+            "mixtral": lambda: self.decoder(
+                tr.MixtralConfig, tr.MixtralForCausalLM, **grouped, **experts
+            ),
+            "modernbert": lambda: self.encoder(tr.ModernBertConfig, tr.ModernBertModel, **local),
+            "deberta": lambda: self.encoder(tr.DebertaV2Config, tr.DebertaV2Model, **deberta),
+            "wav2vec2": self.wav2vec2,
             "t5": self.t5,
             "whisper": self.whisper,
             "vit": self.vit,
@@ -148,6 +160,15 @@ class Architectures:
         config = tr.WhisperConfig(**sizes, **tokens, **room, attn_implementation="eager")
         inputs = {"input_features": noise(2, 8, 32), "decoder_input_ids": IDS[:, :3]}
         return named(tr.WhisperForConditionalGeneration(config), inputs, "logits")
+
+    def wav2vec2(self) -> Built:
+        sizes = {k: v for k, v in self.text.items() if k != "vocab_size"}
+        layers: dict[str, Any] = {"conv_dim": [16, 16], "conv_stride": [5, 2]}
+        layers |= {"conv_kernel": [10, 3], "num_feat_extract_layers": 2}
+        places = {"num_conv_pos_embeddings": 8, "num_conv_pos_embedding_groups": 2}
+        config = tr.Wav2Vec2Config(**sizes, **layers, **places, attn_implementation="eager")
+        inputs = {"input_values": noise(2, 200)}
+        return named(tr.Wav2Vec2Model(config), inputs, "last_hidden_state")
 
     def vit(self) -> Built:
         model = tr.ViTModel(tr.ViTConfig(**self.patches, attn_implementation="eager"))
