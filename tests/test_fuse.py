@@ -239,6 +239,13 @@ def test_what_follows_a_convolution(after: str, group: int, kind: str, biased: b
     assert counts == {kind: 1}
 
 
+def test_a_convolution_that_is_an_output_stays() -> None:
+    text = "(float[1,3,8] x) => (float[1,5,6] c, float[1,5,6] y) { c = Conv(x, w)  y = Sub(c, b) }"
+    weights = {"w": normal(5, 3, 3, seed=1), "b": normal(5, 1, seed=2)}
+    counts, _ = fused(parse(text, **weights), {"x": normal(1, 3, 8)})
+    assert counts == {"Conv": 1, "Sub": 1}
+
+
 def test_convolutions_that_share_weights_keep_them() -> None:
     text = """(float[a,4,6,6] x) => (float[a,4,4,4] y, float[a,4,4,4] z) {
         h = Conv(x, w)  y = Mul(h, column)  z = Conv(y, w) }""".replace("4,4] z", "2,2] z")

@@ -57,7 +57,7 @@ def _follow(node: ir.Node, work: Rewriting, types: tuple[str, ...]) -> ir.Node |
     if node.op_type not in ("Conv", "ConvTranspose") or node.domain or not node.outputs:
         return None
     uses = tuple(node.outputs[0].uses())
-    after = uses[0].node if len(uses) == 1 else None
+    after = uses[0].node if len(uses) == 1 and not node.outputs[0].is_graph_output() else None
     if after is None or after.op_type not in types or after.domain or after.graph is not node.graph:
         return None
     name = f"{node.op_type} and {after.op_type}"
