@@ -12,35 +12,13 @@ from tenonnx.operators import Array
 from tenonnx.planning.lower import is_constant
 from tenonnx.provider import Device, Step
 from tenonnx_cuda.chosen import same_element
+from tenonnx_cuda.expressions import expression, pays_alone
 from tenonnx_cuda.grouping import Group, Program, constant_on
 from tenonnx_cuda.platform import Platform
-from tenonnx_cuda.sources import THREADS, blocks, common
+from tenonnx_cuda.sources import THREADS, blocks, common, header
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-
-EXPRESSIONS: Final = {
-    "Abs": "fabsf({0})",
-    "Add": "{0} + {1}",
-    "Cos": "cosf({0})",
-    "Div": "{0} / {1}",
-    "Erf": "erff({0})",
-    "Exp": "expf({0})",
-    "Log": "logf({0})",
-    "Mul": "{0} * {1}",
-    "Neg": "-{0}",
-    "Reciprocal": "1.0f / {0}",
-    "Relu": "{0} < 0.0f ? 0.0f : {0}",
-    "Sigmoid": "1.0f / (1.0f + expf(-{0}))",
-    "Sin": "sinf({0})",
-    "Sqrt": "sqrtf({0})",
-    "Sub": "{0} - {1}",
-    "Tanh": "tanhf({0})",
-}
-"""Operators that mean the same to every element, in C."""
-
-SINCE: Final = 13
-"""The opset version from which on all of them broadcast, and take bfloat16."""
 
 MOST_INPUTS: Final = 8
 LARGEST: Final = 2**32 - THREADS
@@ -69,8 +47,8 @@ class Chain:
         lines = [f"    const float x{i} = number(p{i}[i % n{i}]);" for i in range(len(self.inputs))]
         for number, node in enumerate(self.nodes):
             operands = [names[value] for value in node.inputs if value is not None]
-            expression = EXPRESSIONS[node.op_type].format(*operands)
-            lines.append(f"    const float y{number} = rounded({expression}, y);")
+            text = (expression(node) or "").format(*operands)
+            lines.append(f"    const float y{number} = rounded({text}, y);")
             names[node.outputs[0]] = f"y{number}"
         body = "\n".join(lines)
         return (
@@ -83,7 +61,7 @@ class Chain:
 def chains(
     nodes: Sequence[ir.Node], escaping: frozenset[ir.Value], is_free: Callable[[ir.Node], bool]
 ) -> Iterator[Chain]:
-    """Yields chains of at least two nodes; no node is in two of them.
+    """Yields chains of at least two nodes, or of one that pays alone; no node is in two of them.
 
     Args:
         nodes: In an order in which they can run.
@@ -92,22 +70,18 @@ def chains(
     """
     taken: set[ir.Node] = set()
     for node in nodes:
-        if node in taken or not (_elementwise(node) and is_free(node)):
+        if node in taken or expression(node) is None or not is_free(node):
             continue
         found = [node]
         while (following := _only_reader(found[-1], escaping)) is not None:
             longer = [*found, following]
-            fits = _elementwise(following) and is_free(following) and following not in taken
-            if not fits or len(_inputs(longer)) > MOST_INPUTS:
+            fits = expression(following) is not None and following not in taken
+            if not fits or not is_free(following) or len(_inputs(longer)) > MOST_INPUTS:
                 break
             found = longer
-        if len(found) > 1:
+        if len(found) > 1 or pays_alone(node):
             taken.update(found)
             yield Chain(tuple(found), _inputs(found))
-
-
-def _elementwise(node: ir.Node) -> bool:
-    return node.domain == "" and node.op_type in EXPRESSIONS and (node.version or 1) >= SINCE
 
 
 def _only_reader(node: ir.Node, escaping: frozenset[ir.Value]) -> ir.Node | None:
@@ -121,6 +95,11 @@ def _inputs(nodes: Sequence[ir.Node]) -> tuple[ir.Value, ...]:
     return tuple(dict.fromkeys(v for v in read if v is not None and v not in made))
 
 
+def whole(chain: Chain) -> str:
+    """Returns a chain's source as it is compiled."""
+    return common() + header("activations") + chain.source
+
+
 def chain_step(chain: Chain, steps: Sequence[Step], platform: Platform, device: Device) -> Step:
     """Returns a chain as one step; where its kernel does not fit, the steps of its nodes run."""
     group = Group()
@@ -130,7 +109,7 @@ def chain_step(chain: Chain, steps: Sequence[Step], platform: Platform, device: 
     program = Program(group, (output,))
     given = [value for value, _ in program.inputs]
     constants = {v: constant_on(v, device) for v in chain.inputs if is_constant(v)}
-    text = common() + chain.source
+    text = whole(chain)
 
     def call(*arrays: Array) -> Array:
         values = {**constants, **dict(zip(given, arrays, strict=True))}

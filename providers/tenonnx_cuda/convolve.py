@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 
@@ -24,9 +25,54 @@ LEAST: Final = 4 * DEPTH
 """Of a sum, what a block has at least."""
 
 
+ACTIVATIONS: Final[dict[str, tuple[Any, ...]]] = {
+    "": ("x",),
+    "Clip": ("clamped(x,alpha,beta)",),
+    "HardSigmoid": ("clamped(alpha*x+beta,0.0f,1.0f)", 0.2, 0.5),
+    "HardSwish": ("x*clamped(x/6.0f+0.5f,0.0f,1.0f)",),
+    "LeakyRelu": ("leaky(x,alpha)", 0.01),
+    "Relu": ("leaky(x,0.0f)",),
+    "Sigmoid": ("sigmoid(x)",),
+    "Tanh": ("tanhf(x)",),
+}
+"""Activations of a result x in C, and the defaults of their parameters."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What becomes of a convolution's results.
+
+    Attributes:
+        expression: Of x, alpha and beta, in C.
+        alpha: Its parameters.
+        beta: Likewise.
+    """
+
+    expression: str
+    alpha: float = 0.0
+    beta: float = 0.0
+
+
 @choose("Conv")
 def conv(site: Site, plain: Call) -> Call:
     """Conv; a 1x1 kernel is left to cuBLAS, which needs no windows for it."""
+    return convolution(site, plain, Ending("x"))
+
+
+@choose("FusedConv", domain="com.microsoft")
+def fused_conv(site: Site, plain: Call) -> Call | None:
+    """FusedConv: a sum and an activation are added where the slices of a convolution are."""
+    name = site.attribute("activation", "")
+    if name not in ACTIVATIONS:
+        return None
+    expression, *defaults = ACTIVATIONS[name]
+    given = [*site.attribute("activation_params", ()), *[None] * 2]
+    numbers = [d if g is None else g for g, d in zip(given, (*defaults, 0.0, 0.0), strict=False)]
+    return convolution(site, plain, Ending(expression, *numbers[:2]))
+
+
+def convolution(site: Site, plain: Call, ending: Ending) -> Call:
+    """Returns a call of X, W, B and what is added."""
     xp, group = site.xp, site.attribute("group", 1)
     geometry = {
         name: None if (value := site.attribute(name, None)) is None else tuple(value)
@@ -34,17 +80,19 @@ def conv(site: Site, plain: Call) -> Call:
     }
     auto_pad = site.attribute("auto_pad", "NOTSET")
 
-    def call(X: Array, W: Array, B: Array | None = None) -> Array:
-        element = same_element(X, W, B)
+    def call(X: Array, W: Array, B: Array | None = None, *more: Array | None) -> Array:
+        element = same_element(X, W, B, *more)
         if element is None or X.ndim not in (3, 4) or math.prod(W.shape[2:]) == 1 or not W.size:
-            return plain(X, W, B)
+            return plain(X, W, B, *more)
         check_weights(X, W, group, None)
         windows = place(X.shape[2:], W.shape[2:], auto_pad=auto_pad, **geometry)
         y = xp.empty((X.shape[0], W.shape[0], *windows.output), X.dtype)
-        if not y.size or not X.size:
-            return plain(X, W, B)
-        x, w, b = (None if a is None else xp.ascontiguousarray(a) for a in (X, W, B))
-        convolve(site, element, x, w, b, y, windows, group)
+        fits = all(z is None or z.shape == y.shape for z in more)
+        if not y.size or not X.size or not fits:
+            return plain(X, W, B, *more)
+        given = (X, W, B, *(more or (None,)))
+        x, w, b, z = (None if a is None else xp.ascontiguousarray(a) for a in given)
+        convolve(site, element, (x, w, b, z), y, windows, group, ending)
         return y
 
     return call
@@ -53,14 +101,14 @@ def conv(site: Site, plain: Call) -> Call:
 def convolve(
     site: Site,
     element: str,
-    x: Array,
-    w: Array,
-    b: Array | None,
+    given: tuple[Any, ...],
     y: Array,
     windows: Windows,
     group: int,
+    ending: Ending,
 ) -> None:
-    """Writes a convolution of contiguous arrays to y."""
+    """Writes a convolution of contiguous arrays (x, w, bias, what is added) to y."""
+    x, w, b, z = given
     line = x.ndim == 3
     pairs = (windows.size, windows.output, windows.strides, windows.dilations, windows.begins)
     numbers = [n for pair, one in zip(pairs, (1, 1, 1, 1, 0), strict=True)
@@ -74,11 +122,14 @@ def convolve(
     slices = -(-depth // length)
     tensor = site.has_tensor_cores and (element != "f32" or site.tf32)
     window = (1, *windows.kernel) if line else tuple(windows.kernel)
-    macros = {"T": element, "KH": window[0], "KW": window[1], "TENSOR": int(tensor)}
+    macros = {"T": element, "KH": window[0], "KW": window[1], "TENSOR": int(tensor),
+              "ACTIVATION(x)": ending.expression}  # fmt: skip
     partial = site.xp.empty((slices, y.size), np.float32)
     sizes = [np.int32(n) for n in (group, w.shape[1], maps, slices, length, *numbers)]
     grid = (tiles * slices, -(-maps // TILE), x.shape[0] * group)
     site.kernel("conv", "convolve", **macros)(grid, (THREADS,), (x, w, partial, *sizes))
     counts = (np.int32(slices), np.int64(y.size), np.int32(w.shape[0]), np.int32(places))
     finish = site.kernel("conv", "finish", **macros)
-    finish(blocks(y.size), (THREADS,), (partial, pointer(b), y, *counts))
+    arrays = (partial, pointer(b), pointer(z), y)
+    factors = (np.float32(ending.alpha), np.float32(ending.beta))
+    finish(blocks(y.size), (THREADS,), (*arrays, *counts, *factors))

@@ -21,7 +21,7 @@ ELEMENTS: Final = {
 }
 """What the sources call the element types of activations."""
 
-INCLUDE: Final = re.compile(r'^#include "(\w+\.cuh)"$', re.MULTILINE)
+INCLUDE: Final = re.compile(r'^#include "(\w+)\.cuh"$', re.MULTILINE)
 
 NULL: Final = np.uintp(0)
 """A pointer to nothing, as an argument."""
@@ -30,16 +30,22 @@ THREADS: Final = 256
 
 
 @functools.cache
+def header(name: str) -> str:
+    """Returns what several sources include."""
+    return (FOLDER / f"{name}.cuh").read_text()
+
+
+@functools.cache
 def common() -> str:
     """Returns what every source starts with."""
-    return (FOLDER / "common.cuh").read_text()
+    return header("common")
 
 
 @functools.cache
 def source(name: str) -> str:
     """Returns a file of kernels as it is compiled: by itself, with what it includes in it."""
     text = (FOLDER / f"{name}.cu").read_text()
-    return common() + INCLUDE.sub(lambda found: (FOLDER / found[1]).read_text(), text)
+    return common() + INCLUDE.sub(lambda found: header(found[1]), text)
 
 
 def kernel(platform: Platform, file: str, name: str, **macros: Any) -> Launch:

@@ -91,6 +91,7 @@ class FakePlatform:
 
     Attributes:
         log: What was copied, allocated and started, in order.
+        compiled: The kernels that were asked for.
     """
 
     def __init__(self, capacity: int = 1 << 40, *, maps: bool = True) -> None:
@@ -101,6 +102,7 @@ class FakePlatform:
         self.capacity = capacity
         self.maps = maps
         self.log: list[tuple[Any, ...]] = []
+        self.compiled: list[str] = []
         self._blocks: weakref.WeakSet[Memory] = weakref.WeakSet()
         self._registered: weakref.WeakSet[Memory] = weakref.WeakSet()
 
@@ -184,6 +186,7 @@ class FakePlatform:
         raise AssertionError(f"{hold} has nothing to hold of {block}")
 
     def compile(self, source: str, name: str, options: Sequence[str]) -> Launch:
+        self.compiled.append(name)
         return hosted.compile_kernel(source, name, tuple(options))
 
 

@@ -15,9 +15,11 @@ import pytest
 from emulated import session
 from test_cuda_compile import check_compiles
 
+import tenonnx
 from models import model, node, value
-from tenonnx_cuda.chains import EXPRESSIONS, Chain, repeats
-from tenonnx_cuda.sources import ELEMENTS, common
+from tenonnx_cuda.chains import Chain, repeats, whole
+from tenonnx_cuda.expressions import COMPOUND, SIMPLE, expression
+from tenonnx_cuda.sources import ELEMENTS
 
 pytestmark = pytest.mark.skipif(hosted.COMPILER is None, reason="no C++ compiler")
 
@@ -62,6 +64,36 @@ def chained(nodes: list[Any], outputs: list[str], *inputs: Any) -> list[Any]:
     return [opened, opened.run(None, dict(zip(names, inputs, strict=True)))]
 
 
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("operator", [
+    "Gelu(x)", 'Gelu<approximate="tanh">(x)', "Swish<alpha=1.5>(x)", "HardSwish(x)",
+    "HardSigmoid<alpha=0.3, beta=0.4>(x)", "LeakyRelu<alpha=0.2>(x)",
+    "com.microsoft.BiasGelu(x, b)", "com.microsoft.FastGelu(x, b)", "com.microsoft.FastGelu(x)",
+    "com.microsoft.QuickGelu(x)", "com.microsoft.Gelu(x)",
+])  # fmt: skip
+def test_an_activation_is_a_kernel_of_its_own(operator: str, dtype: str) -> None:
+    """With the answers of the array library, which are onnxruntime's, and a NaN."""
+    kind, tolerance = TYPES[dtype]
+    source = onnx.parser.parse_model(f"""
+        <ir_version: 13, opset_import: ["": 24, "com.microsoft": 1]>
+        test ({dtype}[n, 8] x, {dtype}[8] b) => ({dtype}[n, 8] y) {{ y = {operator} }}
+    """)
+    draws = np.random.default_rng(0)
+    x, b = (4 * draws.standard_normal((40, 8))).astype(kind), draws.standard_normal(8).astype(kind)
+    x[3, 3] = np.nan
+    feeds = {"x": x, "b": b}
+    opened = session(source, graph_optimization_level=0)
+    platform = opened._providers[0].platform  # type: ignore[attr-defined]  # the emulated one's
+    platform.compiled.clear()
+    (y,) = opened.run(None, feeds)
+    assert platform.compiled == ["chain"]
+    (expected,) = tenonnx.InferenceSession(source, providers=["cpu"]).run(None, feeds)
+    assert y.dtype == kind
+    np.testing.assert_allclose(
+        y.astype(np.float64), expected.astype(np.float64), rtol=5 * tolerance, atol=5 * tolerance
+    )
+
+
 def test_what_the_kernel_does_not_take_runs_node_by_node() -> None:
     column = np.arange(3, dtype=np.float32).reshape(3, 1)
     matrix = np.arange(6, dtype=np.float32).reshape(3, 2)
@@ -104,12 +136,14 @@ def test_periods(shape: tuple[int, ...], whole: tuple[int, ...], period: int | N
 def test_every_expression_compiles(capability: int, tmp_path: Path) -> None:
     last, other = ir.Value(name="x"), ir.Value(name="other")
     nodes = []
-    for name, expression in EXPRESSIONS.items():
-        operands = [last, other] if "{1}" in expression else [last]
-        nodes.append(ir.Node("", name, operands, version=21))
-        last = nodes[-1].outputs[0]
+    for domain, name in [*(("", name) for name in SIMPLE), *COMPOUND]:
+        node = ir.Node(domain, name, [last, other], version=21 if domain == "" else 1)
+        if "{1}" not in (expression(node) or ""):
+            node.resize_inputs(1)
+        nodes.append(node)
+        last = node.outputs[0]
     first = nodes[0].inputs[0]
     assert first is not None
-    text = common() + Chain(tuple(nodes), (first, other)).source
+    text = whole(Chain(tuple(nodes), (first, other)))
     for element in ELEMENTS.values():
         check_compiles(text, {"T": element}, capability, tmp_path)

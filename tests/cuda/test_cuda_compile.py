@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from test_cuda_contract import EVERY
 
+from tenonnx_cuda.convolve import ACTIVATIONS
 from tenonnx_cuda.sources import ELEMENTS, FOLDER, source
 
 NVCC = shutil.which("nvcc")
@@ -32,7 +33,9 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "softmax": [{"T": t} for t in ELEMENTS.values()],
     "rotary": [{"T": t} for t in ELEMENTS.values()],
     "conv": [
-        {"T": t, "KH": 3, "KW": 3, "TENSOR": tensor} for t in ELEMENTS.values() for tensor in (1, 0)
+        {"T": t, "KH": 3, "KW": 3, "TENSOR": tensor, "ACTIVATION(x)": ACTIVATIONS[name][0]}
+        for t in ELEMENTS.values()
+        for tensor, name in ((1, "LeakyRelu"), (0, "HardSigmoid"))
     ],
     "scatter": [
         {"T": "f32", "E": e, "WIDTH": w, "OPERATION": o}

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from kernel_calls import BFLOAT16, FLOATS, chosen, close, draw, needs_compiler
 
+from tenonnx_contrib.fused import fused_conv
 from tenonnx_cuda import nbits
+from tenonnx_cuda.convolve import ACTIVATIONS
 from tenonnx_cuda.sources import ELEMENTS, source
 
 
@@ -114,6 +116,23 @@ def test_convolution(dtype: Any, shape: Any, capability: tuple[int, int]) -> Non
     expected = convolved(x, w, b, attributes)
     run = chosen("Conv", 11, capability=capability, **attributes)
     close(run(x, w, b), expected, dtype, scale=2)
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_fused_convolution(name: str) -> None:
+    """A sum and an activation, by the array library; a NaN goes through."""
+    x, w, b, z = draw(0, 2, 5, 9, 8), draw(1, 6, 5, 3, 3), draw(2, 6), draw(3, 2, 6, 7, 6)
+    x[0, 0, 0, 0] = np.nan
+    parameters = {"Clip": (-0.5, 1.5), "LeakyRelu": (0.3,)}.get(name, ())
+    shared = {"activation": name, "activation_params": parameters}
+    kept = {key: value for key, value in shared.items() if value}
+    run = chosen("FusedConv", 1, domain="com.microsoft", **kept)
+    for more in ((), (z,)):
+        expected = fused_conv(np, x, w, b, *more, **shared)  # type: ignore[arg-type]  # strings
+        found = run(x, w, b, *more)
+        np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+        close(np.nan_to_num(found), np.nan_to_num(expected).astype(np.float64), np.float32, 4)
 
 
 def convolved(x: Any, w: Any, b: Any, attributes: Any) -> Any:

@@ -4,6 +4,7 @@
 // DEPTH elements of which are in shared memory at a time. KH and KW are the window. With TENSOR a
 // factor keeps 10 bits, which are all that those of 16 bits have: 8 warps have 16 maps at 32 places
 // each. Without, 16 x 16 threads have EACH x EACH results apiece.
+#include "activations.cuh"
 #define TILE 64
 #define EACH 4
 #define THREADS 256
@@ -94,12 +95,15 @@ extern "C" __global__ void __launch_bounds__(THREADS) convolve(
         }
 }
 
-// y[i] = bias of its map + sum over s of partial[s, i], in order; all_maps are those of all groups.
+// y[i] = bias of its map + extra[i] + sum over s of partial[s, i], in order, through ACTIVATION(x);
+// all_maps are those of all groups. Null: bias, extra.
 extern "C" __global__ void finish(
-    const float* partial, const T* bias, T* y, int slices, long long count, int all_maps, int places) {
+    const float* partial, const T* bias, const T* extra, T* y, int slices, long long count,
+    int all_maps, int places, float alpha, float beta) {
     const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
     float total = bias ? number(bias[i / places % all_maps]) : 0.0f;
     for (int s = 0; s < slices; ++s) total += partial[s * count + i];
-    put(&y[i], total);
+    if (extra) total += number(extra[i]);
+    put(&y[i], ACTIVATION(total));
 }
