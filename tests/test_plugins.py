@@ -54,7 +54,7 @@ def test_an_installed_plugin_is_found_after_the_built_in_ones(install: Callable[
         ),
         (
             "@tenonnx.hookimpl\ndef register_transforms(regiser): ...",
-            "PluginValidationError: Plugin 'bad' for hook 'register_transforms'",
+            "its register_transforms takes regiser, and is called with register\nHint: arg",
         ),
         (
             "@tenonnx.hookimpl(wrapper=True)\ndef register_transforms(register): yield",
@@ -130,6 +130,19 @@ class OddOptions(Nothing):
     Options = dict
 
 
+class OneLetterEach(Nothing):
+    aliases = "chip"  # type: ignore[assignment] # a comma is missing
+
+
+class Commands:
+    def __init__(self, app: object) -> None:
+        self.app = app
+
+    @tenonnx.hookimpl
+    def register_commands(self, register: Callable[[Any], None]) -> None:
+        register(self.app)
+
+
 class Shadow(Nothing):
     aliases = ("CPU",)
 
@@ -147,6 +160,8 @@ class Shadow(Nothing):
         (Transforms(max), r"expected a tenonnx\.Transform to be registered, got <built-in"),
         (Formats("gguf"), r"expected a tenonnx\.Format to be registered, got 'gguf'"),
         (Transforms(max, levels=3), "TypeError: .*unexpected keyword argument 'levels'"),
+        (Commands(3), r"expected a typer\.Typer to be registered, or what makes one, got 3"),
+        (Providers(OneLetterEach), "expected the aliases of provider NothingProvider in a tuple"),
         (object(), "implements no hook"),
     ],
 )
@@ -327,6 +342,43 @@ def test_a_plugin_that_keeps_everybody_waiting_is_named(
         "plugin 'slow' of tenonnx-slow 1.0 has been loading for 0.05 s; "
         "TENONNX_BLOCK_PLUGINS=slow does without it"
     ]
+
+
+def test_a_file_that_keeps_everybody_waiting_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(plugins_module, "SLOW_SECONDS", 0.05)
+    path = tmp_path / "slow_file.py"
+    path.write_text("import tenonnx, time; time.sleep(0.4)\n" + transform_plugin("a"))
+    record = tenonnx.PluginSet().register_file(path)
+    del sys.modules[path.stem]
+    assert record.load_seconds > 0.4
+    assert any(f"plugin 'slow_file' of {path} has been loading" in m for m in caplog.messages)
+
+
+def test_an_observer_that_observes_nothing_is_named() -> None:
+    class Counting:
+        @tenonnx.hookimpl
+        def create_observer(self, plan: tenonnx.Plan) -> int:
+            return len(plan.steps)
+
+    plugins = tenonnx.PluginSet()
+    plugins.register(Counting())
+    with pytest.raises(tenonnx.PluginError, match=r"'Counting' failed .* expected a tenonnx\.Obs"):
+        tenonnx.InferenceSession(RELU, tenonnx.SessionOptions(plugins=plugins))
+
+
+def test_a_format_that_cannot_tell_its_files_stops_no_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def sniff(header: bytes) -> bool:
+        raise IndexError(f"{len(header)} bytes are too few")
+
+    plugins = tenonnx.PluginSet()
+    plugins.register(Formats(tenonnx.Format("odd", lambda *_: None, sniff)))  # type: ignore[arg-type,return-value] # it is not called
+    options = tenonnx.SessionOptions(plugins=plugins)
+    assert tenonnx.InferenceSession(RELU.SerializeToString(), options).get_inputs()
+    assert any("format 'odd' cannot tell its files: IndexError" in m for m in caplog.messages)
 
 
 def test_calls_of_hooks_can_be_traced(

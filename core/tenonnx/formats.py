@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from tenonnx.weights.registry import WeightRegistry
+
+log = logging.getLogger("tenonnx")
 
 HEADER_BYTES = 64
 """How much of a file or buffer a format's ``sniff`` sees."""
@@ -61,11 +64,19 @@ def load_model(
     """
     header = _header(source) if formats else b""
     for candidate in formats:
-        if header and candidate.sniff(header):
+        if header and _recognises(candidate, header):
             if supplied:
                 raise NotSupported(f"initializers cannot be supplied for a {candidate.name} model")
             return candidate.load(source, registry)
     return load_onnx(source, registry, allowed_roots=tuple(allowed_roots), supplied=supplied)
+
+
+def _recognises(candidate: Format, header: bytes) -> bool:
+    try:
+        return candidate.sniff(header)
+    except Exception as error:  # a stranger's code may raise anything, about anybody's files
+        log.warning("format %r cannot tell its files: %r", candidate.name, error)
+        return False
 
 
 def _header(source: Any) -> bytes:

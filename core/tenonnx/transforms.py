@@ -178,9 +178,9 @@ def run_transforms(
         except Exception as error:
             if transform.level == "required" and isinstance(error, TenonnxError):
                 raise
-            done = ", ".join(r.name for r in reports) or "none"
+            done = ", ".join(r.name for r in reports if r.modified) or "none"
             raise PluginError(
-                f"transform {transform.name!r} failed (before it ran: {done}): "
+                f"transform {transform.name!r} failed (the model was changed before by: {done}): "
                 f"{error if isinstance(error, TenonnxError) else repr(error)}",
                 hint=f"run without it: SessionOptions(disabled_transforms=[{transform.name!r}])",
             ) from error

@@ -155,6 +155,15 @@ def test_plugins_cannot_take_a_subcommand(cli: Cli, write: Write, mlp: str) -> N
     assert "stolen" not in cli("--plugin", plugin, "run", mlp, "-i", "random").stdout
 
 
+def test_subcommands_that_cannot_be_made_are_left_out(cli: Cli, write: Write) -> None:
+    code = "def make(): raise OSError('no terminal')\n@tenonnx.hookimpl\n"
+    code += "def register_commands(register): register(make)"
+    result = cli("--plugin", write("torn.py", f"import tenonnx\n{code}"), "--help")
+    assert result.exit_code == 0
+    said = "warning: the subcommands of plugin 'torn' are left out: OSError: no terminal\n"
+    assert result.stderr == said
+
+
 def test_subcommands_of_plugins_work_with_the_chosen_plugins(
     cli: Cli, write: Write, double: str
 ) -> None:

@@ -76,9 +76,14 @@ class Group(TyperGroup):
         if self._merged:
             return
         self._merged = True
-        for given in state_of(ctx).plugins.commands:
-            app = given if isinstance(given, typer.Typer) else given()
-            group = typer.main.get_group(app)
+        for plugin, given in state_of(ctx).plugins.commands:
+            try:
+                app = given if isinstance(given, typer.Typer) else given()
+                group = typer.main.get_group(app)
+            except Exception as error:  # a stranger's code may raise anything
+                what = f"{type(error).__name__}: {error}"
+                say("warning", f"the subcommands of plugin {plugin!r} are left out: {what}")
+                continue
             found = {group.name: group} if group.name else group.commands
             for name, command in found.items():
                 if name in self.commands:

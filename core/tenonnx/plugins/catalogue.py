@@ -54,7 +54,7 @@ class Catalogue:
         self.providers: dict[str, type[Provider]] = {}
         self.transforms: dict[str, Transform] = {}
         self.formats: dict[str, Format] = {}
-        self.commands: list[Any] = []
+        self.commands: list[tuple[str, Any]] = []
         self._operators: list[tuple[str | None, OperatorTable]] = []
         self._owners: dict[tuple[str, str], PluginRecord] = {}
 
@@ -137,7 +137,8 @@ class Catalogue:
         for kernel in table.names():
             self._claim(record, "kernel", f"{kernel} for {provider or 'every provider'}")
             domains.add(kernel.partition("::")[0])
-        record.registered.append(f"operators of {', '.join(sorted(domains)) or 'no domain'}")
+        listed = f"operators of {', '.join(sorted(domains)) or 'no domain'}"
+        record.registered.append(listed if provider is None else f"{listed} for {provider}")
         self._operators.append((provider, table))
 
     def _take_transform(self, record: PluginRecord, transform: Transform) -> None:
@@ -158,8 +159,12 @@ class Catalogue:
         self.formats[model_format.name] = model_format
 
     def _take_command(self, record: PluginRecord, app: Any) -> None:
+        if not callable(app):
+            raise PluginError(
+                f"expected a typer.Typer to be registered, or what makes one, got {app!r}"
+            )
         record.registered.append("commands")
-        self.commands.append(app)
+        self.commands.append((record.name, app))
 
 
 def _expect(kind: type, given: object) -> None:
@@ -178,5 +183,9 @@ def _check_provider(provider: object) -> None:
         raise PluginError(f"provider {provider.__name__} does not implement {missing}")
     if not isinstance(getattr(provider, "name", None), str):
         raise PluginError(f"provider {provider.__name__} has no name")
+    if not isinstance(provider.aliases, list | tuple):
+        raise PluginError(
+            f"expected the aliases of provider {provider.name} in a tuple, got {provider.aliases!r}"
+        )
     if provider.Options is not None and not dataclasses.is_dataclass(provider.Options):
         raise PluginError(f"the Options of provider {provider.name} are not a dataclass")

@@ -26,12 +26,12 @@ from tenonnx.errors import PluginError
 from tenonnx.options import did_you_mean
 from tenonnx.plugins import installed
 from tenonnx.plugins.catalogue import Catalogue, PluginRecord
+from tenonnx.plugins.checks import DISTRIBUTION, check_api, check_hooks, refused
 
 if TYPE_CHECKING:
     from tenonnx.planning.plan import Observer, Plan
 
 GROUP = hookspecs.NAMESPACE
-DISTRIBUTION = "tenonnx"
 SLOW_SECONDS = 5.0
 """How long a plugin may load before the log says who keeps everybody waiting."""
 
@@ -125,9 +125,14 @@ class PluginSet(Catalogue):
         module = importlib.util.module_from_spec(spec)
         # Its dataclasses look their module up; a module of that name that is there already stays.
         ours = sys.modules.setdefault(path.stem, module) is module
+        record, start = PluginRecord(path.stem, str(path)), time.perf_counter()
         try:
-            spec.loader.exec_module(module)
-            return self._add_now(PluginRecord(path.stem, str(path)), module)
+            with _watched(record):
+                spec.loader.exec_module(module)
+            imported = time.perf_counter() - start
+            self._add_now(record, module)
+            record.load_seconds += imported
+            return record
         except (Exception, SystemExit) as error:
             if ours:
                 del sys.modules[path.stem]
@@ -148,6 +153,8 @@ class PluginSet(Catalogue):
             plugin = self._manager.get_plugin(record.name)
             try:
                 observer = self._call(plugin, "create_observer", plan=plan)
+                if observer is not None and not callable(getattr(observer, "on_step", None)):
+                    raise PluginError(f"expected a tenonnx.Observer or None, got {observer!r}")
             except Exception as error:
                 raise PluginError(
                     f"plugin {record.name!r} failed to create an observer: {_one_line(error)}",
@@ -170,7 +177,7 @@ class PluginSet(Catalogue):
         start = time.perf_counter()
         try:
             plugin = load()
-            _check_api(plugin, record)
+            check_api(plugin, record)
             self._refuse_twice(plugin, record)
             with self.all_or_nothing(record):
                 self._enlist(plugin, record)
@@ -191,10 +198,13 @@ class PluginSet(Catalogue):
 
     def _enlist(self, plugin: Any, record: PluginRecord) -> None:
         try:
-            self._manager.register(plugin, name=record.name)
+            try:
+                self._manager.register(plugin, name=record.name)
+            except pluggy.PluginValidationError as error:
+                raise refused(plugin, error) from error
             callers = self._manager.get_hookcallers(plugin) or []
             record.hooks = tuple(sorted(caller.name for caller in callers))
-            _check_hooks(plugin, record)
+            check_hooks(plugin, record)
             for hook, registrar in self.registrars(record).items():
                 if hook in record.hooks:
                     self._call(plugin, hook, register=registrar)
@@ -233,31 +243,6 @@ def _watched(record: PluginRecord) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
-
-
-def _check_api(plugin: Any, record: PluginRecord) -> None:
-    record.api = getattr(plugin, "tenonnx_api", None)
-    if record.api is None or record.api == hookspecs.API_VERSION:
-        return
-    here = installed.version(DISTRIBUTION)
-    newer = isinstance(record.api, int) and record.api > hookspecs.API_VERSION
-    raise PluginError(
-        f"it was written for version {record.api} of the plugin API, and tenonnx {here} has "
-        f"version {hookspecs.API_VERSION}",
-        hint=f"update {DISTRIBUTION if newer else 'the plugin'}",
-    )
-
-
-def _check_hooks(plugin: Any, record: PluginRecord) -> None:
-    known = [name for name, spec in vars(hookspecs).items() if hasattr(spec, "tenonnx_spec")]
-    for name in record.hooks:
-        if name not in known:
-            raise PluginError(f"there is no hook {name!r}{did_you_mean(name, known)}")
-    if not record.hooks:
-        raise PluginError(
-            f"{getattr(plugin, '__name__', plugin)!r} implements no hook",
-            hint="decorate its functions with tenonnx.hookimpl",
-        )
 
 
 def _entry_points() -> list[installed.EntryPoint]:

@@ -9,7 +9,8 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from tenonnx.plugins.manager import DISTRIBUTION, GROUP
+from tenonnx.plugins.checks import DISTRIBUTION
+from tenonnx.plugins.manager import GROUP
 
 PROGRAM = """
 import importlib, json, sys
