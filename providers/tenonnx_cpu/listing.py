@@ -19,6 +19,7 @@ LISTING: Final = {
         "com.microsoft::NhwcMaxPool"
     ),
     "conv.pooling": "AveragePool GlobalAveragePool MaxPool",
+    "conv.separable": "Conv",
     "conv.transposed": "ConvTranspose",
     "elementwise.elementwise": (
         "Abs Add Ceil Clip Div Erf Exp Floor Gelu HardSigmoid HardSwish LeakyRelu Max Min Mul Neg "

@@ -21,6 +21,7 @@ from tenonnx_cpu.activation import (
     TANH,
 )
 from tenonnx_cpu.fuse import Scope
+from tenonnx_cpu.products.product import fits
 from tenonnx_cpu.specialise import NDArray
 
 if TYPE_CHECKING:
@@ -75,6 +76,13 @@ class Tail:
             self._shifts.clear()
             known = self._shifts[id(bias)] = bias, (scaled + self.shift).astype(np.float32)
         return known[1]
+
+    def summand(self, rows: int, bias: NDArray | None) -> NDArray | None:
+        """Returns what is added to each of ``rows`` channels, if kernels take it."""
+        if bias is None and self.shift is None:
+            return np.zeros(rows, np.float32)
+        shift = self.shifted(bias)
+        return shift if shift.shape == (rows,) and fits(shift) else None
 
     def extend(self, node: ir.Node) -> None:
         """Takes one more node."""
