@@ -10,6 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 
 import tenonnx
@@ -293,6 +294,18 @@ def test_an_island_with_a_bridge_stays_narrow() -> None:
     counts, done = fused(parse(text), feeds)
     assert counts == {"Cast": 2, "Softmax": 1, "Add": 1}
     assert "'z' would have to be cast" in notes(done, "float-islands")[0]
+
+
+@pytest.mark.parametrize("kind", ["Conv", "ConvTranspose"])
+def test_convolutions_of_narrow_floats_are_widened_with_their_weights(kind: str) -> None:
+    """However few they are, and without a cast of weights whenever the model runs."""
+    text = f"""(float16[a,80,9,9] x) => (float16[a,80,b,d] y) {{
+        h = {kind}(x, w, c)  y = HardSigmoid(h) }}"""
+    weights = {"w": normal(80, 80, 3, 3, dtype=np.float16), "c": normal(80, dtype=np.float16)}
+    feeds = {"x": normal(1, 80, 9, 9, dtype=np.float16)}
+    counts, done = fused(parse(text, **weights), feeds, rtol=1e-2, atol=1e-2)
+    assert counts["Cast"] == 2
+    assert {value.dtype for value in done.model.graph.initializers.values()} == {ir.DataType.FLOAT}
 
 
 def test_an_island_whose_output_is_read_in_16_bits_too() -> None:

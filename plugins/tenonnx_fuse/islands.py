@@ -13,13 +13,18 @@ from tenonnx_fuse.known import attribute, dtype_of, operand, weight_of
 
 NARROW = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
-MEMBERS = frozenset(
+CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
+
+MEMBERS = CONVOLUTIONS | frozenset(
     {
-        "Abs", "Add", "Clip", "Concat", "Cos", "Div", "Erf", "Exp", "Expand", "Gelu", "Gemm",
-        "LayerNormalization", "LeakyRelu", "Log", "LogSoftmax", "MatMul", "Max", "Min", "Mul",
-        "Neg", "Pow", "RMSNormalization", "Reciprocal", "ReduceMean", "ReduceSum", "Relu",
-        "Reshape", "Sigmoid", "Sin", "Slice", "Softmax", "Sqrt", "Squeeze", "Sub", "Tanh",
-        "Transpose", "Unsqueeze",
+        "Abs", "Add", "AveragePool", "BatchNormalization", "Ceil", "Clip", "Concat", "Cos",
+        "DepthToSpace", "Div", "Elu", "Erf", "Exp", "Expand", "Flatten", "Floor", "Gelu", "Gemm",
+        "GlobalAveragePool", "GlobalMaxPool", "GroupNormalization", "HardSigmoid", "HardSwish",
+        "InstanceNormalization", "LayerNormalization", "LeakyRelu", "Log", "LogSoftmax", "MatMul",
+        "Max", "MaxPool", "Min", "Mish", "Mul", "Neg", "PRelu", "Pad", "Pow", "RMSNormalization",
+        "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "Relu", "Reshape",
+        "Resize", "Selu", "Sigmoid", "Sin", "Slice", "Softmax", "Softplus", "Softsign",
+        "SpaceToDepth", "Sqrt", "Squeeze", "Sub", "Swish", "Tanh", "Transpose", "Unsqueeze",
     }
 )  # fmt: skip
 """Operators that take 16-bit floats and float32 alike, and give back what they take."""
@@ -28,13 +33,14 @@ Casts = dict[tuple[ir.Graph | ir.Function, ir.Value], ir.Value]
 """Values that were cast, by the graph that it is done in."""
 
 MAX_ELEMENTS = 4096
-"""Elements of a constant that are widened with the island around it."""
+"""Elements of a constant that are widened with the island around it; of convolutions', any."""
 
 
 def widen_islands(model: ir.Model, context: TransformContext) -> bool:
     """Computes in float32 what is computed in 16 bits, where few values must be cast for it.
 
     Matrices stay narrow behind a Cast of their own, which providers take together with the product.
+    Convolutions are widened at any price, and their weights with them.
     """
     if not _has_narrow(model):
         return False
@@ -49,7 +55,8 @@ def widen_islands(model: ir.Model, context: TransformContext) -> bool:
                 entering, leaving = _entering(island), _leaving(island)
                 casts = len(entering) + len(leaving)
                 # Products with constant matrices gain what a cast of activations costs.
-                if casts and (2 * casts >= len(island) or not _has_matrix(island)):
+                dear = 2 * casts >= len(island) or not _has_matrix(island)
+                if casts and dear and not any(n.op_type in CONVOLUTIONS for n in island):
                     names = ", ".join(f"'{value.name}'" for value in (*entering, *leaving))
                     context.notes.append(
                         f"nearly an island of {len(island)} nodes: {names} would have to be cast"
@@ -99,7 +106,8 @@ def _entering(island: dict[ir.Node, None]) -> list[ir.Value]:
         for position, value in enumerate(node.inputs):
             if value is None or value.producer() in island or dtype_of(value) not in NARROW:
                 continue
-            if _source(value) is None and not _is_small(value) and not _is_matrix(node, position):
+            kept = _is_ahead(node, position) or _is_matrix(node, position)
+            if _source(value) is None and not kept:
                 found[value] = None
     return list(found)
 
@@ -119,9 +127,13 @@ def _narrow_readers(value: ir.Value, island: dict[ir.Node, None]) -> list[tuple[
     ]
 
 
-def _is_small(value: ir.Value) -> bool:
-    weight = weight_of(value)
-    return weight is not None and weight.array.size <= MAX_ELEMENTS
+def _is_ahead(node: ir.Node, position: int) -> bool:
+    """Says whether an input is a constant that is widened once, not whenever the model runs."""
+    value = node.inputs[position]
+    weight = weight_of(value) if value is not None else None
+    if weight is None or _is_matrix(node, position):
+        return False
+    return weight.array.size <= MAX_ELEMENTS or node.op_type in CONVOLUTIONS
 
 
 def _has_matrix(island: dict[ir.Node, None]) -> bool:
@@ -171,7 +183,7 @@ def _widen(
             if value is None or value.producer() in island or dtype_of(value) not in NARROW:
                 continue
             wide = _source(value)
-            if wide is None and _is_small(value) and not _is_matrix(node, position):
+            if wide is None and _is_ahead(node, position):
                 wide = _widened(graph, value, context)
             node.replace_input_with(position, wide or _widened_once(graph, value, node, casts))
     for node in island:

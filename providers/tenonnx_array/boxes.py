@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from tenonnx.operators import Array, Namespace, OperatorTable
@@ -41,11 +39,12 @@ def non_max_suppression(
     floor = None if score_threshold is None else _scalar(score_threshold, 0.0)
     selected = [np.zeros((0, 3), np.int64)]
     for batch in range(len(boxes)) if limit > 0 else ():
-        corners = to_corners(boxes[batch], center_point_box)
+        sides = to_sides(boxes[batch], center_point_box)
         for number, score in enumerate(scores[batch]):
-            kept = np.array(list(best(corners, score, limit, overlap, floor)), np.int64)
-            labels = np.broadcast_to(np.array([batch, number]), (len(kept), 2))
-            selected.append(np.concatenate([labels, kept[:, None]], axis=1))
+            kept = best(sides, score, limit, overlap, floor)
+            if len(kept):
+                labels = np.broadcast_to(np.array([batch, number]), (len(kept), 2))
+                selected.append(np.concatenate([labels, kept[:, None]], axis=1))
     return xp.concatenate(selected)
 
 
@@ -53,29 +52,42 @@ def _scalar(value: Array | None, default: float) -> Array:
     return np.float32(default) if value is None or not value.size else value.reshape(-1)[0]
 
 
-def to_corners(boxes: Array, center_point_box: int) -> Array:
-    """Return the low and the high corner of each box, (2, S, 2), and its area, (S,)."""
-    first, second = boxes[:, :2], boxes[:, 2:]
+def to_sides(boxes: Array, center_point_box: int) -> Array:
+    """Return where boxes (S, 4) begin and end along both axes, and their areas, (5, S)."""
+    sides = np.empty((5, len(boxes)), boxes.dtype)
+    first, second = boxes.T[:2], boxes.T[2:]
     if center_point_box:
-        return np.stack([first - second / 2, first + second / 2])
-    return np.stack([np.minimum(first, second), np.maximum(first, second)])
+        half = second / 2
+        np.subtract(first, half, out=sides[:2])
+        np.add(first, half, out=sides[2:4])
+    else:
+        np.minimum(first, second, out=sides[:2])
+        np.maximum(first, second, out=sides[2:4])
+    np.multiply(sides[2] - sides[0], sides[3] - sides[1], out=sides[4])
+    return sides
 
 
-def best(
-    corners: Array, scores: Array, limit: int, overlap: Array, floor: Array | None
-) -> Iterator[int]:
-    """Yield the boxes of one class that are selected, best first."""
+def best(sides: Array, scores: Array, limit: int, overlap: Array, floor: Array | None) -> Array:
+    """Return the boxes of one class that are selected, best first.
+
+    The best box that is left is taken and compared with all others at once, of which those that
+    do not overlap it stay.
+    """
     order = np.arange(len(scores)) if floor is None else np.nonzero(scores > floor)[0]
     order = order[np.argsort(-scores[order], kind="stable")]
-    low, high = corners
-    area = np.prod(high - low, axis=1)
-    for _ in range(limit):
-        if not len(order):
-            return
-        top, order = order[0], order[1:]
-        yield top
-        sides = np.minimum(high[top], high[order]) - np.maximum(low[top], low[order])
-        shared = np.prod(np.maximum(sides, 0), axis=1)
-        union = area[top] + area[order] - shared
-        ratio = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
-        order = order[~(ratio > overlap)]
+    left = sides[:, order]
+    kept: list[int] = []
+    while len(order) and len(kept) < limit:
+        kept.append(order[0])
+        low_x, low_y, high_x, high_y, area = left[:, 0]
+        left, order = left[:, 1:], order[1:]
+        width = np.minimum(high_x, left[2]) - np.maximum(low_x, left[0])
+        height = np.minimum(high_y, left[3]) - np.maximum(low_y, left[1])
+        shared = np.maximum(width, 0) * np.maximum(height, 0)
+        # Nothing is shared without an area: then the union may be 0, and is not divided by.
+        covered = shared > 0
+        np.divide(shared, area + left[4] - shared, out=shared, where=covered)
+        if (gone := shared > overlap).any():
+            stays = ~gone
+            left, order = left[:, stays], order[stays]
+    return np.array(kept, np.int64)
