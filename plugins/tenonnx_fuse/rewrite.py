@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import onnx_ir as ir
 
 from tenonnx import TransformContext
 from tenonnx.graph import graphs, label, operators
+from tenonnx.records import record
 from tenonnx_fuse.pattern import Found, Op
 
 MAX_NOTES = 8
@@ -19,7 +19,7 @@ MAX_NOTES = 8
 NAMES = re.compile(r"'[^']*'")
 
 
-@dataclass(frozen=True)
+@record
 class Rule:
     """A pattern, and what takes its place.
 

@@ -8,7 +8,6 @@ import importlib.util
 import threading
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 from weakref import WeakValueDictionary
 
@@ -17,13 +16,14 @@ import onnx_ir as ir
 
 from tenonnx import Provider, Segment, Step
 from tenonnx.delegate import SegmentModel, Type, inputs_of, segment_model, type_of
+from tenonnx.records import record
 from tenonnx_openvino.declined import declined
 from tenonnx_openvino.hand_over import model_of
 
 ELEMENTS = frozenset(["BOOL", "INT8", "INT32", "INT64", "UINT8", "FLOAT16", "FLOAT"])
 
 
-@dataclass(frozen=True)
+@record
 class OpenVINOOptions:
     """Options of the provider.
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import onnx_ir as ir
 
 from tenonnx import TransformContext, Weight, WeightTensor
 from tenonnx.graph import graphs
+from tenonnx.records import record
 
 BITS = {
     ir.DataType.INT8: (8, 1),
@@ -26,7 +25,7 @@ ROUNDING = 4
 """The accuracy level that lets activations be rounded to 8 bits."""
 
 
-@dataclass(frozen=True)
+@record
 class Quantised:
     """A constant matrix behind a DequantizeLinear, as its weights are stored."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 from weakref import WeakValueDictionary
 
@@ -12,6 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from tenonnx import Array, EPFail
+from tenonnx.records import record
 from tenonnx_array.provider import ArrayDevice
 from tenonnx_array.standard import StandardProvider
 from tenonnx_array.tracing import Function, TracingProvider
@@ -20,7 +20,7 @@ from tenonnx_torch.kernels import KERNELS
 ELEMENTS = "BOOL INT8 INT16 INT32 INT64 UINT8 FLOAT16 BFLOAT16 FLOAT DOUBLE"
 
 
-@dataclass(frozen=True)
+@record
 class TorchOptions:
     """Options of the provider.
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tenonnx.records import record
 from tenonnx_cpu.attention.attention import ATTEND, attend
 from tenonnx_cpu.buffers import F32, HALVES, empty
 from tenonnx_cpu.specialise import Call, Site, specialise
 
 
-@dataclass(frozen=True)
+@record
 class Seen:
     """Which keys a query sees, and what becomes of its scores.
 

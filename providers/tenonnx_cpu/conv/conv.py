@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from tenonnx.records import record
 from tenonnx_array.windows import Windows, place
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.conv.depthwise import channels_layout, depthwise_layout, suits_channels
@@ -50,7 +50,7 @@ def per_channel(count: int) -> tuple[NDArray, NDArray]:
     return np.ones(count, np.float32), np.zeros(count, np.float32)
 
 
-@dataclass(frozen=True)
+@record
 class Attributes:
     """A convolution's attributes, and where they put its windows."""
 
@@ -135,7 +135,7 @@ def request(weight: NDArray | None) -> None:
         WINOGRAD.request()
 
 
-@dataclass(frozen=True)
+@record
 class Plan:
     """How to convolve images of a shape.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.records import record
 from tenonnx_cpu.fuse import Scope
 from tenonnx_cpu.specialise import NDArray, Site
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
 
 
-@dataclass(frozen=True)
+@record
 class Code:
     """How bytes stand for numbers: ``(byte - zero) * scale``.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.records import record
 from tenonnx_cpu.conv.channels_last import taking_first, taking_last
 from tenonnx_cpu.conv.conv import Attributes
 from tenonnx_cpu.fuse import Fused, Scope, fusion
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 
-@dataclass(frozen=True)
+@record
 class ByteConv:
     """A convolution of bytes that gives bytes, all constants known.
 

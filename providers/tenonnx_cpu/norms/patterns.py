@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tenonnx.records import record
 from tenonnx_cpu.fuse import Scope
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
 
-@dataclass(frozen=True)
+@record
 class Match:
     """A normalisation found.
 

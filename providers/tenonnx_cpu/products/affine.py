@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tenonnx.records import record
 from tenonnx_cpu.activation import GELU, GELU_TANH, LEAKY_RELU, NONE, RELU, SIGMOID, TANH
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.products.product import F32, KINDS, Epilogue, product, request
@@ -20,7 +20,7 @@ FLOAT = 1
 ACTIVATIONS = {"Relu": RELU, "Sigmoid": SIGMOID, "Tanh": TANH}
 
 
-@dataclass(frozen=True)
+@record
 class Affine:
     """A product by a constant matrix, and what is added to its rows.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tenonnx.records import record
 from tenonnx_cpu.jit.runtime import has_numba
 from tenonnx_cpu.specialise import NDArray
 
@@ -17,7 +17,7 @@ FLIP = {2: 0xAA, 4: 0x88, 8: 0x80}
 """Bytes that invert the highest bit of every code: signed ones become unsigned."""
 
 
-@dataclass(frozen=True)
+@record
 class Quantised:
     """A matrix of ``depth`` rows and ``columns``: ``(codes - zeros) * scales``.
 

@@ -1,0 +1,73 @@
+"""What a process imports before its first answer: no timing, which differs, but what takes time."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DIGITS = Path(__file__).parents[1] / "examples" / "digits" / "digits.onnx"
+
+ANSWER = """
+import json, sys
+import numpy as np
+before = set(sys.modules)
+import tenonnx
+session = tenonnx.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
+session.run(None, {"image": np.zeros((1, 1, 8, 8), np.float32)})
+new = {name for name in set(sys.modules) - before}
+print(json.dumps(sorted(n for n in new if type(sys.modules[n]).__name__ != "Deferred")))
+"""
+
+SELDOM = {
+    "asyncio", "concurrent.futures.thread", "difflib", "email", "hashlib", "importlib.metadata",
+    "llvmlite", "multiprocessing", "numba", "onnx.checker", "onnx.helper", "onnx.numpy_helper",
+    "onnx.reference", "onnx.shape_inference", "onnx_ir.passes.common", "onnxscript",
+    "platform", "platformdirs", "random", "rich", "shutil", "subprocess", "sympy", "tempfile",
+    "torch", "typer", "uuid",
+}  # fmt: skip
+"""Modules that take a millisecond or much more, and that few sessions need."""
+
+OWN = 150
+"""Modules of this project that a small network brings: 0.15 ms each, whatever is in them."""
+
+
+@pytest.fixture(scope="module")
+def imported() -> set[str]:
+    environment = {**os.environ, "TENONNX_JIT": "0", "TENONNX_PLUGINS": ""}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    done = subprocess.run(
+        [sys.executable, "-c", ANSWER, str(DIGITS)],
+        env=environment, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere platformdirs names the cache folder")
+def test_a_first_answer_needs_no_more_than_it_uses(imported: set[str]) -> None:
+    assert not imported & SELDOM
+
+
+def test_a_first_answer_takes_few_modules(imported: set[str]) -> None:
+    own = [name for name in imported if name.partition(".")[0].startswith("tenonnx")]
+    assert 50 < len(own) <= OWN, sorted(own)
+
+
+def test_frozen_dataclasses_are_records(imported: set[str]) -> None:
+    """``tenonnx.records``: no methods are compiled for what is defined while a session starts."""
+    found = [
+        f"{name}.{key}"
+        for name in imported
+        if name.startswith("tenonnx")
+        for key, value in vars(importlib.import_module(name)).items()
+        if getattr(value, "__module__", "") == name
+        and (about := getattr(value, "__dataclass_params__", None)) is not None
+        and about.frozen
+    ]
+    assert not found
