@@ -15,8 +15,11 @@ from bench.report import show
 
 ALL = "all of these"
 TITLES = ["model", "transform", "nodes", "run", "without", "ratio", "MiB", "without"]
-SLOWER, LARGER = 1.03, 0.25
-"""What a ratio of times may be, and MiB of private memory more: processes differ by as much."""
+SLOWER, LARGER = 1.03, 0.5
+"""What a ratio of times may be, and MiB of private memory more.
+
+Processes differ by 3 % and by 0.2 MiB; and a transform's own code is private memory, 0.1 to 0.2 MiB.
+"""
 
 
 @dataclass(frozen=True)
