@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from small import Cli
 
+from tenonnx.cli.new import checking
 from tenonnx.cli.scaffold_kinds import KINDS
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +26,7 @@ def run(command: Sequence[object], folder: Path, *path: Path) -> str:
     environment = {
         **{k: v for k, v in os.environ.items() if not k.startswith("PIP_")},
         "PYTHONPATH": os.pathsep.join([*map(str, path), *SOURCES]),
-        "MYPYPATH": os.pathsep.join(SOURCES),
+        "MYPYPATH": checking().removeprefix("MYPYPATH=").removesuffix(" mypy"),
     }
     done = subprocess.run(
         [sys.executable, "-m", *map(str, command)],

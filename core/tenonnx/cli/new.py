@@ -5,7 +5,10 @@ from __future__ import annotations
 import enum
 import importlib.util
 import keyword
+import os
 import re
+import shlex
+import sysconfig
 from pathlib import Path
 from string import Template
 from typing import Annotated
@@ -60,8 +63,22 @@ def new(
         "",
         f"  cd {folder}",
         '  pip install -e . --group test   # needs pip 25.1: pip install -U "pip>=25.1"',
-        "  pytest && ruff check && mypy",
+        f"  pytest && ruff check && {checking()}",
     )
+
+
+def checking() -> str:
+    """Returns the command that checks types.
+
+    mypy looks into ``site-packages`` alone, and follows no editable install of tenonnx there.
+    """
+    specs = map(importlib.util.find_spec, ("tenonnx", "tenonnx_array"))
+    roots = {str(Path(spec.origin).parents[1]): None for spec in specs if spec and spec.origin}
+    installed = sysconfig.get_paths()
+    elsewhere = roots.keys() - {installed["purelib"], installed["platlib"]}
+    if not elsewhere:
+        return "mypy"
+    return f"MYPYPATH={shlex.quote(os.pathsep.join(sorted(elsewhere)))} mypy"
 
 
 def check_name(state: State, name: str) -> None:

@@ -64,7 +64,8 @@ $$ pip install -e . --group test
 $$ pytest && ruff check && ruff format --check && mypy
 ```
 
-`tests/` holds the $kind to its contract by `tenonnx.testing`. To publish:
+`tests/` holds the $kind to its contract by `tenonnx.testing`. mypy does not follow an editable
+install of tenonnx: `MYPYPATH` has to name its source folders then. To publish:
 `python -m build && twine upload dist/*`.
 """,
     "LICENSE": """\
