@@ -21,6 +21,7 @@ LISTING: Final = {
     "conv.pooling": "AveragePool GlobalAveragePool MaxPool",
     "conv.separable": "Conv",
     "conv.transposed": "ConvTranspose",
+    "elementwise.batch_norm": "BatchNormalization",
     "elementwise.elementwise": (
         "Abs Add Ceil Clip Div Erf Exp Floor Gelu HardSigmoid HardSwish LeakyRelu Max Min Mul Neg "
         "PRelu Pow Reciprocal Relu Sigmoid Softsign Sqrt Sub Swish Tanh ThresholdedRelu"

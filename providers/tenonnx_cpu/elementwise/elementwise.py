@@ -110,7 +110,7 @@ MEANINGS: Mapping[str, Meaning] = {
 }
 """What nodes of ONNX's own domain mean."""
 
-COSTLY = ("Erf", "Exp", "Sigmoid", "Tanh", "Gelu", "Swish", "HardSwish", "HardSigmoid")
+COSTLY = ("Erf", "Exp", "Sigmoid", "Tanh", "Gelu", "Swish", "HardSwish", "HardSigmoid", "PRelu")
 """Operators that numpy computes in several passes: worth a program of one line."""
 
 
