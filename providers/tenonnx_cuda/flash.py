@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from tenonnx.operators import Array
 from tenonnx_cuda.chosen import Site, same_element
+from tenonnx_cuda.platform import Launch
 from tenonnx_cuda.sources import is_aligned, pointer
 
 LARGEST: Final = 256
@@ -26,7 +27,9 @@ KEYS: Final = 32
 """Warps of a block, rows of a warp, and keys at a time: as ``attention_mma.cu`` says."""
 
 UNITS: Final = 1024
-"""Warps that a device is kept busy by: with fewer tiles than that, their keys are shared out."""
+BLOCKS: Final = 528
+"""Warps, and blocks, that a device is kept busy by: with fewer tiles than that, their keys are
+shared out."""
 
 LEAST_KEYS: Final = 64
 """Keys of a share at least."""
@@ -126,31 +129,36 @@ def attended(site: Site, q: Heads, k: Heads, v: Heads, sight: Sight) -> Array | 
     sizes = [np.int32(n) for n in (q.heads // k.heads, q.steps, k.steps)]
     masks = [*map(np.int64, mask_strides), np.int32(mask_keys)]
     given = (*arrays, *sizes, *where, *map(np.int64, strides), *masks, *sight.numbers)
-    if site.has_tensor_cores and element != "f32" and suits_tensor_cores(q, k, v):
-        by_tensor_cores(site, element, q, k, v, sight, y, strides, given)
-    else:
-        by_tiles(site, element, q, v, sight, given)
+    fast = site.has_tensor_cores and element != "f32" and suits_tensor_cores(q, k, v)
+    start = on_tensor_cores if fast else by_tiles
+    start(site, element, (q, k, v), sight, given, y, strides)
     return y
 
 
+Triple: TypeAlias = tuple[Heads, Heads, Heads]
+
+
 def by_tiles(
-    site: Site, element: str, q: Heads, v: Heads, sight: Sight, given: tuple[Any, ...]
+    site: Site,
+    element: str,
+    heads: Triple,
+    sight: Sight,
+    given: tuple[Any, ...],
+    y: Array,
+    strides: tuple[int, ...],
 ) -> None:
     """Starts a block for each tile of queries; its keys pass through shared memory."""
+    q, _, v = heads
     large = max(q.size, v.size) > LARGEST // 2
     rows = 1 if q.steps == 1 else 4 if q.steps <= 4 else 8 if large else 16
-    launch = site.kernel(
-        "attention",
-        "attend",
-        T=element,
-        SIZE=q.size,
-        VALUE=v.size,
-        ROWS=rows,
-        COLUMNS=16 if large else 32,
-        THREADS=THREADS,
-        MASK=sight.mask[0],
-    )
-    launch((-(-q.steps // rows), q.heads, q.batch), (THREADS,), given)
+    columns = 16 if large else 32
+    macros = {"T": element, "SIZE": q.size, "VALUE": v.size, "ROWS": rows, "COLUMNS": columns,
+              "THREADS": THREADS, "MASK": sight.mask[0]}  # fmt: skip
+    tiles = -(-q.steps // rows)
+    shares = Shares.of(site, heads, BLOCKS // (tiles * q.heads * q.batch))
+    launch = site.kernel("attention", "attend", **macros)
+    launch((tiles * shares.parts, q.heads, q.batch), (THREADS,), (*given, *shares.arguments))
+    shares.combine(site.kernel("attention", "combine", **macros), heads, sight, y, strides)
 
 
 def suits_tensor_cores(q: Heads, k: Heads, v: Heads) -> bool:
@@ -160,35 +168,69 @@ def suits_tensor_cores(q: Heads, k: Heads, v: Heads) -> bool:
     return sizes and even and is_aligned(*(h.array for h in (q, k, v)))
 
 
-def by_tensor_cores(
+def on_tensor_cores(
     site: Site,
     element: str,
-    q: Heads,
-    k: Heads,
-    v: Heads,
+    heads: Triple,
     sight: Sight,
+    given: tuple[Any, ...],
     y: Array,
     strides: tuple[int, ...],
-    given: tuple[Any, ...],
 ) -> None:
-    """Starts a warp for each tile of rows; for few of them several, each with some of the keys."""
-    xp, group = site.xp, q.heads // k.heads
-    tiles = -(-q.steps * group // ROWS)
-    parts = max(1, min(UNITS // (tiles * k.heads * q.batch), k.steps // LEAST_KEYS))
-    span = -(-k.steps // (parts * KEYS)) * KEYS
-    parts = -(-k.steps // span)
-    rows = q.batch * q.heads * q.steps
-    several = parts > 1
-    sums = xp.empty((parts, rows, v.size), np.float32) if several else None
-    stats = xp.empty((parts, rows, 2), np.float32) if several else None
+    """Starts a warp for each tile of rows."""
+    q, k, v = heads
     macros = {"T": element, "SIZE": q.size, "VALUE": v.size, "MASK": sight.mask[0],
               "EACH": 8 if v.size % 64 == 0 else 4}  # fmt: skip
+    tiles = -(-q.steps * (q.heads // k.heads) // ROWS)
+    shares = Shares.of(site, heads, UNITS // (tiles * k.heads * q.batch))
     launch = site.kernel("attention_mma", "attend_tensor", **macros)
-    shares = (np.int32(parts), np.int32(span), pointer(sums), pointer(stats))
-    grid = (-(-tiles * parts // WARPS), k.heads, q.batch)
-    launch(grid, (WARPS * 32,), (*given, *shares))
-    if several:
-        combine = site.kernel("attention_mma", "combine", **macros)
-        sizes = [np.int32(n) for n in (parts, q.heads, q.steps)]
-        arrays = (sums, stats, pointer(sight.sinks), y)
-        combine((rows,), (32,), (*arrays, *sizes, *map(np.int64, strides)))
+    grid = (-(-tiles * shares.parts // WARPS), k.heads, q.batch)
+    launch(grid, (WARPS * 32,), (*given, *shares.arguments))
+    shares.combine(site.kernel("attention_mma", "combine", **macros), heads, sight, y, strides)
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Into what the keys are cut, so that few tiles keep a device busy.
+
+    Attributes:
+        parts: How many shares there are.
+        span: Keys of each.
+        sums: float32 (parts, rows, size of v), or ``None`` for one share.
+        stats: float32 (parts, rows, 2): their largest scores and the sums of their exponentials.
+    """
+
+    parts: int
+    span: int
+    sums: Array | None
+    stats: Array | None
+
+    @classmethod
+    def of(cls, site: Site, heads: Triple, most: int) -> Shares:
+        """Cuts keys into at most so many shares."""
+        q, k, v = heads
+        parts = max(1, min(most, k.steps // LEAST_KEYS))
+        span = max(1, -(-k.steps // (parts * KEYS))) * KEYS
+        parts = max(1, -(-k.steps // span))
+        if parts == 1:
+            return cls(1, span, None, None)
+        sizes = (parts, q.batch * q.heads * q.steps)
+        empty = site.xp.empty
+        return cls(parts, span, empty((*sizes, v.size), np.float32), empty((*sizes, 2), np.float32))
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """The kernels' last ones."""
+        return np.int32(self.parts), np.int32(self.span), pointer(self.sums), pointer(self.stats)
+
+    def combine(
+        self, launch: Launch, heads: Triple, sight: Sight, y: Array, strides: tuple[int, ...]
+    ) -> None:
+        """Makes one result of several shares'."""
+        if self.parts == 1:
+            return
+        q = heads[0]
+        sizes = [np.int32(n) for n in (self.parts, q.heads, q.steps)]
+        arrays = (self.sums, self.stats, pointer(sight.sinks), y)
+        rows = q.batch * q.heads * q.steps
+        launch((rows,), (32,), (*arrays, *sizes, *map(np.int64, strides)))

@@ -103,11 +103,11 @@ def test_attention_of_large_heads() -> None:
 
 @needs_compiler
 @pytest.mark.parametrize(("dtype", "size", "values"), [
-    (np.float16, 32, 64), (BFLOAT16, 64, 32), (np.float16, 96, 96),
+    (np.float16, 32, 64), (BFLOAT16, 64, 32), (np.float16, 96, 96), (np.float32, 24, 40),
 ], ids=str)  # fmt: skip
 @pytest.mark.parametrize("queries", [1, 3, 21])
-def test_attention_on_tensor_cores(dtype: Any, size: int, values: int, queries: int) -> None:
-    """With so many keys that a few queries' are shared out among warps."""
+def test_attention_that_shares_keys_out(dtype: Any, size: int, values: int, queries: int) -> None:
+    """With so many keys that a few queries' go to several warps, on tensor cores or without."""
     q = draw(0, 2, 6, queries, size, dtype=dtype)
     k, v = draw(1, 2, 2, 150, size, dtype=dtype), draw(2, 2, 2, 150, values, dtype=dtype)
     past = draw(3, 2, 2, 77, size, dtype=dtype), draw(4, 2, 2, 77, values, dtype=dtype)
@@ -132,7 +132,7 @@ def test_attention_on_tensor_cores(dtype: Any, size: int, values: int, queries: 
 @needs_compiler
 def test_tensor_cores_take_what_suits_them(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = []
-    for name in ("by_tensor_cores", "by_tiles"):
+    for name in ("on_tensor_cores", "by_tiles"):
         monkeypatch.setattr(flash, name, lambda *_, name=name: taken.append(name))
     for dtype, size, capability in (
         (np.float16, 64, (8, 0)), (np.float16, 64, (7, 5)), (np.float32, 64, (9, 0)),
@@ -140,7 +140,7 @@ def test_tensor_cores_take_what_suits_them(monkeypatch: pytest.MonkeyPatch) -> N
     ):  # fmt: skip
         heads = [draw(i, 1, 1, 2, size, dtype=dtype) for i in range(3)]
         chosen("Attention", 23, capability=capability)(*heads)
-    assert taken == ["by_tensor_cores", "by_tiles", "by_tiles", "by_tiles", "by_tensor_cores"]
+    assert taken == ["on_tensor_cores", "by_tiles", "by_tiles", "by_tiles", "on_tensor_cores"]
 
 
 def rotated(x: Any, angles: Any, *, interleaved: bool) -> Any:

@@ -2,6 +2,7 @@
 
 // SIZE and VALUE are the sizes of a head of q and k, and of v. MASK: 0 none, 1 T added, 2 bytes of
 // which 0 hides. A block of THREADS threads, of which THREADS / ROWS share a row of scores.
+#include "shares.cuh"
 #define LANES (THREADS / ROWS)
 #define OWN ((VALUE + LANES - 1) / LANES)
 
@@ -11,7 +12,7 @@ typedef unsigned char mask_type;
 typedef T mask_type;
 #endif
 
-// The grid: tiles of queries, heads, batch. Query i of sequence b sees key j if
+// The grid: tiles of queries by parts, heads, batch. Query i of sequence b sees key j if
 //   j >= before + i - left (left >= 0), j <= before + i + right (right >= 0), j < lengths[b],
 // where before is `offset`, or lengths[b] - queries if that is negative. A query that sees none
 // gives 0. Of each head a sink, if there are any, is one more score, which stands for no key.
@@ -21,13 +22,14 @@ extern "C" __global__ void attend(
     long long q_b, long long q_h, long long q_s, long long k_b, long long k_h, long long k_s,
     long long v_b, long long v_h, long long v_s, long long y_b, long long y_h, long long y_s,
     long long mask_b, long long mask_h, long long mask_s, int mask_keys,
-    int offset, int left, int right, float scale, float softcap) {
+    int offset, int left, int right, float scale, float softcap,
+    int parts, int span, float* acc_out, share* stats) {
     __shared__ float q_tile[ROWS][SIZE + 1];
     __shared__ float k_tile[COLUMNS][SIZE + 1];
     __shared__ float v_tile[COLUMNS][VALUE];
     __shared__ float score[ROWS][COLUMNS + 1];
     const int row = threadIdx.x / LANES, lane = threadIdx.x % LANES;
-    const int first = blockIdx.x * ROWS, query = first + row;
+    const int part = blockIdx.x % parts, first = blockIdx.x / parts * ROWS, query = first + row;
     const int head = blockIdx.y, batch = blockIdx.z;
     const int length = lengths ? (int)min(lengths[batch], (long long)keys) : keys;
     const long long place = (offset < 0 ? lengths[batch] - queries : offset) + (long long)query;
@@ -42,8 +44,9 @@ extern "C" __global__ void attend(
     for (int i = 0; i < OWN; ++i) acc[i] = 0.0f;
     // Tiles that none of the block's queries sees are not even loaded.
     const long long last = place - row + ROWS - 1;
-    const int stop = right < 0 ? length : (int)max(0LL, min((long long)length, last + right + 1));
-    const long long from = left < 0 ? 0 : max(0LL, place - row - left);
+    long long stop = min((long long)length, (part + 1LL) * span), from = (long long)part * span;
+    if (right >= 0) stop = min(stop, last + right + 1);
+    if (left >= 0) from = max(from, place - row - left);
     for (int start = (int)(from / COLUMNS * COLUMNS); start < stop; start += COLUMNS) {
         __syncthreads();
         for (int i = threadIdx.x; i < COLUMNS * SIZE; i += THREADS) {
@@ -94,6 +97,16 @@ extern "C" __global__ void attend(
         }
     }
     if (query >= queries) return;
+    if (parts > 1) {
+        const long long to =
+            (((long long)part * gridDim.z + batch) * gridDim.y + head) * queries + query;
+        if (lane == 0) stats[to] = {most, sum};
+        for (int i = 0; i < OWN; ++i) {
+            const int d = lane + i * LANES;
+            if (d < VALUE) acc_out[to * VALUE + d] = acc[i];
+        }
+        return;
+    }
     if (sinks) {
         const float top = fmaxf(most, sinks[head]), factor = most == -INF ? 0.0f : expf(most - top);
         sum = sum * factor + expf(sinks[head] - top);

@@ -6,6 +6,7 @@
 // is f16 or bf16. MASK: 0 none, 1 T added, 2 bytes of which 0 hides.
 
 #include "mma.cuh"
+#include "shares.cuh"
 #define WARPS 4
 #define ROWS 16
 #define KEYS 32  // at a time
@@ -28,13 +29,8 @@ __device__ inline unsigned both(float low, float high) {
     return pair[0].bits | ((unsigned)pair[1].bits << 16);
 }
 
-// What `combine` makes one result of: acc and sum stand for exp(score - most) times v, and alone.
-struct share { float most, sum; };
-
-// The arguments of attend in attention.cu, and: parts, into how many shares the keys are cut, of
-// `span` keys each; with more than one, unscaled sums go to acc [parts, batch * heads * queries,
-// VALUE] and stats [parts, ...]. The grid: tiles of rows by parts, WARPS of them a block; heads of
-// k; batch.
+// The arguments are those of attend in attention.cu. The grid: tiles of rows by parts, WARPS of them a
+// block; heads of k; batch.
 extern "C" __global__ void __launch_bounds__(WARPS * WARP) attend_tensor(
     const T* q, const T* k, const T* v, const mask_type* mask, const long long* lengths,
     const float* sinks, T* y, int group, int queries, int keys,
@@ -185,28 +181,5 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP) attend_tensor(
                 UNROLL for (int i = 0; i < 2; ++i)
                     put(&to[(8 * n + 2 * place + i) * EACH + e],
                         total > 0.0f ? acc[n][e][2 * r + i] * shrink / total : 0.0f);
-    }
-}
-
-// y of the shares' sums: a block for each query of each head, in the order of stats.
-extern "C" __global__ void combine(
-    const float* acc, const share* stats, const float* sinks, T* y, int parts, int heads,
-    int queries, long long y_b, long long y_h, long long y_s) {
-    const long long row = blockIdx.x, rows = gridDim.x;
-    const int query = row % queries, head = row / queries % heads, batch = row / queries / heads;
-    float top = sinks ? sinks[head] : -INF;
-    for (int p = 0; p < parts; ++p) top = fmaxf(top, stats[p * rows + row].most);
-    float total = sinks ? expf(sinks[head] - top) : 0.0f;
-    for (int p = 0; p < parts; ++p) {
-        const share s = stats[p * rows + row];
-        if (s.most != -INF) total += s.sum * expf(s.most - top);
-    }
-    for (int d = threadIdx.x; d < VALUE; d += blockDim.x) {
-        float value = 0.0f;
-        for (int p = 0; p < parts; ++p) {
-            const float most = stats[p * rows + row].most;
-            if (most != -INF) value += acc[(p * rows + row) * VALUE + d] * expf(most - top);
-        }
-        put(&y[batch * y_b + head * y_h + query * y_s + d], total > 0.0f ? value / total : 0.0f);
     }
 }
