@@ -191,3 +191,34 @@ def test_transposes_that_do_not_cancel(line: str) -> None:
     proto = parse(SANDWICH.format(line), v=normal(3))
     counts, _ = fused(proto, {"x": normal(2, 3, 4, 5)}, rtol=1e-6)
     assert counts["Transpose"] >= 1
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize(
+    "places", ["half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"]
+)
+@pytest.mark.parametrize("told", ["sizes", "scales"])
+def test_resizing_to_the_size_there_is(mode: str, places: str, told: str) -> None:
+    given = {"sizes": np.array([1, 2, 5, 6]), "scales": np.ones(4, np.float32)}[told]
+    inputs = "x, , , told" if told == "sizes" else "x, , told"
+    how = f'mode="{mode}", coordinate_transformation_mode="{places}"'
+    text = f"(float[1,2,5,6] x) => (float[1,2,5,6] y) {{ r = Resize<{how}>({inputs})  y = Neg(r) }}"
+    counts, _ = fused(parse(text, told=given), {"x": normal(1, 2, 5, 6)}, rtol=0, atol=0)
+    assert counts == {"Neg": 1}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "how"),
+    [
+        ([1, 2, 5, 7], 'mode="linear"'),
+        ([1, 2, 5, 6], 'mode="nearest", coordinate_transformation_mode="tf_half_pixel_for_nn", '
+                       'nearest_mode="ceil"'),
+    ],
+)  # fmt: skip
+def test_resizing_that_moves_pixels_stays(sizes: list[int], how: str) -> None:
+    text = f"(float[1,2,5,6] x) => (float[a,b,c,d] y) {{ r = Resize<{how}>(x, , , s)  y = Neg(r) }}"
+    model = parse(text, opset=11 if "tf_half" in how else 21, s=np.array(sizes), e=np.zeros(0, "f"))
+    if "tf_half" in how:  # the version that has it must be given what it does not read
+        model.graph.node[0].input[1] = model.graph.node[0].input[2] = "e"
+    counts, _ = fused(model, {"x": normal(1, 2, 5, 6)}, rtol=0, atol=0)
+    assert counts["Resize"] == 1

@@ -198,12 +198,30 @@ def _neutral(node: ir.Node) -> bool:
     return False
 
 
+PLACES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "asymmetric", "align_corners")
+"""Ways to place pixels by which, at the size there is, each comes from itself alone."""
+
+
+def _resize(node: ir.Node) -> bool:
+    """Takes out one to the size there is."""
+    x, told = operand(node, 0), [operand(node, position) for position in (2, 3)]
+    if x is None or attribute(node, "coordinate_transformation_mode", "half_pixel") not in PLACES:
+        return False
+    scales = array_of(told[0])
+    if scales is not None and scales.size:
+        return bool((scales == 1).all()) and _drop(node)
+    sizes = integers_of(told[1])
+    whole = sizes is not None and "axes" not in node.attributes and (node.version or 1) >= 11
+    return whole and _known(x) == sizes and _drop(node)
+
+
 VISITS: dict[str, Callable[[ir.Node], bool]] = {
     "Identity": _identity,
     "Dropout": _dropout,
     "Transpose": _transpose,
     "Reshape": _reshape,
     "Expand": _expand,
+    "Resize": _resize,
     "Concat": _single,
     "Sum": _single,
     "Max": _single,
