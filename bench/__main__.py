@@ -35,8 +35,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> int:
     """Returns 0 if tenonnx ran everything, its outputs are right and all bounds hold, else 1.
 
-    ``seeds``, ``cpu``, ``providers`` or ``transforms`` as the first argument hands the others to
-    ``bench.seeds``, ``bench.cpu``, ``bench.providers`` or ``bench.transforms``.
+    ``seeds``, ``cpu``, ``folder``, ``providers`` or ``transforms`` as the first argument hands the
+    others to ``bench.seeds``, ``bench.cpu`` and so on.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments[:1] == ["seeds"]:
@@ -51,6 +51,10 @@ def main(arguments: list[str] | None = None) -> int:
         from bench.cpu.__main__ import main as cpu
 
         return cpu(arguments[1:])
+    if arguments[:1] == ["folder"]:
+        from bench.folder import main as models_of
+
+        return models_of(arguments[1:])
     if arguments[:1] == ["transforms"]:
         from bench.transforms import main as transforms
 

@@ -79,10 +79,11 @@ class Comparison:
             tell(f"{scenario}: building")
             for case in SCENARIOS[scenario](Path(place), self.settings):
                 with tempfile.TemporaryDirectory(dir=place) as cache:
-                    rows += self._case(case, Path(cache))
+                    rows += self.measure(case, Path(cache))
         return rows
 
-    def _case(self, case: Case, cache: Path) -> list[Row]:
+    def measure(self, case: Case, cache: Path) -> list[Row]:
+        """Returns a case's rows; ``cache`` is a folder for its side files."""
         write_feeds(self.folder / "feeds.npz", case.feeds)
         if case.prepared or not self.settings.quick:
             tell(f"{case.name}: preparing")

@@ -90,6 +90,32 @@ def test_table_of_the_cpu_provider(tmp_path: Path) -> None:
     assert (tmp_path / "cpu-quick.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_models_of_a_folder(tmp_path: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]>
+        test (float[n, 3] x) => (float[n, 3] y) { y = Tanh(x) }"""
+    models = tmp_path / "models"
+    (models / "deeper").mkdir(parents=True)
+    proto = onnx.parser.parse_model(text)
+    onnx.save(proto, models / "deeper" / "tanh.onnx")
+    onnx.save(proto, models / "beside.onnx")
+    np.savez(models / "beside.npz", x=np.ones((5, 3), np.float32))
+    (models / "none.onnx").write_bytes(b"no model")
+    command = [sys.executable, "-m", "bench", "folder", str(models), "--quick", "--dim", "n=7"]
+    done = subprocess.run(
+        [*command, "--output", str(tmp_path / "table.md")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    *_, first, second, third = done.stdout.splitlines()
+    assert first.startswith("| beside.onnx | all | same outputs | ")
+    assert second.startswith("| deeper/tanh.onnx | all | same outputs | ")
+    assert third.startswith("| none.onnx | all | tenonnx: ")
+    assert (tmp_path / "table.md").read_text() == done.stdout
+
+
 def test_unknown_name_is_refused() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "bench", "externl-1g"],
