@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
+import pkgutil
+import re
 import runpy
 from pathlib import Path
 
 import pytest
 
 HOOKS = runpy.run_path(str(Path(__file__).parents[1] / "tools" / "mkdocs_hooks.py"))
+API = Path(__file__).parents[1] / "docs/api.md"
 CODE = "core/tenonnx/planning/plan.py"
 
 
@@ -28,6 +32,11 @@ CODE = "core/tenonnx/planning/plan.py"
 def test_links_lead_to_pages_and_to_the_repository(place: str, target: str, expected: str) -> None:
     link = HOOKS["site_link"]("text", target, place, "https://host/tenonnx")
     assert link == f"[text]({expected})"
+
+
+@pytest.mark.parametrize("name", re.findall(r"^::: (\S+)", API.read_text(), re.MULTILINE))
+def test_the_interface_that_is_shown_is_there_and_says_what_it_is(name: str) -> None:
+    assert inspect.getdoc(pkgutil.resolve_name(name))
 
 
 def test_links_to_code_are_text_where_no_repository_is_known() -> None:
