@@ -70,7 +70,7 @@ BIG_FUNCTIONS: dict[str, str] = {
     "providers/tenonnx_cpu/jit/conv/conv.py::convolve_part": LOOP,
     "providers/tenonnx_cpu/jit/conv/conv.py::multiply_strip": LOOP,
     "providers/tenonnx_cpu/jit/int8/conv.py::convolve_bytes": LOOP,
-    "providers/tenonnx_cpu/products/product.py::product": LAYOUT,
+    "providers/tenonnx_cpu/products/product.py::product_launch": LAYOUT,
 }
 """Exceptions: path, or path and function, to the reason why it is better in one piece."""
 

@@ -53,4 +53,5 @@ LISTING: Final = {
     "quantised.dequantised": "ai.tenonnx::DequantizeMatMul",
     "quantised.nbits": "com.microsoft::MatMulNBits",
     "recurrent": "GRU LSTM",
+    "views": "Flatten Reshape Slice Split Squeeze Transpose Unsqueeze",
 }

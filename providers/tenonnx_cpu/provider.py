@@ -7,12 +7,14 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from tenonnx.planning.lower import is_constant
 from tenonnx.provider import HOST, Device, Segment, Step
 from tenonnx_array import TABLE
 from tenonnx_array.provider import ArrayProvider
 from tenonnx_cpu.brought import bring, bring_all
 from tenonnx_cpu.fuse import Fused, Scope, find_fusions, may_begin
 from tenonnx_cpu.jit.runtime import can_compile, warm_up
+from tenonnx_cpu.recorded import Recorded
 from tenonnx_cpu.specialise import SPECIALISATIONS, Site
 from tenonnx_cpu.team import TEAM, available_cores, entry, heed
 
@@ -91,7 +93,7 @@ class CPUExecutionProvider(ArrayProvider):
         if special is None or not self._is_free(node):
             return step
         call = special(Site(node, self.threads), step.call)
-        return step if call is None else dataclasses.replace(step, call=call)
+        return step if call is None else _replayed(dataclasses.replace(step, call=call))
 
     def _is_free(self, node: ir.Node) -> bool:
         """Says whether a node may be computed otherwise than by the kernel it has.
@@ -108,10 +110,19 @@ class CPUExecutionProvider(ArrayProvider):
 
 
 def _fused_step(fused: Fused) -> Step:
-    return Step(
+    step = Step(
         call=fused.call,
         inputs=fused.inputs,
         outputs=fused.outputs,
         nodes=fused.nodes,
         multiple=len(fused.outputs) > 1,
     )
+    return _replayed(step)
+
+
+def _replayed(step: Step) -> Step:
+    """Returns a step whose call records itself, if it can."""
+    if not isinstance(step.call, Recorded):
+        return step
+    constants = [value is not None and is_constant(value) for value in step.inputs]
+    return dataclasses.replace(step, call=step.call.replayed(constants))

@@ -18,6 +18,7 @@ from tenonnx_cpu.quantised import nbits as nbits_module
 from tenonnx_cpu.quantised import product as products
 from tenonnx_cpu.quantised.matrix import Quantised
 from tenonnx_cpu.quantised.product import matmul_q, request
+from tenonnx_cpu.recording import done
 
 EXACT = 2e-6
 """Of the sum of magnitudes: what float32 loses."""
@@ -88,7 +89,7 @@ class Problem:
         request(self.matrix, activations)
         depth = self.matrix.depth
         x = np.random.default_rng(rows).standard_normal((rows, depth)).astype(np.float32)
-        y = matmul_q(x, self.matrix, threads, activations=activations)
+        y = done(matmul_q(x, self.matrix, threads, activations=activations))
         assert y is not None
         wide = x.astype(np.float64)
         assert np.all(np.abs(y - wide @ self.dense) <= self.limit(wide, activations))
@@ -181,9 +182,9 @@ def test_a_row_that_is_not_finite_spoils_no_other(
     matrix = Problem(4, 256, 256, 32, by_column=by_column).matrix
     request(matrix, activations)
     x = np.random.default_rng(0).standard_normal((rows, 256)).astype(np.float32)
-    clean = matmul_q(x, matrix, 1, activations=activations)
+    clean = done(matmul_q(x, matrix, 1, activations=activations))
     x[1, 7] = poison
-    y = matmul_q(x, matrix, 1, activations=activations)
+    y = done(matmul_q(x, matrix, 1, activations=activations))
     assert clean is not None
     assert y is not None
     others = [row for row in range(rows) if row != 1]
@@ -198,10 +199,11 @@ def test_what_is_done_to_a_product(rows: int, by_column: bool) -> None:
     request(problem.matrix, "float32")
     x, residual = (np.random.default_rng(rows).standard_normal((rows, n)) for n in (256, 160))
     bias = np.linspace(-1, 1, 160, dtype=np.float32)
-    y = matmul_q(
+    made = matmul_q(
         x.astype(np.float32), problem.matrix, 1, bias, residual.astype(np.float32),
         activations="float32",
     )  # fmt: skip
+    y = done(made)
     np.testing.assert_allclose(y, x @ problem.dense + bias + residual, rtol=1e-4, atol=1e-3)
 
 

@@ -11,23 +11,32 @@ from tenonnx_cpu.attention.sizes import FEW, QUERIES, workspace
 from tenonnx_cpu.buffers import F32, empty
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.jit.scratch import scratch
+from tenonnx_cpu.jit.scratch import pieces
+from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.recording import Launch, done
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
 ATTEND = JitKernel("attention.attention", "attend")
 NO_MASK = np.zeros((0, 0, 0, 0), np.float32)
+NO_LENGTHS = np.zeros(0, np.int64)
 
 ENOUGH = 1 << 14
 """Multiplications that are worth a second thread."""
 
 
-def attend(
+def attend(*given: Any) -> Any | None:
+    """Returns what ``attend_launch`` computes from the same arguments; ``None`` as it does."""
+    made = attend_launch(*given)
+    return None if made is None else done(made)
+
+
+def attend_launch(
     q: Any, k: Any, v: Any, mask: Any, scale: float, before: int, nothing: float, threads: int,
-    softcap: float = 0.0,
-) -> Any | None:  # fmt: skip
-    """Returns ``softmax(cap(scale * q @ k') + mask) @ v``, or ``None`` where numpy must do it.
+    softcap: float = 0.0, lengths: Any = None,
+) -> Launch | None:  # fmt: skip
+    """Returns what computes ``softmax(cap(scale * q @ k') + mask) @ v``; ``None`` for numpy.
 
     Args:
         q: ``(batch, heads, queries, size)``.
@@ -39,10 +48,13 @@ def attend(
         nothing: The result of a query that sees no key.
         threads: How many threads to use at most.
         softcap: ``cap(x) = softcap * tanh(x / softcap)``; 0 for no cap.
+        lengths: How many keys of each entry count, int64 ``(batch,)``; ``before``, unless it is
+            -1, is then what they leave before the queries. The launch is refused if a length is
+            more than there are keys, or less than 1 or than there are queries.
 
     Returns:
-        A view of shape ``(batch, heads, queries, value size)`` of memory in which heads are
-        within queries.
+        Its result is a view of shape ``(batch, heads, queries, value size)`` of memory in which
+        heads are within queries.
     """
     run = ATTEND.run
     if run is None or not (q.ndim == k.ndim == v.ndim == 4):
@@ -65,11 +77,14 @@ def attend(
         blocks = max(blocks, min(-(-queries // 28), -(-3 * team // (batch * heads))))
     share = workspace(keys, size, width)
     y = empty((batch, queries, heads, width))
-    run(
+    refusal, memory = pieces(((1,), np.int32), ((share * team,), np.float32))
+    arguments = (
         _adjacent(q), _adjacent(k), _adjacent(v), mask, y, scale, softcap, before,
-        nothing, -(-queries // blocks), scratch(4 * share * team).view(F32), share, team,
+        nothing, -(-queries // blocks), memory, share, NO_LENGTHS if lengths is None else lengths,
+        refusal, team,
     )  # fmt: skip
-    return y.transpose(0, 2, 1, 3)
+    made = Launch(run, arguments, y.transpose(0, 2, 1, 3))
+    return made if lengths is None else made._replace(refusal=refusal)
 
 
 def _adjacent(x: Any) -> Any:
@@ -110,26 +125,26 @@ def fuse_attention(node: ir.Node, scope: Scope) -> Fused | None:
     ATTEND.request()
 
     def call(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
-        y = None
+        made = None
         if q.ndim == k.ndim == v.ndim == 4 and axis in (-1, 3):
-            y = attend(q, k.swapaxes(2, 3), v, mask, scale, -1, math.nan, threads)
+            made = attend_launch(q, k.swapaxes(2, 3), v, mask, scale, -1, math.nan, threads)
         elif q.ndim == k.ndim == v.ndim == 3 and axis in (-1, 2):
-            y = _alone(q, k.swapaxes(1, 2), v, mask, scale, threads)
-        if y is None:
+            made = _alone(q, k.swapaxes(1, 2), v, mask, scale, threads)
+        if made is None:
             return plain(q, k, v) if mask is None else plain(q, k, v, mask)
-        return y
+        return made
 
-    return Fused(tuple(nodes), given, (last.outputs[0],), call)
+    return Fused(tuple(nodes), given, (last.outputs[0],), Recorded(call))
 
 
-def _alone(q: Any, k: Any, v: Any, mask: Any, scale: float, threads: int) -> Any | None:
+def _alone(q: Any, k: Any, v: Any, mask: Any, scale: float, threads: int) -> Launch | None:
     """Returns what ``attend`` does, for heads without a batch: (heads, length, size)."""
     if mask is not None:
         if mask.ndim > 3:
             return None
         mask = mask[:, None] if mask.ndim == 3 else mask
-    y = attend(q[:, None], k[:, None], v[:, None], mask, scale, -1, math.nan, threads)
-    return None if y is None else y[:, 0]
+    made = attend_launch(q[:, None], k[:, None], v[:, None], mask, scale, -1, math.nan, threads)
+    return None if made is None else made._replace(result=made.result[:, 0])
 
 
 def _factor(node: ir.Node, product: ir.Value, scope: Scope) -> float | None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
 import numpy as np
 
 from tenonnx.records import record
-from tenonnx_cpu.attention.attention import ATTEND, attend
+from tenonnx_cpu.attention.attention import ATTEND, attend_launch
 from tenonnx_cpu.buffers import F32, HALVES, empty
+from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.recording import Launch, done
 from tenonnx_cpu.specialise import Call, Site, specialise
 
 
@@ -31,8 +34,10 @@ class Seen:
     softcap: float
     threads: int
 
-    def attended(self, q: Any, k: Any, v: Any, bias: Any, before: int) -> Any | None:
-        """Returns the result for heads (batch, heads, length, size), or ``None``, as ``attend``.
+    def launch(
+        self, q: Any, k: Any, v: Any, bias: Any, before: int, lengths: Any = None
+    ) -> Launch | None:
+        """Returns what attends with heads (batch, heads, length, size), as ``attend_launch`` does.
 
         Args:
             q: Queries.
@@ -40,7 +45,10 @@ class Seen:
             v: Values.
             bias: What scores are added to, or ``None``.
             before: Keys before the first query's own.
+            lengths: How many keys of each entry count, if not all do; ``before`` is 0 then.
         """
+        if lengths is not None and not self._counts(q, lengths):
+            return None
         if self.left >= 0:
             first = min(max(0, before - self.left), k.shape[2])
             k, v, before = k[:, :, first:], v[:, :, first:], before - first
@@ -52,19 +60,27 @@ class Seen:
             limit = before
         queries, keys = q.shape[2], k.shape[2]
         if self.right > 0 or (self.left >= 0 and queries > 1):
-            hidden = self._hidden(queries, keys, before)
+            hidden = _hidden(queries, keys, before, self.left, self.right)
             bias = hidden if bias is None else bias + hidden
         scale = 1 / math.sqrt(q.shape[3]) if self.scale is None else self.scale
-        return attend(q, k, v, bias, scale, limit, 0.0, self.threads, self.softcap)
+        return attend_launch(q, k, v, bias, scale, limit, 0.0, self.threads, self.softcap, lengths)
 
-    def _hidden(self, queries: int, keys: int, before: int) -> Any:
-        ahead = np.arange(keys) - np.arange(before, before + queries)[:, None]
-        hidden = np.zeros((queries, keys), np.float32)
-        if self.left >= 0:
-            hidden[ahead < -self.left] = -math.inf
-        if self.right >= 0:
-            hidden[ahead > self.right] = -math.inf
-        return hidden
+    def _counts(self, q: Any, lengths: Any) -> bool:
+        """Says whether the kernel can be told how many keys count."""
+        fits = lengths.shape == q.shape[:1] and lengths.dtype == np.int64
+        return fits and self.left < 0 and self.right <= 0 and lengths.flags.carray
+
+
+@functools.lru_cache(maxsize=4)
+def _hidden(queries: int, keys: int, before: int, left: int, right: int) -> Any:
+    """Returns what is added to scores so that queries see a window; a negative side is open."""
+    ahead = np.arange(keys) - np.arange(before, before + queries)[:, None]
+    hidden = np.zeros((queries, keys), np.float32)
+    if left >= 0:
+        hidden[ahead < -left] = -math.inf
+    if right >= 0:
+        hidden[ahead > right] = -math.inf
+    return hidden
 
 
 @specialise("Attention")
@@ -88,7 +104,8 @@ def specialise_attention(site: Site, plain: Call) -> Call | None:
     def call(q: Any, k: Any, v: Any, *rest: Any) -> Any:
         if q.dtype in HALVES:
             wide = [x.astype(F32) if x is not None and x.dtype in HALVES else x for x in rest]
-            made = call(*(x.astype(F32) for x in (q, k, v)), *wide)
+            given = (*(x.astype(F32) for x in (q, k, v)), *wide)
+            made = done(call(*given), given)
             return tuple(None if x is None else x.astype(q.dtype) for x in made)
         mask, past_k, past_v, lengths = (*rest, None, None, None, None)[:4]
         packed = q.ndim == 3
@@ -103,20 +120,26 @@ def specialise_attention(site: Site, plain: Call) -> Call | None:
         if past_k is not None:
             before = past_k.shape[2]
             ks, vs = _joined(past_k, ks), _joined(past_v, vs)
-        if lengths is None:
-            bias = _bias(mask, ks.shape[2])
-            unfit = bias is None and mask is not None
-            y = None if unfit else seen.attended(qs, ks, vs, bias, before)
-        else:
-            y = _in_cache(seen, qs, ks, vs, mask, lengths.reshape(-1).tolist())
-        if y is None:
-            return plain(q, k, v, *rest)
-        if packed:
-            batch, _, queries, _ = y.shape
-            y = y.transpose(0, 2, 1, 3).reshape(batch, queries, heads * y.shape[3])
-        return y, ks, vs, None
+        made = None
+        bias = _bias(mask, ks.shape[2])
+        if bias is not None or mask is None:
+            made = seen.launch(qs, ks, vs, bias, before, lengths)
+        if made is None and lengths is not None:
+            made = _in_cache(seen, qs, ks, vs, mask, lengths.reshape(-1).tolist())
 
-    return call
+        def form(y: Any) -> Any:
+            if packed:
+                batch, _, queries, _ = y.shape
+                y = y.transpose(0, 2, 1, 3).reshape(batch, queries, heads * y.shape[3])
+            return y, ks, vs, None
+
+        if made is None:
+            return plain(q, k, v, *rest)
+        if not isinstance(made, Launch):
+            return form(made)
+        return made._replace(result=form(made.result), otherwise=plain)
+
+    return Recorded(call)
 
 
 def _in_cache(seen: Seen, q: Any, k: Any, v: Any, mask: Any, lengths: list[int]) -> Any | None:
@@ -124,20 +147,19 @@ def _in_cache(seen: Seen, q: Any, k: Any, v: Any, mask: Any, lengths: list[int])
     queries = q.shape[2]
     if len(lengths) != q.shape[0] or not 0 < min(lengths) <= max(lengths) <= k.shape[2]:
         return None
-    alike = min(lengths) == max(lengths)
     results = []
-    for entry, length in enumerate(lengths[:1] if alike else lengths):
-        part = slice(None) if alike else slice(entry, entry + 1)
-        own = mask if alike or mask is None or mask.ndim < 4 or len(mask) == 1 else mask[part]
+    for entry, length in enumerate(lengths):
+        part = slice(entry, entry + 1)
+        own = mask if mask is None or mask.ndim < 4 or len(mask) == 1 else mask[part]
         bias = _bias(own, length)
         if bias is None and own is not None:
             return None
         ks, vs = k[part, :, :length], v[part, :, :length]
-        y = seen.attended(q[part], ks, vs, bias, length - queries)
-        if y is None:
+        made = seen.launch(q[part], ks, vs, bias, length - queries)
+        if made is None:
             return None
-        results.append(y)
-    return results[0] if alike else np.concatenate(results)
+        results.append(done(made))
+    return np.concatenate(results)
 
 
 def _unfit(found: tuple[Any, Any, Any], past_k: Any, past_v: Any, lengths: Any) -> bool:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from tenonnx_cpu.buffers import F32, empty
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.recording import Launch
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -59,10 +61,9 @@ def fuse_rotary(node: ir.Node, scope: Scope) -> Fused | None:
         if run is None or not _fits(x, cos, sin, half):
             return plain(x, cos, sin, *rest)
         y = empty(x.shape)
-        run(x, cos, sin, y, threads if x.size >= ENOUGH else 1)
-        return y
+        return Launch(run, (x, cos, sin, y, threads if x.size >= ENOUGH else 1), y)
 
-    return Fused(nodes, inputs, (total.outputs[0],), call)
+    return Fused(nodes, inputs, (total.outputs[0],), Recorded(call))
 
 
 def _fits(x: Any, cos: Any, sin: Any, half: int) -> bool:

@@ -9,6 +9,9 @@ import numpy as np
 
 from tenonnx_cpu.buffers import F32, contiguous, empty
 from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.jit.scratch import pieces
+from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.recording import Launch
 from tenonnx_cpu.specialise import Call, Site, specialise
 
 EMBED = JitKernel("attention.rotary", "embed")
@@ -41,8 +44,8 @@ class Turn:
         heads, width = site.attribute("num_heads", 0), site.attribute("rotary_embedding_dim", 0)
         return cls(heads, width, site.attribute("interleaved", 0), site.threads)
 
-    def __call__(self, x: Any, cos: Any, sin: Any, positions: Any) -> Any | None:
-        """Returns the heads turned, or ``None`` where numpy must do it.
+    def __call__(self, x: Any, cos: Any, sin: Any, positions: Any) -> Launch | None:
+        """Returns what turns heads, or ``None`` where numpy must do it.
 
         Args:
             x: ``(batch, heads, length, size)`` or ``(batch, length, heads * size)``.
@@ -67,19 +70,17 @@ class Turn:
             return None
         if positions is None:
             positions = EACH_ITS_OWN
-        elif positions.shape != (batch, length) or not _inside(positions, rows[0]):
+        elif positions.shape != (batch, length) or positions.dtype != np.int64:
             return None
         cos, sin = (contiguous(angles).reshape(-1, pairs) for angles in (cos, sin))
         y = empty((batch, length, heads, size) if tokens_first else x.shape)
         threads = self.threads if x.size >= ENOUGH else 1
-        run(x, cos, sin, contiguous(positions), self.interleaved, int(tokens_first), y, threads)
-        return y.reshape(batch, length, -1) if tokens_first else y
-
-
-def _inside(positions: Any, rows: int) -> bool:
-    if positions.size == 1:
-        return bool(0 <= positions.item() < rows)
-    return bool(positions.min() >= 0 and positions.max() < rows)
+        (refusal,) = pieces(((1,), np.int32))
+        arguments = (
+            x, cos, sin, contiguous(positions), self.interleaved, int(tokens_first), y, refusal,
+            threads,
+        )  # fmt: skip
+        return Launch(run, arguments, y.reshape(batch, length, -1) if tokens_first else y, refusal)
 
 
 @specialise("RotaryEmbedding")
@@ -89,10 +90,12 @@ def rotary_embedding(site: Site, plain: Call) -> Call | None:
     EMBED.request()
 
     def call(x: Any, cos: Any, sin: Any, positions: Any = None) -> Any:
-        y = turn(x, cos, sin, positions)
-        return plain(x, cos, sin, positions) if y is None else y
+        made = turn(x, cos, sin, positions)
+        if made is None:
+            return plain(x, cos, sin, positions)
+        return made._replace(otherwise=plain)
 
-    return call
+    return Recorded(call)
 
 
 @specialise("RotaryEmbedding", domain="com.microsoft")
@@ -108,7 +111,9 @@ def microsoft_rotary_embedding(site: Site, plain: Call) -> Call | None:
             each = np.broadcast_to(positions + np.arange(length), (len(x), length))
         if x.ndim == 3 and not (turn.heads or turn.width) and cos.size:
             found = replace(turn, heads=x.shape[2] // (2 * cos.shape[-1]))
-        y = found(x, cos, sin, each)
-        return plain(x, positions, cos, sin) if y is None else y
+        made = found(x, cos, sin, each)
+        if made is None:
+            return plain(x, positions, cos, sin)
+        return made._replace(otherwise=plain)
 
-    return call
+    return Recorded(call)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -17,7 +17,10 @@ from tenonnx_cpu.conv.tail import Tail, find_tail
 from tenonnx_cpu.conv.winograd import tile_size, tiled, winograd_layout
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.products.product import F32, fits, floats
+from tenonnx_cpu.jit.scratch import floats
+from tenonnx_cpu.products.product import F32, fits
+from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.recording import Launch, done
 from tenonnx_cpu.specialise import NDArray, Site
 
 if TYPE_CHECKING:
@@ -123,7 +126,7 @@ def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
     plain = scope.fallback(tail.nodes, inputs, tail.output)
     handle = site.weight(1) if scope.packs else None
     call = ConvCall(Attributes.of(site), tail, scope.threads, plain, handle)
-    return Fused(tail.nodes, inputs, (tail.output,), call)
+    return Fused(tail.nodes, inputs, (tail.output,), Recorded(call.launch))
 
 
 def request(weight: NDArray | None) -> None:
@@ -150,9 +153,10 @@ class Plan:
     tiled: NDArray | None = None
 
 
-Bound: TypeAlias = tuple[
-    NDArray, "NDArray | None", tuple[Callable[[NDArray, "NDArray | None"], "NDArray | None"], ...]
-]
+Attempt: TypeAlias = Callable[[NDArray, "NDArray | None"], "Launch | None"]
+"""Takes images and what is added to the result; returns ``None`` if its kernel does not."""
+
+Bound: TypeAlias = tuple[NDArray, "NDArray | None", tuple[Attempt, ...]]
 """Weights, bias, and what to try with them."""
 
 
@@ -187,14 +191,28 @@ class ConvCall:
         self, x: NDArray, w: NDArray, b: NDArray | None = None, residual: NDArray | None = None
     ) -> Any:
         """Returns what the nodes do, all in one."""
+        return done(self.launch(x, w, b, residual), (x, w, b, residual))
+
+    def launch(
+        self, x: NDArray, w: NDArray, b: NDArray | None = None, residual: NDArray | None = None
+    ) -> Any:
+        """Returns a launch that does what the nodes do, or what it returns."""
         bound = self._bound.get(x.shape)
         if bound is None or bound[0] is not w or bound[1] is not b:
             bound = self._bind(x.shape, w, b)
-        for call in bound[2]:
-            y = call(x, residual)
-            if y is not None:
-                return y
-        return self._plain(x, w, b, residual)
+        return self._try(bound[2], x, w, b, residual)
+
+    def _try(self, calls: Sequence[Attempt], x: NDArray, *others: Any) -> Any:
+        """Returns a launch of the first kernel that takes the arrays, or ``plain``'s result."""
+        for number, call in enumerate(calls):
+            made = call(x, others[-1])
+            if made is not None:
+                return (
+                    made
+                    if made.refusal is None
+                    else made._replace(otherwise=functools.partial(self._try, calls[number + 1 :]))
+                )
+        return self._plain(x, *others)
 
     def _bind(self, shape: tuple[int, ...], w: NDArray, b: NDArray | None) -> Bound:
         """Returns what to try for images of a shape, in order."""
@@ -220,9 +238,7 @@ class ConvCall:
         shift = self._tail.shifted(b)
         return shift if shift.shape == w.shape[:1] and fits(shift) else None
 
-    def _caller(
-        self, plan: Plan, x: tuple[int, ...], w: NDArray, shift: NDArray
-    ) -> Callable[[NDArray, NDArray | None], NDArray | None]:
+    def _caller(self, plan: Plan, x: tuple[int, ...], w: NDArray, shift: NDArray) -> Attempt:
         """Returns what calls a kernel with an image and a residual; its ``None`` is a refusal."""
         kernel, cut, checked, tail = plan.kernel, plan.cut, plan.tiled is not None, self._tail
         weights = flat(w) if plan.tiled is None else plan.tiled
@@ -233,7 +249,7 @@ class ConvCall:
         kind = tail.activation, tail.first, tail.second, UNITS
         places = cut.numbers, cut.offsets, cut.panel, cut.planes
 
-        def call(x: NDArray, residual: NDArray | None) -> NDArray | None:
+        def call(x: NDArray, residual: NDArray | None) -> Launch | None:
             run = kernel.run
             if run is None or x.dtype != F32:
                 return None
@@ -243,9 +259,19 @@ class ConvCall:
                     return None
                 added = flat(residual)
             y, memory = empty(shape), floats(count)
-            run(flat(x), weights, y.reshape(-1), *after, added, *kind, *places, memory, threads)
+            arguments = (
+                flat(x),
+                weights,
+                y.reshape(-1),
+                *after,
+                added,
+                *kind,
+                *places,
+                memory,
+                threads,
+            )
             # One number that is not finite makes all of its tile so.
-            return None if checked and memory[0] != 0 else y
+            return Launch(run, arguments, y, refusal=memory if checked else None)
 
         return call
 

@@ -14,6 +14,7 @@ from tenonnx_cpu.conv.pooling import pool
 from tenonnx_cpu.conv.tail import LINEAR, SIMPLE, Tail
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.int8.pooling import max_pool_of_bytes
+from tenonnx_cpu.recorded import Recorded
 from tenonnx_cpu.specialise import F32, Call, NDArray, Site, specialise
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def fuse_fused_conv(node: ir.Node, scope: Scope) -> Fused | None:
     plain = scope.fallback(tail.nodes, inputs_of(node), tail.output)
     handle = scope.site(node).weight(1) if scope.packs else None
     call = ConvCall(Attributes.of(scope.site(node)), tail, scope.threads, plain, handle)
-    return Fused(tail.nodes, inputs_of(node), (tail.output,), call)
+    return Fused(tail.nodes, inputs_of(node), (tail.output,), Recorded(call.launch))
 
 
 @fusion("NhwcConv", "NhwcFusedConv", domain="com.microsoft")

@@ -12,7 +12,10 @@ from tenonnx_array.windows import Windows, place
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.conv.depthwise import depthwise_layout
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.products.product import fits, floats
+from tenonnx_cpu.jit.scratch import floats
+from tenonnx_cpu.products.product import fits
+from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.recording import Launch
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 POOL = JitKernel("conv.pool", "pool_f32")
@@ -66,13 +69,13 @@ def pool(site: Site, plain: Call) -> Call | None:
             return plain(x)
         cut, weights, rows, columns = planned
         y = empty(cut.output)
-        run(
+        arguments = (
             x.reshape(-1), y.reshape(-1), weights, rows, columns,
             cut.numbers, cut.offsets, cut.planes, floats(cut.floats * cut.threads), cut.threads,
         )  # fmt: skip
-        return y if means else (y,)
+        return Launch(run, arguments, y if means else (y,))
 
-    return call
+    return Recorded(call)
 
 
 def _counts(windows: Windows, padding: bool) -> tuple[NDArray, NDArray, NDArray]:
@@ -94,7 +97,7 @@ def global_average_pool(site: Site, plain: Call) -> Call | None:
         if run is None or x.ndim < 3 or not x.size or not fits(x):
             return plain(x)
         y = np.empty((*x.shape[:2], *(1,) * (x.ndim - 2)), np.float32)
-        run(x.reshape(y.size, -1), y.reshape(-1), threads if x.size > SERIAL else 1)
-        return y
+        team = threads if x.size > SERIAL else 1
+        return Launch(run, (x.reshape(y.size, -1), y.reshape(-1), team), y)
 
-    return call
+    return Recorded(call)

@@ -22,7 +22,9 @@ from tenonnx_cpu.conv.tail import Tail, find_tail
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.products.product import floats
+from tenonnx_cpu.jit.scratch import floats
+from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.recording import Launch
 from tenonnx_cpu.specialise import F32, NDArray
 
 if TYPE_CHECKING:
@@ -115,7 +117,7 @@ def fuse_separable(node: ir.Node, scope: Scope) -> Fused | None:
     nodes = tuple(node for stage in stages for node in stage.tail.nodes)
     tail = stages[-1].tail
     call = Separable(stages, scope.threads)
-    return Fused(nodes, (node.inputs[0], tail.residual), (tail.output,), call)
+    return Fused(nodes, (node.inputs[0], tail.residual), (tail.output,), Recorded(call))
 
 
 class Separable:
@@ -158,11 +160,11 @@ class Separable:
                 return self._in_turn(x, residual)
             added = flat(residual)
         y = empty(cut.output)
-        run(
+        arguments = (
             flat(x), *self._weights, y.reshape(-1), added, *self._numbers, UNITS, cut.numbers,
             cut.offsets, floats(cut.floats * cut.threads), cut.threads,
         )  # fmt: skip
-        return y
+        return Launch(run, arguments, y)
 
     def _in_turn(self, x: NDArray, residual: NDArray | None) -> Any:
         *others, last = self._stages

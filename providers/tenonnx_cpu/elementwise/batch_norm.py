@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from tenonnx_cpu.elementwise.program import Line, Program, ProgramCall
+from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.recording import Launch
 from tenonnx_cpu.specialise import F32, Call, NDArray, Site, specialise
 
 
@@ -20,7 +22,7 @@ def specialise_batch_norm(site: Site, plain: Call) -> Call | None:
     program = Program()
     x, factor, shift = (program.array() for _ in range(3))
     program.add(Line("Add"), (program.add(Line("Mul"), (x, factor)), shift))
-    run = ProgramCall(program, _in_two_passes, site.threads)
+    program_call = ProgramCall(program, _in_two_passes, site.threads)
     channels = affine[0].size
 
     @functools.lru_cache(maxsize=8)
@@ -31,9 +33,10 @@ def specialise_batch_norm(site: Site, plain: Call) -> Call | None:
     def call(x: NDArray, *parameters: NDArray) -> Any:
         if x.dtype != F32 or x.ndim < 2 or x.shape[1] != channels:
             return plain(x, *parameters)
-        return (run(x, *placed(x.ndim)),)
+        made = program_call.launch(x, *placed(x.ndim))
+        return made._replace(result=(made.result,)) if isinstance(made, Launch) else (made,)
 
-    return call
+    return Recorded(call)
 
 
 def affine_of(site: Site) -> tuple[NDArray, NDArray] | None:

@@ -12,6 +12,7 @@ from tenonnx_cpu.buffers import F32
 from tenonnx_cpu.elementwise.opcodes import BINARY, INPUTS
 from tenonnx_cpu.elementwise.program import Line, Program, ProgramCall
 from tenonnx_cpu.fuse import Fused, Scope, fusion
+from tenonnx_cpu.recorded import Recorded
 from tenonnx_cpu.regions import find_region, inputs_of
 from tenonnx_cpu.specialise import Call, Site, specialise
 
@@ -181,7 +182,7 @@ def fuse_chain(node: ir.Node, scope: Scope) -> Fused | None:
     program, arrays = compile_region(region, scope.threads)
     output = region[-1].outputs[0]
     plain = scope.fallback(region, arrays, output)
-    call = ProgramCall(program, plain, scope.threads)
+    call = Recorded(ProgramCall(program, plain, scope.threads).launch)
     return Fused(tuple(region), arrays, (output,), call)
 
 
@@ -207,4 +208,4 @@ def specialise_alone(site: Site, plain: Call) -> Call | None:
     program, arrays = compile_region([node], site.threads)
     if arrays != tuple(node.inputs) or not program.fits():
         return None
-    return ProgramCall(program, plain, site.threads)
+    return Recorded(ProgramCall(program, plain, site.threads).launch)

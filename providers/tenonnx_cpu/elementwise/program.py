@@ -12,7 +12,8 @@ from tenonnx.records import record
 from tenonnx_cpu.buffers import F32, HALVES, contiguous, empty
 from tenonnx_cpu.elementwise.opcodes import AXES, BLOCK, CODES, INPUTS, MEMORY, REGISTERS
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.jit.scratch import scratch
+from tenonnx_cpu.jit.scratch import floats
+from tenonnx_cpu.recording import Launch, done
 from tenonnx_cpu.specialise import Call
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
@@ -132,6 +133,10 @@ class ProgramCall:
 
     def __call__(self, *arrays: Any) -> Any:
         """Returns the program's result."""
+        return done(self.launch(*arrays), arrays)
+
+    def launch(self, *arrays: Any) -> Any:
+        """Returns a launch that computes the program's result, or that."""
         run = RUN.run
         if run is None:
             return self._plain(*arrays)
@@ -147,12 +152,12 @@ class ProgramCall:
             return self._plain(*arrays)
         y = empty(layout.result)
         threads = layout.threads
-        run(
+        arguments = (
             self._code, self._numbers, layout.shape, layout.strides,
             *[contiguous(x).ravel() for x in arrays], *self._absent,
-            y.reshape(-1), scratch(4 * MEMORY * threads).view(F32), layout.grain, threads,
+            y.reshape(-1), floats(MEMORY * threads), layout.grain, threads,
         )  # fmt: skip
-        return y
+        return Launch(run, arguments, y)
 
     def _of_others(self, arrays: tuple[Any, ...]) -> Any:
         """Computes what is not float32: 16-bit floats as if they were, and the rest on numpy."""

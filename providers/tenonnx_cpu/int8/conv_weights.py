@@ -23,8 +23,7 @@ from tenonnx_cpu.int8.depthwise import (
 )
 from tenonnx_cpu.int8.product import FORMS, GEMM, Finish, byte_product
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.jit.scratch import scratch
-from tenonnx_cpu.products.product import floats
+from tenonnx_cpu.jit.scratch import floats, scratch
 from tenonnx_cpu.specialise import NDArray, Site
 
 CONV = JitKernel("int8.conv", "conv_int8")

@@ -22,7 +22,7 @@ from tenonnx_cpu.int8.codes import (
 )
 from tenonnx_cpu.int8.conv_layout import bytes_layout
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.products.product import floats
+from tenonnx_cpu.jit.scratch import floats
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 if TYPE_CHECKING:

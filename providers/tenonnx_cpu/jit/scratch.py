@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -11,7 +14,11 @@ ALIGNMENT = 64
 KEPT = 64 << 20
 """Bytes at most that a thread keeps."""
 
+ROOMS = np.zeros((32, 3), np.int64)
+"""Threads that have memory: their identity, where the memory begins, and how many bytes it has."""
+
 _local = threading.local()
+_lock = threading.Lock()
 
 
 def scratch(nbytes: int) -> np.ndarray[Any, Any]:
@@ -24,7 +31,41 @@ def scratch(nbytes: int) -> np.ndarray[Any, Any]:
         kept = aligned(nbytes)
         if nbytes <= KEPT:
             _local.memory = kept
+            _enter(kept)
     return kept
+
+
+def floats(count: int) -> np.ndarray[Any, Any]:
+    """Returns so many float32 in the calling thread's memory."""
+    return scratch(4 * count)[: 4 * count].view(np.float32)
+
+
+def pieces(*wanted: tuple[tuple[int, ...], type]) -> tuple[np.ndarray[Any, Any], ...]:
+    """Returns arrays of these shapes and dtypes in the calling thread's memory, side by side."""
+    sizes = [math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in wanted]
+    starts = [0, *itertools.accumulate(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)]
+    memory = scratch(starts[-1])
+    return tuple(
+        memory[start : start + size].view(dtype).reshape(shape)
+        for start, size, (shape, dtype) in zip(starts, sizes, wanted, strict=False)
+    )
+
+
+def _enter(memory: np.ndarray[Any, Any]) -> None:
+    """Notes this thread's memory where machine code finds it, if there is a row for it."""
+    own = threading.get_ident()
+    with _lock:
+        for wanted in (own, 0):
+            for row in ROOMS:
+                if row[0] == wanted:
+                    row[:] = own, memory.ctypes.data, memory.size
+                    weakref.finalize(memory, _leave, row, memory.ctypes.data).atexit = False
+                    return
+
+
+def _leave(row: np.ndarray[Any, Any], start: int) -> None:
+    if row[1] == start:
+        row[:] = 0
 
 
 def aligned(nbytes: int) -> np.ndarray[Any, Any]:

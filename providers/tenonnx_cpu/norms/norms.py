@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,8 @@ from tenonnx_cpu.buffers import F32, HALVES, contiguous, empty
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.norms.patterns import Match, decomposed_norm
+from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.recording import Launch, done
 from tenonnx_cpu.specialise import Call, Site, specialise
 
 if TYPE_CHECKING:
@@ -50,10 +53,25 @@ def specialise_softmax(site: Site, plain: Call) -> Call | None:
         width = x.shape[-1]
         rows = x.size // width
         grain, team = teams(rows, width, site.threads)
-        run(contiguous(x).reshape(rows, width), y.reshape(rows, width), logarithm, grain, team)
-        return y
+        both = contiguous(x).reshape(rows, width), y.reshape(rows, width)
+        return Launch(run, (*both, logarithm, grain, team), y)
 
-    return call
+    return Recorded(call)
+
+
+def only(y: Any, _total: Any) -> Any:
+    """Returns what a step returns that has one result."""
+    return y
+
+
+def first_of_three(y: Any, _total: Any) -> Any:
+    """Returns what a LayerNormalization returns whose mean and deviation nobody reads."""
+    return y, None, None
+
+
+def with_total(y: Any, total: Any) -> Any:
+    """Returns what a sum and its normalisation return."""
+    return y, total
 
 
 class Normalise:
@@ -63,21 +81,22 @@ class Normalise:
         epsilon: What is added to the mean square.
         centred: Whether the mean is subtracted.
         threads: How many threads to use at most.
+        form: Returns the step's results for the rows normalised, and for what was normalised.
     """
 
-    def __init__(self, epsilon: float, centred: bool, threads: int) -> None:
+    def __init__(
+        self, epsilon: float, centred: bool, threads: int, form: Callable[[Any, Any], Any] = only
+    ) -> None:
         self._epsilon = epsilon
         self._centred = int(centred)
         self._threads = threads
+        self._form = form
         NORMALISE.request()
 
-    def rows(self, x: Any, other: Any, scale: Any, bias: Any) -> tuple[Any, Any] | None:
-        """Returns ``x + other`` normalised, and that sum; ``None`` where numpy must do it."""
+    def __call__(self, x: Any, other: Any, scale: Any, bias: Any) -> Any:
+        """Returns a launch that normalises ``x + other``, or results; ``None`` for numpy."""
         if x.dtype in HALVES:
-            made = self.rows(
-                *(None if a is None else a.astype(F32) for a in (x, other, scale, bias))
-            )
-            return None if made is None else (made[0].astype(x.dtype), made[1].astype(x.dtype))
+            return self._of_halves(x, other, scale, bias)
         run = NORMALISE.run
         if run is None or x.dtype != F32 or scale.dtype != F32 or not x.ndim or not x.size:
             return None
@@ -92,13 +111,20 @@ class Normalise:
         grain, team = teams(*shape, self._threads)
         y = empty(x.shape)
         total = y if other is None else empty(x.shape)
-        run(
+        arguments = (
             contiguous(x).reshape(shape),
             NO_ROWS if other is None else contiguous(other).reshape(shape),
             contiguous(scale), NONE if bias is None else contiguous(bias),
             self._epsilon, self._centred, y.reshape(shape), total.reshape(shape), grain, team,
         )  # fmt: skip
-        return y, total
+        return Launch(run, arguments, self._form(y, total))
+
+    def _of_halves(self, x: Any, *others: Any) -> Any:
+        wide = [None if a is None else a.astype(F32) for a in (x, *others)]
+        made = done(self(*wide), wide)
+        if isinstance(made, tuple):
+            return tuple(None if a is None else a.astype(x.dtype) for a in made)
+        return None if made is None else made.astype(x.dtype)
 
 
 @specialise("LayerNormalization")
@@ -108,14 +134,14 @@ def specialise_layer_norm(site: Site, plain: Call) -> Call | None:
     if wanted or site.attribute("stash_type", 1) != 1:
         return None
     axis = site.attribute("axis", -1)
-    norm = Normalise(site.attribute("epsilon", 1e-5), True, site.threads)
+    norm = Normalise(site.attribute("epsilon", 1e-5), True, site.threads, first_of_three)
 
-    def call(x: Any, scale: Any, bias: Any = None) -> tuple[Any, ...]:
+    def call(x: Any, scale: Any, bias: Any = None) -> Any:
         last = axis == -1 or axis == x.ndim - 1
-        made = norm.rows(x, None, scale, bias) if last else None
-        return plain(x, scale, bias) if made is None else (made[0], None, None)
+        made = norm(x, None, scale, bias) if last else None
+        return plain(x, scale, bias) if made is None else made
 
-    return call
+    return Recorded(call)
 
 
 @specialise("RMSNormalization")
@@ -128,10 +154,10 @@ def specialise_rms_norm(site: Site, plain: Call) -> Call | None:
 
     def call(x: Any, scale: Any) -> Any:
         last = axis == -1 or axis == x.ndim - 1
-        made = norm.rows(x, None, scale, None) if last else None
-        return plain(x, scale) if made is None else made[0]
+        made = norm(x, None, scale, None) if last else None
+        return plain(x, scale) if made is None else made
 
-    return call
+    return Recorded(call)
 
 
 @fusion("ReduceMean", "Pow", "Mul", turn=-1)
@@ -146,10 +172,10 @@ def fuse_decomposed(node: ir.Node, scope: Scope) -> Fused | None:
 
     def call(*arguments: Any) -> Any:
         x, scale, bias = (*arguments, None)[:3]
-        made = norm.rows(x, None, scale, bias)
-        return plain(*arguments) if made is None else made[0]
+        made = norm(x, None, scale, bias)
+        return plain(*arguments) if made is None else made
 
-    return Fused(match.nodes, inputs, (match.output,), call)
+    return Fused(match.nodes, inputs, (match.output,), Recorded(call))
 
 
 @fusion("Add", turn=1)
@@ -169,20 +195,20 @@ def fuse_skip(node: ir.Node, scope: Scope) -> Fused | None:
         return None
     centred = norm.op_type == "LayerNormalization"
     axis = site.attribute("axis", -1)
-    call_norm = Normalise(site.attribute("epsilon", 1e-5), centred, scope.threads)
+    norm_of = Normalise(site.attribute("epsilon", 1e-5), centred, scope.threads, with_total)
     inputs = (*parts, *norm.inputs[1:])
     step = scope.plain(norm)
 
-    def call(x: Any, other: Any, scale: Any, bias: Any = None) -> tuple[Any, Any]:
+    def call(x: Any, other: Any, scale: Any, bias: Any = None) -> Any:
         last = axis == -1 or axis == x.ndim - 1
-        made = call_norm.rows(x, other, scale, bias) if last else None
+        made = norm_of(x, other, scale, bias) if last else None
         if made is not None:
             return made
         both = x + other
         result = step.call(both, *((scale, bias) if centred else (scale,)))
         return (result[0] if step.multiple else result), both
 
-    return Fused((node, norm), inputs, (norm.outputs[0], total), call)
+    return Fused((node, norm), inputs, (norm.outputs[0], total), Recorded(call))
 
 
 SKIPPED = ("LayerNormalization", "RMSNormalization")

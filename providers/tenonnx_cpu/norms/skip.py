@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tenonnx_cpu.norms.norms import Normalise
+from tenonnx_cpu.recorded import Recorded
 from tenonnx_cpu.specialise import Call, Site, specialise
 
 
@@ -16,6 +17,14 @@ def _wanted(site: Site, *positions: int) -> bool:
     )
 
 
+def _first_of_two(y: Any, _total: Any) -> Any:
+    return y, None
+
+
+def _outer(y: Any, total: Any) -> Any:
+    return y, None, None, total
+
+
 @specialise("SimplifiedLayerNormalization")
 @specialise("SimplifiedLayerNormalization", domain="com.microsoft")
 def simplified_layer_norm(site: Site, plain: Call) -> Call | None:
@@ -23,14 +32,14 @@ def simplified_layer_norm(site: Site, plain: Call) -> Call | None:
     if _wanted(site, 1):
         return None
     axis = site.attribute("axis", -1)
-    norm = Normalise(site.attribute("epsilon", 1e-5), False, site.threads)
+    norm = Normalise(site.attribute("epsilon", 1e-5), False, site.threads, _first_of_two)
 
     def call(x: Any, scale: Any) -> Any:
         last = axis == -1 or axis == x.ndim - 1
-        made = norm.rows(x, None, scale, None) if last else None
-        return plain(x, scale) if made is None else (made[0], None)
+        made = norm(x, None, scale, None) if last else None
+        return plain(x, scale) if made is None else made
 
-    return call
+    return Recorded(call)
 
 
 @specialise("SkipSimplifiedLayerNormalization", domain="com.microsoft")
@@ -38,13 +47,13 @@ def skip_simplified_layer_norm(site: Site, plain: Call) -> Call | None:
     """Takes sums of equal shapes without a bias, unless mean or deviation are asked for."""
     if _wanted(site, 1, 2):
         return None
-    norm = Normalise(site.attribute("epsilon", 1e-12), False, site.threads)
+    norm = Normalise(site.attribute("epsilon", 1e-12), False, site.threads, _outer)
 
     def call(x: Any, skip: Any, gamma: Any, bias: Any = None) -> Any:
-        made = norm.rows(x, skip, gamma, None) if bias is None else None
-        return plain(x, skip, gamma, bias) if made is None else (made[0], None, None, made[1])
+        made = norm(x, skip, gamma, None) if bias is None else None
+        return plain(x, skip, gamma, bias) if made is None else made
 
-    return call
+    return Recorded(call)
 
 
 @specialise("SkipLayerNormalization", domain="com.microsoft")
@@ -52,12 +61,10 @@ def skip_layer_norm(site: Site, plain: Call) -> Call | None:
     """Takes sums of equal shapes without a bias, unless mean or deviation are asked for."""
     if _wanted(site, 1, 2):
         return None
-    norm = Normalise(site.attribute("epsilon", 1e-12), True, site.threads)
+    norm = Normalise(site.attribute("epsilon", 1e-12), True, site.threads, _outer)
 
     def call(x: Any, skip: Any, gamma: Any, beta: Any = None, bias: Any = None) -> Any:
-        made = norm.rows(x, skip, gamma, beta) if bias is None else None
-        if made is None:
-            return plain(x, skip, gamma, beta, bias)
-        return made[0], None, None, made[1]
+        made = norm(x, skip, gamma, beta) if bias is None else None
+        return plain(x, skip, gamma, beta, bias) if made is None else made
 
-    return call
+    return Recorded(call)

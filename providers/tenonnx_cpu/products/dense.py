@@ -11,7 +11,10 @@ from tenonnx_cpu.activation import LEAKY_RELU, NONE, RELU, SIGMOID, TANH
 from tenonnx_cpu.buffers import F32, contiguous, empty
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.jit.scratch import floats
 from tenonnx_cpu.products.product import Epilogue, fits, product, request
+from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.recording import Launch
 from tenonnx_cpu.regions import inputs_of
 from tenonnx_cpu.specialise import Call
 
@@ -60,7 +63,7 @@ def fuse_layers(node: ir.Node, scope: Scope) -> Fused | None:
     inputs = inputs_of(list(nodes))
     inputs = (x, *(value for value in inputs if value is not x))
     plain = scope.fallback(nodes, inputs, output)
-    return Fused(nodes, inputs, (output,), LayersCall(layers, plain, scope.threads))
+    return Fused(nodes, inputs, (output,), Recorded(LayersCall(layers, plain, scope.threads)))
 
 
 def _layer(node: ir.Node, scope: Scope) -> Layer | None:
@@ -113,16 +116,15 @@ class LayersCall:
         request("f32")
 
     def __call__(self, x: Any, *constants: Any) -> Any:
-        """Returns the last layer's result."""
+        """Returns a launch, or the last layer's result."""
         run = RUN.run
         if run is None or x.dtype != F32 or x.ndim != 2 or x.shape[1] != self._inner or not x.size:
             return self._plain(x, *constants)
         rows = x.shape[0]
         if rows <= FEW:
             y = empty((rows, self._outer))
-            memory = np.empty(self._widest, np.float32)
-            run(contiguous(x), self._table, self._numbers, memory, y, 1)
-            return y
+            arguments = contiguous(x), self._table, self._numbers, floats(self._widest), y, 1
+            return Launch(run, arguments, y)
         for layer in self._layers:
             epilogue = Epilogue(activation=layer.activation, first=layer.slope)
             result = product(x, layer.weights, self._threads, layer.bias, None, epilogue)

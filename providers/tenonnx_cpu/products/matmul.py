@@ -8,7 +8,8 @@ import numpy as np
 
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.products.affine import widening
-from tenonnx_cpu.products.product import F32, KINDS, Epilogue, product, request
+from tenonnx_cpu.products.product import F32, KINDS, Epilogue, product, product_launch, request
+from tenonnx_cpu.recorded import Recorded
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 if TYPE_CHECKING:
@@ -25,16 +26,16 @@ def matmul(site: Site, plain: Call) -> Call | None:
     return _matmul_call(site, plain)
 
 
-def _matmul_call(site: Site, plain: Call) -> Call:
+def _matmul_call(site: Site, plain: Call) -> Recorded:
     threads = site.threads
 
     def call(a: NDArray, b: NDArray) -> Any:
         if a.dtype == F32:
-            result = product(a, b, threads)
-            return plain(a, b) if result is None else result
+            made = product_launch(a, b, threads)
+            return plain(a, b) if made is None else made
         return _narrow(a, b, threads, plain)
 
-    return call
+    return Recorded(call)
 
 
 def _narrow(a: NDArray, b: NDArray, threads: int, plain: Call) -> Any:
@@ -55,7 +56,7 @@ def gemm(site: Site, plain: Call) -> Call | None:
     return _gemm_call(site, plain)
 
 
-def _gemm_call(site: Site, plain: Call) -> Call:
+def _gemm_call(site: Site, plain: Call) -> Recorded:
     threads, beta = site.threads, site.attribute("beta", 1.0)
     turn_a, turn_b = site.attribute("transA", 0), site.attribute("transB", 0)
     epilogue = Epilogue(alpha=site.attribute("alpha", 1.0))
@@ -65,10 +66,10 @@ def _gemm_call(site: Site, plain: Call) -> Call:
             return plain(a, b, c)
         left, right = a.T if turn_a else a, b.T if turn_b else b
         bias, residual = addend(c, beta, (left.shape[0], right.shape[1]))
-        result = product(left, right, threads, bias, residual, epilogue)
-        return plain(a, b, c) if result is None else result
+        made = product_launch(left, right, threads, bias, residual, epilogue)
+        return plain(a, b, c) if made is None else made
 
-    return call
+    return Recorded(call)
 
 
 @fusion("MatMul", "Gemm")

@@ -14,8 +14,9 @@ from tenonnx.records import record
 from tenonnx_cpu.activation import NONE
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.jit.scratch import scratch
+from tenonnx_cpu.jit.scratch import floats
 from tenonnx_cpu.jit.workspace import WORKSPACE
+from tenonnx_cpu.recording import Launch, done
 from tenonnx_cpu.specialise import NDArray
 
 F32 = np.dtype(np.float32)
@@ -55,15 +56,21 @@ def request(kind: str) -> None:
     STREAM[kind].request()
 
 
-def product(
+def product(a: NDArray, b: NDArray, threads: int, *more: Any, **named: Any) -> Any | None:
+    """Returns what ``product_launch`` computes from the same arguments; ``None`` as it does."""
+    made = product_launch(a, b, threads, *more, **named)
+    return None if made is None else done(made)
+
+
+def product_launch(
     a: NDArray,
     b: NDArray,
     threads: int,
     bias: NDArray | None = None,
     residual: NDArray | None = None,
     epilogue: Epilogue = PLAIN,
-) -> NDArray | None:
-    """Returns ``activation(alpha * matmul(a, b) + bias + residual)`` as float32.
+) -> Launch | None:
+    """Returns what computes ``activation(alpha * matmul(a, b) + bias + residual)`` as float32.
 
     Args:
         a: float32 of any strides, of 2 dimensions or more.
@@ -112,13 +119,13 @@ def product(
     if work * rows <= SERIAL_PRODUCTS and work <= SERIAL_ELEMENTS:
         threads = 1
     result = empty(shape)
-    run(
+    arguments = (
         left, right if kind == "f32" else right.view(np.uint16),
         result if result.ndim == 2 else result.reshape(-1, columns), offsets, bias, residual,
         epilogue.alpha, epilogue.activation, epilogue.first, epilogue.second,
         floats(WORKSPACE * threads), threads,
     )  # fmt: skip
-    return result
+    return Launch(run, arguments, result)
 
 
 def _choose(kind: str, rows: int, left: NDArray, right: NDArray) -> Callable[..., Any] | None:
@@ -136,11 +143,6 @@ def fits(array: NDArray) -> bool:
     """Says whether an array is float32, adjacent and aligned."""
     flags = array.flags
     return array.dtype == F32 and flags.c_contiguous and flags.aligned
-
-
-def floats(count: int) -> NDArray:
-    """Returns scratch memory as float32."""
-    return scratch(4 * count).view(F32)
 
 
 @functools.lru_cache(maxsize=1024)

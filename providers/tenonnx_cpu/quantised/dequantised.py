@@ -9,6 +9,7 @@ import numpy as np
 from tenonnx_cpu.products.product import F32
 from tenonnx_cpu.quantised.matrix import Quantised
 from tenonnx_cpu.quantised.product import activations_at, matmul_q, request
+from tenonnx_cpu.recorded import Recorded
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 
@@ -23,10 +24,10 @@ def dequantize_matmul(site: Site, plain: Call) -> Call | None:
     threads = site.threads
 
     def call(x: NDArray, *constants: NDArray | None) -> Any:
-        result = matmul_q(x, weights, threads, activations=activations)
-        return plain(x, *constants) if result is None else result
+        made = matmul_q(x, weights, threads, activations=activations)
+        return plain(x, *constants) if made is None else made
 
-    return call
+    return Recorded(call)
 
 
 def quantised_weights(site: Site) -> Quantised | None:

@@ -10,6 +10,8 @@ from tenonnx_cpu.products.product import KINDS, product
 from tenonnx_cpu.products.product import request as request_products
 from tenonnx_cpu.quantised.matrix import Quantised
 from tenonnx_cpu.quantised.product import activations_at, matmul_q, request
+from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.recording import done
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 
@@ -36,12 +38,15 @@ def matmul_nbits(site: Site, plain: Call) -> Call | None:
         if a.dtype not in KINDS:
             return plain(a, *constants)
         x = a.astype(np.float32, copy=False)
-        y = matmul_q(x, weights, threads, bias, activations=activations)
+        made = matmul_q(x, weights, threads, bias, activations=activations)
+        if made is not None and x is a and offsets is None:
+            return made
+        y = None if made is None else done(made)
         if y is not None and offsets is not None:
             y = product(np.add.reduceat(x, starts, axis=-1), offsets.T, threads, residual=y)
         return plain(a, *constants) if y is None else y.astype(a.dtype, copy=False)
 
-    return call
+    return Recorded(call)
 
 
 def _weights(site: Site) -> Quantised | None:

@@ -9,9 +9,11 @@ import numpy as np
 
 from tenonnx_cpu.buffers import contiguous, empty
 from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.jit.scratch import floats, pieces
 from tenonnx_cpu.jit.workspace import LINES_ROOM, WORKSPACE
-from tenonnx_cpu.products.product import F32, NO_BIAS, NO_RESIDUAL, PLAIN, Epilogue, fits, floats
+from tenonnx_cpu.products.product import F32, NO_BIAS, NO_RESIDUAL, PLAIN, Epilogue, fits
 from tenonnx_cpu.quantised.matrix import Quantised
+from tenonnx_cpu.recording import Launch
 from tenonnx_cpu.specialise import NDArray
 
 Activations: TypeAlias = Literal["float32", "int8"]
@@ -61,8 +63,8 @@ def matmul_q(
     residual: NDArray | None = None,
     epilogue: Epilogue = PLAIN,
     activations: Activations = "int8",
-) -> NDArray | None:
-    """Returns ``activation(alpha * x @ W + bias + residual)`` as float32.
+) -> Launch | None:
+    """Returns what computes ``activation(alpha * x @ W + bias + residual)`` as float32.
 
     Args:
         x: float32, ``(..., depth)``.
@@ -94,14 +96,14 @@ def matmul_q(
     count = 4 if len(rows) == 3 else len(rows)
     if room is _real_lines_room and count > len(rows):
         rows = np.concatenate((rows, np.zeros((1, depth), np.float32)))
-    run(
+    arguments = (
         rows, *weights.arguments, *((group,) if group else ()), result.reshape(-1, columns),
         NO_BIAS if bias is None else bias,
         NO_RESIDUAL if residual is None else residual.reshape(-1, columns),
         epilogue.alpha, epilogue.activation, epilogue.first, epilogue.second,
         *room(Job(count, weights, group, threads)), threads,
     )  # fmt: skip
-    return result
+    return Launch(run, arguments, result)
 
 
 def _choose(weights: Quantised, rows: int, activations: Activations) -> tuple[JitKernel, int, Room]:
@@ -123,9 +125,9 @@ def _choose(weights: Quantised, rows: int, activations: Activations) -> tuple[Ji
 
 def _lines_room(job: Job) -> tuple[NDArray, ...]:
     rows, depth, groups = job.rows, job.weights.depth, job.weights.depth // job.group
-    return (
-        np.zeros((rows, depth), np.int8), np.zeros((2, rows, groups), np.float32),
-        np.zeros((rows, groups), np.int32), floats(LINES_ROOM * job.threads),
+    return pieces(
+        ((rows, depth), np.int8), ((2, rows, groups), np.float32), ((rows, groups), np.int32),
+        ((LINES_ROOM * job.threads,), np.float32),
     )  # fmt: skip
 
 
@@ -135,26 +137,24 @@ def _real_lines_room(job: Job) -> tuple[NDArray, ...]:
 
 def _dots_room(job: Job) -> tuple[NDArray, ...]:
     rows, depth, groups = job.rows, job.weights.depth, job.weights.depth // job.group
-    return (
-        np.zeros((rows, depth), np.int8), np.zeros((2, rows, groups), np.float32),
-        np.empty((rows, depth * job.weights.bits // 32), np.int32),
-        np.empty((job.threads, 32), np.float32),
+    return pieces(
+        ((rows, depth), np.int8), ((2, rows, groups), np.float32),
+        ((rows, depth * job.weights.bits // 32), np.int32), ((job.threads, 32), np.float32),
     )  # fmt: skip
 
 
 def _real_dots_room(job: Job) -> tuple[NDArray, ...]:
     rows, depth, blocks = job.rows, job.weights.depth, job.weights.scales.shape[1]
-    return (
-        np.zeros((rows, depth), np.float32), np.zeros((rows, blocks), np.float32),
-        np.empty((job.threads, 32), np.float32),
-    )  # fmt: skip
+    return pieces(
+        ((rows, depth), np.float32), ((rows, blocks), np.float32), ((job.threads, 32), np.float32)
+    )
 
 
 def _bytes_room(job: Job) -> tuple[NDArray, ...]:
     rows, depth, groups = job.rows, job.weights.depth, job.weights.depth // job.group
-    return (
-        np.empty((rows, depth), np.uint8), np.empty((2, rows, groups), np.float32),
-        floats(WORKSPACE * job.threads),
+    return pieces(
+        ((rows, depth), np.uint8), ((2, rows, groups), np.float32),
+        ((WORKSPACE * job.threads,), np.float32),
     )  # fmt: skip
 
 

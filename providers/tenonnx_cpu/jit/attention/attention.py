@@ -12,7 +12,7 @@ import numpy as np
 
 from tenonnx_cpu.attention import sizes as attention_sizes
 from tenonnx_cpu.attention.sizes import FEW, KEYS, QUERIES
-from tenonnx_cpu.jit.compiling import In, Out, f32, helper, kernel, size
+from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i32, i64, kernel, size
 from tenonnx_cpu.jit.products.gemm import multiply_block
 from tenonnx_cpu.jit.products.pack import make_pack
 from tenonnx_cpu.jit.products.stream_dots import make_dot_lines
@@ -84,10 +84,18 @@ def finish_row(sums: Any, total: Any, y: Any, nothing: Any) -> None:
         y[i] = sums[i] * factor
 
 
+@helper
+def seen_keys(k: Any, lengths: Any, batch: Any, queries: Any, before: Any) -> Any:
+    """Returns how many keys of an entry count, and how many are before its first query's own."""
+    if not lengths.size:
+        return k.shape[2], before
+    return lengths[batch], before if before < 0 else lengths[batch] - queries
+
+
 @parallel
 def attend_blocks(arguments: Any, task: Any, worker: Any) -> None:
     """Attends with some queries of one head."""
-    q, k, v, mask, y, scale, softcap, before, nothing, rows, memory, share = arguments
+    q, k, v, mask, y, scale, softcap, given, nothing, rows, memory, share, lengths = arguments
     queries, heads, width, value_width = q.shape[2], q.shape[1], q.shape[3], v.shape[3]
     blocks = -(-queries // rows)
     item, top = task // blocks, task % blocks * rows
@@ -98,7 +106,7 @@ def attend_blocks(arguments: Any, task: Any, worker: Any) -> None:
     query = q.ctypes.data + batch * q.strides[0] + head * q.strides[1]
     keys = k.ctypes.data + batch * k.strides[0] + group * k.strides[1]
     values = v.ctypes.data + batch * v.strides[0] + group * v.strides[1]
-    everything = k.shape[2]
+    everything, before = seen_keys(k, lengths, batch, queries, given)
     masked = mask.size > 0
     masks = mask.ctypes.data + batch * mask.strides[0] + head * mask.strides[1]
     count = bottom - top
@@ -180,14 +188,15 @@ def weigh_few(scores: Any) -> Any:
 @parallel
 def attend_few(arguments: Any, task: Any, worker: Any) -> None:
     """Attends with a few queries of a head, or one each of some heads, reading keys in place."""
-    q, k, v, mask, y, scale, softcap, before, nothing, together, memory, share = arguments
+    q, k, v, mask, y, scale, softcap, given, nothing, together, memory, share, lengths = arguments
     queries, heads, width, value_width = q.shape[2], q.shape[1], q.shape[3], v.shape[3]
     first = task * together
     batch, head = first // heads, first % heads
     group = head // (heads // k.shape[1])
     keys = k.ctypes.data + batch * k.strides[0] + group * k.strides[1]
     values = v.ctypes.data + batch * v.strides[0] + group * v.strides[1]
-    everything = k.shape[2] if before < 0 else min(k.shape[2], before + queries)
+    everything, before = seen_keys(k, lengths, batch, queries, given)
+    everything = everything if before < 0 else min(everything, before + queries)
     rows = queries * together
     line = 4 * few_line(k.shape[2])
     scores = memory.ctypes.data + 4 * share * worker
@@ -221,10 +230,13 @@ def attend_few(arguments: Any, task: Any, worker: Any) -> None:
 @kernel(
     (
         In(f32, 4, "A"), In(f32, 4, "A"), In(f32, 4, "A"), In(f32, 4, "A"), Out(f32, 4),
-        f32, f32, size, f32, size, Out(f32, 1), size, size,
+        f32, f32, size, f32, size, Out(f32, 1), size, In(i64, 1), Out(i32, 1), size,
     )
 )  # fmt: skip
-def attend(q, k, v, mask, y, scale, softcap, before, nothing, rows, memory, share, threads):  # type: ignore[no-untyped-def] # the signature has them
+def attend(  # type: ignore[no-untyped-def] # the signature has them
+    q, k, v, mask, y, scale, softcap, before, nothing, rows, memory, share, lengths, refusal,
+    threads,
+):  # fmt: skip
     """Computes ``softmax(cap(scale * q @ k') + mask) @ v`` for every head.
 
     Args:
@@ -240,13 +252,22 @@ def attend(q, k, v, mask, y, scale, softcap, before, nothing, rows, memory, shar
         rows: Queries of a task, ``QUERIES`` at most.
         memory: ``share`` floats for every thread.
         share: See ``attention_sizes.workspace``.
+        lengths: How many keys of each entry count, ``(batch,)``, or of no size; ``before``, if it
+            is not -1, is then what they leave before the queries.
+        refusal: Where 1 is written if there are not so many keys, or fewer than queries, else 0.
         threads: How many threads to use.
     """
+    refusal[0] = 0
+    least = 1 if before < 0 else q.shape[2]
+    for entry in range(lengths.size):
+        if not least <= lengths[entry] <= k.shape[2]:
+            refusal[0] = 1
+            return
     if q.shape[2] <= FEW:
         together = heads_together(q, k, threads)
-        few = (q, k, v, mask, y, scale, softcap, before, nothing, together, memory, share)
+        few = (q, k, v, mask, y, scale, softcap, before, nothing, together, memory, share, lengths)
         attend_few(few, q.shape[0] * q.shape[1] // together, threads)
         return
     tasks = q.shape[0] * q.shape[1] * -(-q.shape[2] // rows)
-    arguments = (q, k, v, mask, y, scale, softcap, before, nothing, rows, memory, share)
+    arguments = (q, k, v, mask, y, scale, softcap, before, nothing, rows, memory, share, lengths)
     attend_blocks(arguments, tasks, threads)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tenonnx_cpu.jit.attention.group_query import turn as turn_pairs
-from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
+from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i32, i64, kernel, size
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors.views import floats
 
@@ -70,10 +70,11 @@ def embed_tokens(arguments: Any, task: Any, worker: Any) -> None:
 
 @kernel(
     (
-        In(f32, 4, "A"), In(f32, 2), In(f32, 2), In(i64, 2), size, size, Out(f32, 4), size,
+        In(f32, 4, "A"), In(f32, 2), In(f32, 2), In(i64, 2), size, size, Out(f32, 4),
+        Out(i32, 1), size,
     )
 )  # fmt: skip
-def embed(x, cos, sin, positions, interleaved, tokens_first, y, threads):  # type: ignore[no-untyped-def] # the signature has them
+def embed(x, cos, sin, positions, interleaved, tokens_first, y, refusal, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Turns heads by the angles of their tokens' positions.
 
     Args:
@@ -84,7 +85,14 @@ def embed(x, cos, sin, positions, interleaved, tokens_first, y, threads):  # typ
         interleaved: Whether pairs are adjacent, or half of what is turned apart.
         tokens_first: Whether the result is ``(batch, length, heads, size)``.
         y: The result, otherwise of the heads' shape.
+        refusal: Where 1 is written if there are no angles for some position, else 0.
         threads: How many threads to use.
     """
+    refusal[0] = 0
+    for batch in range(positions.shape[0]):
+        for token in range(positions.shape[1]):
+            if not 0 <= positions[batch, token] < cos.shape[0]:
+                refusal[0] = 1
+                return
     arguments = (x, cos, sin, positions, interleaved, tokens_first, y)
     embed_tokens(arguments, x.shape[0] * x.shape[2], threads)

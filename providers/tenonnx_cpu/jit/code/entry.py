@@ -40,7 +40,7 @@ def make_entry(name: str, compiled: Any) -> ir.Module:
     module = context.codegen().create_library(ENTRY).create_ir_module(ENTRY)
     function = ir.Function(module, FASTCALL, ENTRY)
     builder = ir.IRBuilder(function.append_basic_block("entry"))
-    _define_destructor(module)
+    define_destructor(module)
     kinds = compiled.signature.args
     differ = builder.icmp_signed("!=", function.args[2], I64(len(kinds)))
     with builder.if_then(differ, likely=False):
@@ -143,7 +143,7 @@ def _python(builder: Builder, name: str, result: ir.Type, values: Sequence[Value
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), values)
 
 
-def _define_destructor(module: Any) -> None:
+def define_destructor(module: Any) -> None:
     """Defines what numba's counting of references calls last, which never happens.
 
     No array here has a counter: their callers keep them.

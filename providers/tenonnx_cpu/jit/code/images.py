@@ -261,13 +261,32 @@ class _Method(ctypes.Structure):
 METH_FASTCALL = 0x80
 
 
-def builtin(name: str, address: int) -> Callable[..., Any]:
-    """Returns a function whose calls go to machine code: CPython's ``METH_FASTCALL``."""
+@functools.cache
+def _method(name: str, address: int) -> _Method:
     method = _Method(name.encode(), address, METH_FASTCALL, None)
     # The function points to it for as long as it lives, which may be longer than any module does.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))
+    return method
+
+
+def builtin(name: str, address: int, own: object = None) -> Callable[..., Any]:
+    """Returns a function whose calls go to machine code: CPython's ``METH_FASTCALL``.
+
+    Args:
+        name: What it is called.
+        address: Where the code is.
+        own: What the code gets as its self; ``None`` for nothing.
+    """
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype = ctypes.py_object
     make.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
-    made: Callable[..., Any] = make(ctypes.addressof(method), None, None)
+    method = ctypes.addressof(_method(name, address))
+    made: Callable[..., Any] = make(method, None if own is None else id(own), None)
     return made
+
+
+def entry_of(function: Callable[..., Any]) -> int:
+    """Returns the address that such a function was made of."""
+    find = ctypes.pythonapi.PyCFunction_GetFunction
+    find.restype, find.argtypes = ctypes.c_void_p, [ctypes.py_object]
+    return int(find(function))

@@ -1,0 +1,261 @@
+"""Steps that machine code does again: what they compute, for which arrays, and what they keep."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+from running import floats, session
+
+import tenonnx
+from models import node
+
+pytest.importorskip("numba")
+
+from tenonnx_cpu import recorded
+from tenonnx_cpu.jit.code import images
+from tenonnx_cpu.jit.scratch import floats as scratch_floats
+from tenonnx_cpu.recording import Launch, describe
+
+pytestmark = pytest.mark.skipif(not images.SUPPORTED, reason="numba calls kernels here")
+
+WIDTH = 24
+WEIGHTS = {
+    "w": floats(WIDTH, WIDTH, seed=1, scale=0.2),
+    "b": floats(WIDTH, seed=2),
+    "scale": floats(WIDTH, seed=3),
+    "split": np.array([0, 0, 4, 6]),
+    "join": np.array([0, 0, -1]),
+}
+NODES = [
+    node("MatMul", "x w", "product"),
+    node("Add", "product b", "sum"),
+    node("Relu", "sum", "rest"),
+    node("Add", "rest x", "skip"),
+    node("LayerNormalization", "skip scale b", "norm"),
+    *(
+        step
+        for name in ("norm", "skip", "rest")
+        for step in (
+            node("Reshape", f"{name} split", f"{name}_heads"),
+            node("Transpose", f"{name}_heads", f"{name}_turned", perm=[0, 2, 1, 3]),
+        )
+    ),
+    node("Attention", "norm_turned skip_turned rest_turned", "seen"),
+    node("Transpose", "seen", "back", perm=[0, 2, 1, 3]),
+    node("Reshape", "back join", "joined"),
+    node("Softmax", "joined", "soft"),
+    node("Gemm", "flat w b", "line"),
+    node("Erf", "soft", "y"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TENONNX_JIT", "wait")
+
+
+def opened(threads: int = 1) -> tenonnx.InferenceSession:
+    feeds = given((2, 5))
+    return session(NODES, feeds, "y skip line", WEIGHTS, threads=threads, opset=23)
+
+
+def given(shape: tuple[int, int], seed: int = 0) -> dict[str, Any]:
+    x = floats(*shape, WIDTH, seed=seed)
+    return {"x": x, "flat": x[0] * 2}
+
+
+def unrecorded(monkeypatch: pytest.MonkeyPatch, threads: int = 1) -> tenonnx.InferenceSession:
+    with monkeypatch.context() as patch:
+        patch.setattr(recorded, "COUNTED", False)
+        return opened(threads)
+
+
+def recordings(one: tenonnx.InferenceSession) -> list[int]:
+    """How many recordings each step has that could have some."""
+    cells = [getattr(step.call, "__self__", None) for step in one._plan.steps]
+    return [len(cell) // 2 - 1 for cell in cells if isinstance(cell, recorded.Cell)]
+
+
+def same(found: list[Any], wanted: list[Any]) -> None:
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_results_are_the_same(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is done by machine code: for shapes that come once, again, or in turns."""
+    plain, one = unrecorded(monkeypatch, threads), opened(threads)
+    assert not recordings(plain)
+    shapes = [(2, 5)] * 5 + [(1, 1)] * 4 + [(2, 5), (1, 1), (3, 9), (40, 17)] * 4
+    for seed, shape in enumerate(shapes):
+        feeds = given(shape, seed)
+        same(one.run(None, feeds), plain.run(None, feeds))
+    found = recordings(one)
+    assert len(found) == len(one._plan.steps) >= 10
+    assert set(found) == {2}, "those that came three times in a row"
+
+
+def test_recordings_are_few() -> None:
+    one = opened()
+    for length in range(1, 9):
+        for _ in range(4):
+            one.run(None, given((1, length)))
+    assert set(recordings(one)) == {recorded.KEPT}
+
+
+def test_a_step_gives_up_on_shapes_that_never_come_again() -> None:
+    one = opened()
+    for length in range(1, recorded.PATIENCE + 2):
+        one.run(None, given((1, length)))
+    for _ in range(4):
+        one.run(None, given((1, 3)))
+    assert set(recordings(one)) == {0}
+
+
+def test_arrays_that_lie_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, one = unrecorded(monkeypatch), opened()
+    feeds = given((2, 5))
+    for _ in range(4):
+        one.run(None, feeds)
+    raw = np.zeros(feeds["x"].nbytes + 1, np.uint8)
+    moved = raw[1:].view(np.float32).reshape(feeds["x"].shape)
+    moved[:] = feeds["x"]
+    wide = floats(2, 5, 2 * WIDTH, seed=9)
+    for x in (moved, wide[..., ::2], feeds["x"][:, ::-1], np.asfortranarray(feeds["x"])):
+        other = {"x": x, "flat": feeds["flat"]}
+        same(one.run(None, other), plain.run(None, other))
+
+
+def test_results_have_memory_of_their_own() -> None:
+    one = opened()
+    feeds = given((2, 5))
+    kept = [one.run(None, feeds) for _ in range(8)]
+    arrays = [array for results in kept for array in results]
+    for number, array in enumerate(arrays):
+        assert array.flags.writeable
+        assert not any(np.may_share_memory(array, other) for other in arrays[:number])
+    for results in kept[1:]:
+        same(results, kept[0])
+
+
+def test_threads_with_shapes_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, one = unrecorded(monkeypatch), opened(2)
+    problems = [given((n % 3 + 1, n + 1), seed=n) for n in range(6)]
+    wanted = [plain.run(None, feeds) for feeds in problems]
+    failures: list[BaseException] = []
+
+    def work(feeds: Any, expected: Any) -> None:
+        try:
+            for _ in range(150):
+                for found, right in zip(one.run(None, feeds), expected, strict=True):
+                    np.testing.assert_allclose(found, right, rtol=1e-5, atol=1e-6)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [
+        threading.Thread(target=work, args=pair) for pair in zip(problems, wanted, strict=True)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_nothing_of_a_run_is_kept() -> None:
+    one = opened()
+    for _ in range(6):
+        feeds = given((2, 5))
+        gone = [weakref.ref(array) for array in feeds.values()]
+        gone += [weakref.ref(array) for array in one.run(None, feeds)]
+        del feeds
+        assert not any(array() is not None for array in gone)
+
+
+def test_a_session_goes_with_its_recordings() -> None:
+    one = opened()
+    for _ in range(4):
+        one.run(None, given((2, 5)))
+    cell = next(step.call.__self__ for step in one._plan.steps if recordings(one))
+    gone = weakref.ref(one)
+    recorder = weakref.ref(cell[1])
+    del one, cell
+    gc.collect()
+    assert gone() is None
+    assert recorder() is None
+
+
+def test_errors_name_the_node() -> None:
+    one = opened()
+    for _ in range(4):
+        one.run(None, given((2, 5)))
+    with pytest.raises(tenonnx.RuntimeException, match=r"Gemm.*7"):
+        one.run(None, {"x": given((2, 5))["x"], "flat": floats(5, 7)})
+
+
+def test_what_a_kernel_refuses_after_it_was_recorded() -> None:
+    feeds = {
+        "x": floats(1, 2, 3, 8), "cos": floats(9, 4), "sin": floats(9, 4, seed=1),
+        "ids": np.array([[0, 4, 8]]),
+    }  # fmt: skip
+    one = session([node("RotaryEmbedding", "x cos sin ids", "y")], feeds, "y", opset=23,
+                  kinds={"ids": 7})  # fmt: skip
+    (first,) = [one.run(None, feeds) for _ in range(5)][-1]
+    assert recordings(one) == [1]
+    feeds["ids"] = np.array([[0, 4, -1]])
+    (found,) = one.run(None, feeds)
+    np.testing.assert_allclose(found, first, rtol=1e-6)  # numpy counts from the end
+    feeds["ids"] = np.array([[0, 4, 9]])
+    with pytest.raises(tenonnx.RuntimeException, match="9"):
+        one.run(None, feeds)
+
+
+def nothing(*_: Any) -> None:
+    raise AssertionError
+
+
+class TestDescriptions:
+    x = floats(3, 4)
+    run = staticmethod(len)
+    """Something that CPython calls."""
+
+    def describe(self, arguments: tuple[Any, ...], inputs: Any = None, result: Any = None) -> Any:
+        inputs = (self.x,) if inputs is None else inputs
+        result = np.empty((3, 4), np.float32) if result is None else result
+        launch = Launch(self.run, (*arguments, result.reshape(-1)), result)
+        return describe(inputs, [False] * len(inputs), launch)
+
+    def test_places_do_not_depend_on_addresses(self) -> None:
+        room = scratch_floats(8)
+        found = [
+            self.describe((x.reshape(-1), x[1:], room[2:4], 7), inputs=(x,))
+            for x in (self.x, floats(3, 4))
+        ]
+        assert found[0].facts == found[1].facts
+
+    def test_a_copy_is_not_the_same_twice(self) -> None:
+        first, second = (self.describe((self.x.copy(),)) for _ in range(2))
+        assert first.facts != second.facts
+
+    def test_numbers_count(self) -> None:
+        assert self.describe((1,)).facts != self.describe((2,)).facts
+
+    def test_inputs_that_share_memory(self) -> None:
+        assert self.describe((self.x[0],), inputs=(self.x, self.x)) is None
+        whole = floats(3, 8)
+        left, right = whole[:, :4], whole[:, 4:]
+        places = self.describe((left, right), inputs=(left, right)).facts[1]
+        assert [place.number for place in places[:2]] == [0, 1]
+
+    @pytest.mark.parametrize("result", [floats(3, 8)[:, ::2], np.empty((0, 4), np.float32)])
+    def test_results_that_are_not_whole_memory(self, result: Any) -> None:
+        assert self.describe((), result=result) is None
+
+    def test_functions_of_python(self) -> None:
+        launch = Launch(nothing, (), np.empty(3, np.float32))
+        assert describe((self.x,), [False], launch) is None
