@@ -36,7 +36,6 @@ FIELDS = (
     "channels", "hidden", "rows", "height", "width", "out_height", "out_width", "stride", "kernel",
     "top", "left", "variant", "parts", "task_height", "band", "tasks", "wide", "narrow", "expands",
     "block", "second", "sums", "panel", "copy", "edge", "work", "kind", "second_kind", "third_kind",
-    "rest",
 )  # fmt: skip
 """What the kernel finds at which place of ``Layout.numbers``, in elements:
 
@@ -44,8 +43,7 @@ An image is cut into ``parts`` of ``task_height`` lines of the result, ``band`` 
 Of ``hidden`` channels there are ``wide`` elements each before, and ``narrow`` after the depthwise
 convolution, the latter from ``second`` on in the ``work`` floats of a thread; then come ``sums``
 of ``block`` of them at a time, a ``panel`` of the image, a ``copy`` of weights and columns at an
-``edge``. Each convolution has a ``kind`` of activation. Rows of sums beyond whole panels are
-``rest`` apart.
+``edge``. Each convolution has a ``kind`` of activation.
 """
 
 BAND = 120 << 10
@@ -53,9 +51,6 @@ BAND = 120 << 10
 
 LEAST = 280 << 10
 """Floats between the convolutions of an image from which on it is cut into bands."""
-
-REST = VECTOR + 16
-"""Floats from row to row of sums beyond whole panels."""
 
 
 @dataclass(frozen=True)
@@ -242,7 +237,7 @@ def separable_layout(
     depth = max(block, channels * expands)
     second = hidden * wide + VECTOR
     sums = second + hidden * narrow + VECTOR
-    panel = sums + max(rows * narrow, hidden * REST) + VECTOR
+    panel = sums + rows * narrow + VECTOR
     copy = panel + VECTOR * channels + VECTOR
     edge = copy + TILE_ROWS * (depth + 16)
     work = -(-(edge + VECTOR * (depth + 16)) // 16) * 16
@@ -250,7 +245,7 @@ def separable_layout(
     numbers = (
         channels, hidden, rows, height, width, out_height, out_width, stride, kernel,
         top, left, variant_of(windows), parts, task_height, band, batch * parts, wide, narrow,
-        int(expands), block, second, sums, panel, copy, edge, work, *kinds, REST,
+        int(expands), block, second, sums, panel, copy, edge, work, *kinds,
     )  # fmt: skip
     offsets = np.concatenate(
         [

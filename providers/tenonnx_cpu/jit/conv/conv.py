@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx_cpu.activation import CLIP, RELU
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
-from tenonnx_cpu.jit.conv.finish import bounds, finish_block
+from tenonnx_cpu.jit.conv.finish import apply, bounds
 from tenonnx_cpu.jit.conv.planes import pack_columns, pack_panel, pack_planes
 from tenonnx_cpu.jit.conv.rows import copy_row
 from tenonnx_cpu.jit.conv.tile import (
@@ -31,7 +32,7 @@ def multiply_strip(
     columns: Any, mode: Any, copy: Any, edge: Any, last: Any, y: Any, place: Any, image: Any,
     channel: Any, extras: Any, soon: Any, soon_row: Any,
 ) -> None:  # fmt: skip
-    """Multiplies rows of A by columns of B, and finishes rows of C that are complete.
+    """Multiplies rows of A by columns of B; writes ``activate(C * scale + shift + residual)``.
 
     Args:
         rows: Of A and C.
@@ -40,30 +41,32 @@ def multiply_strip(
         b: Address that the offsets count from.
         offsets: Address of where the rows of B are.
         depth: Columns of A, rows of B.
-        c: Address of C, and bytes from row to row; it has room for whole panels.
+        c: Address of C, and bytes from row to row; it has room for whole panels. If it is complete
+            with this, nothing is written there.
         c_row: Likewise.
         columns: Of B and C.
         mode: ``ZERO`` or ``ADD``.
         copy: Address of ``ROWS * (depth + 16)`` floats to work in.
         edge: Address of ``DOTS * (depth + 16)`` floats to work in.
         last: Whether C is complete with this.
-        y: See ``finish_block``, and so on.
-        place: Likewise.
-        image: Likewise.
-        channel: Likewise.
-        extras: Likewise.
+        y: The result, flat: where what is complete goes.
+        place: Of the first element in it.
+        image: Floats from row to row of it, which are channels.
+        channel: The first one's number among scales and shifts.
+        extras: Scale and shift per channel; the residual, like the result, or empty; the
+            activation and its parameters; 64 ones and 64 zeros.
         soon: Address of as many rows of B that come next, which memory is told; 0 if there are
             none. Other threads may have made them, and no cache of this one has them then.
         soon_row: Bytes from row to row of them.
     """
     scale, shift, residual, activation, first, second, units = extras
     ones, zeros = units.ctypes.data, units.ctypes.data + 256
-    none, most = np.float32(-np.inf), np.float32(np.inf)
-    low, high = bounds(activation, first, second)
+    low, high = np.float32(-np.inf), np.float32(np.inf)
+    if last:
+        low, high = bounds(activation, first, second)
     high_tile = split(rows, ROWS, 1)
     rest = columns % LANES
     dots = rest if rest <= DOTS else 0
-    whole = columns // COLUMNS * COLUMNS if last else 0
     pitch = 4 * depth + 64
     pack_columns(b + 4 * (columns - dots), offsets, depth, dots, edge, pitch)
     told = 0 if soon else depth
@@ -76,52 +79,49 @@ def multiply_strip(
             for i in range(count):
                 copy_row(left + i * a_row, copy + i * pitch, depth)
             left, apart = copy, pitch
-        before = c_row if mode == ADD else 0
-        start = 4 * (place + row * image)
-        target = y.ctypes.data + start
-        added, added_row = zeros, 0
-        if residual.size:
-            added, added_row = residual.ctypes.data + start, 4 * image
-        factors, summands = (
-            scale.ctypes.data + 4 * (channel + row),
-            shift.ctypes.data + 4 * (channel + row),
-        )
-        for column in range(0, whole, COLUMNS):
-            corner = line + 4 * column if mode == ADD else zeros
-            multiply_taps(
-                count, left, apart, b + 4 * column, offsets, depth, corner, before,
-                target + 4 * column, 4 * image, added + 4 * column if added_row else zeros,
-                added_row, factors, summands, ahead, a_row, low, high,
-            )  # fmt: skip
-        for column in range(whole, columns - dots, COLUMNS):
-            right, corner = b + 4 * column, line + 4 * column
-            old = corner if mode == ADD else zeros
+        old, old_row = (line, c_row) if mode == ADD else (zeros, 0)
+        target, target_row, added, added_row = line, c_row, zeros, 0
+        factors, summands = ones, zeros
+        if last:
+            start = 4 * (place + row * image)
+            target, target_row = y.ctypes.data + start, 4 * image
+            if residual.size:
+                added, added_row = residual.ctypes.data + start, 4 * image
+            factors = scale.ctypes.data + 4 * (channel + row)
+            summands = shift.ctypes.data + 4 * (channel + row)
+        for column in range(0, columns - dots, COLUMNS):
+            here, span = 4 * column, columns - dots - column
+            before, other = old + (here if old_row else 0), added + (here if added_row else 0)
             told_next, told_row = ahead, a_row
             if column and told < depth:
                 told_next, told_row = soon + told * soon_row, soon_row
                 told += depth // TOLD
-            if columns - dots - column <= LANES:
+            written = span if last else COLUMNS
+            if span <= LANES:
                 multiply_taps_narrow(
-                    count, left, apart, right, offsets, depth, old, before, corner, c_row,
-                    zeros, 0, ones, zeros, told_next, told_row, none, most,
+                    count, left, apart, b + here, offsets, depth, before, old_row, target + here,
+                    target_row, other, added_row, factors, summands, told_next, told_row, written,
+                    low, high,
                 )  # fmt: skip
             else:
                 multiply_taps(
-                    count, left, apart, right, offsets, depth, old, before, corner, c_row,
-                    zeros, 0, ones, zeros, told_next, told_row, none, most,
+                    count, left, apart, b + here, offsets, depth, before, old_row, target + here,
+                    target_row, other, added_row, factors, summands, told_next, told_row, written,
+                    low, high,
                 )  # fmt: skip
         if dots:
-            corner = line + 4 * (columns - dots)
+            here = 4 * (columns - dots)
+            before, other = old + (here if old_row else 0), added + (here if added_row else 0)
             for i in range(0, count, DOT_ROWS):
                 multiply_dots(
                     min(DOT_ROWS, count - i), dots, left + i * apart, apart, edge, pitch, depth,
-                    corner + i * c_row, c_row, mode,
+                    before + i * old_row, old_row, target + here + i * target_row, target_row,
+                    other + i * added_row, added_row, factors + 4 * i, summands + 4 * i, low, high,
                 )  # fmt: skip
-        if last:
-            finish_block(
-                line, c_row, y, place + row * image, image, count, whole, columns, channel + row,
-                extras,
-            )  # fmt: skip
+        if last and activation > RELU and activation != CLIP:
+            for i in range(count):
+                begin = place + (row + i) * image
+                apply(y[begin : begin + columns], activation, first, second)
 
 
 @parallel

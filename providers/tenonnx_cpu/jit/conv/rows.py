@@ -1,4 +1,4 @@
-"""Rows of an image: copied, cleared and finished in whole vectors, the last of them masked."""
+"""Rows of an image: copied and cleared in whole vectors, the last of them masked."""
 
 from __future__ import annotations
 
@@ -213,53 +213,6 @@ def _columns(
 def vectors_for(b: Builder, count: Value) -> Value:
     """Returns how many vectors so many elements take."""
     return b.sdiv(b.add(count, I64(LANES - 1)), I64(LANES))
-
-
-@intrinsic
-def finish_row(
-    typing_context: Any,
-    source: Any,
-    target: Any,
-    residual: Any,
-    count: Any,
-    scale: Any,
-    shift: Any,
-    low: Any,
-    high: Any,
-) -> Any:
-    """Writes ``clip(source * scale + shift + residual, low, high)`` to another place.
-
-    Args:
-        source: Address of floats.
-        target: Address of as many.
-        residual: Address of as many, or 0.
-        count: How many.
-        scale: A factor.
-        shift: What is added.
-        low: The least result; NaN stays NaN.
-        high: The greatest result.
-    """
-
-    def body(b: Builder, values: Any) -> None:
-        source, target, residual, count, *numbers = values
-        scale, shift, low, high = (v.splat(b, x, LANES) for x in numbers)
-
-        def finish(other: Value | None) -> Callable[[Value, Value | None], None]:
-            def work(offset: Value, mask: Value | None) -> None:
-                x = v.fma(b, read(b, b.add(source, offset), mask), scale, shift)
-                if other is not None:
-                    x = b.fadd(x, read(b, b.add(other, offset), mask))
-                write(b, clipped(b, x, low, high), b.add(target, offset), mask)
-
-            return work
-
-        with b.if_else(b.icmp_signed("==", residual, I64(0))) as (without, given):
-            with without:
-                over_row(b, count, finish(None))
-            with given:
-                over_row(b, count, finish(residual))
-
-    return _procedure("tenonnx_finish_row", 4, body, 4)
 
 
 def clipped(b: Builder, x: Value, low: Value, high: Value) -> Value:

@@ -60,24 +60,20 @@ def expand(
     area, columns = layout[3] * width, (high - fresh) * width
     source = x.ctypes.data + 4 * (item * channels * area + fresh * width)
     place, start = room + (fresh - low) * width, memory.ctypes.data + 4 * room
-    sums, panel, copy, edge = (
-        start + 4 * layout[21], start + 4 * layout[22], start + 4 * layout[23],
-        start + 4 * layout[24],
-    )  # fmt: skip
+    panel, copy, edge = (start + 4 * layout[22], start + 4 * layout[23], start + 4 * layout[24])
     # The last panel may lie beyond the image's last element: it is copied.
     whole = columns // COLUMNS * COLUMNS
     if whole:
         multiply_strip(
             layout[1], weights.ctypes.data, 4 * channels, source, offsets.ctypes.data, channels,
-            sums, 4 * layout[29], whole, ZERO, copy, edge, True, memory, place, layout[16], 0,
-            extras, 0, 0,
+            0, 0, whole, ZERO, copy, edge, True, memory, place, layout[16], 0, extras, 0, 0,
         )  # fmt: skip
     if whole < columns:
         pack_panel(source + 4 * whole, 4 * area, channels, columns - whole, panel)
         multiply_strip(
             layout[1], weights.ctypes.data, 4 * channels, panel,
-            offsets.ctypes.data + 8 * channels, channels, sums, 4 * layout[29], columns - whole,
-            ZERO, copy, edge, True, memory, place + whole, layout[16], 0, extras, 0, 0,
+            offsets.ctypes.data + 8 * channels, channels, 0, 0, columns - whole, ZERO, copy, edge,
+            True, memory, place + whole, layout[16], 0, extras, 0, 0,
         )  # fmt: skip
 
 
@@ -93,7 +89,7 @@ def slide_band(
         place: Of line ``low`` of the first one in it.
         apart: Floats from channel to channel.
         weights: All, flat.
-        extras: See ``finish_block``.
+        extras: See ``multiply_strip``.
         layout: See ``tenonnx_cpu.conv.separable``.
         memory: Room for all threads.
         room: Where this one's begins.

@@ -14,8 +14,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.code.cpu import cpu
-from tenonnx_cpu.jit.conv.rows import clipped, lanes_below, read
-from tenonnx_cpu.jit.products.tile import ADD, LANES, ROW_GROUP, ROWS, VECTORS
+from tenonnx_cpu.jit.conv.rows import KIND, clipped, lanes_below, read, write
+from tenonnx_cpu.jit.products.tile import LANES, ROW_GROUP, ROWS, VECTORS
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.shared import Shared, one_of
 from tenonnx_cpu.jit.vectors.vector import F32, I32, I64, Builder, Value
@@ -44,13 +44,14 @@ def multiply_taps(
     shift: Any,
     ahead: Any,
     ahead_row: Any,
+    columns: Any,
     low: Any,
     high: Any,
 ) -> Any:
     """Computes ``Y = clip((A @ B + C) * scale + shift + residual, low, high)`` for a tile.
 
-    The tile has ``rows`` x ``COLUMNS`` elements of float32; Y may be C. What is not wanted is a
-    line of zeros or ones that is 0 bytes from the next.
+    The tile has ``rows`` x ``COLUMNS`` elements of float32, of which all are read and computed; Y
+    may be C. What is not wanted is a line of zeros or ones that is 0 bytes from the next.
 
     Args:
         rows: 1 to ``ROWS``.
@@ -69,6 +70,7 @@ def multiply_taps(
         shift: Address of a summand per row.
         ahead: Address of rows that will be read next, and bytes from row to row: memory is told.
         ahead_row: Likewise.
+        columns: How many of a row of Y are written, and of the residual read; any more are all.
         low: The least result; NaN stays NaN.
         high: The greatest result.
     """
@@ -94,6 +96,7 @@ def multiply_taps_narrow(
     shift: Any,
     ahead: Any,
     ahead_row: Any,
+    columns: Any,
     low: Any,
     high: Any,
 ) -> Any:
@@ -136,25 +139,38 @@ def _tile(rows: int, vectors: int) -> Callable[[Builder, Sequence[Value]], None]
 
 
 def _finish(b: Builder, sums: dict[tuple[int, int], Value], arguments: Sequence[Value]) -> None:
+    columns = arguments[15]
+    every = I64(LANES * (1 + max(column for _, column in sums)))
+    with b.if_else(b.icmp_signed(">=", columns, every), likely=True) as (whole, part):
+        with whole:
+            for place, value in sums.items():
+                _finish_vector(b, *place, value, arguments, None)
+        with part:
+            for (row, column), value in sums.items():
+                mask = lanes_below(b, b.sub(columns, I64(LANES * column)))
+                _finish_vector(b, row, column, value, arguments, mask)
+
+
+def _finish_vector(
+    b: Builder, row: int, column: int, value: Value, arguments: Sequence[Value], mask: Value | None
+) -> None:
     c, c_row, y, y_row, residual, residual_row, scale, shift = arguments[5:13]
-    low, high = (v.splat(b, x, LANES) for x in arguments[15:])
-    kind = v.vector(F32, LANES)
-    for (row, column), value in sums.items():
-        before, other, target = (
-            b.add(b.add(start, b.mul(apart, I64(row))), I64(4 * LANES * column))
-            for start, apart in ((c, c_row), (residual, residual_row), (y, y_row))
-        )
-        factor, summand = (
-            v.splat(b, v.load(b, F32, b.add(numbers, I64(4 * row)), 4), LANES)
-            for numbers in (scale, shift)
-        )
-        x = b.fadd(value, v.load(b, kind, before, 4))
-        x = b.fadd(v.fma(b, x, factor, summand), v.load(b, kind, other, 4))
-        v.store(b, clipped(b, x, low, high), target, 4)
+    low, high = (v.splat(b, x, LANES) for x in arguments[16:])
+    before, other, target = (
+        b.add(b.add(start, b.mul(apart, I64(row))), I64(4 * LANES * column))
+        for start, apart in ((c, c_row), (residual, residual_row), (y, y_row))
+    )
+    factor, summand = (
+        v.splat(b, v.load(b, F32, b.add(numbers, I64(4 * row)), 4), LANES)
+        for numbers in (scale, shift)
+    )
+    x = b.fadd(value, v.load(b, KIND, before, 4))
+    x = b.fadd(v.fma(b, x, factor, summand), read(b, other, mask))
+    write(b, clipped(b, x, low, high), target, mask)
 
 
 def _tiles(name: str, vectors: int) -> dict[tuple[int, ...], Shared]:
-    kinds = [I64] * 15 + [F32] * 2
+    kinds = [I64] * 16 + [F32] * 2
     return {
         (rows,): Shared(__file__, f"tenonnx_{name}_{rows}", kinds, _tile(rows, vectors))
         for rows in range(1, ROWS + 1)
@@ -176,9 +192,16 @@ def multiply_dots(
     depth: Any,
     c: Any,
     c_row: Any,
-    mode: Any,
+    y: Any,
+    y_row: Any,
+    residual: Any,
+    residual_row: Any,
+    scale: Any,
+    shift: Any,
+    low: Any,
+    high: Any,
 ) -> Any:
-    """Computes ``C = A @ B`` or ``C += A @ B`` for a few columns, vectorised along the depth.
+    """Computes what ``multiply_taps`` does for a few columns, vectorised along the depth.
 
     Args:
         rows: 1 to ``DOT_ROWS``.
@@ -188,9 +211,16 @@ def multiply_dots(
         b: Address of B, whose rows are adjacent; whole vectors are read.
         b_column: Bytes from column to column of B.
         depth: Columns of A, rows of B; at least 1.
-        c: Address of the result, whose columns are adjacent.
-        c_row: Bytes from row to row of the result.
-        mode: ``ZERO`` or ``ADD``.
+        c: See ``multiply_taps``, as for the rest.
+        c_row: Likewise.
+        y: Likewise.
+        y_row: Likewise.
+        residual: Likewise.
+        residual_row: Likewise.
+        scale: Likewise.
+        shift: Likewise.
+        low: Likewise.
+        high: Likewise.
     """
     return one_of(DOT_TILES)
 
@@ -199,7 +229,8 @@ def _dots(rows: int, columns: int) -> Callable[[Builder, Sequence[Value]], None]
     cells = [(row, column) for row in range(rows) for column in range(columns)]
 
     def body(b: Builder, arguments: Sequence[Value]) -> None:
-        a, a_row, bp, b_column, depth, c, c_row, mode = arguments
+        a, a_row, bp, b_column, depth, c, c_row, y, y_row, residual, residual_row = arguments[:11]
+        scale, shift, low, high = arguments[11:]
         lines = [b.add(a, b.mul(a_row, I64(row))) for row in range(rows)]
         bars = [b.add(bp, b.mul(b_column, I64(column))) for column in range(columns)]
 
@@ -217,18 +248,24 @@ def _dots(rows: int, columns: int) -> Callable[[Builder, Sequence[Value]], None]
         done = b.mul(whole, I64(LANES))
         mask = lanes_below(b, b.sub(depth, done))
         sums = add(b.mul(done, I64(4)), mask, sums)
-        adding = b.icmp_signed("==", mode, I64(ADD))
         for (row, column), value in zip(cells, sums, strict=True):
-            place = b.add(b.add(c, b.mul(c_row, I64(row))), I64(4 * column))
-            before = b.select(adding, v.load(b, F32, place, 4), F32(0.0))
-            v.store(b, b.fadd(before, v.total(b, value)), place, 4)
+            before, other, target = (
+                b.add(b.add(start, b.mul(apart, I64(row))), I64(4 * column))
+                for start, apart in ((c, c_row), (residual, residual_row), (y, y_row))
+            )
+            factor, summand = (
+                v.load(b, F32, b.add(numbers, I64(4 * row)), 4) for numbers in (scale, shift)
+            )
+            x = b.fadd(v.total(b, value), v.load(b, F32, before, 4))
+            x = b.fadd(v.fma(b, x, factor, summand), v.load(b, F32, other, 4))
+            v.store(b, clipped(b, x, low, high), target, 4)
 
     return body
 
 
 DOT_TILES = {
     (rows, columns): Shared(
-        __file__, f"tenonnx_dots_{rows}_{columns}", [I64] * 8, _dots(rows, columns)
+        __file__, f"tenonnx_dots_{rows}_{columns}", [*[I64] * 13, F32, F32], _dots(rows, columns)
     )
     for rows in range(1, DOT_ROWS + 1)
     for columns in range(1, DOTS + 1)
