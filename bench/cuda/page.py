@@ -11,6 +11,7 @@ AGAINST = {"torch eager": 1.0, "torch.compile": 1.1}
 """How much longer than each of torch's ways a run may take."""
 
 WAYS = ("tenonnx", "tenonnx graph", "torch eager", "torch.compile", "torch graph")
+UNITS = ("GB/s", "TFLOP/s", "host µs")
 MORE = {"tenonnx: first": "first run from a file", "tenonnx: weights MiB": "weights, MiB"}
 
 
@@ -55,11 +56,11 @@ def table(found: Mapping[str, Mapping[str, float]]) -> list[str]:
 
 
 def kernel_table(found: Mapping[str, float]) -> list[str]:
-    """Returns kernels' microseconds, and what they read and compute a second."""
-    lines = ["## Kernels", "", "| | µs | GB/s | TFLOP/s |", "|---|---:|---:|---:|"]
+    """Returns kernels' microseconds, what they read and compute a second, and Python's share."""
+    lines = ["## Kernels", "", f"| | µs | {' | '.join(UNITS)} |", "|---|" + "---:|" * 4]
     for name, took in found.items():
-        if not name.endswith("/s"):
-            rates = [number(found.get(f"{name} {unit}")) for unit in ("GB/s", "TFLOP/s")]
+        if not name.endswith(UNITS):
+            rates = [number(found.get(f"{name} {unit}")) for unit in UNITS]
             lines.append(f"| {' | '.join([name, number(took), *rates])} |")
     return lines
 

@@ -24,6 +24,7 @@ from tenonnx_cuda.platform import (
     Recording,
     View,
 )
+from tenonnx_cuda.products import products
 
 LARGEST_LIMIT = 2**62
 """cupy's pools take a signed number."""
@@ -86,7 +87,7 @@ class CupyPlatform:
 
     def __init__(self, cupy: Any, number: int) -> None:
         self.id = f"cuda:{number}"
-        self.xp: Namespace = DeviceNamespace(cupy)
+        self.xp: Namespace = DeviceNamespace(cupy, products(cupy))
         self.process = os.getpid()
         self._cupy = cupy
         self._device = cupy.cuda.Device(number)

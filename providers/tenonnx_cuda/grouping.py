@@ -19,6 +19,8 @@ NEVER: Final = frozenset(
         *("NonZero", "Unique", "Compress"),  # the host has to know how much there is
         *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
         *("Bernoulli", "Multinomial", "Dropout"),  # replayed, they would draw the same numbers
+        # cupy leaves them to libraries that wait for the device, or that it does not let record.
+        *("DFT", "Det", "Einsum", "Inverse", "Rfft", "Irfft", "STFT", "TopK"),
         *("SplitToSequence", "ConcatFromSequence", "Optional", "OptionalGetElement"),
         # They bring arrays from the host, which a replay would not read anew.
         *("AffineGrid", "AveragePool", "Constant", "DeformConv", "GroupQueryAttention", "Imputer"),

@@ -7,12 +7,15 @@ other numbers, so numpy's are brought over: a seed means the same on every provi
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import ml_dtypes
 import numpy as np
 
 from tenonnx.operators import Array
+
+if TYPE_CHECKING:
+    from tenonnx_cuda.products import Products
 
 BFLOAT16: Final = np.dtype(ml_dtypes.bfloat16)
 
@@ -22,11 +25,14 @@ class DeviceNamespace:
 
     Args:
         cupy: The module.
+        products: What multiplies matrices in its place, if anything does.
     """
 
-    def __init__(self, cupy: Any) -> None:
+    def __init__(self, cupy: Any, products: Products | None = None) -> None:
         self._cupy = cupy
         self.random = Draws(cupy)
+        if products is not None:
+            self.matmul = products.matmul
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._cupy, name)

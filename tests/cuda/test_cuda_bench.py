@@ -65,7 +65,7 @@ def test_the_page_says_who_is_ahead_and_what_failed() -> None:
     assert "tests/cuda: 5 passed, 1 failures, 0 errors, 2 skipped; 3 s." in lines
     assert "| BERT-base, 128 tokens | 3 | 2 | 2.5 | 1.5 | 1.4 | 9 | 7 | torch.compile |" in lines
     assert "| ResNet-50, one image | – | – | 1 | – | – | – | – | not measured |" in lines
-    assert "| copy | 12 | 2346 | – |" in lines
+    assert "| copy | 12 | 2346 | – | – |" in lines
     assert "- `resnet50`, tenonnx: ValueError: no" in lines
 
 

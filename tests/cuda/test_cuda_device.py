@@ -19,6 +19,7 @@ from tenonnx.provider import Provider, why_unusable
 from tenonnx.testing import ProviderTests
 from tenonnx.weights.registry import WeightRegistry
 from tenonnx_cuda.provider import CUDAExecutionProvider
+from tenonnx_cuda.recording import Replayed
 
 MISSING = why_unusable(CUDAExecutionProvider)
 
@@ -123,6 +124,8 @@ def test_recorded_runs_agree_and_allocate_nothing(tmp_path: Path) -> None:
         session.run(None, {"h0": X})
     stream = session._providers[0].stream  # type: ignore[attr-defined]  # CUDA's
     before = stream.used()
+    (replayed,) = (s.call for s in session.plan.steps if isinstance(s.call, Replayed))
+    assert replayed.replays == 2, "products are recorded"
     for _ in range(20):
         np.testing.assert_allclose(session.run(None, {"h0": X})[0], expected, atol=2e-2)
     assert stream.used() == before
