@@ -7,7 +7,7 @@ see ties fall; those between elements in float64.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -59,6 +59,55 @@ def resize(
         ValueError: Not exactly one of scales and sizes is given, they do not fit the axes, or a
             mode is unknown.
     """
+    along, outside = readings_of(
+        xp,
+        X,
+        roi,
+        scales,
+        sizes,
+        antialias=antialias,
+        axes=axes,
+        coordinate_transformation_mode=coordinate_transformation_mode,
+        cubic_coeff_a=cubic_coeff_a,
+        exclude_outside=exclude_outside,
+        keep_aspect_ratio_policy=keep_aspect_ratio_policy,
+        mode=mode,
+        nearest_mode=nearest_mode,
+    )
+    y = _apply(xp, X, along, rounded=bool(antialias))
+    for number, positions in outside.items():
+        y[(slice(None),) * number + (xp.asarray(positions),)] = extrapolation_value
+    return y
+
+
+Readings: TypeAlias = dict[int, tuple[Array, "Array | None"]]
+"""By axis: the elements that each result reads, and their weights, as ``taps`` has both; or the
+nearest ones, and ``None``."""
+
+
+def readings_of(
+    xp: Namespace,
+    X: Array,
+    roi: Array | None,
+    scales: Array | None,
+    sizes: Array | None,
+    *,
+    antialias: int = 0,
+    axes: tuple[int, ...] | None = None,
+    coordinate_transformation_mode: str = "half_pixel",
+    cubic_coeff_a: float = -0.75,
+    exclude_outside: int = 0,
+    keep_aspect_ratio_policy: str = "stretch",
+    mode: str = "nearest",
+    nearest_mode: str = "round_prefer_floor",
+) -> tuple[Readings, dict[int, Array]]:
+    """Return what ``resize`` reads along the axes that change, and what is beyond, by axis.
+
+    Nothing depends on what is in X.
+
+    Raises:
+        ValueError: As ``resize`` does.
+    """
     if mode not in ("nearest", "linear", "cubic"):
         raise ValueError(f"expected mode to be nearest, linear or cubic, found {mode!r}")
     crop = coordinate_transformation_mode == "tf_crop_and_resize"
@@ -87,10 +136,7 @@ def resize(
                 stretch=max(1 / axis.scale, 1) if antialias else 1,
                 exclude_outside=bool(exclude_outside),
             )
-    y = _apply(xp, X, readings, rounded=bool(antialias))
-    for number, positions in outside.items():
-        y[(slice(None),) * number + (xp.asarray(positions),)] = extrapolation_value
-    return y
+    return readings, outside
 
 
 def _plan(

@@ -19,6 +19,7 @@ LISTING: Final = {
         "com.microsoft::NhwcMaxPool"
     ),
     "conv.pooling": "AveragePool GlobalAveragePool MaxPool",
+    "conv.resizing": "Resize",
     "conv.separable": "Conv",
     "conv.transposed": "ConvTranspose",
     "elementwise.batch_norm": "BatchNormalization",
