@@ -802,3 +802,28 @@ def test_any_order_of_asking_and_forgetting() -> None:
     run_state_machine_as_test(
         RegistryMachine, settings=settings(max_examples=25, stateful_step_count=20, deadline=None)
     )
+
+
+def test_what_is_derived_from_bytes_objects_is_found_by_others(tmp_path: Path) -> None:
+    content = np.arange(32 * 1024, dtype=np.float32).tobytes()
+
+    def derived(buffer: bytes | bytearray) -> tuple[Weight, int]:
+        registry = WeightRegistry(SideFiles(tmp_path))
+        built: list[None] = []
+        storage = registry.from_buffer(buffer)
+        weight = registry.view(storage, 0, len(buffer), ir.DataType.FLOAT, (32 * 1024,))
+
+        def build() -> np.ndarray[Any, Any]:
+            built.append(None)
+            return weight.array * 2
+
+        return weight.derive("twice:1", build), len(built)
+
+    first, built = derived(content)
+    assert (first.storage.kind, built) == ("derived", 1)
+    again, built = derived(bytes(bytearray(content)))
+    assert built == 0, "another process, or session, has it mapped"
+    np.testing.assert_array_equal(again.array, first.array)
+    # A bytearray may be written into once nobody uses it, so its content has no name.
+    other, built = derived(bytearray(content))
+    assert (other.storage.kind, built) == ("private", 1)

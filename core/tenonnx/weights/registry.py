@@ -216,7 +216,7 @@ class WeightRegistry:
         """Returns the weight itself if numpy can use it in place, else its one aligned copy."""
         if weight.is_aligned:
             return weight
-        key = f"aligned:{weight.key}"
+        key = f"aligned:{weight.name_for_others()}"
         return self.materialize(
             key, weight.dtype, weight.shape, functools.partial(_copy_into, weight)
         )
@@ -331,7 +331,11 @@ def default_registry() -> WeightRegistry:
 
 def _of_sources(key: str, sources: Sequence[Weight]) -> str:
     """Returns the key, which means nothing to other processes if a source does not."""
-    return f"{key}:{PROCESS}" if any(PROCESS in source.key for source in sources) else key
+    ours = any(
+        PROCESS in source.key and (PROCESS in source.lasting or source.lasting not in key)
+        for source in sources
+    )
+    return f"{key}:{PROCESS}" if ours else key
 
 
 def _short(key: str) -> str:

@@ -76,6 +76,12 @@ class Memory:
         self.key = key or f"memory:{PROCESS}:{next(_serial):x}"
 
     @property
+    def is_immutable(self) -> bool:
+        """Whether nobody can change it: it is a ``bytes`` object's."""
+        base = self.owner.base
+        return isinstance(base.obj if isinstance(base, memoryview) else base, bytes)
+
+    @property
     def label(self) -> str:
         """What reports call it."""
         return f"{self.kind} memory at {self.address:#x}"

@@ -7,8 +7,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import onnx_ir as ir
 
+from tenonnx.digest import digest
 from tenonnx.errors import InvalidArgument
-from tenonnx.weights.storage import NDArray, Storage, byte_size, is_packed, unpack, unpack_into
+from tenonnx.weights.storage import (
+    PROCESS,
+    Memory,
+    NDArray,
+    Storage,
+    byte_size,
+    is_packed,
+    unpack,
+    unpack_into,
+)
 
 if TYPE_CHECKING:
     import weakref
@@ -39,12 +49,17 @@ class Keeper(Protocol):
         ...
 
 
+WORTH = 16 << 10
+"""Bytes of a weight from which on others may want what is derived from it."""
+
+
 class Weight:
     """An immutable tensor somewhere in a storage. A registry hands it out; nobody builds it.
 
     Attributes:
         key: Equal keys, equal contents; stable across processes if the bytes come from a file,
             or were derived from some that do.
+        lasting: The key, or one that is stable across processes, once something was derived.
         dtype: The ONNX element type.
         shape: The logical shape.
         storage: The memory it lies in.
@@ -60,6 +75,7 @@ class Weight:
         "_registry",
         "dtype",
         "key",
+        "lasting",
         "offset",
         "placed",
         "shape",
@@ -79,6 +95,7 @@ class Weight:
         strides: tuple[int, ...] | None = None,
     ) -> None:
         self.key = key
+        self.lasting = key
         self.storage = storage
         self.offset = offset
         self.dtype = dtype
@@ -161,8 +178,16 @@ class Weight:
             others: What else it is made of.
         """
         sources = (self, *others)
-        key = f"{name}:{','.join(source.key for source in sources)}"
+        key = f"{name}:{','.join(source.name_for_others() for source in sources)}"
         return self._registry.derive(key, build, sources)
+
+    def name_for_others(self) -> str:
+        """Returns ``lasting``, which from then on is a digest where the bytes can never change."""
+        lasts = isinstance(self.storage, Memory) and self.storage.is_immutable
+        if lasts and self.strides is None and PROCESS in self.lasting and self.nbytes >= WORTH:
+            content = digest(self.packed().array.data)
+            self.lasting = f"bytes:{content}:{self.dtype.name}:{self.shape}"
+        return self.lasting
 
     def _on_host(self) -> NDArray:
         packed = is_packed(self.dtype)
