@@ -16,6 +16,13 @@ from models import FLOAT, model, node, value
 
 pytest.importorskip("numba")
 
+import numba
+from numba import types
+from numba.extending import intrinsic
+
+from tenonnx_cpu.jit.products.pack import floats_of_halves
+from tenonnx_cpu.jit.vectors import vector as v
+
 
 def session(nodes: Any, weights: Any) -> Any:
     """Opens a model whose constants are not folded, as those of a real size are not."""
@@ -136,3 +143,29 @@ def test_a_gelu_whose_numbers_are_rounded_belongs_to_the_product(kind: Any) -> N
     exact = 2e-3 if kind == np.float16 else 2e-2
     answer = s * special.ndtr(s)
     np.testing.assert_allclose(made.run(None, {"x": x})[0], answer, rtol=exact, atol=8 * exact)
+
+
+def test_every_half_is_widened_by_processors_that_have_none() -> None:
+    halves = np.arange(1 << 16, dtype=np.uint16)
+    made = np.empty(halves.size, np.float32)
+
+    @intrinsic
+    def widen(_typing: Any, _source: Any, _target: Any) -> Any:
+        def generate(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
+            bits = v.load(builder, v.vector(v.I16, 8), values[0], 2)
+            wide = builder.zext(bits, v.vector(v.I32, 8))
+            v.store(builder, floats_of_halves(builder, wide), values[1], 4)
+            return context.get_dummy_value()
+
+        return types.void(types.intp, types.intp), generate
+
+    @numba.njit
+    def widen_all(source: Any, target: Any, count: Any) -> None:
+        for n in range(0, count, 8):
+            widen(source + 2 * n, target + 4 * n)
+
+    widen_all(halves.ctypes.data, made.ctypes.data, halves.size)
+    with np.errstate(invalid="ignore"):
+        answer = halves.view(np.float16).astype(np.float32)
+    np.testing.assert_array_equal(made, answer)
+    np.testing.assert_array_equal(np.signbit(made), np.signbit(answer))

@@ -13,6 +13,7 @@ import numpy as np
 from numba import types
 from numba.extending import intrinsic
 
+from tenonnx_cpu.jit.code.cpu import architecture, cpu
 from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.jit.products.tile import COLUMNS, LANES, VECTORS
 from tenonnx_cpu.jit.vectors import vector as v
@@ -23,16 +24,37 @@ from tenonnx_cpu.jit.vectors.vector import F16, F32, I16, I32, I64, Builder, Val
 WIDTH = {"f32": 4, "f16": 2, "bf16": 2}
 """Bytes of an element as it lies in memory."""
 
+CONVERTS = cpu().lanes >= 8 or architecture() in ("aarch64", "arm64")
+"""Whether the processor has float16: of x86, all that have AVX2, and few of the others."""
+
 
 def widened(b: Builder, kind: str, address: Value, lanes: int) -> Value:
     """Loads adjacent elements as a vector of float32."""
     if kind == "f32":
         return v.load(b, v.vector(F32, lanes), address, 4)
-    if kind == "f16":
+    if kind == "f16" and CONVERTS:
         return b.fpext(v.load(b, v.vector(F16, lanes), address, 2), v.vector(F32, lanes))
     halves = b.zext(v.load(b, v.vector(I16, lanes), address, 2), v.vector(I32, lanes))
+    if kind == "f16":
+        return floats_of_halves(b, halves)
     wide = b.shl(halves, v.constant(v.vector(I32, lanes), 16))
     return b.bitcast(wide, v.vector(F32, lanes))
+
+
+def floats_of_halves(b: Builder, bits: Value) -> Value:
+    """Returns what the low 16 bits of a vector's int32 are as float16, as float32.
+
+    A float16's exponent and fraction, moved to a float32's, are a number 2**112 too small; but
+    infinity and NaN have the exponent that means that.
+    """
+    whole, real = bits.type, v.vector(F32, bits.type.count)
+    sign = b.shl(b.and_(bits, v.constant(whole, 0x8000)), v.constant(whole, 16))
+    rest = b.and_(bits, v.constant(whole, 0x7FFF))
+    small = b.bitcast(b.shl(rest, v.constant(whole, 13)), real)
+    made = b.bitcast(b.fmul(small, v.constant(real, 2.0**112)), whole)
+    endless = b.icmp_signed(">=", rest, v.constant(whole, 0x7C00))
+    made = b.or_(made, b.select(endless, v.constant(whole, 0x7F800000), v.constant(whole, 0)))
+    return b.bitcast(b.or_(made, sign), real)
 
 
 def _rows(kind: str) -> Shared:
