@@ -47,6 +47,7 @@ LISTING: Final = {
         "SimplifiedLayerNormalization com.microsoft::SimplifiedLayerNormalization "
         "com.microsoft::SkipLayerNormalization com.microsoft::SkipSimplifiedLayerNormalization"
     ),
+    "picking": "GatherElements",
     "products.affine": "Gemm MatMul",
     "products.dense": "Gemm",
     "products.experts": "MatMul",

@@ -1,0 +1,37 @@
+"""Elements of rows picked by their places: every thread takes some of the rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenonnx_cpu.jit.compiling import In, Out, f32, i64, kernel, size
+from tenonnx_cpu.jit.threads.pool import parallel
+
+
+@parallel
+def pick_row(arguments: Any, task: Any, worker: Any) -> None:
+    """Picks for one row."""
+    data, places, out, wrong = arguments
+    depth = data.shape[1]
+    for i in range(places.shape[1]):
+        place = places[task, i]
+        if place < 0:
+            place += depth
+        if 0 <= place < depth:
+            out[task, i] = data[task, place]
+        else:
+            wrong[0] = 1
+
+
+@kernel((In(f32, 2), In(i64, 2), Out(f32, 2), Out(i64, 1), size))
+def pick(data, places, out, wrong, threads):  # type: ignore[no-untyped-def] # the signature has them
+    """Writes ``data[row, places[row, i]]``.
+
+    Args:
+        data: Rows.
+        places: As many rows; negative ones count from the end.
+        out: Of the places' shape.
+        wrong: One number, which becomes 1 if there is no such place.
+        threads: How many threads to use.
+    """
+    pick_row((data, places, out, wrong), places.shape[0], threads)
