@@ -18,7 +18,7 @@ LISTING: Final = {
         "com.microsoft::FusedConv com.microsoft::NhwcConv com.microsoft::NhwcFusedConv "
         "com.microsoft::NhwcMaxPool"
     ),
-    "conv.pooling": "AveragePool GlobalAveragePool MaxPool",
+    "conv.pooling": "AveragePool GlobalAveragePool MaxPool ReduceMean",
     "conv.resizing": "Resize",
     "conv.separable": "Conv",
     "conv.transposed": "ConvTranspose",

@@ -13,6 +13,7 @@ from running import floats, session
 
 import tenonnx
 from models import node
+from tenonnx.interface.profiling import kernel_name
 
 pytest.importorskip("numba")
 
@@ -188,6 +189,12 @@ def test_a_session_goes_with_its_recordings() -> None:
     gc.collect()
     assert gone() is None
     assert recorder() is None
+
+
+def test_profiles_name_what_is_recorded() -> None:
+    names = {kernel_name(step.call) for step in opened()._plan.steps}
+    assert "tenonnx_cpu.elementwise.program.ProgramCall.launch" in names
+    assert not any("Cell" in name or "replay" in name for name in names)
 
 
 def test_errors_name_the_node() -> None:

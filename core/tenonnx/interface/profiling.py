@@ -190,7 +190,9 @@ def kernel_name(call: Callable[..., Any]) -> str:
         call = call.func
     if isinstance(call, np.ufunc):
         return f"numpy.{call.__name__}"
-    call = getattr(call, "__wrapped__", call)
+    # What machine code does again has its function in its self.
+    for holder in (call, getattr(call, "__self__", None)):
+        call = getattr(holder, "__wrapped__", call)
     owner = call if hasattr(call, "__qualname__") else type(call)
     return f"{owner.__module__}.{owner.__qualname__}"
 

@@ -90,14 +90,42 @@ def _counts(windows: Windows, padding: bool) -> tuple[NDArray, NDArray, NDArray]
 def global_average_pool(site: Site, plain: Call) -> Call | None:
     """The mean of each channel, in float32."""
     AVERAGE.request()
-    threads = site.threads
 
     def call(x: NDArray) -> Any:
-        run = AVERAGE.run
-        if run is None or x.ndim < 3 or not x.size or not fits(x):
-            return plain(x)
-        y = np.empty((*x.shape[:2], *(1,) * (x.ndim - 2)), np.float32)
-        team = threads if x.size > SERIAL else 1
-        return Launch(run, (x.reshape(y.size, -1), y.reshape(-1), team), y)
+        shape = (*x.shape[:2], *(1,) * (x.ndim - 2))
+        made = averaged(x, shape, site.threads) if x.ndim >= 3 else None
+        return plain(x) if made is None else made
 
     return Recorded(call)
+
+
+@specialise("ReduceMean")
+def mean_of_channels(site: Site, plain: Call) -> Call | None:
+    """The same, as exporters write it: a mean over all axes behind the channels'."""
+    given = site.constant(1) if len(site.node.inputs) > 1 else None
+    axes = site.attribute("axes", None) if given is None else given.reshape(-1).tolist()
+    keeps = site.attribute("keepdims", 1)
+    if not axes or (site.node.inputs[1:] and given is None):
+        return None
+    AVERAGE.request()
+
+    def call(x: NDArray, *rest: NDArray) -> Any:
+        made = None
+        rank = x.ndim
+        places = sorted(axis + rank if axis < 0 else axis for axis in axes)
+        if rank >= 3 and places == list(range(2, rank)):
+            shape = (*x.shape[:2], *(1,) * (rank - 2 if keeps else 0))
+            made = averaged(x, shape, site.threads)
+        return plain(x, *rest) if made is None else made
+
+    return Recorded(call)
+
+
+def averaged(x: NDArray, shape: tuple[int, ...], threads: int) -> Launch | None:
+    """Returns what computes the mean of each channel; ``None`` where numpy must do it."""
+    run = AVERAGE.run
+    if run is None or not x.size or not fits(x):
+        return None
+    y = empty(shape)
+    team = threads if x.size > SERIAL else 1
+    return Launch(run, (x.reshape(y.size, -1), y.reshape(-1), team), y)
