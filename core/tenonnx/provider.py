@@ -19,6 +19,8 @@ from tenonnx.options import SessionOptions
 from tenonnx.records import record
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import onnx_ir as ir
 
 
@@ -194,6 +196,11 @@ class Provider(ABC):
         """
         del tell, everything
         return {}
+
+    @classmethod
+    def kept_files(cls) -> Iterable[Path]:
+        """Returns the files that it keeps on disk for later processes; none at first."""
+        return ()
 
     @abstractmethod
     def supports(self, node: ir.Node) -> Literal[True] | str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from tenonnx.planning.lower import is_constant
@@ -13,12 +13,15 @@ from tenonnx_array import TABLE
 from tenonnx_array.provider import ArrayProvider
 from tenonnx_cpu.brought import bring, bring_all
 from tenonnx_cpu.fuse import Fused, Scope, find_fusions, may_begin
+from tenonnx_cpu.jit.code.cache import cached_files
 from tenonnx_cpu.jit.runtime import can_compile, warm_up
 from tenonnx_cpu.recorded import Recorded
 from tenonnx_cpu.specialise import SPECIALISATIONS, Site
 from tenonnx_cpu.team import TEAM, available_cores, entry, heed
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import onnx_ir as ir
 
 
@@ -64,6 +67,11 @@ class CPUExecutionProvider(ArrayProvider):
         if everything:
             bring_all()
         return warm_up(tell, everything=everything)
+
+    @classmethod
+    def kept_files(cls) -> Iterable[Path]:
+        """Returns the files of compiled kernels."""
+        return cached_files()
 
     def compile(self, segment: Segment) -> Sequence[Step]:
         """Returns a step per node, or for several where they are fused."""

@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from tenonnx.cli import (
     bench,
+    cache,
     convert,
     doctor,
     explain,
@@ -202,6 +203,7 @@ for name, command, text in (
     ("memory", footprint.memory, footprint.HELP),
     ("convert", convert.convert, convert.HELP),
     ("warmup", warmup.warmup, warmup.HELP),
+    ("cache", cache.cache, cache.HELP),
     ("new", new.new, new.HELP),
     ("plugins", plugins.plugins, plugins.HELP),
     ("providers", providers.providers, providers.HELP),

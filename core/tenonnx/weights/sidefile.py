@@ -145,14 +145,15 @@ class SideFiles:
 
     def clear(self) -> None:
         """Deletes every side file; what is mapped stays so."""
-        for path in self._files():
+        for path in self.files():
             path.unlink(missing_ok=True)
 
     def _path(self, key: str) -> Path:
         assert self.folder is not None
         return self.folder / f"{digest(f'{VERSION} {_release()} {key}')}.weight"
 
-    def _files(self) -> list[Path]:
+    def files(self) -> list[Path]:
+        """Returns the side files that there are."""
         return [] if self.folder is None else list(self.folder.glob("*.weight"))
 
     def _read(self, mapping: Mapping) -> SideFile:
@@ -179,7 +180,7 @@ class SideFiles:
         assert self.folder is not None
         sweep_drafts(self.folder)
         files = []
-        for path in self._files():
+        for path in self.files():
             with contextlib.suppress(OSError):
                 status = path.stat()
                 files.append((status.st_atime_ns, status.st_size, path))
