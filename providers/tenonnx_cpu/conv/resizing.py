@@ -12,7 +12,8 @@ from tenonnx.records import record
 from tenonnx_array.resize import Readings, readings_of
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.products.product import fits, floats
+from tenonnx_cpu.jit.scratch import floats
+from tenonnx_cpu.products.product import fits
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 RESIZE = JitKernel("conv.resize", "resize_f32")
