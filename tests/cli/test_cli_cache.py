@@ -41,7 +41,7 @@ def test_what_is_there_is_listed_and_deleted_on_request(cli: Cli, root: Path) ->
     assert (weights["kind"], weights["files"], weights["bytes"]) == ("derived weights", 1, 8192)
     assert (kernels["files"], kernels["bytes"]) == (2, 200)
     assert kernels["folder"] == str(root / "numba" / "tenonnx")
-    assert kernels["oldest_days"] > 10_000
+    assert kernels["unused_days"] > 10_000
     text = cli("cache").stdout
     assert "derived weights" in text
     assert "kernels of CPUExecutionProvider" in text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -29,16 +29,22 @@ Examples:
 DAY = 24 * 3600
 
 
-class Kind(NamedTuple):
-    """Files of one kind.
+class Row(NamedTuple):
+    """What is kept of one kind.
 
     Attributes:
-        name: What they are.
-        files: Where they are.
+        kind: What it is.
+        files: How many files.
+        bytes: How many bytes they have.
+        unused_days: How long ago that was used which was used longest ago.
+        folder: Where they are; empty if there are none.
     """
 
-    name: str
-    files: tuple[Path, ...]
+    kind: str
+    files: int
+    bytes: int
+    unused_days: int
+    folder: str
 
 
 def cache(
@@ -48,53 +54,40 @@ def cache(
 ) -> None:
     """Lists what is kept, or deletes it."""
     rows = []
-    for kind in _kinds(state_of(context)):
-        used = {path: status for path in kind.files if (status := _status(path))}
-        if clear:
-            for path in used:
-                with contextlib.suppress(OSError):
-                    path.unlink()
-        rows.append(
-            {
-                "kind": kind.name,
-                "folder": str(kind.files[0].parent) if kind.files else None,
-                "files": len(used),
-                "bytes": sum(nbytes for nbytes, _ in used.values()),
-                "oldest_days": max((age for _, age in used.values()), default=0) // DAY,
-            }
-        )
+    for kind, files in _kinds(state_of(context)):
+        rows.append(_row(kind, files))
+        for path in files if clear else ():
+            with contextlib.suppress(OSError):
+                path.unlink()
     if as_json:
-        emit_json({"cleared": clear, "kinds": rows})
+        emit_json({"cleared": clear, "kinds": [row._asdict() for row in rows]})
         return
-    cells = [
-        (
-            row["kind"],
-            row["files"],
-            size(row["bytes"]),
-            f"{row['oldest_days']:.0f} d",
-            row["folder"],
-        )
-        for row in rows
-    ]
-    table(("kind", "files", "size", "oldest", "folder"), cells, right=("files", "size", "oldest"))
+    cells = [(r.kind, r.files, size(r.bytes), f"{r.unused_days} d", r.folder) for r in rows]
+    header = ("kind", "files", "size", "unused", "folder")
+    table(header, cells, right=("files", "size", "unused"))
     if clear:
-        deleted = sum(row["files"] for row in rows)
-        lines(f"\n{count(deleted, 'file')} deleted")
+        lines(f"\n{count(sum(row.files for row in rows), 'file')} deleted")
 
 
-def _kinds(state: State) -> Iterator[Kind]:
+def _kinds(state: State) -> Iterator[tuple[str, list[Path]]]:
     from tenonnx.weights.sidefile import SideFiles
 
-    yield Kind("derived weights", tuple(SideFiles.from_environment().files()))
+    yield "derived weights", SideFiles.from_environment().files()
     for provider in state.plugins.providers.values():
-        if files := tuple(provider.kept_files()):
-            yield Kind(f"kernels of {provider.name}", files)
+        if files := list(provider.kept_files()):
+            yield f"kernels of {provider.name}", files
 
 
-def _status(path: Path) -> tuple[int, float] | None:
-    """Returns a file's bytes, and the seconds since it was last used; ``None`` if it is gone."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_size, max(0.0, time.time() - max(status.st_atime, status.st_mtime))
+def _row(kind: str, files: Sequence[Path]) -> Row:
+    found = []
+    for path in files:
+        with contextlib.suppress(OSError):  # another process may have deleted it
+            found.append(path.stat())
+    used = min((max(s.st_atime, s.st_mtime) for s in found), default=time.time())
+    return Row(
+        kind,
+        len(found),
+        sum(status.st_size for status in found),
+        int(max(0.0, time.time() - used) // DAY),
+        str(files[0].parent) if files else "",
+    )
