@@ -14,6 +14,9 @@ from tenonnx_cpu.specialise import NDArray, Site
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+FLOAT = 1
+"""``onnx.TensorProto.FLOAT``."""
+
 BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
 
 
@@ -113,3 +116,15 @@ def unread(
         and not scope.escapes(source.outputs[0])
         and all(use.node in fused for use in source.outputs[0].uses())
     )
+
+
+def scaled_sums(node: ir.Node, scope: Scope) -> tuple[list[ir.Node], ir.Value] | None:
+    """Returns a node of int32 sums, the Cast of them to float32, the Mul of that, and its scale."""
+    cast = scope.reader(node.outputs[0])
+    if cast is None or cast.op_type != "Cast" or scope.site(cast).attribute("to", 0) != FLOAT:
+        return None
+    scaled = scope.reader(cast.outputs[0])
+    if scaled is None or scaled.op_type != "Mul" or scaled.domain:
+        return None
+    others = [value for value in scaled.inputs if value is not cast.outputs[0]]
+    return ([node, cast, scaled], others[0]) if len(others) == 1 and others[0] else None

@@ -9,6 +9,7 @@ import numpy as np
 
 from tenonnx_cpu.conv.conv import Attributes
 from tenonnx_cpu.fuse import Fused, Scope, fusion
+from tenonnx_cpu.int8.codes import scaled_sums
 from tenonnx_cpu.int8.conv import limits_of
 from tenonnx_cpu.int8.conv_weights import ByteWeights
 from tenonnx_cpu.int8.product import I32, Finish
@@ -17,9 +18,6 @@ from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-
-FLOAT = 1
-"""``onnx.TensorProto.FLOAT``."""
 
 
 @functools.lru_cache(maxsize=256)
@@ -57,17 +55,13 @@ def conv_integer(site: Site, plain: Call) -> Call | None:
 @fusion("ConvInteger", turn=-1)
 def fuse_scaled(node: ir.Node, scope: Scope) -> Fused | None:
     """ConvInteger, a Cast to float32, a Mul with the scales, an Add of a bias, a Relu or Clip."""
-    cast = scope.reader(node.outputs[0])
-    if cast is None or cast.op_type != "Cast" or scope.site(cast).attribute("to", 0) != FLOAT:
-        return None
-    scaled = scope.reader(cast.outputs[0])
-    if scaled is None or scaled.op_type != "Mul" or scaled.domain:
-        return None
-    scale = next((x for x in scaled.inputs if x is not cast.outputs[0]), None)
+    found = scaled_sums(node, scope)
     weights = ByteWeights.of(Attributes.of(scope.site(node)), scope.site(node), 1, 3, scope.threads)
-    if scale is None or weights is None:
+    if found is None or weights is None:
         return None
-    nodes, summand, limits = [node, cast, scaled], neutral(weights.rows)[1], (-np.inf, np.inf)
+    nodes, scale = found
+    summand, limits = neutral(weights.rows)[1], (-np.inf, np.inf)
+    scaled = nodes[-1]
     added = scope.reader(scaled.outputs[0])
     if added is not None and added.op_type == "Add" and not added.domain:
         other = 1 if added.inputs[0] is scaled.outputs[0] else 0
@@ -75,8 +69,8 @@ def fuse_scaled(node: ir.Node, scope: Scope) -> Fused | None:
         if bias is not None:
             nodes, summand = [*nodes, added], bias
     last = scope.reader(nodes[-1].outputs[0])
-    if last is not None and (found := limits_of(last, scope)) is not None:
-        nodes, limits = [*nodes, last], found
+    if last is not None and (clipped := limits_of(last, scope)) is not None:
+        nodes, limits = [*nodes, last], clipped
     image, zero = node.inputs[0], (*node.inputs, None, None)[2]
     inputs = tuple(dict.fromkeys(value for value in (image, zero, scale) if value is not None))
     plain = scope.fallback(nodes, inputs, nodes[-1].outputs[0])

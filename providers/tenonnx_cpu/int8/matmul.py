@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx_cpu.fuse import Fused, Scope, fusion
-from tenonnx_cpu.int8.codes import BYTES
+from tenonnx_cpu.int8.codes import BYTES, scaled_sums
 from tenonnx_cpu.int8.product import GEMM, NO_WORDS, Finish, byte_product, column_zeros
 from tenonnx_cpu.int8.quantising import QUANTIZE, RANGE, dynamic_quantize
 from tenonnx_cpu.products.product import F32
@@ -16,9 +16,6 @@ from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-
-FLOAT = 1
-"""``onnx.TensorProto.FLOAT``."""
 
 CONTRIB = "com.microsoft"
 
@@ -219,16 +216,11 @@ def q_gemm(site: Site, plain: Call) -> Call | None:
 @fusion("MatMulInteger", turn=-1)
 def fuse_scaled(node: ir.Node, scope: Scope) -> Fused | None:
     """MatMulInteger, a Cast to float32, a Mul with the scales, and the Add of a bias if any."""
-    cast = scope.reader(node.outputs[0])
-    if cast is None or cast.op_type != "Cast" or scope.site(cast).attribute("to", 0) != FLOAT:
+    found = scaled_sums(node, scope)
+    if found is None:
         return None
-    scaled = scope.reader(cast.outputs[0])
-    if scaled is None or scaled.op_type != "Mul" or scaled.domain:
-        return None
-    scale = _other(scaled, cast.outputs[0])
-    if scale is None:
-        return None
-    nodes, bias = [node, cast, scaled], None
+    nodes, scale = found
+    scaled, bias = nodes[-1], None
     added = scope.reader(scaled.outputs[0])
     if added is not None and added.op_type == "Add" and not added.domain:
         bias = _constant_bias(added, scaled.outputs[0], scope)
@@ -254,11 +246,6 @@ def fuse_scaled(node: ir.Node, scope: Scope) -> Fused | None:
         return plain(*dict(pair for pair in given if pair[0] is not None).values())
 
     return Fused(tuple(nodes), inputs, (output,), call)
-
-
-def _other(node: ir.Node, value: ir.Value) -> ir.Value | None:
-    others = [given for given in node.inputs if given is not value]
-    return others[0] if len(others) == 1 else None
 
 
 def _constant_bias(node: ir.Node, value: ir.Value, scope: Scope) -> NDArray | None:
