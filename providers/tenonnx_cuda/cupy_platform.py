@@ -218,7 +218,7 @@ class CupyStream:
         self._cupy, self._device, self._math_mode = cupy, device, math_mode
         self._cublas = importlib.import_module("cupy_backends.cuda.libs.cublas")
         if address:
-            self._stream = cupy.cuda.ExternalStream(address, device.id)
+            self._stream = cupy.cuda.Stream.from_external(_Foreign(address))
         else:
             self._stream = cupy.cuda.Stream(non_blocking=True)
         self._pool = cupy.cuda.MemoryPool()
@@ -307,6 +307,17 @@ class CupyStream:
     def used(self) -> int:
         """Returns what the pool holds."""
         return int(self._pool.total_bytes())
+
+
+class _Foreign:
+    """A caller's stream."""
+
+    def __init__(self, address: int) -> None:
+        self._address = address
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        """Returns the protocol's version and the stream's address."""
+        return 0, self._address
 
 
 def _abandon(stream: Any, failure: type[Exception]) -> None:

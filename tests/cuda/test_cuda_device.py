@@ -146,3 +146,22 @@ def test_values_stay_and_are_lent() -> None:
     (y,) = binding.get_outputs()
     assert y.device_name() == "cuda"
     assert cupy.from_dlpack(y).tolist() == [4, 6]
+
+
+@pytest.mark.parametrize("graphed", [False, True])
+def test_a_callers_stream_and_memory_are_used(graphed: bool) -> None:
+    import cupy
+
+    add = model([node("Add", "x W", "h"), node("Neg", "h", "y")], [value("x")], [value("y")],
+                {"W": np.float32([1, 2])})  # fmt: skip
+    own = cupy.cuda.Stream(non_blocking=True)
+    session = opened(add, {"user_compute_stream": str(own.ptr), "enable_cuda_graph": graphed})
+    given, target = cupy.empty(2, np.float32), cupy.empty(2, np.float32)
+    binding = session.io_binding()
+    binding.bind_input("x", "cuda", 0, np.float32, (2,), given.data.ptr)
+    binding.bind_output("y", "cuda", 0, np.float32, (2,), target.data.ptr)
+    for number in range(4):
+        with own:
+            given[...] = number
+        session.run_with_iobinding(binding)
+        assert target.tolist() == [-number - 1, -number - 2]
