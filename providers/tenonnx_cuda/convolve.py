@@ -26,16 +26,16 @@ LEAST: Final = 4 * DEPTH
 
 
 ACTIVATIONS: Final[dict[str, tuple[Any, ...]]] = {
-    "": ("x",),
-    "Clip": ("clamped(x,alpha,beta)",),
-    "HardSigmoid": ("clamped(alpha*x+beta,0.0f,1.0f)", 0.2, 0.5),
-    "HardSwish": ("x*clamped(x/6.0f+0.5f,0.0f,1.0f)",),
-    "LeakyRelu": ("leaky(x,alpha)", 0.01),
-    "Relu": ("leaky(x,0.0f)",),
-    "Sigmoid": ("sigmoid(x)",),
-    "Tanh": ("tanhf(x)",),
+    "": (0,),
+    "Relu": (1,),
+    "LeakyRelu": (2, 0.01),
+    "Clip": (3,),
+    "HardSigmoid": (4, 0.2, 0.5),
+    "HardSwish": (5,),
+    "Sigmoid": (6,),
+    "Tanh": (7,),
 }
-"""Activations of a result x in C, and the defaults of their parameters."""
+"""What ``conv.cu`` calls activations, and the defaults of their parameters."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class Ending:
     """What becomes of a convolution's results.
 
     Attributes:
-        expression: Of x, alpha and beta, in C.
+        activation: Its number.
         alpha: Its parameters.
         beta: Likewise.
     """
 
-    expression: str
+    activation: int = 0
     alpha: float = 0.0
     beta: float = 0.0
 
@@ -56,7 +56,7 @@ class Ending:
 @choose("Conv")
 def conv(site: Site, plain: Call) -> Call:
     """Conv; a 1x1 kernel is left to cuBLAS, which needs no windows for it."""
-    return convolution(site, plain, Ending("x"))
+    return convolution(site, plain, Ending())
 
 
 @choose("FusedConv", domain="com.microsoft")
@@ -65,10 +65,10 @@ def fused_conv(site: Site, plain: Call) -> Call | None:
     name = site.attribute("activation", "")
     if name not in ACTIVATIONS:
         return None
-    expression, *defaults = ACTIVATIONS[name]
+    activation, *defaults = ACTIVATIONS[name]
     given = [*site.attribute("activation_params", ()), *[None] * 2]
     numbers = [d if g is None else g for g, d in zip(given, (*defaults, 0.0, 0.0), strict=False)]
-    return convolution(site, plain, Ending(expression, *numbers[:2]))
+    return convolution(site, plain, Ending(activation, *numbers[:2]))
 
 
 def convolution(site: Site, plain: Call, ending: Ending) -> Call:
@@ -123,7 +123,7 @@ def convolve(
     tensor = site.has_tensor_cores and (element != "f32" or site.tf32)
     window = (1, *windows.kernel) if line else tuple(windows.kernel)
     macros = {"T": element, "KH": window[0], "KW": window[1], "TENSOR": int(tensor),
-              "ACTIVATION(x)": ending.expression}  # fmt: skip
+              "ACTIVATION": ending.activation}  # fmt: skip
     partial = site.xp.empty((slices, y.size), np.float32)
     sizes = [np.int32(n) for n in (group, w.shape[1], maps, slices, length, *numbers)]
     grid = (tiles * slices, -(-maps // TILE), x.shape[0] * group)

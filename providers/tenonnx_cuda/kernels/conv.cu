@@ -95,7 +95,21 @@ extern "C" __global__ void __launch_bounds__(THREADS) convolve(
         }
 }
 
-// y[i] = bias of its map + extra[i] + sum over s of partial[s, i], in order, through ACTIVATION(x);
+// ACTIVATION: 0 none, 1 Relu, 2 LeakyRelu, 3 Clip, 4 HardSigmoid, 5 HardSwish, 6 Sigmoid, 7 Tanh.
+__device__ inline float activated(float x, float alpha, float beta) {
+    switch (ACTIVATION) {
+        case 1: return x < 0.0f ? 0.0f : x;
+        case 2: return leaky(x, alpha);
+        case 3: return clamped(x, alpha, beta);
+        case 4: return clamped(alpha * x + beta, 0.0f, 1.0f);
+        case 5: return x * clamped(x / 6.0f + 0.5f, 0.0f, 1.0f);
+        case 6: return sigmoid(x);
+        case 7: return tanhf(x);
+    }
+    return x;
+}
+
+// y[i] = the activation of bias of its map + extra[i] + sum over s of partial[s, i], in order;
 // all_maps are those of all groups. Null: bias, extra.
 extern "C" __global__ void finish(
     const float* partial, const T* bias, const T* extra, T* y, int slices, long long count,
@@ -105,5 +119,5 @@ extern "C" __global__ void finish(
     float total = bias ? number(bias[i / places % all_maps]) : 0.0f;
     for (int s = 0; s < slices; ++s) total += partial[s * count + i];
     if (extra) total += number(extra[i]);
-    put(&y[i], ACTIVATION(total));
+    put(&y[i], activated(total, alpha, beta));
 }
