@@ -13,7 +13,7 @@ from tenonnx_array.windows import Windows, place
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.conv.depthwise import channels_layout, depthwise_layout, suits_channels
 from tenonnx_cpu.conv.layout import Layout, layout
-from tenonnx_cpu.conv.tail import Tail, find_tail
+from tenonnx_cpu.conv.tail import Tail, find_tail, per_channel
 from tenonnx_cpu.conv.winograd import tile_size, tiled, winograd_layout
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
@@ -45,12 +45,6 @@ def flat(array: NDArray) -> NDArray:
     if array.flags.carray or fits(array):
         return array.reshape(-1)
     return np.require(array, requirements=["C", "A"]).reshape(-1)
-
-
-@functools.lru_cache(maxsize=256)
-def per_channel(count: int) -> tuple[NDArray, NDArray]:
-    """Returns factors and summands that change nothing."""
-    return np.ones(count, np.float32), np.zeros(count, np.float32)
 
 
 @record
@@ -222,7 +216,7 @@ class ConvCall:
             self._bound.clear()
         if key not in self._plans:
             self._plans[key] = tuple(self._plan(*key))
-        summand = self._summand(w, b)
+        summand = self._tail.summand(w.shape[0], b)
         bound: Bound = w, b, ()
         if summand is not None and w.dtype == F32:
             calls = (self._caller(plan, shape, w, summand) for plan in self._plans[key])
@@ -230,13 +224,6 @@ class ConvCall:
         if self._weight is not None:
             self._bound[shape] = bound
         return bound
-
-    def _summand(self, w: NDArray, b: NDArray | None) -> NDArray | None:
-        """Returns what is added per channel, if kernels take it."""
-        if b is None and self._tail.shift is None:
-            return per_channel(w.shape[0])[1]
-        shift = self._tail.shifted(b)
-        return shift if shift.shape == w.shape[:1] and fits(shift) else None
 
     def _caller(self, plan: Plan, x: tuple[int, ...], w: NDArray, shift: NDArray) -> Attempt:
         """Returns what calls a kernel with an image and a residual; its ``None`` is a refusal."""

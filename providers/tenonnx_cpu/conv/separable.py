@@ -15,10 +15,10 @@ import numpy as np
 
 from tenonnx_array.windows import Windows
 from tenonnx_cpu.buffers import empty
-from tenonnx_cpu.conv.conv import NOTHING, UNITS, Attributes, ConvCall, flat, per_channel
+from tenonnx_cpu.conv.conv import NOTHING, UNITS, Attributes, ConvCall, flat
 from tenonnx_cpu.conv.depthwise import variant_of
 from tenonnx_cpu.conv.layout import DEPTH, TILE_ROWS, VECTOR, Layout, fixed, is_direct
-from tenonnx_cpu.conv.tail import Tail, find_tail
+from tenonnx_cpu.conv.tail import Tail, find_tail, per_channel
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.runtime import JitKernel

@@ -38,6 +38,12 @@ SWISH = (1 / 6, 0.5)
 """The parameters of the HardSigmoid that is in HardSwish, which exporters round to float32."""
 
 
+@functools.lru_cache(maxsize=256)
+def per_channel(count: int) -> tuple[NDArray, NDArray]:
+    """Returns factors and summands that change nothing."""
+    return np.ones(count, np.float32), np.zeros(count, np.float32)
+
+
 @dataclass
 class Tail:
     """Nodes from a convolution on: ``activate(conv * scale + shift + residual)``.
@@ -80,7 +86,7 @@ class Tail:
     def summand(self, rows: int, bias: NDArray | None) -> NDArray | None:
         """Returns what is added to each of ``rows`` channels, if kernels take it."""
         if bias is None and self.shift is None:
-            return np.zeros(rows, np.float32)
+            return per_channel(rows)[1]
         shift = self.shifted(bias)
         return shift if shift.shape == (rows,) and fits(shift) else None
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tenonnx_cpu.conv.conv import Attributes
+from tenonnx_cpu.conv.tail import per_channel
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.int8.codes import scaled_sums
 from tenonnx_cpu.int8.conv import limits_of
@@ -18,12 +18,6 @@ from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-
-
-@functools.lru_cache(maxsize=256)
-def neutral(rows: int) -> tuple[NDArray, NDArray]:
-    """Returns factors and summands that change nothing."""
-    return np.ones(rows, np.float32), np.zeros(rows, np.float32)
 
 
 def _origin(x: NDArray, zero: NDArray | None) -> int | None:
@@ -40,7 +34,7 @@ def conv_integer(site: Site, plain: Call) -> Call | None:
     weights = ByteWeights.of(Attributes.of(site), site, 1, 3, site.threads)
     if weights is None:
         return None
-    factor, summand = neutral(weights.rows)
+    factor, summand = per_channel(weights.rows)
 
     def call(x: NDArray, w: NDArray, x_zero: NDArray | None = None, *rest: Any) -> Any:
         origin, y = _origin(x, x_zero), None
@@ -60,7 +54,7 @@ def fuse_scaled(node: ir.Node, scope: Scope) -> Fused | None:
     if found is None or weights is None:
         return None
     nodes, scale = found
-    summand, limits = neutral(weights.rows)[1], (-np.inf, np.inf)
+    summand, limits = per_channel(weights.rows)[1], (-np.inf, np.inf)
     scaled = nodes[-1]
     added = scope.reader(scaled.outputs[0])
     if added is not None and added.op_type == "Add" and not added.domain:
