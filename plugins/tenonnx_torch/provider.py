@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Mapping
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
 import ml_dtypes
@@ -16,6 +17,8 @@ from tenonnx_array.provider import ArrayDevice
 from tenonnx_array.standard import StandardProvider
 from tenonnx_array.tracing import Function, TracingProvider
 from tenonnx_torch.kernels import KERNELS
+
+log = logging.getLogger("tenonnx")
 
 ELEMENTS = "BOOL INT8 INT16 INT32 INT64 UINT8 FLOAT16 BFLOAT16 FLOAT DOUBLE"
 
@@ -108,9 +111,30 @@ class TorchExecutionProvider(StandardProvider, TracingProvider):
         return {"device": self.options.device}
 
     def jit(self, function: Function) -> Function:
-        """Returns torch.compile's function."""
-        compiled = torch().compile(function, backend=self.options.backend, dynamic=None)
-        return cast("Function", compiled)
+        """Returns what calls torch.compile's functions, one for each set of shapes."""
+        graphs: dict[Any, Function] = {}
+
+        def call(*arrays: Array) -> tuple[Array, ...]:
+            key = tuple((array.shape, array.dtype) for array in arrays)
+            found = graphs.get(key)
+            if found is None:
+                found = graphs.setdefault(key, self._compiled(function, arrays))
+            return found(*arrays)
+
+        return call
+
+    def _compiled(self, function: Function, arrays: tuple[Array, ...]) -> Function:
+        assert self.xp.has_views, "this is found out before arrays are faked"
+        tracing = importlib.import_module("torch.fx.experimental.proxy_tensor")
+        make = tracing.make_fx(function, tracing_mode="fake", _allow_non_fake_inputs=True)
+        try:
+            graph = make(*arrays)
+        except Exception as error:  # whatever a function raises that looks at values
+            why = str(error).partition("\n")[0]
+            log.warning("torch.compile leaves a segment as it is: %s", why)
+            return function
+        compiled: Function = torch().compile(graph, backend=self.options.backend)
+        return compiled
 
 
 def torch() -> Any:

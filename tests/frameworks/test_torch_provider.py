@@ -46,6 +46,28 @@ def test_torch_compile_gives_the_same_with_fewer_steps() -> None:
     np.testing.assert_allclose(actual, expected, rtol=1e-6)
 
 
+def test_kernels_of_the_operator_table_are_compiled_as_well() -> None:
+    body = "a = Sigmoid(x) b = LeakyRelu(a) c = ReduceSum(b) d = Selu(b) y = Mul(d, c)"
+    model = models.build(body, "float[n, 8] x", "float[n, 8] y")
+    options = {"compile": True, "backend": "eager"}
+    session = tenonnx.InferenceSession(model, providers=[("torch", options)])
+    assert len(session.plan.steps) == 1
+    expected = tenonnx.InferenceSession(model, providers=["cpu"])
+    for rows in (4, 2, 4):
+        x = np.linspace(-3, 3, 8 * rows, dtype=np.float32).reshape(rows, 8)
+        (actual,) = session.run(None, {"x": x})
+        np.testing.assert_allclose(actual, expected.run(None, {"x": x})[0], rtol=1e-5)
+
+
+def test_a_segment_that_looks_at_values_runs_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    model = models.build("a = Unique(x) y = Neg(a)", "float[n] x", "float[m] y")
+    options = {"compile": True, "backend": "eager"}
+    session = tenonnx.InferenceSession(model, providers=[("torch", options)])
+    (y,) = session.run(None, {"x": np.array([2, 1, 2], np.float32)})
+    assert y.tolist() == [-1, -2]
+    assert any("torch.compile leaves a segment as it is" in said for said in caplog.messages)
+
+
 def test_a_device_that_is_not_there_is_said_so() -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")

@@ -41,7 +41,11 @@ from tenonnx_array.provider import ArrayProvider
 
 
 class ${Camel}ExecutionProvider(ArrayProvider):
-    """Runs ONNX on an array library with numpy's names; put yours in numpy's place."""
+    """Runs ONNX on an array library with numpy's names; put yours in numpy's place.
+
+    One that has dtypes of its own, and the array API standard's names, is for
+    ``tenonnx_array.standard.StandardProvider``.
+    """
 
     name: ClassVar[str] = "${Camel}ExecutionProvider"
     aliases: ClassVar[tuple[str, ...]] = ("$name",)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,12 @@ log = logging.getLogger("tenonnx")
 def dtype_of(library: Namespace, dtype: np.dtype[Any]) -> Any:
     """Returns the library's dtype for one of numpy's; ``None`` if it has none."""
     own = getattr(library, dtype.name, None)
-    return getattr(library, "bool_", None) if own is None and dtype == np.bool_ else own
+    if own is None and dtype == np.bool_:
+        own = getattr(library, "bool_", None)
+    try:
+        return None if own is None else np.dtype(own)  # a library may call numpy's its own
+    except TypeError:
+        return own
 
 
 class StandardNamespace:
@@ -35,7 +40,6 @@ class StandardNamespace:
     Args:
         library: The namespace with the standard's names.
         device: Where its arrays live.
-        dtypes: Those to use besides complex ones; all that the library has if ``None``.
         placed: Keywords with which the library's functions create arrays there.
 
     Attributes:
@@ -48,12 +52,10 @@ class StandardNamespace:
         self,
         library: Namespace,
         device: Device,
-        dtypes: Iterable[np.dtype[Any]] | None = None,
         placed: Mapping[str, Any] | None = None,
     ) -> None:
         self.library, self.device, self.placed = library, device, dict(placed or {})
-        wanted = [d for d in DATA_TYPES if dtypes is None or d in dtypes or d.kind == "c"]
-        found = {dtype: dtype_of(library, dtype) for dtype in wanted}
+        found = {dtype: dtype_of(library, dtype) for dtype in DATA_TYPES}
         self.own = {dtype: own for dtype, own in found.items() if own is not None}
         self.numpys = {own: dtype for dtype, own in self.own.items()}
         self.by_numpy: Counter[str] = Counter()

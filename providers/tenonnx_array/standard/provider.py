@@ -59,10 +59,7 @@ class StandardProvider(ArrayProvider):
     @functools.cached_property
     def xp(self) -> Namespace:
         """The library with numpy's names and dtypes."""
-        dtypes = None
-        if self.elements is not None:
-            dtypes = [DTYPES[ir.DataType[name].value] for name in self.elements]
-        return StandardNamespace(self.library, self.device, dtypes, self.placed())
+        return StandardNamespace(self.library, self.device, self.placed())
 
     def placed(self) -> Mapping[str, Any]:
         """Returns keywords with which the library creates arrays where the provider's are."""
