@@ -249,7 +249,7 @@ def test_what_transforms_may_cost() -> None:
     told = [
         row("model", "faster", "", mine_s=1.0, other_s=2.0, mine_mib=1.0, other_mib=1.0),
         row("model", "slower", "", mine_s=1.1, other_s=1.0, mine_mib=1.0, other_mib=1.0),
-        row("model", "larger", "", mine_s=1.0, other_s=1.0, mine_mib=1.5, other_mib=1.0),
+        row("model", "larger", "", mine_s=1.0, other_s=1.0, mine_mib=2.0, other_mib=1.0),
     ]
     assert [each.holds for each in told] == [True, False, False]
     assert told[1].least(mine_s=1.0, other_s=1.5).holds
