@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,7 +21,10 @@ from tenonnx_cpu.jit import layout as at
 from tenonnx_cpu.jit.code import images
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import ROOMS
-from tenonnx_cpu.recording import Description, Launch, describe, done, written
+from tenonnx_cpu.launch import Launch, done
+
+if TYPE_CHECKING:
+    from tenonnx_cpu.recording import Description
 
 REPLAY = JitKernel("replay", "replay")
 
@@ -98,6 +101,9 @@ class _Recorder:
             self._shapes, self._seen = shapes, None
             self._patience -= 1
             return
+        # Imported by those who run a step more than once.
+        from tenonnx_cpu.recording import describe, written
+
         described = describe(inputs, self._constants, made)
         if described is None:
             self._patience = 0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tenonnx_cpu.launch import Launch
 from tenonnx_cpu.recorded import Recorded
-from tenonnx_cpu.recording import Launch
 from tenonnx_cpu.specialise import Call, Site, specialise
 
 

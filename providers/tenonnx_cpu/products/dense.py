@@ -12,9 +12,9 @@ from tenonnx_cpu.buffers import F32, contiguous, empty
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
+from tenonnx_cpu.launch import Launch
 from tenonnx_cpu.products.product import Epilogue, fits, product, request
 from tenonnx_cpu.recorded import Recorded
-from tenonnx_cpu.recording import Launch
 from tenonnx_cpu.regions import inputs_of
 from tenonnx_cpu.specialise import Call
 

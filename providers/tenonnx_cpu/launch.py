@@ -1,0 +1,40 @@
+"""What a step is about to do: a kernel, its arguments and its result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+NDArray: TypeAlias = np.ndarray[Any, Any]
+
+
+class Launch(NamedTuple):
+    """A kernel that is about to be called.
+
+    Attributes:
+        run: The kernel; ``None`` if there is nothing to do for results that are views.
+        arguments: What it takes.
+        result: What the step returns then: an array, or a tuple of arrays and ``None``. They are
+            new, or views of the step's inputs.
+        refusal: Scratch memory whose first four bytes are not 0 if the kernel did not do it.
+        otherwise: What to call with the step's inputs then; it may return another launch.
+    """
+
+    run: Callable[..., Any] | None
+    arguments: tuple[Any, ...]
+    result: Any
+    refusal: NDArray | None = None
+    otherwise: Callable[..., Any] | None = None
+
+
+def done(made: Any, inputs: Sequence[Any] = ()) -> Any:
+    """Returns the results of a launch with a step's inputs; what is none is a result itself."""
+    while type(made) is Launch:
+        if made.run is not None:
+            made.run(*made.arguments)
+        if made.refusal is None or not made.refusal.view(np.int32)[0]:
+            return made.result
+        made = made.otherwise(*inputs)  # type: ignore[misc]  # who may refuse says what then
+    return made
