@@ -64,7 +64,7 @@ class Site:
 Choice: TypeAlias = Callable[[Site, Call], Call | None]
 
 MODULES: Final = (
-    *("attend", "convolve", "group_query", "nbits"),
+    *("attend", "convolve", "group_query", "matmul", "nbits"),
     *("rotary", "rows", "scattering"),
 )
 """Where choices are; they register themselves."""

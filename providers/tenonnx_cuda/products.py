@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import itertools
+import logging
 import math
 from typing import Any, Final
 
@@ -27,6 +28,8 @@ KINDS: Final = {
 
 SUMS_32, SUMS_64, DEFAULT = 68, 70, -1
 """CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_64F and CUBLAS_GEMM_DEFAULT."""
+
+log = logging.getLogger("tenonnx")
 
 Places = tuple[int, int, int]
 """Whether a matrix is transposed, elements from a row of it to the next, and to the next matrix."""
@@ -121,10 +124,11 @@ def placed(
 
 
 def products(cupy: Any) -> Products | None:
-    """Returns cuBLAS as cupy has loaded it; ``None`` if it is not found."""
+    """Returns cuBLAS as cupy has loaded it; ``None``, with a warning, if it is not found."""
     importlib.import_module("cupy_backends.cuda.libs.cublas")
     try:
         major = cupy.cuda.runtime.runtimeGetVersion() // 1000
         return Products(cupy, ctypes.CDLL(f"libcublas.so.{major}"))
-    except (OSError, AttributeError):
+    except (OSError, AttributeError) as error:
+        log.warning("products are left to cupy, which does not let them be recorded: %s", error)
         return None

@@ -269,6 +269,15 @@ def remainder(a: Any, b: Any) -> Any:
         return a - np.floor(a / b) * b
 
 
+def matmul(a: Any, b: Any, **kwargs: Any) -> Any:
+    """As cuBLAS does it: sums of 16-bit floats are float32s."""
+    small = a.dtype == b.dtype and a.dtype.itemsize == 2 and a.dtype.kind in "fV"
+    if small and not kwargs:
+        wide = np.matmul(a.astype(np.float32), b.astype(np.float32))
+        return wide.astype(a.dtype)
+    return np.matmul(a, b, **kwargs)
+
+
 def is_bfloat16(a: Any) -> bool:
     return isinstance(a, np.ndarray) and a.dtype.name == "bfloat16"
 
@@ -280,6 +289,7 @@ DIFFERENT = {
     "cumsum": accumulated(np.cumsum),
     "cumprod": accumulated(np.cumprod),
     "remainder": remainder,
+    "matmul": matmul,
 }
 """What cupy does otherwise than numpy."""
 

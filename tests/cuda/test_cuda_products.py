@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import strict
+from kernel_calls import chosen, close
 from numpy.lib.stride_tricks import as_strided
 
 from tenonnx_cuda.products import KINDS, Products
@@ -128,6 +129,15 @@ def test_what_is_no_product_of_floats_is_left_alone() -> None:
 def test_matrices_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="do not fit each other"):
         multiply(draw(0, 2, 3), draw(1, 4, 3), Library())
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_factors_of_16_bits_are_not_widened(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = draw(0, 2, 5, 300).astype(dtype), draw(1, 300, 4).astype(dtype)
+    monkeypatch.setattr(strict.StrictArray, "astype", None, raising=False)
+    y = chosen("MatMul", 13)(a, b)
+    expected = np.matmul(a.astype(np.float64), b.astype(np.float64))
+    close(y, expected, dtype)
 
 
 def test_a_status_is_an_error() -> None:
