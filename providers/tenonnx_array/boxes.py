@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 import numpy as np
 
 from tenonnx.operators import Array, Namespace, OperatorTable
 
 table = OperatorTable()
 op = table.op
+
+Suppress: TypeAlias = Callable[[Array, int, Array], Array]
 
 
 @op("NonMaxSuppression", since=10, host="all")
@@ -34,6 +39,30 @@ def non_max_suppression(
             "expected boxes of shape (N, S, 4) and scores of shape (N, classes, S), "
             f"found {boxes.shape} and {scores.shape}"
         )
+    limits = max_output_boxes_per_class, iou_threshold, score_threshold
+    return xp.concatenate(select(boxes, scores, *limits, center_point_box, apart))
+
+
+def select(
+    boxes: Array,
+    scores: Array,
+    max_output_boxes_per_class: Array | None,
+    iou_threshold: Array | None,
+    score_threshold: Array | None,
+    center_point_box: int,
+    suppress: Suppress,
+) -> list[Array]:
+    """Return what ``non_max_suppression`` does, in parts.
+
+    Args:
+        boxes: See there; so are the others.
+        scores: Likewise.
+        max_output_boxes_per_class: Likewise.
+        iou_threshold: Likewise.
+        score_threshold: Likewise.
+        center_point_box: Likewise.
+        suppress: ``apart``, or what does the same.
+    """
     limit = int(_scalar(max_output_boxes_per_class, 0))
     overlap = _scalar(iou_threshold, 0.0)
     floor = None if score_threshold is None else _scalar(score_threshold, 0.0)
@@ -41,11 +70,13 @@ def non_max_suppression(
     for batch in range(len(boxes)) if limit > 0 else ():
         sides = to_sides(boxes[batch], center_point_box)
         for number, score in enumerate(scores[batch]):
-            kept = best(sides, score, limit, overlap, floor)
-            if len(kept):
+            order = np.arange(len(score)) if floor is None else np.nonzero(score > floor)[0]
+            order = order[np.argsort(-score[order], kind="stable")]
+            if len(order):
+                kept = order[suppress(sides[:, order], limit, overlap)]
                 labels = np.broadcast_to(np.array([batch, number]), (len(kept), 2))
                 selected.append(np.concatenate([labels, kept[:, None]], axis=1))
-    return xp.concatenate(selected)
+    return selected
 
 
 def _scalar(value: Array | None, default: float) -> Array:
@@ -67,15 +98,13 @@ def to_sides(boxes: Array, center_point_box: int) -> Array:
     return sides
 
 
-def best(sides: Array, scores: Array, limit: int, overlap: Array, floor: Array | None) -> Array:
-    """Return the boxes of one class that are selected, best first.
+def apart(sides: Array, limit: int, overlap: Array) -> Array:
+    """Return which boxes are selected, at most ``limit``, of boxes from the best one on.
 
-    The best box that is left is taken and compared with all others at once, of which those that
+    The first box that is left is taken and compared with all others at once, of which those that
     do not overlap it stay.
     """
-    order = np.arange(len(scores)) if floor is None else np.nonzero(scores > floor)[0]
-    order = order[np.argsort(-scores[order], kind="stable")]
-    left = sides[:, order]
+    left, order = sides, np.arange(sides.shape[1])
     kept: list[int] = []
     while len(order) and len(kept) < limit:
         kept.append(order[0])

@@ -13,6 +13,7 @@ LISTING: Final = {
     "attention.operator": "Attention",
     "attention.rotary": "Slice",
     "attention.rotary_operator": "RotaryEmbedding com.microsoft::RotaryEmbedding",
+    "boxes": "NonMaxSuppression",
     "conv.conv": "Conv",
     "conv.optimised": (
         "com.microsoft::FusedConv com.microsoft::NhwcConv com.microsoft::NhwcFusedConv "

@@ -1,0 +1,42 @@
+"""NonMaxSuppression on a kernel, which compares boxes with the selected ones only."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from tenonnx_array.boxes import select
+from tenonnx_cpu.buffers import F32
+from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
+
+SUPPRESS = JitKernel("boxes", "suppress")
+
+
+@specialise("NonMaxSuppression")
+def specialise_boxes(site: Site, plain: Call) -> Call | None:
+    """Selects boxes per class."""
+    SUPPRESS.request()
+    center = site.attribute("center_point_box", 0)
+
+    def call(
+        boxes: NDArray, scores: NDArray, limit: Any = None, overlap: Any = None, floor: Any = None
+    ) -> Any:
+        fitting = boxes.dtype == F32 and boxes.ndim == scores.ndim == 3
+        run = SUPPRESS.run
+        if run is None or not fitting or boxes.shape[::2] != (scores.shape[0], 4):
+            return plain(boxes, scores, limit, overlap, floor)
+        suppress = functools.partial(apart, run)
+        return np.concatenate(select(boxes, scores, limit, overlap, floor, center, suppress))
+
+    return call
+
+
+def apart(run: Call, sides: NDArray, limit: int, overlap: NDArray) -> NDArray:
+    """Returns which boxes are selected; see ``tenonnx_array.boxes.apart``."""
+    kept = np.empty(min(limit, sides.shape[1]), np.int64)
+    count = np.empty(1, np.int64)
+    run(np.ascontiguousarray(sides), np.full(1, overlap, F32), kept, count, 1)
+    return kept[: int(count[0])]

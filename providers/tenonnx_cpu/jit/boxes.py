@@ -1,0 +1,45 @@
+"""Boxes that do not overlap a better one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
+
+
+@kernel((In(f32, 2), In(f32, 1), Out(i64, 1), Out(i64, 1), size))
+def suppress(sides, overlap, kept, count, threads):  # type: ignore[no-untyped-def] # the signature has them
+    """Selects boxes from the best one on.
+
+    Args:
+        sides: Low x and y, high x and y, and areas, (5, boxes), the best box first.
+        overlap: Above which share of their union a box goes, one number.
+        kept: Takes the places of as many boxes at most as it has room for.
+        count: Takes how many these are.
+        threads: Not used.
+    """
+    found = 0
+    for box in range(sides.shape[1]):
+        if found == kept.size:
+            break
+        if is_apart(sides, box, kept[:found], overlap[0]):
+            kept[found] = box
+            found += 1
+    count[0] = found
+
+
+@helper
+def is_apart(sides: Any, box: Any, kept: Any, overlap: Any) -> Any:
+    """Says whether a box overlaps none of those that are kept."""
+    low_x, low_y, high_x, high_y, area = sides[0], sides[1], sides[2], sides[3], sides[4]
+    for i in range(kept.size):
+        other = np.uint64(kept[i])
+        width = min(high_x[other], high_x[box]) - max(low_x[other], low_x[box])
+        height = min(high_y[other], high_y[box]) - max(low_y[other], low_y[box])
+        if width > 0 and height > 0:
+            shared = width * height
+            if shared / (area[other] + area[box] - shared) > overlap:
+                return False
+    return True
