@@ -30,15 +30,21 @@ def gather_elements(site: Site, plain: Call) -> Call:
             result: NDArray = plain(data, places)
             return result
         out, wrong = empty(places.shape), np.zeros(1, np.int64)
-        rows, used = (-1, places.shape[-1]), threads if places.size >= SHARED else 1
-        lines = data.reshape(-1, data.shape[-1])
-        run(lines, places.reshape(rows), out.reshape(rows), wrong, used)
+        used = threads if places.size >= SHARED else 1
+        run(_stacked(data), _stacked(places), _stacked(out), wrong, used)
         return plain(data, places) if wrong[0] else out
 
     return call
 
 
+def _stacked(array: NDArray) -> NDArray:
+    """Returns an array as stacks of rows."""
+    if array.ndim == 3:
+        return array
+    return array.reshape(-1, array.shape[-2] if array.ndim > 1 else 1, array.shape[-1])
+
+
 def _fit(data: NDArray, places: NDArray) -> bool:
-    """Says whether arrays are of the kernel's types, adjacent and aligned."""
-    whole = all(array.flags.c_contiguous and array.flags.aligned for array in (data, places))
-    return whole and data.dtype == np.float32 and places.dtype == np.int64 and data.size > 0
+    """Says whether arrays are of the kernel's types, and aligned."""
+    aligned = data.flags.aligned and places.flags.aligned
+    return aligned and data.dtype == np.float32 and places.dtype == np.int64 and data.size > 0

@@ -46,6 +46,23 @@ def test_elements(
     np.testing.assert_array_equal(found, np.take_along_axis(rows, at, axis))
 
 
+def test_places_that_all_rows_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As exporters expand them: a view whose stacks are one."""
+    x, at = floats(6, 40, 50), np.random.default_rng(1).integers(0, 40, (50, 40))
+    nodes = [
+        node("Transpose", "x", "t", perm=[0, 2, 1]),
+        node("Expand", "p s", "e"),
+        node("GatherElements", "t e", "y", axis=2),
+    ]
+    watch = Watch(PICK, monkeypatch)
+    feeds = {"x": x, "p": at}
+    done = session(nodes, feeds, "y", {"s": np.array([6, 50, 40])}, kinds={"p": INT64})
+    (found,) = done.run(None, feeds)
+    assert watch.calls == 1
+    expected = np.take_along_axis(x.transpose(0, 2, 1), np.broadcast_to(at, (6, 50, 40)), 2)
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_a_place_that_is_not_there() -> None:
     at = np.zeros((64, 80), np.int64)
     at[63, 79] = 33

@@ -12,26 +12,27 @@ from tenonnx_cpu.jit.threads.pool import parallel
 def pick_row(arguments: Any, task: Any, worker: Any) -> None:
     """Picks for one row."""
     data, places, out, wrong = arguments
-    depth = data.shape[1]
-    for i in range(places.shape[1]):
-        place = places[task, i]
+    depth, rows = data.shape[2], data.shape[1]
+    stack, row = task // rows, task % rows
+    for i in range(places.shape[2]):
+        place = places[stack, row, i]
         if place < 0:
             place += depth
         if 0 <= place < depth:
-            out[task, i] = data[task, place]
+            out[stack, row, i] = data[stack, row, place]
         else:
             wrong[0] = 1
 
 
-@kernel((In(f32, 2), In(i64, 2), Out(f32, 2), Out(i64, 1), size))
+@kernel((In(f32, 3, "A"), In(i64, 3, "A"), Out(f32, 3), Out(i64, 1), size))
 def pick(data, places, out, wrong, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Writes ``data[row, places[row, i]]``.
+    """Writes ``data[stack, row, places[stack, row, i]]``.
 
     Args:
-        data: Rows.
-        places: As many rows; negative ones count from the end.
+        data: Stacks of rows, of any strides.
+        places: As many, likewise; negative ones count from the end.
         out: Of the places' shape.
         wrong: One number, which becomes 1 if there is no such place.
         threads: How many threads to use.
     """
-    pick_row((data, places, out, wrong), places.shape[0], threads)
+    pick_row((data, places, out, wrong), places.shape[0] * places.shape[1], threads)
