@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 from running import Arrays, floats, run, session, wide
 
 from models import node
@@ -92,3 +93,36 @@ def test_results_of_fused_bytes_are_bound() -> None:
     opened.run_with_iobinding(binding)
     np.testing.assert_array_equal(buffer, expected)
     assert np.unique(expected).size > 10
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_codes_without_a_zero_point_have_the_type_they_have(dtype: Any) -> None:
+    rng = np.random.default_rng(0)
+    p, q = (rng.integers(0 if dtype is np.uint8 else -99, 99, (2, 5, 5), dtype) for _ in range(2))
+    scale = np.float32(0.01)
+    nodes = [
+        node("DequantizeLinear", "p s", "a"),
+        node("DequantizeLinear", "q s", "b"),
+        node("MatMul", "a b", "y"),
+    ]
+    kinds = dict.fromkeys("pq", helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+    y = run(nodes, {"p": p, "q": q}, "y", {"s": np.asarray(scale)}, kinds=kinds)
+    np.testing.assert_allclose(y, wide(np.matmul, p, q) * wide(np.square, scale), rtol=1e-5)
+
+
+def test_codes_whose_type_an_attribute_tells() -> None:
+    x, scale = floats(4, 8), np.float32(0.03)
+    tell = {"output_dtype": TensorProto.INT8}
+    nodes = [
+        node("QuantizeLinear", "x s", "p", **tell),
+        node("DequantizeLinear", "p s", "a"),
+        node("Transpose", "a", "t", perm=[1, 0]),
+        node("MatMul", "a t", "m"),
+        node("QuantizeLinear", "m r", "y", **tell),
+    ]
+    weights: Arrays = {"s": np.asarray(scale), "r": np.asarray(np.float32(0.25))}
+    y = run(nodes, {"x": x}, "y", weights, kinds={"y": TensorProto.INT8})
+    codes = np.clip(np.rint(x / scale), -128, 127)
+    sums = codes @ codes.T * (wide(np.square, scale) / 0.25)
+    assert y.dtype == np.int8
+    assert np.abs(y - np.clip(np.rint(sums), -128, 127)).max() <= 1

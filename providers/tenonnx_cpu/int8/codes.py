@@ -14,8 +14,8 @@ from tenonnx_cpu.specialise import NDArray, Site
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-FLOAT = 1
-"""``onnx.TensorProto.FLOAT``."""
+FLOAT, INT8 = 1, 3
+"""Types by their numbers in ``onnx.TensorProto``."""
 
 BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
 
@@ -83,10 +83,30 @@ def code_of(node: ir.Node, scope: Scope, dtype: np.dtype[Any] | None = None) -> 
     if scale is None or scale.dtype != np.float32:
         return None
     if zero is None:
-        if len(node.inputs) > 2 and node.inputs[2] is not None:
+        dtype = dtype or _told(node, scope)
+        if dtype is None or (len(node.inputs) > 2 and node.inputs[2] is not None):
             return None
-        zero = np.zeros(1, dtype or np.uint8)
+        zero = np.zeros(1, dtype)
     return Code(scale, zero, zero.dtype)
+
+
+def _told(node: ir.Node, scope: Scope) -> np.dtype[Any] | None:
+    """Returns the type of a node's codes if something else than its zero point tells it."""
+    site = scope.site(node)
+    if node.op_type == "QuantizeLinear":
+        return BYTES[int(site.attribute("output_dtype", 0) == INT8)]
+    codes = node.inputs[0]
+    if codes is None:
+        return None
+    if codes.dtype is not None:
+        return codes.dtype.numpy()
+    maker = codes.producer()
+    if maker is None or maker.op_type != "QuantizeLinear" or maker.domain:
+        return None
+    zero = scope.site(maker).constant(2)
+    if zero is None and len(maker.inputs) > 2 and maker.inputs[2] is not None:
+        return None
+    return _told(maker, scope) if zero is None else zero.dtype
 
 
 def dequantized(value: ir.Value | None, scope: Scope) -> ir.Node | None:
