@@ -90,7 +90,6 @@ def main(arguments: list[str] | None = None) -> int:
     parsed = parse(arguments)
     with tempfile.TemporaryDirectory() as site:
         environment = installed(parsed.wheels, Path(site)) if parsed.wheels else dict(os.environ)
-        parsed.output.mkdir(parents=True, exist_ok=True)
         run = Runs(environment, parsed.limit, parsed.output / "cuda.log", parsed.budget)
         seen, problem = run.look()
         if problem is not None:
@@ -151,19 +150,20 @@ class Runs:
         self._limit = limit
         self._log = log
         self._end = time.monotonic() + budget
-        log.write_text("")
 
     def look(self) -> tuple[dict[str, Any], str | None]:
         """Returns what device and libraries there are, or why nothing can be measured here."""
         done = subprocess.run(
             [sys.executable, "-c", LOOK], env=self._environment, capture_output=True, text=True
         )
-        self._log.write_text(done.stderr)
         if done.returncode:
             last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
             return {}, missing() or f"the device cannot be looked at: {last}"
         seen = json.loads(done.stdout.splitlines()[-1])
         reason = seen.pop("missing")
+        if reason is None:
+            self._log.parent.mkdir(parents=True, exist_ok=True)
+            self._log.write_text(done.stderr)
         return seen, None if reason is None else f"CUDA cannot be used here: {reason}"
 
     def lines(self, command: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:

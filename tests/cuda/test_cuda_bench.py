@@ -31,11 +31,14 @@ def test_help_lists_the_rows(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(name in shown and row.about in shown for name, row in ROWS.items())
 
 
-def test_without_a_gpu_it_says_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_gpu_it_says_what_is_missing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     reason = why_unusable(CUDAExecutionProvider)
     if reason is None:
         pytest.skip("there is a GPU")
-    assert command.main(["bert-base"]) == 2
+    assert command.main(["bert-base", "--output", str(tmp_path)]) == 2
+    assert list(tmp_path.iterdir()) == []
     assert capsys.readouterr().err == f"error: CUDA cannot be used here: {reason}\n"
 
 
