@@ -54,8 +54,11 @@ def _tensor(node: ir.Node, context: TransformContext) -> ir.TensorProtocol | Non
     (attribute,) = node.attributes.values()
     if attribute.name == "value":
         return attribute.as_tensor()
-    if attribute.name in ("value_string", "value_strings"):
-        return ir.StringTensor(np.array(attribute.value, dtype=np.bytes_))
+    if attribute.name == "value_string":
+        return ir.StringTensor([attribute.value.encode()], shape=ir.Shape(()))
+    if attribute.name == "value_strings":
+        words = [word.encode() for word in attribute.value]
+        return ir.StringTensor(words, shape=ir.Shape((len(words),)))
     dtype = NUMBERS.get(attribute.name)
     if dtype is None:
         return None
