@@ -193,7 +193,9 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("op", REDUCTIONS)
 @given(data=st.data())
 def test_reductions_over_any_axes(op: str, data: st.DataObject) -> None:
-    shape = data.draw(hnp.array_shapes(min_dims=0, max_dims=7, min_side=1, max_side=3))
+    # More factors than 27 may be more than a float32 holds, in some orders of multiplication.
+    most = 3 if op == "ReduceProd" else 7
+    shape = data.draw(hnp.array_shapes(min_dims=0, max_dims=most, min_side=1, max_side=3))
     special = st.sampled_from([math.inf, -math.inf, math.nan])
     elements = st.floats(-8, 8, width=32, allow_subnormal=False)
     x = data.draw(hnp.arrays(np.float32, shape, elements=elements | special))
