@@ -14,7 +14,6 @@ Whatever fails on the way, a process then has a copy of its own.
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import logging
 import os
@@ -29,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tenonnx.digest import digest
 from tenonnx.weights.mapping import Mapping
 from tenonnx_cuda.platform import Block, Platform
 from tenonnx_cuda.slabs import Slab
@@ -144,7 +144,7 @@ class Exchange:
             if not isinstance(stretch.storage, Mapping):
                 return None
             names.append(f"{offset} {stretch.storage.key} {stretch.start} {stretch.stop}")
-        return hashlib.sha256("\n".join(names).encode()).hexdigest()[:32]
+        return digest("\n".join(names))[:32]
 
     def _path(self, key: str, what: str) -> Path:
         return self._folder / f"{key}.{what}"

@@ -16,8 +16,6 @@ from tenonnx.session import InferenceSession
 from tenonnx.weights.report import MemoryReport
 from tenonnx.weights.tensors import WeightTensor
 
-MAX_REASONS = 20
-
 
 def of_model(model: ir.Model) -> dict[str, Any]:
     """Returns what a model says about itself, before anything is done to it."""

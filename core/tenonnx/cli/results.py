@@ -16,8 +16,6 @@ from tenonnx.errors import Fail, InvalidArgument
 FIRST = 6
 """Values that a summary shows of an output that it cannot reduce to a range."""
 
-MAX_SECTIONS = 4
-
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
 

@@ -66,7 +66,7 @@ class StandardNamespace:
         whole = self.library.zeros((2,), dtype=self.own[np.dtype(np.float32)], **self.placed)
         try:
             whole[:1][...] = 1
-        except (TypeError, NotImplementedError):
+        except REFUSALS:
             return False
         return bool(float(whole[0]))
 
