@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, kernel, size
-from tenonnx_cpu.jit.products.gemm import multiply_block
+from tenonnx_cpu.jit.products.block import multiply_block
 from tenonnx_cpu.jit.products.pack import make_pack
 from tenonnx_cpu.jit.products.tile import COLUMNS, ZERO
 from tenonnx_cpu.jit.threads.pool import parallel

@@ -13,7 +13,7 @@ import numpy as np
 from tenonnx_cpu.attention import sizes as attention_sizes
 from tenonnx_cpu.attention.sizes import FEW, KEYS, QUERIES
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i32, i64, kernel, size
-from tenonnx_cpu.jit.products.gemm import multiply_block
+from tenonnx_cpu.jit.products.block import multiply_block
 from tenonnx_cpu.jit.products.pack import make_pack
 from tenonnx_cpu.jit.products.stream_dots import make_dot_lines
 from tenonnx_cpu.jit.products.stream_lines import make_sum_lines

@@ -18,7 +18,7 @@ from tenonnx_cpu.jit.conv.tile import (
     multiply_taps,
     multiply_taps_narrow,
 )
-from tenonnx_cpu.jit.products.gemm import split
+from tenonnx_cpu.jit.products.block import split
 from tenonnx_cpu.jit.products.tile import ADD, COLUMNS, LANES, ROWS, ZERO
 from tenonnx_cpu.jit.threads.pool import parallel
 

@@ -12,7 +12,7 @@ from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
 from tenonnx_cpu.jit.conv.channel_lanes import finish_lines
 from tenonnx_cpu.jit.conv.finish import apply, bounds
 from tenonnx_cpu.jit.conv.winograd_steps import UNIT, transform_image, transform_products
-from tenonnx_cpu.jit.products.gemm import split
+from tenonnx_cpu.jit.products.block import split
 from tenonnx_cpu.jit.products.tile import ADD, COLUMNS, LANES, ROWS, WIDE, ZERO, multiply_tile
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors.memory import load_float, store_float

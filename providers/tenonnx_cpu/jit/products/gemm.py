@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, pasted, size, u16
+from tenonnx_cpu.jit.compiling import In, Kernel, Out, f32, helper, i64, kernel, pasted, size, u16
 from tenonnx_cpu.jit.products.block import (
     CACHE_LINE,
     PANEL,
     copy_lines,
     multiply_ahead,
-    multiply_block,
     split,
 )
 from tenonnx_cpu.jit.products.epilogue import finish_rows
@@ -27,8 +27,6 @@ from tenonnx_cpu.jit.workspace import (
     SUMS_AT_MOST,
     WORKSPACE,
 )
-
-__all__ = ["make_product", "multiply_block", "signature", "split"]
 
 TASK = 1 << 19
 """Products that a task should have: fewer do not pay for another thread's attention."""
@@ -178,48 +176,25 @@ def make_product(kind: str) -> Any:
     return product
 
 
-def signature(element: Any) -> tuple[Any, ...]:
-    """Returns the types of a product's arguments, for B of a type of elements."""
-    return (
+def product_kernel(make: Callable[[str], Any], kind: str) -> Kernel:
+    """Returns a maker's product by B of a kind of elements, for Python to call."""
+    product = make(kind)
+    element = f32 if kind == "f32" else u16
+
+    @kernel((
         In(f32, 2, "A"), In(element, 2, "A"), Out(f32, 2), In(i64, 2), In(f32, 1), In(f32, 2),
         f32, size, f32, f32, Out(f32, 1), size,
-    )  # fmt: skip
+    ))  # fmt: skip
+    def compute(
+        a: Any, b: Any, c: Any, offsets: Any, bias: Any, residual: Any,
+        alpha: Any, activation: Any, first: Any, second: Any, memory: Any, threads: Any,
+    ) -> None:  # fmt: skip
+        extras = (bias, residual, alpha, activation, first, second)
+        product(a, b, c, offsets, extras, memory, threads)
+
+    return compute
 
 
-product_f32 = make_product("f32")
-
-
-@kernel(signature(f32))
-def gemm_f32(
-    a: Any, b: Any, c: Any, offsets: Any, bias: Any, residual: Any,
-    alpha: Any, activation: Any, first: Any, second: Any, memory: Any, threads: Any,
-) -> None:  # fmt: skip
-    """See ``make_product``."""
-    extras = (bias, residual, alpha, activation, first, second)
-    product_f32(a, b, c, offsets, extras, memory, threads)
-
-
-product_f16 = make_product("f16")
-
-
-@kernel(signature(u16))
-def gemm_f16(
-    a: Any, b: Any, c: Any, offsets: Any, bias: Any, residual: Any,
-    alpha: Any, activation: Any, first: Any, second: Any, memory: Any, threads: Any,
-) -> None:  # fmt: skip
-    """See ``make_product``."""
-    extras = (bias, residual, alpha, activation, first, second)
-    product_f16(a, b, c, offsets, extras, memory, threads)
-
-
-product_bf16 = make_product("bf16")
-
-
-@kernel(signature(u16))
-def gemm_bf16(
-    a: Any, b: Any, c: Any, offsets: Any, bias: Any, residual: Any,
-    alpha: Any, activation: Any, first: Any, second: Any, memory: Any, threads: Any,
-) -> None:  # fmt: skip
-    """See ``make_product``."""
-    extras = (bias, residual, alpha, activation, first, second)
-    product_bf16(a, b, c, offsets, extras, memory, threads)
+gemm_f32, gemm_f16, gemm_bf16 = (
+    product_kernel(make_product, kind) for kind in ("f32", "f16", "bf16")
+)

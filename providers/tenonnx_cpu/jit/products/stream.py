@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.jit.compiling import f32, kernel, pasted, u16
+from tenonnx_cpu.jit.compiling import pasted
 from tenonnx_cpu.jit.products.epilogue import finish_rows
-from tenonnx_cpu.jit.products.gemm import signature
+from tenonnx_cpu.jit.products.gemm import product_kernel
 from tenonnx_cpu.jit.products.pack import WIDTH
 from tenonnx_cpu.jit.products.stream_dots import make_dot_lines
 from tenonnx_cpu.jit.products.stream_lines import make_sum_lines
@@ -114,40 +114,6 @@ def make_stream(kind: str) -> Any:
     return stream
 
 
-stream_of_f32 = make_stream("f32")
-
-
-@kernel(signature(f32))
-def stream_f32(
-    a: Any, b: Any, c: Any, offsets: Any, bias: Any, residual: Any,
-    alpha: Any, activation: Any, first: Any, second: Any, memory: Any, threads: Any,
-) -> None:  # fmt: skip
-    """See ``make_stream``."""
-    extras = (bias, residual, alpha, activation, first, second)
-    stream_of_f32(a, b, c, offsets, extras, memory, threads)
-
-
-stream_of_f16 = make_stream("f16")
-
-
-@kernel(signature(u16))
-def stream_f16(
-    a: Any, b: Any, c: Any, offsets: Any, bias: Any, residual: Any,
-    alpha: Any, activation: Any, first: Any, second: Any, memory: Any, threads: Any,
-) -> None:  # fmt: skip
-    """See ``make_stream``."""
-    extras = (bias, residual, alpha, activation, first, second)
-    stream_of_f16(a, b, c, offsets, extras, memory, threads)
-
-
-stream_of_bf16 = make_stream("bf16")
-
-
-@kernel(signature(u16))
-def stream_bf16(
-    a: Any, b: Any, c: Any, offsets: Any, bias: Any, residual: Any,
-    alpha: Any, activation: Any, first: Any, second: Any, memory: Any, threads: Any,
-) -> None:  # fmt: skip
-    """See ``make_stream``."""
-    extras = (bias, residual, alpha, activation, first, second)
-    stream_of_bf16(a, b, c, offsets, extras, memory, threads)
+stream_f32, stream_f16, stream_bf16 = (
+    product_kernel(make_stream, kind) for kind in ("f32", "f16", "bf16")
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenonnx_cpu.jit.compiling import In, Out, boolean, f32, kernel, pasted, size, u8
+from tenonnx_cpu.jit.compiling import In, Kernel, Out, boolean, f32, kernel, pasted, size, u8
 from tenonnx_cpu.jit.products.block import split
 from tenonnx_cpu.jit.products.epilogue import finish_rows
 from tenonnx_cpu.jit.products.gemm import block_shape
@@ -108,49 +108,22 @@ SIGNATURE = (
 )  # fmt: skip
 
 
-bytes_2 = make_q_bytes(2)
+def make_kernel(bits: int) -> Kernel:
+    """Returns ``make_q_bytes``'s product for Python to call."""
+    product = make_q_bytes(bits)
+
+    @kernel(SIGNATURE)
+    def compute(
+        x: Any, codes: Any, scales: Any, zeros: Any, by_column: Any, code_line: Any, zero_line: Any,
+        flip: Any, zero: Any, block: Any, group: Any, c: Any, bias: Any, residual: Any, alpha: Any,
+        activation: Any, first: Any, second: Any, rounded: Any, numbers: Any, memory: Any,
+        threads: Any,
+    ) -> None:  # fmt: skip
+        weights = (codes, scales, zeros, by_column, code_line, zero_line, flip, zero)
+        extras = (bias, residual, alpha, activation, first, second)
+        product(x, weights, block, group, c, extras, rounded, numbers, memory, threads)
+
+    return compute
 
 
-@kernel(SIGNATURE)
-def q_bytes_2(
-    x: Any, codes: Any, scales: Any, zeros: Any, by_column: Any, code_line: Any, zero_line: Any,
-    flip: Any, zero: Any, block: Any, group: Any, c: Any, bias: Any, residual: Any, alpha: Any,
-    activation: Any, first: Any, second: Any, rounded: Any, numbers: Any, memory: Any,
-    threads: Any,
-) -> None:  # fmt: skip
-    """See ``make_q_bytes``."""
-    weights = (codes, scales, zeros, by_column, code_line, zero_line, flip, zero)
-    extras = (bias, residual, alpha, activation, first, second)
-    bytes_2(x, weights, block, group, c, extras, rounded, numbers, memory, threads)
-
-
-bytes_4 = make_q_bytes(4)
-
-
-@kernel(SIGNATURE)
-def q_bytes_4(
-    x: Any, codes: Any, scales: Any, zeros: Any, by_column: Any, code_line: Any, zero_line: Any,
-    flip: Any, zero: Any, block: Any, group: Any, c: Any, bias: Any, residual: Any, alpha: Any,
-    activation: Any, first: Any, second: Any, rounded: Any, numbers: Any, memory: Any,
-    threads: Any,
-) -> None:  # fmt: skip
-    """See ``make_q_bytes``."""
-    weights = (codes, scales, zeros, by_column, code_line, zero_line, flip, zero)
-    extras = (bias, residual, alpha, activation, first, second)
-    bytes_4(x, weights, block, group, c, extras, rounded, numbers, memory, threads)
-
-
-bytes_8 = make_q_bytes(8)
-
-
-@kernel(SIGNATURE)
-def q_bytes_8(
-    x: Any, codes: Any, scales: Any, zeros: Any, by_column: Any, code_line: Any, zero_line: Any,
-    flip: Any, zero: Any, block: Any, group: Any, c: Any, bias: Any, residual: Any, alpha: Any,
-    activation: Any, first: Any, second: Any, rounded: Any, numbers: Any, memory: Any,
-    threads: Any,
-) -> None:  # fmt: skip
-    """See ``make_q_bytes``."""
-    weights = (codes, scales, zeros, by_column, code_line, zero_line, flip, zero)
-    extras = (bias, residual, alpha, activation, first, second)
-    bytes_8(x, weights, block, group, c, extras, rounded, numbers, memory, threads)
+q_bytes_2, q_bytes_4, q_bytes_8 = (make_kernel(bits) for bits in (2, 4, 8))

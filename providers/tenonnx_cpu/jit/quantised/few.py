@@ -8,6 +8,7 @@ import numpy as np
 
 from tenonnx_cpu.jit.compiling import (
     In,
+    Kernel,
     Out,
     boolean,
     f32,
@@ -256,78 +257,43 @@ BYTES_SIGNATURE = (
 REALS_SIGNATURE = (In(f32, 2), *WEIGHTS, *EXTRAS, In(f32, 2), In(i32, 2), Out(f32, 1), size)
 
 
-bytes_2 = make_bytes(2)
+def make_bytes_kernel(bits: int) -> Kernel:
+    """Returns ``make_bytes``'s product for Python to call."""
+    product = make_bytes(bits)
+
+    @kernel(BYTES_SIGNATURE)
+    def compute(
+        x: Any, codes: Any, scales: Any, zeros: Any, by_column: Any, code_line: Any, zero_line: Any,
+        flip: Any, zero: Any, block: Any, group: Any, c: Any, bias: Any, residual: Any, alpha: Any,
+        activation: Any, first: Any, second: Any, rounded: Any, numbers: Any, sums: Any,
+        memory: Any, threads: Any,
+    ) -> None:  # fmt: skip
+        weights = (codes, scales, zeros, by_column, code_line, zero_line, flip, zero)
+        extras = (bias, residual, alpha, activation, first, second)
+        product(x, weights, block, group, c, extras, rounded, numbers, sums, memory, threads)
+
+    return compute
 
 
-@kernel(BYTES_SIGNATURE)
-def q_few_bytes_2(
-    x: Any, codes: Any, scales: Any, zeros: Any, by_column: Any, code_line: Any, zero_line: Any,
-    flip: Any, zero: Any, block: Any, group: Any, c: Any, bias: Any, residual: Any, alpha: Any,
-    activation: Any, first: Any, second: Any, rounded: Any, numbers: Any, sums: Any,
-    memory: Any, threads: Any,
-) -> None:  # fmt: skip
-    """See ``make_bytes``."""
-    weights = (codes, scales, zeros, by_column, code_line, zero_line, flip, zero)
-    extras = (bias, residual, alpha, activation, first, second)
-    bytes_2(x, weights, block, group, c, extras, rounded, numbers, sums, memory, threads)
+q_few_bytes_2, q_few_bytes_4 = (make_bytes_kernel(bits) for bits in (2, 4))
 
 
-bytes_4 = make_bytes(4)
+def make_reals_kernel(bits: int) -> Kernel:
+    """Returns ``make_few``'s product of float32 for Python to call."""
+    product = make_few(bits, "reals")
+
+    @kernel(REALS_SIGNATURE)
+    def compute(
+        x: Any, codes: Any, scales: Any, zeros: Any, by_column: Any, code_line: Any, zero_line: Any,
+        flip: Any, zero: Any, block: Any, group: Any, c: Any, bias: Any, residual: Any, alpha: Any,
+        activation: Any, first: Any, second: Any, numbers: Any, sums: Any, memory: Any,
+        threads: Any,
+    ) -> None:  # fmt: skip
+        weights = (codes, scales, zeros, by_column, code_line, zero_line, flip, zero)
+        extras = (bias, residual, alpha, activation, first, second)
+        product(x, numbers, sums, weights, block, group, c, extras, memory, threads)
+
+    return compute
 
 
-@kernel(BYTES_SIGNATURE)
-def q_few_bytes_4(
-    x: Any, codes: Any, scales: Any, zeros: Any, by_column: Any, code_line: Any, zero_line: Any,
-    flip: Any, zero: Any, block: Any, group: Any, c: Any, bias: Any, residual: Any, alpha: Any,
-    activation: Any, first: Any, second: Any, rounded: Any, numbers: Any, sums: Any,
-    memory: Any, threads: Any,
-) -> None:  # fmt: skip
-    """See ``make_bytes``."""
-    weights = (codes, scales, zeros, by_column, code_line, zero_line, flip, zero)
-    extras = (bias, residual, alpha, activation, first, second)
-    bytes_4(x, weights, block, group, c, extras, rounded, numbers, sums, memory, threads)
-
-
-reals_2 = make_few(2, "reals")
-
-
-@kernel(REALS_SIGNATURE)
-def q_few_reals_2(
-    x: Any, codes: Any, scales: Any, zeros: Any, by_column: Any, code_line: Any, zero_line: Any,
-    flip: Any, zero: Any, block: Any, group: Any, c: Any, bias: Any, residual: Any, alpha: Any,
-    activation: Any, first: Any, second: Any, numbers: Any, sums: Any, memory: Any, threads: Any,
-) -> None:  # fmt: skip
-    """See ``make_few``."""
-    weights = (codes, scales, zeros, by_column, code_line, zero_line, flip, zero)
-    extras = (bias, residual, alpha, activation, first, second)
-    reals_2(x, numbers, sums, weights, block, group, c, extras, memory, threads)
-
-
-reals_4 = make_few(4, "reals")
-
-
-@kernel(REALS_SIGNATURE)
-def q_few_reals_4(
-    x: Any, codes: Any, scales: Any, zeros: Any, by_column: Any, code_line: Any, zero_line: Any,
-    flip: Any, zero: Any, block: Any, group: Any, c: Any, bias: Any, residual: Any, alpha: Any,
-    activation: Any, first: Any, second: Any, numbers: Any, sums: Any, memory: Any, threads: Any,
-) -> None:  # fmt: skip
-    """See ``make_few``."""
-    weights = (codes, scales, zeros, by_column, code_line, zero_line, flip, zero)
-    extras = (bias, residual, alpha, activation, first, second)
-    reals_4(x, numbers, sums, weights, block, group, c, extras, memory, threads)
-
-
-reals_8 = make_few(8, "reals")
-
-
-@kernel(REALS_SIGNATURE)
-def q_few_reals_8(
-    x: Any, codes: Any, scales: Any, zeros: Any, by_column: Any, code_line: Any, zero_line: Any,
-    flip: Any, zero: Any, block: Any, group: Any, c: Any, bias: Any, residual: Any, alpha: Any,
-    activation: Any, first: Any, second: Any, numbers: Any, sums: Any, memory: Any, threads: Any,
-) -> None:  # fmt: skip
-    """See ``make_few``."""
-    weights = (codes, scales, zeros, by_column, code_line, zero_line, flip, zero)
-    extras = (bias, residual, alpha, activation, first, second)
-    reals_8(x, numbers, sums, weights, block, group, c, extras, memory, threads)
+q_few_reals_2, q_few_reals_4, q_few_reals_8 = (make_reals_kernel(bits) for bits in (2, 4, 8))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenonnx_cpu.jit.compiling import In, Out, boolean, f32, kernel, pasted, size, u8
+from tenonnx_cpu.jit.compiling import In, Kernel, Out, boolean, f32, kernel, pasted, size, u8
 from tenonnx_cpu.jit.products.block import PANEL, multiply_ahead, split
 from tenonnx_cpu.jit.products.epilogue import finish_rows
 from tenonnx_cpu.jit.products.gemm import block_shape
@@ -63,46 +63,21 @@ def make_q_product(bits: int) -> Any:
     return product
 
 
-product_2 = make_q_product(2)
+def make_q_gemm(bits: int) -> Kernel:
+    """Returns ``make_q_product``'s product for Python to call."""
+    product = make_q_product(bits)
+
+    @kernel(SIGNATURE)
+    def compute(
+        x: Any, codes: Any, scales: Any, zeros: Any, by_column: Any, code_line: Any, zero_line: Any,
+        flip: Any, zero: Any, block: Any, c: Any, bias: Any, residual: Any, alpha: Any,
+        activation: Any, first: Any, second: Any, memory: Any, threads: Any,
+    ) -> None:  # fmt: skip
+        weights = (codes, scales, zeros, by_column, code_line, zero_line, flip, zero)
+        extras = (bias, residual, alpha, activation, first, second)
+        product(x, weights, block, c, extras, memory, threads)
+
+    return compute
 
 
-@kernel(SIGNATURE)
-def q_gemm_2(
-    x: Any, codes: Any, scales: Any, zeros: Any, by_column: Any, code_line: Any, zero_line: Any,
-    flip: Any, zero: Any, block: Any, c: Any, bias: Any, residual: Any, alpha: Any,
-    activation: Any, first: Any, second: Any, memory: Any, threads: Any,
-) -> None:  # fmt: skip
-    """See ``make_q_product``."""
-    weights = (codes, scales, zeros, by_column, code_line, zero_line, flip, zero)
-    extras = (bias, residual, alpha, activation, first, second)
-    product_2(x, weights, block, c, extras, memory, threads)
-
-
-product_4 = make_q_product(4)
-
-
-@kernel(SIGNATURE)
-def q_gemm_4(
-    x: Any, codes: Any, scales: Any, zeros: Any, by_column: Any, code_line: Any, zero_line: Any,
-    flip: Any, zero: Any, block: Any, c: Any, bias: Any, residual: Any, alpha: Any,
-    activation: Any, first: Any, second: Any, memory: Any, threads: Any,
-) -> None:  # fmt: skip
-    """See ``make_q_product``."""
-    weights = (codes, scales, zeros, by_column, code_line, zero_line, flip, zero)
-    extras = (bias, residual, alpha, activation, first, second)
-    product_4(x, weights, block, c, extras, memory, threads)
-
-
-product_8 = make_q_product(8)
-
-
-@kernel(SIGNATURE)
-def q_gemm_8(
-    x: Any, codes: Any, scales: Any, zeros: Any, by_column: Any, code_line: Any, zero_line: Any,
-    flip: Any, zero: Any, block: Any, c: Any, bias: Any, residual: Any, alpha: Any,
-    activation: Any, first: Any, second: Any, memory: Any, threads: Any,
-) -> None:  # fmt: skip
-    """See ``make_q_product``."""
-    weights = (codes, scales, zeros, by_column, code_line, zero_line, flip, zero)
-    extras = (bias, residual, alpha, activation, first, second)
-    product_8(x, weights, block, c, extras, memory, threads)
+q_gemm_2, q_gemm_4, q_gemm_8 = (make_q_gemm(bits) for bits in (2, 4, 8))

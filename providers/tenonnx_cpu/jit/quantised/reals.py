@@ -6,7 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.jit.compiling import In, Out, boolean, f32, helper, kernel, pasted, size, u8
+from tenonnx_cpu.jit.compiling import (
+    In,
+    Kernel,
+    Out,
+    boolean,
+    f32,
+    helper,
+    kernel,
+    pasted,
+    size,
+    u8,
+)
 from tenonnx_cpu.jit.products.epilogue import finish_rows
 from tenonnx_cpu.jit.products.tile import LANES
 from tenonnx_cpu.jit.quantised.real_dots import make_real_dots
@@ -111,49 +122,22 @@ SIGNATURE = (
 )  # fmt: skip
 
 
-reals_2 = make_q_reals(2)
+def make_kernel(bits: int) -> Kernel:
+    """Returns ``make_q_reals``'s product for Python to call."""
+    product = make_q_reals(bits)
+
+    @kernel(SIGNATURE)
+    def compute(
+        x: Any, codes: Any, scales: Any, zeros: Any, by_column: Any, code_line: Any, zero_line: Any,
+        flip: Any, zero: Any, block: Any, c: Any, bias: Any, residual: Any, alpha: Any,
+        activation: Any, first: Any, second: Any, ordered: Any, sums: Any, scratch: Any,
+        threads: Any,
+    ) -> None:  # fmt: skip
+        weights = (codes, scales, zeros, by_column, code_line, zero_line, flip, zero)
+        extras = (bias, residual, alpha, activation, first, second)
+        product(x, weights, block, c, extras, ordered, sums, scratch, threads)
+
+    return compute
 
 
-@kernel(SIGNATURE)
-def q_reals_2(
-    x: Any, codes: Any, scales: Any, zeros: Any, by_column: Any, code_line: Any, zero_line: Any,
-    flip: Any, zero: Any, block: Any, c: Any, bias: Any, residual: Any, alpha: Any,
-    activation: Any, first: Any, second: Any, ordered: Any, sums: Any, scratch: Any,
-    threads: Any,
-) -> None:  # fmt: skip
-    """See ``make_q_reals``."""
-    weights = (codes, scales, zeros, by_column, code_line, zero_line, flip, zero)
-    extras = (bias, residual, alpha, activation, first, second)
-    reals_2(x, weights, block, c, extras, ordered, sums, scratch, threads)
-
-
-reals_4 = make_q_reals(4)
-
-
-@kernel(SIGNATURE)
-def q_reals_4(
-    x: Any, codes: Any, scales: Any, zeros: Any, by_column: Any, code_line: Any, zero_line: Any,
-    flip: Any, zero: Any, block: Any, c: Any, bias: Any, residual: Any, alpha: Any,
-    activation: Any, first: Any, second: Any, ordered: Any, sums: Any, scratch: Any,
-    threads: Any,
-) -> None:  # fmt: skip
-    """See ``make_q_reals``."""
-    weights = (codes, scales, zeros, by_column, code_line, zero_line, flip, zero)
-    extras = (bias, residual, alpha, activation, first, second)
-    reals_4(x, weights, block, c, extras, ordered, sums, scratch, threads)
-
-
-reals_8 = make_q_reals(8)
-
-
-@kernel(SIGNATURE)
-def q_reals_8(
-    x: Any, codes: Any, scales: Any, zeros: Any, by_column: Any, code_line: Any, zero_line: Any,
-    flip: Any, zero: Any, block: Any, c: Any, bias: Any, residual: Any, alpha: Any,
-    activation: Any, first: Any, second: Any, ordered: Any, sums: Any, scratch: Any,
-    threads: Any,
-) -> None:  # fmt: skip
-    """See ``make_q_reals``."""
-    weights = (codes, scales, zeros, by_column, code_line, zero_line, flip, zero)
-    extras = (bias, residual, alpha, activation, first, second)
-    reals_8(x, weights, block, c, extras, ordered, sums, scratch, threads)
+q_reals_2, q_reals_4, q_reals_8 = (make_kernel(bits) for bits in (2, 4, 8))

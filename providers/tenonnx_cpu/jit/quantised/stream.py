@@ -8,6 +8,7 @@ from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.compiling import (
     In,
+    Kernel,
     Out,
     boolean,
     f32,
@@ -125,49 +126,22 @@ SIGNATURE = (
 )  # fmt: skip
 
 
-dots_2 = make_q_dots(2)
+def make_kernel(bits: int) -> Kernel:
+    """Returns ``make_q_dots``'s product for Python to call."""
+    product = make_q_dots(bits)
+
+    @kernel(SIGNATURE)
+    def compute(
+        x: Any, codes: Any, scales: Any, zeros: Any, by_column: Any, code_line: Any, zero_line: Any,
+        flip: Any, zero: Any, block: Any, group: Any, c: Any, bias: Any, residual: Any, alpha: Any,
+        activation: Any, first: Any, second: Any, bytes_: Any, numbers: Any, starts: Any,
+        scratch: Any, threads: Any,
+    ) -> None:  # fmt: skip
+        weights = (codes, scales, zeros, by_column, code_line, zero_line, flip, zero)
+        extras = (bias, residual, alpha, activation, first, second)
+        product(x, weights, block, group, c, extras, bytes_, numbers, starts, scratch, threads)
+
+    return compute
 
 
-@kernel(SIGNATURE)
-def q_dots_2(
-    x: Any, codes: Any, scales: Any, zeros: Any, by_column: Any, code_line: Any, zero_line: Any,
-    flip: Any, zero: Any, block: Any, group: Any, c: Any, bias: Any, residual: Any, alpha: Any,
-    activation: Any, first: Any, second: Any, bytes_: Any, numbers: Any, starts: Any,
-    scratch: Any, threads: Any,
-) -> None:  # fmt: skip
-    """See ``make_q_dots``."""
-    weights = (codes, scales, zeros, by_column, code_line, zero_line, flip, zero)
-    extras = (bias, residual, alpha, activation, first, second)
-    dots_2(x, weights, block, group, c, extras, bytes_, numbers, starts, scratch, threads)
-
-
-dots_4 = make_q_dots(4)
-
-
-@kernel(SIGNATURE)
-def q_dots_4(
-    x: Any, codes: Any, scales: Any, zeros: Any, by_column: Any, code_line: Any, zero_line: Any,
-    flip: Any, zero: Any, block: Any, group: Any, c: Any, bias: Any, residual: Any, alpha: Any,
-    activation: Any, first: Any, second: Any, bytes_: Any, numbers: Any, starts: Any,
-    scratch: Any, threads: Any,
-) -> None:  # fmt: skip
-    """See ``make_q_dots``."""
-    weights = (codes, scales, zeros, by_column, code_line, zero_line, flip, zero)
-    extras = (bias, residual, alpha, activation, first, second)
-    dots_4(x, weights, block, group, c, extras, bytes_, numbers, starts, scratch, threads)
-
-
-dots_8 = make_q_dots(8)
-
-
-@kernel(SIGNATURE)
-def q_dots_8(
-    x: Any, codes: Any, scales: Any, zeros: Any, by_column: Any, code_line: Any, zero_line: Any,
-    flip: Any, zero: Any, block: Any, group: Any, c: Any, bias: Any, residual: Any, alpha: Any,
-    activation: Any, first: Any, second: Any, bytes_: Any, numbers: Any, starts: Any,
-    scratch: Any, threads: Any,
-) -> None:  # fmt: skip
-    """See ``make_q_dots``."""
-    weights = (codes, scales, zeros, by_column, code_line, zero_line, flip, zero)
-    extras = (bias, residual, alpha, activation, first, second)
-    dots_8(x, weights, block, group, c, extras, bytes_, numbers, starts, scratch, threads)
+q_dots_2, q_dots_4, q_dots_8 = (make_kernel(bits) for bits in (2, 4, 8))
