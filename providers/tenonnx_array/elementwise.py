@@ -57,14 +57,21 @@ table.rows({"Round": "rint"}, since=11)
 
 
 def divide(xp: Namespace, a: Array, b: Array) -> Array:
-    """Divide; integers truncate towards zero, as in C."""
+    """Divide; integers truncate towards zero, as in C, and are not divided by zero."""
     if a.dtype not in INTEGERS:
         return xp.divide(a, b)
+    _refuse_zeros(b)
     quotient = xp.floor_divide(a, b)
     if a.dtype.kind == "u":
         return quotient
     inexact_and_negative = (quotient * b != a) & ((a < 0) != (b < 0))
     return quotient + inexact_and_negative.astype(a.dtype)
+
+
+def _refuse_zeros(divisor: Array) -> None:
+    """Refuse zeros among integers, by which numpy's quotient is 0; a device is not waited for."""
+    if isinstance(divisor, (np.ndarray, np.generic)) and not divisor.all():
+        raise ValueError("expected integers other than zero to divide by, found a zero")
 
 
 def power(xp: Namespace, x: Array, y: Array) -> Array:
@@ -101,6 +108,8 @@ def _integer_power(xp: Namespace, x: Array, y: Array) -> Array:
 @op("Mod", since=10)
 def mod(xp: Namespace, a: Array, b: Array, *, fmod: int = 0) -> Array:
     """Return the remainder: of the divisor's sign, or with ``fmod`` of the dividend's."""
+    if b.dtype in INTEGERS:
+        _refuse_zeros(b)
     return xp.fmod(a, b) if fmod else xp.remainder(a, b)
 
 

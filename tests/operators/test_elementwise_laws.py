@@ -94,6 +94,19 @@ def test_integer_division_and_its_remainders(a: int, b: int) -> None:
     assert quotient * b + truncated == a
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64, np.uint64])
+def test_integers_are_not_divided_by_zero(dtype: Any) -> None:
+    x, low = np.array([1, 2, 3], dtype), np.array([np.iinfo(dtype).min], dtype)
+    for divide in (kernel("Div"), kernel("Mod"), kernel("Mod", fmod=1)):
+        with pytest.raises(ValueError, match="zero"):
+            divide(x, np.array([1, 0, 2], dtype))
+        assert divide(x[:0], x[:0]).size == 0
+    if low < 0:
+        with np.errstate(over="ignore"):
+            assert kernel("Div")(low, -x[:1]) == low
+            assert kernel("Mod")(low, -x[:1]) == 0
+
+
 @given(st.lists(st.integers(-5, 5), min_size=1), st.integers(-3, 3))
 def test_integer_power(x: list[int], y: int) -> None:
     base = np.array([n or 1 for n in x], np.int64)
