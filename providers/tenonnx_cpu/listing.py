@@ -56,5 +56,6 @@ LISTING: Final = {
     "quantised.dequantised": "ai.tenonnx::DequantizeMatMul",
     "quantised.nbits": "com.microsoft::MatMulNBits",
     "recurrent": "GRU LSTM",
-    "views": "Flatten Reshape Slice Split Squeeze Transpose Unsqueeze",
+    "turning": "Transpose",
+    "views": "Flatten Reshape Slice Split Squeeze Unsqueeze",
 }

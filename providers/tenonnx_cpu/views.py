@@ -9,7 +9,7 @@ from tenonnx_cpu.recorded import Recorded
 from tenonnx_cpu.specialise import Call, Site, specialise
 
 
-@specialise("Flatten", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze")
+@specialise("Flatten", "Reshape", "Slice", "Split", "Squeeze", "Unsqueeze")
 def specialise_view(site: Site, plain: Call) -> Call | None:
     """Takes what changes shapes as constants say; what must be copied, numpy copies."""
     inputs = site.node.inputs

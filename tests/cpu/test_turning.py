@@ -1,0 +1,62 @@
+"""Transpose on a kernel is numpy's, and only where a reader would copy what it makes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from running import Watch, floats, run
+
+from models import node
+from tenonnx_cpu.turning import TURN, cut_of
+
+LENGTHS = st.sampled_from([1, 2, 3, 7, 16, 17, 33, 40])
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data(), threads=st.sampled_from([1, 4]))
+def test_every_order_of_axes_is_written(data: st.DataObject, threads: int) -> None:
+    TURN.compile()
+    shape = data.draw(st.lists(LENGTHS, min_size=2, max_size=5))
+    order = data.draw(st.permutations(range(len(shape))))
+    x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    step = data.draw(st.sampled_from([1, 2]))
+    y = x[::step].transpose(order)
+    cut = cut_of(y.shape, y.strides, threads)
+    if cut is None:
+        return
+    made = np.full(y.size, np.nan, np.float32)
+    assert TURN.run is not None
+    TURN.run(x.reshape(-1), made, cut.numbers, cut.threads)
+    assert np.array_equal(made.reshape(y.shape), y)
+
+
+def test_reversed_and_repeated_elements_are_left_to_numpy() -> None:
+    x = np.zeros((4, 8), np.float32)
+    assert cut_of(x[:, ::-1].shape, x[:, ::-1].strides, 1) is None
+    assert cut_of((4, 8), (0, 4), 1) is None
+
+
+@pytest.mark.parametrize(
+    ("readers", "expected", "calls"),
+    [
+        ([node("Relu", "y", "z")], lambda x: np.maximum(x.T, 0), 1),
+        ([node("Flatten", "y", "f"), node("Neg", "f", "z")], lambda x: -x.T, 1),
+        ([node("MatMul", "y x", "z")], lambda x: x.T @ x, 0),
+        ([node("Slice", "y o t", "z")], lambda x: x.T[:40], 0),
+    ],
+    ids=["elementwise", "behind a view", "product", "slice"],
+)
+def test_who_reads_it_decides(
+    readers: list[Any], expected: Any, calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = Watch(TURN, monkeypatch)
+    x = floats(64, 48)
+    nodes = [node("Transpose", "x", "y", perm=[1, 0]), *readers]
+    weights = {"o": np.array([0]), "t": np.array([40])}
+    z = run(nodes, {"x": x}, "z", weights, threads=2)
+    np.testing.assert_allclose(z, expected(x), rtol=1e-5, atol=1e-5)
+    assert kernel.calls == calls
