@@ -55,7 +55,7 @@ LISTING: Final = {
     "products.matmul": "Gemm MatMul",
     "quantised.dequantised": "ai.tenonnx::DequantizeMatMul",
     "quantised.nbits": "com.microsoft::MatMulNBits",
-    "recurrent": "GRU LSTM",
+    "recurrent.operator": "GRU LSTM RNN",
     "turning": "Transpose",
     "views": "Flatten Reshape Slice Split Squeeze Unsqueeze",
 }

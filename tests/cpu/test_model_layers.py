@@ -10,10 +10,11 @@ from running import Watch, floats, run, session
 from scipy import special
 
 from models import node
-from tenonnx_cpu import buffers, recurrent, trees
+from tenonnx_cpu import buffers, trees
 from tenonnx_cpu.attention import rotary
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.products import dense
+from tenonnx_cpu.recurrent import operator as recurrent
 
 
 @pytest.fixture
@@ -90,6 +91,34 @@ def test_recurrent_layers_are_numpys(
         operator, inputs, outputs, direction=direction, layout=layout, hidden_size=n, **more
     )
     one = session([layer], feeds, outputs, weights, threads=threads)
+    compare(one, feeds, recurrent.RUN, monkeypatch)
+
+
+@pytest.mark.parametrize("operator", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize(("steps", "batch", "layout"), [(7, 4, 0), (7, 4, 1), (1, 2, 0), (2, 1, 1)])
+def test_sequences_of_several_lengths(
+    operator: str,
+    direction: str,
+    steps: int,
+    batch: int,
+    layout: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    n, ways = 19, 1 + (direction == "bidirectional")
+    gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[operator]
+    weights = {
+        "w": floats(ways, gates * n, 18),
+        "r": floats(ways, gates * n, n, scale=0.3),
+        "b": floats(ways, 2 * gates * n),
+        "lengths": np.array([steps, 1, 3, 5][:batch], np.int32).clip(max=steps),
+    }
+    feeds = {"x": floats(batch, steps, 18) if layout else floats(steps, batch, 18)}
+    outputs = "y yh yc" if operator == "LSTM" else "y yh"
+    layer = node(
+        operator, "x w r b lengths", outputs, direction=direction, layout=layout, hidden_size=n
+    )
+    one = session([layer], feeds, outputs, weights)
     compare(one, feeds, recurrent.RUN, monkeypatch)
 
 

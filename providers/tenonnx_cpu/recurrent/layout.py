@@ -1,0 +1,114 @@
+"""How a recurrent layer of a given shape is cut into tasks, and what lies where in its memory."""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+from tenonnx_cpu.conv.layout import fixed
+from tenonnx_cpu.jit.workspace import WORKSPACE
+from tenonnx_cpu.specialise import NDArray
+
+RNN, LSTM, GRU, GRU_RESET_AFTER = range(4)
+GATES = (1, 4, 3, 3)
+
+(
+    KIND, STEPS, BATCH, INPUTS, N, WAYS, REVERSE, PACKS, UNITS, PARTS, ITEMS, GROUPS, TEAM,
+    X_TIME, X_ROW, Y_TIME, Y_WAY, Y_ROW, STATE_WAY, STATE_ROW, PITCH, SHARE,
+    PANELS, GATES_AT, BIAS_AT, STATES_AT, CELLS_AT, RESET_AT, PACKED_AT, WORK_AT,
+) = range(30)  # fmt: skip
+"""What a kernel finds at which place of ``Layout.numbers``.
+
+``REVERSE`` is 1 if the first direction runs backwards; ``PACKS``, whether weights are packed first.
+A direction's units are cut into ``PARTS`` of ``UNITS`` each, or the batch into ``GROUPS`` of
+``ITEMS``, for ``TEAM`` threads. From a time, an item of the batch or a direction to the next it is
+``X_TIME`` or ``X_ROW`` rows of the inputs, ``Y_TIME``, ``Y_WAY`` or ``Y_ROW`` floats of the
+outputs, ``STATE_WAY`` or ``STATE_ROW`` of states.
+
+The rest is in floats: ``PITCH`` from item to item of a state in memory, ``SHARE`` of a worker,
+``PANELS`` of packed weights of a part, and where things begin.
+"""
+
+COLUMNS = 64
+"""Columns of a packed panel at most; what is reserved is rounded up to them."""
+
+LINE = 16
+"""Floats of a cache line: threads write to different ones."""
+
+LEAST = 32
+"""Hidden units that a thread takes at least; every number of them is a multiple, but the last."""
+
+ENOUGH = 1 << 16
+"""Products of a step that are worth a second thread."""
+
+CACHED = 1 << 18
+"""Recurrent weights that every thread may read at each step: its second-level cache has them."""
+
+FEW = 4
+"""Steps times items of the batch up to which packed weights would not be used often enough."""
+
+
+class Layout(NamedTuple):
+    """A layer cut into tasks.
+
+    Attributes:
+        numbers: As above.
+        floats: Memory that it needs.
+    """
+
+    numbers: NDArray
+    floats: int
+
+
+class Sizes(NamedTuple):
+    """What a layer's layout depends on."""
+
+    kind: int
+    steps: int
+    batch: int
+    inputs: int
+    n: int
+    ways: int
+    reverse: int
+    batch_first: int
+    threads: int
+
+
+@functools.lru_cache(maxsize=256)
+def layout(sizes: Sizes) -> Layout:
+    """Returns how to run a layer."""
+    kind, steps, batch, inputs, n, ways, reverse, batch_first, threads = sizes
+    gates, packs = GATES[kind], int(steps * batch > FEW)
+    work = gates * n * batch * ways * (n if packs else n + inputs)
+    team = threads if work >= ENOUGH else 1
+    groups = 1
+    if batch > FEW and n * n * gates <= CACHED:
+        groups = max(1, min(team // ways, batch // 2))
+    items = -(-batch // groups)
+    groups = -(-batch // items)
+    # Threads that share a direction's units wait for one another at every step.
+    parts = 1 if groups > 1 else max(1, min(team // ways, n // LEAST))
+    units = -(-n // (parts * LEAST)) * LEAST if parts > 1 else n
+    parts = -(-n // units)
+    pitch = up(n)
+    share = 1024 + items * (up(gates * units) + LINE)
+    panels = n * (-(-units // COLUMNS) * gates + 1) * COLUMNS if packs else 0
+    strides = (1, steps, ways * n, n, steps * ways * n, n, ways * n)
+    if not batch_first:
+        strides = (batch, 1, ways * batch * n, batch * n, n, batch * n, n)
+    used = [
+        steps * batch * ways * gates * n, ways * gates * n, 2 * ways * batch * pitch,
+        ways * batch * pitch, ways * batch * pitch, ways * parts * panels,
+        max(team * share, threads * WORKSPACE),
+    ]  # fmt: skip
+    starts = [sum(map(up, used[:index])) for index in range(len(used) + 1)]
+    numbers = fixed((
+        kind, steps, batch, inputs, n, ways, reverse, packs, units, parts, items,
+        groups, team,         *strides, pitch, share, panels, *starts[:-1],
+    ))  # fmt: skip
+    return Layout(numbers, starts[-1])
+
+
+def up(count: int) -> int:
+    """Returns a number of floats rounded up to whole cache lines."""
+    return -(-count // LINE) * LINE

@@ -1,0 +1,103 @@
+"""LSTM, GRU and RNN with their usual activations, in one kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenonnx_cpu.buffers import F32, contiguous, empty
+from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.jit.scratch import floats
+from tenonnx_cpu.launch import Launch
+from tenonnx_cpu.products.product import NO_RESIDUAL, ONE_BATCH
+from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.recurrent.layout import GATES, GRU, GRU_RESET_AFTER, LSTM, RNN, Sizes, layout
+from tenonnx_cpu.specialise import Call, Site, specialise
+
+RUN = JitKernel("recurrent.layer", "run_layer")
+
+DIRECTIONS = {"forward": (1, 0), "reverse": (1, 1), "bidirectional": (2, 0)}
+"""How many there are, and whether the first one runs backwards."""
+
+USUAL = {"LSTM": ["sigmoid", "tanh", "tanh"], "GRU": ["sigmoid", "tanh"], "RNN": ["tanh"]}
+ABSENT = np.zeros(0, np.float32)
+NO_BIAS = np.zeros((0, 0), np.float32)
+NO_LENGTHS = np.zeros(0, np.int32)
+
+
+@specialise("LSTM", "GRU", "RNN")
+def specialise_recurrent(site: Site, plain: Call) -> Call | None:
+    """Takes float32 without clipping, peepholes or coupled gates."""
+    operator = site.node.op_type
+    direction = DIRECTIONS.get(site.attribute("direction", "forward"))
+    if direction is None or site.attribute("clip", None) is not None:
+        return None
+    usual = USUAL[operator] * direction[0]
+    named = list(site.attribute("activations", ())) or usual
+    if [name.lower() for name in named] != usual or site.attribute("input_forget", 0):
+        return None
+    kind = {"LSTM": LSTM, "GRU": GRU, "RNN": RNN}[operator]
+    if kind == GRU and site.attribute("linear_before_reset", 0):
+        kind = GRU_RESET_AFTER
+    ways, reverse = direction
+    layer = _Layer(kind, ways, reverse, site.attribute("layout", 0), site.threads)
+
+    def call(*arguments: Any) -> Any:
+        given: list[Any] = [*arguments, *[None] * (8 - len(arguments))]
+        made = None if given[7] is not None else layer.launch(*given[:7])
+        return plain(*arguments) if made is None else made
+
+    return Recorded(call)
+
+
+class _Layer:
+    """A recurrent layer of one kind."""
+
+    def __init__(self, kind: int, ways: int, reverse: int, batch_first: int, threads: int) -> None:
+        self._kind = kind
+        self._ways = ways
+        self._reverse = reverse
+        self._batch_first = batch_first
+        self._threads = threads
+        RUN.request()
+
+    def launch(self, x: Any, w: Any, r: Any, b: Any, lengths: Any, h: Any, c: Any) -> Launch | None:
+        """Returns what computes the operator's outputs; ``None`` where numpy must."""
+        given = [array for array in (x, w, r, b, h, c) if array is not None]
+        if RUN.run is None or any(array.dtype != F32 or not array.size for array in given):
+            return None
+        first, second, inputs = x.shape
+        steps, batch = (second, first) if self._batch_first else (first, second)
+        ways, width, n = r.shape
+        shape = (batch, ways, n) if self._batch_first else (ways, batch, n)
+        if any(state is not None and state.shape != shape for state in (h, c)):
+            return None
+        if width != GATES[self._kind] * n or ways != self._ways or w.shape != (ways, width, inputs):
+            return None
+        if b is not None and b.shape != (ways, 2 * width):
+            return None
+        if lengths is not None and (lengths.shape != (batch,) or lengths.dtype != np.int32):
+            return None
+        numbers, room = layout(
+            Sizes(
+                self._kind, steps, batch, inputs, n, ways, self._reverse, self._batch_first,
+                self._threads,
+            )
+        )  # fmt: skip
+        y = empty((batch, steps, ways, n) if self._batch_first else (steps, ways, batch, n))
+        hidden = empty(shape)
+        cell = empty(shape) if self._kind == LSTM else None
+        memory = floats(room)
+        arguments = (
+            numbers, contiguous(x).reshape(-1, inputs),
+            contiguous(w).reshape(ways * width, inputs).T, contiguous(r),
+            *(ABSENT if array is None else contiguous(array).reshape(-1) for array in (h, c)),
+            NO_BIAS if b is None else contiguous(b),
+            NO_LENGTHS if lengths is None else contiguous(lengths),
+            y, hidden.reshape(-1), ABSENT if cell is None else cell.reshape(-1), memory,
+            memory[: steps * batch * ways * width].reshape(steps * batch, ways * width),
+            ONE_BATCH, NO_RESIDUAL,
+        )  # fmt: skip
+        results = (y, hidden, cell) if self._kind == LSTM else (y, hidden)
+        return Launch(RUN.run, arguments, results)
