@@ -120,6 +120,8 @@ class Normalise:
         return Launch(run, arguments, self._form(y, total))
 
     def _of_halves(self, x: Any, *others: Any) -> Any:
+        if any(a is not None and a.dtype != x.dtype for a in others):
+            return None
         wide = [None if a is None else a.astype(F32) for a in (x, *others)]
         made = done(self(*wide), wide)
         if isinstance(made, tuple):
