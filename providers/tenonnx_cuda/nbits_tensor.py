@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -19,7 +19,11 @@ TILES: Final = (1, 2, 4, 8)
 
 LINES: Final = 16
 STEP: Final = 32
-"""Rows of a matrix [N, K] in a block, and its columns at a time: as ``nbits_mma.cu`` says."""
+CHUNK_BITS: Final = 512
+"""Rows of a matrix [N, K] in a block, its columns at a time, and what of a row is staged at once:
+as ``nbits_mma.cu`` says."""
+
+LARGEST_CHUNK: Final = CHUNK_BITS // 2
 
 WORDS: Final = 8
 WARPS: Final = 8
@@ -30,8 +34,8 @@ STEPS: Final = (32, 16)
 MOST_SUMS: Final = 16
 """Of 4 registers each, that a lane has room for."""
 
-SLICES: Final = 264
-"""Blocks that a product by columns is cut into at least, so that all of a device reads."""
+SLICES: Final = 132
+"""Blocks that a product by columns is cut into if they are fewer, so that all of a device reads."""
 
 
 def suits_tensor_cores(site: Site, x: Array, matrix: Matrix) -> bool:
@@ -42,8 +46,9 @@ def suits_tensor_cores(site: Site, x: Array, matrix: Matrix) -> bool:
     tiles = -(-len(x) * PARTS[x.dtype] // 8)
     if matrix.by_rows:
         even = matrix.columns % STEP == 0 and matrix.columns * matrix.bits % 128 == 0
-        return even and whole(matrix, STEP) and tiles <= TILES[-1]
-    return step_of(matrix) is not None and tiles <= most_tiles(matrix)
+        return even and block_of(matrix) is not None and tiles <= TILES[-1]
+    even = matrix.columns * matrix.bits % 128 == 0
+    return even and step_of(matrix) is not None and tiles <= most_tiles(matrix)
 
 
 def by_tensor_cores(site: Site, x: Array, matrix: Matrix) -> Array:
@@ -59,6 +64,23 @@ def whole(matrix: Matrix, step: int) -> bool:
     return k_step == 0 or k_block % step == 0
 
 
+def block_of(matrix: Matrix) -> int | None:
+    """Returns of how many neighbours in a row of a matrix [N, K] a scale is, if it is a power of 2.
+
+    Where all of a row have one, any number will do.
+    """
+    if is_one_block(matrix):
+        return LARGEST_CHUNK
+    k_block = matrix.places[0]
+    return k_block if k_block >= STEP and k_block.bit_count() == 1 else None
+
+
+def is_one_block(matrix: Matrix) -> bool:
+    """Says whether all of a row of a matrix [N, K] has one scale."""
+    k_block, k_step = matrix.places[:2]
+    return not k_step or k_block >= matrix.columns
+
+
 def step_of(matrix: Matrix) -> int | None:
     """Returns how many rows of a matrix [K, N] a warp takes at a time."""
     return next((n for n in STEPS if matrix.rows % n == 0 and whole(matrix, n)), None)
@@ -72,34 +94,49 @@ def most_tiles(matrix: Matrix) -> int:
 def by_rows(site: Site, x: Array, matrix: Matrix, tiles: int) -> Array:
     """Multiplies by a matrix [N, K] of which warps read their own rows ahead."""
     count, outer = len(x), matrix.rows
-    k_block, k_step, *of_rows = matrix.places
+    _, k_step, n_block, n_step = matrix.places
+    k_step = 0 if is_one_block(matrix) else k_step
+    zero_row = matrix.zero_row
+    if not zero_row and k_step == 1 and n_step * matrix.bits % 8 == 0:
+        zero_row = n_step  # rows of zeros are whole bytes without being padded
     y = site.xp.empty((count, outer), x.dtype)
-    macros = {"TILES": tiles, "K_BLOCK": k_block if k_step else STEP, **matrix.macros(x)}
+    whole_chunks = matrix.columns % (CHUNK_BITS // matrix.bits) == 0 and is_aligned(matrix.scales)
+    macros = {"TILES": tiles, "K_BLOCK": block_of(matrix), "WHOLE": int(whole_chunks),
+              "K_STEP": k_step if k_step < 2 else "k_step", "PADDED": int(zero_row > 0),
+              **matrix.macros(x)}  # fmt: skip
     launch = site.kernel("nbits_mma", "tensor_product", **macros)
-    sizes = (count, outer, matrix.columns, k_step, *of_rows, matrix.zero_row)
+    sizes = (count, outer, matrix.columns, k_step, n_block, n_step, zero_row)
     arrays = (x, matrix.weight, matrix.scales, pointer(matrix.zeros), y)
     launch((-(-outer // LINES),), (THREADS,), (*arrays, *map(np.int32, sizes)))
     return y
 
 
 def by_columns(site: Site, x: Array, matrix: Matrix, tiles: int) -> Array:
-    """Multiplies by a matrix [K, N] in slices of K, whose sums are added in one order."""
+    """Multiplies by a matrix [K, N], in slices of K if it is narrow, which are added in order."""
     count, inner, outer = len(x), matrix.rows, matrix.columns
     k_block, k_step, n_block, n_step = matrix.places
     step = step_of(matrix)
     assert step is not None, "the matrix suits tensor cores"
     across = -(-outer // (matrix.per_word * WORDS))
-    slices = max(1, min(-(-SLICES // across), inner // (step * WARPS)))
+    slices = 1 if across > SLICES // 2 else min(-(-SLICES // across), -(-inner // (step * WARPS)))
     length = -(-inner // (slices * step)) * step
     slices = -(-inner // length)
-    partial = site.xp.empty((slices, count, outer), np.float32)
+    dtype = x.dtype if slices == 1 else np.dtype(np.float32)
+    y = site.xp.empty((slices, count, outer), dtype)
+    side_by_side = is_aligned(*(a for a in (matrix.scales, matrix.zeros) if a is not None))
     macros = {"TILES": tiles, "STEP": step, "K_BLOCK": k_block if k_step else step,
-              "N_BLOCK": n_block, **matrix.macros(x)}  # fmt: skip
+              "N_BLOCK": n_block, "N_STEP": 1 if n_step == 1 and side_by_side else "n_step",
+              "Y": ELEMENTS[dtype], **matrix.macros(x)}  # fmt: skip
     launch = site.kernel("nbits_mma_columns", "tensor_columns", **macros)
-    arrays = (x, matrix.weight, matrix.scales, pointer(matrix.zeros), partial)
+    arrays = (x, matrix.weight, matrix.scales, pointer(matrix.zeros), y)
     sizes = (count, outer, inner, length, k_step, n_step)
     launch((across, slices), (WARPS * 32,), (*arrays, *map(np.int32, sizes)))
-    y = site.xp.empty((count, outer), x.dtype)
-    add = site.kernel("nbits_mma_columns", "add_slices", **macros)
-    add(blocks(y.size), (THREADS,), (partial, y, np.int32(slices), np.int64(y.size)))
+    return y[0] if slices == 1 else added(site, y, x.dtype)
+
+
+def added(site: Site, parts: Array, dtype: np.dtype[Any]) -> Array:
+    """Returns the sums of slices, in their order."""
+    y = site.xp.empty(parts.shape[1:], dtype)
+    add = site.kernel("slices", "add_slices", T=ELEMENTS[dtype])
+    add(blocks(y.size), (THREADS,), (parts, y, np.int32(len(parts)), np.int64(y.size)))
     return y

@@ -257,16 +257,34 @@ inline void mma_tf32(float* d, const float* a, const float* b) {
     }
     __syncwarp();
 }
-inline unsigned less(unsigned pair, float number, const f16*) {
-    const unsigned low = float_to_half(half_to_float((unsigned short)pair) - number);
-    return low | (unsigned)float_to_half(half_to_float((unsigned short)(pair >> 16)) - number) << 16;
+template <class Decode>
+unsigned multiply_add(unsigned a, unsigned b, unsigned c, Decode decode, bool brief) {
+    unsigned result = 0;
+    for (int shift = 0; shift < 32; shift += 16) {
+        auto half = [&](unsigned word) { return decode((unsigned short)(word >> shift)); };
+        const float exact = half(a) * half(b) + half(c);
+        const unsigned bits = brief ? __float_as_uint(exact) >> 16 : float_to_half(exact);
+        if (decode((unsigned short)bits) != exact)
+            throw std::runtime_error("a level that the type has not");
+        result |= (bits & 0xffffu) << shift;
+    }
+    return result;
 }
-inline unsigned less(unsigned pair, float number, const bf16*) {
-    const float low = bfloat_to_float((unsigned short)pair) - number;
-    const float high = bfloat_to_float((unsigned short)(pair >> 16)) - number;
-    if ((__float_as_uint(low) | __float_as_uint(high)) & 0xffffu)
-        throw std::runtime_error("a level that bfloat16 has not");
-    return __float_as_uint(low) >> 16 | __float_as_uint(high);
+inline unsigned multiply_add(unsigned a, unsigned b, unsigned c, const f16*) {
+    return multiply_add(a, b, c, half_to_float, false);
+}
+inline unsigned multiply_add(unsigned a, unsigned b, unsigned c, const bf16*) {
+    return multiply_add(a, b, c, bfloat_to_float, true);
+}
+inline unsigned both_or(unsigned x, unsigned mask, unsigned bits) { return (x & mask) | bits; }
+
+// Byte i of the result is that of the 8 of low and high which nibble i of the choice names.
+inline unsigned __byte_perm(unsigned low, unsigned high, unsigned choice) {
+    const unsigned long long all = (unsigned long long)high << 32 | low;
+    unsigned result = 0;
+    for (int i = 0; i < 4; ++i)
+        result |= (unsigned)(all >> ((choice >> (4 * i) & 7) * 8) & 0xff) << (8 * i);
+    return result;
 }
 
 // Copies happen when they are waited for, as late as the device may make them.

@@ -54,28 +54,24 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     ],
     "cache": [{"T": t} for t in ELEMENTS.values()],
     "nbits_mma": [
-        {"T": t, "S": t, "BITS": b, "SIGNED": s, "MIDDLE": 8, "ZERO": z, "K_BLOCK": 32, "TILES": n}
-        for t, b, s, z, n in (("f32", 4, 0, 1, 8), ("bf16", 8, 1, 0, 4), ("f16", 2, 0, 0, 8))
-    ],
-    "nbits_mma_columns": [
-        {
-            "T": t,
-            "S": t,
-            "BITS": b,
-            "SIGNED": s,
-            "MIDDLE": 0,
-            "ZERO": z,
-            "K_BLOCK": 32,
-            "N_BLOCK": 1,
-            "STEP": step,
-            "TILES": n,
-        }
-        for t, b, s, z, step, n in (
-            ("f16", 4, 1, 0, 32, 4),
-            ("f32", 8, 0, 1, 16, 8),
-            ("bf16", 2, 0, 1, 32, 2),
+        {"T": t, "S": t, "BITS": b, "SIGNED": s, "MIDDLE": 8, "ZERO": z, "TILES": n}
+        | {"K_BLOCK": 32, "WHOLE": whole, "K_STEP": step, "PADDED": int(step == 1)}
+        for t, b, s, z, n, whole, step in (
+            ("f32", 4, 0, 1, 8, 1, 1),
+            ("bf16", 8, 1, 0, 4, 0, "k_step"),
+            ("f16", 2, 0, 0, 8, 1, 0),
         )
     ],
+    "nbits_mma_columns": [
+        {"T": t, "S": t, "Y": y, "BITS": b, "SIGNED": s, "MIDDLE": 0, "ZERO": z}
+        | {"K_BLOCK": 32, "N_BLOCK": 1, "N_STEP": n_step, "STEP": step, "TILES": n}
+        for t, y, b, s, z, n_step, step, n in (
+            ("f16", "f16", 4, 1, 0, 1, 32, 4),
+            ("f32", "f32", 8, 0, 1, "n_step", 16, 8),
+            ("bf16", "f32", 2, 0, 1, 1, 32, 2),
+        )
+    ],
+    "slices": [{"T": t} for t in ELEMENTS.values()],
     "nbits": [
         {"T": t, "S": t, "BITS": b, "SIGNED": s, "MIDDLE": 8, "ZERO": z, "ROWS": 4}
         for t, b, s, z in (("f16", 4, 0, 1), ("bf16", 8, 1, 0), ("f32", 2, 0, 2))

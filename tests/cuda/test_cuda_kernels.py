@@ -229,10 +229,25 @@ def test_rows_that_are_longer_than_what_is_staged(dtype: Any, bits: int, count: 
     check_matmul_nbits(dtype, bits, "packed", count, N=18, K=512 // bits * 40 + 64)
 
 
+@needs_compiler
+@pytest.mark.parametrize("size", [64, 512, 1024])
+@pytest.mark.parametrize("zeros", ["packed", None])
+def test_scales_of_long_blocks(size: int, zeros: str | None) -> None:
+    check_matmul_nbits(np.float16, 4, zeros, 1, N=18, K=1024, size=size)
+
+
 def check_matmul_nbits(
-    dtype: Any, bits: int, zeros: str | None, count: int, *, N: int, K: int, **device: Any
+    dtype: Any,
+    bits: int,
+    zeros: str | None,
+    count: int,
+    *,
+    N: int,
+    K: int,
+    size: int = 32,
+    **device: Any,
 ) -> None:
-    generator, size = np.random.default_rng(bits), 32
+    generator = np.random.default_rng(bits)
     levels = generator.integers(0, 1 << bits, (N, K))
     scales = generator.uniform(0.5, 1.5, (N, K // size)).astype(dtype)
     middle = np.full((N, K // size), 1 << (bits - 1))
@@ -292,10 +307,10 @@ def test_dequantize_matmul(
     axis: int, size: int, transposed: int, bits: int, signed: int, capability: tuple[int, int]
 ) -> None:
     generator = np.random.default_rng(0)
-    R, C = 64, 48
+    R, C = 64, 96
     low = -(1 << (bits - 1)) if signed else 0
     levels = generator.integers(low, low + (1 << bits), (R, C))
-    shape = {(-1, 0): (), (0, 0): (R,), (1, 0): (C,), (0, 16): (4, C), (1, 16): (R, 3)}[axis, size]
+    shape = {(-1, 0): (), (0, 0): (R,), (1, 0): (C,), (0, 16): (4, C), (1, 16): (R, 6)}[axis, size]
     scales = generator.uniform(0.5, 1.5, shape).astype(np.float32)
     zero = generator.integers(low, low + (1 << bits), shape)
 

@@ -18,17 +18,15 @@ struct levels {
     __device__ float scale(int k, int n) const {
         return number(scales[(long long)(k / k_block) * k_step + (long long)(n / n_block) * n_step]);
     }
-    __device__ float zero(int k, int n) const {
+    __device__ int packed_zero(int k, int n) const {
+        if (ZERO != 1) return MIDDLE;
         const long long kb = k / k_block, nb = n / n_block;
-        const long long at = kb * k_step + nb * n_step;
-#if ZERO == 0
-        return MIDDLE;
-#elif ZERO == 1
-        const long long i = zero_row > 0 ? nb * zero_row + kb : at;
-        const unsigned byte = ((const unsigned char*)zeros)[i * BITS / 8];
-        return element(byte, (int)(i % (8 / BITS)));
-#else
-        return number(((const S*)zeros)[at]);
-#endif
+        const long long i = zero_row > 0 ? nb * zero_row + kb : kb * k_step + nb * n_step;
+        return element(((const unsigned char*)zeros)[i * BITS / 8], (int)(i % (8 / BITS)));
+    }
+    __device__ float zero(int k, int n) const {
+        if (ZERO < 2) return packed_zero(k, n);
+        return number(((const S*)zeros)[(long long)(k / k_block) * k_step +
+                                        (long long)(n / n_block) * n_step]);
     }
 };

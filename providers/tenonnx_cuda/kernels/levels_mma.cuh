@@ -2,6 +2,8 @@
 
 struct __align__(16) sixteen { unsigned words[4]; };
 
+#define UNROLL _Pragma("unroll")  // registers have no addresses
+
 // float32 is three bfloat16s, each what the ones before leave over, which makes three columns of
 // a row of x; the stored levels are exact in either type.
 template <class X> struct factors { typedef X type; static const int parts = 1; };
@@ -11,20 +13,34 @@ typedef factors<T>::type H;
 
 // A part of a float32, as the bits of a bfloat16.
 __device__ inline unsigned part_of(float x, int part) {
-#pragma unroll
-    for (int p = 0; p < 2; ++p) {
+    UNROLL for (int p = 0; p < 2; ++p) {
         const float most = __uint_as_float(__float_as_uint(x) & 0xffff0000u);
         if (p < part) x = x == most ? 0.0f : x - most;  // not infinity less itself
     }
     return __float_as_uint(x) >> 16;
 }
 
-// A pair less a zero: bits below a power of two are that much more than it.
-__device__ inline unsigned leveled(unsigned both, float zero, const f16* type) {
-    return less(both | 0x64006400u, 1024.0f + zero, type);
+// What is added to stored two's complement so that the lowest level is 0, and its bits in words.
+#define OFFSET (SIGNED ? 1 << (BITS - 1) : 0)
+#define SIGNS (SIGNED ? 0xffffffffu / ((1u << BITS) - 1) << (BITS - 1) : 0u)
+
+#define LEVEL (((1u << BITS) - 1) * 0x10001u)
+
+// Two levels less a zero, all of them 0 and up: they stand `up` elements up in the halves of `both`.
+// Bits below a power of two are that much more than it: where they stand higher, times a factor.
+__device__ inline unsigned leveled(unsigned both, int up, unsigned zero, const f16*) {
+    const unsigned raised = both_or(both, LEVEL << (BITS * up), 0x64006400u);
+    const unsigned fewer = BITS * up * 0x04000400u;  // from the exponents of 1024 and of 1
+    return multiply_add(raised, 0x3c003c00u - fewer,
+                        (zero << (BITS * up)) * 0x10001u + (0xe400e400u - fewer), (const f16*)0);
 }
-__device__ inline unsigned leveled(unsigned both, float zero, const bf16* type) {
-    if (BITS < 8) return less(both | 0x43004300u, 128.0f + zero, type);
-    const float low = (float)(both & 0xffffu) - zero, high = (float)(both >> 16) - zero;
-    return (__float_as_uint(low) >> 16) | (__float_as_uint(high) & 0xffff0000u);
+__device__ inline unsigned leveled(unsigned both, int up, unsigned zero, const bf16*) {
+    both = (both >> (BITS * up)) & LEVEL;
+    if (BITS < 8)
+        return multiply_add(both | 0x43004300u, 0x3f803f80u, zero * 0x10001u + 0xc300c300u,
+                            (const bf16*)0);
+    const float less = -8388608.0f - (float)zero;
+    const float low = __uint_as_float((both & 0xffu) | 0x4b000000u) + less;
+    const float high = __uint_as_float((both >> 16) | 0x4b000000u) + less;
+    return __byte_perm(__float_as_uint(low), __float_as_uint(high), 0x7632);
 }

@@ -33,17 +33,22 @@ __device__ inline void mma_tf32(float* d, const float* a, const float* b) {
                    "r"(__float_as_uint(b[0])), "r"(__float_as_uint(b[1])));
 }
 
-// Both of two elements less a number that the type has.
-__device__ inline unsigned less(unsigned pair, float number, const f16*) {
+// (x & mask) | bits, in one instruction.
+__device__ inline unsigned both_or(unsigned x, unsigned mask, unsigned bits) {
     unsigned result;
-    const unsigned one = 0x3c003c00u, minus = float_to_half(-number) * 0x10001u;
-    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(pair), "r"(one), "r"(minus));
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(result) : "r"(x), "r"(mask), "r"(bits));
     return result;
 }
-__device__ inline unsigned less(unsigned pair, float number, const bf16*) {
+
+// a * b + c of pairs, rounded once.
+__device__ inline unsigned multiply_add(unsigned a, unsigned b, unsigned c, const f16*) {
     unsigned result;
-    const unsigned one = 0x3f803f80u, minus = (__float_as_uint(-number) >> 16) * 0x10001u;
-    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(pair), "r"(one), "r"(minus));
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(c));
+    return result;
+}
+__device__ inline unsigned multiply_add(unsigned a, unsigned b, unsigned c, const bf16*) {
+    unsigned result;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(c));
     return result;
 }
 

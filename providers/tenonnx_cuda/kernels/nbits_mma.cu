@@ -11,25 +11,26 @@
 #define ROW_BYTES 64
 #define CHUNK (8 * ROW_BYTES / BITS)
 #define STEP 32  // of K: a lane has 8 neighbours of it, in the order 0 4, 1 5, 2 6, 3 7
+#define COPIES (LINES * ROW_BYTES / 16 / WARP)  // of 16 bytes by a lane
+#define ZERO_STEP (PADDED ? K_STEP != 0 : K_STEP)
+#define SLOTS (K_BLOCK < CHUNK ? CHUNK / K_BLOCK : 1)  // scales of a chunk of a row
 
 struct __align__(16) line { unsigned char bytes[ROW_BYTES + 16]; };  // so that no banks collide
 
 // Elements of 8 neighbours of x as pairs in that order.
 template <class X> __device__ inline void eight(const X* x, int, unsigned* to) {
     const sixteen v = *(const sixteen*)x;
-    for (int i = 0; i < 4; ++i) {
-        const unsigned low = v.words[i / 2], high = v.words[2 + i / 2];
-        to[i] = i % 2 ? (low >> 16) | (high & 0xffff0000u) : (low & 0xffffu) | (high << 16);
-    }
+    UNROLL for (int i = 0; i < 4; ++i)
+        to[i] = __byte_perm(v.words[i / 2], v.words[2 + i / 2], i % 2 ? 0x7632 : 0x5410);
 }
 __device__ inline void eight(const f32* x, int part, unsigned* to) {
     const sixteen low = *(const sixteen*)x, high = *(const sixteen*)(x + 4);
-    for (int i = 0; i < 4; ++i)
+    UNROLL for (int i = 0; i < 4; ++i)
         to[i] = part_of(__uint_as_float(low.words[i]), part) |
                 (part_of(__uint_as_float(high.words[i]), part) << 16);
 }
 
-// 8 neighbours of a row, of which pair(s, i) has i in its low half and i + 4 in its high one.
+// 8 neighbours of a row; the same pairs of them, less a zero.
 struct stored { unsigned low, high; };
 __device__ inline stored read(const unsigned char* at) {
     stored s = {0, 0};
@@ -39,22 +40,55 @@ __device__ inline stored read(const unsigned char* at) {
     } else if (BITS == 4) {
         s.low = *(const unsigned*)at;
     } else {
-        const unsigned v = *(const unsigned short*)at;
-        s.low = (v & 0xffu) | (v >> 8 << 16);
+        s.low = __byte_perm(*(const unsigned short*)at, 0, 0x4140);
     }
+    s.low ^= SIGNS;
+    s.high ^= SIGNS;
     return s;
 }
-__device__ inline unsigned pair(stored s, int i) {
-    const unsigned ones = 0x10001u, mask = ((1u << BITS) - 1) * ones;
-    const unsigned both = BITS == 8
-        ? ((s.low >> (8 * i)) & 0xffu) | (((s.high >> (8 * i)) & 0xffu) << 16)
-        : (s.low >> (BITS * i)) & mask;
-    return SIGNED ? both ^ ((1u << (BITS - 1)) * ones) : both;
+__device__ inline unsigned pair(stored s, int i, unsigned zero) {
+    if (BITS == 8) s.low = __byte_perm(s.low, s.high, 0x0400 + i * 0x0101);
+    if (BITS == 4) s.low >>= i / 2 * 8;
+    return leveled(s.low, BITS == 8 ? 0 : BITS == 4 ? i % 2 : i, zero, (const H*)0);
 }
 
-// y[m, n] = sum over k of x[m, k] * W[n, k] for M * PARTS <= 8 * TILES. K is a multiple of STEP
-// whose rows are multiples of 16 bytes, and a scale is of K_BLOCK neighbours, a multiple of STEP.
-// The grid: N by LINES. The arguments of `levels` are those of nbits.cu.
+// Scales of a row's chunk, read at once where they lie side by side.
+struct __align__(sizeof(S) * SLOTS < 16 ? sizeof(S) * SLOTS : 16) slots { S each[SLOTS]; };
+
+// Scales and zeros of a row: those of a block of K are K_STEP and ZERO_STEP after the last ones.
+struct row_levels {
+    const S* scales;
+    const unsigned char* zeros;
+    int start, k_step;
+
+    __device__ row_levels(const levels& l, int n) {
+        const long long nb = n / l.n_block;
+        scales = l.scales + nb * l.n_step;
+        zeros = (const unsigned char*)l.zeros + (PADDED ? nb * l.zero_row * BITS / 8 : 0);
+        start = PADDED ? 0 : (int)(nb * l.n_step);
+        k_step = l.k_step;
+    }
+    __device__ slots scales_from(int block, int inside) const {
+#if WHOLE && K_STEP == 1
+        return *(const slots*)(scales + block);
+#else
+        slots found;
+        UNROLL for (int s = 0; s < SLOTS; ++s)
+            found.each[s] = WHOLE || s < inside ? scales[(long long)(block + s) * K_STEP] : S();
+        return found;
+#endif
+    }
+    __device__ unsigned packed(int block) const {
+        return ZERO ? zeros[(start + block * ZERO_STEP) * BITS / 8] : 0;
+    }
+    __device__ unsigned zero(unsigned byte, int block) const {
+        return (ZERO ? element(byte, (start + block * ZERO_STEP) % (8 / BITS)) : MIDDLE) + OFFSET;
+    }
+};
+
+// y[m, n] = sum over k of x[m, k] * W[n, k] for M * PARTS <= 8 * TILES. K is a multiple of STEP, of
+// CHUNK if WHOLE, and rows are multiples of 16 bytes. A scale is of K_BLOCK neighbours, a power of 2
+// from STEP on; rows of zeros begin with a byte if they are PADDED. The grid: N by LINES. The arguments of `levels` are those of nbits.cu.
 extern "C" __global__ void __launch_bounds__(WARPS * WARP) tensor_product(
     const T* x, const unsigned char* w, const S* scales, const void* zeros, T* y,
     int M, int N, int K, int k_step, int n_block, int n_step, int zero_row) {
@@ -62,59 +96,84 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP) tensor_product(
     const levels l = {scales, zeros, K_BLOCK, k_step, n_block, n_step, zero_row};
     const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     const int group = lane / 4, place = lane % 4, first = blockIdx.x * LINES;
-    const int n_low = min(first + group, N - 1), n_high = min(first + group + 8, N - 1);
+    const row_levels rows[2] = {row_levels(l, min(first + group, N - 1)),
+                                row_levels(l, min(first + group + 8, N - 1))};
     const long long row_bytes = (long long)K * BITS / 8;
-    const int chunks = (K + CHUNK - 1) / CHUNK, offset = SIGNED ? 1 << (BITS - 1) : 0;
+    const int chunks = (K + CHUNK - 1) / CHUNK;
 
-    auto fetch = [&](int chunk, int stage) {
-        for (int i = lane; i < LINES * ROW_BYTES / 16; i += WARP) {
-            const int row = i / (ROW_BYTES / 16), at = i % (ROW_BYTES / 16) * 16;
-            const long long from = (long long)chunk * ROW_BYTES + at;
-            if (from < row_bytes)
-                copy_16(staged[warp][stage][row].bytes + at,
-                        w + min(first + row, N - 1) * row_bytes + from);
-        }
+    const int copied = lane / (ROW_BYTES / 16), byte = lane % (ROW_BYTES / 16) * 16;
+    const unsigned char* from[COPIES];
+    UNROLL for (int i = 0; i < COPIES; ++i)
+        from[i] = w + min(first + copied + i * (LINES / COPIES), N - 1) * row_bytes + byte;
+    unsigned char* const into = staged[warp][0][copied].bytes + byte;
+    auto fetch = [&](int chunk, unsigned stage) {
+        if (WHOLE ? chunk < chunks : chunk * ROW_BYTES + byte < row_bytes)
+            UNROLL for (int i = 0; i < COPIES; ++i)
+                copy_16(into + (stage * LINES + i * (LINES / COPIES)) * sizeof(line),
+                        from[i] + (long long)chunk * ROW_BYTES);
         end_group();
+    };
+    // Scales are read a chunk ahead; those beyond K are 0.
+    slots next_scales[2];
+    unsigned next_zeros[SLOTS][2];
+    auto look = [&](int chunk) {
+        if (chunk >= chunks) return;
+        const int block = chunk * CHUNK / K_BLOCK, inside = (K - 1) / K_BLOCK + 1 - block;
+        UNROLL for (int r = 0; r < 2; ++r) {
+            next_scales[r] = rows[r].scales_from(block, inside);
+            UNROLL for (int s = 0; s < SLOTS; ++s)
+                next_zeros[s][r] = WHOLE || s < inside ? rows[r].packed(block + s) : 0;
+        }
     };
 
     float acc[TILES][4];
-    for (int t = 0; t < TILES; ++t)
-        for (int i = 0; i < 4; ++i) acc[t][i] = 0.0f;
-    for (int s = 0; s < STAGES - 1; ++s) fetch(warp + s * WARPS, s);
-    for (int chunk = warp, stage = 0; chunk < chunks; chunk += WARPS, stage = (stage + 1) % STAGES) {
+    const T* given[TILES];  // columns that there are not are the last row's: nobody reads their sums
+    UNROLL for (int t = 0; t < TILES; ++t) {
+        UNROLL for (int i = 0; i < 4; ++i) acc[t][i] = 0.0f;
+        const int m = min((8 * t + group) / PARTS, M - 1);
+        given[t] = x + (long long)m * K + warp * CHUNK + 8 * place;
+    }
+    UNROLL for (int s = 0; s < STAGES - 1; ++s) fetch(warp + s * WARPS, s);
+    look(warp);
+    const unsigned char* const mine = staged[warp][0][group].bytes + place * BITS;
+    unsigned stage = 0;
+    for (int chunk = warp; chunk < chunks; chunk += WARPS, stage = (stage + 1) % STAGES) {
+        float scale[SLOTS][2];
+        unsigned zero[SLOTS][2];
+        UNROLL for (int s = 0; s < SLOTS; ++s)
+            UNROLL for (int r = 0; r < 2; ++r) {
+                scale[s][r] = number(next_scales[r].each[s]);
+                zero[s][r] = rows[r].zero(next_zeros[s][r], chunk * CHUNK / K_BLOCK + s);
+            }
         fetch(chunk + (STAGES - 1) * WARPS, (stage + STAGES - 1) % STAGES);
+        look(chunk + WARPS);
         await_group<STAGES - 1>();
         __syncwarp();
-        const line* lines = staged[warp][stage];
-        const int stop = min(CHUNK, K - chunk * CHUNK);
-        for (int k = 0; k < stop; k += STEP) {
-            const int at = chunk * CHUNK + k, byte = (k + 8 * place) * BITS / 8;
-            const float zero_low = l.zero(at, n_low) + offset;
-            const float zero_high = l.zero(at, n_high) + offset;
-            const stored low = read(lines[group].bytes + byte);
-            const stored high = read(lines[group + 8].bytes + byte);
+        const unsigned char* lines = mine + stage * LINES * sizeof(line);
+        float d[TILES][4];
+        UNROLL for (int j = 0; j < CHUNK / STEP; ++j) {
+            const int slot = j * SLOTS * STEP / CHUNK;
+            const bool starts = j * SLOTS * STEP % CHUNK == 0, ends = (j + 1) * SLOTS * STEP % CHUNK == 0;
             unsigned a[4][2];
-            for (int i = 0; i < 4; ++i) {
-                a[i][0] = leveled(pair(low, i), zero_low, (const H*)0);
-                a[i][1] = leveled(pair(high, i), zero_high, (const H*)0);
+            UNROLL for (int r = 0; r < 2; ++r) {
+                const stored s = read(lines + r * 8 * sizeof(line) + j * STEP * BITS / 8);
+                UNROLL for (int i = 0; i < 4; ++i) a[i][r] = pair(s, i, zero[slot][r]);
             }
-            const float scale_low = l.scale(at, n_low), scale_high = l.scale(at, n_high);
-            for (int t = 0; t < TILES; ++t) {
-                const int column = 8 * t + group, m = column / PARTS;
+            UNROLL for (int t = 0; t < TILES; ++t) {
                 unsigned b[4] = {0, 0, 0, 0};
-                if (m < M)
-                    eight(x + (long long)m * K + at + 8 * place, column % PARTS, b);
-                float d[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-                for (int h = 0; h < 2; ++h) {
+                if (WHOLE || chunk * CHUNK + j * STEP < K)
+                    eight(given[t] + j * STEP, (8 * t + group) % PARTS, b);
+                if (starts)
+                    UNROLL for (int i = 0; i < 4; ++i) d[t][i] = 0.0f;
+                UNROLL for (int h = 0; h < 2; ++h) {
                     const unsigned left[4] = {a[2 * h][0], a[2 * h][1], a[2 * h + 1][0], a[2 * h + 1][1]};
-                    mma(d, left, b + 2 * h, (const H*)0);
+                    mma(d[t], left, b + 2 * h, (const H*)0);
                 }
-                acc[t][0] += scale_low * d[0];
-                acc[t][1] += scale_low * d[1];
-                acc[t][2] += scale_high * d[2];
-                acc[t][3] += scale_high * d[3];
+                if (ends)
+                    UNROLL for (int i = 0; i < 4; ++i) acc[t][i] += scale[slot][i / 2] * d[t][i];
             }
         }
+        UNROLL for (int t = 0; t < TILES; ++t) given[t] += WARPS * CHUNK;
         __syncwarp();
     }
 
@@ -122,8 +181,8 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP) tensor_product(
     await_group<0>();
     __syncthreads();
     float* sums = (float*)staged;
-    for (int t = 0; t < TILES; ++t)
-        for (int i = 0; i < 4; ++i) {
+    UNROLL for (int t = 0; t < TILES; ++t)
+        UNROLL for (int i = 0; i < 4; ++i) {
             const int row = group + 8 * (i / 2), column = 8 * t + 2 * place + i % 2;
             sums[(warp * LINES + row) * (8 * TILES) + column] = acc[t][i];
         }

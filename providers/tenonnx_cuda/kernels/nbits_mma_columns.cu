@@ -7,8 +7,13 @@
 // A block has 8 words of a row of the matrix, WIDTH columns n; its warps share its slice of K out,
 // STEP at a time, of which a lane has 4 neighbours of every 16.
 #define WARPS 8
-#define WIDTH (8 * PER)
-#define UNROLL _Pragma("unroll")  // registers have no addresses
+#define STAGES 4
+#define WORDS 8
+#define WIDTH (WORDS * PER)
+#define COPIES (STEP * WORDS / 4 / WARP)  // of 16 bytes by a lane
+
+// 4 rows of words, and so many bytes that no banks collide where lanes read every fourth row.
+struct __align__(16) four_rows { unsigned words[4][WORDS], apart[WORDS]; };
 
 struct __align__(8) eight_bytes { unsigned words[2]; };
 
@@ -25,62 +30,123 @@ __device__ inline void four(const f32* x, int part, unsigned* to) {
                 (part_of(__uint_as_float(v.words[2 * i + 1]), part) << 16);
 }
 
-// Element e of two words, those of two neighbours of K.
-__device__ inline unsigned couple(unsigned one, unsigned two, int e) {
-    const unsigned mask = (1u << BITS) - 1;
-    const unsigned both = ((one >> (BITS * e)) & mask) | (((two >> (BITS * e)) & mask) << 16);
-    return SIGNED ? both ^ ((1u << (BITS - 1)) * 0x10001u) : both;
+// Element e of two words, those of two neighbours of K, less a zero.
+__device__ inline unsigned couple(unsigned one, unsigned two, int e, unsigned zero) {
+    const int byte = e * BITS / 8;
+    const unsigned both = __byte_perm(one, two, byte | (4 + byte) << 8);
+    return leveled(both, e % (8 / BITS), zero, (const H*)0);
 }
 
-// partial[s, m, n] = sum over the slice s of k of x[m, k] * W[k, n] for M * PARTS <= 8 * TILES. K
-// and slice are multiples of STEP, and a scale is of K_BLOCK neighbours, a multiple of STEP. The
-// grid: N by WIDTH, slices. The arguments of `levels` are those of nbits.cu.
+// Scales and zeros of a word's columns, read at once where they lie side by side.
+struct __align__(sizeof(S) * PER < 16 ? sizeof(S) * PER : 16) word_levels {
+    S scales[PER];
+};
+__device__ inline word_levels scales_of(const levels& l, int k, int n) {
+#if N_BLOCK == 1 && N_STEP == 1
+    return *(const word_levels*)(l.scales + (long long)(k / K_BLOCK) * l.k_step + n);
+#else
+    const int n_step = l.n_step;
+    word_levels found;
+    UNROLL for (int e = 0; e < PER; ++e)
+        found.scales[e] = l.scales[(long long)(k / K_BLOCK) * l.k_step +
+                                   (long long)((n + e) / N_BLOCK) * N_STEP];
+    return found;
+#endif
+}
+__device__ inline unsigned zeros_of(const levels& l, int k, int n) {
+    if (ZERO == 0) return 0;
+#if N_BLOCK == 1 && N_STEP == 1
+    return ((const unsigned*)l.zeros)[((long long)(k / K_BLOCK) * l.k_step + n) / PER];
+#else
+    unsigned found = 0;
+    UNROLL for (int e = 0; e < PER; ++e)
+        found |= (l.packed_zero(k, n + e) & ((1u << BITS) - 1)) << (BITS * e);
+    return found;
+#endif
+}
+
+// y[s, m, n] = sum over the slice s of k of x[m, k] * W[k, n] for M * PARTS <= 8 * TILES, in the
+// type Y. K and slice are multiples of STEP, rows of 16 bytes, and a scale is of K_BLOCK neighbours,
+// a multiple of STEP. The grid: N by WIDTH, slices. The arguments of `levels` are those of nbits.cu.
 extern "C" __global__ void __launch_bounds__(WARPS * WARP) tensor_columns(
-    const T* x, const unsigned* w, const S* scales, const void* zeros, float* partial,
+    const T* x, const unsigned* w, const S* scales, const void* zeros, Y* y,
     int M, int N, int K, int slice, int k_step, int n_step) {
-    __shared__ float sums[WIDTH][8 * TILES];
+    __shared__ four_rows staged[WARPS][STAGES][STEP / 4];
     const levels l = {scales, zeros, K_BLOCK, k_step, N_BLOCK, n_step, 0};
     const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     const int group = lane / 4, place = lane % 4, words = N / PER;
-    const int word = min((int)blockIdx.x * 8 + group, words - 1), first = word * PER;
+    const int first = min((int)blockIdx.x * WORDS + group, words - 1) * PER;
     const int start = blockIdx.y * slice, stop = min(K, start + slice);
-    const int offset = SIGNED ? 1 << (BITS - 1) : 0;
+
+    const int row = lane / (WORDS / 4), at = lane % (WORDS / 4) * 4;
+    const unsigned* const from = w + (long long)row * words + min((int)blockIdx.x * WORDS + at, words - 4);
+    unsigned* const into = &staged[warp][0][row / 4].words[row % 4][at];
+    auto fetch = [&](int base, unsigned stage) {
+        if (base < stop)
+            UNROLL for (int i = 0; i < COPIES; ++i)
+                copy_16(into + (stage * STEP / 4 + i * WARP / WORDS) * (sizeof(four_rows) / 4),
+                        from + (long long)(base + i * (4 * WARP / WORDS)) * words);
+        end_group();
+    };
+    word_levels next_scales;
+    unsigned next_zeros;
+    auto look = [&](int base) {
+        if (base >= stop) return;
+        next_scales = scales_of(l, base, first);
+        next_zeros = zeros_of(l, base, first);
+    };
+
     float acc[PER / 2][TILES][4];
-    UNROLL for (int j = 0; j < PER / 2; ++j)
-        UNROLL for (int t = 0; t < TILES; ++t)
+    const T* given[TILES];  // columns that there are not are the last row's: nobody reads their sums
+    UNROLL for (int t = 0; t < TILES; ++t) {
+        UNROLL for (int j = 0; j < PER / 2; ++j)
             UNROLL for (int i = 0; i < 4; ++i) acc[j][t][i] = 0.0f;
-    for (int base = start + warp * STEP; base < stop; base += WARPS * STEP) {
+        given[t] = x + (long long)min((8 * t + group) / PARTS, M - 1) * K + 4 * place;
+    }
+    UNROLL for (int s = 0; s < STAGES - 1; ++s) fetch(start + (warp + s * WARPS) * STEP, s);
+    look(start + warp * STEP);
+    unsigned stage = 0;
+    for (int base = start + warp * STEP; base < stop; base += WARPS * STEP, stage = (stage + 1) % STAGES) {
+        const word_levels now = next_scales;
+        const unsigned zero_word = next_zeros ^ (ZERO ? SIGNS : 0);
+        fetch(base + (STAGES - 1) * WARPS * STEP, (stage + STAGES - 1) % STAGES);
+        look(base + WARPS * STEP);
+        await_group<STAGES - 1>();
+        __syncwarp();
+        const four_rows* const rows = &staged[warp][stage][place];
         unsigned held[STEP / 4];
-        UNROLL for (int i = 0; i < STEP / 4; ++i)
-            held[i] = w[(long long)(base + i / 4 * 16 + 4 * place + i % 4) * words + word];
+        UNROLL for (int i = 0; i < STEP / 4; ++i) held[i] = rows[i / 4 * 4].words[i % 4][group] ^ SIGNS;
         unsigned b[STEP / 16][TILES][2];
         UNROLL for (int h = 0; h < STEP / 16; ++h)
-            UNROLL for (int t = 0; t < TILES; ++t) {
-                const int column = 8 * t + group, m = column / PARTS;
-                b[h][t][0] = b[h][t][1] = 0;
-                if (m < M)
-                    four(x + (long long)m * K + base + 16 * h + 4 * place, column % PARTS, b[h][t]);
-            }
+            UNROLL for (int t = 0; t < TILES; ++t)
+                four(given[t] + base + 16 * h, (8 * t + group) % PARTS, b[h][t]);
         UNROLL for (int j = 0; j < PER / 2; ++j) {
             // Rows of a lane's results are columns of the matrix that are its own.
-            const int n = first + 2 * j;
-            const float zero[2] = {l.zero(base, n) + offset, l.zero(base, n + 1) + offset};
-            const float scale[2] = {l.scale(base, n), l.scale(base, n + 1)};
-            float d[TILES][4];
+            float d[TILES][4], scale[2];
+            unsigned zero[2];
+            UNROLL for (int r = 0; r < 2; ++r) {
+                const int e = 2 * j + r;
+                scale[r] = number(now.scales[e]);
+                zero[r] = ZERO ? (zero_word >> (BITS * e)) & ((1u << BITS) - 1) : MIDDLE + OFFSET;
+            }
             UNROLL for (int t = 0; t < TILES; ++t)
                 UNROLL for (int i = 0; i < 4; ++i) d[t][i] = 0.0f;
             UNROLL for (int h = 0; h < STEP / 16; ++h) {
                 unsigned a[4];
                 UNROLL for (int i = 0; i < 4; ++i)
-                    a[i] = leveled(couple(held[4 * h + i / 2 * 2], held[4 * h + i / 2 * 2 + 1],
-                                          2 * j + i % 2), zero[i % 2], (const H*)0);
+                    a[i] = couple(held[4 * h + i / 2 * 2], held[4 * h + i / 2 * 2 + 1], 2 * j + i % 2,
+                                  zero[i % 2]);
                 UNROLL for (int t = 0; t < TILES; ++t) mma(d[t], a, b[h][t], (const H*)0);
             }
             UNROLL for (int t = 0; t < TILES; ++t)
                 UNROLL for (int i = 0; i < 4; ++i) acc[j][t][i] += scale[i / 2] * d[t][i];
         }
+        __syncwarp();
     }
-    // One warp after another, so that the same x gives the same y.
+    // One warp after another, so that the same x gives the same y, where the staged words were.
+    await_group<0>();
+    __syncthreads();
+    float(*const sums)[8 * TILES] = (float(*)[8 * TILES])staged;
     for (int turn = 0; turn < WARPS; ++turn) {
         if (turn == warp)
             UNROLL for (int j = 0; j < PER / 2; ++j)
@@ -95,15 +161,6 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP) tensor_columns(
         const int n = blockIdx.x * WIDTH + i % WIDTH, m = i / WIDTH;
         float total = 0.0f;
         for (int part = PARTS - 1; part >= 0; --part) total += sums[i % WIDTH][m * PARTS + part];
-        if (n < N) partial[((long long)blockIdx.y * M + m) * N + n] = total;
+        if (n < N) put(&y[((long long)blockIdx.y * M + m) * N + n], total);
     }
-}
-
-// y[i] = sum over s of partial[s, i], in order.
-extern "C" __global__ void add_slices(const float* partial, T* y, int slices, long long count) {
-    const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= count) return;
-    float total = 0.0f;
-    for (int s = 0; s < slices; ++s) total += partial[s * count + i];
-    put(&y[i], total);
 }
