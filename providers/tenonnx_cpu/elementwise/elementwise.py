@@ -14,7 +14,7 @@ from tenonnx_cpu.elementwise.program import Line, Program, ProgramCall
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.recorded import Recorded
 from tenonnx_cpu.regions import find_region, inputs_of
-from tenonnx_cpu.specialise import Call, Site, specialise
+from tenonnx_cpu.specialise import Site
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -112,7 +112,7 @@ MEANINGS: Mapping[str, Meaning] = {
 """What nodes of ONNX's own domain mean."""
 
 COSTLY = ("Erf", "Exp", "Sigmoid", "Tanh", "Gelu", "Swish", "HardSwish", "HardSigmoid", "PRelu")
-"""Operators that numpy computes in several passes: worth a program of one line."""
+"""Operators that numpy computes in several passes."""
 
 
 def line_of(node: ir.Node, threads: int) -> Line | None:
@@ -168,7 +168,7 @@ def compile_region(region: list[ir.Node], threads: int) -> tuple[Program, tuple[
 
 @fusion(*MEANINGS, turn=1)
 def fuse_chain(node: ir.Node, scope: Scope) -> Fused | None:
-    """Takes a region of elementwise nodes."""
+    """Takes a region of elementwise nodes, or one that is known to be of float32."""
     known: dict[ir.Node, bool] = scope.known.setdefault(MEMBERS, {})
 
     def member(node: ir.Node) -> bool:
@@ -178,12 +178,19 @@ def fuse_chain(node: ir.Node, scope: Scope) -> Fused | None:
 
     region = find_region(node, scope, member, lambda nodes: _fits(nodes, scope.threads))
     if region is None:
-        return None
+        if not (member(node) and _pays_alone(node) and _fits([node], scope.threads)):
+            return None
+        region = [node]
     program, arrays = compile_region(region, scope.threads)
     output = region[-1].outputs[0]
     plain = scope.fallback(region, arrays, output)
     call = Recorded(ProgramCall(program, plain, scope.threads).launch)
     return Fused(tuple(region), arrays, (output,), call)
+
+
+def _pays_alone(node: ir.Node) -> bool:
+    """Says whether a node is worth a program: what is not float32 only costs it a look."""
+    return node.op_type in COSTLY or node.outputs[0].dtype is not None
 
 
 def _fits(region: list[ir.Node], threads: int) -> bool:
@@ -197,15 +204,3 @@ def _fits(region: list[ir.Node], threads: int) -> bool:
     if not 1 <= len(arrays) <= INPUTS:
         return False
     return compile_region(region, threads)[0].fits()
-
-
-@specialise(*COSTLY)
-def specialise_alone(site: Site, plain: Call) -> Call | None:
-    """Runs one operator as a program."""
-    node = site.node
-    if line_of(node, site.threads) is None:
-        return None
-    program, arrays = compile_region([node], site.threads)
-    if arrays != tuple(node.inputs) or not program.fits():
-        return None
-    return Recorded(ProgramCall(program, plain, site.threads).launch)

@@ -154,13 +154,29 @@ def apply(op: Any, x: Any, z: Any, y: Any, first: Any, second: Any) -> None:
 
 
 @helper
-def offset_of(row: Any, shape: Any, strides: Any, operand: Any) -> Any:
-    """Returns where a row begins in an operand, in elements."""
-    offset = 0
+def find_row(row: Any, shape: Any, strides: Any, index: Any, places: Any, addresses: Any) -> None:
+    """Writes a row's place along every axis but the last, and its address in every operand."""
+    for n in range(shape[AXES + 1]):
+        places[n] = addresses[n]
     for axis in range(AXES - 2, -1, -1):
-        offset += row % shape[axis] * strides[operand, axis]
+        index[axis] = row % shape[axis]
         row //= shape[axis]
-    return offset
+        for n in range(shape[AXES + 1]):
+            places[n] += 4 * index[axis] * strides[n, axis]
+
+
+@helper
+def next_row(shape: Any, strides: Any, index: Any, places: Any) -> None:
+    """Goes on to the row after."""
+    for axis in range(AXES - 2, -1, -1):
+        index[axis] += 1
+        for n in range(shape[AXES + 1]):
+            places[n] += 4 * strides[n, axis]
+        if index[axis] < shape[axis]:
+            return
+        index[axis] = 0
+        for n in range(shape[AXES + 1]):
+            places[n] -= 4 * strides[n, axis] * shape[axis]
 
 
 @parallel
@@ -178,12 +194,14 @@ def run_rows(arguments: Any, task: Any, worker: Any) -> None:
         block = floats(own + 4 * BLOCK * n, BLOCK)
         for i in range(BLOCK):
             block[i] = numbers[n, 0]
-    operands = on_stack(INPUTS, np.int64)
-    for unit in range(task * grain, min(total, (task + 1) * grain)):
-        row, left = unit // pieces, unit % pieces * BLOCK
+    operands, places = on_stack(INPUTS, np.int64), on_stack(INPUTS, np.int64)
+    index = on_stack(AXES, np.int64)
+    row, left = task * grain // pieces, task * grain % pieces * BLOCK
+    find_row(row, shape, strides, index, places, addresses)
+    for _ in range(task * grain, min(total, (task + 1) * grain)):
         count = min(BLOCK, width - left)
         for n in range(shape[AXES + 1]):
-            place = addresses[n] + 4 * offset_of(row, shape, strides, n)
+            place = places[n]
             if strides[n, AXES - 1]:
                 operands[n] = place + 4 * left
             else:
@@ -203,6 +221,10 @@ def run_rows(arguments: Any, task: Any, worker: Any) -> None:
                 program[line, 0], floats(at_x, count), floats(at_z, count), floats(at_y, count),
                 numbers[constants + line, 0], numbers[constants + line, 1],
             )  # fmt: skip
+        left += BLOCK
+        if left >= width:
+            row, left = row + 1, 0
+            next_row(shape, strides, index, places)
 
 
 @kernel(
