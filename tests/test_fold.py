@@ -236,3 +236,54 @@ def test_large_results_are_never_in_private_memory(name: str, tmp_path: Path) ->
     assert [n.op_type for n in session.model.graph] == ["Gather"]
     np.testing.assert_array_equal(constant_of(session, expected.shape).array, expected)
     assert peak < 8 << 20
+
+
+def test_weights_carried_through_a_loop_are_constants_in_it() -> None:
+    halves = np.arange(8, dtype=np.float32).reshape(2, 4)
+    states = [value("s", FLOAT, [4]), value("carried", FLOAT, [2, 4])]
+    body = helper.make_graph(
+        [
+            node("Split", "carried", "up down", axis=0, num_outputs=2),
+            node("Squeeze", "up zero", "flat"),
+            node("Add", "s flat", "s2"),
+            node("Identity", "carried", "same"),
+            node("Identity", "same", "again"),
+            node("Identity", "going", "on"),
+        ],
+        "body",
+        [value("number", INT64, []), value("going", TensorProto.BOOL, []), *states],
+        [value("on", TensorProto.BOOL), value("s2"), value("again")],
+    )
+    nodes = [
+        node("Loop", "trips _ x halves", "y after", body=body),
+        node("Neg", "after", "z"),
+    ]
+    weights = {"halves": halves, "trips": np.array(3), "zero": np.array([0])}
+    proto = model(nodes, [value("x", FLOAT, [4])], [value("y"), value("z")], weights)
+    session = tenonnx.InferenceSession(proto.SerializeToString())
+    y, z = session.run(None, {"x": np.ones(4, np.float32)})
+    np.testing.assert_array_equal(y, 1 + 3 * halves[0])
+    np.testing.assert_array_equal(z, -halves)
+    left = {each.op_type for step in session.plan.steps for each in step.nodes}
+    assert left.isdisjoint({"Split", "Squeeze", "Neg"})
+
+
+def test_a_state_that_is_a_graphs_output_stays_one() -> None:
+    body = helper.make_graph(
+        [node("Add", "s w", "s2"), node("Identity", "going", "on")],
+        "body",
+        [value("n", INT64, []), value("going", TensorProto.BOOL, []), value("s"), value("w")],
+        [value("on", TensorProto.BOOL), value("s2"), value("w")],
+    )
+    nodes = [node("Loop", "trips _ x v", "y same", body=body)]
+    proto = model(
+        nodes,
+        [value("x", FLOAT, [2]), value("v", FLOAT, [2])],
+        [value("y"), value("same")],
+        {"trips": np.array(2)},
+    )
+    session = tenonnx.InferenceSession(proto.SerializeToString())
+    x, v = np.array([1, 2], np.float32), np.array([3, 5], np.float32)
+    y, same = session.run(None, {"x": x, "v": v})
+    np.testing.assert_array_equal(y, x + 2 * v)
+    np.testing.assert_array_equal(same, v)

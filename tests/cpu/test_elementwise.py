@@ -12,7 +12,7 @@ from running import Watch, floats, run, session, wide
 from scipy import special
 
 from models import node
-from tenonnx_cpu.elementwise.program import RUN, lay_out, merge_axes
+from tenonnx_cpu.elementwise.program import RUN, Line, Program, ProgramCall, lay_out, merge_axes
 
 SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e30, -1e30, 1e-30, 90, -90], np.float32)
 
@@ -213,10 +213,30 @@ def test_whatever_broadcasts_in_numpy_broadcasts(shapes: Any, threads: int) -> N
     np.testing.assert_allclose(z, -(a * b - c), rtol=1e-5, atol=1e-5)
 
 
+def forms(*shapes: tuple[int, ...]) -> list[Any]:
+    return [(shape, np.empty(shape, np.float32).strides) for shape in shapes]
+
+
 def test_axes_are_merged() -> None:
-    assert merge_axes([(4, 5, 6), (4, 5, 6)], (4, 5, 6)) == [(120, (1, 1))]
-    assert merge_axes([(4, 5, 6), (6,)], (4, 5, 6)) == [(20, (6, 0)), (6, (1, 1))]
-    assert merge_axes([(2, 3, 4), (2, 1, 4)], (2, 3, 4)) == [
+    assert merge_axes(forms((4, 5, 6), (4, 5, 6)), (4, 5, 6)) == [(120, (1, 1))]
+    assert merge_axes(forms((4, 5, 6), (6,)), (4, 5, 6)) == [(20, (6, 0)), (6, (1, 1))]
+    assert merge_axes(forms((2, 3, 4), (2, 1, 4)), (2, 3, 4)) == [
         (2, (12, 4)), (3, (4, 0)), (4, (1, 1)),
     ]  # fmt: skip
-    assert lay_out([(1000, 3), (3,)], [], 2, 1) is None
+    assert lay_out(forms((1000, 3), (3,)), [], 2, 1) is None
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_views_are_read_where_they_are(data: st.DataObject) -> None:
+    shape = data.draw(st.sampled_from([(3, 70), (2, 3, 60), (64,), (1, 1), (5, 1), (200, 8)]))
+    bases = [floats(*(2 * n + 1 for n in shape), seed=seed) for seed in range(2)]
+    views = []
+    for base in bases:
+        steps = data.draw(st.tuples(*(st.sampled_from([1, 1, 2, -1]) for _ in shape)))
+        views.append(base[tuple(slice(None, None, s) for s in steps)][tuple(map(slice, shape))])
+    program = Program()
+    x, y = program.array(), program.array()
+    program.add(Line("Neg"), (program.add(Line("Mul"), (x, y)),))
+    call = ProgramCall(program, lambda x, y: -(x * y), 1)
+    np.testing.assert_array_equal(call(*views), -(views[0] * views[1]))

@@ -223,6 +223,21 @@ def test_what_a_kernel_refuses_after_it_was_recorded() -> None:
         one.run(None, feeds)
 
 
+def test_chains_that_read_views() -> None:
+    nodes = [
+        node("Split", "x", "a b", axis=1, num_outputs=2),
+        node("Sigmoid", "a", "g"),
+        node("Mul", "g b", "y"),
+    ]
+    one = session(nodes, {"x": floats(5, 128)}, "y")
+    for seed in range(5):
+        x = floats(5, 128, seed=seed)
+        a, b = np.split(x.astype(np.float64), 2, 1)
+        (y,) = one.run(None, {"x": x})
+        np.testing.assert_allclose(y, b / (1 + np.exp(-a)), rtol=1e-5)
+    assert recordings(one) == [1, 1]
+
+
 def nothing(*_: Any) -> None:
     raise AssertionError
 

@@ -18,6 +18,8 @@ from tenonnx_cpu.specialise import Call
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
 Shape: TypeAlias = tuple[int, ...]
+Form: TypeAlias = tuple[Shape, Shape]
+"""An array's shape and strides in bytes."""
 
 RUN = JitKernel("elementwise", "run_program")
 NOTHING = np.zeros(1, np.float32)
@@ -128,7 +130,7 @@ class ProgramCall:
         self._lines = len(program.lines)
         self._code, self._numbers = program.assemble()
         self._absent = (NOTHING,) * (INPUTS - len(program.arrays))
-        self._layouts: dict[tuple[Shape, ...], _Layout | None] = {}
+        self._layouts: dict[tuple[Form, ...], _Layout | None] = {}
         RUN.request()
 
     def __call__(self, *arrays: Any) -> Any:
@@ -143,18 +145,18 @@ class ProgramCall:
         for x in arrays:
             if x.dtype != F32:
                 return self._of_others(arrays)
-        shapes = tuple([x.shape for x in arrays])
-        try:
-            layout = self._layouts[shapes]
-        except KeyError:
-            layout = self._lay_out(shapes)
+        laid = [in_rows(x) for x in arrays]
+        layout = self._layout(laid)
+        if layout is None:
+            laid = [contiguous(x) for x in arrays]
+            layout = self._layout(laid)
         if layout is None:
             return self._plain(*arrays)
         y = empty(layout.result)
         threads = layout.threads
         arguments = (
             self._code, self._numbers, layout.shape, layout.strides,
-            *[contiguous(x).ravel() for x in arrays], *self._absent,
+            *map(first_of, laid), *self._absent,
             y.reshape(-1), floats(MEMORY * threads), layout.grain, threads,
         )  # fmt: skip
         return Launch(run, arguments, y)
@@ -166,12 +168,13 @@ class ProgramCall:
             return self._plain(*arrays)
         return self(*(x.astype(F32) for x in arrays)).astype(kind)
 
-    def _lay_out(self, shapes: tuple[Shape, ...]) -> _Layout | None:
-        if len(self._layouts) > MOST_LAYOUTS:
-            self._layouts.clear()
-        layout = lay_out(shapes, self._constants, self._lines, self._threads)
-        self._layouts[shapes] = layout
-        return layout
+    def _layout(self, arrays: Sequence[NDArray]) -> _Layout | None:
+        forms = tuple([(x.shape, x.strides) for x in arrays])
+        if forms not in self._layouts:
+            if len(self._layouts) > MOST_LAYOUTS:
+                self._layouts.clear()
+            self._layouts[forms] = lay_out(forms, self._constants, self._lines, self._threads)
+        return self._layouts[forms]
 
 
 MOST_LAYOUTS = 256
@@ -187,48 +190,68 @@ class _Layout:
 
 
 def lay_out(
-    shapes: Sequence[Shape], constants: Sequence[Shape], lines: int, threads: int
+    forms: Sequence[Form], constants: Sequence[Shape], lines: int, threads: int
 ) -> _Layout | None:
-    """Returns how a program runs over arrays of these shapes; ``None`` if it should not.
+    """Returns how a program runs over arrays of these forms; ``None`` if it should not.
 
     Raises:
         ValueError: The shapes do not broadcast.
     """
-    result = np.broadcast_shapes(*shapes, *constants)
+    result = np.broadcast_shapes(*(shape for shape, _ in forms), *constants)
     size = math.prod(result)
     if not size:
         return None
-    axes = merge_axes(shapes, result)
+    axes = merge_axes(forms, result)
     if len(axes) > AXES or (len(axes) > 1 and axes[-1][0] < NARROW and size > NARROW * 16):
         return None
-    axes = [(1, (0,) * len(shapes))] * (AXES - len(axes)) + axes
+    axes = [(1, (0,) * len(forms))] * (AXES - len(axes)) + axes
     strides = np.zeros((INPUTS, AXES), np.int64)
     for axis, (_, steps) in enumerate(axes):
-        strides[: len(shapes), axis] = steps
+        strides[: len(forms), axis] = steps
     lengths = [length for length, _ in axes]
     width = lengths[-1]
     pieces = -(-width // BLOCK)
     units = size // width * pieces
     team = threads if size * (lines + 1) >= ENOUGH else 1
     grain = units if team == 1 else max(1, units // (4 * team))
-    shape = np.array([*lengths, len(constants), len(shapes)], np.int64)
+    shape = np.array([*lengths, len(constants), len(forms)], np.int64)
     return _Layout(result, shape, strides, grain, team)
 
 
-def merge_axes(shapes: Sequence[Shape], result: Shape) -> list[tuple[int, tuple[int, ...]]]:
+def in_rows(x: NDArray) -> NDArray:
+    """Returns an array, or a copy, whose elements along the last axis are adjacent or the same."""
+    if x.flags.c_contiguous:
+        return contiguous(x)
+    for length, step in zip(reversed(x.shape), reversed(x.strides), strict=True):
+        if length > 1:
+            return x if step in (0, F32.itemsize) and x.flags.aligned else contiguous(x)
+    return contiguous(x)
+
+
+def first_of(x: NDArray) -> NDArray:
+    """Returns an array's first element where it is, which is all that a kernel is told."""
+    return x[(slice(1),) * x.ndim].reshape(-1) if x.ndim else x.ravel()
+
+
+def merge_axes(forms: Sequence[Form], result: Shape) -> list[tuple[int, tuple[int, ...]]]:
     """Returns the fewest axes to loop over: lengths, and strides per array in elements."""
     rank = len(result)
     axes: list[tuple[int, tuple[int, ...]]] = []
-    padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
+    padded = []
+    for shape, strides in forms:
+        own = [
+            0 if n == 1 else step // F32.itemsize for n, step in zip(shape, strides, strict=True)
+        ]
+        padded.append([0] * (rank - len(shape)) + own)
     for axis in range(rank - 1, -1, -1):
         length = result[axis]
         if length == 1:
             continue
-        steps = tuple(0 if shape[axis] == 1 else math.prod(shape[axis + 1 :]) for shape in padded)
+        steps = tuple(own[axis] for own in padded)
         if axes:
             inner, below = axes[0]
             if all(s == b * inner for s, b in zip(steps, below, strict=True)):
                 axes[0] = (inner * length, below)
                 continue
         axes.insert(0, (length, steps))
-    return axes or [(1, (0,) * len(shapes))]
+    return axes or [(1, (0,) * len(forms))]
