@@ -13,11 +13,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tenonnx.operators import Array
+from tenonnx.planning.lower import is_constant
+from tenonnx.weights.tensors import WeightTensor
 from tenonnx_cuda.platform import Launch, Platform
 from tenonnx_cuda.sources import ELEMENTS, kernel
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+
+    from tenonnx.weights.weight import Weight
 
 Call: TypeAlias = Callable[..., Any]
 
@@ -30,11 +34,15 @@ class Site:
         node: The node.
         platform: The device.
         tf32: Whether float32 factors may be rounded to 10 bits.
+        search: How cuDNN's plans are chosen, as ``cudnn_conv_algo_search`` says.
+        max_workspace: Whether they may take much working memory.
     """
 
     node: ir.Node
     platform: Platform
     tf32: bool = False
+    search: str = "EXHAUSTIVE"
+    max_workspace: bool = True
 
     @property
     def xp(self) -> Any:
@@ -56,16 +64,47 @@ class Site:
         attribute = self.node.attributes.get(name)
         return default if attribute is None else attribute.value
 
+    def weight(self, position: int) -> Weight | None:
+        """Returns a constant input's handle in the weights' registry, if it has one."""
+        inputs = self.node.inputs
+        value = inputs[position] if position < len(inputs) else None
+        tensor = value.const_value if value is not None and is_constant(value) else None
+        return tensor.weight if isinstance(tensor, WeightTensor) else None
+
+    def element(self, array: Array) -> str:
+        """Returns the sources' name of an array's element type."""
+        return ELEMENTS[array.dtype]
+
     def kernel(self, file: str, name: str, **macros: Any) -> Launch:
         """Returns a kernel of the sources."""
         return kernel(self.platform, file, name, **macros)
 
 
-Choice: TypeAlias = Callable[[Site, Call], Call | None]
+@dataclass(frozen=True)
+class Instead:
+    """A call that takes other constants than the node has.
+
+    Attributes:
+        call: The call.
+        constants: What it takes, by the positions of inputs.
+    """
+
+    call: Call
+    constants: Mapping[int, Weight]
+
+    def inputs(self, node: ir.Node) -> tuple[ir.Value | None, ...]:
+        """Returns the inputs of a node, with these constants in them."""
+        inputs = list(node.inputs)
+        for position, weight in self.constants.items():
+            inputs[position] = constant(weight)
+        return tuple(inputs)
+
+
+Choice: TypeAlias = Callable[[Site, Call], Call | Instead | None]
 
 MODULES: Final = (
     *("attend", "convolve", "group_query", "matmul", "nbits"),
-    *("rotary", "rows", "scattering"),
+    *("pooling", "rotary", "rows", "scattering"),
 )
 """Where choices are; they register themselves."""
 
@@ -92,6 +131,15 @@ def choices() -> Mapping[tuple[str, str], Choice]:
     for module in MODULES:
         importlib.import_module(f"tenonnx_cuda.{module}")
     return _choices
+
+
+def constant(weight: Weight) -> ir.Value:
+    """Returns a value that is a weight in every run."""
+    import onnx_ir as ir
+
+    value = ir.Value(name=weight.key, const_value=WeightTensor(weight))
+    ir.Graph([], [], nodes=[], initializers=[value])  # what has it is an initializer
+    return value
 
 
 def same_element(first: Array, *others: Array | None) -> str | None:

@@ -1,4 +1,4 @@
-"""Convolution in one and two dimensions, without writing the windows down."""
+"""Convolution: by cuDNN where it is, or by kernels of the provider's own."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ from typing import Any, Final
 import numpy as np
 
 from tenonnx.operators import Array
+from tenonnx.provider import HOST
 from tenonnx_array.conv import check_weights
-from tenonnx_array.windows import Windows, place
-from tenonnx_cuda.chosen import Call, Site, choose, same_element
-from tenonnx_cuda.sources import THREADS, blocks, pointer
-
-TILE: Final = 64
-DEPTH: Final = 32
-"""Maps, and places, of a block, and how much of a sum it takes at a time: as ``conv.cu`` says."""
-
-BLOCKS: Final = 264
-"""Blocks that keep a device busy: with fewer tiles than that, their sums are shared out."""
-
-LEAST: Final = 4 * DEPTH
-"""Of a sum, what a block has at least."""
-
+from tenonnx_array.windows import Windows, place, place_transposed
+from tenonnx_cuda import implicit, layouts
+from tenonnx_cuda.chosen import Call, Instead, Site, choose, same_element
+from tenonnx_cuda.convolutions import (
+    BIAS,
+    LITTLE_WORKSPACE,
+    SUM,
+    WORKSPACE,
+    Convolution,
+    Tensor,
+    W,
+    X,
+    Y,
+)
+from tenonnx_cuda.sources import THREADS, blocks, is_aligned, pointer
 
 ACTIVATIONS: Final[dict[str, tuple[Any, ...]]] = {
     "": (0,),
@@ -35,7 +37,18 @@ ACTIVATIONS: Final[dict[str, tuple[Any, ...]]] = {
     "Sigmoid": (6,),
     "Tanh": (7,),
 }
-"""What ``conv.cu`` calls activations, and the defaults of their parameters."""
+"""What ``ending.cuh`` calls activations, and the defaults of their parameters."""
+
+RELU: Final = 1
+
+VECTOR: Final = 4
+PLACES: Final = 4
+"""Maps that a thread of ``depthwise.cu`` has at once, and places one after another."""
+
+LARGEST_WINDOW: Final = 64
+"""Of its windows, so that their weights fit in a block's shared memory."""
+
+LARGEST_GRID: Final = 65535
 
 
 @dataclass(frozen=True)
@@ -54,82 +67,243 @@ class Ending:
 
 
 @choose("Conv")
-def conv(site: Site, plain: Call) -> Call:
-    """Conv; a 1x1 kernel is left to cuBLAS, which needs no windows for it."""
-    return convolution(site, plain, Ending())
+def conv(site: Site, plain: Call) -> Call | Instead:
+    """Conv, with a bias."""
+    return instead(Convolving(site, plain, Ending()))
 
 
 @choose("FusedConv", domain="com.microsoft")
-def fused_conv(site: Site, plain: Call) -> Call | None:
-    """FusedConv: a sum and an activation are added where the slices of a convolution are."""
+def fused_conv(site: Site, plain: Call) -> Call | Instead | None:
+    """FusedConv: with a sum and an activation."""
     name = site.attribute("activation", "")
     if name not in ACTIVATIONS:
         return None
     activation, *defaults = ACTIVATIONS[name]
     given = [*site.attribute("activation_params", ()), *[None] * 2]
     numbers = [d if g is None else g for g, d in zip(given, (*defaults, 0.0, 0.0), strict=False)]
-    return convolution(site, plain, Ending(activation, *numbers[:2]))
+    return instead(Convolving(site, plain, Ending(activation, *numbers[:2])))
 
 
-def convolution(site: Site, plain: Call, ending: Ending) -> Call:
-    """Returns a call of X, W, B and what is added."""
-    xp, group = site.xp, site.attribute("group", 1)
-    geometry = {
-        name: None if (value := site.attribute(name, None)) is None else tuple(value)
-        for name in ("strides", "dilations", "pads")
-    }
-    auto_pad = site.attribute("auto_pad", "NOTSET")
+@choose("ConvTranspose")
+def conv_transpose(site: Site, plain: Call) -> Call | Instead | None:
+    """ConvTranspose, where cuDNN is."""
+    if site.platform.convolutions is None:
+        return None
+    return instead(Convolving(site, plain, Ending(), transposed=True))
 
-    def call(X: Array, W: Array, B: Array | None = None, *more: Array | None) -> Array:
-        element = same_element(X, W, B, *more)
-        if element is None or X.ndim not in (3, 4) or math.prod(W.shape[2:]) == 1 or not W.size:
-            return plain(X, W, B, *more)
-        check_weights(X, W, group, None)
-        windows = place(X.shape[2:], W.shape[2:], auto_pad=auto_pad, **geometry)
-        y = xp.empty((X.shape[0], W.shape[0], *windows.output), X.dtype)
-        fits = all(z is None or z.shape == y.shape for z in more)
-        if not y.size or not X.size or not fits:
-            return plain(X, W, B, *more)
-        given = (X, W, B, *(more or (None,)))
-        x, w, b, z = (None if a is None else xp.ascontiguousarray(a) for a in given)
-        convolve(site, element, (x, w, b, z), y, windows, group, ending)
+
+def instead(call: Convolving) -> Call | Instead:
+    """Lets a call read its constant weights as cuDNN wants them, if they lie otherwise."""
+    site = call.site
+    weight = site.weight(1)
+    if weight is None or not call.on_tensor_cores(weight.dtype.numpy()):
+        return call
+    if math.prod(weight.shape[2:]) == 1 or weight.shape[1] == 1:
+        return call  # that is the same bytes
+    turned = weight.derive(
+        "channels-last:1", lambda: np.ascontiguousarray(np.moveaxis(weight.on(HOST), 1, -1))
+    )
+
+    def run(x: Array, w: Array, *more: Array | None) -> Array:
+        return call(x, layouts.first(site.xp, w), *more)
+
+    return Instead(run, {1: turned})
+
+
+class Convolving:
+    """A call of X, W, B and what is added.
+
+    Args:
+        site: The node.
+        plain: Takes what this does not.
+        ending: What becomes of the results.
+        transposed: Goes the other way.
+    """
+
+    def __init__(self, site: Site, plain: Call, ending: Ending, *, transposed: bool = False):
+        self.site, self._plain, self._ending = site, plain, ending
+        self._group = site.attribute("group", 1)
+        self._transposed = transposed
+        names = ("strides", "dilations", "pads", "output_padding", "output_shape")
+        found = {name: site.attribute(name, None) for name in names}
+        self._geometry: dict[str, Any] = {k: tuple(v) for k, v in found.items() if v is not None}
+        self._geometry["auto_pad"] = site.attribute("auto_pad", "NOTSET")
+        self._free = layouts.may_choose(site.node)
+
+    def on_tensor_cores(self, dtype: np.dtype[Any]) -> bool:
+        """Says whether cuDNN multiplies such elements on tensor cores."""
+        site = self.site
+        able = site.platform.convolutions is not None and site.has_tensor_cores
+        return able and (dtype != np.float32 or site.tf32)
+
+    def __call__(self, X: Array, W: Array, B: Array | None = None, Z: Array | None = None) -> Array:
+        """Returns the result."""
+        element = same_element(X, W, B, Z)
+        given = (X, W, B) if Z is None else (X, W, B, Z)
+        if element is None or X.ndim not in (3, 4, 5) or not W.size or not X.size:
+            return self._plain(*given)
+        windows, shape = self._windows(X, W)
+        if not math.prod(shape) or not (Z is None or Z.shape == shape):
+            return self._plain(*given)
+        for way in (self._depthwise, self._by_cudnn, self._implicit):
+            y = way(element, X, W, B, Z, windows, shape)
+            if y is not None:
+                return y
+        return self._plain(*given)
+
+    def _windows(self, x: Array, w: Array) -> tuple[Windows, tuple[int, ...]]:
+        if self._transposed:
+            if x.ndim != w.ndim or x.shape[1] != w.shape[0] or w.shape[0] % self._group:
+                raise ValueError(
+                    f"expected W of shape (C, M/group, ...) with C divisible by "
+                    f"group={self._group} for X of shape {x.shape}, found {w.shape}"
+                )
+            windows = place_transposed(x.shape[2:], w.shape[2:], **self._geometry)
+            return windows, (x.shape[0], w.shape[1] * self._group, *windows.size)
+        check_weights(x, w, self._group, None)
+        windows = place(x.shape[2:], w.shape[2:], **self._geometry)
+        return windows, (x.shape[0], w.shape[0], *windows.output)
+
+    def _by_cudnn(
+        self,
+        element: str,
+        x: Array,
+        w: Array,
+        b: Array | None,
+        z: Array | None,
+        windows: Windows,
+        shape: tuple[int, ...],
+    ) -> Array | None:
+        """Returns what cuDNN computes, and a kernel for what it leaves; ``None`` if it cannot."""
+        site, xp = self.site, self.site.xp
+        cudnn = site.platform.convolutions
+        if cudnn is None:
+            return None
+        last = self.on_tensor_cores(x.dtype)
+        y = layouts.empty(xp, shape, x.dtype, last=last and self._free)
+        if layouts.lies(x) is None or not (last or x.flags.c_contiguous):
+            x = layouts.laid(xp, x, last=last)
+        w = w if layouts.lies(w) is not None else xp.ascontiguousarray(w)
+        z = None if z is None else layouts.laid(xp, z, last=layouts.is_last(y))
+        b = None if b is None else xp.ascontiguousarray(b)
+        x, w, b, z = (a if a is None or is_aligned(a) else a.copy() for a in (x, w, b, z))
+        what = Convolution(
+            x.dtype, Tensor.of(x), Tensor.of(w), Tensor.of(y), windows.strides, windows.dilations,
+            windows.begins, ends_of(windows), self._transposed, site.tf32,
+            None if z is None else Tensor.of(z), b is not None, self._ending.activation == RELU,
+            site.search == "EXHAUSTIVE", WORKSPACE if site.max_workspace else LITTLE_WORKSPACE,
+        )  # fmt: skip
+        arrays = {X: x, W: w, Y: y, BIAS: b, SUM: z}
+        addresses = {name: a.data.ptr for name, a in arrays.items() if a is not None}
+        if (count := cudnn.run(what, addresses)) is None:
+            return None
+        done = what.endings[:count]
+        b, z = (None if name in done else a for name, a in ((BIAS, b), (SUM, z)))
+        ending = Ending() if Y in done else self._ending
+        if b is not None or z is not None or ending.activation:
+            finish(site, element, y, y, b, z, ending, inner_of(y))
         return y
 
-    return call
+    def _depthwise(
+        self,
+        element: str,
+        x: Array,
+        w: Array,
+        b: Array | None,
+        z: Array | None,
+        windows: Windows,
+        shape: tuple[int, ...],
+    ) -> Array | None:
+        """Returns what a kernel computes where each channel is by itself."""
+        site, xp = self.site, self.site.xp
+        alone = w.shape[1] == 1 and self._group == x.shape[1]
+        small = math.prod(windows.kernel) <= LARGEST_WINDOW and max(shape[:2]) <= LARGEST_GRID
+        if self._transposed or not alone or not small or x.ndim == 5:
+            return None
+        last = self._free and layouts.lies(x) is True
+        y = layouts.empty(xp, shape, x.dtype, last=last)
+        x = layouts.laid(xp, x, last=last)
+        z = None if z is None else layouts.laid(xp, z, last=last)
+        w, b = (None if a is None else xp.ascontiguousarray(a) for a in (w, b))
+        times, maps = shape[1] // x.shape[1], shape[1]
+        even = times == 1 and maps % VECTOR == 0 and is_aligned(x, *(() if z is None else (z,)))
+        vector = VECTOR if last and even else 1
+        height, width = implicit.window_of(windows)
+        launch = site.kernel(
+            "depthwise", "depthwise", T=element, KH=height, KW=width, TIMES=times, LAST=int(last),
+            VECTOR=vector, ACTIVATION=self._ending.activation,
+        )  # fmt: skip
+        chunk, places = (32 * vector, 8 * PLACES) if last else (1, THREADS * PLACES)
+        grid = (-(-math.prod(shape[2:]) // places), -(-maps // chunk), shape[0])
+        factors = (np.float32(self._ending.alpha), np.float32(self._ending.beta))
+        arrays = (x, w, pointer(b), pointer(z), y, np.int32(maps))
+        launch(grid, (THREADS,), (*arrays, *implicit.numbers_of(windows), *factors))
+        return y
+
+    def _implicit(
+        self,
+        element: str,
+        x: Array,
+        w: Array,
+        b: Array | None,
+        z: Array | None,
+        windows: Windows,
+        shape: tuple[int, ...],
+    ) -> Array | None:
+        """Returns an implicit product; a 1x1 kernel is left to cuBLAS, which needs no windows."""
+        xp = self.site.xp
+        if self._transposed or x.ndim == 5 or math.prod(windows.kernel) == 1:
+            return None
+        given = (x, w, b, z)
+        x, w, b, z = (None if a is None else xp.ascontiguousarray(a) for a in given)
+        sums = implicit.convolve(self.site, element, x, w, windows, self._group)
+        y = xp.empty(shape, x.dtype)
+        finish(self.site, element, sums, y, b, z, self._ending, inner_of(y))
+        return y
 
 
-def convolve(
+def finish(
     site: Site,
     element: str,
-    given: tuple[Any, ...],
+    sums: Array,
     y: Array,
-    windows: Windows,
-    group: int,
+    b: Array | None,
+    z: Array | None,
     ending: Ending,
+    inner: int,
 ) -> None:
-    """Writes a convolution of contiguous arrays (x, w, bias, what is added) to y."""
-    x, w, b, z = given
-    line = x.ndim == 3
-    pairs = (windows.size, windows.output, windows.strides, windows.dilations, windows.begins)
-    numbers = [n for pair, one in zip(pairs, (1, 1, 1, 1, 0), strict=True)
-               for n in ((one, *pair) if line else pair)]  # fmt: skip
-    maps, places = w.shape[0] // group, math.prod(windows.output)
-    depth = w.size // w.shape[0]
-    tiles = -(-places // TILE)
-    blocks_of = tiles * -(-maps // TILE) * x.shape[0] * group
-    slices = max(1, min(-(-BLOCKS // blocks_of), depth // LEAST))
-    length = -(-depth // (slices * DEPTH)) * DEPTH
-    slices = -(-depth // length)
-    tensor = site.has_tensor_cores and (element != "f32" or site.tf32)
-    window = (1, *windows.kernel) if line else tuple(windows.kernel)
-    macros = {"T": element, "KH": window[0], "KW": window[1], "TENSOR": int(tensor),
-              "ACTIVATION": ending.activation}  # fmt: skip
-    partial = site.xp.empty((slices, y.size), np.float32)
-    sizes = [np.int32(n) for n in (group, w.shape[1], maps, slices, length, *numbers)]
-    grid = (tiles * slices, -(-maps // TILE), x.shape[0] * group)
-    site.kernel("conv", "convolve", **macros)(grid, (THREADS,), (x, w, partial, *sizes))
-    counts = (np.int32(slices), np.int64(y.size), np.int32(w.shape[0]), np.int32(places))
-    finish = site.kernel("conv", "finish", **macros)
-    arrays = (partial, pointer(b), pointer(z), y)
+    """Writes the end of a convolution to y.
+
+    Args:
+        site: The node.
+        element: y's.
+        sums: float32 [slices, ...], or y itself.
+        y: The result.
+        b: A number for each map.
+        z: What is added; it lies as y does.
+        ending: The activation.
+        inner: Elements of y in turn that are of one map.
+    """
+    slices, kind = (1, element) if sums is y else (sums.shape[0], "float")
+    launch = site.kernel("ending", "finish", T=element, S=kind, ACTIVATION=ending.activation)
+    counts = (np.int32(slices), np.int64(y.size), np.int32(y.shape[1]), np.int32(inner))
     factors = (np.float32(ending.alpha), np.float32(ending.beta))
-    finish(blocks(y.size), (THREADS,), (*arrays, *counts, *factors))
+    launch(blocks(y.size), (THREADS,), (sums, pointer(b), pointer(z), y, *counts, *factors))
+
+
+def inner_of(y: Array) -> int:
+    """Returns how many elements of an image in turn are of one map."""
+    return math.prod(y.shape[2:]) if y.flags.c_contiguous else 1
+
+
+def ends_of(windows: Windows) -> tuple[int, ...]:
+    """Returns padding after each axis for the same windows: as before it, where that can be.
+
+    cuDNN has more engines for padding that is the same on both sides.
+    """
+    found = []
+    for axis, begin in enumerate(windows.begins):
+        stride, reach = windows.strides[axis], (windows.kernel[axis] - 1) * windows.dilations[axis]
+        least = (windows.output[axis] - 1) * stride + reach + 1 - windows.size[axis] - begin
+        found.append(begin if least <= begin < least + stride else max(least, 0))
+    return tuple(found)

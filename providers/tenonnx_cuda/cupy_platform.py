@@ -15,6 +15,7 @@ import numpy as np
 
 from tenonnx.errors import EPFail
 from tenonnx.operators import Array, Namespace
+from tenonnx_cuda.convolutions import Convolutions, convolutions
 from tenonnx_cuda.namespace import DeviceNamespace
 from tenonnx_cuda.platform import (
     CannotRecordError,
@@ -97,6 +98,12 @@ class CupyPlatform:
         with self._device:
             # Weights are copied beside all sessions' work, so their stream waits for no other.
             self._copies = cupy.cuda.Stream(non_blocking=True)
+
+    @functools.cached_property
+    def convolutions(self) -> Convolutions | None:
+        """cuDNN; ``None``, with a line in the log, if it is not found."""
+        with self._device:
+            return convolutions(self._cupy)
 
     def stream(self, limit: int, address: int = 0, *, tf32: bool = False) -> CupyStream:
         """Returns a stream with a pool."""

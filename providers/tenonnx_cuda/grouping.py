@@ -23,7 +23,7 @@ NEVER: Final = frozenset(
         *("DFT", "Det", "Einsum", "Inverse", "Rfft", "Irfft", "STFT", "TopK"),
         *("SplitToSequence", "ConcatFromSequence", "Optional", "OptionalGetElement"),
         # They bring arrays from the host, which a replay would not read anew.
-        *("AffineGrid", "AveragePool", "Constant", "DeformConv", "GroupQueryAttention", "Imputer"),
+        *("AffineGrid", "Constant", "DeformConv", "GroupQueryAttention", "Imputer"),
         *("MatMulBnb4", "QLinearAveragePool", "Resize", "RoiAlign", "SparseAttention", "Upsample"),
     }
 )

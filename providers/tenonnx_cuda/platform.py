@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
 from tenonnx.operators import Array, Namespace
+
+if TYPE_CHECKING:
+    from tenonnx_cuda.convolutions import Convolutions
 
 NDArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
@@ -94,6 +97,11 @@ class Platform(Protocol):
     @property
     def capability(self) -> tuple[int, int]:
         """The device's compute capability."""
+        ...
+
+    @property
+    def convolutions(self) -> Convolutions | None:
+        """cuDNN, if it is there."""
         ...
 
     def stream(self, limit: int, address: int = 0, *, tf32: bool = False) -> Stream:

@@ -118,14 +118,18 @@ class CUDAExecutionProvider(ArrayProvider):
 
     def _chosen(self, node: ir.Node) -> Step:
         """Returns the step of a node, with a kernel of the provider's own if there is one."""
-        from tenonnx_cuda.chosen import Site, choices
+        from tenonnx_cuda.chosen import Instead, Site, choices
 
         step = self._step(node)
         choice = choices().get((node.domain, node.op_type))
         if choice is None or not self._is_free(node):
             return step
-        call = choice(Site(node, self.platform, self.options.use_tf32), step.call)
-        return step if call is None else dataclasses.replace(step, call=call)
+        chosen: CudaOptions = self.options
+        search, room = chosen.cudnn_conv_algo_search, chosen.cudnn_conv_use_max_workspace
+        found = choice(Site(node, self.platform, chosen.use_tf32, search, room), step.call)
+        if isinstance(found, Instead):
+            return dataclasses.replace(step, call=found.call, inputs=found.inputs(node))
+        return step if found is None else dataclasses.replace(step, call=found)
 
     def _preload(self, steps: Sequence[Step]) -> None:
         """Brings all weights that steps read to the device at once, as its bus likes it."""

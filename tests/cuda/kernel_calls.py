@@ -34,6 +34,7 @@ def chosen(
     domain: str = "",
     capability: tuple[int, int] = (8, 0),
     tf32: bool = False,
+    convolutions: Any = None,
     **attributes: Any,
 ) -> Any:
     """Returns the call chosen for a node; it fails where it would leave it to the array kernel."""
@@ -42,6 +43,7 @@ def chosen(
     graph = ir.Graph([], node.outputs, nodes=[node])
     platform = FakePlatform()
     platform.capability = capability
+    platform.convolutions = convolutions
     call = choices()[domain, op](Site(node, platform, tf32), refuse)
     assert call is not None
     assert graph is node.graph

@@ -32,9 +32,24 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "softmax": [{"T": t} for t in ELEMENTS.values()],
     "rotary": [{"T": t} for t in ELEMENTS.values()],
     "conv": [
-        {"T": t, "KH": 3, "KW": 3, "TENSOR": tensor, "ACTIVATION": number}
+        {"T": t, "KH": 3, "KW": 3, "TENSOR": tensor} for t in ELEMENTS.values() for tensor in (1, 0)
+    ],
+    "depthwise": [
+        {"T": t, "KH": 3, "KW": 5, "TIMES": n, "LAST": last, "VECTOR": v, "ACTIVATION": 2}
+        for t, n, last, v in (
+            ("f32", 2, 0, 1),
+            ("f32", 1, 1, 4),
+            ("f16", 1, 1, 4),
+            ("bf16", 1, 1, 1),
+        )
+    ],
+    "ending": [
+        {"T": t, "S": s, "ACTIVATION": n} for t, s, n in (("bf16", "float", 5), ("f16", "f16", 3))
+    ],
+    "pool": [
+        {"T": t, "LAST": last, "MAXIMUM": most}
         for t in ELEMENTS.values()
-        for tensor, number in ((1, 2), (0, 5))
+        for last, most in ((0, 1), (1, 0))
     ],
     "scatter": [
         {"T": "f32", "E": e, "WIDTH": w, "OPERATION": o}

@@ -4,7 +4,6 @@
 // DEPTH elements of which are in shared memory at a time. KH and KW are the window. With TENSOR a
 // factor keeps 10 bits, which are all that those of 16 bits have: 8 warps have 16 maps at 32 places
 // each. Without, 16 x 16 threads have EACH x EACH results apiece.
-#include "activations.cuh"
 #define TILE 64
 #define EACH 4
 #define THREADS 256
@@ -20,7 +19,7 @@
 #endif
 
 // x [batch, groups * channels, height, width], w [groups * maps, channels, KH, KW]. partial
-// [slices, batch * groups * maps, places], which `finish` adds up. The grid: places by slices,
+// [slices, batch * groups * maps, places], which `finish` in ending.cu adds up. The grid: places by slices,
 // maps, batch * groups. Rows of shared memory are so long that no banks collide.
 extern "C" __global__ void __launch_bounds__(THREADS) convolve(
     const T* x, const T* w, float* partial, int groups, int channels, int maps, int slices,
@@ -93,31 +92,4 @@ extern "C" __global__ void __launch_bounds__(THREADS) convolve(
 #endif
             if (map < maps && to < places) partial[(long long)map * places + to] = acc[i][j];
         }
-}
-
-// ACTIVATION: 0 none, 1 Relu, 2 LeakyRelu, 3 Clip, 4 HardSigmoid, 5 HardSwish, 6 Sigmoid, 7 Tanh.
-__device__ inline float activated(float x, float alpha, float beta) {
-    switch (ACTIVATION) {
-        case 1: return x < 0.0f ? 0.0f : x;
-        case 2: return leaky(x, alpha);
-        case 3: return clamped(x, alpha, beta);
-        case 4: return clamped(alpha * x + beta, 0.0f, 1.0f);
-        case 5: return x * clamped(x / 6.0f + 0.5f, 0.0f, 1.0f);
-        case 6: return sigmoid(x);
-        case 7: return tanhf(x);
-    }
-    return x;
-}
-
-// y[i] = the activation of bias of its map + extra[i] + sum over s of partial[s, i], in order;
-// all_maps are those of all groups. Null: bias, extra.
-extern "C" __global__ void finish(
-    const float* partial, const T* bias, const T* extra, T* y, int slices, long long count,
-    int all_maps, int places, float alpha, float beta) {
-    const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= count) return;
-    float total = bias ? number(bias[i / places % all_maps]) : 0.0f;
-    for (int s = 0; s < slices; ++s) total += partial[s * count + i];
-    if (extra) total += number(extra[i]);
-    put(&y[i], activated(total, alpha, beta));
 }

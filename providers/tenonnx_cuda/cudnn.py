@@ -1,0 +1,226 @@
+"""cuDNN's descriptors: the C interface of its backend, which its own frontends use.
+
+A descriptor is created, given attributes, and finalised; then it says what it found out, or is an
+attribute of another one. Names and numbers are those of ``cudnn_graph.h`` of cuDNN 9.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+FILE: Final = "libcudnn.so.9"
+
+Kind: TypeAlias = tuple[int, Any]
+"""A ``cudnnBackendAttributeType_t``, and what C has for it."""
+
+HANDLE: Final = (0, ctypes.c_void_p)
+DATA_TYPE: Final = (1, ctypes.c_int)
+BOOLEAN: Final = (2, ctypes.c_bool)
+INT64: Final = (3, ctypes.c_int64)
+FLOAT: Final = (4, ctypes.c_float)
+VOID_PTR: Final = (6, ctypes.c_void_p)
+CONVOLUTION_MODE: Final = (7, ctypes.c_int)
+HEUR_MODE: Final = (8, ctypes.c_int)
+NUMERICAL_NOTE: Final = (11, ctypes.c_int)
+POINTWISE_MODE: Final = (14, ctypes.c_int)
+BACKEND_DESCRIPTOR: Final = (15, ctypes.c_void_p)
+
+DESCRIPTORS: Final[dict[str, int]] = {
+    "POINTWISE": 0,
+    "CONVOLUTION": 1,
+    "ENGINE": 2,
+    "ENGINECFG": 3,
+    "ENGINEHEUR": 4,
+    "EXECUTION_PLAN": 5,
+    "OPERATION_CONVOLUTION_FORWARD": 10,
+    "OPERATION_CONVOLUTION_BACKWARD_DATA": 12,
+    "OPERATION_POINTWISE": 13,
+    "OPERATIONGRAPH": 15,
+    "VARIANT_PACK": 16,
+    "TENSOR": 17,
+}
+"""``CUDNN_BACKEND_*_DESCRIPTOR``."""
+
+ATTRIBUTES: Final[dict[str, tuple[int, Kind]]] = {
+    "POINTWISE_MODE": (0, POINTWISE_MODE),
+    "POINTWISE_MATH_PREC": (1, DATA_TYPE),
+    "CONVOLUTION_COMP_TYPE": (100, DATA_TYPE),
+    "CONVOLUTION_CONV_MODE": (101, CONVOLUTION_MODE),
+    "CONVOLUTION_DILATIONS": (102, INT64),
+    "CONVOLUTION_FILTER_STRIDES": (103, INT64),
+    "CONVOLUTION_POST_PADDINGS": (104, INT64),
+    "CONVOLUTION_PRE_PADDINGS": (105, INT64),
+    "CONVOLUTION_SPATIAL_DIMS": (106, INT64),
+    "ENGINEHEUR_MODE": (200, HEUR_MODE),
+    "ENGINEHEUR_OPERATION_GRAPH": (201, BACKEND_DESCRIPTOR),
+    "ENGINEHEUR_RESULTS": (202, BACKEND_DESCRIPTOR),
+    "ENGINECFG_ENGINE": (300, BACKEND_DESCRIPTOR),
+    "EXECUTION_PLAN_HANDLE": (400, HANDLE),
+    "EXECUTION_PLAN_ENGINE_CONFIG": (401, BACKEND_DESCRIPTOR),
+    "EXECUTION_PLAN_WORKSPACE_SIZE": (402, INT64),
+    "OPERATION_CONVOLUTION_FORWARD_ALPHA": (700, FLOAT),
+    "OPERATION_CONVOLUTION_FORWARD_BETA": (701, FLOAT),
+    "OPERATION_CONVOLUTION_FORWARD_CONV_DESC": (702, BACKEND_DESCRIPTOR),
+    "OPERATION_CONVOLUTION_FORWARD_W": (703, BACKEND_DESCRIPTOR),
+    "OPERATION_CONVOLUTION_FORWARD_X": (704, BACKEND_DESCRIPTOR),
+    "OPERATION_CONVOLUTION_FORWARD_Y": (705, BACKEND_DESCRIPTOR),
+    "OPERATION_CONVOLUTION_BWD_DATA_ALPHA": (706, FLOAT),
+    "OPERATION_CONVOLUTION_BWD_DATA_BETA": (707, FLOAT),
+    "OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC": (708, BACKEND_DESCRIPTOR),
+    "OPERATION_CONVOLUTION_BWD_DATA_W": (709, BACKEND_DESCRIPTOR),
+    "OPERATION_CONVOLUTION_BWD_DATA_DX": (710, BACKEND_DESCRIPTOR),
+    "OPERATION_CONVOLUTION_BWD_DATA_DY": (711, BACKEND_DESCRIPTOR),
+    "OPERATION_POINTWISE_PW_DESCRIPTOR": (750, BACKEND_DESCRIPTOR),
+    "OPERATION_POINTWISE_XDESC": (751, BACKEND_DESCRIPTOR),
+    "OPERATION_POINTWISE_BDESC": (752, BACKEND_DESCRIPTOR),
+    "OPERATION_POINTWISE_YDESC": (753, BACKEND_DESCRIPTOR),
+    "OPERATIONGRAPH_HANDLE": (800, HANDLE),
+    "OPERATIONGRAPH_OPS": (801, BACKEND_DESCRIPTOR),
+    "TENSOR_BYTE_ALIGNMENT": (900, INT64),
+    "TENSOR_DATA_TYPE": (901, DATA_TYPE),
+    "TENSOR_DIMENSIONS": (902, INT64),
+    "TENSOR_STRIDES": (903, INT64),
+    "TENSOR_UNIQUE_ID": (906, INT64),
+    "TENSOR_IS_VIRTUAL": (907, BOOLEAN),
+    "VARIANT_PACK_UNIQUE_IDS": (1000, INT64),
+    "VARIANT_PACK_DATA_POINTERS": (1001, VOID_PTR),
+    "VARIANT_PACK_WORKSPACE": (1003, VOID_PTR),
+    "ENGINE_NUMERICAL_NOTE": (1303, NUMERICAL_NOTE),
+}
+"""``CUDNN_ATTR_*``."""
+
+FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
+    "cudnnCreate": (ctypes.c_void_p,),
+    "cudnnSetStream": (ctypes.c_void_p,) * 2,
+    "cudnnBackendCreateDescriptor": (ctypes.c_int, ctypes.c_void_p),
+    "cudnnBackendDestroyDescriptor": (ctypes.c_void_p,),
+    "cudnnBackendFinalize": (ctypes.c_void_p,),
+    "cudnnBackendSetAttribute": (
+        *(ctypes.c_void_p, ctypes.c_int, ctypes.c_int),
+        *(ctypes.c_int64, ctypes.c_void_p),
+    ),
+    "cudnnBackendGetAttribute": (
+        *(ctypes.c_void_p, ctypes.c_int, ctypes.c_int),
+        *(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p),
+    ),
+    "cudnnBackendExecute": (ctypes.c_void_p,) * 3,
+}
+
+
+class CuDNNError(RuntimeError):
+    """cuDNN refused."""
+
+
+class Backend:
+    """cuDNN's functions, which raise what they otherwise return.
+
+    Args:
+        library: The shared library.
+    """
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+        self._functions = {name: getattr(library, name) for name in FUNCTIONS}
+        for name, arguments in FUNCTIONS.items():
+            self._functions[name].argtypes = arguments
+        library.cudnnGetErrorString.restype = ctypes.c_char_p
+
+    def __call__(self, name: str, *arguments: Any) -> None:
+        """Calls a function.
+
+        Raises:
+            CuDNNError: It returned another status than success.
+        """
+        if status := self._functions[name](*arguments):
+            said = self._library.cudnnGetErrorString(status)
+            raise CuDNNError(f"{name} has status {status}, {said.decode()}")
+
+    def handle(self) -> Any:
+        """Returns a handle for the current device, which stays for as long as the process."""
+        made = ctypes.c_void_p()
+        self("cudnnCreate", ctypes.byref(made))
+        return made
+
+    def make(self, kind: str, **attributes: Any) -> Descriptor:
+        """Returns a descriptor with attributes, named without their kind's prefix."""
+        made = Descriptor(self, kind)
+        for name, value in attributes.items():
+            made.set(name, value)
+        self("cudnnBackendFinalize", made.address)
+        return made
+
+
+class Descriptor:
+    """One of cuDNN's descriptors, and those that it is made of.
+
+    Args:
+        backend: cuDNN.
+        kind: One of ``DESCRIPTORS``.
+    """
+
+    def __init__(self, backend: Backend, kind: str) -> None:
+        self._backend = backend
+        self._prefix = kind.replace("BACKWARD", "BWD")
+        self._parts: list[Descriptor] = []
+        self.address = ctypes.c_void_p()
+        backend("cudnnBackendCreateDescriptor", DESCRIPTORS[kind], ctypes.byref(self.address))
+
+    def set(self, name: str, value: Any) -> None:
+        """Sets an attribute: a number, an address, a descriptor, or several."""
+        number, (kind, c_type) = ATTRIBUTES[f"{self._prefix}_{name}"]
+        values = list(value) if isinstance(value, Iterable) else [value]
+        self._parts += [v for v in values if isinstance(v, Descriptor)]
+        plain = [v.address if isinstance(v, Descriptor) else v for v in values]
+        array = (c_type * len(plain))(*(getattr(v, "value", v) for v in plain))
+        self._backend("cudnnBackendSetAttribute", self.address, number, kind, len(plain), array)
+
+    def numbers(self, name: str, most: int) -> list[int]:
+        """Returns an attribute's numbers, at most so many."""
+        number, (kind, c_type) = ATTRIBUTES[f"{self._prefix}_{name}"]
+        array = (c_type * most)()
+        return list(array[: self._get(number, kind, most, array)])
+
+    def fill(self, name: str, kind: str, most: int) -> list[Descriptor]:
+        """Returns an attribute's descriptors of a kind, at most so many."""
+        number, (code, _) = ATTRIBUTES[f"{self._prefix}_{name}"]
+        made = [Descriptor(self._backend, kind) for _ in range(most)]
+        array = (ctypes.c_void_p * most)(*(one.address.value for one in made))
+        for one in made:
+            one._parts.append(self)
+        return made[: self._get(number, code, most, array)]
+
+    def _get(self, number: int, kind: int, most: int, array: Any) -> int:
+        count = ctypes.c_int64()
+        given = (self.address, number, kind, most, ctypes.byref(count), array)
+        self._backend("cudnnBackendGetAttribute", *given)
+        return min(count.value, most)
+
+    def __del__(self) -> None:
+        if self.address:
+            self._backend("cudnnBackendDestroyDescriptor", self.address)
+
+
+def load() -> Backend:
+    """Returns cuDNN: the one that is loaded or on the linker's path, or that pip installed.
+
+    Raises:
+        OSError: There is none.
+    """
+    try:
+        return Backend(ctypes.CDLL(FILE))
+    except OSError:
+        for folder in _folders():
+            if (path := folder / "lib" / FILE).exists():
+                return Backend(ctypes.CDLL(str(path)))
+        raise
+
+
+def _folders() -> list[Path]:
+    if importlib.util.find_spec("nvidia") is None:
+        return []
+    spec = importlib.util.find_spec("nvidia.cudnn")
+    return [Path(p) for p in (spec.submodule_search_locations or ())] if spec else []

@@ -1,0 +1,62 @@
+"""Images whose channels are last in memory, in arrays whose channels are second as ONNX's are.
+
+Tensor cores take the channels of a pixel together. Whoever does not know of it reads such arrays by
+their strides, and is right.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tenonnx.operators import Array
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+
+def is_last(x: Array) -> bool:
+    """Says whether an array (N, C, D1, ...) lies as (N, D1, ..., C) does, without gaps."""
+    n, c, *size = x.shape
+    wanted, step = [1], c
+    for extent in reversed(size):
+        wanted.insert(1, step)
+        step *= extent
+    wanted = [step, 1, *wanted[1:]]
+    return all(
+        extent == 1 or stride == elements * x.itemsize
+        for extent, stride, elements in zip((n, c, *size), x.strides, wanted, strict=True)
+    )
+
+
+def empty(xp: Any, shape: tuple[int, ...], dtype: Any, *, last: bool) -> Array:
+    """Returns an array (N, C, D1, ...) with its channels last, or where they are."""
+    if not last:
+        return xp.empty(shape, dtype)
+    n, c, *size = shape
+    return first(xp, xp.empty((n, *size, c), dtype))
+
+
+def first(xp: Any, x: Array) -> Array:
+    """Returns (N, D1, ..., C) as (N, C, D1, ...): the same memory."""
+    return xp.moveaxis(x, -1, 1)
+
+
+def laid(xp: Any, x: Array, *, last: bool) -> Array:
+    """Returns an array with its channels last, or where they are; itself if it has them there."""
+    if is_last(x) if last else x.flags.c_contiguous:
+        return x
+    return (
+        first(xp, xp.ascontiguousarray(xp.moveaxis(x, 1, -1))) if last else xp.ascontiguousarray(x)
+    )
+
+
+def lies(x: Array) -> bool | None:
+    """Says whether channels are last (``True``) or where they are; ``None`` if there are gaps."""
+    if x.flags.c_contiguous:
+        return False
+    return True if is_last(x) else None
+
+
+def may_choose(node: ir.Node) -> bool:
+    """Says whether a node's results may lie either way: what a run returns has an address."""
+    return not any(value.is_graph_output() for value in node.outputs)

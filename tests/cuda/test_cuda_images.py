@@ -1,0 +1,124 @@
+"""Kernels for images, whichever way they lie."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import strict
+from direct import convolve
+from kernel_calls import FLOATS, chosen, close, draw, needs_compiler
+
+from tenonnx_array.pool import average_pool, max_pool
+from tenonnx_contrib.fused import fused_conv
+from tenonnx_cuda import layouts
+
+
+def last(x: Any) -> Any:
+    """The same array with its channels last in memory."""
+    return np.moveaxis(np.ascontiguousarray(np.moveaxis(x, 1, -1)), -1, 1)
+
+
+def strided(shape: tuple[int, ...], seed: int = 0, dtype: Any = np.float32) -> list[Any]:
+    """An array as it may lie: in order, with its channels last, and with gaps."""
+    wide = draw(seed, *shape[:-1], 2 * shape[-1], dtype=dtype)
+    x = np.ascontiguousarray(wide[..., ::2])
+    return [x, last(x), wide[..., ::2]]
+
+
+def lies_last(strides: tuple[int, ...], width: int) -> bool:
+    return strides[1] == width
+
+
+@needs_compiler
+@pytest.mark.parametrize(("dtype", "times", "shape", "kernel", "attributes"), [
+    (FLOATS[0], 1, (2, 8, 9, 7), (3, 3), {"pads": [1, 1, 1, 1], "strides": [2, 1]}),
+    (FLOATS[0], 2, (1, 34, 9, 5), (1, 3), {"pads": [0, 1, 0, 1]}),
+    (FLOATS[1], 1, (1, 132, 20, 5), (5, 3), {"dilations": [2, 1], "pads": [4, 1, 4, 1]}),
+    (FLOATS[2], 1, (2, 33, 50), (4,), {"pads": [3, 0]}),
+], ids=["image", "twice", "large", "line"])  # fmt: skip
+def test_convolution_of_each_channel(
+    dtype: Any, times: int, shape: tuple[int, ...], kernel: tuple[int, ...], attributes: Any
+) -> None:
+    channels = shape[1]
+    w, b = (draw(i, times * channels, *s, dtype=dtype) for i, s in enumerate(((1, *kernel), ())))
+    given = {"group": channels, **attributes}
+    for x in strided(shape, dtype=dtype):
+        expected = convolve(x, w, b, kernel=kernel, **given)
+        close(chosen("Conv", 11, **given)(x, w, b), expected, dtype)
+    z = last(draw(3, *expected.shape, dtype=dtype))
+    run = chosen("FusedConv", 1, domain="com.microsoft", activation="Relu", **given)
+    close(run(last(x), w, b, z), np.maximum(expected + z.astype(np.float64), 0), dtype)
+
+
+@needs_compiler
+@pytest.mark.parametrize("activation", ["HardSwish", "LeakyRelu"])
+def test_activations_after_it(activation: str) -> None:
+    x, w = draw(0, 1, 8, 5, 5), draw(1, 8, 1, 3, 3)
+    given: Any = {"activation": activation, "group": 8}
+    expected = fused_conv(np, x, w, **given).astype(np.float64)
+    run = chosen("FusedConv", 1, domain="com.microsoft", **given)
+    close(run(last(x), w), expected, np.float32, 2)
+
+
+POOLS: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
+    "resnet": ((2, 5, 11, 9), {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}),
+    "up": ((1, 3, 8, 8), {"kernel_shape": [3, 2], "strides": [2, 3], "ceil_mode": 1}),
+    "askew": ((1, 3, 8, 8), {"kernel_shape": [3, 3], "pads": [0, 2, 1, 0], "ceil_mode": 1}),
+    "same": ((2, 3, 7, 10), {"kernel_shape": [3, 4], "strides": [2, 2], "auto_pad": "SAME_UPPER"}),
+    "line": ((2, 3, 10), {"kernel_shape": [4], "dilations": [2], "pads": [1, 2]}),
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", POOLS)
+def test_pooling(name: str) -> None:
+    """By the array library, which has ONNX's own cases behind it."""
+    shape, attributes = POOLS[name]
+    plain = {key: tuple(v) if isinstance(v, list) else v for key, v in attributes.items()}
+    dtype = FLOATS[len(name) % 3]
+    for x in strided(shape, dtype=dtype):
+        y = chosen("MaxPool", 12, **attributes)(x)[0]
+        np.testing.assert_array_equal(y, max_pool(np, x, **plain)[0])
+        for pads in (0, 1):
+            run = chosen("AveragePool", 19, count_include_pad=pads, **attributes)
+            wide = average_pool(np, x.astype(np.float64), count_include_pad=pads, **plain)
+            close(run(x), wide, dtype)
+
+
+@needs_compiler
+def test_a_nan_is_the_largest() -> None:
+    x = draw(0, 1, 3, 6, 6)
+    x[0, 1, 2, 2] = np.nan
+    run = chosen("MaxPool", 12, kernel_shape=[3, 3])
+    for image in (x, last(x)):
+        np.testing.assert_array_equal(run(image)[0], max_pool(np, x, kernel_shape=(3, 3))[0])
+        whole = chosen("GlobalMaxPool", 1)(image)
+        np.testing.assert_array_equal(whole, x.max((2, 3), keepdims=True))
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("shape", [(2, 40, 7, 7), (1, 5, 300), (3, 9, 2, 3, 4)])
+def test_pooling_of_whole_images(shape: tuple[int, ...], dtype: Any) -> None:
+    for x in strided(shape, dtype=dtype):
+        axes = tuple(range(2, x.ndim))
+        mean = x.astype(np.float64).mean(axes, keepdims=True)
+        close(chosen("GlobalAveragePool", 1)(x), mean, dtype)
+        np.testing.assert_array_equal(chosen("GlobalMaxPool", 1)(x), x.max(axes, keepdims=True))
+
+
+def test_how_images_lie() -> None:
+    x = strict.wrap(draw(0, 2, 3, 4, 5))
+    turned = layouts.laid(strict.xp, x, last=True)
+    assert layouts.lies(x) is False
+    assert layouts.lies(turned) is True
+    assert layouts.laid(strict.xp, turned, last=True) is turned
+    np.testing.assert_array_equal(turned.held, x.held)
+    assert lies_last(turned.strides, 4)
+    assert layouts.lies(x[:, :, ::2]) is None
+    assert layouts.lies(x[:, :1]) is None
+    line = strict.wrap(draw(0, 1, 6, 1))
+    assert layouts.is_last(line), "of one pixel it is the same"
+    assert layouts.lies(layouts.empty(strict.xp, (2, 3, 4), np.float32, last=True)) is True
