@@ -262,7 +262,7 @@ class InferenceSession(Session):
         watched = run_options is not None or self._watching()
         placed, targets = on_devices(arguments), iobinding.targets()
         if not watched and (placed or any(device is not HOST for device in targets)):
-            outputs = self._run_placed(arguments, placed, targets)
+            outputs = self._run_placed(arguments, placed, targets, buffers)
             iobinding.take(self._plan.deliver(outputs, buffers))
         elif not watched:
             iobinding.take(self._plan.run_into(self._signature.arguments(arguments), buffers))
@@ -271,13 +271,17 @@ class InferenceSession(Session):
             iobinding.take(self._plan.deliver(outputs, buffers))
 
     def _run_placed(
-        self, feeds: Mapping[str, Any], placed: Mapping[str, OrtValue], targets: Sequence[Device]
+        self,
+        feeds: Mapping[str, Any],
+        placed: Mapping[str, OrtValue],
+        targets: Sequence[Device],
+        buffers: Sequence[Any] = (),
     ) -> list[Any]:
         arrays = {name: given.value for name, given in placed.items()}
         arguments = self._signature.arguments(feeds, arrays)
         names = [check.arg.name for check in self._signature.checks]
         sources = [placed[name].device if name in placed else HOST for name in names]
-        return self._plan.run_placed(arguments, sources, targets)
+        return self._plan.run_placed(arguments, sources, targets, buffers)
 
     def set_providers(
         self,

@@ -123,9 +123,12 @@ def tensor_scatter(
 
 def _copy(data: Array, out: Array | None) -> Array:
     """Return a copy of ``data``: in ``out`` if it fits, for nothing if it is there already."""
+    if out is data:
+        return out
     if out is None or out.shape != data.shape or not out.flags.c_contiguous:
         return data.copy()
-    if out.ctypes.data != data.ctypes.data or out.strides != data.strides:
+    here = isinstance(out, np.ndarray) and out.ctypes.data == data.ctypes.data
+    if not here or out.strides != data.strides:
         out[...] = data
     return out
 

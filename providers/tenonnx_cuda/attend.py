@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from tenonnx.operators import Array
 from tenonnx_array.attention import count_before
+from tenonnx_cuda.caches import Turn, append, cached, continues, grown, outputs
 from tenonnx_cuda.chosen import Call, Site, choose, same_element
-from tenonnx_cuda.flash import Heads, Sight, attended, masked
+from tenonnx_cuda.flash import Heads, Sight, attended, attends, masked
 
 
 @choose("Attention")
@@ -30,6 +33,8 @@ def attention(site: Site, plain: Call) -> Call | None:
         past_key: Array | None = None,
         past_value: Array | None = None,
         lengths: Array | None = None,
+        *,
+        _outs: Sequence[Any] | None = None,
     ) -> tuple[Any, ...]:
         given = (Q, K, V, mask, past_key, past_value, lengths)
         element = same_element(Q, K, V, past_key, past_value)
@@ -38,18 +43,19 @@ def attention(site: Site, plain: Call) -> Call | None:
         before = count_before(Q.shape[-2], past_key, past_value, None)
         q = Heads.of(xp, Q, q_heads)
         k, v = Heads.of(xp, K, kv_heads), Heads.of(xp, V, kv_heads)
-        if past_key is not None:
-            keys, values = unpacked(k), unpacked(v)
-            k = Heads.of(xp, xp.concatenate((past_key, keys), axis=2), 0)
-            v = Heads.of(xp, xp.concatenate((past_value, values), axis=2), 0)
-        seen = masked(mask, q, k, Q.dtype)
-        if seen is None:
+        past = past_key, past_value
+        rooms = [dataclasses.replace(heads, steps=before + heads.steps) for heads in (k, v)]
+        room = rooms[0], rooms[1]
+        seen = masked(mask, q, room[0], Q.dtype)
+        if seen is None or not attends(q, *room) or not continues(past, room):
             return plain(*given)  # type: ignore[no-any-return]  # likewise
+        if past_key is not None:
+            present = grown(site, past, room, outputs(_outs, 3)[1:3])
+            append(site, None, (k, v), present, Turn(start=before))
+            k, v = map(cached, present)
         factor = 1 / math.sqrt(q.size) if scale is None else scale
         offset = before if lengths is None else -1
         y = attended(site, q, k, v, Sight(seen, offset, lengths, left, right, factor, softcap))
-        if y is None:
-            return plain(*given)  # type: ignore[no-any-return]  # likewise
         return y.reshape(*Q.shape[:2], -1) if Q.ndim == 3 else y, unpacked(k), unpacked(v)
 
     return call

@@ -13,8 +13,9 @@ from tenonnx.planning.lower import is_constant
 from tenonnx.provider import Device, Step
 from tenonnx_cuda.chosen import same_element
 from tenonnx_cuda.expressions import expression, pays_alone
-from tenonnx_cuda.grouping import Group, Program, constant_on
+from tenonnx_cuda.grouping import Group
 from tenonnx_cuda.platform import Platform
+from tenonnx_cuda.program import Program, constant_on
 from tenonnx_cuda.sources import THREADS, blocks, common, header
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def chains(
         if node in taken or expression(node) is None or not is_free(node):
             continue
         found = [node]
-        while (following := _only_reader(found[-1], escaping)) is not None:
+        while (following := only_reader(found[-1], escaping)) is not None:
             longer = [*found, following]
             fits = expression(following) is not None and following not in taken
             if not fits or not is_free(following) or len(_inputs(longer)) > MOST_INPUTS:
@@ -84,7 +85,8 @@ def chains(
             yield Chain(tuple(found), _inputs(found))
 
 
-def _only_reader(node: ir.Node, escaping: frozenset[ir.Value]) -> ir.Node | None:
+def only_reader(node: ir.Node, escaping: frozenset[ir.Value]) -> ir.Node | None:
+    """Returns the node that reads another's first output, if nobody else does."""
     readers = set(node.outputs[0].consumers())
     return readers.pop() if len(readers) == 1 and node.outputs[0] not in escaping else None
 

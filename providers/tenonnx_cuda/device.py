@@ -76,6 +76,10 @@ class CudaDevice:
         """Returns an array over memory at an address, which the caller keeps."""
         return self.platform.at(address, dtype, shape)
 
+    def shares(self, one: Array, other: Array) -> bool:
+        """Says whether two arrays may have memory in common."""
+        return bool(self.platform.xp.may_share_memory(one, other))
+
     def synchronize(self) -> None:
         """Waits until everything that was started is done."""
         self.stream.synchronize()

@@ -34,6 +34,9 @@ shared out."""
 LEAST_KEYS: Final = 64
 """Keys of a share at least."""
 
+FROM_ZERO: Final = -2
+"""In place of an offset: sequences that are shorter than there are queries begin with the first."""
+
 
 @dataclass(frozen=True)
 class Heads:
@@ -64,7 +67,8 @@ class Sight:
 
     Attributes:
         mask: Its kind, array, strides and keys, as ``masked`` returns them.
-        offset: How many keys are before the first query; negative if ``lengths`` say.
+        offset: How many keys are before the first query; negative if ``lengths`` say, which may
+            be ``FROM_ZERO``.
         lengths: int64 (batch,): keys of each sequence, or ``None`` for all.
         sinks: float32 (heads,): one more score of each head, or ``None``.
         left: Keys before its own that a query sees; negative for all.
@@ -110,12 +114,16 @@ def masked(
     return (2 if mask.dtype == np.bool_ else 1), flat, strides, int(mask.shape[-1])
 
 
-def attended(site: Site, q: Heads, k: Heads, v: Heads, sight: Sight) -> Array | None:
-    """Returns attention's result in the layout of q; ``None`` if no kernel takes the heads."""
+def attends(q: Heads, k: Heads, v: Heads) -> bool:
+    """Says whether there is a kernel for heads."""
     element = same_element(q.array, k.array, v.array)
-    large = max(q.size, v.size) > LARGEST
-    if element is None or large or q.heads % k.heads or q.size != k.size:
-        return None
+    small = max(q.size, v.size) <= LARGEST
+    return element is not None and small and q.heads % k.heads == 0 and q.size == k.size
+
+
+def attended(site: Site, q: Heads, k: Heads, v: Heads, sight: Sight) -> Array:
+    """Returns attention's result in the layout of q, for heads that there is a kernel for."""
+    element = site.element(q.array)
     packed = q.array.ndim == 3
     shape = (q.batch, q.steps, q.heads, v.size) if packed else (q.batch, q.heads, q.steps, v.size)
     y = site.xp.empty(shape, q.array.dtype)

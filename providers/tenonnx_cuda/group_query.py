@@ -5,15 +5,15 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from tenonnx.operators import Array
+from tenonnx_cuda.caches import Turn, append, cached, continues, grown, longest, outputs
 from tenonnx_cuda.chosen import Call, Site, choose, same_element
-from tenonnx_cuda.flash import Heads, Sight, attended, masked
-from tenonnx_cuda.sources import THREADS, blocks, pointer
+from tenonnx_cuda.flash import FROM_ZERO, Heads, Sight, attended, attends, masked
+from tenonnx_cuda.sized import Sized
 
 ELSEWHERE: Final = {
     "k_quant_type": "NONE",
@@ -26,35 +26,13 @@ ELSEWHERE: Final = {
 INPUTS: Final = 16
 
 
-@dataclass(frozen=True)
-class Turn:
-    """How heads turn, and where they go.
-
-    Attributes:
-        cosines: (positions, turned / 2), or ``None`` if they do not.
-        sines: Likewise.
-        ids: Positions, int64 (batch, steps), or ``None`` for those in the cache.
-        interleaved: Whether pairs are neighbours.
-        starts: Where in the cache each sequence's new steps go, int64 (batch,).
-        start: Where they go without ``starts``.
-    """
-
-    cosines: Array | None
-    sines: Array | None
-    ids: Array | None
-    interleaved: int
-    starts: Array | None
-    start: int
-
-    @property
-    def size(self) -> int:
-        """Elements of a head that turn."""
-        return 0 if self.cosines is None else 2 * int(self.cosines.shape[-1])
-
-
 @choose("GroupQueryAttention", domain="com.microsoft")
 def group_query_attention(site: Site, plain: Call) -> Call | None:
-    """GroupQueryAttention whose cache holds what it is given."""
+    """GroupQueryAttention whose cache holds what it is given.
+
+    Sequences' lengths are read on the device. What the host is told is how long the longest one is,
+    and for a cache that has room this does not matter.
+    """
     if any(site.attribute(name, value) != value for name, value in ELSEWHERE.items()):
         return None
     q_heads, kv_heads = site.attribute("num_heads", 0), site.attribute("kv_num_heads", 0)
@@ -65,44 +43,46 @@ def group_query_attention(site: Site, plain: Call) -> Call | None:
     interleaved = site.attribute("rotary_interleaved", 0)
     xp = site.xp
 
-    def call(*inputs: Any) -> tuple[Any, ...]:
+    def elsewhere(inputs: Sequence[Any]) -> Any:
+        """Leaves it to the library's kernel, which takes the lengths on the host."""
+        return plain(*inputs[:5], site.platform.to_host(inputs[5]), *inputs[6:])
+
+    def call(*inputs: Any, _outs: Sequence[Any] | None = None) -> Any:
         given: list[Any] = [*inputs, *[None] * (INPUTS - len(inputs))]
         query, key, value, past_key, past_value, last, total = given[:7]
         cos, sin, ids, bias, sinks = given[7:12]
         new = projected(query, key, value, q_heads, kv_heads)
         angles = (cos, sin) if rotates else (None, None)
-        element = same_element(query, key, value, past_key, past_value, *angles)
+        same = same_element(query, key, value, past_key, past_value, *angles)
         whole = rotates == (angles[0] is not None) and (past_key is None) == (past_value is None)
         whole = whole and all(more is None for more in given[12:])
-        if new is None or element is None or not whole:
-            return plain(*inputs)  # type: ignore[no-any-return]  # a kernel of the library
-        q, k, v = new
-        keys, totals = int(total.item()), last.reshape(-1).astype(np.int64) + 1
-        starts = np.zeros_like(totals) if q.steps == keys else totals - q.steps
-        if not fits(starts, q, keys, angles[0]):
-            return plain(*inputs)  # type: ignore[no-any-return]  # which says what is wrong
-        places = positions(xp, ids, q, first=q.steps == keys)
-        # Sequences of one length, as one alone, need nothing brought over.
-        alike = bool((totals == keys).all())
-        begins, lengths = (None, None) if alike else xp.asarray(np.stack([starts, totals]))
-        turn = Turn(angles[0], angles[1], places, interleaved, begins, int(starts[0]))
-        present = [grown(xp, past, h, keys) for past, h in ((past_key, k), (past_value, v))]
-        turned = append(site, element, q, k, v, present, turn)
-        held = [cached(heads, keys) for heads in present]
-        seen = masked(bias, turned, held[0], query.dtype)
-        if seen is None:
-            return plain(*inputs)  # type: ignore[no-any-return]  # likewise
-        offset = turn.start if alike or q.steps == keys else -1
+        if new is None or same is None or not whole:
+            return elsewhere(inputs)
+        (q, *kv), steps = new, int(total.item())
+        past, room = (past_key, past_value), longest(past_key, steps)
+        k, v = (dataclasses.replace(heads, steps=room) for heads in kv)
+        seen = masked(bias, q, k, query.dtype)
+        if not fits(steps, q, angles[0]) or not continues(past, (k, v)):
+            return elsewhere(inputs)  # which says what is wrong
+        if seen is None or not attends(q, k, v):
+            return elsewhere(inputs)
+        present = grown(site, past, (k, v), outputs(_outs, 3)[1:3])
+        places = positions(xp, ids, q, first=q.steps == steps)
+        turn = Turn(
+            angles[0], angles[1], places, interleaved, last.reshape(-1).astype(np.int32, copy=False)
+        )
+        turned, lengths = append(site, q, (kv[0], kv[1]), present, turn)
         given_sinks = xp.zeros(q_heads, np.float32) if smooth else sinks
         added = None if given_sinks is None else given_sinks.astype(np.float32, copy=False)
         factor = scale or 1 / math.sqrt(q.size)
-        sight = Sight(seen, offset, lengths, left, right, factor, softcap, added)
-        y = attended(site, turned, held[0], held[1], sight)
-        if y is None:
-            return plain(*inputs)  # type: ignore[no-any-return]  # likewise
+        sight = Sight(seen, FROM_ZERO, lengths, left, right, factor, softcap, added)
+        y = attended(site, turned or q, cached(present[0]), cached(present[1]), sight)
         return y.reshape(*query.shape[:2], -1), *present, None
 
-    return call
+    # Whether given positions are a first prompt's depends on the number.
+    positioned = len(site.node.inputs) > 9 and site.node.inputs[9] is not None
+    bounds = ((3, 2), (7, 0)) if rotates else ((3, 2),)
+    return Sized(call, (6,), 6, () if positioned else bounds, (5, 6))
 
 
 def projected(
@@ -135,11 +115,10 @@ def projected(
     return q, k, v
 
 
-def fits(starts: Array, q: Heads, keys: int, cosines: Array | None) -> bool:
+def fits(total: int, q: Heads, cosines: Array | None) -> bool:
     """Says whether new steps have room, and angles for their positions and heads' sizes."""
-    inside = starts.min() >= 0 and (starts + q.steps).max() <= keys
-    return bool(inside) and (
-        cosines is None or (len(cosines) >= keys and 2 * cosines.shape[-1] <= q.size)
+    return q.steps <= total and (
+        cosines is None or (len(cosines) >= total and 2 * cosines.shape[-1] <= q.size)
     )
 
 
@@ -154,47 +133,3 @@ def positions(xp: Any, ids: Array | None, q: Heads, *, first: bool) -> Array | N
         ids = ids.reshape(-1)[:1] + xp.arange(q.steps)
     wide = ids.astype(np.int64, copy=False)
     return xp.ascontiguousarray(xp.broadcast_to(wide, (q.batch, q.steps)))
-
-
-def grown(xp: Any, past: Array | None, new: Heads, total: int) -> Array:
-    """Returns a cache of one's own with what is in the past one, and room for ``total`` steps."""
-    held = 0 if past is None else past.shape[2]
-    if past is not None and held >= total:
-        return past.copy()
-    fresh = xp.zeros((new.batch, new.heads, total, new.size), new.array.dtype)
-    if held:
-        fresh[:, :, :held] = past
-    return fresh
-
-
-def cached(present: Array, keys: int) -> Heads:
-    """Returns the first steps of a cache, in place."""
-    batch, heads, capacity, size = present.shape
-    strides = (heads * capacity * size, capacity * size, size)
-    return Heads(present, batch, heads, keys, size, strides)
-
-
-def append(
-    site: Site,
-    element: str,
-    q: Heads,
-    k: Heads,
-    v: Heads,
-    present: Sequence[Array],
-    turn: Turn,
-) -> Heads:
-    """Writes turned keys and values to caches, and returns the turned queries."""
-    turned = site.xp.empty((q.batch, q.steps, q.heads * q.size), q.array.dtype)
-    launch = site.kernel("cache", "append", T=element)
-    arrays = (q.array, k.array, v.array, turned, *present)
-    angles = map(pointer, (turn.cosines, turn.sines, turn.ids, turn.starts))
-    capacity = present[0].shape[2]
-    sizes = (
-        turn.start, q.batch, q.steps, q.heads, k.heads, q.size, capacity, turn.size,
-        turn.interleaved,
-    )  # fmt: skip
-    strides = [np.int64(h.strides[i]) for h in (q, k, v) for i in (0, 2)]
-    count = q.batch * q.steps * (q.heads + 2 * k.heads) * q.size
-    arguments = (*arrays, *angles, *map(np.int32, sizes), *strides)
-    launch(blocks(count), (THREADS,), arguments)
-    return Heads.of(site.xp, turned, q.heads)

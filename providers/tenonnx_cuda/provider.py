@@ -9,6 +9,8 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import numpy as np
+
 from tenonnx.provider import HOST, Device
 from tenonnx_array.provider import ArrayProvider
 from tenonnx_cuda.device import CudaDevice, SomeDevice
@@ -91,23 +93,38 @@ class CUDAExecutionProvider(ArrayProvider):
 
     def compile(self, segment: Segment) -> Sequence[Step]:
         """Returns a step per node, each on the session's stream; or recordings of many."""
-        steps = self._chained(segment, {node: self._chosen(node) for node in segment.nodes})
+        from tenonnx_cuda.shapes import shape_nodes
+
+        on_host = shape_nodes(segment.nodes, self.kernel)
+        chosen = {n: self._on_host(n) if n in on_host else self._chosen(n) for n in segment.nodes}
+        steps = self._chained(segment, chosen, on_host)
         self._preload(steps)
         if self.options.enable_cuda_graph:
             from tenonnx_cuda.recording import recorded
 
-            steps = recorded(steps, segment.escaping, self.stream, self.xp, self.device)
+            assert isinstance(self.device, CudaDevice), "the constructor made it"
+            steps = recorded(steps, segment.escaping, self.stream, self.device)
         return [on_stream(self.stream, step) for step in steps]
 
-    def _chained(self, segment: Segment, steps: dict[ir.Node, Step]) -> list[Step]:
+    def _chained(
+        self, segment: Segment, steps: dict[ir.Node, Step], on_host: frozenset[ir.Node]
+    ) -> list[Step]:
         """Returns the steps of nodes, with one for each chain of elementwise nodes."""
         from tenonnx_cuda.chains import chain_step, chains
 
-        for chain in chains(segment.nodes, segment.escaping, self._is_free):
+        nodes = [node for node in segment.nodes if node not in on_host]
+        for chain in chains(nodes, segment.escaping, self._is_free):
             parts = [steps.pop(node) for node in chain.nodes]
             # It stands where its last node did: by then all that it reads is there.
             steps[chain.nodes[-1]] = chain_step(chain, parts, self.platform, self.device)
         return [steps[node] for node in segment.nodes if node in steps]
+
+    def _on_host(self, node: ir.Node) -> Step:
+        """Returns the step of a node that computes with shapes."""
+        from tenonnx_cuda.shapes import as_array
+
+        call = as_array(self.bound(node, np))
+        return dataclasses.replace(self._step(node), call=call, host="all")
 
     def _is_free(self, node: ir.Node) -> bool:
         """Says whether a node's kernel is the library's, which no plugin replaced."""
@@ -119,6 +136,7 @@ class CUDAExecutionProvider(ArrayProvider):
     def _chosen(self, node: ir.Node) -> Step:
         """Returns the step of a node, with a kernel of the provider's own if there is one."""
         from tenonnx_cuda.chosen import Instead, Site, choices
+        from tenonnx_cuda.sized import Sized
 
         step = self._step(node)
         choice = choices().get((node.domain, node.op_type))
@@ -129,6 +147,8 @@ class CUDAExecutionProvider(ArrayProvider):
         found = choice(Site(node, self.platform, chosen.use_tf32, search, room), step.call)
         if isinstance(found, Instead):
             return dataclasses.replace(step, call=found.call, inputs=found.inputs(node))
+        if isinstance(found, Sized):
+            return dataclasses.replace(step, call=found, host=found.host)
         return step if found is None else dataclasses.replace(step, call=found)
 
     def _preload(self, steps: Sequence[Step]) -> None:
@@ -151,12 +171,22 @@ class CUDAExecutionProvider(ArrayProvider):
 
 def on_stream(stream: Stream, step: Step) -> Step:
     """Returns a step whose work goes to a stream; a recording looks after that itself."""
+    from tenonnx.planning.writing import writer
+
     call: Callable[..., Any] = step.call
-    if getattr(call, "has_stream", False):
+    if getattr(call, "has_stream", False) or step.host == "all":
         return step
 
-    def run(*inputs: Any) -> Any:
+    def run(*inputs: Any, **buffers: Any) -> Any:
         with stream.active():
-            return call(*inputs)
+            return call(*inputs, **buffers)
 
+    def run_single(*inputs: Any, _out: Any = None) -> Any:
+        return run(*inputs, _out=_out)
+
+    def run_multiple(*inputs: Any, _outs: Any = None) -> Any:
+        return run(*inputs, _outs=_outs)
+
+    if writer(call, multiple=step.multiple) is not None:
+        return dataclasses.replace(step, call=run_multiple if step.multiple else run_single)
     return dataclasses.replace(step, call=run)

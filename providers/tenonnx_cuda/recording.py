@@ -2,6 +2,7 @@
 
 A replay costs one call however many kernels there are. It reads and writes the very memory that was
 recorded, so inputs are copied in, outputs are copied out, and one replay at a time is started.
+Caches that the caller binds as input and output stay where they are.
 """
 
 from __future__ import annotations
@@ -9,16 +10,17 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
-from tenonnx.operators import Namespace
-from tenonnx.provider import Device, Step
-from tenonnx_cuda.grouping import LEAST, Group, Program, groups, recordable
+from tenonnx.provider import Step
+from tenonnx_cuda.device import CudaDevice
+from tenonnx_cuda.grouping import LEAST, Group, groups, lengths_first, recordable
 from tenonnx_cuda.platform import CannotRecordError, Recording, Stream
+from tenonnx_cuda.program import Program, placed
 
 MOST: Final = 16
 """Recordings of a group that are kept: those replayed last."""
@@ -30,10 +32,19 @@ SEEN: Final = "seen"
 
 REFUSED: Final = "refused"
 
+FITS: Final = "fits"
+"""In place of a number up to which everything is the same."""
+
 
 @dataclass(frozen=True)
 class Take:
-    """A recording, and the arrays that it reads and writes."""
+    """A recording, and the arrays that it reads and writes.
+
+    Attributes:
+        recording: What is replayed.
+        inputs: What it reads; ``None`` for absent ones, and the caller's.
+        outputs: What it writes; ``None`` for the caller's.
+    """
 
     recording: Recording
     inputs: tuple[Any, ...]
@@ -43,10 +54,12 @@ class Take:
 class Replayed:
     """A group of steps as one call.
 
+    An input that an output is bound to is used where it is: a cache that is updated in place. A
+    recording is of its address, so it serves as long as callers bind the same one.
+
     Args:
         program: What to record.
         stream: Where.
-        xp: The namespace of its arrays.
 
     Attributes:
         replays: How many runs were replays.
@@ -55,52 +68,70 @@ class Replayed:
 
     has_stream: Final = True
 
-    def __init__(self, program: Program, stream: Stream, xp: Namespace) -> None:
+    def __init__(self, program: Program, stream: Stream) -> None:
         self._program = program
         self._stream = stream
-        self._xp = xp
         self._takes: OrderedDict[Any, Take | str] = OrderedDict()
         self._lock = threading.Lock()
+        self._unbound = (None,) * len(program.outputs)
         self.replays = 0
 
-    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        """Returns the outputs, which no later run overwrites."""
-        key = tuple(map(describe, inputs))
+    def __call__(self, *inputs: Any, _outs: Sequence[Any] | None = None) -> tuple[Any, ...]:
+        """Returns the outputs, which no later run overwrites unless they are the caller's."""
+        outs = tuple(_outs or self._unbound)
+        kept = shared(inputs, outs)
+        key = self._key(inputs, kept)
         with self._lock:
             take = self._takes.get(key)
             if take is None:
                 self._keep(key, SEEN)
             elif take == SEEN:
-                take = self._record(inputs)
+                take = self._record(inputs, outs, kept)
                 self._keep(key, take)
             if isinstance(take, Take):
                 self._takes.move_to_end(key)
-                return self._replay(take, inputs)
+                return self._replay(take, inputs, outs)
         with self._stream.active():
-            return self._program(*inputs)
+            return self._program(*inputs, _outs=outs)
 
-    def _record(self, inputs: Sequence[Any]) -> Take | str:
-        xp = self._xp
+    def _key(self, inputs: Sequence[Any], kept: Mapping[int, int]) -> Any:
+        limits = self._program.limits
+        return tuple(
+            FITS if i in limits and fits(given, limits[i], inputs) else describe(given, kept.get(i))
+            for i, given in enumerate(inputs)
+        )
+
+    def _record(
+        self, inputs: Sequence[Any], outs: Sequence[Any], kept: Mapping[int, int]
+    ) -> Take | str:
+        addresses = set(kept.values())
+        bound = [o if o is not None and address(o) in addresses else None for o in outs]
         with self._stream.active():
             own = tuple(
-                i if i is None or isinstance(i, np.ndarray) else xp.zeros(i.shape, i.dtype)
-                for i in inputs
+                given
+                if given is None or isinstance(given, np.ndarray) or i in kept
+                else given.copy()
+                for i, given in enumerate(inputs)
             )
         try:
-            recording, outputs = self._stream.record(lambda: self._program(*own))
+            recording, made = self._stream.record(lambda: self._program(*own, _outs=bound))
         except CannotRecordError as error:
             log.warning("a run is not recorded, and goes on without: %s", error)
             return REFUSED
-        return Take(recording, own, outputs)
+        # The caller's memory is not held: a recording is replayed only while it is there.
+        read = tuple(None if i in kept else given for i, given in enumerate(own))
+        pairs = zip(made, bound, strict=True)
+        return Take(recording, read, tuple(None if m is b else m for m, b in pairs))
 
-    def _replay(self, take: Take, inputs: Sequence[Any]) -> tuple[Any, ...]:
+    def _replay(self, take: Take, inputs: Sequence[Any], outs: Sequence[Any]) -> tuple[Any, ...]:
         with self._stream.active():
             for own, given in zip(take.inputs, inputs, strict=True):
                 if own is not None and not isinstance(own, np.ndarray):
                     own[...] = given
             take.recording.launch()
             self.replays += 1
-            return tuple(o.copy() if hasattr(o, "copy") else o for o in take.outputs)
+            pairs = zip(take.outputs, outs, strict=True)
+            return tuple(out if made is None else lasting(made, out) for made, out in pairs)
 
     def _keep(self, key: Any, take: Take | str) -> None:
         self._takes[key] = take
@@ -108,37 +139,83 @@ class Replayed:
             self._takes.popitem(last=False)
 
 
-def describe(given: Any) -> Any:
-    """Names what a recording depends on: shape and type; for what is on the host, the contents."""
+def fits(number: Any, bounds: Sequence[tuple[Any, int]], inputs: Sequence[Any]) -> bool:
+    """Says whether a number on the host is no more than any of some lengths.
+
+    Args:
+        number: A numpy array of one.
+        bounds: Arrays, or positions of inputs, and axes.
+        inputs: Of the program.
+    """
+    arrays = ((inputs[b] if isinstance(b, int) else b, axis) for b, axis in bounds)
+    most = min(-1 if array is None else array.shape[axis] for array, axis in arrays)
+    return bool(number.item() <= most)
+
+
+def shared(inputs: Sequence[Any], outs: Sequence[Any]) -> dict[int, int]:
+    """Returns the addresses of the inputs that are bound to outputs, too, by their positions."""
+    bound = {address(out): out for out in outs if out is not None}
+    if not bound:
+        return {}
+    found = {}
+    for i, given in enumerate(inputs):
+        if given is None or isinstance(given, np.ndarray):
+            continue
+        out = bound.get(at := address(given))
+        if out is None or (out.shape, out.dtype) != (given.shape, given.dtype):
+            continue
+        if out.flags.c_contiguous and given.flags.c_contiguous:
+            found[i] = at
+    return found
+
+
+def address(array: Any) -> int:
+    """Returns where an array of the device begins."""
+    return int(array.data.ptr)
+
+
+def lasting(made: Any, out: Any) -> Any:
+    """Returns what a recording made where no replay overwrites it: in a caller's array, or anew."""
+    if (there := placed(made, out)) is not made:
+        return there
+    return made.copy() if hasattr(made, "copy") else made
+
+
+def describe(given: Any, at: int | None = None) -> Any:
+    """Names what a recording depends on: shape and type; for what is on the host, the contents.
+
+    Args:
+        given: An input.
+        at: Its address, if it is used where it is.
+    """
     if given is None:
         return None
-    kind = given.shape, str(given.dtype)
+    kind = given.shape, given.dtype.num, at
     return (*kind, given.tobytes()) if isinstance(given, np.ndarray) else kind
 
 
 def recorded(
-    steps: Sequence[Step], escaping: frozenset[Any], stream: Stream, xp: Namespace, device: Device
+    steps: Sequence[Step], escaping: frozenset[Any], stream: Stream, device: CudaDevice
 ) -> list[Step]:
     """Returns steps as fewer that are recorded; those that cannot be, as they are."""
     later: set[Any] = set(escaping)
     found: list[Step] = []
-    for group in reversed(list(groups(steps))):
+    cut = [group for part in lengths_first(steps) for group in groups(part)]
+    for group in reversed(cut):
         outputs = [value for value in group.made if value in later]
         later.update(value for value, _ in group.inputs)
-        found[:0] = _steps(group, outputs, stream, xp, device)
+        found[:0] = _steps(group, outputs, stream, device)
     return found
 
 
-def _steps(
-    group: Group, outputs: Sequence[Any], stream: Stream, xp: Namespace, device: Device
-) -> list[Step]:
+def _steps(group: Group, outputs: Sequence[Any], stream: Stream, device: CudaDevice) -> list[Step]:
     on_host = {group.made[value] for value in outputs}
     if len(group.steps) < LEAST or not recordable(group.steps[0]) or on_host != {False}:
         return list(group.steps)
-    program = Program(group, outputs)
+    program = Program(group, outputs, device.shares)
     return [
         Step(
-            call=Replayed(program, stream, xp),
+            call=Replayed(program, stream),
             inputs=tuple(value for value, _ in program.inputs),
             outputs=program.outputs,
             nodes=tuple(node for step in group.steps for node in step.nodes),

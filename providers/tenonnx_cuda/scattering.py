@@ -1,4 +1,4 @@
-"""Scatter with a reduction: cupy's ``ufunc.at`` knows few types, and no product."""
+"""Scatter with a reduction, for which cupy's ``ufunc.at`` knows few types; and into caches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from tenonnx.operators import Array
 from tenonnx_array.index import element_positions, from_front
 from tenonnx_cuda.chosen import Call, Site, choose
-from tenonnx_cuda.sources import THREADS, blocks
+from tenonnx_cuda.sources import THREADS, blocks, is_aligned, pointer
 
 OPERATIONS: Final = {"add": 0, "mul": 1, "max": 2, "min": 3}
 
@@ -75,3 +75,57 @@ def scatter_nd(site: Site, plain: Call) -> Call | None:
         return accumulate(site, data, targets, updates, reduction)
 
     return call
+
+
+WIDTHS: Final = {
+    1: "unsigned char",
+    2: "unsigned short",
+    4: "unsigned",
+    8: "unsigned long long",
+    16: "unsigned",
+}
+"""Plain types of an element's bytes; 16 of them are four words."""
+
+
+@choose("TensorScatter")
+def tensor_scatter(site: Site, plain: Call) -> Call:
+    """TensorScatter: the cache's own memory, if it is what the output is bound to, is updated."""
+    axis: int = site.attribute("axis", -2)
+    circular = int(site.attribute("mode", "linear") == "circular")
+
+    def call(
+        past: Array, update: Array, firsts: Array | None = None, *, _out: Array | None = None
+    ) -> Array:
+        at = normalize_axis_index(axis, past.ndim)
+        whole = past.flags.c_contiguous and update.flags.c_contiguous
+        alike = past.dtype == update.dtype and past.ndim == update.ndim and past.dtype != np.bool_
+        rest = [(*x.shape[:at], *x.shape[at + 1 :]) for x in (past, update)]
+        wrong = at == 0 or rest[0] != rest[1] or update.shape[at] > past.shape[at]
+        if not whole or not alike or wrong or not update.size:
+            return plain(past, update, firsts)
+        present = carried(past, _out)
+        inner, width = math.prod(past.shape[at + 1 :]), past.dtype.itemsize
+        if inner * width % 16 == 0 and is_aligned(present, update):
+            inner, width = inner * width // 16, 16
+        outer, length = math.prod(past.shape[1:at]), update.shape[at]
+        count = past.shape[0] * outer * length * inner
+        launch = site.kernel(
+            "steps", "write_steps", E=WIDTHS[width], WIDTH=width, CIRCULAR=circular
+        )
+        begins = None if firsts is None else firsts.reshape(-1).astype(np.int64, copy=False)
+        numbers = map(np.int64, (count, outer, past.shape[at], length, inner))
+        launch(blocks(count), (THREADS,), (present, update, pointer(begins), *numbers))
+        return present
+
+    return call
+
+
+def carried(past: Array, out: Array | None) -> Array:
+    """Returns an array with a cache's contents: one that is given, if it fits, or a copy."""
+    if out is None or out.shape != past.shape or out.dtype != past.dtype:
+        return past.copy()
+    if not out.flags.c_contiguous:
+        return past.copy()
+    if out.data.ptr != past.data.ptr:
+        out[...] = past
+    return out

@@ -205,7 +205,7 @@ def test_group_query_attention(
     )  # fmt: skip
     new = (np.concatenate((q, k, v), -1), None, None) if packed else (q, k, v)
     host = (totals - 1).astype(np.int32), np.array(total, np.int32)
-    y, *present, _ = run(*new, *past, *host, cos, sin, None, bias, sinks, host=(5, 6))
+    y, *present, _ = run(*new, *past, *host, cos, sin, None, bias, sinks, host=(6,))
     expected = attended(
         turned[0] * np.asarray(0.3 * size**0.5), keys[:, :, :total], values[:, :, :total],
         before=lengths.reshape(-1, 1, 1, 1), causal=True, window=(18, -1),
@@ -224,7 +224,7 @@ def test_a_first_prompt_of_several_lengths() -> None:
     run = chosen("GroupQueryAttention", 1, domain="com.microsoft", outputs=3, num_heads=heads,
                  kv_num_heads=heads, smooth_softmax=1)  # fmt: skip
     host = (totals - 1).astype(np.int32), np.array(steps, np.int32)
-    y, keys, values, _ = run(q, k, v, None, None, *host, host=(5, 6))
+    y, keys, values, _ = run(q, k, v, None, None, *host, host=(6,))
     apart = [unpacked(x, heads) for x in (q, k, v)]
     expected = attended(*apart, causal=True, lengths=totals, sinks=np.zeros(heads))
     close(y, expected.swapaxes(1, 2).reshape(2, steps, -1), np.float16)

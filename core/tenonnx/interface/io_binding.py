@@ -110,23 +110,25 @@ class IOBinding:
         """Returns the outputs as host arrays: those bound on the host are not copied."""
         return [value.numpy() for value in self.get_outputs()]
 
-    def prepared(self) -> tuple[dict[str, Any], list[NDArray | None]]:
+    def prepared(self) -> tuple[dict[str, Any], list[Any]]:
         """Returns the inputs by name, and a buffer or ``None`` for each of the model's outputs.
+
+        A buffer is an array of the host, or of a device that lends its arrays.
 
         Raises:
             InvalidArgument: No output is bound, or one is bound to what is no tensor.
         """
         if not self._outputs:
             raise InvalidArgument("no output is bound", hint="call bind_output for each you want")
-        buffers: list[NDArray | None] = []
+        buffers: list[Any] = []
         for arg in self._session.get_outputs():
             bound = self._outputs.get(arg.name)
             if bound is not None and not bound.is_tensor():
                 raise InvalidArgument(
                     f"output '{arg.name}' is bound to {bound.data_type()}, not to a tensor"
                 )
-            on_host = bound is not None and bound.device is HOST
-            buffers.append(bound.value if bound is not None and on_host else None)
+            known = bound is not None and (bound.device is HOST or lends(bound.device))
+            buffers.append(bound.value if bound is not None and known else None)
         return self._inputs, buffers
 
     def take(self, outputs: Sequence[Any]) -> None:
@@ -135,7 +137,9 @@ class IOBinding:
             if arg.name not in self._outputs:
                 continue
             bound = self._outputs[arg.name]
-            if not isinstance(output, np.ndarray) and lends(self.target(arg.name)):
+            if bound is not None and output is bound.value:
+                pass  # it was written there
+            elif not isinstance(output, np.ndarray) and lends(self.target(arg.name)):
                 there = OrtValue(output, self.target(arg.name))
                 if bound is None:
                     bound = there

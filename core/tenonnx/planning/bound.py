@@ -11,7 +11,7 @@ import onnx_ir as ir
 from tenonnx.errors import InvalidArgument
 from tenonnx.planning.lower import Lowering
 from tenonnx.planning.writing import writer
-from tenonnx.provider import HOST, Step
+from tenonnx.provider import HOST, Device, Step
 from tenonnx.records import record
 
 
@@ -30,20 +30,26 @@ class Direct:
     owned: frozenset[int]
 
 
-def direct_outputs(lowering: Lowering) -> tuple[Direct, ...]:
-    """Returns the outputs that a step of the main graph can write into a buffer."""
+def direct_outputs(lowering: Lowering, targets: Sequence[Device] = ()) -> tuple[Direct, ...]:
+    """Returns the outputs that a step of the main graph can write into a buffer.
+
+    Args:
+        lowering: The graph.
+        targets: Where each output is to be; on the host if empty.
+    """
     makers = {
         value: item
         for item in lowering.block.items
-        if isinstance(item, Step)
-        and item.device_of_outputs.id == HOST.id
-        and writer(item.call, multiple=item.multiple) is not None
+        if isinstance(item, Step) and writer(item.call, multiple=item.multiple) is not None
         for value in item.outputs
     }
+    places = zip(lowering.outputs, targets or [HOST] * len(lowering.outputs), strict=True)
     return tuple(
         Direct(value, position, frozenset(_owned(lowering, makers[value])))
-        for position, value in enumerate(lowering.outputs)
-        if value in makers and lowering.outputs.count(value) == 1
+        for position, (value, target) in enumerate(places)
+        if value in makers
+        and makers[value].device_of_outputs.id == target.id
+        and lowering.outputs.count(value) == 1
     )
 
 
@@ -83,12 +89,12 @@ def _is_free(buffer: Any, output: Direct, arrays: Sequence[tuple[int, Any, bool]
 
 
 def deliver(output: Any, buffer: Any, name: str) -> Any:
-    """Returns the buffer with the output in it; the output itself if there is no buffer.
+    """Returns the buffer with the output in it; the output itself if there is none on the host.
 
     Raises:
         InvalidArgument: They differ in shape or dtype.
     """
-    if buffer is None or output is buffer:
+    if output is buffer or not isinstance(buffer, np.ndarray):
         return output
     found = np.asarray(output)
     if found.shape != buffer.shape or found.dtype != buffer.dtype:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, runtime_checkable
 
 from tenonnx.planning.lower import is_constant
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from tenonnx.interface.ort_value import OrtValue
+    from tenonnx.planning.bound import Direct
 
 
 @runtime_checkable
@@ -30,14 +32,24 @@ class Lender(Device, Protocol):
     def at(self, address: int, dtype: Any, shape: tuple[int, ...]) -> Any:
         """Returns an array over memory at an address, which the caller keeps."""
 
+    def shares(self, one: Any, other: Any) -> bool:
+        """Says whether two arrays of the device may have memory in common."""
+
     def synchronize(self) -> None:
         """Waits until everything that was started is done."""
 
 
 def lends(device: Any) -> TypeGuard[Lender]:
     """Says whether a device lends its arrays; the host, which is asked in every run, does not."""
+    if device is HOST:
+        return False
     # Asking a protocol takes as long as running a small model.
-    return device is not HOST and isinstance(device, Lender)
+    if (known := _lenders.get(type(device))) is None:
+        known = _lenders[type(device)] = isinstance(device, Lender)
+    return known
+
+
+_lenders: dict[type, bool] = {}
 
 
 def on_devices(feeds: Mapping[str, Any]) -> dict[str, OrtValue]:
@@ -51,24 +63,95 @@ def on_devices(feeds: Mapping[str, Any]) -> dict[str, OrtValue]:
     }
 
 
-def settle(
-    output: Any, value: ir.Value, device: Device, inputs: Sequence[Any], waited: Sequence[Device]
-) -> Any:
-    """Makes an output on a device an array of its own, that no input or weight shares.
+class Placed:
+    """A plan's run from and to certain devices.
 
     Args:
-        output: The array.
-        value: What it is of the graph.
-        device: Where it is.
-        inputs: Of the run.
+        code: What ``exec`` of the generated code is to run in, and where its lines are from.
+        direct: Outputs that a step can write into a buffer; ``run`` takes those after the inputs.
+        sources: Where the inputs are.
+        targets: Where the outputs are to be.
         waited: Devices whose work is to be waited for.
+
+    Attributes:
+        run: The function.
+        origin: The step or node that each line came from.
     """
-    if device is HOST or not isinstance(device, Lender):
-        return output
-    for each in waited:
-        if isinstance(each, Lender):
-            each.synchronize()
-    is_view = is_constant(value) or getattr(output, "base", None) is not None
-    if is_view or any(output is given for given in inputs):
-        return device.copy(output)
-    return output
+
+    def __init__(
+        self,
+        code: tuple[Any, ...],
+        direct: Sequence[Direct],
+        sources: Sequence[Device],
+        targets: Sequence[Device],
+        waited: Iterable[Device],
+    ) -> None:
+        _, namespace, self.origin, _ = code
+        self.run = namespace["run"]
+        self._direct = direct
+        self._sources, self._targets = sources, targets
+        self._lenders = [device if lends(device) else None for device in targets]
+        self._there = [i for i, device in enumerate(sources) if device is not HOST]
+        self._waited = [device for device in waited if lends(device)]
+        self._last: tuple[list[weakref.ref[Any] | None], list[int | None]] = ([], [])
+
+    def choose(self, inputs: Sequence[Any], buffers: Sequence[Any]) -> list[Any]:
+        """Returns the buffers that may be written while inputs are still read, or ``None``s.
+
+        Callers bind the same arrays in run after run, so the last answer is kept.
+        """
+        if not self._direct:
+            return []
+        arrays = [inputs[i] for i in self._there]
+        arrays += [buffers[output.position] for output in self._direct]
+        last, free = self._last
+        if not last or any(a is not (r and r()) for r, a in zip(last, arrays, strict=True)):
+            free = [
+                output.position if self._is_free(buffers[output.position], output, inputs) else None
+                for output in self._direct
+            ]
+            self._last = [None if a is None else weakref.ref(a) for a in arrays], free
+        return [None if i is None else buffers[i] for i in free]
+
+    def _is_free(self, buffer: Any, output: Direct, inputs: Sequence[Any]) -> bool:
+        lender, dtype = self._lenders[output.position], output.value.dtype
+        if buffer is None or lender is None or dtype is None or buffer.dtype != dtype.numpy():
+            return False
+        return not any(
+            self._sources[i].id == lender.id and lender.shares(buffer, inputs[i])
+            for i in self._there
+            if i not in output.owned
+        )
+
+    def finish(
+        self,
+        outputs: Sequence[Any],
+        values: Sequence[ir.Value],
+        inputs: Sequence[Any],
+        buffers: Sequence[Any],
+    ) -> list[Any]:
+        """Waits for the outputs, and makes those on devices arrays that no input or weight shares.
+
+        Those that have buffers there are in them.
+        """
+        for device in self._waited:
+            device.synchronize()
+        found = []
+        for output, value, lender, buffer in zip(
+            outputs, values, self._lenders, buffers, strict=True
+        ):
+            if lender is None or output is buffer:
+                found.append(output)
+            elif buffer is not None and _alike(output, buffer):
+                lender.write(buffer, output)
+                found.append(buffer)
+            else:
+                is_view = is_constant(value) or getattr(output, "base", None) is not None
+                shared = is_view or any(output is given for given in inputs)
+                found.append(lender.copy(output) if shared else output)
+        return found
+
+
+def _alike(output: Any, buffer: Any) -> bool:
+    same: bool = output.shape == buffer.shape and output.dtype == buffer.dtype
+    return same

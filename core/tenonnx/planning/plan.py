@@ -16,7 +16,7 @@ from tenonnx.errors import NotSupported, RuntimeException
 from tenonnx.planning.bound import Direct, choose_buffers, deliver, direct_outputs
 from tenonnx.planning.codegen import Generator
 from tenonnx.planning.lower import Lowering
-from tenonnx.planning.placed import settle
+from tenonnx.planning.placed import Placed, lends
 from tenonnx.planning.placement import Placement
 from tenonnx.planning.quiet import quietly
 from tenonnx.provider import Device, Step
@@ -54,7 +54,7 @@ class Plan:
         self._watched: tuple[Any, ...] | None = None
         self._binding: tuple[Any, ...] | None = None
         self._direct: tuple[Direct, ...] = ()
-        self._placed: dict[tuple[str, ...], tuple[Any, ...]] = {}
+        self._placed: dict[tuple[object, ...], Placed] = {}
 
     def narrowed(self, positions: Sequence[int]) -> Plan:
         """Returns a plan of the same steps that computes some of the outputs, and no more."""
@@ -142,7 +142,11 @@ class Plan:
         return self.deliver(settled, buffers)
 
     def run_placed(
-        self, inputs: Sequence[Any], sources: Sequence[Device], targets: Sequence[Device]
+        self,
+        inputs: Sequence[Any],
+        sources: Sequence[Device],
+        targets: Sequence[Device],
+        buffers: Sequence[Any] = (),
     ) -> list[Any]:
         """Runs as ``run`` does, from and to devices.
 
@@ -150,27 +154,42 @@ class Plan:
             inputs: In the graph's order.
             sources: Where each of them is.
             targets: Where each output is to be.
+            buffers: An array there for every output, written as by ``run_into``; ``None`` for
+                those to be made.
 
         Raises:
             RuntimeException: A node failed; the message names it.
         """
-        key = tuple(device.id for device in (*sources, *targets))
-        if key not in self._placed:
-            self._placed[key] = self._generate(sources=sources, targets=targets)
-        _, namespace, origin, _ = self._placed[key]
+        buffers = buffers or [None] * len(targets)
+        bound = any(buffer is not None for buffer in buffers)
+        key = (*(device.id for device in (*sources, *targets)), bound)
+        if (placed := self._placed.get(key)) is None:
+            placed = self._placed[key] = self._place(sources, targets, bound=bound)
+        given = placed.choose(inputs, buffers)
         try:
             with np.errstate(all="ignore"):
-                outputs = namespace["run"](*inputs)
+                outputs = placed.run(*inputs, *given)
         except Exception as error:
-            explained = self._explain(error, origin)
+            explained = self._explain(error, placed.origin)
             if explained is error:
                 raise
             raise explained from error
+        found = placed.finish(outputs, self._lowering.outputs, inputs, buffers)
+        return [_settle(output, inputs) for output in found]
+
+    def _place(
+        self, sources: Sequence[Device], targets: Sequence[Device], *, bound: bool
+    ) -> Placed:
+        there = [device if lends(device) else None for device in targets]
+        direct = tuple(
+            output
+            for output in (direct_outputs(self._lowering, targets) if bound else ())
+            if there[output.position] is not None
+        )
+        values = [output.value for output in direct]
+        code = self._generate(sources=sources, targets=targets, buffers=values)
         waited = {step.device.id: step.device for step in self.steps}
-        return [
-            _settle(settle(output, value, device, inputs, tuple(waited.values())), inputs)
-            for output, value, device in zip(outputs, self._lowering.outputs, targets, strict=True)
-        ]
+        return Placed(code, direct, sources, targets, waited.values())
 
     def deliver(self, outputs: Sequence[Any], buffers: Sequence[Any]) -> list[Any]:
         """Copies outputs into the buffers that they are not in yet; returns those.

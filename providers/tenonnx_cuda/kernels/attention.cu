@@ -14,7 +14,7 @@ typedef T mask_type;
 
 // The grid: tiles of queries by parts, heads, batch. Query i of sequence b sees key j if
 //   j >= before + i - left (left >= 0), j <= before + i + right (right >= 0), j < lengths[b],
-// where before is `offset`, or lengths[b] - queries if that is negative. A query that sees none
+// where before is what keys_before says. A query that sees none
 // gives 0. Of each head a sink, if there are any, is one more score, which stands for no key.
 extern "C" __global__ void attend(
     const T* q, const T* k, const T* v, const mask_type* mask, const long long* lengths,
@@ -32,7 +32,8 @@ extern "C" __global__ void attend(
     const int part = blockIdx.x % parts, first = blockIdx.x / parts * ROWS, query = first + row;
     const int head = blockIdx.y, batch = blockIdx.z;
     const int length = lengths ? (int)min(lengths[batch], (long long)keys) : keys;
-    const long long place = (offset < 0 ? lengths[batch] - queries : offset) + (long long)query;
+    const long long place = keys_before(lengths, offset, queries, batch) + query;
+    const long long own = own_span(lengths, length, parts, span);
     q += batch * q_b + head * q_h;
     k += batch * k_b + head / group * k_h;
     v += batch * v_b + head / group * v_h;
@@ -44,7 +45,7 @@ extern "C" __global__ void attend(
     for (int i = 0; i < OWN; ++i) acc[i] = 0.0f;
     // Tiles that none of the block's queries sees are not even loaded.
     const long long last = place - row + ROWS - 1;
-    long long stop = min((long long)length, (part + 1LL) * span), from = (long long)part * span;
+    long long stop = min((long long)length, (part + 1) * own), from = part * own;
     if (right >= 0) stop = min(stop, last + right + 1);
     if (left >= 0) from = max(from, place - row - left);
     for (int start = (int)(from / COLUMNS * COLUMNS); start < stop; start += COLUMNS) {

@@ -45,7 +45,8 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP) attend_tensor(
     const int rows = queries * group, batch = blockIdx.z, heads = group * gridDim.y;
     if (first >= rows) return;
     const int length = lengths ? (int)min(lengths[batch], (long long)keys) : keys;
-    const long long before = offset < 0 ? lengths[batch] - queries : offset;
+    const long long before = keys_before(lengths, offset, queries, batch);
+    const long long share_span = own_span(lengths, length, parts, span);
     k += batch * k_b + blockIdx.y * k_h;
     v += batch * v_b + blockIdx.y * v_h;
 
@@ -68,9 +69,9 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP) attend_tensor(
         UNROLL for (int e = 0; e < EACH; ++e)
             UNROLL for (int i = 0; i < 4; ++i) acc[r][e][i] = 0.0f;
     const long long early = before + first / group, late = before + min(first + ROWS - 1, rows - 1) / group;
-    long long stop = min((long long)length, (part + 1LL) * span);
+    long long stop = min((long long)length, (part + 1) * share_span);
     if (right >= 0) stop = min(stop, late + right + 1);
-    long long start = (long long)part * span;
+    long long start = part * share_span;
     if (left >= 0) start = max(start, (early - left) / KEYS * KEYS);
     for (long long base = start; base < stop; base += KEYS) {
         float score[KEYS / 8][4];

@@ -1,5 +1,23 @@
 // Attention whose keys are cut into `parts` shares of `span` keys each. With more than one, each
 // leaves unscaled sums in acc [parts, batch * heads * queries, VALUE] and stats [parts, ...].
+#define SHARE 32  // a share is a number of so many keys
+#define LEAST 64
+#define FROM_ZERO -2
+
+// How many keys are before the first query: `offset`, or as many as make it the sequence's last
+// `queries`; with FROM_ZERO a sequence of fewer steps than there are queries begins with the first.
+__device__ inline long long keys_before(const long long* lengths, int offset, int queries, int batch) {
+    if (offset >= 0) return offset;
+    const long long before = lengths[batch] - queries;
+    return offset == FROM_ZERO && before < 0 ? 0 : before;
+}
+
+// Keys of a share: the host cuts what there may be, and a sequence that says its length what there is.
+__device__ inline long long own_span(const long long* lengths, int length, int parts, int span) {
+    if (!lengths || parts == 1) return span;
+    const long long even = (length + (long long)parts * SHARE - 1) / ((long long)parts * SHARE) * SHARE;
+    return even < LEAST ? LEAST : even;
+}
 
 // What `combine` makes one result of: acc and sum stand for exp(score - most) times v, and alone.
 struct share { float most, sum; };

@@ -1,0 +1,32 @@
+"""Calls that a number bounds which the host knows, while what counts is on the device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tenonnx_cuda.chosen import Call
+
+
+@dataclass(frozen=True)
+class Sized:
+    """A call that gets a number on the host, which only says how much there may be.
+
+    Attributes:
+        call: Takes the inputs, and by ``_outs`` arrays to write outputs to.
+        host: Inputs that it takes on the host, in place of those that the array kernel does.
+        number: Which of them the number is.
+        bounds: Inputs, and axes of theirs. For all numbers up to the least of those lengths the
+            call does the same; without bounds, for no two.
+        lengths: Inputs that change in every run and take little work to make.
+    """
+
+    call: Call
+    host: tuple[int, ...]
+    number: int
+    bounds: tuple[tuple[int, int], ...]
+    lengths: tuple[int, ...]
+
+    def __call__(self, *inputs: Any, _outs: Any = None) -> Any:
+        """Runs the call."""
+        return self.call(*inputs, _outs=_outs)
