@@ -275,6 +275,23 @@ def test_a_convolution_and_its_activation(activation: str) -> None:
     assert counts == {"FusedConv": 1}
 
 
+@pytest.mark.parametrize("conv", ["Conv(x, w, b)", "Conv(x, w)"])
+@pytest.mark.parametrize(
+    "after", ["Add(h, z)", "Add(z, h)  y0 = Relu(s)", "Add(h, h)  y0 = Tanh(s)"]
+)
+def test_a_convolution_and_what_is_added_to_it(conv: str, after: str) -> None:
+    """Also where the sum is larger; and not what is added to itself."""
+    text = f"""(float[a,4,6,6] x, float[e,6,4,4] z) => (float[d,6,4,4] y) {{
+        h = {conv}  s = {after}  y = Neg({"y0" if "y0" in after else "s"}) }}"""
+    weights = {"w": normal(6, 4, 3, 3), "b": normal(6)}
+    for count in (1, 2):
+        feeds = {"x": normal(1, 4, 6, 6), "z": normal(count, 6, 4, 4, seed=1)}
+        counts, _ = fused(parse(text, **weights), feeds, rtol=1e-4)
+        twice = "h, h" in after
+        assert counts == ({"Conv": 1, "Add": 1, "Tanh": 1, "Neg": 1} if twice else
+                          {"FusedConv": 1, "Neg": 1})  # fmt: skip
+
+
 def test_islands_of_narrow_floats() -> None:
     text = """(float[a,8] x) => (float[a,8] y) {
         n = Cast<to=10>(x)  m = Mul(n, h)  s = Softmax(m)  t = Add(s, n)  y0 = Cast<to=1>(t)

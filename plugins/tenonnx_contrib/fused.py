@@ -80,9 +80,8 @@ def fused_conv(
         pads=pads,
         strides=strides,
     )
-    if Z is not None:
-        y += Z
-    return activated(xp, y, activation, activation_params)
+    # onnxruntime wants one shape of both; as a sum it may be broadcast, too.
+    return activated(xp, y if Z is None else y + Z, activation, activation_params)
 
 
 @op("FusedGemm")
