@@ -173,22 +173,57 @@ BETWEEN = {
     "a number": "h = Mul(t, two)",
     "a constant of all axes": "h = Add(t, w)",
     "two ways": "a = Exp(t)  s = Sigmoid(t)  h = Mul(a, s)",
+    "a constant of the last axis": "a = Add(t, v)  h = Mul(u, a)",
+    "padding": "h = Pad(t, p)",
+    "a mean": "m = ReduceMean<axes=[1,-2]>(t)  h = Sub(t, m)",
 }
 
 
 @pytest.mark.parametrize("name", BETWEEN)
 def test_transposes_cancel(name: str) -> None:
-    proto = parse(SANDWICH.format(BETWEEN[name]), w=normal(1, 4, 5, 3))
+    weights = {"w": normal(1, 4, 5, 3), "v": normal(3), "u": normal(5, 1)}
+    weights["p"] = np.array([0, 1, 2, 0, 0, 3, -1, 1])
+    proto = parse(SANDWICH.format(BETWEEN[name]), opset=17, **weights)
     counts, done = fused(proto, {"x": normal(2, 3, 4, 5)}, rtol=1e-6)
     assert "Transpose" not in counts
     assert notes(done, "cancel-transposes") == [
-        "took out 1 Transpose behind what is elementwise"
+        "took out 2 Transposes around what works in any order"
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("line", ["h = Add(t, v)", "h = Softmax(t)", "h = Transpose(t)"])
+REGION = ("Relu", "Add", "Mul", "Pad", "ReduceMax", "Transpose", "Turn", "Softmax")
+
+
+@settings(max_examples=120, deadline=None)
+@given(data=st.data())
+def test_transposes_in_any_graph(data: st.DataObject) -> None:
+    """Whatever reads what, results stay and Transposes become no more."""
+    lines, values = ["v0 = Transpose<perm=[0,2,3,1]>(x)"], ["v0"]
+    for n in range(data.draw(st.integers(2, 12))):
+        kind = data.draw(st.sampled_from(REGION))
+        a, b = data.draw(st.sampled_from(values)), data.draw(st.sampled_from([*values, "c"]))
+        call = {
+            "Add": f"Add({a}, {b})", "Mul": f"Mul({b}, {a})", "Pad": f"Pad({a}, p)",
+            "ReduceMax": f"ReduceMax<axes=[1,-2]>({a})",
+            "Transpose": f"Transpose<perm=[0,2,3,1]>({a})",
+            "Turn": f"Transpose<perm=[0,3,1,2]>({a})",
+        }.get(kind, f"{kind}({a})")  # fmt: skip
+        lines.append(f"v{n + 1} = {call}")
+        values.append(f"v{n + 1}")
+    outs = data.draw(st.lists(st.sampled_from(values), min_size=1, max_size=3, unique=True))
+    results = ", ".join(f"float[{','.join(f'{v}{i}' for i in range(4))}] {v}" for v in outs)
+    text = f"(float[2,3,3,3] x) => ({results}) {{ {'  '.join(lines)} }}"
+    pads = np.array([0, 1, 1, 1, 0, -1, -1, -1])
+    proto = parse(text, opset=17, c=normal(3), p=pads)
+    counts, _ = fused(proto, {"x": normal(2, 3, 3, 3)}, rtol=1e-4, atol=1e-4)
+    assert counts.get("Transpose", 0) <= sum("Transpose" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    "line", ["h = Softmax(t)", "h = Transpose(t)", "h = ReduceMean<axes=[-1]>(t)"]
+)
 def test_transposes_that_do_not_cancel(line: str) -> None:
-    proto = parse(SANDWICH.format(line), v=normal(3))
+    proto = parse(SANDWICH.format(line), opset=17, v=normal(3))
     counts, _ = fused(proto, {"x": normal(2, 3, 4, 5)}, rtol=1e-6)
     assert counts["Transpose"] >= 1
 

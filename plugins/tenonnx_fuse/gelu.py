@@ -1,4 +1,4 @@
-"""The GELU family, which exporters write as products of Erf, Tanh and Sigmoid."""
+"""The GELU family, which exporters write as products of Erf, Tanh, Sigmoid and Clip."""
 
 from __future__ import annotations
 
@@ -33,6 +33,9 @@ ARGUMENT: Pattern = either(
 )
 TANH = op("Add", op("Tanh", ARGUMENT), 1.0)
 QUICK = op("Mul", "x", op("Sigmoid", either(op("Mul", "x", AnyNumber("alpha")), "x")))
+SIX = op("Clip", op("Add", "x", 3.0), 0.0, 6.0)
+SIXTH = op("Mul", SIX, 1 / 6), op("Div", SIX, 6.0)
+HARD = op("Mul", op("Mul", "x", SIX), 1 / 6), op("Div", op("Mul", "x", SIX), 6.0)
 BIASED = op("Gelu", op("Add", "x", Vector("bias")))
 
 
@@ -49,6 +52,15 @@ def _swish(found: Found, _: TransformContext) -> list[ir.Node] | str:
     return [ir.node("Swish", [found.values["x"]], {"alpha": alpha}, version=24)]
 
 
+def _hard_sigmoid(found: Found, _: TransformContext) -> list[ir.Node]:
+    attributes = {"alpha": 1 / 6, "beta": 0.5}
+    return [ir.node("HardSigmoid", [found.values["x"]], attributes, version=6)]
+
+
+def _hard_swish(found: Found, _: TransformContext) -> list[ir.Node]:
+    return [ir.node("HardSwish", [found.values["x"]], version=14)]
+
+
 def _bias_gelu(found: Found, _: TransformContext) -> list[ir.Node] | str:
     approximate = found.last.attributes.get("approximate")
     if approximate is not None and approximate.as_string() != "none":
@@ -62,4 +74,8 @@ gelu = rewriting(
     *(Rule("Gelu of tanh", p, _gelu, 4, needs=("Tanh",)) for p in _thirds("x", TANH, 0.5)),
 )
 swish = rewriting(Rule("Swish", QUICK, _swish, needs=("Sigmoid",)))
+hard_swish = rewriting(
+    *(Rule("HardSwish", p, _hard_swish, needs=("Clip",)) for p in HARD),
+    *(Rule("HardSigmoid", p, _hard_sigmoid, needs=("Clip",)) for p in SIXTH),
+)
 bias_gelu = rewriting(Rule("BiasGelu", BIASED, _bias_gelu, needs=("Gelu",)))

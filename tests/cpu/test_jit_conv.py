@@ -213,6 +213,22 @@ def test_what_follows_is_fused(
     assert np.abs(y - expected).max() <= 2e-5 * scale
 
 
+@pytest.mark.parametrize("case", [DENSE[3], ALONE[4]], ids=str)
+def test_factors_per_channel_are_fused(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = Watch(kernel_of(case), monkeypatch)
+    x, w, b = both(case)
+    column = floats(case.rows, 1, 1, seed=3)
+    weights = {"w": w, "b": b, "column": column, "two": np.float32(2), "other": -column[None]}
+    nodes = [node("Conv", "x w b", "a", **case.attributes), node("Mul", "column a", "m")]
+    nodes += [node("Sub", "m other", "s"), node("Div", "s two", "d"), node("Relu", "d", "y")]
+    made = session(nodes, {"x": x}, "y", weights)
+    assert made.plan.source.count(" = k") == 1
+    (y,) = made.run(None, {"x": x})
+    assert kernel.calls == 1
+    plain = convolve(x, w, *places(case)) + b.reshape(-1, 1, 1)
+    assert np.abs(y - np.maximum((plain * column + column) / 2, 0)).max() <= 2e-5 * np.abs(y).max()
+
+
 def test_residual_of_another_shape_is_broadcast(monkeypatch: pytest.MonkeyPatch) -> None:
     Watch(CONV, monkeypatch)
     x, w = floats(2, 4, 5, 5), floats(3, 4, 1, 1, seed=1)

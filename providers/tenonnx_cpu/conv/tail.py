@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -90,6 +91,12 @@ class Tail:
         shift = self.shifted(bias)
         return shift if shift.shape == (rows,) and fits(shift) else None
 
+    def follow(self, factor: NDArray, shift: NDArray) -> None:
+        """Takes one more factor and summand per channel, of float64."""
+        scale, before = self.scale, self.shift
+        self.scale = (factor if scale is None else scale * factor).astype(np.float32)
+        self.shift = (shift if before is None else before * factor + shift).astype(np.float32)
+
     def extend(self, node: ir.Node) -> None:
         """Takes one more node."""
         self.nodes += (node,)
@@ -99,16 +106,25 @@ class Tail:
 def find_tail(node: ir.Node, scope: Scope, *, residual: bool = True) -> Tail:
     """Returns the longest tail after a convolution, with or without what is added to all of it."""
     tail = Tail((node,), node.outputs[0])
-    for step in (_take_norm, _take_residual) if residual else (_take_norm,):
-        following = scope.reader(tail.output)
-        if following is not None and not following.domain and step(tail, following, scope):
-            tail.extend(following)
+    while _take(tail, scope, _take_norm) or _take(tail, scope, _take_affine):
+        pass
+    if residual:
+        _take(tail, scope, _take_residual)
     following = scope.reader(tail.output)
     if following is None:
         _take_gate(tail, scope)
-    elif not following.domain and _take_activation(tail, following, scope):
-        tail.extend(following)
+    else:
+        _take(tail, scope, _take_activation)
     return tail
+
+
+def _take(tail: Tail, scope: Scope, step: Callable[[Tail, ir.Node, Scope], bool]) -> bool:
+    """Takes the node that follows, if it alone does and is one of a step's."""
+    following = scope.reader(tail.output)
+    if following is None or following.domain or not step(tail, following, scope):
+        return False
+    tail.extend(following)
+    return True
 
 
 def _take_norm(tail: Tail, node: ir.Node, scope: Scope) -> bool:
@@ -124,8 +140,32 @@ def _take_norm(tail: Tail, node: ir.Node, scope: Scope) -> bool:
         return False
     scale, bias, mean, var = (array.astype(np.float64) for array in given if array is not None)
     factor = scale / np.sqrt(var + site.attribute("epsilon", 1e-5))
-    tail.scale = factor.astype(np.float32)
-    tail.shift = (bias - mean * factor).astype(np.float32)
+    tail.follow(factor, bias - mean * factor)
+    return True
+
+
+def _take_affine(tail: Tail, node: ir.Node, scope: Scope) -> bool:
+    """Folds a factor or a summand per channel, or one for all."""
+    if node.op_type not in ("Add", "Div", "Mul", "Sub") or (node.version or 1) < 7:
+        return False
+    position = 1 if node.inputs[0] is tail.output else 0
+    if position == 0 and node.op_type in ("Div", "Sub"):
+        return False
+    weight, array = scope.site(tail.nodes[0]).constant(1), scope.site(node).constant(position)
+    if weight is None or array is None or array.dtype != np.float32:
+        return False
+    if tail.nodes[0].op_type != "Conv" or weight.ndim < 3:
+        return False
+    channels, ones = weight.shape[0], (1,) * (weight.ndim - 2)
+    if array.shape not in ((), (1,), (channels, *ones), (1, channels, *ones)):
+        return False
+    column = np.broadcast_to(array.reshape(-1).astype(np.float64), channels)
+    if node.op_type in ("Add", "Sub"):
+        tail.follow(np.ones(channels), column if node.op_type == "Add" else -column)
+    elif node.op_type == "Mul" or column.all():
+        tail.follow(column if node.op_type == "Mul" else 1 / column, np.zeros(channels))
+    else:
+        return False
     return True
 
 
