@@ -18,7 +18,7 @@ from tenonnx_cpu.jit.int8.conv_tile import (
     multiply_bytes_narrow,
     scaled,
 )
-from tenonnx_cpu.jit.products.gemm import split
+from tenonnx_cpu.jit.products.block import split
 from tenonnx_cpu.jit.products.tile import COLUMNS, LANES, ROWS
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors.memory import store_float, store_word
