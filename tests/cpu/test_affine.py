@@ -66,6 +66,23 @@ def test_columns_shared_among_threads_are_summed_by_each(
         assert np.abs(y - (x.astype(np.float64) @ w + b)).max() < 2e-4
 
 
+@pytest.mark.parametrize("rows", [6, 14, 15, 41])
+@pytest.mark.parametrize(("depth", "columns"), [(530, 300), (64, 1024), (1100, 33)])
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_few_rows_read_the_matrix_in_place(
+    rows: int, depth: int, columns: int, threads: int
+) -> None:
+    request("f32")
+    room, b = floats(2, depth * columns + 16, seed=1), floats(columns, seed=2)
+    x = floats(2, rows, depth)
+    for shift in (0, 3):
+        w = room[:, shift : shift + depth * columns].reshape(2, depth, columns)
+        for left, right in ((x[0], w[0]), (x, w), (np.asfortranarray(x[0]), w[0])):
+            y = product(left, right, threads, b)
+            assert y is not None
+            assert np.abs(y - (left.astype(np.float64) @ right + b)).max() < 4e-4
+
+
 def test_what_others_read_is_left_alone() -> None:
     x, weights = floats(4, 8), {"w": floats(8, 6, seed=1), "b": floats(6, seed=2)}
     nodes = [

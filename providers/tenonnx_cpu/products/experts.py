@@ -13,7 +13,6 @@ from tenonnx_cpu.jit.scratch import floats
 from tenonnx_cpu.jit.workspace import WORKSPACE
 from tenonnx_cpu.products.product import (
     F32,
-    FEW_ROWS,
     KINDS,
     NO_BIAS,
     NO_RESIDUAL,
@@ -25,6 +24,9 @@ from tenonnx_cpu.specialise import NDArray
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+
+FEW = 8
+"""Rows up to which each reads the matrix that is its own."""
 
 
 @fusion("MatMul", turn=-1)
@@ -85,7 +87,7 @@ def chosen_product(x: NDArray, stack: NDArray, places: NDArray, threads: int) ->
         return None
     places, x = places % count, contiguous(x)
     result = empty((x.shape[0], columns))
-    if x.shape[0] > FEW_ROWS:
+    if x.shape[0] > FEW:
         return result if _by_matrix(x, stack, places, threads, result) else None
     kind = KINDS[stack.dtype]
     run = STREAM[kind].run

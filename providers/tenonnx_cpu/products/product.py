@@ -26,7 +26,7 @@ KINDS = {F32: "f32", np.dtype(np.float16): "f16", np.dtype(ml_dtypes.bfloat16): 
 GEMM = {kind: JitKernel("products.gemm", f"gemm_{kind}") for kind in KINDS.values()}
 STREAM = {kind: JitKernel("products.stream", f"stream_{kind}") for kind in KINDS.values()}
 
-FEW_ROWS, FEW_DOTS = 8, 16
+FEW_ROWS, FEW_DOTS = {"f32": 5, "f16": 8, "bf16": 8}, 16
 """Rows of A up to which B is streamed, when its columns or its rows are adjacent."""
 
 SERIAL_PRODUCTS, SERIAL_ELEMENTS = 1 << 19, 1 << 17
@@ -133,7 +133,7 @@ def _choose(kind: str, rows: int, left: NDArray, right: NDArray) -> Callable[...
         width = right.itemsize
         down, across = right.strides
         # The kernel asks in this order: where both are adjacent, it takes B by its lines.
-        few = rows <= FEW_ROWS if across == width else down == width and left.strides[1] == 4
+        few = rows <= FEW_ROWS[kind] if across == width else down == width and left.strides[1] == 4
         if few:
             return STREAM[kind].run
     return GEMM[kind].run

@@ -11,9 +11,11 @@ from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.jit.products.strip import STRIP, multiply_strip
 from tenonnx_cpu.jit.products.tile import (
     ADD,
+    CACHE_LINE,
     COLUMNS,
     KEEP,
     LANES,
+    LINES,
     NARROW,
     ROWS,
     WIDE,
@@ -27,8 +29,6 @@ from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
 
 PANEL = 4 * COLUMNS
 """Bytes of a row of a packed panel."""
-
-CACHE_LINE = 64
 
 
 @helper
@@ -127,11 +127,9 @@ def multiply_ahead(
         ahead_lines: Cache lines in each.
     """
     high = split(rows, ROWS, 1)
-    if fresh and high == rows and rows > 1:
-        # One row of tiles is too little work to fetch the next block behind.
-        high = -(-rows // 2)
     panels = -(-columns // COLUMNS)
-    every = max(1, panels * -(-rows // high) // max(1, ahead_lines))
+    runs = -(-ahead_lines // LINES)
+    every = max(1, panels * -(-rows // high) // max(1, runs))
     turn = 0
     for row in range(0, rows, high):
         count = min(high, rows - row)
@@ -141,8 +139,8 @@ def multiply_ahead(
             left, left_row = copy, copy_row
         for panel in range(panels):
             soon, step = left, 0
-            if ahead and turn % every == 0 and turn // every < ahead_lines:
-                soon, step = ahead + CACHE_LINE * (turn // every), ahead_step
+            if ahead and turn % every == 0 and turn // every < runs:
+                soon, step = ahead + LINES * CACHE_LINE * (turn // every), ahead_step
             turn += 1
             place = c + row * c_row + PANEL * panel
             packed = b + panel * PANEL * depth

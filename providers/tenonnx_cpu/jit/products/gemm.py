@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tenonnx_cpu.jit.compiling import In, Kernel, Out, f32, helper, i64, kernel, pasted, size, u16
+from tenonnx_cpu.jit.products.band import fits_band, multiply_band
 from tenonnx_cpu.jit.products.block import (
-    CACHE_LINE,
     PANEL,
     copy_lines,
     multiply_ahead,
@@ -15,7 +15,7 @@ from tenonnx_cpu.jit.products.block import (
 )
 from tenonnx_cpu.jit.products.epilogue import finish_rows
 from tenonnx_cpu.jit.products.pack import WIDTH, make_pack
-from tenonnx_cpu.jit.products.tile import ADD, COLUMNS, LANES, ROWS, ZERO
+from tenonnx_cpu.jit.products.tile import ADD, CACHE_LINE, COLUMNS, LANES, ROWS, ZERO
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.workspace import (
     COLUMNS_AT_MOST,
@@ -146,6 +146,14 @@ def make_product(kind: str) -> Any:
         packed = memory.ctypes.data + 4 * WORKSPACE * worker
         starts = (offsets[item, 0] + top * a.strides[0], offsets[item, 1])
         above = item * rows + top
+        if kind == "f32" and fits_band(rows, a, b):
+            multiply_band(
+                rows, last - first, b.shape[0], a.ctypes.data + starts[0], a.strides[0],
+                b.ctypes.data + starts[1] + 4 * first, b.strides[0],
+                c.ctypes.data + 4 * (above * columns + first), 4 * columns, packed,
+            )  # fmt: skip
+            finish_rows(c, above, above + high, first, last, extras)
+            return
         for left in range(first, last, shape[2]):
             wide = min(shape[2], last - left)
             follows = left + wide < last

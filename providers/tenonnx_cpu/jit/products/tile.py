@@ -20,6 +20,10 @@ COLUMNS = LANES * VECTORS
 ROW_GROUP = 3
 """Rows that share a pointer: x86 addresses base, base + stride and base + 2 * stride at no cost."""
 
+CACHE_LINE = 64
+LINES = max(1, 4 * COLUMNS // CACHE_LINE)
+"""Cache lines of a panel's row."""
+
 ZERO, ADD = 0, 1
 """What a tile does to the memory it is for: overwrite or add to it."""
 
@@ -57,8 +61,8 @@ def multiply_tile(
         c: Address of the result, whose columns are adjacent, and bytes from row to row.
         c_row: Likewise.
         mode: ``ZERO`` or ``ADD``.
-        ahead: Address that will be needed soon, and bytes to the next; one for every row of B is
-            brought into the second-level cache meanwhile.
+        ahead: Address that will be needed soon, and bytes to the next; ``LINES`` cache lines for
+            every row of B are brought into the second-level cache meanwhile.
         ahead_step: Likewise.
         panel: Where ``KEEP`` leaves B, row after row.
     """
@@ -85,7 +89,8 @@ def _tile(rows: int, vectors: int, keep: bool) -> Callable[[Builder, Sequence[Va
                 place = b.add(panel, b.mul(index, I64(4 * COLUMNS)))
                 for n, x in enumerate(xs):
                     v.store(b, x, b.add(place, I64(4 * LANES * n)), 4)
-            v.prefetch(b, soon)
+            for n in range(LINES):
+                v.prefetch(b, b.add(soon, I64(CACHE_LINE * n)))
             left = []
             for row in range(rows):
                 address = b.add(pointers[row // ROW_GROUP], within[row % ROW_GROUP])

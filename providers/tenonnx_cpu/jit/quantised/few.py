@@ -20,9 +20,8 @@ from tenonnx_cpu.jit.compiling import (
     size,
     u8,
 )
-from tenonnx_cpu.jit.products.block import CACHE_LINE
 from tenonnx_cpu.jit.products.epilogue import finish_rows
-from tenonnx_cpu.jit.products.tile import LANES
+from tenonnx_cpu.jit.products.tile import CACHE_LINE, LANES
 from tenonnx_cpu.jit.quantised.lines import line_bytes, make_add_group
 from tenonnx_cpu.jit.quantised.round8 import round_groups
 from tenonnx_cpu.jit.threads.pool import parallel

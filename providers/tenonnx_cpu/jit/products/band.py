@@ -1,0 +1,70 @@
+"""Products of a few rows of tiles: B is read in place, a panel ahead of its use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenonnx_cpu.jit.compiling import helper
+from tenonnx_cpu.jit.products.block import PANEL, copy_lines, multiply_piece, split
+from tenonnx_cpu.jit.products.pack import make_pack
+from tenonnx_cpu.jit.products.tile import ADD, CACHE_LINE, COLUMNS, ROWS, ZERO
+from tenonnx_cpu.jit.workspace import COPY, DEPTH, EDGE, SUMS_AT_MOST
+
+MOST = 4 * ROWS
+"""Rows up to which a panel is not worth packing."""
+
+pack = make_pack("f32")
+
+
+@helper
+def fits_band(rows: Any, a: Any, b: Any) -> Any:
+    """Says whether B's columns are adjacent, and A's few rows are and have room in a copy."""
+    together = a.strides[1] == 4 and b.strides[1] == 4
+    return together and rows <= MOST and rows * (a.shape[1] + 16) <= SUMS_AT_MOST
+
+
+@helper
+def multiply_band(
+    rows: Any, columns: Any, depth: Any,
+    a: Any, a_row: Any, b: Any, b_row: Any, c: Any, c_row: Any, memory: Any,
+) -> None:  # fmt: skip
+    """Computes ``C = A @ B`` for a task's columns.
+
+    Args:
+        rows: Of A and C, ``MOST`` at most.
+        columns: Of B and C.
+        depth: Columns of A, rows of B.
+        a: Address of A, whose columns are adjacent, and bytes from row to row.
+        a_row: Likewise.
+        b: Address of B, likewise.
+        b_row: Likewise.
+        c: Address of C, likewise.
+        c_row: Likewise.
+        memory: Address of ``WORKSPACE`` floats.
+    """
+    # A power of two from row to row would put all of them into one set of the cache.
+    edge, copy, copy_row = memory + 4 * EDGE, memory + 4 * COPY, 4 * (depth + 16)
+    copy_lines(a, a_row, copy, copy_row, rows, depth)
+    high, deep = split(rows, ROWS, 1), split(depth, DEPTH, 1)
+    for column in range(0, columns, COLUMNS):
+        span = min(COLUMNS, columns - column)
+        for k in range(0, depth, deep):
+            kk = min(deep, depth - k)
+            panel, panel_row = b + k * b_row + 4 * column, b_row
+            ahead = panel + kk * b_row
+            if k + kk >= depth:
+                ahead = b + 4 * column + PANEL
+            # The line that a panel begins in is that which the panel before ended in.
+            ahead = (ahead + CACHE_LINE - 1) // CACHE_LINE * CACHE_LINE
+            if span < COLUMNS:
+                pack(panel, b_row, 4, kk, span, memory)
+                panel, panel_row = memory, PANEL
+            for row in range(0, rows, high):
+                soon, step = ahead, b_row
+                if row or (column + COLUMNS >= columns and k + kk >= depth):
+                    soon, step = copy, 0
+                multiply_piece(
+                    min(high, rows - row), span, kk, copy + row * copy_row + 4 * k, copy_row, 4,
+                    panel, panel_row, c + row * c_row + 4 * column, c_row, ADD if k else ZERO,
+                    edge, soon, step,
+                )  # fmt: skip
