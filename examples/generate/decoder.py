@@ -24,11 +24,14 @@ class Decoder:
         runtime: The module to run it: ``tenonnx``, or ``onnxruntime`` to compare.
         path: The ``.onnx`` file.
         capacity: How many tokens there may be.
+        device: Where the caches are, such as ``cuda``.
         options: What ``InferenceSession`` takes besides.
     """
 
-    def __init__(self, runtime: Any, path: Path, capacity: int, **options: Any) -> None:
-        self._runtime = runtime
+    def __init__(
+        self, runtime: Any, path: Path, capacity: int, device: str = "cpu", **options: Any
+    ) -> None:
+        self._runtime, self._device = runtime, device
         self.session = runtime.InferenceSession(path, **options)
         self.capacity, self.length = capacity, 0
         self._inputs = {arg.name: arg for arg in self.session.get_inputs()}
@@ -68,7 +71,8 @@ class Decoder:
             length = self.capacity if self.in_place else 0
             sizes = [batch if isinstance(batch, int) else 1, heads, length, size]
             dtype = np.float16 if "float16" in self._inputs[past].type else np.float32
-            value = self._runtime.OrtValue.ortvalue_from_numpy(np.zeros(sizes, dtype))
+            empty = np.zeros(sizes, dtype)
+            value = self._runtime.OrtValue.ortvalue_from_numpy(empty, self._device)
             self.caches[past] = value
             self._binding.bind_ortvalue_input(past, value)
             if self.in_place:
@@ -92,14 +96,16 @@ class Decoder:
             if name in self._inputs:
                 dtype = np.int32 if "int32" in self._inputs[name].type else np.int64
                 self._binding.bind_cpu_input(name, array.astype(dtype, copy=False))
-        for name in self._made:
-            self._binding.bind_output(name)
+        logits, *grown = self._made
+        self._binding.bind_output(logits)
+        for name in grown:
+            self._binding.bind_output(name, self._device)
         self.session.run_with_iobinding(self._binding)
         self.length = total
-        logits, *grown = self._binding.get_outputs()
+        first, *others = self._binding.get_outputs()
         if not self.in_place:
-            for past, value in zip(self._pairs, grown, strict=True):
+            for past, value in zip(self._pairs, others, strict=True):
                 self.caches[past] = value
                 self._binding.bind_ortvalue_input(past, value)
-        last: np.ndarray[Any, np.dtype[Any]] = logits.numpy()[0, -1]
+        last: np.ndarray[Any, np.dtype[Any]] = first.numpy()[0, -1]
         return last.astype(np.float32, copy=False)

@@ -47,6 +47,13 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--provider", default="CPUExecutionProvider", metavar="NAME")
     parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="of the provider's, such as enable_cuda_graph=1; any number of times",
+    )
+    parser.add_argument(
         "--runtime", default="tenonnx", metavar="MODULE", help="tenonnx, or onnxruntime to compare"
     )
     return parser.parse_args()
@@ -75,7 +82,10 @@ def main() -> None:
     tokenizer = open_tokenizer(folder)
     start = time.perf_counter()
     runtime = importlib.import_module(options.runtime)
-    decoder = Decoder(runtime, path, options.capacity, providers=[options.provider])
+    own = dict(option.split("=", 1) for option in options.option)
+    device = "cuda" if "cuda" in options.provider.lower() else "cpu"
+    providers = [(options.provider, own), *(["CPUExecutionProvider"] if device != "cpu" else [])]
+    decoder = Decoder(runtime, path, options.capacity, device, providers=providers)
     loaded = time.perf_counter()
     sampler = Sampler(options.temperature, options.top_k, options.top_p, options.seed)
     prompt = tokenizer.encode(options.prompt)

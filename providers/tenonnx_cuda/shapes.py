@@ -1,7 +1,7 @@
 """Arithmetic on shapes, which stays on the host: there it costs no wait for the device.
 
-Exporters compute with what Shape says (``Shape``, ``Gather``, ``Concat``, ``Reshape``). On the device
-each of these numbers would go there, and be waited for on its way back.
+Exporters compute with what Shape says (``Shape``, ``Gather``, ``Concat``, ``Reshape``). On the
+device each of these numbers would go there, and be waited for on its way back.
 """
 
 from __future__ import annotations

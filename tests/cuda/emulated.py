@@ -220,7 +220,7 @@ class ArraysOnly(EmulatedProvider):
         needed = node.op_type.startswith("Scatter")
         return super()._chosen(node) if needed else self._step(node)
 
-    def _chained(self, segment: Any, steps: Any, on_host: Any) -> list[tenonnx.Step]:
+    def _chained(self, segment: Any, steps: Any, *_: Any) -> list[tenonnx.Step]:
         return [steps[node] for node in segment.nodes]
 
 

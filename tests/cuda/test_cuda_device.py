@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 import pytest
 import test_cuda_contract as contract
+import test_cuda_generation as generation
 
 import tenonnx
 from models import model, node, value
@@ -165,3 +166,28 @@ def test_a_callers_stream_and_memory_are_used(graphed: bool) -> None:
             given[...] = number
         session.run_with_iobinding(binding)
         assert target.tolist() == [-number - 1, -number - 2]
+
+
+@pytest.mark.parametrize("graphed", [False, True])
+def test_a_generation_updates_its_caches_in_place(graphed: bool) -> None:
+    """One recording serves all of its tokens, whose lengths only the device knows."""
+    shape = (1, generation.GROUPS, 64, generation.SIZE)
+    session = opened(generation.grouped(), {"enable_cuda_graph": graphed, "use_tf32": False})
+    run = generation.Bound(session, generation.PAIRS, shape)
+    reference = tenonnx.InferenceSession(generation.grouped(), providers=["cpu"])
+    past = {name: np.zeros(shape, np.float32) for name in generation.PAIRS}
+    places, length = {n: v.data_ptr() for n, v in run.caches.items()}, 0
+    for number, steps in enumerate((7, *[1] * 9)):
+        length += steps
+        feeds = {
+            "x": generation.tokens(steps, number),
+            "attention_mask": generation.mask(length),
+        }
+        logits = run(**feeds)
+        y, *present = reference.run(None, {**feeds, **past})
+        past = dict(zip(generation.PAIRS, present, strict=True))
+        np.testing.assert_allclose(logits, y, atol=1e-4)
+    for name, cache in run.caches.items():
+        np.testing.assert_allclose(cache.numpy(), past[name], atol=1e-4)
+        assert cache.data_ptr() == places[name]
+    assert run.replays == (8 if graphed else 0)
