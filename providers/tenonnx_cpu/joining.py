@@ -1,17 +1,36 @@
-"""Concat into memory that is used again: for a cache of keys and values, most of its cost."""
+"""Concat: on a kernel for shapes that come again, and into memory that is used again.
+
+That is most of its cost for a cache of keys and values, whose shapes do not.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tenonnx_cpu.buffers import SMALL, empty
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.specialise import Call, Site, specialise
+from tenonnx_cpu.moving import (
+    LARGE,
+    NOTHING,
+    RUNS,
+    SOURCES,
+    Mover,
+    Moves,
+    fixed,
+    numbers_of,
+    traced,
+)
+from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 JOIN = JitKernel("joining", "join")
+
+RUN = 1 << 14
+"""Elements of a run at most: threads share out runs."""
 
 ENOUGH = 1 << 18
 """Bytes that are worth a second thread."""
@@ -19,8 +38,8 @@ ENOUGH = 1 << 18
 
 @specialise("Concat")
 def specialise_concat(site: Site, plain: Call) -> Call | None:
-    """Takes large arrays of one dtype."""
-    axis = site.attribute("axis", None)
+    """Takes arrays of one dtype."""
+    axis, count = site.attribute("axis", None), len(site.node.inputs)
     if axis is None:
         return None
     threads = site.threads
@@ -43,7 +62,14 @@ def specialise_concat(site: Site, plain: Call) -> Call | None:
             return out
         return np.concatenate(arrays, axis, out=out)
 
-    return call
+    def trace(arrays: Sequence[NDArray]) -> Moves | None:
+        if all(array.flags.c_contiguous for array in arrays):
+            return joined([array.shape for array in arrays], axis)
+        if sum(array.size for array in arrays) > LARGE:
+            return None
+        return traced(plain(*(numbers_of(array, n) for n, array in enumerate(arrays))))
+
+    return call if count > SOURCES else Recorded(Mover(trace, call, NOTHING, count, threads).call)
 
 
 def join(arrays: tuple[Any, ...], axis: int, out: Any, threads: int) -> bool:
@@ -68,3 +94,30 @@ def join(arrays: tuple[Any, ...], axis: int, out: Any, threads: int) -> bool:
     lengths = np.array([array.nbytes // (4 * rows) for array in arrays], np.int64)
     run(starts, lengths, out.ctypes.data, rows, out.nbytes // (4 * rows), threads)
     return True
+
+
+def joined(shapes: Sequence[tuple[int, ...]], axis: int) -> Moves | None:
+    """Returns the moves that put contiguous arrays of these shapes side by side."""
+    first = shapes[0]
+    if not -len(first) <= axis < len(first):
+        return None
+    axis %= len(first)
+    rest = (*first[:axis], *first[axis + 1 :])
+    if any((*shape[:axis], *shape[axis + 1 :]) != rest for shape in shapes):
+        return None
+    rows, inner = math.prod(first[:axis]), math.prod(first[axis + 1 :])
+    widths = [shape[axis] * inner for shape in shapes]
+    total = sum(widths)
+    if not rows * total or rows * sum(-(-width // RUN) for width in widths) > RUNS:
+        return None
+    pieces, place = [], 0
+    for source, width in enumerate(widths):
+        for begin in range(0, width, RUN):
+            row = np.arange(rows)
+            count = min(RUN, width - begin)
+            columns = (source, row * width + begin, row * total + place + begin, count, 1)
+            pieces.append(np.stack(np.broadcast_arrays(*columns), 1))
+        place += width
+    runs = np.concatenate(pieces)
+    shape = (*first[:axis], sum(shape[axis] for shape in shapes), *first[axis + 1 :])
+    return Moves(shape, fixed(runs[np.argsort(runs[:, 2], kind="stable")]))

@@ -43,6 +43,7 @@ LISTING: Final = {
     ),
     "int8.softmax": "com.microsoft::QLinearSoftmax",
     "joining": "Concat",
+    "moving": "DepthToSpace Gather Pad ReverseSequence SpaceToDepth Tile",
     "norms.norms": "Add LayerNormalization LogSoftmax Mul Pow RMSNormalization ReduceMean Softmax",
     "norms.skip": (
         "SimplifiedLayerNormalization com.microsoft::SimplifiedLayerNormalization "
