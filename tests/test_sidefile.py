@@ -251,7 +251,7 @@ def test_the_folder_is_not_searched_for_every_file(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     searches: list[Path] = []
-    monkeypatch.setattr(sidefile, "sweep_drafts", searches.append)
+    monkeypatch.setattr(draft, "sweep_drafts", searches.append)
     files = SideFiles(folder)
     for number in range(20):
         assert write(files, str(number)) is not None

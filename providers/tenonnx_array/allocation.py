@@ -35,13 +35,15 @@ def check_allocation(xp: Namespace, shape: Sequence[int], dtype: Any) -> None:
 
 
 def available_memory() -> float:
-    """Bytes that can be used without swapping; all of the memory where Linux does not tell."""
+    """Bytes that can be used without swapping; all of the memory where the system is not Linux."""
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
                 return min(int(line.split()[1]) * 1024, _left_in_group())
     except OSError:
         pass
+    if not hasattr(os, "sysconf"):  # Windows
+        return math.inf
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 

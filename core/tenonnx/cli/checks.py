@@ -89,6 +89,7 @@ def blas() -> Iterator[Finding]:
 
 def cache() -> Iterator[Finding]:
     """Looks at the folder in which derived weights are kept."""
+    from tenonnx.weights import draft
     from tenonnx.weights.registry import default_registry
 
     try:
@@ -97,7 +98,8 @@ def cache() -> Iterator[Finding]:
         yield Finding("problem", "weight cache", str(error.args[0]), error.hint)
         return
     if folder is None:
-        yield Finding("note", "weight cache", "switched off by TENONNX_CACHE=0")
+        reason = "switched off by TENONNX_CACHE=0"
+        yield Finding("note", "weight cache", reason if draft.SUPPORTED else "not for this system")
         return
     existing = next(p for p in (folder, *folder.parents) if p.exists())
     try:

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import gc
-import resource
 from pathlib import Path
+
+try:
+    import resource
+except ImportError:  # Windows
+    LIMITS: dict[str, int] = {}
+else:
+    LIMITS = {
+        name: getattr(resource, name)
+        for name in ("RLIMIT_AS", "RLIMIT_DATA", "RLIMIT_RSS", "RLIMIT_MEMLOCK")
+    }
 
 ROLLUP = Path("/proc/self/smaps_rollup")
 CGROUP = Path("/sys/fs/cgroup")
@@ -32,8 +41,8 @@ def growth(before: int | None, after: int | None) -> int | None:
 def limits() -> dict[str, int]:
     """Returns the limits on memory that are set, in bytes: of the process, of its cgroup."""
     found = {}
-    for name in ("RLIMIT_AS", "RLIMIT_DATA", "RLIMIT_RSS", "RLIMIT_MEMLOCK"):
-        soft, _ = resource.getrlimit(getattr(resource, name))
+    for name, number in LIMITS.items():
+        soft, _ = resource.getrlimit(number)
         if soft != resource.RLIM_INFINITY:
             found[name] = soft
     if (limit := cgroup_limit()) is not None:

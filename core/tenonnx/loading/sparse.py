@@ -85,11 +85,18 @@ def _check(name: str, values: Weight, indices: Weight, shape: tuple[int, ...]) -
             f"sparse tensor {name!r} has {values.shape[0]} values, but indices of shape "
             f"{indices.shape}"
         )
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    memory = _memory()
     if (nbytes := byte_size(values.dtype, shape)) > memory:
         raise InvalidGraph(
             f"sparse tensor {name!r} takes {nbytes} bytes when dense; this machine has {memory}"
         )
+
+
+def _memory() -> float:
+    """Returns the bytes of memory of this machine, as far as it tells."""
+    if not hasattr(os, "sysconf"):  # Windows
+        return math.inf
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _flat(indices: NDArray, shape: tuple[int, ...], name: str) -> NDArray:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    SUPPORTED = False
+else:
+    SUPPORTED = True
 
 PATIENCE = 120.0
 """Seconds to wait for another process that is writing the same file."""

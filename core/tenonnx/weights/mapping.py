@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import mmap
 import os
 import stat
@@ -15,6 +16,9 @@ from tenonnx.errors import Fail, InvalidArgument
 
 if TYPE_CHECKING:
     from tenonnx.weights.storage import Kind
+
+FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+"""How files are opened: without O_NONBLOCK a named pipe would wait for a writer."""
 
 MAP_FAILED = ctypes.c_void_p(-1).value
 MAP_FIXED = 0x10  # Linux, the BSDs and macOS agree on it; the mmap module does not name it
@@ -111,7 +115,7 @@ class Mapping:
         page = mmap.PAGESIZE
         start = -(-(self.skip + start) // page) * page
         stop = min(self.skip + stop, self.identity.size) // page * page
-        if start < stop:
+        if start < stop and hasattr(mmap, "MADV_DONTNEED"):
             self.pages.madvise(mmap.MADV_DONTNEED, start, stop - start)
 
     def __repr__(self) -> str:
@@ -120,8 +124,7 @@ class Mapping:
 
 def _open(path: str) -> int:
     try:
-        # Without O_NONBLOCK a named pipe would wait for a writer.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = os.open(path, FLAGS)
     except OSError as error:
         raise Fail(f"{path} cannot be opened: {error.strerror}") from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -131,6 +134,8 @@ def _open(path: str) -> int:
 
 
 def _map(descriptor: int, size: int) -> mmap.mmap:
+    if not hasattr(mmap, "MAP_SHARED"):  # Windows
+        return mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
     if sys.version_info >= (3, 13):
         return mmap.mmap(
             descriptor, size, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ, trackfd=False
@@ -139,21 +144,19 @@ def _map(descriptor: int, size: int) -> mmap.mmap:
     # lives. So let it own empty pages instead, and put the file in their place.
     pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)
     flags = mmap.MAP_SHARED | MAP_FIXED
-    if _libc_mmap(_address(pages), size, mmap.PROT_READ, flags, descriptor, 0) == MAP_FAILED:
+    if _libc_mmap()(_address(pages), size, mmap.PROT_READ, flags, descriptor, 0) == MAP_FAILED:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
     return pages
 
 
-def _load_mmap() -> ctypes._NamedFuncPointer:
+@functools.cache
+def _libc_mmap() -> ctypes._NamedFuncPointer:
     function = ctypes.CDLL(None, use_errno=True).mmap
     function.restype = ctypes.c_void_p
     number = ctypes.c_int
     function.argtypes = [ctypes.c_void_p, ctypes.c_size_t, number, number, number, ctypes.c_long]
     return function
-
-
-_libc_mmap = _load_mmap()
 
 
 def _address(buffer: mmap.mmap) -> int:

@@ -25,7 +25,7 @@ import onnx_ir as ir
 from tenonnx.digest import digest
 from tenonnx.errors import Fail, InvalidArgument
 from tenonnx.plugins import installed
-from tenonnx.weights.draft import allocate, locked_draft, sweep_drafts
+from tenonnx.weights import draft
 from tenonnx.weights.folder import cache_root
 from tenonnx.weights.mapping import Identity, Mapping
 from tenonnx.weights.storage import NDArray, byte_size, is_packed
@@ -55,13 +55,14 @@ class SideFiles:
     Whatever goes wrong with the disk, callers see a miss, and the log one warning.
 
     Args:
-        folder: Where; ``None`` keeps nothing.
+        folder: Where; ``None`` keeps nothing, and so does Windows, where files that are in use
+            can be neither renamed nor deleted.
         limit: Bytes they may take together; by default 16 GiB, or a tenth of the free space if
             that is more, but never over half of it.
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None, limit: int | None = None) -> None:
-        self.folder = None if folder is None else Path(folder)
+        self.folder = Path(folder) if folder is not None and draft.SUPPORTED else None
         self.limit = limit
         self._checked: set[Identity] = set()
         self._used: set[Path] = set()
@@ -127,16 +128,16 @@ class SideFiles:
             self.folder.mkdir(parents=True, exist_ok=True)
             if not self._make_room(size):
                 return None
-            with locked_draft(path.with_suffix(".draft")) as draft:
-                if draft is None:
+            with draft.locked_draft(path.with_suffix(".draft")) as descriptor:
+                if descriptor is None:
                     return None
                 # Another process may have finished it while this one waited for the lock.
                 if (found := self.find(key, name)) is None:
-                    allocate(draft, size)
-                    checksum = _fill(draft, dtype, shape, fill)
-                    os.pwrite(draft, _header(key, dtype, shape, checksum), 0)
+                    draft.allocate(descriptor, size)
+                    checksum = _fill(descriptor, dtype, shape, fill)
+                    os.pwrite(descriptor, _header(key, dtype, shape, checksum), 0)
                     path.with_suffix(".draft").rename(path)
-                    self._checked.add(Identity.of(os.fstat(draft)))
+                    self._checked.add(Identity.of(os.fstat(descriptor)))
                     found = self.find(key, name)
                 return found
         except OSError as error:
@@ -178,7 +179,7 @@ class SideFiles:
             self._room -= nbytes
             return True
         assert self.folder is not None
-        sweep_drafts(self.folder)
+        draft.sweep_drafts(self.folder)
         files = []
         for path in self.files():
             with contextlib.suppress(OSError):
