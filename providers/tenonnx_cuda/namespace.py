@@ -26,10 +26,14 @@ class DeviceNamespace:
     Args:
         cupy: The module.
         products: What multiplies matrices in its place, if anything does.
+
+    Attributes:
+        products: The same.
     """
 
     def __init__(self, cupy: Any, products: Products | None = None) -> None:
         self._cupy = cupy
+        self.products = products
         self.random = Draws(cupy)
         if products is not None:
             self.matmul = products.matmul

@@ -17,6 +17,7 @@ import ml_dtypes
 import numpy as np
 
 from tenonnx.operators import Array
+from tenonnx_cuda.cublaslt import Lt, cublaslt
 
 KINDS: Final = {
     np.dtype(np.float32): 0,
@@ -41,10 +42,12 @@ class Products:
     Args:
         cupy: The module, whose handles are used.
         library: The shared library that cupy has loaded.
+        lt: cuBLASLt, if there is one.
     """
 
-    def __init__(self, cupy: Any, library: Any) -> None:
+    def __init__(self, cupy: Any, library: Any, lt: Lt | None = None) -> None:
         self._cupy = cupy
+        self.lt = lt
         self._set_stream = library.cublasSetStream_v2
         self._set_stream.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
         self._product = library.cublasGemmStridedBatchedEx
@@ -65,28 +68,90 @@ class Products:
             return self.matmul(a[None], b)[..., 0, :] if b.ndim > 1 else self.matmul(a[None], b)[0]
         if b.ndim == 1:
             return self.matmul(a, b[:, None])[..., 0]
-        if a.shape[-1] != b.shape[-2]:
-            raise ValueError(f"matrices {a.shape} and {b.shape} do not fit each other")
+        return self.scaled(a, b)
+
+    def scaled(self, a: Array, b: Array, alpha: float = 1.0) -> Array:
+        """Returns ``alpha * a @ b`` of matrices of one element type, rounded to it once."""
         rows, inner, columns = a.shape[-2], a.shape[-1], b.shape[-1]
+        if inner != b.shape[-2]:
+            raise ValueError(f"matrices {a.shape} and {b.shape} do not fit each other")
         if b.ndim == 2 and a.ndim > 2:  # one product of all rows
             flat = a.reshape(-1, inner)
-            return self.matmul(flat, b).reshape(*a.shape[:-1], columns)
+            return self.scaled(flat, b, alpha).reshape(*a.shape[:-1], columns)
         outer = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-        (a, of_a), (b, of_b) = (self._placed(x, outer) for x in (a, b))
         y = self._cupy.empty((*outer, rows, columns), a.dtype)
+        self._multiply(a, b, y, alpha, 0.0)
+        return y
+
+    def gemm(
+        self, a: Array, b: Array, c: Array | None = None, alpha: float = 1.0, beta: float = 1.0
+    ) -> Array:
+        """Returns ``alpha * a @ b + beta * c`` of matrices, rounded once; c may be broadcast."""
+        if c is None or beta == 0:
+            return self.scaled(a, b, alpha)
+        y = self._cupy.empty((a.shape[0], b.shape[1]), a.dtype)
+        y[...] = c
+        self._multiply(a, b, y, alpha, beta)
+        return y
+
+    def ended(
+        self,
+        a: Array,
+        b: Array,
+        *,
+        bias: Array | None = None,
+        added: Array | None = None,
+        alpha: float = 1.0,
+        beta: float = 1.0,
+        activation: str = "",
+        tf32: bool = False,
+    ) -> Array | None:
+        """Returns ``activation(alpha * a @ b + beta * added + bias)``, rounded once.
+
+        ``None`` where cuBLASLt does not do it in one call.
+
+        Args:
+            a: Rows [..., K] of float32, float16 or bfloat16.
+            b: A matrix [K, N] of the same.
+            bias: N elements.
+            added: Of the result's shape.
+            alpha: A factor.
+            beta: A factor.
+            activation: ``relu``, ``gelu`` in its form with tanh, or none.
+            tf32: Let factors of float32 be rounded to 10 bits.
+        """
+        if self.lt is None or not a.size or not b.size:
+            return None
+        y = self._cupy.empty((*a.shape[:-1], b.shape[1]), a.dtype)
+        flat, shape = a.reshape(-1, a.shape[-1]), (y.size // b.shape[1], b.shape[1])
+        (left, of_left), (right, of_right) = (self._placed(x, ()) for x in (flat, b))
+        if bias is not None:
+            bias = self._cupy.ascontiguousarray(bias)
+        if added is not None:
+            added = self._cupy.ascontiguousarray(added).reshape(shape)
+        done = self.lt.product(
+            left, right, y.reshape(shape), (of_left[:2], of_right[:2]), kind=KINDS[a.dtype],
+            tf32=tf32, alpha=alpha, beta=beta, added=added, bias=bias, activation=activation,
+        )  # fmt: skip
+        return y if done else None
+
+    def _multiply(self, a: Array, b: Array, y: Array, alpha: float, beta: float) -> None:
+        """Makes y ``alpha * a @ b + beta * y``."""
+        rows, inner, columns = y.shape[-2], a.shape[-1], y.shape[-1]
+        outer, kind = y.shape[:-2], KINDS[a.dtype]
+        (a, of_a), (b, of_b) = (self._placed(x, outer) for x in (a, b))
         scalar, sums = (ctypes.c_double, SUMS_64) if kind == 1 else (ctypes.c_float, SUMS_32)
-        one, zero = scalar(1), scalar(0)
+        factors = scalar(alpha), scalar(beta)
         handle = self._cupy.cuda.Device().cublas_handle
         stream = self._cupy.cuda.get_current_stream().ptr
         # cuBLAS goes by columns, so it is given the transposed product of transposed factors.
         failed = self._set_stream(handle, stream) or self._product(
-            handle, of_b[0], of_a[0], columns, rows, inner, ctypes.byref(one),
-            b.data.ptr, kind, *of_b[1:], a.data.ptr, kind, *of_a[1:], ctypes.byref(zero),
+            handle, of_b[0], of_a[0], columns, rows, inner, ctypes.byref(factors[0]),
+            b.data.ptr, kind, *of_b[1:], a.data.ptr, kind, *of_a[1:], ctypes.byref(factors[1]),
             y.data.ptr, kind, columns, rows * columns, math.prod(outer), sums, DEFAULT,
         )  # fmt: skip
         if failed:
             raise RuntimeError(f"cuBLAS has status {failed}, of {a.shape} by {b.shape}")
-        return y
 
     def _placed(self, x: Array, outer: tuple[int, ...]) -> tuple[Array, Places]:
         """Returns matrices that cuBLAS can read, copied if they have to be, and where they are."""
@@ -128,7 +193,7 @@ def products(cupy: Any) -> Products | None:
     importlib.import_module("cupy_backends.cuda.libs.cublas")
     try:
         major = cupy.cuda.runtime.runtimeGetVersion() // 1000
-        return Products(cupy, ctypes.CDLL(f"libcublas.so.{major}"))
+        return Products(cupy, ctypes.CDLL(f"libcublas.so.{major}"), cublaslt(cupy))
     except (OSError, AttributeError) as error:
         log.warning("products are left to cupy, which does not let them be recorded: %s", error)
         return None
