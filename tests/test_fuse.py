@@ -15,6 +15,7 @@ import pytest
 
 import tenonnx
 from fusing import fused, normal, notes, parse, session
+from tenonnx_fuse import known
 
 X = {"x": normal(2, 3, 8)}
 VECTOR = normal(8, seed=1)
@@ -157,6 +158,19 @@ def test_skip_norm_keeps_the_sum() -> None:
     unlike = parse(text.replace("float[a,b,8] z", "float[8] z"), scale=SCALE, bias=VECTOR)
     counts, done = fused(unlike, {**X, "z": VECTOR})
     assert "not known to be of one shape" in notes(done, "skip-norm")[0]
+
+
+def test_ranks_are_known_however_deep_and_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[ir.Node] = []
+    made = known._rank_made
+    monkeypatch.setattr(known, "_rank_made", lambda node: (looked.append(node), made(node))[1])
+    blocks = 300
+    body = (f"p{i} = MatMul(v{i}, w)  s{i} = Add(p{i}, b)  v{i + 1} = Add(v{i}, s{i})"
+            for i in range(blocks))  # fmt: skip
+    text = f"(float[a,8] v0) => (float[a,8] v{blocks}) {{ {' '.join(body)} }}"
+    done = session(parse(text, w=normal(8, 8), b=VECTOR))
+    assert notes(done, "matmul-add") == [f"matched {blocks} Gemm"]
+    assert len(looked) <= 3 * blocks
 
 
 def test_matmul_and_add() -> None:

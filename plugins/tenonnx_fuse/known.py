@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ BROADCASTING = frozenset(
 )
 
 RANK = "tenonnx_fuse.rank"
-"""Where a value remembers its rank."""
+"""Where a value remembers its rank; ``None`` if it is not known."""
 
 MAX_DEPTH = 40
 """Nodes that are followed backwards; exporters leave most values with their types."""
@@ -125,26 +126,53 @@ def cast_type(node: ir.Node) -> ir.DataType | None:
 
 
 def rank_of(value: ir.Value | None) -> int | None:
-    """Returns a value's rank, as the model says or as it follows; what follows is remembered."""
-    return _rank(value, MAX_DEPTH, set())
+    """Returns a value's rank, as the model says or as it follows.
+
+    What follows, or that nothing does, is remembered: a value is looked at once, however deep the
+    graph and whoever asks.
+    """
+    if value is None:
+        return None
+    waiting = [value]
+    while waiting:
+        last = waiting[-1]
+        node = None if _is_told(last) else last.producer()
+        if node is not None and (before := [v for v in _deciding(node) if not _is_told(v)]):
+            waiting += before
+            continue
+        if node is not None:
+            last.meta[RANK] = _rank_made(node)
+        waiting.pop()
+    return _told(value)
 
 
-def _rank(value: ir.Value | None, depth: int, unknown: set[ir.Value]) -> int | None:
-    if value is None or depth == 0 or value in unknown:
+def _is_told(value: ir.Value) -> bool:
+    return value.const_value is not None or value.shape is not None or RANK in value.meta
+
+
+def _told(value: ir.Value | None) -> int | None:
+    """Returns a rank that is known without looking further."""
+    if value is None:
         return None
     if value.const_value is not None:
         return len(value.const_value.shape)
     if value.shape is not None:
         return len(value.shape)
-    known: int | None = value.meta.get(RANK)
-    node = value.producer()
-    if known is None and node is not None and not node.domain:
-        known = _rank_made(node, depth - 1, unknown)
-        if known is None:
-            unknown.add(value)
-        else:
-            value.meta[RANK] = known
-    return known
+    rank: int | None = value.meta.get(RANK)
+    return rank
+
+
+def _deciding(node: ir.Node) -> Iterator[ir.Value]:
+    """Yields the inputs whose ranks decide that of a node's outputs."""
+    if node.domain:
+        return
+    if node.op_type in SAME_RANK or node.op_type in ("Squeeze", "Unsqueeze"):
+        decide = node.inputs[:1]
+    elif node.op_type in BROADCASTING or node.op_type in ("Gather", "MatMul"):
+        decide = node.inputs
+    else:
+        return
+    yield from (value for value in decide if value is not None and value.producer() is not None)
 
 
 def _length(shape: ir.Value) -> int | None:
@@ -174,8 +202,11 @@ def _count_axes(node: ir.Node) -> int | None:
     return len(axes) if node.op_type == "Unsqueeze" else -len(axes)
 
 
-def _rank_made(node: ir.Node, depth: int, unknown: set[ir.Value]) -> int | None:
+def _rank_made(node: ir.Node) -> int | None:
+    """Returns the rank of what a node makes, by the ranks that are known of its inputs."""
     kind = node.op_type
+    if node.domain:
+        return None
     if kind == "Transpose" and "perm" in node.attributes:
         return len(node.attributes["perm"].as_ints())
     if kind in ("Flatten", "Gemm"):
@@ -184,16 +215,15 @@ def _rank_made(node: ir.Node, depth: int, unknown: set[ir.Value]) -> int | None:
         shape = operand(node, 1) if len(node.inputs) > 1 else None
         return None if shape is None else _length(shape)
     if kind in ("Squeeze", "Unsqueeze"):
-        count = _count_axes(node)
-        rank = None if count is None else _rank(operand(node, 0), depth, unknown)
+        count, rank = _count_axes(node), _told(operand(node, 0))
         return None if rank is None or count is None else rank + count
     if kind in ("Range", "Shape"):
         return 1
     if kind in SAME_RANK:
-        return _rank(operand(node, 0), depth, unknown)
+        return _told(operand(node, 0))
     if kind not in BROADCASTING and kind not in ("Gather", "MatMul"):
         return None
-    ranks = [_rank(value, depth, unknown) for value in node.inputs]
+    ranks = [_told(value) for value in node.inputs]
     found = [rank for rank in ranks if rank is not None]
     if not found or len(found) < len(ranks) or (kind == "MatMul" and 1 in found):
         return None

@@ -64,7 +64,7 @@ class Scope:
         self.taken: set[ir.Node] = set()
         self.known: dict[str, dict[ir.Node, Any]] = {}
         self._escaping = escaping
-        self._nodes = set(nodes)
+        self._positions = {node: position for position, node in enumerate(nodes)}
 
     def site(self, node: ir.Node) -> Site:
         """Returns a node as specialisations see it."""
@@ -72,7 +72,11 @@ class Scope:
 
     def has(self, node: ir.Node | None) -> bool:
         """Says whether a node can be taken: it is one of these and not in another fusion."""
-        return node in self._nodes and node not in self.taken
+        return node in self._positions and node not in self.taken
+
+    def position(self, node: ir.Node) -> int:
+        """Returns which of the scope's nodes it is, in an order in which they can run."""
+        return self._positions[node]
 
     def escapes(self, value: ir.Value) -> bool:
         """Says whether something outside the segment reads a value."""

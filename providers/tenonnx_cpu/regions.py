@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
 MOST = 256
 """Nodes that a region has at most."""
 
-NEAREST = 32
-"""Ends that are tried where more than a region's nodes go on from one."""
+PATIENCE = 16
+"""Ends in a row that need not fit before no further ones are tried."""
 
 
 def find_region(
@@ -40,13 +41,22 @@ def find_region(
             known[node] = scope.has(node) and member(node)
         return known[node]
 
-    ends = _downstream(start, free)
-    # Where there is no end of nodes, every try is dear, and so would be all of them for each node.
-    for last in reversed(ends if len(ends) < MOST else ends[:NEAREST]):
+    def ending_in(last: ir.Node) -> list[ir.Node] | None:
         region = _upstream(last, scope, free)
-        if start in region and len(region) > 1 and fits(region):
-            return region
-    return None
+        return region if start in region and len(region) > 1 and fits(region) else None
+
+    ends = _meetings(start, scope, free)
+    if not ends:
+        return None
+    largest = ending_in(ends.pop())
+    # There may be no end of nodes, and each try is dear: a row of misfits is the end of trying.
+    misfits = 0 if largest is None else PATIENCE
+    for last in ends:
+        if misfits == PATIENCE:
+            break
+        region = ending_in(last)
+        largest, misfits = (largest, misfits + 1) if region is None else (region, 0)
+    return largest
 
 
 def inputs_of(region: list[ir.Node]) -> tuple[ir.Value, ...]:
@@ -56,15 +66,28 @@ def inputs_of(region: list[ir.Node]) -> tuple[ir.Value, ...]:
     return tuple(dict.fromkeys(v for v in read if v is not None and v not in made))
 
 
-def _downstream(start: ir.Node, free: Callable[[ir.Node | None], bool]) -> list[ir.Node]:
-    """Returns a node and those that depend on it, the nearest first."""
-    found = {start: None} if free(start) else {}
-    for node in (queue := list(found)):
-        for use in node.outputs[0].uses():
-            if len(queue) < MOST and use.node not in found and free(use.node):
-                found[use.node] = None
-                queue.append(use.node)
-    return queue
+def _meetings(
+    start: ir.Node, scope: Scope, free: Callable[[ir.Node | None], bool]
+) -> list[ir.Node]:
+    """Returns the nodes through which all goes that is made of a node's value, the nearest first.
+
+    A region around a node ends in one of them, for nobody else reads what is inside.
+    """
+    met: list[ir.Node] = []
+    seen = {start} if free(start) else set()
+    queue = [(scope.position(node), node) for node in seen]
+    while queue and len(seen) < MOST:
+        _, node = heapq.heappop(queue)
+        if not queue:
+            met.append(node)
+        value = node.outputs[0]
+        readers = {use.node for use in value.uses()}
+        if scope.escapes(value) or not all(map(free, readers)):
+            break
+        for reader in readers - seen:
+            seen.add(reader)
+            heapq.heappush(queue, (scope.position(reader), reader))
+    return met
 
 
 def _upstream(last: ir.Node, scope: Scope, free: Callable[[ir.Node | None], bool]) -> list[ir.Node]:

@@ -12,6 +12,7 @@ from running import Watch, floats, run, session, wide
 from scipy import special
 
 from models import node
+from tenonnx_cpu import regions
 from tenonnx_cpu.elementwise.program import RUN, Line, Program, ProgramCall, lay_out, merge_axes
 
 SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e30, -1e30, 1e-30, 90, -90], np.float32)
@@ -163,6 +164,24 @@ def test_a_long_chain_is_one_call(kernel: Watch) -> None:
     for i in range(200):
         expected = np.maximum(expected, 0) if i % 2 else -expected
     np.testing.assert_array_equal(y, expected)
+
+
+def test_deep_graphs_are_searched_in_step_with_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+    upstream = regions._upstream
+
+    def counted(*given: Any) -> Any:
+        tried.append(len(region := upstream(*given)))
+        return region
+
+    monkeypatch.setattr(regions, "_upstream", counted)
+    x = floats(3, 4)
+    blocks, nodes = 60, []
+    for i in range(blocks):  # each value is read by what is added to it, and through a sum
+        nodes += [node("Abs", f"v{i}", f"a{i}"), node("ReduceMax", f"a{i}", f"m{i}", keepdims=1)]
+        nodes += [node("Neg", f"m{i}", f"n{i}"), node("Add", f"v{i} n{i}", f"v{i + 1}")]
+    run(nodes, {"v0": x}, f"v{blocks}")
+    assert sum(tried) <= 4 * len(nodes)
 
 
 def test_more_arrays_than_a_program_reads_still_add_up() -> None:
