@@ -10,7 +10,8 @@ import time
 from pathlib import Path
 
 from bench import report
-from bench.compare import Comparison, Row, tell
+from bench.compare import Comparison, Row
+from bench.machine import tell
 from bench.scenarios import FULL, ON_REQUEST, QUICK, SCENARIOS
 from bench.suites import SUITES, run_suite
 

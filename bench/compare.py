@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import statistics
-import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -16,6 +15,7 @@ import numpy as np
 import onnx
 
 from bench.builder import FLOAT, Builder
+from bench.machine import tell
 from bench.measure import COLUMNS, Failed, Job, measure, write_feeds
 from bench.scenarios import ENGINES, REFERENCE, SCENARIOS, Bound, Case, Settings
 
@@ -197,8 +197,3 @@ def check(bound: Bound, rows: Mapping[str, Row]) -> dict[str, bool]:
     title = COLUMNS.get(bound.column, "times bare numpy")
     of = f" of {bound.of}" if bound.of else " MiB" if bound.column.endswith("_mib") else ""
     return {f"{title} {value / unit:.3g} ≤ {bound.limit:g}{of}": value <= bound.limit * unit}
-
-
-def tell(text: str) -> None:
-    """Writes a line of progress."""
-    print(text, file=sys.stderr, flush=True)

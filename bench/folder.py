@@ -16,8 +16,9 @@ import numpy as np
 import tenonnx
 from bench import report
 from bench.builder import Feeds
-from bench.compare import Comparison, Row, tell
+from bench.compare import Comparison, Row
 from bench.cpu.turns import kernels
+from bench.machine import tell
 from bench.scenarios import FULL, QUICK, Case
 from tenonnx.cli.feeds import make_feeds, parse_dims
 

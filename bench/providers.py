@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 import onnx
 
-from bench.compare import tell
+from bench.machine import machine, tell
 from bench.measure import environment
 from bench.models import Built, digits, lstm, mlp, mlp_stack
-from bench.report import machine, show
+from bench.report import show
 from bench.transformers import encoder
 
 RESULTS = Path(__file__).with_name("results")

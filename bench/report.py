@@ -5,10 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import json
-import os
-import platform
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -19,7 +16,6 @@ from bench.measure import COLUMNS
 PLOTTED = {"load_s": "load", "run_s": "run", "ran_mib": "private MiB"}
 WIDTH = 200
 NOTE_WIDTH = 42
-PACKAGES = ("tenonnx", "onnxruntime", "onnx", "onnx-ir", "numpy", "numba", "threadpoolctl")
 
 
 def ratios(group: Sequence[Row]) -> dict[str, float]:
@@ -111,33 +107,6 @@ def save_summary(rows: Sequence[Row], path: Path) -> None:
             notes = [text if ok else f"**fails**: {text}" for text, ok in mine.bounds.items()]
             table.append([case, threads, *cells, "; ".join(filter(None, [*notes, mine.note]))])
     path.write_text("".join(f"| {' | '.join(line)} |\n" for line in table))
-
-
-def machine() -> dict[str, Any]:
-    """Describes where the measurements were taken."""
-    return {
-        "cpu": _cpu(),
-        "cores": os.cpu_count(),
-        "system": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(),
-        **{name: found for name in PACKAGES if (found := _version(name))},
-    }
-
-
-def _cpu() -> str:
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return platform.processor()
-    names = [line.split(":", 1)[1].strip() for line in text.splitlines() if "model name" in line]
-    return names[0] if names else platform.machine()
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def describe_blas(rows: Sequence[Row]) -> Iterator[str]:

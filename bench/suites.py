@@ -8,7 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench.compare import Row, kernel_variables, tell
+from bench.compare import Row, kernel_variables
+from bench.machine import tell
 from bench.measure import environment
 
 HERE = Path(__file__).parent

@@ -27,11 +27,11 @@ from bench import transforms_report as report
 from bench.architectures import NAMES, OLDER, exported
 from bench.builder import FLOAT, Builder, Feeds
 from bench.child import KERNEL_FUSIONS
-from bench.compare import TIMEOUT, tell
+from bench.compare import TIMEOUT
 from bench.convnets import resnet50
+from bench.machine import machine, tell
 from bench.measure import Job, environment, measure, write_feeds
 from bench.models import models
-from bench.report import machine
 from bench.smaller import quantised
 from bench.transforms_report import ALL, Row
 from tenonnx_cpu.jit.code.cache import cache_folder

@@ -13,12 +13,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.compare import tell
 from bench.cpu import report
 from bench.cpu.compare import Settings, compare
 from bench.cpu.roofline import measure_roofline
 from bench.cpu.table import ROWS
-from bench.report import machine
+from bench.machine import machine, tell
 
 RESULTS = Path(__file__).parents[1] / "results"
 FULL = Settings(rounds=5, seconds=0.3)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import onnx
 
-from bench.compare import tell
 from bench.cpu.table import ROWS
 from bench.cpu.turns import Timing, difference, opened, take_turns
+from bench.machine import tell
 from bench.measure import Failed, write_feeds
 
 ENGINES = ("onnxruntime", "tenonnx")

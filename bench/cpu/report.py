@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.compare import tell
 from bench.cpu.compare import Outcome
 from bench.cpu.table import ROWS
 from bench.cpu.turns import Timing
+from bench.machine import tell
 from bench.report import show
 
 TITLES = ["model", "threads", "tenonnx", "onnxruntime", "ratio", "of medians", "of CPU time"]

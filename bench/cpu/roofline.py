@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bench.compare import tell
 from bench.cpu.turns import ROOT
+from bench.machine import tell
 from bench.measure import UNSET
 
 READ, FLOPS = "GB/s", "GFLOP/s"

@@ -22,10 +22,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from bench.compare import tell
 from bench.cuda.page import page
 from bench.cuda.table import ROWS
-from bench.report import machine
+from bench.machine import machine, tell
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "bench" / "results"

@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.report import machine
+from bench.machine import machine
 from bench.seeds import report
 from bench.seeds.compare import SCENARIOS, Comparison, Settings
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.compare import difference, tell
+from bench.compare import difference
+from bench.machine import tell
 from bench.measure import Failed, write_feeds
 from bench.seeds.case import Case
 from bench.seeds.fold import fold

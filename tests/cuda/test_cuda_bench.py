@@ -23,6 +23,13 @@ from bench.cuda.page import page, too_slow
 from bench.cuda.table import ROWS
 
 
+def with_root() -> dict[str, str]:
+    """Returns an environment in which ``bench`` is found, and what is found here."""
+    before = os.environ.get("PYTHONPATH")
+    places = filter(None, (str(Path(__file__).parents[2]), before))
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
+
+
 def test_help_lists_the_rows(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         command.main(["--help"])
@@ -122,7 +129,7 @@ def test_tests_are_told_of_as_they_end(tmp_path: Path) -> None:
         "import sys, pytest; from bench.cuda.tests import Account; a = Account(sys.stderr);"
         "pytest.main(['-q', '-p', 'no:cacheprovider', 'test_it.py'], plugins=[a]); a.tell()"
     )
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = with_root()
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True
     )
@@ -151,7 +158,7 @@ report({"a": lambda: {"a": 1}, "b": breaks, "c": breaks, "d": lambda: {"d": 4}},
 """
     path = tmp_path / "measure.py"
     path.write_text(code)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = with_root()
     done = subprocess.run(
         [sys.executable, path], env=environment, capture_output=True, text=True, check=True
     )
@@ -162,3 +169,13 @@ report({"a": lambda: {"a": 1}, "b": breaks, "c": breaks, "d": lambda: {"d": 4}},
 
 def test_kernels_are_named_as_their_figures() -> None:
     assert {"copy", "int4 [N, K] float16 x 1", "cuBLAS float16 x 512"} <= cases().keys()
+
+
+def test_it_starts_where_tenonnx_is_not_installed_yet() -> None:
+    """Wheels are installed by it, for the processes that it starts."""
+    root = Path(__file__).parents[2]
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from bench.cuda import __main__;"
+        "assert not [name for name in sys.modules if name.startswith('tenonnx')]"
+    )
+    subprocess.run([sys.executable, "-c", code, str(root)], check=True)
