@@ -35,6 +35,8 @@ VECTOR = 32
 COLUMNS_PER_TASK = 448
 ROWS_PER_TASK = 256
 DEPTH = 256
+LONG = 4096
+"""Channels that are summed over at a time in an image of one element: rows are read once."""
 PLANES = 48 << 10
 """Floats of planes at most, so that they stay in the second-level cache."""
 TASKS_PER_THREAD = 4
@@ -82,6 +84,8 @@ def layout(shape: tuple[int, ...], rows: int, group: int, windows: Windows, thre
     part = split_tasks(batch * group, rows, out_height, out_width, threads, direct)
     plane = (part[1] + reach) * out_width
     block = max(1, DEPTH // len(taps))
+    if direct and width == 1:
+        block = min(channels, LONG)
     if not direct:
         block = max(1, min(block, PLANES // (plane * len(planes))))
     block = -(-channels // -(-channels // block))

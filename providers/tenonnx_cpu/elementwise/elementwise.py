@@ -115,6 +115,21 @@ COSTLY = ("Erf", "Exp", "Sigmoid", "Tanh", "Gelu", "Swish", "HardSwish", "HardSi
 """Operators that numpy computes in several passes."""
 
 
+OF_FLOATS = frozenset(
+    {
+        "AveragePool", "BatchNormalization", "Conv", "ConvTranspose", "Exp", "GlobalAveragePool",
+        "LayerNormalization", "Sigmoid", "Softmax", "Sqrt", "Tanh",
+    }
+)  # fmt: skip
+"""Operators that make floats."""
+
+FOLLOWING = frozenset({"Concat", "MatMul", "MaxPool", "Pad", "ReduceMean", "Reshape", "Transpose"})
+"""Operators, beside elementwise ones, that make floats of floats."""
+
+DEEPEST = 6
+"""Nodes that are followed backwards to find out."""
+
+
 def line_of(node: ir.Node, threads: int) -> Line | None:
     """Returns the instruction that a node is, without its operands; ``None`` if it is none."""
     meaning = MEANINGS.get(node.op_type) if not node.domain else None
@@ -190,7 +205,22 @@ def fuse_chain(node: ir.Node, scope: Scope) -> Fused | None:
 
 def _pays_alone(node: ir.Node) -> bool:
     """Says whether a node is worth a program: what is not float32 only costs it a look."""
-    return node.op_type in COSTLY or node.outputs[0].dtype is not None
+    return node.op_type in COSTLY or _is_float(node.outputs[0], DEEPEST)
+
+
+def _is_float(value: ir.Value | None, depth: int) -> bool:
+    """Says whether a value is of floats, as the model says or as what makes it tells."""
+    if value is None or depth == 0:
+        return False
+    if value.dtype is not None:
+        return int(value.dtype) == FLOAT
+    maker = value.producer()
+    if maker is None or maker.domain:
+        return False
+    if maker.op_type in OF_FLOATS:
+        return True
+    follows = maker.op_type in MEANINGS or maker.op_type in FOLLOWING
+    return follows and any(_is_float(source, depth - 1) for source in maker.inputs)
 
 
 def _fits(region: list[ir.Node], threads: int) -> bool:

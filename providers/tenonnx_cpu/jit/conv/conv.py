@@ -74,8 +74,8 @@ def multiply_strip(
         count = min(high_tile, rows - row)
         left, apart, line = a + row * a_row, a_row, c + row * c_row
         ahead = left + count * a_row if row + count < rows else a + 4 * depth
-        if a_row % 512 == 0:
-            # Rows so far apart would share few places in the cache.
+        if a_row % 512 == 0 and columns > dots:
+            # Rows so far apart would share few places in the cache, where they are to stay.
             for i in range(count):
                 copy_row(left + i * a_row, copy + i * pitch, depth)
             left, apart = copy, pitch
