@@ -132,7 +132,7 @@ class Lt:
         self._plan = functools.lru_cache(KEPT)(self._planned)
         pointer, number = ctypes.c_void_p, ctypes.c_int
         self._run = library.cublasLtMatmul
-        self._run.argtypes = [*[pointer] * 13, ctypes.c_size_t, pointer]
+        self._run.argtypes = [*[pointer] * 14, ctypes.c_size_t, pointer]
         self._look = library.cublasLtMatmulAlgoGetHeuristic
         self._look.argtypes = [*[pointer] * 7, number, pointer, pointer]
 

@@ -52,11 +52,22 @@ class LtLibrary:
         for kind in ("MatmulDesc", "MatrixLayout", "MatmulPreference"):
             for what in ("Create", "SetAttribute", "Destroy"):
                 self._offer(f"cublasLt{kind}{what}", getattr(self, f"_{what.lower()}"), kind)
-        self.cublasLtMatmulAlgoGetHeuristic = lambda *given: self._look(*given)
-        self.cublasLtMatmul = lambda *given: self._run(*given)
+        self.cublasLtMatmulAlgoGetHeuristic: Any = self._typed("AlgoGetHeuristic", self._look)
+        self.cublasLtMatmul: Any = self._typed("", self._run)
 
     def _offer(self, name: str, function: Any, kind: str) -> None:
         setattr(self, name, lambda *given: function(kind, *given))
+
+    def _typed(self, name: str, function: Any) -> Any:
+        """Returns a function whose arguments have types: ctypes cuts an address that has none."""
+
+        def call(*given: Any) -> int:
+            typed = getattr(self, f"cublasLtMatmul{name}").argtypes
+            assert len(typed) == len(given)
+            status: int = function(*given)
+            return status
+
+        return call
 
     def _create(self, kind: str, made: Any, *how: Any) -> int:
         made._obj.value = next(self._addresses)
@@ -224,7 +235,7 @@ def test_without_an_algorithm_cublas_does_it(caplog: pytest.LogCaptureFixture) -
 
 def test_a_status_is_an_error() -> None:
     library = LtLibrary()
-    library.cublasLtMatmul = lambda *_: 13
+    library.cublasLtMatmul = lambda *_: 13  # EXECUTION_FAILED
     with pytest.raises(RuntimeError, match="cuBLASLt has status 13"):
         gemm(products_of(library))(draw(0, 3, 7), draw(1, 7, 5), draw(2, 5))
 
