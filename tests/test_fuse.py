@@ -306,6 +306,14 @@ def test_a_convolution_and_what_is_added_to_it(conv: str, after: str) -> None:
                           {"FusedConv": 1, "Neg": 1})  # fmt: skip
 
 
+def test_of_two_convolutions_the_one_that_nobody_else_reads_takes_the_sum() -> None:
+    text = """(float[a,4,6,6] x) => (float[a,4,6,6] y) {
+        g = Conv(x, w)  h = Conv(g, w)  s = Add(g, h)  y = Neg(s) }"""
+    feeds = {"x": normal(1, 4, 6, 6)}
+    counts, _ = fused(parse(text, w=normal(4, 4, 1, 1)), feeds, rtol=1e-4)
+    assert counts == {"Conv": 1, "FusedConv": 1, "Neg": 1}
+
+
 def test_islands_of_narrow_floats() -> None:
     text = """(float[a,8] x) => (float[a,8] y) {
         n = Cast<to=10>(x)  m = Mul(n, h)  s = Softmax(m)  t = Add(s, n)  y0 = Cast<to=1>(t)

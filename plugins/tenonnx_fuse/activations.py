@@ -41,7 +41,12 @@ def _fused_conv(found: Found, _: TransformContext) -> list[ir.Node] | str:
     return [ir.Node("com.microsoft", "FusedConv", inputs, attributes, num_outputs=1, version=1)]
 
 
-CONV = op("Conv", "x", "w", more=True)
+def _shared(conv: ir.Node) -> str | None:
+    """Says what is wrong with a convolution whose result is read twice: it is made anyhow."""
+    return "is read elsewhere too" if len(conv.outputs[0].uses()) > 1 else None
+
+
+CONV = op("Conv", "x", "w", where=_shared, more=True)
 SUM = op("Add", CONV, "z")
 conv_activation = rewriting(
     Rule("FusedConv", op((*PARAMETERS, "Clip"), either(SUM, CONV), more=True), _fused_conv,

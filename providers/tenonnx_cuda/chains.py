@@ -11,6 +11,7 @@ import numpy as np
 from tenonnx.operators import Array
 from tenonnx.planning.lower import is_constant
 from tenonnx.provider import Device, Step
+from tenonnx_cuda import layouts
 from tenonnx_cuda.chosen import same_element
 from tenonnx_cuda.expressions import expression, pays_alone
 from tenonnx_cuda.grouping import Group
@@ -112,10 +113,13 @@ def chain_step(chain: Chain, steps: Sequence[Step], platform: Platform, device: 
     given = [value for value, _ in program.inputs]
     constants = {v: constant_on(v, device) for v in chain.inputs if is_constant(v)}
     text = whole(chain)
+    free = layouts.may_choose(chain.nodes[-1])
 
     def call(*arrays: Array) -> Array:
         values = {**constants, **dict(zip(given, arrays, strict=True))}
         operands = [values[value] for value in chain.inputs]
+        turned = layouts.at_end(platform.xp, operands) if free else None
+        operands = operands if turned is None else turned
         element = same_element(*operands)
         shape = np.broadcast_shapes(*(operand.shape for operand in operands))
         found = [repeats(operand.shape, shape) for operand in operands]
@@ -131,7 +135,7 @@ def chain_step(chain: Chain, steps: Sequence[Step], platform: Platform, device: 
             for part in (platform.xp.ascontiguousarray(operand), np.uint32(period))
         )
         launch(blocks(count), (THREADS,), (*pairs, y, np.uint32(count)))
-        return y
+        return y if turned is None else layouts.first(platform.xp, y)
 
     return Step(call, tuple(given), (output,), chain.nodes, device=device)
 

@@ -103,8 +103,8 @@ class Instead:
 Choice: TypeAlias = Callable[[Site, Call], Call | Instead | None]
 
 MODULES: Final = (
-    *("attend", "convolve", "group_query", "matmul", "nbits"),
-    *("pooling", "rotary", "rows", "scattering"),
+    *("attend", "convolve", "group_query", "keeping", "matmul", "nbits"),
+    *("pooling", "resizing", "rotary", "rows", "scattering"),
 )
 """Where choices are; they register themselves."""
 

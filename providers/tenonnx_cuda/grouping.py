@@ -23,7 +23,7 @@ NEVER: Final = frozenset(
         *("SplitToSequence", "ConcatFromSequence", "Optional", "OptionalGetElement"),
         # They bring arrays from the host, which a replay would not read anew.
         *("AffineGrid", "Constant", "DeformConv", "Imputer"),
-        *("MatMulBnb4", "QLinearAveragePool", "Resize", "RoiAlign", "SparseAttention", "Upsample"),
+        *("MatMulBnb4", "QLinearAveragePool", "RoiAlign", "SparseAttention", "Upsample"),
     }
 )
 """Operators whose work cannot be repeated as it was."""

@@ -6,6 +6,7 @@ their strides, and is right.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.operators import Array
@@ -55,6 +56,19 @@ def lies(x: Array) -> bool | None:
     if x.flags.c_contiguous:
         return False
     return True if is_last(x) else None
+
+
+def at_end(xp: Any, arrays: Sequence[Array]) -> list[Array] | None:
+    """Returns arrays that broadcast with their channels as the last axis: the same memory.
+
+    ``None`` where channels are last in none of them, or that would align other axes.
+    """
+    rank = max(x.ndim for x in arrays)
+    if rank < 3 or not any(x.ndim == rank and lies(x) for x in arrays):
+        return None
+    if any(x.ndim < rank and x.size > 1 for x in arrays):
+        return None
+    return [xp.moveaxis(x, 1, -1) if x.ndim == rank else x for x in arrays]
 
 
 def may_choose(node: ir.Node) -> bool:

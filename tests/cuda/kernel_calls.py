@@ -35,16 +35,31 @@ def chosen(
     capability: tuple[int, int] = (8, 0),
     tf32: bool = False,
     convolutions: Any = None,
+    plain: Any = refuse,
+    inside: bool = False,
     **attributes: Any,
 ) -> Any:
-    """Returns the call chosen for a node; it fails where it would leave it to the array kernel."""
+    """Returns the call chosen for a node.
+
+    Args:
+        op: The operator.
+        version: Of its opset.
+        outputs: How many.
+        domain: The operator's.
+        capability: Of the device.
+        tf32: Whether factors may be rounded.
+        convolutions: cuDNN.
+        plain: What it may leave arrays to; without, it fails there.
+        inside: Its outputs are none of the graph's.
+        attributes: Of the node.
+    """
     attrs = [ir.convenience.convert_attribute(k, v) for k, v in attributes.items()]
     node = ir.Node(domain, op, [], attrs, num_outputs=outputs, version=version)
-    graph = ir.Graph([], node.outputs, nodes=[node])
+    graph = ir.Graph([], () if inside else node.outputs, nodes=[node])
     platform = FakePlatform()
     platform.capability = capability
     platform.convolutions = convolutions
-    call = choices()[domain, op](Site(node, platform, tf32), refuse)
+    call = choices()[domain, op](Site(node, platform, tf32), plain)
     assert call is not None
     assert graph is node.graph
 

@@ -51,9 +51,14 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         for t in ELEMENTS.values()
         for last, most in ((0, 1), (1, 0))
     ],
+    "resize": [{"T": t, "LAST": last} for t, last in (("f16", 0), ("f32", 1))],
     "scatter": [
         {"T": "f32", "E": e, "WIDTH": w, "OPERATION": o}
         for e, w, o in (("short", 2, 1), ("float", 4, 2), ("long long", 8, 0))
+    ],
+    "steps": [
+        {"E": e, "WIDTH": w, "CIRCULAR": c}
+        for e, w, c in (("unsigned char", 1, 0), ("unsigned short", 2, 1), ("unsigned", 4, 0))
     ],
     "attention": [
         {"T": t, "SIZE": s, "VALUE": s, "ROWS": r, "COLUMNS": c, "THREADS": 128, "MASK": m}

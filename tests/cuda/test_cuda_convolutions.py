@@ -50,8 +50,10 @@ def test_cudnn_is_told_what_is_meant(name: str, dtype: Any, tf32: bool) -> None:
     assert library.started, "the convolution and its bias at once"
     z = draw(5, *expected.shape, dtype=dtype)
     run = chosen("FusedConv", 1, domain="com.microsoft", convolutions=convolutions(library),
-                 activation="Relu", tf32=tf32, **attributes)  # fmt: skip
-    close(run(x, w, b, z), np.maximum(expected + z.astype(np.float64), 0), dtype, scale=2)
+                 inside=True, activation="Relu", tf32=tf32, **attributes)  # fmt: skip
+    y = run(x, w, b, z)
+    close(y, np.maximum(expected + z.astype(np.float64), 0), dtype, scale=2)
+    assert (y.strides[1] == y.itemsize) == (tf32 or y.itemsize == 2), "channels are last"
     last = np.moveaxis(np.ascontiguousarray(np.moveaxis(x, 1, -1)), -1, 1)
     plain = directly(x, w, None, kernel=w_shape[2:], **attributes)
     close(run(last, w, None, None), np.maximum(plain, 0), dtype, scale=2)
@@ -69,7 +71,7 @@ def test_what_cudnn_has_no_engine_for_is_left_to_a_kernel(activation: str) -> No
     for most in (4, 3, 2, 1):
         library = Library(Engine(most=most))
         run = chosen("FusedConv", 1, domain="com.microsoft", convolutions=convolutions(library),
-                     **given)  # fmt: skip
+                     inside=True, tf32=True, **given)  # fmt: skip
         close(run(x, w, b, z), expected.astype(np.float64), np.float32, 4)
         assert library.started
 
@@ -105,7 +107,8 @@ def test_transposed_convolution(name: str, dtype: Any) -> None:
     x, w, b = (draw(i, *s, dtype=dtype) for i, s in enumerate((x_shape, w_shape, (maps,))))
     expected = conv_transpose(np, *(a.astype(np.float64) for a in (x, w, b)), **attributes)
     library = Library(Engine(most=1))
-    run = chosen("ConvTranspose", 11, convolutions=convolutions(library), tf32=True, **attributes)
+    run = chosen("ConvTranspose", 11, convolutions=convolutions(library), tf32=True, inside=True,
+                 **attributes)  # fmt: skip
     close(run(x, w, b), expected, dtype, scale=2)
     close(run(x, w), expected - b.astype(np.float64).reshape(-1, *(1,) * (x.ndim - 2)), dtype, 2)
     assert library.started
@@ -183,7 +186,8 @@ def network(dtype: Any = np.float32) -> onnx.ModelProto:
         [
             node("MaxPool", "x", "m", kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
             node("Conv", "m W1 B1", "c", pads=[1, 1, 1, 1]),
-            node("Relu", "c", "r"),
+            node("Sigmoid", "c", "f"),
+            node("Mul", "c f", "r"),
             node("Conv", "r W2 B2", "d", pads=[1, 1, 1, 1]),
             node("Add", "d m", "s"),
             node("Relu", "s", "y"),
@@ -211,7 +215,7 @@ def test_a_network_has_its_channels_last_and_its_weights_once(dtype: Any) -> Non
         for actual, wanted in zip(session.run(None, {"x": x}), expected, strict=True):
             close(actual, wanted.astype(np.float64), dtype, scale=8)
             assert actual.flags.c_contiguous
-    assert "convolve" not in platform.compiled, "cuDNN did them"
+    assert set(platform.compiled) == {"pool", "chain", "pool_whole"}, "cuDNN did the others"
     weights = sum(draw(0, 2 * (8 * 8 * 9 + 8), dtype=dtype).nbytes for _ in "w")
     assert sum(n for what, n in platform.log if what == "copy") == weights
     assert platform.allocated <= weights + 4 * 256

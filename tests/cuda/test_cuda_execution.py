@@ -237,19 +237,19 @@ def test_what_brings_arrays_from_the_host_is_not_recorded(
         [
             node("Exp", "x", "a"),
             node("Floor", "a", "b"),
-            node("Resize", "b _ s", "c", mode="linear"),
+            node("AffineGrid", "b s", "c"),
             node("Ceil", "c", "d"),
             node("Neg", "d", "y"),
         ],
-        [value("x", shape=(1, 1, "n"))],
-        [value("y")],
-        {"s": np.float32([1, 1, 2])},
+        [value("x", shape=(1, 2, 3))],
+        [value("y", shape=None)],
+        {"s": np.int64([1, 1, 4, 3])},
     )
     for listed in (True, False):
         if not listed:
             monkeypatch.setattr("tenonnx_cuda.grouping.NEVER", frozenset())
         session = graphed(large, graph_optimization_level=0)
-        x = np.linspace(-1, 3, 5, dtype=np.float32).reshape(1, 1, 5)
+        x = np.linspace(-1, 3, 6, dtype=np.float32).reshape(1, 2, 3)
         (expected,) = tenonnx.InferenceSession(large, providers=["cpu"]).run(None, {"x": x})
         for _ in range(4):
             np.testing.assert_array_equal(session.run(None, {"x": x})[0], expected)

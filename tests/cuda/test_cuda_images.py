@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import strict
 from direct import convolve
-from kernel_calls import FLOATS, chosen, close, draw, needs_compiler
+from kernel_calls import FLOATS, chosen, close, draw, needs_compiler, refuse
 
 from tenonnx_array.pool import average_pool, max_pool
+from tenonnx_array.resize import resize
 from tenonnx_contrib.fused import fused_conv
 from tenonnx_cuda import layouts
 
@@ -31,6 +32,12 @@ def lies_last(strides: tuple[int, ...], width: int) -> bool:
     return strides[1] == width
 
 
+def lies_as(y: Any, x: Any, inside: bool) -> bool:
+    """Says whether a result lies as what it was made of, or as a run's outputs have to."""
+    wanted = inside and lies_last(x.strides, x.itemsize)
+    return bool(lies_last(y.strides, y.itemsize) if wanted else y.flags.c_contiguous)
+
+
 @needs_compiler
 @pytest.mark.parametrize(("dtype", "times", "shape", "kernel", "attributes"), [
     (FLOATS[0], 1, (2, 8, 9, 7), (3, 3), {"pads": [1, 1, 1, 1], "strides": [2, 1]}),
@@ -46,9 +53,12 @@ def test_convolution_of_each_channel(
     given = {"group": channels, **attributes}
     for x in strided(shape, dtype=dtype):
         expected = convolve(x, w, b, kernel=kernel, **given)
-        close(chosen("Conv", 11, **given)(x, w, b), expected, dtype)
+        for inside in (False, True):
+            y = chosen("Conv", 11, inside=inside, **given)(x, w, b)
+            close(y, expected, dtype)
+            assert lies_as(y, x, inside)
     z = last(draw(3, *expected.shape, dtype=dtype))
-    run = chosen("FusedConv", 1, domain="com.microsoft", activation="Relu", **given)
+    run = chosen("FusedConv", 1, domain="com.microsoft", inside=True, activation="Relu", **given)
     close(run(last(x), w, b, z), np.maximum(expected + z.astype(np.float64), 0), dtype)
 
 
@@ -79,10 +89,12 @@ def test_pooling(name: str) -> None:
     plain = {key: tuple(v) if isinstance(v, list) else v for key, v in attributes.items()}
     dtype = FLOATS[len(name) % 3]
     for x in strided(shape, dtype=dtype):
-        y = chosen("MaxPool", 12, **attributes)(x)[0]
-        np.testing.assert_array_equal(y, max_pool(np, x, **plain)[0])
+        for inside in (False, True):
+            y = chosen("MaxPool", 12, inside=inside, **attributes)(x)[0]
+            np.testing.assert_array_equal(y, max_pool(np, x, **plain)[0])
+            assert lies_as(y, x, inside)
         for pads in (0, 1):
-            run = chosen("AveragePool", 19, count_include_pad=pads, **attributes)
+            run = chosen("AveragePool", 19, inside=True, count_include_pad=pads, **attributes)
             wide = average_pool(np, x.astype(np.float64), count_include_pad=pads, **plain)
             close(run(x), wide, dtype)
 
@@ -91,7 +103,7 @@ def test_pooling(name: str) -> None:
 def test_a_nan_is_the_largest() -> None:
     x = draw(0, 1, 3, 6, 6)
     x[0, 1, 2, 2] = np.nan
-    run = chosen("MaxPool", 12, kernel_shape=[3, 3])
+    run = chosen("MaxPool", 12, inside=True, kernel_shape=[3, 3])
     for image in (x, last(x)):
         np.testing.assert_array_equal(run(image)[0], max_pool(np, x, kernel_shape=(3, 3))[0])
         whole = chosen("GlobalMaxPool", 1)(image)
@@ -107,6 +119,50 @@ def test_pooling_of_whole_images(shape: tuple[int, ...], dtype: Any) -> None:
         mean = x.astype(np.float64).mean(axes, keepdims=True)
         close(chosen("GlobalAveragePool", 1)(x), mean, dtype)
         np.testing.assert_array_equal(chosen("GlobalMaxPool", 1)(x), x.max(axes, keepdims=True))
+
+
+RESIZES: dict[str, dict[str, Any]] = {
+    "twice": {"scales": [1, 1, 2, 2], "coordinate_transformation_mode": "asymmetric",
+              "nearest_mode": "floor"},
+    "less": {"sizes": [2, 3, 4, 9], "mode": "linear", "antialias": 1},
+    "smooth": {"sizes": [11, 6], "axes": [2, 3], "mode": "cubic"},
+    "corners": {"scales": [1, 1, 1.7, 1], "mode": "linear",
+                "coordinate_transformation_mode": "align_corners"},
+}  # fmt: skip
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", RESIZES)
+def test_resize(name: str) -> None:
+    attributes = dict(RESIZES[name])
+    scales, sizes = (attributes.pop(key, None) for key in ("scales", "sizes"))
+    given = (None if scales is None else np.float32(scales), None if sizes is None
+             else np.int64(sizes))  # fmt: skip
+    dtype = FLOATS[len(name) % 3]
+    run = chosen("Resize", 18, inside=True, **attributes)
+    plain = {key: tuple(v) if isinstance(v, list) else v for key, v in attributes.items()}
+    for x in strided((2, 3, 7, 6), dtype=dtype):
+        expected = resize(np, x.astype(np.float64), None, *given, **plain)
+        for _ in range(2):
+            y = run(x, None, *given, host=(1, 2, 3))
+            close(y, expected, dtype)
+            assert lies_as(y, x, True)
+
+
+def test_what_lies_some_way_goes_on_so() -> None:
+    """Activations, sums and joined channels of images whose channels are last."""
+    x, y = draw(0, 2, 3, 4, 5), draw(1, 2, 3, 4, 5)
+    add = chosen("Add", 14, inside=True, plain=strict.xp.add)
+    for given in ((last(x), y), (x, last(y)), (last(x), y[:, :, :1, :1]), (last(x), y[0, 0, 0, 0])):
+        made = add(*given)
+        np.testing.assert_array_equal(made, given[0] + given[1])
+        assert lies_last(made.strides, 4)
+    for given in ((x, y), (last(x), y[0])):
+        made = add(*given)
+        np.testing.assert_array_equal(made, given[0] + given[1])
+    made = chosen("Concat", 13, inside=True, axis=-3, plain=refuse)(last(x), last(y))
+    np.testing.assert_array_equal(made, np.concatenate([x, y], 1))
+    assert lies_last(made.strides, 4)
 
 
 def test_how_images_lie() -> None:
