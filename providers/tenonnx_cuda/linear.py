@@ -12,6 +12,7 @@ from tenonnx.provider import Device, Step
 from tenonnx_cuda.chains import only_reader
 from tenonnx_cuda.chosen import same_element
 from tenonnx_cuda.expressions import MICROSOFT, expression
+from tenonnx_cuda.few import product_of_few
 from tenonnx_cuda.grouping import Group
 from tenonnx_cuda.matmul import summands
 from tenonnx_cuda.program import Program
@@ -19,7 +20,7 @@ from tenonnx_cuda.program import Program
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from tenonnx_cuda.products import Products
+    from tenonnx_cuda.platform import Platform
 
 MOST_ADDED: Final = 2
 """Values that one call adds: a row, and a matrix."""
@@ -90,15 +91,15 @@ def _activation(node: ir.Node) -> str:
 
 
 def linear_step(
-    linear: Linear, steps: Sequence[Step], products: Products, device: Device, *, tf32: bool
+    linear: Linear, steps: Sequence[Step], platform: Platform, device: Device, *, tf32: bool
 ) -> Step:
     """Returns a product with what follows as one step; the nodes' own steps where it does not fit.
 
     Args:
         linear: The nodes.
         steps: Theirs.
-        products: cuBLASLt.
-        device: The device.
+        platform: The device.
+        device: As the runtime knows it.
         tf32: Let factors of float32 be rounded to 10 bits.
     """
     first, output = linear.nodes[0], linear.nodes[-1].outputs[0]
@@ -121,7 +122,9 @@ def linear_step(
             b = b.T if attributes.get("transB", 0) else b
             how = summands(others, (*a.shape[:-1], b.shape[1]), **factors)
             if how is not None and a.shape[-1] == b.shape[0]:
-                y = products.ended(a, b, **how, activation=linear.activation, tf32=tf32)
+                how["activation"] = linear.activation
+                y = product_of_few(platform, a, b, **how)
+                y = platform.xp.products.ended(a, b, **how, tf32=tf32) if y is None else y
                 if y is not None:
                     return y
         rest = program()

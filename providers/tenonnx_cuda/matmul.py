@@ -8,6 +8,7 @@ from typing import Any
 from tenonnx.operators import Array
 from tenonnx_array.linalg import product
 from tenonnx_cuda.chosen import Call, Site, choose, same_element
+from tenonnx_cuda.few import product_of_few
 
 
 @choose("MatMul")
@@ -15,9 +16,10 @@ def matmul(site: Site, plain: Call) -> Call:
     """MatMul; the array kernel would write float32 copies of both factors first."""
 
     def call(A: Array, B: Array) -> Array:
-        if same_element(A, B) in ("f16", "bf16"):
-            return product(site.xp, A, B)
-        return plain(A, B)
+        if same_element(A, B) not in ("f16", "bf16"):
+            return plain(A, B)
+        y = product_of_few(site.platform, A, B)
+        return product(site.xp, A, B) if y is None else y
 
     return call
 
@@ -54,7 +56,11 @@ def gemm(site: Site, plain: Call) -> Call | None:
         a, b = (x.T if turn else x for x, turn in zip((A, B), turns, strict=True))
         added = [] if C is None or beta == 0 else [C]
         how = summands(added, (a.shape[0], b.shape[1]), alpha, beta)
-        y = products.ended(a, b, **how, tf32=site.tf32) if added and how is not None else None
+        y = None
+        if how is not None:
+            y = product_of_few(site.platform, a, b, **how)
+            if y is None and added:
+                y = products.ended(a, b, **how, tf32=site.tf32)
         return products.gemm(a, b, C, alpha, beta) if y is None else y
 
     return call

@@ -119,7 +119,7 @@ class CUDAExecutionProvider(ArrayProvider):
         if products is not None and products.lt is not None:
             for linear in linears(nodes, segment.escaping, self._is_free):
                 parts = [steps.pop(node) for node in linear.nodes]
-                made = linear_step(linear, parts, products, self.device, tf32=tf32)
+                made = linear_step(linear, parts, self.platform, self.device, tf32=tf32)
                 steps[linear.nodes[-1]] = made
                 taken.update(linear.nodes)
 

@@ -69,10 +69,19 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         )
     ],
     "attention_mma": [
-        {"T": t, "SIZE": s, "VALUE": s, "EACH": e, "MASK": m}
-        for t, s, e, m in (("f16", 128, 8, 1), ("bf16", 96, 4, 2), ("f16", 64, 8, 0))
+        {"T": t, "SIZE": s, "VALUE": s, "EACH": e, "MASK": m, "STAGED": n}
+        for t, s, e, m, n in (
+            ("f16", 128, 8, 0, 1),
+            ("f16", 128, 8, 1, 0),
+            ("bf16", 96, 4, 2, 1),
+            ("f16", 64, 8, 0, 0),
+        )
     ],
     "cache": [{"T": t} for t in ELEMENTS.values()],
+    "few": [
+        {"T": t, "ROWS": rows, "ACTIVATION": activation}
+        for t, rows, activation in (("f16", 1, 0), ("bf16", 4, 2), ("f16", 2, 1))
+    ],
     "nbits_mma": [
         {"T": t, "S": t, "BITS": b, "SIGNED": s, "MIDDLE": 8, "ZERO": z, "TILES": n}
         | {"K_BLOCK": 32, "WHOLE": whole, "K_STEP": step, "PADDED": int(step == 1)}

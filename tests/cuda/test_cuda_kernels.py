@@ -7,11 +7,14 @@ from typing import Any
 import hosted
 import numpy as np
 import pytest
+import strict
+from emulated import FakePlatform
 from kernel_calls import BFLOAT16, FLOATS, chosen, close, draw, needs_compiler
 
 from tenonnx_contrib.fused import fused_conv
 from tenonnx_cuda import nbits
 from tenonnx_cuda.convolve import ACTIVATIONS
+from tenonnx_cuda.few import product_of_few
 from tenonnx_cuda.sources import ELEMENTS, source
 
 
@@ -189,6 +192,36 @@ def test_scatter(dtype: str, reduction: str) -> None:
     function.at(expected, rows_[:, 0], updates)
     run = chosen("ScatterND", 18, reduction=reduction)
     np.testing.assert_array_equal(run(data, rows_, updates), expected)
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", FLOATS[1:], ids=str)
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("rows", [(1,), (1, 3)], ids=str)
+def test_products_of_few_rows(dtype: Any, turned: bool, rows: tuple[int, ...]) -> None:
+    """Rows and columns of the matrix are no multiples of what a block takes, and lie apart."""
+    K, N = (536, 517) if turned else (67, 2072)
+    wide = (
+        draw(1, N, K + 8, dtype=dtype)[:, 8:].T if turned else draw(1, K, N + 8, dtype=dtype)[:, 8:]
+    )
+    x, bias, added = (draw(s, *shape, dtype=dtype) for s, shape in enumerate(
+        ((*rows, K), (1, N), (*rows, N)), 2))  # fmt: skip
+    platform = FakePlatform()
+    given = [strict.wrap(a) for a in (x, wide, bias, added)]
+    product = x.astype(np.float64) @ wide.astype(np.float64)
+    y = product_of_few(platform, *given[:2])
+    assert y is not None
+    close(y.held, product, dtype)
+    sum_ = 0.5 * product + 2 * added.astype(np.float64) + bias.astype(np.float64)
+    for activation, expected in (("relu", np.maximum(sum_, 0)), ("gelu", gelu_by_tanh(sum_))):
+        y = product_of_few(platform, *given[:2], bias=given[2], added=given[3], alpha=0.5, beta=2.0,
+                           activation=activation)  # fmt: skip
+        assert y is not None
+        close(y.held, expected, dtype)
+
+
+def gelu_by_tanh(x: Any) -> Any:
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
 
 
 def packed(values: Any, bits: int) -> Any:
