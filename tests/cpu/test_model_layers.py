@@ -133,23 +133,29 @@ def test_a_state_given_is_not_written(watch: Any) -> None:
 
 
 @pytest.mark.parametrize("turned", [0, 1])
-@pytest.mark.parametrize("rows", [1, 3, 50])
-def test_dense_layers_in_one_call(turned: int, rows: int, watch: Any) -> None:
+@pytest.mark.parametrize("rows", [1, 3, 6, 30, 150])
+@pytest.mark.parametrize("sizes", [(20, 33, 7, 1), (300, 200, 64, 96)])
+@pytest.mark.parametrize("threads", [1, 4])
+def test_dense_layers_in_one_call(
+    turned: int, rows: int, sizes: tuple[int, ...], threads: int, watch: Any
+) -> None:
     watched = watch(dense.RUN)
-    sizes = [20, 33, 7, 1]
-    x, weights, nodes, last = floats(rows, 20), {}, [], "x"
+    x, weights, nodes, last = floats(rows, sizes[0]), {}, [], "x"
     expected = x.astype(np.float64)
     functions = {"Relu": lambda z: np.maximum(z, 0), "Tanh": np.tanh, "Sigmoid": special.expit}
     for i, (name, function) in enumerate(functions.items()):
-        w, b = floats(sizes[i], sizes[i + 1], seed=i, scale=0.3), floats(sizes[i + 1], seed=9)
+        w, b = (
+            floats(sizes[i], sizes[i + 1], seed=i, scale=sizes[i] ** -0.5),
+            floats(sizes[i + 1], seed=9),
+        )
         weights |= {f"w{i}": np.ascontiguousarray(w.T) if turned else w, f"b{i}": b}
         nodes += [node("Gemm", f"{last} w{i} b{i}", f"g{i}", transB=turned)]
         nodes += [node(name, f"g{i}", f"a{i}")]
         last = f"a{i}"
         expected = function(expected @ w + b)
-    y = run(nodes, {"x": x}, last, weights)
-    assert watched.calls == (1 if rows <= dense.FEW else 0)
-    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-6)
+    y = run(nodes, {"x": x}, last, weights, threads=threads)
+    assert watched.calls == 1
+    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=2e-6)
 
 
 def test_a_layer_read_twice_ends_the_row() -> None:

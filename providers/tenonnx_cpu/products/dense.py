@@ -1,4 +1,4 @@
-"""Dense layers in a row as one step: for few rows one kernel, else a product per layer."""
+"""Small dense layers in a row as one kernel."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from tenonnx_cpu.buffers import F32, contiguous, empty
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
+from tenonnx_cpu.jit.workspace import WORKSPACE
 from tenonnx_cpu.launch import Launch
-from tenonnx_cpu.products.product import Epilogue, fits, product, request
+from tenonnx_cpu.products.product import SERIAL_PRODUCTS, fits
 from tenonnx_cpu.recorded import Recorded
 from tenonnx_cpu.regions import inputs_of
 from tenonnx_cpu.specialise import Call
@@ -25,11 +26,11 @@ NDArray: TypeAlias = np.ndarray[Any, Any]
 
 RUN = JitKernel("products.dense", "run_layers")
 
-SMALL = 1 << 16
-"""Weights of a layer at most that one thread reads from its own cache."""
+SMALL, WIDE = 1 << 16, 1024
+"""Weights of a layer at most that one thread reads from its own cache, and rows or columns."""
 
-FEW = 4
-"""Rows at most that go through the layers one by one."""
+FEW, BLOCK = 4, 56
+"""Rows at most that go through the layers one by one, and of a task if there are more."""
 
 ACTIVATIONS = {"Relu": RELU, "Sigmoid": SIGMOID, "Tanh": TANH, "LeakyRelu": LEAKY_RELU}
 
@@ -76,6 +77,8 @@ def _layer(node: ir.Node, scope: Scope) -> Layer | None:
     weights = site.constant(1)
     if weights is None or weights.dtype != F32 or weights.ndim != 2 or weights.size > SMALL:
         return None
+    if max(weights.shape) > WIDE:
+        return None
     weights = weights.T if site.attribute("transB", 0) else weights
     if not weights.size or not weights.flags.aligned or 4 not in weights.strides:
         return None
@@ -112,26 +115,24 @@ class LayersCall:
         self._inner = layers[0].weights.shape[0]
         self._outer = layers[-1].weights.shape[1]
         self._widest = 2 * max(layer.weights.shape[1] for layer in layers)
+        self._work = sum(layer.weights.size for layer in layers)
         RUN.request()
-        request("f32")
 
     def __call__(self, x: Any, *constants: Any) -> Any:
-        """Returns a launch, or the last layer's result."""
+        """Returns a launch, or what numpy computes."""
         run = RUN.run
         if run is None or x.dtype != F32 or x.ndim != 2 or x.shape[1] != self._inner or not x.size:
             return self._plain(x, *constants)
         rows = x.shape[0]
-        if rows <= FEW:
-            y = empty((rows, self._outer))
-            arguments = contiguous(x), self._table, self._numbers, floats(self._widest), y, 1
-            return Launch(run, arguments, y)
-        for layer in self._layers:
-            epilogue = Epilogue(activation=layer.activation, first=layer.slope)
-            result = product(x, layer.weights, self._threads, layer.bias, None, epilogue)
-            if result is None:
-                return self._plain(x, *constants)
-            x = result
-        return x
+        share, team, grain = self._widest, 1, 1
+        if rows > FEW:
+            team = self._threads if rows * self._work > SERIAL_PRODUCTS else 1
+            grain = max(FEW, -(-rows // (team * -(-rows // (team * BLOCK)))))
+            share = WORKSPACE + grain * self._widest
+        y = empty((rows, self._outer))
+        memory = floats(share * team)
+        arguments = contiguous(x), self._table, self._numbers, memory, share, y, grain, team
+        return Launch(run, arguments, y)
 
 
 def _line(layer: Layer) -> tuple[int, ...]:

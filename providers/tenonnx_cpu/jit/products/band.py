@@ -26,7 +26,7 @@ def fits_band(rows: Any, a: Any, b: Any) -> Any:
 @helper
 def multiply_band(
     rows: Any, columns: Any, depth: Any,
-    a: Any, a_row: Any, b: Any, b_row: Any, c: Any, c_row: Any, memory: Any,
+    a: Any, a_row: Any, b: Any, b_row: Any, b_column: Any, c: Any, c_row: Any, memory: Any,
 ) -> None:  # fmt: skip
     """Computes ``C = A @ B`` for a task's columns.
 
@@ -36,9 +36,10 @@ def multiply_band(
         depth: Columns of A, rows of B.
         a: Address of A, whose columns are adjacent, and bytes from row to row.
         a_row: Likewise.
-        b: Address of B, likewise.
+        b: Address of B, and bytes from row to row and from column to column.
         b_row: Likewise.
-        c: Address of C, likewise.
+        b_column: Likewise.
+        c: Address of C, whose columns are adjacent, and bytes from row to row.
         c_row: Likewise.
         memory: Address of ``WORKSPACE`` floats.
     """
@@ -50,14 +51,14 @@ def multiply_band(
         span = min(COLUMNS, columns - column)
         for k in range(0, depth, deep):
             kk = min(deep, depth - k)
-            panel, panel_row = b + k * b_row + 4 * column, b_row
+            panel, panel_row = b + k * b_row + column * b_column, b_row
             ahead = panel + kk * b_row
             if k + kk >= depth:
-                ahead = b + 4 * column + PANEL
+                ahead = b + (column + COLUMNS) * b_column
             # The line that a panel begins in is that which the panel before ended in.
             ahead = (ahead + CACHE_LINE - 1) // CACHE_LINE * CACHE_LINE
-            if span < COLUMNS:
-                pack(panel, b_row, 4, kk, span, memory)
+            if span < COLUMNS or b_column != 4:
+                pack(panel, b_row, b_column, kk, span, memory)
                 panel, panel_row = memory, PANEL
             for row in range(0, rows, high):
                 soon, step = ahead, b_row

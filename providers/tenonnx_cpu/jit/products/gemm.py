@@ -149,7 +149,7 @@ def make_product(kind: str) -> Any:
         if kind == "f32" and fits_band(rows, a, b):
             multiply_band(
                 rows, last - first, b.shape[0], a.ctypes.data + starts[0], a.strides[0],
-                b.ctypes.data + starts[1] + 4 * first, b.strides[0],
+                b.ctypes.data + starts[1] + 4 * first, b.strides[0], 4,
                 c.ctypes.data + 4 * (above * columns + first), 4 * columns, packed,
             )  # fmt: skip
             finish_rows(c, above, above + high, first, last, extras)
