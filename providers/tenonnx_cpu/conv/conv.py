@@ -75,12 +75,9 @@ class Attributes:
             site.attribute("auto_pad", "NOTSET"),
         )
 
-    def windows(self, x: tuple[int, ...], w: tuple[int, ...]) -> Windows | None:
-        """Returns the windows of an image of one or two dimensions; ``None`` if shapes do not fit.
-
-        A line is an image of one row.
-        """
-        if len(x) != len(w) or len(x) not in (3, 4) or 0 in (*x, *w):
+    def placed(self, x: tuple[int, ...], w: tuple[int, ...]) -> Windows | None:
+        """Returns the windows of one to three dimensions; ``None`` if shapes do not fit."""
+        if len(x) != len(w) or len(x) not in (3, 4, 5) or 0 in (*x, *w):
             return None
         if x[1] != w[1] * self.group or w[0] % self.group or self.kernel not in (None, w[2:]):
             return None
@@ -95,9 +92,15 @@ class Attributes:
             )
         except ValueError:
             return None
-        if 0 in windows.output:
-            return None
-        if len(x) == 4:
+        return None if 0 in windows.output else windows
+
+    def windows(self, x: tuple[int, ...], w: tuple[int, ...]) -> Windows | None:
+        """Returns the windows of an image of one or two dimensions; ``None`` if shapes do not fit.
+
+        A line is an image of one row.
+        """
+        windows = self.placed(x, w) if len(x) < 5 else None
+        if windows is None or len(x) == 4:
             return windows
         ahead = ((1,), (1,), (1,), (1,), (0,), (0,), (1,))
         fields = (
@@ -229,7 +232,7 @@ class ConvCall:
         """Returns what calls a kernel with an image and a residual; its ``None`` is a refusal."""
         kernel, cut, checked, tail = plan.kernel, plan.cut, plan.tiled is not None, self._tail
         weights = flat(w) if plan.tiled is None else plan.tiled
-        shape = cut.output if len(x) == 4 else (*cut.output[:2], cut.output[3])
+        shape = cut.output if len(x) > 3 else (*cut.output[:2], cut.output[3])
         scale = per_channel(w.shape[0])[0] if tail.scale is None else tail.scale
         count, threads = cut.floats * cut.threads, cut.threads
         after = scale, shift
@@ -265,6 +268,11 @@ class ConvCall:
     def _plan(self, x: tuple[int, ...], w: tuple[int, ...]) -> Iterator[Plan]:
         """Returns how to convolve images of a shape: what is tried first, and otherwise."""
         group, threads = self._attributes.group, self._threads
+        if len(x) == 5:
+            volume = self._attributes.placed(x, w)
+            if volume is not None:
+                yield Plan(CONV, layout(x, w[0], group, volume, threads))
+            return
         windows = self._attributes.windows(x, w)
         if windows is None:
             return

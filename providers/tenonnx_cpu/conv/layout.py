@@ -21,6 +21,7 @@ FIELDS = (
     "batch", "groups", "rows", "channels", "height", "width", "out_height", "out_width",
     "stride_y", "stride_x", "top", "taps", "direct", "plane",
     "task_rows", "task_height", "task_width", "block", "tasks", "pitch", "work", "copy", "edge",
+    "depth", "out_depth", "taps_z", "stride_z", "step_z", "front",
 )  # fmt: skip
 """What a kernel finds at which place of ``Layout.numbers``, in elements:
 
@@ -28,6 +29,9 @@ FIELDS = (
 a task makes ``task_rows`` channels of ``task_height`` rows of ``task_width`` elements, summing over
 ``block`` input channels at a time, in ``work`` floats of memory: the product, whose rows are
 ``pitch`` apart, planes, from ``copy`` on rows of A and from ``edge`` on columns of B.
+
+Every image of the result is one of ``out_depth`` of a volume, and convolves images of ``depth`` of
+them, ``taps_z`` of each of the volume's channels, as channels of its own.
 """
 
 VECTOR = 32
@@ -68,20 +72,23 @@ class Layout:
 
 @functools.lru_cache(maxsize=1024)
 def layout(shape: tuple[int, ...], rows: int, group: int, windows: Windows, threads: int) -> Layout:
-    """Returns how to convolve an image ``(N, C, H, W)`` with ``rows`` kernels."""
-    batch, channels = shape[:2]
+    """Returns how to convolve images ``(N, C, H, W)`` or volumes with ``rows`` kernels."""
+    output = (shape[0], rows, *windows.output)
+    windows, volume = flattened(windows)
+    _, out_depth, taps_z = volume[:3]
+    batch, channels = shape[0], shape[1] * taps_z
     (height, width), (out_height, out_width) = windows.size, windows.output
     (stride_y, stride_x), (top, left) = windows.strides, windows.begins
-    output = (batch, rows, out_height, out_width)
     rows, channels = rows // group, channels // group
-    direct = is_direct(windows)
+    direct = is_direct(windows) and taps_z == 1
     if direct:
         height, width = 1, height * width
         out_height, out_width = 1, width
     taps = taps_of(windows)
     planes = sorted({plane for plane, _ in taps})
     reach = max(line for _, line in taps)
-    part = split_tasks(batch * group, rows, out_height, out_width, threads, direct)
+    images = batch * group * out_depth
+    part = split_tasks(images, rows, out_height, out_width, threads, direct)
     plane = (part[1] + reach) * out_width
     block = max(1, DEPTH // len(taps))
     if direct and width == 1:
@@ -89,33 +96,47 @@ def layout(shape: tuple[int, ...], rows: int, group: int, windows: Windows, thre
     if not direct:
         block = max(1, min(block, PLANES // (plane * len(planes))))
     block = -(-channels // -(-channels // block))
-    depth = block * len(taps)
+    length = block * len(taps)
     step = height * width if direct else plane * len(planes)
     within = [planes.index(place) * plane + line * out_width for place, line in taps]
     offsets = 4 * np.add.outer(np.arange(block) * step, within).ravel()
     pitch = -(-part[1] * part[2] // VECTOR) * VECTOR
     pitch += 16 * (pitch % 256 == 0)
     copied = 0 if direct else block * len(planes) * plane
-    copy = part[0] * pitch + max(copied, VECTOR * depth) + 4 * VECTOR
-    edge = copy + TILE_ROWS * (depth + 16)
-    work = edge + VECTOR * (depth + 16)
-    tasks = (
-        batch * group * -(-rows // part[0]) * -(-out_height // part[1]) * -(-out_width // part[2])
-    )
+    copy = part[0] * pitch + max(copied, VECTOR * length) + 4 * VECTOR
+    edge = copy + TILE_ROWS * (length + 16)
+    work = edge + VECTOR * (length + 16)
+    tasks = images * -(-rows // part[0]) * -(-out_height // part[1]) * -(-out_width // part[2])
     numbers = (
         batch, group, rows, channels, height, width, out_height, out_width,
         stride_y, stride_x, top, len(taps), int(direct), plane,
-        *part, block, tasks, pitch, work, copy, edge,
+        *part, block, tasks, pitch, work, copy, edge, *volume,
     )  # fmt: skip
     return Layout(
         fixed(numbers),
         fixed(offsets),
-        fixed(np.arange(depth) * 4 * VECTOR),
+        fixed(np.arange(length) * 4 * VECTOR),
         fixed([(phase, column - left) for phase, column in planes]),
         min(threads, tasks),
         work,
         output,
     )
+
+
+def flattened(windows: Windows) -> tuple[Windows, tuple[int, int, int, int, int, int]]:
+    """Returns the windows of a volume's images, and those along its depth; an image has none."""
+    if len(windows.size) == 2:
+        return windows, (1, 1, 1, 1, 1, 0)
+    if is_direct(windows):
+        size = 1, math.prod(windows.size)
+        one, none = (1, 1), (0, 0)
+        return Windows(size, one, one, one, none, none, size), (1, 1, 1, 1, 1, 0)
+    fields = (
+        windows.size, windows.kernel, windows.strides, windows.dilations,
+        windows.begins, windows.ends, windows.output,
+    )  # fmt: skip
+    depth, taps, stride, step, front, _, out_depth = (field[0] for field in fields)
+    return Windows(*(field[1:] for field in fields)), (depth, out_depth, taps, stride, step, front)
 
 
 def is_direct(windows: Windows) -> bool:

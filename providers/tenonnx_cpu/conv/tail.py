@@ -185,7 +185,7 @@ def _take_residual(tail: Tail, node: ir.Node, scope: Scope) -> bool:
 def _is_narrow(value: ir.Value) -> bool:
     """Says whether a value is known to be of another shape than an image, such as one number."""
     shape = value.shape
-    return shape is not None and (len(shape) not in (3, 4) or all(d == 1 for d in shape[2:]))
+    return shape is not None and (len(shape) not in (3, 4, 5) or all(d == 1 for d in shape[2:]))
 
 
 def _take_activation(tail: Tail, node: ir.Node, scope: Scope) -> bool:

@@ -10,7 +10,7 @@ from tenonnx_cpu.activation import CLIP, RELU
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
 from tenonnx_cpu.jit.conv.finish import apply, bounds
 from tenonnx_cpu.jit.conv.planes import pack_columns, pack_panel, pack_planes
-from tenonnx_cpu.jit.conv.rows import copy_row
+from tenonnx_cpu.jit.conv.rows import copy_row, place_lines
 from tenonnx_cpu.jit.conv.tile import (
     DOT_ROWS,
     DOTS,
@@ -143,12 +143,15 @@ def convolve_part(arguments: Any, task: Any, worker: Any) -> None:
     c = memory.ctypes.data + 4 * layout[20] * worker
     c_row = 4 * layout[19]
     packed, copy, edge = c + layout[14] * c_row, c + 4 * layout[21], c + 4 * layout[22]
+    depth, out_depth, taps_z = layout[23], layout[24], layout[25]
+    image, slice_z = image // out_depth, image % out_depth
     row = image % groups * rows + first
     a_row = 4 * channels * taps
     a = w.ctypes.data + row * a_row
-    source = x.ctypes.data + 4 * image * channels * height * width
-    image_size = out_height * out_width
-    place = ((image // groups * groups * rows + row) * out_height + top) * out_width + left
+    source = x.ctypes.data + 4 * image * (channels // taps_z) * depth * height * width
+    image_size = out_depth * out_height * out_width
+    place = (image // groups * groups * rows + row) * image_size
+    place += (slice_z * out_height + top) * out_width + left
     for channel in range(0, channels, block):
         some = min(block, channels - channel)
         a_block = a + 4 * channel * taps
@@ -168,16 +171,56 @@ def convolve_part(arguments: Any, task: Any, worker: Any) -> None:
                 continue
             pack_panel(b + 4 * whole, 4 * width, some, columns - whole, packed)
         else:
-            pack_planes(
-                b, some, top, bottom, layout[4:11], planes, out_width, layout[13],
-                layout[13] // out_width - (layout[15] - (bottom - top)), np.float32(0), packed,
-            )  # fmt: skip
+            wanted = layout[13] // out_width - (layout[15] - (bottom - top))
+            if taps_z * depth == 1:
+                pack_planes(
+                    b, some, top, bottom, layout[4:11], planes, out_width, layout[13], wanted,
+                    np.float32(0), packed,
+                )  # fmt: skip
+            else:
+                pack_slices(
+                    source, channel, some, slice_z, top, bottom, layout, planes, wanted, packed
+                )
         places = panel.ctypes.data if direct else offsets.ctypes.data
         multiply_strip(
             count, a_block, a_row, packed, places, some * taps, c + 4 * whole, c_row,
             columns - whole, mode, copy, edge, last, y, place + whole, image_size, row, extras,
             0, 0,
         )  # fmt: skip
+
+
+@helper
+def pack_slices(
+    source: Any, first: Any, count: Any, slice_z: Any, top: Any, bottom: Any, layout: Any,
+    planes: Any, lines: Any, target: Any,
+) -> None:  # fmt: skip
+    """Writes planes of images of a volume's channels, as ``pack_planes`` does of channels.
+
+    Args:
+        source: Address of the volume's first channel.
+        first: The first of all the channels' images that a window sees, channel by channel.
+        count: How many.
+        slice_z: Which image of the result it is.
+        top: The first row of windows.
+        bottom: After the last row of windows.
+        layout: As ``tenonnx_cpu.conv.layout.FIELDS`` says.
+        planes: As ``pack_planes`` takes them, and the two below.
+        lines: Likewise.
+        target: Likewise.
+    """
+    depth, taps_z, out_width, size = layout[23], layout[25], layout[7], layout[13]
+    area = 4 * layout[4] * layout[5]
+    for index in range(count):
+        channel, tap = (first + index) // taps_z, (first + index) % taps_z
+        z = slice_z * layout[26] + tap * layout[27] - layout[28]
+        place = target + 4 * index * planes.shape[0] * size
+        if 0 <= z < depth:
+            pack_planes(
+                source + (channel * depth + z) * area, 1, top, bottom, layout[4:11], planes,
+                out_width, size, lines, np.float32(0), place,
+            )  # fmt: skip
+        else:
+            place_lines(place, 0, place, planes.shape[0] * size, 0, 0, 1, np.float32(0))
 
 
 @kernel((

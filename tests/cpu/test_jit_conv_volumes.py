@@ -1,0 +1,62 @@
+"""Convolutions of volumes on the kernel of images: windows along the depth are more channels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from running import Watch, floats, run, session
+from windows_oracle import convolve
+
+from models import node
+from tenonnx_cpu.conv.conv import CONV
+
+THREE = st.integers(1, 3)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    size=st.tuples(*[st.integers(3, 10)] * 3),
+    kernel=st.tuples(THREE, THREE, THREE),
+    strides=st.tuples(*[st.integers(1, 2)] * 3),
+    dilations=st.tuples(*[st.integers(1, 2)] * 3),
+    pads=st.tuples(*[st.integers(0, 2)] * 6),
+    channels=st.integers(1, 5),
+    group=st.sampled_from([1, 1, 2]),
+    threads=st.sampled_from([1, 4]),
+)
+def test_convolution_of_volumes(
+    size: Any, kernel: Any, strides: Any, dilations: Any, pads: Any, channels: int, group: int,
+    threads: int,
+) -> None:  # fmt: skip
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    whole = [n + a + b for n, a, b in zip(size, pads[:3], pads[3:], strict=True)]
+    assume(all(n >= r for n, r in zip(whole, reach, strict=True)))
+    CONV.compile()
+    x = floats(2, channels * group, *size)
+    w, b = floats(6, channels, *kernel, seed=1), floats(6, seed=2)
+    attributes = {"strides": strides, "pads": pads, "dilations": dilations, "group": group}
+    nodes = [node("Conv", "x w b", "y", **attributes)]
+    y = run(nodes, {"x": x}, "y", {"w": w, "b": b}, threads=threads)
+    expected = convolve(x, w, strides, dilations, pads, group) + b.reshape(-1, 1, 1, 1)
+    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("kernel", [(1, 1, 1), (3, 3, 3), (3, 1, 1)])
+def test_what_follows_is_fused(kernel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Watch(CONV, monkeypatch)
+    x, w = floats(1, 40, 4, 9, 11), floats(30, 40, *kernel, seed=1)
+    pads = tuple(n // 2 for n in kernel) * 2
+    plain = convolve(x, w, pads=pads)
+    r = floats(*plain.shape, seed=2)
+    nodes = [node("Conv", "x w", "c", pads=pads), node("Add", "c r", "s"), node("Relu", "s", "y")]
+    feeds = {"x": x, "r": r}
+    made = session(nodes, feeds, "y", {"w": w}, threads=2)
+    assert made.plan.source.count(" = k") == 1
+    (y,) = made.run(None, feeds)
+    assert watch.calls == 1
+    expected = np.maximum(plain + r, 0)
+    assert np.abs(y - expected).max() <= 2e-5 * np.abs(plain).max()
