@@ -101,14 +101,16 @@ class Scope:
 
 
 def straight_line(
-    steps: Sequence[Step], inputs: Iterable[ir.Value | None], output: ir.Value
+    steps: Sequence[Step],
+    inputs: Iterable[ir.Value | None],
+    output: ir.Value | Sequence[ir.Value],
 ) -> Call:
     """Returns steps as a Python function, a line for each, as a plan has them.
 
     Args:
         steps: What to run, in order.
         inputs: What the function takes. A constant need not be among them.
-        output: What it returns.
+        output: What it returns; values come as a tuple.
     """
     namespace: dict[str, Any] = {}
     names: dict[ir.Value | None, str] = {None: "None"}
@@ -127,7 +129,10 @@ def straight_line(
         target = f"{', '.join(results)}, *_" if step.multiple else results[0]
         lines.append(f"    {target} = k{number}({arguments})")
         names |= zip(step.outputs, results, strict=True)
-    lines.append(f"    return {names[output]}")
+    if isinstance(output, Sequence):
+        lines.append(f"    return {''.join(f'{names[value]}, ' for value in output)}")
+    else:
+        lines.append(f"    return {names[output]}")
     exec("\n".join(lines), namespace)
     return namespace["call"]  # type: ignore[no-any-return]  # what exec has just defined
 
@@ -161,7 +166,7 @@ def may_begin(domain: str, operator: str) -> bool:
 
 
 def find_fusions(nodes: Sequence[ir.Node], scope: Scope) -> dict[ir.Node, Fused]:
-    """Returns the fusions among the nodes of a scope, none overlapping, by their last node."""
+    """Returns the fusions among the nodes of a scope, none overlapping, by where they run."""
     found: dict[ir.Node, Fused] = {}
     position = {node: index for index, node in enumerate(nodes)}
     for turn in sorted(FUSIONS):
@@ -169,12 +174,24 @@ def find_fusions(nodes: Sequence[ir.Node], scope: Scope) -> dict[ir.Node, Fused]
             for attempt in FUSIONS[turn].get((node.domain, node.op_type), ()):
                 if not scope.has(node) or (fused := attempt(node, scope)) is None:
                     continue
-                last = max(fused.nodes, key=position.__getitem__)
-                if not _is_read_before(last, fused, position):
+                place = _place_of(fused, position)
+                if place is not None:
                     scope.taken.update(fused.nodes)
-                    found[last] = fused
+                    found[place] = fused
                     break
     return found
+
+
+def _place_of(fused: Fused, position: Mapping[ir.Node, int]) -> ir.Node | None:
+    """Returns the node at which a fusion can run: the last, or if need be the first.
+
+    Nothing may read what it makes before it runs. At the first node there is what that reads.
+    """
+    ordered = sorted(fused.nodes, key=position.__getitem__)
+    if not _is_read_before(ordered[-1], fused, position):
+        return ordered[-1]
+    given = (value for value in fused.inputs if value is not None and not is_constant(value))
+    return ordered[0] if all(value in ordered[0].inputs for value in given) else None
 
 
 def _is_read_before(last: ir.Node, fused: Fused, position: Mapping[ir.Node, int]) -> bool:

@@ -17,7 +17,7 @@ class Launch(NamedTuple):
         run: The kernel; ``None`` if there is nothing to do for results that are views.
         arguments: What it takes.
         result: What the step returns then: an array, or a tuple of arrays and ``None``. They are
-            new, or views of the step's inputs.
+            new, views of the step's inputs, or fixed.
         refusal: Scratch memory whose first four bytes are not 0 if the kernel did not do it.
         otherwise: What to call with the step's inputs then; it may return another launch.
     """

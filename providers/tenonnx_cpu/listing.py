@@ -58,5 +58,5 @@ LISTING: Final = {
     "quantised.nbits": "com.microsoft::MatMulNBits",
     "recurrent.operator": "GRU LSTM RNN",
     "turning": "Transpose",
-    "views": "Flatten Reshape Slice Split Squeeze Unsqueeze",
+    "views": "Expand Flatten Reshape Slice Split SplitToSequence Squeeze Unsqueeze",
 }

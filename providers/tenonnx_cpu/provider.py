@@ -16,6 +16,7 @@ from tenonnx_cpu.fuse import Fused, Scope, find_fusions, may_begin
 from tenonnx_cpu.jit.code.cache import cached_files
 from tenonnx_cpu.jit.runtime import can_compile, warm_up
 from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.shapes import looked_up, on_shapes
 from tenonnx_cpu.specialise import SPECIALISATIONS, Site
 from tenonnx_cpu.team import TEAM, available_cores, entry, heed
 
@@ -82,13 +83,15 @@ class CPUExecutionProvider(ArrayProvider):
         free = [node for node in segment.nodes if self._is_free(node)]
         scope = Scope(free, segment.escaping, self.threads, super()._step, self.packs)
         fused = find_fusions(segment.nodes, scope)
+        asked = on_shapes([node for node in free if node not in scope.taken])
+        scope.taken.update(asked)
         steps = []
         for node in segment.nodes:
             if node in fused:
                 steps.append(_fused_step(fused[node]))
             elif node not in scope.taken:
                 steps.append(self._step(node))
-        return steps
+        return list(map(_replayed, looked_up(asked, steps, super()._step))) if asked else steps
 
     def declines(self, transform: str) -> str | None:
         """Says what it does better itself as it compiles nodes, or what gains it nothing."""

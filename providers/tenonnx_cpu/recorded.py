@@ -17,6 +17,7 @@ import numpy as np
 
 from tenonnx.records import record
 from tenonnx_cpu.buffers import COUNTED
+from tenonnx_cpu.fixed import is_fixed
 from tenonnx_cpu.jit import layout as at
 from tenonnx_cpu.jit.code import images
 from tenonnx_cpu.jit.runtime import JitKernel
@@ -39,8 +40,8 @@ PATIENCE = 64
 class Recorded:
     """A step's function that returns a ``Launch``, or results where no kernel is to be called.
 
-    What it decides must depend on nothing but its inputs' dtypes, shapes and strides, and on
-    constants.
+    What it decides must depend on nothing but its inputs' dtypes, shapes and strides, on constants
+    and on arrays that are fixed.
 
     Attributes:
         function: It.
@@ -96,7 +97,9 @@ class _Recorder:
         return result
 
     def _learn(self, cell: Cell, inputs: tuple[Any, ...], made: Launch) -> None:
-        shapes = [x if x is None else (x.shape, x.strides, x.dtype) for x in inputs]
+        shapes = [
+            id(x) if x is None or is_fixed(x) else (x.shape, x.strides, x.dtype) for x in inputs
+        ]
         if shapes != self._shapes:
             self._shapes, self._seen = shapes, None
             self._patience -= 1

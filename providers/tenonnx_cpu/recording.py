@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from tenonnx_cpu.buffers import SMALL, empty
+from tenonnx_cpu.fixed import is_fixed
 from tenonnx_cpu.jit import layout as at
 from tenonnx_cpu.jit.code.images import entry_of
 from tenonnx_cpu.jit.scratch import scratch
@@ -50,6 +51,25 @@ class Same(NamedTuple):
     dtype: np.dtype[Any]
 
 
+class Fixed:
+    """A result that is the same array in every call."""
+
+    def __init__(self, array: NDArray) -> None:
+        self.array = array
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Fixed) or self.array.dtype != other.array.dtype:
+            return False
+        return self.array.shape == other.array.shape and self._bytes == other._bytes
+
+    def __hash__(self) -> int:
+        return hash(self._bytes)
+
+    @property
+    def _bytes(self) -> bytes:
+        return self.array.tobytes()
+
+
 class Store(NamedTuple):
     """An array to be allocated."""
 
@@ -62,9 +82,9 @@ class Description(NamedTuple):
 
     Attributes:
         facts: The kernel, its arguments, the stores and the results (a ``Place`` in a store or an
-            input; the number of a store; ``None``), bytes of scratch memory, where in it the
-            kernel may refuse, and whether there are several results.
-        inputs: Every constant, and of other inputs dtype, shape and strides.
+            input; the number of a store; ``Fixed``; ``None``), bytes of scratch memory, where in
+            it the kernel may refuse, and whether there are several results.
+        inputs: Every constant and fixed array, and of other inputs dtype, shape and strides.
         things: The arguments that are the same in every call, ``None`` for others.
     """
 
@@ -88,7 +108,7 @@ def describe(
         made: What it does with them.
     """
     known = tuple(
-        x if x is None or constant else _form(x)
+        x if x is None or constant or is_fixed(x) else _form(x)
         for x, constant in zip(inputs, constants, strict=False)
     )
     if len(known) < len(inputs) or any(form is _UNFIT for form in known):
@@ -162,6 +182,8 @@ class _Finder:
     def _result(self, result: Any, stores: list[Store], is_view: bool) -> Any:
         if result is None:
             return None
+        if is_fixed(result):
+            return Fixed(result)
         if type(result) is not np.ndarray or not result.size:
             raise _Unclear
         source = self._input_of(result)
@@ -265,9 +287,9 @@ def _given(result: Any, things: list[Any]) -> list[int]:
     if isinstance(result, Place):
         kind = at.VIEW_OF_INPUT if result.source == at.FROM_INPUT else at.VIEW_OF_STORE
         return [kind, *_words(result)[1:]]
-    if result is not None:
+    if isinstance(result, int):
         return [at.MADE, result]
-    things.append(None)
+    things.append(None if result is None else result.array)
     return [at.THING, len(things) - 1]
 
 

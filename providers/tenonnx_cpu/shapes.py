@@ -1,0 +1,119 @@
+"""Arithmetic on shapes: done once for inputs of the same shapes, and looked up from then on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tenonnx.planning.lower import is_constant
+from tenonnx.provider import Step
+from tenonnx_cpu.fixed import fix
+from tenonnx_cpu.fuse import straight_line
+from tenonnx_cpu.launch import Launch
+from tenonnx_cpu.recorded import Recorded
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+ASKED = frozenset({"Shape", "Size"})
+COMPUTED = frozenset(
+    {
+        "Abs", "Add", "And", "Cast", "Ceil", "Concat", "Div", "Equal", "Floor", "Gather", "Greater",
+        "GreaterOrEqual", "Identity", "Less", "LessOrEqual", "Max", "Min", "Mod", "Mul", "Neg",
+        "Not", "Or", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Reshape", "Slice",
+        "Sqrt", "Squeeze", "Sub", "Unsqueeze", "Where",
+    }
+)  # fmt: skip
+"""Operators whose results are no larger than their inputs together, for constants are small."""
+
+LARGEST = 256
+"""Elements of a constant that takes part."""
+
+
+def looked_up(
+    nodes: Sequence[ir.Node], steps: Sequence[Step], plain: Callable[[ir.Node], Step]
+) -> list[Step]:
+    """Returns steps with those in between that compute what depends on shapes alone.
+
+    Args:
+        nodes: What is computed on shapes, as ``on_shapes`` finds it.
+        steps: All other steps, in order.
+        plain: Returns a node's step on array kernels.
+    """
+    asked: dict[ir.Value, set[ir.Value]] = {}
+    below: dict[ir.Value, set[ir.Node]] = {}
+    for node in nodes:
+        given = [value for value in node.inputs if value is not None and not is_constant(value)]
+        output = node.outputs[0]
+        asked[output] = set().union(*(asked.get(value, {value}) for value in given))
+        below[output] = {node}.union(*(below.get(value, ()) for value in given))
+    inner = set(nodes)
+    made = {value: place for place, step in enumerate(steps, 1) for value in step.outputs}
+    groups: dict[int, list[ir.Value]] = {}
+    for value, sources in asked.items():
+        if any(user not in inner for user in value.consumers()):
+            groups.setdefault(max(made.get(each, 0) for each in sources), []).append(value)
+    result: list[Step] = []
+    for place in range(len(steps) + 1):
+        result += steps[place - 1 : place] if place else []
+        if place in groups:
+            wanted = groups[place]
+            inputs = dict.fromkeys(each for value in wanted for each in asked[value])
+            taken = set().union(*(below[value] for value in wanted))
+            part = [node for node in nodes if node in taken]
+            result.append(_step(part, tuple(inputs), wanted, plain))
+    return result
+
+
+def on_shapes(nodes: Sequence[ir.Node]) -> list[ir.Node]:
+    """Returns the nodes whose results depend on shapes alone and are small."""
+    found: dict[ir.Value, ir.Node] = {}
+    for node in nodes:
+        if node.domain or len(node.outputs) != 1 or node.outputs[0].is_graph_output():
+            continue
+        if node.op_type in ASKED:
+            takes_part = node.inputs[0] is not None and not is_constant(node.inputs[0])
+        else:
+            takes_part = node.op_type in COMPUTED or _is_small_expand(node)
+            takes_part &= any(value in found for value in node.inputs)
+            takes_part &= all(
+                value is None or value in found or _is_small_constant(value)
+                for value in node.inputs
+            )
+        if takes_part:
+            found[node.outputs[0]] = node
+    return list(found.values())
+
+
+def _is_small_constant(value: ir.Value) -> bool:
+    tensor = value.const_value
+    return is_constant(value) and tensor is not None and tensor.size <= LARGEST
+
+
+def _is_small_expand(node: ir.Node) -> bool:
+    if node.op_type != "Expand" or node.inputs[1] is None or not is_constant(node.inputs[1]):
+        return False
+    tensor = node.inputs[1].const_value
+    return tensor is not None and tensor.size <= 1 and math.prod(tensor.numpy().tolist()) <= LARGEST
+
+
+def _step(
+    nodes: Sequence[ir.Node],
+    asked: tuple[ir.Value, ...],
+    wanted: Sequence[ir.Value],
+    plain: Callable[[ir.Node], Step],
+) -> Step:
+    compute = straight_line([plain(node) for node in nodes], asked, wanted)
+
+    def call(*inputs: Any) -> Launch:
+        results = tuple(map(fix, compute(*inputs)))
+        return Launch(None, (), results if len(results) > 1 else results[0])
+
+    return Step(
+        call=Recorded(call),
+        inputs=asked,
+        outputs=tuple(wanted),
+        nodes=tuple(nodes),
+        multiple=len(wanted) > 1,
+    )
