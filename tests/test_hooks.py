@@ -61,6 +61,39 @@ def test_a_transform_that_fails_or_breaks_the_graph_is_named(apply: Any, message
     tenonnx.InferenceSession(RELU, options)
 
 
+@pytest.mark.parametrize(
+    ("needs", "applied"),
+    [((), True), (("Relu",), True), ((("Add", "Relu"),), True), (("Relu", "Add"), False)],
+)
+@pytest.mark.parametrize("level", ["required", "basic"])
+def test_a_transform_is_applied_to_models_that_have_what_it_needs(
+    needs: Any, applied: bool, level: Any
+) -> None:
+    seen: list[ir.Model] = []
+    mine = tenonnx.Transform("mine", lambda m, _: bool(seen.append(m)), level, needs=needs)
+    session = tenonnx.InferenceSession(RELU, options_with(mine, hooks=Transforms))
+    assert len(seen) == applied
+    assert [r.name for r in session.transforms if r.name == "mine"] == ["mine"][: level == "basic"]
+
+
+def test_what_a_transform_needs_is_asked_of_the_model_as_it_is_by_then() -> None:
+    seen: list[str] = []
+
+    def rename(model: ir.Model, _: Any) -> bool:
+        model.graph[0].op_type = "Neg"
+        return True
+
+    options = options_with(
+        tenonnx.Transform("one", rename, order=1, needs=("Relu",)),
+        tenonnx.Transform("old", lambda *_: bool(seen.append("old")), order=2, needs=("Relu",)),
+        tenonnx.Transform("new", lambda *_: bool(seen.append("new")), order=2, needs=("Neg",)),
+        hooks=Transforms,
+    )
+    session = tenonnx.InferenceSession(RELU, options)
+    assert seen == ["new"]
+    assert session.run(None, {"x": X})[0].tolist() == (-X).tolist()
+
+
 def test_a_transform_to_disable_must_exist() -> None:
     options = tenonnx.SessionOptions(disabled_transforms=["fold-constant"])
     with pytest.raises(

@@ -87,17 +87,15 @@ def _refuse_explosion(model: ir.Model) -> None:
             return
 
 
-def expand_unsupported(model: ir.Model, is_supported: Callable[[ir.Node], bool]) -> None:
+def expand_unsupported(model: ir.Model, is_supported: Callable[[ir.Node], bool]) -> list[ir.Node]:
     """Replaces operators that nobody runs by the body that their schema gives them.
 
-    Nodes without a body are left as they are.
+    Returns:
+        The nodes without a body, which are left as they are.
     """
     for _ in range(MAX_ROUNDS):
-        wanted = [
-            node
-            for node in graphs.nodes(model.graph)
-            if not graphs.is_control_flow(node) and not is_supported(node)
-        ]
+        if not (wanted := _unsupported(model, is_supported)):
+            break
         if any(map(_lacks_types, wanted)):
             from onnx_ir.passes.common import ShapeInferencePass  # as few need
 
@@ -105,9 +103,20 @@ def expand_unsupported(model: ir.Model, is_supported: Callable[[ir.Node], bool])
             ShapeInferencePass(check_type=False, strict_mode=False)(model)
         expanded = [_attach_body(model, node, index) for index, node in enumerate(wanted)]
         if not any(expanded):
-            return
+            break
         graphs.resolve_versions(model)
         inline_functions(model)
+    else:
+        wanted = _unsupported(model, is_supported)
+    return wanted
+
+
+def _unsupported(model: ir.Model, is_supported: Callable[[ir.Node], bool]) -> list[ir.Node]:
+    return [
+        node
+        for node in graphs.nodes(model.graph)
+        if not graphs.is_control_flow(node) and not is_supported(node)
+    ]
 
 
 def _attach_body(model: ir.Model, node: ir.Node, index: int) -> bool:

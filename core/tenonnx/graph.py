@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,14 @@ def label(node: ir.Node) -> str:
     return f"{own} in the body of {origin}" if origin else own
 
 
+def has_bodies(node: ir.Node) -> bool:
+    """Says whether a node holds graphs; few do, and asking is cheaper than looking for them."""
+    for attribute in node.attributes.data.values():  # noqa: SIM110  # any() takes twice the time
+        if attribute.type in BODIES:
+            return True
+    return False
+
+
 def subgraphs(node: ir.Node) -> Iterator[tuple[str, ir.Graph]]:
     """Yields a node's graph attributes by name."""
     for name, attribute in node.attributes.data.items():
@@ -53,11 +61,9 @@ def nodes(graph: ir.Graph) -> Iterator[ir.Node]:
     """
     for node in graph:
         yield node
-        for attribute in node.attributes.data.values():
-            if attribute.type in BODIES:
-                for _, inner in subgraphs(node):
-                    yield from nodes(inner)
-                break
+        if has_bodies(node):
+            for _, inner in subgraphs(node):
+                yield from nodes(inner)
 
 
 def graphs(model: ir.Model) -> tuple[ir.Graph, ...]:
@@ -65,10 +71,8 @@ def graphs(model: ir.Model) -> tuple[ir.Graph, ...]:
     found = [model.graph]
     for graph in found:
         for node in graph:
-            for attribute in node.attributes.data.values():
-                if attribute.type in BODIES:
-                    found += (inner for _, inner in subgraphs(node))
-                    break
+            if has_bodies(node):
+                found += (inner for _, inner in subgraphs(node))
     return tuple(found)
 
 
@@ -99,7 +103,8 @@ def inputs(node: ir.Node) -> Iterator[ir.Value]:
     for value in node.inputs:
         if value is not None:
             yield value
-    yield from captures(node)
+    if has_bodies(node):
+        yield from captures(node)
 
 
 def python_attributes(node: ir.Node) -> dict[str, Any]:
@@ -146,8 +151,9 @@ def resolve_versions(model: ir.Model) -> None:
 def _resolve_graph(graph: ir.Graph, imports: dict[str, int]) -> None:
     versions = {("" if domain == "ai.onnx" else domain): v for domain, v in imports.items()}
     for node in nodes(graph):
-        if node.version is None:
-            node.version = versions.get(node.domain)
+        if node.version is not None:
+            continue
+        node.version = versions.get(node.domain)
         if node.version is None:
             if node.domain == "":
                 raise InvalidGraph(
@@ -158,7 +164,7 @@ def _resolve_graph(graph: ir.Graph, imports: dict[str, int]) -> None:
             node.version = 1
 
 
-def check_and_sort(graph: ir.Graph, outer: frozenset[ir.Value] = frozenset()) -> None:
+def check_and_sort(graph: ir.Graph, outer: Set[ir.Value] = frozenset()) -> None:
     """Puts the nodes in an order in which they can run, in subgraphs too.
 
     Args:
@@ -179,8 +185,9 @@ def check_and_sort(graph: ir.Graph, outer: frozenset[ir.Value] = frozenset()) ->
     _refuse_duplicates(graph)
     for node in graph:
         available.update(node.outputs)
-        for _, inner in subgraphs(node):
-            check_and_sort(inner, frozenset(available))
+        if has_bodies(node):
+            for _, inner in subgraphs(node):
+                check_and_sort(inner, available)
     for output in graph.outputs:
         if output not in available:
             raise InvalidGraph(f"nothing produces the graph output '{output.name}'")
@@ -188,7 +195,10 @@ def check_and_sort(graph: ir.Graph, outer: frozenset[ir.Value] = frozenset()) ->
 
 def _runs_in_order(graph: ir.Graph, available: set[ir.Value]) -> bool:
     for node in graph:
-        if not available.issuperset(inputs(node)):
+        for value in node.inputs:
+            if value is not None and value not in available:
+                return False
+        if has_bodies(node) and not available.issuperset(captures(node)):
             return False
         available.update(node.outputs)
     return True

@@ -178,6 +178,9 @@ class OperatorTable:
     def update(self, *others: OperatorTable) -> OperatorTable:
         """Adds the kernels of other tables over this one's; returns itself."""
         for other in others:
+            if not self._kernels:
+                self._kernels = dict(other._kernels)
+                continue
             for key, versions in other._kernels.items():
                 mine = self._kernels.get(key)
                 # Versions are shared: every provider of every session has such a table.
@@ -187,9 +190,11 @@ class OperatorTable:
     def find(self, domain: str, op_type: str, version: int) -> Kernel | None:
         """Returns the kernel for an operator at an opset version, or ``None``."""
         key = _key(domain, op_type)
-        versions = self._kernels.get(key, {})
-        since = max((v for v in versions if v <= version), default=None)
-        return None if since is None else self._kernel(key, since)
+        since = 0
+        for known in self._kernels.get(key, ()):
+            if since < known <= version:
+                since = known
+        return self._kernel(key, since) if since else None
 
     def names(self) -> Iterator[str]:
         """Yields the kernels as ``ai.onnx::Softmax-13``, without importing any."""

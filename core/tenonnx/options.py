@@ -78,9 +78,8 @@ class SessionOptions:
     _cancelled: bool = field(default=False, repr=False)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        known = [f.name for f in fields(self)]
-        if name not in known:
-            public = [option for option in known if not option.startswith("_")]
+        if name not in self.__dataclass_fields__:
+            public = [f.name for f in fields(self) if not f.name.startswith("_")]
             raise AttributeError(
                 f"SessionOptions has no option {name!r}{did_you_mean(name, public)}"
             )

@@ -48,6 +48,8 @@ class Transform:
             to no level: it rewrites what could not run otherwise, before all others.
         order: Transforms run by this number, then by name.
         domain: The domain of the operators that it writes, if they are not ONNX's own.
+        needs: Operators, in whatever domain, all of which a model must have for it to be applied;
+            of several in a tuple, at least one. Saves a walk through models that have not.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Transform:
     level: Level = "extended"
     order: int = 100
     domain: str = ""
+    needs: tuple[str | tuple[str, ...], ...] = ()
 
     def __post_init__(self) -> None:
         if self.level not in _RANK:
@@ -164,33 +167,50 @@ def run_transforms(
         TenonnxError: A required transform's own, if it refuses the model.
     """
     reports: list[TransformReport] = []
+    kinds: set[str] = set()
     for transform in transforms:
-        before = model.graph.num_nodes()
+        before, start, modified = model.graph.num_nodes(), time.perf_counter(), False
         if (why := _declined(transform, context)) is not None:
-            reports.append(TransformReport(transform.name, False, before, before, 0.0, (why,)))
-            continue
-        start = time.perf_counter()
-        try:
-            modified = bool(transform.apply(model, context))
-            if modified:
-                graphs.resolve_versions(model)
-                graphs.check_and_sort(model.graph)
-        except Exception as error:
-            if transform.level == "required" and isinstance(error, TenonnxError):
-                raise
-            done = ", ".join(r.name for r in reports if r.modified) or "none"
-            raise PluginError(
-                f"transform {transform.name!r} failed (the model was changed before by: {done}): "
-                f"{error if isinstance(error, TenonnxError) else repr(error)}",
-                hint=f"run without it: SessionOptions(disabled_transforms=[{transform.name!r}])",
-            ) from error
-        seconds = time.perf_counter() - start
-        after = model.graph.num_nodes()
+            context.notes.append(why)
+        else:
+            kinds = kinds or (graphs.operators(model) if transform.needs else kinds)
+            if _has(kinds, transform.needs):
+                modified = _apply(transform, model, context, reports)
+        seconds, after = time.perf_counter() - start, model.graph.num_nodes()
+        if modified:
+            kinds = set()
         if modified or transform.level != "required":
             notes = tuple(context.notes)
             reports.append(TransformReport(transform.name, modified, before, after, seconds, notes))
         context.notes.clear()
     return reports
+
+
+def _has(kinds: set[str], needs: Iterable[str | tuple[str, ...]]) -> bool:
+    return all(not kinds.isdisjoint((n,) if isinstance(n, str) else n) for n in needs)
+
+
+def _apply(
+    transform: Transform,
+    model: ir.Model,
+    context: TransformContext,
+    reports: Iterable[TransformReport],
+) -> bool:
+    try:
+        modified = bool(transform.apply(model, context))
+        if modified:
+            graphs.resolve_versions(model)
+            graphs.check_and_sort(model.graph)
+    except Exception as error:
+        if transform.level == "required" and isinstance(error, TenonnxError):
+            raise
+        done = ", ".join(r.name for r in reports if r.modified) or "none"
+        raise PluginError(
+            f"transform {transform.name!r} failed (the model was changed before by: {done}): "
+            f"{error if isinstance(error, TenonnxError) else repr(error)}",
+            hint=f"run without it: SessionOptions(disabled_transforms=[{transform.name!r}])",
+        ) from error
+    return modified
 
 
 def _declined(transform: Transform, context: TransformContext) -> str | None:

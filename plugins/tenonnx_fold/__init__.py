@@ -14,7 +14,8 @@ def register_transforms(register: Callable[[Transform], None]) -> None:
     from tenonnx_fold.loops import free_invariants
     from tenonnx_fold.tidy import lift_constants, remove_unused
 
-    register(Transform("lift-constants", lift_constants, level="basic", order=10))
+    constant = ("Constant",)
+    register(Transform("lift-constants", lift_constants, level="basic", order=10, needs=constant))
     register(Transform("free-loop-invariants", free_invariants, level="basic", order=15))
     register(Transform("fold-constants", fold_constants, level="basic", order=20))
     register(Transform("remove-unused", remove_unused, level="basic", order=1000))

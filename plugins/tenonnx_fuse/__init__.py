@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tenonnx import Transform, hookimpl
-from tenonnx.graph import operators
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -24,7 +23,7 @@ def register_transforms(register: Callable[[Transform], None]) -> None:
     """Announce the transforms; they run in this order, once constants are folded."""
 
     def add(name: str, level: Any, order: int, place: str, *needs: Any, domain: str = "") -> None:
-        register(Transform(name, later(place, *needs), level, order, domain))
+        register(Transform(name, later(place), level, order, domain, needs))
 
     add("lower-nchwc", "required", 0, "nchwc:lower_blocks", "ReorderOutput")
     add("common-subexpressions", "basic", 22, "subexpressions:share_subexpressions")
@@ -51,23 +50,11 @@ def register_transforms(register: Callable[[Transform], None]) -> None:
     add("conv-activation", "extended", 72, "activations:conv_activation", "Conv", domain=MICROSOFT)
 
 
-def later(
-    place: str, *needs: str | tuple[str, ...]
-) -> Callable[[ir.Model, TransformContext], bool]:
-    """Returns a transform whose module is imported for the first model that it may change.
-
-    Args:
-        place: The module and its function, ``module:function``.
-        needs: Operators all of which such a model has; of several in a tuple, at least one.
-    """
+def later(place: str) -> Callable[[ir.Model, TransformContext], bool]:
+    """Returns a transform, ``module:function``, whose module is imported when it is applied."""
     module, function = place.split(":")
-    wanted = [{need} if isinstance(need, str) else set(need) for need in needs]
 
     def apply(model: ir.Model, context: TransformContext) -> bool:
-        if wanted:
-            kinds = operators(model)
-            if any(kinds.isdisjoint(alternatives) for alternatives in wanted):
-                return False
         found = getattr(importlib.import_module(f"tenonnx_fuse.{module}"), function)
         return bool(found(model, context))
 

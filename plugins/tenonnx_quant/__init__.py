@@ -55,7 +55,10 @@ def register_transforms(register: Callable[[Transform], None]) -> None:
     """Announce the transform; it runs once constants are folded."""
     from tenonnx_quant.fuse import fuse_dequantize_matmul
 
-    register(Transform("fuse-dequantize-matmul", fuse_dequantize_matmul, "basic", order=40))
+    needs = ("DequantizeLinear", ("MatMul", "Gemm"))
+    register(
+        Transform("fuse-dequantize-matmul", fuse_dequantize_matmul, "basic", order=40, needs=needs)
+    )
 
 
 @hookimpl

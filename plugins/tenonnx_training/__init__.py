@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tenonnx import Transform, hookimpl
-from tenonnx.graph import graphs
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -17,13 +16,12 @@ if TYPE_CHECKING:
 @hookimpl
 def register_transforms(register: Callable[[Transform], None]) -> None:
     """Announce the lowering; no kernel can run the operator, so it is required."""
-    register(Transform("lower-gradients", _lower_gradients, level="required"))
+    needs = ("Gradient",)
+    register(Transform("lower-gradients", _lower_gradients, level="required", needs=needs))
 
 
 def _lower_gradients(model: ir.Model, context: TransformContext) -> bool:
     """Imports the rules for the first model that asks for a gradient."""
-    if not any(node.op_type == "Gradient" for graph in graphs(model) for node in graph):
-        return False
     from tenonnx_training.gradient import lower_gradients
 
     return lower_gradients(model, context)

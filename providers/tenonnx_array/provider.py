@@ -121,7 +121,7 @@ class ArrayProvider(Provider):
             return f"no kernel for {node.domain or 'ai.onnx'}::{node.op_type}-{node.version}"
         if not node.domain and (reason := self.without.get(node.op_type)):
             return reason
-        if unknown := node.attributes.keys() - kernel.attributes.keys():
+        if unknown := [name for name in node.attributes.data if name not in kernel.attributes]:
             return f"{kernel} has no attribute {', '.join(sorted(unknown))}"
         if len(node.outputs) > 1 and not kernel.multiple:
             return f"{kernel} has one output, the node names {len(node.outputs)}"

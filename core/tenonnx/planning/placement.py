@@ -105,15 +105,9 @@ def place(
     Raises:
         NotSupported: Some nodes have no provider; the message lists them.
     """
-    functions.expand_unsupported(
+    unsupported = functions.expand_unsupported(
         model, lambda node: any(p.supports(node) is True for p in providers)
     )
-    unsupported = [
-        node
-        for node in graphs.nodes(model.graph)
-        if not graphs.is_control_flow(node)
-        and all(provider.supports(node) is not True for provider in providers)
-    ]
     if unsupported:
         raise _not_implemented(unsupported, providers, others)
     return _place_graph(model.graph, providers)
