@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import pytest
 
 import tenonnx
 from models import FLOAT, model, node, value
+from tenonnx_cpu.jit import scratch
 
 pytest.importorskip("numba")
 
@@ -234,3 +237,26 @@ def test_unknown_modes_are_refused(monkeypatch: pytest.MonkeyPatch, pooling: Pat
     monkeypatch.setenv("TENONNX_JIT", "2")
     with pytest.raises(tenonnx.InvalidArgument, match="TENONNX_JIT is '2'"):
         tenonnx.InferenceSession(pooling)
+
+
+@pytest.mark.parametrize("python_ends", [False, True])
+def test_a_threads_memory_outlives_python(
+    python_ends: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A daemon thread may be in a kernel while Python takes its variables away."""
+    found: list[tuple[int, Any]] = []
+
+    def work() -> None:
+        memory = scratch.scratch(100)
+        found.append((memory.ctypes.data, weakref.ref(memory.base)))
+
+    monkeypatch.setattr(weakref.finalize, "_shutdown", python_ends)
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    ((start, owner),) = found
+    assert (owner() is not None) == python_ends
+    rows = scratch.ROOMS[scratch.ROOMS[:, 1] == start]
+    assert len(rows) == python_ends
+    for row in scratch.ROOMS:
+        scratch._leave(row, start)

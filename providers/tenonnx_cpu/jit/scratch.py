@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import math
 import threading
@@ -19,6 +20,11 @@ ROOMS = np.zeros((32, 3), np.int64)
 
 _local = threading.local()
 _lock = threading.Lock()
+
+_kept: dict[int, Any] = {}
+"""The memory that rows tell of, by where it begins. Daemon threads run kernels in it until the
+process ends, when Python has already taken modules and threads' own variables apart."""
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(_kept))
 
 
 def scratch(nbytes: int) -> np.ndarray[Any, Any]:
@@ -58,12 +64,16 @@ def _enter(memory: np.ndarray[Any, Any]) -> None:
         for wanted in (own, 0):
             for row in ROOMS:
                 if row[0] == wanted:
-                    row[:] = own, memory.ctypes.data, memory.size
-                    weakref.finalize(memory, _leave, row, memory.ctypes.data).atexit = False
+                    start = memory.ctypes.data
+                    row[:] = own, start, memory.size
+                    _kept[start] = memory.base
+                    weakref.finalize(memory, _leave, row, start).atexit = False
                     return
 
 
 def _leave(row: np.ndarray[Any, Any], start: int) -> None:
+    """Lets go of memory whose thread has ended or has more; not called any more at exit."""
+    _kept.pop(start, None)
     if row[1] == start:
         row[:] = 0
 
