@@ -151,14 +151,14 @@ class CupyPlatform:
         memory = self._cupy.cuda.alloc_pinned_memory(nbytes)
         return np.frombuffer(memory, np.uint8, nbytes)
 
-    def copy(self, block: Any, offset: int, source: NDArray) -> Callable[[], None]:
+    def copy(self, block: Any, offset: int, source: NDArray) -> Any:
         """Copies pinned bytes on a stream of its own."""
         with self._device:
             pointer = self._cupy.cuda.MemoryPointer(block.memory, offset)
             pointer.copy_from_host_async(source.ctypes.data, source.nbytes, self._copies)
             event = self._cupy.cuda.Event(disable_timing=True)
             event.record(self._copies)
-        return event.synchronize  # type: ignore[no-any-return]  # cupy has no types
+        return event
 
     def map_host(self, address: int, nbytes: int, owner: object) -> Any:
         """Registers host memory and returns it as the device sees it."""
@@ -306,6 +306,10 @@ class CupyStream:
                 yield
             finally:
                 self._cupy.cuda.set_pinned_memory_allocator(pool.malloc)
+
+    def wait_event(self, event: Any) -> None:
+        """Lets what comes now start after an event."""
+        self._stream.wait_event(event)
 
     def synchronize(self) -> None:
         """Waits for everything on the stream."""

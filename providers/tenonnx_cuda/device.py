@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tenonnx.operators import Array
     from tenonnx.weights.weight import Weight
+    from tenonnx_cuda.arrivals import Arrival
     from tenonnx_cuda.platform import NDArray, Platform, Stream
     from tenonnx_cuda.residence import Residence
 
@@ -29,6 +32,17 @@ class CudaDevice:
         self.stream = stream
         self.residence = residence
         self._settled = settled
+        self._underway: list[Arrival] = []
+
+    def expect(self, arrivals: Iterable[Arrival]) -> None:
+        """Notes weights that the session's own steps read and may be underway."""
+        self._underway += arrivals
+
+    def _arrive(self) -> None:
+        """Lets what comes now start after those weights: an output may be one."""
+        for arrival in tuple(self._underway):
+            arrival.before(self.stream)
+        self._underway.clear()
 
     def upload(self, array: NDArray) -> Array:
         """Copies a host array to the device."""
@@ -49,11 +63,15 @@ class CudaDevice:
             return self.platform.xp.stack(arrays, axis)
 
     def place(self, weight: Weight) -> Array:
-        """Returns a weight's array on the device, for all sessions the same bytes."""
-        return self.residence.array(weight)
+        """Returns a weight's array on the device, for all sessions the same bytes.
+
+        They may be underway: steps wait for them, and others call ``synchronize`` first.
+        """
+        return self.residence.array(weight, wait=self._settled)
 
     def copy(self, array: Array) -> Array:
         """Returns an array of its own with the same contents."""
+        self._arrive()
         with self.stream.active():
             fresh = array.copy()
         self.stream.synchronize()
@@ -61,6 +79,7 @@ class CudaDevice:
 
     def write(self, target: Array, source: Array) -> None:
         """Overwrites an array with another one."""
+        self._arrive()
         with self.stream.active():
             target[...] = source
         self.stream.synchronize()
@@ -82,6 +101,7 @@ class CudaDevice:
 
     def synchronize(self) -> None:
         """Waits until everything that was started is done."""
+        self._arrive()
         self.stream.synchronize()
 
 

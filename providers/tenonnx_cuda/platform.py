@@ -44,6 +44,13 @@ class Recording(Protocol):
         """Starts it; the arrays that it read and wrote must be the same."""
 
 
+class Event(Protocol):
+    """A point in the order of a stream's work."""
+
+    def synchronize(self) -> None:
+        """Waits until all before it is done."""
+
+
 class Stream(Protocol):
     """An order of work on the device, and a memory pool of its own."""
 
@@ -58,6 +65,9 @@ class Stream(Protocol):
             CannotRecordError: The function waited for the device, or did what cannot be repeated.
         """
         ...
+
+    def wait_event(self, event: Event) -> None:
+        """Lets what comes now start after an event, without the host waiting for it."""
 
     def synchronize(self) -> None:
         """Waits until everything is done."""
@@ -146,8 +156,11 @@ class Platform(Protocol):
         """Returns bytes of the host that the device can read by itself."""
         ...
 
-    def copy(self, block: Block, offset: int, source: NDArray) -> Callable[[], None]:
-        """Starts copying pinned bytes to the device; returns what waits until they are there."""
+    def copy(self, block: Block, offset: int, source: NDArray) -> Event:
+        """Starts copying pinned bytes to the device; returns when they are there.
+
+        Copies are done in order, and beside all streams' work.
+        """
         ...
 
     def map_host(self, address: int, nbytes: int, owner: object) -> Block:

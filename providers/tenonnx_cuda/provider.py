@@ -6,7 +6,7 @@ Whoever lists providers imports this module, so what sessions alone need is impo
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tenonnx.operators import Kernel, Namespace, OperatorTable
     from tenonnx.options import SessionOptions
     from tenonnx.provider import Segment, Step
+    from tenonnx.weights.weight import Weight
     from tenonnx_cuda.platform import Platform, Stream
 
 
@@ -51,7 +52,8 @@ class CUDAExecutionProvider(ArrayProvider):
         self._residence = residence_on(self.platform, chosen.weights)
         # Without a session somebody makes values, for streams that are not known here.
         settled = session_options is None
-        self.device = CudaDevice(self.platform, self.stream, self._residence, settled=settled)
+        self._there = CudaDevice(self.platform, self.stream, self._residence, settled=settled)
+        self.device = self._there
 
     @classmethod
     def check(cls) -> str | None:
@@ -98,12 +100,11 @@ class CUDAExecutionProvider(ArrayProvider):
         on_host = shape_nodes(segment.nodes, self.kernel)
         chosen = {n: self._on_host(n) if n in on_host else self._chosen(n) for n in segment.nodes}
         steps = self._chained(segment, chosen, on_host)
-        self._preload(steps)
+        steps = self._preloaded(segment, steps)
         if self.options.enable_cuda_graph:
             from tenonnx_cuda.recording import recorded
 
-            assert isinstance(self.device, CudaDevice), "the constructor made it"
-            steps = recorded(steps, segment.escaping, self.stream, self.device)
+            steps = recorded(steps, segment.escaping, self.stream, self._there)
         return [on_stream(self.stream, step) for step in steps]
 
     def _chained(
@@ -164,18 +165,41 @@ class CUDAExecutionProvider(ArrayProvider):
             return dataclasses.replace(step, call=found, host=found.host)
         return step if found is None else dataclasses.replace(step, call=found)
 
-    def _preload(self, steps: Sequence[Step]) -> None:
-        """Brings all weights that steps read to the device at once, as its bus likes it."""
+    def _preloaded(self, segment: Segment, steps: Sequence[Step]) -> list[Step]:
+        """Brings all weights that steps read to the device, as its bus likes it.
+
+        Steps wait for theirs. What bodies get and return may be weights that no step knows to be
+        any, so all are waited for at once where there are bodies.
+        """
+        import onnx_ir as ir
+
+        from tenonnx.graph import is_control_flow
+        from tenonnx_cuda.arrivals import after
+
+        read = [list(self._weights(step)) for step in steps]
+        graph = segment.nodes[0].graph
+        bodies = isinstance(graph, ir.Graph) and any(map(is_control_flow, graph))
+        self._residence.preload((weight for each in read for weight in each), wait=bodies)
+        found = []
+        for step, weights in zip(steps, read, strict=True):
+            known = dict.fromkeys(map(self._residence.arrival, weights))
+            arrivals = [arrival for arrival in known if arrival is not None]
+            self._there.expect(arrivals)
+            found.append(after(arrivals, step, self.stream))
+        return found
+
+    def _weights(self, step: Step) -> Iterator[Weight]:
+        """Yields the weights that a step has on the device, those of its nodes in a chain too."""
         from tenonnx.planning.lower import is_constant
         from tenonnx.weights.tensors import WeightTensor
 
-        tensors = (
-            value.const_value
-            for step in steps
-            for i, value in enumerate(step.inputs)
-            if value is not None and is_constant(value) and step.device_of_input(i) is not HOST
-        )
-        self._residence.preload(t.weight for t in tensors if isinstance(t, WeightTensor))
+        own = [v for i, v in enumerate(step.inputs) if step.device_of_input(i) is not HOST]
+        inner = [v for node in step.nodes for v in node.inputs] if len(step.nodes) > 1 else []
+        for value in dict.fromkeys((*own, *inner)):
+            if value is not None and is_constant(value):
+                tensor = value.const_value
+                if isinstance(tensor, WeightTensor):
+                    yield tensor.weight
 
     def _namespace(self, kernel: Kernel) -> Namespace:
         assert kernel.host != "all", "such a node was not accepted"
@@ -184,7 +208,7 @@ class CUDAExecutionProvider(ArrayProvider):
 
 def on_stream(stream: Stream, step: Step) -> Step:
     """Returns a step whose work goes to a stream; a recording looks after that itself."""
-    from tenonnx.planning.writing import writer
+    from tenonnx_cuda.arrivals import around
 
     call: Callable[..., Any] = step.call
     if getattr(call, "has_stream", False) or step.host == "all":
@@ -194,12 +218,4 @@ def on_stream(stream: Stream, step: Step) -> Step:
         with stream.active():
             return call(*inputs, **buffers)
 
-    def run_single(*inputs: Any, _out: Any = None) -> Any:
-        return run(*inputs, _out=_out)
-
-    def run_multiple(*inputs: Any, _outs: Any = None) -> Any:
-        return run(*inputs, _outs=_outs)
-
-    if writer(call, multiple=step.multiple) is not None:
-        return dataclasses.replace(step, call=run_multiple if step.multiple else run_single)
-    return dataclasses.replace(step, call=run)
+    return around(step, run)

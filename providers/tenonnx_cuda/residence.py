@@ -7,8 +7,8 @@ import threading
 import warnings
 import weakref
 from collections import defaultdict
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -16,12 +16,17 @@ from tenonnx.operators import Array
 from tenonnx.weights.mapping import Mapping
 from tenonnx.weights.storage import is_packed
 from tenonnx.weights.weight import Weight
+from tenonnx_cuda.arrivals import Arrival
 from tenonnx_cuda.platform import Block, Platform, View
 from tenonnx_cuda.slabs import Slab, Stretch, merged, pack, stretch_of
 from tenonnx_cuda.staging import Staging
 
 if TYPE_CHECKING:
     from tenonnx_cuda.sharing import Exchange
+
+
+UPLOAD: Final = "tenonnx-upload"
+"""What threads are called that copy weights."""
 
 
 class Extent:
@@ -73,6 +78,7 @@ class Residence:
         self._exchange = exchange
         self._extents: dict[str, weakref.WeakSet[Extent]] = defaultdict(weakref.WeakSet)
         self._held: weakref.WeakKeyDictionary[Weight, Extent] = weakref.WeakKeyDictionary()
+        self._arrivals: weakref.WeakKeyDictionary[Block, Arrival] = weakref.WeakKeyDictionary()
         self._lock = threading.RLock()
 
     @property
@@ -82,41 +88,96 @@ class Residence:
             blocks = {id(e.block): e.block for extents in self._extents.values() for e in extents}
             return sum(block.nbytes for block in blocks.values())
 
-    def preload(self, weights: Iterable[Weight]) -> None:
+    def preload(self, weights: Iterable[Weight], *, wait: bool = True) -> None:
         """Brings weights to the device, all together.
+
+        Args:
+            weights: Those that are there already stay where they are.
+            wait: Return when they are there; or when there is room, and they are underway.
 
         Raises:
             OutOfDeviceMemoryError: They do not fit; none of them is kept.
         """
         with self._lock:
-            for key in [key for key, extents in self._extents.items() if not extents]:
-                del self._extents[key]
-            absent = [w for w in dict.fromkeys(weights) if w.nbytes and self._find(w) is None]
-            if self._mapped:
-                absent = [w for w in absent if self._find(w) is None and not self._map(w)]
-            kept: list[Extent] = []
-            copies = []
-            for slab in pack(merged(stretch_of(weight) for weight in absent)):
-                if self._exchange is not None:
-                    self._share(slab, self._exchange, kept)
-                    continue
-                block = self._platform.allocate(slab.nbytes)
-                for offset, stretch in slab.parts:
-                    kept.append(self._note(Extent(stretch, block, offset)))
-                    copies.append((stretch, block, offset))
-            try:
-                self._staging.copy(copies)
-            except BaseException:
-                for extent in kept:
-                    self._extents[extent.stretch.storage.key].discard(extent)
-                raise
-            for weight in absent:
-                self._hold(weight)
+            wanted = [weight for weight in dict.fromkeys(weights) if weight.nbytes]
+            send = self._bring([weight for weight in wanted if self._find(weight) is None])
+            arrivals = dict.fromkeys(map(self.arrival, wanted)) if wait else {}
+        if send is not None and wait:
+            send()
+        elif send is not None:
+            threading.Thread(target=send, name=UPLOAD).start()
+        for arrival in arrivals:
+            if arrival is not None:
+                arrival.wait()
 
-    def array(self, weight: Weight) -> Array:
+    def _bring(self, absent: Sequence[Weight]) -> Callable[[], None] | None:
+        """Makes room for weights; returns what fills it, if there is anything to copy."""
+        for key in [key for key, extents in self._extents.items() if not extents]:
+            del self._extents[key]
+        if self._mapped:
+            absent = [w for w in absent if self._find(w) is None and not self._map(w)]
+        kept: list[Extent] = []
+        copies = []
+        for slab in pack(merged(stretch_of(weight) for weight in absent)):
+            if self._exchange is not None:
+                self._share(slab, self._exchange, kept)
+                continue
+            block = self._platform.allocate(slab.nbytes)
+            for offset, stretch in slab.parts:
+                kept.append(Extent(stretch, block, offset))
+                copies.append((stretch, block, offset))
+        for extent in kept:
+            self._note(extent)
+        send = self._sender(copies, kept) if copies else None
+        for weight in absent:
+            self._hold(weight)
+        return send
+
+    def _sender(
+        self, copies: Sequence[tuple[Stretch, Block, int]], kept: Sequence[Extent]
+    ) -> Callable[[], None]:
+        """Returns what copies, and returns when all is there."""
+        arrivals = {id(block): Arrival() for _, block, _ in copies}
+        for _, block, _ in copies:
+            self._arrivals[block] = arrivals[id(block)]
+
+        def send() -> None:
+            try:
+                self._staging.copy(copies, lambda block, event: arrivals[id(block)].start(event))
+            except BaseException as error:
+                for extent in kept:
+                    self._forget(extent)
+                for arrival in arrivals.values():
+                    arrival.fail(error)
+            else:
+                with self._lock:
+                    for _, block, _ in copies:
+                        self._arrivals.pop(block, None)
+
+        return send
+
+    def _forget(self, extent: Extent) -> None:
+        """Lets go of what will not arrive; weights that lie in it are brought anew."""
+        with self._lock:
+            self._extents[extent.stretch.storage.key].discard(extent)
+            for weight in [w for w, held in self._held.items() if held is extent]:
+                del self._held[weight]
+                weight.uploads.pop(self._platform.id, None)
+
+    def arrival(self, weight: Weight) -> Arrival | None:
+        """Returns what a weight is waited for by; ``None`` if it is there."""
+        with self._lock:
+            extent = self._held.get(weight)
+            return None if extent is None else self._arrivals.get(extent.block)
+
+    def array(self, weight: Weight, *, wait: bool = True) -> Array:
         """Returns a weight's array; it is brought to the device if it is not there.
 
         Elements narrower than a byte are flat packed bytes.
+
+        Args:
+            weight: The weight.
+            wait: Return when its elements are there, even if they are underway already.
 
         Raises:
             OutOfDeviceMemoryError: It does not fit.
@@ -128,7 +189,9 @@ class Residence:
         if not weight.nbytes:
             return self._platform.to_device(np.empty(shape, dtype))
         with self._lock:
-            self.preload([weight])
+            underway = self._find(weight) is not None
+        self.preload([weight], wait=wait or not underway)
+        with self._lock:
             extent = self._find(weight)
             if extent is None:
                 extent = self._alone(weight)

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from tenonnx.weights.mapping import Mapping
-from tenonnx_cuda.platform import Block, NDArray, Platform
+from tenonnx_cuda.platform import Block, Event, NDArray, Platform
 from tenonnx_cuda.slabs import Stretch
 
 BUFFER_BYTES: Final = 32 << 20
@@ -56,23 +56,38 @@ class Staging:
         self._bytes = buffer_bytes
         self._readers = readers
 
-    def copy(self, parts: Iterable[tuple[Stretch, Block, int]]) -> None:
-        """Copies each stretch to an offset of a block; returns when all of it is there."""
+    def copy(
+        self,
+        parts: Iterable[tuple[Stretch, Block, int]],
+        started: Callable[[Block, Event], None] | None = None,
+    ) -> None:
+        """Copies each stretch to an offset of a block; returns when all of it is there.
+
+        Args:
+            parts: Stretches, blocks and offsets, those of a block one after another.
+            started: Told, when all copies to a block are underway, after which event it is whole.
+        """
         buffers: list[NDArray] = []
-        pending: list[Callable[[], None]] = []
+        pending: list[Event] = []
+        last: tuple[Block, Event] | None = None
         with ThreadPoolExecutor(self._readers, "tenonnx-staging") as readers:
             for number, piece in enumerate(self._pieces(parts)):
+                if started and last is not None and last[0] is not piece.block:
+                    started(*last)
                 turn = number % BUFFERS
                 if number < BUFFERS:
                     buffers.append(self._platform.pinned(self._bytes))
                 else:
-                    pending[turn]()
+                    pending[turn].synchronize()
                 filled = buffers[turn][: piece.stop - piece.start]
                 self._fill(readers, filled, piece)
-                done = self._platform.copy(piece.block, piece.offset, filled)
-                pending[turn : turn + 1] = [done]
-        for done in pending:
-            done()
+                event = self._platform.copy(piece.block, piece.offset, filled)
+                pending[turn : turn + 1] = [event]
+                last = piece.block, event
+        if started and last is not None:
+            started(*last)
+        for event in pending:
+            event.synchronize()
 
     def _pieces(self, parts: Iterable[tuple[Stretch, Block, int]]) -> Iterator[Piece]:
         for stretch, block, offset in parts:

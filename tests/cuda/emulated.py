@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from tenonnx_cuda.platform import (
     View,
 )
 from tenonnx_cuda.provider import CUDAExecutionProvider
+from tenonnx_cuda.residence import UPLOAD
 
 
 def pages(nbytes: int) -> NDArray:
@@ -53,6 +55,24 @@ class Replay:
                 old.held[...] = new.held
 
 
+class Arriving:
+    """A copy that is done as late as the copy engine might: when somebody waits for it."""
+
+    def __init__(self, work: Callable[[], None], before: Arriving | None) -> None:
+        self._work: Callable[[], None] | None = work
+        self._before = before
+        self._lock = threading.Lock()
+
+    def synchronize(self) -> None:
+        with self._lock:
+            if self._before is not None:
+                self._before.synchronize()
+                self._before = None
+            if self._work is not None:
+                self._work()
+                self._work = None
+
+
 class FakeStream:
     def __init__(self) -> None:
         self.depth = self.recordings = 0
@@ -79,6 +99,9 @@ class FakeStream:
             strict.RECORDING.pop()
         return Replay(work, results), results
 
+    def wait_event(self, event: Arriving) -> None:
+        event.synchronize()
+
     def synchronize(self) -> None:
         assert self.depth == 0, "no work may be underway"
 
@@ -103,6 +126,7 @@ class FakePlatform:
         self.capacity = capacity
         self.maps = maps
         self.log: list[tuple[Any, ...]] = []
+        self._last: Arriving | None = None
         self.compiled: list[str] = []
         self._blocks: weakref.WeakSet[Memory] = weakref.WeakSet()
         self._registered: weakref.WeakSet[Memory] = weakref.WeakSet()
@@ -153,17 +177,14 @@ class FakePlatform:
         self.log.append(("pinned", nbytes))
         return pages(nbytes)
 
-    def copy(self, block: Any, offset: int, source: NDArray) -> Callable[[], None]:
-        """Copies as late as the copy engine might: when somebody waits."""
+    def copy(self, block: Any, offset: int, source: NDArray) -> Arriving:
         self.log.append(("copy", source.nbytes))
-        waited = []
 
-        def wait() -> None:
-            if not waited:
-                block.held[offset : offset + source.nbytes] = source
-            waited.append(True)
+        def work() -> None:
+            block.held[offset : offset + source.nbytes] = source
 
-        return wait
+        self._last = Arriving(work, self._last)
+        return self._last
 
     def map_host(self, address: int, nbytes: int, owner: object) -> Memory:
         if not self.maps:
@@ -211,6 +232,13 @@ class EmulatedProvider(CUDAExecutionProvider):
 def provider_on(platform: FakePlatform) -> type[EmulatedProvider]:
     """Returns the provider on a device of one's own."""
     return type("OwnEmulatedProvider", (EmulatedProvider,), {"where": platform})
+
+
+def settle() -> None:
+    """Waits for the uploads of all sessions."""
+    for thread in threading.enumerate():
+        if thread.name == UPLOAD:
+            thread.join()
 
 
 class ArraysOnly(EmulatedProvider):

@@ -124,6 +124,7 @@ def test_values_stay_on_the_device_between_runs() -> None:
     binding = session.io_binding()
     state = on_device(session, np.zeros(2, np.float32))
     device = session._providers[0].device
+    emulated.settle()
     log = emulated.EmulatedProvider.where.log
     log.clear()
     for _ in range(5):

@@ -189,6 +189,7 @@ def test_transfers_happen_at_the_borders_and_once() -> None:
         [value("y"), value("b")],
     )
     session = emulated.session(chain)
+    emulated.settle()
     log = emulated.EmulatedProvider.where.log
     log.clear()
     y, b = session.run(None, {"x": X})

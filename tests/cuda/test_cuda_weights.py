@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
-from emulated import FakePlatform, provider_on, session
+from emulated import FakePlatform, provider_on, session, settle
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -95,6 +95,7 @@ def test_sessions_share_one_copy_and_the_report_counts_it(tmp_path: Path) -> Non
     onnx.save(twice, path, save_as_external_data=True, location="data", size_threshold=0)
     registry = WeightRegistry()
     sessions = [session(path, provider, weights=registry) for _ in range(5)]
+    settle()
     assert platform.allocated == copied(platform) == content.nbytes
     assert registry.report().device == content.nbytes
     x = np.ones((2, 64), np.float32)
