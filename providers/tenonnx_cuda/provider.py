@@ -6,7 +6,7 @@ Whoever lists providers imports this module, so what sessions alone need is impo
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -99,8 +99,9 @@ class CUDAExecutionProvider(ArrayProvider):
 
         on_host = shape_nodes(segment.nodes, self.kernel)
         chosen = {n: self._on_host(n) if n in on_host else self._chosen(n) for n in segment.nodes}
+        self._preload(segment, chosen.values())
         steps = self._chained(segment, chosen, on_host)
-        steps = self._preloaded(segment, steps)
+        steps = [self._after_weights(step) for step in steps]
         if self.options.enable_cuda_graph:
             from tenonnx_cuda.recording import recorded
 
@@ -165,45 +166,51 @@ class CUDAExecutionProvider(ArrayProvider):
             return dataclasses.replace(step, call=found, host=found.host)
         return step if found is None else dataclasses.replace(step, call=found)
 
-    def _preloaded(self, segment: Segment, steps: Sequence[Step]) -> list[Step]:
+    def _preload(self, segment: Segment, steps: Iterable[Step]) -> None:
         """Brings all weights that steps read to the device, as its bus likes it.
 
-        Steps wait for theirs. What bodies get and return may be weights that no step knows to be
-        any, so all are waited for at once where there are bodies.
+        What bodies get and return may be weights that no step knows to be any, so all are waited
+        for where there are bodies.
         """
         import onnx_ir as ir
 
         from tenonnx.graph import is_control_flow
-        from tenonnx_cuda.arrivals import after
 
-        read = [list(self._weights(step)) for step in steps]
+        read = (
+            value
+            for step in steps
+            for i, value in enumerate(step.inputs)
+            if step.device_of_input(i) is not HOST
+        )
         graph = segment.nodes[0].graph
         bodies = isinstance(graph, ir.Graph) and any(map(is_control_flow, graph))
-        self._residence.preload((weight for each in read for weight in each), wait=bodies)
-        found = []
-        for step, weights in zip(steps, read, strict=True):
-            known = dict.fromkeys(map(self._residence.arrival, weights))
-            arrivals = [arrival for arrival in known if arrival is not None]
-            self._there.expect(arrivals)
-            found.append(after(arrivals, step, self.stream))
-        return found
+        self._residence.preload(weights(read), wait=bodies)
 
-    def _weights(self, step: Step) -> Iterator[Weight]:
-        """Yields the weights that a step has on the device, those of its nodes in a chain too."""
-        from tenonnx.planning.lower import is_constant
-        from tenonnx.weights.tensors import WeightTensor
+    def _after_weights(self, step: Step) -> Step:
+        """Returns a step that waits for those of its weights that are underway."""
+        from tenonnx_cuda.arrivals import after
 
-        own = [v for i, v in enumerate(step.inputs) if step.device_of_input(i) is not HOST]
-        inner = [v for node in step.nodes for v in node.inputs] if len(step.nodes) > 1 else []
-        for value in dict.fromkeys((*own, *inner)):
-            if value is not None and is_constant(value):
-                tensor = value.const_value
-                if isinstance(tensor, WeightTensor):
-                    yield tensor.weight
+        inner = (value for node in step.nodes for value in node.inputs)
+        known = dict.fromkeys(map(self._residence.arrival, weights((*step.inputs, *inner))))
+        arrivals = [arrival for arrival in known if arrival is not None]
+        self._there.expect(arrivals)
+        return after(arrivals, step, self.stream)
 
     def _namespace(self, kernel: Kernel) -> Namespace:
         assert kernel.host != "all", "such a node was not accepted"
         return self.xp
+
+
+def weights(values: Iterable[ir.Value | None]) -> Iterator[Weight]:
+    """Yields those of some values that are weights."""
+    from tenonnx.planning.lower import is_constant
+    from tenonnx.weights.tensors import WeightTensor
+
+    for value in values:
+        if value is not None and is_constant(value):
+            tensor = value.const_value
+            if isinstance(tensor, WeightTensor):
+                yield tensor.weight
 
 
 def on_stream(stream: Stream, step: Step) -> Step:

@@ -199,3 +199,27 @@ def test_what_others_get_is_there_before_it_is_offered(tmp_path: Path) -> None:
     there.preload([weight], wait=False)
     assert len(offered) == 1
     np.testing.assert_array_equal(offered[0], content)
+
+
+def test_weights_of_chains_and_products_are_in_slabs_with_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(slabs, "SLAB_BYTES", 1 << 20)
+    draws = np.random.default_rng(0)
+    weights = {f"W{i}": draws.standard_normal((SIZE, SIZE)).astype(np.float32) for i in range(3)}
+    weights |= {f"b{i}": draws.standard_normal(SIZE).astype(np.float32) for i in range(3)}
+    nodes = []
+    for i in range(3):
+        nodes += [
+            node("MatMul", f"h{i} W{i}", f"p{i}"),
+            node("Add", f"p{i} b{i}", f"q{i}"),
+            node("Tanh", f"q{i}", f"h{i + 1}"),
+        ]
+    made = model(
+        nodes, [value("h0", FLOAT, ("n", SIZE))], [value("h3", FLOAT, ("n", SIZE))], weights
+    )
+    platform = emulated.FakePlatform()
+    (y,) = opened(made, platform).run(None, {"h0": X})
+    (expected,) = tenonnx.InferenceSession(made, providers=["cpu"]).run(None, {"h0": X})
+    np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5)
+    assert sum(entry[0] == "allocate" for entry in platform.log) == 1
