@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 import weakref
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import pytest
 
 import tenonnx
 from models import FLOAT, model, node, value
-from tenonnx_cpu.jit import scratch
+from tenonnx_cpu.jit import runtime, scratch
 
 pytest.importorskip("numba")
 
@@ -237,6 +238,26 @@ def test_unknown_modes_are_refused(monkeypatch: pytest.MonkeyPatch, pooling: Pat
     monkeypatch.setenv("TENONNX_JIT", "2")
     with pytest.raises(tenonnx.InvalidArgument, match="TENONNX_JIT is '2'"):
         tenonnx.InferenceSession(pooling)
+
+
+class Endless:
+    """A kernel that never compiles."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+
+    def compile(self) -> None:
+        self.begun.set()
+        while True:
+            time.sleep(0.001)
+
+
+def test_a_process_that_ends_waits_for_no_kernel() -> None:
+    queue, endless = runtime._Queue(), Endless()
+    queue.put(endless)  # type: ignore[arg-type]  # it is like a kernel where it matters
+    assert endless.begun.wait(10)
+    queue.stop()
+    assert "tenonnx-jit" not in {thread.name for thread in threading.enumerate()}
 
 
 @pytest.mark.parametrize("python_ends", [False, True])

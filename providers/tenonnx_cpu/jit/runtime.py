@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import functools
 import importlib
 import importlib.util
@@ -186,7 +187,8 @@ class _Queue:
                     self._thread = None
                     return
                 kernel = self._waiting.popleft()
-            kernel.compile()
+            with contextlib.suppress(SystemExit):  # which ``stop`` raises here
+                kernel.compile()
 
     def empty(self) -> None:
         """Takes out what waits, and waits for the kernel at hand."""
@@ -199,9 +201,16 @@ class _Queue:
         self._hurry.clear()
 
     def stop(self) -> None:
-        """Waits for the kernel at hand: LLVM must not be at work while Python is torn down."""
+        """Gives the kernel at hand up: LLVM must not be at work while Python is torn down.
+
+        Most of the seconds that a kernel takes are Python's, which notices that it is to stop.
+        """
         with self._lock:
             self._stopped = True
+            thread = self._thread
+        if thread is not None and thread.ident is not None:
+            stop = ctypes.pythonapi.PyThreadState_SetAsyncExc
+            stop(ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit))
         self.empty()
 
     def after_fork(self) -> None:
