@@ -187,10 +187,11 @@ def on_tensor_cores(
 ) -> None:
     """Starts a warp for each tile of rows."""
     q, k, v = heads
-    macros = {"T": element, "SIZE": q.size, "VALUE": v.size, "MASK": sight.mask[0],
-              "EACH": 8 if v.size % 64 == 0 else 4}  # fmt: skip
     tiles = -(-q.steps * (q.heads // k.heads) // ROWS)
     shares = Shares.of(site, heads, UNITS // (tiles * k.heads * q.batch))
+    staged = shares.parts == 1 and tiles >= WARPS
+    macros = {"T": element, "SIZE": q.size, "VALUE": v.size, "MASK": sight.mask[0],
+              "EACH": 8 if v.size % 64 == 0 else 4, "STAGED": int(staged)}  # fmt: skip
     launch = site.kernel("attention_mma", "attend_tensor", **macros)
     grid = (-(-tiles * shares.parts // WARPS), k.heads, q.batch)
     launch(grid, (WARPS * 32,), (*given, *shares.arguments))

@@ -130,6 +130,26 @@ def test_attention_that_shares_keys_out(dtype: Any, size: int, values: int, quer
 
 
 @needs_compiler
+@pytest.mark.parametrize(("dtype", "size", "values"), [
+    (np.float16, 128, 32), (BFLOAT16, 32, 64),
+], ids=str)  # fmt: skip
+def test_attention_of_many_queries(dtype: Any, size: int, values: int) -> None:
+    """Warps that go through the keys together: of two blocks, one has rows for some of them."""
+    q = draw(0, 2, 2, 37, size, dtype=dtype)
+    k, v = draw(1, 2, 1, 70, size, dtype=dtype), draw(2, 2, 1, 70, values, dtype=dtype)
+    run = chosen("Attention", 23, is_causal=1, softcap=3.0)
+    close(run(q, k, v)[0], attended(q, k, v, causal=True, softcap=3.0), dtype)
+    run = chosen("Attention", 25, left_window_size=3, right_window_size=30)
+    close(run(q, k, v)[0], attended(q, k, v, window=(3, 30)), dtype)
+    mask = draw(5, 37, 70, dtype=dtype) if dtype == BFLOAT16 else draw(6, 2, 1, 37, 70) > 0.5
+    close(chosen("Attention", 23)(q, k, v, mask)[0], attended(q, k, v, mask=mask), dtype)
+    lengths = np.array([70, 50])
+    y = chosen("Attention", 24, is_causal=1)(q, k, v, None, None, None, lengths)[0]
+    before = (lengths - 37).reshape(-1, 1, 1, 1)
+    close(y, attended(q, k, v, before=before, causal=True, lengths=lengths), dtype)
+
+
+@needs_compiler
 def test_tensor_cores_take_what_suits_them(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = []
     for name in ("on_tensor_cores", "by_tiles"):

@@ -78,6 +78,11 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         )
     ],
     "cache": [{"T": t} for t in ELEMENTS.values()],
+    "dequantise": [
+        {"T": t, "S": t, "BITS": b, "SIGNED": s, "MIDDLE": 8, "ZERO": z}
+        | {"BY_ROWS": by_rows, "K_BLOCK": 32, "N_BLOCK": 1}
+        for t, b, s, z, by_rows in (("f16", 4, 0, 1, 1), ("bf16", 8, 1, 0, 0), ("f32", 2, 0, 2, 1))
+    ],
     "few": [
         {"T": t, "ROWS": rows, "ACTIVATION": activation}
         for t, rows, activation in (("f16", 1, 0), ("bf16", 4, 2), ("f16", 2, 1))

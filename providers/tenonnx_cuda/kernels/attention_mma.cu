@@ -1,9 +1,11 @@
-// Attention on tensor cores: a warp has 16 rows and a share of the keys, and meets no other warp.
+// Attention on tensor cores: a warp has 16 rows and a share of the keys.
 
 // Rows are the queries of the heads that have their keys in common: row r is query r / group of
 // head r % group, so that one query of a large group fills a tile as well as many of one head do.
 // SIZE, a multiple of 32, and VALUE, one of 8 * EACH, are sizes of a head of q and k, and of v; T
-// is f16 or bf16. MASK: 0 none, 1 T added, 2 bytes of which 0 hides.
+// is f16 or bf16. MASK: 0 none, 1 T added, 2 bytes of which 0 hides. With STAGED, for one share, the
+// warps of a block go through the keys together, which pass through shared memory while the tile
+// before is multiplied; without, a warp meets no other, and reads them where they are.
 
 #include "mma.cuh"
 #include "shares.cuh"
@@ -12,6 +14,12 @@
 #define KEYS 32  // at a time
 #define RUNS (VALUE / (8 * EACH))
 #define UNROLL _Pragma("unroll")  // registers have no addresses
+#define BLOCKS (!STAGED ? 1 : SIZE + VALUE > 192 ? 2 : 3)  // of a multiprocessor, without spills
+#define LOG2E 1.4426950408889634f
+// Rows of shared memory are so long that no banks collide: the eight lanes that read together have
+// 64 bytes each of two rows of keys, or 32 of four rows of values.
+#define KEY_ROW (SIZE + (SIZE % 64 ? 0 : 32))
+#define VALUE_ROW (VALUE + 8)
 
 #if MASK == 2
 typedef unsigned char mask_type;
@@ -22,16 +30,50 @@ typedef T mask_type;
 struct __align__(16) sixteen { unsigned words[4]; };
 struct __align__(EACH * 2) few { unsigned words[EACH / 2]; };
 
-__device__ inline unsigned both(float low, float high) {
+#ifdef HOSTED
+inline float power_of_two(float x) { return exp2f(x); }
+inline unsigned both(float low, float high) {
     T pair[2];
     put(&pair[0], low);
     put(&pair[1], high);
     return pair[0].bits | ((unsigned)pair[1].bits << 16);
 }
+#else
+__device__ inline float power_of_two(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+__device__ inline unsigned packed(float low, float high, const f16*) {
+    unsigned pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+__device__ inline unsigned packed(float low, float high, const bf16*) {
+    unsigned pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+__device__ inline unsigned both(float low, float high) { return packed(low, high, (const T*)0); }
+#endif
+
+#if STAGED
+// Starts copying KEYS rows of `size` elements from `base` on; those that are not there are zeros.
+template <int SIZED, int ROW>
+__device__ inline void fetch(T (*to)[ROW], const T* from, long long step, int base, int length) {
+    for (int i = threadIdx.x; i < KEYS * SIZED / 8; i += WARPS * WARP) {
+        const int key = i / (SIZED / 8), at = i % (SIZED / 8) * 8;
+        if (base + key < length)
+            copy_16(&to[key][at], from + (base + key) * step + at);
+        else
+            *(sixteen*)&to[key][at] = {{0, 0, 0, 0}};
+    }
+}
+#endif
 
 // The arguments are those of attend in attention.cu. The grid: tiles of rows by parts, WARPS of them a
 // block; heads of k; batch.
-extern "C" __global__ void __launch_bounds__(WARPS * WARP) attend_tensor(
+extern "C" __global__ void __launch_bounds__(WARPS * WARP, BLOCKS) attend_tensor(
     const T* q, const T* k, const T* v, const mask_type* mask, const long long* lengths,
     const float* sinks, T* y, int group, int queries, int keys,
     long long q_b, long long q_h, long long q_s, long long k_b, long long k_h, long long k_s,
@@ -40,13 +82,22 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP) attend_tensor(
     int offset, int left, int right, float scale, float softcap,
     int parts, int span, float* acc_out, share* stats) {
     const int lane = threadIdx.x % WARP, lane_group = lane / 4, place = lane % 4;
+    const int rows = queries * group, batch = blockIdx.z, heads = group * gridDim.y;
+#if STAGED
+    // Blocks that see many keys start first. Warps without rows copy along.
+    const int unit = (gridDim.x - 1 - blockIdx.x) * WARPS + threadIdx.x / WARP, part = 0;
+    const int first = unit * ROWS, block_first = first / (ROWS * WARPS) * (ROWS * WARPS);
+    __align__(16) __shared__ T key_tile[2][KEYS][KEY_ROW];
+    __align__(16) __shared__ T value_tile[2][KEYS][VALUE_ROW];
+#else
     const int unit = blockIdx.x * WARPS + threadIdx.x / WARP;
     const int first = unit / parts * ROWS, part = unit % parts;
-    const int rows = queries * group, batch = blockIdx.z, heads = group * gridDim.y;
     if (first >= rows) return;
+#endif
     const int length = lengths ? (int)min(lengths[batch], (long long)keys) : keys;
-    const long long before = keys_before(lengths, offset, queries, batch);
+    const int before = (int)keys_before(lengths, offset, queries, batch);
     const long long share_span = own_span(lengths, length, parts, span);
+    const float inner = scale / softcap, outer = (softcap > 0.0f ? softcap : scale) * LOG2E;
     k += batch * k_b + blockIdx.y * k_h;
     v += batch * v_b + blockIdx.y * v_h;
 
@@ -68,19 +119,45 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP) attend_tensor(
     UNROLL for (int r = 0; r < RUNS; ++r)
         UNROLL for (int e = 0; e < EACH; ++e)
             UNROLL for (int i = 0; i < 4; ++i) acc[r][e][i] = 0.0f;
-    const long long early = before + first / group, late = before + min(first + ROWS - 1, rows - 1) / group;
-    long long stop = min((long long)length, (part + 1) * share_span);
+    // The keys that any of its rows sees; early and late are the rows' first and last query.
+    const int early = before + first / group, late = before + min(first + ROWS - 1, rows - 1) / group;
+    int stop = (int)min((long long)length, (part + 1) * share_span);
     if (right >= 0) stop = min(stop, late + right + 1);
-    long long start = part * share_span;
+    int start = (int)(part * share_span);
     if (left >= 0) start = max(start, (early - left) / KEYS * KEYS);
-    for (long long base = start; base < stop; base += KEYS) {
+#if STAGED
+    const int block_late = before + min(block_first + WARPS * ROWS - 1, rows - 1) / group;
+    const int to = right >= 0 ? min(length, block_late + right + 1) : length;
+    const int from = left >= 0 ? max(0, (before + block_first / group - left) / KEYS * KEYS) : 0;
+    if (first >= rows) stop = start = 0;
+    int stage = 0;
+    fetch<SIZE, KEY_ROW>(key_tile[0], k, k_s, from, length);
+    fetch<VALUE, VALUE_ROW>(value_tile[0], v, v_s, from, length);
+    end_group();
+    for (int base = from; base < to; base += KEYS, stage ^= 1) {
+        if (base + KEYS < to) {
+            fetch<SIZE, KEY_ROW>(key_tile[stage ^ 1], k, k_s, base + KEYS, length);
+            fetch<VALUE, VALUE_ROW>(value_tile[stage ^ 1], v, v_s, base + KEYS, length);
+        }
+        end_group();
+        await_group<1>();
+        __syncthreads();
+        if (base >= start && base < stop) {
+#else
+    for (int base = start; base < stop; base += KEYS) {
+        {
+#endif
         float score[KEYS / 8][4];
         UNROLL for (int t = 0; t < KEYS / 8; ++t) {
             UNROLL for (int i = 0; i < 4; ++i) score[t][i] = 0.0f;
-            const long long key = base + 8 * t + lane_group;
             UNROLL for (int s = 0; s < SIZE / 32; ++s) {
+#if STAGED
+                const sixteen words = *(const sixteen*)&key_tile[stage][8 * t + lane_group][32 * s + 8 * place];
+#else
+                const long long key = base + 8 * t + lane_group;
                 sixteen words = {{0, 0, 0, 0}};
                 if (key < length) words = *(const sixteen*)(k + key * k_s + 32 * s + 8 * place);
+#endif
                 UNROLL for (int h = 0; h < 2; ++h) {
                     const unsigned a[4] = {factor[s][0][2 * h], factor[s][1][2 * h],
                                            factor[s][0][2 * h + 1], factor[s][1][2 * h + 1]};
@@ -88,16 +165,19 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP) attend_tensor(
                 }
             }
         }
-        float top[2] = {most[0], most[1]};
-        UNROLL for (int t = 0; t < KEYS / 8; ++t)
-            UNROLL for (int i = 0; i < 4; ++i) {
-                const int r = i / 2;
-                const long long key = base + 8 * t + 2 * place + i % 2, own = before + query[r];
-                float s = score[t][i] * scale;
-                if (softcap > 0.0f) s = softcap * tanhf(s / softcap);
+        // Scores are powers of two. Where every row sees every key nothing else is to be looked at.
+        bool whole = !MASK && base + KEYS <= length;
+        if (left >= 0) whole = whole && base >= late - left;
+        if (right >= 0) whole = whole && base + KEYS - 1 <= early + right;
+        if (softcap > 0.0f)
+            UNROLL for (int i = 0; i < KEYS / 2; ++i) score[i / 4][i % 4] = tanhf(score[i / 4][i % 4] * inner);
+        UNROLL for (int i = 0; i < KEYS / 2; ++i) score[i / 4][i % 4] *= outer;
+        if (!whole)
+            UNROLL for (int i = 0; i < KEYS / 2; ++i) {
+                const int r = i % 4 / 2, key = base + i / 4 * 8 + 2 * place + i % 2;
                 bool seen = key < length;
-                if (left >= 0) seen = seen && key >= own - left;
-                if (right >= 0) seen = seen && key <= own + right;
+                if (left >= 0) seen = seen && key >= before + query[r] - left;
+                if (right >= 0) seen = seen && key <= before + query[r] + right;
 #if MASK
                 seen = seen && key < mask_keys;
                 if (seen) {
@@ -105,18 +185,21 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP) attend_tensor(
 #if MASK == 2
                     seen = m != 0;
 #else
-                    s += number(m);
+                    score[i / 4][i % 4] += number(m) * LOG2E;
 #endif
                 }
 #endif
-                score[t][i] = seen ? s : -INF;
-                top[r] = fmaxf(top[r], score[t][i]);
+                if (!seen) score[i / 4][i % 4] = -INF;
             }
+        float top[2] = {most[0], most[1]};
+        UNROLL for (int i = 0; i < KEYS / 2; ++i) top[i % 4 / 2] = fmaxf(top[i % 4 / 2], score[i / 4][i % 4]);
+        float zero[2];  // what exponents are less, also where no key was seen yet
         UNROLL for (int r = 0; r < 2; ++r) {
             // The four lanes of a row agree on its largest score.
             for (int step = 1; step < 4; step *= 2)
                 top[r] = fmaxf(top[r], __shfl_xor_sync(ALL_LANES, top[r], step));
-            const float shrink = most[r] == -INF ? 0.0f : expf(most[r] - top[r]);
+            zero[r] = top[r] == -INF ? 0.0f : top[r];
+            const float shrink = power_of_two(most[r] - zero[r]);
             most[r] = top[r];
             sum[r] *= shrink;
             UNROLL for (int n = 0; n < RUNS; ++n)
@@ -125,12 +208,11 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP) attend_tensor(
                     acc[n][e][2 * r + 1] *= shrink;
                 }
         }
-        UNROLL for (int t = 0; t < KEYS / 8; ++t)
-            UNROLL for (int i = 0; i < 4; ++i) {
-                const float p = most[i / 2] == -INF ? 0.0f : expf(score[t][i] - most[i / 2]);
-                score[t][i] = p;
-                sum[i / 2] += p;
-            }
+        UNROLL for (int i = 0; i < KEYS / 2; ++i) {
+            float* here = &score[i / 4][i % 4];
+            *here = power_of_two(*here - zero[i % 4 / 2]);
+            sum[i % 4 / 2] += *here;
+        }
         UNROLL for (int u = 0; u < KEYS / 16; ++u) {
             // Where results of one product lie is where the next one wants its factor.
             const float* low = score[2 * u];
@@ -140,22 +222,34 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP) attend_tensor(
             UNROLL for (int n = 0; n < RUNS; ++n) {
                 few line[4];
                 UNROLL for (int j = 0; j < 4; ++j) {
-                    const long long key = base + 16 * u + 2 * place + j % 2 + 8 * (j / 2);
+                    const int step = 16 * u + 2 * place + j % 2 + 8 * (j / 2);
+                    const int column = (8 * n + lane_group) * EACH;
+#if STAGED
+                    line[j] = *(const few*)&value_tile[stage][step][column];
+#else
+                    const long long key = base + step;
                     UNROLL for (int w = 0; w < EACH / 2; ++w) line[j].words[w] = 0;
-                    if (key < length) line[j] = *(const few*)(v + key * v_s + (8 * n + lane_group) * EACH);
+                    if (key < length) line[j] = *(const few*)(v + key * v_s + column);
+#endif
                 }
                 // Column `lane_group` of product e is element lane_group * EACH + e of v.
                 UNROLL for (int e = 0; e < EACH; ++e) {
                     unsigned b[2];
-                    UNROLL for (int h = 0; h < 2; ++h) {
-                        const unsigned one = line[2 * h].words[e / 2], two = line[2 * h + 1].words[e / 2];
-                        b[h] = e % 2 ? (one >> 16) | (two & 0xffff0000u) : (one & 0xffffu) | (two << 16);
-                    }
+                    UNROLL for (int h = 0; h < 2; ++h)
+                        b[h] = __byte_perm(line[2 * h].words[e / 2], line[2 * h + 1].words[e / 2],
+                                           e % 2 ? 0x7632 : 0x5410);
                     mma(acc[n][e], a, b, (const T*)0);
                 }
             }
         }
+        }
+#if STAGED
+        __syncthreads();
+#endif
     }
+#if STAGED
+    if (first >= rows) return;
+#endif
 
     UNROLL for (int r = 0; r < 2; ++r) {
         for (int step = 1; step < 4; step *= 2) sum[r] += __shfl_xor_sync(ALL_LANES, sum[r], step);
@@ -163,7 +257,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP) attend_tensor(
         if (parts > 1) {
             const long long to = part * (long long)gridDim.z * heads * queries +
                                  ((long long)batch * heads + head[r]) * queries + query[r];
-            if (place == 0) stats[to] = {most[r], sum[r]};
+            if (place == 0) stats[to] = {most[r] / LOG2E, sum[r]};
             UNROLL for (int n = 0; n < RUNS; ++n)
                 UNROLL for (int e = 0; e < EACH; ++e)
                     UNROLL for (int i = 0; i < 2; ++i)
@@ -172,15 +266,16 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP) attend_tensor(
         }
         float shrink = 1.0f, total = sum[r];
         if (sinks) {
-            const float top = fmaxf(most[r], sinks[head[r]]);
-            shrink = most[r] == -INF ? 0.0f : expf(most[r] - top);
-            total = total * shrink + expf(sinks[head[r]] - top);
+            const float sink = sinks[head[r]] * LOG2E, above = fmaxf(most[r], sink);
+            shrink = most[r] == -INF ? 0.0f : power_of_two(most[r] - above);
+            total = total * shrink + power_of_two(sink - above);
         }
+        const float part_of = total > 0.0f ? shrink / total : 0.0f;
         T* to = y + batch * y_b + head[r] * y_h + query[r] * y_s;
         UNROLL for (int n = 0; n < RUNS; ++n)
             UNROLL for (int e = 0; e < EACH; ++e)
                 UNROLL for (int i = 0; i < 2; ++i)
                     put(&to[(8 * n + 2 * place + i) * EACH + e],
-                        total > 0.0f ? acc[n][e][2 * r + i] * shrink / total : 0.0f);
+                        total > 0.0f ? acc[n][e][2 * r + i] * part_of : 0.0f);
     }
 }
