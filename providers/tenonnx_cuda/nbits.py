@@ -15,8 +15,12 @@ from tenonnx_cuda.sources import THREADS, blocks, pointer
 FEW: Final = 16
 """Rows of x up to which the matrix is not written down: that is bound by reading it."""
 
-TILE_BYTES: Final = 64 << 20
-"""Dequantised weights that exist at any one time."""
+TILE_BYTES: Final = 32 << 20
+"""Dequantised weights that exist at any one time: most of them are in the device's cache yet when
+they are read."""
+
+MOST_BLOCKS: Final = 65535
+"""In a grid's second dimension."""
 
 SLICES: Final = 256
 """Blocks that a product by columns is cut into at least, so that all of a device reads."""
@@ -80,30 +84,39 @@ def by_columns(site: Site, x: Array, matrix: Matrix) -> Array:
 
 def by_tiles(site: Site, x: Array, matrix: Matrix) -> Array:
     """Multiplies many rows: by cuBLAS, with some rows of the matrix at a time written down."""
-    xp = site.xp
+    outer = matrix.rows if matrix.by_rows else matrix.columns
+    y = site.xp.empty((len(x), outer), x.dtype)
     step = max(1, min(matrix.rows, TILE_BYTES // (matrix.columns * x.dtype.itemsize)))
-    tiles: list[Array] = []
     for start in range(0, matrix.rows, step):
-        rows = min(step, matrix.rows - start)
-        tile = dequantised(site, x, matrix, start, rows)
+        tile = dequantised(site, x, matrix, start, min(step, matrix.rows - start))
+        some = slice(start, start + len(tile))
         if matrix.by_rows:
-            tiles.append(xp.matmul(x, tile.T))
+            multiply_into(site, x, tile.T, y[:, some], adds=False)
         else:
-            part = xp.matmul(x[:, start : start + rows], tile)
-            tiles = [part if not tiles else tiles[0].astype(np.float32, copy=False) + part]
-    y = tiles[0] if len(tiles) == 1 else xp.concatenate(tiles, axis=1)
-    return y.astype(x.dtype, copy=False)
+            multiply_into(site, x[:, some], tile, y, adds=start > 0)
+    return y
+
+
+def multiply_into(site: Site, a: Array, b: Array, y: Array, *, adds: bool) -> None:
+    """Writes a product, or adds it."""
+    if (products := site.xp.products) is not None:
+        products.into(a, b, y, 1.0, float(adds))
+    elif adds:
+        y += site.xp.matmul(a, b)
+    else:
+        y[...] = site.xp.matmul(a, b)
 
 
 def dequantised(site: Site, x: Array, matrix: Matrix, start: int, rows: int) -> Array:
     """Returns some rows of the matrix in x's element type."""
     tile = site.xp.empty((rows, matrix.columns), x.dtype)
-    launch = site.kernel("nbits", "dequantise", ROWS=1, **matrix.macros(x))
+    k_block, k_step, n_block, n_step = matrix.places
+    macros = {"BY_ROWS": int(matrix.by_rows), "K_BLOCK": k_block, "N_BLOCK": n_block}
+    launch = site.kernel("dequantise", "dequantise", **macros, **matrix.macros(x))
     arrays = (matrix.weight, matrix.scales, pointer(matrix.zeros), tile)
-    span = (np.int64(start * matrix.columns), np.int64(tile.size))
-    sizes = (matrix.columns, matrix.by_rows, *matrix.places, matrix.zero_row)
-    grid = blocks(tile.size // matrix.per_word)
-    launch(grid, (THREADS,), (*arrays, *span, *map(np.int32, sizes)))
+    sizes = (start, rows, matrix.columns, k_step, n_step, matrix.zero_row)
+    grid = (*blocks(matrix.columns // matrix.per_word), min(rows, MOST_BLOCKS))
+    launch(grid, (THREADS,), (*arrays, *map(np.int32, sizes)))
     return tile
 
 

@@ -1,4 +1,4 @@
-"""Products with stored matrices on tensor cores: a few rows of x, for which reading them is all."""
+"""Products with stored matrices on tensor cores: of few rows, for which reading them is most."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ PARTS: Final = {dtype: 3 if name == "f32" else 1 for dtype, name in ELEMENTS.ite
 """Columns that a row of x makes: a float32 is the sum of three numbers of 8 bits each."""
 
 TILES: Final = (1, 2, 4, 8)
-"""Tiles of 8 columns that a warp may have: with more of them, cuBLAS is faster."""
+"""Tiles of 8 columns that a warp may have."""
+
+MOST_COLUMNS: Final = 128
+"""That a product may have: with more of them it is faster to write the matrix down for cuBLAS."""
 
 LINES: Final = 16
 STEP: Final = 32
@@ -43,19 +46,21 @@ def suits_tensor_cores(site: Site, x: Array, matrix: Matrix) -> bool:
     levels = matrix.zeros is None or matrix.zeros.dtype == np.uint8
     if not site.has_tensor_cores or not levels or not is_aligned(x, matrix.weight):
         return False
-    tiles = -(-len(x) * PARTS[x.dtype] // 8)
+    if len(x) * PARTS[x.dtype] > MOST_COLUMNS:
+        return False
     if matrix.by_rows:
         even = matrix.columns % STEP == 0 and matrix.columns * matrix.bits % 128 == 0
-        return even and block_of(matrix) is not None and tiles <= TILES[-1]
+        return even and block_of(matrix) is not None
     even = matrix.columns * matrix.bits % 128 == 0
-    return even and step_of(matrix) is not None and tiles <= most_tiles(matrix)
+    return even and step_of(matrix) is not None
 
 
 def by_tensor_cores(site: Site, x: Array, matrix: Matrix) -> Array:
     """Returns x [rows, K] times a matrix that ``suits_tensor_cores``."""
-    tiles = next(n for n in TILES if 8 * n >= len(x) * PARTS[x.dtype])
+    most = TILES[-1] if matrix.by_rows else most_tiles(matrix)
+    tiles = next((n for n in TILES if 8 * n >= len(x) * PARTS[x.dtype]), most)
     multiply = by_rows if matrix.by_rows else by_columns
-    return multiply(site, x, matrix, tiles)
+    return multiply(site, x, matrix, min(tiles, most))
 
 
 def whole(matrix: Matrix, step: int) -> bool:
@@ -91,6 +96,11 @@ def most_tiles(matrix: Matrix) -> int:
     return min(TILES[-1], MOST_SUMS // (matrix.per_word // 2))
 
 
+def groups(x: Array, tiles: int) -> int:
+    """Returns how many blocks share the rows of x, next to each other: one reads for all."""
+    return -(-len(x) // (8 * tiles // PARTS[x.dtype]))
+
+
 def by_rows(site: Site, x: Array, matrix: Matrix, tiles: int) -> Array:
     """Multiplies by a matrix [N, K] of which warps read their own rows ahead."""
     count, outer = len(x), matrix.rows
@@ -107,7 +117,7 @@ def by_rows(site: Site, x: Array, matrix: Matrix, tiles: int) -> Array:
     launch = site.kernel("nbits_mma", "tensor_product", **macros)
     sizes = (count, outer, matrix.columns, k_step, n_block, n_step, zero_row)
     arrays = (x, matrix.weight, matrix.scales, pointer(matrix.zeros), y)
-    launch((-(-outer // LINES),), (THREADS,), (*arrays, *map(np.int32, sizes)))
+    launch((groups(x, tiles), -(-outer // LINES)), (THREADS,), (*arrays, *map(np.int32, sizes)))
     return y
 
 
@@ -130,7 +140,7 @@ def by_columns(site: Site, x: Array, matrix: Matrix, tiles: int) -> Array:
     launch = site.kernel("nbits_mma_columns", "tensor_columns", **macros)
     arrays = (x, matrix.weight, matrix.scales, pointer(matrix.zeros), y)
     sizes = (count, outer, inner, length, k_step, n_step)
-    launch((across, slices), (WARPS * 32,), (*arrays, *map(np.int32, sizes)))
+    launch((groups(x, tiles), across, slices), (WARPS * 32,), (*arrays, *map(np.int32, sizes)))
     return y[0] if slices == 1 else added(site, y, x.dtype)
 
 

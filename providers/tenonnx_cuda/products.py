@@ -80,7 +80,7 @@ class Products:
             return self.scaled(flat, b, alpha).reshape(*a.shape[:-1], columns)
         outer = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         y = self._cupy.empty((*outer, rows, columns), a.dtype)
-        self._multiply(a, b, y, alpha, 0.0)
+        self.into(a, b, y, alpha, 0.0)
         return y
 
     def gemm(
@@ -91,7 +91,7 @@ class Products:
             return self.scaled(a, b, alpha)
         y = self._cupy.empty((a.shape[0], b.shape[1]), a.dtype)
         y[...] = c
-        self._multiply(a, b, y, alpha, beta)
+        self.into(a, b, y, alpha, beta)
         return y
 
     def ended(
@@ -135,11 +135,12 @@ class Products:
         )  # fmt: skip
         return y if done else None
 
-    def _multiply(self, a: Array, b: Array, y: Array, alpha: float, beta: float) -> None:
-        """Makes y ``alpha * a @ b + beta * y``."""
+    def into(self, a: Array, b: Array, y: Array, alpha: float, beta: float) -> None:
+        """Makes y ``alpha * a @ b + beta * y``; its rows may lie apart, its matrices not."""
         rows, inner, columns = y.shape[-2], a.shape[-1], y.shape[-1]
         outer, kind = y.shape[:-2], KINDS[a.dtype]
         (a, of_a), (b, of_b) = (self._placed(x, outer) for x in (a, b))
+        apart = y.strides[-2] // y.itemsize if rows > 1 else columns
         scalar, sums = (ctypes.c_double, SUMS_64) if kind == 1 else (ctypes.c_float, SUMS_32)
         factors = scalar(alpha), scalar(beta)
         handle = self._cupy.cuda.Device().cublas_handle
@@ -148,7 +149,7 @@ class Products:
         failed = self._set_stream(handle, stream) or self._product(
             handle, of_b[0], of_a[0], columns, rows, inner, ctypes.byref(factors[0]),
             b.data.ptr, kind, *of_b[1:], a.data.ptr, kind, *of_a[1:], ctypes.byref(factors[1]),
-            y.data.ptr, kind, columns, rows * columns, math.prod(outer), sums, DEFAULT,
+            y.data.ptr, kind, apart, rows * apart, math.prod(outer), sums, DEFAULT,
         )  # fmt: skip
         if failed:
             raise RuntimeError(f"cuBLAS has status {failed}, of {a.shape} by {b.shape}")

@@ -256,10 +256,18 @@ def test_matmul_nbits(
 
 @needs_compiler
 @pytest.mark.parametrize(
-    ("dtype", "bits", "count"), [(np.float32, 4, 1), (np.float16, 8, 2), (BFLOAT16, 2, 17)], ids=str
+    ("dtype", "bits", "count"),
+    [(np.float32, 4, 1), (np.float16, 8, 2), (BFLOAT16, 2, 17)],
+    ids=str,
 )
 def test_rows_that_are_longer_than_what_is_staged(dtype: Any, bits: int, count: int) -> None:
     check_matmul_nbits(dtype, bits, "packed", count, N=18, K=512 // bits * 40 + 64)
+
+
+@needs_compiler
+@pytest.mark.parametrize(("dtype", "count"), [(np.float16, 70), (np.float32, 23)], ids=str)
+def test_blocks_share_rows_of_x(dtype: Any, count: int) -> None:
+    check_matmul_nbits(dtype, 4, None, count, N=18, K=160)
 
 
 @needs_compiler
@@ -301,7 +309,7 @@ def check_matmul_nbits(
 
 @needs_compiler
 @pytest.mark.parametrize(("dtype", "bits", "count"), [
-    (np.float32, 4, 1), (np.float16, 4, 17), (np.float16, 8, 3), (BFLOAT16, 2, 9),
+    (np.float32, 4, 1), (np.float16, 4, 37), (np.float16, 8, 3), (BFLOAT16, 2, 9),
     (BFLOAT16, 8, 40),
 ], ids=str)  # fmt: skip
 def test_columns_in_slices(dtype: Any, bits: int, count: int) -> None:
@@ -358,16 +366,16 @@ def test_dequantize_matmul(
         "DequantizeMatMul", 1, domain="ai.tenonnx", bits=bits, signed=signed, rows=R, columns=C,
         axis=axis, block_size=size, transposed=transposed, capability=capability,
     )  # fmt: skip
-    for count in (1, 2, 30):
+    for count in (1, 2, 50):
         x = draw(count, count, W.shape[0])
         y = run(x, packed(levels, bits), scales, packed(zero, bits))
         close(y, x.astype(np.float64) @ W, np.float32)
     tiles, nbits.TILE_BYTES = nbits.TILE_BYTES, 16 * C * 4  # type: ignore[misc]  # to see several
     try:
-        y = run(draw(9, 30, W.shape[0]), packed(levels, bits), scales, packed(zero, bits))
+        y = run(draw(9, 50, W.shape[0]), packed(levels, bits), scales, packed(zero, bits))
     finally:
         nbits.TILE_BYTES = tiles  # type: ignore[misc]  # as it was
-    close(y, draw(9, 30, W.shape[0]).astype(np.float64) @ W, np.float32)
+    close(y, draw(9, 50, W.shape[0]).astype(np.float64) @ W, np.float32)
 
 
 @needs_compiler

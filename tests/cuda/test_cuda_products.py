@@ -61,7 +61,7 @@ class Library:
         return 0
 
 
-def multiply(a: Any, b: Any, library: Any) -> Any:
+def products(library: Any) -> Products:
     def device() -> Any:
         return SimpleNamespace(cublas_handle="handle")
 
@@ -69,7 +69,11 @@ def multiply(a: Any, b: Any, library: Any) -> Any:
     cuda = SimpleNamespace(Device=device, get_current_stream=lambda: stream)
     names = ("empty", "matmul", "broadcast_to", "ascontiguousarray")
     cupy = SimpleNamespace(cuda=cuda, **{name: getattr(strict.xp, name) for name in names})
-    return Products(cupy, library).matmul(strict.StrictArray(a), strict.StrictArray(b)).held
+    return Products(cupy, library)
+
+
+def multiply(a: Any, b: Any, library: Any) -> Any:
+    return products(library).matmul(strict.StrictArray(a), strict.StrictArray(b)).held
 
 
 def draw(seed: int, *shape: int) -> Any:
@@ -119,6 +123,15 @@ def test_products_are_numpys(name: str, dtype: Any) -> None:
 def as_type(x: Any, dtype: Any) -> Any:
     """Returns the same numbers with the same order of strides, where that can be."""
     return x.astype(dtype, order="K")
+
+
+def test_a_product_is_added_to_columns_of_a_matrix() -> None:
+    a, b, y = draw(0, 5, 7), draw(1, 7, 3), draw(2, 5, 9)
+    expected = y.copy()
+    expected[:, 2:5] = 0.5 * a @ b + 2 * y[:, 2:5]
+    given = (strict.StrictArray(x) for x in (a, b, y[:, 2:5]))
+    products(Library()).into(*given, 0.5, 2.0)
+    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_what_is_no_product_of_floats_is_left_alone() -> None:

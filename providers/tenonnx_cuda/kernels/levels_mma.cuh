@@ -10,6 +10,7 @@ template <class X> struct factors { typedef X type; static const int parts = 1; 
 template <> struct factors<f32> { typedef bf16 type; static const int parts = 3; };
 typedef factors<T>::type H;
 #define PARTS (factors<T>::parts)
+#define ROWS (8 * TILES / PARTS)  // of x, that make columns of TILES tiles
 
 // A part of a float32, as the bits of a bfloat16.
 __device__ inline unsigned part_of(float x, int part) {

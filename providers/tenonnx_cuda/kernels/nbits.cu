@@ -57,19 +57,3 @@ extern "C" __global__ void columns_product(
             if (first + m < M)
                 partial[((long long)blockIdx.y * M + first + m) * N + word * PER + e] = acc[m][e];
 }
-
-// out[i] = value of element start + i of a matrix of `columns`; a thread for each word. Rows are n
-// and columns k if by_rows, else the other way about.
-extern "C" __global__ void dequantise(
-    const unsigned* w, const S* scales, const void* zeros, T* out, long long start, long long count,
-    int columns, int by_rows, int k_block, int k_step, int n_block, int n_step, int zero_row) {
-    const levels l = {scales, zeros, k_block, k_step, n_block, n_step, zero_row};
-    const long long i = ((long long)blockIdx.x * blockDim.x + threadIdx.x) * PER;
-    if (i >= count) return;
-    const unsigned word = w[(start + i) / PER];
-    for (int e = 0; e < PER && i + e < count; ++e) {
-        const int row = (int)((start + i + e) / columns), column = (int)((start + i + e) % columns);
-        const int k = by_rows ? column : row, n = by_rows ? row : column;
-        put(&out[i + e], ((float)element(word, e) - l.zero(k, n)) * l.scale(k, n));
-    }
-}

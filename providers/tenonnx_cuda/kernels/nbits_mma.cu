@@ -86,18 +86,22 @@ struct row_levels {
     }
 };
 
-// y[m, n] = sum over k of x[m, k] * W[n, k] for M * PARTS <= 8 * TILES. K is a multiple of STEP, of
+// y[m, n] = sum over k of x[m, k] * W[n, k], for ROWS of x in a block. K is a multiple of STEP, of
 // CHUNK if WHOLE, and rows are multiples of 16 bytes. A scale is of K_BLOCK neighbours, a power of 2
-// from STEP on; rows of zeros begin with a byte if they are PADDED. The grid: N by LINES. The arguments of `levels` are those of nbits.cu.
+// from STEP on; rows of zeros begin with a byte if they are PADDED. The grid: M by ROWS, N by LINES. The arguments of `levels` are those of nbits.cu.
 extern "C" __global__ void __launch_bounds__(WARPS * WARP) tensor_product(
     const T* x, const unsigned char* w, const S* scales, const void* zeros, T* y,
     int M, int N, int K, int k_step, int n_block, int n_step, int zero_row) {
     __shared__ line staged[WARPS][STAGES][LINES];
     const levels l = {scales, zeros, K_BLOCK, k_step, n_block, n_step, zero_row};
     const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-    const int group = lane / 4, place = lane % 4, first = blockIdx.x * LINES;
+    const int group = lane / 4, place = lane % 4, first = blockIdx.y * LINES;
     const row_levels rows[2] = {row_levels(l, min(first + group, N - 1)),
                                 row_levels(l, min(first + group + 8, N - 1))};
+    const int before = blockIdx.x * ROWS;
+    x += (long long)before * K;
+    y += (long long)before * N;
+    M = min(M - before, ROWS);
     const long long row_bytes = (long long)K * BITS / 8;
     const int chunks = (K + CHUNK - 1) / CHUNK;
 

@@ -65,9 +65,9 @@ __device__ inline unsigned zeros_of(const levels& l, int k, int n) {
 #endif
 }
 
-// y[s, m, n] = sum over the slice s of k of x[m, k] * W[k, n] for M * PARTS <= 8 * TILES, in the
-// type Y. K and slice are multiples of STEP, rows of 16 bytes, and a scale is of K_BLOCK neighbours,
-// a multiple of STEP. The grid: N by WIDTH, slices. The arguments of `levels` are those of nbits.cu.
+// y[s, m, n] = sum over the slice s of k of x[m, k] * W[k, n], in the type Y, for ROWS of x in a
+// block. K and slice are multiples of STEP, rows of 16 bytes, and a scale is of K_BLOCK neighbours,
+// a multiple of STEP. The grid: M by ROWS, N by WIDTH, slices. The arguments of `levels` are those of nbits.cu.
 extern "C" __global__ void __launch_bounds__(WARPS * WARP) tensor_columns(
     const T* x, const unsigned* w, const S* scales, const void* zeros, Y* y,
     int M, int N, int K, int slice, int k_step, int n_step) {
@@ -75,11 +75,16 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP) tensor_columns(
     const levels l = {scales, zeros, K_BLOCK, k_step, N_BLOCK, n_step, 0};
     const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     const int group = lane / 4, place = lane % 4, words = N / PER;
-    const int first = min((int)blockIdx.x * WORDS + group, words - 1) * PER;
-    const int start = blockIdx.y * slice, stop = min(K, start + slice);
+    const int first = min((int)blockIdx.y * WORDS + group, words - 1) * PER;
+    const int start = blockIdx.z * slice, stop = min(K, start + slice);
+
+    const int before = blockIdx.x * ROWS;
+    x += (long long)before * K;
+    y += ((long long)blockIdx.z * M + before) * N;
+    M = min(M - before, ROWS);
 
     const int row = lane / (WORDS / 4), at = lane % (WORDS / 4) * 4;
-    const unsigned* const from = w + (long long)row * words + min((int)blockIdx.x * WORDS + at, words - 4);
+    const unsigned* const from = w + (long long)row * words + min((int)blockIdx.y * WORDS + at, words - 4);
     unsigned* const into = &staged[warp][0][row / 4].words[row % 4][at];
     auto fetch = [&](int base, unsigned stage) {
         if (base < stop)
@@ -158,9 +163,9 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP) tensor_columns(
         __syncthreads();
     }
     for (int i = threadIdx.x; i < WIDTH * M; i += WARPS * WARP) {
-        const int n = blockIdx.x * WIDTH + i % WIDTH, m = i / WIDTH;
+        const int n = blockIdx.y * WIDTH + i % WIDTH, m = i / WIDTH;
         float total = 0.0f;
         for (int part = PARTS - 1; part >= 0; --part) total += sums[i % WIDTH][m * PARTS + part];
-        if (n < N) put(&y[((long long)blockIdx.y * M + m) * N + n], total);
+        if (n < N) put(&y[(long long)m * N + n], total);
     }
 }
