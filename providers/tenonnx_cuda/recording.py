@@ -2,7 +2,8 @@
 
 A replay costs one call however many kernels there are. It reads and writes the very memory that was
 recorded, so inputs are copied in, outputs are copied out, and one replay at a time is started.
-Caches that the caller binds as input and output stay where they are.
+Caches that the caller binds as input and output stay where they are, and large inputs as long as
+they do not move.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ MOST: Final = 16
 
 log = logging.getLogger("tenonnx")
 
-SEEN: Final = "seen"
-"""Run once, so that kernels are compiled and libraries have their workspaces."""
+LARGE: Final = 1 << 16
+"""Bytes of an input from which on copying it takes longer than starting to."""
 
 REFUSED: Final = "refused"
 
@@ -37,16 +38,29 @@ FITS: Final = "fits"
 
 
 @dataclass(frozen=True)
+class Seen:
+    """Something run once, so that kernels are compiled and libraries have their workspaces.
+
+    Attributes:
+        places: Addresses of its large inputs, by position.
+    """
+
+    places: Mapping[int, int]
+
+
+@dataclass(frozen=True)
 class Take:
     """A recording, and the arrays that it reads and writes.
 
     Attributes:
         recording: What is replayed.
+        places: Addresses of the inputs that it reads where the caller has them, by position.
         inputs: What it reads; ``None`` for absent ones, and the caller's.
         outputs: What it writes; ``None`` for the caller's.
     """
 
     recording: Recording
+    places: Mapping[int, int]
     inputs: tuple[Any, ...]
     outputs: tuple[Any, ...]
 
@@ -71,7 +85,7 @@ class Replayed:
     def __init__(self, program: Program, stream: Stream) -> None:
         self._program = program
         self._stream = stream
-        self._takes: OrderedDict[Any, Take | str] = OrderedDict()
+        self._takes: OrderedDict[Any, Take | Seen | str] = OrderedDict()
         self._lock = threading.Lock()
         self._unbound = (None,) * len(program.outputs)
         self.replays = 0
@@ -84,9 +98,12 @@ class Replayed:
         with self._lock:
             take = self._takes.get(key)
             if take is None:
-                self._keep(key, SEEN)
-            elif take == SEEN:
-                take = self._record(inputs, outs, kept)
+                self._keep(key, Seen(large(inputs, kept)))
+            elif isinstance(take, Seen) or (isinstance(take, Take) and has_moved(take, inputs)):
+                # What has moved once is copied from then on.
+                there = large(inputs, kept)
+                steady = {i: at for i, at in take.places.items() if there.get(i) == at}
+                take = self._record(inputs, outs, kept, steady)
                 self._keep(key, take)
             if isinstance(take, Take):
                 self._takes.move_to_end(key)
@@ -102,14 +119,18 @@ class Replayed:
         )
 
     def _record(
-        self, inputs: Sequence[Any], outs: Sequence[Any], kept: Mapping[int, int]
+        self,
+        inputs: Sequence[Any],
+        outs: Sequence[Any],
+        kept: Mapping[int, int],
+        steady: Mapping[int, int],
     ) -> Take | str:
-        addresses = set(kept.values())
+        addresses, callers = set(kept.values()), kept.keys() | steady.keys()
         bound = [o if o is not None and address(o) in addresses else None for o in outs]
         with self._stream.active():
             own = tuple(
                 given
-                if given is None or isinstance(given, np.ndarray) or i in kept
+                if given is None or isinstance(given, np.ndarray) or i in callers
                 else given.copy()
                 for i, given in enumerate(inputs)
             )
@@ -119,9 +140,9 @@ class Replayed:
             log.warning("a run is not recorded, and goes on without: %s", error)
             return REFUSED
         # The caller's memory is not held: a recording is replayed only while it is there.
-        read = tuple(None if i in kept else given for i, given in enumerate(own))
+        read = tuple(None if i in callers else given for i, given in enumerate(own))
         pairs = zip(made, bound, strict=True)
-        return Take(recording, read, tuple(None if m is b else m for m, b in pairs))
+        return Take(recording, steady, read, tuple(None if m is b else m for m, b in pairs))
 
     def _replay(self, take: Take, inputs: Sequence[Any], outs: Sequence[Any]) -> tuple[Any, ...]:
         with self._stream.active():
@@ -133,7 +154,7 @@ class Replayed:
             pairs = zip(take.outputs, outs, strict=True)
             return tuple(out if made is None else lasting(made, out) for made, out in pairs)
 
-    def _keep(self, key: Any, take: Take | str) -> None:
+    def _keep(self, key: Any, take: Take | Seen | str) -> None:
         self._takes[key] = take
         while len(self._takes) > MOST:
             self._takes.popitem(last=False)
@@ -167,6 +188,27 @@ def shared(inputs: Sequence[Any], outs: Sequence[Any]) -> dict[int, int]:
         if out.flags.c_contiguous and given.flags.c_contiguous:
             found[i] = at
     return found
+
+
+def large(inputs: Sequence[Any], kept: Mapping[int, int]) -> dict[int, int]:
+    """Returns the addresses of large inputs that outputs are not bound to, by their positions."""
+    return {
+        i: address(given)
+        for i, given in enumerate(inputs)
+        if given is not None
+        and not isinstance(given, np.ndarray)
+        and i not in kept
+        and given.nbytes >= LARGE
+        and given.flags.c_contiguous
+    }
+
+
+def has_moved(take: Take, inputs: Sequence[Any]) -> bool:
+    """Says whether an input is not where a recording reads it."""
+    return any(
+        address(inputs[i]) != at or not inputs[i].flags.c_contiguous
+        for i, at in take.places.items()
+    )
 
 
 def address(array: Any) -> int:

@@ -16,7 +16,7 @@ import tenonnx
 from models import model, node, value
 from tenonnx.interface.ort_value import OrtValue
 from tenonnx_cuda.cupy_platform import LARGEST_LIMIT, TF32, CupyStream
-from tenonnx_cuda.recording import MOST, Replayed
+from tenonnx_cuda.recording import LARGE, MOST, Replayed, Take
 
 CHAIN = model(
     [
@@ -257,3 +257,31 @@ def test_what_brings_arrays_from_the_host_is_not_recorded(
         assert any(r.replays for r in recordings(session)) == listed
     assert len(caplog.records) == 1
     assert "of a host array" in caplog.text
+
+
+def test_large_inputs_are_read_where_they_are_until_they_move() -> None:
+    session = graphed()
+    (recording,) = recordings(session)
+    rows = LARGE // 12 + 1
+    draws = np.random.default_rng(0)
+    arrays = [on_device(session, draws.standard_normal((rows, 3)).astype(np.float32)) for _ in "ab"]
+
+    def check(which: int) -> None:
+        x = arrays[which]
+        feeds = {"x": x, "axes": OrtValue(np.array([1]))}
+        y, z = session.run_with_ort_values(None, feeds)
+        c = np.exp(x.numpy()) + np.float32([1, 2, 3])
+        np.testing.assert_allclose(y.numpy(), c.sum(1), rtol=1e-5)
+        np.testing.assert_allclose(z.numpy(), -c, rtol=1e-5)
+
+    def copied_in() -> int:
+        (take,) = (take for take in recording._takes.values() if isinstance(take, Take))
+        return sum(own is not None and own.nbytes >= LARGE for own in take.inputs)
+
+    for _ in range(4):
+        check(0)
+        arrays[0].value.held[...] += 1
+    assert (recording.replays, copied_in()) == (3, 0)
+    for number in range(6):
+        check(number % 2)
+    assert (recording.replays, copied_in()) == (9, 1)
