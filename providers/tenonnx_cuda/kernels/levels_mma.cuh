@@ -36,12 +36,11 @@ __device__ inline unsigned leveled(unsigned both, int up, unsigned zero, const f
                         (zero << (BITS * up)) * 0x10001u + (0xe400e400u - fewer), (const f16*)0);
 }
 __device__ inline unsigned leveled(unsigned both, int up, unsigned zero, const bf16*) {
-    both = (both >> (BITS * up)) & LEVEL;
     if (BITS < 8)
-        return multiply_add(both | 0x43004300u, 0x3f803f80u, zero * 0x10001u + 0xc300c300u,
-                            (const bf16*)0);
+        return multiply_add(both_or(both >> (BITS * up), LEVEL, 0x43004300u), 0x3f803f80u,
+                            zero * 0x10001u + 0xc300c300u, (const bf16*)0);
     const float less = -8388608.0f - (float)zero;
-    const float low = __uint_as_float((both & 0xffu) | 0x4b000000u) + less;
-    const float high = __uint_as_float((both >> 16) | 0x4b000000u) + less;
+    const float low = __uint_as_float(both_or(both, 0xffu, 0x4b000000u)) + less;
+    const float high = __uint_as_float(both_or(both >> 16, 0xffu, 0x4b000000u)) + less;
     return __byte_perm(__float_as_uint(low), __float_as_uint(high), 0x7632);
 }
