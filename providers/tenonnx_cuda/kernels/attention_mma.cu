@@ -135,24 +135,24 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP, BLOCKS) attend_tensor
     fetch<VALUE, VALUE_ROW>(value_tile[0], v, v_s, from, length);
     end_group();
     for (int base = from; base < to; base += KEYS, stage ^= 1) {
+        await_group<0>();
+        __syncthreads();  // the tile is there, and everybody is done with the one before
         if (base + KEYS < to) {
             fetch<SIZE, KEY_ROW>(key_tile[stage ^ 1], k, k_s, base + KEYS, length);
             fetch<VALUE, VALUE_ROW>(value_tile[stage ^ 1], v, v_s, base + KEYS, length);
         }
         end_group();
-        await_group<1>();
-        __syncthreads();
-        if (base >= start && base < stop) {
+        if (base < start || base >= stop) continue;
 #else
     for (int base = start; base < stop; base += KEYS) {
-        {
 #endif
         float score[KEYS / 8][4];
         UNROLL for (int t = 0; t < KEYS / 8; ++t) {
             UNROLL for (int i = 0; i < 4; ++i) score[t][i] = 0.0f;
             UNROLL for (int s = 0; s < SIZE / 32; ++s) {
 #if STAGED
-                const sixteen words = *(const sixteen*)&key_tile[stage][8 * t + lane_group][32 * s + 8 * place];
+                const T* from_tile = &key_tile[stage][8 * t + lane_group][32 * s + 8 * place];
+                const sixteen words = *(const sixteen*)from_tile;
 #else
                 const long long key = base + 8 * t + lane_group;
                 sixteen words = {{0, 0, 0, 0}};
@@ -170,7 +170,8 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP, BLOCKS) attend_tensor
         if (left >= 0) whole = whole && base >= late - left;
         if (right >= 0) whole = whole && base + KEYS - 1 <= early + right;
         if (softcap > 0.0f)
-            UNROLL for (int i = 0; i < KEYS / 2; ++i) score[i / 4][i % 4] = tanhf(score[i / 4][i % 4] * inner);
+            UNROLL for (int i = 0; i < KEYS / 2; ++i)
+                score[i / 4][i % 4] = tanhf(score[i / 4][i % 4] * inner);
         UNROLL for (int i = 0; i < KEYS / 2; ++i) score[i / 4][i % 4] *= outer;
         if (!whole)
             UNROLL for (int i = 0; i < KEYS / 2; ++i) {
@@ -192,7 +193,8 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP, BLOCKS) attend_tensor
                 if (!seen) score[i / 4][i % 4] = -INF;
             }
         float top[2] = {most[0], most[1]};
-        UNROLL for (int i = 0; i < KEYS / 2; ++i) top[i % 4 / 2] = fmaxf(top[i % 4 / 2], score[i / 4][i % 4]);
+        UNROLL for (int i = 0; i < KEYS / 2; ++i)
+            top[i % 4 / 2] = fmaxf(top[i % 4 / 2], score[i / 4][i % 4]);
         float zero[2];  // what exponents are less, also where no key was seen yet
         UNROLL for (int r = 0; r < 2; ++r) {
             // The four lanes of a row agree on its largest score.
@@ -242,10 +244,6 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP, BLOCKS) attend_tensor
                 }
             }
         }
-        }
-#if STAGED
-        __syncthreads();
-#endif
     }
 #if STAGED
     if (first >= rows) return;

@@ -24,7 +24,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) depthwise(
     const int first = blockIdx.y * CHUNK, channels = maps / TIMES;
     for (int i = threadIdx.x; i < WINDOW * CHUNK; i += THREADS) {
         const int map = first + i / WINDOW;
-        taps[i % WINDOW][i / WINDOW] = map < maps ? number(w[(long long)map * WINDOW + i % WINDOW]) : 0.0f;
+        const float weight = map < maps ? number(w[(long long)map * WINDOW + i % WINDOW]) : 0.0f;
+        taps[i % WINDOW][i / WINDOW] = weight;
     }
     __syncthreads();
     const int places = out_height * out_width, across = THREADS / (CHUNK / VECTOR);

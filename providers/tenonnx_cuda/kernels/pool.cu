@@ -4,8 +4,8 @@
 // than anything.
 __device__ inline float larger(float a, float b) { return b > a || b != b ? b : a; }
 
-// MAXIMUM: the largest of a window; else the mean, of places up to `reach` of the padding. y has a thread for
-// each of its `count` elements, in the order in which they lie.
+// MAXIMUM: the largest of a window; else the mean, in which so many places before and after an image
+// count as zeros. y has a thread for each of its `count` elements, in the order in which they lie.
 extern "C" __global__ void pool(
     const T* x, T* y, long long count, int channels, int height, int width, int out_height,
     int out_width, int kernel_h, int kernel_w, int stride_h, int stride_w, int dilation_h,

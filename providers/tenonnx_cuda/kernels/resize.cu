@@ -1,8 +1,8 @@
 // Images resized along their last two axes, whichever way they lie.
 
-// With LAST images are [height, width, channels], else [channels, height, width]. A line of the result is a sum
-// of `taps_h` lines of x: those that rows [out_height, taps_h] say, by the weights there. Columns
-// likewise. y has a thread for each of its `count` elements, in the order in which they lie.
+// With LAST images are [height, width, channels], else [channels, height, width]. A line of the
+// result is a sum of `taps_h` lines of x: those that rows [out_height, taps_h] say, by the weights of
+// by_row. Columns likewise. y has a thread for each of its `count` elements, as they lie.
 extern "C" __global__ void resize(
     const T* x, T* y, const int* rows, const float* by_row, const int* columns,
     const float* by_column, long long count, int channels, int height, int width, int out_height,
