@@ -61,9 +61,9 @@ def cancel_transposes(model: ir.Model, context: TransformContext) -> bool:
 
 def _order_of(node: ir.Node | None) -> Order | None:
     """Returns where a Transpose takes its axes from; ``None`` of any other node."""
-    if node is None or node.op_type != "Transpose" or node.domain or operand(node, 0) is None:
+    if node is None or node.op_type != "Transpose" or node.domain or len(node.outputs) != 1:
         return None
-    return permutation(node)
+    return None if operand(node, 0) is None else permutation(node)
 
 
 class Region:
@@ -104,9 +104,9 @@ class Region:
     def _may_turn(self, node: ir.Node) -> bool:
         if node.op_type not in UNARY | BINARY or node.domain or (node.version or 1) < 7:
             return False
-        output, rank = node.outputs[0], len(self.order)
-        if len(node.outputs) > 1 or output.is_graph_output():
+        if len(node.outputs) != 1 or node.outputs[0].is_graph_output():
             return False
+        output, rank = node.outputs[0], len(self.order)
         if any(use.node.graph is not node.graph for use in output.uses()):
             return False
         if not _names_axes(node, rank):

@@ -42,6 +42,7 @@ LISTING: Final = {
         "com.microsoft::QuantizeLinear"
     ),
     "int8.softmax": "com.microsoft::QLinearSoftmax",
+    "int8.table": "DequantizeLinear",
     "joining": "Concat",
     "moving": "DepthToSpace Gather Pad ReverseSequence SpaceToDepth Tile",
     "norms.norms": "Add LayerNormalization LogSoftmax Mul Pow RMSNormalization ReduceMean Softmax",

@@ -11,7 +11,7 @@ from windows_oracle import convolve, seen
 
 from models import node
 from tenonnx_cpu.int8.conv_weights import CONV, DEPTHWISE
-from tenonnx_cpu.int8.pairs import ADD
+from tenonnx_cpu.int8.pairs import ADD, MULTIPLY
 from tenonnx_cpu.int8.pooling import AVERAGE, MAX_POOL
 
 KINDS = {"x": TensorProto.UINT8, "y": TensorProto.UINT8}
@@ -167,6 +167,27 @@ def test_sum(dtype: Any, shape: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     y = run(nodes, {"a": a, "b": b}, "y", given, kinds=kinds, threads=4)
     assert kernel.calls == 1
     real = (a - 5.0) * np.float64(given["as"]) + (b - 9.0) * np.float64(given["bs"])
+    check(y, real, given)
+
+
+@pytest.mark.parametrize("shape", [(1, 30, 5, 7), (2, 64, 33, 21)])
+def test_factors_of_channels(shape: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = Watch(MULTIPLY, monkeypatch)
+    a, b = bytes_of((*shape[:2], 1, 1), np.uint8), bytes_of(shape, np.uint8, 1)
+    given = {
+        "as": np.float32(0.037), "az": np.uint8(5), "bs": np.float32(0.011), "bz": np.uint8(9),
+        "ys": np.float32(0.041), "yz": np.uint8(77),
+    }  # fmt: skip
+    nodes = [
+        node("DequantizeLinear", "a as az", "af"),
+        node("DequantizeLinear", "b bs bz", "bf"),
+        node("Mul", "af bf", "m"),
+        node("QuantizeLinear", "m ys yz", "y"),
+    ]
+    kinds = dict.fromkeys("aby", BYTE_KINDS[np.uint8])
+    y = run(nodes, {"a": a, "b": b}, "y", given, kinds=kinds, threads=4)
+    assert kernel.calls == 1
+    real = (a - 5.0) * np.float64(given["as"]) * ((b - 9.0) * np.float64(given["bs"]))
     check(y, real, given)
 
 

@@ -98,6 +98,10 @@ class PairCall:
         run = self._kernel.run
         turned = y.size > x.size
         long, short = (y, x) if turned else (x, y)
+        if _spreads(short.shape, long.shape):
+            spread = empty(long.shape, short.dtype)
+            np.copyto(spread, short)
+            short = spread
         first, second = self._codes
         if (
             run is None
@@ -121,6 +125,16 @@ def _numbers(kind: str, a: Code, b: Code, made: Code, limits: tuple[float, float
         return np.array([first, second, a.step * b.step / made.step, *limits], np.float32)
     left, right = a.step / made.step, b.step / made.step
     return np.array([left, right, -(first * left + second * right), *limits], np.float32)
+
+
+def _spreads(short: tuple[int, ...], long: tuple[int, ...]) -> bool:
+    """Says whether each of one array's elements stands for a whole image of another's."""
+    return (
+        len(short) == len(long) > 2
+        and short[:2] == long[:2]
+        and short[2:] != long[2:]
+        and (set(short[2:]) == {1})
+    )
 
 
 def _repeats(short: tuple[int, ...], long: tuple[int, ...]) -> bool:

@@ -179,6 +179,13 @@ def next_row(shape: Any, strides: Any, index: Any, places: Any) -> None:
             places[n] -= 4 * strides[n, axis] * shape[axis]
 
 
+@helper
+def fill(block: Any, value: Any) -> None:
+    """Writes a number to every element."""
+    for i in range(block.size):
+        block[i] = value
+
+
 @parallel
 def run_rows(arguments: Any, task: Any, worker: Any) -> None:
     """Runs a program on some of the pieces that the rows are cut into."""
@@ -191,9 +198,7 @@ def run_rows(arguments: Any, task: Any, worker: Any) -> None:
     # Numbers become blocks once; registers from the first one on are theirs.
     constants = shape[AXES]
     for n in range(constants):
-        block = floats(own + 4 * BLOCK * n, BLOCK)
-        for i in range(BLOCK):
-            block[i] = numbers[n, 0]
+        fill(floats(own + 4 * BLOCK * n, BLOCK), numbers[n, 0])
     operands, places = on_stack(INPUTS, np.int64), on_stack(INPUTS, np.int64)
     index = on_stack(AXES, np.int64)
     row, left = task * grain // pieces, task * grain % pieces * BLOCK
@@ -201,15 +206,10 @@ def run_rows(arguments: Any, task: Any, worker: Any) -> None:
     for _ in range(task * grain, min(total, (task + 1) * grain)):
         count = min(BLOCK, width - left)
         for n in range(shape[AXES + 1]):
-            place = places[n]
-            if strides[n, AXES - 1]:
-                operands[n] = place + 4 * left
-            else:
+            operands[n] = places[n] + 4 * left
+            if strides[n, AXES - 1] == 0:
                 operands[n] = own + 4 * BLOCK * (constants + n)
-                value = floats(place, 1)[0]
-                block = floats(operands[n], count)
-                for i in range(count):
-                    block[i] = value
+                fill(floats(operands[n], count), floats(places[n], 1)[0])
         for line in range(program.shape[0]):
             x, z, to = program[line, 1], program[line, 2], program[line, 3]
             at_x = operands[x] if x < INPUTS else own + 4 * BLOCK * (x - INPUTS)

@@ -1,0 +1,125 @@
+"""What depends on one byte alone, element by element, looked up in a table of 256 bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tenonnx.planning.lower import is_constant
+from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.elementwise.elementwise import MEANINGS
+from tenonnx_cpu.fuse import Fused, Scope, fusion
+from tenonnx_cpu.int8.codes import BYTES
+from tenonnx_cpu.int8.pooling import SERIAL, flat
+from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.launch import Launch
+from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.specialise import Call, NDArray
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+LOOK_UP = JitKernel("int8.table", "look_up")
+
+QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
+
+CODES = np.arange(256, dtype=np.uint8)
+
+MOST = 64
+"""Nodes that depend on a byte and are looked at."""
+
+
+@fusion(DEQUANTIZE, turn=-2)
+def fuse_table(node: ir.Node, scope: Scope) -> Fused | None:
+    """Elementwise nodes from one byte to another, such as an activation between codes."""
+    source = node.inputs[0]
+    if source is None or is_constant(source) or not _is_single(node, scope):
+        return None
+    zero = scope.site(node).constant(2)
+    if zero is None or zero.dtype not in BYTES:
+        return None
+    known = _dependent(source, scope)
+    for last in reversed(known):
+        needed = _needed(last, known)
+        taken = [each for each in needed if each is last or _is_read_by(needed, each, scope)]
+        # What widens the byte may stay for others, and is computed once more.
+        left = [each for each in needed if each not in taken]
+        if last.op_type == QUANTIZE and all(each.inputs[0] is source for each in left):
+            LOOK_UP.request()
+            plain = scope.fallback(needed, (source,), last.outputs[0])
+            call = Recorded(table_call(plain, scope.threads))
+            return Fused(tuple(taken), (source,), (last.outputs[0],), call)
+    return None
+
+
+def _dependent(source: ir.Value, scope: Scope) -> list[ir.Node]:
+    """Returns the nodes that depend on a value's elements one by one, and on nothing else."""
+    found: dict[ir.Node, None] = {}
+    waiting = [use.node for use in source.uses() if use.node.op_type == DEQUANTIZE]
+    while waiting and len(found) < MOST:
+        node = waiting.pop(0)
+        if node in found or not scope.has(node) or not _is_single(node, scope):
+            continue
+        inner = [value for value in node.inputs if value is not None and not is_constant(value)]
+        if all(value is source or value.producer() in found for value in inner):
+            found[node] = None
+            waiting += [use.node for use in node.outputs[0].uses()]
+    return list(found)
+
+
+def _is_single(node: ir.Node, scope: Scope) -> bool:
+    """Says whether a node computes every element alike, by constants of one element."""
+    if node.domain or len(node.outputs) != 1 or not node.inputs:
+        return False
+    if node.op_type not in (QUANTIZE, DEQUANTIZE) and node.op_type not in MEANINGS:
+        return False
+    site = scope.site(node)
+    constants = (site.constant(position) for position in range(len(node.inputs)))
+    return all(array is None or (array.size == 1 and array.ndim < 2) for array in constants)
+
+
+def _needed(last: ir.Node, known: Collection[ir.Node]) -> list[ir.Node]:
+    """Returns a node and those among the known that it depends on, in an order they can run in."""
+    order: dict[ir.Node, None] = {}
+
+    def visit(node: ir.Node | None) -> None:
+        if node is not None and node in known and node not in order:
+            for value in node.inputs:
+                visit(None if value is None else value.producer())
+            order[node] = None
+
+    visit(last)
+    return list(order)
+
+
+def _is_read_by(nodes: Collection[ir.Node], node: ir.Node, scope: Scope) -> bool:
+    value = node.outputs[0]
+    return not scope.escapes(value) and all(use.node in nodes for use in value.uses())
+
+
+def table_call(plain: Call, threads: int) -> Call:
+    """Returns a call that looks up what ``plain`` makes of every byte."""
+    tables: dict[np.dtype[Any], NDArray] = {}
+
+    def call(x: NDArray) -> Any:
+        run = LOOK_UP.run
+        if run is None or x.dtype not in BYTES:
+            return plain(x)
+        if x.dtype not in tables:
+            tables[x.dtype] = plain(CODES.view(x.dtype))
+        table = tables[x.dtype]
+        if table.dtype not in BYTES or table.shape != CODES.shape:
+            return plain(x)
+        # As the elements lie, whatever the axes: of images, channels may be last.
+        order = sorted(range(x.ndim), key=lambda axis: -x.strides[axis])
+        lain = x.transpose(order)
+        if not lain.flags.c_contiguous:
+            return plain(x)
+        y = empty(lain.shape, table.dtype)
+        team = threads if y.size > SERIAL else 1
+        result = y.transpose([order.index(axis) for axis in range(x.ndim)])
+        return Launch(run, (*flat(lain, table, y), team), result)
+
+    return call
