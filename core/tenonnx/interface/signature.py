@@ -110,7 +110,7 @@ class InputCheck:
         Raises:
             InvalidArgument: Wrong dtype, rank or size.
         """
-        if array.dtype != self._dtype:
+        if array.dtype is not self._dtype and array.dtype != self._dtype:
             raise self._wrong(f"dtype {array.dtype}")
         return self._of_this_shape(array)
 
