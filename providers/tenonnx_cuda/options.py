@@ -26,12 +26,15 @@ class CudaOptions:
         enable_cuda_graph: Record a run for each combination of input shapes, and replay it.
         user_compute_stream: The address of a ``cudaStream_t`` to run on; one of its own if 0.
         use_tf32: Let float32 products and convolutions round their factors to 10 bits.
+        cudnn_conv_algo_search: ``EXHAUSTIVE`` times cuDNN's plans for a convolution and keeps the
+            fastest; the others take its first one.
+        cudnn_conv_use_max_workspace: Let its plans take much working memory.
         weights: ``device`` copies each weight once to the device; ``mapped`` lets kernels read
             them from the host's memory, for models larger than the device's; ``shared`` copies
             each once for all processes of the user that ask for it.
         has_user_compute_stream, do_copy_in_default_stream, arena_extend_strategy,
-            cudnn_conv_algo_search, cudnn_conv_use_max_workspace, cudnn_conv1d_pad_to_nc1d,
-            fuse_conv_bias, enable_skip_layer_norm_strict_mode, prefer_nhwc, sdpa_kernel,
+            cudnn_conv1d_pad_to_nc1d, fuse_conv_bias, enable_skip_layer_norm_strict_mode,
+            prefer_nhwc, sdpa_kernel,
             use_ep_level_unified_stream, gpu_external_alloc, gpu_external_free,
             gpu_external_empty_cache, tunable_op_enable, tunable_op_tuning_enable,
             tunable_op_max_tuning_duration_ms: Accepted for onnxruntime's sake, without effect.
