@@ -17,13 +17,16 @@ from tenonnx_cuda.expressions import expression, pays_alone
 from tenonnx_cuda.grouping import Group
 from tenonnx_cuda.platform import Platform
 from tenonnx_cuda.program import Program, constant_on
-from tenonnx_cuda.sources import THREADS, blocks, common, header
+from tenonnx_cuda.sources import THREADS, blocks, common, header, is_aligned
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
 MOST_INPUTS: Final = 8
-LARGEST: Final = 2**32 - THREADS
+LARGEST: Final = 2**32 - 8 * THREADS
+
+MANY: Final = 1 << 17
+"""Elements from which on threads are busy with several."""
 
 
 @dataclass(frozen=True)
@@ -40,24 +43,34 @@ class Chain:
 
     @property
     def source(self) -> str:
-        """The kernel. Input i has ``period_i`` elements and is repeated, or as many as there are.
+        """The kernel. Input i has ``ni`` elements, and is read as HOWi says.
 
         Every result is rounded to the element type, as it would be on its way through memory.
         """
         names = {value: f"x{i}" for i, value in enumerate(self.inputs)}
-        parameters = "".join(f"const T* p{i}, unsigned n{i}, " for i in range(len(self.inputs)))
-        lines = [f"    const float x{i} = number(p{i}[i % n{i}]);" for i in range(len(self.inputs))]
+        count = range(len(self.inputs))
+        parameters = "".join(f"const T* p{i}, unsigned n{i}, " for i in count)
+        reads = [f"    const pack v{i} = read<HOW{i}>(p{i}, first, n{i});" for i in count]
+        lines = [f"        const float x{i} = number(v{i}.each[e]);" for i in count]
         for number, node in enumerate(self.nodes):
             operands = [names[value] for value in node.inputs if value is not None]
             text = (expression(node) or "").format(*operands)
-            lines.append(f"    const float y{number} = rounded({text}, y);")
+            lines.append(f"        const float y{number} = rounded({text}, y);")
             names[node.outputs[0]] = f"y{number}"
-        body = "\n".join(lines)
-        return (
-            f'extern "C" __global__ void chain({parameters}T* y, unsigned count) {{\n'
-            "    const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;\n"
-            f"    if (i >= count) return;\n{body}\n    put(&y[i], y{len(self.nodes) - 1});\n}}\n"
-        )
+        lines.append(f"        put(&made.each[e], y{len(self.nodes) - 1});")
+        return "\n".join([
+            f'extern "C" __global__ void chain({parameters}T* y, unsigned count) {{',
+            "    const unsigned first = (blockIdx.x * blockDim.x + threadIdx.x) * WIDTH;",
+            "    if (first >= count) return;",
+            *reads,
+            "    pack made;",
+            "#pragma unroll",
+            "    for (int e = 0; e < WIDTH; ++e) {",
+            *lines,
+            "    }",
+            "    *(pack*)(y + first) = made;",
+            "}\n",
+        ])  # fmt: skip
 
 
 def chains(
@@ -100,7 +113,14 @@ def _inputs(nodes: Sequence[ir.Node]) -> tuple[ir.Value, ...]:
 
 def whole(chain: Chain) -> str:
     """Returns a chain's source as it is compiled."""
-    return common() + header("activations") + chain.source
+    return common() + header("activations") + header("packs") + chain.source
+
+
+def width(arrays: Sequence[Array], periods: Sequence[int], count: int) -> int:
+    """Returns how many elements a thread takes: 16 bytes of many that lie evenly."""
+    wide = 16 // arrays[0].dtype.itemsize
+    even = all(period % wide == 0 for period in (*periods, count) if period > 1)
+    return wide if count >= MANY and even and is_aligned(*arrays) else 1
 
 
 def chain_step(chain: Chain, steps: Sequence[Step], platform: Platform, device: Device) -> Step:
@@ -128,13 +148,13 @@ def chain_step(chain: Chain, steps: Sequence[Step], platform: Platform, device: 
         if element is None or len(periods) < len(found) or not 0 < count <= LARGEST:
             return program(*arrays)[0]
         y = platform.xp.empty(shape, operands[0].dtype)
-        launch = platform.compile(text, "chain", (f"-DT={element}",))
-        pairs = (
-            part
-            for operand, period in zip(operands, periods, strict=True)
-            for part in (platform.xp.ascontiguousarray(operand), np.uint32(period))
-        )
-        launch(blocks(count), (THREADS,), (*pairs, y, np.uint32(count)))
+        operands = [platform.xp.ascontiguousarray(operand) for operand in operands]
+        each = width(operands, periods, count)
+        hows = ["ALL" if n == count else "ALWAYS" if n == 1 else "AGAIN" for n in periods]
+        options = (f"-DHOW{i}={how}" for i, how in enumerate(hows))
+        launch = platform.compile(text, "chain", (f"-DT={element}", f"-DWIDTH={each}", *options))
+        pairs = (v for a, n in zip(operands, periods, strict=True) for v in (a, np.uint32(n)))
+        launch(blocks(-(-count // each)), (THREADS,), (*pairs, y, np.uint32(count)))
         return y if turned is None else layouts.first(platform.xp, y)
 
     return Step(call, tuple(given), (output,), chain.nodes, device=device)

@@ -17,6 +17,7 @@ from test_cuda_compile import check_compiles
 
 import tenonnx
 from models import model, node, value
+from tenonnx_cuda import chains
 from tenonnx_cuda.chains import Chain, repeats, whole
 from tenonnx_cuda.expressions import COMPOUND, SIMPLE, expression
 from tenonnx_cuda.sources import ELEMENTS
@@ -132,6 +133,22 @@ def test_periods(shape: tuple[int, ...], whole: tuple[int, ...], period: int | N
     assert repeats(shape, whole) == period
 
 
+@pytest.mark.parametrize("dtype", TYPES)
+def test_threads_take_several_elements_of_many(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where they lie even; a number, a row and a row that does not are read as they have to be."""
+    kind, tolerance = TYPES[dtype]
+    monkeypatch.setattr(chains, "MANY", 1)
+    draws = np.random.default_rng(0)
+    x, b, h = (draws.standard_normal(shape).astype(kind) for shape in ((40, 64), (64,), (1,)))
+    for cut in (64, 63):
+        opened, (y,) = chained(
+            [node("Add", "x0 x1", "a"), node("Mul", "a x2", "y")], ["y"], x[:, :cut], b[:cut], h
+        )
+        wide = (x[:, :cut].astype(np.float64) + b[:cut].astype(np.float64)) * float(h[0])
+        np.testing.assert_allclose(y.astype(np.float64), wide, rtol=tolerance, atol=tolerance)
+        assert len(opened.plan.steps) == 1
+
+
 @pytest.mark.parametrize("capability", [80, 90, 100])
 def test_every_expression_compiles(capability: int, tmp_path: Path) -> None:
     last, other = ir.Value(name="x"), ir.Value(name="other")
@@ -145,5 +162,6 @@ def test_every_expression_compiles(capability: int, tmp_path: Path) -> None:
     first = nodes[0].inputs[0]
     assert first is not None
     text = whole(Chain(tuple(nodes), (first, other)))
-    for element in ELEMENTS.values():
-        check_compiles(text, {"T": element}, capability, tmp_path)
+    for dtype, element in ELEMENTS.items():
+        macros = {"T": element, "WIDTH": 16 // dtype.itemsize, "HOW0": "ALL", "HOW1": "AGAIN"}
+        check_compiles(text, macros, capability, tmp_path)
