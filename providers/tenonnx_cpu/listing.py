@@ -58,6 +58,8 @@ LISTING: Final = {
     "quantised.dequantised": "ai.tenonnx::DequantizeMatMul",
     "quantised.nbits": "com.microsoft::MatMulNBits",
     "recurrent.operator": "GRU LSTM RNN",
+    "reduction": "ReduceL2 ReduceMax ReduceMin ReduceSum ReduceSumSquare",
+    "small": "ArgMax ArgMin Cast",
     "turning": "Transpose",
     "views": "Expand Flatten Reshape Slice Split SplitToSequence Squeeze Unsqueeze",
 }

@@ -16,6 +16,7 @@ from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.launch import Launch
 from tenonnx_cpu.recorded import PATIENCE, Recorded
+from tenonnx_cpu.small import pick
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 MOVE = JitKernel("moving", "move")
@@ -58,6 +59,8 @@ class Moves:
 def specialise_moves(site: Site, plain: Call) -> Call | None:
     """Takes nodes whose inputs are constants but for the first."""
     node = site.node
+    if node.op_type == "Gather" and site.constant(1) is None:
+        return pick(site, plain)
     parameters = [site.constant(n) for n in range(1, len(node.inputs))]
     given = zip(parameters, node.inputs[1:], strict=True)
     if any(value is not None and constant is None for constant, value in given):

@@ -16,6 +16,7 @@ from tenonnx_cpu.jit.scratch import floats
 from tenonnx_cpu.launch import Launch
 from tenonnx_cpu.products.product import fits
 from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.reduction import reduction
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 POOL = JitKernel("conv.pool", "pool_f32")
@@ -105,8 +106,9 @@ def mean_of_channels(site: Site, plain: Call) -> Call | None:
     given = site.constant(1) if len(site.node.inputs) > 1 else None
     axes = site.attribute("axes", None) if given is None else given.reshape(-1).tolist()
     keeps = site.attribute("keepdims", 1)
-    if not axes or (site.node.inputs[1:] and given is None):
-        return None
+    other = reduction(site, plain)
+    if other is None or not axes:
+        return None if other is None else Recorded(other)
     AVERAGE.request()
 
     def call(x: NDArray, *rest: NDArray) -> Any:
@@ -116,7 +118,7 @@ def mean_of_channels(site: Site, plain: Call) -> Call | None:
         if rank >= 3 and places == list(range(2, rank)):
             shape = (*x.shape[:2], *(1,) * (rank - 2 if keeps else 0))
             made = averaged(x, shape, site.threads)
-        return plain(x, *rest) if made is None else made
+        return other(x, *rest) if made is None else made
 
     return Recorded(call)
 
