@@ -42,7 +42,9 @@ LISTING: Final = {
         "com.microsoft::QuantizeLinear"
     ),
     "int8.softmax": "com.microsoft::QLinearSoftmax",
-    "int8.table": "DequantizeLinear",
+    "int8.table": (
+        "Concat DequantizeLinear com.microsoft::QLinearLeakyRelu com.microsoft::QLinearSigmoid"
+    ),
     "joining": "Concat",
     "moving": "DepthToSpace Gather Pad ReverseSequence SpaceToDepth Tile",
     "norms.norms": "Add LayerNormalization LogSoftmax Mul Pow RMSNormalization ReduceMean Softmax",

@@ -86,3 +86,38 @@ def test_what_depends_on_more_is_no_table(monkeypatch: pytest.MonkeyPatch) -> No
     _, (y,) = both([OPEN, node("Mul", "d column", "m"), node("QuantizeLinear", "m u q", "y")], x)
     assert watch.calls == 0
     assert np.array_equal(y, codes((x - 120.0) / 16, 0.125, -3, -128, 127))
+
+
+@pytest.mark.parametrize("kind", ["QLinearSigmoid", "QLinearLeakyRelu"])
+def test_functions_of_bytes_are_looked_up(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Watch(LOOK_UP, monkeypatch)
+    x = np.random.default_rng(0).integers(0, 256, (3, 50, 70)).astype(np.uint8)
+    nodes = [node(kind, "x s z t o", "y", domain="com.microsoft")]
+    made = session(
+        nodes, {"x": x}, "y", WEIGHTS, kinds={"x": 2, "y": 2}, domains={"com.microsoft": 1}
+    )
+    (y,) = made.run(None, {"x": x})
+    assert watch.calls == 1
+    number = (x.astype(np.float64) - 120) * 0.0625
+    wide = (
+        1 / (1 + np.exp(-number)) if kind == "QLinearSigmoid" else np.maximum(number, number / 100)
+    )
+    assert np.array_equal(y, codes(wide, 2**-8, 0, 0, 255))
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (1, 4, 30, 40)])
+def test_bytes_side_by_side(shape: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Watch(LOOK_UP, monkeypatch)
+    x = np.random.default_rng(0).integers(0, 256, shape).astype(np.uint8)
+    nodes = [
+        OPEN,
+        node("DequantizeLinear", "x t o", "e"),
+        node("Concat", "d e d", "m", axis=1),
+        node("QuantizeLinear", "m s z", "y"),
+    ]
+    made = session(nodes, {"x": x}, "y", WEIGHTS, kinds={"x": 2, "y": 2})
+    assert made.plan.source.count(" = k") == 1
+    (y,) = made.run(None, {"x": x})
+    assert watch.calls == 1
+    other = codes(x * 2**-8, 0.0625, 120, 0, 255)
+    assert np.array_equal(y, np.concatenate([x, other, x], 1))

@@ -29,6 +29,7 @@ from tenonnx_cpu.specialise import NDArray, Site
 CONV = JitKernel("int8.conv", "conv_int8")
 COMMON = FIELDS.index("common")
 DEPTHWISE = JitKernel("int8.depthwise", "byte_depthwise")
+FINISH = JitKernel("int8.finishing", "finish")
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,7 @@ class ByteWeights:
         if attributes.group > 1 or zeros.size > 1:
             return None
         GEMM.request()
+        FINISH.request()
         return cls(attributes, array, zeros, threads)
 
     @property
@@ -160,7 +162,7 @@ class ByteWeights:
         # The kernel has taken the zero points into account already.
         sums += (finish.extra - self.extra(origin))[:, None]
         shape = (*sums.shape[:2], *windows.output[4 - x.ndim :])
-        return finished(sums, finish).reshape(shape)
+        return finished(sums, finish, self.threads).reshape(shape)
 
     def layout(self, shape: tuple[int, ...]) -> Layout | None:
         """Returns how to cut the work for an image of a shape; ``None`` if it does not fit."""
@@ -204,10 +206,18 @@ def _seen(x: NDArray, windows: Windows, zero: int) -> NDArray:
     return seen.reshape(x.shape[0], math.prod(seen.shape[1:4]), math.prod(windows.output))
 
 
-def finished(sums: NDArray, finish: Finish) -> NDArray:
-    """Returns what becomes of sums, row by row, on numpy."""
+def finished(sums: NDArray, finish: Finish, threads: int) -> NDArray:
+    """Returns what becomes of sums, row by row."""
     if finish.dtype == sums.dtype:
         return sums
+    run = FINISH.run
+    if run is not None and finish.dtype in BYTES:
+        made: NDArray = empty(sums.shape, finish.dtype)
+        run(
+            sums.reshape(-1), made.view(np.uint8).reshape(-1), finish.factor, finish.summand,
+            finish.low, finish.high, finish.zero, sums.shape[-1], threads,
+        )  # fmt: skip
+        return made
     y = sums.astype(np.float32)
     y *= finish.factor[:, None]
     y += finish.summand[:, None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,12 +11,12 @@ from tenonnx.planning.lower import is_constant
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.elementwise.elementwise import MEANINGS
 from tenonnx_cpu.fuse import Fused, Scope, fusion
-from tenonnx_cpu.int8.codes import BYTES
-from tenonnx_cpu.int8.pooling import SERIAL, flat
+from tenonnx_cpu.int8.codes import BYTES, Code
+from tenonnx_cpu.int8.pooling import SERIAL, between, flat
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.launch import Launch
+from tenonnx_cpu.launch import Launch, done
 from tenonnx_cpu.recorded import Recorded
-from tenonnx_cpu.specialise import Call, NDArray
+from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -99,27 +99,73 @@ def _is_read_by(nodes: Collection[ir.Node], node: ir.Node, scope: Scope) -> bool
     return not scope.escapes(value) and all(use.node in nodes for use in value.uses())
 
 
+@specialise("QLinearLeakyRelu", "QLinearSigmoid", domain="com.microsoft")
+def qlinear_function(site: Site, plain: Call) -> Call | None:
+    """A function of bytes as one operator."""
+    rest = tuple(site.constant(position) for position in range(1, len(site.node.inputs)))
+    if any(array is None for array in rest):
+        return None
+    LOOK_UP.request()
+    call = table_call(lambda x: plain(x, *rest), site.threads)
+    return Recorded(lambda x, *_: call(x))
+
+
+@fusion("Concat", turn=-1)
+def fuse_concat(node: ir.Node, scope: Scope) -> Fused | None:
+    """Arrays of bytes side by side, those whose bytes stand for other numbers looked up."""
+    axis = scope.site(node).attribute("axis", None)
+
+    def make(codes: Sequence[Code], made: Code, least: float, plain: Call) -> Call:
+        tables = [None if each.same(made) else _between(each, made) for each in codes]
+        kinds = [each.dtype for each in codes]
+
+        def call(*arrays: NDArray) -> Any:
+            if [x.dtype for x in arrays] != kinds:
+                return plain(*arrays)
+            parts = [
+                x if table is None else done(looked_up(x, table, scope.threads), (x,))
+                for x, table in zip(arrays, tables, strict=True)
+            ]
+            return np.concatenate(parts, axis)
+
+        return plain if least == 0 else call
+
+    return between(node, len(node.inputs), scope, LOOK_UP, make)
+
+
+def _between(code: Code, made: Code) -> NDArray:
+    """Returns the bytes that stand for the same numbers as others do, as far as there are any."""
+    bytes_of = CODES.view(code.dtype).astype(np.float32)
+    numbers = (bytes_of - np.float32(code.origin)) * np.float32(code.step)
+    rounded = np.rint(numbers / np.float32(made.step))
+    table: NDArray = np.clip(rounded, *made.bounds) + np.float32(made.origin)
+    return table.astype(made.dtype)
+
+
 def table_call(plain: Call, threads: int) -> Call:
     """Returns a call that looks up what ``plain`` makes of every byte."""
     tables: dict[np.dtype[Any], NDArray] = {}
 
     def call(x: NDArray) -> Any:
-        run = LOOK_UP.run
-        if run is None or x.dtype not in BYTES:
+        if LOOK_UP.run is None or x.dtype not in BYTES:
             return plain(x)
         if x.dtype not in tables:
             tables[x.dtype] = plain(CODES.view(x.dtype))
         table = tables[x.dtype]
         if table.dtype not in BYTES or table.shape != CODES.shape:
             return plain(x)
-        # As the elements lie, whatever the axes: of images, channels may be last.
-        order = sorted(range(x.ndim), key=lambda axis: -x.strides[axis])
-        lain = x.transpose(order)
-        if not lain.flags.c_contiguous:
-            return plain(x)
-        y = empty(lain.shape, table.dtype)
-        team = threads if y.size > SERIAL else 1
-        result = y.transpose([order.index(axis) for axis in range(x.ndim)])
-        return Launch(run, (*flat(lain, table, y), team), result)
+        return looked_up(x, table, threads)
 
     return call
+
+
+def looked_up(x: NDArray, table: NDArray, threads: int) -> Any:
+    """Returns what looks up bytes that lie in any order of axes; numpy's result of others."""
+    order = sorted(range(x.ndim), key=lambda axis: -x.strides[axis])
+    lain, run = x.transpose(order), LOOK_UP.run
+    if run is None or not lain.flags.c_contiguous:
+        return table[x.view(np.uint8)]
+    y = empty(lain.shape, table.dtype)
+    team = threads if y.size > SERIAL else 1
+    result = y.transpose([order.index(axis) for axis in range(x.ndim)])
+    return Launch(run, (*flat(lain, table, y), team), result)
