@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from tenonnx.operators import Array
 from tenonnx_cuda.chosen import Call, Site, choose, same_element
-from tenonnx_cuda.sources import THREADS, pointer
+from tenonnx_cuda.sources import is_aligned, pointer
 
 FLOAT32 = 1
 
 
-def threads_for(length: int) -> tuple[int]:
-    """Returns how many threads share a row: no more warps than it keeps busy."""
-    return (max(32, min(THREADS, -(-length // 32) * 32)),)
+SHARES: Final = ((256, 32), (1024, 64))
+"""Threads of a block, and elements of a row that each of them may hold."""
+
+
+def held(length: int, *arrays: Array | None) -> tuple[tuple[int], dict[str, int]] | None:
+    """Returns how many threads hold a row, and what their kernel is compiled for.
+
+    Args:
+        length: The row's; ``None`` is returned if no block holds so much.
+        arrays: What is read and written; each 16 bytes at once where all lie evenly.
+    """
+    given = [array for array in arrays if array is not None]
+    wide = 16 // given[0].dtype.itemsize
+    wide = wide if length % wide == 0 and is_aligned(*given) else 1
+    for most, share in SHARES:
+        threads = min(most, -(-length // (32 * wide)) * 32)
+        times = -(-length // (threads * wide))
+        if times * wide <= share:
+            return (threads,), {"WIDTH": wide, "HELD": times, "THREADS": threads}
+    return None
 
 
 @choose("Softmax", "LogSoftmax")
@@ -34,8 +51,11 @@ def softmax(site: Site, plain: Call) -> Call:
         length = math.prod(x.shape[split:])
         x = xp.ascontiguousarray(x)
         y = xp.empty(x.shape, x.dtype)
-        launch = site.kernel("softmax", "softmax", T=element)
-        launch((x.size // length,), threads_for(length), (x, y, np.int32(length), is_log))
+        if (found := held(length, x, y)) is None:
+            return plain(x)
+        threads, macros = found
+        launch = site.kernel("softmax", "softmax", T=element, **macros)
+        launch((x.size // length,), threads, (x, y, np.int32(length), is_log))
         return y
 
     return call
@@ -83,10 +103,13 @@ def normalised(
     summed = xp.empty(x.shape, x.dtype) if total else None
     shape = (*x.shape[:axis], *[1] * (x.ndim - axis))
     mean, deviation = (xp.empty(shape, np.float32) if statistics else None for _ in range(2))
+    if (found := held(length, *given, y, summed)) is None:
+        return None
+    threads, macros = found
     outs = [pointer(a) for a in (y, summed, mean, deviation)]
     numbers = (np.int32(length), np.float32(epsilon), np.int32(rms))
-    launch = site.kernel("norm", "normalise", T=element)
-    launch((rows,), threads_for(length), (*map(pointer, given), *outs, *numbers))
+    launch = site.kernel("norm", "normalise", T=element, **macros)
+    launch((rows,), threads, (*map(pointer, given), *outs, *numbers))
     return y, mean, deviation, summed
 
 

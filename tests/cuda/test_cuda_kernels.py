@@ -20,7 +20,7 @@ from tenonnx_cuda.sources import ELEMENTS, source
 
 @needs_compiler
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@pytest.mark.parametrize("length", [1, 31, 300])
+@pytest.mark.parametrize("length", [1, 31, 300, 2601])
 def test_softmax(dtype: Any, length: int) -> None:
     x = draw(0, 3, 2, length, dtype=dtype) * np.asarray(8, dtype)
     e = np.exp(x.astype(np.float64) - x.astype(np.float64).max(-1, keepdims=True))
