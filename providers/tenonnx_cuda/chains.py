@@ -138,7 +138,7 @@ def chain_step(chain: Chain, steps: Sequence[Step], platform: Platform, device: 
     def call(*arrays: Array) -> Array:
         values = {**constants, **dict(zip(given, arrays, strict=True))}
         operands = [values[value] for value in chain.inputs]
-        turned = layouts.at_end(platform.xp, operands) if free else None
+        turned = layouts.turned(operands) if free else None
         operands = operands if turned is None else turned
         element = same_element(*operands)
         shape = np.broadcast_shapes(*(operand.shape for operand in operands))
@@ -155,7 +155,7 @@ def chain_step(chain: Chain, steps: Sequence[Step], platform: Platform, device: 
         launch = platform.compile(text, "chain", (f"-DT={element}", f"-DWIDTH={each}", *options))
         pairs = (v for a, n in zip(operands, periods, strict=True) for v in (a, np.uint32(n)))
         launch(blocks(-(-count // each)), (THREADS,), (*pairs, y, np.uint32(count)))
-        return y if turned is None else layouts.first(platform.xp, y)
+        return y if turned is None else layouts.first(y)
 
     return Step(call, tuple(given), (output,), chain.nodes, device=device)
 

@@ -10,7 +10,6 @@ import itertools
 import logging
 import math
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -80,6 +79,15 @@ class Tensor(NamedTuple):
         """Describes an array."""
         width = array.itemsize
         return cls(tuple(array.shape), tuple(stride // width for stride in array.strides))
+
+    @classmethod
+    def laid(cls, shape: tuple[int, ...], *, last: bool) -> Tensor:
+        """Describes an array without gaps whose channels are last, or where they are."""
+        order = (0, *range(2, len(shape)), 1) if last else range(len(shape))
+        strides, step = [0] * len(shape), 1
+        for axis in reversed(order):
+            strides[axis], step = step, step * shape[axis]
+        return cls(shape, tuple(strides))
 
     def padded(self) -> Tensor:
         """Returns the same with at least two spatial axes, which cuDNN wants."""
@@ -157,7 +165,7 @@ class Convolutions:
         self._cupy = cupy
         self._backend = backend
         self._handle = backend.handle()
-        self._plans: OrderedDict[Convolution, Plan | None] = OrderedDict()
+        self._plans: dict[Convolution, Plan | None] = {}
         # Neither the handle, which has a stream, nor every plan is for several threads at once.
         self._lock = threading.Lock()
 
@@ -172,14 +180,11 @@ class Convolutions:
             How many of its ``endings`` that does; ``None`` if cuDNN has no way at all.
         """
         with self._lock:
-            if what in self._plans:
-                plan = self._plans[what]
-                self._plans.move_to_end(what)
-            else:
-                plan = self._plans[what] = self._chosen(what, addresses)
-                if len(self._plans) > MOST:
-                    self._plans.popitem(last=False)
-            if plan is None:
+            if what not in self._plans:
+                if len(self._plans) == MOST:
+                    del self._plans[next(iter(self._plans))]
+                self._plans[what] = self._chosen(what, addresses)
+            if (plan := self._plans[what]) is None:
                 return None
             self._start(what, plan, addresses)
         return plan.ending
@@ -253,7 +258,7 @@ class Convolutions:
             "VARIANT_PACK",
             UNIQUE_IDS=names,
             DATA_POINTERS=[addresses[name] for name in names],
-            WORKSPACE=memory.data.ptr if memory is not None else 0,
+            WORKSPACE=0 if memory is None else memory.data.ptr,
         )
         stream = self._cupy.cuda.get_current_stream().ptr
         self._backend("cudnnSetStream", self._handle, stream)

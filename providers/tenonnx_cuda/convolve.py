@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from tenonnx_cuda.chosen import Call, Instead, Site, choose, same_element
 from tenonnx_cuda.convolutions import (
     BIAS,
     LITTLE_WORKSPACE,
+    MOST,
     SUM,
     WORKSPACE,
     Convolution,
@@ -25,7 +26,7 @@ from tenonnx_cuda.convolutions import (
     X,
     Y,
 )
-from tenonnx_cuda.sources import THREADS, blocks, is_aligned, pointer
+from tenonnx_cuda.sources import ELEMENTS, THREADS, blocks, is_aligned, pointer
 
 ACTIVATIONS: Final[dict[str, tuple[Any, ...]]] = {
     "": (0,),
@@ -64,6 +65,25 @@ class Ending:
     activation: int = 0
     alpha: float = 0.0
     beta: float = 0.0
+
+
+class Given(NamedTuple):
+    """Image, weights, bias and what is added."""
+
+    x: Array
+    w: Array
+    b: Array | None
+    z: Array | None
+
+    @property
+    def described(self) -> tuple[Any, ...]:
+        """How the arrays lie."""
+        return tuple(None if a is None else (a.shape, a.strides, a.dtype) for a in self)
+
+    @property
+    def is_aligned(self) -> bool:
+        """Whether all begin where cuDNN is told that they do."""
+        return is_aligned(*(a for a in self if a is not None))
 
 
 @choose("Conv")
@@ -105,7 +125,7 @@ def instead(call: Convolving) -> Call | Instead:
     )
 
     def run(x: Array, w: Array, *more: Array | None) -> Array:
-        return call(x, layouts.first(site.xp, w), *more)
+        return call(x, layouts.first(w), *more)
 
     return Instead(run, {1: turned})
 
@@ -129,6 +149,7 @@ class Convolving:
         self._geometry: dict[str, Any] = {k: tuple(v) for k, v in found.items() if v is not None}
         self._geometry["auto_pad"] = site.attribute("auto_pad", "NOTSET")
         self._free = layouts.may_choose(site.node)
+        self._known: dict[Any, tuple[Convolution, bool]] = {}
 
     def on_tensor_cores(self, dtype: np.dtype[Any]) -> bool:
         """Says whether cuDNN multiplies such elements on tensor cores."""
@@ -138,18 +159,23 @@ class Convolving:
 
     def __call__(self, X: Array, W: Array, B: Array | None = None, Z: Array | None = None) -> Array:
         """Returns the result."""
-        element = same_element(X, W, B, Z)
-        given = (X, W, B) if Z is None else (X, W, B, Z)
-        if element is None or X.ndim not in (3, 4, 5) or not W.size or not X.size:
-            return self._plain(*given)
-        windows, shape = self._windows(X, W)
-        if not math.prod(shape) or not (Z is None or Z.shape == shape):
-            return self._plain(*given)
-        for way in (self._depthwise, self._by_cudnn, self._implicit):
-            y = way(element, X, W, B, Z, windows, shape)
+        given = Given(X, W, B, Z)
+        if (found := self._known.get(given.described)) is not None and given.is_aligned:
+            y = self._started(*found, given)
             if y is not None:
                 return y
-        return self._plain(*given)
+        element = same_element(X, W, B, Z)
+        arguments = given[: 3 if Z is None else 4]
+        if element is None or X.ndim not in (3, 4, 5) or not W.size or not X.size:
+            return self._plain(*arguments)
+        windows, shape = self._windows(X, W)
+        if not math.prod(shape) or not (Z is None or Z.shape == shape):
+            return self._plain(*arguments)
+        for way in (self._depthwise, self._by_cudnn, self._implicit):
+            y = way(given, windows, shape)
+            if y is not None:
+                return y
+        return self._plain(*arguments)
 
     def _windows(self, x: Array, w: Array) -> tuple[Windows, tuple[int, ...]]:
         if self._transposed:
@@ -164,35 +190,40 @@ class Convolving:
         windows = place(x.shape[2:], w.shape[2:], **self._geometry)
         return windows, (x.shape[0], w.shape[0], *windows.output)
 
-    def _by_cudnn(
-        self,
-        element: str,
-        x: Array,
-        w: Array,
-        b: Array | None,
-        z: Array | None,
-        windows: Windows,
-        shape: tuple[int, ...],
-    ) -> Array | None:
+    def _by_cudnn(self, given: Given, windows: Windows, shape: tuple[int, ...]) -> Array | None:
         """Returns what cuDNN computes, and a kernel for what it leaves; ``None`` if it cannot."""
         site, xp = self.site, self.site.xp
-        cudnn = site.platform.convolutions
-        if cudnn is None:
+        if site.platform.convolutions is None:
             return None
+        x, w, b, z = given
         last = self.on_tensor_cores(x.dtype)
-        y = layouts.empty(xp, shape, x.dtype, last=last and self._free)
         if layouts.lies(x) is None or not (last or x.flags.c_contiguous):
-            x = layouts.laid(xp, x, last=last)
+            x = layouts.laid(xp, x, at_end=last)
         w = w if layouts.lies(w) is not None else xp.ascontiguousarray(w)
-        z = None if z is None else layouts.laid(xp, z, last=layouts.is_last(y))
+        last = last and self._free
+        z = None if z is None else layouts.laid(xp, z, at_end=last)
         b = None if b is None else xp.ascontiguousarray(b)
-        x, w, b, z = (a if a is None or is_aligned(a) else a.copy() for a in (x, w, b, z))
         what = Convolution(
-            x.dtype, Tensor.of(x), Tensor.of(w), Tensor.of(y), windows.strides, windows.dilations,
-            windows.begins, ends_of(windows), self._transposed, site.tf32,
+            x.dtype, Tensor.of(x), Tensor.of(w), Tensor.laid(shape, last=last), windows.strides,
+            windows.dilations, windows.begins, ends_of(windows), self._transposed, site.tf32,
             None if z is None else Tensor.of(z), b is not None, self._ending.activation == RELU,
             site.search == "EXHAUSTIVE", WORKSPACE if site.max_workspace else LITTLE_WORKSPACE,
         )  # fmt: skip
+        made = Given(*(a if a is None or is_aligned(a) else a.copy() for a in (x, w, b, z)))
+        y = self._started(what, last, made)
+        if y is not None and made.described == given.described:
+            # Arrays that lie like these need not be looked at again.
+            if len(self._known) == MOST:
+                self._known.clear()
+            self._known[given.described] = what, last
+        return y
+
+    def _started(self, what: Convolution, last: bool, given: Given) -> Array | None:
+        """Returns what cuDNN computes of arrays that lie as it is told."""
+        site, cudnn = self.site, self.site.platform.convolutions
+        assert cudnn is not None, "there is something for it to do"
+        x, w, b, z = given
+        y = layouts.empty(site.xp, what.y.shape, what.dtype, at_end=last)
         arrays = {X: x, W: w, Y: y, BIAS: b, SUM: z}
         addresses = {name: a.data.ptr for name, a in arrays.items() if a is not None}
         if (count := cudnn.run(what, addresses)) is None:
@@ -201,37 +232,29 @@ class Convolving:
         b, z = (None if name in done else a for name, a in ((BIAS, b), (SUM, z)))
         ending = Ending() if Y in done else self._ending
         if b is not None or z is not None or ending.activation:
-            finish(site, element, y, y, b, z, ending, inner_of(y))
+            finish(site, y, y, b, z, ending)
         return y
 
-    def _depthwise(
-        self,
-        element: str,
-        x: Array,
-        w: Array,
-        b: Array | None,
-        z: Array | None,
-        windows: Windows,
-        shape: tuple[int, ...],
-    ) -> Array | None:
+    def _depthwise(self, given: Given, windows: Windows, shape: tuple[int, ...]) -> Array | None:
         """Returns what a kernel computes where each channel is by itself."""
         site, xp = self.site, self.site.xp
+        x, w, b, z = given
         alone = w.shape[1] == 1 and self._group == x.shape[1]
         small = math.prod(windows.kernel) <= LARGEST_WINDOW and max(shape[:2]) <= LARGEST_GRID
         if self._transposed or not alone or not small or x.ndim == 5:
             return None
         last = self._free and layouts.lies(x) is True
-        y = layouts.empty(xp, shape, x.dtype, last=last)
-        x = layouts.laid(xp, x, last=last)
-        z = None if z is None else layouts.laid(xp, z, last=last)
+        y = layouts.empty(xp, shape, x.dtype, at_end=last)
+        x = layouts.laid(xp, x, at_end=last)
+        z = None if z is None else layouts.laid(xp, z, at_end=last)
         w, b = (None if a is None else xp.ascontiguousarray(a) for a in (w, b))
         times, maps = shape[1] // x.shape[1], shape[1]
         even = times == 1 and maps % VECTOR == 0 and is_aligned(x, *(() if z is None else (z,)))
         vector = VECTOR if last and even else 1
         height, width = implicit.window_of(windows)
         launch = site.kernel(
-            "depthwise", "depthwise", T=element, KH=height, KW=width, TIMES=times, LAST=int(last),
-            VECTOR=vector, ACTIVATION=self._ending.activation,
+            "depthwise", "depthwise", T=ELEMENTS[x.dtype], KH=height, KW=width, TIMES=times,
+            LAST=int(last), VECTOR=vector, ACTIVATION=self._ending.activation,
         )  # fmt: skip
         chunk, places = (32 * vector, 8 * PLACES) if last else (1, THREADS * PLACES)
         grid = (-(-math.prod(shape[2:]) // places), -(-maps // chunk), shape[0])
@@ -240,60 +263,39 @@ class Convolving:
         launch(grid, (THREADS,), (*arrays, *implicit.numbers_of(windows), *factors))
         return y
 
-    def _implicit(
-        self,
-        element: str,
-        x: Array,
-        w: Array,
-        b: Array | None,
-        z: Array | None,
-        windows: Windows,
-        shape: tuple[int, ...],
-    ) -> Array | None:
+    def _implicit(self, given: Given, windows: Windows, shape: tuple[int, ...]) -> Array | None:
         """Returns an implicit product; a 1x1 kernel is left to cuBLAS, which needs no windows."""
         xp = self.site.xp
-        if self._transposed or x.ndim == 5 or math.prod(windows.kernel) == 1:
+        if self._transposed or given.x.ndim == 5 or math.prod(windows.kernel) == 1:
             return None
-        given = (x, w, b, z)
         x, w, b, z = (None if a is None else xp.ascontiguousarray(a) for a in given)
+        element = ELEMENTS[given.x.dtype]
         sums = implicit.convolve(self.site, element, x, w, windows, self._group)
-        y = xp.empty(shape, x.dtype)
-        finish(self.site, element, sums, y, b, z, self._ending, inner_of(y))
+        y = xp.empty(shape, given.x.dtype)
+        finish(self.site, sums, y, b, z, self._ending)
         return y
 
 
 def finish(
-    site: Site,
-    element: str,
-    sums: Array,
-    y: Array,
-    b: Array | None,
-    z: Array | None,
-    ending: Ending,
-    inner: int,
+    site: Site, sums: Array, y: Array, b: Array | None, z: Array | None, ending: Ending
 ) -> None:
     """Writes the end of a convolution to y.
 
     Args:
         site: The node.
-        element: y's.
         sums: float32 [slices, ...], or y itself.
         y: The result.
         b: A number for each map.
         z: What is added; it lies as y does.
         ending: The activation.
-        inner: Elements of y in turn that are of one map.
     """
+    element = ELEMENTS[y.dtype]
     slices, kind = (1, element) if sums is y else (sums.shape[0], "float")
     launch = site.kernel("ending", "finish", T=element, S=kind, ACTIVATION=ending.activation)
+    inner = math.prod(y.shape[2:]) if y.flags.c_contiguous else 1
     counts = (np.int32(slices), np.int64(y.size), np.int32(y.shape[1]), np.int32(inner))
     factors = (np.float32(ending.alpha), np.float32(ending.beta))
     launch(blocks(y.size), (THREADS,), (sums, pointer(b), pointer(z), y, *counts, *factors))
-
-
-def inner_of(y: Array) -> int:
-    """Returns how many elements of an image in turn are of one map."""
-    return math.prod(y.shape[2:]) if y.flags.c_contiguous else 1
 
 
 def ends_of(windows: Windows) -> tuple[int, ...]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -170,13 +169,16 @@ class Descriptor:
         backend("cudnnBackendCreateDescriptor", DESCRIPTORS[kind], ctypes.byref(self.address))
 
     def set(self, name: str, value: Any) -> None:
-        """Sets an attribute: a number, an address, a descriptor, or several."""
+        """Sets an attribute: a number, an address, a descriptor, or a sequence of them."""
         number, (kind, c_type) = ATTRIBUTES[f"{self._prefix}_{name}"]
-        values = list(value) if isinstance(value, Iterable) else [value]
-        self._parts += [v for v in values if isinstance(v, Descriptor)]
-        plain = [v.address if isinstance(v, Descriptor) else v for v in values]
-        array = (c_type * len(plain))(*(getattr(v, "value", v) for v in plain))
-        self._backend("cudnnBackendSetAttribute", self.address, number, kind, len(plain), array)
+        values = value if isinstance(value, tuple | list) else (value,)
+        if kind == BACKEND_DESCRIPTOR[0]:
+            self._parts += values
+            values = [part.address.value for part in values]
+        elif kind == HANDLE[0]:
+            values = [handle.value for handle in values]
+        array = (c_type * len(values))(*values)
+        self._backend("cudnnBackendSetAttribute", self.address, number, kind, len(values), array)
 
     def numbers(self, name: str, most: int) -> list[int]:
         """Returns an attribute's numbers, at most so many."""

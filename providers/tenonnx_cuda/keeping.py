@@ -21,11 +21,11 @@ def elementwise(site: Site, plain: Call) -> Call | None:
 
     def call(*given: Array | None) -> Any:
         arrays = [x for x in given if x is not None]
-        turned = layouts.at_end(site.xp, arrays)
+        turned = layouts.turned(arrays)
         if turned is None:
             return plain(*given)
         rest = iter(turned)
-        return layouts.first(site.xp, plain(*(x if x is None else next(rest) for x in given)))
+        return layouts.first(plain(*(x if x is None else next(rest) for x in given)))
 
     return call
 
@@ -42,6 +42,6 @@ def concat(site: Site, plain: Call) -> Call | None:
         if rank < 3 or axis % rank != 1 or not all(layouts.lies(x) for x in given):
             return plain(*given)
         xp = site.xp
-        return layouts.first(xp, xp.concatenate([xp.moveaxis(x, 1, -1) for x in given], axis=-1))
+        return layouts.first(xp.concatenate([layouts.last(x) for x in given], axis=-1))
 
     return call

@@ -17,38 +17,32 @@ if TYPE_CHECKING:
 
 def is_last(x: Array) -> bool:
     """Says whether an array (N, C, D1, ...) lies as (N, D1, ..., C) does, without gaps."""
-    n, c, *size = x.shape
-    wanted, step = [1], c
-    for extent in reversed(size):
-        wanted.insert(1, step)
-        step *= extent
-    wanted = [step, 1, *wanted[1:]]
-    return all(
-        extent == 1 or stride == elements * x.itemsize
-        for extent, stride, elements in zip((n, c, *size), x.strides, wanted, strict=True)
-    )
+    return bool(last(x).flags.c_contiguous)
 
 
-def empty(xp: Any, shape: tuple[int, ...], dtype: Any, *, last: bool) -> Array:
+def last(x: Array) -> Array:
+    """Returns (N, C, D1, ...) as (N, D1, ..., C): the same memory."""
+    return x.transpose(0, *range(2, x.ndim), 1)
+
+
+def empty(xp: Any, shape: tuple[int, ...], dtype: Any, *, at_end: bool) -> Array:
     """Returns an array (N, C, D1, ...) with its channels last, or where they are."""
-    if not last:
+    if not at_end:
         return xp.empty(shape, dtype)
     n, c, *size = shape
-    return first(xp, xp.empty((n, *size, c), dtype))
+    return first(xp.empty((n, *size, c), dtype))
 
 
-def first(xp: Any, x: Array) -> Array:
+def first(x: Array) -> Array:
     """Returns (N, D1, ..., C) as (N, C, D1, ...): the same memory."""
-    return xp.moveaxis(x, -1, 1)
+    return x.transpose(0, x.ndim - 1, *range(1, x.ndim - 1))
 
 
-def laid(xp: Any, x: Array, *, last: bool) -> Array:
+def laid(xp: Any, x: Array, *, at_end: bool) -> Array:
     """Returns an array with its channels last, or where they are; itself if it has them there."""
-    if is_last(x) if last else x.flags.c_contiguous:
-        return x
-    return (
-        first(xp, xp.ascontiguousarray(xp.moveaxis(x, 1, -1))) if last else xp.ascontiguousarray(x)
-    )
+    if not at_end:
+        return xp.ascontiguousarray(x)
+    return x if is_last(x) else first(xp.ascontiguousarray(last(x)))
 
 
 def lies(x: Array) -> bool | None:
@@ -58,7 +52,7 @@ def lies(x: Array) -> bool | None:
     return True if is_last(x) else None
 
 
-def at_end(xp: Any, arrays: Sequence[Array]) -> list[Array] | None:
+def turned(arrays: Sequence[Array]) -> list[Array] | None:
     """Returns arrays that broadcast with their channels as the last axis: the same memory.
 
     ``None`` where channels are last in none of them, or that would align other axes.
@@ -68,7 +62,7 @@ def at_end(xp: Any, arrays: Sequence[Array]) -> list[Array] | None:
         return None
     if any(x.ndim < rank and x.size > 1 for x in arrays):
         return None
-    return [xp.moveaxis(x, 1, -1) if x.ndim == rank else x for x in arrays]
+    return [last(x) if x.ndim == rank else x for x in arrays]
 
 
 def may_choose(node: ir.Node) -> bool:

@@ -45,8 +45,8 @@ def pool(site: Site, plain: Call) -> Call | None:
         if not X.size or not math.prod(shape):
             return plain(X)
         last = free and layouts.lies(X) is True
-        x = layouts.laid(site.xp, X, last=last)
-        y = layouts.empty(site.xp, shape, X.dtype, last=last)
+        x = layouts.laid(site.xp, X, at_end=last)
+        y = layouts.empty(site.xp, shape, X.dtype, at_end=last)
         height, width, *numbers = numbers_of(windows)
         edges = windows.begins, windows.ends
         seen = [(*(0,) * (2 - len(e)), *(e if pads else (0,) * len(e))) for e in edges]
@@ -72,7 +72,7 @@ def pool_whole(site: Site, plain: Call) -> Call:
             return plain(X)
         batch, channels = X.shape[:2]
         last = layouts.lies(X) is True
-        x = layouts.laid(site.xp, X, last=last)
+        x = layouts.laid(site.xp, X, at_end=last)
         y = site.xp.empty((batch, channels, *(1,) * (X.ndim - 2)), X.dtype)
         grid = (-(-channels // LANES), batch) if last else (-(-batch * channels // CHANNELS),)
         launch = site.kernel("pool", "pool_whole", T=element, LAST=int(last), MAXIMUM=maximum)

@@ -76,8 +76,8 @@ def resize(site: Site, plain: Call) -> Call | None:
         if made is None or not math.prod(made.output):
             return plain(X, roi, scales, sizes)
         last = free and X.ndim == 4 and layouts.lies(X) is True
-        x = layouts.laid(site.xp, X, last=last)
-        y = layouts.empty(site.xp, (*X.shape[:-2], *made.output), X.dtype, last=last)
+        x = layouts.laid(site.xp, X, at_end=last)
+        y = layouts.empty(site.xp, (*X.shape[:-2], *made.output), X.dtype, at_end=last)
         sizes_ = (X.shape[1], *X.shape[-2:], *made.output, *made.taps)
         launch = site.kernel("resize", "resize", T=element, LAST=int(last))
         numbers = (np.int64(y.size), *map(np.int32, sizes_))
