@@ -14,6 +14,7 @@ LISTING: Final = {
     "attention.rotary": "Slice",
     "attention.rotary_operator": "RotaryEmbedding com.microsoft::RotaryEmbedding",
     "boxes": "NonMaxSuppression",
+    "conv.channel_norms": "GroupNormalization InstanceNormalization",
     "conv.conv": "Conv",
     "conv.optimised": (
         "com.microsoft::FusedConv com.microsoft::NhwcConv com.microsoft::NhwcFusedConv "

@@ -1,0 +1,45 @@
+"""InstanceNormalization and GroupNormalization on a kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.launch import Launch
+from tenonnx_cpu.products.product import fits
+from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
+
+NORMALISE = JitKernel("conv.channel_norms", "normalise_channels")
+
+SERIAL = 1 << 15
+"""Elements up to which one thread is done before others have started."""
+
+
+@specialise("InstanceNormalization", "GroupNormalization")
+def specialise_norm(site: Site, plain: Call) -> Call | None:
+    """Takes float32 with a scale and a bias for every channel."""
+    groups = site.attribute("num_groups", 0)
+    if groups and ((site.node.version or 1) < 21 or site.attribute("stash_type", 1) != 1):
+        return None
+    epsilon, threads = site.attribute("epsilon", 1e-5), site.threads
+    NORMALISE.request()
+
+    def call(x: NDArray, scale: NDArray, bias: NDArray) -> Any:
+        run = NORMALISE.run
+        if run is None or not all(map(fits, (x, scale, bias))) or x.ndim < 2 or not x.size:
+            return plain(x, scale, bias)
+        channels = x.shape[1]
+        parts = groups or channels
+        if channels % parts or not scale.shape == bias.shape == (channels,):
+            return plain(x, scale, bias)
+        y, rows = empty(x.shape), x.shape[0] * parts
+        team = threads if x.size > SERIAL else 1
+        arguments = (
+            x.reshape(rows, -1), y.reshape(rows, -1), scale, bias, channels // parts, epsilon,
+            min(team, rows),
+        )  # fmt: skip
+        return Launch(run, arguments, y)
+
+    return Recorded(call)

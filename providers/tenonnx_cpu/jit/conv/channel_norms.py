@@ -1,0 +1,66 @@
+"""Channels, or groups of them, normalised by their own mean and deviation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenonnx_cpu.jit.compiling import In, Out, f32, f64, helper, kernel, size
+from tenonnx_cpu.jit.threads.pool import parallel
+
+F = np.float32
+
+TOGETHER = 1 << 12
+"""Elements that are summed in float32; the sums of so many are in float64."""
+
+
+@helper
+def moment(x: Any, mean: Any, power: Any) -> Any:
+    """Returns the mean of what is left of elements, or of its square."""
+    total = f64(0)
+    for start in range(0, x.size, TOGETHER):
+        part = x[start : start + TOGETHER]
+        some = F(0)
+        if power == 1:
+            for i in range(part.size):
+                some += part[i] - mean
+        else:
+            for i in range(part.size):
+                d = part[i] - mean
+                some += d * d
+        total += f64(some)
+    return F(total / x.size)
+
+
+@parallel
+def normalise_group(arguments: Any, task: Any, worker: Any) -> None:
+    """Normalises one row."""
+    x, y, scale, bias, together, epsilon = arguments
+    row = x[task]
+    mean = moment(row, F(0), 1)
+    factor = F(1) / np.sqrt(moment(row, mean, 2) + epsilon)
+    span = row.size // together
+    first = task * together % scale.size
+    for channel in range(together):
+        source = row[channel * span : (channel + 1) * span]
+        target = y[task, channel * span : (channel + 1) * span]
+        times, plus = factor * scale[first + channel], bias[first + channel]
+        for i in range(target.size):
+            target[i] = (source[i] - mean) * times + plus
+
+
+@kernel((In(f32, 2), Out(f32, 2), In(f32, 1), In(f32, 1), size, f32, size))
+def normalise_channels(x, y, scale, bias, together, epsilon, threads):  # type: ignore[no-untyped-def] # the signature has them
+    """Writes ``(x - mean) / sqrt(variance + epsilon) * scale + bias``.
+
+    Args:
+        x: Rows, each of as many channels as are normalised together.
+        y: The result.
+        scale: One for every channel; after the last one, rows begin with the first again.
+        bias: Likewise.
+        together: Channels of a row.
+        epsilon: What is added to the variance.
+        threads: How many threads to use.
+    """
+    normalise_group((x, y, scale, bias, together, epsilon), x.shape[0], threads)
