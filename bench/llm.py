@@ -1,4 +1,4 @@
-"""Decoder layers in the shapes of Phi-3-mini, their matrices of 4 bits in either form."""
+"""Decoder layers in the shapes of Phi-3-mini, their matrices of 4 bits in either form or floats."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ import onnx
 from bench.builder import FLOAT, INT64, MICROSOFT, Builder, Feeds, Specs
 from bench.transformers import angles, attend, join_heads, rotate, split_heads
 
-Form = Literal["qdq", "nbits"]
+Form = Literal["qdq", "nbits", "float"]
 BLOCK = 32
 WIDTH, INNER, HEADS = 3072, 8192, 32
 
 
 def linear(b: Builder, x: str, inner: int, outer: int, form: Form) -> str:
-    """A product with an int4 matrix: dequantised by a node of its own, or by the product."""
+    """A product with a matrix: an int4 one dequantised by a node of its own or by it, or floats."""
+    if form == "float":
+        return b("MatMul", x, b.small(inner, outer))
     if form == "qdq":
         w, scales = b.int4(inner, outer, BLOCK)
         return b("MatMul", x, b("DequantizeLinear", w, scales, axis=0, block_size=BLOCK))

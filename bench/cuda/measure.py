@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import sys
 import tempfile
@@ -49,6 +50,7 @@ def _tenonnx(
     from tenonnx.interface.ort_value import OrtValue
     from tenonnx.weights.registry import WeightRegistry
 
+    forget(path.parent)
     started = time.perf_counter()
     options = tenonnx.SessionOptions(weights=WeightRegistry())
     providers = [("cuda", {"enable_cuda_graph": graphed}), "cpu"]
@@ -63,6 +65,17 @@ def _tenonnx(
     times = per_run(lambda: session.run_with_iobinding(binding), lambda: None, seconds)
     weights = session.registry.report().device
     return {name: times, f"{name}: first": first, f"{name}: weights MiB": weights / 2**20}
+
+
+def forget(folder: Path) -> None:
+    """Lets the system drop what it keeps of files in memory, so that they are read anew."""
+    for path in folder.iterdir():
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(descriptor)
 
 
 def _torch(row: Row, feeds: Feeds, way: str, seconds: float, *, small: bool) -> dict[str, float]:

@@ -12,7 +12,7 @@ AGAINST = {"torch eager": 1.0, "torch.compile": 1.1}
 
 WAYS = ("tenonnx", "tenonnx graph", "torch eager", "torch.compile", "torch graph")
 UNITS = ("GB/s", "TFLOP/s", "host µs")
-MORE = {"tenonnx: first": "first run from a file", "tenonnx: weights MiB": "weights, MiB"}
+MORE = {"tenonnx: first": "first run from a cold file", "tenonnx: weights MiB": "weights, MiB"}
 
 
 def page(content: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ import onnx
 
 from bench.builder import Feeds
 from bench.convnets import resnet50
+from bench.cuda.halved import halved
 from bench.llm import HEADS, INNER, WIDTH, phi3
 from bench.transformers import encoder
 
@@ -77,6 +78,26 @@ ROWS: dict[str, Row] = {
     "decode-nbits": Row(
         "4 layers of Phi-3-mini, int4 as MatMulNBits, 1 token after 128",
         lambda small: phi3(form="nbits", **_decoder(small)),
+        _phi3,
+        half=True,
+    ),
+    "decode-nbits-fp16": Row(
+        "likewise, with activations in float16",
+        lambda small: halved(*phi3(form="nbits", **_decoder(small))),
+        _phi3,
+        half=True,
+    ),
+    "decode-fp16": Row(
+        "4 layers of Phi-3-mini in float16, 1 token after 128",
+        lambda small: halved(*phi3(form="float", **_decoder(small))),
+        _phi3,
+        half=True,
+    ),
+    "prefill-fp16": Row(
+        "4 layers of Phi-3-mini in float16, 512 tokens after 1",
+        lambda small: halved(
+            *phi3(form="float", tokens=8 if small else 512, past=1, **_decoder(small))
+        ),
         _phi3,
         half=True,
     ),
