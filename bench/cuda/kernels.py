@@ -28,7 +28,25 @@ HEADS = (32, 8, 128)
 """Heads of queries, heads of keys, and their size."""
 
 
-def chosen(op: str, domain: str, version: int, **attributes: Any) -> Callable[..., Any]:
+class WithoutCudnn:
+    """A device as if cuDNN were not there.
+
+    Args:
+        platform: The device.
+    """
+
+    convolutions = None
+
+    def __init__(self, platform: Any) -> None:
+        self._platform = platform
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._platform, name)
+
+
+def chosen(
+    op: str, domain: str, version: int, *, cudnn: bool = True, **attributes: Any
+) -> Callable[..., Any]:
     """Returns the kernel that the provider chooses for a node; it raises where it takes none."""
     from tenonnx_cuda.chosen import Site, choices
     from tenonnx_cuda.cupy_platform import connect
@@ -38,8 +56,9 @@ def chosen(op: str, domain: str, version: int, **attributes: Any) -> Callable[..
 
     attrs = [ir.convenience.convert_attribute(k, v) for k, v in attributes.items()]
     node = ir.Node(domain, op, [], attrs, version=version)
-    ir.Graph([], node.outputs, nodes=[node])
-    call = choices()[domain, op](Site(node, connect(0)), plain)
+    ir.Graph([], [], nodes=[node])
+    platform: Any = connect(0) if cudnn else WithoutCudnn(connect(0))
+    call = choices()[domain, op](Site(node, platform, tf32=True), plain)
     if call is None:
         raise RuntimeError("no kernel is chosen")
     return call
@@ -179,6 +198,33 @@ def attention(queries: int, keys: int, dtype: str) -> Callable[[], dict[str, flo
     return measure
 
 
+def convolution(
+    channels: int, size: int, dtype: str, *, cudnn: bool
+) -> Callable[[], dict[str, float]]:
+    """A 3x3 convolution of ResNet-50 with its bias and ReLU, channels last."""
+
+    def measure() -> dict[str, float]:
+        import cupy
+
+        run = chosen("FusedConv", "com.microsoft", 1, cudnn=cudnn, activation="Relu",
+                     pads=[1, 1, 1, 1])  # fmt: skip
+
+        def draw(*shape: int) -> Any:
+            return cupy.random.standard_normal(shape, dtype=np.float32).astype(dtype)
+
+        each = channels * (size * size + 9 * channels) * np.dtype(dtype).itemsize
+        inputs = []
+        for _ in range(copies(each)):
+            images, weights = draw(1, size, size, channels), draw(channels, 3, 3, channels)
+            first = (a.transpose(0, 3, 1, 2) for a in (images, weights))
+            inputs.append((*first, draw(channels)))
+        name = f"convolution {dtype}, {channels} x {size}" + ("" if cudnn else " without cuDNN")
+        took = microseconds(run, inputs, count=20)
+        return {name: took, f"{name} TFLOP/s": 18e-6 * (channels * size) ** 2 / took}
+
+    return measure
+
+
 def cases() -> dict[str, Callable[[], dict[str, float]]]:
     """Returns what is timed."""
     found: dict[str, Callable[[], dict[str, float]]] = {"copy": copying}
@@ -192,6 +238,11 @@ def cases() -> dict[str, Callable[[], dict[str, float]]]:
         found[f"attention float16, {queries} after {keys - queries}"] = attention(
             queries, keys, "float16"
         )
+    for (channels, size), dtype, cudnn in itertools.product(
+        ((64, 56), (512, 7)), ("float16", "float32"), (True, False)
+    ):
+        name = f"convolution {dtype}, {channels} x {size}" + ("" if cudnn else " without cuDNN")
+        found[name] = convolution(channels, size, dtype, cudnn=cudnn)
     return found
 
 
