@@ -11,6 +11,8 @@ from tenonnx_cuda.chosen import Site
 from tenonnx_cuda.matrix import Matrix
 from tenonnx_cuda.sources import ELEMENTS, THREADS, blocks, is_aligned, pointer
 
+BFLOAT16: Final = next(dtype for dtype, name in ELEMENTS.items() if name == "bf16")
+
 PARTS: Final = {dtype: 3 if name == "f32" else 1 for dtype, name in ELEMENTS.items()}
 """Columns that a row of x makes: a float32 is the sum of three numbers of 8 bits each."""
 
@@ -61,6 +63,18 @@ def by_tensor_cores(site: Site, x: Array, matrix: Matrix) -> Array:
     tiles = next((n for n in TILES if 8 * n >= len(x) * PARTS[x.dtype]), most)
     multiply = by_rows if matrix.by_rows else by_columns
     return multiply(site, x, matrix, min(tiles, most))
+
+
+def factors(site: Site, x: Array) -> Array:
+    """Returns x, or of float32 the parts of its rows."""
+    if PARTS[x.dtype] == 1:
+        return x
+    rows, columns = x.shape
+    parts = site.xp.empty((rows * PARTS[x.dtype], columns), BFLOAT16)
+    launch = site.kernel("parts", "split")
+    sizes = (np.int32(rows), np.int32(columns))
+    launch((*blocks(columns), rows), (THREADS,), (x, parts, *sizes))
+    return parts
 
 
 def whole(matrix: Matrix, step: int) -> bool:
@@ -116,7 +130,7 @@ def by_rows(site: Site, x: Array, matrix: Matrix, tiles: int) -> Array:
               **matrix.macros(x)}  # fmt: skip
     launch = site.kernel("nbits_mma", "tensor_product", **macros)
     sizes = (count, outer, matrix.columns, k_step, n_block, n_step, zero_row)
-    arrays = (x, matrix.weight, matrix.scales, pointer(matrix.zeros), y)
+    arrays = (factors(site, x), matrix.weight, matrix.scales, pointer(matrix.zeros), y)
     launch((groups(x, tiles), -(-outer // LINES)), (THREADS,), (*arrays, *map(np.int32, sizes)))
     return y
 
@@ -138,7 +152,7 @@ def by_columns(site: Site, x: Array, matrix: Matrix, tiles: int) -> Array:
               "N_BLOCK": n_block, "N_STEP": 1 if n_step == 1 and side_by_side else "n_step",
               "Y": ELEMENTS[dtype], **matrix.macros(x)}  # fmt: skip
     launch = site.kernel("nbits_mma_columns", "tensor_columns", **macros)
-    arrays = (x, matrix.weight, matrix.scales, pointer(matrix.zeros), y)
+    arrays = (factors(site, x), matrix.weight, matrix.scales, pointer(matrix.zeros), y)
     sizes = (count, outer, inner, length, k_step, n_step)
     launch((groups(x, tiles), across, slices), (WARPS * 32,), (*arrays, *map(np.int32, sizes)))
     return y[0] if slices == 1 else added(site, y, x.dtype)

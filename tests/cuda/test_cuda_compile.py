@@ -107,6 +107,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             ("bf16", "f32", 2, 0, 1, 1, 32, 2),
         )
     ],
+    "parts": [{}],
     "slices": [{"T": t} for t in ELEMENTS.values()],
     "nbits": [
         {"T": t, "S": t, "BITS": b, "SIGNED": s, "MIDDLE": 8, "ZERO": z, "ROWS": 4}

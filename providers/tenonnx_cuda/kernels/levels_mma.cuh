@@ -4,22 +4,13 @@ struct __align__(16) sixteen { unsigned words[4]; };
 
 #define UNROLL _Pragma("unroll")  // registers have no addresses
 
-// float32 is three bfloat16s, each what the ones before leave over, which makes three columns of
-// a row of x; the stored levels are exact in either type.
+// x of float32 is given as three bfloat16s, each what the ones before leave over, in rows of their
+// own one after another; the stored levels are exact in either type.
 template <class X> struct factors { typedef X type; static const int parts = 1; };
 template <> struct factors<f32> { typedef bf16 type; static const int parts = 3; };
 typedef factors<T>::type H;
 #define PARTS (factors<T>::parts)
-#define ROWS (8 * TILES / PARTS)  // of x, that make columns of TILES tiles
-
-// A part of a float32, as the bits of a bfloat16.
-__device__ inline unsigned part_of(float x, int part) {
-    UNROLL for (int p = 0; p < 2; ++p) {
-        const float most = __uint_as_float(__float_as_uint(x) & 0xffff0000u);
-        if (p < part) x = x == most ? 0.0f : x - most;  // not infinity less itself
-    }
-    return __float_as_uint(x) >> 16;
-}
+#define ROWS (8 * TILES / PARTS)  // of y, of which PARTS of x make columns of TILES tiles
 
 // What is added to stored two's complement so that the lowest level is 0, and its bits in words.
 #define OFFSET (SIGNED ? 1 << (BITS - 1) : 0)

@@ -18,16 +18,10 @@
 struct __align__(16) line { unsigned char bytes[ROW_BYTES + 16]; };  // so that no banks collide
 
 // Elements of 8 neighbours of x as pairs in that order.
-template <class X> __device__ inline void eight(const X* x, int, unsigned* to) {
+__device__ inline void eight(const H* x, unsigned* to) {
     const sixteen v = *(const sixteen*)x;
     UNROLL for (int i = 0; i < 4; ++i)
         to[i] = __byte_perm(v.words[i / 2], v.words[2 + i / 2], i % 2 ? 0x7632 : 0x5410);
-}
-__device__ inline void eight(const f32* x, int part, unsigned* to) {
-    const sixteen low = *(const sixteen*)x, high = *(const sixteen*)(x + 4);
-    UNROLL for (int i = 0; i < 4; ++i)
-        to[i] = part_of(__uint_as_float(low.words[i]), part) |
-                (part_of(__uint_as_float(high.words[i]), part) << 16);
 }
 
 // 8 neighbours of a row; the same pairs of them, less a zero.
@@ -90,7 +84,7 @@ struct row_levels {
 // CHUNK if WHOLE, and rows are multiples of 16 bytes. A scale is of K_BLOCK neighbours, a power of 2
 // from STEP on; rows of zeros begin with a byte if they are PADDED. The grid: M by ROWS, N by LINES. The arguments of `levels` are those of nbits.cu.
 extern "C" __global__ void __launch_bounds__(WARPS * WARP) tensor_product(
-    const T* x, const unsigned char* w, const S* scales, const void* zeros, T* y,
+    const H* x, const unsigned char* w, const S* scales, const void* zeros, T* y,
     int M, int N, int K, int k_step, int n_block, int n_step, int zero_row) {
     __shared__ line staged[WARPS][STAGES][LINES];
     const levels l = {scales, zeros, K_BLOCK, k_step, n_block, n_step, zero_row};
@@ -99,7 +93,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP) tensor_product(
     const row_levels rows[2] = {row_levels(l, min(first + group, N - 1)),
                                 row_levels(l, min(first + group + 8, N - 1))};
     const int before = blockIdx.x * ROWS;
-    x += (long long)before * K;
+    x += (long long)before * PARTS * K;
     y += (long long)before * N;
     M = min(M - before, ROWS);
     const long long row_bytes = (long long)K * BITS / 8;
@@ -131,11 +125,11 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP) tensor_product(
     };
 
     float acc[TILES][4];
-    const T* given[TILES];  // columns that there are not are the last row's: nobody reads their sums
+    const H* given[TILES];  // columns that there are not are the last row's: nobody reads their sums
     UNROLL for (int t = 0; t < TILES; ++t) {
         UNROLL for (int i = 0; i < 4; ++i) acc[t][i] = 0.0f;
-        const int m = min((8 * t + group) / PARTS, M - 1);
-        given[t] = x + (long long)m * K + warp * CHUNK + 8 * place;
+        const int column = min(8 * t + group, M * PARTS - 1);
+        given[t] = x + (long long)column * K + warp * CHUNK + 8 * place;
     }
     UNROLL for (int s = 0; s < STAGES - 1; ++s) fetch(warp + s * WARPS, s);
     look(warp);
@@ -166,7 +160,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP) tensor_product(
             UNROLL for (int t = 0; t < TILES; ++t) {
                 unsigned b[4] = {0, 0, 0, 0};
                 if (WHOLE || chunk * CHUNK + j * STEP < K)
-                    eight(given[t] + j * STEP, (8 * t + group) % PARTS, b);
+                    eight(given[t] + j * STEP, b);
                 if (starts)
                     UNROLL for (int i = 0; i < 4; ++i) d[t][i] = 0.0f;
                 UNROLL for (int h = 0; h < 2; ++h) {

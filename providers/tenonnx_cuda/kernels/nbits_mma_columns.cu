@@ -17,19 +17,6 @@ struct __align__(16) four_rows { unsigned words[4][WORDS], apart[WORDS]; };
 
 struct __align__(8) eight_bytes { unsigned words[2]; };
 
-// 4 neighbours of a row of x as pairs.
-template <class X> __device__ inline void four(const X* x, int, unsigned* to) {
-    const eight_bytes v = *(const eight_bytes*)x;
-    to[0] = v.words[0];
-    to[1] = v.words[1];
-}
-__device__ inline void four(const f32* x, int part, unsigned* to) {
-    const sixteen v = *(const sixteen*)x;
-    UNROLL for (int i = 0; i < 2; ++i)
-        to[i] = part_of(__uint_as_float(v.words[2 * i]), part) |
-                (part_of(__uint_as_float(v.words[2 * i + 1]), part) << 16);
-}
-
 // Element e of two words, those of two neighbours of K, less a zero.
 __device__ inline unsigned couple(unsigned one, unsigned two, int e, unsigned zero) {
     const int byte = e * BITS / 8;
@@ -69,7 +56,7 @@ __device__ inline unsigned zeros_of(const levels& l, int k, int n) {
 // block. K and slice are multiples of STEP, rows of 16 bytes, and a scale is of K_BLOCK neighbours,
 // a multiple of STEP. The grid: M by ROWS, N by WIDTH, slices. The arguments of `levels` are those of nbits.cu.
 extern "C" __global__ void __launch_bounds__(WARPS * WARP) tensor_columns(
-    const T* x, const unsigned* w, const S* scales, const void* zeros, Y* y,
+    const H* x, const unsigned* w, const S* scales, const void* zeros, Y* y,
     int M, int N, int K, int slice, int k_step, int n_step) {
     __shared__ four_rows staged[WARPS][STAGES][STEP / 4];
     const levels l = {scales, zeros, K_BLOCK, k_step, N_BLOCK, n_step, 0};
@@ -79,7 +66,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP) tensor_columns(
     const int start = blockIdx.z * slice, stop = min(K, start + slice);
 
     const int before = blockIdx.x * ROWS;
-    x += (long long)before * K;
+    x += (long long)before * PARTS * K;
     y += ((long long)blockIdx.z * M + before) * N;
     M = min(M - before, ROWS);
 
@@ -102,11 +89,11 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP) tensor_columns(
     };
 
     float acc[PER / 2][TILES][4];
-    const T* given[TILES];  // columns that there are not are the last row's: nobody reads their sums
+    const H* given[TILES];  // columns that there are not are the last row's: nobody reads their sums
     UNROLL for (int t = 0; t < TILES; ++t) {
         UNROLL for (int j = 0; j < PER / 2; ++j)
             UNROLL for (int i = 0; i < 4; ++i) acc[j][t][i] = 0.0f;
-        given[t] = x + (long long)min((8 * t + group) / PARTS, M - 1) * K + 4 * place;
+        given[t] = x + (long long)min(8 * t + group, M * PARTS - 1) * K + 4 * place;
     }
     UNROLL for (int s = 0; s < STAGES - 1; ++s) fetch(start + (warp + s * WARPS) * STEP, s);
     look(start + warp * STEP);
@@ -121,10 +108,9 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP) tensor_columns(
         const four_rows* const rows = &staged[warp][stage][place];
         unsigned held[STEP / 4];
         UNROLL for (int i = 0; i < STEP / 4; ++i) held[i] = rows[i / 4 * 4].words[i % 4][group] ^ SIGNS;
-        unsigned b[STEP / 16][TILES][2];
+        eight_bytes b[STEP / 16][TILES];
         UNROLL for (int h = 0; h < STEP / 16; ++h)
-            UNROLL for (int t = 0; t < TILES; ++t)
-                four(given[t] + base + 16 * h, (8 * t + group) % PARTS, b[h][t]);
+            UNROLL for (int t = 0; t < TILES; ++t) b[h][t] = *(const eight_bytes*)(given[t] + base + 16 * h);
         UNROLL for (int j = 0; j < PER / 2; ++j) {
             // Rows of a lane's results are columns of the matrix that are its own.
             float d[TILES][4], scale[2];
@@ -141,7 +127,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP) tensor_columns(
                 UNROLL for (int i = 0; i < 4; ++i)
                     a[i] = couple(held[4 * h + i / 2 * 2], held[4 * h + i / 2 * 2 + 1], 2 * j + i % 2,
                                   zero[i % 2]);
-                UNROLL for (int t = 0; t < TILES; ++t) mma(d[t], a, b[h][t], (const H*)0);
+                UNROLL for (int t = 0; t < TILES; ++t) mma(d[t], a, b[h][t].words, (const H*)0);
             }
             UNROLL for (int t = 0; t < TILES; ++t)
                 UNROLL for (int i = 0; i < 4; ++i) acc[j][t][i] += scale[i / 2] * d[t][i];
