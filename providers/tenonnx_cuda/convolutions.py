@@ -31,6 +31,9 @@ CROSS_CORRELATION: Final = 1
 ADD, RELU = 0, 100
 """CUDNN_POINTWISE_ADD and CUDNN_POINTWISE_RELU_FWD."""
 
+PROPAGATE: Final = 1
+"""CUDNN_PROPAGATE_NAN: of a NaN, a ReLU makes a NaN."""
+
 HEURISTICS: Final = (3, 2)
 """CUDNN_HEUR_MODE_A, then CUDNN_HEUR_MODE_FALLBACK."""
 
@@ -349,7 +352,7 @@ def _convolution(
 
 
 def _relu(backend: Backend, before: Descriptor, after: Descriptor) -> Descriptor:
-    described = backend.make("POINTWISE", MODE=RELU, MATH_PREC=FLOAT)
+    described = backend.make("POINTWISE", MODE=RELU, MATH_PREC=FLOAT, NAN_PROPAGATION=PROPAGATE)
     kind = "OPERATION_POINTWISE"
     return backend.make(kind, PW_DESCRIPTOR=described, XDESC=before, YDESC=after)
 

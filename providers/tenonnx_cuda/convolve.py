@@ -10,7 +10,7 @@ import numpy as np
 
 from tenonnx.operators import Array
 from tenonnx.provider import HOST
-from tenonnx_array.conv import check_weights
+from tenonnx_array.conv import check_weights, convolve
 from tenonnx_array.windows import Windows, place, place_transposed
 from tenonnx_cuda import implicit, layouts
 from tenonnx_cuda.chosen import Call, Instead, Site, choose, same_element
@@ -264,15 +264,18 @@ class Convolving:
         return y
 
     def _implicit(self, given: Given, windows: Windows, shape: tuple[int, ...]) -> Array | None:
-        """Returns an implicit product; a 1x1 kernel is left to cuBLAS, which needs no windows."""
-        xp = self.site.xp
-        if self._transposed or given.x.ndim == 5 or math.prod(windows.kernel) == 1:
+        """Returns an implicit product; of a 1x1 kernel cuBLAS's, which needs no windows for it."""
+        if self._transposed or given.x.ndim == 5:
             return None
+        xp, dtype = self.site.xp, given.x.dtype
         x, w, b, z = (None if a is None else xp.ascontiguousarray(a) for a in given)
-        element = ELEMENTS[given.x.dtype]
-        sums = implicit.convolve(self.site, element, x, w, windows, self._group)
-        y = xp.empty(shape, given.x.dtype)
-        finish(self.site, sums, y, b, z, self._ending)
+        if math.prod(windows.kernel) == 1:
+            y = sums = convolve(xp, x, w, windows, self._group)
+        else:
+            sums = implicit.convolve(self.site, ELEMENTS[dtype], x, w, windows, self._group)
+            y = xp.empty(shape, dtype)
+        if sums is not y or b is not None or z is not None or self._ending.activation:
+            finish(self.site, sums, y, b, z, self._ending)
         return y
 
 

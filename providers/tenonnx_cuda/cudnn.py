@@ -24,6 +24,7 @@ FLOAT: Final = (4, ctypes.c_float)
 VOID_PTR: Final = (6, ctypes.c_void_p)
 CONVOLUTION_MODE: Final = (7, ctypes.c_int)
 HEUR_MODE: Final = (8, ctypes.c_int)
+NAN_PROPAGATION: Final = (10, ctypes.c_int)
 NUMERICAL_NOTE: Final = (11, ctypes.c_int)
 POINTWISE_MODE: Final = (14, ctypes.c_int)
 BACKEND_DESCRIPTOR: Final = (15, ctypes.c_void_p)
@@ -47,6 +48,7 @@ DESCRIPTORS: Final[dict[str, int]] = {
 ATTRIBUTES: Final[dict[str, tuple[int, Kind]]] = {
     "POINTWISE_MODE": (0, POINTWISE_MODE),
     "POINTWISE_MATH_PREC": (1, DATA_TYPE),
+    "POINTWISE_NAN_PROPAGATION": (2, NAN_PROPAGATION),
     "CONVOLUTION_COMP_TYPE": (100, DATA_TYPE),
     "CONVOLUTION_CONV_MODE": (101, CONVOLUTION_MODE),
     "CONVOLUTION_DILATIONS": (102, INT64),

@@ -185,7 +185,7 @@ def compute(operations: Sequence[Described], pointers: dict[int, int]) -> None:
             if mode["MODE"] == [0]:
                 value = value + memory(parts["BDESC"], pointers).astype(np.float64)
             else:
-                assert mode["MODE"] == [100]
+                assert (mode["MODE"], mode["NAN_PROPAGATION"]) == ([100], [1])
                 value = np.where(value < 0, 0, value)
             result = parts["YDESC"]
         else:

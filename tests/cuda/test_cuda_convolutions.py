@@ -258,3 +258,4 @@ def test_numbers_are_those_of_cudnns_header() -> None:
     modes = [numbers[f"CUDNN_HEUR_MODE_{name}"] for name in ("A", "FALLBACK")]
     assert modes == list(cudnn.HEURISTICS)
     assert numbers["CUDNN_CROSS_CORRELATION"] == cudnn.CROSS_CORRELATION
+    assert numbers["CUDNN_PROPAGATE_NAN"] == cudnn.PROPAGATE

@@ -110,9 +110,10 @@ def test_rotary_embedding(
     ((1, 70, 6, 6), (70, 1, 3, 3), {"group": 70, "auto_pad": "SAME_UPPER"}),
     ((2, 20, 40), (70, 20, 5), {"pads": [4, 0]}),
     ((1, 60, 7, 7), (9, 60, 3, 3), {"pads": [1, 1, 1, 1]}),
+    ((2, 6, 7, 5), (4, 3, 1, 1), {"strides": [2, 1], "group": 2}),
 ])  # fmt: skip
 def test_convolution(dtype: Any, shape: Any, capability: tuple[int, int]) -> None:
-    """The last one has so few results that their sums are shared out among blocks."""
+    """The last but one has so few results that their sums are shared out among blocks."""
     x_shape, w_shape, attributes = shape
     x, w, b = draw(0, *x_shape, dtype=dtype), draw(1, *w_shape, dtype=dtype), draw(2, w_shape[0])
     b = b.astype(dtype)
