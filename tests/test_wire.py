@@ -342,12 +342,13 @@ def varint(number: int) -> bytes:
 
 
 @given(data=st.data())
-def test_numbers_that_are_stepped_over_together(data: st.DataObject) -> None:
+def test_numbers_and_words_that_are_stepped_over_together(data: st.DataObject) -> None:
     """Also where bytes are missing or wrong: what is found and said is the same."""
     attribute = helper.make_attribute(
         "numbers", data.draw(st.lists(st.integers(-(2**63), 9), min_size=1))
     )
     attribute.floats.extend(data.draw(st.lists(st.floats(width=32), max_size=9)))
+    attribute.strings.extend(data.draw(st.lists(st.binary(max_size=40), max_size=9)))
     attribute.t.CopyFrom(numpy_helper.from_array(np.arange(99)))
     attribute.i = 1
     graph = helper.make_graph([node := helper.make_node("N", ["x"], ["y"])], "g", [], [])

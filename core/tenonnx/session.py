@@ -78,7 +78,7 @@ class InferenceSession(Session):
         providers: Sequence[ProviderRequest] | None,
         provider_options: Sequence[Mapping[str, Any]] | None,
     ) -> None:
-        started = time.perf_counter_ns()
+        moments = [time.perf_counter_ns()]
         options = self._options = assembly.effective(self._given)
         plugins = options.plugins or default_plugins()
         registry = self._registry = options.weights or default_registry()
@@ -87,7 +87,7 @@ class InferenceSession(Session):
         model = assembly.read_model(self._recipe[0], registry, options, plugins)
         if self._embedded:
             assembly.take_embedded_options(model, options)
-        loaded = time.perf_counter_ns()
+        moments.append(time.perf_counter_ns())
         requests = providers or options._providers or None
         self._providers = choose_providers(plugins, requests, provider_options, options)
         overridable = assembly.take_overridable(model)
@@ -98,10 +98,12 @@ class InferenceSession(Session):
         assembly.refuse_if_cancelled(self._given)
         self.transforms: list[TransformReport] = run_transforms(model, transforms, context)
         assembly.save_optimised(model, options)
+        moments.append(time.perf_counter_ns())
 
         self._model = model
         self.placement: Placement = place(model, self._providers, context.hosts)
         assembly.refuse_cpu(self.placement.counts(), options)
+        moments.append(time.perf_counter_ns())
         assembly.refuse_if_cancelled(self._given)
         self._plan = Plan(self.placement)
         self._narrowed: dict[tuple[int, ...], Plan] = {}
@@ -111,11 +113,13 @@ class InferenceSession(Session):
         if options.enable_profiling:
             from tenonnx.interface.profiling import Profiler
 
-            moments = started, loaded, time.perf_counter_ns()
+            started, loaded, *_ = moments
             kind = "uri" if isinstance(self._recipe[0], str | os.PathLike) else "array"
-            self.watch(Profiler(self.placement, plugins, *moments, kind))
+            built = time.perf_counter_ns()
+            self.watch(Profiler(self.placement, plugins, started, loaded, built, kind))
         self._weights = tuple(assembly.weights_of(model))
         registry.attach(self, options.logid or str(model.graph.name or "session"), self._weights)
+        self._moments = (*moments, time.perf_counter_ns())
 
     def run(
         self,

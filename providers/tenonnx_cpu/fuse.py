@@ -96,8 +96,19 @@ class Scope:
         inputs: Iterable[ir.Value | None],
         output: ir.Value,
     ) -> Call:
-        """Returns a callable that runs the nodes one after the other on array kernels."""
-        return straight_line([self.plain(node) for node in nodes], inputs, output)
+        """Returns a callable that runs the nodes one after the other on array kernels.
+
+        It is made when it is first called, which is seldom: where a kernel is not compiled yet, or
+        does not take what it gets.
+        """
+        plain, taken, made = self.plain, tuple(inputs), list[Call]()
+
+        def call(*arrays: Any) -> Any:
+            if not made:
+                made.append(straight_line([plain(node) for node in nodes], taken, output))
+            return made[0](*arrays)
+
+        return call
 
 
 def straight_line(

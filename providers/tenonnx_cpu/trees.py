@@ -106,8 +106,9 @@ def _depths(roots: NDArray, features: NDArray) -> NDArray:
             break
         step += 1
         depths[tree] = step
-        pairs = np.stack([np.repeat(tree, 2), features[node, 1:3].ravel()], 1)
-        tree, node = np.unique(pairs, axis=0).T
+        # Branches may lead to one node, which then is one all the same.
+        nodes = np.repeat(tree, 2) * len(features) + features[node, 1:3].ravel()
+        tree, node = np.divmod(np.unique(nodes), len(features))
     return depths
 
 

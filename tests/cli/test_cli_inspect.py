@@ -25,6 +25,15 @@ def test_facts_are_the_models(cli: Cli, mlp: str) -> None:
     assert [n["operator"] for n in report["node_list"]] == ["MatMul", "Relu", "MatMul", "ArgMax"]
 
 
+def test_times_of_loading_add_up(cli: Cli, mlp: str) -> None:
+    report = json.loads(cli("inspect", mlp, "--json").stdout)
+    times = report["load_times"]
+    assert list(times) == ["read", "transform", "place", "compile"]
+    assert min(times.values()) > 0
+    assert sum(times.values()) <= report["load_seconds"]
+    assert sum(row["seconds"] for row in report["transforms"]) <= times["transform"]
+
+
 def test_weights_are_where_the_file_has_them(cli: Cli, mlp: str) -> None:
     weights = json.loads(cli("inspect", mlp, "--json").stdout)["weights"]
     assert (weights["count"], weights["bytes"]) == (2, W1.nbytes + W2.nbytes)
@@ -53,6 +62,7 @@ def test_text_has_a_section_for_everything(cli: Cli, mlp: str) -> None:
         "input   x     tensor(float)  [batch, 16]",
         "Operators: 4 nodes",
         "MatMul        2",
+        "Loading: ",
         "CPUExecutionProvider      4",
         "b, w2 → y",
     ):

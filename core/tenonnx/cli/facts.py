@@ -117,6 +117,7 @@ def of_memory(report: MemoryReport, added: int | None) -> dict[str, Any]:
 def of_session(session: InferenceSession, added: int | None) -> dict[str, Any]:
     """Returns what becomes of a model in a session."""
     return {
+        "load_times": session.load_times,
         "transforms": [asdict(report) for report in session.transforms],
         "operators_as_run": operators(session.model),
         "placement": of_placement(session.placement),

@@ -118,6 +118,7 @@ def _print(report: dict[str, Any], weights: int) -> None:
     _print_model(report)
     _print_operators(report)
     if "transforms" in report:
+        _print_loading(report)
         _print_transforms(report["transforms"])
         _print_placement(report["placement"])
     _print_weights(report["weights"], weights)
@@ -165,6 +166,12 @@ def _print_operators(report: dict[str, Any]) -> None:
         title("Functions")
         functions = [(f["name"], f["nodes"]) for f in report["functions"]]
         table(("function", "nodes"), functions, right=("nodes",))
+
+
+def _print_loading(report: dict[str, Any]) -> None:
+    title(f"Loading: {duration(report['load_seconds'])}")
+    rows = [(stage, duration(seconds)) for stage, seconds in report["load_times"].items()]
+    table(("stage", "time"), rows, right=("time",))
 
 
 def _print_transforms(transforms: list[dict[str, Any]]) -> None:

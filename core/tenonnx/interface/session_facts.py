@@ -24,12 +24,16 @@ if TYPE_CHECKING:
     from tenonnx.provider import Provider
     from tenonnx.weights.registry import Weight, WeightRegistry
 
+STAGES = ("read", "transform", "place", "compile")
+"""What is done, one after the other, to build a session."""
+
 
 class Session:
     """A session's facts; ``InferenceSession`` adds what it does."""
 
     placement: Placement
     _model: ir.Model
+    _moments: tuple[int, ...]
     _options: SessionOptions
     _plan: Plan
     _providers: list[Provider]
@@ -152,6 +156,14 @@ class Session:
                 f"providers take no options once they run: {', '.join(options)}",
                 hint="call set_providers with the new options",
             )
+
+    @property
+    def load_times(self) -> dict[str, float]:
+        """The seconds that each stage of building the session took; ``transforms`` has more."""
+        spans = zip(self._moments, self._moments[1:], strict=False)
+        return {
+            stage: (end - start) / 1e9 for stage, (start, end) in zip(STAGES, spans, strict=True)
+        }
 
     @property
     def weights(self) -> tuple[Weight, ...]:

@@ -44,15 +44,19 @@ NESTED_BY_TAG = {
 }
 
 
+STRINGS = 9 << 3 | BYTES
+"""The tag of an attribute's words."""
+
 LONG = 1024
 """Bytes of an attribute whose numbers are worth to be stepped over together."""
 
 
 @functools.cache
 def _numbers() -> re.Pattern[bytes]:
-    """Returns what finds the end of an attribute's fields without a length, thousands at a time.
+    """Returns what finds the end of an attribute's numbers and words, thousands at a time.
 
-    It leaves malformed ones, and tags of more than a byte, to who looks at one after the other.
+    It leaves malformed ones, words of 32 bytes or more, and tags of more than a byte, to who looks
+    at one after the other.
     """
     plain = [number for number in range(1, 16) if number not in NESTED["Attribute"]]
     varints, fours, eights = (
@@ -60,7 +64,8 @@ def _numbers() -> re.Pattern[bytes]:
         for wire in (VARINT, FIXED32, FIXED64)
     )
     fields = rb"[%b][\x80-\xff]{0,9}[\0-\x7f]|[%b].{4}|[%b].{8}" % (varints, fours, eights)
-    return re.compile(b"(?:%b)*+" % fields, re.DOTALL)
+    words = b"|".join(b"\\x%02x.{%d}" % (length, length) for length in range(32))
+    return re.compile(b"(?:%b|\\x%02x(?:%b))*+" % (fields, STRINGS, words), re.DOTALL)
 
 
 # Tags of TensorProto: a field's number, shifted, and its wire type.
@@ -122,8 +127,8 @@ class _Scan:
         while position < stop:
             begin = position
             tag = buffer[position]
-            if numbers and tag & 7 != BYTES and (found := numbers.match(buffer, begin, stop)):
-                position = found.end()
+            if numbers and (tag & 7 != BYTES or tag == STRINGS):
+                position = numbers.match(buffer, begin, stop).end()  # type: ignore[union-attr]  # it matches, if nothing
                 if position > begin:
                     continue
             position += 1
