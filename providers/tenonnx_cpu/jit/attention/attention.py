@@ -12,15 +12,16 @@ import numpy as np
 
 from tenonnx_cpu.attention import sizes as attention_sizes
 from tenonnx_cpu.attention.sizes import FEW, KEYS, QUERIES
-from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i32, i64, kernel, size
+from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i32, i64, inlined, kernel, size
 from tenonnx_cpu.jit.products.block import multiply_block
 from tenonnx_cpu.jit.products.pack import make_pack
 from tenonnx_cpu.jit.products.stream_dots import make_dot_lines
 from tenonnx_cpu.jit.products.stream_lines import make_sum_lines
-from tenonnx_cpu.jit.products.tile import ADD, COLUMNS, ZERO
+from tenonnx_cpu.jit.products.tile import ADD, COLUMNS, LANES, ZERO
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors import vmath
-from tenonnx_cpu.jit.vectors.reductions import exponentials, greatest
+from tenonnx_cpu.jit.vectors.memory import load_float, store_float
+from tenonnx_cpu.jit.vectors.reductions import exponentials_at, scores_at, times_at
 from tenonnx_cpu.jit.vectors.views import floats
 
 F = np.float32
@@ -30,58 +31,75 @@ few_line = helper(attention_sizes.few_line)
 
 
 @helper
-def bias_row(scores: Any, mask: Any, scale: Any, softcap: Any) -> None:
-    """Turns products into scores; a mask of no size is none, and so is a cap of 0."""
+def cap_row(scores: Any, scale: Any, softcap: Any) -> None:
+    """Turns products into scores that a cap bounds."""
+    steepness = scale / softcap
+    for i in range(scores.size):
+        scores[i] = softcap * vmath.tanh(scores[i] * steepness)
+
+
+@inlined
+def score_row(scores: Any, count: Any, mask: Any, scale: Any, softcap: Any) -> Any:
+    """Turns products at an address into scores; returns the greatest.
+
+    ``mask`` is the address of what is added, or 0; a cap of 0 is none.
+    """
     if softcap:
-        steepness = scale / softcap
-        for i in range(scores.size):
-            scores[i] = softcap * vmath.tanh(scores[i] * steepness)
-        for i in range(mask.size):
-            scores[i] += mask[i]
-    elif mask.size:
-        for i in range(scores.size):
-            scores[i] = scores[i] * scale + mask[i]
-    else:
-        for i in range(scores.size):
-            scores[i] *= scale
+        cap_row(floats(scores, count), scale, softcap)
+        scale = F(1)
+    return scores_at(scores, count, scale, mask)
 
 
 @helper
-def weigh_row(scores: Any, sums: Any, state: Any) -> None:
+def weigh_nothing(scores: Any) -> Any:
+    """Makes scores that are minus infinity weights of 0; returns 0, or NaN if one is that."""
+    missing = F(0)
+    for i in range(scores.size):
+        missing += F(0) if scores[i] == -np.inf else F(np.nan)
+        scores[i] = F(0)
+    return missing
+
+
+@inlined
+def weigh(scores: Any, count: Any, top: Any) -> Any:
+    """Makes scores at an address weights, by the greatest score; returns their sum."""
+    if top == -np.inf:
+        return weigh_nothing(floats(scores, count))
+    return exponentials_at(scores, scores, count, top)
+
+
+@inlined
+def weigh_row(scores: Any, count: Any, top: Any, sums: Any, width: Any, state: Any) -> None:
     """Makes a row of scores weights, and rescales the row's sums to the greatest score so far.
 
     Args:
-        scores: Of one block of keys.
-        sums: What earlier blocks added up to.
-        state: The greatest score and the sum of weights so far.
+        scores: Address of those of one block of keys.
+        count: How many they are.
+        top: The greatest of them.
+        sums: Address of what earlier blocks added up to.
+        width: How many sums there are.
+        state: Address of the greatest score and the sum of weights so far.
     """
-    top = max(state[0], greatest(scores))
-    if top == -np.inf:
-        missing = F(0)
-        for i in range(scores.size):
-            missing += F(0) if scores[i] == -np.inf else F(np.nan)
-            scores[i] = F(0)
-        state[1] += missing
-        return
-    if state[0] != top:
-        factor = vmath.exp(state[0] - top)
-        for i in range(sums.size):
-            sums[i] *= factor
-        state[1] *= factor
-        state[0] = top
-    state[1] += exponentials(scores, scores, top)
+    before, total = load_float(state), load_float(state + 4)
+    if before != -np.inf:
+        if top > before:
+            factor = vmath.exp(before - top)
+            times_at(sums, sums, width, factor)
+            total *= factor
+        else:
+            top = before
+    store_float(total + weigh(scores, count, top), state + 4)
+    store_float(top, state)
 
 
-@helper
-def finish_row(sums: Any, total: Any, y: Any, nothing: Any) -> None:
+@inlined
+def finish_row(sums: Any, total: Any, y: Any, width: Any, nothing: Any) -> None:
     """Divides by the sum of weights; ``nothing`` is the result where no key is seen."""
     if total == F(0):
-        for i in range(y.size):
-            y[i] = nothing
-        return
-    factor = F(1) / total
-    for i in range(y.size):
-        y[i] = sums[i] * factor
+        for i in range(width):
+            store_float(nothing, y + 4 * i)
+    else:
+        times_at(sums, y, width, F(1) / total)
 
 
 @helper
@@ -131,18 +149,17 @@ def attend_blocks(arguments: Any, task: Any, worker: Any) -> None:
             target = packed + 4 * width * column
             pack(source, 4, k.strides[2], width, min(COLUMNS, span - column), target)
         multiply_block(
-            count, -(-span // COLUMNS) * COLUMNS, width, query + top * q.strides[2],
+            count, -(-span // LANES) * LANES, width, query + top * q.strides[2],
             q.strides[2], 4, packed, 4 * COLUMNS, 4 * COLUMNS * width, scores, 4 * line, ZERO, edge,
         )  # fmt: skip
         for row in range(count):
-            whole = floats(scores + 4 * line * row, span)
+            own_scores, own_sums = scores + 4 * line * row, sums + 4 * wide * row
             seen = span if before < 0 else max(0, min(span, before + top + row + 1 - first))
             place = masks + (top + row) * mask.strides[2] + 4 * first
-            bias_row(whole[:seen], floats(place, seen if masked else 0), scale, softcap)
-            out = floats(sums + 4 * wide * row, value_width)
-            weigh_row(whole[:seen], out, floats(states + 8 * row, 2))
+            most = score_row(own_scores, seen, place if masked else 0, scale, softcap)
+            weigh_row(own_scores, seen, most, own_sums, value_width, states + 8 * row)
             for i in range(seen, span):
-                whole[i] = F(0)
+                store_float(F(0), own_scores + 4 * i)
         right, right_row, right_panel = values + first * v.strides[2], v.strides[2], 4 * COLUMNS
         if wide != value_width:
             for column in range(0, value_width, COLUMNS):
@@ -155,9 +172,12 @@ def attend_blocks(arguments: Any, task: Any, worker: Any) -> None:
             sums, 4 * wide, ADD, edge,
         )  # fmt: skip
     for row in range(count):
-        total = floats(states + 8 * row, 2)[1]
-        out = floats(sums + 4 * wide * row, value_width)
-        finish_row(out, total, y[batch, top + row, head], nothing)
+        total, place = (
+            load_float(states + 8 * row + 4),
+            (batch * queries + top + row) * heads + head,
+        )
+        out = y.ctypes.data + 4 * value_width * place
+        finish_row(sums + 4 * wide * row, total, out, value_width, nothing)
 
 
 @helper
@@ -170,19 +190,6 @@ def heads_together(q: Any, k: Any, threads: Any) -> Any:
     while together > 1 and (ratio % together or q.shape[0] * q.shape[1] < together * threads):
         together //= 2
     return together
-
-
-@helper
-def weigh_few(scores: Any) -> Any:
-    """Makes scores weights; returns their sum."""
-    top = greatest(scores)
-    if top == -np.inf:
-        missing = F(0)
-        for i in range(scores.size):
-            missing += F(0) if scores[i] == -np.inf else F(np.nan)
-            scores[i] = F(0)
-        return missing
-    return exponentials(scores, scores, top)
 
 
 @parallel
@@ -209,22 +216,22 @@ def attend_few(arguments: Any, task: Any, worker: Any) -> None:
     for row in range(rows):
         query, own = row % queries, head + row // queries
         seen = everything if before < 0 else min(everything, before + query + 1)
-        whole = floats(scores + row * line, everything)
-        at = batch * mask.strides[0] + own * mask.strides[1] + query * mask.strides[2]
-        added = floats(mask.ctypes.data + at, seen if mask.size else 0)
-        bias_row(whole[:seen], added, scale, softcap)
-        total = floats(sums + FEW * sum_line + 4 * row, 1)
-        total[0] = weigh_few(whole[:seen])
+        place = mask.ctypes.data + batch * mask.strides[0] + own * mask.strides[1]
+        place = place + query * mask.strides[2] if mask.size else 0
+        most = score_row(scores + row * line, seen, place, scale, softcap)
+        total = weigh(scores + row * line, seen, most)
+        store_float(total, sums + FEW * sum_line + 4 * row)
         for i in range(seen, everything):
-            whole[i] = F(0)
+            store_float(F(0), scores + row * line + 4 * i)
     sum_lines(
         rows, value_width, 0, everything, v.shape[2] - 1, scores, line, 4,
         values, v.strides[2], sums, sum_line,
     )  # fmt: skip
     for row in range(rows):
-        total = floats(sums + FEW * sum_line + 4 * row, 1)
-        out = y[batch, row % queries, head + row // queries]
-        finish_row(floats(sums + row * sum_line, value_width), total[0], out, nothing)
+        place = (batch * queries + row % queries) * heads + head + row // queries
+        total = load_float(sums + FEW * sum_line + 4 * row)
+        out = y.ctypes.data + 4 * value_width * place
+        finish_row(sums + row * sum_line, total, out, value_width, nothing)
 
 
 @kernel(

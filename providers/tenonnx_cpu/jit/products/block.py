@@ -86,9 +86,10 @@ def multiply_piece(
     c: Any, c_row: Any, mode: Any, edge: Any, ahead: Any, ahead_step: Any,
 ) -> None:  # fmt: skip
     """Computes a tile of ``count`` rows and ``span`` columns, which may be less than a panel's."""
-    if span == COLUMNS:
+    if span in (COLUMNS, LANES):
+        form = WIDE if span == COLUMNS else NARROW
         multiply_tile(
-            count + WIDE, a, a_row, a_column, b, b_row, depth, c, c_row, mode,
+            count + form, a, a_row, a_column, b, b_row, depth, c, c_row, mode,
             ahead, ahead_step, 0,
         )  # fmt: skip
         return

@@ -75,13 +75,14 @@ def _rows(kind: str) -> Shared:
 
 def _square(kind: str) -> Shared:
     def body(b: Builder, values: Sequence[Value]) -> None:
-        address, apart, place = values
-        lines = [b.add(address, b.mul(apart, I64(n))) for n in range(LANES)]
+        address, apart, last, place = values
+        numbers = [b.select(b.icmp_signed("<", I64(n), last), I64(n), last) for n in range(LANES)]
+        lines = [b.add(address, b.mul(apart, number)) for number in numbers]
         rows = [widened(b, kind, line, LANES) for line in lines]
         for n, column in enumerate(v.transpose(b, rows)):
             v.store(b, column, b.add(place, I64(4 * COLUMNS * n)), 4)
 
-    return Shared(__file__, f"tenonnx_pack_square_{kind}", [I64] * 3, body)
+    return Shared(__file__, f"tenonnx_pack_square_{kind}", [I64] * 4, body)
 
 
 ROWS_OF = {kind: _rows(kind) for kind in WIDTH}
@@ -92,7 +93,7 @@ def make_pack(kind: str) -> Any:
     """Returns ``pack(b, b_row, b_column, depth, columns, panel)`` for a kind of elements.
 
     It fills a panel of ``depth`` rows at the address ``panel`` from B at the address ``b``, with
-    zeros beyond ``columns``; strides are in bytes.
+    zeros or other elements of B beyond ``columns``; strides are in bytes.
     """
     width = WIDTH[kind]
     load_one = make_load(kind)
@@ -103,8 +104,8 @@ def make_pack(kind: str) -> Any:
         return procedure(ROWS_OF[kind])
 
     @intrinsic
-    def copy_square(typing_context: Any, source: Any, stride: Any, target: Any) -> Any:
-        """Transposes a square of ``LANES`` rows, ``stride`` apart, into a panel."""
+    def copy_square(typing_context: Any, source: Any, stride: Any, last: Any, target: Any) -> Any:
+        """Transposes ``LANES`` rows, ``stride`` apart; after ``last`` that row comes again."""
         return procedure(SQUARES_OF[kind])
 
     @helper
@@ -113,12 +114,12 @@ def make_pack(kind: str) -> Any:
             copy_rows(b, b_row, depth, panel)
             return
         first = 0
-        if columns == COLUMNS and b_row == width:
+        if b_row == width:
             first = depth // LANES * LANES
             for row in range(0, first, LANES):
-                for column in range(0, COLUMNS, LANES):
-                    source = b + row * width + column * b_column
-                    copy_square(source, b_column, panel + 4 * (row * COLUMNS + column))
+                for column in range(0, columns, LANES):
+                    source, last = b + row * width + column * b_column, columns - column - 1
+                    copy_square(source, b_column, last, panel + 4 * (row * COLUMNS + column))
         for row in range(first, depth):
             for column in range(COLUMNS):
                 x = np.float32(0)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, SupportsFloat
 
 from numba import types
 from numba.extending import intrinsic
 
-from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.compiling import helper, inlined
+from tenonnx_cpu.jit.conv.rows import KIND, lanes_below, load_masked, store_masked
+from tenonnx_cpu.jit.products.tile import LANES
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors import vmath
-from tenonnx_cpu.jit.vectors.vector import F32, I32, I64, Builder, Value
+from tenonnx_cpu.jit.vectors.vector import I32, I64, Builder, Value
 
-LANES = cpu().lanes
 CHAINS = 4
 """Vectors compared side by side, so that none waits for the one before it."""
 
@@ -25,38 +26,124 @@ def _greater(b: Builder, x: Value, y: Value) -> Value:
     return b.select(b.fcmp_ordered(">", x, y), x, y)
 
 
+def over_row(
+    b: Builder,
+    count: Value,
+    initial: Sequence[Value],
+    step: Callable[[Value, Value | None, list[Value]], Sequence[Value]],
+) -> list[Value]:
+    """Runs ``step(offset in bytes, mask, carried) -> carried`` over a row; returns what is carried.
+
+    Whole vectors have no mask; the rest of the row, if there is one, does.
+    """
+    whole = b.sdiv(count, I64(LANES))
+    done = b.mul(whole, I64(LANES))
+    rest = b.sub(count, done)
+    carried = v.loop(
+        b, whole, initial, lambda index, own: step(b.mul(index, I64(4 * LANES)), None, own)
+    )
+    ragged = b.zext(b.icmp_signed(">", rest, I64(0)), I64)
+    last = b.mul(done, I64(4))
+    return v.loop(b, ragged, carried, lambda _, own: step(last, lanes_below(b, rest), own))
+
+
+def _read(b: Builder, address: Value, mask: Value | None) -> Value:
+    """Loads a vector, or the lanes of a mask; the others are minus infinity."""
+    if mask is None:
+        return v.load(b, KIND, address, 4)
+    return load_masked(b, address, mask, v.constant(KIND, float("-inf")))
+
+
+def _highest_lane(b: Builder, best: Value) -> Value:
+    lanes = LANES
+    while lanes > 1:
+        lanes //= 2
+        one = v.shuffle(b, best, best, range(lanes))
+        best = _greater(b, one, v.shuffle(b, best, best, range(lanes, 2 * lanes)))
+    return b.extract_element(best, I32(0))
+
+
 @intrinsic
 def _greatest(typing_context: Any, address: Any, count: Any) -> Any:
     def generate(context: Any, b: Any, signature: Any, values: Any) -> Any:
         address, count = values
-        kind = v.vector(F32, LANES)
-        low = v.constant(kind, float("-inf"))
+        low = v.constant(KIND, float("-inf"))
         whole = b.sdiv(count, I64(LANES * CHAINS))
 
         def wide(index: Value, carried: list[Value]) -> list[Value]:
             place = b.add(address, b.mul(index, I64(4 * LANES * CHAINS)))
             offsets = [I64(4 * LANES * n) for n in range(CHAINS)]
-            loaded = [v.load(b, kind, b.add(place, offset), 4) for offset in offsets]
+            loaded = [v.load(b, KIND, b.add(place, offset), 4) for offset in offsets]
             return [_greater(b, x, most) for x, most in zip(loaded, carried, strict=True)]
 
         best, *others = v.loop(b, whole, [low] * CHAINS, wide)
         for other in others:
             best = _greater(b, other, best)
         done = b.mul(whole, I64(LANES * CHAINS))
+        start = b.add(address, b.mul(done, I64(4)))
 
-        def single(index: Value, carried: list[Value]) -> list[Value]:
-            place = b.add(address, b.mul(b.add(done, index), I64(4)))
-            return [_greater(b, v.load(b, F32, place, 4), carried[0])]
+        def single(offset: Value, mask: Value | None, carried: list[Value]) -> list[Value]:
+            return [_greater(b, _read(b, b.add(start, offset), mask), carried[0])]
 
-        lanes = LANES
-        while lanes > 1:
-            lanes //= 2
-            one = v.shuffle(b, best, best, range(lanes))
-            best = _greater(b, one, v.shuffle(b, best, best, range(lanes, 2 * lanes)))
-        start = b.extract_element(best, I32(0))
-        return v.loop(b, b.sub(count, done), [start], single)[0]
+        return _highest_lane(b, over_row(b, b.sub(count, done), [best], single)[0])
 
     return types.float32(types.intp, types.intp), generate
+
+
+@intrinsic
+def scores_at(typing_context: Any, address: Any, count: Any, scale: Any, added: Any) -> Any:
+    """Multiplies in place, adds what is at an address if it is not 0; returns the greatest."""
+
+    def generate(context: Any, b: Any, signature: Any, values: Any) -> Any:
+        address, count, scale, added = values
+        factor = v.splat(b, scale, LANES)
+        plain = b.icmp_signed("==", added, I64(0))
+
+        def work(is_plain: bool) -> Callable[[Value, Value | None, list[Value]], list[Value]]:
+            def step(offset: Value, mask: Value | None, carried: list[Value]) -> list[Value]:
+                place = b.add(address, offset)
+                x = _read(b, place, mask)
+                if is_plain:
+                    x = b.fmul(x, factor)
+                else:
+                    x = v.fma(b, x, factor, _read(b, b.add(added, offset), mask))
+                if mask is None:
+                    v.store(b, x, place, 4)
+                else:
+                    store_masked(b, x, place, mask)
+                    x = b.select(mask, x, v.constant(KIND, float("-inf")))
+                return [_greater(b, x, carried[0])]
+
+            return step
+
+        low = v.constant(KIND, float("-inf"))
+        best = over_row(b, b.select(plain, count, I64(0)), [low], work(True))
+        best = over_row(b, b.select(plain, I64(0), count), best, work(False))
+        return _highest_lane(b, best[0])
+
+    return types.float32(types.intp, types.intp, types.float32, types.intp), generate
+
+
+@intrinsic
+def times_at(typing_context: Any, source: Any, target: Any, count: Any, factor: Any) -> Any:
+    """Writes the products with a factor to an address, which may be the same."""
+
+    def generate(context: Any, b: Any, signature: Any, values: Any) -> Any:
+        source, target, count, factor = values
+        factors = v.splat(b, factor, LANES)
+
+        def step(offset: Value, mask: Value | None, carried: list[Value]) -> list[Value]:
+            x = b.fmul(_read(b, b.add(source, offset), mask), factors)
+            if mask is None:
+                v.store(b, x, b.add(target, offset), 4)
+            else:
+                store_masked(b, x, b.add(target, offset), mask)
+            return []
+
+        over_row(b, count, [], step)
+        return context.get_dummy_value()
+
+    return types.void(types.intp, types.intp, types.intp, types.float32), generate
 
 
 @inlined
@@ -88,23 +175,24 @@ def _exp(b: Builder, x: Value) -> Value:
 
 
 @intrinsic
-def _vector_exponentials(
-    typing_context: Any, source: Any, target: Any, count: Any, top: Any
-) -> Any:
+def exponentials_at(typing_context: Any, source: Any, target: Any, count: Any, top: Any) -> Any:
+    """Does what ``exponentials`` does, at addresses."""
+
     def generate(context: Any, b: Any, signature: Any, values: Any) -> Any:
         source, target, count, top = values
-        kind = v.vector(F32, LANES)
         subtracted = v.splat(b, top, LANES)
 
-        def step(index: Value, carried: list[Value]) -> list[Value]:
-            offset = b.mul(index, I64(4 * LANES))
-            x = b.fsub(v.load(b, kind, b.add(source, offset), 4), subtracted)
+        def step(offset: Value, mask: Value | None, carried: list[Value]) -> list[Value]:
+            x = b.fsub(_read(b, b.add(source, offset), mask), subtracted)
             y = _exp(b, x)
-            v.store(b, y, b.add(target, offset), 4)
+            if mask is None:
+                v.store(b, y, b.add(target, offset), 4)
+            else:
+                store_masked(b, y, b.add(target, offset), mask)
+                y = b.select(mask, y, v.constant(KIND, 0.0))
             return [b.fadd(carried[0], y)]
 
-        sums = v.loop(b, b.sdiv(count, I64(LANES)), [v.constant(kind, 0.0)], step)
-        return v.total(b, sums[0])
+        return v.total(b, over_row(b, count, [v.constant(KIND, 0.0)], step)[0])
 
     return types.float32(types.intp, types.intp, types.intp, types.float32), generate
 
@@ -115,8 +203,4 @@ def exponentials(x: Any, y: Any, top: Any) -> Any:
 
     ``top`` is the greatest element. What is not a normal number becomes 0.
     """
-    total = _vector_exponentials(x.ctypes.data, y.ctypes.data, x.size, top)
-    for i in range(x.size // LANES * LANES, x.size):
-        y[i] = vmath.exp(x[i] - top)
-        total += y[i]
-    return total
+    return exponentials_at(x.ctypes.data, y.ctypes.data, x.size, top)
