@@ -171,6 +171,27 @@ def cublas(rows: int, dtype: str) -> Callable[[], dict[str, float]]:
     return measure
 
 
+def few(rows: int, dtype: str, *, turned: bool) -> Callable[[], dict[str, float]]:
+    """The same for few rows, as the provider multiplies them."""
+
+    def measure() -> dict[str, float]:
+        import cupy
+
+        K, N = LAYER
+        run = chosen("MatMul", "", 13)
+        x = cupy.random.standard_normal((rows, K)).astype(dtype)
+        shape = (N, K) if turned else (K, N)
+        inputs = []
+        for _ in range(copies(2 * K * N)):
+            w = cupy.random.standard_normal(shape, dtype=np.float32).astype(dtype)
+            inputs.append((x, w.T if turned else w))
+        name = f"{dtype} {'[N, K]' if turned else '[K, N]'} x {rows}"
+        took = microseconds(run, inputs)
+        return {name: took, f"{name} GB/s": 2 * K * N / took / 1e3}
+
+    return measure
+
+
 def attention(queries: int, keys: int, dtype: str) -> Callable[[], dict[str, float]]:
     """Causal attention of grouped heads, of one sequence."""
 
@@ -232,8 +253,11 @@ def cases() -> dict[str, Callable[[], dict[str, float]]]:
         for by_rows in (True, False):
             layout = "[N, K]" if by_rows else "[K, N]"
             found[f"int4 {layout} {dtype} x {rows}"] = product(rows, dtype, by_rows=by_rows)
-    for rows in (1, 16, 64, 512):
+    for rows in (1, 2, 4, 16, 64, 512):
         found[f"cuBLAS float16 x {rows}"] = cublas(rows, "float16")
+    for rows, turned in itertools.product((1, 2, 4), (False, True)):
+        layout = "[N, K]" if turned else "[K, N]"
+        found[f"float16 {layout} x {rows}"] = few(rows, "float16", turned=turned)
     for queries, keys in ((1, 512), (1, 4096), (1, 32768), (512, 512), (2048, 2048)):
         found[f"attention float16, {queries} after {keys - queries}"] = attention(
             queries, keys, "float16"

@@ -42,6 +42,9 @@ IN_FLOAT32: Final = 1 | 2
 WORKSPACE: Final = 32 << 20
 """Bytes that cuBLAS itself takes on large devices."""
 
+REFUSALS: Final = (7, 8, 15)
+"""CUBLAS_STATUS_INVALID_VALUE, _ARCH_MISMATCH and _NOT_SUPPORTED."""
+
 KEPT: Final = 1024
 """Shapes whose plans are kept."""
 
@@ -109,12 +112,14 @@ class Plan:
         layouts: Those of both factors and of the result.
         found: The algorithm, and the working memory that it takes.
         bias: The address that the operation has of it.
+        refused: The library did not run what it had found.
     """
 
     operation: Descriptor
     layouts: tuple[Descriptor, Descriptor, Descriptor]
     found: Found
     bias: int
+    refused: bool = False
 
 
 class Lt:
@@ -167,7 +172,7 @@ class Lt:
             activation: One of ``ACTIVATIONS``.
 
         Returns:
-            Whether the library has an algorithm for it.
+            Whether the library does it.
         """
         base = y if added is None else added
         epilogue = ACTIVATIONS[activation] | (0 if bias is None else WITH_BIAS) or NO_EPILOGUE
@@ -181,7 +186,7 @@ class Lt:
             tuple(alignment(x) for x in (right, left, base, y, bias)),
         )
         plan = self._plan(problem)
-        if plan is None:
+        if plan is None or plan.refused:
             return False
         workspace = None
         if plan.found.workspace:
@@ -199,6 +204,10 @@ class Lt:
                 ctypes.byref(plan.found), 0 if workspace is None else workspace.data.ptr,
                 plan.found.workspace, self._cupy.cuda.get_current_stream().ptr,
             )  # fmt: skip
+        if status in REFUSALS:
+            log.warning("cuBLASLt has status %d for %s, which cuBLAS computes", status, problem)
+            plan.refused = True
+            return False
         check(status)
         return True
 

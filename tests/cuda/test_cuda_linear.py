@@ -240,6 +240,16 @@ def test_a_status_is_an_error() -> None:
         gemm(products_of(library))(draw(0, 3, 7), draw(1, 7, 5), draw(2, 5))
 
 
+def test_what_is_refused_is_not_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    a, b, c = draw(0, 3, 7), draw(1, 7, 5), draw(2, 5)
+    library = LtLibrary()
+    library.cublasLtMatmul = lambda *_: 15  # NOT_SUPPORTED
+    run = gemm(products_of(library))
+    for _ in range(2):
+        near(run(a, b, c), wide(a) @ wide(b) + c, np.float32)
+    assert caplog.text.count("cuBLASLt has status 15") == 1
+
+
 def test_it_is_done_without(caplog: pytest.LogCaptureFixture) -> None:
     def missing(name: str) -> Any:
         raise OSError(f"{name}: cannot open shared object file")
