@@ -103,7 +103,7 @@ class Instead:
 Choice: TypeAlias = Callable[[Site, Call], Call | Instead | None]
 
 MODULES: Final = (
-    *("attend", "convolve", "group_query", "keeping", "matmul", "nbits"),
+    *("attend", "channels", "convolve", "group_query", "keeping", "matmul", "nbits"),
     *("pooling", "resizing", "rotary", "rows", "scattering"),
 )
 """Where choices are; they register themselves."""

@@ -36,6 +36,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "conv": [
         {"T": t, "KH": 3, "KW": 3, "TENSOR": tensor} for t in ELEMENTS.values() for tensor in (1, 0)
     ],
+    "channels": [{"T": t, "LAST": last} for t, last in (("f16", 0), ("f32", 1))],
     "depthwise": [
         {"T": t, "KH": 3, "KW": 5, "TIMES": n, "LAST": last, "VECTOR": v, "ACTIVATION": 2}
         for t, n, last, v in (

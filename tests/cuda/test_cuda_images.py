@@ -10,6 +10,7 @@ import strict
 from direct import convolve
 from kernel_calls import FLOATS, chosen, close, draw, needs_compiler, refuse
 
+from tenonnx_array.batch_norm import batch_normalization
 from tenonnx_array.pool import average_pool, max_pool
 from tenonnx_array.resize import resize
 from tenonnx_contrib.fused import fused_conv
@@ -147,6 +148,42 @@ def test_resize(name: str) -> None:
             y = run(x, None, *given, host=(1, 2, 3))
             close(y, expected, dtype)
             assert lies_as(y, x, True)
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_normalisation_by_channel(dtype: Any) -> None:
+    scale, bias, mean = (draw(i, 12, dtype=dtype) for i in range(3))
+    variance = np.abs(draw(3, 12, dtype=dtype))
+    wide = [a.astype(np.float64) for a in (scale, bias, mean, variance)]
+    run = chosen("BatchNormalization", 15, inside=True, epsilon=0.01)
+    for x in strided((2, 12, 5, 7), dtype=dtype):
+        (expected,) = batch_normalization(np, x.astype(np.float64), *wide, epsilon=0.01)
+        (y,) = run(x, scale, bias, mean, variance)
+        close(y, expected, dtype)
+        assert lies_as(y, x, True)
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize(("op", "version", "groups", "shared"), [
+    ("InstanceNormalization", 6, 12, 1), ("GroupNormalization", 18, 3, 4),
+    ("GroupNormalization", 21, 4, 1),
+])  # fmt: skip
+def test_normalisation_of_groups(
+    op: str, version: int, groups: int, shared: int, dtype: Any
+) -> None:
+    scale, bias = draw(1, 12 // shared, dtype=dtype), draw(2, 12 // shared, dtype=dtype)
+    given = {} if version == 6 else {"num_groups": groups}
+    run = chosen(op, version, inside=True, epsilon=0.01, **given)
+    factor, shift = (np.repeat(a.astype(np.float64), shared)[:, None, None] for a in (scale, bias))
+    for x in strided((2, 12, 5, 7), dtype=dtype):
+        flat = x.astype(np.float64).reshape(2, groups, -1)
+        apart = flat - flat.mean(-1, keepdims=True)
+        normal = (apart / np.sqrt(flat.var(-1, keepdims=True) + 0.01)).reshape(x.shape)
+        y = run(x, scale, bias)
+        close(y, normal * factor + shift, dtype)
+        assert lies_as(y, x, True)
 
 
 def test_what_lies_some_way_goes_on_so() -> None:
