@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench import report
 from bench.compare import Comparison, Row
-from bench.machine import tell
+from bench.machine import machine, tell
 from bench.scenarios import FULL, ON_REQUEST, QUICK, SCENARIOS
 from bench.suites import SUITES, run_suite
 
@@ -78,7 +78,7 @@ def main(arguments: list[str] | None = None) -> int:
     title = "-".join(parsed.names or ["all"]) + ("-quick" if parsed.quick else "")
     parsed.output.mkdir(parents=True, exist_ok=True)
     minutes = (time.perf_counter() - start) / 60
-    about = {"machine": report.machine(), "minutes": minutes}
+    about = {"machine": machine(), "minutes": minutes}
     report.save_json(rows, parsed.output / f"{title}.json", about)
     report.save_summary(rows, parsed.output / f"{title}.md")
     if importlib.util.find_spec("matplotlib"):
