@@ -158,7 +158,7 @@ def fusion(*names: str, domain: str = "", turn: int = 0) -> Callable[[Fusion], F
     """Decorates a fusion: ``@fusion("MatMul", "Gemm")``.
 
     Those of an earlier turn are tried at all nodes before the others: larger patterns take -1,
-    and what gathers the rest, 1.
+    what gathers the rest, 1, and what takes any node, 2.
     """
 
     def decorate(function: Fusion) -> Fusion:

@@ -185,3 +185,14 @@ def test_a_sum_that_broadcasts_is_added_by_numpy(norm: Watch) -> None:
     expected = wide(layer_norm, feeds["x"] + feeds["z"], np.ones(20), 0.0)
     np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-5)
     assert norm.calls == 0
+
+
+def test_a_lone_sum_belongs_to_its_norm() -> None:
+    feeds = {"x": floats(9, 20), "z": floats(9, 20, seed=1)}
+    nodes = [
+        node("Sqrt", "x", "r"),
+        node("Add", "r z", "sum"),
+        node("LayerNormalization", "sum s", "y"),
+    ]
+    steps = session(nodes, feeds, "y", {"s": np.ones(20, np.float32)}).plan.steps
+    assert [len(step.nodes) for step in steps] == [1, 2]

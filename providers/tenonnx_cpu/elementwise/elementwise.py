@@ -181,7 +181,7 @@ def compile_region(region: list[ir.Node], threads: int) -> tuple[Program, tuple[
     return program, tuple(arrays)
 
 
-@fusion(*MEANINGS, turn=1)
+@fusion(*MEANINGS, turn=2)
 def fuse_chain(node: ir.Node, scope: Scope) -> Fused | None:
     """Takes a region of elementwise nodes, or one that is known to be of float32."""
     known: dict[ir.Node, bool] = scope.known.setdefault(MEMBERS, {})
