@@ -14,6 +14,8 @@ from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.int8.codes import BYTES, Code, code_of, dequantized, quantizer, unread
 from tenonnx_cpu.int8.conv_weights import ByteWeights
 from tenonnx_cpu.int8.product import Finish
+from tenonnx_cpu.launch import done
+from tenonnx_cpu.recorded import Recorded
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 if TYPE_CHECKING:
@@ -68,10 +70,14 @@ class ByteConv:
 
     def __call__(self, x: NDArray) -> Any:
         """Returns the bytes of the result."""
-        y = None
+        return done(self.launch(x), (x,))
+
+    def launch(self, x: NDArray) -> Any:
+        """Returns a launch that makes the bytes of the result, or those."""
+        made = None
         if x.dtype == self.x.dtype:
-            y = self.weights.convolve(x, self.x.origin + self.x.flip, self.finish)
-        return self.plain(x) if y is None else y
+            made = self.weights.launch(x, self.x.origin + self.x.flip, self.finish)
+        return self.plain(x) if made is None else made
 
 
 def takes(weights: ByteWeights | None, x: Code | None, w: Code | None, y: Code | None) -> bool:
@@ -119,7 +125,8 @@ def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
     output = last.outputs[0]
     plain = scope.fallback(every, inputs, output)
     call = ByteConv(weights, x, w, y, bias, limits, plain)
-    return Fused((*unread(sources, nodes, scope), *nodes), inputs, (output,), call)
+    taken = (*unread(sources, nodes, scope), *nodes)
+    return Fused(taken, inputs, (output,), Recorded(call.launch))
 
 
 def limits_of(node: ir.Node, scope: Scope) -> tuple[float, float] | None:
@@ -191,5 +198,7 @@ def qlinear_conv(site: Site, plain: Call) -> Call | None:
         return plain(image, *rest)
 
     conv = ByteConv(weights, x, w, y, bias, (-np.inf, np.inf), whole)
-    call = taking_last(lambda image: conv(np.ascontiguousarray(image)), 0) if last else conv
-    return lambda image, *_: call(image)
+    if last:
+        call = taking_last(lambda image: conv(np.ascontiguousarray(image)), 0)
+        return lambda image, *_: call(image)
+    return Recorded(lambda image, *_: conv.launch(image))

@@ -24,6 +24,7 @@ from tenonnx_cpu.int8.depthwise import (
 from tenonnx_cpu.int8.product import FORMS, GEMM, Finish, byte_product
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats, scratch
+from tenonnx_cpu.launch import Launch, done
 from tenonnx_cpu.specialise import NDArray, Site
 
 CONV = JitKernel("int8.conv", "conv_int8")
@@ -110,8 +111,17 @@ class ByteWeights:
         start = -origin * self.sums
         return (start if bias is None else start + bias).astype(np.int32)
 
+    @functools.cached_property
+    def _flat(self) -> NDArray:
+        """What the kernel takes, the same array in every call."""
+        return (self.array if self.words is None else self.words).reshape(-1)
+
     def convolve(self, x: NDArray, origin: int, finish: Finish) -> NDArray | None:
-        """Returns the convolution of an image of bytes.
+        """Returns the convolution of an image of bytes, as ``launch`` takes it."""
+        return done(self.launch(x, origin, finish))  # type: ignore[no-any-return]  # it makes no other
+
+    def launch(self, x: NDArray, origin: int, finish: Finish) -> Any:
+        """Returns what computes the convolution of an image of bytes, or that.
 
         Args:
             x: uint8 or int8.
@@ -132,19 +142,18 @@ class ByteWeights:
         shape = cut.output if x.ndim == 4 else (*cut.output[:2], cut.output[3])
         y: NDArray = empty(shape, finish.dtype)
         flip = 128 if x.dtype == np.int8 else 0
-        words = self.array if self.words is None else self.words
         given: tuple[Any, ...] = (
-            x.view(np.uint8).reshape(-1), words.reshape(-1), y.reshape(-1).view(np.uint8),
+            x.view(np.uint8).reshape(-1), self._flat, y.reshape(-1).view(np.uint8),
             finish.extra, finish.factor, finish.summand, FORMS[finish.dtype],
             finish.low, finish.high, finish.zero, origin, flip, cut.numbers, cut.offsets,
         )  # fmt: skip
         count = cut.floats * cut.threads
         if self.words is None:
             common = int(cut.numbers[COMMON])
-            run(*given, cut.planes, floats(count + common // 4), cut.threads)
+            given = (*given, cut.planes, floats(count + common // 4), cut.threads)
         else:
-            run(*given, scratch(4 * count), cut.threads)
-        return y
+            given = (*given, scratch(4 * count), cut.threads)
+        return Launch(run, given, y)
 
     def _multiply(self, x: NDArray, origin: int, finish: Finish) -> NDArray | None:
         """Convolves with weights whose zero point is not 0: a product with what windows see."""

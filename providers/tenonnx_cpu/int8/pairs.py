@@ -13,6 +13,8 @@ from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.int8.codes import Code, code_at
 from tenonnx_cpu.int8.pooling import SERIAL, between, flat, limits_of
 from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.launch import Launch, done
+from tenonnx_cpu.recorded import Recorded
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 if TYPE_CHECKING:
@@ -32,9 +34,9 @@ def fuse_pair(node: ir.Node, scope: Scope) -> Fused | None:
     kind = node.op_type
 
     def make(codes: Sequence[Code], made: Code, least: float, plain: Call) -> Call:
-        return PairCall(
-            kind, codes[0], codes[1], made, limits_of(made, least), scope.threads, plain
-        )
+        limits = limits_of(made, least)
+        pair = PairCall(kind, codes[0], codes[1], made, limits, scope.threads, plain)
+        return Recorded(pair.launch)
 
     return between(node, 2, scope, KERNELS[kind], make)
 
@@ -53,7 +55,7 @@ def qlinear_pair(site: Site, plain: Call) -> Call | None:
         return plain(x, *rest[:2], z, *rest[2:])
 
     pair = PairCall(kind, a, b, y, y.bounds, site.threads, whole)
-    return lambda x, _, __, z, *___: pair(x, z)
+    return Recorded(lambda x, _, __, z, *___: pair.launch(x, z))
 
 
 class PairCall:
@@ -90,6 +92,10 @@ class PairCall:
 
     def __call__(self, x: NDArray, y: NDArray) -> Any:
         """Returns the bytes of the result."""
+        return done(self.launch(x, y), (x, y))
+
+    def launch(self, x: NDArray, y: NDArray) -> Any:
+        """Returns a launch that makes the bytes of the result, or those."""
         if x.shape == y.shape and x.ndim > 2 and not x.flags.c_contiguous:
             x, y = channels_first(x), channels_first(y)
             if x.flags.c_contiguous and y.flags.c_contiguous:
@@ -114,8 +120,8 @@ class PairCall:
         threads = self._threads if z.size > SERIAL else 1
         if short.size < min(ROW, long.size):
             short = np.tile(short.reshape(-1), -(-ROW // short.size))[: long.size]
-        run(*flat(long, short, z), self._numbers[turned], self._zeros[turned], threads)
-        return z
+        given = *flat(long, short, z), self._numbers[turned], self._zeros[turned], threads
+        return Launch(run, given, z)
 
 
 def _numbers(kind: str, a: Code, b: Code, made: Code, limits: tuple[float, float]) -> NDArray:
