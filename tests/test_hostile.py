@@ -156,3 +156,42 @@ def test_a_chain_of_many_nodes() -> None:
     proto = model(nodes, [value("v0")], [value(f"v{count}")])
     (y,) = tenonnx.InferenceSession(proto).run(None, {"v0": X})
     np.testing.assert_array_equal(y, X)
+
+
+SIZES: dict[str, tuple[Any, str]] = {
+    "more pieces than elements": (node("Split", "x", "y", num_outputs=1 << 50), "num_outputs"),
+    "blocks of nothing": (node("DepthToSpace", "x", "y", blocksize=0), "blocksize"),
+    "blocks of less": (node("SpaceToDepth", "x", "y", blocksize=-2), "blocksize"),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_attributes_out_of_range_are_named(name: str) -> None:
+    made, word = SIZES[name]
+    shape = [1, 4, 2, 2]
+    session = tenonnx.InferenceSession(model([made], [value("x", FLOAT, shape)], [value("y")]))
+    with pytest.raises(tenonnx.TenonnxError, match=rf"expected (a )?{word}"):
+        session.run(None, {"x": np.ones(shape, np.float32)})
+
+
+def test_a_window_is_as_slow_as_what_it_sees() -> None:
+    size = 1 << 40
+    pads = [size - 1, size - 1, 0, 0]
+    pool = node("MaxPool", "x", "y", kernel_shape=[size, size], pads=pads)
+    x = np.random.default_rng(0).random((1, 1, 4, 4), np.float32)
+    start = time.perf_counter()
+    proto = model([pool], [value("x", FLOAT, x.shape)], [value("y")])
+    (y,) = tenonnx.InferenceSession(proto).run(None, {"x": x})
+    np.testing.assert_array_equal(y, np.maximum.accumulate(np.maximum.accumulate(x, 2), 3))
+    assert time.perf_counter() - start < SOON
+
+
+@pytest.mark.parametrize(
+    ("kind", "dims", "message"),
+    [(FLOAT, (0, 1 << 62), "no memory can have"), (onnx.TensorProto.STRING, (4,), "has 0 strings")],
+)
+def test_tensors_of_impossible_shapes(kind: int, dims: tuple[int, ...], message: str) -> None:
+    proto = model([node("Identity", "w", "y")], [], [value("y", kind, None)])
+    proto.graph.initializer.add(name="w", data_type=kind, dims=dims)
+    with pytest.raises(tenonnx.InvalidGraph, match=message):
+        tenonnx.InferenceSession(proto)

@@ -127,7 +127,7 @@ def expand(xp: Namespace, x: Array, shape: Array) -> Array:
 
 @op("DepthToSpace", since=11)
 def depth_to_space(_xp: Namespace, x: Array, *, blocksize: int, mode: str = "DCR") -> Array:
-    _check_mode(mode)
+    _check_blocks(blocksize, mode)
     b, c, h, w = x.shape
     depth = c // blocksize**2
     if mode == "DCR":
@@ -144,7 +144,7 @@ def depth_to_space_1(xp: Namespace, x: Array, *, blocksize: int) -> Array:
 
 @op("SpaceToDepth", since=28)
 def space_to_depth(_xp: Namespace, x: Array, *, blocksize: int, mode: str = "DCR") -> Array:
-    _check_mode(mode)
+    _check_blocks(blocksize, mode)
     b, c, h, w = x.shape
     blocks = x.reshape((b, c, h // blocksize, blocksize, w // blocksize, blocksize))
     order = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
@@ -156,6 +156,8 @@ def space_to_depth_1(xp: Namespace, x: Array, *, blocksize: int) -> Array:
     return space_to_depth(xp, x, blocksize=blocksize)
 
 
-def _check_mode(mode: str) -> None:
+def _check_blocks(blocksize: int, mode: str) -> None:
     if mode not in ("DCR", "CRD"):
         raise ValueError(f"expected mode DCR or CRD, found {mode}")
+    if blocksize < 1:
+        raise ValueError(f"expected a blocksize of at least 1, found {blocksize}")

@@ -86,6 +86,8 @@ def split(
     if split is not None:
         return pieces(x, split.tolist(), axis)
     count, total = num_outputs or _outputs, x.shape[axis]
+    if count > max(total, _outputs):
+        raise ValueError(f"expected num_outputs to be {_outputs}, found {count}")
     chunk = -(-total // count)
     return pieces(x, [max(0, min(chunk, total - i * chunk)) for i in range(count)], axis)
 

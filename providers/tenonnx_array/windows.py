@@ -55,9 +55,12 @@ class Windows:
         return tuple(tuple(self._taps(axis)) for axis in range(len(self.size)))
 
     def _taps(self, axis: int) -> Iterator[Tap]:
-        stride = self.strides[axis]
-        for offset in range(self.kernel[axis]):
-            first = offset * self.dilations[axis] - self.begins[axis]
+        stride, dilation, begin = self.strides[axis], self.dilations[axis], self.begins[axis]
+        # Of a kernel that its padding makes room for, only what can reach the data is looked at.
+        reach = begin - (self.output[axis] - 1) * stride
+        stop = min(self.kernel[axis], (self.size[axis] - 1 + begin) // dilation + 1)
+        for offset in range(max(0, -(-reach // dilation)), stop):
+            first = offset * dilation - begin
             low = max(0, -(first // stride))
             high = min(self.output[axis], (self.size[axis] - 1 - first) // stride + 1)
             if low < high:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tenonnx.weights.registry import WeightRegistry
 
 MAX_RANK = 64
+MAX_ELEMENTS = 2**59
+"""Of the widest type, what can be addressed; numpy wants it of the other dimensions if one is 0."""
 
 
 class WeightTensor(ir.TensorProtocol):
@@ -133,6 +135,10 @@ class TensorReader:
         if name in self.supplied.initializers:
             given = self.supplied.weight(self.registry, tensor, name)
             return WeightTensor(given, name=tensor.name, doc_string=tensor.doc_string)
+        if isinstance(tensor, ir.StringTensor):
+            found, expected = len(tensor.string_data()), tensor.size
+            if found != expected:
+                raise InvalidGraph(f"tensor {name!r} has {found} strings, its shape {expected}")
         if isinstance(tensor, (WeightTensor, ir.StringTensor)):
             return tensor
         return WeightTensor(
@@ -211,6 +217,8 @@ def _checked_shape(
         raise InvalidGraph(f"{label} has a negative dimension")
     if len(shape) > MAX_RANK:
         raise InvalidGraph(f"{label} has {len(shape)} dimensions; numpy has at most {MAX_RANK}")
+    if 0 in shape and math.prod(n for n in shape if n) > MAX_ELEMENTS:
+        raise InvalidGraph(f"{label} has dimensions that no memory can have")
     if nbytes not in (None, expected := byte_size(tensor.dtype, shape)):
         raise InvalidGraph(f"{label} takes {expected} bytes, but has {nbytes} in {where}")
     return shape
