@@ -9,7 +9,7 @@ import numpy as np
 from tenonnx.operators import Array
 from tenonnx_cuda import layouts
 from tenonnx_cuda.chosen import Call, Site, choose, same_element
-from tenonnx_cuda.sources import THREADS, blocks
+from tenonnx_cuda.sources import LARGEST_GRID, THREADS, blocks
 
 MANY_THREADS = 1024
 """Of a block that has a group of many elements."""
@@ -88,7 +88,8 @@ def grouped(
     if element is None or x.ndim < 3 or not x.size or channels % groups:
         return None
     size, places = channels // groups, math.prod(x.shape[2:])
-    if size * places > LARGEST or not scale.size == bias.size == channels // shared:
+    fits = size * places <= LARGEST and x.shape[0] <= LARGEST_GRID
+    if not fits or not scale.size == bias.size == channels // shared:
         return None
     last = layouts.may_choose(site.node) and layouts.lies(x) is True
     x = layouts.laid(site.xp, x, at_end=last)

@@ -26,7 +26,7 @@ from tenonnx_cuda.convolutions import (
     X,
     Y,
 )
-from tenonnx_cuda.sources import ELEMENTS, THREADS, blocks, is_aligned, pointer
+from tenonnx_cuda.sources import ELEMENTS, LARGEST_GRID, THREADS, blocks, is_aligned, pointer
 
 ACTIVATIONS: Final[dict[str, tuple[Any, ...]]] = {
     "": (0,),
@@ -48,8 +48,6 @@ PLACES: Final = 4
 
 LARGEST_WINDOW: Final = 64
 """Of its windows, so that their weights fit in a block's shared memory."""
-
-LARGEST_GRID: Final = 65535
 
 
 @dataclass(frozen=True)
@@ -116,7 +114,7 @@ def instead(call: Convolving) -> Call | Instead:
     """Lets a call read its constant weights as cuDNN wants them, if they lie otherwise."""
     site = call.site
     weight = site.weight(1)
-    if weight is None or not call.on_tensor_cores(weight.dtype.numpy()):
+    if weight is None or len(weight.shape) < 3 or not call.on_tensor_cores(weight.dtype.numpy()):
         return call
     if math.prod(weight.shape[2:]) == 1 or weight.shape[1] == 1:
         return call  # that is the same bytes
@@ -155,7 +153,7 @@ class Convolving:
         """Says whether cuDNN multiplies such elements on tensor cores."""
         site = self.site
         able = site.platform.convolutions is not None and site.has_tensor_cores
-        return able and (dtype != np.float32 or site.tf32)
+        return able and dtype in ELEMENTS and (dtype != np.float32 or site.tf32)
 
     def __call__(self, X: Array, W: Array, B: Array | None = None, Z: Array | None = None) -> Array:
         """Returns the result."""

@@ -12,7 +12,7 @@ from tenonnx_array.windows import place
 from tenonnx_cuda import layouts
 from tenonnx_cuda.chosen import Call, Site, choose, same_element
 from tenonnx_cuda.implicit import numbers_of, window_of
-from tenonnx_cuda.sources import THREADS, blocks
+from tenonnx_cuda.sources import LARGEST_GRID, THREADS, blocks
 
 CHANNELS: Final = 8
 LANES: Final = 32
@@ -71,7 +71,7 @@ def pool_whole(site: Site, plain: Call) -> Call:
         if element is None or X.ndim < 3 or not X.size:
             return plain(X)
         batch, channels = X.shape[:2]
-        last = layouts.lies(X) is True
+        last = layouts.lies(X) is True and batch <= LARGEST_GRID
         x = layouts.laid(site.xp, X, at_end=last)
         y = site.xp.empty((batch, channels, *(1,) * (X.ndim - 2)), X.dtype)
         grid = (-(-channels // LANES), batch) if last else (-(-batch * channels // CHANNELS),)

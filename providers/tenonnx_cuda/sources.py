@@ -28,6 +28,9 @@ NULL: Final = np.uintp(0)
 
 THREADS: Final = 256
 
+LARGEST_GRID: Final = 65535
+"""Blocks that a grid may have along its second axis and its third."""
+
 
 @functools.cache
 def header(name: str) -> str:
