@@ -328,6 +328,7 @@ def _per_map(y: Tensor) -> Tensor:
 
 
 def _two(numbers: Sequence[int], first: int) -> tuple[int, ...]:
+    """Returns the numbers of two axes or more: of one axis, another one's before them."""
     return (first, *numbers) if len(numbers) == 1 else tuple(numbers)
 
 
