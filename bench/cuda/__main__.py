@@ -48,6 +48,9 @@ print(json.dumps({
 """
 """Looks at the device in a process of its own: this one is not to hold any of its memory."""
 
+LOOK_SECONDS = 120
+"""That it may take: loading torch alone takes ten."""
+
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     names = "\n".join(f"  {name:16} {row.about}" for name, row in ROWS.items())
@@ -152,9 +155,16 @@ class Runs:
 
     def look(self) -> tuple[dict[str, Any], str | None]:
         """Returns what device and libraries there are, or why nothing can be measured here."""
-        done = subprocess.run(
-            [sys.executable, "-c", LOOK], env=self._environment, capture_output=True, text=True
-        )
+        try:
+            done = subprocess.run(
+                [sys.executable, "-c", LOOK],
+                env=self._environment,
+                capture_output=True,
+                text=True,
+                timeout=LOOK_SECONDS,
+            )
+        except subprocess.TimeoutExpired:
+            return {}, f"the device does not answer within {LOOK_SECONDS} s"
         if done.returncode:
             last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
             return {}, missing() or f"the device cannot be looked at: {last}"

@@ -118,15 +118,16 @@ def test_a_session_that_ran_out_says_so_and_goes_on(tmp_path: Path) -> None:
     np.testing.assert_allclose(session.run(None, {"h0": X})[0], expected, atol=2e-2)
 
 
-def test_recorded_runs_agree_and_allocate_nothing(tmp_path: Path) -> None:
-    session = opened(mlp(tmp_path), {"enable_cuda_graph": True})
+@pytest.mark.parametrize("graphed", [False, True])
+def test_runs_of_one_shape_agree_and_allocate_nothing(tmp_path: Path, graphed: bool) -> None:
+    session = opened(mlp(tmp_path), {"enable_cuda_graph": graphed})
     expected = on_cpu(tmp_path / "mlp.onnx")
     for _ in range(3):
         session.run(None, {"h0": X})
     stream = session._providers[0].stream  # type: ignore[attr-defined]  # CUDA's
     before = stream.used()
-    (replayed,) = (s.call for s in session.plan.steps if isinstance(s.call, Replayed))
-    assert replayed.replays == 2, "products are recorded"
+    replayed = [s.call for s in session.plan.steps if isinstance(s.call, Replayed)]
+    assert [each.replays for each in replayed] == [2] * graphed, "products are recorded"
     for _ in range(20):
         np.testing.assert_allclose(session.run(None, {"h0": X})[0], expected, atol=2e-2)
     assert stream.used() == before
