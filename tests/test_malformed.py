@@ -121,3 +121,34 @@ def test_a_graph_without_nodes() -> None:
     x = value("x", FLOAT, [2, 2])
     (x_again,) = tenonnx.InferenceSession(model([], [x], [x])).run(None, {"x": W})
     np.testing.assert_array_equal(x_again, W)
+
+
+def constant(name: str, kind: int, **fields: Any) -> onnx.NodeProto:
+    made = node("Constant", "", "c")
+    made.attribute.add(name=name, type=kind, **fields)
+    return made
+
+
+WRONG_KINDS = {
+    "no tensor": (constant("value", onnx.AttributeProto.FLOAT, f=1.0), "Constant"),
+    "graphs": (constant("value", onnx.AttributeProto.GRAPHS), "Constant"),
+    "of no kind": (constant("value", onnx.AttributeProto.UNDEFINED), "Constant"),
+    "a Loop of nothing": (node("Loop", "_ _ x", "c"), "Loop"),
+    "a Loop of a number": (node("Loop", "_ _ x", "c", body=3), "Loop"),
+}
+
+
+@pytest.mark.parametrize(("wrong", "op"), WRONG_KINDS.values(), ids=WRONG_KINDS)
+def test_no_transform_stumbles_over_attributes_of_other_kinds(wrong: Any, op: str) -> None:
+    proto = malformed(wrong, node("Add", "x c", "y"))
+    with pytest.raises(tenonnx.TenonnxError, match=rf"^{op} 'c'"):
+        tenonnx.InferenceSession(proto, providers=["cpu"]).run(None, {"x": W})
+
+
+def test_a_domain_that_is_no_text() -> None:
+    proto = model(
+        [node("Foo", "x", "y", domain="abc")], [value("x")], [value("y")], domains={"abc": 1}
+    )
+    content = proto.SerializeToString().replace(b"abc", b"a\xffc")
+    with pytest.raises(tenonnx.NotSupported, match="no provider that runs them"):
+        tenonnx.InferenceSession(content)

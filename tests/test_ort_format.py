@@ -85,6 +85,13 @@ def test_damaged_files_are_refused_or_load(data: st.DataObject) -> None:
     open_or_refuse(bytes(content))
 
 
+def test_a_body_that_is_not_there() -> None:
+    content = bytearray(NESTED[0].read_bytes())
+    content[2290] = 0  # where the table of an attribute has its graph
+    with pytest.raises(tenonnx.InvalidProtobuf, match="has no value"):
+        tenonnx.InferenceSession(bytes(content))
+
+
 def open_or_refuse(content: bytes) -> None:
     try:
         tenonnx.InferenceSession(content)

@@ -18,8 +18,11 @@ def free_invariants(model: ir.Model, context: TransformContext) -> bool:
     freed = False
     for graph in graphs(model):
         for node in graph:
-            if node.op_type == "Loop" and not node.domain:
-                freed |= _free_states(node, node.attributes["body"].as_graph())
+            body = node.attributes.get("body")
+            if node.op_type != "Loop" or node.domain or body is None:
+                continue
+            if body.type == ir.AttributeType.GRAPH:
+                freed |= _free_states(node, body.as_graph())
     return freed
 
 

@@ -16,6 +16,17 @@ NUMBERS = {
 }
 """What attributes of a Constant are, besides tensors and strings."""
 
+KINDS = {
+    "value": ir.AttributeType.TENSOR,
+    "value_int": ir.AttributeType.INT,
+    "value_ints": ir.AttributeType.INTS,
+    "value_float": ir.AttributeType.FLOAT,
+    "value_floats": ir.AttributeType.FLOATS,
+    "value_string": ir.AttributeType.STRING,
+    "value_strings": ir.AttributeType.STRINGS,
+}
+"""What is read of a Constant; the runtime names a node whose attribute is anything else."""
+
 
 def lift_constants(model: ir.Model, context: TransformContext) -> bool:
     """Turns every Constant node into an initializer over a weight of the registry.
@@ -52,6 +63,8 @@ def _tensor(node: ir.Node, context: TransformContext) -> ir.TensorProtocol | Non
     if len(node.attributes) != 1:
         return None
     (attribute,) = node.attributes.values()
+    if attribute.type != KINDS.get(attribute.name):
+        return None
     if attribute.name == "value":
         return attribute.as_tensor()
     if attribute.name == "value_string":
@@ -59,9 +72,7 @@ def _tensor(node: ir.Node, context: TransformContext) -> ir.TensorProtocol | Non
     if attribute.name == "value_strings":
         words = [word.encode() for word in attribute.value]
         return ir.StringTensor(words, shape=ir.Shape((len(words),)))
-    dtype = NUMBERS.get(attribute.name)
-    if dtype is None:
-        return None
+    dtype = NUMBERS[attribute.name]
     array = np.array(attribute.value, dtype.numpy())
     return WeightTensor(context.weights.constant(array.tobytes(), dtype, array.shape))
 

@@ -116,6 +116,10 @@ class _Reader:
 
     def _attribute(self, table: Row, scopes: Sequence[Scope]) -> ir.Attr:
         kind = ir.AttributeType(table.type)
+        if (kind, table.t) == (ir.AttributeType.TENSOR, None) or (
+            (kind, table.g) == (ir.AttributeType.GRAPH, None)
+        ):
+            raise InvalidProtobuf(f"attribute {table.name!r} of the .ort file has no value")
         match kind:
             case ir.AttributeType.FLOAT:
                 value: Any = table.f

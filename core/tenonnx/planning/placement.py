@@ -180,7 +180,7 @@ def _not_implemented(
     if len(nodes) > MAX_LISTED:
         lines.append(f"  ... and {len(nodes) - MAX_LISTED} more")
     able = [p.name for p in others if all(p.supports(node) is True for node in nodes)]
-    domains = sorted({node.domain for node in nodes} - {""})
+    domains = sorted({str(node.domain) for node in nodes} - {""})  # bytes if they are no UTF-8
     if able:
         hint = f"{' or '.join(able)} supports them: add it to providers=[...]"
     elif domains:
