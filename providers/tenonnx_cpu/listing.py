@@ -61,6 +61,7 @@ LISTING: Final = {
     "quantised.dequantised": "ai.tenonnx::DequantizeMatMul",
     "quantised.nbits": "com.microsoft::MatMulNBits",
     "recurrent.operator": "GRU LSTM RNN",
+    "recurrent.quantised": "com.microsoft::DynamicQuantizeLSTM",
     "reduction": "ReduceL2 ReduceMax ReduceMin ReduceSum ReduceSumSquare",
     "small": "ArgMax ArgMin Cast",
     "turning": "Transpose",

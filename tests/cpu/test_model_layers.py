@@ -122,6 +122,27 @@ def test_sequences_of_several_lengths(
     compare(one, feeds, recurrent.RUN, monkeypatch)
 
 
+@pytest.mark.parametrize("per_column", [False, True])
+def test_weights_of_bytes(per_column: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    n, size, ways = 33, 20, 2
+    columns = 4 * n if per_column else 1
+    shape = (ways, columns) if per_column else (ways,)
+    weights = {"b": floats(ways, 8 * n)}
+    for name, depth in (("w", size), ("r", n)):
+        weights[name] = rng.integers(0, 256, (ways, depth, 4 * n)).astype(np.uint8)
+        weights[f"{name}s"] = rng.uniform(1e-3, 2e-3, shape).astype(np.float32)
+        weights[f"{name}z"] = np.full(shape, 120, np.uint8)
+    layer = node(
+        "DynamicQuantizeLSTM", "x w r b _ _ _ _ ws wz rs rz", "y yh yc",
+        domain="com.microsoft", direction="bidirectional", hidden_size=n,
+    )  # fmt: skip
+    feeds = {"x": floats(6, 3, size)}
+    domains = {"": 21, "com.microsoft": 1}
+    one = session([layer], feeds, "y yh yc", weights, domains=domains)
+    compare(one, feeds, recurrent.RUN, monkeypatch)
+
+
 def test_a_state_given_is_not_written(watch: Any) -> None:
     watch(recurrent.RUN)
     n = 8

@@ -16,7 +16,7 @@ def truth(condition: Any) -> bool:
     """Returns a one-element boolean tensor as a Python truth value."""
     if getattr(condition, "size", 1) != 1:
         raise ValueError(f"the condition has shape {condition.shape}; expected one element")
-    return bool(condition.item() if hasattr(condition, "item") else condition)
+    return bool(condition)
 
 
 def iterations(trip_count: Any) -> Iterable[int]:

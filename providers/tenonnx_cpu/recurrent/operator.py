@@ -29,7 +29,20 @@ NO_LENGTHS = np.zeros(0, np.int32)
 @specialise("LSTM", "GRU", "RNN")
 def specialise_recurrent(site: Site, plain: Call) -> Call | None:
     """Takes float32 without clipping, peepholes or coupled gates."""
-    operator = site.node.op_type
+    layer = layer_of(site, site.node.op_type)
+    if layer is None:
+        return None
+
+    def call(*arguments: Any) -> Any:
+        given: list[Any] = [*arguments, *[None] * (8 - len(arguments))]
+        made = None if given[7] is not None else layer.launch(*given[:7])
+        return plain(*arguments) if made is None else made
+
+    return Recorded(call)
+
+
+def layer_of(site: Site, operator: str) -> Layer | None:
+    """Returns the layer that a node is, if the kernel does what its attributes say."""
     direction = DIRECTIONS.get(site.attribute("direction", "forward"))
     if direction is None or site.attribute("clip", None) is not None:
         return None
@@ -41,17 +54,10 @@ def specialise_recurrent(site: Site, plain: Call) -> Call | None:
     if kind == GRU and site.attribute("linear_before_reset", 0):
         kind = GRU_RESET_AFTER
     ways, reverse = direction
-    layer = _Layer(kind, ways, reverse, site.attribute("layout", 0), site.threads)
-
-    def call(*arguments: Any) -> Any:
-        given: list[Any] = [*arguments, *[None] * (8 - len(arguments))]
-        made = None if given[7] is not None else layer.launch(*given[:7])
-        return plain(*arguments) if made is None else made
-
-    return Recorded(call)
+    return Layer(kind, ways, reverse, site.attribute("layout", 0), site.threads)
 
 
-class _Layer:
+class Layer:
     """A recurrent layer of one kind."""
 
     def __init__(self, kind: int, ways: int, reverse: int, batch_first: int, threads: int) -> None:
