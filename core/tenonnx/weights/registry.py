@@ -210,7 +210,9 @@ class WeightRegistry:
         """
         key = _of_sources(key, sources)
         with self.locks.only_one("derive", key):
-            return self._find(key) or self._store(key, dtype, tuple(shape), fill, None)
+            small = byte_size(dtype, tuple(shape)) < SIDE_FILE_BYTES
+            known = self._derived.get(key) if small else self._find(key)
+            return known or self._store(key, dtype, tuple(shape), fill, None)
 
     def aligned(self, weight: Weight) -> Weight:
         """Returns the weight itself if numpy can use it in place, else its one aligned copy."""
