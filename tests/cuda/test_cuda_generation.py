@@ -10,7 +10,7 @@ import emulated
 import numpy as np
 import onnx
 import pytest
-from kernel_calls import needs_compiler
+from kernel_calls import chosen, needs_compiler
 
 import tenonnx
 from models import FLOAT, INT64, model, node, value
@@ -280,3 +280,23 @@ def test_the_example_generates_on_the_device_as_on_the_host(options: dict[str, s
         np.testing.assert_allclose(logits, y, atol=2e-3, rtol=2e-3)
     if options:
         assert run.replays >= 3
+
+
+@needs_compiler
+@pytest.mark.parametrize("mode", ["linear", "circular"])
+@pytest.mark.parametrize(("dtype", "inner"), [
+    (np.int8, 3), (np.float16, 8), (np.float32, 5), (np.float64, 2), (np.int64, 1),
+], ids=str)  # fmt: skip
+def test_steps_are_written_into_a_cache_or_a_copy(dtype: Any, inner: int, mode: str) -> None:
+    draws = np.random.default_rng(0)
+    past = (100 * draws.standard_normal((3, 2, 7, inner))).astype(dtype)
+    update = (100 * draws.standard_normal((3, 2, 4, inner))).astype(dtype)
+    firsts = np.array([0, 2, 3] if mode == "linear" else [5, 0, 13])
+    expected = past.copy()
+    for b, first in enumerate(firsts):
+        for step in range(4):
+            expected[b, :, (first + step) % 7] = update[b, :, step]
+    run = chosen("TensorScatter", 24, axis=2, mode=mode)
+    kept = past.copy()
+    np.testing.assert_array_equal(run(past, update, firsts), expected)
+    np.testing.assert_array_equal(past, kept)

@@ -218,3 +218,33 @@ def test_without_the_cpu_the_error_says_what_to_add() -> None:
     with pytest.raises(tenonnx.NotSupported, match="add it to providers") as raised:
         tenonnx.InferenceSession(strings(), emulated.options(), ["emulated"])
     assert "runs on the host" in str(raised.value)
+
+
+def test_arithmetic_on_shapes_is_done_where_shapes_are() -> None:
+    """It costs no transfer; rows of a table, chosen by a length, are not taken for a shape's."""
+    source = onnx.parser.parse_model("""
+        <ir_version: 10, opset_import: ["": 21]>
+        test (float[b, n, 8] x) => (float[b, n, 2, 4] y, float[c, 8] z)
+        <int64 i = {0}, int64 j = {1}, int64[1] axes = {0}, int64[2] rest = {2, 4},
+         int64[1] two = {2}> {
+            s = Shape(x)
+            b0 = Gather<axis=0>(s, i)   n0 = Gather<axis=0>(s, j)
+            b1 = Unsqueeze(b0, axes)    n1 = Unsqueeze(n0, axes)
+            half = Div(b1, two)         more = Add(half, axes)
+            shape = Concat<axis=0>(b1, n1, rest)
+            e = Exp(x)                  y = Reshape(e, shape)
+            z = Gather<axis=0>(table, more)
+        }
+    """)
+    table = np.arange(160, dtype=np.float32).reshape(20, 8)
+    source.graph.initializer.append(onnx.numpy_helper.from_array(table, "table"))
+    session = emulated.session(source)
+    emulated.settle()
+    log = emulated.EmulatedProvider.where.log
+    log.clear()
+    x = np.random.default_rng(0).standard_normal((4, 3, 8)).astype(np.float32)
+    y, z = session.run(None, {"x": x})
+    np.testing.assert_allclose(y, np.exp(x).reshape(4, 3, 2, 4), rtol=1e-6)
+    np.testing.assert_array_equal(z, table[2:3])
+    # x goes there, and the row's number; both outputs come back.
+    assert sorted(entry[0] for entry in log) == ["to_device"] * 2 + ["to_host"] * 2
