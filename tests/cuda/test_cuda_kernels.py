@@ -15,7 +15,7 @@ from tenonnx_contrib.fused import fused_conv
 from tenonnx_cuda import nbits
 from tenonnx_cuda.convolve import ACTIVATIONS
 from tenonnx_cuda.few import product_of_few
-from tenonnx_cuda.sources import ELEMENTS, source
+from tenonnx_cuda.sources import ELEMENTS, common
 
 
 @needs_compiler
@@ -381,7 +381,7 @@ def test_dequantize_matmul(
 
 @needs_compiler
 def test_sixteen_bits_round_as_numpy_rounds() -> None:
-    text = source("softmax") + (
+    text = common() + (
         'extern "C" __global__ void copy(const float* x, T* y, float* z, int n) {\n'
         "    for (int i = threadIdx.x; i < n; i += blockDim.x) { put(&y[i], x[i]);"
         " z[i] = number(y[i]); } }\n"
