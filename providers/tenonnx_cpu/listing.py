@@ -20,6 +20,7 @@ LISTING: Final = {
         "com.microsoft::FusedConv com.microsoft::NhwcConv com.microsoft::NhwcFusedConv "
         "com.microsoft::NhwcMaxPool"
     ),
+    "conv.patches": "Conv",
     "conv.pooling": "AveragePool GlobalAveragePool MaxPool ReduceMean",
     "conv.resizing": "Resize",
     "conv.separable": "Conv",

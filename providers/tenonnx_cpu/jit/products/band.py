@@ -18,9 +18,8 @@ pack = make_pack("f32")
 
 @helper
 def fits_band(rows: Any, a: Any, b: Any) -> Any:
-    """Says whether B's columns are adjacent, and A's few rows are and have room in a copy."""
-    together = a.strides[1] == 4 and b.strides[1] == 4
-    return together and rows <= MOST and rows * (a.shape[1] + 16) <= SUMS_AT_MOST
+    """Says whether A has few rows, and columns of A and of B are adjacent."""
+    return rows <= MOST and a.strides[1] == 4 and b.strides[1] == 4
 
 
 @helper
@@ -43,9 +42,24 @@ def multiply_band(
         c_row: Likewise.
         memory: Address of ``WORKSPACE`` floats.
     """
-    # A power of two from row to row would put all of them into one set of the cache.
+    most = (SUMS_AT_MOST // rows - 16) // DEPTH * DEPTH
+    for first in range(0, depth, most):
+        some = min(most, depth - first)
+        # A power of two from row to row would put all of them into one set of the cache.
+        copy_lines(a + 4 * first, a_row, memory + 4 * COPY, 4 * (some + 16), rows, some)
+        add_band(
+            rows, columns, some, b + first * b_row, b_row, b_column, c, c_row, memory,
+            ADD if first else ZERO,
+        )  # fmt: skip
+
+
+@helper
+def add_band(
+    rows: Any, columns: Any, depth: Any,
+    b: Any, b_row: Any, b_column: Any, c: Any, c_row: Any, memory: Any, mode: Any,
+) -> None:  # fmt: skip
+    """Does what ``multiply_band`` does, with a copy of A; ``mode`` is ``ZERO`` or ``ADD``."""
     edge, copy, copy_row = memory + 4 * EDGE, memory + 4 * COPY, 4 * (depth + 16)
-    copy_lines(a, a_row, copy, copy_row, rows, depth)
     high, deep = split(rows, ROWS, 1), split(depth, DEPTH, 1)
     for column in range(0, columns, COLUMNS):
         span = min(COLUMNS, columns - column)
@@ -66,6 +80,6 @@ def multiply_band(
                     soon, step = copy, 0
                 multiply_piece(
                     min(high, rows - row), span, kk, copy + row * copy_row + 4 * k, copy_row, 4,
-                    panel, panel_row, c + row * c_row + 4 * column, c_row, ADD if k else ZERO,
+                    panel, panel_row, c + row * c_row + 4 * column, c_row, ADD if k else mode,
                     edge, soon, step,
                 )  # fmt: skip
