@@ -40,6 +40,9 @@ HEURISTICS: Final = (3, 2)
 TENSOR_CORE, DOWN_CONVERT, REDUCED_SUMS, NONDETERMINISTIC = 0, 1, 2, 4
 """``CUDNN_NUMERICAL_NOTE_*``."""
 
+RUNTIME_COMPILATION: Final = 0
+"""CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION."""
+
 NOTES: Final = 16
 """An engine's notes at most."""
 
@@ -280,8 +283,13 @@ def convolutions(cupy: Any) -> Convolutions | None:
 
 
 def suits(way: Descriptor, what: Convolution) -> bool:
-    """Says whether an engine is as exact as it should be, and always gives the same result."""
+    """Says whether an engine is as exact as it should be, and always gives the same result.
+
+    One that is compiled for each plan would take seconds, where there may be dozens of plans.
+    """
     (engine,) = way.fill("ENGINE", "ENGINE", 1)
+    if RUNTIME_COMPILATION in engine.numbers("BEHAVIOR_NOTE", NOTES):
+        return False
     notes = set(engine.numbers("NUMERICAL_NOTE", NOTES))
     refused = {REDUCED_SUMS, NONDETERMINISTIC}
     if what.dtype == np.float32 and not what.tf32:

@@ -28,6 +28,7 @@ NAN_PROPAGATION: Final = (10, ctypes.c_int)
 NUMERICAL_NOTE: Final = (11, ctypes.c_int)
 POINTWISE_MODE: Final = (14, ctypes.c_int)
 BACKEND_DESCRIPTOR: Final = (15, ctypes.c_void_p)
+BEHAVIOR_NOTE: Final = (19, ctypes.c_int)
 
 DESCRIPTORS: Final[dict[str, int]] = {
     "POINTWISE": 0,
@@ -91,6 +92,7 @@ ATTRIBUTES: Final[dict[str, tuple[int, Kind]]] = {
     "VARIANT_PACK_DATA_POINTERS": (1001, VOID_PTR),
     "VARIANT_PACK_WORKSPACE": (1003, VOID_PTR),
     "ENGINE_NUMERICAL_NOTE": (1303, NUMERICAL_NOTE),
+    "ENGINE_BEHAVIOR_NOTE": (1305, BEHAVIOR_NOTE),
 }
 """``CUDNN_ATTR_*``."""
 

@@ -29,6 +29,7 @@ class Engine:
     Attributes:
         milliseconds: What it takes.
         notes: Its numerical notes.
+        behaviors: Its notes on behavior.
         workspace: Bytes that it wants.
         most: Operations of the graphs that it does.
         fails: Its plan is made, and cannot run.
@@ -36,6 +37,7 @@ class Engine:
 
     milliseconds: float = 1.0
     notes: tuple[int, ...] = ()
+    behaviors: tuple[int, ...] = ()
     workspace: int = 0
     most: int = 4
     fails: bool = False
@@ -138,6 +140,8 @@ class Library:
             values = [array[0]]
         elif name == "ENGINE_NUMERICAL_NOTE":
             values = described.attributes["ENGINE"].notes
+        elif name == "ENGINE_BEHAVIOR_NOTE":
+            values = described.attributes["ENGINE"].behaviors
         else:
             assert name == "EXECUTION_PLAN_WORKSPACE_SIZE"
             values = [described.attributes["ENGINE_CONFIG"][0].attributes["ENGINE"].workspace]

@@ -126,7 +126,8 @@ def start(library: Library, times: int = 1, **attributes: Any) -> Library:
 def test_the_fastest_engine_is_taken_from_then_on() -> None:
     slow, fast, fails = Engine(3.0), Engine(1.0, workspace=64), Engine(0.5, fails=True)
     large = Engine(0.1, workspace=1 << 40)
-    library = start(Library(slow, fails, large, fast), times=3)
+    compiled = Engine(0.1, behaviors=(cudnn.RUNTIME_COMPILATION,))
+    library = start(Library(slow, fails, large, compiled, fast), times=3)
     rounds = 1 + cudnn.ROUNDS
     assert library.started == [slow] * rounds + [fast] * (rounds + 3)
 
@@ -254,6 +255,7 @@ def test_numbers_are_those_of_cudnns_header() -> None:
     )
     ours = (cudnn.TENSOR_CORE, cudnn.DOWN_CONVERT, cudnn.REDUCED_SUMS, cudnn.NONDETERMINISTIC)
     assert [numbers[f"CUDNN_NUMERICAL_NOTE_{name}"] for name in notes] == list(ours)
+    assert numbers["CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION"] == cudnn.RUNTIME_COMPILATION
     assert (numbers["CUDNN_POINTWISE_ADD"], numbers["CUDNN_POINTWISE_RELU_FWD"]) == (0, 100)
     modes = [numbers[f"CUDNN_HEUR_MODE_{name}"] for name in ("A", "FALLBACK")]
     assert modes == list(cudnn.HEURISTICS)
