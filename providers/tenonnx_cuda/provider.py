@@ -111,27 +111,34 @@ class CUDAExecutionProvider(ArrayProvider):
     def _chained(
         self, segment: Segment, steps: dict[ir.Node, Step], on_host: frozenset[ir.Node]
     ) -> list[Step]:
-        """Returns the steps of nodes, with one for each product or chain and what is part of it."""
+        """Returns the steps of nodes, some of them for several nodes.
+
+        Such a step stands where its last node did: by then all that it reads is there.
+        """
         from tenonnx_cuda.chains import chain_step, chains
         from tenonnx_cuda.linear import linear_step, linears
+        from tenonnx_cuda.turning import turn_step, turns
 
         nodes = [node for node in segment.nodes if node not in on_host]
+        where = self.platform, self.device
         taken: set[ir.Node] = set()
-        products, tf32 = self.platform.xp.products, self.options.use_tf32
-        if products is not None and products.lt is not None:
-            for linear in linears(nodes, segment.escaping, self._is_free):
-                parts = [steps.pop(node) for node in linear.nodes]
-                made = linear_step(linear, parts, self.platform, self.device, tf32=tf32)
-                steps[linear.nodes[-1]] = made
-                taken.update(linear.nodes)
 
         def is_free(node: ir.Node) -> bool:
             return node not in taken and self._is_free(node)
 
+        def parts(several: Sequence[ir.Node]) -> list[Step]:
+            taken.update(several)
+            return [steps.pop(node) for node in several]
+
+        for turn in turns(nodes, segment.escaping, is_free):
+            steps[turn.nodes[-1]] = turn_step(turn, parts(turn.nodes), *where)
+        products, tf32 = self.platform.xp.products, self.options.use_tf32
+        if products is not None and products.lt is not None:
+            for linear in linears(nodes, segment.escaping, is_free):
+                made = linear_step(linear, parts(linear.nodes), *where, tf32=tf32)
+                steps[linear.nodes[-1]] = made
         for chain in chains(nodes, segment.escaping, is_free):
-            parts = [steps.pop(node) for node in chain.nodes]
-            # It stands where its last node did: by then all that it reads is there.
-            steps[chain.nodes[-1]] = chain_step(chain, parts, self.platform, self.device)
+            steps[chain.nodes[-1]] = chain_step(chain, parts(chain.nodes), *where)
         return [steps[node] for node in segment.nodes if node in steps]
 
     def _on_host(self, node: ir.Node) -> Step:

@@ -26,3 +26,23 @@ extern "C" __global__ void rotate(
     put(&y[one], c * a - n * d);
     put(&y[two], n * a + c * d);
 }
+
+// y = x * cosines + concat(-x[half:], x[:half]) * sines, each of [a, b, c, 2 * half] with a step
+// for the first three axes. A thread for each pair.
+extern "C" __global__ void turn(
+    const T* x, const T* cosines, const T* sines, T* y, long long x_a, long long x_b, long long x_c,
+    long long c_a, long long c_b, long long c_c, long long s_a, long long s_b, long long s_c,
+    int b_size, int c_size, int half, long long count) {
+    const long long place = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (place >= count) return;
+    const int i = place % half;
+    const long long row = place / half, c = row % c_size, b = row / c_size % b_size;
+    const long long a = row / c_size / b_size;
+    const T* const from = x + a * x_a + b * x_b + c * x_c + i;
+    const T* const cosine = cosines + a * c_a + b * c_b + c * c_c + i;
+    const T* const sine = sines + a * s_a + b * s_b + c * s_c + i;
+    const float low = number(from[0]), high = number(from[half]);
+    T* const to = y + row * 2 * half + i;
+    put(&to[0], low * number(cosine[0]) - high * number(sine[0]));
+    put(&to[half], high * number(cosine[half]) + low * number(sine[half]));
+}
