@@ -77,7 +77,10 @@ def test_a_few_rows_read_the_matrix_in_place(
     x = floats(2, rows, depth)
     for shift in (0, 3):
         w = room[:, shift : shift + depth * columns].reshape(2, depth, columns)
-        for left, right in ((x[0], w[0]), (x, w), (np.asfortranarray(x[0]), w[0])):
+        turned = room[:, shift : shift + depth * columns].reshape(2, columns, depth)
+        turned = turned.swapaxes(1, 2)
+        pairs = [(x[0], w[0]), (x, w), (np.asfortranarray(x[0]), w[0]), (x, turned)]
+        for left, right in pairs:
             y = product(left, right, threads, b)
             assert y is not None
             assert np.abs(y - (left.astype(np.float64) @ right + b)).max() < 4e-4

@@ -29,6 +29,10 @@ STREAM = {kind: JitKernel("products.stream", f"stream_{kind}") for kind in KINDS
 FEW_ROWS, FEW_DOTS = {"f32": 5, "f16": 8, "bf16": 8}, 16
 """Rows of A up to which B is streamed, when its columns or its rows are adjacent."""
 
+DOTS, DEEP, CACHED = 128, 256, 1 << 17
+"""Rows of A, of float32, up to which B of adjacent rows is, if a sum has many products and A stays
+in the second-level cache: B would else be turned for a few tiles."""
+
 SERIAL_PRODUCTS, SERIAL_ELEMENTS = 1 << 19, 1 << 17
 """Products, and elements of B, up to which one thread is done before others have started."""
 
@@ -129,14 +133,17 @@ def product_launch(
 
 
 def _choose(kind: str, rows: int, left: NDArray, right: NDArray) -> Callable[..., Any] | None:
-    if rows <= FEW_DOTS:
-        width = right.itemsize
-        down, across = right.strides
-        # The kernel asks in this order: where both are adjacent, it takes B by its lines.
-        few = rows <= FEW_ROWS[kind] if across == width else down == width and left.strides[1] == 4
-        if few:
-            return STREAM[kind].run
-    return GEMM[kind].run
+    width, depth = right.itemsize, len(right)
+    down, across = right.strides
+    # The kernel asks in this order: where both are adjacent, it takes B by its lines.
+    if across == width:
+        few = rows <= FEW_ROWS[kind]
+    elif down != width or left.strides[1] != 4:
+        few = False
+    else:
+        cached = depth >= DEEP and rows * depth <= CACHED
+        few = rows <= FEW_DOTS or (kind == "f32" and rows <= DOTS and cached)
+    return STREAM[kind].run if few else GEMM[kind].run
 
 
 def fits(array: NDArray) -> bool:

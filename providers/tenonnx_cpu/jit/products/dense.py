@@ -54,7 +54,7 @@ def layer(x: Any, weights: Any, down: Any, across: Any, bias: Any, y: Any) -> No
             y[j] += start[j]
 
 
-DOTS = 16
+DOTS = 56
 """Rows up to which columns of weights, if they are adjacent, are not worth packing as panels."""
 
 
