@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import pickle
 from typing import Any
 
@@ -26,6 +27,15 @@ def test_a_value_is_the_array_itself() -> None:
     assert own.has_value()
     assert not own.is_tensor_sequence()
     assert not own.is_sparse_tensor()
+
+
+def test_elements_follow_each_other_from_their_address_on() -> None:
+    own = OrtValue.ortvalue_from_numpy(X.T)
+    address = own.data_ptr()
+    there = np.ctypeslib.as_array((ctypes.c_float * 6).from_address(address))
+    np.testing.assert_array_equal(there, X.T.reshape(-1))
+    np.testing.assert_array_equal(own.numpy(), X.T)
+    assert own.data_ptr() == address
 
 
 def test_a_memory_mapped_array_stays_mapped(tmp_path: Any) -> None:

@@ -150,6 +150,22 @@ def test_values_stay_and_are_lent() -> None:
     assert cupy.from_dlpack(y).tolist() == [4, 6]
 
 
+def test_an_output_lies_in_order_from_its_address_on() -> None:
+    import cupy
+
+    turned = model([node("Neg", "x", "n"), node("Transpose", "n", "y")],
+                   [value("x", shape=(2, 3))], [value("y", shape=(3, 2))])  # fmt: skip
+    session, x = opened(turned), np.arange(6, dtype=np.float32).reshape(2, 3)
+    binding = session.io_binding()
+    binding.bind_cpu_input("x", x)
+    binding.bind_output("y", "cuda")
+    session.run_with_iobinding(binding)
+    (y,) = binding.get_outputs()
+    memory = cupy.cuda.UnownedMemory(y.data_ptr(), x.nbytes, y)
+    there = cupy.ndarray((6,), np.float32, cupy.cuda.MemoryPointer(memory, 0))
+    assert there.tolist() == (-x.T).reshape(-1).tolist()
+
+
 @pytest.mark.parametrize("graphed", [False, True])
 def test_a_callers_stream_and_memory_are_used(graphed: bool) -> None:
     import cupy

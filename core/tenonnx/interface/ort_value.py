@@ -128,14 +128,21 @@ class OrtValue:
         return self.value
 
     def data_ptr(self) -> int:
-        """Returns the address of the first element.
+        """Returns the address of the first element; the others follow it in order.
+
+        An array that lies otherwise, as a transposed one, is copied, and the copy kept.
 
         Raises:
             InvalidArgument: The value is no tensor.
         """
         array = self._tensor()
         if isinstance(array, np.ndarray):
+            if not array.flags.c_contiguous:
+                array = self.value = np.ascontiguousarray(array)
             return int(array.ctypes.data)
+        if array.__cuda_array_interface__.get("strides") is not None:
+            device: Any = self.device
+            array = self.value = device.copy(array)
         return int(array.__cuda_array_interface__["data"][0])
 
     def shape(self) -> list[int]:
