@@ -174,33 +174,44 @@ def check_and_sort(graph: ir.Graph, outer: Set[ir.Value] = frozenset()) -> None:
     Raises:
         InvalidGraph: A cycle, a name that nothing produces, or one produced twice.
     """
+    if _holds(graph, outer):
+        return
     available = {*outer, *graph.inputs, *graph.initializers.values()}
-    if not _runs_in_order(graph, set(available)):
-        made = {output for node in graph for output in node.outputs}
-        _refuse_dangling(graph, available | made)
-        try:
-            graph.sort()
-        except ValueError as error:
-            raise InvalidGraph(f"the graph '{graph.name}' has a cycle: {error}") from error
-    _refuse_duplicates(graph)
+    _refuse_dangling(graph, available.union(*(node.outputs for node in graph)))
+    try:
+        graph.sort()
+    except ValueError as error:
+        raise InvalidGraph(f"the graph '{graph.name}' has a cycle: {error}") from error
+    if not _holds(graph, outer):
+        raise InvalidGraph(f"the graph '{graph.name}' has a cycle through its subgraphs")
+
+
+def _holds(graph: ir.Graph, outer: Set[ir.Value]) -> bool:
+    """Checks a graph and the graphs in it; says whether its nodes are in order.
+
+    It is done after every transform, so all of it in one go.
+    """
+    available = {*outer, *graph.inputs, *graph.initializers.values()}
+    makers: dict[str | None, ir.Node | None] = {value.name: None for value in graph.inputs}
     for node in graph:
-        available.update(node.outputs)
-        if has_bodies(node):
+        for value in node.inputs:
+            if value is not None and value not in available:
+                return False
+        holds_graphs = has_bodies(node)
+        if holds_graphs and not available.issuperset(captures(node)):
+            return False
+        for output in node.outputs:
+            name = output.name
+            if name and name in makers:
+                raise _made_twice(name, makers[name], node)
+            makers[name] = node
+            available.add(output)
+        if holds_graphs:
             for _, inner in subgraphs(node):
                 check_and_sort(inner, available)
     for output in graph.outputs:
         if output not in available:
             raise InvalidGraph(f"nothing produces the graph output '{output.name}'")
-
-
-def _runs_in_order(graph: ir.Graph, available: set[ir.Value]) -> bool:
-    for node in graph:
-        for value in node.inputs:
-            if value is not None and value not in available:
-                return False
-        if has_bodies(node) and not available.issuperset(captures(node)):
-            return False
-        available.update(node.outputs)
     return True
 
 
@@ -216,15 +227,8 @@ def _refuse_dangling(graph: ir.Graph, known: set[ir.Value]) -> None:
                 )
 
 
-def _refuse_duplicates(graph: ir.Graph) -> None:
-    seen: dict[str | None, ir.Node | None] = {value.name: None for value in graph.inputs}
-    for node in graph:
-        for output in node.outputs:
-            if output.name and output.name in seen:
-                first = seen[output.name]
-                held = "a graph input" if first is None else f"an output of {label(first)}"
-                raise InvalidGraph(
-                    f"{label(node)} produces '{output.name}', which {held} "
-                    "already is: every name is assigned once"
-                )
-            seen[output.name] = node
+def _made_twice(name: str, first: ir.Node | None, node: ir.Node) -> InvalidGraph:
+    held = "a graph input" if first is None else f"an output of {label(first)}"
+    return InvalidGraph(
+        f"{label(node)} produces '{name}', which {held} already is: every name is assigned once"
+    )
