@@ -39,7 +39,10 @@ LEAST = 32
 """Hidden units that a thread takes at least; every number of them is a multiple, but the last."""
 
 ENOUGH = 1 << 16
-"""Products of a step that are worth a second thread."""
+"""Products of a step that are worth a second thread, which is waited for at every step."""
+
+WHOLE = 1 << 20
+"""Products of all steps that are worth one that is not: for the other direction, or other items."""
 
 CACHED = 1 << 18
 """Recurrent weights that every thread may read at each step: its second-level cache has them."""
@@ -80,7 +83,11 @@ def layout(sizes: Sizes) -> Layout:
     kind, steps, batch, inputs, n, ways, reverse, batch_first, threads = sizes
     gates, packs = GATES[kind], int(steps * batch > FEW)
     work = gates * n * batch * ways * (n if packs else n + inputs)
-    team = threads if work >= ENOUGH else 1
+    team = 1
+    if work >= ENOUGH or (batch > FEW and work * steps >= WHOLE):
+        team = threads
+    elif work * steps >= WHOLE:
+        team = min(threads, ways)
     groups = 1
     if batch > FEW and n * n * gates <= CACHED:
         groups = max(1, min(team // ways, batch // 2))
