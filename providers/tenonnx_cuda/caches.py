@@ -70,12 +70,13 @@ def grown(site: Site, past: Pair, room: tuple[Heads, Heads], outs: Sequence[Any]
         room: The sizes that they are to have.
         outs: Arrays to write to, or ``None``s. One that is the past cache is that already.
     """
-    present = [_room(site, heads, out) for heads, out in zip(room, outs, strict=True)]
+    places = zip(room, past, outs, strict=True)
+    present = [_room(site, heads, before, out) for heads, before, out in places]
     if past[0] is None:
         for cache in present:
             cache[...] = 0
         return present[0], present[1]
-    same = [_is_same(cache, before) for cache, before in zip(present, past, strict=True)]
+    same = [is_same(cache, before) for cache, before in zip(present, past, strict=True)]
     if all(same):
         return present[0], present[1]
     whole = all(before.flags.c_contiguous for before in past)
@@ -89,14 +90,19 @@ def grown(site: Site, past: Pair, room: tuple[Heads, Heads], outs: Sequence[Any]
     return present[0], present[1]
 
 
-def _room(site: Site, heads: Heads, out: Any) -> Array:
+def _room(site: Site, heads: Heads, past: Any, out: Any) -> Array:
     shape, dtype = (heads.batch, heads.heads, heads.steps, heads.size), heads.array.dtype
-    fits = out is not None and out.shape == shape and out.dtype == dtype
-    return out if fits and out.flags.c_contiguous else site.xp.empty(shape, dtype)
+    fits = out is not None and (out.shape, out.dtype) == (shape, dtype) and out.flags.c_contiguous
+    # One that is a past cache in part would be overwritten while that is read.
+    if fits and (past is None or is_same(out, past) or not site.xp.may_share_memory(out, past)):
+        return out
+    return site.xp.empty(shape, dtype)
 
 
-def _is_same(one: Array, other: Array) -> bool:
-    return one is other or bool(one.data.ptr == other.data.ptr and one.shape == other.shape)
+def is_same(one: Array, other: Array) -> bool:
+    """Says whether two contiguous arrays are the same memory in the same shape."""
+    alike = one.data.ptr == other.data.ptr and one.shape == other.shape
+    return one is other or bool(alike and other.flags.c_contiguous)
 
 
 def _carry(site: Site, past: Pair, present: Pair) -> None:

@@ -10,6 +10,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from tenonnx.operators import Array
 from tenonnx_array.index import element_positions, from_front
+from tenonnx_cuda.caches import is_same
 from tenonnx_cuda.chosen import Call, Site, choose
 from tenonnx_cuda.sources import THREADS, blocks, is_aligned, pointer
 
@@ -103,7 +104,7 @@ def tensor_scatter(site: Site, plain: Call) -> Call:
         wrong = at == 0 or rest[0] != rest[1] or update.shape[at] > past.shape[at]
         if not whole or not alike or wrong or not update.size:
             return plain(past, update, firsts)
-        present = carried(past, _out)
+        present = carried(site, past, _out)
         inner, width = math.prod(past.shape[at + 1 :]), past.dtype.itemsize
         if inner * width % 16 == 0 and is_aligned(present, update):
             inner, width = inner * width // 16, 16
@@ -120,12 +121,13 @@ def tensor_scatter(site: Site, plain: Call) -> Call:
     return call
 
 
-def carried(past: Array, out: Array | None) -> Array:
-    """Returns an array with a cache's contents: one that is given, if it fits, or a copy."""
-    if out is None or out.shape != past.shape or out.dtype != past.dtype:
+def carried(site: Site, past: Array, out: Array | None) -> Array:
+    """Returns an array with a cache's contents: one that is given, if it can be, or a copy."""
+    fits = out is not None and (out.shape, out.dtype) == (past.shape, past.dtype)
+    if out is None or not fits or not out.flags.c_contiguous:
         return past.copy()
-    if not out.flags.c_contiguous:
-        return past.copy()
-    if out.data.ptr != past.data.ptr:
+    if not is_same(out, past):
+        if site.xp.may_share_memory(out, past):
+            return past.copy()
         out[...] = past
     return out

@@ -10,6 +10,7 @@ import emulated
 import numpy as np
 import onnx
 import pytest
+import strict
 from kernel_calls import chosen, needs_compiler
 
 import tenonnx
@@ -300,3 +301,28 @@ def test_steps_are_written_into_a_cache_or_a_copy(dtype: Any, inner: int, mode: 
     kept = past.copy()
     np.testing.assert_array_equal(run(past, update, firsts), expected)
     np.testing.assert_array_equal(past, kept)
+
+
+@needs_compiler
+def test_a_buffer_that_is_the_cache_in_part_is_written_last() -> None:
+    """Its beginning is read until then."""
+    session = emulated.session(attention_layers())
+    device = session._providers[0].device
+    past = np.random.default_rng(1).standard_normal((1, HEADS, 7, SIZE)).astype(np.float32)
+    expected = tenonnx.InferenceSession(attention_layers(), providers=["cpu"]).run(
+        None, {"x": tokens(2), **dict.fromkeys(PAIRS, past)}
+    )
+    binding = session.io_binding()
+    binding.bind_cpu_input("x", tokens(2))
+    for name, present in PAIRS.items():
+        memory = np.zeros(HEADS * 9 * SIZE, np.float32)
+        memory[: past.size] = past.reshape(-1)
+        whole, part = memory.reshape(1, HEADS, 9, SIZE), memory[: past.size].reshape(past.shape)
+        binding.bind_ortvalue_input(name, OrtValue(strict.StrictArray(part), device))
+        binding.bind_ortvalue_output(present, OrtValue(strict.StrictArray(whole), device))
+    binding.bind_output("logits")
+    session.run_with_iobinding(binding)
+    *present, logits = binding.get_outputs()
+    np.testing.assert_allclose(logits.numpy(), expected[0], atol=1e-5)
+    for got, wanted in zip(present, expected[1:], strict=True):
+        np.testing.assert_array_equal(got.numpy(), wanted)
