@@ -113,10 +113,12 @@ class CUDAExecutionProvider(ArrayProvider):
     ) -> list[Step]:
         """Returns the steps of nodes, some of them for several nodes.
 
-        Such a step stands where its last node did: by then all that it reads is there.
+        Such a step stands where its last node did, if no more is said: by then all that it reads is
+        there.
         """
         from tenonnx_cuda.chains import chain_step, chains
         from tenonnx_cuda.linear import linear_step, linears
+        from tenonnx_cuda.residual import residual_step, residuals
         from tenonnx_cuda.turning import turn_step, turns
 
         nodes = [node for node in segment.nodes if node not in on_host]
@@ -137,6 +139,10 @@ class CUDAExecutionProvider(ArrayProvider):
             for linear in linears(nodes, segment.escaping, is_free):
                 made = linear_step(linear, parts(linear.nodes), *where, tf32=tf32)
                 steps[linear.nodes[-1]] = made
+        for residual in residuals(nodes, segment.escaping, is_free):
+            both = (residual.add, residual.norm)
+            # What reads the sum may come before the normalisation, which reads constants besides.
+            steps[residual.add] = residual_step(residual, parts(both), *where)
         for chain in chains(nodes, segment.escaping, is_free):
             steps[chain.nodes[-1]] = chain_step(chain, parts(chain.nodes), *where)
         return [steps[node] for node in segment.nodes if node in steps]
