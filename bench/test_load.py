@@ -11,6 +11,7 @@ import pytest
 import tenonnx
 from bench.big import save_external, save_inline, stack
 from bench.models import models
+from bench.transformers import decoder, encoder
 
 
 def session_of(source: Any) -> tenonnx.InferenceSession:
@@ -29,6 +30,16 @@ def test_model_is_loaded(benchmark: Any, name: str, quick: bool, tmp_path: Path)
     onnx.save(proto, path := tmp_path / "model.onnx")
     session = benchmark(session_of, path)
     assert {given.name for given in session.get_inputs()} == feeds.keys()
+
+
+@pytest.mark.parametrize("kind", [encoder, decoder])
+def test_thousands_of_nodes_are_loaded(
+    benchmark: Any, kind: Any, quick: bool, tmp_path: Path
+) -> None:
+    proto, _ = kind(layers=10 if quick else 170, width=32, heads=4, vocabulary=512)
+    onnx.save(proto, path := tmp_path / "model.onnx")
+    session = benchmark.pedantic(session_of, args=(path,), rounds=1 if quick else 3)
+    assert session.plan.steps
 
 
 def test_external_data_is_loaded(benchmark: Any, mib: int, tmp_path: Path) -> None:
