@@ -211,14 +211,15 @@ def _checked_shape(
     tensor: ir.TensorProtocol, name: str, nbytes: int | None, where: str
 ) -> tuple[int, ...]:
     """Returns a tensor's shape, if there can be such a tensor and it takes so many bytes."""
-    shape = tuple(map(int, tensor.shape.numpy()))
-    label = f"tensor {name!r}, {tensor.dtype}{list(shape)},"
+    shape, dtype = tuple(map(int, tensor.shape.numpy())), tensor.dtype
     if min(shape, default=0) < 0:
-        raise InvalidGraph(f"{label} has a negative dimension")
-    if len(shape) > MAX_RANK:
-        raise InvalidGraph(f"{label} has {len(shape)} dimensions; numpy has at most {MAX_RANK}")
-    if 0 in shape and math.prod(n for n in shape if n) > MAX_ELEMENTS:
-        raise InvalidGraph(f"{label} has dimensions that no memory can have")
-    if nbytes not in (None, expected := byte_size(tensor.dtype, shape)):
-        raise InvalidGraph(f"{label} takes {expected} bytes, but has {nbytes} in {where}")
-    return shape
+        wrong = "has a negative dimension"
+    elif len(shape) > MAX_RANK:
+        wrong = f"has {len(shape)} dimensions; numpy has at most {MAX_RANK}"
+    elif 0 in shape and math.prod(n for n in shape if n) > MAX_ELEMENTS:
+        wrong = "has dimensions that no memory can have"
+    elif nbytes not in (None, expected := byte_size(dtype, shape)):
+        wrong = f"takes {expected} bytes, but has {nbytes} in {where}"
+    else:
+        return shape
+    raise InvalidGraph(f"tensor {name!r}, {dtype}{list(shape)}, {wrong}")
