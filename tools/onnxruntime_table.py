@@ -35,6 +35,13 @@ What follows is every public name of onnxruntime {version}, and what it is here:
 Exceptions have onnxruntime's names and, unlike there, one base, `TenonnxError`; each is also the
 builtin one that fits: `InvalidArgument` a `ValueError`, `NoSuchFile` a `FileNotFoundError`,
 `NotImplemented` a `NotImplementedError`.
+
+Numbers differ in a few places. NaN wins in ReduceMax, ReduceMin, ArgMax, ArgMin and every MaxPool,
+where onnxruntime may pass it over. Sums, products and powers of integers wrap around instead of
+becoming the largest integer, the least integer divided by -1 is itself, and Mod with `fmod` of 64
+bits is exact. Quantised operators round the exact result, halves to even; the softmax of bytes that
+onnxruntime makes of DequantizeLinear, Softmax and QuantizeLinear is one level off now and then, which
+is what static int8 transformers differ by.
 """
 
 INTERNAL = "an internal of onnxruntime's package"
