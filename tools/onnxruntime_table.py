@@ -38,10 +38,10 @@ builtin one that fits: `InvalidArgument` a `ValueError`, `NoSuchFile` a `FileNot
 
 Numbers differ in a few places. NaN wins in ReduceMax, ReduceMin, ArgMax, ArgMin and every MaxPool,
 where onnxruntime may pass it over. Sums, products and powers of integers wrap around instead of
-becoming the largest integer, the least integer divided by -1 is itself, and Mod with `fmod` of 64
-bits is exact. Quantised operators round the exact result, halves to even; the softmax of bytes that
-onnxruntime makes of DequantizeLinear, Softmax and QuantizeLinear is one level off now and then, which
-is what static int8 transformers differ by.
+becoming the largest integer, the least integer divided by -1 is itself, and Mod with `fmod` of
+64 bits is exact. Quantised operators round the exact result, halves to even; the softmax of bytes
+that onnxruntime makes of DequantizeLinear, Softmax and QuantizeLinear is one level off now and
+then, which is what static int8 transformers differ by.
 """
 
 INTERNAL = "an internal of onnxruntime's package"
