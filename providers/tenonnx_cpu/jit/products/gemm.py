@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from tenonnx_cpu.jit.compiling import In, Kernel, Out, f32, helper, i64, kernel, pasted, size, u16
@@ -184,15 +183,19 @@ def make_product(kind: str) -> Any:
     return product
 
 
-def product_kernel(make: Callable[[str], Any], kind: str) -> Kernel:
-    """Returns a maker's product by B of a kind of elements, for Python to call."""
-    product = make(kind)
+def signature(kind: str) -> tuple[Any, ...]:
+    """Returns the types of a product's arguments, for B of a kind of elements."""
     element = f32 if kind == "f32" else u16
-
-    @kernel((
+    return (
         In(f32, 2, "A"), In(element, 2, "A"), Out(f32, 2), In(i64, 2), In(f32, 1), In(f32, 2),
         f32, size, f32, f32, Out(f32, 1), size,
-    ))  # fmt: skip
+    )  # fmt: skip
+
+
+def _gemm(kind: str) -> Kernel:
+    product = make_product(kind)
+
+    @kernel(signature(kind))
     def compute(
         a: Any, b: Any, c: Any, offsets: Any, bias: Any, residual: Any,
         alpha: Any, activation: Any, first: Any, second: Any, memory: Any, threads: Any,
@@ -203,6 +206,4 @@ def product_kernel(make: Callable[[str], Any], kind: str) -> Kernel:
     return compute
 
 
-gemm_f32, gemm_f16, gemm_bf16 = (
-    product_kernel(make_product, kind) for kind in ("f32", "f16", "bf16")
-)
+gemm_f32, gemm_f16, gemm_bf16 = (_gemm(kind) for kind in ("f32", "f16", "bf16"))

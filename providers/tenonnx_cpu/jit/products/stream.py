@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.jit.compiling import pasted
+from tenonnx_cpu.jit.compiling import Kernel, kernel, pasted
 from tenonnx_cpu.jit.products.epilogue import finish_rows
-from tenonnx_cpu.jit.products.gemm import product_kernel
+from tenonnx_cpu.jit.products.gemm import signature
 from tenonnx_cpu.jit.products.pack import WIDTH
 from tenonnx_cpu.jit.products.stream_dots import make_dot_lines
 from tenonnx_cpu.jit.products.stream_lines import make_sum_lines
@@ -114,6 +114,19 @@ def make_stream(kind: str) -> Any:
     return stream
 
 
-stream_f32, stream_f16, stream_bf16 = (
-    product_kernel(make_stream, kind) for kind in ("f32", "f16", "bf16")
-)
+def _stream(kind: str) -> Kernel:
+    """A kernel is kept by the file that its function is in, and so is not made by ``gemm``."""
+    product = make_stream(kind)
+
+    @kernel(signature(kind))
+    def compute(
+        a: Any, b: Any, c: Any, offsets: Any, bias: Any, residual: Any,
+        alpha: Any, activation: Any, first: Any, second: Any, memory: Any, threads: Any,
+    ) -> None:  # fmt: skip
+        extras = (bias, residual, alpha, activation, first, second)
+        product(a, b, c, offsets, extras, memory, threads)
+
+    return compute
+
+
+stream_f32, stream_f16, stream_bf16 = (_stream(kind) for kind in ("f32", "f16", "bf16"))
