@@ -18,7 +18,7 @@ def specialise_cast(site: Site, plain: Call) -> Call | None:
     """Converts numbers to numbers."""
     to = site.attribute("to", None)
     dtype = DTYPES.get(to) if isinstance(to, int) else None
-    if dtype is None or dtype.kind not in NUMBERS:
+    if dtype is None or dtype.kind not in NUMBERS or dtype.isbuiltin != 1:  # float8 saturates
         return None
 
     def call(x: Any) -> Any:
