@@ -13,6 +13,11 @@ NUMBERS = "biuf"
 """Kinds of dtypes between which numpy converts as ONNX says."""
 
 
+def _is_number(dtype: np.dtype[Any]) -> bool:
+    """Says whether a dtype is one of numpy's own; narrow floats are of the same kinds."""
+    return dtype.kind in NUMBERS and dtype.isbuiltin == 1
+
+
 @specialise("Cast")
 def specialise_cast(site: Site, plain: Call) -> Call | None:
     """Converts numbers to numbers."""
@@ -22,7 +27,7 @@ def specialise_cast(site: Site, plain: Call) -> Call | None:
         return None
 
     def call(x: Any) -> Any:
-        if isinstance(x, str) or x.dtype.kind not in NUMBERS:
+        if isinstance(x, str) or not _is_number(x.dtype):
             return plain(x)
         return x.astype(dtype, copy=False)
 
