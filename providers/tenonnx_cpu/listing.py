@@ -25,6 +25,11 @@ LISTING: Final = {
     "conv.resizing": "Resize",
     "conv.separable": "Conv",
     "conv.transposed": "ConvTranspose",
+    "copying.joining": "Concat",
+    "copying.moving": "DepthToSpace Gather Pad ReverseSequence SpaceToDepth Tile",
+    "copying.picking": "GatherElements",
+    "copying.turning": "Transpose",
+    "copying.views": "Expand Flatten Reshape Slice Split SplitToSequence Squeeze Unsqueeze",
     "elementwise.batch_norm": "BatchNormalization",
     "elementwise.elementwise": (
         "Abs Add Ceil Clip Div Erf Exp Floor Gelu HardSigmoid HardSwish LeakyRelu Max Min Mul Neg "
@@ -47,14 +52,11 @@ LISTING: Final = {
     "int8.table": (
         "Concat DequantizeLinear com.microsoft::QLinearLeakyRelu com.microsoft::QLinearSigmoid"
     ),
-    "joining": "Concat",
-    "moving": "DepthToSpace Gather Pad ReverseSequence SpaceToDepth Tile",
     "norms.norms": "Add LayerNormalization LogSoftmax Mul Pow RMSNormalization ReduceMean Softmax",
     "norms.skip": (
         "SimplifiedLayerNormalization com.microsoft::SimplifiedLayerNormalization "
         "com.microsoft::SkipLayerNormalization com.microsoft::SkipSimplifiedLayerNormalization"
     ),
-    "picking": "GatherElements",
     "products.affine": "Gemm MatMul",
     "products.dense": "Gemm",
     "products.experts": "MatMul",
@@ -65,6 +67,4 @@ LISTING: Final = {
     "recurrent.quantised": "com.microsoft::DynamicQuantizeLSTM",
     "reduction": "ReduceL2 ReduceMax ReduceMin ReduceSum ReduceSumSquare",
     "small": "ArgMax ArgMin Cast",
-    "turning": "Transpose",
-    "views": "Expand Flatten Reshape Slice Split SplitToSequence Squeeze Unsqueeze",
 }

@@ -12,8 +12,8 @@ import numpy as np
 from tenonnx.records import record
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.launch import Launch
-from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.recording.launch import Launch
+from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import F32, Call, NDArray, Site, specialise
 
 REDUCE = JitKernel("reducing", "reduce")

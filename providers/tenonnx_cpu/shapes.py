@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from tenonnx.planning.lower import is_constant
 from tenonnx.provider import Step
-from tenonnx_cpu.fixed import fix
 from tenonnx_cpu.fuse import straight_line
-from tenonnx_cpu.launch import Launch
-from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.recording.fixed import fix
+from tenonnx_cpu.recording.launch import Launch
+from tenonnx_cpu.recording.recorded import Recorded
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -103,8 +103,9 @@ class Instead:
 Choice: TypeAlias = Callable[[Site, Call], Call | Instead | None]
 
 MODULES: Final = (
-    *("attend", "channels", "convolve", "group_query", "keeping", "matmul", "nbits"),
-    *("pooling", "resizing", "rotary", "rows", "scattering"),
+    *("attention.attend", "attention.group_query", "attention.rotary", "images.channels"),
+    *("images.convolve", "images.keeping", "images.pooling", "images.resizing", "norms.rows"),
+    *("products.matmul", "products.nbits", "scattering"),
 )
 """Where choices are; they register themselves."""
 

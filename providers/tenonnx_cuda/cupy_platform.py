@@ -15,7 +15,7 @@ import numpy as np
 
 from tenonnx.errors import EPFail
 from tenonnx.operators import Array, Namespace
-from tenonnx_cuda.convolutions import Convolutions, convolutions
+from tenonnx_cuda.images.convolutions import Convolutions, convolutions
 from tenonnx_cuda.namespace import DeviceNamespace
 from tenonnx_cuda.platform import (
     CannotRecordError,
@@ -25,7 +25,7 @@ from tenonnx_cuda.platform import (
     Recording,
     View,
 )
-from tenonnx_cuda.products import products
+from tenonnx_cuda.products.cublas import products
 
 LARGEST_LIMIT = 2**62
 """cupy's pools take a signed number."""

@@ -9,9 +9,9 @@ if TYPE_CHECKING:
 
     from tenonnx.operators import Array
     from tenonnx.weights.weight import Weight
-    from tenonnx_cuda.arrivals import Arrival
     from tenonnx_cuda.platform import NDArray, Platform, Stream
-    from tenonnx_cuda.residence import Residence
+    from tenonnx_cuda.weights.arrivals import Arrival
+    from tenonnx_cuda.weights.residence import Residence
 
 
 class CudaDevice:

@@ -15,7 +15,7 @@ import numpy as np
 from tenonnx.operators import Array
 
 if TYPE_CHECKING:
-    from tenonnx_cuda.products import Products
+    from tenonnx_cuda.products.cublas import Products
 
 BFLOAT16: Final = np.dtype(ml_dtypes.bfloat16)
 

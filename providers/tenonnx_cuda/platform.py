@@ -16,7 +16,7 @@ import numpy as np
 from tenonnx.operators import Array, Namespace
 
 if TYPE_CHECKING:
-    from tenonnx_cuda.convolutions import Convolutions
+    from tenonnx_cuda.images.convolutions import Convolutions
 
 NDArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 

@@ -41,7 +41,7 @@ class CUDAExecutionProvider(ArrayProvider):
         operators: OperatorTable | None = None,
         session_options: SessionOptions | None = None,
     ) -> None:
-        from tenonnx_cuda.residence import residence_on
+        from tenonnx_cuda.weights.residence import residence_on
 
         super().__init__(options or CudaOptions(), operators, session_options)
         chosen: CudaOptions = self.options
@@ -80,7 +80,7 @@ class CUDAExecutionProvider(ArrayProvider):
 
     def supports(self, node: ir.Node) -> Literal[True] | str:
         """Accepts a node whose operator is in the table and whose elements a device has."""
-        from tenonnx_cuda.elements import not_on_device
+        from tenonnx_cuda.elementwise.elements import not_on_device
 
         verdict = super().supports(node)
         if verdict is not True:
@@ -95,7 +95,7 @@ class CUDAExecutionProvider(ArrayProvider):
 
     def compile(self, segment: Segment) -> Sequence[Step]:
         """Returns a step per node, each on the session's stream; or recordings of many."""
-        from tenonnx_cuda.shapes import shape_nodes
+        from tenonnx_cuda.graphs.shapes import shape_nodes
 
         on_host = shape_nodes(segment.nodes, self.kernel)
         chosen = {n: self._on_host(n) if n in on_host else self._chosen(n) for n in segment.nodes}
@@ -103,7 +103,7 @@ class CUDAExecutionProvider(ArrayProvider):
         steps = self._chained(segment, chosen, on_host)
         steps = [self._after_weights(step) for step in steps]
         if self.options.enable_cuda_graph:
-            from tenonnx_cuda.recording import recorded
+            from tenonnx_cuda.graphs.recording import recorded
 
             steps = recorded(steps, segment.escaping, self.stream, self._there)
         return [on_stream(self.stream, step) for step in steps]
@@ -116,10 +116,10 @@ class CUDAExecutionProvider(ArrayProvider):
         Such a step stands where its last node did, if no more is said: by then all that it reads is
         there.
         """
-        from tenonnx_cuda.chains import chain_step, chains
-        from tenonnx_cuda.linear import linear_step, linears
-        from tenonnx_cuda.residual import residual_step, residuals
-        from tenonnx_cuda.turning import turn_step, turns
+        from tenonnx_cuda.attention.turning import turn_step, turns
+        from tenonnx_cuda.elementwise.chains import chain_step, chains
+        from tenonnx_cuda.norms.residual import residual_step, residuals
+        from tenonnx_cuda.products.linear import linear_step, linears
 
         nodes = [node for node in segment.nodes if node not in on_host]
         where = self.platform, self.device
@@ -149,7 +149,7 @@ class CUDAExecutionProvider(ArrayProvider):
 
     def _on_host(self, node: ir.Node) -> Step:
         """Returns the step of a node that computes with shapes."""
-        from tenonnx_cuda.shapes import as_array
+        from tenonnx_cuda.graphs.shapes import as_array
 
         call = as_array(self.bound(node, np))
         return dataclasses.replace(self._step(node), call=call, host="all")
@@ -164,7 +164,7 @@ class CUDAExecutionProvider(ArrayProvider):
     def _chosen(self, node: ir.Node) -> Step:
         """Returns the step of a node, with a kernel of the provider's own if there is one."""
         from tenonnx_cuda.chosen import Instead, Site, choices
-        from tenonnx_cuda.sized import Sized
+        from tenonnx_cuda.graphs.sized import Sized
 
         step = self._step(node)
         choice = choices().get((node.domain, node.op_type))
@@ -201,7 +201,7 @@ class CUDAExecutionProvider(ArrayProvider):
 
     def _after_weights(self, step: Step) -> Step:
         """Returns a step that waits for those of its weights that are underway."""
-        from tenonnx_cuda.arrivals import after
+        from tenonnx_cuda.weights.arrivals import after
 
         inner = (value for node in step.nodes for value in node.inputs)
         known = dict.fromkeys(map(self._residence.arrival, weights((*step.inputs, *inner))))
@@ -228,7 +228,7 @@ def weights(values: Iterable[ir.Value | None]) -> Iterator[Weight]:
 
 def on_stream(stream: Stream, step: Step) -> Step:
     """Returns a step whose work goes to a stream; a recording looks after that itself."""
-    from tenonnx_cuda.arrivals import around
+    from tenonnx_cuda.weights.arrivals import around
 
     call: Callable[..., Any] = step.call
     if getattr(call, "has_stream", False) or step.host == "all":

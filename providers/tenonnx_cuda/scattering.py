@@ -10,7 +10,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from tenonnx.operators import Array
 from tenonnx_array.index import element_positions, from_front
-from tenonnx_cuda.caches import is_same
+from tenonnx_cuda.attention.caches import is_same
 from tenonnx_cuda.chosen import Call, Site, choose
 from tenonnx_cuda.sources import THREADS, blocks, is_aligned, pointer
 

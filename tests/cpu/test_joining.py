@@ -9,7 +9,7 @@ import pytest
 from running import Watch, run
 
 from models import node
-from tenonnx_cpu.joining import JOIN, join
+from tenonnx_cpu.copying.joining import JOIN, join
 from tenonnx_cpu.team import available_cores
 
 SHAPES = [

@@ -13,7 +13,7 @@ from models import INT64, node
 
 pytest.importorskip("numba")
 
-from tenonnx_cpu.picking import PICK
+from tenonnx_cpu.copying.picking import PICK
 
 
 def gather(data: Any, places: Any, threads: int, **attributes: int) -> Any:

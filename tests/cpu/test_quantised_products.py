@@ -14,11 +14,11 @@ from models import FLOAT, model, node, value
 
 pytest.importorskip("numba")
 
-from tenonnx_cpu.launch import done
 from tenonnx_cpu.quantised import nbits as nbits_module
 from tenonnx_cpu.quantised import product as products
 from tenonnx_cpu.quantised.matrix import Quantised
 from tenonnx_cpu.quantised.product import matmul_q, request
+from tenonnx_cpu.recording.launch import done
 
 EXACT = 2e-6
 """Of the sum of magnitudes: what float32 loses."""

@@ -17,11 +17,11 @@ from tenonnx.interface.profiling import kernel_name
 
 pytest.importorskip("numba")
 
-from tenonnx_cpu import recorded
 from tenonnx_cpu.jit.code import images
 from tenonnx_cpu.jit.scratch import floats as scratch_floats
-from tenonnx_cpu.launch import Launch
-from tenonnx_cpu.recording import describe
+from tenonnx_cpu.recording import recorded
+from tenonnx_cpu.recording.launch import Launch
+from tenonnx_cpu.recording.recording import describe
 
 pytestmark = pytest.mark.skipif(not images.SUPPORTED, reason="numba calls kernels here")
 

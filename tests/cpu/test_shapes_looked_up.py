@@ -12,8 +12,8 @@ from models import node
 
 pytest.importorskip("numba")
 
-from tenonnx_cpu.fixed import fix, is_fixed
 from tenonnx_cpu.jit.code import images
+from tenonnx_cpu.recording.fixed import fix, is_fixed
 
 WEIGHTS = {
     "zero": np.array(0),

@@ -13,8 +13,8 @@ import numpy as np
 import strict
 from numpy.lib.stride_tricks import as_strided
 
-from tenonnx_cuda.convolutions import ELEMENTS, Convolutions
-from tenonnx_cuda.cudnn import ATTRIBUTES, DESCRIPTORS, FUNCTIONS, Backend
+from tenonnx_cuda.images.convolutions import ELEMENTS, Convolutions
+from tenonnx_cuda.images.cudnn import ATTRIBUTES, DESCRIPTORS, FUNCTIONS, Backend
 
 KINDS = {number: name for name, number in DESCRIPTORS.items()}
 NAMES = {number: (name, kind) for name, (number, kind) in ATTRIBUTES.items()}

@@ -25,7 +25,7 @@ from tenonnx_cuda.platform import (
     View,
 )
 from tenonnx_cuda.provider import CUDAExecutionProvider
-from tenonnx_cuda.residence import UPLOAD
+from tenonnx_cuda.weights.residence import UPLOAD
 
 
 def pages(nbytes: int) -> NDArray:

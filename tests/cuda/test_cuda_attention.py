@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from kernel_calls import BFLOAT16, FLOATS, chosen, close, draw, needs_compiler
 
-from tenonnx_cuda import flash
+from tenonnx_cuda.attention import flash
 
 
 def attended(

@@ -17,9 +17,9 @@ from test_cuda_compile import check_compiles
 
 import tenonnx
 from models import model, node, value
-from tenonnx_cuda import chains
-from tenonnx_cuda.chains import Chain, repeats, whole
-from tenonnx_cuda.expressions import COMPOUND, SIMPLE, expression
+from tenonnx_cuda.elementwise import chains
+from tenonnx_cuda.elementwise.chains import Chain, repeats, whole
+from tenonnx_cuda.elementwise.expressions import COMPOUND, SIMPLE, expression
 from tenonnx_cuda.sources import ELEMENTS
 
 pytestmark = pytest.mark.skipif(hosted.COMPILER is None, reason="no C++ compiler")

@@ -23,9 +23,9 @@ from tenonnx.weights.registry import WeightRegistry
 from tenonnx_array.conv_transpose import conv_transpose
 from tenonnx_array.windows import place
 from tenonnx_contrib.fused import fused_conv
-from tenonnx_cuda import convolutions as cudnn
-from tenonnx_cuda.convolve import ends_of
-from tenonnx_cuda.cudnn import ATTRIBUTES, DESCRIPTORS
+from tenonnx_cuda.images import convolutions as cudnn
+from tenonnx_cuda.images.convolve import ends_of
+from tenonnx_cuda.images.cudnn import ATTRIBUTES, DESCRIPTORS
 
 CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
     "padded": ((2, 3, 9, 8), (5, 3, 3, 3), {"pads": [1, 1, 1, 1]}),

@@ -19,8 +19,8 @@ from tenonnx.interface.ort_value import OrtValue
 from tenonnx.provider import Provider, why_unusable
 from tenonnx.testing import ProviderTests
 from tenonnx.weights.registry import WeightRegistry
+from tenonnx_cuda.graphs.recording import Replayed
 from tenonnx_cuda.provider import CUDAExecutionProvider
-from tenonnx_cuda.recording import Replayed
 
 MISSING = why_unusable(CUDAExecutionProvider)
 

@@ -15,8 +15,8 @@ import tenonnx
 from models import model, node, value
 from tenonnx.provider import why_unusable
 from tenonnx_array.conv_transpose import conv_transpose
+from tenonnx_cuda.graphs.recording import Replayed
 from tenonnx_cuda.provider import CUDAExecutionProvider
-from tenonnx_cuda.recording import Replayed
 
 MISSING = why_unusable(CUDAExecutionProvider)
 

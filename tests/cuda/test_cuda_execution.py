@@ -16,7 +16,7 @@ import tenonnx
 from models import model, node, value
 from tenonnx.interface.ort_value import OrtValue
 from tenonnx_cuda.cupy_platform import LARGEST_LIMIT, TF32, CupyStream
-from tenonnx_cuda.recording import LARGE, MOST, Replayed, Take
+from tenonnx_cuda.graphs.recording import LARGE, MOST, Replayed, Take
 
 CHAIN = model(
     [
@@ -248,7 +248,7 @@ def test_what_brings_arrays_from_the_host_is_not_recorded(
     )
     for listed in (True, False):
         if not listed:
-            monkeypatch.setattr("tenonnx_cuda.grouping.NEVER", frozenset())
+            monkeypatch.setattr("tenonnx_cuda.graphs.grouping.NEVER", frozenset())
         session = graphed(large, graph_optimization_level=0)
         x = np.linspace(-1, 3, 6, dtype=np.float32).reshape(1, 2, 3)
         (expected,) = tenonnx.InferenceSession(large, providers=["cpu"]).run(None, {"x": x})

@@ -16,7 +16,7 @@ from kernel_calls import chosen, needs_compiler
 import tenonnx
 from models import FLOAT, INT64, model, node, value
 from tenonnx.interface.ort_value import OrtValue
-from tenonnx_cuda.recording import Replayed
+from tenonnx_cuda.graphs.recording import Replayed
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "generate" / "model" / "model.onnx"
 

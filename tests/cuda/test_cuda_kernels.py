@@ -12,9 +12,9 @@ from emulated import FakePlatform
 from kernel_calls import BFLOAT16, FLOATS, chosen, close, draw, needs_compiler
 
 from tenonnx_contrib.fused import fused_conv
-from tenonnx_cuda import nbits
-from tenonnx_cuda.convolve import ACTIVATIONS
-from tenonnx_cuda.few import product_of_few
+from tenonnx_cuda.images.convolve import ACTIVATIONS
+from tenonnx_cuda.products import nbits
+from tenonnx_cuda.products.few import product_of_few
 from tenonnx_cuda.sources import ELEMENTS, common
 
 

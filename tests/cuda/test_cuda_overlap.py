@@ -20,10 +20,10 @@ from models import FLOAT, model, node, value
 from tenonnx.interface.ort_value import OrtValue
 from tenonnx.weights.mapping import Mapping
 from tenonnx.weights.registry import WeightRegistry
-from tenonnx_cuda import slabs
-from tenonnx_cuda.residence import Residence
-from tenonnx_cuda.sharing import Exchange
-from tenonnx_cuda.staging import Staging
+from tenonnx_cuda.weights import slabs
+from tenonnx_cuda.weights.residence import Residence
+from tenonnx_cuda.weights.sharing import Exchange
+from tenonnx_cuda.weights.staging import Staging
 
 SIZE = 16
 

@@ -26,9 +26,9 @@ from tenonnx.weights.mapping import Mapping
 from tenonnx.weights.registry import WeightRegistry
 from tenonnx.weights.weight import Weight
 from tenonnx_cuda.platform import NDArray
-from tenonnx_cuda.residence import Residence
-from tenonnx_cuda.sharing import GRAIN, Exchange, locked, own_folder, taken
-from tenonnx_cuda.staging import Staging
+from tenonnx_cuda.weights.residence import Residence
+from tenonnx_cuda.weights.sharing import GRAIN, Exchange, locked, own_folder, taken
+from tenonnx_cuda.weights.staging import Staging
 
 SIZE = 3 << 20
 

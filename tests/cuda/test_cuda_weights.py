@@ -25,9 +25,9 @@ from tenonnx.weights.registry import WeightRegistry
 from tenonnx.weights.storage import Memory
 from tenonnx.weights.weight import Weight
 from tenonnx_cuda.platform import OutOfDeviceMemoryError
-from tenonnx_cuda.residence import Residence
-from tenonnx_cuda.slabs import ALIGNMENT, Stretch, merged, pack, stretch_of
-from tenonnx_cuda.staging import Staging
+from tenonnx_cuda.weights.residence import Residence
+from tenonnx_cuda.weights.slabs import ALIGNMENT, Stretch, merged, pack, stretch_of
+from tenonnx_cuda.weights.staging import Staging
 
 
 @pytest.fixture

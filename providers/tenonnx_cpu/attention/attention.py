@@ -12,8 +12,8 @@ from tenonnx_cpu.buffers import F32, empty
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces
-from tenonnx_cpu.launch import Launch, done
-from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.recording.launch import Launch, done
+from tenonnx_cpu.recording.recorded import Recorded
 
 if TYPE_CHECKING:
     import onnx_ir as ir

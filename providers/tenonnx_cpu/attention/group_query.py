@@ -10,9 +10,9 @@ import numpy as np
 
 from tenonnx_cpu.attention.attention import ATTEND, attend
 from tenonnx_cpu.buffers import F32, empty
+from tenonnx_cpu.copying.joining import ENOUGH as SHARED
+from tenonnx_cpu.copying.joining import JOIN, join
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.joining import ENOUGH as SHARED
-from tenonnx_cpu.joining import JOIN, join
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 PLACE = JitKernel("attention.group_query", "place")

@@ -11,8 +11,8 @@ import numpy as np
 from tenonnx.records import record
 from tenonnx_cpu.attention.attention import ATTEND, attend_launch
 from tenonnx_cpu.buffers import F32, HALVES, empty
-from tenonnx_cpu.launch import Launch, done
-from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.recording.launch import Launch, done
+from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import Call, Site, specialise
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from tenonnx_cpu.buffers import F32, empty
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.launch import Launch
-from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.recording.launch import Launch
+from tenonnx_cpu.recording.recorded import Recorded
 
 if TYPE_CHECKING:
     import onnx_ir as ir

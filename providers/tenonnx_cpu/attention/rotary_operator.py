@@ -10,8 +10,8 @@ import numpy as np
 from tenonnx_cpu.buffers import F32, contiguous, empty
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces
-from tenonnx_cpu.launch import Launch
-from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.recording.launch import Launch
+from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import Call, Site, specialise
 
 EMBED = JitKernel("attention.rotary", "embed")

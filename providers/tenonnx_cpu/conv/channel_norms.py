@@ -6,9 +6,9 @@ from typing import Any
 
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.launch import Launch
 from tenonnx_cpu.products.product import fits
-from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.recording.launch import Launch
+from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 NORMALISE = JitKernel("conv.channel_norms", "normalise_channels")

@@ -18,9 +18,9 @@ from tenonnx_cpu.conv.winograd import tile_size, tiled, winograd_layout
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
-from tenonnx_cpu.launch import Launch, done
 from tenonnx_cpu.products.product import F32, fits
-from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.recording.launch import Launch, done
+from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import NDArray, Site
 
 if TYPE_CHECKING:

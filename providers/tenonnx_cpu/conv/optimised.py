@@ -14,7 +14,7 @@ from tenonnx_cpu.conv.pooling import pool
 from tenonnx_cpu.conv.tail import LINEAR, SIMPLE, Tail
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.int8.pooling import max_pool_of_bytes
-from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import F32, Call, NDArray, Site, specialise
 
 if TYPE_CHECKING:

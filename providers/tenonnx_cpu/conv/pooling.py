@@ -13,9 +13,9 @@ from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.conv.depthwise import depthwise_layout
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
-from tenonnx_cpu.launch import Launch
 from tenonnx_cpu.products.product import fits
-from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.recording.launch import Launch
+from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.reduction import reduction
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 

@@ -23,8 +23,8 @@ from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
-from tenonnx_cpu.launch import Launch
-from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.recording.launch import Launch
+from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import F32, NDArray
 
 if TYPE_CHECKING:

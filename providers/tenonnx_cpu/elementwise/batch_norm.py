@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from tenonnx_cpu.elementwise.program import Line, Program, ProgramCall
-from tenonnx_cpu.launch import Launch
-from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.recording.launch import Launch
+from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import F32, Call, NDArray, Site, specialise
 
 

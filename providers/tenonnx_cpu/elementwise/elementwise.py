@@ -12,7 +12,7 @@ from tenonnx_cpu.buffers import F32
 from tenonnx_cpu.elementwise.opcodes import BINARY, INPUTS
 from tenonnx_cpu.elementwise.program import Line, Program, ProgramCall
 from tenonnx_cpu.fuse import Fused, Scope, fusion
-from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.regions import find_region, inputs_of
 from tenonnx_cpu.specialise import Site
 

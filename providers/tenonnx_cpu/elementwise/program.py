@@ -13,7 +13,7 @@ from tenonnx_cpu.buffers import F32, HALVES, contiguous, empty
 from tenonnx_cpu.elementwise.opcodes import AXES, BLOCK, CODES, INPUTS, MEMORY, REGISTERS
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
-from tenonnx_cpu.launch import Launch, done
+from tenonnx_cpu.recording.launch import Launch, done
 from tenonnx_cpu.specialise import Call
 
 NDArray: TypeAlias = np.ndarray[Any, Any]

@@ -24,7 +24,7 @@ from tenonnx_cpu.int8.depthwise import (
 from tenonnx_cpu.int8.product import FORMS, GEMM, Finish, byte_product
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats, scratch
-from tenonnx_cpu.launch import Launch, done
+from tenonnx_cpu.recording.launch import Launch, done
 from tenonnx_cpu.specialise import NDArray, Site
 
 CONV = JitKernel("int8.conv", "conv_int8")

@@ -13,8 +13,8 @@ from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.int8.codes import Code, code_at
 from tenonnx_cpu.int8.pooling import SERIAL, between, flat, limits_of
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.launch import Launch, done
-from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.recording.launch import Launch, done
+from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import numpy as np
 from tenonnx_cpu.buffers import F32, HALVES, contiguous, empty
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.launch import Launch, done
 from tenonnx_cpu.norms.patterns import Match, decomposed_norm
-from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.recording.launch import Launch, done
+from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import Call, Site, specialise
 
 if TYPE_CHECKING:

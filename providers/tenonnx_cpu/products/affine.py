@@ -8,7 +8,7 @@ from tenonnx.records import record
 from tenonnx_cpu.activation import GELU, GELU_TANH, LEAKY_RELU, NONE, RELU, SIGMOID, TANH
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.products.product import F32, KINDS, Epilogue, product_launch, request
-from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.regions import inputs_of
 from tenonnx_cpu.specialise import Call, NDArray, Site
 

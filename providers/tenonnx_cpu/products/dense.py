@@ -13,9 +13,9 @@ from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
 from tenonnx_cpu.jit.workspace import WORKSPACE
-from tenonnx_cpu.launch import Launch
 from tenonnx_cpu.products.product import SERIAL_PRODUCTS, fits
-from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.recording.launch import Launch
+from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.regions import inputs_of
 from tenonnx_cpu.specialise import Call
 

@@ -9,7 +9,7 @@ import numpy as np
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.products.affine import widening
 from tenonnx_cpu.products.product import F32, KINDS, Epilogue, product, product_launch, request
-from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
 from tenonnx_cpu.jit.workspace import WORKSPACE
-from tenonnx_cpu.launch import Launch, done
+from tenonnx_cpu.recording.launch import Launch, done
 from tenonnx_cpu.specialise import NDArray
 
 F32 = np.dtype(np.float32)

@@ -9,7 +9,7 @@ import numpy as np
 from tenonnx_cpu.products.product import F32
 from tenonnx_cpu.quantised.matrix import Quantised
 from tenonnx_cpu.quantised.product import activations_at, matmul_q, request
-from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 

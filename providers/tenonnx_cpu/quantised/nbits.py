@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.launch import done
 from tenonnx_cpu.products.product import KINDS, product
 from tenonnx_cpu.products.product import request as request_products
 from tenonnx_cpu.quantised.matrix import Quantised
 from tenonnx_cpu.quantised.product import activations_at, matmul_q, request
-from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.recording.launch import done
+from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 

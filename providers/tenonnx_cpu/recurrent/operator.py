@@ -9,9 +9,9 @@ import numpy as np
 from tenonnx_cpu.buffers import F32, contiguous, empty
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
-from tenonnx_cpu.launch import Launch
 from tenonnx_cpu.products.product import NO_RESIDUAL, ONE_BATCH
-from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.recording.launch import Launch
+from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.recurrent.layout import GATES, GRU, GRU_RESET_AFTER, LSTM, RNN, Sizes, layout
 from tenonnx_cpu.specialise import Call, Site, specialise
 

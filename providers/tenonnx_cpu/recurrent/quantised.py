@@ -9,7 +9,7 @@ import numpy as np
 
 from tenonnx_cpu.buffers import F32
 from tenonnx_cpu.fuse import Fused, Scope, fusion
-from tenonnx_cpu.recorded import Recorded
+from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.recurrent.operator import layer_of
 from tenonnx_cpu.specialise import NDArray, Site
 

@@ -1,0 +1,1 @@
+"""Operators that only copy elements, or show them otherwise."""

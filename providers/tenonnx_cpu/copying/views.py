@@ -1,0 +1,63 @@
+"""Operators whose results are views: what numpy finds out about strides, recorded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tenonnx_cpu.fuse import Fused, Scope, fusion
+from tenonnx_cpu.recording.fixed import is_fixed
+from tenonnx_cpu.recording.launch import Launch
+from tenonnx_cpu.recording.recorded import Recorded
+from tenonnx_cpu.specialise import Call, Site, specialise
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+
+@specialise("Expand", "Flatten", "Reshape", "Slice", "Split", "Squeeze", "Unsqueeze")
+def specialise_view(site: Site, plain: Call) -> Call:
+    """Takes what changes shapes as constants or shapes say; what must be copied, numpy copies."""
+    inputs = site.node.inputs
+    varying = [
+        n for n in range(1, len(inputs)) if inputs[n] is not None and site.constant(n) is None
+    ]
+
+    def call(*given: Any) -> Any:
+        result = plain(*given)
+        for n in varying:
+            if not is_fixed(given[n]):
+                return result
+        return Launch(None, (), result)
+
+    return Recorded(call)
+
+
+@fusion("SplitToSequence", turn=-1)
+def fuse_split(node: ir.Node, scope: Scope) -> Fused | None:
+    """Takes a sequence of pieces from which some are picked by constant places."""
+    sequence, (x, *sizes) = node.outputs[0], node.inputs
+    if scope.escapes(sequence) or sequence.is_graph_output():
+        return None
+    readers = [use.node for use in sequence.uses()]
+    if not readers or any(each.op_type != "SequenceAt" or not scope.has(each) for each in readers):
+        return None
+    places = [scope.site(each).scalar(1) for each in readers]
+    if any(place is None for place in places):
+        return None
+    plain, wanted = (
+        scope.plain(node).call,
+        [int(place.item()) for place in places if place is not None],
+    )
+    constant = not sizes or scope.site(node).constant(1) is not None
+
+    def call(*given: Any) -> Any:
+        pieces = plain(*given)
+        for place in wanted:
+            if not -len(pieces) <= place < len(pieces):
+                raise ValueError(f"there are {len(pieces)} pieces, and none at {place}")
+        found = tuple(pieces[place] for place in wanted)
+        result = found if len(found) > 1 else found[0]
+        return Launch(None, (), result) if constant or is_fixed(given[1]) else result
+
+    outputs = tuple(each.outputs[0] for each in readers)
+    return Fused((node, *readers), (x, *sizes), outputs, Recorded(call))

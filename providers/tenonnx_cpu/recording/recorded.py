@@ -1,0 +1,150 @@
+"""Steps that are recorded: what Python does for a call is done once for arrays of some shapes.
+
+Most steps call one kernel, and all that they do before depends on shapes alone: whether the kernel
+takes the arrays, which of several it is, what the result looks like, how work is shared out. A
+function that is ``Recorded`` returns that as a ``Launch`` instead of calling the kernel. When it
+has said the same of the same shapes twice, machine code (``jit.replay``) does it from then on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tenonnx.records import record
+from tenonnx_cpu.buffers import COUNTED
+from tenonnx_cpu.jit import layout as at
+from tenonnx_cpu.jit.code import images
+from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.jit.scratch import ROOMS
+from tenonnx_cpu.recording.fixed import is_fixed
+from tenonnx_cpu.recording.launch import Launch, done
+
+if TYPE_CHECKING:
+    from tenonnx_cpu.recording.recording import Description
+
+REPLAY = JitKernel("replay", "replay")
+
+KEPT = 4
+"""Recordings that a step keeps."""
+
+PATIENCE = 64
+"""Calls with other shapes than the call before after which a step is not recorded any more."""
+
+
+@record
+class Recorded:
+    """A step's function that returns a ``Launch``, or results where no kernel is to be called.
+
+    What it decides must depend on nothing but its inputs' dtypes, shapes and strides, on constants
+    and on arrays that are fixed.
+
+    Attributes:
+        function: It.
+    """
+
+    function: Callable[..., Any]
+
+    def __call__(self, *inputs: Any) -> Any:
+        """Returns the results."""
+        return done(self.function(*inputs), inputs)
+
+    def replayed(self, constants: Sequence[bool]) -> Callable[..., Any]:
+        """Returns what a step calls.
+
+        Args:
+            constants: Which of its inputs are the same arrays in every run.
+        """
+        if not images.SUPPORTED:
+            return self
+        REPLAY.request()
+        if REPLAY.run is None or not COUNTED:
+            return self
+        cell = Cell((_services(), _Recorder(self.function, tuple(constants))))
+        cell.__wrapped__ = self.function
+        return images.builtin("replay", images.entry_of(REPLAY.run), cell)
+
+
+class Cell(list[Any]):
+    """What ``jit.replay`` has as its self: addresses, a ``_Recorder``, and recordings."""
+
+    __wrapped__: Callable[..., Any]
+
+
+class _Recorder:
+    """Does what no recording does, and records what comes again.
+
+    Args:
+        function: Returns a launch.
+        constants: Which of its inputs are the same arrays in every run.
+    """
+
+    def __init__(self, function: Callable[..., Any], constants: tuple[bool, ...]) -> None:
+        self._function = function
+        self._constants = constants
+        self._patience = PATIENCE
+        self._shapes: Any = None
+        self._seen: Description | None = None
+
+    def __call__(self, cell: Cell, *inputs: Any) -> Any:
+        """Returns the results."""
+        made = self._function(*inputs)
+        result = done(made, inputs)
+        if self._patience and type(made) is Launch and result is made.result:
+            self._learn(cell, inputs, made)
+        return result
+
+    def _learn(self, cell: Cell, inputs: tuple[Any, ...], made: Launch) -> None:
+        shapes = [
+            id(x) if x is None or is_fixed(x) else (x.shape, x.strides, x.dtype) for x in inputs
+        ]
+        if shapes != self._shapes:
+            self._shapes, self._seen = shapes, None
+            self._patience -= 1
+            return
+        # Imported by those who run a step more than once.
+        from tenonnx_cpu.recording.recording import describe, written
+
+        described = describe(inputs, self._constants, made)
+        if described is None:
+            self._patience = 0
+        elif self._seen is None or described.facts != self._seen.facts:
+            self._patience -= 1
+            self._seen = described
+        else:
+            self._seen = self._shapes = None
+            self._patience -= 1
+            if len(cell) >= 2 + 2 * KEPT:
+                del cell[2:4]
+            cell.extend(written(described))
+
+
+@functools.cache
+def _services() -> np.ndarray[Any, Any]:
+    """Returns the addresses that ``jit.layout`` names."""
+    python = ctypes.pythonapi
+    names = {
+        at.INCREF: python.Py_IncRef,
+        at.DECREF: python.Py_DecRef,
+        at.VECTORCALL: python.PyObject_Vectorcall,
+        at.CALL_NOTHING: python.PyObject_CallNoArgs,
+        at.TUPLE: python.PyTuple_New,
+        at.TUPLE_SET: python.PyTuple_SetItem,
+        at.THREAD: python.PyThread_get_thread_ident,
+    }
+    words = np.zeros(at.ROOMS_AT + 1, np.int64)
+    for place, function in names.items():
+        words[place] = ctypes.cast(function, ctypes.c_void_p).value or 0
+    pointer_in = python.PyCapsule_GetPointer
+    pointer_in.restype = ctypes.c_void_p
+    pointer_in.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    table = pointer_in(np._core._multiarray_umath._ARRAY_API, None)  # type: ignore[attr-defined]
+    for place, number in ((at.EMPTY, 184), (at.NEW_VIEW, 94), (at.SET_BASE, 282)):
+        words[place] = ctypes.c_size_t.from_address(table + 8 * number).value
+    words[at.NDARRAY] = id(np.ndarray)
+    words[at.ROOMS], words[at.ROOMS_AT] = len(ROOMS), ROOMS.ctypes.data
+    return words

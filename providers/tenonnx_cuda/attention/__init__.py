@@ -1,0 +1,1 @@
+"""Attention, its caches of keys and values, and rotary embeddings."""

@@ -1,0 +1,160 @@
+"""Caches of keys and values: how they grow, and how new heads get into them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tenonnx.operators import Array
+from tenonnx_cuda.attention.flash import Heads
+from tenonnx_cuda.chosen import Site
+from tenonnx_cuda.sources import THREADS, blocks, is_aligned, pointer
+
+Pair: TypeAlias = "tuple[Any, Any]"
+"""Of keys, and of values."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """How heads turn, and where they go.
+
+    Attributes:
+        cosines: (positions, turned / 2), or ``None`` if they do not.
+        sines: Likewise.
+        ids: Positions, int64 (batch, steps), or ``None`` for those in the cache.
+        interleaved: Whether pairs are neighbours.
+        last: int32 (batch,): the position of each sequence's last step, or ``None``.
+        start: Where new steps go without ``last``.
+    """
+
+    cosines: Array | None = None
+    sines: Array | None = None
+    ids: Array | None = None
+    interleaved: int = 0
+    last: Array | None = None
+    start: int = 0
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Elements of a head that turn, and positions that there are angles for."""
+        if self.cosines is None:
+            return 0, 0
+        return 2 * int(self.cosines.shape[-1]), int(self.cosines.shape[0])
+
+
+def longest(past: Array | None, total: int) -> int:
+    """Returns how many steps a cache has room for that goes on to so many."""
+    return total if past is None else max(total, int(past.shape[2]))
+
+
+def continues(past: Pair, room: tuple[Heads, Heads]) -> bool:
+    """Says whether caches can go on as others of these sizes."""
+    return past[0] is None or all(
+        before.ndim == 4
+        and (before.shape[:2], before.shape[3]) == ((heads.batch, heads.heads), heads.size)
+        and before.shape[2] == past[0].shape[2] <= heads.steps
+        for before, heads in zip(past, room, strict=True)
+    )
+
+
+def grown(site: Site, past: Pair, room: tuple[Heads, Heads], outs: Sequence[Any]) -> Pair:
+    """Returns caches with what is in the past ones, and zeros after that.
+
+    Args:
+        site: The node.
+        past: Caches (batch, heads, steps, size), or ``None``s.
+        room: The sizes that they are to have.
+        outs: Arrays to write to, or ``None``s. One that is the past cache is that already.
+    """
+    places = zip(room, past, outs, strict=True)
+    present = [_room(site, heads, before, out) for heads, before, out in places]
+    if past[0] is None:
+        for cache in present:
+            cache[...] = 0
+        return present[0], present[1]
+    same = [is_same(cache, before) for cache, before in zip(present, past, strict=True)]
+    if all(same):
+        return present[0], present[1]
+    whole = all(before.flags.c_contiguous for before in past)
+    if whole and not any(same):
+        _carry(site, past, (present[0], present[1]))
+        return present[0], present[1]
+    for cache, before, is_it in zip(present, past, same, strict=True):
+        if not is_it:
+            cache[:, :, : before.shape[2]] = before
+            cache[:, :, before.shape[2] :] = 0
+    return present[0], present[1]
+
+
+def _room(site: Site, heads: Heads, past: Any, out: Any) -> Array:
+    shape, dtype = (heads.batch, heads.heads, heads.steps, heads.size), heads.array.dtype
+    fits = out is not None and (out.shape, out.dtype) == (shape, dtype) and out.flags.c_contiguous
+    # One that is a past cache in part would be overwritten while that is read.
+    if fits and (past is None or is_same(out, past) or not site.xp.may_share_memory(out, past)):
+        return out
+    return site.xp.empty(shape, dtype)
+
+
+def is_same(one: Array, other: Array) -> bool:
+    """Says whether two contiguous arrays are the same memory in the same shape."""
+    alike = one.data.ptr == other.data.ptr and one.shape == other.shape
+    return one is other or bool(alike and other.flags.c_contiguous)
+
+
+def _carry(site: Site, past: Pair, present: Pair) -> None:
+    width = present[0].dtype.itemsize
+    rows, each = math.prod(present[0].shape[:2]), 16 // width
+    sizes = [math.prod(x.shape[2:]) for pair in zip(past, present, strict=True) for x in pair]
+    wide = all(size % each == 0 for size in sizes) and is_aligned(*past, *present)
+    if wide:
+        sizes = [size // each for size in sizes]
+    macros = {"T": site.element(present[0]), "VECTOR": int(wide)}
+    launch = site.kernel("cache", "carry", **macros)
+    grid = (*blocks(rows * max(sizes[1], sizes[3])), 2)
+    launch(grid, (THREADS,), (*past, *present, *map(np.int64, (rows, *sizes))))
+
+
+def append(
+    site: Site, q: Heads | None, new: tuple[Heads, Heads], present: Pair, turn: Turn
+) -> tuple[Heads | None, Array | None]:
+    """Writes turned keys, and values, into caches.
+
+    Returns:
+        The turned queries, if there are any; and how many steps each sequence has then, int64
+        (batch,), if ``turn.last`` says.
+    """
+    xp, (k, v) = site.xp, new
+    turned = None
+    if q is not None:
+        turned = xp.empty((q.batch, q.steps, q.heads * q.size), q.array.dtype)
+    lengths = None if turn.last is None else xp.empty(k.batch, np.int64)
+    arrays = (k.array if q is None else q.array, k.array, v.array)
+    angles = (turn.cosines, turn.sines, turn.ids, turn.last, lengths)
+    heads = 0 if q is None else q.heads
+    size, angled = turn.sizes
+    sizes = (
+        turn.start, k.batch, k.steps, heads, k.heads, k.size, v.size, present[0].shape[2], size,
+        angled, turn.interleaved,
+    )  # fmt: skip
+    strides = [np.int64(n) for h in (k if q is None else q, k, v) for n in h.strides]
+    arguments = (*arrays, pointer(turned), *present, *map(pointer, angles))
+    count = k.batch * k.steps * ((heads + k.heads) * k.size + k.heads * v.size)
+    launch = site.kernel("cache", "append", T=site.element(k.array), VECTOR=0)
+    launch(blocks(count), (THREADS,), (*arguments, *map(np.int32, sizes), *strides))
+    return None if turned is None else Heads.of(xp, turned, heads), lengths
+
+
+def cached(present: Array) -> Heads:
+    """Returns a cache as heads, in place."""
+    batch, heads, capacity, size = present.shape
+    strides = (heads * capacity * size, capacity * size, size)
+    return Heads(present, batch, heads, capacity, size, strides)
+
+
+def outputs(given: Sequence[Any] | None, count: int) -> tuple[Any, ...]:
+    """Returns the arrays that a step's outputs are to be written to, or ``None``s."""
+    return (*(given or ()), *[None] * (count - len(given or ())))

@@ -1,0 +1,163 @@
+"""Rotary embeddings as exporters write them, with halves that are cut, negated and joined."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from tenonnx.graph import array_of
+from tenonnx.operators import Array
+from tenonnx.planning.lower import is_constant
+from tenonnx.provider import Device, Step
+from tenonnx_cuda.chosen import same_element
+from tenonnx_cuda.elementwise.chains import only_reader
+from tenonnx_cuda.graphs.grouping import Group
+from tenonnx_cuda.graphs.program import Program
+from tenonnx_cuda.platform import Platform
+from tenonnx_cuda.sources import THREADS, blocks, kernel
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+LAST: Final = (-1, 3)
+"""The last of four axes."""
+
+Maker = Callable[["ir.Value | None", str], "ir.Node | None"]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """``x * cosines + concat(-x[half:], x[:half]) * sines`` along the last axis.
+
+    Attributes:
+        nodes: In order.
+        inputs: x, cosines and sines.
+        half: Half of the last axis.
+    """
+
+    nodes: tuple[ir.Node, ...]
+    inputs: tuple[ir.Value, ir.Value, ir.Value]
+    half: int
+
+
+def turns(
+    nodes: Sequence[ir.Node], escaping: frozenset[ir.Value], is_free: Callable[[ir.Node], bool]
+) -> Iterator[Turn]:
+    """Yields what is one kernel.
+
+    Args:
+        nodes: In an order in which they can run.
+        escaping: Values that something outside the nodes reads.
+        is_free: Whether a node may be computed otherwise than by the kernel it has.
+    """
+    inside = set(nodes)
+
+    def maker(value: ir.Value | None, op_type: str) -> ir.Node | None:
+        node = None if value is None else value.producer()
+        if node is None or (node.domain, node.op_type) != ("", op_type) or node not in inside:
+            return None
+        return node if is_free(node) and only_reader(node, escaping) is not None else None
+
+    for node in nodes:
+        if (node.domain, node.op_type) == ("", "Add") and is_free(node):
+            found = _turn(node, maker)
+            if found is not None:
+                yield found
+
+
+def _turn(add: ir.Node, maker: Maker) -> Turn | None:
+    products = [maker(value, "Mul") for value in add.inputs]
+    for straight, crossed in (products, products[::-1]):
+        if straight is None or crossed is None:
+            return None
+        for joined, sines in (crossed.inputs, crossed.inputs[::-1]):
+            found = _halves(maker(joined, "Concat"), maker)
+            if found is None or sines is None:
+                continue
+            parts, x, half = found
+            others = [value for value in straight.inputs if value is not x]
+            if len(others) == 1 and others[0] is not None:
+                return Turn((*parts, straight, crossed, add), (x, others[0], sines), half)
+    return None
+
+
+def _halves(
+    concat: ir.Node | None, maker: Maker
+) -> tuple[tuple[ir.Node, ...], ir.Value, int] | None:
+    """Returns the nodes that exchange halves, of which value, and how long one is."""
+    if concat is None or len(concat.inputs) != 2 or concat.attributes["axis"].value not in LAST:
+        return None
+    negated, low = maker(concat.inputs[0], "Neg"), maker(concat.inputs[1], "Slice")
+    high = None if negated is None else maker(negated.inputs[0], "Slice")
+    if negated is None or low is None or high is None or low.inputs[0] is not high.inputs[0]:
+        return None
+    (x, *first), (_, *second) = low.inputs, high.inputs
+    bounds = [[_number(value) for value in values] for values in (first, second)]
+    if any(len(b) < 3 or None in b or b[2] not in LAST or b[3:] not in ([], [1]) for b in bounds):
+        return None
+    (zero, half, *_), (start, end, *_) = bounds
+    if x is None or half is None or end is None or zero != 0 or start != half or end < 2 * half:
+        return None
+    return (low, high, negated, concat), x, half
+
+
+def _number(value: ir.Value | None) -> int | None:
+    if value is None or not is_constant(value) or value.const_value is None:
+        return None
+    array = array_of(value.const_value)
+    return int(array.reshape(())) if array.size == 1 else None
+
+
+def turn_step(turn: Turn, steps: Sequence[Step], platform: Platform, device: Device) -> Step:
+    """Returns a rotary embedding as one step; the steps of its nodes where no kernel fits."""
+    output = turn.nodes[-1].outputs[0]
+
+    @functools.cache
+    def program() -> Program:
+        group = Group()
+        for step in steps:
+            group.add(step)
+        return Program(group, (output,))
+
+    def call(x: Array, cosines: Array, sines: Array) -> Array:
+        y = turned(platform, x, cosines, sines, turn.half)
+        if y is not None:
+            return y
+        values: dict[Any, Array] = dict(zip(turn.inputs, (x, cosines, sines), strict=True))
+        rest = program()
+        result: Array = rest(*(values[value] for value, _ in rest.inputs))[0]
+        return result
+
+    return Step(call, turn.inputs, (output,), turn.nodes, device=device)
+
+
+def turned(platform: Platform, x: Array, cosines: Array, sines: Array, half: int) -> Array | None:
+    """Returns x [a, b, c, 2 * half] turned, or ``None`` where the kernel does not fit.
+
+    Args:
+        platform: The device.
+        x: Four axes, of which the last lies together.
+        cosines: What broadcasts to it.
+        sines: Likewise.
+        half: Half of the last axis.
+    """
+    xp, element = platform.xp, same_element(x, cosines, sines)
+    if element is None or x.ndim != 4 or x.shape[-1] != 2 * half or not x.size:
+        return None
+    if any(a.ndim > 4 or a.shape[-1:] != x.shape[-1:] for a in (cosines, sines)):
+        return None
+    if np.broadcast_shapes(x.shape, cosines.shape, sines.shape) != x.shape:
+        return None
+    waves = [xp.broadcast_to(a, x.shape) for a in (cosines, sines)]
+    if any(a.strides[-1] != a.itemsize for a in (x, *waves)):
+        return None
+    y = xp.empty(x.shape, x.dtype)
+    steps = [np.int64(n // x.itemsize) for a in (x, *waves) for n in a.strides[:3]]
+    sizes = (*map(np.int32, (*x.shape[1:3], half)), np.int64(x.size // 2))
+    launch = kernel(platform, "rotary", "turn", T=element)
+    launch(blocks(x.size // 2), (THREADS,), (x, *waves, y, *steps, *sizes))
+    return y

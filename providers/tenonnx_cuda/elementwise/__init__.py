@@ -1,0 +1,1 @@
+"""Elementwise operators: kernels written for chains of them."""

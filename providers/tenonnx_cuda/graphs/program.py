@@ -1,0 +1,188 @@
+"""Steps that run as one call, for a recording to be made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from tenonnx.graph import array_of
+from tenonnx.planning.writing import Writer, writer
+from tenonnx.provider import HOST, Device, Step
+from tenonnx.weights.tensors import WeightTensor
+from tenonnx_cuda.graphs.sized import Sized
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from tenonnx_cuda.graphs.grouping import Group
+
+Shares: TypeAlias = Callable[[Any, Any], bool]
+"""Says whether two arrays may have memory in common."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A step of a program.
+
+    Attributes:
+        step: It.
+        write: Its call with buffers first, if it can write there.
+        taken: Slots of its inputs.
+        given: Slots of its outputs.
+        results: Which of the program's outputs its own are, or ``None``s.
+        owned: The program's inputs that it alone reads: a buffer may be their memory.
+    """
+
+    step: Step
+    write: Writer | None
+    taken: tuple[int | None, ...]
+    given: tuple[int, ...]
+    results: tuple[int | None, ...]
+    owned: frozenset[int]
+
+    def buffers(self, outs: Sequence[Any], inputs: Sequence[Any], shares: Shares) -> Any:
+        """Returns the buffers for its outputs that it may write to, as it takes them."""
+        wanted = [None if i is None else outs[i] for i in self.results]
+        free = [None if self._is_read(out, inputs, shares) else out for out in wanted]
+        return tuple(free) if self.step.multiple else free[0]
+
+    def _is_read(self, buffer: Any, inputs: Sequence[Any], shares: Shares) -> bool:
+        """Says whether another step reads what is in a buffer."""
+        return buffer is not None and any(
+            shares(buffer, given)
+            for i, given in enumerate(inputs)
+            if i not in self.owned and given is not None and not isinstance(given, np.ndarray)
+        )
+
+
+class Program:
+    """A group's steps as one call.
+
+    Args:
+        group: The steps.
+        outputs: The values that something outside reads.
+        shares: Of the device; nothing is written to buffers without it.
+
+    Attributes:
+        limits: For the positions of inputs that only say how much there may be: the arrays, or
+            positions of inputs, and axes that are as long as they may be.
+    """
+
+    def __init__(
+        self, group: Group, outputs: Sequence[ir.Value], shares: Shares | None = None
+    ) -> None:
+        self.inputs = tuple(group.inputs)
+        self.outputs = tuple(outputs)
+        self._shares = shares
+        self._slots: dict[tuple[Any, bool], int] = {key: i for i, key in enumerate(self.inputs)}
+        self._constants: dict[int, Any] = {}
+        places = [self._place(step) for step in group.steps]
+        self._results = [self._slots[value, group.made[value]] for value in self.outputs]
+        self._lines = [
+            self._line(step, place, [other for other in places if other is not place])
+            for step, place in zip(group.steps, places, strict=True)
+        ]
+        self._dead = self._last_uses()
+        self.limits = self._limits()
+
+    def _place(self, step: Step) -> tuple[tuple[int | None, ...], tuple[int, ...]]:
+        """Returns the slots of a step's inputs and outputs."""
+        taken = tuple(
+            None if value is None else self._slot(value, step.device_of_input(i))
+            for i, value in enumerate(step.inputs)
+        )
+        on_host, slots = step.device_of_outputs is HOST, self._slots
+        return taken, tuple(slots.setdefault((v, on_host), len(slots)) for v in step.outputs)
+
+    def _slot(self, value: ir.Value, where: Device) -> int:
+        key = value, where is HOST
+        if key not in self._slots:
+            slot = self._slots[key] = len(self._slots)
+            self._constants[slot] = constant_on(value, where)
+        return self._slots[key]
+
+    def _line(self, step: Step, place: Any, others: Sequence[Any]) -> Line:
+        taken, given = place
+        elsewhere = {slot for other, _ in others for slot in other}
+        return Line(
+            step=step,
+            write=writer(step.call, multiple=step.multiple),
+            taken=taken,
+            given=given,
+            results=tuple(
+                self._results.index(slot) if slot in self._results else None for slot in given
+            ),
+            owned=frozenset(range(len(self.inputs))) - elsewhere,
+        )
+
+    def _last_uses(self) -> list[list[int]]:
+        seen = {*self._results, *self._constants}
+        dead: list[list[int]] = []
+        for line in reversed(self._lines):
+            last = {slot for slot in (*line.taken, *line.given) if slot is not None} - seen
+            seen |= last
+            dead.insert(0, sorted(last))
+        return dead
+
+    def _limits(self) -> dict[int, list[tuple[Any, int]]]:
+        found: dict[int, list[tuple[Any, int]]] = {}
+        exact = set()
+        for line in self._lines:
+            sized = line.step.call if isinstance(line.step.call, Sized) else None
+            for position, slot in enumerate(line.taken):
+                if slot is None or slot >= len(self.inputs) or not self.inputs[slot][1]:
+                    continue
+                bounds = sized.bounds if sized is not None and position == sized.number else ()
+                lengths = [(line.taken[i], axis) for i, axis in bounds]
+                if not lengths or any(not self._is_known(slot) for slot, _ in lengths):
+                    exact.add(slot)
+                found.setdefault(slot, []).extend(
+                    (self._constants.get(known, known), axis)
+                    for known, axis in lengths
+                    if known is not None
+                )
+        return {slot: lengths for slot, lengths in found.items() if slot not in exact}
+
+    def _is_known(self, slot: int | None) -> bool:
+        return slot is not None and (slot < len(self.inputs) or slot in self._constants)
+
+    def __call__(self, *inputs: Any, _outs: Sequence[Any] = ()) -> tuple[Any, ...]:
+        """Returns the outputs, in the arrays ``_outs`` as far as those are given."""
+        outs = _outs or [None] * len(self._results)
+        bound, shares = any(out is not None for out in outs), self._shares
+        values: list[Any] = [*inputs, *[None] * (len(self._slots) - len(inputs))]
+        for slot, constant in self._constants.items():
+            values[slot] = constant
+        for line, dead in zip(self._lines, self._dead, strict=True):
+            taken = [None if slot is None else values[slot] for slot in line.taken]
+            if bound and line.write is not None and shares is not None:
+                result = line.write(line.buffers(outs, inputs, shares), *taken)
+            else:
+                result = line.step.call(*taken)
+            made = result if line.step.multiple else (result,)
+            for slot, value in zip(line.given, made, strict=False):
+                values[slot] = value
+            for slot in dead:
+                values[slot] = None
+        found = (values[slot] for slot in self._results)
+        return tuple(placed(value, out) for value, out in zip(found, outs, strict=True))
+
+
+def placed(value: Any, out: Any) -> Any:
+    """Returns an array with a value in it, if that fits; the value itself if not."""
+    if out is None or value is out or out.shape != value.shape or out.dtype != value.dtype:
+        return value
+    out[...] = value
+    return out
+
+
+def constant_on(value: ir.Value, device: Device) -> Any:
+    """Returns a constant's array on a device."""
+    tensor = value.const_value
+    assert tensor is not None, "the value is a constant"
+    if isinstance(tensor, WeightTensor):
+        return tensor.weight.on(device)
+    return device.upload(array_of(tensor))

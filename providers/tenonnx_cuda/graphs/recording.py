@@ -1,0 +1,268 @@
+"""Runs that are recorded once for each combination of input shapes, and then replayed.
+
+A replay costs one call however many kernels there are. It reads and writes the very memory that was
+recorded, so inputs are copied in, outputs are copied out, and one replay at a time is started.
+Caches that the caller binds as input and output stay where they are, and large inputs as long as
+they do not move.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from tenonnx.provider import Step
+from tenonnx_cuda.device import CudaDevice
+from tenonnx_cuda.graphs.grouping import LEAST, Group, groups, lengths_first, recordable
+from tenonnx_cuda.graphs.program import Program, placed
+from tenonnx_cuda.platform import CannotRecordError, Recording, Stream
+
+MOST: Final = 16
+"""Recordings of a group that are kept: those replayed last."""
+
+log = logging.getLogger("tenonnx")
+
+LARGE: Final = 1 << 16
+"""Bytes of an input from which on copying it takes longer than starting to."""
+
+REFUSED: Final = "refused"
+
+FITS: Final = "fits"
+"""In place of a number up to which everything is the same."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Something run once, so that kernels are compiled and libraries have their workspaces.
+
+    Attributes:
+        places: Addresses of its large inputs, by position.
+    """
+
+    places: Mapping[int, int]
+
+
+@dataclass(frozen=True)
+class Take:
+    """A recording, and the arrays that it reads and writes.
+
+    Attributes:
+        recording: What is replayed.
+        places: Addresses of the inputs that it reads where the caller has them, by position.
+        inputs: What it reads; ``None`` for absent ones, and the caller's.
+        outputs: What it writes; ``None`` for the caller's.
+    """
+
+    recording: Recording
+    places: Mapping[int, int]
+    inputs: tuple[Any, ...]
+    outputs: tuple[Any, ...]
+
+
+class Replayed:
+    """A group of steps as one call.
+
+    An input that an output is bound to is used where it is: a cache that is updated in place. A
+    recording is of its address, so it serves as long as callers bind the same one.
+
+    Args:
+        program: What to record.
+        stream: Where.
+
+    Attributes:
+        replays: How many runs were replays.
+        has_stream: That it goes to its stream by itself.
+    """
+
+    has_stream: Final = True
+
+    def __init__(self, program: Program, stream: Stream) -> None:
+        self._program = program
+        self._stream = stream
+        self._takes: OrderedDict[Any, Take | Seen | str] = OrderedDict()
+        self._lock = threading.Lock()
+        self._unbound = (None,) * len(program.outputs)
+        self.replays = 0
+
+    def __call__(self, *inputs: Any, _outs: Sequence[Any] | None = None) -> tuple[Any, ...]:
+        """Returns the outputs, which no later run overwrites unless they are the caller's."""
+        outs = tuple(_outs or self._unbound)
+        kept = shared(inputs, outs)
+        key = self._key(inputs, kept)
+        with self._lock:
+            take = self._takes.get(key)
+            if take is None:
+                self._keep(key, Seen(large(inputs, kept)))
+            elif isinstance(take, Seen) or (isinstance(take, Take) and has_moved(take, inputs)):
+                # What has moved once is copied from then on.
+                there = large(inputs, kept)
+                steady = {i: at for i, at in take.places.items() if there.get(i) == at}
+                take = self._record(inputs, outs, kept, steady)
+                self._keep(key, take)
+            if isinstance(take, Take):
+                self._takes.move_to_end(key)
+                return self._replay(take, inputs, outs)
+        with self._stream.active():
+            return self._program(*inputs, _outs=outs)
+
+    def _key(self, inputs: Sequence[Any], kept: Mapping[int, int]) -> Any:
+        limits = self._program.limits
+        return tuple(
+            FITS if i in limits and fits(given, limits[i], inputs) else describe(given, kept.get(i))
+            for i, given in enumerate(inputs)
+        )
+
+    def _record(
+        self,
+        inputs: Sequence[Any],
+        outs: Sequence[Any],
+        kept: Mapping[int, int],
+        steady: Mapping[int, int],
+    ) -> Take | str:
+        addresses, callers = set(kept.values()), kept.keys() | steady.keys()
+        bound = [o if o is not None and address(o) in addresses else None for o in outs]
+        with self._stream.active():
+            own = tuple(
+                given
+                if given is None or isinstance(given, np.ndarray) or i in callers
+                else given.copy()
+                for i, given in enumerate(inputs)
+            )
+        try:
+            recording, made = self._stream.record(lambda: self._program(*own, _outs=bound))
+        except CannotRecordError as error:
+            log.warning("a run is not recorded, and goes on without: %s", error)
+            return REFUSED
+        # The caller's memory is not held: a recording is replayed only while it is there.
+        read = tuple(None if i in callers else given for i, given in enumerate(own))
+        pairs = zip(made, bound, strict=True)
+        return Take(recording, steady, read, tuple(None if m is b else m for m, b in pairs))
+
+    def _replay(self, take: Take, inputs: Sequence[Any], outs: Sequence[Any]) -> tuple[Any, ...]:
+        with self._stream.active():
+            for own, given in zip(take.inputs, inputs, strict=True):
+                if own is not None and not isinstance(own, np.ndarray):
+                    own[...] = given
+            take.recording.launch()
+            self.replays += 1
+            pairs = zip(take.outputs, outs, strict=True)
+            return tuple(out if made is None else lasting(made, out) for made, out in pairs)
+
+    def _keep(self, key: Any, take: Take | Seen | str) -> None:
+        self._takes[key] = take
+        while len(self._takes) > MOST:
+            self._takes.popitem(last=False)
+
+
+def fits(number: Any, bounds: Sequence[tuple[Any, int]], inputs: Sequence[Any]) -> bool:
+    """Says whether a number on the host is no more than any of some lengths.
+
+    Args:
+        number: A numpy array of one.
+        bounds: Arrays, or positions of inputs, and axes.
+        inputs: Of the program.
+    """
+    arrays = ((inputs[b] if isinstance(b, int) else b, axis) for b, axis in bounds)
+    most = min(-1 if array is None else array.shape[axis] for array, axis in arrays)
+    return bool(number.item() <= most)
+
+
+def shared(inputs: Sequence[Any], outs: Sequence[Any]) -> dict[int, int]:
+    """Returns the addresses of the inputs that are bound to outputs, too, by their positions."""
+    bound = {address(out): out for out in outs if out is not None}
+    if not bound:
+        return {}
+    found = {}
+    for i, given in enumerate(inputs):
+        if given is None or isinstance(given, np.ndarray):
+            continue
+        out = bound.get(at := address(given))
+        if out is None or (out.shape, out.dtype) != (given.shape, given.dtype):
+            continue
+        if out.flags.c_contiguous and given.flags.c_contiguous:
+            found[i] = at
+    return found
+
+
+def large(inputs: Sequence[Any], kept: Mapping[int, int]) -> dict[int, int]:
+    """Returns the addresses of large inputs that outputs are not bound to, by their positions."""
+    return {
+        i: address(given)
+        for i, given in enumerate(inputs)
+        if given is not None
+        and not isinstance(given, np.ndarray)
+        and i not in kept
+        and given.nbytes >= LARGE
+        and given.flags.c_contiguous
+    }
+
+
+def has_moved(take: Take, inputs: Sequence[Any]) -> bool:
+    """Says whether an input is not where a recording reads it."""
+    return any(
+        address(inputs[i]) != at or not inputs[i].flags.c_contiguous
+        for i, at in take.places.items()
+    )
+
+
+def address(array: Any) -> int:
+    """Returns where an array of the device begins."""
+    return int(array.data.ptr)
+
+
+def lasting(made: Any, out: Any) -> Any:
+    """Returns what a recording made where no replay overwrites it: in a caller's array, or anew."""
+    if (there := placed(made, out)) is not made:
+        return there
+    return made.copy() if hasattr(made, "copy") else made
+
+
+def describe(given: Any, at: int | None = None) -> Any:
+    """Names what a recording depends on: shape and type; for what is on the host, the contents.
+
+    Args:
+        given: An input.
+        at: Its address, if it is used where it is.
+    """
+    if given is None:
+        return None
+    kind = given.shape, given.dtype.num, at
+    return (*kind, given.tobytes()) if isinstance(given, np.ndarray) else kind
+
+
+def recorded(
+    steps: Sequence[Step], escaping: frozenset[Any], stream: Stream, device: CudaDevice
+) -> list[Step]:
+    """Returns steps as fewer that are recorded; those that cannot be, as they are."""
+    later: set[Any] = set(escaping)
+    found: list[Step] = []
+    cut = [group for part in lengths_first(steps) for group in groups(part)]
+    for group in reversed(cut):
+        outputs = [value for value in group.made if value in later]
+        later.update(value for value, _ in group.inputs)
+        found[:0] = _steps(group, outputs, stream, device)
+    return found
+
+
+def _steps(group: Group, outputs: Sequence[Any], stream: Stream, device: CudaDevice) -> list[Step]:
+    on_host = {group.made[value] for value in outputs}
+    if len(group.steps) < LEAST or not recordable(group.steps[0]) or on_host != {False}:
+        return list(group.steps)
+    program = Program(group, outputs, device.shares)
+    return [
+        Step(
+            call=Replayed(program, stream),
+            inputs=tuple(value for value, _ in program.inputs),
+            outputs=program.outputs,
+            nodes=tuple(node for step in group.steps for node in step.nodes),
+            multiple=True,
+            device=device,
+            host=tuple(i for i, (_, wanted) in enumerate(program.inputs) if wanted),
+        )
+    ]

@@ -1,0 +1,47 @@
+"""Operators of the array library that leave images as they lie.
+
+cupy's results have their axes in order, whichever way its arguments lie.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenonnx.operators import Array
+from tenonnx_cuda.chosen import Call, Site, choose
+from tenonnx_cuda.images import layouts
+
+
+@choose("Abs", "Add", "Clip", "Div", "Elu", "Erf", "Exp", "HardSigmoid", "HardSwish", "LeakyRelu",
+        "Max", "Min", "Mul", "Relu", "Sigmoid", "Softplus", "Sub", "Tanh")  # fmt: skip
+def elementwise(site: Site, plain: Call) -> Call | None:
+    """What is the same for every element."""
+    if not layouts.may_choose(site.node) or site.version < 7:
+        return None
+
+    def call(*given: Array | None) -> Any:
+        arrays = [x for x in given if x is not None]
+        turned = layouts.turned(arrays)
+        if turned is None:
+            return plain(*given)
+        rest = iter(turned)
+        return layouts.first(plain(*(x if x is None else next(rest) for x in given)))
+
+    return call
+
+
+@choose("Concat")
+def concat(site: Site, plain: Call) -> Call | None:
+    """Concat of channels."""
+    axis = site.attribute("axis", 1)
+    if not layouts.may_choose(site.node):
+        return None
+
+    def call(*given: Array) -> Array:
+        rank = given[0].ndim
+        if rank < 3 or axis % rank != 1 or not all(layouts.lies(x) for x in given):
+            return plain(*given)
+        xp = site.xp
+        return layouts.first(xp.concatenate([layouts.last(x) for x in given], axis=-1))
+
+    return call

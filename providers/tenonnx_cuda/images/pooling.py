@@ -1,0 +1,83 @@
+"""Pooling in one launch, whichever way images lie."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import numpy as np
+
+from tenonnx.operators import Array
+from tenonnx_array.windows import place
+from tenonnx_cuda.chosen import Call, Site, choose, same_element
+from tenonnx_cuda.images import layouts
+from tenonnx_cuda.images.implicit import numbers_of, window_of
+from tenonnx_cuda.sources import LARGEST_GRID, THREADS, blocks
+
+CHANNELS: Final = 8
+LANES: Final = 32
+"""Channels of a block where they are first, and last, as ``pool.cu`` says of whole images."""
+
+NAMES: Final = ("strides", "dilations", "pads")
+
+
+@choose("MaxPool", "AveragePool")
+def pool(site: Site, plain: Call) -> Call | None:
+    """MaxPool and AveragePool along one axis or two."""
+    maximum = site.node.op_type == "MaxPool"
+    if len(site.node.outputs) > 1:
+        return None
+    kernel = tuple(site.attribute("kernel_shape", ()))
+    geometry: dict[str, Any] = {
+        name: tuple(value) for name in NAMES if (value := site.attribute(name, None)) is not None
+    }
+    geometry["auto_pad"] = site.attribute("auto_pad", "NOTSET")
+    geometry["ceil_mode"] = site.attribute("ceil_mode", 0)
+    pads = bool(site.attribute("count_include_pad", 0)) and not maximum
+    free = layouts.may_choose(site.node)
+
+    def call(X: Array) -> Any:
+        element = same_element(X)
+        if element is None or X.ndim not in (3, 4):
+            return plain(X)
+        windows = place(X.shape[2:], kernel, **geometry)
+        shape = (*X.shape[:2], *windows.output)
+        if not X.size or not math.prod(shape):
+            return plain(X)
+        last = free and layouts.lies(X) is True
+        x = layouts.laid(site.xp, X, at_end=last)
+        y = layouts.empty(site.xp, shape, X.dtype, at_end=last)
+        height, width, *numbers = numbers_of(windows)
+        edges = windows.begins, windows.ends
+        seen = [(*(0,) * (2 - len(e)), *(e if pads else (0,) * len(e))) for e in edges]
+        sizes = (np.int64(y.size), np.int32(X.shape[1]), height, width, *numbers[:2])
+        steps = (*map(np.int32, window_of(windows)), *numbers[2:])
+        bounds = [np.int32(n) for pair in seen for n in pair]
+        macros = {"T": element, "LAST": int(last), "MAXIMUM": int(maximum)}
+        launch = site.kernel("pool", "pool", **macros)
+        launch(blocks(y.size), (THREADS,), (x, y, *sizes, *steps, *bounds))
+        return (y,) if maximum else y
+
+    return call
+
+
+@choose("GlobalAveragePool", "GlobalMaxPool")
+def pool_whole(site: Site, plain: Call) -> Call:
+    """GlobalAveragePool and GlobalMaxPool."""
+    maximum = int(site.node.op_type == "GlobalMaxPool")
+
+    def call(X: Array) -> Array:
+        element = same_element(X)
+        if element is None or X.ndim < 3 or not X.size:
+            return plain(X)
+        batch, channels = X.shape[:2]
+        last = layouts.lies(X) is True and batch <= LARGEST_GRID
+        x = layouts.laid(site.xp, X, at_end=last)
+        y = site.xp.empty((batch, channels, *(1,) * (X.ndim - 2)), X.dtype)
+        grid = (-(-channels // LANES), batch) if last else (-(-batch * channels // CHANNELS),)
+        launch = site.kernel("pool", "pool_whole", T=element, LAST=int(last), MAXIMUM=maximum)
+        sizes = (channels, batch, X.size // (batch * channels))
+        launch(grid, (THREADS,), (x, y, *map(np.int32, sizes)))
+        return y
+
+    return call

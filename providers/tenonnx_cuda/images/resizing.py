@@ -1,0 +1,98 @@
+"""Resize of images in one launch, by tables that are brought to the device once for each shape."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tenonnx.operators import Array
+from tenonnx_array.resize import readings_of
+from tenonnx_cuda.chosen import Call, Site, choose, same_element
+from tenonnx_cuda.images import layouts
+from tenonnx_cuda.platform import NDArray
+from tenonnx_cuda.sources import THREADS, blocks
+
+ATTRIBUTES = (
+    "antialias", "axes", "coordinate_transformation_mode", "cubic_coeff_a", "exclude_outside",
+    "keep_aspect_ratio_policy", "mode", "nearest_mode",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What lines and columns of a result are made of.
+
+    Attributes:
+        output: Its height and width.
+        taps: How many lines, and columns, each is a sum of.
+        arrays: On the device: their numbers and weights, for lines and for columns.
+    """
+
+    output: tuple[int, int]
+    taps: tuple[int, int]
+    arrays: tuple[Array, ...]
+
+
+@choose("Resize")
+def resize(site: Site, plain: Call) -> Call | None:
+    """Resize along the last two axes, other than of a region."""
+    given = {name: site.attribute(name, None) for name in ATTRIBUTES}
+    attributes: dict[str, Any] = {
+        name: tuple(value) if name == "axes" else value
+        for name, value in given.items()
+        if value is not None
+    }
+    mode = attributes.get("coordinate_transformation_mode")
+    if site.version < 11 or mode == "tf_crop_and_resize":
+        return None
+    free = layouts.may_choose(site.node)
+
+    @functools.lru_cache(maxsize=64)
+    def tables(
+        shape: tuple[int, ...], scales: tuple[float, ...], sizes: tuple[int, ...]
+    ) -> Tables | None:
+        asked = np.array(scales, np.float32) if scales else None, np.array(sizes) if sizes else None
+        image = np.broadcast_to(np.float32(0), shape)
+        along, _ = readings_of(np, image, None, *asked, **attributes)
+        if not along or min(along) < len(shape) - 2:
+            return None
+        pairs = [_read(along.get(axis), shape[axis]) for axis in (len(shape) - 2, len(shape) - 1)]
+        arrays = tuple(site.platform.to_device(a) for pair in pairs for a in pair)
+        (height, taps_h), (width, taps_w) = (places.shape for places, _ in pairs)
+        return Tables((height, width), (taps_h, taps_w), arrays)
+
+    def call(
+        X: Array, roi: Any = None, scales: NDArray | None = None, sizes: NDArray | None = None
+    ) -> Array:
+        element = same_element(X)
+        by = () if scales is None else tuple(scales.tolist())
+        to = () if sizes is None else tuple(sizes.tolist())
+        fits = element is not None and X.ndim in (3, 4) and X.size and bool(by) != bool(to)
+        made = tables(tuple(X.shape), by, to) if fits else None
+        if made is None or not math.prod(made.output):
+            return plain(X, roi, scales, sizes)
+        last = free and X.ndim == 4 and layouts.lies(X) is True
+        x = layouts.laid(site.xp, X, at_end=last)
+        y = layouts.empty(site.xp, (*X.shape[:-2], *made.output), X.dtype, at_end=last)
+        sizes_ = (X.shape[1], *X.shape[-2:], *made.output, *made.taps)
+        launch = site.kernel("resize", "resize", T=element, LAST=int(last))
+        numbers = (np.int64(y.size), *map(np.int32, sizes_))
+        launch(blocks(y.size), (THREADS,), (x, y, *made.arrays, *numbers))
+        return y
+
+    return call
+
+
+def _read(reading: Any, length: int) -> tuple[NDArray, NDArray]:
+    """Returns places and weights, both (length, taps); of an axis that stays, its own."""
+    places, weights = (np.arange(length), None) if reading is None else reading
+    places = np.atleast_2d(places)
+    weights = np.ones(places.shape) if weights is None else weights
+    return tuple(  # type: ignore[return-value]  # two
+        np.ascontiguousarray(a.T, kind)
+        for a, kind in zip((places, weights), (np.int32, np.float32), strict=True)
+    )

@@ -1,0 +1,1 @@
+"""Normalisations and Softmax: a block of threads for each row."""

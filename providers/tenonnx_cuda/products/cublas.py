@@ -1,0 +1,200 @@
+"""Products by cuBLAS itself.
+
+cupy calls cuBLAS, but not while a graph is recorded. It widens several matrices of float16 to
+float32 first, and multiplies those of bfloat16 by a kernel for integers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import itertools
+import logging
+import math
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+
+from tenonnx.operators import Array
+from tenonnx_cuda.products.cublaslt import Lt, cublaslt
+
+KINDS: Final = {
+    np.dtype(np.float32): 0,
+    np.dtype(np.float64): 1,
+    np.dtype(np.float16): 2,
+    np.dtype(ml_dtypes.bfloat16): 14,
+}
+"""cudaDataType: CUDA_R_32F, CUDA_R_64F, CUDA_R_16F and CUDA_R_16BF."""
+
+SUMS_32, SUMS_64, DEFAULT = 68, 70, -1
+"""CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_64F and CUBLAS_GEMM_DEFAULT."""
+
+log = logging.getLogger("tenonnx")
+
+Places = tuple[int, int, int]
+"""Whether a matrix is transposed, elements from a row of it to the next, and to the next matrix."""
+
+
+class Products:
+    """cuBLAS on a device.
+
+    Args:
+        cupy: The module, whose handles are used.
+        library: The shared library that cupy has loaded.
+        lt: cuBLASLt, if there is one.
+    """
+
+    def __init__(self, cupy: Any, library: Any, lt: Lt | None = None) -> None:
+        self._cupy = cupy
+        self.lt = lt
+        self._set_stream = library.cublasSetStream_v2
+        self._set_stream.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+        self._product = library.cublasGemmStridedBatchedEx
+        number, pointer, wide = ctypes.c_int, ctypes.c_void_p, ctypes.c_longlong
+        matrix = [pointer, number, number, wide]
+        self._product.argtypes = [pointer, *[number] * 5, pointer, *matrix, *matrix, pointer,
+                                  *matrix, *[number] * 3]  # fmt: skip
+
+    def matmul(self, a: Array, b: Array, out: Array | None = None) -> Array:
+        """Returns products as numpy's matmul does; others than of floats are left to cupy."""
+        kind = KINDS.get(a.dtype)
+        if kind is None or a.dtype != b.dtype or not a.size or not b.size or not a.ndim * b.ndim:
+            return self._cupy.matmul(a, b) if out is None else self._cupy.matmul(a, b, out=out)
+        if out is not None:
+            out[...] = self.matmul(a, b)
+            return out
+        if a.ndim == 1:
+            return self.matmul(a[None], b)[..., 0, :] if b.ndim > 1 else self.matmul(a[None], b)[0]
+        if b.ndim == 1:
+            return self.matmul(a, b[:, None])[..., 0]
+        return self.scaled(a, b)
+
+    def scaled(self, a: Array, b: Array, alpha: float = 1.0) -> Array:
+        """Returns ``alpha * a @ b`` of matrices of one element type, rounded to it once."""
+        rows, inner, columns = a.shape[-2], a.shape[-1], b.shape[-1]
+        if inner != b.shape[-2]:
+            raise ValueError(f"matrices {a.shape} and {b.shape} do not fit each other")
+        if b.ndim == 2 and a.ndim > 2:  # one product of all rows
+            flat = a.reshape(-1, inner)
+            return self.scaled(flat, b, alpha).reshape(*a.shape[:-1], columns)
+        outer = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        y = self._cupy.empty((*outer, rows, columns), a.dtype)
+        self.into(a, b, y, alpha, 0.0)
+        return y
+
+    def gemm(
+        self, a: Array, b: Array, c: Array | None = None, alpha: float = 1.0, beta: float = 1.0
+    ) -> Array:
+        """Returns ``alpha * a @ b + beta * c`` of matrices, rounded once; c may be broadcast."""
+        if c is None or beta == 0:
+            return self.scaled(a, b, alpha)
+        y = self._cupy.empty((a.shape[0], b.shape[1]), a.dtype)
+        y[...] = c
+        self.into(a, b, y, alpha, beta)
+        return y
+
+    def ended(
+        self,
+        a: Array,
+        b: Array,
+        *,
+        bias: Array | None = None,
+        added: Array | None = None,
+        alpha: float = 1.0,
+        beta: float = 1.0,
+        activation: str = "",
+        tf32: bool = False,
+    ) -> Array | None:
+        """Returns ``activation(alpha * a @ b + beta * added + bias)``, rounded once.
+
+        ``None`` where cuBLASLt does not do it in one call.
+
+        Args:
+            a: Rows [..., K] of float32, float16 or bfloat16.
+            b: A matrix [K, N] of the same.
+            bias: N elements.
+            added: Of the result's shape.
+            alpha: A factor.
+            beta: A factor.
+            activation: ``relu``, ``gelu`` in its form with tanh, or none.
+            tf32: Let factors of float32 be rounded to 10 bits.
+        """
+        if self.lt is None or not a.size or not b.size:
+            return None
+        y = self._cupy.empty((*a.shape[:-1], b.shape[1]), a.dtype)
+        flat, shape = a.reshape(-1, a.shape[-1]), (y.size // b.shape[1], b.shape[1])
+        (left, of_left), (right, of_right) = (self._placed(x, ()) for x in (flat, b))
+        if bias is not None:
+            bias = self._cupy.ascontiguousarray(bias)
+        if added is not None:
+            added = self._cupy.ascontiguousarray(added).reshape(shape)
+        done = self.lt.product(
+            left, right, y.reshape(shape), (of_left[:2], of_right[:2]), kind=KINDS[a.dtype],
+            tf32=tf32, alpha=alpha, beta=beta, added=added, bias=bias, activation=activation,
+        )  # fmt: skip
+        return y if done else None
+
+    def into(self, a: Array, b: Array, y: Array, alpha: float, beta: float) -> None:
+        """Makes y ``alpha * a @ b + beta * y``; its rows may lie apart, its matrices not."""
+        rows, inner, columns = y.shape[-2], a.shape[-1], y.shape[-1]
+        outer, kind = y.shape[:-2], KINDS[a.dtype]
+        (a, of_a), (b, of_b) = (self._placed(x, outer) for x in (a, b))
+        apart = y.strides[-2] // y.itemsize if rows > 1 else columns
+        scalar, sums = (ctypes.c_double, SUMS_64) if kind == 1 else (ctypes.c_float, SUMS_32)
+        factors = scalar(alpha), scalar(beta)
+        handle = self._cupy.cuda.Device().cublas_handle
+        stream = self._cupy.cuda.get_current_stream().ptr
+        # cuBLAS goes by columns, so it is given the transposed product of transposed factors.
+        failed = self._set_stream(handle, stream) or self._product(
+            handle, of_b[0], of_a[0], columns, rows, inner, ctypes.byref(factors[0]),
+            b.data.ptr, kind, *of_b[1:], a.data.ptr, kind, *of_a[1:], ctypes.byref(factors[1]),
+            y.data.ptr, kind, apart, rows * apart, math.prod(outer), sums, DEFAULT,
+        )  # fmt: skip
+        if failed:
+            raise RuntimeError(f"cuBLAS has status {failed}, of {a.shape} by {b.shape}")
+
+    def _placed(self, x: Array, outer: tuple[int, ...]) -> tuple[Array, Places]:
+        """Returns matrices that cuBLAS can read, copied if they have to be, and where they are."""
+        count = math.prod(x.shape[:-2])
+        if count not in (1, math.prod(outer)):
+            x = self._cupy.broadcast_to(x, (*outer, *x.shape[-2:]))
+            count = math.prod(outer)
+        if (places := placed(x.shape, x.strides, x.itemsize, count)) is None:
+            x = self._cupy.ascontiguousarray(x)
+            places = placed(x.shape, x.strides, x.itemsize, count)
+            assert places is not None, "contiguous matrices lie evenly"
+        return x, places
+
+
+def placed(
+    shape: tuple[int, ...], strides: tuple[int, ...], width: int, count: int
+) -> Places | None:
+    """Returns where matrices are; ``None`` if not their rows or columns lie whole, and evenly."""
+    (rows, columns), (down, across) = shape[-2:], strides[-2:]
+    apart = 0
+    if count > 1:
+        axes = [i for i in range(len(shape) - 2) if shape[i] > 1]
+        apart = strides[axes[-1]]
+        even = all(strides[i] == strides[j] * shape[j] for i, j in itertools.pairwise(axes))
+        if not even or apart % width or apart < 0:
+            return None
+    for transposed, (step, one, length, others) in enumerate(
+        ((down, across, columns, rows), (across, down, rows, columns))
+    ):
+        along = one == width or length == 1
+        wide = step if others > 1 else length * width
+        if along and wide >= length * width and wide % width == 0:
+            return transposed, wide // width, apart // width
+    return None
+
+
+def products(cupy: Any) -> Products | None:
+    """Returns cuBLAS as cupy has loaded it; ``None``, with a warning, if it is not found."""
+    importlib.import_module("cupy_backends.cuda.libs.cublas")
+    try:
+        major = cupy.cuda.runtime.runtimeGetVersion() // 1000
+        return Products(cupy, ctypes.CDLL(f"libcublas.so.{major}"), cublaslt(cupy))
+    except (OSError, AttributeError) as error:
+        log.warning("products are left to cupy, which does not let them be recorded: %s", error)
+        return None

@@ -1,0 +1,71 @@
+"""Products of a few rows with 16-bit matrices: bound by reading those, which cuBLAS is slow at."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from tenonnx.operators import Array
+from tenonnx_cuda.chosen import same_element
+from tenonnx_cuda.platform import Platform
+from tenonnx_cuda.products.cublas import placed
+from tenonnx_cuda.sources import is_aligned, kernel, pointer
+
+ROWS: Final = (1, 2, 4)
+"""Of x, that a kernel is compiled for."""
+
+WARPS, WIDTH = 8, 32
+"""Of a block, by rows of the matrix and by its columns: as ``few.cu`` says."""
+
+LEAST: Final = 64
+"""Blocks from which on they read as fast as a device can."""
+
+ACTIVATIONS: Final = {"": 0, "relu": 1, "gelu": 2}
+
+
+def product_of_few(
+    platform: Platform,
+    a: Array,
+    b: Array,
+    *,
+    bias: Array | None = None,
+    added: Array | None = None,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    activation: str = "",
+) -> Array | None:
+    """Returns ``activation(alpha * a @ b + beta * added + bias)``, or ``None`` if it is not for it.
+
+    Args:
+        platform: The device.
+        a: Rows [..., K].
+        b: A matrix [K, N], also transposed.
+        bias: N elements.
+        added: Of the result's shape.
+        alpha: A factor.
+        beta: A factor.
+        activation: ``relu``, ``gelu`` in its form with tanh, or none.
+    """
+    xp, count = platform.xp, a.size // a.shape[-1] if a.size else 0
+    element = same_element(a, b, bias, added)
+    if element not in ("f16", "bf16") or not 0 < count <= ROWS[-1] or b.ndim != 2:
+        return None
+    places = placed(b.shape, b.strides, b.itemsize, 1)
+    inner, outer = b.shape
+    if places is None or a.shape[-1] != inner:
+        return None
+    turned, apart, _ = places
+    across = -(-outer // (WARPS if turned else WIDTH))
+    even = apart % 8 == 0 and (inner if turned else outer) % 8 == 0
+    if across < LEAST or not even or not is_aligned(a, b):
+        return None
+    x, *more = (None if v is None else xp.ascontiguousarray(v) for v in (a, added, bias))
+    y = xp.empty((*a.shape[:-1], outer), a.dtype)
+    rows = next(n for n in ROWS if n >= count)
+    name = "few_by_rows" if turned else "few_by_columns"
+    macros: dict[str, Any] = {"T": element, "ROWS": rows, "ACTIVATION": ACTIVATIONS[activation]}
+    launch = kernel(platform, "few", name, **macros)
+    numbers = (np.float32(alpha), np.float32(beta), *map(np.int32, (count, outer, inner, apart)))
+    launch((across,), (WARPS * 32,), (x, b, *map(pointer, more), y, *numbers))
+    return y

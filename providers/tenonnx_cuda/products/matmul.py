@@ -1,0 +1,90 @@
+"""Products of matrices, rounded once: cuBLAS sums 16-bit floats in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tenonnx.operators import Array
+from tenonnx_array.linalg import product
+from tenonnx_cuda.chosen import Call, Site, choose, same_element
+from tenonnx_cuda.products.few import product_of_few
+
+
+@choose("MatMul")
+def matmul(site: Site, plain: Call) -> Call:
+    """MatMul; the array kernel would write float32 copies of both factors first."""
+
+    def call(A: Array, B: Array) -> Array:
+        if same_element(A, B) not in ("f16", "bf16"):
+            return plain(A, B)
+        y = product_of_few(site.platform, A, B)
+        return product(site.xp, A, B) if y is None else y
+
+    return call
+
+
+@choose("FusedMatMul", domain="com.microsoft")
+def fused_matmul(site: Site, plain: Call) -> Call | None:
+    """FusedMatMul: what a factor scales is not rounded before, as 16 bits might not hold it."""
+    products, alpha = site.xp.products, site.attribute("alpha", 1.0)
+    turns = [bool(site.attribute(name, 0)) for name in ("transA", "transB")]
+    if products is None or any(site.attribute(f"transBatch{name}", 0) for name in "AB"):
+        return None
+
+    def call(A: Array, B: Array) -> Array:
+        if same_element(A, B) is None or min(A.ndim, B.ndim) < 2 or not A.size * B.size:
+            return plain(A, B)
+        a, b = (x.swapaxes(-1, -2) if turn else x for x, turn in zip((A, B), turns, strict=True))
+        return products.scaled(a, b, alpha)
+
+    return call
+
+
+@choose("Gemm")
+def gemm(site: Site, plain: Call) -> Call | None:
+    """Gemm: C is cuBLASLt's bias or summand, and without cuBLASLt what cuBLAS adds to."""
+    products, beta = site.xp.products, site.attribute("beta", 1.0)
+    alpha = site.attribute("alpha", 1.0)
+    turns = [bool(site.attribute(name, 0)) for name in ("transA", "transB")]
+    if products is None or site.version < 7:
+        return None
+
+    def call(A: Array, B: Array, C: Array | None = None) -> Array:
+        if same_element(A, B, C) is None or A.ndim != 2 or B.ndim != 2 or not A.size * B.size:
+            return plain(A, B, C)
+        a, b = (x.T if turn else x for x, turn in zip((A, B), turns, strict=True))
+        added = [] if C is None or beta == 0 else [C]
+        how = summands(added, (a.shape[0], b.shape[1]), alpha, beta)
+        y = None
+        if how is not None:
+            y = product_of_few(site.platform, a, b, **how)
+            if y is None and added:
+                y = products.ended(a, b, **how, tf32=site.tf32)
+        return products.gemm(a, b, C, alpha, beta) if y is None else y
+
+    return call
+
+
+def summands(
+    added: Sequence[Array], shape: tuple[int, ...], alpha: float, beta: float
+) -> dict[str, Any] | None:
+    """Returns what ``Products.ended`` takes for a sum; ``None`` if it does not take that.
+
+    Args:
+        added: What is added to a product.
+        shape: The product's.
+        alpha: What multiplies it.
+        beta: What multiplies the first one that is added.
+    """
+    found: dict[str, Any] = {"alpha": alpha}
+    for position, array in enumerate(added):
+        factor = 1.0 if position else beta
+        is_row = array.ndim > 0 and array.size == array.shape[-1] == shape[-1]
+        if is_row and factor == 1 and "bias" not in found:
+            found["bias"] = array
+        elif array.shape == shape and "added" not in found:
+            found |= {"added": array, "beta": factor}
+        else:
+            return None
+    return found

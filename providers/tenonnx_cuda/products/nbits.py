@@ -1,0 +1,182 @@
+"""Products with matrices of 8, 4 and 2 bits an element, read as they are stored."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from tenonnx.operators import Array
+from tenonnx_cuda.chosen import Call, Site, choose
+from tenonnx_cuda.products.matrix import Matrix
+from tenonnx_cuda.products.nbits_tensor import by_tensor_cores, suits_tensor_cores
+from tenonnx_cuda.sources import THREADS, blocks, pointer
+
+FEW: Final = 16
+"""Rows of x up to which the matrix is not written down: that is bound by reading it."""
+
+TILE_BYTES: Final = 32 << 20
+"""Dequantised weights that exist at any one time: most of them are in the device's cache yet when
+they are read."""
+
+MOST_BLOCKS: Final = 65535
+"""In a grid's second dimension."""
+
+SLICES: Final = 256
+"""Blocks that a product by columns is cut into at least, so that all of a device reads."""
+
+ROWS: Final = (1, 2, 4)
+
+
+def product(site: Site, x: Array, matrix: Matrix) -> Array:
+    """Returns x [..., K] times the matrix, [..., N]."""
+    xp = site.xp
+    inner, outer = matrix.columns, matrix.rows
+    if not matrix.by_rows:
+        inner, outer = outer, inner
+    flat = xp.ascontiguousarray(x.reshape(-1, inner))
+    k_block, k_step = matrix.places[:2]
+    words_are_even = k_step == 0 or k_block % matrix.per_word == 0
+    if suits_tensor_cores(site, flat, matrix):
+        y = by_tensor_cores(site, flat, matrix)
+    elif len(flat) <= FEW and not matrix.by_rows:
+        y = by_columns(site, flat, matrix)
+    elif len(flat) <= FEW and words_are_even:
+        y = by_rows(site, flat, matrix)
+    else:
+        y = by_tiles(site, flat, matrix)
+    return y.reshape(*x.shape[:-1], outer)
+
+
+def by_rows(site: Site, x: Array, matrix: Matrix) -> Array:
+    """Multiplies a few rows by a matrix [N, K]: a warp for each of its rows."""
+    count, outer = len(x), matrix.rows
+    together = next((n for n in ROWS if n >= count), ROWS[-1])
+    y = site.xp.empty((count, outer), x.dtype)
+    launch = site.kernel("nbits", "rows_product", ROWS=together, **matrix.macros(x))
+    sizes = (count, outer, matrix.columns, *matrix.places, matrix.zero_row)
+    arrays = (x, matrix.weight, matrix.scales, pointer(matrix.zeros), y)
+    grid = (-(-outer // (THREADS // 32)), -(-count // together))
+    launch(grid, (THREADS,), (*arrays, *map(np.int32, sizes)))
+    return y
+
+
+def by_columns(site: Site, x: Array, matrix: Matrix) -> Array:
+    """Multiplies a few rows by a matrix [K, N]: a thread for each word of a row, in slices of K.
+
+    The slices' sums are added in one order, so that the same x gives the same y.
+    """
+    count, inner, outer = len(x), matrix.rows, matrix.columns
+    together = next((n for n in ROWS if n >= count), ROWS[-1])
+    threads = 64
+    across = -(-outer // (matrix.per_word * threads))
+    slices = max(1, min(-(-SLICES // across), -(-inner // 32)))
+    length = -(-inner // slices)
+    slices = -(-inner // length)
+    partial = site.xp.empty((slices, count, outer), np.float32)
+    launch = site.kernel("nbits", "columns_product", ROWS=together, **matrix.macros(x))
+    sizes = (count, outer, inner, length, *matrix.places)
+    arrays = (x, matrix.weight, matrix.scales, pointer(matrix.zeros), partial)
+    grid = (across, slices, -(-count // together))
+    launch(grid, (threads,), (*arrays, *map(np.int32, sizes)))
+    return site.xp.sum(partial, axis=0).astype(x.dtype, copy=False)
+
+
+def by_tiles(site: Site, x: Array, matrix: Matrix) -> Array:
+    """Multiplies many rows: by cuBLAS, with some rows of the matrix at a time written down."""
+    outer = matrix.rows if matrix.by_rows else matrix.columns
+    y = site.xp.empty((len(x), outer), x.dtype)
+    step = max(1, min(matrix.rows, TILE_BYTES // (matrix.columns * x.dtype.itemsize)))
+    for start in range(0, matrix.rows, step):
+        tile = dequantised(site, x, matrix, start, min(step, matrix.rows - start))
+        some = slice(start, start + len(tile))
+        if matrix.by_rows:
+            multiply_into(site, x, tile.T, y[:, some], adds=False)
+        else:
+            multiply_into(site, x[:, some], tile, y, adds=start > 0)
+    return y
+
+
+def multiply_into(site: Site, a: Array, b: Array, y: Array, *, adds: bool) -> None:
+    """Writes a product, or adds it."""
+    if (products := site.xp.products) is not None:
+        products.into(a, b, y, 1.0, float(adds))
+    elif adds:
+        y += site.xp.matmul(a, b)
+    else:
+        y[...] = site.xp.matmul(a, b)
+
+
+def dequantised(site: Site, x: Array, matrix: Matrix, start: int, rows: int) -> Array:
+    """Returns some rows of the matrix in x's element type."""
+    tile = site.xp.empty((rows, matrix.columns), x.dtype)
+    k_block, k_step, n_block, n_step = matrix.places
+    macros = {"BY_ROWS": int(matrix.by_rows), "K_BLOCK": k_block, "N_BLOCK": n_block}
+    launch = site.kernel("dequantise", "dequantise", **macros, **matrix.macros(x))
+    arrays = (matrix.weight, matrix.scales, pointer(matrix.zeros), tile)
+    sizes = (start, rows, matrix.columns, k_step, n_step, matrix.zero_row)
+    grid = (*blocks(matrix.columns // matrix.per_word), min(rows, MOST_BLOCKS))
+    launch(grid, (THREADS,), (*arrays, *map(np.int32, sizes)))
+    return tile
+
+
+@choose("MatMulNBits", domain="com.microsoft")
+def matmul_nbits(site: Site, plain: Call) -> Call | None:
+    """MatMulNBits: the matrix is [N, K] in blocks along K."""
+    K, N = site.attribute("K", 0), site.attribute("N", 0)
+    bits, size = site.attribute("bits", 4), site.attribute("block_size", 32)
+    if site.attribute("weight_prepacked", 0) or bits not in (2, 4, 8) or not size or K % size:
+        return None
+    each = 8 // bits
+    padded = -(-(K // size) // each) * each
+
+    def call(
+        A: Array,
+        B: Array,
+        scales: Array,
+        zero_points: Array | None = None,
+        groups: Array | None = None,
+        bias: Array | None = None,
+    ) -> Array:
+        matrix = Matrix(
+            B, scales, zero_points, bits, 0, 1 << (bits - 1), N, K, True, (size, 1, 1, K // size),
+            padded,
+        )  # fmt: skip
+        if groups is not None or not matrix.fits(A) or B.size * each != N * K:
+            return plain(A, B, scales, zero_points, groups, bias)
+        y = product(site, A, matrix)
+        return y if bias is None else y + bias.astype(y.dtype, copy=False)
+
+    return call
+
+
+@choose("DequantizeMatMul", domain="ai.tenonnx")
+def dequantize_matmul(site: Site, plain: Call) -> Call:
+    """DequantizeMatMul: the matrix is [K, N], or [N, K] if it is transposed."""
+    rows, columns = site.attribute("rows", 0), site.attribute("columns", 0)
+    bits, signed = site.attribute("bits", 8), site.attribute("signed", 0)
+    axis, size = site.attribute("axis", -1), site.attribute("block_size", 0)
+    transposed = bool(site.attribute("transposed", 0))
+    of_rows, of_columns = steps(columns, axis, size)
+    places = (*of_columns, *of_rows) if transposed else (*of_rows, *of_columns)
+
+    def call(x: Array, weight: Array, scales: Array, zero_points: Array | None = None) -> Array:
+        matrix = Matrix(
+            weight, scales, zero_points, bits, signed, 0, rows, columns, transposed, places
+        )
+        if not matrix.fits(x):
+            return plain(x, weight, scales, zero_points)
+        return product(site, x, matrix)
+
+    return call
+
+
+def steps(columns: int, axis: int, size: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Returns for rows and for columns how many share a scale, and how far the next one is."""
+    if axis < 0:
+        return (1, 0), (1, 0)
+    if not size:
+        return ((1, 1), (1, 0)) if axis == 0 else ((1, 0), (1, 1))
+    if axis == 0:
+        return (size, columns), (1, 1)
+    return (1, -(-columns // size)), (size, 1)

@@ -1,0 +1,97 @@
+"""Weights on their way to a device: what reads them is started after they are there."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tenonnx.planning.writing import writer
+from tenonnx.provider import Step
+from tenonnx_cuda.graphs.sized import Sized
+from tenonnx_cuda.platform import Event, Stream
+
+
+class Arrival:
+    """An allocation that is being filled."""
+
+    def __init__(self) -> None:
+        self._started = threading.Event()
+        self._event: Event | None = None
+        self._error: BaseException | None = None
+
+    def start(self, event: Event) -> None:
+        """Notes that all copies to it are underway, and after which event they are done."""
+        self._event = event
+        self._started.set()
+
+    def fail(self, error: BaseException) -> None:
+        """Notes that they will not be, unless they are already."""
+        if not self._started.is_set():
+            self._error = error
+            self._started.set()
+
+    def before(self, stream: Stream) -> None:
+        """Lets what a stream does from now on start after the copies.
+
+        The host waits until they are underway, and no longer.
+
+        Raises:
+            OSError: Or whatever else ended the upload.
+        """
+        stream.wait_event(self._underway())
+
+    def wait(self) -> None:
+        """Waits until it is there.
+
+        Raises:
+            OSError: As ``before``.
+        """
+        self._underway().synchronize()
+
+    def _underway(self) -> Event:
+        self._started.wait()
+        if self._error is not None:
+            raise self._error
+        assert self._event is not None, "it has started"
+        return self._event
+
+
+def after(arrivals: Sequence[Arrival], step: Step, stream: Stream) -> Step:
+    """Returns a step whose first runs start after the weights that it reads are there."""
+    if not arrivals:
+        return step
+    if isinstance(step.call, Sized):
+        call: Any = dataclasses.replace(step.call, call=_after(arrivals, step.call.call, stream))
+        return dataclasses.replace(step, call=call)
+    return around(step, _after(arrivals, step.call, stream))
+
+
+def _after(
+    arrivals: Sequence[Arrival], call: Callable[..., Any], stream: Stream
+) -> Callable[..., Any]:
+    awaited = list(arrivals)
+
+    def run(*inputs: Any, **buffers: Any) -> Any:
+        # Another thread's run may be here too: each waits for all, before there are none.
+        for arrival in tuple(awaited):
+            arrival.before(stream)
+        awaited.clear()
+        return call(*inputs, **buffers)
+
+    return run
+
+
+def around(step: Step, run: Callable[..., Any]) -> Step:
+    """Returns a step that calls a function around its own, and still writes where that does."""
+
+    def run_single(*inputs: Any, _out: Any = None) -> Any:
+        return run(*inputs, _out=_out)
+
+    def run_multiple(*inputs: Any, _outs: Any = None) -> Any:
+        return run(*inputs, _outs=_outs)
+
+    if writer(step.call, multiple=step.multiple) is None:
+        return dataclasses.replace(step, call=run)
+    return dataclasses.replace(step, call=run_multiple if step.multiple else run_single)

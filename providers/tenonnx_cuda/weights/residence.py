@@ -1,0 +1,288 @@
+"""The weights that are on a device: every byte of them once, for all sessions of the process."""
+
+from __future__ import annotations
+
+import mmap
+import threading
+import warnings
+import weakref
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from tenonnx.operators import Array
+from tenonnx.weights.mapping import Mapping
+from tenonnx.weights.storage import is_packed
+from tenonnx.weights.weight import Weight
+from tenonnx_cuda.platform import Block, Platform, View
+from tenonnx_cuda.weights.arrivals import Arrival
+from tenonnx_cuda.weights.slabs import Slab, Stretch, merged, pack, stretch_of
+from tenonnx_cuda.weights.staging import Staging
+
+if TYPE_CHECKING:
+    from tenonnx_cuda.weights.sharing import Exchange
+
+
+UPLOAD: Final = "tenonnx-upload"
+"""What threads are called that copy weights."""
+
+
+class Extent:
+    """A stretch of bytes that is on the device.
+
+    Attributes:
+        stretch: Which bytes.
+        block: The allocation they are in.
+        offset: Where in it.
+    """
+
+    __slots__ = ("__weakref__", "block", "offset", "stretch")
+
+    def __init__(self, stretch: Stretch, block: Block, offset: int) -> None:
+        self.stretch = stretch
+        self.block = block
+        self.offset = offset
+
+    def serves(self, wanted: Stretch, width: int) -> bool:
+        """Says whether it has all of a stretch, at a multiple of its elements' width."""
+        here = self.stretch
+        inside = here.start <= wanted.start and wanted.stop <= here.stop
+        return inside and (self.offset + wanted.start - here.start) % width == 0
+
+
+class Residence:
+    """The weights of a process on one device.
+
+    An extent lives as long as a weight in it does; an allocation, as long as an extent in it.
+
+    Args:
+        platform: The device.
+        staging: How bytes get there.
+        mapped: Let the device read the host's memory, where it can.
+        exchange: What processes share.
+    """
+
+    def __init__(
+        self,
+        platform: Platform,
+        staging: Staging | None = None,
+        *,
+        mapped: bool = False,
+        exchange: Exchange | None = None,
+    ) -> None:
+        self._platform = platform
+        self._staging = staging or Staging(platform)
+        self._mapped = mapped
+        self._exchange = exchange
+        self._extents: dict[str, weakref.WeakSet[Extent]] = defaultdict(weakref.WeakSet)
+        self._held: weakref.WeakKeyDictionary[Weight, Extent] = weakref.WeakKeyDictionary()
+        self._arrivals: weakref.WeakKeyDictionary[Block, Arrival] = weakref.WeakKeyDictionary()
+        self._lock = threading.RLock()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the allocations."""
+        with self._lock:
+            blocks = {id(e.block): e.block for extents in self._extents.values() for e in extents}
+            return sum(block.nbytes for block in blocks.values())
+
+    def preload(self, weights: Iterable[Weight], *, wait: bool = True) -> None:
+        """Brings weights to the device, all together.
+
+        Args:
+            weights: Those that are there already stay where they are.
+            wait: Return when they are there; or when there is room, and they are underway.
+
+        Raises:
+            OutOfDeviceMemoryError: They do not fit; none of them is kept.
+        """
+        with self._lock:
+            wanted = [weight for weight in dict.fromkeys(weights) if weight.nbytes]
+            send = self._bring([weight for weight in wanted if self._find(weight) is None])
+            arrivals = dict.fromkeys(map(self.arrival, wanted)) if wait else {}
+        if send is not None and wait:
+            send()
+        elif send is not None:
+            threading.Thread(target=send, name=UPLOAD).start()
+        for arrival in arrivals:
+            if arrival is not None:
+                arrival.wait()
+
+    def _bring(self, absent: Sequence[Weight]) -> Callable[[], None] | None:
+        """Makes room for weights; returns what fills it, if there is anything to copy."""
+        for key in [key for key, extents in self._extents.items() if not extents]:
+            del self._extents[key]
+        if self._mapped:
+            absent = [w for w in absent if self._find(w) is None and not self._map(w)]
+        kept: list[Extent] = []
+        copies = []
+        for slab in pack(merged(stretch_of(weight) for weight in absent)):
+            if self._exchange is not None:
+                self._share(slab, self._exchange, kept)
+                continue
+            block = self._platform.allocate(slab.nbytes)
+            for offset, stretch in slab.parts:
+                kept.append(Extent(stretch, block, offset))
+                copies.append((stretch, block, offset))
+        for extent in kept:
+            self._note(extent)
+        send = self._sender(copies, kept) if copies else None
+        for weight in absent:
+            self._hold(weight)
+        return send
+
+    def _sender(
+        self, copies: Sequence[tuple[Stretch, Block, int]], kept: Sequence[Extent]
+    ) -> Callable[[], None]:
+        """Returns what copies, and returns when all is there."""
+        arrivals = {id(block): Arrival() for _, block, _ in copies}
+        for _, block, _ in copies:
+            self._arrivals[block] = arrivals[id(block)]
+
+        def send() -> None:
+            try:
+                self._staging.copy(copies, lambda block, event: arrivals[id(block)].start(event))
+            except BaseException as error:
+                for extent in kept:
+                    self._forget(extent)
+                for arrival in arrivals.values():
+                    arrival.fail(error)
+            else:
+                with self._lock:
+                    for _, block, _ in copies:
+                        self._arrivals.pop(block, None)
+
+        return send
+
+    def _forget(self, extent: Extent) -> None:
+        """Lets go of what will not arrive; weights that lie in it are brought anew."""
+        with self._lock:
+            self._extents[extent.stretch.storage.key].discard(extent)
+            for weight in [w for w, held in self._held.items() if held is extent]:
+                del self._held[weight]
+                weight.uploads.pop(self._platform.id, None)
+
+    def arrival(self, weight: Weight) -> Arrival | None:
+        """Returns what a weight is waited for by; ``None`` if it is there."""
+        with self._lock:
+            extent = self._held.get(weight)
+            return None if extent is None else self._arrivals.get(extent.block)
+
+    def array(self, weight: Weight, *, wait: bool = True) -> Array:
+        """Returns a weight's array; it is brought to the device if it is not there.
+
+        Elements narrower than a byte are flat packed bytes.
+
+        Args:
+            weight: The weight.
+            wait: Return when its elements are there, even if they are underway already.
+
+        Raises:
+            OutOfDeviceMemoryError: It does not fit.
+        """
+        shape, strides = weight.shape, weight.strides
+        dtype: np.dtype[Any] = weight.dtype.numpy()
+        if is_packed(weight.dtype):
+            dtype, shape, strides = np.dtype(np.uint8), (weight.nbytes,), None
+        if not weight.nbytes:
+            return self._platform.to_device(np.empty(shape, dtype))
+        with self._lock:
+            underway = self._find(weight) is not None
+        self.preload([weight], wait=wait or not underway)
+        with self._lock:
+            extent = self._find(weight)
+            if extent is None:
+                extent = self._alone(weight)
+        offset = extent.offset + weight.offset - extent.stretch.start
+        return self._platform.array(extent.block, View(offset, dtype, shape, strides))
+
+    def _share(self, slab: Slab, exchange: Exchange, kept: list[Extent]) -> None:
+        """Brings a slab to the device, or finds it there in another process."""
+
+        def fill(block: Block) -> None:
+            self._staging.copy([(stretch, block, offset) for offset, stretch in slab.parts])
+
+        block = exchange.block(slab, fill)
+        kept += [self._note(Extent(stretch, block, offset)) for offset, stretch in slab.parts]
+
+    def _stands(self, extent: Extent) -> bool:
+        return self._exchange is None or self._exchange.stands(extent.block)
+
+    def _find(self, weight: Weight) -> Extent | None:
+        wanted, width = stretch_of(weight), max(1, weight.dtype.bitwidth // 8)
+        if (held := self._held.get(weight)) is not None and self._stands(held):
+            return held
+        for extent in tuple(self._extents[wanted.storage.key]):
+            if extent.serves(wanted, width) and self._stands(extent):
+                self._held[weight] = extent
+                return extent
+        return None
+
+    def _hold(self, weight: Weight) -> None:
+        """Ties a weight to the extent that has it; one that lies askew in it gets its own."""
+        if self._find(weight) is None:
+            self._alone(weight)
+
+    def _alone(self, weight: Weight) -> Extent:
+        stretch = stretch_of(weight)
+        block = self._platform.allocate(stretch.nbytes)
+        self._staging.copy([(stretch, block, 0)])
+        extent = self._held[weight] = self._note(Extent(stretch, block, 0))
+        return extent
+
+    def _note(self, extent: Extent) -> Extent:
+        self._extents[extent.stretch.storage.key].add(extent)
+        return extent
+
+    def _map(self, weight: Weight) -> bool:
+        """Lets the device read the file of a weight in place; says whether it can.
+
+        Other memory is copied: its first and last page may be somebody else's, too, and CUDA takes
+        no page twice.
+        """
+        storage = weight.storage
+        if not weight.is_aligned or not isinstance(storage, Mapping):
+            return False
+        first = storage.address // mmap.PAGESIZE * mmap.PAGESIZE
+        lead = storage.address - first
+        try:
+            block = self._platform.map_host(first, lead + storage.size, storage)
+        except OSError as error:
+            self._mapped = False
+            warnings.warn(f"weights are copied to the device: {error}", stacklevel=2)
+            return False
+        extent = Extent(Stretch(storage, 0, storage.size), block, lead)
+        self._held[weight] = self._note(extent)
+        return True
+
+
+_residences: weakref.WeakKeyDictionary[Platform, dict[str, Residence]] = weakref.WeakKeyDictionary()
+_lock = threading.Lock()
+
+
+def residence_on(platform: Platform, way: str) -> Residence:
+    """Returns the weights of the process on a device.
+
+    Args:
+        platform: The device.
+        way: What the option ``weights`` says.
+    """
+    with _lock:
+        ways = _residences.setdefault(platform, {})
+        if way not in ways:
+            exchange = exchange_on(platform) if way == "shared" else None
+            ways[way] = Residence(platform, mapped=way == "mapped", exchange=exchange)
+        return ways[way]
+
+
+def exchange_on(platform: Platform) -> Exchange | None:
+    """Returns what processes share on a device; ``None``, with a warning, where they cannot."""
+    from tenonnx_cuda.weights.sharing import Exchange
+
+    try:
+        return Exchange(platform)
+    except OSError as error:
+        warnings.warn(f"weights are not shared among processes: {error}", stacklevel=2)
+        return None
