@@ -191,6 +191,14 @@ def test_transposes_cancel(name: str) -> None:
     ]  # fmt: skip
 
 
+def test_a_region_that_reads_itself_transposed_stays() -> None:
+    text = """(float[2,3,3,3] x) => (float[a,b,c,d] y) {
+        t = Transpose<perm=[0,2,3,1]>(x)  r = Relu(t)  s = Transpose<perm=[0,2,3,1]>(r)
+        u = Add(s, r)  y = Transpose<perm=[0,3,1,2]>(u) }"""
+    counts, _ = fused(parse(text, opset=17), {"x": normal(2, 3, 3, 3)}, rtol=0, atol=0)
+    assert counts["Transpose"] == 3
+
+
 REGION = ("Relu", "Add", "Mul", "Pad", "ReduceMax", "Transpose", "Turn", "Softmax")
 
 

@@ -128,7 +128,7 @@ class Region:
         for node in self.nodes:
             for value in self._turned(node):
                 maker = value.producer()
-                if _order_of(maker) == self.order and maker is not None:
+                if maker is not None and self._before(value) is not None:
                     makers.add(maker)
                 elif maker not in self.nodes:
                     read.add(value)
@@ -181,12 +181,17 @@ class Region:
     ) -> ir.Value:
         """Returns a value as it was before it was turned, or turned back."""
         if value not in sources:
-            maker = value.producer()
-            before = operand(maker, 0) if maker and _order_of(maker) == self.order else None
+            maker, before = value.producer(), self._before(value)
             if before is None:
                 before = self._transposed(maker or node, value, self.back, ahead=maker is None)
             sources[value] = before
         return sources[value]
+
+    def _before(self, value: ir.Value) -> ir.Value | None:
+        """Returns what a Transpose made a value of; ``None`` if it is the region's, or no such."""
+        maker = value.producer()
+        before = operand(maker, 0) if maker and _order_of(maker) == self.order else None
+        return None if before is None or before.producer() in self.nodes else before
 
     def _transposed(
         self, place: ir.Node, value: ir.Value, order: Order, *, ahead: bool = False
