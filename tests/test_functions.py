@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnx_ir as ir
+import pytest
 
 import tenonnx
 from tenonnx.functions import inline_functions
@@ -65,3 +66,24 @@ def seconds(calls: int) -> Any:
 def test_time_grows_with_the_calls_and_not_with_their_square() -> None:
     # Eight times the calls; the square would be 64 times the work.
     assert min(seconds(4000) for _ in range(2)) < 24 * min(seconds(500) for _ in range(3))
+
+
+def read_seconds(text: str, count: int) -> float:
+    outputs = ", ".join(f"float[n] y{number}" for number in range(count))
+    nodes = " ".join(text.format(y=f"y{number}") for number in range(count))
+    model = ir.from_onnx_text(
+        f"""<ir_version: 10, opset_import: ["": 21, "f": 1]>
+        test (float[n] x) => ({outputs}) <float[1] c = {{1}}> {{ {nodes} }}
+        <domain: "f", opset_import: ["": 21]> Minus (a) => (b) {{ b = Neg(a) }}"""
+    )
+    session = tenonnx.InferenceSession(model, providers=["cpu"])
+    assert [arg.name for arg in session.get_outputs()] == [f"y{n}" for n in range(count)]
+    (last,) = session.run(["y3"], {"x": np.ones(1, np.float32)})
+    assert last.tolist() == [-1]
+    return session.load_times["read"] + session.load_times["transform"]
+
+
+@pytest.mark.parametrize("text", ["{y} = f.Minus(x)", "{y} = Neg(c)"])
+def test_time_grows_with_the_outputs_and_not_with_their_square(text: str) -> None:
+    # Eight times the outputs, each of a call or of a constant.
+    assert min(read_seconds(text, 3200) for _ in range(2)) < 16 * read_seconds(text, 400)

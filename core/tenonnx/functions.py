@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import onnx
@@ -38,11 +39,24 @@ def inline_functions(model: ir.Model) -> None:
     try:
         inliner.requires(model)  # there are no cycles
         _refuse_explosion(model)
-        inliner(model)
+        with _outputs_aside(model.graph):
+            inliner(model)
     except InvalidGraph:
         raise
     except (ValueError, ir.passes.InvariantError, ir.passes.PassError) as error:
         raise InvalidGraph(f"the model's functions cannot be inlined: {error}") from error
+
+
+@contextlib.contextmanager
+def _outputs_aside(graph: ir.Graph) -> Iterator[None]:
+    """Has nodes read the graph's outputs, all of which the pass would look at for every call."""
+    readers = [ir.Node("tenonnx", "Output", [v], num_outputs=0) for v in graph.outputs]
+    graph.outputs.clear()
+    graph.extend(readers)
+    yield
+    outputs = [value for reader in readers for value in reader.inputs if value is not None]
+    graph.remove(readers, safe=True)
+    graph.outputs.extend(outputs)
 
 
 def _apart() -> Callable[[ir.Function], bool]:
@@ -121,7 +135,7 @@ def _unsupported(model: ir.Model, is_supported: Callable[[ir.Node], bool]) -> li
 
 def _attach_body(model: ir.Model, node: ir.Node, index: int) -> bool:
     """Makes a node the only call of a model-local function that holds its schema's body."""
-    schema = _schema(node)
+    schema = schema_of(node)
     if schema is None or not node.attributes.keys() <= schema.attributes.keys():
         return False
     body = schema_body(node) or _contextual_body(node)
@@ -150,8 +164,8 @@ def _attach_body(model: ir.Model, node: ir.Node, index: int) -> bool:
     return True
 
 
-def _schema(node: ir.Node) -> Any:
-    """Returns the node's ``OpSchema``, or ``None``; onnx's stubs lack its function methods."""
+def schema_of(node: ir.Node) -> Any:
+    """Returns the ``OpSchema`` of a node's operator; ``None`` for operators that are not ONNX's."""
     try:
         return onnx.defs.get_schema(node.op_type, node.version or 1, node.domain)
     except (onnx.defs.SchemaError, TypeError):  # TypeError: a version of more than 31 bits
@@ -160,7 +174,7 @@ def _schema(node: ir.Node) -> Any:
 
 def _add_default_attributes(node: ir.Node) -> None:
     """Writes down the schema's defaults, which bodies refer to by name."""
-    schema = _schema(node)
+    schema = schema_of(node)
     for name, attribute in schema.attributes.items() if schema else ():
         default = attribute.default_value
         if name not in node.attributes and default.type != onnx.AttributeProto.UNDEFINED:
@@ -169,7 +183,7 @@ def _add_default_attributes(node: ir.Node) -> None:
 
 def schema_body(node: ir.Node) -> onnx.FunctionProto | None:
     """Returns the fixed body that an operator's schema gives it at the node's version."""
-    schema = _schema(node)
+    schema = schema_of(node)
     if schema is None or not schema.has_function:
         return None
     version = max(
@@ -184,7 +198,7 @@ def schema_body(node: ir.Node) -> onnx.FunctionProto | None:
 
 def _lacks_types(node: ir.Node) -> bool:
     """Says whether a body may depend on the type of an input that is not known."""
-    schema = _schema(node)
+    schema = schema_of(node)
     if schema is None or not schema.has_context_dependent_function:
         return False
     return any(value is not None and value.type is None for value in node.inputs)
@@ -192,7 +206,7 @@ def _lacks_types(node: ir.Node) -> bool:
 
 def _contextual_body(node: ir.Node) -> onnx.FunctionProto | None:
     """Returns the body that depends on the node's attributes and input types."""
-    schema = _schema(node)
+    schema = schema_of(node)
     if schema is None or not schema.has_context_dependent_function:
         return None
     versions = schema.context_dependent_function_opset_versions

@@ -52,16 +52,20 @@ def fold_constants(model: ir.Model, context: TransformContext) -> bool:
 
 
 def _fold_graph(graph: ir.Graph, context: TransformContext) -> bool:
-    modified = False
+    folded: list[ir.Node] = []
+    constants: dict[ir.Value, ir.Value] = {}
     for node in graph:
         if not _is_foldable(node):
             continue
         weights = [None if v is None else _weight(v, context) for v in node.inputs]
-        results = _fold(node, weights, context)
-        if results is not None:
-            _replace(graph, node, results)
-            modified = True
-    return modified
+        if (results := _fold(node, weights, context)) is not None:
+            constants.update(_registered(graph, node, results))
+            folded.append(node)
+    if folded:
+        # At once: onnx_ir looks at all outputs of the graph for each that it replaces or removes.
+        graph.outputs[:] = [constants.get(output, output) for output in graph.outputs]
+        graph.remove(folded, safe=True)
+    return bool(folded)
 
 
 def _is_foldable(node: ir.Node) -> bool:
@@ -155,18 +159,20 @@ def _texts(attributes: list[tuple[str, Any]]) -> Iterator[str]:
         yield f"{name}={digest(value.tobytes()) if array else value!r}"
 
 
-def _replace(graph: ir.Graph, node: ir.Node, weights: list[Weight]) -> None:
+def _registered(graph: ir.Graph, node: ir.Node, weights: list[Weight]) -> dict[ir.Value, ir.Value]:
+    """Lets all nodes read initializers for a node's outputs; returns which stands for which."""
+    constants = {}
     for output, weight in zip(node.outputs, weights, strict=True):
         if not output.name:
             continue
-        name = output.name
-        output.name = None
-        value = ir.Value(
+        name, output.name = output.name, None
+        value = constants[output] = ir.Value(
             name=name,
             shape=ir.Shape(weight.shape),
             type=ir.TensorType(weight.dtype),
             const_value=WeightTensor(weight, name=name),
         )
         graph.register_initializer(value)
-        ir.convenience.replace_all_uses_with(output, value, replace_graph_outputs=True)
-    graph.remove(node, safe=True)
+        for reader, position in output.uses():
+            reader.replace_input_with(position, value)
+    return constants
