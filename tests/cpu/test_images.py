@@ -22,7 +22,7 @@ from tenonnx_cpu.jit import rows
 from tenonnx_cpu.jit.code import images
 from tenonnx_cpu.jit.code.cache import image_path
 from tenonnx_cpu.jit.code.cpu import _asked, _features
-from tenonnx_cpu.jit.compiling import In, Out, f32, kernel
+from tenonnx_cpu.jit.compiling import In, Out, boolean, f32, kernel, size
 from tenonnx_cpu.jit.conv import pool as conv_pool
 
 pytestmark = pytest.mark.skipif(not images.SUPPORTED, reason="no images are made here")
@@ -223,6 +223,13 @@ def floats(*shape: int) -> Any:
     return x
 
 
+@kernel((In(f32, 2, "A"), (f32, In(f32, 1), boolean), size, Out(f32, 1)))
+def add_row(x: Any, what: Any, row: Any, y: Any) -> None:
+    factor, other, doubled = what
+    for i in range(y.size):
+        y[i] = factor * x[row, i] + other[i] * (2 if doubled else 1)
+
+
 CALLS: dict[str, tuple[Any, tuple[Any, ...], int]] = {
     "softmax": (rows.softmax, (floats(40, 48), np.zeros((40, 48), np.float32), 0, 8, 2), 1),
     "normalise_all": (
@@ -235,6 +242,11 @@ CALLS: dict[str, tuple[Any, tuple[Any, ...], int]] = {
         6,
     ),
     "average_f32": (conv_pool.average_f32, (floats(40, 48), np.zeros(40, np.float32), 1), 1),
+    "add_row": (
+        add_row,
+        (floats(48, 40).T, 1.5, floats(48), True, np.int64(7), np.zeros(48, np.float32)),
+        5,
+    ),
 }  # fmt: skip
 
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 
+import pytest
+
+from tenonnx_cpu.brought import bring_all
+from tenonnx_cpu.jit import runtime
 from tenonnx_cpu.jit.code.naming import name_by_content
 
 TELL = """
@@ -48,3 +53,12 @@ def test_a_function_has_one_name_in_all_processes() -> None:
     assert forth == told(-1)
     packs = {line for line in forth if "make_pack.<locals>.pack_" in line}
     assert len(packs) == 3, "one for every kind of elements"
+
+
+def test_kernels_are_functions_of_the_files_by_which_they_are_kept() -> None:
+    pytest.importorskip("numba")
+    bring_all()
+    for declared in runtime.KERNELS:
+        module = importlib.import_module(f"tenonnx_cpu.jit.{declared.module}")
+        file = module.__dict__[declared.name].function.__code__.co_filename
+        assert file == str(runtime.source_of(declared.module)), declared

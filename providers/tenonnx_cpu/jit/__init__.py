@@ -24,10 +24,12 @@ A kernel in three steps:
            negate_block((x, y), -(-x.size // BLOCK), threads)
 
    Read arrays are ``In``: read-only and writeable ones then share one compiled kernel, so mapped
-   weights need no copy. The last argument is the number of threads. Loops over contiguous memory
-   without branches are vectorised by LLVM, if they count from 0 over a slice (an index that may be
-   negative to numba is not: 8 times slower); ``vectors.vmath`` has functions that stay so. Where
-   LLVM does badly, an intrinsic writes vector instructions itself with ``vectors.vector``.
+   weights need no copy. Arguments that belong together are a tuple of types, and a tuple to the
+   kernel; its callers hand them over one by one. The last argument is the number of threads.
+   Loops over contiguous memory without branches are vectorised by LLVM, if they count from 0 over
+   a slice (an index that may be negative to numba is not: 8 times slower); ``vectors.vmath`` has
+   functions that stay so. Where LLVM does badly, an intrinsic writes vector instructions itself
+   with ``vectors.vector``.
 
    Errors are for the caller to find first: a kernel raises nothing, checks no bounds and returns
    nothing. It allocates nothing either, for what numba allocates with is not in an image: take

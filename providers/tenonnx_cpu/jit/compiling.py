@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -45,11 +45,19 @@ def Out(dtype: Type, ndim: int) -> Type:  # noqa: N802
 
 
 class Kernel:
-    """A function that is compiled for the argument types it names, and for no others."""
+    """A function that is compiled for the argument types it names, and for no others.
+
+    Args:
+        function: What to compile.
+        signature: Its arguments' types. A tuple of types is one argument of the function, a tuple,
+            and as many of a call.
+    """
 
     def __init__(self, function: Callable[..., Any], signature: tuple[Type, ...]) -> None:
         self.function = function
-        self.signature = signature
+        self.signature = tuple(
+            types.Tuple(kind) if isinstance(kind, tuple) else kind for kind in signature
+        )
         self._compiled: Callable[..., Any] | None = None
 
     def compile(self, name: str = "") -> Callable[..., Any]:
@@ -91,8 +99,19 @@ class Kernel:
         dispatcher._cache = _Cache(self.function)
         dispatcher.compile(self.signature)
         dispatcher.disable_compile()
-        called: Callable[..., Any] = dispatcher
-        return called
+
+        def call(*given: Any) -> None:
+            values = iter(given)
+            dispatcher(*(_next(kind, values) for kind in self.signature))
+
+        return call
+
+
+def _next(kind: Type, values: Iterator[Any]) -> Any:
+    """Takes as many of a call's arguments as make one of a type."""
+    if isinstance(kind, types.BaseTuple):
+        return tuple(next(values) for _ in kind)
+    return next(values)
 
 
 def kernel(signature: tuple[Type, ...]) -> Callable[[Callable[..., Any]], Kernel]:

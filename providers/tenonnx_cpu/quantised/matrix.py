@@ -90,7 +90,7 @@ class Quantised:
 
     @functools.cached_property
     def arguments(self) -> tuple[Any, ...]:
-        """What every kernel takes of it."""
+        """What every kernel takes of it: ``jit.quantised.matrix.WEIGHTS``."""
         half = 1 << self.bits - 1
         return (
             self.codes,

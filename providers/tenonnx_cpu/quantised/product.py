@@ -41,8 +41,6 @@ REAL_DOTS = {bits: JitKernel("quantised.reals", f"q_reals_{bits}") for bits in (
 LINES = {bits: JitKernel("quantised.few", f"q_few_bytes_{bits}") for bits in (2, 4)}
 REAL_LINES = {bits: JitKernel("quantised.few", f"q_few_reals_{bits}") for bits in (2, 4, 8)}
 
-NO_NUMBERS, NO_SUMS = np.empty((0, 0), np.float32), np.empty((0, 0), np.int32)
-
 
 def activations_at(accuracy_level: int) -> Activations:
     """Returns what an ``accuracy_level`` of MatMulNBits allows activations to be."""
@@ -132,7 +130,7 @@ def _lines_room(job: Job) -> tuple[NDArray, ...]:
 
 
 def _real_lines_room(job: Job) -> tuple[NDArray, ...]:
-    return NO_NUMBERS, NO_SUMS, floats(LINES_ROOM * job.threads)
+    return (floats(LINES_ROOM * job.threads),)
 
 
 def _dots_room(job: Job) -> tuple[NDArray, ...]:

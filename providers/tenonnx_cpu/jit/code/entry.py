@@ -8,6 +8,7 @@ interpreter while the kernel runs.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -41,7 +42,8 @@ def make_entry(name: str, compiled: Any) -> ir.Module:
     function = ir.Function(module, FASTCALL, ENTRY)
     builder = ir.IRBuilder(function.append_basic_block("entry"))
     define_destructor(module)
-    kinds = compiled.signature.args
+    parameters = compiled.signature.args
+    kinds = tuple(itertools.chain.from_iterable(map(_members, parameters)))
     differ = builder.icmp_signed("!=", function.args[2], I64(len(kinds)))
     with builder.if_then(differ, likely=False):
         _refuse(builder, f"{name}() takes {len(kinds)} arguments")
@@ -49,11 +51,17 @@ def make_entry(name: str, compiled: Any) -> ir.Module:
         builder.load(builder.gep(function.args[1], [I64(position)], inbounds=True))
         for position in range(len(kinds))
     ]
-    values = [
+    members = (
         _array(context, builder, kind, value, f"{name}(): argument {position} must be")
         if isinstance(kind, types.Array)
         else _number(context, builder, kind, value)
         for position, (kind, value) in enumerate(zip(kinds, given, strict=True))
+    )
+    values = [
+        context.make_tuple(builder, kind, [next(members) for _ in kind])
+        if isinstance(kind, types.BaseTuple)
+        else next(members)
+        for kind in parameters
     ]
     if not all(isinstance(kind, types.Array) for kind in kinds):
         error = _python(builder, "PyErr_Occurred", POINTER, [])
@@ -66,6 +74,11 @@ def make_entry(name: str, compiled: Any) -> ir.Module:
     _python(builder, "Py_IncRef", VOID, [none])
     builder.ret(none)
     return module
+
+
+def _members(kind: Any) -> Sequence[Any]:
+    """Returns the types of a call's arguments that are one of the kernel's."""
+    return tuple(kind) if isinstance(kind, types.BaseTuple) else (kind,)
 
 
 def _array(context: Any, builder: Builder, kind: Any, value: Value, expected: str) -> Value:

@@ -17,8 +17,16 @@ from tenonnx_cpu.activation import (
     SILU,
     TANH,
 )
-from tenonnx_cpu.jit.compiling import helper, inlined
+from tenonnx_cpu.jit.compiling import In, f32, helper, inlined, size
 from tenonnx_cpu.jit.vectors import vmath
+
+EXTRAS = (In(f32, 1), In(f32, 2), f32, size, f32, f32)
+"""``bias, residual, alpha, activation, first, second``: what ``finish_rows`` does to a product.
+
+* ``bias``: one for every column, or of no size.
+* ``residual``: of the product's shape, or of no rows.
+* The others are ``products.product.Epilogue``'s.
+"""
 
 
 @inlined
@@ -95,8 +103,7 @@ def finish_rows(c: Any, top: int, bottom: int, left: int, right: int, extras: An
         bottom: Likewise.
         left: Its first column; ``right`` is after its last.
         right: Likewise.
-        extras: ``(bias, residual, alpha, activation, first, second)``: a bias for every column or
-            none, a residual of the product's shape or of no rows, and what ``finish`` takes.
+        extras: See ``EXTRAS``.
     """
     bias, residual, alpha, activation, first, second = extras
     if alpha == np.float32(1) and not bias.size and not residual.size and activation == NONE:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenonnx_cpu.jit.compiling import In, Kernel, Out, f32, helper, i64, kernel, pasted, size, u16
+from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size, u16
 from tenonnx_cpu.jit.products.band import fits_band, multiply_band
 from tenonnx_cpu.jit.products.block import (
     PANEL,
@@ -12,7 +12,7 @@ from tenonnx_cpu.jit.products.block import (
     multiply_ahead,
     split,
 )
-from tenonnx_cpu.jit.products.epilogue import finish_rows
+from tenonnx_cpu.jit.products.epilogue import EXTRAS, finish_rows
 from tenonnx_cpu.jit.products.pack import WIDTH, make_pack
 from tenonnx_cpu.jit.products.tile import ADD, CACHE_LINE, COLUMNS, LANES, ROWS, ZERO
 from tenonnx_cpu.jit.threads.pool import parallel
@@ -69,7 +69,7 @@ def task_shape(rows: Any, columns: Any, work: Any, batch: Any, threads: Any) -> 
 
 
 def make_product(kind: str) -> Any:
-    """Returns the product of float32 by B of a kind of elements, for kernels to call."""
+    """Returns the product of float32 by B of a kind of elements, for a kernel to be made of."""
     pack = make_pack(kind)
     width = WIDTH[kind]
 
@@ -159,7 +159,6 @@ def make_product(kind: str) -> Any:
             compute_block(a, b, c, above, high, left, wide, starts, packed, follows, across > 1)
             finish_rows(c, above, above + high, left, left + wide, extras)
 
-    @pasted
     def product(
         a: Any, b: Any, c: Any, offsets: Any, extras: Any, memory: Any, threads: Any
     ) -> None:
@@ -170,7 +169,7 @@ def make_product(kind: str) -> Any:
             b: The first B, ``(depth, columns)``.
             c: All results below one another, ``(batch * rows, columns)``.
             offsets: Bytes from the first A and B to the others, ``(batch, 2)``.
-            extras: What ``finish_rows`` takes.
+            extras: See ``EXTRAS``.
             memory: ``WORKSPACE`` floats for every thread.
             threads: How many threads to use.
         """
@@ -187,23 +186,10 @@ def signature(kind: str) -> tuple[Any, ...]:
     """Returns the types of a product's arguments, for B of a kind of elements."""
     element = f32 if kind == "f32" else u16
     return (
-        In(f32, 2, "A"), In(element, 2, "A"), Out(f32, 2), In(i64, 2), In(f32, 1), In(f32, 2),
-        f32, size, f32, f32, Out(f32, 1), size,
+        In(f32, 2, "A"), In(element, 2, "A"), Out(f32, 2), In(i64, 2), EXTRAS, Out(f32, 1), size
     )  # fmt: skip
 
 
-def _gemm(kind: str) -> Kernel:
-    product = make_product(kind)
-
-    @kernel(signature(kind))
-    def compute(
-        a: Any, b: Any, c: Any, offsets: Any, bias: Any, residual: Any,
-        alpha: Any, activation: Any, first: Any, second: Any, memory: Any, threads: Any,
-    ) -> None:  # fmt: skip
-        extras = (bias, residual, alpha, activation, first, second)
-        product(a, b, c, offsets, extras, memory, threads)
-
-    return compute
-
-
-gemm_f32, gemm_f16, gemm_bf16 = (_gemm(kind) for kind in ("f32", "f16", "bf16"))
+gemm_f32, gemm_f16, gemm_bf16 = (
+    kernel(signature(kind))(make_product(kind)) for kind in ("f32", "f16", "bf16")
+)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.jit.compiling import Kernel, kernel, pasted
+from tenonnx_cpu.jit.compiling import kernel
 from tenonnx_cpu.jit.products.epilogue import finish_rows
 from tenonnx_cpu.jit.products.gemm import signature
 from tenonnx_cpu.jit.products.pack import WIDTH
@@ -88,7 +88,6 @@ def make_stream(kind: str) -> Any:
         )  # fmt: skip
         finish_rows(c, item * rows, (item + 1) * rows, left, left + wide, extras)
 
-    @pasted
     def stream(
         a: Any, b: Any, c: Any, offsets: Any, extras: Any, memory: Any, threads: Any
     ) -> None:
@@ -114,19 +113,6 @@ def make_stream(kind: str) -> Any:
     return stream
 
 
-def _stream(kind: str) -> Kernel:
-    """A kernel is kept by the file that its function is in, and so is not made by ``gemm``."""
-    product = make_stream(kind)
-
-    @kernel(signature(kind))
-    def compute(
-        a: Any, b: Any, c: Any, offsets: Any, bias: Any, residual: Any,
-        alpha: Any, activation: Any, first: Any, second: Any, memory: Any, threads: Any,
-    ) -> None:  # fmt: skip
-        extras = (bias, residual, alpha, activation, first, second)
-        product(a, b, c, offsets, extras, memory, threads)
-
-    return compute
-
-
-stream_f32, stream_f16, stream_bf16 = (_stream(kind) for kind in ("f32", "f16", "bf16"))
+stream_f32, stream_f16, stream_bf16 = (
+    kernel(signature(kind))(make_stream(kind)) for kind in ("f32", "f16", "bf16")
+)

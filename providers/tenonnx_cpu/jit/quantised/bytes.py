@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenonnx_cpu.jit.compiling import In, Kernel, Out, boolean, f32, kernel, pasted, size, u8
+from tenonnx_cpu.jit.compiling import In, Kernel, Out, f32, kernel, size, u8
 from tenonnx_cpu.jit.products.block import split
-from tenonnx_cpu.jit.products.epilogue import finish_rows
+from tenonnx_cpu.jit.products.epilogue import EXTRAS, finish_rows
 from tenonnx_cpu.jit.products.gemm import block_shape
 from tenonnx_cpu.jit.products.tile import ADD, COLUMNS, ZERO
+from tenonnx_cpu.jit.quantised.matrix import WEIGHTS, Weights
 from tenonnx_cpu.jit.quantised.pack import SHIFT, make_pack_codes
 from tenonnx_cpu.jit.quantised.round8 import round_groups
 from tenonnx_cpu.jit.quantised.tile import ROWS, multiply_codes
@@ -22,7 +23,7 @@ from tenonnx_cpu.jit.workspace import (
 )
 
 
-def make_q_bytes(bits: int) -> Any:
+def make_q_bytes(bits: int) -> Kernel:
     """Returns the product of many rows with codes of so many bits."""
     each = 8 // bits
     pack_codes = make_pack_codes(bits)
@@ -36,7 +37,7 @@ def make_q_bytes(bits: int) -> Any:
 
     @parallel
     def compute_blocks(arguments: Any, task: Any, worker: Any) -> None:
-        x, numbers, weights, group, block, c, extras, shape, memory = arguments
+        x, numbers, weights, group, c, extras, shape, memory = arguments
         rows, columns = c.shape
         depth = x.shape[1]
         across = -(-columns // shape[1])
@@ -49,8 +50,8 @@ def make_q_bytes(bits: int) -> Any:
             count = min(deep, total - g)
             for column in range(0, wide, COLUMNS):
                 pack_codes(
-                    weights, g * group, count, group, block, left + column,
-                    space + 4 * BYTES_WORDS, space + column * BYTES_DEPTH,
+                    weights, g * group, count, group, left + column, space + 4 * BYTES_WORDS,
+                    space + column * BYTES_DEPTH,
                     space + 4 * BYTES_NUMBERS + column * BYTES_DEPTH // 4,
                     space + 4 * BYTES_STARTS + column * BYTES_DEPTH // 4,
                 )  # fmt: skip
@@ -70,60 +71,40 @@ def make_q_bytes(bits: int) -> Any:
                     )  # fmt: skip
         finish_rows(c, top, top + high, left, left + wide, extras)
 
-    @pasted
+    @kernel(
+        (
+            In(f32, 2), WEIGHTS, size, Out(f32, 2), EXTRAS,
+            (Out(u8, 2), Out(f32, 3), Out(f32, 1)), size,
+        )
+    )  # fmt: skip
     def product(
-        a: Any, weights: Any, block: Any, group: Any, c: Any, extras: Any, bytes_: Any,
-        numbers: Any, memory: Any, threads: Any,
-    ) -> None:  # fmt: skip
+        a: Any, weights: Any, group: Any, c: Any, extras: Any, room: Any, threads: Any
+    ) -> None:
         """Computes ``C = finish(A @ W)`` for whole panels of columns.
 
         Args:
-            a: float32, ``(rows, depth)``.
-            weights: As for ``make_dequantise``.
-            block: Rows that have a scale in common.
-            group: Elements of A that have: a multiple of 16 that divides ``block``.
+            a: ``(rows, depth)``.
+            weights: See ``WEIGHTS``.
+            group: Elements of A that have a scale in common: a multiple of 16 that divides a
+                block's.
             c: The result.
-            extras: What ``finish_rows`` takes.
-            bytes_: Room for A as bytes, of its shape.
-            numbers: Room for two floats per row and group, ``(2, rows, groups)``.
-            memory: ``WORKSPACE`` floats for every thread.
+            extras: See ``EXTRAS``.
+            room: For A as bytes, of its shape; for two floats per row and group, ``(2, rows,
+                groups)``; and for ``WORKSPACE`` floats per thread.
             threads: How many to use.
         """
-        mixed = each if weights[3] else 1
+        bytes_, numbers, memory = room
+        matrix = Weights(*weights)
+        mixed = each if matrix.by_column else 1
         round_rows((a, group, mixed, numbers, bytes_), a.shape[0], threads)
         rows, columns = c.shape
         shape = block_shape(rows, columns, a.shape[1], 1, threads)
         tasks = -(-rows // shape[0]) * -(-columns // shape[1])
         compute_blocks(
-            (bytes_, numbers[0], weights, group, block, c, extras, shape, memory), tasks, threads
+            (bytes_, numbers[0], matrix, group, c, extras, shape, memory), tasks, threads
         )
 
     return product
 
 
-SIGNATURE = (
-    In(f32, 2), In(u8, 1), In(f32, 2), In(u8, 1), boolean, size, size, size, size, size, size,
-    Out(f32, 2), In(f32, 1), In(f32, 2), f32, size, f32, f32,
-    Out(u8, 2), Out(f32, 3), Out(f32, 1), size,
-)  # fmt: skip
-
-
-def make_kernel(bits: int) -> Kernel:
-    """Returns ``make_q_bytes``'s product for Python to call."""
-    product = make_q_bytes(bits)
-
-    @kernel(SIGNATURE)
-    def compute(
-        x: Any, codes: Any, scales: Any, zeros: Any, by_column: Any, code_line: Any, zero_line: Any,
-        flip: Any, zero: Any, block: Any, group: Any, c: Any, bias: Any, residual: Any, alpha: Any,
-        activation: Any, first: Any, second: Any, rounded: Any, numbers: Any, memory: Any,
-        threads: Any,
-    ) -> None:  # fmt: skip
-        weights = (codes, scales, zeros, by_column, code_line, zero_line, flip, zero)
-        extras = (bias, residual, alpha, activation, first, second)
-        product(x, weights, block, group, c, extras, rounded, numbers, memory, threads)
-
-    return compute
-
-
-q_bytes_2, q_bytes_4, q_bytes_8 = (make_kernel(bits) for bits in (2, 4, 8))
+q_bytes_2, q_bytes_4, q_bytes_8 = (make_q_bytes(bits) for bits in (2, 4, 8))

@@ -63,30 +63,28 @@ SQUARES = {bits: _square(bits) for bits in WIDTHS}
 
 
 @helper
-def block_numbers(weights: Any, bits: Any, column: Any, span: Any, block: Any, place: Any) -> None:
+def block_numbers(weights: Any, bits: Any, column: Any, span: Any, number: Any, out: Any) -> None:
     """Writes ``COLUMNS`` scales of a block of rows at an address, and as many zero points after.
 
     Args:
-        weights: ``(codes, scales, zeros, by_column, code_line, zero_line, flip, zero)``: see
-            ``tenonnx_cpu.quantised.matrix``.
+        weights: ``Weights``.
         bits: Of a code.
         column: The first column.
         span: How many there are; beyond them the scale is 0.
-        block: The block.
-        place: The address.
+        number: The block's.
+        out: The address.
     """
-    _, scales, zeros, by_column, _, zero_line, flip, zero = weights
+    scales, zeros = weights.scales, weights.zeros
     for i in range(COLUMNS):
-        scale, offset = np.float32(0), np.float32(zero)
+        scale, offset = np.float32(0), np.float32(weights.zero)
         if i < span:
-            line, index = (column + i, block) if by_column else (block, column + i)
+            line, index = (column + i, number) if weights.by_column else (number, column + i)
             scale = scales[line, index]
             if zeros.size:
-                offset = np.float32(
-                    code_at(zeros.ctypes.data, line * zero_line + index, bits, flip)
-                )
-        store_float(scale, place + 4 * i)
-        store_float(offset, place + 4 * (COLUMNS + i))
+                place = line * weights.zero_line + index
+                offset = np.float32(code_at(zeros.ctypes.data, place, bits, weights.flip))
+        store_float(scale, out + 4 * i)
+        store_float(offset, out + 4 * (COLUMNS + i))
 
 
 def make_dequantise(bits: int) -> Any:
@@ -109,23 +107,21 @@ def make_dequantise(bits: int) -> Any:
 
     @helper
     def dequantise(
-        weights: Any, row: Any, depth: Any, column: Any, span: Any, block: Any, numbers: Any,
-        panel: Any,
-    ) -> None:  # fmt: skip
+        weights: Any, row: Any, depth: Any, column: Any, span: Any, numbers: Any, panel: Any
+    ) -> None:
         """Fills a panel of ``depth`` rows, with zeros beyond ``span`` columns.
 
         Args:
-            weights: See ``block_numbers``.
+            weights: ``Weights``.
             row: The first row, a multiple of ``LANES`` beyond a block's first.
             depth: How many rows.
             column: The first column; its code begins a byte.
             span: How many columns.
-            block: Rows that have a scale in common.
             numbers: Address of ``2 * COLUMNS`` floats to work in.
             panel: Address of the panel.
         """
-        codes, _, _, by_column, line, _, flip, _ = weights
-        start = codes.ctypes.data
+        by_column, block, flip = weights.by_column, weights.block, weights.flip
+        start, line = weights.codes.ctypes.data, weights.code_line
         end = row + depth
         while row < end:
             stop = min(end, (row // block + 1) * block)

@@ -6,23 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.jit.compiling import (
-    In,
-    Kernel,
-    Out,
-    boolean,
-    f32,
-    helper,
-    i8,
-    i32,
-    kernel,
-    pasted,
-    size,
-    u8,
-)
-from tenonnx_cpu.jit.products.epilogue import finish_rows
+from tenonnx_cpu.jit.compiling import In, Kernel, Out, f32, helper, i8, i32, kernel, pasted, size
+from tenonnx_cpu.jit.products.epilogue import EXTRAS, finish_rows
 from tenonnx_cpu.jit.products.tile import CACHE_LINE, LANES
 from tenonnx_cpu.jit.quantised.lines import line_bytes, make_add_group
+from tenonnx_cpu.jit.quantised.matrix import WEIGHTS, Weights
 from tenonnx_cpu.jit.quantised.round8 import round_groups
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.workspace import LINES_SLAB, LINES_SLAB_ROW, LINES_SPAN
@@ -103,8 +91,8 @@ def make_few(bits: int, kind: str) -> Any:
 
     @helper
     def sum_groups(
-        x: Any, x_scales: Any, x_sums: Any, weights: Any, group: Any, block: Any, start: Any,
-        stop: Any, left: Any, lead: Any, right: Any, target: Any,
+        x: Any, x_scales: Any, x_sums: Any, weights: Any, group: Any, start: Any, stop: Any,
+        left: Any, lead: Any, right: Any, target: Any,
     ) -> None:  # fmt: skip
         """Adds rows of codes to panels, which lie at an address.
 
@@ -112,13 +100,13 @@ def make_few(bits: int, kind: str) -> Any:
         with the column before ``right``, and for one that begins with ``left``. Both are there if
         columns are left over, and overlap others.
         """
-        codes, scales, zeros, _, code_line, _, flip, zero = weights
+        scales, zeros, code_line = weights.scales, weights.zeros, weights.code_line
         padded, depth = x.shape
         panel = line_bytes(bits, padded) * each
         whole = (right - left - lead) // panel
         over = right - left - lead > whole * panel
         for k in range(start, stop, group):
-            line, g = k // block, k // group
+            line, g = k // weights.block, k // group
             ahead = group * code_line if k + group < stop else 0
             for part in range(3):
                 column, panels, place = left + lead, whole, 0
@@ -132,16 +120,16 @@ def make_few(bits: int, kind: str) -> Any:
                 add_group(
                     padded, 1 if zeros.size else 0, x.ctypes.data + width * k, width * depth,
                     x_scales.ctypes.data + 4 * g, x_sums.ctypes.data + 4 * g, x_scales.strides[0],
-                    codes.ctypes.data + k * code_line + byte, code_line,
+                    weights.codes.ctypes.data + k * code_line + byte, code_line,
                     scales.ctypes.data + 4 * (line * scales.shape[1] + column),
-                    zeros.ctypes.data + line * code_line + byte, zero, group // taken, panels,
-                    flip, ahead, 4 * scales.shape[1] if ahead else 0,
+                    zeros.ctypes.data + line * code_line + byte, weights.zero, group // taken,
+                    panels, weights.flip, ahead, 4 * scales.shape[1] if ahead else 0,
                     target + 4 * place * panel, 4 * LINES_SLAB_ROW,
                 )  # fmt: skip
 
     @parallel
     def compute_part(arguments: Any, task: Any, worker: Any) -> None:
-        x, x_scales, x_sums, weights, c, extras, memory, group, block, shape = arguments
+        x, x_scales, x_sums, weights, c, extras, memory, group, shape = arguments
         rows, columns = c.shape
         padded, depth = x.shape
         across, lead, span, deep = shape
@@ -157,7 +145,7 @@ def make_few(bits: int, kind: str) -> Any:
             for i in range(first, first + (whole + 2) * panel):
                 memory[i] = np.float32(0)
         sum_groups(
-            x, x_scales, x_sums, weights, group, block, start, stop, left, lead, right,
+            x, x_scales, x_sums, weights, group, start, stop, left, lead, right,
             memory.ctypes.data + 4 * slab,
         )  # fmt: skip
         if down == 1:
@@ -188,28 +176,28 @@ def make_few(bits: int, kind: str) -> Any:
 
     @pasted
     def product(
-        x: Any, x_scales: Any, x_sums: Any, weights: Any, block: Any, group: Any, c: Any,
-        extras: Any, memory: Any, threads: Any,
+        x: Any, x_scales: Any, x_sums: Any, weights: Any, group: Any, c: Any, extras: Any,
+        memory: Any, threads: Any,
     ) -> None:  # fmt: skip
         """Computes ``C = finish(X @ W)``.
 
         Args:
             x: int8 or float32, ``(1, 2 or 4, depth)``; beyond C's rows anything.
-            x_scales: Scales of groups, for int8.
-            x_sums: Sums of groups' bytes, for int8.
-            weights: As for ``make_q_product``.
-            block: Rows that have a scale in common.
-            group: Rows that X has: a divisor of ``block`` and of ``depth``, a multiple of 4.
+            x_scales: Scales of groups, for int8; else any array.
+            x_sums: Sums of groups' bytes, likewise.
+            weights: ``Weights``.
+            group: Elements of X that have a scale in common: a divisor of a block's and of
+                ``depth``, a multiple of 4.
             c: The result.
-            extras: What ``finish_rows`` takes.
-            memory: ``WORKSPACE`` floats for every thread.
+            extras: See ``EXTRAS``.
+            memory: ``LINES_ROOM`` floats for every thread.
             threads: How many to use.
         """
         padded, depth = x.shape
         columns = c.shape[1]
         wide = line_bytes(bits, padded)
         panel = wide * each
-        lead = unaligned_columns(weights[0].ctypes.data, weights[4], columns, bits, wide)
+        lead = unaligned_columns(weights.codes.ctypes.data, weights.code_line, columns, bits, wide)
         across = -(-(columns - lead) // LINES_SPAN)
         span = -(-(columns - lead) // (across * panel)) * panel
         across = -(-(columns - lead) // span)
@@ -222,7 +210,7 @@ def make_few(bits: int, kind: str) -> Any:
         down = -(-depth // deep)
         shape = (across, lead, span, deep)
         compute_part(
-            (x, x_scales, x_sums, weights, c, extras, memory, group, block, shape),
+            (x, x_scales, x_sums, weights, c, extras, memory, group, shape),
             across * down, threads,
         )  # fmt: skip
         if down > 1:
@@ -231,68 +219,46 @@ def make_few(bits: int, kind: str) -> Any:
     return product
 
 
-def make_bytes(bits: int) -> Any:
-    """Returns ``make_few``'s product for float32 that is rounded to bytes first."""
+def make_q_few_bytes(bits: int) -> Kernel:
+    """Returns the product of 1 to 4 rows, rounded to bytes, with codes of so many bits."""
     few = make_few(bits, "bytes")
 
-    @pasted
+    @kernel(
+        (
+            In(f32, 2), WEIGHTS, size, Out(f32, 2), EXTRAS,
+            (Out(i8, 2), Out(f32, 3), Out(i32, 2), Out(f32, 1)), size,
+        )
+    )  # fmt: skip
     def product(
-        a: Any, weights: Any, block: Any, group: Any, c: Any, extras: Any, bytes_: Any,
-        numbers: Any, sums: Any, memory: Any, threads: Any,
-    ) -> None:  # fmt: skip
+        a: Any, weights: Any, group: Any, c: Any, extras: Any, room: Any, threads: Any
+    ) -> None:
+        """Computes ``C = finish(A @ W)``; see ``make_few``'s.
+
+        ``room`` is for A as bytes, ``(1, 2 or 4, depth)``; for two floats per group and row, ``(2,
+        rows as above, groups)``; for an integer, likewise; and what ``make_few``'s takes.
+        """
+        bytes_, numbers, sums, memory = room
         for row in range(a.shape[0]):
             round_groups(a[row], group, 1, 1, 0, numbers[0, row], numbers[1, row], bytes_[row])
             sum_bytes(bytes_[row], group, sums[row])
-        few(bytes_, numbers[0], sums, weights, block, group, c, extras, memory, threads)
+        few(bytes_, numbers[0], sums, Weights(*weights), group, c, extras, memory, threads)
 
     return product
 
 
-WEIGHTS = (In(u8, 1), In(f32, 2), In(u8, 1), boolean, size, size, size, size, size, size)
-EXTRAS = (Out(f32, 2), In(f32, 1), In(f32, 2), f32, size, f32, f32)
-BYTES_SIGNATURE = (
-    In(f32, 2), *WEIGHTS, *EXTRAS, Out(i8, 2), Out(f32, 3), Out(i32, 2), Out(f32, 1), size,
-)  # fmt: skip
-REALS_SIGNATURE = (In(f32, 2), *WEIGHTS, *EXTRAS, In(f32, 2), In(i32, 2), Out(f32, 1), size)
+def make_q_few_reals(bits: int) -> Kernel:
+    """Returns the product of 1, 2 or 4 rows of float32 with codes of so many bits."""
+    few = make_few(bits, "reals")
+
+    @kernel((In(f32, 2), WEIGHTS, size, Out(f32, 2), EXTRAS, Out(f32, 1), size))
+    def product(
+        a: Any, weights: Any, group: Any, c: Any, extras: Any, memory: Any, threads: Any
+    ) -> None:
+        """Computes ``C = finish(A @ W)``; see ``make_few``'s."""
+        few(a, a, a, Weights(*weights), group, c, extras, memory, threads)
+
+    return product
 
 
-def make_bytes_kernel(bits: int) -> Kernel:
-    """Returns ``make_bytes``'s product for Python to call."""
-    product = make_bytes(bits)
-
-    @kernel(BYTES_SIGNATURE)
-    def compute(
-        x: Any, codes: Any, scales: Any, zeros: Any, by_column: Any, code_line: Any, zero_line: Any,
-        flip: Any, zero: Any, block: Any, group: Any, c: Any, bias: Any, residual: Any, alpha: Any,
-        activation: Any, first: Any, second: Any, rounded: Any, numbers: Any, sums: Any,
-        memory: Any, threads: Any,
-    ) -> None:  # fmt: skip
-        weights = (codes, scales, zeros, by_column, code_line, zero_line, flip, zero)
-        extras = (bias, residual, alpha, activation, first, second)
-        product(x, weights, block, group, c, extras, rounded, numbers, sums, memory, threads)
-
-    return compute
-
-
-q_few_bytes_2, q_few_bytes_4 = (make_bytes_kernel(bits) for bits in (2, 4))
-
-
-def make_reals_kernel(bits: int) -> Kernel:
-    """Returns ``make_few``'s product of float32 for Python to call."""
-    product = make_few(bits, "reals")
-
-    @kernel(REALS_SIGNATURE)
-    def compute(
-        x: Any, codes: Any, scales: Any, zeros: Any, by_column: Any, code_line: Any, zero_line: Any,
-        flip: Any, zero: Any, block: Any, group: Any, c: Any, bias: Any, residual: Any, alpha: Any,
-        activation: Any, first: Any, second: Any, numbers: Any, sums: Any, memory: Any,
-        threads: Any,
-    ) -> None:  # fmt: skip
-        weights = (codes, scales, zeros, by_column, code_line, zero_line, flip, zero)
-        extras = (bias, residual, alpha, activation, first, second)
-        product(x, numbers, sums, weights, block, group, c, extras, memory, threads)
-
-    return compute
-
-
-q_few_reals_2, q_few_reals_4, q_few_reals_8 = (make_reals_kernel(bits) for bits in (2, 4, 8))
+q_few_bytes_2, q_few_bytes_4 = (make_q_few_bytes(bits) for bits in (2, 4))
+q_few_reals_2, q_few_reals_4, q_few_reals_8 = (make_q_few_reals(bits) for bits in (2, 4, 8))

@@ -4,29 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenonnx_cpu.jit.compiling import In, Kernel, Out, boolean, f32, kernel, pasted, size, u8
+from tenonnx_cpu.jit.compiling import In, Kernel, Out, f32, kernel, size
 from tenonnx_cpu.jit.products.block import PANEL, multiply_ahead, split
-from tenonnx_cpu.jit.products.epilogue import finish_rows
+from tenonnx_cpu.jit.products.epilogue import EXTRAS, finish_rows
 from tenonnx_cpu.jit.products.gemm import block_shape
 from tenonnx_cpu.jit.products.tile import ADD, COLUMNS, LANES, ZERO
 from tenonnx_cpu.jit.quantised.dequantise import make_dequantise
+from tenonnx_cpu.jit.quantised.matrix import WEIGHTS, Weights
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.workspace import COPY, COPY_ROW, DEPTH, EDGE, NUMBERS, WORKSPACE
 
-SIGNATURE = (
-    In(f32, 2, "A"), In(u8, 1), In(f32, 2), In(u8, 1), boolean, size, size, size, size, size,
-    Out(f32, 2), In(f32, 1), In(f32, 2), f32, size, f32, f32, Out(f32, 1), size,
-)  # fmt: skip
-"""x; codes, scales, zeros, by_column, code_line, zero_line, flip, zero; block; c; extras; ..."""
 
-
-def make_q_product(bits: int) -> Any:
+def make_q_gemm(bits: int) -> Kernel:
     """Returns the product of float32 by codes of so many bits."""
     dequantise = make_dequantise(bits)
 
     @parallel
     def compute_blocks(arguments: Any, task: Any, worker: Any) -> None:
-        a, weights, block, c, extras, shape, memory = arguments
+        a, weights, c, extras, shape, memory = arguments
         rows, columns = c.shape
         depth = a.shape[1]
         across = -(-columns // shape[1])
@@ -42,7 +37,7 @@ def make_q_product(bits: int) -> Any:
             for column in range(0, wide, COLUMNS):
                 span = min(COLUMNS, wide - column)
                 target = packed + PANEL * kk * (column // COLUMNS)
-                dequantise(weights, k, kk, left + column, span, block, packed + 4 * NUMBERS, target)
+                dequantise(weights, k, kk, left + column, span, packed + 4 * NUMBERS, target)
             multiply_ahead(
                 high, wide, kk, a_block + k * a.strides[1], a.strides[0], a.strides[1],
                 copy, 4 * COPY_ROW, packed, 0, 0, c_block, 4 * columns, ADD if k else ZERO,
@@ -50,34 +45,24 @@ def make_q_product(bits: int) -> Any:
             )  # fmt: skip
         finish_rows(c, top, top + high, left, left + wide, extras)
 
-    @pasted
-    def product(
-        a: Any, weights: Any, block: Any, c: Any, extras: Any, memory: Any, threads: Any
-    ) -> None:
-        """Computes ``C = finish(A @ W)``."""
+    @kernel((In(f32, 2, "A"), WEIGHTS, Out(f32, 2), EXTRAS, Out(f32, 1), size))
+    def product(a: Any, weights: Any, c: Any, extras: Any, memory: Any, threads: Any) -> None:
+        """Computes ``C = finish(A @ W)``.
+
+        Args:
+            a: ``(rows, depth)``.
+            weights: See ``WEIGHTS``.
+            c: The result.
+            extras: See ``EXTRAS``.
+            memory: ``WORKSPACE`` floats for every thread.
+            threads: How many to use.
+        """
         rows, columns = c.shape
         shape = block_shape(rows, columns, a.shape[1], 1, threads)
         tasks = -(-rows // shape[0]) * -(-columns // shape[1])
-        compute_blocks((a, weights, block, c, extras, shape, memory), tasks, threads)
+        compute_blocks((a, Weights(*weights), c, extras, shape, memory), tasks, threads)
 
     return product
-
-
-def make_q_gemm(bits: int) -> Kernel:
-    """Returns ``make_q_product``'s product for Python to call."""
-    product = make_q_product(bits)
-
-    @kernel(SIGNATURE)
-    def compute(
-        x: Any, codes: Any, scales: Any, zeros: Any, by_column: Any, code_line: Any, zero_line: Any,
-        flip: Any, zero: Any, block: Any, c: Any, bias: Any, residual: Any, alpha: Any,
-        activation: Any, first: Any, second: Any, memory: Any, threads: Any,
-    ) -> None:  # fmt: skip
-        weights = (codes, scales, zeros, by_column, code_line, zero_line, flip, zero)
-        extras = (bias, residual, alpha, activation, first, second)
-        product(x, weights, block, c, extras, memory, threads)
-
-    return compute
 
 
 q_gemm_2, q_gemm_4, q_gemm_8 = (make_q_gemm(bits) for bits in (2, 4, 8))

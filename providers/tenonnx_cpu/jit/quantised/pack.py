@@ -146,10 +146,10 @@ def make_pack_codes(bits: int) -> Any:
 
     @helper
     def pack_scales(
-        scales: Any, by_column: Any, row: Any, count: Any, group: Any, block: Any, column: Any,
-        target: Any,
-    ) -> None:  # fmt: skip
+        weights: Any, row: Any, count: Any, group: Any, column: Any, target: Any
+    ) -> None:
         """Writes ``COLUMNS`` scales for every group."""
+        scales, by_column, block = weights.scales, weights.by_column, weights.block
         line = 4 * scales.shape[1]
         if block == group:
             down, across = (4, line) if by_column else (line, 4)
@@ -164,40 +164,41 @@ def make_pack_codes(bits: int) -> Any:
 
     @helper
     def pack_codes(
-        weights: Any, row: Any, count: Any, group: Any, block: Any, column: Any, words: Any,
-        panel: Any, scales_at: Any, starts: Any,
+        weights: Any, row: Any, count: Any, group: Any, column: Any, words: Any, panel: Any,
+        scales_at: Any, starts: Any,
     ) -> None:  # fmt: skip
         """Fills a panel of ``COLUMNS`` whole columns.
 
         Args:
-            weights: As for ``make_dequantise``.
+            weights: ``Weights``.
             row: The first row, a multiple of ``group``.
             count: How many groups of rows.
-            group: Rows that activations have a scale in common for; it divides ``block``.
-            block: Rows that weights have.
+            group: Rows that activations have a scale in common for; it divides a block's.
             column: The first column.
             words: Address of the panel's codes and a step more, to work in.
             panel: Address of the bytes.
             scales_at: Address of ``COLUMNS`` scales for every group.
             starts: Address of what the sums begin with, likewise.
         """
-        codes, scales, zeros, by_column, code_line, zero_line, flip, zero = weights
-        source = codes.ctypes.data
+        source, code_line = weights.codes.ctypes.data, weights.code_line
+        zeros, by_column, flip = weights.zeros, weights.by_column, weights.flip
         depth = group // (4 * each)
         own = words + 4 * COLUMNS * depth * count
         if by_column:
             first = source + column * code_line + row * bits // 8
             pack_words(first, 4, code_line, depth * count, COLUMNS, words)
-        pack_scales(scales, by_column, row, count, group, block, column, scales_at)
+        pack_scales(weights, row, count, group, column, scales_at)
         if not zeros.size:
             for i in range(COLUMNS):
-                store_word(zero * 0x01010101, own + 4 * i)
+                store_word(weights.zero * 0x01010101, own + 4 * i)
         for g in range(count):
             k = row + g * group
             if zeros.size:
                 for i in range(COLUMNS):
-                    at = (column + i, k // block) if by_column else (k // block, column + i)
-                    offset = code_at(zeros.ctypes.data, at[0] * zero_line + at[1], bits, flip)
+                    number = k // weights.block
+                    line, index = (column + i, number) if by_column else (number, column + i)
+                    place = line * weights.zero_line + index
+                    offset = code_at(zeros.ctypes.data, place, bits, flip)
                     store_word(offset * 0x01010101, own + 4 * i)
             target = panel + group * COLUMNS * g
             start = starts + 4 * COLUMNS * g

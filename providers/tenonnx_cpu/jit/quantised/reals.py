@@ -6,20 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.jit.compiling import (
-    In,
-    Kernel,
-    Out,
-    boolean,
-    f32,
-    helper,
-    kernel,
-    pasted,
-    size,
-    u8,
-)
-from tenonnx_cpu.jit.products.epilogue import finish_rows
+from tenonnx_cpu.jit.compiling import In, Kernel, Out, f32, helper, kernel, size
+from tenonnx_cpu.jit.products.epilogue import EXTRAS, finish_rows
 from tenonnx_cpu.jit.products.tile import LANES
+from tenonnx_cpu.jit.quantised.matrix import WEIGHTS, Weights
 from tenonnx_cpu.jit.quantised.real_dots import make_real_dots
 from tenonnx_cpu.jit.quantised.stream import TASK
 from tenonnx_cpu.jit.quantised.zeros import make_subtract_zeros
@@ -46,7 +36,7 @@ def sum_blocks(x: Any, block: Any, sums: Any) -> None:
         sums[g] = total
 
 
-def make_q_reals(bits: int) -> Any:
+def make_q_reals(bits: int) -> Kernel:
     """Returns the product of 1 to 4 rows with codes of so many bits, column after column."""
     each = 8 // bits
     real_dots = make_real_dots(bits)
@@ -54,8 +44,13 @@ def make_q_reals(bits: int) -> Any:
 
     @parallel
     def compute_columns(arguments: Any, task: Any, worker: Any) -> None:
-        x, x_sums, weights, block, c, extras, span, scratch = arguments
-        codes, scales, zeros, _, code_line, _, flip, zero = weights
+        x, x_sums, weights, c, extras, span, scratch = arguments
+        scales, zeros, code_line, block = (
+            weights.scales,
+            weights.zeros,
+            weights.code_line,
+            weights.block,
+        )
         rows, columns = c.shape
         padded, depth = x.shape
         left = task * span
@@ -67,9 +62,10 @@ def make_q_reals(bits: int) -> Any:
             lines = 4 if right - column >= 4 else 1
             real_dots(
                 min(LANES, block // each), padded, lines, x.ctypes.data, x.strides[0],
-                codes.ctypes.data + column * code_line, code_line,
+                weights.codes.ctypes.data + column * code_line, code_line,
                 scales.ctypes.data + 4 * column * scales.shape[1], 4 * scales.shape[1],
-                depth // chunk, max(1, block // chunk), flip, 0 if zeros.size else zero,
+                depth // chunk, max(1, block // chunk), weights.flip,
+                0 if zeros.size else weights.zero,
                 out.ctypes.data, 16,
             )  # fmt: skip
             for row in range(rows):
@@ -84,60 +80,37 @@ def make_q_reals(bits: int) -> Any:
             column += lines
         finish_rows(c, 0, rows, left, right, extras)
 
-    @pasted
-    def product(
-        a: Any, weights: Any, block: Any, c: Any, extras: Any, ordered: Any, sums: Any,
-        scratch: Any, threads: Any,
-    ) -> None:  # fmt: skip
+    @kernel(
+        (
+            In(f32, 2), WEIGHTS, Out(f32, 2), EXTRAS,
+            (Out(f32, 2), Out(f32, 2), Out(f32, 2)), size,
+        )
+    )  # fmt: skip
+    def product(a: Any, weights: Any, c: Any, extras: Any, room: Any, threads: Any) -> None:
         """Computes ``C = finish(A @ W)``.
 
         Args:
-            a: float32, ``(rows, depth)``; ``depth`` is a multiple of a chunk's codes.
-            weights: As for ``make_q_product``.
-            block: Rows that have a scale in common: whole chunks, or a half or fourth of one.
+            a: ``(rows, depth)``; ``depth`` is a multiple of a chunk's codes.
+            weights: See ``WEIGHTS``. Blocks are whole chunks, or a half or fourth of one.
             c: The result.
-            extras: What ``finish_rows`` takes.
-            ordered: Room for A, ``(1, 2 or 4, depth)``.
-            sums: Room for a float per block and row.
-            scratch: Room for 32 floats per thread.
+            extras: See ``EXTRAS``.
+            room: For A in another order, ``(1, 2 or 4, depth)``; for a float per block and row; and
+                for 32 floats per thread.
             threads: How many to use.
         """
+        ordered, sums, scratch = room
+        matrix = Weights(*weights)
         for row in range(a.shape[0]):
             order_row(a[row], each, ordered[row])
-            sum_blocks(a[row], block, sums[row])
+            sum_blocks(a[row], matrix.block, sums[row])
         columns = c.shape[1]
         tasks = min(4 * threads, max(1, columns * a.shape[1] // TASK))
         span = -(-columns // (4 * tasks)) * 4
         compute_columns(
-            (ordered, sums, weights, block, c, extras, span, scratch), -(-columns // span), threads
+            (ordered, sums, matrix, c, extras, span, scratch), -(-columns // span), threads
         )
 
     return product
 
 
-SIGNATURE = (
-    In(f32, 2), In(u8, 1), In(f32, 2), In(u8, 1), boolean, size, size, size, size, size,
-    Out(f32, 2), In(f32, 1), In(f32, 2), f32, size, f32, f32,
-    Out(f32, 2), Out(f32, 2), Out(f32, 2), size,
-)  # fmt: skip
-
-
-def make_kernel(bits: int) -> Kernel:
-    """Returns ``make_q_reals``'s product for Python to call."""
-    product = make_q_reals(bits)
-
-    @kernel(SIGNATURE)
-    def compute(
-        x: Any, codes: Any, scales: Any, zeros: Any, by_column: Any, code_line: Any, zero_line: Any,
-        flip: Any, zero: Any, block: Any, c: Any, bias: Any, residual: Any, alpha: Any,
-        activation: Any, first: Any, second: Any, ordered: Any, sums: Any, scratch: Any,
-        threads: Any,
-    ) -> None:  # fmt: skip
-        weights = (codes, scales, zeros, by_column, code_line, zero_line, flip, zero)
-        extras = (bias, residual, alpha, activation, first, second)
-        product(x, weights, block, c, extras, ordered, sums, scratch, threads)
-
-    return compute
-
-
-q_reals_2, q_reals_4, q_reals_8 = (make_kernel(bits) for bits in (2, 4, 8))
+q_reals_2, q_reals_4, q_reals_8 = (make_q_reals(bits) for bits in (2, 4, 8))

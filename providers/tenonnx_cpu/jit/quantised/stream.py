@@ -6,22 +6,11 @@ from typing import Any
 
 from numba.extending import intrinsic
 
-from tenonnx_cpu.jit.compiling import (
-    In,
-    Kernel,
-    Out,
-    boolean,
-    f32,
-    i8,
-    i32,
-    kernel,
-    pasted,
-    size,
-    u8,
-)
-from tenonnx_cpu.jit.products.epilogue import finish_rows
+from tenonnx_cpu.jit.compiling import In, Kernel, Out, f32, i8, i32, kernel, size
+from tenonnx_cpu.jit.products.epilogue import EXTRAS, finish_rows
 from tenonnx_cpu.jit.products.tile import LANES
 from tenonnx_cpu.jit.quantised.dots import CHUNK, STARTS, make_code_dots
+from tenonnx_cpu.jit.quantised.matrix import WEIGHTS, Weights
 from tenonnx_cpu.jit.quantised.round8 import round_groups
 from tenonnx_cpu.jit.quantised.zeros import make_subtract_zeros
 from tenonnx_cpu.jit.threads.pool import parallel
@@ -31,7 +20,7 @@ TASK = 1 << 17
 """Codes that a task should have."""
 
 
-def make_q_dots(bits: int) -> Any:
+def make_q_dots(bits: int) -> Kernel:
     """Returns the product of 1 to 4 rows with codes of so many bits, column after column."""
     each = 8 // bits
     code_dots = make_code_dots(bits)
@@ -44,8 +33,8 @@ def make_q_dots(bits: int) -> Any:
 
     @parallel
     def compute_columns(arguments: Any, task: Any, worker: Any) -> None:
-        x, x_scales, x_sums, starts, weights, c, extras, group, block, span, scratch = arguments
-        codes, scales, zeros, _, code_line, _, flip, _ = weights
+        x, x_scales, x_sums, starts, weights, c, extras, group, span, scratch = arguments
+        scales, code_line, block = weights.scales, weights.code_line, weights.block
         rows, columns = c.shape
         depth = x.shape[1]
         left = task * span
@@ -61,14 +50,14 @@ def make_q_dots(bits: int) -> Any:
             code_dots(
                 lanes, padded, lines, x.ctypes.data, x.strides[0],
                 x_scales.ctypes.data, x_scales.strides[0], starts.ctypes.data, starts.strides[0],
-                codes.ctypes.data + column * code_line, code_line,
+                weights.codes.ctypes.data + column * code_line, code_line,
                 scales.ctypes.data + 4 * column * scales.shape[1], 4 * scales.shape[1],
-                chunks, shared, flip, out.ctypes.data, 16,
+                chunks, shared, weights.flip, out.ctypes.data, 16,
             )  # fmt: skip
             for row in range(rows):
                 for line in range(lines):
                     c[row, column + line] = out[4 * row + line]
-                    if zeros.size:
+                    if weights.zeros.size:
                         subtract_zeros(
                             weights, column + line, x_sums[row], block // group,
                             c.ctypes.data + 4 * (row * columns + column + line),
@@ -77,71 +66,48 @@ def make_q_dots(bits: int) -> Any:
             column += lines
         finish_rows(c, 0, rows, left, right, extras)
 
-    @pasted
+    @kernel(
+        (
+            In(f32, 2), WEIGHTS, size, Out(f32, 2), EXTRAS,
+            (Out(i8, 2), Out(f32, 3), Out(i32, 2), Out(f32, 2)), size,
+        )
+    )  # fmt: skip
     def product(
-        a: Any, weights: Any, block: Any, group: Any, c: Any, extras: Any, bytes_: Any,
-        numbers: Any, starts: Any, scratch: Any, threads: Any,
-    ) -> None:  # fmt: skip
+        a: Any, weights: Any, group: Any, c: Any, extras: Any, room: Any, threads: Any
+    ) -> None:
         """Computes ``C = finish(A @ W)``.
 
         Args:
-            a: float32, ``(rows, depth)``; ``depth`` is a multiple of a chunk's codes.
-            weights: As for ``make_q_product``.
-            block: Rows that have a scale in common.
-            group: Elements of A that have: a divisor of ``block``, ``lanes`` lanes at most.
+            a: ``(rows, depth)``; ``depth`` is a multiple of a chunk's codes.
+            weights: See ``WEIGHTS``.
+            group: Elements of A that have a scale in common: a divisor of a block's, ``lanes``
+                lanes at most.
             c: The result.
-            extras: What ``finish_rows`` takes.
-            bytes_: Room for A as bytes, ``(1, 2 or 4, depth)``.
-            numbers: Room for two floats per group and row, ``(2, rows as above, groups)``.
-            starts: Room for what the sums of chunks begin with, ``(rows as above, lanes)``.
-            scratch: Room for 32 floats per thread.
+            extras: See ``EXTRAS``.
+            room: For A as bytes, ``(1, 2 or 4, depth)``; for two floats per group and row,
+                ``(2, rows as above, groups)``; for what the sums of chunks begin with, ``(rows as
+                above, lanes)``; and for 32 floats per thread.
             threads: How many to use.
         """
+        bytes_, numbers, starts, scratch = room
+        matrix = Weights(*weights)
         for row in range(a.shape[0]):
             round_groups(
                 a[row], group, CHUNK, each, 0, numbers[0, row], numbers[1, row], bytes_[row]
             )
         chunks = a.shape[1] * bits // 8 // CHUNK
-        factor = 0 if weights[2].size else -weights[7]
+        factor = 0 if matrix.zeros.size else -matrix.zero
         for row in range(bytes_.shape[0]):
             begin_sums(bytes_[row].ctypes.data, chunks, factor, starts[row].ctypes.data)
         columns = c.shape[1]
         tasks = min(4 * threads, max(1, columns * a.shape[1] // TASK))
         span = -(-columns // (4 * tasks)) * 4
         compute_columns(
-            (
-                bytes_, numbers[0], numbers[1], starts, weights, c, extras, group, block, span,
-                scratch,
-            ),
+            (bytes_, numbers[0], numbers[1], starts, matrix, c, extras, group, span, scratch),
             -(-columns // span), threads,
         )  # fmt: skip
 
     return product
 
 
-SIGNATURE = (
-    In(f32, 2), In(u8, 1), In(f32, 2), In(u8, 1), boolean, size, size, size, size, size, size,
-    Out(f32, 2), In(f32, 1), In(f32, 2), f32, size, f32, f32,
-    Out(i8, 2), Out(f32, 3), Out(i32, 2), Out(f32, 2), size,
-)  # fmt: skip
-
-
-def make_kernel(bits: int) -> Kernel:
-    """Returns ``make_q_dots``'s product for Python to call."""
-    product = make_q_dots(bits)
-
-    @kernel(SIGNATURE)
-    def compute(
-        x: Any, codes: Any, scales: Any, zeros: Any, by_column: Any, code_line: Any, zero_line: Any,
-        flip: Any, zero: Any, block: Any, group: Any, c: Any, bias: Any, residual: Any, alpha: Any,
-        activation: Any, first: Any, second: Any, bytes_: Any, numbers: Any, starts: Any,
-        scratch: Any, threads: Any,
-    ) -> None:  # fmt: skip
-        weights = (codes, scales, zeros, by_column, code_line, zero_line, flip, zero)
-        extras = (bias, residual, alpha, activation, first, second)
-        product(x, weights, block, group, c, extras, bytes_, numbers, starts, scratch, threads)
-
-    return compute
-
-
-q_dots_2, q_dots_4, q_dots_8 = (make_kernel(bits) for bits in (2, 4, 8))
+q_dots_2, q_dots_4, q_dots_8 = (make_q_dots(bits) for bits in (2, 4, 8))

@@ -63,7 +63,7 @@ def make_subtract_zeros(bits: int) -> Any:
         weights: Any, column: Any, group_sums: Any, ratio: Any, c: Any, out: Any
     ) -> None:
         """Subtracts what the zero points of a column bring to an element."""
-        _, scales, zeros, _, _, zero_line, flip, _ = weights
+        scales, zeros, zero_line = weights.scales, weights.zeros, weights.zero_line
         total = np.float32(0)
         groups = group_sums.size
         done = 0
@@ -72,12 +72,12 @@ def make_subtract_zeros(bits: int) -> Any:
             sum_zeros(
                 zeros.ctypes.data + column * zero_line * bits // 8,
                 scales.ctypes.data + 4 * column * scales.shape[1],
-                group_sums.ctypes.data, groups // ZEROS_AT_ONCE, flip, out,
+                group_sums.ctypes.data, groups // ZEROS_AT_ONCE, weights.flip, out,
                 8 * zero_line * bits // 8,
             )  # fmt: skip
             total = load_float(out)
         for g in range(done, groups):
-            code = code_at(zeros.ctypes.data, column * zero_line + g // ratio, bits, flip)
+            code = code_at(zeros.ctypes.data, column * zero_line + g // ratio, bits, weights.flip)
             total += np.float32(code) * scales[column, g // ratio] * group_sums[g]
         store_float(load_float(c) - total, c)
 

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from tenonnx_cpu.activation import NONE
-from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i32, i64, kernel
+from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i32, i64, kernel, pasted
 from tenonnx_cpu.jit.products.gemm import make_product
 from tenonnx_cpu.jit.recurrent.steps import pack_part, run_items, run_units
 from tenonnx_cpu.jit.vectors.views import floats
 from tenonnx_cpu.recurrent import layout as at
 
 ONE, NOTHING = np.float32(1), np.float32(0)
-product = make_product("f32")
+product = pasted(make_product("f32"))
 
 
 @helper
