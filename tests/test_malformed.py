@@ -145,6 +145,38 @@ def test_no_transform_stumbles_over_attributes_of_other_kinds(wrong: Any, op: st
         tenonnx.InferenceSession(proto, providers=["cpu"]).run(None, {"x": W})
 
 
+def referring(name: str) -> onnx.NodeProto:
+    made = node("Transpose", "x", "c")
+    made.attribute.add(name="perm", type=onnx.AttributeProto.INTS, ref_attr_name=name)
+    return made
+
+
+STRING, GRAPH = onnx.AttributeProto.STRING, onnx.AttributeProto.GRAPH
+NAMED = {
+    "a number as tensor": (
+        constant("value", onnx.AttributeProto.FLOAT, f=1.0),
+        r"Constant 'c' .*: its attribute value is FLOAT, it needs TENSOR",
+    ),
+    "a graph as number": (
+        constant("value_float", GRAPH),
+        r"Constant 'c' .*: its attribute value_float is GRAPH, it needs FLOAT",
+    ),
+    "one axis as all": (
+        node("Transpose", "x", "c", perm=1),
+        r"Transpose 'c' .*: its attribute perm is INT, it needs INTS",
+    ),
+    "a function's": (referring("order"), r"Transpose 'c' .*perm refers to order, an attribute of"),
+    "no text": (constant("value_string", STRING, s=b"\xff"), r"UTF-8, and b'\\xff' is not"),
+}
+
+
+@pytest.mark.parametrize(("wrong", "message"), NAMED.values(), ids=NAMED)
+def test_an_attribute_of_another_kind_is_named(wrong: onnx.NodeProto, message: str) -> None:
+    proto = malformed(wrong, node("Add", "x c", "y"))
+    with pytest.raises(tenonnx.TenonnxError, match=message):
+        tenonnx.InferenceSession(proto, providers=["cpu"]).run(None, {"x": W})
+
+
 def test_a_domain_that_is_no_text() -> None:
     proto = model(
         [node("Foo", "x", "y", domain="abc")], [value("x")], [value("y")], domains={"abc": 1}

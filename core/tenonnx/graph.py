@@ -29,7 +29,8 @@ def is_control_flow(node: ir.Node) -> bool:
 def label(node: ir.Node) -> str:
     """Names a node for people: ``Conv 'stem' (ai.onnx, opset 17)``."""
     name = node.name or (node.outputs[0].name if node.outputs else "") or "?"
-    own = f"{node.op_type} '{name}' ({node.domain or 'ai.onnx'}, opset {node.version})"
+    opset = f", opset {node.version}" if node.version else ""
+    own = f"{node.op_type} '{name}' ({node.domain or 'ai.onnx'}{opset})"
     origin = node.metadata_props.get(ORIGIN)
     return f"{own} in the body of {origin}" if origin else own
 
@@ -109,15 +110,10 @@ def inputs(node: ir.Node) -> Iterator[ir.Value]:
 
 def python_attributes(node: ir.Node) -> dict[str, Any]:
     """Returns a node's attributes as Python values; tensors become numpy arrays."""
-    return {name: _python_value(node, attribute) for name, attribute in node.attributes.items()}
+    return {name: _python_value(attribute) for name, attribute in node.attributes.items()}
 
 
-def _python_value(node: ir.Node, attribute: ir.Attr) -> Any:
-    if attribute.is_ref():
-        raise InvalidGraph(
-            f"{label(node)}: attribute {attribute.name} refers to {attribute.ref_attr_name}, "
-            "an attribute of a function, outside any function"
-        )
+def _python_value(attribute: ir.Attr) -> Any:
     match attribute.type:
         case ir.AttributeType.TENSOR:
             return array_of(attribute.value)
@@ -129,11 +125,18 @@ def _python_value(node: ir.Node, attribute: ir.Attr) -> Any:
 
 
 def array_of(tensor: ir.TensorProtocol) -> np.ndarray[Any, Any]:
-    """Returns a tensor as numpy's array; strings become ``str`` objects."""
+    """Returns a tensor as numpy's array; strings become ``str`` objects.
+
+    Raises:
+        InvalidGraph: A string is not UTF-8.
+    """
     array = tensor.numpy()
     if tensor.dtype != ir.DataType.STRING:
         return array
-    decoded = [s.decode() if isinstance(s, bytes) else s for s in array.ravel()]
+    try:
+        decoded = [s.decode() if isinstance(s, bytes) else s for s in array.ravel()]
+    except UnicodeDecodeError as error:
+        raise InvalidGraph(f"a string of a model is UTF-8, and {error.object!r} is not") from None
     return np.array(decoded, dtype=object).reshape(array.shape)
 
 

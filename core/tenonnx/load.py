@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped] 
 
 from tenonnx import collector
 from tenonnx.errors import Fail, InvalidArgument, InvalidGraph, InvalidProtobuf, TenonnxError
-from tenonnx.graph import nodes
+from tenonnx.graph import label, nodes
 from tenonnx.loading.map_types import has_maps, note_map_types, take_map_types
 from tenonnx.loading.sniff import looks_like
 from tenonnx.loading.sparse import densify, has_sparse
@@ -145,11 +145,21 @@ def _convert(model: ir.Model, reader: TensorReader) -> None:
     """Replaces every tensor of a model by a tensor over the registry."""
     _convert_initializers(model.graph, reader)
     for node in nodes(model.graph):
+        _refuse_references(node)
         _convert_attributes(node, reader)
     for function in model.functions.values():
         _convert_attributes(function, reader)
         for node in function.all_nodes():
             _convert_attributes(node, reader)
+
+
+def _refuse_references(node: ir.Node) -> None:
+    for name, attribute in node.attributes.data.items():
+        if attribute.is_ref():
+            raise InvalidGraph(
+                f"{label(node)}: attribute {name} refers to {attribute.ref_attr_name}, an "
+                "attribute of a function, outside any function"
+            )
 
 
 def _convert_initializers(graph: ir.Graph, reader: TensorReader) -> None:

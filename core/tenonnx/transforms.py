@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import onnx_ir as ir
 
 from tenonnx import graph as graphs
-from tenonnx.errors import InvalidArgument, NotFound, PluginError, TenonnxError
+from tenonnx.errors import InvalidArgument, InvalidGraph, NotFound, PluginError, TenonnxError
 from tenonnx.options import GraphOptimizationLevel, SessionOptions, did_you_mean
 from tenonnx.provider import HOST, Provider, Segment, why_unusable
 from tenonnx.records import record
+from tenonnx.wellformed import misfit
 
 if TYPE_CHECKING:
     import numpy as np
@@ -164,6 +165,7 @@ def run_transforms(
 
     Raises:
         PluginError: A transform failed, or left a graph that cannot run; the message names it.
+        InvalidGraph: One failed, and a node is not as its operator's schema wants it.
         TenonnxError: A required transform's own, if it refuses the model.
     """
     reports: list[TransformReport] = []
@@ -204,6 +206,8 @@ def _apply(
     except Exception as error:
         if transform.level == "required" and isinstance(error, TenonnxError):
             raise
+        if wrong := next(filter(None, map(misfit, graphs.nodes(model.graph))), None):
+            raise InvalidGraph(wrong) from error
         done = ", ".join(r.name for r in reports if r.modified) or "none"
         raise PluginError(
             f"transform {transform.name!r} failed (the model was changed before by: {done}): "

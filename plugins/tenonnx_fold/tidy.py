@@ -70,13 +70,18 @@ def _tensor(node: ir.Node, context: TransformContext) -> ir.TensorProtocol | Non
         tensor: ir.TensorProtocol = attribute.value
         return tensor
     if attribute.name == "value_string":
-        return ir.StringTensor([attribute.value.encode()], shape=ir.Shape(()))
+        return ir.StringTensor([_encoded(attribute.value)], shape=ir.Shape(()))
     if attribute.name == "value_strings":
-        words = [word.encode() for word in attribute.value]
+        words = [_encoded(word) for word in attribute.value]
         return ir.StringTensor(words, shape=ir.Shape((len(words),)))
     dtype = NUMBERS[attribute.name]
     array = np.array(attribute.value, dtype.numpy())
     return WeightTensor(context.weights.constant(array.tobytes(), dtype, array.shape))
+
+
+def _encoded(word: str | bytes) -> bytes:
+    """Returns a string as tensors have it; onnx_ir leaves it so where it is no UTF-8."""
+    return word if isinstance(word, bytes) else word.encode()
 
 
 def remove_unused(model: ir.Model, context: TransformContext) -> bool:

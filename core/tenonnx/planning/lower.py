@@ -9,11 +9,11 @@ from typing import NamedTuple
 import onnx_ir as ir
 
 from tenonnx import graph as graphs
-from tenonnx.errors import EPFail
-from tenonnx.planning.arity import check_counts
+from tenonnx.errors import EPFail, InvalidGraph
 from tenonnx.planning.placement import PlacedSegment, Placement
 from tenonnx.provider import HOST, Device, Provider, Segment, Step
 from tenonnx.records import record
+from tenonnx.wellformed import misfit
 
 
 @record
@@ -136,13 +136,14 @@ def compile_segment(provider: Provider, segment: Segment) -> Sequence[Step]:
 
     Raises:
         EPFail: The provider failed or left out an output.
-        InvalidGraph: It failed, and a node has not the inputs and outputs that it needs.
+        InvalidGraph: It failed, and a node is not as its operator's schema wants it.
     """
     try:
         steps = list(provider.compile(segment))
     except Exception as error:
         for node in segment.nodes:
-            check_counts(node)
+            if wrong := misfit(node):
+                raise InvalidGraph(wrong) from error
         names = ", ".join(graphs.label(node) for node in segment.nodes[:3])
         raise EPFail(f"{provider.name} cannot compile {names}: {error}") from error
     made = {value for step in steps for value in step.outputs}

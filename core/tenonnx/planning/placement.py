@@ -11,10 +11,10 @@ import onnx_ir as ir
 
 from tenonnx import functions
 from tenonnx import graph as graphs
-from tenonnx.errors import NotSupported
-from tenonnx.planning.arity import check_bodies
+from tenonnx.errors import InvalidGraph, NotSupported
 from tenonnx.provider import Provider, Segment
 from tenonnx.records import record
+from tenonnx.wellformed import check_bodies, misfit
 
 RUNTIME = "runtime"
 """Who runs control flow."""
@@ -156,6 +156,8 @@ def _place_control(
 ) -> PlacedControl:
     if own is None:
         check_bodies(node)
+    elif wrong := misfit(node):
+        raise InvalidGraph(wrong)
     bodies = {name: _place_graph(graph, providers) for name, graph in graphs.subgraphs(node)}
     return PlacedControl(node, bodies, own)
 

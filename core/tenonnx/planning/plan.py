@@ -20,6 +20,7 @@ from tenonnx.planning.placed import Placed, lends
 from tenonnx.planning.placement import Placement
 from tenonnx.planning.quiet import quietly
 from tenonnx.provider import Device, Step
+from tenonnx.wellformed import misfit
 
 _numbers = itertools.count()
 
@@ -209,6 +210,8 @@ class Plan:
         if culprit is None:
             return error
         nodes = culprit.nodes if isinstance(culprit, Step) else (culprit,)
+        if wrong := next(filter(None, map(misfit, nodes)), None):
+            return RuntimeException(wrong)
         names = ", ".join(graphs.label(node) for node in nodes[:3])
         return RuntimeException(f"{names}: {type(error).__name__}: {error}")
 

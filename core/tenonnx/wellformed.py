@@ -1,24 +1,22 @@
-"""Whether a node has as many inputs and outputs as its operator, or as its bodies, need."""
+"""Whether a node is as its operator's schema, or the specification of control flow, wants it."""
 
 from __future__ import annotations
 
-import onnx
 import onnx_ir as ir
 
 from tenonnx import graph as graphs
 from tenonnx.errors import InvalidGraph
+from tenonnx.functions import schema_of
 
 
-def check_counts(node: ir.Node) -> None:
-    """Checks a node against its operator's schema, if it has one; that takes time.
+def misfit(node: ir.Node) -> str | None:
+    """Returns in what a node differs from its operator's schema; ``None`` if in nothing.
 
-    Raises:
-        InvalidGraph: It has too few or too many inputs or outputs.
+    That is, in the number of its inputs or outputs, or in the type of an attribute. Asking takes
+    longer than compiling the node, so only nodes are asked about that failed.
     """
-    try:
-        schema = onnx.defs.get_schema(node.op_type, node.version or 1, node.domain)
-    except onnx.defs.SchemaError:
-        return
+    if (schema := schema_of(node)) is None:
+        return None
     for what, count, least, most in (
         ("inputs", len(node.inputs), schema.min_input, schema.max_input),
         ("outputs", len(node.outputs), schema.min_output, schema.max_output),
@@ -26,7 +24,13 @@ def check_counts(node: ir.Node) -> None:
         if not least <= count <= most:
             wanted = f"{least}" if least == most else f"{least} to {most}"
             wanted = f"at least {least}" if most > 1000 else wanted
-            raise InvalidGraph(f"{graphs.label(node)} has {count} {what}, it needs {wanted}")
+            return f"{graphs.label(node)} has {count} {what}, it needs {wanted}"
+    for name, attribute in node.attributes.items():
+        formal = schema.attributes.get(name)
+        if formal is not None and formal.type.name != attribute.type.name:
+            found, wanted = attribute.type.name, formal.type.name
+            return f"{graphs.label(node)}: its attribute {name} is {found}, it needs {wanted}"
+    return None
 
 
 def check_bodies(node: ir.Node) -> None:
