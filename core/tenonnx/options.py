@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tenonnx.errors import InvalidArgument, NotFound, NotSupported
 from tenonnx.interface.config import SESSION_KEYS, check_entry, set_attribute
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from tenonnx.custom_ops import Function
     from tenonnx.plugins.manager import PluginSet
     from tenonnx.weights.registry import WeightRegistry
+
+Options = TypeVar("Options")
 
 
 @dataclass
@@ -83,6 +86,14 @@ class SessionOptions:
             raise AttributeError(
                 f"SessionOptions has no option {name!r}{did_you_mean(name, public)}"
             )
+        if name in KINDS:
+            try:
+                value = KINDS[name](value)
+            except (TypeError, ValueError):
+                members = getattr(KINDS[name], "__members__", None)
+                expected = f"one of {', '.join(members)}" if members else "an integer"
+                message = f"SessionOptions.{name} is {value!r}; expected {expected}"
+                raise TypeError(message) from None
         super().__setattr__(name, value)
 
     def copy(self) -> SessionOptions:
@@ -232,6 +243,16 @@ class SessionOptions:
 PROCESS_DEFAULTS: Final = {"intra_op_num_threads": 0}
 """What holds where a session's options leave the choice open."""
 
+KINDS: Final[Mapping[str, Callable[[Any], int]]] = {
+    "graph_optimization_level": GraphOptimizationLevel,
+    "execution_mode": ExecutionMode,
+    "execution_order": ExecutionOrder,
+    "intra_op_num_threads": operator.index,
+    "inter_op_num_threads": operator.index,
+    "log_severity_level": operator.index,
+}
+"""What makes an option's value one of its type, or refuses it."""
+
 OWNED: Final = frozenset(
     {"operators", "_config", "_sizes", "_initializers", "_files", "_providers"}
 )
@@ -250,6 +271,22 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     if close:
         return f"; did you mean {lowered[close[0]]!r}?"
     return f" (there are: {', '.join(names)})"
+
+
+def checked(kind: type[Options], given: Any, name: str) -> Options:
+    """Returns what a caller gives as options; new ones for ``None``.
+
+    Raises:
+        InvalidArgument: They are something else.
+    """
+    if given is None:
+        return kind()
+    if isinstance(given, kind):
+        return given
+    raise InvalidArgument(
+        f"{name} is {given!r}; expected {kind.__name__}",
+        hint="providers go by name: providers=[...]" if isinstance(given, list | str) else None,
+    )
 
 
 def make_options(options_class: type | None, given: Any, owner: str) -> Any:

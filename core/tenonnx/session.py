@@ -14,7 +14,7 @@ from tenonnx.interface.recipes import kept, recipe, refuse_unkept
 from tenonnx.interface.run_options import Deadline, RunOptions, Terminator
 from tenonnx.interface.session_facts import Session
 from tenonnx.interface.signature import Signature
-from tenonnx.options import SessionOptions
+from tenonnx.options import SessionOptions, checked
 from tenonnx.planning.placement import Placement, place
 from tenonnx.planning.plan import Observer, Plan
 from tenonnx.plugins.choosing import ProviderRequest, choose_providers
@@ -64,7 +64,7 @@ class InferenceSession(Session):
         enable_fallback: bool = True,
         read_config_from_model: bool = False,
     ) -> None:
-        self._given = sess_options or SessionOptions()
+        self._given = checked(SessionOptions, sess_options, "sess_options")
         self._recipe = (path_or_bytes, self._given, providers, provider_options)
         self._disabled = tuple(disabled_optimizers or ())
         self._fallback = enable_fallback
@@ -157,6 +157,7 @@ class InferenceSession(Session):
     def _run_as_told(
         self, positions: list[int] | None, feeds: Mapping[str, Any], options: RunOptions
     ) -> list[Any]:
+        options = checked(RunOptions, options, "run_options")
         for adapter in options.adapters:
             feeds = {**feeds, **adapter.parameters}
         arguments = self._signature.arguments(feeds)
@@ -199,7 +200,7 @@ class InferenceSession(Session):
             output_names: As in ``run``.
             input_feed: As in ``run``.
             callback: Called in that thread with the outputs, ``user_data`` and ``""``; or with
-                ``None``, ``user_data`` and what went wrong.
+                no outputs, ``user_data`` and what went wrong.
             user_data: Handed to the callback.
             run_options: As in ``run``.
 

@@ -25,7 +25,7 @@ def sparse_to_dense_matmul(
     Raises:
         ValueError: They are no matrices that fit, or integers have an ``alpha``.
     """
-    shape = tuple(A.dense_shape().tolist()) if isinstance(A, SparseTensor) else A.shape
+    shape = tuple(A.dense_shape()) if isinstance(A, SparseTensor) else A.shape
     dense, turned = (B.T if transB else B), (shape[::-1] if transA else shape)
     if len(shape) != 2 or B.ndim != 2 or turned[1] != len(dense):
         raise ValueError(

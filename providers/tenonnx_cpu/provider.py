@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from tenonnx.planning.lower import is_constant
 from tenonnx.provider import HOST, Device, Segment, Step
+from tenonnx.records import record
 from tenonnx_array import TABLE
 from tenonnx_array.provider import ArrayProvider
 from tenonnx_cpu.brought import bring, bring_all
@@ -43,11 +44,23 @@ DECLINED_PLAIN = dict.fromkeys(
 """Transforms that gain nothing where nobody compiles kernels."""
 
 
+@record
+class CpuOptions:
+    """What a session asks of the provider.
+
+    Attributes:
+        arena_extend_strategy: Accepted for onnxruntime's sake, without effect.
+    """
+
+    arena_extend_strategy: str = "kNextPowerOfTwo"
+
+
 class CPUExecutionProvider(ArrayProvider):
     """Runs on the host, reading weights where they are mapped."""
 
     name: ClassVar[str] = "CPUExecutionProvider"
     aliases: ClassVar[tuple[str, ...]] = ("cpu",)
+    Options: ClassVar[type | None] = CpuOptions
     device: Device = HOST
 
     @functools.cached_property

@@ -42,6 +42,33 @@ def test_entries_are_kept_and_unknown_keys_warn_once() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("intra_op_num_threads", "3", "an integer"),
+        ("graph_optimization_level", "all", "ORT_ENABLE_"),
+    ],
+)
+def test_values_of_another_type_are_refused(name: str, value: Any, expected: str) -> None:
+    with pytest.raises(TypeError, match=expected):
+        setattr(tenonnx.SessionOptions(), name, value)
+
+
+def test_what_is_given_for_something_else_is_named() -> None:
+    with pytest.raises(tenonnx.InvalidArgument, match="providers go by name"):
+        tenonnx.InferenceSession(product(), ["CPUExecutionProvider"])  # type: ignore[arg-type]
+    session = tenonnx.InferenceSession(product())
+    with pytest.raises(tenonnx.InvalidArgument, match="expected RunOptions"):
+        session.run(None, {"x": X}, {"terminate": True})  # type: ignore[arg-type]
+    with pytest.raises(tenonnx.InvalidArgument, match=r"pass a list: \['y'\]"):
+        session.run("y", {"x": X})
+
+
+def test_an_option_of_the_arena_is_taken() -> None:
+    provider = ("CPUExecutionProvider", {"arena_extend_strategy": "kSameAsRequested"})
+    assert tenonnx.InferenceSession(product(), providers=[provider]).run(None, {"x": X})
+
+
+@pytest.mark.parametrize(
     "key", [k for k, v in config.SESSION_KEYS.items() if v.effect == "refused"]
 )
 def test_what_is_refused_says_why(key: str) -> None:

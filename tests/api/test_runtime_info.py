@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,15 +28,51 @@ def test_facts(capsys: pytest.CaptureFixture[str]) -> None:
     assert "CPUExecutionProvider" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("severity", "level"), [(0, 10), (2, 30), (4, 50), (9, 50)])
+@pytest.mark.parametrize(("severity", "level"), [(0, 10), (2, 30), (4, 50)])
 def test_severity_is_the_loggers_level(severity: int, level: int) -> None:
     logger = logging.getLogger("tenonnx")
     before = logger.level
     try:
         tenonnx.set_default_logger_severity(severity)
         assert logger.level == level
+        with pytest.raises(tenonnx.InvalidArgument, match="from 0"):
+            tenonnx.set_default_logger_severity(5)
     finally:
         logger.setLevel(before)
+
+
+def test_providers_of_devices_come_first_and_others_behind_the_cpus(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class OnCpu(tenonnx.Provider):
+        name = "OnCpu"
+        device: Any = SimpleNamespace(id="torch")
+
+        def supports(self, node: Any) -> str:
+            return f"not {node}"
+
+        def compile(self, segment: Any) -> list[Any]:
+            return [segment]
+
+    class OnGpu(OnCpu):
+        name = "OnGpu"
+        device: Any = SimpleNamespace(id="cuda")
+
+    class Plugin:
+        def __init__(self, provider: Any) -> None:
+            self.provider = provider
+
+        @tenonnx.hookimpl
+        def register_providers(self, register: Any) -> None:
+            register(self.provider)
+
+    plugins = tenonnx.PluginSet(allow=(), block=("cuda", "jax", "openvino", "torch"))
+    monkeypatch.setattr("tenonnx.plugins.manager._default", plugins)
+    plugins.register(Plugin(OnCpu), "host")
+    assert tenonnx.get_device() == "CPU"
+    plugins.register(Plugin(OnGpu), "device")
+    assert tenonnx.get_device() == "GPU"
+    assert tenonnx.get_available_providers() == ["OnGpu", "CPUExecutionProvider", "OnCpu"]
 
 
 def test_threads_of_the_process() -> None:

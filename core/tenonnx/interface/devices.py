@@ -17,7 +17,7 @@ from tenonnx.interface.device_enums import (
     OrtMemType,
 )
 from tenonnx.options import did_you_mean
-from tenonnx.provider import HOST, Device
+from tenonnx.provider import HOST, Device, Provider
 
 if TYPE_CHECKING:
     from tenonnx.plugins.manager import PluginSet
@@ -149,19 +149,21 @@ class OrtEpDevice:
         )
 
 
+def hardware_of(provider: type[Provider]) -> OrtHardwareDevice:
+    """Describes what a provider runs on, by the device of its class."""
+    kind = OrtHardwareDeviceType(DEVICE_TYPES.get(provider.device.id, 0))
+    on_host = kind is OrtHardwareDeviceType.CPU
+    return OrtHardwareDevice(kind, platform.machine() if on_host else "")
+
+
 def ep_devices(plugins: PluginSet) -> list[OrtEpDevice]:
     """Returns the providers that are usable here, each with its hardware."""
-    from tenonnx.provider import why_unusable
+    from tenonnx.plugins.choosing import usable_providers
 
-    found = []
-    for provider in plugins.providers.values():
-        if why_unusable(provider) is None:
-            on_host = provider.device is HOST
-            kind = OrtHardwareDeviceType.CPU if on_host else OrtHardwareDeviceType.GPU
-            vendor = platform.machine() if on_host else ""
-            owner = plugins.owner("provider", provider.name)
-            found.append(OrtEpDevice(provider.name, owner, OrtHardwareDevice(kind, vendor)))
-    return found
+    return [
+        OrtEpDevice(provider.name, plugins.owner("provider", provider.name), hardware_of(provider))
+        for provider in usable_providers(plugins)
+    ]
 
 
 def find_device(name: str, number: int = 0) -> Device:

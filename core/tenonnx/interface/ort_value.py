@@ -148,7 +148,7 @@ class OrtValue:
     def shape(self) -> list[int]:
         """Returns the tensor's shape."""
         if isinstance(self.value, SparseTensor):
-            return self.value.dense_shape().tolist()  # type: ignore[no-any-return]  # of int64
+            return self.value.dense_shape()
         return list(self._tensor().shape)
 
     def element_type(self) -> int:

@@ -70,7 +70,7 @@ def start(
             outputs = run(names, feeds, watched)
         except Exception as error:
             if callback is not None:
-                callback(None, user_data, str(error))
+                callback([], user_data, str(error))
             future.set_exception(error)
         else:
             if callback is not None:

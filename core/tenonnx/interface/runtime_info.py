@@ -6,7 +6,7 @@ import logging
 import platform
 from typing import Any, Final
 
-from tenonnx.errors import NotSupported, PluginError
+from tenonnx.errors import InvalidArgument, NotSupported, PluginError
 from tenonnx.interface.devices import OrtEpDevice, ep_devices
 from tenonnx.options import PROCESS_DEFAULTS
 
@@ -15,10 +15,8 @@ SEVERITIES: Final = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
 
 
 def get_device() -> str:
-    """Returns ``GPU`` if a provider that is usable here has a device of its own, else ``CPU``."""
-    from tenonnx.plugins.manager import default_plugins
-
-    kinds = {device.device.type.name for device in ep_devices(default_plugins())}
+    """Returns ``GPU`` if a provider that is usable here runs on one, else ``CPU``."""
+    kinds = {device.device.type.name for device in get_ep_devices()}
     return "GPU" if "GPU" in kinds else "CPU"
 
 
@@ -72,8 +70,14 @@ def disable_telemetry_events() -> None:
 
 
 def set_default_logger_severity(severity: int) -> None:
-    """Sets the level of the logger ``tenonnx``: 0 verbose, 1 info, ... 4 fatal."""
-    logging.getLogger("tenonnx").setLevel(SEVERITIES[max(0, min(severity, 4))])
+    """Sets the level of the logger ``tenonnx``.
+
+    Raises:
+        InvalidArgument: It is none of 0 (verbose), 1 (info), 2 (warning), 3 (error), 4 (fatal).
+    """
+    if severity not in range(len(SEVERITIES)):
+        raise InvalidArgument(f"a severity goes from 0 (verbose) to 4 (fatal), not {severity!r}")
+    logging.getLogger("tenonnx").setLevel(SEVERITIES[severity])
 
 
 def set_default_logger_verbosity(verbosity: int) -> None:

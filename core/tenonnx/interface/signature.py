@@ -292,6 +292,8 @@ class Signature:
         Raises:
             InvalidArgument: There is no such output.
         """
+        if isinstance(names, str):
+            raise InvalidArgument(f"output_names is a string; pass a list: [{names!r}]")
         for name in names:
             if name not in self._output_positions:
                 known = self._output_positions

@@ -61,7 +61,7 @@ class SparseTensor:
         view: CooView | CsrView,
     ) -> None:
         self._layout = layout
-        self._shape = np.asarray(dense_shape, np.int64)
+        self._shape = [int(size) for size in dense_shape]
         self._values = values
         self._view = view
 
@@ -110,7 +110,7 @@ class SparseTensor:
         """The values: the array that the tensor was made of."""
         return self._values
 
-    def dense_shape(self) -> NDArray:
+    def dense_shape(self) -> list[int]:
         """The shape it stands for."""
         return self._shape
 

@@ -121,9 +121,20 @@ def _normalise(
                 )
 
 
+def usable_providers(plugins: PluginSet) -> list[type[Provider]]:
+    """Returns the providers that are usable here, those of GPUs and NPUs first.
+
+    Programs hand the list to a session, which prefers what stands first.
+    """
+    from tenonnx.interface.devices import hardware_of
+
+    found = [p for p in plugins.providers.values() if why_unusable(p) is None]
+    return sorted(found, key=lambda provider: hardware_of(provider).type == 0)
+
+
 def get_available_providers() -> list[str]:
-    """Returns the names of the registered providers that are usable here."""
-    return [name for name, p in default_plugins().providers.items() if why_unusable(p) is None]
+    """Returns the names of the providers that are usable here, those of GPUs and NPUs first."""
+    return [provider.name for provider in usable_providers(default_plugins())]
 
 
 def get_all_providers() -> list[str]:
