@@ -16,12 +16,12 @@ from tenonnx import collector
 from tenonnx.errors import Fail, InvalidArgument, InvalidGraph, InvalidProtobuf, TenonnxError
 from tenonnx.graph import label, nodes
 from tenonnx.loading.map_types import has_maps, note_map_types, take_map_types
+from tenonnx.loading.paths import DataFolders, missing
 from tenonnx.loading.sniff import looks_like
 from tenonnx.loading.sparse import densify, has_sparse
 from tenonnx.loading.supplied import NOTHING, Supplied
+from tenonnx.loading.tensors import TensorReader
 from tenonnx.loading.wire import skim
-from tenonnx.weights.paths import DataFolders, missing
-from tenonnx.weights.tensors import TensorReader
 
 if TYPE_CHECKING:
     from tenonnx.weights.registry import WeightRegistry

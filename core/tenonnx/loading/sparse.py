@@ -12,8 +12,8 @@ import onnx
 import onnx_ir as ir
 
 from tenonnx.errors import InvalidGraph
+from tenonnx.loading.tensors import MAX_RANK, TensorReader
 from tenonnx.weights.storage import byte_size, is_packed
-from tenonnx.weights.tensors import MAX_RANK, TensorReader
 
 if TYPE_CHECKING:
     from tenonnx.weights.storage import NDArray

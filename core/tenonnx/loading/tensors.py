@@ -1,0 +1,154 @@
+"""Tensors as a model has them, in whichever form, become tensors over the registry."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from tenonnx.errors import InvalidGraph, NoSuchFile
+from tenonnx.loading.paths import DataFolders
+from tenonnx.loading.supplied import NOTHING, Supplied
+from tenonnx.weights.storage import Storage, byte_size
+from tenonnx.weights.tensors import WeightTensor
+from tenonnx.weights.weight import Weight
+
+if TYPE_CHECKING:
+    from tenonnx.weights.registry import WeightRegistry
+
+MAX_RANK = 64
+MAX_ELEMENTS = 2**59
+"""Of the widest type, what can be addressed; numpy wants it of the other dimensions if one is 0."""
+
+
+class TensorReader:
+    """Reads the tensors of a model.
+
+    Args:
+        registry: Where the weights are.
+        folders: Where external data may lie; ``None`` if each tensor knows its own folder.
+        allowed_roots: Folders that external data may lie in besides.
+        supplied: Initializers and files that the caller has in memory.
+
+    Attributes:
+        inline: Storages that stand behind locations of external data.
+        known: Weights that do.
+    """
+
+    def __init__(
+        self,
+        registry: WeightRegistry,
+        folders: DataFolders | None,
+        allowed_roots: Iterable[str | os.PathLike[str]],
+        supplied: Supplied = NOTHING,
+    ) -> None:
+        self.registry = registry
+        self.supplied = supplied
+        self.inline: dict[str, Storage] = {
+            name: registry.from_buffer(buffer) for name, buffer in supplied.files.items()
+        }
+        self.known: dict[str, Weight] = {}
+        self._folders = folders
+        self._roots = tuple(allowed_roots)
+        self._files: dict[tuple[str, str], Storage] = {}
+        self._base = ""
+
+    def read(self, tensor: ir.TensorProtocol, name: str) -> ir.TensorProtocol:
+        """Returns the tensor over its weight; itself if it is one already, or holds strings.
+
+        A tensor that the caller supplies by its name is never looked for anywhere else.
+        """
+        if name in self.supplied.initializers:
+            given = self.supplied.weight(self.registry, tensor, name)
+            return WeightTensor(given, name=tensor.name, doc_string=tensor.doc_string)
+        if isinstance(tensor, ir.StringTensor):
+            found, expected = len(tensor.string_data()), tensor.size
+            if found != expected:
+                raise InvalidGraph(f"tensor {name!r} has {found} strings, its shape {expected}")
+        if isinstance(tensor, (WeightTensor, ir.StringTensor)):
+            return tensor
+        return WeightTensor(
+            self.weight(tensor, name),
+            name=tensor.name,
+            doc_string=tensor.doc_string,
+            metadata_props=dict(tensor.metadata_props),
+        )
+
+    def weight(self, tensor: ir.TensorProtocol, name: str) -> Weight:
+        """Returns the weight of a tensor, which errors call by the name given.
+
+        Raises:
+            InvalidGraph: The tensor contradicts itself, or its data is not to be had.
+        """
+        try:
+            if isinstance(tensor, ir.ExternalTensor):
+                return self._external(tensor, name)
+            if isinstance(tensor, ir.serde.TensorProtoTensor):
+                content = tensor.tobytes()
+                shape = _checked_shape(tensor, name, len(content), "the model")
+                if not tensor.raw.HasField("raw_data"):
+                    tensor.numpy()  # refuses data in the field of another element type
+                return self.registry.constant(content, tensor.dtype, shape)
+            if isinstance(tensor, ir.PackedTensor):
+                packed = self.registry.from_array(tensor.numpy_packed().reshape(-1))
+                place = packed.storage, packed.offset, packed.nbytes
+                return self.registry.view(*place, tensor.dtype, tensor.shape.numpy())
+            return self.registry.from_array(tensor.numpy(), tensor.dtype)
+        except (NoSuchFile, InvalidGraph):
+            raise
+        except (ValueError, TypeError, AssertionError, OverflowError) as error:
+            raise InvalidGraph(f"tensor {name!r} is not well-formed: {error}") from error
+
+    def _external(self, tensor: ir.ExternalTensor, name: str) -> Weight:
+        location = os.fspath(tensor.location)
+        if (weight := self.known.get(location)) is not None:
+            return weight
+        storage = self.inline.get(location)
+        where = repr(location) if storage is None else "the model"
+        shape = _checked_shape(tensor, name, tensor.length, where)
+        nbytes, offset = byte_size(tensor.dtype, shape), tensor.offset or 0
+        if not nbytes:
+            return self.registry.constant(b"", tensor.dtype, shape)
+        if storage is None:
+            storage = self._file(location, os.fspath(tensor.base_dir), name)
+        if offset < 0 or offset + nbytes > storage.size:
+            raise InvalidGraph(
+                f"tensor {name!r} takes {nbytes} bytes at offset {offset} of "
+                f"{storage.label}, which has only {storage.size}",
+                hint="Was the download or copy of the file completed?",
+            )
+        return self.registry.view(storage, offset, nbytes, tensor.dtype, shape)
+
+    def _file(self, location: str, base: str, name: str) -> Storage:
+        # onnx_ir does not tell the tensors of functions their folder; it is that of the others.
+        self._base = base = base or self._base
+        if (storage := self._files.get((location, base))) is None:
+            folders = self._folders
+            if folders is None:
+                folders = DataFolders.of_folders([os.path.abspath(base)], self._roots)  # noqa: PTH100
+            path = folders.resolve(location, name)
+            if not os.path.getsize(path):  # noqa: PTH202 - a plain path
+                raise InvalidGraph(f"tensor {name!r} has its data in {path}, which is empty")
+            storage = self._files[location, base] = self.registry.map(path)
+        return storage
+
+
+def _checked_shape(
+    tensor: ir.TensorProtocol, name: str, nbytes: int | None, where: str
+) -> tuple[int, ...]:
+    """Returns a tensor's shape, if there can be such a tensor and it takes so many bytes."""
+    shape, dtype = tuple(map(int, tensor.shape.numpy())), tensor.dtype
+    if min(shape, default=0) < 0:
+        wrong = "has a negative dimension"
+    elif len(shape) > MAX_RANK:
+        wrong = f"has {len(shape)} dimensions; numpy has at most {MAX_RANK}"
+    elif 0 in shape and math.prod(n for n in shape if n) > MAX_ELEMENTS:
+        wrong = "has dimensions that no memory can have"
+    elif nbytes not in (None, expected := byte_size(dtype, shape)):
+        wrong = f"takes {expected} bytes, but has {nbytes} in {where}"
+    else:
+        return shape
+    raise InvalidGraph(f"tensor {name!r}, {dtype}{list(shape)}, {wrong}")
