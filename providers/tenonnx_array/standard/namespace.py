@@ -140,6 +140,12 @@ class StandardNamespace:
         foreign = value is None or isinstance(value, np.ndarray | np.generic | int | float | str)
         return value if foreign else StandardArray(self, value)
 
+    def unwrapped(self, value: Any) -> Any:
+        """Returns what ``wrapped`` wrapped in a result; what is numpy's stays so."""
+        if isinstance(value, StandardArray):
+            return value.array
+        return type(value)(map(self.unwrapped, value)) if isinstance(value, list | tuple) else value
+
     def host(self, value: Any) -> Any:
         """Returns what is an array of the library's in a value as numpy's."""
         if isinstance(value, StandardArray):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import onnx_ir as ir
@@ -14,8 +14,9 @@ from tenonnx.operators import Namespace
 from tenonnx.provider import HOST, Device
 from tenonnx_array.dtypes import BFLOAT16, DTYPES
 from tenonnx_array.provider import ArrayDevice, ArrayProvider
-from tenonnx_array.standard.array import StandardArray
-from tenonnx_array.standard.namespace import StandardNamespace, dtype_of
+
+if TYPE_CHECKING:  # whoever lists the providers need not wait for it
+    from tenonnx_array.standard.namespace import StandardNamespace
 
 
 class StandardDevice(ArrayDevice):
@@ -23,6 +24,8 @@ class StandardDevice(ArrayDevice):
 
     def upload(self, array: np.ndarray[Any, Any]) -> Any:
         """Returns the library's array for a numpy array."""
+        from tenonnx_array.standard.namespace import dtype_of
+
         own = dtype_of(self.xp, array.dtype)
         if own is None:
             raise ValueError(f"{self.namespace} has no elements of type {array.dtype.name}")
@@ -59,6 +62,8 @@ class StandardProvider(ArrayProvider):
     @functools.cached_property
     def xp(self) -> Namespace:
         """The library with numpy's names and dtypes."""
+        from tenonnx_array.standard.namespace import StandardNamespace
+
         return StandardNamespace(self.library, self.device, self.placed())
 
     def placed(self) -> Mapping[str, Any]:
@@ -91,12 +96,6 @@ class StandardProvider(ArrayProvider):
         call = super().bound(node, seen)
 
         def translated(*inputs: Any) -> Any:
-            return _native(call(*(seen.wrapped(value) for value in inputs)))
+            return seen.unwrapped(call(*(seen.wrapped(value) for value in inputs)))
 
         return translated
-
-
-def _native(value: Any) -> Any:
-    if isinstance(value, StandardArray):
-        return value.array
-    return type(value)(map(_native, value)) if isinstance(value, list | tuple) else value
