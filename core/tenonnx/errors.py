@@ -6,6 +6,8 @@ written against onnxruntime's exception names.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class TenonnxError(Exception):
     """What was wrong and, in ``hint``, how to mend it.
@@ -89,3 +91,17 @@ NotImplemented = NotSupported  # noqa: A001 - onnxruntime's name, imported by it
 
 class PluginError(TenonnxError, RuntimeError):
     """A plugin failed to import, took a name that is taken, or does not fit its hook."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Returns ``"; did you mean 'x'?"`` if a known name is close, else lists the known ones."""
+    names = list(known)
+    if not names:
+        return ""
+    import difflib  # for mistakes only
+
+    lowered = {n.lower(): n for n in names}
+    close = difflib.get_close_matches(name.lower(), lowered, n=1)
+    if close:
+        return f"; did you mean {lowered[close[0]]!r}?"
+    return f" (there are: {', '.join(names)})"

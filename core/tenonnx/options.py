@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from tenonnx.errors import InvalidArgument, NotFound, NotSupported
+from tenonnx.errors import InvalidArgument, NotFound, NotSupported, did_you_mean
 from tenonnx.interface.config import SESSION_KEYS, check_entry, set_attribute
 from tenonnx.interface.enums import ExecutionMode, ExecutionOrder
 from tenonnx.interface.enums import GraphOptimizationLevel as GraphOptimizationLevel
@@ -257,20 +257,6 @@ OWNED: Final = frozenset(
     {"operators", "_config", "_sizes", "_initializers", "_files", "_providers"}
 )
 """Fields that a copy of options has for itself."""
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Returns ``"; did you mean 'x'?"`` if a known name is close, else lists the known ones."""
-    names = list(known)
-    if not names:
-        return ""
-    import difflib  # for mistakes only
-
-    lowered = {n.lower(): n for n in names}
-    close = difflib.get_close_matches(name.lower(), lowered, n=1)
-    if close:
-        return f"; did you mean {lowered[close[0]]!r}?"
-    return f" (there are: {', '.join(names)})"
 
 
 def checked(kind: type[Options], given: Any, name: str) -> Options:

@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import onnx_ir as ir
 
 from tenonnx import graph as graphs
-from tenonnx.errors import InvalidArgument, InvalidGraph, NotFound, PluginError, TenonnxError
-from tenonnx.options import GraphOptimizationLevel, SessionOptions, did_you_mean
+from tenonnx.errors import (
+    InvalidArgument,
+    InvalidGraph,
+    NotFound,
+    PluginError,
+    TenonnxError,
+    did_you_mean,
+)
+from tenonnx.options import GraphOptimizationLevel, SessionOptions
 from tenonnx.provider import HOST, Provider, Segment, why_unusable
 from tenonnx.records import record
 from tenonnx.wellformed import misfit

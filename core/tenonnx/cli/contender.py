@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tenonnx.cli.opening import Request, open_session, parse_provider
-from tenonnx.errors import Fail, InvalidArgument
-from tenonnx.options import did_you_mean, make_options
+from tenonnx.errors import Fail, InvalidArgument, did_you_mean
+from tenonnx.options import make_options
 
 if TYPE_CHECKING:
     from tenonnx.cli.state import State

@@ -20,8 +20,7 @@ from tenonnx.cli.arguments import (
 from tenonnx.cli.opening import Request, check_readable, parse_provider, session_options
 from tenonnx.cli.output import count, duration, emit_json, lines, note, progress, table, title
 from tenonnx.cli.state import State, state_of
-from tenonnx.errors import Fail, InvalidArgument
-from tenonnx.options import did_you_mean
+from tenonnx.errors import Fail, InvalidArgument, did_you_mean
 
 HELP = """Explains what becomes of a model: transform by transform, and node by node.
 

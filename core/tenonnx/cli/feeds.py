@@ -11,9 +11,8 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx.cli.output import shape_text
-from tenonnx.errors import InvalidArgument
+from tenonnx.errors import InvalidArgument, did_you_mean
 from tenonnx.interface.signature import describe
-from tenonnx.options import did_you_mean
 
 RANDOM = "random"
 FORMS = "NAME=FILE.npy, NAME=FILE.npz, NAME=random, NAME=VALUE, FILE.npz or random"

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.errors import InvalidArgument
-from tenonnx.options import did_you_mean
+from tenonnx.errors import InvalidArgument, did_you_mean
 
 if TYPE_CHECKING:
     import typer

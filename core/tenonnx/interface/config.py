@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from tenonnx.errors import InvalidArgument, NotSupported
+from tenonnx.errors import InvalidArgument, NotSupported, did_you_mean
 
 if TYPE_CHECKING:
     from tenonnx.options import SessionOptions
@@ -193,8 +193,6 @@ def check_entry(key: str, value: str, keys: Mapping[str, ConfigKey], kind: str) 
         InvalidArgument: The key or the value is no string.
         NotSupported: The entry asks for what is not to be had here.
     """
-    from tenonnx.options import did_you_mean
-
     if not (isinstance(key, str) and isinstance(value, str)):
         raise InvalidArgument(
             f"a {kind} configuration entry is a pair of strings, not {key!r}: {value!r}"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.errors import InvalidArgument, NotSupported
+from tenonnx.errors import InvalidArgument, NotSupported, did_you_mean
 from tenonnx.interface.device_enums import (
     OrtAllocatorType,
     OrtDeviceMemoryType,
@@ -16,7 +16,6 @@ from tenonnx.interface.device_enums import (
     OrtMemoryInfoDeviceType,
     OrtMemType,
 )
-from tenonnx.options import did_you_mean
 from tenonnx.provider import HOST, Device, Provider
 
 if TYPE_CHECKING:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.errors import InvalidArgument
+from tenonnx.errors import InvalidArgument, did_you_mean
 from tenonnx.interface.devices import find_device
 from tenonnx.interface.ort_value import OrtValue, OrtValueVector, element_dtype
-from tenonnx.options import did_you_mean
 from tenonnx.planning.placed import lends
 from tenonnx.provider import HOST, Device
 

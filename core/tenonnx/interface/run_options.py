@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from tenonnx.errors import Fail, NotFound
+from tenonnx.errors import Fail, NotFound, did_you_mean
 from tenonnx.interface.config import RUN_KEYS, check_entry
-from tenonnx.options import did_you_mean
 
 
 class RunOptions:

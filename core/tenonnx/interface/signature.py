@@ -8,8 +8,7 @@ from typing import Any, Final
 import numpy as np
 import onnx_ir as ir
 
-from tenonnx.errors import InvalidArgument
-from tenonnx.options import did_you_mean
+from tenonnx.errors import InvalidArgument, did_you_mean
 from tenonnx.records import record
 
 _TYPE_NAMES = {

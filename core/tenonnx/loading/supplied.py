@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.errors import InvalidArgument, NotFound
-from tenonnx.options import did_you_mean
+from tenonnx.errors import InvalidArgument, NotFound, did_you_mean
 from tenonnx.records import record
 
 if TYPE_CHECKING:

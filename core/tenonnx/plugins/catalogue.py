@@ -11,9 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.errors import InvalidArgument, PluginError
+from tenonnx.errors import InvalidArgument, PluginError, did_you_mean
 from tenonnx.operators import OperatorTable
-from tenonnx.options import did_you_mean
 from tenonnx.provider import Provider, resolve_provider_name
 
 if TYPE_CHECKING:

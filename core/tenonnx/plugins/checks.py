@@ -8,8 +8,7 @@ from typing import Any
 import pluggy
 
 from tenonnx import hookspecs
-from tenonnx.errors import PluginError
-from tenonnx.options import did_you_mean
+from tenonnx.errors import PluginError, did_you_mean
 from tenonnx.plugins import installed
 from tenonnx.plugins.catalogue import PluginRecord
 
