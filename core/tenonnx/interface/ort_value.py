@@ -10,9 +10,9 @@ import onnx_ir as ir
 
 from tenonnx.errors import InvalidArgument
 from tenonnx.interface.devices import find_device
-from tenonnx.interface.signature import type_name
 from tenonnx.interface.sparse_tensor import SparseTensor
 from tenonnx.provider import HOST, Device
+from tenonnx.type_names import type_name
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 

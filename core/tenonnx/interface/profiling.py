@@ -16,8 +16,8 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx.errors import Fail
-from tenonnx.interface.signature import element_name
 from tenonnx.provider import HOST, Step
+from tenonnx.type_names import element_name
 
 if TYPE_CHECKING:
     from tenonnx.planning.placement import Placement

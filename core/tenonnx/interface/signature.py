@@ -10,18 +10,9 @@ import onnx_ir as ir
 
 from tenonnx.errors import InvalidArgument, did_you_mean
 from tenonnx.records import record
-
-_TYPE_NAMES = {
-    "FLOAT": "float",
-    "DOUBLE": "double",
-    "FLOAT16": "float16",
-    "BFLOAT16": "bfloat16",
-}
+from tenonnx.type_names import TYPE, type_name
 
 STRING: Final = np.dtype(object)
-
-TYPE: Final = "tenonnx.type"
-"""Metadata of a value whose type onnx_ir has no class for: the type's name."""
 
 
 @record
@@ -43,25 +34,6 @@ def describe(value: ir.Value) -> NodeArg:
     """Returns a graph input or output as a :class:`NodeArg`."""
     name = value.meta.get(TYPE) or type_name(value.type)
     return NodeArg(value.name or "", name, _shape(value))
-
-
-def type_name(value_type: ir.TypeProtocol | None) -> str:
-    """Returns onnxruntime's name of a type; ``""`` if it is unknown."""
-    match value_type:
-        case ir.TensorType():
-            return f"tensor({element_name(value_type.dtype.name)})"
-        case ir.SequenceType():
-            return f"seq({type_name(value_type.elem_type)})"
-        case ir.OptionalType():
-            return f"optional({type_name(value_type.elem_type)})"
-        case ir.SparseTensorType():
-            return f"sparse_{type_name(ir.TensorType(value_type.dtype))}"
-    return ""
-
-
-def element_name(name: str) -> str:
-    """Returns onnxruntime's name of an element type, from ONNX's."""
-    return _TYPE_NAMES.get(name, name.lower())
 
 
 def _shape(value: ir.Value) -> list[int | str | None]:

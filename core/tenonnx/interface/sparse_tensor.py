@@ -11,7 +11,7 @@ import onnx_ir as ir
 from tenonnx.errors import InvalidArgument, NotSupported
 from tenonnx.interface.device_enums import OrtSparseFormat
 from tenonnx.interface.devices import OrtDevice
-from tenonnx.interface.signature import type_name
+from tenonnx.type_names import type_name
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 

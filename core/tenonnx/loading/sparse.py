@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +11,7 @@ import onnx
 import onnx_ir as ir
 
 from tenonnx.errors import InvalidGraph
+from tenonnx.loading.protos import graphs, nodes
 from tenonnx.loading.tensors import MAX_RANK, TensorReader
 from tenonnx.weights.storage import byte_size, is_packed
 
@@ -20,23 +20,22 @@ if TYPE_CHECKING:
     from tenonnx.weights.weight import Weight
 
 TENSOR, SPARSE = onnx.AttributeProto.TENSOR, onnx.AttributeProto.SPARSE_TENSOR
-GRAPHS = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
 
 
 def has_sparse(proto: onnx.ModelProto) -> bool:
     """Tells whether a model has sparse initializers or constants."""
-    if any(graph.sparse_initializer for graph in _graphs(proto.graph)):
+    if any(graph.sparse_initializer for graph in graphs(proto.graph)):
         return True
-    return any(a.type == SPARSE for node in _nodes(proto) for a in node.attribute)
+    return any(a.type == SPARSE for node in nodes(proto) for a in node.attribute)
 
 
 def densify(proto: onnx.ModelProto, reader: TensorReader) -> None:
     """Replaces sparse initializers and constants by tensors that the reader knows as dense."""
-    for graph in _graphs(proto.graph):
+    for graph in graphs(proto.graph):
         for sparse in graph.sparse_initializer:
             graph.initializer.append(_placeholder(sparse, sparse.values.name, reader))
         graph.ClearField("sparse_initializer")
-    for node in _nodes(proto):
+    for node in nodes(proto):
         for attribute in node.attribute:
             if attribute.type == SPARSE and node.op_type == "Constant":
                 tensor = _placeholder(attribute.sparse_tensor, f"output of {node.name}", reader)
@@ -110,26 +109,3 @@ def _flat(indices: NDArray, shape: tuple[int, ...], name: str) -> NDArray:
     strides = [math.prod(bounds[axis + 1 :]) for axis in range(len(bounds))]
     flat: NDArray = indices @ np.array(strides, np.int64)
     return flat
-
-
-def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    yield graph
-    for node in graph.node:
-        yield from _subgraphs(node)
-
-
-def _subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    for attribute in node.attribute:
-        if attribute.type in GRAPHS:
-            for graph in (attribute.g, *attribute.graphs):
-                yield from _graphs(graph)
-
-
-def _nodes(proto: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
-    for graph in _graphs(proto.graph):
-        yield from graph.node
-    for function in proto.functions:
-        for node in function.node:
-            yield node
-            for graph in _subgraphs(node):
-                yield from graph.node

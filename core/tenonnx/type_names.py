@@ -1,0 +1,48 @@
+"""onnxruntime's names of types: ``tensor(float)``, ``seq(map(int64,tensor(float)))``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import onnx
+import onnx_ir as ir
+
+TYPE: Final = "tenonnx.type"
+"""Metadata of a value whose type onnx_ir has no class for: the type's name."""
+
+
+def type_name(value_type: ir.TypeProtocol | None) -> str:
+    """Returns onnxruntime's name of a type; ``""`` if it is unknown."""
+    match value_type:
+        case ir.TensorType():
+            return f"tensor({element_name(value_type.dtype.name)})"
+        case ir.SequenceType():
+            return f"seq({type_name(value_type.elem_type)})"
+        case ir.OptionalType():
+            return f"optional({type_name(value_type.elem_type)})"
+        case ir.SparseTensorType():
+            return f"sparse_{type_name(ir.TensorType(value_type.dtype))}"
+    return ""
+
+
+def element_name(name: str) -> str:
+    """Returns onnxruntime's name of an element type, from ONNX's."""
+    return name.lower()
+
+
+def proto_type_name(value_type: onnx.TypeProto) -> str:
+    """Returns onnxruntime's name of a type as a model's file says it; maps are only there."""
+    kind = value_type.WhichOneof("value")
+    match kind:
+        case "map_type":
+            key = element_name(onnx.TensorProto.DataType.Name(value_type.map_type.key_type))
+            return f"map({key},{proto_type_name(value_type.map_type.value_type)})"
+        case "sequence_type":
+            return f"seq({proto_type_name(value_type.sequence_type.elem_type)})"
+        case "optional_type":
+            return f"optional({proto_type_name(value_type.optional_type.elem_type)})"
+        case "tensor_type" | "sparse_tensor_type":
+            number = getattr(value_type, kind).elem_type
+            name = element_name(onnx.TensorProto.DataType.Name(number))
+            return f"{kind.removesuffix('_type')}({name})"
+    return ""
