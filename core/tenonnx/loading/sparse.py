@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,7 +27,7 @@ def has_sparse(proto: onnx.ModelProto) -> bool:
     """Tells whether a model has sparse initializers or constants."""
     if any(graph.sparse_initializer for graph in graphs(proto.graph)):
         return True
-    return any(a.type == SPARSE for node in nodes(proto) for a in node.attribute)
+    return any(_sparse_constants(proto))
 
 
 def densify(proto: onnx.ModelProto, reader: TensorReader) -> None:
@@ -35,13 +36,21 @@ def densify(proto: onnx.ModelProto, reader: TensorReader) -> None:
         for sparse in graph.sparse_initializer:
             graph.initializer.append(_placeholder(sparse, sparse.values.name, reader))
         graph.ClearField("sparse_initializer")
+    for node, attribute in _sparse_constants(proto):
+        tensor = _placeholder(attribute.sparse_tensor, f"output of {node.name}", reader)
+        attribute.ClearField("sparse_tensor")
+        attribute.name, attribute.type = "value", TENSOR
+        attribute.t.CopyFrom(tensor)
+
+
+def _sparse_constants(
+    proto: onnx.ModelProto,
+) -> Iterator[tuple[onnx.NodeProto, onnx.AttributeProto]]:
     for node in nodes(proto):
-        for attribute in node.attribute:
-            if attribute.type == SPARSE and node.op_type == "Constant":
-                tensor = _placeholder(attribute.sparse_tensor, f"output of {node.name}", reader)
-                attribute.ClearField("sparse_tensor")
-                attribute.name, attribute.type = "value", TENSOR
-                attribute.t.CopyFrom(tensor)
+        if node.op_type == "Constant":
+            for attribute in node.attribute:
+                if attribute.type == SPARSE:
+                    yield node, attribute
 
 
 def _placeholder(
