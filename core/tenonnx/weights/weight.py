@@ -190,18 +190,20 @@ class Weight:
         return self.lasting
 
     def _on_host(self) -> NDArray:
-        packed = is_packed(self.dtype)
-        if self._host is None and packed:
-            self._host = self._registry.materialize(
-                f"unpacked:{self.key}",
-                ir.DataType.UINT8,
-                self.shape,
-                lambda out: unpack_into(out, self.array, self.dtype),
-            )
-        elif self._host is None and not self.is_aligned:
+        if is_packed(self.dtype):
+            if self._host is None:
+                self._host = self._registry.materialize(
+                    f"unpacked:{self.key}",
+                    ir.DataType.UINT8,
+                    self.shape,
+                    lambda out: unpack_into(out, self.array, self.dtype),
+                )
+            return self._host.array.view(self.dtype.numpy())
+        if self._host is None:
+            if (array := self.array).flags.aligned:
+                return array
             self._host = self._registry.aligned(self)
-        array = (self._host or self).array
-        return array.view(self.dtype.numpy()) if packed else array
+        return self._host.array
 
     def __copy__(self) -> Weight:
         return self
