@@ -120,7 +120,8 @@ def _read_buffer(buffer: memoryview, storage: Any, reader: TensorReader, name: s
         hint = exact.hint if isinstance(exact, InvalidProtobuf) else None
         raise _not_a_model(name, buffer, str(exact.args[0]), hint) from error
     if not proto.HasField("graph"):
-        raise _not_a_model(name, buffer, "it has no graph")
+        mend = "If it is TensorFlow's, convert it with tf2onnx."
+        raise _not_a_model(name, buffer, "it has no graph", mend)
     reader.inline[skeleton.location] = storage
     return _read(proto, reader)
 
@@ -199,7 +200,8 @@ def _not_a_model(
     name: str, buffer: memoryview, reason: str, hint: str | None = None
 ) -> InvalidProtobuf:
     if like := looks_like(buffer):
-        hint = f"It looks like {like}" + ("" if like.endswith("?") else ".")
+        return InvalidProtobuf(f"{name} is not an ONNX model but {like.what}", hint=like.mend)
+    hint = hint or "Was it changed on its way? Compare its size with the original's."
     return InvalidProtobuf(f"{name} is not an ONNX model: {reason}", hint=hint)
 
 

@@ -219,13 +219,12 @@ class InferenceSession(Session):
         run_options: RunOptions | None = None,
     ) -> OrtValueVector:
         """Computes outputs as ``OrtValue``s of inputs that are, wherever they are."""
-        from tenonnx.interface.ort_value import OrtValue, OrtValueVector
-        from tenonnx.planning.placed import on_devices
+        from tenonnx.interface.ort_value import OrtValue, OrtValueVector, device_inputs
 
-        placed = on_devices(input_dict_ort_values)
-        if placed and run_options is None and not self._watching():
-            outputs = self._run_placed(
-                input_dict_ort_values, placed, [HOST] * len(self._signature.outputs)
+        there = device_inputs(input_dict_ort_values)
+        if there and run_options is None and not self._watching():
+            outputs = self._run_on_devices(
+                input_dict_ort_values, there, [HOST] * len(self._signature.outputs)
             )
             positions = self._signature.positions(output_names) if output_names else None
             outputs = outputs if positions is None else [outputs[i] for i in positions]
@@ -261,13 +260,13 @@ class InferenceSession(Session):
         Raises:
             InvalidArgument: As ``run`` does, or a buffer does not fit its output.
         """
-        from tenonnx.planning.placed import on_devices
+        from tenonnx.interface.ort_value import device_inputs
 
         arguments, buffers = iobinding.prepared()
         watched = run_options is not None or self._watching()
-        placed, targets = on_devices(arguments), iobinding.targets()
-        if not watched and (placed or any(device is not HOST for device in targets)):
-            outputs = self._run_placed(arguments, placed, targets, buffers)
+        there, targets = device_inputs(arguments), iobinding.targets()
+        if not watched and (there or any(device is not HOST for device in targets)):
+            outputs = self._run_on_devices(arguments, there, targets, buffers)
             iobinding.take(self._plan.deliver(outputs, buffers))
         elif not watched:
             iobinding.take(self._plan.run_into(self._signature.arguments(arguments), buffers))
@@ -275,18 +274,18 @@ class InferenceSession(Session):
             outputs = self._run_as_told(None, arguments, run_options or RunOptions())
             iobinding.take(self._plan.deliver(outputs, buffers))
 
-    def _run_placed(
+    def _run_on_devices(
         self,
         feeds: Mapping[str, Any],
-        placed: Mapping[str, OrtValue],
+        there: Mapping[str, OrtValue],
         targets: Sequence[Device],
         buffers: Sequence[Any] = (),
     ) -> list[Any]:
-        arrays = {name: given.value for name, given in placed.items()}
+        arrays = {name: given.value for name, given in there.items()}
         arguments = self._signature.arguments(feeds, arrays)
         names = [check.arg.name for check in self._signature.checks]
-        sources = [placed[name].device if name in placed else HOST for name in names]
-        return self._plan.run_placed(arguments, sources, targets, buffers)
+        sources = [there[name].device if name in there else HOST for name in names]
+        return self._plan.run_on_devices(arguments, sources, targets, buffers)
 
     def set_providers(
         self,

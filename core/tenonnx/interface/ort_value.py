@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import onnx_ir as ir
 from tenonnx.errors import InvalidArgument
 from tenonnx.interface.devices import find_device
 from tenonnx.interface.sparse_tensor import SparseTensor
+from tenonnx.planning.on_devices import lends
 from tenonnx.provider import HOST, Device
 from tenonnx.type_names import type_name
 
@@ -295,6 +296,15 @@ def describe_value(value: Any) -> str:
         kind = "string" if isinstance(key, str) else "int64"
         return f"map({kind},{describe_value(np.asarray(item))})"
     return type_name(ir.TensorType(onnx_type(value)))
+
+
+def device_inputs(feeds: Mapping[str, Any]) -> dict[str, OrtValue]:
+    """Returns the inputs that are tensors on a device whose arrays can be used as they are."""
+    return {
+        name: given
+        for name, given in feeds.items()
+        if isinstance(given, OrtValue) and lends(given.device) and given.is_tensor()
+    }
 
 
 def copy_tensors(src: Iterable[OrtValue], dst: Iterable[OrtValue], stream: Any = None) -> None:

@@ -75,7 +75,7 @@ class InputCheck:
             array = self._convert(array, given)
         return self._of_this_shape(array)
 
-    def placed(self, array: Any) -> Any:
+    def on_device(self, array: Any) -> Any:
         """Returns an array of a device as the plan takes it.
 
         Raises:
@@ -211,13 +211,13 @@ class Signature:
         self._output_positions = {arg.name: i for i, arg in enumerate(self.outputs)}
 
     def arguments(
-        self, feeds: Mapping[str, Any], placed: Mapping[str, Any] | None = None
+        self, feeds: Mapping[str, Any], on_devices: Mapping[str, Any] | None = None
     ) -> list[Any]:
         """Returns the plan's arguments for a caller's feeds.
 
         Args:
             feeds: Inputs by name.
-            placed: Arrays of devices in place of some of them; they are used where they are.
+            on_devices: Arrays of devices in place of some of them; they are used where they are.
 
         Raises:
             InvalidArgument: An unknown or missing input, or one that does not fit.
@@ -232,8 +232,8 @@ class Signature:
         for name, check in self._checks:
             if name in feeds:
                 used += 1
-                if placed and name in placed:
-                    arguments.append(check.placed(placed[name]))
+                if on_devices and name in on_devices:
+                    arguments.append(check.on_device(on_devices[name]))
                 else:
                     arguments.append(check(feeds[name]))
             elif check.default is not None:

@@ -11,17 +11,36 @@ import time
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from types import CodeType
+from typing import Any, NamedTuple
 
 import onnx_ir as ir
 
-from tenonnx.errors import InvalidGraph
+from tenonnx.errors import InvalidGraph, NotSupported
 from tenonnx.graph import array_of
 from tenonnx.planning.codegen_control import EMITTERS, bodies
 from tenonnx.planning.lower import Block, Lowering
 from tenonnx.planning.writing import writer
 from tenonnx.provider import HOST, Device, Step
 from tenonnx.weights.tensors import WeightTensor
+
+
+class Code(NamedTuple):
+    """A function that was generated.
+
+    Attributes:
+        run: The function.
+        compiled: What ``exec`` makes it of, in a namespace.
+        namespace: What its global names stand for.
+        origin: The step or node that each line came from.
+        source: Its text.
+    """
+
+    run: Callable[..., tuple[Any, ...]]
+    compiled: CodeType
+    namespace: dict[str, Any]
+    origin: dict[int, Step | ir.Node]
+    source: str
 
 
 class Generator:
@@ -37,8 +56,6 @@ class Generator:
         targets: Where the outputs are to be; on the host if empty.
 
     Attributes:
-        namespace: What the code's global names stand for.
-        origin: The step or node that each line came from.
         homes: Where each value appears first.
     """
 
@@ -51,8 +68,8 @@ class Generator:
         sources: Sequence[Device] = (),
         targets: Sequence[Device] = (),
     ) -> None:
-        self.namespace: dict[str, Any] = {"clock": time.perf_counter_ns}
-        self.origin: dict[int, Step | ir.Node] = {}
+        self._namespace: dict[str, Any] = {"clock": time.perf_counter_ns}
+        self._origin: dict[int, Step | ir.Node] = {}
         self.homes = lowering.started_on(sources) if sources else lowering
         self._targets = targets or [HOST] * len(lowering.outputs)
         self.observed = observed
@@ -67,10 +84,19 @@ class Generator:
         self._buffers = {value: self.fresh("b") for value in buffers}
         self._emit_function(lowering.block)
 
-    @property
-    def source(self) -> str:
-        """The function's code."""
-        return "\n".join(self._lines) + "\n"
+    def code(self, filename: str) -> Code:
+        """Returns the function, whose frames say that they are of this file.
+
+        Raises:
+            NotSupported: Python cannot compile it.
+        """
+        source = "\n".join(self._lines) + "\n"
+        try:
+            compiled = compile(source, filename, "exec")
+        except (RecursionError, SyntaxError, MemoryError) as error:
+            raise NotSupported(f"the graph nests too deeply to be compiled: {error}") from error
+        exec(compiled, self._namespace)
+        return Code(self._namespace["run"], compiled, self._namespace, self._origin, source)
 
     def _emit_function(self, block: Block) -> None:
         homes = ((value, self.homes.home_of(value) or HOST) for value in block.graph.inputs)
@@ -87,7 +113,7 @@ class Generator:
         """Writes one line."""
         self._lines.append("    " * self._indent + code)
         if self._current is not None:
-            self.origin[len(self._lines)] = self._current
+            self._origin[len(self._lines)] = self._current
 
     def fresh(self, prefix: str) -> str:
         """Returns a name not used yet."""
@@ -97,7 +123,7 @@ class Generator:
     def bind(self, prefix: str, thing: Any) -> str:
         """Returns a global name that stands for an object."""
         name = self.fresh(prefix)
-        self.namespace[name] = thing
+        self._namespace[name] = thing
         return name
 
     def call(self, function: Callable[..., Any], *arguments: str) -> str:

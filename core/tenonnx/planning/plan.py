@@ -12,11 +12,11 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx import graph as graphs
-from tenonnx.errors import NotSupported, RuntimeException
+from tenonnx.errors import RuntimeException
 from tenonnx.planning.bound import Direct, choose_buffers, deliver, direct_outputs
-from tenonnx.planning.codegen import Generator
+from tenonnx.planning.codegen import Code, Generator
 from tenonnx.planning.lower import Lowering
-from tenonnx.planning.placed import Placed, lends
+from tenonnx.planning.on_devices import RunOnDevices, lends
 from tenonnx.planning.placement import Placement
 from tenonnx.planning.quiet import quietly
 from tenonnx.provider import Device, Step
@@ -40,7 +40,6 @@ class Plan:
 
     Attributes:
         steps: Every step, in subgraphs too.
-        source: The code that runs.
     """
 
     def __init__(self, placement: Placement) -> None:
@@ -51,11 +50,16 @@ class Plan:
         self._start()
 
     def _start(self) -> None:
-        self._plain, self._namespace, self._origin, self.source = self._generate()
-        self._watched: tuple[Any, ...] | None = None
-        self._binding: tuple[Any, ...] | None = None
+        self._code = self._generate()
+        self._watched: Code | None = None
+        self._binding: Code | None = None
         self._direct: tuple[Direct, ...] = ()
-        self._placed: dict[tuple[object, ...], Placed] = {}
+        self._on_devices: dict[tuple[object, ...], RunOnDevices] = {}
+
+    @property
+    def source(self) -> str:
+        """The code that runs."""
+        return self._code.source
 
     def narrowed(self, positions: Sequence[int]) -> Plan:
         """Returns a plan of the same steps that computes some of the outputs, and no more."""
@@ -65,14 +69,18 @@ class Plan:
         plan._start()
         return plan
 
-    def _generate(self, **how: Any) -> tuple[Any, dict[str, Any], dict[int, Any], str]:
-        generator = Generator(self._lowering, **how)
+    def _generate(self, **how: Any) -> Code:
+        return Generator(self._lowering, **how).code(self._filename)
+
+    def _call(self, code: Code, arguments: Sequence[Any]) -> Any:
+        """Runs the code; what a node raises comes with the node's name."""
         try:
-            code = compile(generator.source, self._filename, "exec")
-        except (RecursionError, SyntaxError, MemoryError) as error:
-            raise NotSupported(f"the graph nests too deeply to be compiled: {error}") from error
-        exec(code, generator.namespace)
-        return code, generator.namespace, generator.origin, generator.source
+            return quietly(code.run, arguments)
+        except Exception as error:
+            explained = self._explain(error, code.origin)
+            if explained is error:
+                raise
+            raise explained from error
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """Returns the outputs for the inputs, both in the graph's order, on the host.
@@ -82,31 +90,17 @@ class Plan:
         Raises:
             RuntimeException: A node failed; the message names it.
         """
-        try:
-            outputs = quietly(self._namespace["run"], inputs)
-        except Exception as error:
-            explained = self._explain(error, self._origin)
-            if explained is error:
-                raise
-            raise explained from error
+        outputs = self._call(self._code, inputs)
         return [_settle(output, inputs) for output in outputs]
 
     def run_observed(self, inputs: Sequence[Any], observers: Sequence[Observer]) -> list[Any]:
         """Runs as ``run`` does, while observers see every step."""
         if self._watched is None:
             self._watched = self._generate(observed=True)
-        code, namespace, origin, _ = self._watched
         # A namespace of its own lets runs with different observers go on at once.
-        own = {**namespace, "observe": _fan_out(observers)}
-        exec(code, own)
-        try:
-            with np.errstate(all="ignore"):
-                outputs = own["run"](*inputs)
-        except Exception as error:
-            explained = self._explain(error, origin)
-            if explained is error:
-                raise
-            raise explained from error
+        own = {**self._watched.namespace, "observe": _fan_out(observers)}
+        exec(self._watched.compiled, own)
+        outputs = self._call(self._watched._replace(run=own["run"]), inputs)
         return [_settle(output, inputs) for output in outputs]
 
     def run_into(self, inputs: Sequence[Any], buffers: Sequence[Any]) -> list[Any]:
@@ -126,23 +120,15 @@ class Plan:
         if self._binding is None:
             self._direct = direct_outputs(self._lowering)
             self._binding = self._generate(buffers=[output.value for output in self._direct])
-        _, namespace, origin, _ = self._binding
         given = choose_buffers(self._direct, inputs, buffers)
-        try:
-            with np.errstate(all="ignore"):
-                outputs = namespace["run"](*inputs, *given)
-        except Exception as error:
-            explained = self._explain(error, origin)
-            if explained is error:
-                raise
-            raise explained from error
+        outputs = self._call(self._binding, [*inputs, *given])
         settled = [
             output if output is buffer else _settle(output, inputs)
             for output, buffer in zip(outputs, buffers, strict=True)
         ]
         return self.deliver(settled, buffers)
 
-    def run_placed(
+    def run_on_devices(
         self,
         inputs: Sequence[Any],
         sources: Sequence[Device],
@@ -164,23 +150,16 @@ class Plan:
         buffers = buffers or [None] * len(targets)
         bound = any(buffer is not None for buffer in buffers)
         key = (*(device.id for device in (*sources, *targets)), bound)
-        if (placed := self._placed.get(key)) is None:
-            placed = self._placed[key] = self._place(sources, targets, bound=bound)
-        given = placed.choose(inputs, buffers)
-        try:
-            with np.errstate(all="ignore"):
-                outputs = placed.run(*inputs, *given)
-        except Exception as error:
-            explained = self._explain(error, placed.origin)
-            if explained is error:
-                raise
-            raise explained from error
-        found = placed.finish(outputs, self._lowering.outputs, inputs, buffers)
-        return [_settle(output, inputs) for output in found]
+        if (found := self._on_devices.get(key)) is None:
+            found = self._on_devices[key] = self._for_devices(sources, targets, bound=bound)
+        given = found.choose(inputs, buffers)
+        outputs = self._call(found.code, [*inputs, *given])
+        outputs = found.finish(outputs, self._lowering.outputs, inputs, buffers)
+        return [_settle(output, inputs) for output in outputs]
 
-    def _place(
+    def _for_devices(
         self, sources: Sequence[Device], targets: Sequence[Device], *, bound: bool
-    ) -> Placed:
+    ) -> RunOnDevices:
         there = [device if lends(device) else None for device in targets]
         direct = tuple(
             output
@@ -190,7 +169,7 @@ class Plan:
         values = [output.value for output in direct]
         code = self._generate(sources=sources, targets=targets, buffers=values)
         waited = {step.device.id: step.device for step in self.steps}
-        return Placed(code, direct, sources, targets, waited.values())
+        return RunOnDevices(code, direct, sources, targets, waited.values())
 
     def deliver(self, outputs: Sequence[Any], buffers: Sequence[Any]) -> list[Any]:
         """Copies outputs into the buffers that they are not in yet; returns those.

@@ -86,12 +86,15 @@ class SideFiles:
             key: The derived weight's key.
             name: The key the mapping gets.
         """
-        if self.folder is None or not (path := self._path(key)).exists():
+        if self.folder is None:
             return None
+        path = self._path(key)
         try:
+            if not path.exists():
+                return None
             mapping = Mapping(path, kind="derived", key=name, skip=HEADER_BYTES)
             found = self._read(mapping)
-        except Fail:
+        except (Fail, PermissionError):  # a folder of another user may not even be searched
             return None
         except (ValueError, KeyError, TypeError) as error:
             logger.info("%s is damaged and will be rebuilt: %s", path, error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, runtime_checkable
 
 from tenonnx.planning.lower import is_constant
@@ -12,8 +12,8 @@ from tenonnx.provider import HOST, Device
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from tenonnx.interface.ort_value import OrtValue
     from tenonnx.planning.bound import Direct
+    from tenonnx.planning.codegen import Code
 
 
 @runtime_checkable
@@ -52,42 +52,29 @@ def lends(device: Any) -> TypeGuard[Lender]:
 _lenders: dict[type, bool] = {}
 
 
-def on_devices(feeds: Mapping[str, Any]) -> dict[str, OrtValue]:
-    """Returns the inputs that are tensors on a device whose arrays can be used as they are."""
-    from tenonnx.interface.ort_value import OrtValue
-
-    return {
-        name: given
-        for name, given in feeds.items()
-        if isinstance(given, OrtValue) and lends(given.device) and given.is_tensor()
-    }
-
-
-class Placed:
+class RunOnDevices:
     """A plan's run from and to certain devices.
 
     Args:
-        code: What ``exec`` of the generated code is to run in, and where its lines are from.
+        code: The code generated for it.
         direct: Outputs that a step can write into a buffer; ``run`` takes those after the inputs.
         sources: Where the inputs are.
         targets: Where the outputs are to be.
         waited: Devices whose work is to be waited for.
 
     Attributes:
-        run: The function.
-        origin: The step or node that each line came from.
+        code: The code.
     """
 
     def __init__(
         self,
-        code: tuple[Any, ...],
+        code: Code,
         direct: Sequence[Direct],
         sources: Sequence[Device],
         targets: Sequence[Device],
         waited: Iterable[Device],
     ) -> None:
-        _, namespace, self.origin, _ = code
-        self.run = namespace["run"]
+        self.code = code
         self._direct = direct
         self._sources, self._targets = sources, targets
         self._lenders = [device if lends(device) else None for device in targets]
