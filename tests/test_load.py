@@ -4,11 +4,14 @@ import concurrent.futures
 import contextlib
 import gc
 import gzip
+import io
 import mmap
 import os
+import pickle
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -874,39 +877,46 @@ def test_a_source_that_is_none(registry: WeightRegistry) -> None:
     )
 
 
+def zipped(member: str) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr(member, bytes(99))
+    return content.getvalue()
+
+
 @pytest.mark.parametrize(
-    ("content", "like"),
+    ("content", "what", "mend"),
     [
-        (b"", "empty: was the download or export completed?"),
+        (b"", "empty", "completed?"),
+        (bytes(5000), "nothing but zeros", "completed?"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 3\n",
-         "a Git LFS pointer: run `git lfs pull` in the model's repository"),
-        (gzip.compress(b"x" * 99), "a gzip file: decompress it first"),
-        (b"PK\x03\x04" + bytes(99),
-         "a zip archive, such as torch.save writes: export the model with torch.onnx"),
-        (b"\x18\x00\x00\x00ORTM" + bytes(99),
-         "an .ort flatbuffer of onnxruntime: convert the .onnx file it was made from"),
+         "a Git LFS pointer", "git lfs pull"),
+        (gzip.compress(b"x" * 99), "a gzip file", "Decompress"),
+        (zipped("archive/data.pkl"), "what torch.save writes", "torch.onnx"),
+        (zipped("x.npy"), "arrays of numpy's", "inputs"),
+        (zipped("folder/model.onnx"), "a zip archive that holds one", "Extract"),
+        (pickle.dumps([1]), "a Python pickle", "torch.onnx"),
+        (b"\x18\x00\x00\x00ORTM" + bytes(99), "an .ort file", "ort_format"),
         (b"\x20\x00\x00\x00\x00\x00\x00\x00" + b'{"w":{"dtype":"F32"}}'.ljust(99),
-         "a safetensors file: it has weights, but no graph"),
-        (b"<!DOCTYPE html><html>not found</html>",
-         "a web page: the download was not of the file itself"),
-        (b'{"irVersion": "7"}', "JSON"),
-        (b"ir_version: 7\ngraph {}",
-         "an ONNX model as text: convert it with onnx.load and onnx.save"),
-        (b"just some words about nothing\n" * 20, "text"),
-        (bytes(5000), "nothing but zeros: was the download completed?"),
-        (b"GGUF" + bytes(99), "a GGUF file, which llama.cpp reads"),
-        (b"\x1c\x00\x00\x00TFL3" + bytes(99), "a TensorFlow Lite model: convert it with tf2onnx"),
+         "a safetensors file: weights without a graph", "Export"),
+        (b"<!DOCTYPE html><html>not found</html>", "a web page", "downloaded?"),
+        (b'{"error":  "Repository not found"}', "text: '{\"error\": \"Repository", "downloaded?"),
+        (b"ir_version: 7\ngraph {}", "an ONNX model as text", "textproto"),
+        (b"just some words about nothing\n" * 20, "text: 'just some words", "downloaded?"),
+        (b"GGUF" + bytes(99), "a GGUF file", "ONNX"),
+        (b"\x1c\x00\x00\x00TFL3" + bytes(99), "a TensorFlow Lite model", "tf2onnx"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
-def test_other_files(registry: WeightRegistry, tmp_path: Path, content: bytes, like: str) -> None:
+def test_other_files(
+    registry: WeightRegistry, tmp_path: Path, content: bytes, what: str, mend: str
+) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(content)
     for source, name in ((path, str(path)), (content, "the buffer")):
-        message = fails(source, registry, InvalidProtobuf)
-        assert message.startswith(f"{name} is not an ONNX model: ")
-        end = "" if like.endswith("?") else "."
-        assert message.endswith(f"\nHint: It looks like {like}{end}")
+        message, hint = fails(source, registry, InvalidProtobuf).splitlines()
+        assert message.startswith(f"{name} is not an ONNX model but {what}")
+        assert mend in hint
 
 
 def test_a_truncated_model_says_where_it_ends(registry: WeightRegistry, tmp_path: Path) -> None:
@@ -928,7 +938,8 @@ def test_damage_that_only_protobuf_sees_is_placed_too(registry: WeightRegistry) 
     data = b"\x08\x0a\x3a" + varint(len(graph)) + graph
     message = fails(data, registry, InvalidProtobuf)
     assert message == (
-        "the buffer is not an ONNX model: at byte 13: expected a length up to 2, found 4"
+        "the buffer is not an ONNX model: at byte 13: expected a length up to 2, found 4\n"
+        "Hint: Was it changed on its way? Compare its size with the original's."
     )
 
 
