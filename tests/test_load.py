@@ -708,7 +708,7 @@ def test_data_that_lies_elsewhere_is_refused(folder: Path, registry: WeightRegis
             f"tensor 'w' has external data at {location!r}, which leads to {target}; "
             f"relative locations may lead into {folder}\n"
             "Hint: If you trust the model, allow it: "
-            f"allowed_roots=[{os.path.dirname(target)!r}]."  # noqa: PTH120
+            f"SessionOptions(allowed_roots=[{os.path.dirname(target)!r}])."  # noqa: PTH120
         )
 
 
@@ -731,7 +731,8 @@ def test_data_of_a_model_without_a_folder(folder: Path, registry: WeightRegistry
         assert fails(source, registry, InvalidGraph) == (
             "tensor 'w' has external data at 'data', but the model was not opened from a file, "
             "so there is no folder to look in\n"
-            "Hint: Open the model by its path, or name the folder: allowed_roots=[...]."
+            "Hint: Open the model by its path, or name the folder: "
+            "SessionOptions(allowed_roots=[...])."
         )
     model = ir.from_proto(external("../secret"))
     tensor = model.graph.initializers["w"].const_value
@@ -780,7 +781,7 @@ def test_data_at_no_place(folder: Path, registry: WeightRegistry, location: str)
 def test_data_that_is_not_there(folder: Path, registry: WeightRegistry) -> None:
     assert fails(model_at(folder, "dta"), registry, InvalidGraph) == (
         f"tensor 'w' has its data in {folder / 'dta'}, which does not exist\n"
-        "Hint: The folder has 'data'."
+        "Hint: The folder has data."
     )
     assert fails(model_at(folder, "sub/x"), registry, InvalidGraph) == (
         f"tensor 'w' has its data in {folder / 'sub/x'}, which does not exist\n"
@@ -857,7 +858,7 @@ def test_garbage_collection_is_left_as_it_was(registry: WeightRegistry, enabled:
 def test_a_model_that_is_not_there(folder: Path, registry: WeightRegistry) -> None:
     model_at(folder, "data")
     assert fails(folder / "modle.onnx", registry, NoSuchFile) == (
-        f"there is no model at {folder / 'modle.onnx'}\nHint: The folder has 'model.onnx'."
+        f"there is no model at {folder / 'modle.onnx'}\nHint: The folder has model.onnx."
     )
     assert fails(folder / "x" / "m.onnx", registry, NoSuchFile) == (
         f"there is no model at {folder / 'x' / 'm.onnx'}\n"
@@ -867,7 +868,7 @@ def test_a_model_that_is_not_there(folder: Path, registry: WeightRegistry) -> No
         f"there is no model at {folder / 'zzzzzz'}"
     )
     assert fails(folder, registry, NoSuchFile) == (
-        f"{folder} is a folder, not a model\nHint: The folder has 'model.onnx'."
+        f"{folder} is a folder, not a model\nHint: The folder has model.onnx."
     )
 
 

@@ -220,7 +220,7 @@ def test_models_that_cannot_be_read(cli: Cli, write: Write) -> None:
     assert "error: text.onnx is not an ONNX model" in damaged.stderr
     folder = cli("run", ".", "-i", "random")
     assert folder.exit_code == 3
-    assert folder.stderr == "error: . is a folder; expected a model file\nhint: it has text.onnx\n"
+    assert folder.stderr == "error: . is a folder, not a model\nhint: The folder has text.onnx.\n"
     assert missing.stdout == damaged.stdout == folder.stdout == ""
 
 

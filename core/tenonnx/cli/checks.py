@@ -62,7 +62,14 @@ def packages() -> Iterator[Finding]:
         try:
             yield Finding("ok", name, f"{importlib.metadata.version(name)} (optional)")
         except importlib.metadata.PackageNotFoundError:
-            continue
+            if name == "numba":
+                yield Finding(
+                    "note",
+                    name,
+                    "not installed: kernels that the cache has none of are numpy's, several times "
+                    "slower",
+                    "pip install 'tenonnx[jit]', then `tenonnx warmup`",
+                )
 
 
 def blas() -> Iterator[Finding]:

@@ -177,16 +177,16 @@ def _print_loading(report: dict[str, Any]) -> None:
 def _print_transforms(transforms: list[dict[str, Any]]) -> None:
     title("Transforms")
     rows = [
-        (
-            t["name"],
-            "yes" if t["modified"] else "no",
-            f"{t['nodes_before']} → {t['nodes_after']}",
-            duration(t["seconds"]),
-        )
+        (t["name"], f"{t['nodes_before']} → {t['nodes_after']}", duration(t["seconds"]))
         for t in transforms
+        if t["modified"]
     ]
-    table(("transform", "changed", "nodes", "time"), rows, right=("time",))
-    if not rows:
+    if rows:
+        table(("transform", "nodes", "time"), rows, right=("time",))
+    idle = [t["seconds"] for t in transforms if not t["modified"]]
+    if idle:
+        lines(f"{len(idle)} others changed nothing, in {duration(sum(idle))}")
+    if not transforms:
         lines("none ran")
 
 

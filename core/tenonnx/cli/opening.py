@@ -73,12 +73,8 @@ def session_options(state: State, request: Request) -> SessionOptions:
 
 
 def check_readable(model: Any) -> None:
-    """Refuses a path that exists and cannot be read; loading says more about one that does not."""
-    if isinstance(model, str) and Path(model).exists():
-        if Path(model).is_dir():
-            found = sorted(path.name for path in Path(model).glob("*.onnx"))
-            hint = f"it has {', '.join(found[:5])}" if found else "it has no .onnx files"
-            raise NoSuchFile(f"{model} is a folder; expected a model file", hint=hint)
+    """Refuses a file that cannot be read; loading says more about one that is not there."""
+    if isinstance(model, str) and Path(model).is_file():
         try:
             Path(model).open("rb").close()
         except OSError as error:

@@ -63,7 +63,8 @@ class DataFolders:
             raise InvalidGraph(
                 f"tensor {tensor!r} has external data at {location!r}, but the model was not "
                 "opened from a file, so there is no folder to look in",
-                hint="Open the model by its path, or name the folder: allowed_roots=[...].",
+                hint="Open the model by its path, or name the folder: "
+                "SessionOptions(allowed_roots=[...]).",
             )
         candidates = [os.path.join(folder, location) for folder in self.folders]  # noqa: PTH118
         path = next(filter(os.path.lexists, candidates), candidates[0])
@@ -74,14 +75,15 @@ class DataFolders:
             raise InvalidGraph(
                 f"tensor {tensor!r} has external data at {location!r}, which leads to {real}; "
                 f"relative locations may lead into {' and '.join(self.allowed)}",
-                hint=f"If you trust the model, allow it: allowed_roots=[{parent!r}].",
+                hint="If you trust the model, allow it: "
+                f"SessionOptions(allowed_roots=[{parent!r}]).",
             )
         if not os.path.isfile(real):  # noqa: PTH113
             raise InvalidGraph(
                 f"tensor {tensor!r} has its data in {real}, which does not exist"
                 if not os.path.exists(real)  # noqa: PTH110
                 else f"tensor {tensor!r} has its data in {real}, which is not a file",
-                hint=_close_matches(real),
+                hint=_close_matches(real) or "It belongs beside the model: bring it there, too.",
             )
         return real
 
@@ -90,7 +92,7 @@ def missing(path: str) -> NoSuchFile:
     """Returns the error for a model that is not there, with the names that come close."""
     if Path(path).is_dir():
         models = sorted(entry.name for entry in Path(path).glob("*.onnx"))
-        hint = f"The folder has {' and '.join(map(repr, models[:5]))}." if models else None
+        hint = f"The folder has {', '.join(models[:5])}." if models else "It has no .onnx file."
         return NoSuchFile(f"{path} is a folder, not a model", hint=hint)
     return NoSuchFile(f"there is no model at {path}", hint=_close_matches(path))
 
@@ -106,7 +108,7 @@ def _close_matches(path: str) -> str | None:
     import difflib  # for mistakes only
 
     matches = difflib.get_close_matches(Path(path).name, names)
-    return f"The folder has {' and '.join(map(repr, matches))}." if matches else None
+    return f"The folder has {', '.join(matches)}." if matches else None
 
 
 def _is_inside(real: str, root: str) -> bool:
