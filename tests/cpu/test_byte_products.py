@@ -5,25 +5,26 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto
-from running import Watch, run
+from running import Watch, run, session
 
 from models import node
 from tenonnx_cpu.int8.product import GEMM
-from tenonnx_cpu.int8.quantising import DEQUANTIZE, QUANTIZE, RANGE
+from tenonnx_cpu.int8.quantising import BY_RANGE, DEQUANTIZE, QUANTIZE
 
 CONTRIB = {"": 21, "com.microsoft": 1}
 TYPES = (np.uint8, np.int8)
 KINDS = {np.uint8: TensorProto.UINT8, np.int8: TensorProto.INT8}
 SHAPES = [
     (1, 8, 32),
-    (1, 7, 33),
     (3, 5, 3),
     (14, 65, 40),
     (29, 130, 100),
     (70, 16, 31),
     (33, 260, 515),
+    (1, 37, 200),
+    (4, 66, 4300),
 ]
-"""Rows, depth and columns, whole panels and fours or not."""
+"""Rows, depth and columns, whole panels and fours or not, packed or streamed."""
 
 
 def bytes_of(shape: Any, dtype: Any, seed: int = 0) -> Any:
@@ -169,10 +170,10 @@ def codes_of(x: Any) -> Any:
     return np.clip(np.rint(x / scale) + zero, 0, 255).astype(np.uint8), scale, zero
 
 
-@pytest.mark.parametrize("size", [65, 70_001])
+@pytest.mark.parametrize("size", [3, 65, 70_001])
 @pytest.mark.parametrize("shift", [-9.0, 0.0, 9.0])
 def test_dynamic_codes(size: int, shift: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = Watch(RANGE, monkeypatch)
+    kernel = Watch(BY_RANGE, monkeypatch)
     x = np.random.default_rng(0).standard_normal(size, np.float32) + np.float32(shift)
     kinds = {"y": TensorProto.UINT8, "z": TensorProto.UINT8}
     made = run([node("DynamicQuantizeLinear", "x", "y s z")], {"x": x}, "y s z", kinds=kinds)
@@ -188,6 +189,19 @@ def test_dynamic_codes_of_zeros() -> None:
     y, scale, zero = run(nodes, {"x": np.zeros(100, np.float32)}, "y s z", kinds=kinds)
     assert not y.any()
     assert (scale, zero) == (1, 0)
+
+
+def test_dynamic_codes_of_an_infinite_range_are_numpys() -> None:
+    kinds = {"y": TensorProto.UINT8, "z": TensorProto.UINT8}
+    nodes = [node("DynamicQuantizeLinear", "x", "y s z")]
+    x = np.linspace(0, 3, 100, dtype=np.float32)
+    one = session(nodes, {"x": x}, "y s z", kinds=kinds)
+    for end in (3, 4, 5, np.inf, 6):
+        x[-1] = end
+        with np.errstate(invalid="ignore"):
+            found, wanted = one.run(None, {"x": x}), codes_of(x)
+        assert found[1] == wanted[1]
+        assert np.isinf(end) or np.array_equal(found[0], wanted[0])
 
 
 def test_product_with_dynamic_codes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -165,7 +165,7 @@ class ByteWeights:
         middle = -128 if x.dtype == np.uint8 else 0
         a = self.array.reshape(1, self.rows, -1)
         b_zeros = np.full(1, zero + middle, np.int32)
-        sums = byte_product(a, int(self.zeros[0]), columns, b_zeros, self.threads)
+        sums = byte_product(a, self.zeros.astype(a.dtype), columns, b_zeros, self.threads)
         if sums is None:
             return None
         # The kernel has taken the zero points into account already.

@@ -149,10 +149,11 @@ def _call(
     threads: int,
 ) -> Call:
     """Returns what computes a product from a fusion's inputs; ``None`` where it cannot."""
+    origin = code.zero.reshape(1)
 
     def call(*given: NDArray) -> NDArray | None:
         a, b = operands(*given)
-        return byte_product(a, code.origin, b, zeros, threads, finish)
+        return byte_product(a, origin, b, zeros, threads, finish)
 
     return call
 

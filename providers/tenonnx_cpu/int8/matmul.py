@@ -9,15 +9,18 @@ import numpy as np
 
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.int8.codes import BYTES, scaled_sums
-from tenonnx_cpu.int8.product import GEMM, NO_WORDS, Finish, byte_product, column_zeros
-from tenonnx_cpu.int8.quantising import QUANTIZE, RANGE, dynamic_quantize
+from tenonnx_cpu.int8.product import GEMM, NO_WORDS, Finish, byte_launch, byte_product, column_zeros
+from tenonnx_cpu.int8.quantising import BY_RANGE, dynamic_quantize
 from tenonnx_cpu.products.product import F32
+from tenonnx_cpu.recording.launch import Launch, done
+from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
 CONTRIB = "com.microsoft"
+NO_ORIGIN = np.zeros(1, np.uint8)
 
 
 def _zeros_of(
@@ -33,11 +36,11 @@ def _zeros_of(
     return lambda _, __: known
 
 
-def _origin(zero: NDArray | None) -> int | None:
+def _origin(zero: NDArray | None) -> NDArray | None:
     """Returns A's only zero point; ``None`` if every row has its own."""
     if zero is None:
-        return 0
-    return int(zero.reshape(())) if zero.size == 1 else None
+        return NO_ORIGIN
+    return zero.reshape(1) if zero.size == 1 else None
 
 
 @specialise("MatMulInteger")
@@ -51,12 +54,12 @@ def matmul_integer(site: Site, plain: Call) -> Call | None:
     ) -> Any:
         origin, zeros = _origin(a_zero), zeros_of(b_zero, b)
         if origin is not None and zeros is not None:
-            y = byte_product(a, origin, b, zeros, threads)
-            if y is not None:
-                return y
+            made = byte_launch(a, origin, b, zeros, threads)
+            if made is not None:
+                return made
         return plain(a, b, a_zero, b_zero)
 
-    return call
+    return Recorded(call)
 
 
 def _by_column(scale: NDArray, columns: int) -> NDArray | None:
@@ -86,14 +89,14 @@ def _real(
     scale: NDArray,
     bias: NDArray | None,
     threads: int,
-) -> NDArray | None:
-    """Returns ``sum * scale + bias`` as float32; ``None`` if the kernel does not take these."""
+) -> Launch | NDArray | None:
+    """Returns what computes ``sum * scale + bias`` as float32, as ``byte_launch`` does."""
     columns = b.shape[-1]
     origin, factor, summand = _origin(a_zero), _by_column(scale, columns), _summand(bias, columns)
     if origin is None or zeros is None or factor is None or summand is None:
         return None
     finish = Finish(F32, factor, summand)
-    return byte_product(a, origin, b, zeros, threads, finish)
+    return byte_launch(a, origin, b, zeros, threads, finish)
 
 
 @specialise("MatMulIntegerToFloat", domain=CONTRIB)
@@ -107,7 +110,7 @@ def matmul_integer_to_float(site: Site, plain: Call) -> Call | None:
         y = None
         if a_scale.size == 1:
             scale = a_scale * b_scale
-            y = _real(a, a_zero, b, zeros_of(b_zero, b), scale, bias, threads)
+            y = done(_real(a, a_zero, b, zeros_of(b_zero, b), scale, bias, threads))
         return plain(a, b, a_scale, b_scale, *rest) if y is None else y
 
     return call
@@ -117,17 +120,18 @@ def matmul_integer_to_float(site: Site, plain: Call) -> Call | None:
 def dynamic_quantize_matmul(site: Site, plain: Call) -> Call | None:
     """The product of float32, rounded to bytes by its range, with a matrix of bytes."""
     GEMM.request()
-    RANGE.request()
-    QUANTIZE.request()
+    BY_RANGE.request()
     threads, zeros_of = site.threads, _zeros_of(site, 1, 3)
 
     def call(a: NDArray, b: NDArray, b_scale: NDArray, *rest: Any) -> Any:
         b_zero, bias = (*rest, None, None)[:2]
-        made = dynamic_quantize(a, threads)
+        launch = dynamic_quantize(a, threads)
+        made = None if launch is None else done(launch._replace(otherwise=lambda: None))
         y = None
         if made is not None:
             codes, scale, zero = made
-            y = _real(codes, zero, b, zeros_of(b_zero, b), scale * b_scale, bias, threads)
+            zeros = zeros_of(b_zero, b)
+            y = done(_real(codes, zero, b, zeros, scale * b_scale, bias, threads))
         return plain(a, b, b_scale, *rest) if y is None else y
 
     return call
@@ -237,15 +241,15 @@ def fuse_scaled(node: ir.Node, scope: Scope) -> Fused | None:
     def call(
         a: NDArray, b: NDArray, a_zero: NDArray | None, b_zero: NDArray | None, scale: NDArray
     ) -> Any:
-        y = None
+        made = None
         if scale.ndim <= a.ndim:
-            y = _real(a, a_zero, b, zeros_of(b_zero, b), scale, bias, threads)
-        if y is not None:
-            return y
+            made = _real(a, a_zero, b, zeros_of(b_zero, b), scale, bias, threads)
+        if made is not None:
+            return made
         given = zip(inputs, (a, b, a_zero, b_zero, scale), strict=True)
         return plain(*dict(pair for pair in given if pair[0] is not None).values())
 
-    return Fused(tuple(nodes), inputs, (output,), call)
+    return Fused(tuple(nodes), inputs, (output,), Recorded(call))
 
 
 def _constant_bias(node: ir.Node, value: ir.Value, scope: Scope) -> NDArray | None:

@@ -9,11 +9,13 @@ import numpy as np
 
 from tenonnx_cpu.buffers import contiguous, empty
 from tenonnx_cpu.int8.codes import BYTES
+from tenonnx_cpu.int8.sizes import FEW, ROOM
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.jit.scratch import scratch
+from tenonnx_cpu.jit.scratch import pieces
 from tenonnx_cpu.jit.workspace import BYTE_ROOM
 from tenonnx_cpu.products.product import SERIAL_ELEMENTS, SERIAL_PRODUCTS, batches
 from tenonnx_cpu.quantised.matrix import chunk_codes
+from tenonnx_cpu.recording.launch import Launch, done
 from tenonnx_cpu.specialise import NDArray
 
 GEMM = JitKernel("int8.gemm", "byte_gemm")
@@ -64,14 +66,20 @@ def column_zeros(zero: NDArray | None, b: NDArray) -> NDArray | None:
     return zero.reshape(-1).astype(np.int32) - np.int32(middle)
 
 
-def byte_product(
-    a: NDArray, a_zero: int, b: NDArray, b_zeros: NDArray, threads: int, finish: Finish = SUMS
-) -> NDArray | None:
-    """Returns ``matmul(a - a_zero, b - b_zeros)``, finished.
+def byte_product(a: NDArray, a_zero: NDArray, *given: Any) -> NDArray | None:
+    """Returns what ``byte_launch`` computes from the same arguments; ``None`` as it does."""
+    made: NDArray | None = done(byte_launch(a, a_zero, *given))
+    return made
+
+
+def byte_launch(
+    a: NDArray, a_zero: NDArray, b: NDArray, b_zeros: NDArray, threads: int, finish: Finish = SUMS
+) -> Launch | NDArray | None:
+    """Returns what computes ``matmul(a - a_zero, b - b_zeros)``, finished; or the result.
 
     Args:
         a: uint8 or int8, of 2 dimensions or more and any strides.
-        a_zero: The zero point.
+        a_zero: The zero point, one of the same type.
         b: Likewise.
         b_zeros: As ``column_zeros`` returns them.
         threads: How many to use at most.
@@ -103,22 +111,23 @@ def byte_product(
     right = _readable(b[(0,) * (b.ndim - 2)]).view(np.uint8)
     flip = 128 if a.dtype == np.int8 else 0
     fours = -(-depth // 4)
-    if flip or depth % 4 or b_zeros.any():
-        copy, totals = empty((len(rows), 4 * fours), BYTES[0]), np.empty(len(rows), np.int32)
-    else:
-        copy, totals = rows[:0], np.zeros(len(rows), np.int32)
+    copied = len(rows) if flip or depth % 4 or b_zeros.any() else 0
     work = len(offsets) * depth * columns
     if work * (rows.size // depth // len(offsets)) <= SERIAL_PRODUCTS and work <= SERIAL_ELEMENTS:
         threads = 1
-    room = BYTE_ROOM + 4 * panel * fours * (1 if right.strides[1] == 1 else 2)
+    room = 4 * panel * fours * (1 if right.strides[1] == 1 else 2)
+    room = BYTE_ROOM + (max(room, ROOM) if len(rows) <= FEW else room)
+    copy, totals, memory = pieces(
+        ((copied, 4 * fours), np.uint8), ((len(rows),), np.int32), ((room * threads,), np.uint8)
+    )
     result = empty(shape, finish.dtype)
-    run(
+    arguments = (
         rows, right, result.reshape(-1, columns).view(np.uint8), offsets,
-        b_zeros, finish.extra, finish.factor, finish.summand,
-        a_zero + flip, flip, 128 if b.dtype == np.uint8 else 0, FORMS[finish.dtype],
-        finish.low, finish.high, finish.zero, copy, totals, scratch(room * threads), threads,
+        a_zero.view(np.uint8), b_zeros, finish.extra, finish.factor, finish.summand,
+        flip, 128 if b.dtype == np.uint8 else 0, FORMS[finish.dtype],
+        finish.low, finish.high, finish.zero, copy, totals, memory, threads,
     )  # fmt: skip
-    return result
+    return Launch(run, arguments, result)
 
 
 def _readable(b: NDArray) -> NDArray:
@@ -130,7 +139,7 @@ def _readable(b: NDArray) -> NDArray:
 
 
 def _padded(
-    a: NDArray, a_zero: int, b: NDArray, b_zeros: NDArray, threads: int, finish: Finish
+    a: NDArray, a_zero: NDArray, b: NDArray, b_zeros: NDArray, threads: int, finish: Finish
 ) -> NDArray | None:
     """Does without columns that are added first: fewer than a panel's are not read."""
     columns = b.shape[-1]

@@ -9,11 +9,14 @@ import numpy as np
 from tenonnx_cpu.buffers import contiguous, empty
 from tenonnx_cpu.int8.codes import BYTES
 from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.jit.scratch import pieces
 from tenonnx_cpu.products.product import F32
+from tenonnx_cpu.recording.launch import Launch
+from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
-QUANTIZE, DEQUANTIZE, RANGE = (
-    JitKernel("int8.quantising", name) for name in ("quantize", "dequantize", "find_range")
+QUANTIZE, DEQUANTIZE, BY_RANGE = (
+    JitKernel("int8.quantising", name) for name in ("quantize", "dequantize", "quantize_by_range")
 )
 CHUNK = 1 << 15
 """Numbers that a thread takes at a time."""
@@ -45,36 +48,35 @@ def dequantize(x: NDArray, scale: float, zero: int, threads: int) -> NDArray | N
     return y
 
 
-def dynamic_quantize(x: NDArray, threads: int) -> tuple[NDArray, NDArray, NDArray] | None:
-    """Returns what DynamicQuantizeLinear does; ``None`` if the kernels are not ready."""
-    run = RANGE.run
-    if run is None or x.dtype != F32 or x.size <= FEW:
+def dynamic_quantize(x: NDArray, threads: int) -> Launch | None:
+    """Returns what computes DynamicQuantizeLinear's results; ``None`` for numpy.
+
+    The launch is refused if the range is infinite.
+    """
+    run = BY_RANGE.run
+    if run is None or x.dtype != F32 or not x.size:
         return None
-    x = contiguous(x)
-    found = np.empty((-(-x.size // CHUNK), 2), np.float32)
-    run(x.reshape(-1), found, threads if x.size > CHUNK else 1)
-    low, high = found[:, 0].min(), found[:, 1].max()
-    scale = (high - low) / np.float32(255)
-    if not np.isfinite(scale):
-        return None
-    scale = scale if scale else np.float32(1)
-    zero = int(np.clip(np.rint(-low / scale), 0, 255))
-    codes = quantize(x, float(scale), zero, BYTES[0], threads)
-    return None if codes is None else (codes, np.array(scale), np.array(zero, np.uint8))
+    codes, scale, zero = empty(x.shape, BYTES[0]), empty(()), empty((), BYTES[0])
+    chunks = -(-x.size // CHUNK)
+    refusal, ranges = pieces(((1,), np.int32), ((chunks, 2), np.float32))
+    arguments = (
+        contiguous(x).reshape(-1), codes.reshape(-1), scale.reshape(1), zero.reshape(1), ranges,
+        refusal, threads if chunks > 1 else 1,
+    )  # fmt: skip
+    return Launch(run, arguments, (codes, scale, zero), refusal)
 
 
 @specialise("DynamicQuantizeLinear")
 def dynamic_quantize_linear(site: Site, plain: Call) -> Call | None:
     """The range, then the bytes."""
-    RANGE.request()
-    QUANTIZE.request()
+    BY_RANGE.request()
     threads = site.threads
 
     def call(x: NDArray) -> Any:
         made = dynamic_quantize(x, threads)
-        return plain(x) if made is None else made
+        return plain(x) if made is None else made._replace(otherwise=plain)
 
-    return call
+    return Recorded(call)
 
 
 def _single(site: Site) -> bool:

@@ -7,17 +7,19 @@ from typing import Any
 import numpy as np
 from numba.extending import intrinsic
 
+from tenonnx_cpu.int8.sizes import FEW
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i32, i64, kernel, size, u8
 from tenonnx_cpu.jit.int8.conv_rows import place_bytes
 from tenonnx_cpu.jit.int8.conv_tile import ROUNDED
-from tenonnx_cpu.jit.int8.tile import NUMBERS, multiply_bytes
+from tenonnx_cpu.jit.int8.stream import PANEL, span_of, stream_span
+from tenonnx_cpu.jit.int8.tile import NUMBERS, multiply_bytes, pack_numbers
 from tenonnx_cpu.jit.products.block import split
 from tenonnx_cpu.jit.products.gemm import block_shape
 from tenonnx_cpu.jit.products.pack import make_pack
 from tenonnx_cpu.jit.products.tile import COLUMNS, ROWS
 from tenonnx_cpu.jit.quantised.pack import PACK_COLUMNS, PACK_LINES, STEP
 from tenonnx_cpu.jit.threads.pool import parallel
-from tenonnx_cpu.jit.vectors.memory import load_word, store_float, store_word
+from tenonnx_cpu.jit.vectors.memory import load_word, store_word
 from tenonnx_cpu.jit.vectors.shared import procedure
 from tenonnx_cpu.jit.workspace import BYTE_ROOM
 
@@ -98,42 +100,20 @@ def pack_panel(
             store_word(load_word(start + 4 * i) + load_word(more + 4 * i), start + 4 * i)
 
 
-@helper
-def pack_numbers(
-    column: Any, depth: Any, origin: Any, zeros: Any, extra: Any, factor: Any, summand: Any,
-    numbers: Any,
-) -> None:  # fmt: skip
-    """Writes what ``multiply_bytes`` takes of a panel's columns, of which the sums are there."""
-    for i in range(COLUMNS):
-        j = column + i
-        zero = zeros[j if zeros.size > 1 else 0]
-        start = origin * (np.int32(depth) * zero - np.int32(load_word(numbers + 4 * i)))
-        if extra.size:
-            start += extra[j]
-        store_word(start, numbers + 4 * i)
-        store_word(zero, numbers + NUMBERS + 4 * i)
-        store_float(factor[j if factor.size > 1 else 0], numbers + 2 * NUMBERS + 4 * i)
-        shift = summand[j] if summand.size else np.float32(0)
-        store_float(shift, numbers + 3 * NUMBERS + 4 * i)
-
-
 @parallel
 def multiply_strip(arguments: Any, task: Any, worker: Any) -> None:
     """Computes a block of one product of the batch."""
-    a, b, c, offsets, totals, columns_own, numbers, shape, depth, limits, memory = arguments
-    origin, flip, form, room = numbers
-    low, high, zero = limits
-    zeros, extra, factor, summand = columns_own
-    columns = b.shape[1]
+    a, b, c, offsets, totals, columns_own, flip, limits, shape, share, memory = arguments
+    form, low, high, zero, width, columns = limits
+    depth = b.shape[0]
     rows = c.shape[0] // offsets.shape[0]
     across = -(-columns // shape[1])
     tasks = across * -(-rows // shape[0])
     item, place = task // tasks, task % tasks
     top, left = place // across * shape[0], place % across * shape[1]
     bottom, right = min(rows, top + shape[0]), min(columns, left + shape[1])
-    own = memory.ctypes.data + worker * room
+    own = memory.ctypes.data + worker * share
     work, panel = own + 4 * NUMBERS, own + BYTE_ROOM
-    width = 1 if form == ROUNDED else 4
     steps = -(-depth // 4)
     tall = split(bottom - top, ROWS, 1)
     first = offsets[item, 0] + top
@@ -142,7 +122,7 @@ def multiply_strip(arguments: Any, task: Any, worker: Any) -> None:
         # The last panel of the matrix ends where its columns do.
         column = min(start, columns - COLUMNS)
         pack_panel(b, b.ctypes.data + offsets[item, 1], depth, column, flip, panel, work, own)
-        pack_numbers(column, depth, origin, zeros, extra, factor, summand, own)
+        pack_numbers(column, depth, columns_own, own)
         for row in range(0, bottom - top, tall):
             multiply_bytes(
                 min(tall, bottom - top - row),
@@ -154,51 +134,53 @@ def multiply_strip(arguments: Any, task: Any, worker: Any) -> None:
 
 
 @kernel((
-    In(u8, 2), In(u8, 2, "A"), Out(u8, 2), In(i64, 2),
-    In(i32, 1), In(i32, 1), In(f32, 1), In(f32, 1),
-    i32, u8, u8, size, f32, f32, i32, Out(u8, 2), Out(i32, 1), Out(u8, 1), size,
+    In(u8, 2), In(u8, 2, "A"), Out(u8, 2), In(i64, 2), In(u8, 1),
+    (In(i32, 1), In(i32, 1), In(f32, 1), In(f32, 1)), (u8, u8), (size, f32, f32, i32),
+    (Out(u8, 2), Out(i32, 1)), Out(u8, 1), size,
 ))  # fmt: skip
-def byte_gemm(  # type: ignore[no-untyped-def] # the signature has them
-    a, b, c, offsets, zeros, extra, factor, summand, origin, flip_a, flip_b, form, low, high, zero,
-    copy, totals, memory, threads,
-):  # fmt: skip
+def byte_gemm(a, b, c, offsets, origin, of_columns, flips, finish, room, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Computes ``(A - origin) @ (B - zeros) + extra`` for every pair of a batch, and finishes it.
 
     Args:
-        a: Rows of all A, unsigned once ``flip_a`` is applied.
-        b: The first B, ``(depth, columns)``, signed once ``flip_b`` is; ``COLUMNS`` or more.
-            Adjacent columns; or adjacent rows, the depth being a multiple of 4.
+        a: Rows of all A, unsigned once they are flipped.
+        b: The first B, ``(depth, columns)``, signed once it is; ``COLUMNS`` or more. Adjacent
+            columns; or adjacent rows, the depth being a multiple of 4.
         c: All results below one another, as bytes.
         offsets: For every pair, the first row of A, and bytes from the first B.
-        zeros: B's zero point or that of every column, after ``flip_b``.
-        extra: What is added to every column's sums; or empty.
-        factor: What sums are multiplied by, one or for every column.
-        summand: What is added then; or empty.
-        origin: A's zero point, after ``flip_a``.
-        flip_a: Bits of A that are inverted.
-        flip_b: Bits of B that are.
-        form: See ``multiply_bytes``; so are ``low``, ``high`` and ``zero``.
-        low: Likewise.
-        high: Likewise.
-        zero: Likewise.
-        copy: Room for A if it must be copied, its rows a multiple of 4 bytes long; or empty.
-        totals: An int32 for every row of A; 0 unless A is copied, and ``zeros`` are 0 then.
+        origin: A's zero point.
+        of_columns: B's zero point or that of every column, once it is flipped; what is added to
+            every column's sums, or nothing; what they are multiplied by, one or for every column;
+            and what is added then, or nothing.
+        flips: Bits of A that are inverted, and bits of B.
+        finish: ``form``, ``low``, ``high`` and ``zero``: see ``multiply_bytes``.
+        room: For A if it must be copied, its rows a multiple of 4 bytes long, or for nothing; zero
+            points are 0 then. And for an int32 for every row.
         memory: A part of it for every thread: ``BYTE_ROOM`` bytes and a panel, or two if B's
-            columns are not adjacent.
+            columns are not adjacent; or the ``ROOM`` of a few rows if that is more.
         threads: How many to use.
     """
-    rows, columns = c.shape[0] // offsets.shape[0], b.shape[1]
+    copy, totals = room
+    flip_a, flip_b = flips
+    form, low, high, zero = finish
+    rows, columns, batch = c.shape[0] // offsets.shape[0], b.shape[1], offsets.shape[0]
     left = a
     if copy.size:
         copy_row((a, copy, totals, flip_a), a.shape[0], threads)
         left = copy
-    depth = b.shape[0]
-    shape = block_shape(rows, columns, depth, offsets.shape[0], threads)
-    tasks = offsets.shape[0] * -(-rows // shape[0]) * -(-columns // shape[1])
+    else:
+        for row in range(totals.size):
+            totals[row] = 0
+    columns_own = (np.int32(origin[0] ^ flip_a), *of_columns)
+    limits = (form, low, high, zero, 1 if form == ROUNDED else 4, columns)
+    share = memory.size // threads
+    if c.shape[0] <= FEW and batch == 1 and columns >= PANEL and b.strides[1] == 1:
+        span = span_of(columns, threads)
+        few = (left, b, c, totals, columns_own, flip_b, limits, span, share, memory)
+        stream_span(few, -(-columns // span), threads)
+        return
+    shape = block_shape(rows, columns, b.shape[0], batch, threads)
+    tasks = batch * -(-rows // shape[0]) * -(-columns // shape[1])
     multiply_strip(
-        (
-            left, b, c, offsets, totals, (zeros, extra, factor, summand),
-            (origin, flip_b, form, memory.size // threads), shape, depth, (low, high, zero), memory,
-        ),
+        (left, b, c, offsets, totals, columns_own, flip_b, limits, shape, share, memory),
         tasks, threads,
     )  # fmt: skip

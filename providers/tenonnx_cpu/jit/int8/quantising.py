@@ -100,7 +100,7 @@ def vector_range(typing_context: Any, source: Any, vectors: Any, found: Any) -> 
 
 @parallel
 def chunk_range(arguments: Any, task: Any, worker: Any) -> None:
-    """Finds the least and the greatest of ``CHUNK`` numbers; see ``find_range``."""
+    """Finds the least and the greatest of ``CHUNK`` numbers; see ``quantize_by_range``."""
     every, found = arguments
     x = every[task * CHUNK : (task + 1) * CHUNK]
     vectors = x.size // (ABREAST * LANES)
@@ -113,7 +113,29 @@ def chunk_range(arguments: Any, task: Any, worker: Any) -> None:
     found[task, 0], found[task, 1] = low, high
 
 
-@kernel((In(f32, 1), Out(f32, 2), size))
-def find_range(x, found, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Finds the least and the greatest of every ``CHUNK`` numbers and 0."""
-    chunk_range((x, found), found.shape[0], threads)
+@kernel((In(f32, 1), Out(u8, 1), Out(f32, 1), Out(u8, 1), Out(f32, 2), Out(i32, 1), size))
+def quantize_by_range(x, y, scale, zero, ranges, refusal, threads):  # type: ignore[no-untyped-def] # the signature has them
+    """Computes what DynamicQuantizeLinear does.
+
+    Args:
+        x: Numbers.
+        y: The bytes.
+        scale: Of one element; so is ``zero``.
+        zero: Likewise.
+        ranges: Room for the least and the greatest of every ``CHUNK`` numbers and 0.
+        refusal: Where 1 is written if the range is infinite, else 0.
+        threads: How many to use.
+    """
+    chunk_range((x, ranges), ranges.shape[0], threads)
+    low, high = ranges[0, 0], ranges[0, 1]
+    for chunk in range(1, ranges.shape[0]):
+        low, high = min(low, ranges[chunk, 0]), max(high, ranges[chunk, 1])
+    step = (high - low) / F(255)
+    refusal[0] = 0 if np.isfinite(step) else 1
+    if refusal[0]:
+        return
+    step = step if step else F(1)
+    origin = np.int32(to_byte(-low / step, F(0), F(255), np.int32(0)))
+    scale[0], zero[0] = step, origin
+    bounds = F(-origin), F(255 - origin)
+    quantize_chunk((x, y, step, bounds[0], bounds[1], origin), ranges.shape[0], threads)

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 from numba.extending import intrinsic
 
+from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.jit.conv.rows import clipped
 from tenonnx_cpu.jit.int8.conv_tile import REAL, ROUNDED, SUMMED, to_bytes
 from tenonnx_cpu.jit.products.tile import COLUMNS, LANES, ROW_GROUP, ROWS, VECTORS
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.dot8 import BYTES, SUMS, dot
+from tenonnx_cpu.jit.vectors.memory import load_word, store_float, store_word
 from tenonnx_cpu.jit.vectors.shared import Shared, one_of
 from tenonnx_cpu.jit.vectors.vector import F32, I32, I64, Builder, Value
 
@@ -109,3 +112,28 @@ def multiply_bytes(
         zero: The zero point.
     """
     return one_of(TILES)
+
+
+@helper
+def pack_numbers(column: Any, depth: Any, columns_own: Any, numbers: Any) -> None:
+    """Writes what ``multiply_bytes`` takes of ``COLUMNS`` columns, of which the sums are there.
+
+    Args:
+        column: The first of them.
+        depth: Rows of B.
+        columns_own: A's zero point; B's, or that of every column; what is added to every column's
+            sums, what they are multiplied by, and what is added then.
+        numbers: An address.
+    """
+    origin, zeros, extra, factor, summand = columns_own
+    for i in range(COLUMNS):
+        j = column + i
+        zero = zeros[j if zeros.size > 1 else 0]
+        start = origin * (np.int32(depth) * zero - np.int32(load_word(numbers + 4 * i)))
+        if extra.size:
+            start += extra[j]
+        store_word(start, numbers + 4 * i)
+        store_word(zero, numbers + NUMBERS + 4 * i)
+        store_float(factor[j if factor.size > 1 else 0], numbers + 2 * NUMBERS + 4 * i)
+        shift = summand[j] if summand.size else np.float32(0)
+        store_float(shift, numbers + 3 * NUMBERS + 4 * i)
