@@ -75,6 +75,8 @@ if TYPE_CHECKING:
         create_and_register_allocator_v2,
         disable_telemetry_events,
         enable_telemetry_events,
+        get_all_providers,
+        get_available_providers,
         get_build_info,
         get_device,
         get_ep_devices,
@@ -94,7 +96,6 @@ if TYPE_CHECKING:
     from tenonnx.options import SessionOptions
     from tenonnx.planning.assigned import OrtEpAssignedNode, OrtEpAssignedSubgraph
     from tenonnx.planning.plan import Observer, Plan
-    from tenonnx.plugins.choosing import get_all_providers, get_available_providers
     from tenonnx.plugins.manager import PluginSet, default_plugins
     from tenonnx.provider import HOST, Body, Device, Provider, Segment, Step
     from tenonnx.seeds import set_seed
@@ -113,10 +114,6 @@ _HOMES = {
     "planning.assigned": (
         "OrtEpAssignedNode",
         "OrtEpAssignedSubgraph",
-    ),
-    "plugins.choosing": (
-        "get_all_providers",
-        "get_available_providers",
     ),
     "custom_ops": ("operator",),
     "interface.devices": (
@@ -187,6 +184,8 @@ _HOMES = {
         "create_and_register_allocator_v2",
         "disable_telemetry_events",
         "enable_telemetry_events",
+        "get_all_providers",
+        "get_available_providers",
         "get_build_info",
         "get_device",
         "get_ep_devices",

@@ -16,7 +16,7 @@ from tenonnx.interface.device_enums import (
     OrtMemoryInfoDeviceType,
     OrtMemType,
 )
-from tenonnx.provider import HOST, Device, Provider
+from tenonnx.provider import HOST, Device, Provider, why_unusable
 
 if TYPE_CHECKING:
     from tenonnx.plugins.manager import PluginSet
@@ -156,13 +156,16 @@ def hardware_of(provider: type[Provider]) -> OrtHardwareDevice:
 
 
 def ep_devices(plugins: PluginSet) -> list[OrtEpDevice]:
-    """Returns the providers that are usable here, each with its hardware."""
-    from tenonnx.plugins.choosing import usable_providers
+    """Returns the providers that are usable here, each with its hardware; GPUs and NPUs first.
 
-    return [
+    Programs hand the list to a session, which prefers what stands first.
+    """
+    found = [
         OrtEpDevice(provider.name, plugins.owner("provider", provider.name), hardware_of(provider))
-        for provider in usable_providers(plugins)
+        for provider in plugins.providers.values()
+        if why_unusable(provider) is None
     ]
+    return sorted(found, key=lambda each: each.device.type is OrtHardwareDeviceType.CPU)
 
 
 def find_device(name: str, number: int = 0) -> Device:

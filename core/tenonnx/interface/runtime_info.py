@@ -34,6 +34,18 @@ def get_version_string() -> str:
     return version("tenonnx")
 
 
+def get_available_providers() -> list[str]:
+    """Returns the names of the providers that are usable here, those of GPUs and NPUs first."""
+    return [device.ep_name for device in get_ep_devices()]
+
+
+def get_all_providers() -> list[str]:
+    """Returns the names of the registered providers, usable or not."""
+    from tenonnx.plugins.manager import default_plugins
+
+    return list(default_plugins().providers)
+
+
 def get_build_info() -> str:
     """Returns versions and platform in one line."""
     return (
@@ -44,8 +56,6 @@ def get_build_info() -> str:
 
 def print_debug_info() -> None:
     """Prints versions and providers; ``tenonnx doctor`` says more."""
-    from tenonnx.plugins.choosing import get_available_providers
-
     print(get_build_info())
     print(f"providers: {', '.join(get_available_providers())}")
 

@@ -10,7 +10,7 @@ from tenonnx.custom_ops import GLOBAL
 from tenonnx.errors import EPFail, InvalidArgument, TenonnxError
 from tenonnx.operators import OperatorTable
 from tenonnx.options import SessionOptions, make_options
-from tenonnx.plugins.manager import PluginSet, default_plugins
+from tenonnx.plugins.manager import PluginSet
 from tenonnx.provider import Provider, resolve_provider_name, why_unusable
 
 ProviderRequest: TypeAlias = "str | tuple[str, Mapping[str, Any]] | Provider"
@@ -119,24 +119,3 @@ def _normalise(
                     f"providers[{position}] is {request!r}; expected a name, (name, options) or "
                     "a Provider"
                 )
-
-
-def usable_providers(plugins: PluginSet) -> list[type[Provider]]:
-    """Returns the providers that are usable here, those of GPUs and NPUs first.
-
-    Programs hand the list to a session, which prefers what stands first.
-    """
-    from tenonnx.interface.devices import hardware_of
-
-    found = [p for p in plugins.providers.values() if why_unusable(p) is None]
-    return sorted(found, key=lambda provider: hardware_of(provider).type == 0)
-
-
-def get_available_providers() -> list[str]:
-    """Returns the names of the providers that are usable here, those of GPUs and NPUs first."""
-    return [provider.name for provider in usable_providers(default_plugins())]
-
-
-def get_all_providers() -> list[str]:
-    """Returns the names of the registered providers, usable or not."""
-    return list(default_plugins().providers)
