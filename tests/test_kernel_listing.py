@@ -47,14 +47,6 @@ def test_a_kernel_is_found_in_the_module_that_has_it() -> None:
     assert (str(found), TABLE.find("", "Softmax", 0)) == ("ai.onnx::Softmax-13", None)
 
 
-def test_modules_of_forests_are_brought_for_every_operator_that_has_some() -> None:
-    from tenonnx_array.ml import trees
-    from tenonnx_cpu.brought import MODULES
-
-    operators = {(kernel.domain, kernel.op_type) for kernel in trees.table}
-    assert {key for key, modules in MODULES.items() if "trees" in modules} == operators
-
-
 def test_modules_are_imported_for_what_a_model_needs() -> None:
     code = """
 import sys

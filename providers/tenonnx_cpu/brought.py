@@ -8,12 +8,6 @@ from typing import Final
 
 from tenonnx_cpu.listing import LISTING
 
-HANDED: Final = {
-    "trees": "ai.onnx.ml::TreeEnsemble ai.onnx.ml::TreeEnsembleClassifier "
-    "ai.onnx.ml::TreeEnsembleRegressor",
-}
-"""What is handed to the array library's kernels, which ask for it themselves."""
-
 OF_BYTES: Final = frozenset({"int8.dense", "int8.pooling", "int8.pairs", "int8.conv"})
 QUANTISED: Final = ("Quantize", "Dequantize", "QLinear")
 """Modules about what stands between operators whose names begin so; nothing for other graphs."""
@@ -21,7 +15,7 @@ QUANTISED: Final = ("Quantize", "Dequantize", "QLinear")
 
 def _by_operator() -> dict[tuple[str, str], list[str]]:
     found: dict[tuple[str, str], list[str]] = {}
-    for module, names in {**LISTING, **HANDED}.items():
+    for module, names in LISTING.items():
         for name in names.split():
             *domain, op_type = name.split("::")
             found.setdefault((domain[0] if domain else "", op_type), []).append(module)

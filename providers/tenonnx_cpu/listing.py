@@ -67,4 +67,8 @@ LISTING: Final = {
     "recurrent.quantised": "com.microsoft::DynamicQuantizeLSTM",
     "reduction": "ReduceL2 ReduceMax ReduceMin ReduceSum ReduceSumSquare",
     "small": "ArgMax ArgMin Cast",
+    "trees": (
+        "ai.onnx.ml::TreeEnsemble ai.onnx.ml::TreeEnsembleClassifier "
+        "ai.onnx.ml::TreeEnsembleRegressor"
+    ),
 }

@@ -2,84 +2,178 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+import functools
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tenonnx_array.ml.forest import SCORERS, Scorer, Sums
-from tenonnx_cpu.buffers import F32, contiguous
+from tenonnx_array.ml.forest import Forest
+from tenonnx_array.ml.trees import Scores
+from tenonnx_array.ml.walk import Nodes
+from tenonnx_cpu.buffers import F32, contiguous, empty
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.team import TEAM
+from tenonnx_cpu.jit.scratch import pieces
+from tenonnx_cpu.recording.launch import Launch
+from tenonnx_cpu.recording.recorded import Recorded
+from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
-NDArray: TypeAlias = np.ndarray[Any, Any]
+F64 = np.dtype(np.float64)
 
-SCORE = JitKernel("trees", "score")
-
-NO_SCORES, NO_LABELS = np.empty((0, 0), np.float32), np.empty(0, np.int64)
+SCORE_F32, SCORE_F64 = JitKernel("trees", "score_f32"), JitKernel("trees", "score_f64")
+SCORES = {F32: SCORE_F32, F64: SCORE_F64}
 
 ENOUGH = 2048
 """Walks that are worth a second thread."""
 
 
-def make_scorer(sums: Sums) -> Scorer | None:
-    """Returns a scorer of float32 rows, unless nodes test sets or there is but one leaf."""
-    nodes = sums.nodes
-    split, missing, branches, in_set = nodes.tests()
-    if in_set.any() or not len(nodes) or not sums.targets:
+@specialise("TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor", domain="ai.onnx.ml")
+def specialise_trees(site: Site, plain: Any) -> Call | None:
+    """Has trees walked by the kernel, and a regressor's sums written by it, too."""
+    forest: Forest = plain.forest
+    if not Walks.take(forest):
         return None
-    count, leaves = len(nodes), len(sums.values)
-    table = np.zeros((count + leaves, 4), np.uint32)
-    table[:count, 0] = nodes.feature
-    table[:count, 1:3] = _number(branches, count)
-    table[count:, 1:3] = np.arange(count, count + leaves)[:, None]
-    table.view(np.float32)[:count, 3] = _rounded_down(split)
-    roots = _number(nodes.roots, count)
-    tracks = np.zeros(0, np.int32)
-    if missing.any():
-        tracks = np.concatenate([missing, np.zeros(leaves)]).astype(np.int32)
-    only = np.full(len(roots), -1) if sums.only is None else sums.only
-    trees = np.stack([roots, _depths(roots, table), only]).astype(np.int32)
-    values = np.concatenate([np.zeros((count, sums.values.shape[1])), sums.values])
-    SCORE.request()
-    return Trees((trees, table, tracks, values), sums.targets, TEAM.get())
+    walks = Walks(forest, site.threads)
+    forest.faster = walks.sums
+    value = site.node.inputs[0]
+    told = None if value is None or value.dtype is None else value.dtype.numpy()
+    dtype = told if told in SCORES else F32
+    SCORES[dtype].request()
+    walks.table(dtype)
+    if not isinstance(plain, Scores) or plain.transforms:
+        return None
+    base = np.zeros(forest.targets)
+    base += plain.base if plain.base.size else 0
+
+    def call(x: NDArray) -> Any:
+        if x.dtype != F32 and plain.keeps_dtype:
+            return plain(x)
+        made = walks.launch(x, base)
+        return plain(x) if made is None else made
+
+    return Recorded(call)
 
 
-class Trees:
-    """Scores rows by a forest.
+class Table(NamedTuple):
+    """A forest as ``jit.trees.score`` reads it; it says what is in the arrays."""
+
+    trees: NDArray
+    nodes: NDArray
+    splits: NDArray
+    missing: NDArray
+    values: NDArray
+
+
+class Walks:
+    """Walks down the trees of a forest that adds up votes.
 
     Args:
-        forest: What ``jit.trees.score`` takes of it.
-        targets: How many targets there are.
+        forest: One that ``take`` takes.
         threads: How many threads to use at most.
     """
 
-    def __init__(self, forest: tuple[NDArray, ...], targets: int, threads: int) -> None:
+    def __init__(self, forest: Forest, threads: int) -> None:
         self._forest = forest
-        self._targets = targets
         self._threads = threads
-        self._walks = forest[0].shape[1]
+        self._walks = len(forest.nodes.roots)
+        self._zeros = np.zeros(forest.targets)
+        self.table = functools.cache(functools.partial(_table, forest))
 
-    def __call__(self, x: NDArray) -> NDArray | None:
-        """Returns the targets' scores, [N, E] float64; ``None`` of what is not float32."""
-        return self._score(x, NO_SCORES, NO_LABELS)
+    @staticmethod
+    def take(forest: Forest) -> bool:
+        """Says whether the kernel has all that a forest asks for."""
+        nodes = forest.nodes
+        sums = forest.aggregate in ("SUM", "AVERAGE")
+        return sums and len(nodes) > 0 and forest.targets > 0
 
-    def choose(self, x: NDArray) -> tuple[NDArray, NDArray] | None:
-        """Returns which score is the greatest, [N] int64, and the scores as float32."""
-        rows = len(x)
-        scores, labels = np.empty((rows, self._targets), np.float32), np.empty(rows, np.int64)
-        return None if self._score(x, scores, labels) is None else (labels, scores)
-
-    def _score(self, x: NDArray, scores: NDArray, labels: NDArray) -> NDArray | None:
-        run = SCORE.run
-        if run is None or x.dtype != F32 or not x.size:
+    def sums(self, x: NDArray) -> NDArray | None:
+        """Returns the targets' scores, [N, E] float64; ``None`` where there is no kernel."""
+        sums = np.empty((len(x), self._forest.targets))
+        made = self.launch(x, self._zeros, sums)
+        if made is None:
             return None
+        made.run(*made.arguments)  # type: ignore[misc]  # there is a kernel
+        return sums
+
+    def launch(self, x: NDArray, base: NDArray, sums: NDArray | None = None) -> Launch | None:
+        """Returns what scores rows, beginning with a base; ``None`` where there is no kernel.
+
+        Args:
+            x: [N, F].
+            base: [E] float64.
+            sums: Where the sums are left as float64; anywhere if not given.
+        """
+        score = SCORES.get(x.dtype)
+        if score is None or x.ndim != 2 or not x.size:
+            return None
+        score.request()
+        if score.run is None:
+            return None
+        self._forest.check(x)
         rows, team, grain = len(x), 1, 16
-        y = np.empty((rows, self._targets))
         if rows * self._walks >= ENOUGH:
             team = self._threads
             grain = max(grain, -(-rows // (4 * team)))
-        run(contiguous(x), *self._forest, y, scores, labels, grain, team)
-        return y
+        shape = rows, self._forest.targets
+        y = empty(shape)
+        if sums is None:
+            (sums,) = pieces((shape, np.float64))
+        arguments = contiguous(x), *self.table(x.dtype), base, sums, y, grain, team
+        return Launch(score.run, arguments, y)
+
+
+def _table(forest: Forest, dtype: np.dtype[Any]) -> Table:
+    nodes = forest.nodes
+    feature, split, missing, branches, steps = _comparisons(nodes)
+    count, leaves = len(feature), len(forest.values)
+    # A feature, where failure and success lead to, and the split: 16 bytes, or 24.
+    table = np.zeros((count + leaves, 4 if dtype == F32 else 6), np.uint32)
+    splits: NDArray = table.view(dtype)[:, -1]
+    table[:count, 0] = feature
+    table[:count, 1:3] = _number(branches, count)
+    table[count:, 1:3] = np.arange(count, count + leaves)[:, None]
+    splits[:count] = _rounded_down(split) if dtype == F32 else split
+    tracks = np.zeros(0, np.int32)
+    if missing.any():
+        tracks = np.concatenate([missing, np.zeros(leaves)]).astype(np.int32)
+    only = np.full(len(nodes.roots), -1) if forest.only is None else forest.only
+    trees = np.stack([_number(nodes.roots, count), forest.depths * steps, only])
+    votes = forest.values / len(only) if forest.aggregate == "AVERAGE" else forest.values
+    values = np.concatenate([np.zeros((count, votes.shape[1])), votes])
+    return Table(trees.astype(np.int32), table, splits, tracks, values)
+
+
+def _comparisons(nodes: Nodes) -> tuple[NDArray, NDArray, NDArray, NDArray, int]:
+    """Returns nodes all of which ask whether x ≤ split.
+
+    x is v if x ≤ v but not x ≤ the number before v, which takes two nodes for each v of a set.
+
+    Returns:
+        feature; split; missing; branches [nodes, 2], those of failure and success; how many steps
+        a node has become at most.
+    """
+    split, missing, branches, in_set = nodes.tests()
+    if not in_set.any():
+        return nodes.feature, split, missing, branches, 1
+    feature, splits, ways = nodes.feature.tolist(), split.astype(float).tolist(), branches.tolist()
+    most = 1
+    for node, values in zip(np.flatnonzero(in_set).tolist(), nodes.sets(in_set), strict=True):
+        count, end, (failure, success) = len(values), len(ways), ways[node]
+        most = max(most, count)
+        if not count:
+            splits[node] = np.nan
+            continue
+        # The first value's test is in the place of the node, the others' are behind all nodes.
+        below = np.where(np.isneginf(values), np.nan, np.nextafter(values.astype(float), -np.inf))
+        tests = [*range(end, end + count - 1), failure]
+        exact = range(end + count - 1, end + 2 * count - 1)
+        led = [[other, equal] for other, equal in zip(tests, exact, strict=True)]
+        splits[node], ways[node] = float(values[0]), led[0]
+        feature += [feature[node]] * (2 * count - 1)
+        splits += [*values[1:].tolist(), *below.tolist()]
+        ways += [*led[1:], *[[success, failure]] * count]
+    added = np.zeros(len(ways) - len(missing), bool)
+    missing = np.concatenate([missing, added])
+    return np.array(feature), np.array(splits), missing, np.array(ways), 2 * most
 
 
 def _number(targets: NDArray, interior: int) -> NDArray:
@@ -92,24 +186,3 @@ def _rounded_down(split: NDArray) -> NDArray:
     with np.errstate(over="ignore"):
         near = split.astype(np.float32)
     return np.where(near > split, np.nextafter(near, np.float32(-np.inf)), near)
-
-
-def _depths(roots: NDArray, features: NDArray) -> NDArray:
-    """Returns the most steps from each root to a leaf."""
-    depths = np.zeros(len(roots), np.int32)
-    tree, node = np.arange(len(roots)), roots
-    step = 0
-    while node.size:
-        moving = features[node, 1] != node
-        tree, node = tree[moving], node[moving]
-        if not node.size:
-            break
-        step += 1
-        depths[tree] = step
-        # Branches may lead to one node, which then is one all the same.
-        nodes = np.repeat(tree, 2) * len(features) + features[node, 1:3].ravel()
-        tree, node = np.divmod(np.unique(nodes), len(features))
-    return depths
-
-
-SCORERS.append(make_scorer)

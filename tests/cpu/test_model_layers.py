@@ -10,7 +10,7 @@ from running import Watch, floats, run, session
 from scipy import special
 
 from models import node
-from tenonnx_cpu import buffers, trees
+from tenonnx_cpu import buffers
 from tenonnx_cpu.attention import rotary
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.products import dense
@@ -222,66 +222,6 @@ def test_halves_that_are_none_are_left_alone(watch: Any) -> None:
     turned = np.concatenate([-x[..., 6:], x[..., :6]], -1)
     np.testing.assert_allclose(y, x * cos + turned * sin, rtol=1e-5, atol=1e-6)
     assert watched.calls == 0
-
-
-def forest(trees_count: int, depth: int, features: int, modes: list[str]) -> dict[str, Any]:
-    """Returns a regressor's attributes: full trees over random features, some of them shallow."""
-    random = np.random.default_rng(0)
-    names = ["treeids", "nodeids", "modes", "featureids", "values", "truenodeids", "falsenodeids"]
-    nodes: dict[str, list[Any]] = {name: [] for name in names}
-    missing, leaves = [], []
-    for tree in range(trees_count):
-        inner = 2 ** (depth if tree % 3 else 1) - 1
-        for number in range(2 * inner + 1):
-            leaf = number >= inner
-            mode = "LEAF" if leaf else modes[random.integers(len(modes))]
-            feature = 0 if leaf else int(random.integers(features))
-            split = 0.0 if leaf else float(np.float32(random.standard_normal()))
-            after = (0, 0) if leaf else (2 * number + 1, 2 * number + 2)
-            row = (tree, number, mode, feature, split, *after)
-            for name, item in zip(names, row, strict=True):
-                nodes[name].append(item)
-            missing.append(int(random.integers(2)))
-            if leaf:
-                leaves.append((tree, number, int(random.integers(2)), float(random.normal())))
-    columns = zip(*leaves, strict=True)
-    targets = dict(zip(("treeids", "nodeids", "ids", "weights"), map(list, columns), strict=True))
-    return {
-        **{f"nodes_{name}": values for name, values in nodes.items()},
-        "nodes_missing_value_tracks_true": missing,
-        **{f"target_{name}": values for name, values in targets.items()},
-        "n_targets": 2,
-    }
-
-
-@pytest.mark.parametrize("rows", [1, 5, 200])
-@pytest.mark.parametrize("threads", [1, 4])
-@pytest.mark.parametrize(
-    "modes", [["BRANCH_LEQ"], ["BRANCH_LT", "BRANCH_GT", "BRANCH_GTE", "BRANCH_LEQ"]]
-)
-def test_trees_are_numpys(
-    rows: int, threads: int, modes: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    attributes = forest(30, 5, 4, modes)
-    x = floats(rows, 4)
-    x[:, 1] = np.array(attributes["nodes_values"], np.float32)[:rows]
-    x[0, 0] = np.nan
-    x[-1, 2] = np.inf
-    layer = node("TreeEnsembleRegressor", "x", "y", domain="ai.onnx.ml", **attributes)
-    one = session([layer], {"x": x}, "y", threads=threads, domains={"ai.onnx.ml": 3})
-    compare(one, {"x": x}, trees.SCORE, monkeypatch)
-
-
-def test_a_row_scores_alone_as_among_others(watch: Any) -> None:
-    watch(trees.SCORE)
-    x = floats(40, 4)
-    layer = node(
-        "TreeEnsembleRegressor", "x", "y", domain="ai.onnx.ml", **forest(30, 5, 4, ["BRANCH_LEQ"])
-    )
-    one = session([layer], {"x": x}, "y", domains={"ai.onnx.ml": 3})
-    together = one.run(None, {"x": x})[0]
-    alone = np.concatenate([one.run(None, {"x": row[None]})[0] for row in x])
-    np.testing.assert_array_equal(together, alone)
 
 
 def test_large_concat_is_numpys() -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -23,37 +22,6 @@ BLOCK = 1 << 15
 """Rows times trees under way at once: what they need stays in the second-level cache."""
 
 
-@dataclass(frozen=True)
-class Sums:
-    """What a forest adds up, as numpy arrays.
-
-    Attributes:
-        nodes: The interior nodes.
-        values: What each leaf adds to the score, [leaves, E], or [leaves, 1] to one target.
-        only: The target of each tree, -1 for none; ``None`` if trees vote for several.
-        targets: How many targets there are.
-    """
-
-    nodes: Nodes
-    values: Array
-    only: Array | None
-    targets: int
-
-
-class Scorer(Protocol):
-    """Adds up votes faster."""
-
-    def __call__(self, X: Array, /) -> Array | None:
-        """Returns the targets' scores [N, E] float64 of [N, F]; None of what it does not take."""
-
-    def choose(self, X: Array, /) -> tuple[Array, Array] | None:
-        """Returns which score is the greatest, [N] int64, and the scores as float32; or None."""
-
-
-SCORERS: list[Callable[[Sums], Scorer | None]] = []
-"""Faster ways to add up, for numpy arrays: each looks at a forest when it is made."""
-
-
 class Forest:
     """Scores rows by the leaves they reach.
 
@@ -64,6 +32,15 @@ class Forest:
         votes: A leaf, a target and a weight per vote; a leaf may have none, or several.
         targets: How many targets there are.
         aggregate: ``SUM``, ``AVERAGE`` (over all trees), ``MIN`` or ``MAX``.
+
+    Attributes:
+        nodes: The interior nodes.
+        targets: How many targets there are.
+        aggregate: How votes are combined.
+        values: What each leaf adds to the scores, [leaves, E], or [leaves, 1] to one target.
+        only: The target of each tree, -1 for none; ``None`` if trees vote for several.
+        depths: The most nodes above a leaf of each tree.
+        faster: Computes the scores, or returns ``None`` for what it does not take.
 
     Raises:
         ValueError: There is no tree; a branch leads nowhere, or back to where it came from; a
@@ -88,24 +65,37 @@ class Forest:
         _check_range("a vote's leaf", leaf, 0, leaves)
         _check_range("a vote's target", target, 0, targets)
         self._xp = xp
-        self._aggregate = aggregate
-        self._targets = targets
-        tree, reached, depth = _reach(nodes, leaves)
-        self._walk = Walk(xp, nodes, leaves, depth)
-        self._trees = len(nodes.roots)
+        self.nodes = nodes
+        self.targets = targets
+        self.aggregate = aggregate
+        self.faster: Callable[[Array], Array | None] | None = None
+        tree, reached, self.depths = _reach(nodes, leaves)
         # Boosted trees vote for one target each: then a leaf needs one value, not E.
-        only = _only_targets(tree, reached, leaf, target, targets)
-        width = targets if only is None else 1
-        self._groups = _groups(xp, only)
+        self.only = _only_targets(tree, reached, leaf, target, targets)
+        width = targets if self.only is None else 1
         self._empty, combine = AGGREGATES[aggregate]
-        values = np.full((leaves, width), self._empty)
-        combine.at(values, (leaf, target if only is None else 0), weight)
-        self._values = xp.asarray(values)
-        self._block = max(1, BLOCK // (self._trees * -(-width // 16)))
-        self._scorers: list[Scorer] = []
-        if xp is np and aggregate in ("SUM", "AVERAGE"):
-            made = (make(Sums(nodes, values, only, targets)) for make in SCORERS)
-            self._scorers = [scorer for scorer in made if scorer is not None]
+        self.values = np.full((leaves, width), self._empty)
+        combine.at(self.values, (leaf, target if self.only is None else 0), weight)
+        self._features = int(nodes.feature.max(initial=-1)) + 1
+
+    @functools.cached_property
+    def _walk(self) -> Walk:
+        return Walk(self._xp, self.nodes, len(self.values), self.depths.max())
+
+    @functools.cached_property
+    def _votes(self) -> Array:
+        return self._xp.asarray(self.values)
+
+    @functools.cached_property
+    def _groups(self) -> list[tuple[Array | slice, slice]]:
+        return _groups(self._xp, self.only)
+
+    def check(self, X: Array) -> None:
+        """Raises ValueError if a node tests a feature that ``X`` [N, F] does not have."""
+        if X.shape[1] < self._features:
+            raise ValueError(
+                f"the trees test feature {self._features - 1}, X has {X.shape[1]} features"
+            )
 
     def scores(self, X: Array) -> Array:
         """Returns the targets' scores, [N, E] float64; zero for a target without votes.
@@ -116,51 +106,35 @@ class Forest:
         Raises:
             ValueError: A node tests a feature beyond F.
         """
-        xp = self._xp
-        self._walk.check(X)
-        for scorer in self._scorers:
-            if (sums := scorer(X)) is not None:
-                return sums / self._trees if self._aggregate == "AVERAGE" else sums
-        total = xp.zeros((len(X), self._targets))
-        for start in range(0, len(X), self._block):
-            rows = slice(start, start + self._block)
+        self.check(X)
+        if self.faster is not None and (sums := self.faster(X)) is not None:
+            return sums
+        xp, trees = self._xp, len(self.nodes.roots)
+        block = max(1, BLOCK // (trees * -(-self.values.shape[1] // 16)))
+        total = xp.zeros((len(X), self.targets))
+        for start in range(0, len(X), block):
+            rows = slice(start, start + block)
             leaf = self._walk.leaves(X[rows])
-            for trees, targets in self._groups:
-                total[rows, targets] = self._reduce(xp.take(self._values, leaf[trees], axis=0))
+            for voting, targets in self._groups:
+                total[rows, targets] = self._reduce(xp.take(self._votes, leaf[voting], axis=0))
         if self._empty:
             total = xp.where(total == self._empty, 0, total)
-        return total / self._trees if self._aggregate == "AVERAGE" else total
-
-    def choose(self, X: Array) -> tuple[Array, Array] | None:
-        """Returns which score is the greatest, [N] int64, and the scores as float32.
-
-        Args:
-            X: [N, F].
-
-        Returns:
-            ``None`` where ``scores`` must tell: there is no scorer for this forest, or not for X.
-        """
-        if self._aggregate != "SUM" or X.ndim != 2:
-            return None
-        self._walk.check(X)
-        for scorer in self._scorers:
-            if (chosen := scorer.choose(X)) is not None:
-                return chosen
-        return None
+        return total / trees if self.aggregate == "AVERAGE" else total
 
     def _reduce(self, votes: Array) -> Array:
-        if self._aggregate == "MIN":
+        if self.aggregate == "MIN":
             return votes.min(axis=0)
-        return votes.max(axis=0) if self._aggregate == "MAX" else votes.sum(axis=0)
+        return votes.max(axis=0) if self.aggregate == "MAX" else votes.sum(axis=0)
 
 
-def _reach(nodes: Nodes, leaves: int) -> tuple[Array, Array, int]:
-    """Returns trees and the leaves they reach, one pair per entry, and the longest way there."""
+def _reach(nodes: Nodes, leaves: int) -> tuple[Array, Array, Array]:
+    """Returns trees and the leaves they reach, one pair per entry, and each tree's depth."""
     branches = np.stack([nodes.true, nodes.false], 1)
     _check_range("a branch", branches, -leaves, len(nodes))
     _check_range("a root", nodes.roots, -leaves, len(nodes))
     span = len(nodes) + leaves
     tree, node = np.arange(len(nodes.roots)), nodes.roots
+    depths = np.zeros(len(nodes.roots), np.intp)
     trees, reached, depth = [], [], 0
     while True:
         end = node < 0
@@ -168,10 +142,11 @@ def _reach(nodes: Nodes, leaves: int) -> tuple[Array, Array, int]:
         reached.append(~node[end])
         tree, node = tree[~end], node[~end]
         if not node.size:
-            return np.concatenate(trees), np.concatenate(reached), depth
+            return np.concatenate(trees), np.concatenate(reached), depths
         if depth == len(nodes):
             raise ValueError("the branches of a tree form a cycle")
         depth += 1
+        depths[tree] = depth
         # Nodes that branches share are visited once a level.
         keys = np.unique(np.repeat(tree, 2) * span + branches[node].ravel() + leaves)
         tree, node = keys // span, keys % span - leaves

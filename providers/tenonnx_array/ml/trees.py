@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,6 +21,62 @@ TENSORS = ("base_values_as_tensor", "nodes_hitrates_as_tensor", "nodes_values_as
 """Attributes that version 3 added."""
 
 Floats = Sequence[float]
+
+NOTHING: Array = np.zeros(0, np.float32)
+
+
+class Scores:
+    """A forest's scores after a transform, [N, E]; a vector is one row.
+
+    Args:
+        xp: The array namespace.
+        forest: The forest.
+        post_transform: The transform's name.
+        base: What is added to the scores before, [E], or nothing.
+        keeps_dtype: The result has the dtype of the rows, otherwise float32.
+    """
+
+    def __init__(
+        self,
+        xp: Namespace,
+        forest: Forest,
+        post_transform: str,
+        base: Array = NOTHING,
+        *,
+        keeps_dtype: bool = False,
+    ) -> None:
+        self._xp = xp
+        self._transform = transform_of(post_transform)
+        self.transforms = post_transform != "NONE"
+        self.forest = forest
+        self.base = xp.asarray(base)
+        self.keeps_dtype = keeps_dtype
+
+    def __call__(self, X: Array) -> Array:
+        """Returns the scores of rows."""
+        xp = self._xp
+        scores = self.forest.scores(rows(xp, X))
+        scores = self._transform(xp, scores + self.base if self.base.size else scores)
+        return scores.astype(X.dtype if self.keeps_dtype else xp.float32)
+
+
+class Choice(NamedTuple):
+    """A forest's choice of a class: labels [N] and scores [N, E] float32; a vector is one row.
+
+    Attributes:
+        forest: The forest.
+        labels: The classes' labels.
+        decide: Returns the winner's index and the scores after the transform.
+    """
+
+    forest: Forest
+    labels: Array
+    decide: Callable[[Array], tuple[Array, Array]]
+
+    def __call__(self, X: Array) -> tuple[Array, Array]:
+        """Returns labels and scores of rows."""
+        winner, scores = self.decide(self.forest.scores(rows(np, X)))
+        return self.labels[winner], scores.astype(np.float32)
 
 
 @op("TreeEnsemble", since=5)
@@ -42,7 +99,7 @@ def tree_ensemble(
     nodes_truenodeids: Ints,
     post_transform: int = 0,
     tree_roots: Ints,
-) -> Callable[[Array], Array]:
+) -> Scores:
     """Makes [N, F] → [N, n_targets] of X's dtype."""
     true, false = np.array(nodes_truenodeids, np.intp), np.array(nodes_falsenodeids, np.intp)
     nodes = Nodes(
@@ -59,8 +116,7 @@ def tree_ensemble(
     votes = np.arange(len(target)), target, np.asarray(leaf_weights, np.float64)
     targets = int(target.max()) + 1 if n_targets is None else n_targets
     forest = Forest(xp, nodes, len(target), votes, targets, list(AGGREGATES)[aggregate_function])
-    transform = transform_of(list(TRANSFORMS)[post_transform])
-    return lambda X: transform(xp, forest.scores(rows(xp, X))).astype(X.dtype)
+    return Scores(xp, forest, list(TRANSFORMS)[post_transform], keeps_dtype=True)
 
 
 @op("TreeEnsembleRegressor", since=3)
@@ -89,7 +145,7 @@ def tree_ensemble_regressor(
     target_treeids: Ints = (),
     target_weights: Floats = (),
     target_weights_as_tensor: Array | None = None,
-) -> Callable[[Array], Array]:
+) -> Scores:
     """Makes [N, F] → [N, n_targets] float32; a vector is one row.
 
     Version 3 added the attributes that are tensors. onnxruntime skips the post transforms of
@@ -107,14 +163,7 @@ def tree_ensemble_regressor(
     votes = trees.votes(target_treeids, target_nodeids, target_ids, weights)
     targets = max(target_ids) + 1 if n_targets is None else n_targets
     forest = Forest(xp, nodes, trees.leaves, votes, targets, aggregate_function)
-    base = xp.asarray(_either(base_values, base_values_as_tensor))
-    transform = transform_of(post_transform)
-
-    def run(X: Array) -> Array:
-        scores = forest.scores(rows(xp, X))
-        return transform(xp, scores + base if base.size else scores).astype(xp.float32)
-
-    return run
+    return Scores(xp, forest, post_transform, _either(base_values, base_values_as_tensor))
 
 
 @op("TreeEnsembleClassifier", since=3, host="all", multiple=True)
@@ -148,7 +197,7 @@ def tree_ensemble_classifier(
     nodes_values: Floats = (),
     nodes_values_as_tensor: Array | None = None,
     post_transform: str = "NONE",
-) -> Callable[[Array], tuple[Array, Array]]:
+) -> Choice:
     """Makes [N, F] → labels [N] and scores [N, E] float32; a vector is one row.
 
     Version 3 added the attributes that are tensors.
@@ -168,16 +217,7 @@ def tree_ensemble_classifier(
     base = _either(base_values, base_values_as_tensor)
     voted = np.unique(class_ids)
     decide = _decision(voted, len(labels), weights, base, post_transform)
-    most = post_transform == "NONE" and not base.size and 1 < len(voted) == len(labels)
-    counted = labels.dtype == np.int64 and bool((labels == np.arange(len(labels))).all())
-
-    def run(X: Array) -> tuple[Array, Array]:
-        if most and (chosen := forest.choose(X)) is not None:
-            return (chosen[0] if counted else labels[chosen[0]]), chosen[1]
-        winner, scores = decide(forest.scores(rows(np, X)))
-        return labels[winner], scores.astype(np.float32)
-
-    return run
+    return Choice(forest, labels, decide)
 
 
 def _decision(

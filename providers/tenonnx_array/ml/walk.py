@@ -97,20 +97,12 @@ class Walk:
         self._xp = xp
         self._depth = depth
         self._interior = count
-        self._features = int(nodes.feature.max(initial=-1)) + 1
         self._root = xp.asarray(_number(nodes.roots, count))
         self._child = xp.asarray(np.concatenate([_number(branches, count).ravel(), stay]))
         self._feature = xp.asarray(_padded(nodes.feature, leaves))
         self._split = xp.asarray(_padded(split, leaves))
         self._missing = xp.asarray(_padded(missing, leaves)) if missing.any() else None
         self._sets = Sets(xp, in_set, nodes.sets(in_set), leaves) if in_set.any() else None
-
-    def check(self, X: Array) -> None:
-        """Raises ValueError if a node tests a feature that ``X`` [N, F] does not have."""
-        if X.shape[1] < self._features:
-            raise ValueError(
-                f"the trees test feature {self._features - 1}, X has {X.shape[1]} features"
-            )
 
     def leaves(self, X: Array) -> Array:
         """Returns the leaf that each tree and row of ``X`` [N, F] leads to, [T, N]."""
