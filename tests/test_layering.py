@@ -34,6 +34,18 @@ LAYERS = {
 }
 """What a package may import besides itself."""
 
+PARTS = {
+    "weights": set[str](),
+    "loading": {"weights"},
+    "planning": {"weights"},
+    "plugins": {"planning"},
+    "interface": {"weights", "planning", "plugins"},
+    "as_onnxruntime": {"interface"},
+    "cli": {"weights", "planning", "plugins", "interface"},
+    "testing": {"weights", "planning", "plugins", "interface", "cli"},
+}
+"""What a package of the runtime may import of its other packages."""
+
 PUBLIC_MODULES = {
     "tenonnx",
     "tenonnx.cli.arguments",
@@ -102,6 +114,14 @@ def test_packages_import_downwards_only(package: str) -> None:
     for path in sources(package):
         others = {module.split(".")[0] for module in imported(path)} & LAYERS.keys()
         assert others <= allowed, f"{path} imports {others - allowed}"
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_parts_of_the_runtime_import_downwards_only(part: str) -> None:
+    for path in sorted((PACKAGES["tenonnx"] / part).rglob("*.py")):
+        found = {m.split(".")[1] for m in imported(path) if m.startswith("tenonnx.")}
+        others = found & PARTS.keys() - {part}
+        assert others <= PARTS[part], f"{path} imports {others - PARTS[part]}"
 
 
 @pytest.mark.parametrize("package", sorted(PLUGINS))

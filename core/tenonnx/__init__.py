@@ -319,9 +319,9 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from importlib.metadata import version
+        from tenonnx.plugins.installed import version
 
-        return version("tenonnx")
+        return version("tenonnx") or "unreleased"
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'tenonnx' has no attribute {name!r}")
     value = getattr(importlib.import_module(f"tenonnx.{_MODULE_OF[name]}"), name)

@@ -6,6 +6,7 @@ import logging
 import platform
 from typing import Any, Final
 
+import tenonnx
 from tenonnx.errors import InvalidArgument, NotSupported, PluginError
 from tenonnx.interface.devices import OrtEpDevice, ep_devices
 from tenonnx.options import PROCESS_DEFAULTS
@@ -29,9 +30,7 @@ def get_ep_devices() -> list[OrtEpDevice]:
 
 def get_version_string() -> str:
     """Returns the version of tenonnx."""
-    from importlib.metadata import version
-
-    return version("tenonnx")
+    return str(tenonnx.__version__)
 
 
 def get_available_providers() -> list[str]:

@@ -8,7 +8,6 @@ the machine the checksum tells what is whole.
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import mmap
 import os
@@ -22,9 +21,9 @@ from typing import NamedTuple
 import numpy as np
 import onnx_ir as ir
 
+import tenonnx
 from tenonnx.digest import digest
 from tenonnx.errors import Fail, InvalidArgument
-from tenonnx.plugins import installed
 from tenonnx.weights import draft
 from tenonnx.weights.folder import cache_root
 from tenonnx.weights.mapping import Identity, Mapping
@@ -153,8 +152,9 @@ class SideFiles:
             path.unlink(missing_ok=True)
 
     def _path(self, key: str) -> Path:
+        # Another version of tenonnx may compute the same thing otherwise.
         assert self.folder is not None
-        return self.folder / f"{digest(f'{VERSION} {_release()} {key}')}.weight"
+        return self.folder / f"{digest(f'{VERSION} {tenonnx.__version__} {key}')}.weight"
 
     def files(self) -> list[Path]:
         """Returns the side files that there are."""
@@ -218,12 +218,6 @@ class SideFiles:
                 self.folder,
                 error.strerror,
             )
-
-
-@functools.cache
-def _release() -> str:
-    """Returns the version of tenonnx: another one may compute the same thing otherwise."""
-    return installed.version("tenonnx") or "unreleased"
 
 
 def checksum_of(payload: NDArray) -> int:
