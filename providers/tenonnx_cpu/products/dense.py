@@ -29,8 +29,8 @@ RUN = JitKernel("products.dense", "run_layers")
 SMALL, WIDE = 1 << 16, 1024
 """Weights of a layer at most that one thread reads from its own cache, and rows or columns."""
 
-FEW, BLOCK = 4, 56
-"""Rows at most that go through the layers one by one, and of a task if there are more."""
+BLOCK = 56
+"""Rows of a task at most."""
 
 ACTIVATIONS = {"Relu": RELU, "Sigmoid": SIGMOID, "Tanh": TANH, "LeakyRelu": LEAKY_RELU}
 
@@ -124,11 +124,9 @@ class LayersCall:
         if run is None or x.dtype != F32 or x.ndim != 2 or x.shape[1] != self._inner or not x.size:
             return self._plain(x, *constants)
         rows = x.shape[0]
-        share, team, grain = self._widest, 1, 1
-        if rows > FEW:
-            team = self._threads if rows * self._work > SERIAL_PRODUCTS else 1
-            grain = max(FEW, -(-rows // (team * -(-rows // (team * BLOCK)))))
-            share = WORKSPACE + grain * self._widest
+        team = self._threads if rows * self._work > SERIAL_PRODUCTS else 1
+        grain = -(-rows // (team * -(-rows // (team * BLOCK))))
+        share = WORKSPACE + grain * self._widest
         y = empty((rows, self._outer))
         memory = floats(share * team)
         arguments = contiguous(x), self._table, self._numbers, memory, share, y, grain, team

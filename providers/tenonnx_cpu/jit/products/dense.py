@@ -19,39 +19,22 @@ dots = make_dot_lines("f32")
 
 
 @helper
-def layer(x: Any, weights: Any, down: Any, across: Any, bias: Any, y: Any) -> None:
-    """Writes ``x @ W + bias`` for W at an address, strides in bytes, one of them 4."""
-    if across == 4:
-        if bias:
-            start = floats(bias, y.size)
-            for j in range(y.size):
-                y[j] = start[j]
-        else:
-            for j in range(y.size):
-                y[j] = F(0)
-        rows = x.size // 4 * 4
-        for k in range(0, rows, 4):
-            place = weights + k * down
-            a, b = floats(place, y.size), floats(place + down, y.size)
-            c, d = floats(place + 2 * down, y.size), floats(place + 3 * down, y.size)
-            p, q, r, s = x[k], x[k + 1], x[k + 2], x[k + 3]
-            for j in range(y.size):
-                y[j] += (p * a[j] + q * b[j]) + (r * c[j] + s * d[j])
-        for k in range(rows, x.size):
-            line, p = floats(weights + k * down, y.size), x[k]
-            for j in range(y.size):
-                y[j] += p * line[j]
-        return
+def multiply_row(x: Any, weights: Any, down: Any, y: Any) -> None:
+    """Writes ``x @ W`` for W at an address, whose columns are adjacent."""
     for j in range(y.size):
-        line = floats(weights + j * across, x.size)
-        total = F(0)
-        for k in range(x.size):
-            total += x[k] * line[k]
-        y[j] = total
-    if bias:
-        start = floats(bias, y.size)
+        y[j] = F(0)
+    whole = x.size // 4 * 4
+    for k in range(0, whole, 4):
+        place = weights + k * down
+        a, b = floats(place, y.size), floats(place + down, y.size)
+        c, d = floats(place + 2 * down, y.size), floats(place + 3 * down, y.size)
+        p, q, r, s = x[k], x[k + 1], x[k + 2], x[k + 3]
         for j in range(y.size):
-            y[j] += start[j]
+            y[j] += (p * a[j] + q * b[j]) + (r * c[j] + s * d[j])
+    for k in range(whole, x.size):
+        line, p = floats(weights + k * down, y.size), x[k]
+        for j in range(y.size):
+            y[j] += p * line[j]
 
 
 DOTS = 56
@@ -63,8 +46,10 @@ def multiply_rows(
     rows: Any, columns: Any, depth: Any, x: Any, weights: Any, down: Any, across: Any, y: Any,
     memory: Any,
 ) -> None:  # fmt: skip
-    """Writes ``X @ W`` for rows at an address; see ``layer`` for W and ``multiply_band``."""
-    if across == 4 or rows > DOTS:
+    """Writes ``X @ W`` for rows at an address, and W of strides in bytes, one of them 4."""
+    if rows == 1 and across == 4:
+        multiply_row(floats(x, depth), weights, down, floats(y, columns))
+    elif across == 4 or rows > DOTS:
         multiply_band(
             rows, columns, depth, x, 4 * depth, weights, down, across, y, 4 * columns, memory
         )
@@ -109,24 +94,10 @@ def run_layers(x, layers, numbers, memory, share, y, grain, threads):  # type: i
             column, how many columns there are, the address of its bias or 0, and its activation.
         numbers: The activation's parameters.
         memory: Floats to work in: ``share`` for every thread.
-        share: Two rows of the widest layer; if ``grain`` is not 1, so many times that and
-            ``WORKSPACE``.
+        share: ``WORKSPACE``, and two blocks of ``grain`` rows of the widest layer.
         y: The results.
-        grain: Rows of a task, as many as ``multiply_band`` has room for with the widest layer; 1
-            takes each through vectors of its own.
+        grain: Rows of a task, as many as ``multiply_band`` has room for with the widest layer.
         threads: How many to use at most.
     """
-    if grain > 1:
-        arguments = (x, layers, numbers, memory, y, share, grain)
-        block_of_rows(arguments, -(-x.shape[0] // grain), threads)
-        return
-    half = share // 2
-    for row in range(x.shape[0]):
-        given = x[row]
-        for n in range(layers.shape[0]):
-            out = memory[n % 2 * half : n % 2 * half + layers[n, 3]]
-            if n == layers.shape[0] - 1:
-                out = y[row]
-            layer(given, layers[n, 0], layers[n, 1], layers[n, 2], layers[n, 4], out)
-            activate(out, layers[n, 5], numbers[n, 0], numbers[n, 1])
-            given = out
+    arguments = (x, layers, numbers, memory, y, share, grain)
+    block_of_rows(arguments, -(-x.shape[0] // grain), threads)
