@@ -5,6 +5,9 @@ from __future__ import annotations
 import onnx
 import onnx_ir as ir
 
+from tenonnx.functions import schema_of
+from tenonnx.graph import nodes
+
 LARGE_BYTES = 1024
 """Larger initializers say no shapes; inference gets along without their bytes."""
 
@@ -28,10 +31,7 @@ def infer_types(model: ir.Model) -> None:
     for _ in range(MAX_ROUNDS):
         _infer(model)
         untyped = [
-            v
-            for node in ir.traversal.RecursiveGraphIterator(model.graph)
-            for v in node.outputs
-            if v.type is None and v.name
+            v for node in nodes(model.graph) for v in node.outputs if v.type is None and v.name
         ]
         if not sum(map(_from_schema, untyped)):
             return
@@ -46,9 +46,7 @@ def _from_schema(value: ir.Value) -> bool:
     node, index = value.producer(), value.index()
     if node is None or index is None:
         return False
-    try:
-        schema = onnx.defs.get_schema(node.op_type, node.version or 1, node.domain)
-    except onnx.defs.SchemaError:
+    if (schema := schema_of(node)) is None:
         return False
     wanted = schema.outputs[min(index, len(schema.outputs) - 1)]
     for given, parameter in zip(node.inputs, schema.inputs, strict=False):

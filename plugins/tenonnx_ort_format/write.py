@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import onnx
 import onnx_ir as ir
-from onnx_ir.passes.common import InlinePass, LiftConstantsToInitializersPass
+from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
 from tenonnx import InvalidGraph, NotSupported
-from tenonnx.functions import expand_unsupported
-from tenonnx.graph import resolve_versions
+from tenonnx.functions import expand_unsupported, inline_functions, schema_of
+from tenonnx.graph import captures, nodes, resolve_versions
 from tenonnx_ort_format.build import Later, Tables
 from tenonnx_ort_format.schema import SCHEMA, TYPE_KINDS
 from tenonnx_ort_format.types import infer_types
@@ -41,8 +40,8 @@ def write_model(model: ir.Model, path: Path, identifier: bytes) -> None:
     """
     model.graph.sort()  # only what is in order can be cloned
     model = model.clone()
-    InlinePass()(model)
     resolve_versions(model)
+    inline_functions(model)
     expand_unsupported(model, lambda node: bool(node.domain) or node.op_type not in WITHOUT_KERNEL)
     LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     infer_types(model)
@@ -73,14 +72,14 @@ def _model(model: ir.Model) -> Fields:
 
 
 def _graph(graph: ir.Graph) -> Fields:
-    nodes = list(graph)
+    own = list(graph)
     named = [_named(value) for value in _values(graph)]
     return {
         "initializers": [_initializer(value) for value in graph.initializers.values()],
         "node_args": [*named, {"name": ""}],
-        "nodes": [_node(node, index) for index, node in enumerate(nodes)],
-        "max_node_index": len(nodes),
-        "node_edges": _edges(nodes),
+        "nodes": [_node(node, index) for index, node in enumerate(own)],
+        "max_node_index": len(own),
+        "node_edges": _edges(own),
         "inputs": [value.name for value in graph.inputs],
         "outputs": [value.name for value in graph.outputs],
     }
@@ -98,20 +97,7 @@ def _values(graph: ir.Graph) -> Iterable[ir.Value]:
 
 def _implicit(node: ir.Node) -> list[ir.Value]:
     """Returns the values around a node that its subgraphs read, in order of first use."""
-    found: dict[ir.Value, None] = {}
-    for graph in _subgraphs(node):
-        own = {*graph.inputs, *graph.initializers.values(), *(v for n in graph for v in n.outputs)}
-        read = [v for n in graph for v in (*n.inputs, *_implicit(n)) if v is not None]
-        found.update(dict.fromkeys(v for v in (*read, *graph.outputs) if v not in own))
-    return list(found)
-
-
-def _subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
-    for attribute in node.attributes.values():
-        if attribute.type == ir.AttributeType.GRAPH:
-            yield attribute.as_graph()
-        elif attribute.type == ir.AttributeType.GRAPHS:
-            yield from attribute.as_graphs()
+    return list(dict.fromkeys(captures(node)))
 
 
 def _named(value: ir.Value) -> Fields:
@@ -246,20 +232,19 @@ def _schema(node: ir.Node) -> Any:
     Raises:
         NotSupported: There is none.
     """
-    try:
-        return onnx.defs.get_schema(node.op_type, node.version or 1, node.domain)
-    except onnx.defs.SchemaError as error:
+    if (schema := schema_of(node)) is None:
         raise NotSupported(
             f"{node.domain or 'ai.onnx'}'s {node.op_type} cannot be written to an .ort file: "
             "onnxruntime needs its schema there, and ONNX has none",
             hint="have onnxruntime write the file (session.save_model_format = ORT)",
-        ) from error
+        )
+    return schema
 
 
 def _resolver(model: ir.Model) -> Fields:
     """Returns which inputs and outputs stand for each type that a kernel may be chosen by."""
     schemas = {}
-    for node in ir.traversal.RecursiveGraphIterator(model.graph):
+    for node in nodes(model.graph):
         schema = _schema(node)
         schemas[f"{schema.domain}:{schema.name}:{schema.since_version}"] = schema
     entries = [{"op_id": key, "kernel_type_str_args": _args(s)} for key, s in schemas.items()]
