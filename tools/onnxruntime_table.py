@@ -5,9 +5,8 @@ The names come from the installed onnxruntime; what is said of them, from the ta
 
 from __future__ import annotations
 
-import enum
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -35,6 +34,17 @@ What follows is every public name of onnxruntime {version}, and what it is here:
 Exceptions have onnxruntime's names and, unlike there, one base, `TenonnxError`; each is also the
 builtin one that fits: `InvalidArgument` a `ValueError`, `NoSuchFile` a `FileNotFoundError`,
 `NotImplemented` a `NotImplementedError`.
+
+**Stricter.** Mistakes that onnxruntime passes over are errors, which say the remedy: an argument,
+option or provider that does not exist, values for an initializer that the model does not have, an
+output's buffer that does not fit. If none of the providers asked for can be used, that is an
+error too, where onnxruntime warns and takes the CPU: put `CPUExecutionProvider` last in the list,
+as programs for several machines do, and it is taken with a warning. Data files of a model given
+as `bytes` are looked for in `SessionOptions.allowed_roots`, not in the current folder. Outputs
+that are weights are read-only views of them; `.copy()` can be written to.
+
+**Looser.** Inputs may be lists, numbers and torch tensors, and of either byte order; strings and
+sequences may be arrays. Models of a newer IR version or opset run if their operators do.
 
 Numbers differ in a few places. NaN wins in ReduceMax, ReduceMin, ArgMax, ArgMin and every MaxPool,
 where onnxruntime may pass it over. Sums, products and powers of integers wrap around instead of
@@ -123,6 +133,7 @@ NOTES: dict[str, tuple[str, str]] = {
         "without effect",
         "Python's `logging` filters the logger `tenonnx`",
     ),
+    "SessionOptions.profile_file_prefix": ("same", "`tenonnx_profile` if nothing is said"),
     "SessionOptions.use_deterministic_compute": (
         "without effect",
         "kernels add up in the same order every time",
@@ -170,13 +181,6 @@ MISSING: dict[str, str] = {
     "package_name": "see `get_build_info`",
     "version": "see `__version__` and `get_version_string`",
     "cuda_version": "providers know; see `tenonnx doctor`",
-    "_extract_cuda_major_version": INTERNAL,
-    "_get_cuda_plugin_ep_library_path": INTERNAL,
-    "_get_cufft_version": INTERNAL,
-    "_get_nvidia_dll_paths": INTERNAL,
-    "_get_package_root": INTERNAL,
-    "_get_package_version": INTERNAL,
-    "_register_bundled_cuda_plugin_ep": INTERNAL,
 }
 """Names that are not there, and why."""
 
@@ -192,9 +196,9 @@ def main() -> None:
 
 
 def names_of(ort: ModuleType) -> Iterator[str]:
-    """Yields every name of the module, and of its classes as ``Class.member``."""
+    """Yields every public name of the module, and of its classes as ``Class.member``."""
     for name, found in inspect.getmembers(ort):
-        if name.startswith("__"):
+        if name.startswith("_") and name != "__version__":
             continue
         yield name
         if inspect.isclass(found):
@@ -245,15 +249,15 @@ def verdict(name: str) -> tuple[str, str]:
 def document(ort: ModuleType) -> str:
     """Returns the document's text."""
     version = ".".join(ort.__version__.split(".")[:2])
+    names = [name for name in names_of(ort) if "." not in name]
+    classes = {name: getattr(ort, name) for name in names if inspect.isclass(getattr(ort, name))}
+    enums = {name: found for name, found in classes.items() if hasattr(found, "__members__")}
     parts = [INTRODUCTION.format(version=version)]
-    classes, functions = [], []
-    for name in names_of(ort):
-        if "." in name:
-            continue
-        (classes if inspect.isclass(getattr(ort, name)) else functions).append(name)
-    parts += ["\n## Functions and other names\n\n", *table(functions)]
-    for name in classes:
-        parts += [f"\n## {name}\n\n", *about_class(name, getattr(ort, name))]
+    parts += ["\n## Functions and other names\n\n", *listing(n for n in names if n not in classes)]
+    for name in sorted(classes.keys() - enums.keys()):
+        parts += [f"\n## {name}\n\n", *about_class(name, classes[name])]
+    parts += ["\n## Enumerations\n\nThe same:\n\n"]
+    parts += [f"- `{name}`: {listed(members_of(found))}\n" for name, found in enums.items()]
     parts += ["\n## Entries of SessionOptions\n\n", *keys(config.SESSION_KEYS)]
     parts += ["\n## Entries of RunOptions\n\n", *keys(config.RUN_KEYS)]
     return "".join(parts)
@@ -262,33 +266,31 @@ def document(ort: ModuleType) -> str:
 def about_class(name: str, found: type) -> Iterator[str]:
     """Yields a class's section."""
     kind, why = verdict(name)
-    here = getattr(tenonnx, name)
-    if issubclass(here, Refused):
+    if issubclass(getattr(tenonnx, name), Refused):
         yield f"**refused**: {why}.\n"
         return
     if why:
         yield f"**{kind}**: {why}.\n\n"
-    members = members_of(found)
-    if issubclass(here, enum.Enum):
-        yield f"{', '.join(f'`{member}`' for member in members)}\n"
-        return
-    told = [m for m in members if verdict(f"{name}.{m}") != ("same", "")]
-    yield from table([f"{name}.{member}" for member in told])
-    if told and len(told) < len(members):
-        yield "\n"
-    if len(told) < len(members):
-        same = ", ".join(f"`{member}`" for member in members if member not in told)
-        yield f"The same: {same}\n"
+    yield from listing(f"{name}.{member}" for member in members_of(found))
 
 
-def table(names: list[str]) -> Iterator[str]:
-    """Yields a table of names."""
-    if not names:
-        return
-    yield "| name | here | |\n| --- | --- | --- |\n"
-    for name in names:
-        kind, why = verdict(name)
-        yield f"| `{name.rpartition('.')[2]}` | {kind} | {why} |\n"
+def listing(names: Iterable[str]) -> Iterator[str]:
+    """Yields a table of the names of which there is something to say, and a line of the others."""
+    verdicts = {name.rpartition(".")[2]: verdict(name) for name in names}
+    same = [name for name, found in verdicts.items() if found == ("same", "")]
+    if len(same) < len(verdicts):
+        yield "| name | here | |\n| --- | --- | --- |\n"
+        for name, (kind, why) in verdicts.items():
+            if name not in same:
+                yield f"| `{name}` | {kind} | {why} |\n"
+        yield "\n" if same else ""
+    if same:
+        yield f"The same: {listed(same)}\n"
+
+
+def listed(names: Iterable[str]) -> str:
+    """Returns names as code, with commas."""
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def keys(rows: Mapping[str, Any]) -> Iterator[str]:
