@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from tenonnx.operators import Array
 from tenonnx.planning.lower import is_constant
 from tenonnx.weights.tensors import WeightTensor
-from tenonnx_cuda.platform import Launch, Platform
-from tenonnx_cuda.sources import ELEMENTS, kernel
+from tenonnx_cuda.platform import Platform
+from tenonnx_cuda.sources import ELEMENTS, Kernel, kernel
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -75,7 +75,7 @@ class Site:
         """Returns the sources' name of an array's element type."""
         return ELEMENTS[array.dtype]
 
-    def kernel(self, file: str, name: str, **macros: Any) -> Launch:
+    def kernel(self, file: str, name: str, **macros: Any) -> Kernel:
         """Returns a kernel of the sources."""
         return kernel(self.platform, file, name, **macros)
 

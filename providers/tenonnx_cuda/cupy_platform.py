@@ -1,34 +1,23 @@
-"""A device by way of cupy: the one module that touches it."""
+"""A device by way of cupy: this module, and ``cupy_stream``, alone touch it."""
 
 from __future__ import annotations
 
+import ctypes
 import functools
-import importlib
 import math
 import os
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from tenonnx.errors import EPFail
 from tenonnx.operators import Array, Namespace
+from tenonnx_cuda.cupy_stream import FLOAT32, TF32, CupyStream, no_room
 from tenonnx_cuda.images.convolutions import Convolutions, convolutions
 from tenonnx_cuda.namespace import DeviceNamespace
-from tenonnx_cuda.platform import (
-    CannotRecordError,
-    Launch,
-    NDArray,
-    OutOfDeviceMemoryError,
-    Recording,
-    View,
-)
+from tenonnx_cuda.platform import Grid, Launch, NDArray, View
 from tenonnx_cuda.products.cublas import products
-
-LARGEST_LIMIT = 2**62
-"""cupy's pools take a signed number."""
 
 PORTABLE_MAPPED_READ_ONLY = 0x01 | 0x02 | 0x08
 """cudaHostRegister's flags for memory that every context may read in place."""
@@ -36,15 +25,8 @@ PORTABLE_MAPPED_READ_ONLY = 0x01 | 0x02 | 0x08
 NO_MEMORY = 2
 """cudaErrorMemoryAllocation."""
 
-FLOAT32, TF32 = 0, 3
-"""cublasMath_t: CUBLAS_DEFAULT_MATH and CUBLAS_TF32_TENSOR_OP_MATH."""
-
 SAME_ADDRESS = 91
 """cudaDevAttrCanUseHostPointerForRegisteredMem."""
-
-
-_recording = threading.Lock()
-"""cupy has one allocator of pinned memory for all threads."""
 
 
 def connect(number: int) -> CupyPlatform:
@@ -125,15 +107,20 @@ class CupyPlatform:
             try:
                 return _Owned(cuda.memory.Memory(max(nbytes, 1)), nbytes)
             except cuda.memory.OutOfMemoryError as error:
-                raise _no_room(error) from error
+                raise no_room(error) from error
             except cuda.runtime.CUDARuntimeError as error:
                 if error.status == NO_MEMORY:
-                    raise _no_room(error) from error
+                    raise no_room(error) from error
                 raise
 
     def array(self, block: Any, view: View) -> Array:
         """Returns an array over a part of a block."""
         pointer = self._cupy.cuda.MemoryPointer(block.memory, view.offset)
+        return self._cupy.ndarray(view.shape, view.dtype, memptr=pointer, strides=view.strides)
+
+    def part(self, array: Array, view: View) -> Array:
+        """Returns an array over another one's memory."""
+        pointer = array.data + view.offset
         return self._cupy.ndarray(view.shape, view.dtype, memptr=pointer, strides=view.strides)
 
     def adopt(self, data: Any) -> Array:
@@ -202,148 +189,55 @@ class CupyPlatform:
         memory = self._cupy.cuda.UnownedMemory(inner.ptr, inner.size, both, self._device.id)
         return _Owned(memory, block.nbytes)
 
-    @functools.lru_cache(maxsize=512)  # noqa: B019 - platforms live as long as the process
+    @functools.cache  # noqa: B019 - platforms live as long as the process, and recordings need all
     def compile(self, source: str, name: str, options: Sequence[str]) -> Launch:
         """Compiles a kernel with NVRTC; cupy keeps the result on disk."""
         module = self._cupy.RawModule(code=source, options=("-std=c++17", *options))
         with self._device:
-            return module.get_function(name)  # type: ignore[no-any-return]  # cupy has no types
+            return CupyLaunch(self._cupy, module.get_function(name))
 
 
-class CupyStream:
-    """A stream and its pool.
+class CupyLaunch:
+    """Starts a kernel on the current stream.
 
     Args:
         cupy: The module.
-        device: The device.
-        limit: Bytes that the pool may take.
-        address: A ``cudaStream_t``; a new one if 0.
-        math_mode: cuBLAS's, for products on the stream.
+        kernel: cupy's.
     """
 
-    def __init__(self, cupy: Any, device: Any, limit: int, address: int, math_mode: int) -> None:
-        self._cupy, self._device, self._math_mode = cupy, device, math_mode
-        self._cublas = importlib.import_module("cupy_backends.cuda.libs.cublas")
-        if address:
-            self._stream = cupy.cuda.Stream.from_external(_Foreign(address))
-        else:
-            self._stream = cupy.cuda.Stream(non_blocking=True)
-        self._pool = cupy.cuda.MemoryPool()
-        if limit < LARGEST_LIMIT:
-            with device:
-                self._pool.set_limit(size=limit)
+    def __init__(self, cupy: Any, kernel: Any) -> None:
+        self._stream = cupy.cuda.get_current_stream
+        self._start = cupy.cuda.driver.launchKernel
+        self._kernel = kernel
 
-    @contextmanager
-    def active(self) -> Iterator[None]:
-        """Makes device, stream, pool and precision this thread's."""
-        cuda = self._cupy.cuda
-        with (
-            self._device,
-            self._stream,
-            cuda.using_allocator(self._pool.malloc),
-            self._precision(),
-        ):
-            try:
-                yield
-            except cuda.memory.OutOfMemoryError as error:
-                # What the pool keeps for later is what may make room now.
-                self._pool.free_all_blocks()
-                raise _no_room(error) from error
+    def __call__(self, grid: Grid, block: Grid, arguments: Sequence[Any]) -> None:
+        """Starts it."""
+        self._kernel(grid, block, tuple(arguments))
 
-    @contextmanager
-    def _precision(self) -> Iterator[None]:
-        """Sets the mode of cuBLAS's handle, which is this thread's and everybody's in it."""
-        handle = self._device.cublas_handle
-        before = self._cublas.getMathMode(handle)
-        if before == self._math_mode:
-            yield
-            return
-        self._cublas.setMathMode(handle, self._math_mode)
-        try:
-            yield
-        finally:
-            self._cublas.setMathMode(handle, before)
+    def prepared(self, grid: Grid, block: Grid, arguments: Sequence[Any]) -> Callable[..., None]:
+        """Returns what puts addresses among arguments that lie in memory as the driver takes them.
 
-    def record(self, work: Callable[[], Any]) -> tuple[Recording, Any]:
-        """Captures a CUDA graph.
-
-        What it allocates comes from a pool of its own, which nothing else is given memory of for
-        as long as the graph may be launched. The capture has a stream of its own, too: what other
-        threads do on this one meanwhile would be recorded, and not done.
+        cupy looks at each argument's type in each call, which takes longer than all the rest.
         """
-        cuda = self._cupy.cuda
-        pool = cuda.MemoryPool()
-        with self.active(), self._no_uploads():
-            capture = cuda.Stream(non_blocking=True)
-            with capture, cuda.using_allocator(pool.malloc):
-                capture.begin_capture()
-                try:
-                    result = work()
-                except Exception as error:
-                    _abandon(capture, cuda.runtime.CUDARuntimeError)
-                    raise CannotRecordError(str(error)) from error
-                try:
-                    return _Graph(capture.end_capture(), self._stream, pool), result
-                except cuda.runtime.CUDARuntimeError as error:
-                    raise CannotRecordError(str(error)) from error
+        cells = (ctypes.c_uint64 * len(arguments))()
+        places = [i for i, each in enumerate(arguments) if not isinstance(each, np.generic)]
+        first, width = ctypes.addressof(cells), ctypes.sizeof(ctypes.c_uint64)
+        for i, each in enumerate(arguments):
+            if isinstance(each, np.generic):
+                ctypes.memmove(first + width * i, each.tobytes(), each.itemsize)
+        each_at = [first + width * i for i in range(len(arguments))]
+        pointers = (ctypes.c_void_p * len(arguments))(*each_at)
+        sizes = [*grid, *[1] * (3 - len(grid)), *block, *[1] * (3 - len(block))]
+        kernel, stream, given = self._kernel.kernel, self._stream, ctypes.addressof(pointers)
+        launch, shape, held = self._start, tuple(map(int, sizes)), (pointers, kernel)
 
-    @contextmanager
-    def _no_uploads(self) -> Iterator[None]:
-        """Refuses this thread's copies from the host.
+        def start(*addresses: int) -> None:
+            assert held, "what the driver reads is there"
+            for place, address in zip(places, addresses, strict=True):
+                cells[place] = address
+            launch(kernel.ptr, *shape, 0, stream().ptr, given, 0)
 
-        cupy puts them into pinned memory, which is somebody else's by the time of a replay.
-        """
-        thread, pool = threading.get_ident(), self._cupy.get_default_pinned_memory_pool()
-
-        def malloc(nbytes: int) -> Any:
-            if threading.get_ident() == thread:
-                raise CannotRecordError(f"{nbytes} bytes are copied from the host")
-            return pool.malloc(nbytes)
-
-        with _recording:
-            self._cupy.cuda.set_pinned_memory_allocator(malloc)
-            try:
-                yield
-            finally:
-                self._cupy.cuda.set_pinned_memory_allocator(pool.malloc)
-
-    def wait_event(self, event: Any) -> None:
-        """Lets what comes now start after an event."""
-        self._stream.wait_event(event)
-
-    def synchronize(self) -> None:
-        """Waits for everything on the stream."""
-        self._stream.synchronize()
-
-    def used(self) -> int:
-        """Returns what the pool holds."""
-        return int(self._pool.total_bytes())
-
-
-class _Foreign:
-    """A caller's stream."""
-
-    def __init__(self, address: int) -> None:
-        self._address = address
-
-    def __cuda_stream__(self) -> tuple[int, int]:
-        """Returns the protocol's version and the stream's address."""
-        return 0, self._address
-
-
-def _abandon(stream: Any, failure: type[Exception]) -> None:
-    try:
-        stream.end_capture()
-    except failure:
-        return  # a capture that failed ends with its error, which the caller has already
-
-
-class _Graph:
-    def __init__(self, graph: Any, stream: Any, pool: Any) -> None:
-        self._graph, self._stream, self._pool = graph, stream, pool
-
-    def launch(self) -> None:
-        self._graph.launch(self._stream)
+        return start
 
 
 class _Owned:
@@ -375,10 +269,3 @@ class _Opened:
     def __del__(self) -> None:
         self._runtime.ipcCloseMemHandle(self._address)
         self._closed()
-
-
-def _no_room(error: Exception) -> OutOfDeviceMemoryError:
-    return OutOfDeviceMemoryError(
-        f"the device is out of memory: {error}; raise gpu_mem_limit if it is set, close sessions, "
-        "or use smaller batches"
-    )

@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from tenonnx.operators import Array
+from tenonnx_cuda.repeating import allocate
 
 if TYPE_CHECKING:
     from tenonnx_cuda.products.cublas import Products
@@ -42,6 +43,10 @@ class DeviceNamespace:
         found = getattr(self._cupy, name)
         setattr(self, name, found)  # asked once
         return found
+
+    def empty(self, shape: Any, dtype: Any = np.float64) -> Array:
+        """Returns an array whose elements are still to be written."""
+        return allocate(self._cupy, shape, dtype)
 
     def where(self, condition: Array, *choices: Any) -> Any:
         """Returns elements of one of two choices; where the condition holds if there are none."""

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 NDArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
-Launch: TypeAlias = Callable[[tuple[int, ...], tuple[int, ...], tuple[Any, ...]], None]
-"""Starts a kernel: blocks, threads of a block, arguments (arrays, and numpy scalars)."""
+Grid: TypeAlias = tuple[int, ...]
+"""How many blocks, or threads of a block, there are along each axis."""
 
 
 class OutOfDeviceMemoryError(MemoryError):
@@ -42,6 +42,17 @@ class Recording(Protocol):
 
     def launch(self) -> None:
         """Starts it; the arrays that it read and wrote must be the same."""
+
+
+class Launch(Protocol):
+    """Starts a kernel."""
+
+    def __call__(self, grid: Grid, block: Grid, arguments: Sequence[Any], /) -> None:
+        """Starts it: blocks, threads of a block, arguments (arrays, and numpy scalars)."""
+
+    def prepared(self, grid: Grid, block: Grid, arguments: Sequence[Any], /) -> Callable[..., None]:
+        """Returns what starts it with other addresses, of as many arrays; no two at once."""
+        ...
 
 
 class Event(Protocol):
@@ -83,7 +94,14 @@ class CannotRecordError(RuntimeError):
 
 @dataclass(frozen=True)
 class View:
-    """Where in a block an array lies: bytes from its start, element type, shape and strides."""
+    """Where in a block an array lies, or in another array.
+
+    Attributes:
+        offset: Bytes from its start.
+        dtype: The element type.
+        shape: The axes' lengths.
+        strides: Bytes from an element to the next; ``None`` without gaps.
+    """
 
     offset: int
     dtype: np.dtype[Any]
@@ -142,6 +160,10 @@ class Platform(Protocol):
 
     def array(self, block: Block, view: View) -> Array:
         """Returns an array that holds the block it lies in."""
+        ...
+
+    def part(self, array: Array, view: View) -> Array:
+        """Returns an array over another one's memory, which it holds."""
         ...
 
     def adopt(self, data: Any) -> Array:

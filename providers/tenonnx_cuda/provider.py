@@ -30,7 +30,7 @@ class CUDAExecutionProvider(ArrayProvider):
     """Runs on an NVIDIA GPU, on a stream of the session's own."""
 
     name: ClassVar[str] = "CUDAExecutionProvider"
-    aliases: ClassVar[tuple[str, ...]] = ("cuda",)
+    aliases: ClassVar[tuple[str, ...]] = ("cuda", "gpu")
     Options: ClassVar[type | None] = CudaOptions
     device: Device = SomeDevice()
     unasked: ClassVar[bool] = False  # a GPU's memory is often somebody else's
@@ -100,7 +100,7 @@ class CUDAExecutionProvider(ArrayProvider):
         on_host = shape_nodes(segment.nodes, self.kernel)
         chosen = {n: self._on_host(n) if n in on_host else self._chosen(n) for n in segment.nodes}
         self._preload(segment, chosen.values())
-        steps = self._chained(segment, chosen, on_host)
+        steps = self._joined(segment, chosen, on_host)
         steps = [self._after_weights(step) for step in steps]
         if self.options.enable_cuda_graph:
             from tenonnx_cuda.graphs.recording import recorded
@@ -108,43 +108,27 @@ class CUDAExecutionProvider(ArrayProvider):
             steps = recorded(steps, segment.escaping, self.stream, self._there)
         return [on_stream(self.stream, step) for step in steps]
 
-    def _chained(
+    def _joined(
         self, segment: Segment, steps: dict[ir.Node, Step], on_host: frozenset[ir.Node]
     ) -> list[Step]:
-        """Returns the steps of nodes, some of them for several nodes.
+        """Returns the steps of nodes, some of them for several nodes."""
+        from tenonnx_cuda.attention.turning import join_turns
+        from tenonnx_cuda.elementwise.chains import join_chains
+        from tenonnx_cuda.joining import Joining
+        from tenonnx_cuda.norms.residual import join_residuals
+        from tenonnx_cuda.products.linear import join_linears
 
-        Such a step stands where its last node did, if no more is said: by then all that it reads is
-        there.
-        """
-        from tenonnx_cuda.attention.turning import turn_step, turns
-        from tenonnx_cuda.elementwise.chains import chain_step, chains
-        from tenonnx_cuda.norms.residual import residual_step, residuals
-        from tenonnx_cuda.products.linear import linear_step, linears
-
-        nodes = [node for node in segment.nodes if node not in on_host]
-        where = self.platform, self.device
-        taken: set[ir.Node] = set()
-
-        def is_free(node: ir.Node) -> bool:
-            return node not in taken and self._is_free(node)
-
-        def parts(several: Sequence[ir.Node]) -> list[Step]:
-            taken.update(several)
-            return [steps.pop(node) for node in several]
-
-        for turn in turns(nodes, segment.escaping, is_free):
-            steps[turn.nodes[-1]] = turn_step(turn, parts(turn.nodes), *where)
-        products, tf32 = self.platform.xp.products, self.options.use_tf32
-        if products is not None and products.lt is not None:
-            for linear in linears(nodes, segment.escaping, is_free):
-                made = linear_step(linear, parts(linear.nodes), *where, tf32=tf32)
-                steps[linear.nodes[-1]] = made
-        for residual in residuals(nodes, segment.escaping, is_free):
-            both = (residual.add, residual.norm)
-            # What reads the sum may come before the normalisation, which reads constants besides.
-            steps[residual.add] = residual_step(residual, parts(both), *where)
-        for chain in chains(nodes, segment.escaping, is_free):
-            steps[chain.nodes[-1]] = chain_step(chain, parts(chain.nodes), *where)
+        joining = Joining(
+            [node for node in segment.nodes if node not in on_host],
+            segment.escaping,
+            steps,
+            lambda node: not self._is_free(node),
+            self.platform,
+            self.device,
+            self.options.use_tf32,
+        )
+        for join in (join_turns, join_linears, join_residuals, join_chains):
+            join(joining)
         return [steps[node] for node in segment.nodes if node in steps]
 
     def _on_host(self, node: ir.Node) -> Step:
@@ -165,6 +149,8 @@ class CUDAExecutionProvider(ArrayProvider):
         """Returns the step of a node, with a kernel of the provider's own if there is one."""
         from tenonnx_cuda.chosen import Instead, Site, choices
         from tenonnx_cuda.graphs.sized import Sized
+        from tenonnx_cuda.repeating import Repeated, cannot_repeat
+        from tenonnx_cuda.weights.arrivals import around
 
         step = self._step(node)
         choice = choices().get((node.domain, node.op_type))
@@ -172,12 +158,22 @@ class CUDAExecutionProvider(ArrayProvider):
             return step
         chosen: CudaOptions = self.options
         search, room = chosen.cudnn_conv_algo_search, chosen.cudnn_conv_use_max_workspace
-        found = choice(Site(node, self.platform, chosen.use_tf32, search, room), step.call)
-        if isinstance(found, Instead):
-            return dataclasses.replace(step, call=found.call, inputs=found.inputs(node))
+        library = step.call
+
+        def plain(*inputs: Any) -> Any:
+            cannot_repeat()
+            return library(*inputs)
+
+        found = choice(Site(node, self.platform, chosen.use_tf32, search, room), plain)
+        if found is None:
+            return step
         if isinstance(found, Sized):
             return dataclasses.replace(step, call=found, host=found.host)
-        return step if found is None else dataclasses.replace(step, call=found)
+        if isinstance(found, Instead):
+            step = dataclasses.replace(step, inputs=found.inputs(node))
+            found = found.call
+        step = dataclasses.replace(step, call=found)
+        return around(step, Repeated(found, self.platform))
 
     def _preload(self, segment: Segment, steps: Iterable[Step]) -> None:
         """Brings all weights that steps read to the device, as its bus likes it.

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
 
-from tenonnx_cuda.platform import Launch, Platform
+from tenonnx_cuda.platform import Grid, Launch, Platform
+from tenonnx_cuda.repeating import notes, start
 
 FOLDER: Final = Path(__file__).with_name("kernels")
 
@@ -51,7 +53,22 @@ def source(name: str) -> str:
     return common() + INCLUDE.sub(lambda found: header(found[1]), text)
 
 
-def kernel(platform: Platform, file: str, name: str, **macros: Any) -> Launch:
+class Kernel:
+    """A compiled kernel, whose launches can be repeated."""
+
+    def __init__(self, launch: Launch) -> None:
+        self._launch = launch
+
+    def __call__(self, grid: Grid, block: Grid, arguments: Sequence[Any]) -> None:
+        """Starts it: blocks, threads of a block, arguments (arrays, and numpy scalars)."""
+        if notes() is None:
+            self._launch(grid, block, arguments)
+        else:
+            arrays = [each for each in arguments if not isinstance(each, np.generic)]
+            start(self._launch.prepared(grid, block, arguments), *arrays)
+
+
+def kernel(platform: Platform, file: str, name: str, **macros: Any) -> Kernel:
     """Returns a kernel, compiled for some values of its macros.
 
     Args:
@@ -61,7 +78,7 @@ def kernel(platform: Platform, file: str, name: str, **macros: Any) -> Launch:
         macros: Their values.
     """
     options = tuple(f"-D{key}={value}" for key, value in sorted(macros.items()))
-    return platform.compile(source(file), name, options)
+    return Kernel(platform.compile(source(file), name, options))
 
 
 def pointer(array: Any) -> Any:

@@ -13,7 +13,8 @@ import numpy as np
 import strict
 from numpy.lib.stride_tricks import as_strided
 
-from tenonnx_cuda.images.convolutions import ELEMENTS, Convolutions
+from tenonnx_cuda.images.convolution_graph import ELEMENTS
+from tenonnx_cuda.images.convolutions import Convolutions
 from tenonnx_cuda.images.cudnn import ATTRIBUTES, DESCRIPTORS, FUNCTIONS, Backend
 
 KINDS = {number: name for name, number in DESCRIPTORS.items()}

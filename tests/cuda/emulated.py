@@ -164,6 +164,14 @@ class FakePlatform:
         array: NDArray = np.ndarray(view.shape, view.dtype, block.held, view.offset, view.strides)
         return strict.StrictArray(array)
 
+    def part(self, array: Any, view: View) -> Any:
+        interface = {
+            "version": 3, "data": (array.data.ptr + view.offset, False), "shape": view.shape,
+            "strides": view.strides, "typestr": f"|V{view.dtype.itemsize}",
+        }  # fmt: skip
+        holder = type("Part", (), {"__array_interface__": interface, "array": array})()
+        return strict.StrictArray(np.asarray(holder).view(view.dtype))
+
     def adopt(self, data: Any) -> Any:
         return strict.StrictArray(data.held)
 
@@ -248,7 +256,7 @@ class ArraysOnly(EmulatedProvider):
         needed = node.op_type.startswith("Scatter")
         return super()._chosen(node) if needed else self._step(node)
 
-    def _chained(self, segment: Any, steps: Any, *_: Any) -> list[tenonnx.Step]:
+    def _joined(self, segment: Any, steps: Any, *_: Any) -> list[tenonnx.Step]:
         return [steps[node] for node in segment.nodes]
 
 

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,16 +41,32 @@ def compile_kernel(source: str, name: str, options: tuple[str, ...]) -> Any:
     if not path.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
         _build(text, options, path)
-    library = ctypes.CDLL(str(path))
+    return Launch(ctypes.CDLL(str(path)))
 
-    def launch(grid: Any, block: Any, arguments: Any) -> None:
+
+class Launch:
+    """A kernel that takes a grid, a block and arguments."""
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+
+    def __call__(self, grid: Any, block: Any, arguments: Any) -> None:
         sizes = (*grid, *(1,) * (3 - len(grid)), *block, *(1,) * (3 - len(block)))
         cells = [_cell(argument) for argument in arguments]
         pointers = (ctypes.c_void_p * len(cells))(*(c.ctypes.data for c in cells))
         with RUNNING:
-            library.launch((ctypes.c_uint * 6)(*sizes), pointers)
+            self._library.launch((ctypes.c_uint * 6)(*sizes), pointers)
 
-    return launch
+    def prepared(self, grid: Any, block: Any, arguments: Any) -> Callable[..., None]:
+        places = [i for i, each in enumerate(arguments) if not isinstance(each, np.generic)]
+        given = [each if isinstance(each, np.generic) else None for each in arguments]
+
+        def start(*addresses: int) -> None:
+            for place, address in zip(places, addresses, strict=True):
+                given[place] = np.uintp(address)
+            self(grid, block, given)
+
+        return start
 
 
 def _build(text: str, options: tuple[str, ...], path: Path) -> None:

@@ -12,7 +12,9 @@ import pytest
 import strict
 from emulated import FakePlatform
 
-from tenonnx_cuda.chosen import Site, choices
+from tenonnx_cuda.chosen import Instead, Site, choices
+from tenonnx_cuda.graphs.sized import Sized
+from tenonnx_cuda.repeating import ALIGNED, Repeated
 
 needs_compiler = pytest.mark.skipif(hosted.COMPILER is None, reason="no C++ compiler")
 
@@ -37,6 +39,7 @@ def chosen(
     convolutions: Any = None,
     plain: Any = refuse,
     inside: bool = False,
+    times: int = 3,
     **attributes: Any,
 ) -> Any:
     """Returns the call chosen for a node.
@@ -51,6 +54,7 @@ def chosen(
         convolutions: cuDNN.
         plain: What it may leave arrays to; without, it fails there.
         inside: Its outputs are none of the graph's.
+        times: How often it is called, at the second time noted, from the third on repeated.
         attributes: Of the node.
     """
     attrs = [ir.convenience.convert_attribute(k, v) for k, v in attributes.items()]
@@ -63,13 +67,36 @@ def chosen(
     assert call is not None
     assert graph is node.graph
 
+    call = call.call if isinstance(call, Instead) else call
+    repeated = Repeated(call, platform)
+
     def run(*inputs: Any, host: tuple[int, ...] = ()) -> Any:
-        result = call(*(x if i in host else strict.wrap(x) for i, x in enumerate(inputs)))
-        if isinstance(result, tuple):
-            return [None if part is None else part.held for part in result]
-        return result.held
+        """Returns what the call does, which is the same when it is noted, and then repeated."""
+        results = []
+        for _ in range(1 if isinstance(call, Sized) else times):
+            given = [x if i in host else strict.wrap(moved(x)) for i, x in enumerate(inputs)]
+            result = repeated(*given)
+            several = result if isinstance(result, tuple) else (result,)
+            results.append([None if part is None else part.held for part in several])
+        for other in results[1:]:
+            for one, same in zip(results[0], other, strict=True):
+                np.testing.assert_array_equal(one, same)
+        return results[0] if isinstance(result, tuple) else results[0][0]
 
     return run
+
+
+def moved(x: Any) -> Any:
+    """Returns a copy of a numpy array that lies alike elsewhere, with as even an address."""
+    if not isinstance(x, np.ndarray) or not x.size:
+        return x
+    lowest, highest = np.lib.array_utils.byte_bounds(x)
+    lead = x.ctypes.data - lowest
+    memory = np.empty(highest - lowest + 2 * ALIGNED, np.uint8)
+    start = (x.ctypes.data - memory.ctypes.data - lead) % ALIGNED
+    there = np.ndarray(x.shape, x.dtype, memory, start + lead, x.strides)
+    there[...] = x
+    return there
 
 
 def draw(seed: int, *shape: int, dtype: Any = np.float32) -> Any:

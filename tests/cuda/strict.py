@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx_cuda.repeating import notes
+
 CUPY = json.loads(Path(__file__).with_name("cupy_names.json").read_text())
 ARRAY_NAMES = frozenset(CUPY["array"])
 DTYPES = frozenset("?bBhHiIlLqQefdFD")
@@ -43,6 +45,14 @@ class HiddenTransferError(TypeError):
 
 def refuse(what: str) -> Any:
     raise HiddenTransferError(what)
+
+
+def written(array: np.ndarray[Any, Any]) -> None:
+    """Refuses what would be left out when a call that is being noted is repeated."""
+    noted = notes()
+    if noted is not None and noted.complete:
+        shares = any(np.may_share_memory(array, made.held) for made in noted.made)
+        assert not shares, "this is not noted: call cannot_repeat() where it is written to"
 
 
 def has_dtype(dtype: np.dtype[Any]) -> bool:
@@ -116,6 +126,7 @@ class StrictArray:
         return wrap(self.held[place])
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        written(self.held)
         self.held[place_of(index)] = unwrap(value, "an assignment")
 
     def __len__(self) -> int:
@@ -193,6 +204,7 @@ for _name in UFUNC_OF:
     if hasattr(operator, f"i{_plain}"):
 
         def _inplace(self: StrictArray, other: Any, name: str = _plain) -> Any:
+            written(self.held)
             self.held = getattr(operator, f"i{name}")(self.held, unwrap(other, name))
             return self
 
@@ -223,6 +235,8 @@ class Function:
             return wrap(np.array(args[0], *args[1:], **kwargs))
         plain = [unwrap(a, name) for a in args]
         target = kwargs.get("out")
+        if isinstance(target, StrictArray):
+            written(target.held)
         named = {k: unwrap(v, name) for k, v in kwargs.items()}
         result = check_types(name, lambda *given: self._function(*given, **named), *plain)
         return target if isinstance(target, StrictArray) else wrap(result)
@@ -230,6 +244,7 @@ class Function:
     def at(self, array: Any, index: Any, values: Any) -> None:
         if self.__name__ not in AT or array.dtype.char not in AT_DTYPES:
             raise TypeError(f"cupy's {self.__name__}.at has no {array.dtype}")
+        written(array.held)
         self._function.at(array.held, place_of(index), unwrap(values, "at"))
 
     def __getattr__(self, name: str) -> Any:

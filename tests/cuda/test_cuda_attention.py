@@ -159,7 +159,7 @@ def test_tensor_cores_take_what_suits_them(monkeypatch: pytest.MonkeyPatch) -> N
         (BFLOAT16, 48, (9, 0)), (BFLOAT16, 128, (10, 0)),
     ):  # fmt: skip
         heads = [draw(i, 1, 1, 2, size, dtype=dtype) for i in range(3)]
-        chosen("Attention", 23, capability=capability)(*heads)
+        chosen("Attention", 23, capability=capability, times=1)(*heads)
     assert taken == ["on_tensor_cores", "by_tiles", "by_tiles", "by_tiles", "on_tensor_cores"]
 
 

@@ -15,7 +15,7 @@ import pytest
 import tenonnx
 from models import model, node, value
 from tenonnx.interface.ort_value import OrtValue
-from tenonnx_cuda.cupy_platform import LARGEST_LIMIT, TF32, CupyStream
+from tenonnx_cuda.cupy_stream import LARGEST_LIMIT, TF32, CupyStream
 from tenonnx_cuda.graphs.recording import LARGE, MOST, Replayed, Take
 
 CHAIN = model(

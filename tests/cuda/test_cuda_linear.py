@@ -229,7 +229,8 @@ def test_without_an_algorithm_cublas_does_it(caplog: pytest.LogCaptureFixture) -
     with caplog.at_level(logging.INFO, "tenonnx"):
         for _ in range(2):
             near(run(a, b, c), wide(a) @ wide(b) + c, np.float32)
-    assert caplog.text.count("cuBLASLt has no algorithm") == 1
+    said = [message for message in caplog.messages if "cuBLASLt has no algorithm" in message]
+    assert 0 < len(said) == len(set(said))
     assert not library.calls
 
 
@@ -245,9 +246,11 @@ def test_what_is_refused_is_not_tried_again(caplog: pytest.LogCaptureFixture) ->
     library = LtLibrary()
     library.cublasLtMatmul = lambda *_: 15  # NOT_SUPPORTED
     run = gemm(products_of(library))
-    for _ in range(2):
+    for _ in range(8):
         near(run(a, b, c), wide(a) @ wide(b) + c, np.float32)
-    assert caplog.text.count("cuBLASLt has status 15") == 1
+    # Results that lie otherwise are another problem.
+    said = [message for message in caplog.messages if "cuBLASLt has status 15" in message]
+    assert 0 < len(said) == len(set(said))
 
 
 def test_it_is_done_without(caplog: pytest.LogCaptureFixture) -> None:

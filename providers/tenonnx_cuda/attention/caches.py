@@ -12,6 +12,7 @@ import numpy as np
 from tenonnx.operators import Array
 from tenonnx_cuda.attention.flash import Heads
 from tenonnx_cuda.chosen import Site
+from tenonnx_cuda.repeating import cannot_repeat
 from tenonnx_cuda.sources import THREADS, blocks, is_aligned, pointer
 
 Pair: TypeAlias = "tuple[Any, Any]"
@@ -73,6 +74,7 @@ def grown(site: Site, past: Pair, room: tuple[Heads, Heads], outs: Sequence[Any]
     places = zip(room, past, outs, strict=True)
     present = [_room(site, heads, before, out) for heads, before, out in places]
     if past[0] is None:
+        cannot_repeat()
         for cache in present:
             cache[...] = 0
         return present[0], present[1]
@@ -83,6 +85,7 @@ def grown(site: Site, past: Pair, room: tuple[Heads, Heads], outs: Sequence[Any]
     if whole and not any(same):
         _carry(site, past, (present[0], present[1]))
         return present[0], present[1]
+    cannot_repeat()
     for cache, before, is_it in zip(present, past, same, strict=True):
         if not is_it:
             cache[:, :, : before.shape[2]] = before

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 
 from tenonnx.operators import Array
 from tenonnx_cuda.chosen import Site, same_element
-from tenonnx_cuda.platform import Launch
-from tenonnx_cuda.sources import is_aligned, pointer
+from tenonnx_cuda.sources import LARGEST_GRID, Kernel, is_aligned, pointer
 
 LARGEST: Final = 256
 """Elements of a head up to which its tiles fit in a block's shared memory."""
@@ -117,85 +116,107 @@ def masked(
 def attends(q: Heads, k: Heads, v: Heads) -> bool:
     """Says whether there is a kernel for heads."""
     element = same_element(q.array, k.array, v.array)
-    small = max(q.size, v.size) <= LARGEST
-    return element is not None and small and q.heads % k.heads == 0 and q.size == k.size
+    small = max(q.size, v.size) <= LARGEST and max(q.heads, q.batch) <= LARGEST_GRID
+    alike = (k.batch, k.heads, k.steps) == (q.batch, v.heads, v.steps) and v.batch == q.batch
+    return element is not None and small and alike and q.heads % k.heads == 0 and q.size == k.size
+
+
+@dataclass(frozen=True)
+class Task:
+    """Heads to attend, and where the result goes.
+
+    Attributes:
+        site: The node.
+        q: Queries.
+        k: Keys.
+        v: Values.
+        sight: What queries see.
+        y: (batch, heads, steps, size of v), or (batch, steps, heads, size of v) as q lies.
+        strides: Of y in elements, per batch, head and step.
+    """
+
+    site: Site
+    q: Heads
+    k: Heads
+    v: Heads
+    sight: Sight
+    y: Array
+    strides: tuple[int, int, int]
+
+    @classmethod
+    def of(cls, site: Site, q: Heads, k: Heads, v: Heads, sight: Sight) -> Task:
+        """Makes room for the result."""
+        width = q.heads * v.size
+        if q.array.ndim == 3:
+            shape = (q.batch, q.steps, q.heads, v.size)
+            strides = (q.steps * width, v.size, width)
+        else:
+            shape = (q.batch, q.heads, q.steps, v.size)
+            strides = (q.steps * width, q.steps * v.size, v.size)
+        y = site.xp.empty(shape, q.array.dtype)
+        return cls(site, q, k, v, sight, y, strides)
+
+    @property
+    def macros(self) -> dict[str, Any]:
+        """What all kernels are compiled for."""
+        kind = self.sight.mask[0]
+        element = self.site.element(self.q.array)
+        return {"T": element, "SIZE": self.q.size, "VALUE": self.v.size, "MASK": kind}
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """The kernels' arguments, up to those of ``Shares``."""
+        q, k, v, sight = self.q, self.k, self.v, self.sight
+        _, mask, steps, keys = sight.mask
+        more = map(pointer, (mask, sight.lengths, sight.sinks))
+        sizes = map(np.int32, (q.heads // k.heads, q.steps, k.steps))
+        strides = (*q.strides, *k.strides, *v.strides, *self.strides, *steps)
+        where = (*map(np.int64, strides), np.int32(keys))
+        return (q.array, k.array, v.array, *more, self.y, *sizes, *where, *sight.numbers)
+
+    @property
+    def suits_tensor_cores(self) -> bool:
+        """Whether 16 bytes of a head can be read at once everywhere, and its sums be held."""
+        all_heads = (self.q, self.k, self.v)
+        sizes = all(h.size % 32 == 0 and h.size <= LARGEST_TENSOR for h in (self.q, self.v))
+        even = all(stride % 8 == 0 for h in all_heads for stride in h.strides)
+        return sizes and even and is_aligned(*(h.array for h in all_heads))
 
 
 def attended(site: Site, q: Heads, k: Heads, v: Heads, sight: Sight) -> Array:
     """Returns attention's result in the layout of q, for heads that there is a kernel for."""
-    element = site.element(q.array)
-    packed = q.array.ndim == 3
-    shape = (q.batch, q.steps, q.heads, v.size) if packed else (q.batch, q.heads, q.steps, v.size)
-    y = site.xp.empty(shape, q.array.dtype)
-    width = q.heads * v.size
-    strides = (
-        (q.steps * width, v.size, width) if packed else (q.steps * width, q.steps * v.size, v.size)
-    )
-    where = [np.int64(n) for h in (q, k, v) for n in h.strides]
-    _, mask, mask_strides, mask_keys = sight.mask
-    arrays = (*(h.array for h in (q, k, v)), *map(pointer, (mask, sight.lengths, sight.sinks)), y)
-    sizes = [np.int32(n) for n in (q.heads // k.heads, q.steps, k.steps)]
-    masks = [*map(np.int64, mask_strides), np.int32(mask_keys)]
-    given = (*arrays, *sizes, *where, *map(np.int64, strides), *masks, *sight.numbers)
-    fast = site.has_tensor_cores and element != "f32" and suits_tensor_cores(q, k, v)
-    start = on_tensor_cores if fast else by_tiles
-    start(site, element, (q, k, v), sight, given, y, strides)
-    return y
+    task = Task.of(site, q, k, v, sight)
+    halves = site.has_tensor_cores and q.array.dtype.itemsize == 2
+    start = on_tensor_cores if halves and task.suits_tensor_cores else by_tiles
+    start(task)
+    return task.y
 
 
-Triple: TypeAlias = tuple[Heads, Heads, Heads]
-
-
-def by_tiles(
-    site: Site,
-    element: str,
-    heads: Triple,
-    sight: Sight,
-    given: tuple[Any, ...],
-    y: Array,
-    strides: tuple[int, ...],
-) -> None:
+def by_tiles(task: Task) -> None:
     """Starts a block for each tile of queries; its keys pass through shared memory."""
-    q, _, v = heads
-    large = max(q.size, v.size) > LARGEST // 2
+    q = task.q
+    large = max(q.size, task.v.size) > LARGEST // 2
     rows = 1 if q.steps == 1 else 4 if q.steps <= 4 else 8 if large else 16
-    columns = 16 if large else 32
-    macros = {"T": element, "SIZE": q.size, "VALUE": v.size, "ROWS": rows, "COLUMNS": columns,
-              "THREADS": THREADS, "MASK": sight.mask[0]}  # fmt: skip
+    macros = {**task.macros, "ROWS": rows, "COLUMNS": 16 if large else 32, "THREADS": THREADS}
     tiles = -(-q.steps // rows)
-    shares = Shares.of(site, heads, BLOCKS // (tiles * q.heads * q.batch))
-    launch = site.kernel("attention", "attend", **macros)
-    launch((tiles * shares.parts, q.heads, q.batch), (THREADS,), (*given, *shares.arguments))
-    shares.combine(site.kernel("attention", "combine", **macros), heads, sight, y, strides)
+    shares = Shares.of(task, BLOCKS // (tiles * q.heads * q.batch))
+    launch = task.site.kernel("attention", "attend", **macros)
+    grid = (tiles * shares.parts, q.heads, q.batch)
+    launch(grid, (THREADS,), (*task.arguments, *shares.arguments))
+    shares.combine(task.site.kernel("attention", "combine", **macros), task)
 
 
-def suits_tensor_cores(q: Heads, k: Heads, v: Heads) -> bool:
-    """Says whether 16 bytes of a head can be read at once everywhere, and its sums be held."""
-    sizes = all(h.size % 32 == 0 and h.size <= LARGEST_TENSOR for h in (q, v))
-    even = all(stride % 8 == 0 for h in (q, k, v) for stride in h.strides)
-    return sizes and even and is_aligned(*(h.array for h in (q, k, v)))
-
-
-def on_tensor_cores(
-    site: Site,
-    element: str,
-    heads: Triple,
-    sight: Sight,
-    given: tuple[Any, ...],
-    y: Array,
-    strides: tuple[int, ...],
-) -> None:
+def on_tensor_cores(task: Task) -> None:
     """Starts a warp for each tile of rows."""
-    q, k, v = heads
+    q, k, v = task.q, task.k, task.v
     tiles = -(-q.steps * (q.heads // k.heads) // ROWS)
-    shares = Shares.of(site, heads, UNITS // (tiles * k.heads * q.batch))
+    shares = Shares.of(task, UNITS // (tiles * k.heads * q.batch))
     staged = shares.parts == 1 and tiles >= WARPS
-    macros = {"T": element, "SIZE": q.size, "VALUE": v.size, "MASK": sight.mask[0],
-              "EACH": 8 if v.size % 64 == 0 else 4, "STAGED": int(staged)}  # fmt: skip
-    launch = site.kernel("attention_mma", "attend_tensor", **macros)
+    macros = {**task.macros, "EACH": 8 if v.size % 64 == 0 else 4, "STAGED": int(staged)}
+    launch = task.site.kernel("attention_mma", "attend_tensor", **macros)
     grid = (-(-tiles * shares.parts // WARPS), k.heads, q.batch)
-    launch(grid, (WARPS * 32,), (*given, *shares.arguments))
-    shares.combine(site.kernel("attention_mma", "combine", **macros), heads, sight, y, strides)
+    launch(grid, (WARPS * 32,), (*task.arguments, *shares.arguments))
+    shares.combine(task.site.kernel("attention_mma", "combine", **macros), task)
 
 
 @dataclass(frozen=True)
@@ -215,31 +236,29 @@ class Shares:
     stats: Array | None
 
     @classmethod
-    def of(cls, site: Site, heads: Triple, most: int) -> Shares:
+    def of(cls, task: Task, most: int) -> Shares:
         """Cuts keys into at most so many shares."""
-        q, k, v = heads
-        parts = max(1, min(most, k.steps // LEAST_KEYS))
-        span = max(1, -(-k.steps // (parts * KEYS))) * KEYS
-        parts = max(1, -(-k.steps // span))
+        q, steps = task.q, task.k.steps
+        parts = max(1, min(most, steps // LEAST_KEYS))
+        span = max(1, -(-steps // (parts * KEYS))) * KEYS
+        parts = max(1, -(-steps // span))
         if parts == 1:
             return cls(1, span, None, None)
-        sizes = (parts, q.batch * q.heads * q.steps)
-        empty = site.xp.empty
-        return cls(parts, span, empty((*sizes, v.size), np.float32), empty((*sizes, 2), np.float32))
+        sizes, empty = (parts, q.batch * q.heads * q.steps), task.site.xp.empty
+        sums = empty((*sizes, task.v.size), np.float32)
+        return cls(parts, span, sums, empty((*sizes, 2), np.float32))
 
     @property
     def arguments(self) -> tuple[Any, ...]:
         """The kernels' last ones."""
         return np.int32(self.parts), np.int32(self.span), pointer(self.sums), pointer(self.stats)
 
-    def combine(
-        self, launch: Launch, heads: Triple, sight: Sight, y: Array, strides: tuple[int, ...]
-    ) -> None:
+    def combine(self, launch: Kernel, task: Task) -> None:
         """Makes one result of several shares'."""
         if self.parts == 1:
             return
-        q = heads[0]
-        sizes = [np.int32(n) for n in (self.parts, q.heads, q.steps)]
-        arrays = (self.sums, self.stats, pointer(sight.sinks), y)
+        q = task.q
+        sizes = map(np.int32, (self.parts, q.heads, q.steps))
+        arrays = (self.sums, self.stats, pointer(task.sight.sinks), task.y)
         rows = q.batch * q.heads * q.steps
-        launch((rows,), (32,), (*arrays, *sizes, *map(np.int64, strides)))
+        launch((rows,), (32,), (*arrays, *sizes, *map(np.int64, task.strides)))

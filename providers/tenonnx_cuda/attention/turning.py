@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from tenonnx.graph import array_of
 from tenonnx.operators import Array
 from tenonnx.planning.lower import is_constant
-from tenonnx.provider import Device, Step
 from tenonnx_cuda.chosen import same_element
-from tenonnx_cuda.elementwise.chains import only_reader
-from tenonnx_cuda.graphs.grouping import Group
-from tenonnx_cuda.graphs.program import Program
+from tenonnx_cuda.joining import Joining
 from tenonnx_cuda.platform import Platform
 from tenonnx_cuda.sources import THREADS, blocks, kernel
 
@@ -27,6 +24,8 @@ LAST: Final = (-1, 3)
 """The last of four axes."""
 
 Maker = Callable[["ir.Value | None", str], "ir.Node | None"]
+"""Returns the node that makes a value, if its operator is named so and it may become part of a step
+with the one that reads it."""
 
 
 @dataclass(frozen=True)
@@ -44,29 +43,20 @@ class Turn:
     half: int
 
 
-def turns(
-    nodes: Sequence[ir.Node], escaping: frozenset[ir.Value], is_free: Callable[[ir.Node], bool]
-) -> Iterator[Turn]:
-    """Yields what is one kernel.
-
-    Args:
-        nodes: In an order in which they can run.
-        escaping: Values that something outside the nodes reads.
-        is_free: Whether a node may be computed otherwise than by the kernel it has.
-    """
-    inside = set(nodes)
+def join_turns(joining: Joining) -> None:
+    """Makes a step of each rotary embedding."""
 
     def maker(value: ir.Value | None, op_type: str) -> ir.Node | None:
         node = None if value is None else value.producer()
-        if node is None or (node.domain, node.op_type) != ("", op_type) or node not in inside:
+        if node is None or (node.domain, node.op_type) != ("", op_type):
             return None
-        return node if is_free(node) and only_reader(node, escaping) is not None else None
+        alone = joining.is_free(node) and joining.only_reader(node) is not None
+        return node if alone else None
 
-    for node in nodes:
-        if (node.domain, node.op_type) == ("", "Add") and is_free(node):
-            found = _turn(node, maker)
-            if found is not None:
-                yield found
+    for node in joining.free():
+        if (node.domain, node.op_type) == ("", "Add") and (turn := _turn(node, maker)) is not None:
+            call = functools.partial(turned, joining.platform, turn.half)
+            joining.join(turn.nodes, turn.inputs, node.outputs, call)
 
 
 def _turn(add: ir.Node, maker: Maker) -> Turn | None:
@@ -112,38 +102,17 @@ def _number(value: ir.Value | None) -> int | None:
     return int(array.reshape(())) if array.size == 1 else None
 
 
-def turn_step(turn: Turn, steps: Sequence[Step], platform: Platform, device: Device) -> Step:
-    """Returns a rotary embedding as one step; the steps of its nodes where no kernel fits."""
-    output = turn.nodes[-1].outputs[0]
-
-    @functools.cache
-    def program() -> Program:
-        group = Group()
-        for step in steps:
-            group.add(step)
-        return Program(group, (output,))
-
-    def call(x: Array, cosines: Array, sines: Array) -> Array:
-        y = turned(platform, x, cosines, sines, turn.half)
-        if y is not None:
-            return y
-        values: dict[Any, Array] = dict(zip(turn.inputs, (x, cosines, sines), strict=True))
-        rest = program()
-        result: Array = rest(*(values[value] for value, _ in rest.inputs))[0]
-        return result
-
-    return Step(call, turn.inputs, (output,), turn.nodes, device=device)
-
-
-def turned(platform: Platform, x: Array, cosines: Array, sines: Array, half: int) -> Array | None:
+def turned(
+    platform: Platform, half: int, x: Array, cosines: Array, sines: Array
+) -> tuple[Array] | None:
     """Returns x [a, b, c, 2 * half] turned, or ``None`` where the kernel does not fit.
 
     Args:
         platform: The device.
+        half: Half of the last axis.
         x: Four axes, of which the last lies together.
         cosines: What broadcasts to it.
         sines: Likewise.
-        half: Half of the last axis.
     """
     xp, element = platform.xp, same_element(x, cosines, sines)
     if element is None or x.ndim != 4 or x.shape[-1] != 2 * half or not x.size:
@@ -160,4 +129,4 @@ def turned(platform: Platform, x: Array, cosines: Array, sines: Array, half: int
     sizes = (*map(np.int32, (*x.shape[1:3], half)), np.int64(x.size // 2))
     launch = kernel(platform, "rotary", "turn", T=element)
     launch(blocks(x.size // 2), (THREADS,), (x, *waves, y, *steps, *sizes))
-    return y
+    return (y,)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from tenonnx.operators import Array
-from tenonnx.planning.lower import is_constant
-from tenonnx.provider import Device, Step
 from tenonnx_cuda.chosen import same_element
 from tenonnx_cuda.elementwise.expressions import expression, pays_alone
-from tenonnx_cuda.graphs.grouping import Group
-from tenonnx_cuda.graphs.program import Program, constant_on
 from tenonnx_cuda.images import layouts
+from tenonnx_cuda.joining import Joining
 from tenonnx_cuda.platform import Platform
-from tenonnx_cuda.sources import THREADS, blocks, common, header, is_aligned
+from tenonnx_cuda.sources import THREADS, Kernel, blocks, common, header, is_aligned
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -73,36 +71,21 @@ class Chain:
         ])  # fmt: skip
 
 
-def chains(
-    nodes: Sequence[ir.Node], escaping: frozenset[ir.Value], is_free: Callable[[ir.Node], bool]
-) -> Iterator[Chain]:
-    """Yields chains of at least two nodes, or of one that pays alone; no node is in two of them.
-
-    Args:
-        nodes: In an order in which they can run.
-        escaping: Values that something outside the nodes reads.
-        is_free: Whether a node may be computed otherwise than by the kernel it has.
-    """
-    taken: set[ir.Node] = set()
-    for node in nodes:
-        if node in taken or expression(node) is None or not is_free(node):
+def join_chains(joining: Joining) -> None:
+    """Makes a step of each chain of at least two nodes, or of one that pays alone."""
+    for node in joining.free():
+        if expression(node) is None:
             continue
         found = [node]
-        while (following := only_reader(found[-1], escaping)) is not None:
+        while (following := joining.only_reader(found[-1])) is not None:
             longer = [*found, following]
-            fits = expression(following) is not None and following not in taken
-            if not fits or not is_free(following) or len(_inputs(longer)) > MOST_INPUTS:
+            if expression(following) is None or len(_inputs(longer)) > MOST_INPUTS:
                 break
             found = longer
         if len(found) > 1 or pays_alone(node):
-            taken.update(found)
-            yield Chain(tuple(found), _inputs(found))
-
-
-def only_reader(node: ir.Node, escaping: frozenset[ir.Value]) -> ir.Node | None:
-    """Returns the node that reads another's first output, if nobody else does."""
-    readers = set(node.outputs[0].consumers())
-    return readers.pop() if len(readers) == 1 and node.outputs[0] not in escaping else None
+            chain = Chain(tuple(found), _inputs(found))
+            call = chain_call(chain, joining.platform)
+            joining.join(found, chain.inputs, found[-1].outputs[:1], call)
 
 
 def _inputs(nodes: Sequence[ir.Node]) -> tuple[ir.Value, ...]:
@@ -123,41 +106,33 @@ def width(arrays: Sequence[Array], periods: Sequence[int], count: int) -> int:
     return wide if count >= MANY and even and is_aligned(*arrays) else 1
 
 
-def chain_step(chain: Chain, steps: Sequence[Step], platform: Platform, device: Device) -> Step:
-    """Returns a chain as one step; where its kernel does not fit, the steps of its nodes run."""
-    group = Group()
-    for step in steps:
-        group.add(step)
-    output = chain.nodes[-1].outputs[0]
-    program = Program(group, (output,))
-    given = [value for value, _ in program.inputs]
-    constants = {v: constant_on(v, device) for v in chain.inputs if is_constant(v)}
-    text = whole(chain)
+def chain_call(chain: Chain, platform: Platform) -> Callable[..., tuple[Array] | None]:
+    """Returns what computes a chain; ``None`` where its kernel does not fit."""
+    text, xp = whole(chain), platform.xp
     free = layouts.may_choose(chain.nodes[-1])
 
-    def call(*arrays: Array) -> Array:
-        values = {**constants, **dict(zip(given, arrays, strict=True))}
-        operands = [values[value] for value in chain.inputs]
+    def call(*operands: Array) -> tuple[Array] | None:
         turned = layouts.turned(operands) if free else None
-        operands = operands if turned is None else turned
-        element = same_element(*operands)
-        shape = np.broadcast_shapes(*(operand.shape for operand in operands))
-        found = [repeats(operand.shape, shape) for operand in operands]
+        arrays = operands if turned is None else turned
+        element = same_element(*arrays)
+        shape = np.broadcast_shapes(*(array.shape for array in arrays))
+        found = [repeats(array.shape, shape) for array in arrays]
         periods = [period for period in found if period is not None]
-        count = int(np.prod(shape, dtype=np.int64))
+        count = math.prod(shape)
         if element is None or len(periods) < len(found) or not 0 < count <= LARGEST:
-            return program(*arrays)[0]
-        y = platform.xp.empty(shape, operands[0].dtype)
-        operands = [platform.xp.ascontiguousarray(operand) for operand in operands]
-        each = width(operands, periods, count)
+            return None
+        y = xp.empty(shape, arrays[0].dtype)
+        given = [xp.ascontiguousarray(array) for array in arrays]
+        each = width(given, periods, count)
         hows = ["ALL" if n == count else "ALWAYS" if n == 1 else "AGAIN" for n in periods]
-        options = (f"-DHOW{i}={how}" for i, how in enumerate(hows))
-        launch = platform.compile(text, "chain", (f"-DT={element}", f"-DWIDTH={each}", *options))
-        pairs = (v for a, n in zip(operands, periods, strict=True) for v in (a, np.uint32(n)))
+        reads = (f"-DHOW{i}={how}" for i, how in enumerate(hows))
+        options = (f"-DT={element}", f"-DWIDTH={each}", *reads)
+        launch = Kernel(platform.compile(text, "chain", options))
+        pairs = (v for a, n in zip(given, periods, strict=True) for v in (a, np.uint32(n)))
         launch(blocks(-(-count // each)), (THREADS,), (*pairs, y, np.uint32(count)))
-        return y if turned is None else layouts.first(y)
+        return (y if turned is None else layouts.first(y),)
 
-    return Step(call, tuple(given), (output,), chain.nodes, device=device)
+    return call
 
 
 def repeats(shape: tuple[int, ...], whole: tuple[int, ...]) -> int | None:
@@ -169,4 +144,4 @@ def repeats(shape: tuple[int, ...], whole: tuple[int, ...]) -> int | None:
     while inner and inner[0] == 1:
         inner.pop(0)
     tail = whole[len(whole) - len(inner) :]
-    return int(np.prod(inner, dtype=np.int64)) if tuple(inner) == tuple(tail) else None
+    return math.prod(inner) if tuple(inner) == tuple(tail) else None

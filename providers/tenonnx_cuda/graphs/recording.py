@@ -22,6 +22,7 @@ from tenonnx_cuda.device import CudaDevice
 from tenonnx_cuda.graphs.grouping import LEAST, Group, groups, lengths_first, recordable
 from tenonnx_cuda.graphs.program import Program, placed
 from tenonnx_cuda.platform import CannotRecordError, Recording, Stream
+from tenonnx_cuda.repeating import holding
 
 MOST: Final = 16
 """Recordings of a group that are kept: those replayed last."""
@@ -57,12 +58,14 @@ class Take:
         places: Addresses of the inputs that it reads where the caller has them, by position.
         inputs: What it reads; ``None`` for absent ones, and the caller's.
         outputs: What it writes; ``None`` for the caller's.
+        held: What it reads besides, which is only kept here.
     """
 
     recording: Recording
     places: Mapping[int, int]
     inputs: tuple[Any, ...]
     outputs: tuple[Any, ...]
+    held: tuple[Any, ...]
 
 
 class Replayed:
@@ -135,14 +138,16 @@ class Replayed:
                 for i, given in enumerate(inputs)
             )
         try:
-            recording, made = self._stream.record(lambda: self._program(*own, _outs=bound))
+            with holding() as held:
+                recording, made = self._stream.record(lambda: self._program(*own, _outs=bound))
         except CannotRecordError as error:
             log.warning("a run is not recorded, and goes on without: %s", error)
             return REFUSED
         # The caller's memory is not held: a recording is replayed only while it is there.
         read = tuple(None if i in callers else given for i, given in enumerate(own))
         pairs = zip(made, bound, strict=True)
-        return Take(recording, steady, read, tuple(None if m is b else m for m, b in pairs))
+        outputs = tuple(None if m is b else m for m, b in pairs)
+        return Take(recording, steady, read, outputs, tuple(held))
 
     def _replay(self, take: Take, inputs: Sequence[Any], outs: Sequence[Any]) -> tuple[Any, ...]:
         with self._stream.active():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -14,10 +15,9 @@ from tenonnx_array.conv import check_weights, convolve
 from tenonnx_array.windows import Windows, place, place_transposed
 from tenonnx_cuda.chosen import Call, Instead, Site, choose, same_element
 from tenonnx_cuda.images import implicit, layouts
-from tenonnx_cuda.images.convolutions import (
+from tenonnx_cuda.images.convolution_graph import (
     BIAS,
     LITTLE_WORKSPACE,
-    MOST,
     SUM,
     WORKSPACE,
     Convolution,
@@ -26,6 +26,7 @@ from tenonnx_cuda.images.convolutions import (
     X,
     Y,
 )
+from tenonnx_cuda.repeating import start
 from tenonnx_cuda.sources import ELEMENTS, LARGEST_GRID, THREADS, blocks, is_aligned, pointer
 
 ACTIVATIONS: Final[dict[str, tuple[Any, ...]]] = {
@@ -72,16 +73,6 @@ class Given(NamedTuple):
     w: Array
     b: Array | None
     z: Array | None
-
-    @property
-    def described(self) -> tuple[Any, ...]:
-        """How the arrays lie."""
-        return tuple(None if a is None else (a.shape, a.strides, a.dtype) for a in self)
-
-    @property
-    def is_aligned(self) -> bool:
-        """Whether all begin where cuDNN is told that they do."""
-        return is_aligned(*(a for a in self if a is not None))
 
 
 @choose("Conv")
@@ -147,7 +138,6 @@ class Convolving:
         self._geometry: dict[str, Any] = {k: tuple(v) for k, v in found.items() if v is not None}
         self._geometry["auto_pad"] = site.attribute("auto_pad", "NOTSET")
         self._free = layouts.may_choose(site.node)
-        self._known: dict[Any, tuple[Convolution, bool]] = {}
 
     def on_tensor_cores(self, dtype: np.dtype[Any]) -> bool:
         """Says whether cuDNN multiplies such elements on tensor cores."""
@@ -158,10 +148,6 @@ class Convolving:
     def __call__(self, X: Array, W: Array, B: Array | None = None, Z: Array | None = None) -> Array:
         """Returns the result."""
         given = Given(X, W, B, Z)
-        if (found := self._known.get(given.described)) is not None and given.is_aligned:
-            y = self._started(*found, given)
-            if y is not None:
-                return y
         element = same_element(X, W, B, Z)
         arguments = given[: 3 if Z is None else 4]
         if element is None or X.ndim not in (3, 4, 5) or not W.size or not X.size:
@@ -208,13 +194,7 @@ class Convolving:
             site.search == "EXHAUSTIVE", WORKSPACE if site.max_workspace else LITTLE_WORKSPACE,
         )  # fmt: skip
         made = Given(*(a if a is None or is_aligned(a) else a.copy() for a in (x, w, b, z)))
-        y = self._started(what, last, made)
-        if y is not None and made.described == given.described:
-            # Arrays that lie like these need not be looked at again.
-            if len(self._known) == MOST:
-                self._known.clear()
-            self._known[given.described] = what, last
-        return y
+        return self._started(what, last, made)
 
     def _started(self, what: Convolution, last: bool, given: Given) -> Array | None:
         """Returns what cuDNN computes of arrays that lie as it is told."""
@@ -224,11 +204,11 @@ class Convolving:
         y = layouts.empty(site.xp, what.y.shape, what.dtype, at_end=last)
         arrays = {X: x, W: w, Y: y, BIAS: b, SUM: z}
         addresses = {name: a.data.ptr for name, a in arrays.items() if a is not None}
-        if (count := cudnn.run(what, addresses)) is None:
+        if (plan := cudnn.plan(what, addresses)) is None:
             return None
-        done = what.endings[:count]
-        b, z = (None if name in done else a for name, a in ((BIAS, b), (SUM, z)))
-        ending = Ending() if Y in done else self._ending
+        start(functools.partial(cudnn.start, plan), *(arrays[name] for name in plan.names))
+        b, z = (None if name in plan.endings else a for name, a in ((BIAS, b), (SUM, z)))
+        ending = Ending() if Y in plan.endings else self._ending
         if b is not None or z is not None or ending.activation:
             finish(site, y, y, b, z, ending)
         return y

@@ -14,6 +14,7 @@ from tenonnx_array.resize import readings_of
 from tenonnx_cuda.chosen import Call, Site, choose, same_element
 from tenonnx_cuda.images import layouts
 from tenonnx_cuda.platform import NDArray
+from tenonnx_cuda.repeating import hold
 from tenonnx_cuda.sources import THREADS, blocks
 
 ATTRIBUTES = (
@@ -75,6 +76,7 @@ def resize(site: Site, plain: Call) -> Call | None:
         made = tables(tuple(X.shape), by, to) if fits else None
         if made is None or not math.prod(made.output):
             return plain(X, roi, scales, sizes)
+        hold(*made.arrays)
         last = free and X.ndim == 4 and layouts.lies(X) is True
         x = layouts.laid(site.xp, X, at_end=last)
         y = layouts.empty(site.xp, (*X.shape[:-2], *made.output), X.dtype, at_end=last)

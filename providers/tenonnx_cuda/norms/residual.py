@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from tenonnx.operators import Array
 from tenonnx.planning.lower import is_constant
-from tenonnx.provider import Device, Step
 from tenonnx_cuda.chosen import Site
-from tenonnx_cuda.graphs.grouping import Group
-from tenonnx_cuda.graphs.program import Program
+from tenonnx_cuda.joining import Joining
 from tenonnx_cuda.norms.rows import FLOAT32, normalised
-from tenonnx_cuda.platform import Platform
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -22,82 +17,60 @@ if TYPE_CHECKING:
 NORMS: Final = ("LayerNormalization", "RMSNormalization")
 
 
-@dataclass(frozen=True)
-class Residual:
-    """An Add and the normalisation of what it makes.
+def join_residuals(joining: Joining) -> None:
+    """Makes a step of each Add and the normalisation of what it makes.
 
-    Attributes:
-        add: The one.
-        norm: The other, whose scale and bias are constants.
-        total: Whether others read the sum.
+    It stands where the Add did: what reads the sum may come before the normalisation, which
+    reads constants besides.
     """
+    for norm in joining.free():
+        if (add := _added(norm, joining)) is not None:
+            read = len(add.outputs[0].uses()) > 1 or add.outputs[0] in joining.escaping
+            inputs = [value for value in (*add.inputs, *norm.inputs[1:]) if value is not None]
+            outputs = (*(add.outputs if read else ()), norm.outputs[0])
+            call = residual_call(Site(norm, joining.platform), total=read)
+            joining.join((add, norm), inputs, outputs, call, at=add)
 
-    add: ir.Node
-    norm: ir.Node
-    total: bool
+
+def _added(norm: ir.Node, joining: Joining) -> ir.Node | None:
+    """Returns the Add that a normalisation by constants, with the default axis, is of."""
+    if norm.domain != "" or norm.op_type not in NORMS:
+        return None
+    add = None if norm.inputs[0] is None else norm.inputs[0].producer()
+    if add is None or (add.domain, add.op_type) != ("", "Add") or not joining.is_free(add):
+        return None
+    simple = all(v is not None and is_constant(v) for v in norm.inputs[1:])
+    others = any(v.uses() or v.is_graph_output() for v in norm.outputs[1:])
+    by_default = _attribute(norm, "axis", -1) == -1
+    by_default = by_default and _attribute(norm, "stash_type", FLOAT32) == FLOAT32
+    return add if simple and by_default and not others and len(set(add.inputs)) == 2 else None
 
 
-def residuals(
-    nodes: Sequence[ir.Node], escaping: frozenset[ir.Value], is_free: Callable[[ir.Node], bool]
-) -> Iterator[Residual]:
-    """Yields what is one kernel; no Add is in two of them.
+def residual_call(site: Site, *, total: bool) -> Callable[..., tuple[Any, ...] | None]:
+    """Returns what adds and normalises; ``None`` where the kernel does not fit.
 
     Args:
-        nodes: In an order in which they can run.
-        escaping: Values that something outside the nodes reads.
-        is_free: Whether a node may be computed otherwise than by the kernel it has.
+        site: The normalisation.
+        total: Return the sum, too, before what is made of it.
     """
-    inside = set(nodes)
-    taken: set[ir.Node] = set()
-    for norm in nodes:
-        if norm.domain != "" or norm.op_type not in NORMS or not is_free(norm):
-            continue
-        add = None if norm.inputs[0] is None else norm.inputs[0].producer()
-        if add is None or (add.domain, add.op_type) != ("", "Add") or add not in inside - taken:
-            continue
-        simple = all(v is not None and is_constant(v) for v in norm.inputs[1:])
-        others = any(v.uses() or v.is_graph_output() for v in norm.outputs[1:])
-        by_default = _attribute(norm, "axis", -1) == -1
-        by_default = by_default and _attribute(norm, "stash_type", FLOAT32) == FLOAT32
-        if simple and by_default and not others and is_free(add) and len(set(add.inputs)) == 2:
-            taken.add(add)
-            read = len(add.outputs[0].uses()) > 1 or add.outputs[0] in escaping
-            yield Residual(add, norm, read)
+    how = {"epsilon": site.attribute("epsilon", 1e-5), "rms": site.node.op_type == NORMS[1]}
 
-
-def residual_step(
-    residual: Residual, steps: Sequence[Step], platform: Platform, device: Device
-) -> Step:
-    """Returns both as one step, which can stand where the Add did."""
-    add, norm = residual.add, residual.norm
-    site, is_rms = Site(norm, platform), norm.op_type == "RMSNormalization"
-    how = {"epsilon": _attribute(norm, "epsilon", 1e-5), "rms": is_rms, "total": residual.total}
-    outputs = (*(add.outputs if residual.total else ()), norm.outputs[0])
-    inputs = (*add.inputs, *norm.inputs[1:])
-
-    @functools.cache
-    def program() -> Program:
-        group = Group()
-        for step in steps:
-            group.add(step)
-        return Program(group, outputs)
-
-    def call(*arrays: Array) -> tuple[Any, ...]:
-        x, y, scale, bias = (*arrays, None)[:4]
+    def call(x: Array, y: Array, scale: Array, bias: Array | None = None) -> Any:
         if x.ndim < y.ndim:
             x, y = y, x
         skip, row = (y, None) if y.shape == x.shape else (None, y)
-        fits = scale.shape == x.shape[-1:] and (row is None or row.shape == scale.shape)
-        if fits:
-            found = normalised(site, x, scale, bias, axis=x.ndim - 1, skip=skip, extra=row, **how)
-            if found is not None:
-                normal, _, _, total = found
-                return (total, normal) if residual.total else (normal,)
-        values: dict[Any, Array] = dict(zip(inputs, arrays, strict=True))
-        rest = program()
-        return rest(*(values[value] for value, _ in rest.inputs))
+        if scale.shape != x.shape[-1:] or (row is not None and row.shape != scale.shape):
+            return None
+        axis = x.ndim - 1
+        found = normalised(
+            site, x, scale, bias, axis=axis, skip=skip, extra=row, total=total, **how
+        )
+        if found is None:
+            return None
+        normal, _, _, summed = found
+        return (summed, normal) if total else (normal,)
 
-    return Step(call, inputs, outputs, (add, norm), multiple=True, device=device)
+    return call
 
 
 def _attribute(node: ir.Node, name: str, default: Any) -> Any:

@@ -18,6 +18,7 @@ import numpy as np
 
 from tenonnx.operators import Array
 from tenonnx_cuda.products.cublaslt import Lt, cublaslt
+from tenonnx_cuda.repeating import allocate, cannot_repeat, start
 
 KINDS: Final = {
     np.dtype(np.float32): 0,
@@ -60,8 +61,10 @@ class Products:
         """Returns products as numpy's matmul does; others than of floats are left to cupy."""
         kind = KINDS.get(a.dtype)
         if kind is None or a.dtype != b.dtype or not a.size or not b.size or not a.ndim * b.ndim:
+            cannot_repeat()
             return self._cupy.matmul(a, b) if out is None else self._cupy.matmul(a, b, out=out)
         if out is not None:
+            cannot_repeat()
             out[...] = self.matmul(a, b)
             return out
         if a.ndim == 1:
@@ -79,7 +82,7 @@ class Products:
             flat = a.reshape(-1, inner)
             return self.scaled(flat, b, alpha).reshape(*a.shape[:-1], columns)
         outer = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-        y = self._cupy.empty((*outer, rows, columns), a.dtype)
+        y = allocate(self._cupy, (*outer, rows, columns), a.dtype)
         self.into(a, b, y, alpha, 0.0)
         return y
 
@@ -90,6 +93,7 @@ class Products:
         if c is None or beta == 0:
             return self.scaled(a, b, alpha)
         y = self._cupy.empty((a.shape[0], b.shape[1]), a.dtype)
+        cannot_repeat()
         y[...] = c
         self.into(a, b, y, alpha, beta)
         return y
@@ -122,7 +126,7 @@ class Products:
         """
         if self.lt is None or not a.size or not b.size:
             return None
-        y = self._cupy.empty((*a.shape[:-1], b.shape[1]), a.dtype)
+        y = allocate(self._cupy, (*a.shape[:-1], b.shape[1]), a.dtype)
         flat, shape = a.reshape(-1, a.shape[-1]), (y.size // b.shape[1], b.shape[1])
         (left, of_left), (right, of_right) = (self._placed(x, ()) for x in (flat, b))
         if bias is not None:
@@ -143,16 +147,22 @@ class Products:
         apart = y.strides[-2] // y.itemsize if rows > 1 else columns
         scalar, sums = (ctypes.c_double, SUMS_64) if kind == 1 else (ctypes.c_float, SUMS_32)
         factors = scalar(alpha), scalar(beta)
-        handle = self._cupy.cuda.Device().cublas_handle
-        stream = self._cupy.cuda.get_current_stream().ptr
+        cuda, what = self._cupy.cuda, f"{a.shape} by {b.shape}"
         # cuBLAS goes by columns, so it is given the transposed product of transposed factors.
-        failed = self._set_stream(handle, stream) or self._product(
-            handle, of_b[0], of_a[0], columns, rows, inner, ctypes.byref(factors[0]),
-            b.data.ptr, kind, *of_b[1:], a.data.ptr, kind, *of_a[1:], ctypes.byref(factors[1]),
-            y.data.ptr, kind, apart, rows * apart, math.prod(outer), sums, DEFAULT,
-        )  # fmt: skip
-        if failed:
-            raise RuntimeError(f"cuBLAS has status {failed}, of {a.shape} by {b.shape}")
+        before = of_b[0], of_a[0], columns, rows, inner, ctypes.byref(factors[0])
+        after = kind, apart, rows * apart, math.prod(outer), sums, DEFAULT
+        weigh = ctypes.byref(factors[1])
+
+        def multiply(left: int, right: int, result: int) -> None:
+            handle = cuda.Device().cublas_handle
+            failed = self._set_stream(handle, cuda.get_current_stream().ptr) or self._product(
+                handle, *before, right, kind, *of_b[1:], left, kind, *of_a[1:], weigh, result,
+                *after,
+            )  # fmt: skip
+            if failed:
+                raise RuntimeError(f"cuBLAS has status {failed}, of {what}")
+
+        start(multiply, a, b, y)
 
     def _placed(self, x: Array, outer: tuple[int, ...]) -> tuple[Array, Places]:
         """Returns matrices that cuBLAS can read, copied if they have to be, and where they are."""

@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from tenonnx.operators import Array
+from tenonnx_cuda.repeating import start
 
 log = logging.getLogger("tenonnx")
 
@@ -47,6 +48,10 @@ REFUSALS: Final = (7, 8, 15)
 
 KEPT: Final = 1024
 """Shapes whose plans are kept."""
+
+
+class RefusedError(RuntimeError):
+    """The library did not run what it had found."""
 
 
 class Found(ctypes.Structure):
@@ -188,28 +193,40 @@ class Lt:
         plan = self._plan(problem)
         if plan is None or plan.refused:
             return False
-        workspace = None
-        if plan.found.workspace:
-            workspace = self._cupy.empty(plan.found.workspace, np.uint8)
-        of_right, of_left, of_y = (layout.address for layout in plan.layouts)
-        factors = ctypes.c_float(alpha), ctypes.c_float(0 if added is None else beta)
-        with self._running:  # a plan is every thread's, and has one bias at a time
-            if bias is not None and bias.data.ptr != plan.bias:
-                plan.operation.set(BIAS_POINTER, ctypes.c_void_p(bias.data.ptr))
-                plan.bias = bias.data.ptr
-            status = self._run(
-                self._cupy.cuda.Device().cublas_handle, plan.operation.address,
-                ctypes.byref(factors[0]), right.data.ptr, of_right, left.data.ptr, of_left,
-                ctypes.byref(factors[1]), base.data.ptr, of_y, y.data.ptr, of_y,
-                ctypes.byref(plan.found), 0 if workspace is None else workspace.data.ptr,
-                plan.found.workspace, self._cupy.cuda.get_current_stream().ptr,
-            )  # fmt: skip
-        if status in REFUSALS:
-            log.warning("cuBLASLt has status %d for %s, which cuBLAS computes", status, problem)
+        try:
+            start(self._starting(plan, alpha, 0.0 if added is None else beta), left, right, base, y,
+                  bias)  # fmt: skip
+        except RefusedError as error:
+            log.warning("%s for %s, which cuBLAS computes", error, problem)
             plan.refused = True
             return False
-        check(status)
         return True
+
+    def _starting(self, plan: Plan, alpha: float, beta: float) -> Callable[..., None]:
+        """Returns what starts a plan on the addresses of its matrices and its bias."""
+        cuda, empty = self._cupy.cuda, self._cupy.empty
+        of_right, of_left, of_y = (layout.address for layout in plan.layouts)
+        factors = ctypes.c_float(alpha), ctypes.c_float(beta)
+        first, second, found = (ctypes.byref(each) for each in (*factors, plan.found))
+        size, operation = plan.found.workspace, plan.operation
+
+        def multiply(left: int, right: int, base: int, y: int, bias: int) -> None:
+            workspace = empty(size, np.uint8) if size else None
+            with self._running:  # a plan is every thread's, and has one bias at a time
+                if bias != plan.bias:
+                    operation.set(BIAS_POINTER, ctypes.c_void_p(bias))
+                    plan.bias = bias
+                status = self._run(
+                    cuda.Device().cublas_handle, operation.address, first, right, of_right, left,
+                    of_left, second, base, of_y, y, of_y, found,
+                    0 if workspace is None else workspace.data.ptr, size,
+                    cuda.get_current_stream().ptr,
+                )  # fmt: skip
+            if status in REFUSALS:
+                raise RefusedError(f"cuBLASLt has status {status}")
+            check(status)
+
+        return multiply
 
     def _planned(self, problem: Problem) -> Plan | None:
         """Returns what the library thinks fastest; ``None``, with a line in the log, if nothing."""

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tenonnx.operators import Array
-from tenonnx.provider import Device, Step
 from tenonnx_cuda.chosen import same_element
-from tenonnx_cuda.elementwise.chains import only_reader
 from tenonnx_cuda.elementwise.expressions import MICROSOFT, expression
-from tenonnx_cuda.graphs.grouping import Group
-from tenonnx_cuda.graphs.program import Program
+from tenonnx_cuda.joining import Joining
 from tenonnx_cuda.products.few import product_of_few
 from tenonnx_cuda.products.matmul import summands
 
@@ -40,34 +36,39 @@ class Linear:
     added: tuple[ir.Value, ...]
     activation: str
 
+    @property
+    def operands(self) -> tuple[ir.Value | None, ...]:
+        """The factors, and what is added."""
+        return (*self.nodes[0].inputs[:2], *self.added)
 
-def linears(
-    nodes: Sequence[ir.Node], escaping: frozenset[ir.Value], is_free: Callable[[ir.Node], bool]
-) -> Iterator[Linear]:
-    """Yields products behind which no elementwise node is left; a kernel of those costs the same.
+    @property
+    def inputs(self) -> tuple[ir.Value, ...]:
+        """The operands, each once."""
+        return tuple(dict.fromkeys(value for value in self.operands if value is not None))
 
-    Args:
-        nodes: In an order in which they can run.
-        escaping: Values that something outside the nodes reads.
-        is_free: Whether a node may be computed otherwise than by the kernel it has.
+
+def join_linears(joining: Joining) -> None:
+    """Makes a step of each product behind which no elementwise node is left.
+
+    Where one is, a kernel of those nodes costs the same.
     """
-    taken: set[ir.Node] = set()
-    for node in nodes:
-        if node.domain == "" and node.op_type in ("MatMul", "Gemm") and is_free(node):
-            found = _behind(node, escaping, lambda n: n not in taken and is_free(n))
-            following = only_reader(found.nodes[-1], escaping)
-            if len(found.nodes) > 1 and (following is None or expression(following) is None):
-                taken.update(found.nodes)
-                yield found
+    products = joining.platform.xp.products
+    if products is None or products.lt is None:
+        return
+    for node in joining.free():
+        if node.domain == "" and node.op_type in ("MatMul", "Gemm"):
+            linear = _behind(node, joining)
+            following = joining.only_reader(linear.nodes[-1])
+            if len(linear.nodes) > 1 and (following is None or expression(following) is None):
+                call = linear_call(linear, joining.platform, tf32=joining.tf32)
+                joining.join(linear.nodes, linear.inputs, linear.nodes[-1].outputs[:1], call)
 
 
-def _behind(
-    product: ir.Node, escaping: frozenset[ir.Value], is_free: Callable[[ir.Node], bool]
-) -> Linear:
+def _behind(product: ir.Node, joining: Joining) -> Linear:
     nodes, activation = [product], ""
     added = [value for value in product.inputs[2:] if value is not None]
-    while not activation and (node := only_reader(nodes[-1], escaping)) is not None:
-        if expression(node) is None or not is_free(node):
+    while not activation and (node := joining.only_reader(nodes[-1])) is not None:
+        if expression(node) is None:
             break
         others = [v for v in node.inputs if v not in (None, nodes[-1].outputs[0])]
         kind = _activation(node)
@@ -90,45 +91,33 @@ def _activation(node: ir.Node) -> str:
     return "gelu" if is_gelu or (node.domain, node.op_type) == (MICROSOFT, "FastGelu") else ""
 
 
-def linear_step(
-    linear: Linear, steps: Sequence[Step], platform: Platform, device: Device, *, tf32: bool
-) -> Step:
-    """Returns a product with what follows as one step; the nodes' own steps where it does not fit.
+def linear_call(
+    linear: Linear, platform: Platform, *, tf32: bool
+) -> Callable[..., tuple[Array] | None]:
+    """Returns what computes a product with what follows; ``None`` where it does not fit.
 
     Args:
         linear: The nodes.
-        steps: Theirs.
         platform: The device.
-        device: As the runtime knows it.
         tf32: Let factors of float32 be rounded to 10 bits.
     """
-    first, output = linear.nodes[0], linear.nodes[-1].outputs[0]
+    first, products = linear.nodes[0], platform.xp.products
     attributes = {name: attribute.value for name, attribute in first.attributes.items()}
     factors = {name: attributes.get(name, 1.0) for name in ("alpha", "beta")}
-    taken = tuple(dict.fromkeys((*first.inputs[:2], *linear.added)))
+    turns = [bool(attributes.get(name, 0)) for name in ("transA", "transB")]
+    positions = [linear.inputs.index(value) for value in linear.operands]
 
-    @functools.cache
-    def program() -> Program:
-        group = Group()
-        for step in steps:
-            group.add(step)
-        return Program(group, (output,))
+    def call(*arrays: Array) -> tuple[Array] | None:
+        a, b, *others = (arrays[position] for position in positions)
+        if same_element(a, b, *others) is None or b.ndim != 2 or a.ndim < 2:
+            return None
+        a, b = (x.T if turn else x for x, turn in zip((a, b), turns, strict=True))
+        how = summands(others, (*a.shape[:-1], b.shape[1]), **factors)
+        if how is None or a.shape[-1] != b.shape[0]:
+            return None
+        how["activation"] = linear.activation
+        y = product_of_few(platform, a, b, **how)
+        y = products.ended(a, b, **how, tf32=tf32) if y is None else y
+        return None if y is None else (y,)
 
-    def call(*arrays: Array) -> Array:
-        values: dict[Any, Array] = dict(zip(taken, arrays, strict=True))
-        a, b, *others = (values[value] for value in (*first.inputs[:2], *linear.added))
-        if same_element(a, b, *others) is not None and b.ndim == 2 <= a.ndim:
-            a = a.T if attributes.get("transA", 0) else a
-            b = b.T if attributes.get("transB", 0) else b
-            how = summands(others, (*a.shape[:-1], b.shape[1]), **factors)
-            if how is not None and a.shape[-1] == b.shape[0]:
-                how["activation"] = linear.activation
-                y = product_of_few(platform, a, b, **how)
-                y = platform.xp.products.ended(a, b, **how, tf32=tf32) if y is None else y
-                if y is not None:
-                    return y
-        rest = program()
-        result: Array = rest(*(values[value] for value, _ in rest.inputs))[0]
-        return result
-
-    return Step(call, taken, (output,), linear.nodes, device=device)
+    return call

@@ -10,6 +10,7 @@ from tenonnx.operators import Array
 from tenonnx_cuda.chosen import Call, Site, choose
 from tenonnx_cuda.products.matrix import Matrix
 from tenonnx_cuda.products.nbits_tensor import by_tensor_cores, suits_tensor_cores
+from tenonnx_cuda.repeating import cannot_repeat
 from tenonnx_cuda.sources import THREADS, blocks, pointer
 
 FEW: Final = 16
@@ -101,7 +102,9 @@ def multiply_into(site: Site, a: Array, b: Array, y: Array, *, adds: bool) -> No
     """Writes a product, or adds it."""
     if (products := site.xp.products) is not None:
         products.into(a, b, y, 1.0, float(adds))
-    elif adds:
+        return
+    cannot_repeat()
+    if adds:
         y += site.xp.matmul(a, b)
     else:
         y[...] = site.xp.matmul(a, b)
@@ -142,7 +145,8 @@ def matmul_nbits(site: Site, plain: Call) -> Call | None:
             B, scales, zero_points, bits, 0, 1 << (bits - 1), N, K, True, (size, 1, 1, K // size),
             padded,
         )  # fmt: skip
-        if groups is not None or not matrix.fits(A) or B.size * each != N * K:
+        sizes = B.size * each, scales.size * size
+        if groups is not None or not matrix.fits(A) or sizes != (N * K, N * K):
             return plain(A, B, scales, zero_points, groups, bias)
         y = product(site, A, matrix)
         return y if bias is None else y + bias.astype(y.dtype, copy=False)

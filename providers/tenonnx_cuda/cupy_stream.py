@@ -1,0 +1,152 @@
+"""A session's stream on a device, by way of cupy, and the CUDA graphs recorded on it."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tenonnx_cuda.platform import CannotRecordError, OutOfDeviceMemoryError, Recording
+
+LARGEST_LIMIT = 2**62
+"""cupy's pools take a signed number."""
+
+FLOAT32, TF32 = 0, 3
+"""cublasMath_t: CUBLAS_DEFAULT_MATH and CUBLAS_TF32_TENSOR_OP_MATH."""
+
+_recording = threading.Lock()
+"""cupy has one allocator of pinned memory for all threads."""
+
+
+def no_room(error: Exception) -> OutOfDeviceMemoryError:
+    """Returns an error that says what to do about a device that is full."""
+    return OutOfDeviceMemoryError(
+        f"the device is out of memory: {error}; raise gpu_mem_limit if it is set, close sessions, "
+        "or use smaller batches"
+    )
+
+
+class CupyStream:
+    """A stream and its pool.
+
+    Args:
+        cupy: The module.
+        device: The device.
+        limit: Bytes that the pool may take.
+        address: A ``cudaStream_t``; a new one if 0.
+        math_mode: cuBLAS's, for products on the stream.
+    """
+
+    def __init__(self, cupy: Any, device: Any, limit: int, address: int, math_mode: int) -> None:
+        self._cupy, self._device, self._math_mode = cupy, device, math_mode
+        self._cublas = importlib.import_module("cupy_backends.cuda.libs.cublas")
+        if address:
+            self._stream = cupy.cuda.Stream.from_external(_Foreign(address))
+        else:
+            self._stream = cupy.cuda.Stream(non_blocking=True)
+        self._pool = cupy.cuda.MemoryPool()
+        if limit < LARGEST_LIMIT:
+            with device:
+                self._pool.set_limit(size=limit)
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Makes device, stream, pool and precision this thread's."""
+        cuda, cublas, mode = self._cupy.cuda, self._cublas, self._math_mode
+        with self._device, self._stream, cuda.using_allocator(self._pool.malloc):
+            handle = self._device.cublas_handle  # this thread's, and everybody's in it
+            before = cublas.getMathMode(handle)
+            if before != mode:
+                cublas.setMathMode(handle, mode)
+            try:
+                yield
+            except cuda.memory.OutOfMemoryError as error:
+                # What the pool keeps for later is what may make room now.
+                self._pool.free_all_blocks()
+                raise no_room(error) from error
+            finally:
+                if before != mode:
+                    cublas.setMathMode(handle, before)
+
+    def record(self, work: Callable[[], Any]) -> tuple[Recording, Any]:
+        """Captures a CUDA graph.
+
+        What it allocates comes from a pool of its own, which nothing else is given memory of for
+        as long as the graph may be launched. The capture has a stream of its own, too: what other
+        threads do on this one meanwhile would be recorded, and not done.
+        """
+        cuda = self._cupy.cuda
+        pool = cuda.MemoryPool()
+        with self.active(), self._no_uploads():
+            capture = cuda.Stream(non_blocking=True)
+            with capture, cuda.using_allocator(pool.malloc):
+                capture.begin_capture()
+                try:
+                    result = work()
+                except Exception as error:
+                    _abandon(capture, cuda.runtime.CUDARuntimeError)
+                    raise CannotRecordError(str(error)) from error
+                try:
+                    return _Graph(capture.end_capture(), self._stream, pool), result
+                except cuda.runtime.CUDARuntimeError as error:
+                    raise CannotRecordError(str(error)) from error
+
+    @contextmanager
+    def _no_uploads(self) -> Iterator[None]:
+        """Refuses this thread's copies from the host.
+
+        cupy puts them into pinned memory, which is somebody else's by the time of a replay.
+        """
+        thread, pool = threading.get_ident(), self._cupy.get_default_pinned_memory_pool()
+
+        def malloc(nbytes: int) -> Any:
+            if threading.get_ident() == thread:
+                raise CannotRecordError(f"{nbytes} bytes are copied from the host")
+            return pool.malloc(nbytes)
+
+        with _recording:
+            self._cupy.cuda.set_pinned_memory_allocator(malloc)
+            try:
+                yield
+            finally:
+                self._cupy.cuda.set_pinned_memory_allocator(pool.malloc)
+
+    def wait_event(self, event: Any) -> None:
+        """Lets what comes now start after an event."""
+        self._stream.wait_event(event)
+
+    def synchronize(self) -> None:
+        """Waits for everything on the stream."""
+        self._stream.synchronize()
+
+    def used(self) -> int:
+        """Returns what the pool holds."""
+        return int(self._pool.total_bytes())
+
+
+class _Foreign:
+    """A caller's stream."""
+
+    def __init__(self, address: int) -> None:
+        self._address = address
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        """Returns the protocol's version and the stream's address."""
+        return 0, self._address
+
+
+def _abandon(stream: Any, failure: type[Exception]) -> None:
+    try:
+        stream.end_capture()
+    except failure:
+        return  # a capture that failed ends with its error, which the caller has already
+
+
+class _Graph:
+    def __init__(self, graph: Any, stream: Any, pool: Any) -> None:
+        self._graph, self._stream, self._pool = graph, stream, pool
+
+    def launch(self) -> None:
+        self._graph.launch(self._stream)

@@ -1,0 +1,228 @@
+"""Steps that are noted, and done again at other addresses."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import strict
+from emulated import FakePlatform, provider_on, session
+from kernel_calls import moved, needs_compiler
+
+from models import model, node, value
+from tenonnx_cuda.repeating import (
+    FAILURES,
+    MOST,
+    MOST_STARTS,
+    Repeated,
+    cannot_repeat,
+    start,
+)
+
+Array = np.ndarray[Any, Any]
+
+
+def draw(seed: int, *shape: int) -> Array:
+    return moved_to(np.random.default_rng(seed).standard_normal(shape), 0)
+
+
+def moved_to(x: Array, remainder: int) -> Array:
+    """Returns a copy whose address has a remainder by 256."""
+    memory = np.empty(x.nbytes + 512, np.uint8)
+    first = (remainder - memory.ctypes.data) % 256
+    there = np.ndarray(x.shape, x.dtype, memory, first)
+    there[...] = x
+    return there
+
+
+def doubling(count: int, scale: float) -> Callable[[int, int], None]:
+    """Returns what writes ``scale * x``, as a kernel does: by addresses."""
+
+    def work(source: int, target: int) -> None:
+        read, write = (np.ctypeslib.as_array((np.ctypeslib.ctypes.c_double * count).from_address(a))
+                       for a in (source, target))  # fmt: skip
+        write[...] = scale * read
+
+    return work
+
+
+class Calls:
+    """A call that multiplies by 2 and by 3, in an allocation each, and counts how often it ran."""
+
+    def __init__(self, platform: FakePlatform) -> None:
+        self.count, self._xp = 0, platform.xp
+
+    def __call__(self, x: Any, more: Any = None) -> tuple[Any, ...]:
+        self.count += 1
+        y, z = (self._xp.empty(x.shape, x.dtype) for _ in "yz")
+        start(doubling(x.size, 2.0 if more is None else float(more)), x, y)
+        start(doubling(x.size, 3.0), y, z)
+        return y.reshape(-1), None, z, x
+
+
+def results(found: Any) -> list[Any]:
+    return [None if part is None else part.held.copy() for part in found]
+
+
+def test_the_third_run_is_a_repetition() -> None:
+    platform = FakePlatform()
+    calls = Calls(platform)
+    run = Repeated(calls, platform)
+    kept = []
+    for turn in range(5):
+        x = draw(turn, 3, 4)
+        found = run(strict.wrap(x))
+        kept.append((found, x))
+        assert calls.count == min(turn + 1, 2)
+    for (y, nothing, z, same), x in kept:  # none has overwritten another's
+        np.testing.assert_array_equal(y.held, 2 * x.reshape(-1))
+        assert nothing is None
+        np.testing.assert_array_equal(z.held, 6 * x)
+        np.testing.assert_array_equal(same.held, x)
+
+
+def test_what_lies_otherwise_is_noted_by_itself() -> None:
+    platform = FakePlatform()
+    calls = Calls(platform)
+    run = Repeated(calls, platform)
+    ways = [draw(0, 3, 4), draw(1, 2, 6), moved_to(draw(2, 3, 4), 16)]
+    for _ in range(4):
+        for x in ways:
+            np.testing.assert_array_equal(run(strict.wrap(x))[2].held, 6 * x)
+    assert calls.count == 2 * len(ways)
+
+
+def test_what_the_host_is_told_is_part_of_it() -> None:
+    platform = FakePlatform()
+    calls = Calls(platform)
+    run, x = Repeated(calls, platform), draw(0, 5)
+    for _ in range(4):
+        for factor in (4.0, 5.0):
+            found = run(strict.wrap(x), np.array(factor))
+            np.testing.assert_array_equal(found[0].held, factor * x)
+    assert calls.count == 4
+
+
+def test_much_that_the_host_is_told_is_not_remembered() -> None:
+    platform = FakePlatform()
+    calls = Calls(platform)
+    run, x = Repeated(lambda x, _: calls(x), platform), strict.wrap(draw(0, 5))
+    for _ in range(4):
+        run(x, np.zeros(1000))
+    assert calls.count == 4
+
+
+def adds(platform: FakePlatform) -> Callable[..., Any]:
+    def call(a: Any, b: Any) -> Any:
+        y = platform.xp.empty(a.shape, a.dtype)
+        start(doubling(a.size, 2.0), a, y)
+
+        def add(source: int, target: int) -> None:
+            kind = np.ctypeslib.ctypes.c_double * 4
+            read, write = (np.ctypeslib.as_array(kind.from_address(at)) for at in (source, target))
+            write += read
+
+        start(add, b, y)
+        return y
+
+    return call
+
+
+def test_inputs_that_share_memory_are_told_from_others() -> None:
+    platform = FakePlatform()
+    run = Repeated(adds(platform), platform)
+    whole = draw(0, 64)
+    one = whole[:4]
+    pairs = [(one, one)] * 3 + [(draw(1, 4), draw(2, 4)), (one, one), (draw(3, 4), draw(4, 4))]
+    for a, b in pairs:
+        np.testing.assert_array_equal(run(strict.wrap(a), strict.wrap(b)).held, 2 * a + b)
+
+
+def test_parts_of_one_array_are_told_apart() -> None:
+    platform = FakePlatform()
+    run = Repeated(adds(platform), platform)
+    for seed in range(5):
+        whole = draw(seed, 64)
+        given = whole[:4], whole[32:36]  # as pieces that Split makes
+        found = run(*map(strict.wrap, given)).held
+        np.testing.assert_array_equal(found, 2 * given[0] + given[1])
+
+
+@pytest.mark.parametrize("how", ["copies", "says so", "starts much"])
+def test_what_is_more_than_was_noted_is_not_repeated(how: str) -> None:
+    platform = FakePlatform()
+    count = 0
+
+    def call(x: Any) -> Any:
+        nonlocal count
+        count += 1
+        y = platform.xp.empty(x.shape, x.dtype)
+        given = x.copy() if how == "copies" else x
+        for _ in range(MOST_STARTS + 1 if how == "starts much" else 1):
+            start(doubling(x.size, 2.0), given, y)
+        if how == "says so":
+            cannot_repeat()
+            y += x
+        return y
+
+    run = Repeated(call, platform)
+    for turn in range(FAILURES + 4):
+        x = draw(turn, 4)
+        np.testing.assert_array_equal(run(strict.wrap(x)).held, (3 if how == "says so" else 2) * x)
+    assert count == FAILURES + 4
+
+
+def test_an_unnoted_write_is_seen() -> None:
+    platform = FakePlatform()
+
+    def call(x: Any) -> Any:
+        y = platform.xp.empty(x.shape, x.dtype)
+        y[...] = x
+        return y
+
+    run, x = Repeated(call, platform), strict.wrap(draw(0, 4))
+    run(x)
+    with pytest.raises(AssertionError, match="this is not noted"):
+        run(x)
+
+
+def test_few_ways_are_kept_and_buffers_are_written_to() -> None:
+    platform = FakePlatform()
+    calls = Calls(platform)
+    run = Repeated(calls, platform)
+    for _ in range(2):
+        for n in range(1, MOST + 2):
+            run(strict.wrap(draw(0, n)))
+    assert calls.count == 2 * (MOST + 1)
+    given = []
+    written = Repeated(lambda x, _out=None: given.append(_out) or x, platform)
+    x = strict.wrap(draw(0, 3))
+    for out in (None, None, None, x, None):
+        written(x, _out=out)
+    assert given == [None, None, x]
+
+
+@needs_compiler
+def test_threads_repeat_one_step_with_their_own_arrays() -> None:
+    shape = (16, 8)
+    made = model([node("Softmax", "x", "y")], [value("x", shape=shape)], [value("y", shape=shape)])
+    platform = FakePlatform()
+    opened = session(made, provider_on(platform))
+    wrong = []
+
+    def work(seed: int) -> None:
+        x = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+        exact = np.exp(x.astype(np.float64))
+        for _ in range(20):
+            (y,) = opened.run(None, {"x": moved(x)})
+            wrong.extend([] if np.allclose(y, exact / exact.sum(-1, keepdims=True)) else [seed])
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
