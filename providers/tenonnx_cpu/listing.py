@@ -52,9 +52,11 @@ LISTING: Final = {
     "int8.table": (
         "Concat DequantizeLinear com.microsoft::QLinearLeakyRelu com.microsoft::QLinearSigmoid"
     ),
-    "norms.norms": "Add LayerNormalization LogSoftmax Mul Pow RMSNormalization ReduceMean Softmax",
+    "norms.norms": (
+        "Add LayerNormalization LogSoftmax RMSNormalization SimplifiedLayerNormalization Softmax "
+        "com.microsoft::SimplifiedLayerNormalization"
+    ),
     "norms.skip": (
-        "SimplifiedLayerNormalization com.microsoft::SimplifiedLayerNormalization "
         "com.microsoft::SkipLayerNormalization com.microsoft::SkipSimplifiedLayerNormalization"
     ),
     "products.affine": "Gemm MatMul",

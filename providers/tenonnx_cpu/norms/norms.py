@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +10,6 @@ import numpy as np
 from tenonnx_cpu.buffers import F32, HALVES, contiguous, empty
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.norms.patterns import Match, decomposed_norm
 from tenonnx_cpu.recording.launch import Launch, done
 from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import Call, Site, specialise
@@ -59,21 +58,6 @@ def specialise_softmax(site: Site, plain: Call) -> Call | None:
     return Recorded(call)
 
 
-def only(y: Any, _total: Any) -> Any:
-    """Returns what a step returns that has one result."""
-    return y
-
-
-def first_of_three(y: Any, _total: Any) -> Any:
-    """Returns what a LayerNormalization returns whose mean and deviation nobody reads."""
-    return y, None, None
-
-
-def with_total(y: Any, total: Any) -> Any:
-    """Returns what a sum and its normalisation return."""
-    return y, total
-
-
 class Normalise:
     """Normalises the last axis of float32 arrays.
 
@@ -85,7 +69,7 @@ class Normalise:
     """
 
     def __init__(
-        self, epsilon: float, centred: bool, threads: int, form: Callable[[Any, Any], Any] = only
+        self, epsilon: float, centred: bool, threads: int, form: Callable[[Any, Any], Any]
     ) -> None:
         self._epsilon = epsilon
         self._centred = int(centred)
@@ -129,55 +113,36 @@ class Normalise:
         return None if made is None else made.astype(x.dtype)
 
 
-@specialise("LayerNormalization")
-def specialise_layer_norm(site: Site, plain: Call) -> Call | None:
+def is_read(values: Iterable[ir.Value]) -> bool:
+    """Says whether somebody reads one of some values."""
+    return any(value.uses() or value.is_graph_output() for value in values)
+
+
+OUTPUTS = {"LayerNormalization": 3, "RMSNormalization": 1, "SimplifiedLayerNormalization": 2}
+"""How many outputs normalisations have; after the first one come mean and deviation."""
+
+
+@specialise(*OUTPUTS)
+@specialise("SimplifiedLayerNormalization", domain="com.microsoft")
+def specialise_norm(site: Site, plain: Call) -> Call | None:
     """Takes the last axis, unless mean or deviation are asked for."""
-    wanted = any(o.uses() or o.is_graph_output() for o in site.node.outputs[1:])
-    if wanted or site.attribute("stash_type", 1) != 1:
+    name, axis = site.node.op_type, site.attribute("axis", -1)
+    if is_read(site.node.outputs[1:]) or site.attribute("stash_type", 1) != 1:
         return None
-    axis = site.attribute("axis", -1)
-    norm = Normalise(site.attribute("epsilon", 1e-5), True, site.threads, first_of_three)
+    others = (None,) * (OUTPUTS[name] - 1)
+    norm = Normalise(
+        site.attribute("epsilon", 1e-5),
+        name == "LayerNormalization",
+        site.threads,
+        lambda y, _: (y, *others) if others else y,
+    )
 
-    def call(x: Any, scale: Any, bias: Any = None) -> Any:
-        last = axis == -1 or axis == x.ndim - 1
-        made = norm(x, None, scale, bias) if last else None
-        return plain(x, scale, bias) if made is None else made
+    def call(x: Any, scale: Any, *bias: Any) -> Any:
+        last = axis in (-1, x.ndim - 1)
+        made = norm(x, None, scale, *(bias or (None,))) if last else None
+        return plain(x, scale, *bias) if made is None else made
 
     return Recorded(call)
-
-
-@specialise("RMSNormalization")
-def specialise_rms_norm(site: Site, plain: Call) -> Call | None:
-    """Takes the last axis."""
-    if site.attribute("stash_type", 1) != 1:
-        return None
-    axis = site.attribute("axis", -1)
-    norm = Normalise(site.attribute("epsilon", 1e-5), False, site.threads)
-
-    def call(x: Any, scale: Any) -> Any:
-        last = axis == -1 or axis == x.ndim - 1
-        made = norm(x, None, scale, None) if last else None
-        return plain(x, scale) if made is None else made
-
-    return Recorded(call)
-
-
-@fusion("ReduceMean", "Pow", "Mul", turn=-1)
-def fuse_decomposed(node: ir.Node, scope: Scope) -> Fused | None:
-    """Takes the nodes that layer or root-mean-square normalisation was before it was one."""
-    match: Match | None = decomposed_norm(node, scope)
-    if match is None:
-        return None
-    inputs = tuple(v for v in (match.x, match.scale, match.bias) if v is not None)
-    plain = scope.fallback(match.nodes, inputs, match.output)
-    norm = Normalise(match.epsilon, match.centred, scope.threads)
-
-    def call(*arguments: Any) -> Any:
-        x, scale, bias = (*arguments, None)[:3]
-        made = norm(x, None, scale, bias)
-        return plain(*arguments) if made is None else made
-
-    return Fused(match.nodes, inputs, (match.output,), Recorded(call))
 
 
 @fusion("Add", turn=1)
@@ -188,16 +153,18 @@ def fuse_skip(node: ir.Node, scope: Scope) -> Fused | None:
     if (node.version or 1) < 7 or len(norms) != 1 or not scope.has(norms[0]) or norms[0].domain:
         return None
     norm, site = norms[0], scope.site(norms[0])
-    if any(o.uses() or o.is_graph_output() for o in norm.outputs[1:]):
+    if is_read(norm.outputs[1:]) or site.attribute("stash_type", 1) != 1:
         return None
-    if site.attribute("stash_type", 1) != 1 or total in norm.inputs[1:]:
+    if total in norm.inputs[1:]:
         return None
     parts = node.inputs
     if any(v is None or scope.site(node).constant(i) is not None for i, v in enumerate(parts)):
         return None
     centred = norm.op_type == "LayerNormalization"
     axis = site.attribute("axis", -1)
-    norm_of = Normalise(site.attribute("epsilon", 1e-5), centred, scope.threads, with_total)
+    norm_of = Normalise(
+        site.attribute("epsilon", 1e-5), centred, scope.threads, lambda y, total: (y, total)
+    )
     inputs = (*parts, *norm.inputs[1:])
     step = scope.plain(norm)
 
