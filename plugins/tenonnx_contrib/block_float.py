@@ -10,12 +10,10 @@ import numpy as np
 from tenonnx import Array, Namespace, OperatorTable
 from tenonnx_array.dtypes import accumulator
 from tenonnx_contrib.packed import flattened
+from tenonnx_contrib.tiles import strips, tiled
 
 table = OperatorTable("com.microsoft")
 op = table.op
-
-TILE_BYTES: Final = 2 << 20
-"""Dequantised weights that exist at any one time: they stay in a core's cache."""
 
 E4M3_MAX: Final = np.float32(448)
 
@@ -51,22 +49,21 @@ def matmul_bnb4(
     codes = np.array(NF4 if quant_type else (*FP4, *(-x for x in FP4)), np.float32)
     pairs = np.stack((codes.repeat(16), np.tile(codes, 16)), axis=1)
     lookup, wide = xp.asarray(pairs), accumulator(A.dtype)
-    x = A.reshape(-1, A.shape[-1]).astype(wide, copy=False)
     B, absmax = B.reshape(-1), absmax.reshape(-1).astype(xp.float32)
-    out = xp.zeros((x.shape[0], N if transB else K), wide)
-    step = max(TILE_BYTES // (4 * K), 1)
-    for start in range(0, N, step):
-        rows = slice(start, min(start + step, N))
+
+    def tile(rows: slice) -> Array:
         first, last = rows.start * K, rows.stop * K
         flat = flattened(xp.take(lookup, B[first // 2 : -(-last // 2)], axis=0))
         flat = flat[first % 2 :][: last - first]
         flat = flat * absmax[xp.arange(first, last) // block_size]
-        weights = flat.reshape(-1, K).astype(wide, copy=False)
-        if transB:
-            out[:, rows] = x @ weights.T
-        else:
-            out += x[:, rows] @ weights
-    return out.astype(A.dtype, copy=False).reshape(*A.shape[:-1], -1)
+        return flat.reshape(-1, K).astype(wide, copy=False)
+
+    x = A.astype(wide, copy=False)
+    if transB:
+        y = tiled(xp, x, tile, (N, K))
+    else:
+        y = sum((x[..., rows] @ tile(rows) for rows in strips(N, K)), start=wide.type(0))
+    return y.astype(A.dtype, copy=False)
 
 
 @op("MatMulBlockQuantizedFp8Weight")
@@ -123,21 +120,6 @@ def matmul_fp4_weight(
 
     y = tiled(xp, A.astype(xp.float32), tile, (B.shape[0], 2 * B.shape[1]), bias)
     return y.astype(A.dtype)
-
-
-def tiled(
-    xp: Namespace, x: Array, tile: Array, shape: tuple[int, int], bias: Array | None
-) -> Array:
-    """Return ``x @ W.T + bias`` for a matrix W that ``tile`` gives some rows of at a time."""
-    rows, columns = shape
-    flat = x.reshape(-1, columns)
-    out = xp.empty((flat.shape[0], rows), x.dtype)
-    step = max(TILE_BYTES // (4 * columns), 1)
-    for start in range(0, rows, step):
-        out[:, start : start + step] = flat @ tile(slice(start, start + step)).T
-    if bias is not None:
-        out += bias.astype(out.dtype)
-    return out.reshape(*x.shape[:-1], rows)
 
 
 def spread(xp: Namespace, weights: Array, scales: Array, block_size: int) -> Array:

@@ -13,7 +13,7 @@ table = OperatorTable("com.microsoft")
 op = table.op
 
 
-def widened(x: Array) -> Array:
+def wide(x: Array) -> Array:
     """Return an array in float32 at least."""
     return x.astype(accumulator(x.dtype), copy=False)
 
@@ -41,9 +41,9 @@ def gated_rms_norm(
     gates = {"sigmoid": sigmoid, "silu": swish, "swish": swish}
     if activation not in gates:
         raise ValueError(f"expected activation of {', '.join(gates)}, found {activation!r}")
-    x = widened(X).reshape(-1, scale.shape[0])
-    y = by_root_mean_square(xp, x, epsilon)[0] * widened(scale)
-    return (y.reshape(X.shape) * gates[activation](xp, widened(gate))).astype(X.dtype)
+    x = wide(X).reshape(-1, scale.shape[0])
+    y = by_root_mean_square(xp, x, epsilon)[0] * wide(scale)
+    return (y.reshape(X.shape) * gates[activation](xp, wide(gate))).astype(X.dtype)
 
 
 @op("BranchwiseRMSNorm")
@@ -56,10 +56,10 @@ def branchwise_rms_norm(
     num_branches: int = 0,
 ) -> Array:
     """Return the RMS norm of every branch of (..., C, H), or of (..., C * H) if told C."""
-    x = grouped(widened(X), num_branches)
+    x = grouped(wide(X), num_branches)
     y = by_root_mean_square(xp, x, epsilon)[0]
     if scale is not None:
-        y *= widened(scale).reshape((-1, x.shape[-1]) if scale.size > x.shape[-1] else (-1,))
+        y *= wide(scale).reshape((-1, x.shape[-1]) if scale.size > x.shape[-1] else (-1,))
     return y.reshape(X.shape).astype(X.dtype)
 
 
@@ -80,15 +80,15 @@ def engram_gate(
     The gate is the sigmoid of the signed root of how alike the normed key and query are.
     """
     k, q = (
-        by_root_mean_square(xp, widened(x), epsilon)[0] * widened(weight)
+        by_root_mean_square(xp, wide(x), epsilon)[0] * wide(weight)
         for x, weight in ((key, key_norm_scale), (query, query_norm_scale))
     )
     dot = xp.sum(k * q, axis=-1, keepdims=True) * k.dtype.type(1 / math.sqrt(key.shape[-1]))
     root = xp.sqrt(xp.maximum(xp.abs(dot), k.dtype.type(1e-6)))
-    y = sigmoid(xp, xp.sign(dot) * root) * widened(value)[..., None, :]
+    y = sigmoid(xp, xp.sign(dot) * root) * wide(value)[..., None, :]
     normed = None
     if conv_norm_scale is not None:
-        normed = by_root_mean_square(xp, y, epsilon)[0] * widened(conv_norm_scale)
+        normed = by_root_mean_square(xp, y, epsilon)[0] * wide(conv_norm_scale)
         normed = normed.astype(key.dtype)
     return y.astype(key.dtype), normed
 
@@ -103,8 +103,8 @@ def hyper_connection_pre_mix(
     reduction_scale: float = 1.0,
 ) -> Array:
     """Return ``reduction_scale`` times the sum over C of (..., C, H) times the mix."""
-    x = grouped(widened(streams), num_branches)
-    y = xp.sum(x * mix_like(widened(pre_mix), x), axis=-2)
+    x = grouped(wide(streams), num_branches)
+    y = xp.sum(x * mix_like(wide(pre_mix), x), axis=-2)
     return (y * y.dtype.type(reduction_scale)).astype(streams.dtype)
 
 
@@ -119,11 +119,11 @@ def hyper_connection_post_mix(
     num_branches: int = 0,
 ) -> Array:
     """Return the streams (..., C, H), mixed by (..., C, C), plus a share of one output in each."""
-    x = grouped(widened(streams), num_branches)
+    x = grouped(wide(streams), num_branches)
     y = x
     if stream_mix is not None:
-        y = xp.matmul(widened(stream_mix).swapaxes(-1, -2), x)
-    y = y + mix_like(widened(post_mix), x) * widened(block_output)[..., None, :]
+        y = xp.matmul(wide(stream_mix).swapaxes(-1, -2), x)
+    y = y + mix_like(wide(post_mix), x) * wide(block_output)[..., None, :]
     return y.reshape(streams.shape).astype(streams.dtype)
 
 

@@ -7,12 +7,10 @@ from typing import Final
 from tenonnx import Array, Namespace, OperatorTable
 from tenonnx_array.dtypes import accumulator
 from tenonnx_contrib.packed import check, levels, unpack
+from tenonnx_contrib.tiles import tiled
 
 table = OperatorTable("com.microsoft")
 op = table.op
-
-TILE_BYTES: Final = 2 << 20
-"""Dequantised weights that exist at any one time: they stay in a core's cache."""
 
 FP_Q4: Final = {0: (32, 4), 1: (32, 5), 2: (64, 4)}
 """MatMulFpQ4's types: rows of a block, and bytes before its codes."""
@@ -57,19 +55,15 @@ def matmul_nbits(
             f"block_size={block_size} and bits={bits}, found B of shape {B.shape}"
         )
     wide = accumulator(A.dtype)
-    x = A.reshape(-1, K).astype(wide, copy=False)
     B, scales = B.reshape(N, blocks, -1), scales.reshape(N, -1).astype(wide, copy=False)
     offsets = None if zero_points is None else centred(xp, zero_points, N, blocks, bits, wide)
-    out = xp.empty((x.shape[0], N), wide)
-    step = max(TILE_BYTES // (4 * blocks * block_size), 1)
-    for start in range(0, N, step):
-        rows = slice(start, start + step)
+
+    def tile(rows: slice) -> Array:
         weights = levels(xp, B[rows], bits).astype(wide, copy=False)
         shift = None if offsets is None else offsets[rows]
-        out[:, rows] = x @ scaled(weights, scales[rows], shift, g_idx, K).T
-    if bias is not None:
-        out += bias.astype(wide, copy=False)
-    return out.astype(A.dtype, copy=False).reshape(*A.shape[:-1], N)
+        return scaled(weights, scales[rows], shift, g_idx, K)
+
+    return tiled(xp, A.astype(wide, copy=False), tile, (N, K), bias).astype(A.dtype, copy=False)
 
 
 @op("MatMulFpQ4", host=(2,))

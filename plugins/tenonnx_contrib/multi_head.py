@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import NamedTuple
 
 from tenonnx import Array, Namespace, OperatorTable
 from tenonnx_array.dtypes import accumulator
@@ -55,32 +56,40 @@ def multi_head_attention(
     keys, values = (cache[:, :, :total] for cache in present)
     if cache_indirection is not None:
         keys, values = (continued(xp, cache, cache_indirection, before) for cache in (keys, values))
-    result = masked(
-        xp, q, keys, values, key_padding_mask, attention_bias, mask_filter_value, scale,
-        unidirectional,
-    )  # fmt: skip
+    scoring = Scoring(
+        key_padding_mask, mask_filter_value, attention_bias, scale, bool(unidirectional)
+    )
+    result = scoring.attend(xp, q, keys, values)
     return joined(result.values), *present, result.weights.astype(query.dtype, copy=False)
 
 
-def masked(
-    xp: Namespace,
-    q: Array,
-    k: Array,
-    v: Array,
-    mask: Array | None,
-    bias: Array | None,
-    filter_value: float,
-    scale: float,
-    unidirectional: int,
-) -> Attended:
-    """Attend with a mask of integers, a bias and, if ``unidirectional``, no later keys."""
-    queries, keys = q.shape[2], k.shape[2]
-    bias = masks.total(
-        masks.added(xp, mask, q.shape[0], queries, keys, filter_value),
-        None if bias is None else bias.astype(accumulator(bias.dtype), copy=False),
-        masks.causal(xp, queries, keys) if unidirectional else None,
-    )
-    return attend(xp, q, k, v, scale or None, bias=bias)
+class Scoring(NamedTuple):
+    """What becomes of the scores of keys.
+
+    Attributes:
+        mask: Of integers, in any of the shapes of ``masks.added``.
+        hidden: What is added to the scores of keys that the mask hides.
+        bias: Is added to all.
+        scale: Their factor; 0 for the usual one.
+        causal: Whether a query sees no later keys.
+    """
+
+    mask: Array | None
+    hidden: float
+    bias: Array | None
+    scale: float
+    causal: bool
+
+    def attend(self, xp: Namespace, q: Array, k: Array, v: Array) -> Attended:
+        """Return the attention of queries to keys, all (batch, heads, length, size)."""
+        queries, keys = q.shape[2], k.shape[2]
+        bias = self.bias
+        total = masks.total(
+            masks.added(xp, self.mask, q.shape[0], queries, keys, self.hidden),
+            None if bias is None else bias.astype(accumulator(bias.dtype), copy=False),
+            masks.causal(xp, queries, keys) if self.causal else None,
+        )
+        return attend(xp, q, k, v, self.scale or None, bias=total)
 
 
 def heads_of(
@@ -193,11 +202,8 @@ def attention(
         before = int(past_sequence_length.item())
     if do_rotary:
         q, k = (computed_rotary(xp, x, before, rotary_embedding_dim or x.shape[-1]) for x in (q, k))
-    return over_past(
-        xp, q, k, v, past, before,
-        mask=mask_index, bias=attention_bias, filter_value=mask_filter_value, scale=scale,
-        unidirectional=unidirectional,
-    )  # fmt: skip
+    scoring = Scoring(mask_index, mask_filter_value, attention_bias, scale, bool(unidirectional))
+    return over_past(xp, (q, k, v), past, before, scoring)
 
 
 def projections(
@@ -215,26 +221,20 @@ def projections(
 
 def over_past(
     xp: Namespace,
-    q: Array,
-    k: Array,
-    v: Array,
+    new: tuple[Array, Array, Array],
     past: Array | None,
     before: int,
-    *,
-    mask: Array | None,
-    bias: Array | None,
-    filter_value: float,
-    scale: float,
-    unidirectional: int,
+    scoring: Scoring,
 ) -> tuple[Array, Array]:
-    """Attend to a past (2, batch, heads, length, size) and to new keys; return both together."""
+    """Attend to a past (2, batch, heads, length, size) and to new keys; return both together.
+
+    Of the past, ``before`` keys count; ``new`` are query, key and value.
+    """
+    q, k, v = new
     total = before + k.shape[2]
     pasts = (None, None) if past is None else (past[0], past[1])
     keys, values = extended(xp, pasts, (k, v), [before] * k.shape[0], total)
-    result = masked(
-        xp, q, keys[:, :, :total], values[:, :, :total], mask, bias, filter_value, scale,
-        unidirectional,
-    )  # fmt: skip
+    result = scoring.attend(xp, q, keys[:, :, :total], values[:, :, :total])
     # Keys and values of other widths than each other have no common array.
     present = xp.stack((keys, values)) if keys.shape == values.shape else keys
     return joined(result.values), present
@@ -278,8 +278,5 @@ def q_attention(
     before = 0 if past is None else past.shape[3]
     if do_rotary:
         q, k = (computed_rotary(xp, x, before, x.shape[-1]) for x in (q, k))
-    return over_past(
-        xp, q, k, v, past, before,
-        mask=mask_index, bias=None, filter_value=mask_filter_value, scale=scale,
-        unidirectional=unidirectional,
-    )  # fmt: skip
+    scoring = Scoring(mask_index, mask_filter_value, None, scale, bool(unidirectional))
+    return over_past(xp, (q, k, v), past, before, scoring)

@@ -11,7 +11,7 @@ from tenonnx import Array, Namespace, OperatorTable
 from tenonnx_array.linalg import matmul
 from tenonnx_array.nonlinear import sigmoid
 from tenonnx_contrib.attend import attend
-from tenonnx_contrib.branches import widened
+from tenonnx_contrib.branches import wide
 
 table = OperatorTable("com.microsoft")
 op = table.op
@@ -177,8 +177,8 @@ def gated_relative_position_bias(
     if token_offset is not None and rows.ndim == 2:
         rows = restore_padding(xp, rows, xp.asarray(token_offset))
     batch, length = rows.shape[:2]
-    q = widened(rows).reshape(batch, length, num_heads, -1).swapaxes(1, 2)
-    gates = xp.matmul(q, widened(weight)) + widened(bias)
+    q = wide(rows).reshape(batch, length, num_heads, -1).swapaxes(1, 2)
+    gates = xp.matmul(q, wide(weight)) + wide(bias)
     gates = sigmoid(xp, xp.sum(gates.reshape(*gates.shape[:-1], 2, -1), axis=-1))
-    factor = gates[..., :1] * (gates[..., 1:] * widened(eco_a) - 1) + 2
-    return (factor * widened(rel_pos)).astype(query_layer.dtype)
+    factor = gates[..., :1] * (gates[..., 1:] * wide(eco_a) - 1) + 2
+    return (factor * wide(rel_pos)).astype(query_layer.dtype)

@@ -1,0 +1,36 @@
+"""Products with a matrix that is dequantised some rows at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from tenonnx import Array, Namespace
+
+TILE_BYTES: Final = 2 << 20
+"""Dequantised weights that exist at any one time: they stay in a core's cache."""
+
+
+def strips(rows: int, columns: int) -> Iterator[slice]:
+    """Yields the rows to dequantise at a time."""
+    step = max(TILE_BYTES // (4 * columns), 1)
+    for start in range(0, rows, step):
+        yield slice(start, min(start + step, rows))
+
+
+def tiled(
+    xp: Namespace,
+    x: Array,
+    tile: Callable[[slice], Array],
+    shape: tuple[int, int],
+    bias: Array | None = None,
+) -> Array:
+    """Return ``x @ W.T + bias`` for a matrix W of this shape, whose rows ``tile`` gives."""
+    rows, columns = shape
+    flat = x.reshape(-1, columns)
+    out = xp.empty((flat.shape[0], rows), x.dtype)
+    for strip in strips(rows, columns):
+        out[:, strip] = flat @ tile(strip).T
+    if bias is not None:
+        out += bias.astype(out.dtype, copy=False)
+    return out.reshape(*x.shape[:-1], rows)
