@@ -61,6 +61,17 @@ def test_repeated_and_picked(name: str, kernel: Watch) -> None:
     check(nodes, {"x": X}, {"c": constant}, expected, kernel)
 
 
+def test_repeated_as_shapes_say(kernel: Watch) -> None:
+    nodes = [node("Shape", "z", "s"), node("Tile", "x s", "y")]
+    x = floats(4, 3)
+    one = session(nodes, {"x": x, "z": x}, "y")
+    for shape in [(1, 2), (3, 1)] * 3 + [(2, 2)] * 4:
+        (y,) = one.run(None, {"x": x, "z": np.zeros(shape, np.float32)})
+        assert np.array_equal(y, np.tile(x, shape))
+        x = x + 1
+    assert kernel.calls > 1
+
+
 @pytest.mark.parametrize("dtype", [np.uint8, np.float16, np.int64])
 def test_elements_of_any_width(dtype: Any, kernel: Watch) -> None:
     x = np.arange(60).astype(dtype).reshape(3, 4, 5)

@@ -14,6 +14,7 @@ import numpy as np
 from tenonnx.records import record
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.recording.fixed import is_fixed
 from tenonnx_cpu.recording.launch import Launch
 from tenonnx_cpu.recording.recorded import PATIENCE, Recorded
 from tenonnx_cpu.small import pick
@@ -57,14 +58,15 @@ class Moves:
 
 @specialise("DepthToSpace", "Gather", "Pad", "ReverseSequence", "SpaceToDepth", "Tile")
 def specialise_moves(site: Site, plain: Call) -> Call | None:
-    """Takes nodes whose inputs are constants but for the first."""
+    """Takes nodes whose inputs are constants but for the first; Tile's may be of shapes alone."""
     node = site.node
     if node.op_type == "Gather" and site.constant(1) is None:
         return pick(site, plain)
     parameters = [site.constant(n) for n in range(1, len(node.inputs))]
     given = zip(parameters, node.inputs[1:], strict=True)
     if any(value is not None and constant is None for constant, value in given):
-        return None
+        is_tile = node.op_type == "Tile" and len(parameters) == 1
+        return _repeated(plain, site.threads) if is_tile else None
     fill = NOTHING
     if node.op_type == "Pad":
         if (node.version or 1) < 11:
@@ -74,6 +76,25 @@ def specialise_moves(site: Site, plain: Call) -> Call | None:
         if site.attribute("mode", "constant") == "constant":
             parameters[1:2] = [np.array(-1)]
 
+    return Recorded(_mover(plain, parameters, fill, site.threads).call)
+
+
+def _repeated(plain: Call, threads: int) -> Recorded:
+    """Returns what repeats an array as often as shapes say."""
+
+    @functools.lru_cache(maxsize=4)
+    def mover(repeats: bytes) -> Mover:
+        return _mover(plain, [np.frombuffer(repeats, np.int64)], NOTHING, threads)
+
+    def call(x: NDArray, repeats: NDArray) -> Any:
+        return mover(repeats.tobytes()).call(x, repeats) if is_fixed(repeats) else plain(x, repeats)
+
+    return Recorded(call)
+
+
+def _mover(plain: Call, parameters: Sequence[NDArray | None], fill: NDArray, threads: int) -> Mover:
+    """Returns what does as an array kernel does with its first input."""
+
     def trace(arrays: Sequence[NDArray]) -> Any:
         if arrays[0].size > LARGE:
             return None
@@ -81,7 +102,7 @@ def specialise_moves(site: Site, plain: Call) -> Call | None:
         moved = plain(numbers, *parameters)
         return VIEW if np.may_share_memory(moved, numbers) else traced(moved)
 
-    return Recorded(Mover(trace, plain, fill, 1, site.threads).call)
+    return Mover(trace, plain, fill, 1, threads)
 
 
 class Mover:

@@ -30,7 +30,8 @@ def move_runs(arguments: Any, task: Any, worker: Any) -> None:
     """Copies some of the runs."""
     runs, sources, out, width, grain = arguments
     for n in range(task * grain, min(runs.shape[0], (task + 1) * grain)):
-        source, target = sources[runs[n, 0]] + width * runs[n, 1], out + width * runs[n, 2]
+        source = sources[runs[n, 0]].ctypes.data + width * runs[n, 1]
+        target = out + width * runs[n, 2]
         count, step = runs[n, 3], runs[n, 4]
         if step < 0:
             source -= width * (count - 1)
@@ -44,29 +45,19 @@ def move_runs(arguments: Any, task: Any, worker: Any) -> None:
             copy(elements(source, 1, np.uint64), elements(target, 1, np.uint64), count, step)
 
 
-@kernel((In(i64, 2), *[In(u8, 1)] * 17, Out(u8, 1), size, size, size))
-def move(  # type: ignore[no-untyped-def] # the signature has them
-    runs, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, fill, out, width,
-    grain, threads,
-):  # fmt: skip
+@kernel((In(i64, 2), (In(u8, 1),) * 17, Out(u8, 1), size, size, size))
+def move(runs, sources, out, width, grain, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Copies runs of elements.
 
     Args:
         runs: Of each, the source's number, the place of its first element there, the place of that
             in the result, how many elements there are, and what is from one to the next in the
             source: 1, 0 or -1.
-        a0: The beginning of source 0, as are the others of those that follow.
-        fill: Likewise of source 16.
+        sources: The beginnings of 16 sources, and of what nothing is moved to.
         out: The result.
         width: Bytes of an element: 1, 2, 4 or 8.
         grain: Runs in a task.
         threads: How many threads to use.
     """
-    sources = (
-        a0.ctypes.data, a1.ctypes.data, a2.ctypes.data, a3.ctypes.data, a4.ctypes.data,
-        a5.ctypes.data, a6.ctypes.data, a7.ctypes.data, a8.ctypes.data, a9.ctypes.data,
-        a10.ctypes.data, a11.ctypes.data, a12.ctypes.data, a13.ctypes.data, a14.ctypes.data,
-        a15.ctypes.data, fill.ctypes.data,
-    )  # fmt: skip
     tasks = -(-runs.shape[0] // grain)
     move_runs((runs, sources, out.ctypes.data, width, grain), tasks, threads)
