@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from tenonnx import Array, Body, Namespace, OperatorTable
 from tenonnx_contrib.generation_scores import Rules, log_softmax
-from tenonnx_contrib.generation_state import Decoding
-from tenonnx_contrib.greedy_search import first_tokens, number, open_model
+from tenonnx_contrib.generation_state import Decoding, Graphs, number
 
 table = OperatorTable("com.microsoft")
 op = table.op
@@ -63,6 +63,8 @@ class Search:
     """A beam search that goes on token by token.
 
     Attributes:
+        beams: How many sequences of each batch entry go on at once.
+        rules: What the scores of tokens are subject to.
         sequences: ``[batch * beams, length]``.
         totals: Sums of logarithms, ``[batch * beams]``.
         finished: One per batch entry.
@@ -70,8 +72,7 @@ class Search:
     """
 
     beams: int
-    end: int
-    pad: int
+    rules: Rules
     sequences: Array
     totals: Array
     finished: list[Finished]
@@ -91,7 +92,7 @@ class Search:
         for entry, done in enumerate(self.finished):
             rows = slice(entry * self.beams, (entry + 1) * self.beams)
             if done.done:
-                order[rows], tokens[rows], self.totals[rows] = 0, self.pad, 0
+                order[rows], tokens[rows], self.totals[rows] = 0, self.rules.pad, 0
                 continue
             sources, candidates = places[entry] // width, places[entry] % width
             chosen = self._choose(entry, sources + rows.start, candidates, best[entry])
@@ -105,7 +106,7 @@ class Search:
         """Picks the candidates that go on; those that end are offered as finished."""
         chosen: list[int] = []
         for rank, token in enumerate(tokens):
-            if token != self.end:
+            if token != self.rules.end:
                 chosen.append(rank)
             elif rank < self.beams:
                 self.finished[entry].add(self.sequences[rows[rank]], float(totals[rank]))
@@ -113,14 +114,14 @@ class Search:
                 break
         return chosen
 
-    def run(self, model: Decoding, longest: int, vocabulary: int, rules: Rules) -> None:
+    def run(self, model: Decoding, longest: int) -> None:
         """Goes on until every batch entry is done or the sequences are long enough."""
         begun = self.sequences.shape[1]
         logits = model.start(self.beams)
         while self.sequences.shape[1] < longest:
-            scores = log_softmax(logits[:, :vocabulary] if vocabulary > 0 else logits)
+            scores = log_softmax(self.rules.cut(logits))
             first = self.sequences.shape[1] == begun
-            order = self.advance(rules.apply(scores, self.sequences, first))
+            order = self.advance(self.rules.apply(scores, self.sequences, first))
             if all(each.done for each in self.finished):
                 break
             if self.sequences.shape[1] < longest:
@@ -129,7 +130,7 @@ class Search:
     def results(self, count: int, longest: int) -> tuple[Array, Array]:
         """Returns the ``count`` best of each batch entry, padded, and their scores."""
         batch = len(self.finished)
-        written = np.full((batch, count, longest), self.pad, np.int32)
+        written = np.full((batch, count, longest), self.rules.pad, np.int32)
         scores = np.zeros((batch, count), np.float32)
         for entry, each in enumerate(self.finished):
             if not each.done:
@@ -141,31 +142,47 @@ class Search:
         return written, scores
 
 
+class Limits(NamedTuple):
+    """How many sequences a beam search keeps, and for how long, as its operators are told.
+
+    Attributes:
+        longest: Tokens of a sequence at most.
+        beams: How many sequences of each batch entry go on at once.
+        returned: How many of them are returned.
+        penalty: Of length, as in ``Finished``; 1 if absent.
+        early: As in ``Finished``.
+    """
+
+    longest: Array
+    beams: Array | None
+    returned: Array | None
+    penalty: Array | None
+    early: int
+
+
 def search(
-    model: Decoding, begin: Array, rules: Rules, pad: int, vocabulary: int, *,
-    longest: Array, beams: Array, count: Array, penalty: Array | None, early: bool, history: bool,
-) -> tuple[Array, ...]:  # fmt: skip
-    """Returns sequences, their scores, and the scores of every token at every step."""
-    width, kept, most = int(number(beams, 1)), int(number(count, 1)), int(number(longest, 0))
+    model: Decoding, begin: Array, rules: Rules, limits: Limits, *, history: bool
+) -> tuple[Array, ...]:
+    """Returns sequences, their scores, and with ``history`` those of every token at every step."""
+    width, kept = int(number(limits.beams, 1)), int(number(limits.returned, 1))
+    most, power = int(number(limits.longest, 0)), float(number(limits.penalty, 1.0))
     if not 0 < kept <= width:
         raise ValueError(f"num_return_sequences is {kept}; expected 1 to num_beams, {width}")
     if most <= begin.shape[1]:
         raise ValueError(
             f"max_length is {most}; expected more than the {begin.shape[1]} tokens at the start"
         )
-    power = float(number(penalty, 1.0))
     totals = np.full((len(begin), width), UNLIKELY)
     totals[:, 0] = 0
     state = Search(
         beams=width,
-        end=rules.end,
-        pad=pad,
+        rules=rules,
         sequences=np.repeat(begin, width, axis=0),
         totals=totals.reshape(-1),
-        finished=[Finished(width, power, early) for _ in begin],
+        finished=[Finished(width, power, bool(limits.early)) for _ in begin],
         history=[] if history else None,
     )
-    state.run(model, most, vocabulary, rules)
+    state.run(model, most)
     results: tuple[Array, ...] = state.results(kept, most)
     if state.history is not None:
         steps = np.stack(state.history)
@@ -205,23 +222,16 @@ def beam_search(
         raise ValueError("logits_processor is not 0; the processors of Whisper need its operator")
     rules = Rules(
         end=eos_token_id,
+        pad=pad_token_id,
+        vocabulary=vocab_size,
         shortest=int(number(min_length, 0)),
         repetition=float(number(repetition_penalty, 1.0)),
         ngram=no_repeat_ngram_size,
         allowed=vocab_mask,
         allowed_first=prefix_vocab_mask,
     )
-    begin = first_tokens(input_ids, decoder_input_ids, decoder_start_token_id, encoder)
-    return search(
-        open_model(input_ids, attention_mask, decoder, encoder, init_decoder, pad_token_id, begin),
-        begin,
-        rules,
-        pad_token_id,
-        vocab_size,
-        longest=max_length,
-        beams=num_beams,
-        count=num_return_sequences,
-        penalty=length_penalty,
-        early=bool(early_stopping),
-        history=_outputs > 2,
-    )
+    graphs = Graphs(decoder, encoder, init_decoder)
+    begin = graphs.first_tokens(input_ids, decoder_start_token_id, decoder_input_ids)
+    model = graphs.opened(input_ids, attention_mask, pad_token_id, begin)
+    limits = Limits(max_length, num_beams, num_return_sequences, length_penalty, early_stopping)
+    return search(model, begin, rules, limits, history=_outputs > 2)

@@ -18,6 +18,8 @@ class Rules:
 
     Attributes:
         end: Id of the token that ends a sequence.
+        pad: Id of the padding behind it.
+        vocabulary: How many tokens there are; as many as the model has scores if not positive.
         shortest: Sequences shorter than this do not end.
         repetition: Scores of tokens that are there already are divided by it, negative ones
             multiplied (Keskar et al. 2019, CTRL, section 4.1).
@@ -30,6 +32,8 @@ class Rules:
     """
 
     end: int
+    pad: int
+    vocabulary: int = -1
     shortest: int = 0
     repetition: float = 1.0
     ngram: int = 0
@@ -38,6 +42,10 @@ class Rules:
     allowed_first: Array | None = None
     present: Array | None = None
     presence: float = 0.0
+
+    def cut(self, logits: Array) -> Array:
+        """Returns the model's scores of the vocabulary; it may have some of no token."""
+        return logits[:, : self.vocabulary] if self.vocabulary > 0 else logits
 
     def apply(self, scores: Array, sequences: Array, first: bool) -> Array:
         """Returns the scores ``[rows, vocabulary]`` under these rules, in an array of their own."""

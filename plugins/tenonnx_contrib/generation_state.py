@@ -8,6 +8,7 @@ entry, or one of its beams.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -184,3 +185,47 @@ def reorder(array: Array, order: Array, axis: int = 0) -> Array:
     """Takes rows in an order; the array itself where that is the order they are in."""
     same = len(order) == array.shape[axis] and np.array_equal(order, np.arange(len(order)))
     return array if same else np.take(array, order, axis=axis)
+
+
+class Graphs(NamedTuple):
+    """The graph attributes of a search operator.
+
+    Attributes:
+        decoder: Runs at every step.
+        encoder: Runs once, ahead of all; ``None`` for a model like GPT-2.
+        first: Takes the decoder's place for the prompt, if it is given.
+    """
+
+    decoder: Body
+    encoder: Body | None
+    first: Body | None
+
+    def first_tokens(self, ids: Array, start: int, begin: Array | None = None) -> Array:
+        """Returns what sequences begin with, ``[batch, length]``: the prompt, or start tokens.
+
+        Args:
+            ids: What is encoded, or the prompt.
+            start: Id of the token that sequences begin with.
+            begin: What they begin with instead.
+
+        Raises:
+            ValueError: The model has an encoder, and nothing says how sequences begin.
+        """
+        if self.encoder is None:
+            return ids.astype(np.int32)
+        if begin is not None:
+            return begin.astype(np.int32)
+        if start < 0:
+            raise ValueError("expected decoder_start_token_id or decoder_input_ids with an encoder")
+        return np.full((len(ids), 1), start, np.int32)
+
+    def opened(self, ids: Array, mask: Array | None, pad: int, begin: Array) -> Decoding:
+        """Returns the model that the graphs make, before its first token."""
+        if self.encoder is None:
+            return DecoderOnly(self.decoder, self.first, ids, mask, pad)
+        return EncoderDecoder(self.encoder, self.decoder, ids, mask, pad, begin)
+
+
+def number(value: Array | None, default: float) -> float:
+    """Returns a scalar that is given as a tensor of one element, if it is."""
+    return default if value is None else np.asarray(value).reshape(-1)[0].item()

@@ -9,7 +9,7 @@ import numpy as np
 from tenonnx import Array, Body, Namespace, OperatorTable
 from tenonnx_array.sampling import generator
 from tenonnx_contrib.generation_scores import Rules, keep_nucleus
-from tenonnx_contrib.generation_state import DecoderOnly, Decoding, EncoderDecoder
+from tenonnx_contrib.generation_state import Decoding, Graphs, number
 
 table = OperatorTable("com.microsoft")
 op = table.op
@@ -18,56 +18,17 @@ Choose = Callable[[Array], Array]
 """From scores ``[rows, vocabulary]`` to tokens ``[rows]``."""
 
 
-def number(value: Array | None, default: float) -> float:
-    """Returns a scalar that is given as a tensor of one element, if it is."""
-    return default if value is None else np.asarray(value).reshape(-1)[0].item()
-
-
-def open_model(
-    ids: Array,
-    mask: Array | None,
-    decoder: Body,
-    encoder: Body | None,
-    first: Body | None,
-    pad: int,
-    begin: Array,
-) -> Decoding:
-    """Returns the model that the graphs make, before its first token."""
-    if encoder is None:
-        return DecoderOnly(decoder, first, ids, mask, pad)
-    return EncoderDecoder(encoder, decoder, ids, mask, pad, begin)
-
-
-def first_tokens(ids: Array, begin: Array | None, start: int, encoder: Body | None) -> Array:
-    """Returns what every sequence begins with, ``[batch, length]``: the prompt, or start tokens.
-
-    Raises:
-        ValueError: The model has an encoder, and nothing says how sequences begin.
-    """
-    if encoder is None:
-        return ids.astype(np.int32)
-    if begin is not None:
-        return begin.astype(np.int32)
-    if start < 0:
-        raise ValueError("expected decoder_start_token_id or decoder_input_ids with an encoder")
-    return np.full((len(ids), 1), start, np.int32)
-
-
-def write(
-    model: Decoding, sequences: Array, longest: int, vocabulary: int, rules: Rules, pad: int,
-    choose: Choose,
-) -> Array:  # fmt: skip
+def write(model: Decoding, sequences: Array, longest: int, rules: Rules, choose: Choose) -> Array:
     """Returns ``[batch, longest]``: the sequences, with padding from their end token on."""
     rows, begun = sequences.shape
-    written = np.full((rows, max(longest, begun)), pad, np.int32)
+    written = np.full((rows, max(longest, begun)), rules.pad, np.int32)
     written[:, :begun] = sequences
     ended = np.zeros(rows, bool)
     logits = model.start(1)
     for length in range(begun, longest):
-        scores = logits[:, :vocabulary] if vocabulary > 0 else logits
-        tokens = choose(rules.apply(scores, written[:, :length], length == begun))
+        tokens = choose(rules.apply(rules.cut(logits), written[:, :length], length == begun))
         ended |= tokens == rules.end
-        written[:, length] = np.where(ended, pad, tokens)
+        written[:, length] = np.where(ended, rules.pad, tokens)
         if ended.all() or length + 1 == longest:
             break
         logits = model.step(written[:, : length + 1], np.arange(rows))
@@ -97,18 +58,19 @@ def greedy_search(
 ) -> Array:
     rules = Rules(
         end=eos_token_id,
+        pad=pad_token_id,
+        vocabulary=vocab_size,
         shortest=int(number(min_length, 0)),
         repetition=number(repetition_penalty, 1.0),
         ngram=no_repeat_ngram_size,
         allowed=vocab_mask,
         allowed_first=prefix_vocab_mask,
     )
-    begin = first_tokens(input_ids, None, decoder_start_token_id, encoder)
-    model = open_model(
-        input_ids, attention_mask, decoder, encoder, init_decoder, pad_token_id, begin
-    )
+    graphs = Graphs(decoder, encoder, init_decoder)
+    begin = graphs.first_tokens(input_ids, decoder_start_token_id)
+    model = graphs.opened(input_ids, attention_mask, pad_token_id, begin)
     longest = int(number(max_length, 0))
-    return write(model, begin, longest, vocab_size, rules, pad_token_id, likeliest)
+    return write(model, begin, longest, rules, likeliest)
 
 
 def likeliest(scores: Array) -> Array:
@@ -148,6 +110,8 @@ def sampling(
     """The second output is what the last token was drawn from."""
     rules = Rules(
         end=eos_token_id,
+        pad=pad_token_id,
+        vocabulary=vocab_size,
         shortest=int(number(min_length, 0)),
         repetition=number(repetition_penalty, 1.0),
         ngram=no_repeat_ngram_size,
@@ -167,10 +131,9 @@ def sampling(
         # softmax (Gumbel 1954).
         return (filtered + random.gumbel(size=filtered.shape)).argmax(axis=-1)
 
-    begin = first_tokens(input_ids, None, decoder_start_token_id, encoder)
-    model = open_model(
-        input_ids, attention_mask, decoder, encoder, init_decoder, pad_token_id, begin
-    )
+    graphs = Graphs(decoder, encoder, init_decoder)
+    begin = graphs.first_tokens(input_ids, decoder_start_token_id)
+    model = graphs.opened(input_ids, attention_mask, pad_token_id, begin)
     longest = int(number(max_length, 0))
-    written = write(model, begin, longest, vocab_size, rules, pad_token_id, draw)
+    written = write(model, begin, longest, rules, draw)
     return written, filtered

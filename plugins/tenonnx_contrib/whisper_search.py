@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tenonnx import Array, Body, Namespace, OperatorTable
-from tenonnx_contrib.beam_search import search
+from tenonnx_contrib.beam_search import Limits, search
 from tenonnx_contrib.generation_scores import LOWEST, Rules, log_softmax
-from tenonnx_contrib.generation_state import Decoding
-from tenonnx_contrib.greedy_search import first_tokens, number, open_model
+from tenonnx_contrib.generation_state import Decoding, Graphs, number
 
 table = OperatorTable("com.microsoft")
 op = table.op
@@ -126,6 +125,8 @@ def whisper_beam_search(
         raise ValueError(UNCOLLECTED)
     rules = Rules(
         end=eos_token_id,
+        pad=pad_token_id,
+        vocabulary=vocab_size,
         shortest=int(number(min_length, 0)),
         repetition=float(number(repetition_penalty, 1.0)),
         ngram=no_repeat_ngram_size,
@@ -139,25 +140,13 @@ def whisper_beam_search(
         rules = Timestamps(
             **vars(rules), begin=beginning_timestamp_token_id, never=never, opening=opening
         )
-    begin = first_tokens(input_ids, decoder_input_ids, decoder_start_token_id, encoder)
+    graphs = Graphs(decoder, encoder, init_decoder)
+    begin = graphs.first_tokens(input_ids, decoder_start_token_id, decoder_input_ids)
     if extra_decoding_ids is not None:
         begin = np.concatenate([begin, extra_decoding_ids.astype(np.int32)], axis=1)
-    model = Listening(
-        open_model(input_ids, attention_mask, decoder, encoder, init_decoder, pad_token_id, begin)
-    )
-    results: tuple[Array | None, ...] = search(
-        model,
-        begin,
-        rules,
-        pad_token_id,
-        vocab_size,
-        longest=max_length,
-        beams=num_beams,
-        count=num_return_sequences,
-        penalty=length_penalty,
-        early=bool(early_stopping),
-        history=_outputs > 2,
-    )
+    model = Listening(graphs.opened(input_ids, attention_mask, pad_token_id, begin))
+    limits = Limits(max_length, num_beams, num_return_sequences, length_penalty, early_stopping)
+    results: tuple[Array | None, ...] = search(model, begin, rules, limits, history=_outputs > 2)
     if _outputs > 4:
         silence = np.exp(log_softmax(model.heard)[:, no_speech_token_id])
         results += (None, silence)
