@@ -77,11 +77,7 @@ LOOP = "one loop nest: numba compiles it as a whole, and its buffers live in reg
 
 BIG_FUNCTIONS: dict[str, str] = {
     "providers/tenonnx_cpu/int8/conv_layout.py::bytes_layout": LAYOUT,
-    "providers/tenonnx_cpu/conv/layout.py::layout": LAYOUT,
     "providers/tenonnx_cpu/jit/attention/attention.py::attend_blocks": LOOP,
-    "providers/tenonnx_cpu/jit/conv/conv.py::convolve_part": LOOP,
-    "providers/tenonnx_cpu/jit/conv/conv.py::multiply_strip": LOOP,
-    "providers/tenonnx_cpu/jit/int8/conv.py::convolve_bytes": LOOP,
     "providers/tenonnx_cpu/products/product.py::product_launch": LAYOUT,
 }
 """Exceptions: path, or path and function, to the reason why it is better in one piece."""

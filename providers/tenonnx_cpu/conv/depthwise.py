@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import functools
 
-import numpy as np
-
 from tenonnx_array.windows import Windows
-from tenonnx_cpu.conv.layout import Layout, fixed
+from tenonnx_cpu.conv.layout import Layout, fixed, numbers_of, places_of, seen_by
 
 FIELDS = (
     "batch", "channels", "multiple", "task_channels", "height", "width", "out_height", "out_width",
-    "stride_y", "stride_x", "top", "taps", "bands", "plane", "pitch", "task_height", "tasks",
-    "work", "variant", "left",
+    "stride_y", "stride_x", "top", "left", "taps", "bands", "plane", "line", "reach", "task_height",
+    "tasks", "work", "variant",
 )  # fmt: skip
-"""What a kernel finds at which place of ``Layout.numbers``, in elements:
+"""What a kernel calls ``Layout.numbers``, in elements:
 
 ``multiple`` results come from a channel; a task works on ``task_channels`` channels of one of
 ``bands`` of the result, ``task_height`` rows at a time; ``plane`` elements are a phase
-of a channel, rows of it ``pitch`` apart; ``work`` is the memory needed; ``variant``
-is a number of ``UNROLLED_WINDOWS``, from 1 on; ``left`` is where the first window begins.
+of a channel, and ``line`` a row of it, of which a window ends ``reach`` below the one it begins in;
+``work`` is the memory needed; ``variant`` is a number of ``UNROLLED_WINDOWS``, from 1 on; ``left``
+is where the first window begins.
 """
 
 UNROLLED_WINDOWS = ((3, 1), (3, 2), (5, 1), (5, 2), (7, 1))
@@ -39,20 +38,11 @@ PLANES = 5 << 10
 def depthwise_layout(shape: tuple[int, ...], rows: int, windows: Windows, threads: int) -> Layout:
     """Returns how to slide windows over each channel of an image ``(N, C, H, W)``."""
     batch, channels = shape[:2]
-    (height, width), (out_height, out_width) = windows.size, windows.output
-    (stride_y, stride_x), (top, left) = windows.strides, windows.begins
-    (kernel_y, kernel_x), (step_y, step_x) = windows.kernel, windows.dilations
-    taps = [
-        ((y % stride_y, x % stride_x), (y // stride_y, x // stride_x))
-        for y in range(0, kernel_y * step_y, step_y)
-        for x in range(0, kernel_x * step_x, step_x)
-    ]
-    planes = sorted({phase for phase, _ in taps})
-    reach_y = max(place[0] for _, place in taps)
-    pitch = out_width + max(place[1] for _, place in taps)
-    pitch = -(-pitch // LINE) * LINE
-    variant = variant_of(windows)
-    lines = max(1, PLANES // (pitch * len(planes)) - reach_y)
+    out_height, out_width = windows.output
+    planes, taps = seen_by(windows, phases=True)
+    reach, line = max(tap.line for tap in taps), out_width + max(tap.column for tap in taps)
+    line = -(-line // LINE) * LINE
+    lines = max(1, PLANES // (line * len(planes)) - reach)
     lines = -(-out_height // -(-out_height // lines))
     multiple = rows // channels
     # A thread should find in its cache what it wrote before: of large images bands of all
@@ -63,22 +53,23 @@ def depthwise_layout(shape: tuple[int, ...], rows: int, windows: Windows, thread
         if batch * channels < 4 * threads:
             bands = min(-(-out_height // lines), -(-4 * threads // (batch * channels)))
     lines = min(lines, -(-out_height // bands))
-    plane = (lines + reach_y) * pitch
-    offsets = [4 * (planes.index(phase) * plane + y * pitch + x) for phase, (y, x) in taps]
+    plane = (lines + reach) * line
+    offsets = [4 * (tap.plane * plane + tap.line * line + tap.column) for tap in taps]
     tasks = batch * -(-channels // together) * bands
     work = plane * len(planes) + 64
-    numbers = (
-        batch, channels, multiple, together, height, width, out_height, out_width,
-        stride_y, stride_x, top, len(taps), bands, plane, pitch, lines, tasks, work, variant, -left,
+    numbers = numbers_of(
+        FIELDS, batch=batch, channels=channels, multiple=multiple, task_channels=together,
+        **places_of(windows), left=-windows.begins[1], taps=len(taps), bands=bands, plane=plane,
+        line=line, reach=reach, task_height=lines, tasks=tasks, work=work,
+        variant=variant_of(windows),
     )  # fmt: skip
     return Layout(
-        fixed(numbers),
-        fixed(offsets),
-        fixed(np.empty(0)),
-        fixed([(y, x - left) for y, x in planes]),
+        numbers,
         min(threads, tasks),
         work,
         (batch, rows, out_height, out_width),
+        offsets=fixed(offsets),
+        planes=fixed(planes),
     )
 
 
@@ -137,10 +128,10 @@ def channels_layout(shape: tuple[int, ...], windows: Windows, threads: int) -> L
     sums = planes + ((lines - 1) * stride + kernel) * pitch + left + GROUP
     work = GROUP * (sums + lines * out_width + GROUP)
     tasks = batch * bands * -(-channels // GROUP)
-    numbers = (
-        batch, channels, height, width, out_width, out_height, top, left, stride,
-        kernel, bands, lines, pitch, variant_of(windows), planes, sums, work, tasks,
+    numbers = numbers_of(
+        CHANNELS_FIELDS, batch=batch, channels=channels, height=height, width=width,
+        out_height=out_height, out_width=out_width, top=top, left=left, stride=stride,
+        kernel=kernel, bands=bands, task_height=lines, pitch=pitch, variant=variant_of(windows),
+        planes=planes, sums=sums, work=work, tasks=tasks,
     )  # fmt: skip
-    output = (batch, channels, out_height, out_width)
-    nothing = fixed(()), fixed(()), fixed(np.empty((0, 2)))
-    return Layout(fixed(numbers), *nothing, min(threads, tasks), work, output)
+    return Layout(numbers, min(threads, tasks), work, (batch, channels, out_height, out_width))

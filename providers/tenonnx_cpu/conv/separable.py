@@ -17,7 +17,7 @@ from tenonnx_array.windows import Windows
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.conv.conv import NOTHING, UNITS, Attributes, ConvCall, flat
 from tenonnx_cpu.conv.depthwise import variant_of
-from tenonnx_cpu.conv.layout import DEPTH, TILE_ROWS, VECTOR, Layout, fixed, is_direct
+from tenonnx_cpu.conv.layout import DEPTH, TILE_ROWS, VECTOR, Layout, fixed, is_direct, numbers_of
 from tenonnx_cpu.conv.tail import Tail, find_tail, per_channel
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.code.cpu import cpu
@@ -37,7 +37,7 @@ FIELDS = (
     "top", "left", "variant", "parts", "task_height", "band", "tasks", "wide", "narrow", "expands",
     "block", "second", "sums", "panel", "copy", "edge", "work", "kind", "second_kind", "third_kind",
 )  # fmt: skip
-"""What the kernel finds at which place of ``Layout.numbers``, in elements:
+"""What the kernel calls ``Layout.numbers``, in elements:
 
 An image is cut into ``parts`` of ``task_height`` lines of the result, ``band`` of them at a time.
 Of ``hidden`` channels there are ``wide`` elements each before, and ``narrow`` after the depthwise
@@ -242,10 +242,13 @@ def separable_layout(
     edge = copy + TILE_ROWS * (depth + 16)
     work = -(-(edge + VECTOR * (depth + 16)) // 16) * 16
     top, left = windows.begins
-    numbers = (
-        channels, hidden, rows, height, width, out_height, out_width, stride, kernel,
-        top, left, variant_of(windows), parts, task_height, band, batch * parts, wide, narrow,
-        int(expands), block, second, sums, panel, copy, edge, work, *kinds,
+    numbers = numbers_of(
+        FIELDS, channels=channels, hidden=hidden, rows=rows, height=height, width=width,
+        out_height=out_height, out_width=out_width, stride=stride, kernel=kernel, top=top,
+        left=left, variant=variant_of(windows), parts=parts, task_height=task_height, band=band,
+        tasks=batch * parts, wide=wide, narrow=narrow, expands=int(expands), block=block,
+        second=second, sums=sums, panel=panel, copy=copy, edge=edge, work=work,
+        kind=kinds[0], second_kind=kinds[1], third_kind=kinds[2],
     )  # fmt: skip
     offsets = np.concatenate(
         [
@@ -254,8 +257,5 @@ def separable_layout(
             np.arange(block) * 4 * narrow,
         ]
     )
-    nothing = fixed(()), fixed(np.empty((0, 2)))
     output = (batch, rows, out_height, out_width)
-    return Layout(
-        fixed(numbers), fixed(offsets), *nothing, min(threads, batch * parts), work, output
-    )
+    return Layout(numbers, min(threads, batch * parts), work, output, fixed(offsets))

@@ -21,7 +21,7 @@ import numpy as np
 from tenonnx.provider import HOST
 from tenonnx.records import record
 from tenonnx_array.windows import Windows
-from tenonnx_cpu.conv.layout import TILE_ROWS, Layout, fixed
+from tenonnx_cpu.conv.layout import TILE_ROWS, Layout, numbers_of
 from tenonnx_cpu.specialise import NDArray
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ FIELDS = (
     "size", "tiles_y", "tiles_x", "block_y", "block_x", "blocks_y", "blocks", "pitch", "apart",
     "panels", "products", "product", "lines", "line", "work", "depth",
 )  # fmt: skip
-"""What the kernel finds at which place of ``Layout.numbers``, in elements:
+"""What the kernel calls ``Layout.numbers``, in elements:
 
 ``size`` is a tile's, of which an image has ``tiles_y`` x ``tiles_x`` and a block at most
 ``block_y`` x ``block_x``; there are ``blocks`` in all, ``blocks_y`` x ... in an image. A task makes
@@ -164,20 +164,15 @@ def winograd_layout(
     products = HEAD + places * apart
     lines = products + places * product
     work = lines + size * line
-    numbers = (
-        batch, channels, rows, height, width, out_height, out_width, *windows.begins, size,
-        tiles_y, tiles_x, block_y, block_x, blocks_y, blocks_y * strips, pitch, apart,
-        panels, products, product, lines, line, work, DEPTHS[size],
+    numbers = numbers_of(
+        FIELDS, batch=batch, channels=channels, rows=rows, height=height, width=width,
+        out_height=out_height, out_width=out_width, top=windows.begins[0], left=windows.begins[1],
+        size=size, tiles_y=tiles_y, tiles_x=tiles_x, block_y=block_y, block_x=block_x,
+        blocks_y=blocks_y, blocks=blocks_y * strips, pitch=pitch, apart=apart, panels=panels,
+        products=products, product=product, lines=lines, line=line, work=work, depth=DEPTHS[size],
     )  # fmt: skip
-    return Layout(
-        fixed(numbers),
-        fixed(()),
-        fixed(()),
-        fixed(np.empty((0, 2))),
-        min(threads, blocks_y * strips * panels),
-        work,
-        (batch, rows, out_height, out_width),
-    )
+    tasks = blocks_y * strips * panels
+    return Layout(numbers, min(threads, tasks), work, (batch, rows, out_height, out_width))
 
 
 def _block_rows(height: int, width: int, strips: int, panels: int, threads: int, most: int) -> int:

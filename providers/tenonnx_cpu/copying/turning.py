@@ -24,16 +24,13 @@ TURN = JitKernel("copying.turning", "turn")
 AXES = 4
 """Axes at most, beside the two that squares are turned along."""
 
-FIELDS = (
-    "columns", "apart", "lines", "target_line", "bands", "units", "grain", "tasks",
-    *[f"{what}_{axis}" for what in ("length", "source", "target") for axis in range(AXES)],
-)  # fmt: skip
-"""What the kernel finds at which place of its numbers, in elements:
+FIELDS = ("columns", "apart", "lines", "target_line", "bands", "units", "grain", "tasks")
+"""What the kernel calls the first of its numbers, in elements:
 
 A line of the result has ``columns``, ``apart`` in the source, where ``lines`` of them lie side by
 side if that is not 1; in the result they are ``target_line`` apart. A unit is one of ``bands`` of
-``TOGETHER`` lines; ``grain`` of ``units`` are one of ``tasks``. The outer axes have lengths, and
-strides in the source and the result.
+``TOGETHER`` lines; ``grain`` of ``units`` are one of ``tasks``. Then come lengths of the outer
+axes, strides in the source, and strides in the result.
 """
 
 TOGETHER = 32

@@ -7,7 +7,7 @@ import functools
 import numpy as np
 
 from tenonnx_array.windows import Windows
-from tenonnx_cpu.conv.layout import Layout, fixed
+from tenonnx_cpu.conv.layout import Layout, fixed, numbers_of, places_of
 from tenonnx_cpu.specialise import NDArray
 
 FIELDS = (
@@ -15,7 +15,7 @@ FIELDS = (
     "stride_y", "stride_x", "top", "left", "lines", "pitch", "plane", "entries", "tasks", "work",
     "several",
 )  # fmt: skip
-"""What the kernel finds at which place of ``Layout.numbers``.
+"""What the kernel calls ``Layout.numbers``.
 
 ``multiple`` results come from a channel, a task works on ``together`` channels, ``several`` at a
 time; of a channel it makes a plane of ``lines`` lines, ``pitch`` bytes each, with padding. A window
@@ -63,8 +63,7 @@ def byte_depthwise_layout(
 ) -> Layout:
     """Returns how to slide windows over each channel of an image ``(N, C, H, W)`` of bytes."""
     batch, channels = shape[:2]
-    (height, width), (out_height, out_width) = windows.size, windows.output
-    (stride_y, stride_x), (top, left) = windows.strides, windows.begins
+    (out_height, out_width), (stride_y, stride_x) = windows.output, windows.strides
     (kernel_y, kernel_x), (step_y, _) = windows.kernel, windows.dilations
     fours = -(-kernel_x // 4)
     lines = (out_height - 1) * stride_y + (kernel_y - 1) * step_y + 1
@@ -76,17 +75,15 @@ def byte_depthwise_layout(
     tasks = batch * -(-channels // together)
     several = max(1, min(together, PLANES // plane))
     work = several * plane + -(-4 * (out_height * out_width + SLACK) // SLACK) * SLACK
-    numbers = (
-        channels, rows // channels, together, height, width, out_height, out_width,
-        stride_y, stride_x, top, left, lines, pitch, plane, entries, tasks, work,
-        several,
+    numbers = numbers_of(
+        FIELDS, channels=channels, multiple=rows // channels, together=together,
+        **places_of(windows), left=windows.begins[1], lines=lines, pitch=pitch, plane=plane,
+        entries=entries, tasks=tasks, work=work, several=several,
     )  # fmt: skip
     return Layout(
-        fixed(numbers),
-        fixed(offsets * (entries // len(offsets))),
-        fixed(np.empty(0)),
-        fixed(np.empty((0, 2))),
+        numbers,
         min(threads, tasks),
         -(-work // 4),
         (batch, rows, out_height, out_width),
+        fixed(offsets * (entries // len(offsets))),
     )

@@ -6,88 +6,77 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.activation import CLIP, RELU
-from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
-from tenonnx_cpu.jit.conv.finish import apply, bounds
+from tenonnx_cpu.conv.depthwise import FIELDS
+from tenonnx_cpu.jit.compiling import helper, kernel
+from tenonnx_cpu.jit.conv.finish import activate_lines, finish_of
 from tenonnx_cpu.jit.conv.planes import pack_planes
+from tenonnx_cpu.jit.conv.signature import CONVOLUTION
 from tenonnx_cpu.jit.conv.slide import slide_sums
 from tenonnx_cpu.jit.conv.stencil import DIRECT, slide_directly
+from tenonnx_cpu.jit.conv.tasks import channels_of
 from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.vectors.memory import load_float
+from tenonnx_cpu.jit.vectors.named import named
+
+depthwise_sizes = named("DepthwiseSizes", FIELDS)
 
 
 @parallel
 def convolve_channels(arguments: Any, task: Any, worker: Any) -> None:
     """Convolves some channels, or some lines of one; see ``tenonnx_cpu.conv.depthwise``."""
-    x, w, y, extras, layout, offsets, planes, memory = arguments
-    channels, multiple, together = layout[1], layout[2], layout[3]
-    bands, lines = layout[12], layout[15]
-    packed = memory.ctypes.data + 4 * layout[17] * worker
-    groups = -(-channels // together)
-    item, part = task // (groups * bands), task % (groups * bands)
-    band, first = part // groups, part % groups * together
-    high = -(-layout[6] // bands)
-    end = min(layout[6], (band + 1) * high)
-    for channel in range(first, min(channels, first + together)):
-        for top in range(band * high, end, lines):
-            bottom = min(end, top + lines)
-            image = item * channels + channel
-            source = x.ctypes.data + 4 * image * layout[4] * layout[5]
-            if DIRECT and layout[18]:
-                for n in range(multiple):
-                    finish_lines(w, y, extras, layout, offsets, item, channel * multiple + n, top,
-                                 bottom, source)  # fmt: skip
-                continue
-            pack_planes(
-                source, 1, top, bottom, layout[4:11], planes, layout[14], layout[13],
-                layout[13] // layout[14] - (lines - (bottom - top)), np.float32(0), packed,
-            )  # fmt: skip
-            for n in range(multiple):
-                finish_lines(w, y, extras, layout, offsets, item, channel * multiple + n, top,
-                             bottom, packed)  # fmt: skip
+    x, w, y, finish, sizes, offsets, planes, memory = arguments
+    packed = memory.ctypes.data + 4 * sizes.work * worker
+    item, first, last, begin, end = channels_of(task, sizes)
+    for channel in range(first, last):
+        image = item * sizes.channels + channel
+        source = x.ctypes.data + 4 * image * sizes.height * sizes.width
+        for top in range(begin, end, sizes.task_height):
+            lines = min(end - top, sizes.task_height)
+            seen = source
+            if not (DIRECT and sizes.variant):
+                seen = packed
+                pack_planes(
+                    source, 1, top, lines + sizes.reach, 0, sizes, planes, np.float32(0), packed
+                )
+            for n in range(sizes.multiple):
+                row = channel * sizes.multiple + n
+                slide(w, y, finish, sizes, offsets, item, row, top, lines, seen)
 
 
 @helper
-def finish_lines(
-    w: Any, y: Any, extras: Any, layout: Any, offsets: Any, item: Any, row: Any, top: Any,
-    bottom: Any, packed: Any,
+def slide(
+    w: Any, y: Any, finish: Any, sizes: Any, offsets: Any, item: Any, row: Any, top: Any,
+    lines: Any, seen: Any,
 ) -> None:  # fmt: skip
     """Convolves some lines of a channel for one row of weights.
 
-    ``packed`` is the address of the channel if the kernel is one that reads it there, else of its
+    ``seen`` is the address of the channel if the kernel is one that reads it there, else of its
     planes.
     """
-    scale, shift, residual, activation, first, second = extras
-    width, taps = layout[7], layout[11]
-    low, high = bounds(activation, first, second)
-    image = (item * layout[1] * layout[2] + row) * layout[6]
-    weights = w.ctypes.data + 4 * row * taps
-    start = (image + top) * width
-    added = residual.ctypes.data + 4 * start if residual.size else 0
-    if DIRECT and layout[18]:
+    image = (item * sizes.channels * sizes.multiple + row) * sizes.out_height
+    start = (image + top) * sizes.out_width
+    weights, made = w.ctypes.data + 4 * row * sizes.taps, y + 4 * start
+    added = finish.residual + 4 * start if finish.residual else 0
+    scale, shift = load_float(finish.scale + 4 * row), load_float(finish.shift + 4 * row)
+    if DIRECT and sizes.variant:
         slide_directly(
-            layout[18], packed, layout[4], layout[5], top * layout[8] - layout[10], layout[19],
-            weights, y.ctypes.data + 4 * start, added, width, bottom - top,
-            scale[row], shift[row], low, high,
+            sizes.variant, seen, sizes.height, sizes.width, top * sizes.stride_y - sizes.top,
+            sizes.left, weights, made, added, sizes.out_width, lines,
+            scale, shift, finish.low, finish.high,
         )  # fmt: skip
     else:
         slide_sums(
-            packed, 4 * layout[14], offsets.ctypes.data, weights, taps,
-            y.ctypes.data + 4 * start, added, width, bottom - top, layout[18],
-            scale[row], shift[row], low, high,
+            seen, 4 * sizes.line, offsets.ctypes.data, weights, sizes.taps, made, added,
+            sizes.out_width, lines, sizes.variant, scale, shift, finish.low, finish.high,
         )  # fmt: skip
-    if activation > RELU and activation != CLIP:
-        apply(y[start : start + (bottom - top) * width], activation, first, second)
+    activate_lines(made, 0, 1, lines * sizes.out_width, finish)
 
 
-@kernel((
-    In(f32, 1), In(f32, 1), Out(f32, 1), In(f32, 1), In(f32, 1), In(f32, 1), size, f32, f32,
-    In(f32, 1),
-    In(i64, 1), In(i64, 1), In(i64, 1), In(i64, 2), Out(f32, 1), size,
-))  # fmt: skip
-def conv_depthwise(  # type: ignore[no-untyped-def] # the signature has them
-    x, w, y, scale, shift, residual, activation, low, high, units, layout, offsets, panel, planes,
-    memory, threads,
-):  # fmt: skip
-    """Like ``conv_f32``, for one input channel per group; see ``tenonnx_cpu.conv.depthwise``."""
-    extras = (scale, shift, residual, activation, low, high)
-    convolve_channels((x, w, y, extras, layout, offsets, planes, memory), layout[16], threads)
+@kernel(CONVOLUTION)
+def conv_depthwise(x, w, y, after, layout, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
+    """Convolves as ``tenonnx_cpu.conv.depthwise.depthwise_layout`` says."""
+    numbers, offsets, _, planes = layout
+    sizes = depthwise_sizes(numbers)
+    finish = finish_of(after)
+    arguments = (x, w, np.intp(y.ctypes.data), finish, sizes, offsets, planes, memory)
+    convolve_channels(arguments, sizes.tasks, threads)

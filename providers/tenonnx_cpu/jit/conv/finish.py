@@ -1,35 +1,77 @@
-"""Activations of what a convolution has written, and those that are done by clipping before."""
+"""What becomes of a convolution's sums: factors, summands, and activations."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tenonnx_cpu.activation import CLIP, HARD_SIGMOID, HARD_SWISH, RELU
 from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.jit.products.epilogue import activate, clip
+from tenonnx_cpu.jit.vectors.views import floats
+
+
+class Finish(NamedTuple):
+    """``activate(sum * scale + shift + residual)``.
+
+    Attributes:
+        scale: Address of a factor for every channel.
+        shift: Address of a summand, likewise.
+        residual: Address of what is added, which is like the result; or 0.
+        activation: One of ``tenonnx_cpu.activation``.
+        first: Its first parameter.
+        second: Its second.
+        low: The bound that it clips to from below; infinite if it does something else.
+        high: The same from above.
+        units: Address of 64 ones and 64 zeros.
+    """
+
+    scale: Any
+    shift: Any
+    residual: Any
+    activation: Any
+    first: Any
+    second: Any
+    low: Any
+    high: Any
+    units: Any
 
 
 @helper
-def apply(row: Any, activation: Any, first: Any, second: Any) -> None:
+def finish_of(after: Any) -> Any:
+    """Returns what becomes of sums, of what ``AFTER`` says."""
+    scale, shift, residual, activation, first, second, units = after
+    low, high = np.float32(-np.inf), np.float32(np.inf)
+    if activation == RELU:
+        low = np.float32(0)
+    elif activation == CLIP:
+        low, high = first, second
+    added = np.intp(residual.ctypes.data) if residual.size else np.intp(0)
+    return Finish(
+        np.intp(scale.ctypes.data), np.intp(shift.ctypes.data), added,
+        activation, first, second, low, high, np.intp(units.ctypes.data),
+    )  # fmt: skip
+
+
+@helper
+def activate_lines(start: Any, apart: Any, lines: Any, columns: Any, finish: Any) -> None:
+    """Applies the activation to lines at an address, so far apart, if clipping has not done it."""
+    if finish.activation > RELU and finish.activation != CLIP:
+        for line in range(lines):
+            apply(floats(start + line * apart, columns), finish)
+
+
+@helper
+def apply(row: Any, finish: Any) -> None:
     """Applies an activation that is not done by clipping to a row, in place."""
-    if activation == HARD_SIGMOID:
+    first, second = finish.first, finish.second
+    if finish.activation == HARD_SIGMOID:
         for i in range(row.size):
             row[i] = clip(row[i] * first + second, np.float32(0), np.float32(1))
-    elif activation == HARD_SWISH:
+    elif finish.activation == HARD_SWISH:
         for i in range(row.size):
             gate = row[i] * np.float32(1 / 6) + np.float32(0.5)
             row[i] *= clip(gate, np.float32(0), np.float32(1))
     else:
-        activate(row, activation, first, second)
-
-
-@helper
-def bounds(activation: Any, first: Any, second: Any) -> Any:
-    """Returns the bounds that an activation clips to; infinite if it does something else."""
-    if activation == RELU:
-        return np.float32(0), np.float32(np.inf)
-    if activation == CLIP:
-        return first, second
-    return np.float32(-np.inf), np.float32(np.inf)
+        activate(row, finish.activation, first, second)

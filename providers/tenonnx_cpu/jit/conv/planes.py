@@ -14,45 +14,45 @@ from tenonnx_cpu.jit.vectors.memory import load_float, store_float
 
 @helper
 def pack_planes(
-    source: Any, channels: Any, top: Any, bottom: Any, image: Any, planes: Any, pitch: Any,
-    size: Any, lines: Any, fill: Any, target: Any,
+    source: Any, channels: Any, top: Any, lines: Any, left: Any, sizes: Any, planes: Any,
+    fill: Any, target: Any,
 ) -> None:  # fmt: skip
-    """Writes planes of some channels, as far as windows from row to row see them.
+    """Writes planes of some channels, as far as windows see them.
 
     Args:
         source: Address of the first channel's image.
         channels: How many.
         top: The first row of windows.
-        bottom: After the last row of windows.
-        image: Its height and width, those of the result, both strides, the padding above.
-        planes: The row, and the column of the image, that the first window sees in each plane.
-        pitch: Floats of a row of a plane.
-        size: Floats from plane to plane.
         lines: How many rows of a plane to write.
+        left: The first column of windows.
+        sizes: Of the image and of planes, as ``tenonnx_cpu.conv.layout`` says.
+        planes: The row, and the column of the image, that the first window sees in each plane.
         fill: What padding is.
         target: Address of the planes. Up to a vector beyond them is written, too.
     """
-    height, width, stride_y, stride_x = image[0], image[1], image[4], image[5]
+    height, width, stride_y, stride_x = sizes.height, sizes.width, sizes.stride_y, sizes.stride_x
     for channel in range(channels):
         own = source + 4 * channel * height * width
         for plane in range(planes.shape[0]):
-            place = target + 4 * (channel * planes.shape[0] + plane) * size
-            column = planes[plane, 1]
+            place = target + 4 * (channel * planes.shape[0] + plane) * sizes.plane
+            column = planes[plane, 1] + left * stride_x
             first = max(0, -(column // stride_x))
-            stop = max(first, min(pitch, (width - 1 - column) // stride_x + 1))
+            stop = max(first, min(sizes.line, (width - 1 - column) // stride_x + 1))
             # Lines above and below the image are padding alone.
-            row = top * stride_y + planes[plane, 0] - image[6]
+            row = top * stride_y + planes[plane, 0] - sizes.top
             above = min(lines, max(0, -(row // stride_y)))
             inside = min(lines, max(above, (height - 1 - row) // stride_y + 1))
             here = own + 4 * ((row + above * stride_y) * width + column + first * stride_x)
             apart = 4 * stride_y * width
             if above:
-                place_lines(own, 0, place, pitch, 0, 0, above, fill)
-            place += 4 * pitch * above
-            place_strided(here, apart, place, pitch, first, stop, inside - above, stride_x, fill)
-            place += 4 * pitch * (inside - above)
+                place_lines(own, 0, place, sizes.line, 0, 0, above, fill)
+            place += 4 * sizes.line * above
+            place_strided(
+                here, apart, place, sizes.line, first, stop, inside - above, stride_x, fill
+            )
+            place += 4 * sizes.line * (inside - above)
             if inside < lines:
-                place_lines(own, 0, place, pitch, 0, 0, lines - inside, fill)
+                place_lines(own, 0, place, sizes.line, 0, 0, lines - inside, fill)
 
 
 @helper

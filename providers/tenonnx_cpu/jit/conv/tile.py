@@ -28,6 +28,7 @@ DOT_ROWS = 7 if cpu().registers == 32 else 4
 @intrinsic
 def multiply_taps(
     typing_context: Any,
+    vectors: Any,
     rows: Any,
     a: Any,
     a_row: Any,
@@ -50,10 +51,11 @@ def multiply_taps(
 ) -> Any:
     """Computes ``Y = clip((A @ B + C) * scale + shift + residual, low, high)`` for a tile.
 
-    The tile has ``rows`` x ``COLUMNS`` elements of float32, of which all are read and computed; Y
-    may be C. What is not wanted is a line of zeros or ones that is 0 bytes from the next.
+    All elements of the tile are read and computed; Y may be C. What is not wanted is a line of
+    zeros or ones that is 0 bytes from the next.
 
     Args:
+        vectors: Of a row: as many as ``COLUMNS`` take, or half as many.
         rows: 1 to ``ROWS``.
         a: Address of A's first element; its columns are adjacent.
         a_row: Bytes from row to row of A.
@@ -75,33 +77,6 @@ def multiply_taps(
         high: The greatest result.
     """
     return one_of(TAPS)
-
-
-@intrinsic
-def multiply_taps_narrow(
-    typing_context: Any,
-    rows: Any,
-    a: Any,
-    a_row: Any,
-    b: Any,
-    offsets: Any,
-    depth: Any,
-    c: Any,
-    c_row: Any,
-    y: Any,
-    y_row: Any,
-    residual: Any,
-    residual_row: Any,
-    scale: Any,
-    shift: Any,
-    ahead: Any,
-    ahead_row: Any,
-    columns: Any,
-    low: Any,
-    high: Any,
-) -> Any:
-    """Like ``multiply_taps``, for half as many columns."""
-    return one_of(NARROW_TAPS)
 
 
 def _tile(rows: int, vectors: int) -> Callable[[Builder, Sequence[Value]], None]:
@@ -169,15 +144,13 @@ def _finish_vector(
     write(b, clipped(b, x, low, high), target, mask)
 
 
-def _tiles(name: str, vectors: int) -> dict[tuple[int, ...], Shared]:
-    kinds = [I64] * 16 + [F32] * 2
-    return {
-        (rows,): Shared(__file__, f"tenonnx_{name}_{rows}", kinds, _tile(rows, vectors))
-        for rows in range(1, ROWS + 1)
-    }
-
-
-TAPS, NARROW_TAPS = _tiles("taps", VECTORS), _tiles("narrow", VECTORS // 2)
+TAPS = {
+    (vectors, rows): Shared(
+        __file__, f"tenonnx_taps_{vectors}_{rows}", [*[I64] * 16, F32, F32], _tile(rows, vectors)
+    )
+    for vectors in (VECTORS // 2, VECTORS)
+    for rows in range(1, ROWS + 1)
+}
 
 
 @intrinsic

@@ -7,7 +7,7 @@ from typing import Any
 
 from numba.extending import intrinsic
 
-from tenonnx_cpu.copying.turning import AXES, TOGETHER
+from tenonnx_cpu.copying.turning import AXES, FIELDS, TOGETHER
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
 from tenonnx_cpu.jit.conv.rows import (
     copy_row,
@@ -19,8 +19,11 @@ from tenonnx_cpu.jit.conv.rows import (
 from tenonnx_cpu.jit.products.tile import LANES
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.named import named
 from tenonnx_cpu.jit.vectors.shared import Shared, procedure
 from tenonnx_cpu.jit.vectors.vector import I64, Builder, Value
+
+turn_sizes = named("TurnSizes", FIELDS)
 
 
 @intrinsic
@@ -74,32 +77,31 @@ TURN = Shared(__file__, "tenonnx_turn_lines", [I64] * 6, _turn)
 @parallel
 def turn_part(arguments: Any, task: Any, worker: Any) -> None:
     """Writes some lines of the result."""
-    source, target, numbers = arguments
-    columns, apart, lines, bands = numbers[0], numbers[1], numbers[2], numbers[4]
-    grain = numbers[6]
-    for unit in range(task * grain, min(numbers[5], (task + 1) * grain)):
-        row, first = unit // bands, unit % bands * TOGETHER
-        read, write = places_of(row, numbers)
-        count = min(TOGETHER, lines - first)
+    source, target, sizes, numbers = arguments
+    apart, grain = sizes.apart, sizes.grain
+    for unit in range(task * grain, min(sizes.units, (task + 1) * grain)):
+        row, first = unit // sizes.bands, unit % sizes.bands * TOGETHER
+        read, write = places_of(row, numbers[len(FIELDS) :])
+        count = min(TOGETHER, sizes.lines - first)
         if apart == 1:
-            copy_row(source + 4 * read, target + 4 * write, columns)
+            copy_row(source + 4 * read, target + 4 * write, sizes.columns)
         for line in range(first, first + count if apart > 1 else first, LANES):
             turn_lines(
-                source + 4 * (read + line), 4 * apart, columns,
-                target + 4 * (write + line * numbers[3]), 4 * numbers[3],
+                source + 4 * (read + line), 4 * apart, sizes.columns,
+                target + 4 * (write + line * sizes.target_line), 4 * sizes.target_line,
                 min(LANES, first + count - line),
             )  # fmt: skip
 
 
 @helper
-def places_of(row: Any, numbers: Any) -> Any:
+def places_of(row: Any, axes: Any) -> Any:
     """Returns where a row of the outer axes begins in the source and in the result."""
     read, write = i64(0), i64(0)
     for axis in range(AXES - 1, -1, -1):
-        length = numbers[8 + axis]
+        length = axes[axis]
         index = row % length
-        read += index * numbers[8 + AXES + axis]
-        write += index * numbers[8 + 2 * AXES + axis]
+        read += index * axes[AXES + axis]
+        write += index * axes[2 * AXES + axis]
         row //= length
     return read, write
 
@@ -114,4 +116,5 @@ def turn(x, y, numbers, threads):  # type: ignore[no-untyped-def] # the signatur
         numbers: As ``tenonnx_cpu.copying.turning.FIELDS`` says.
         threads: How many threads to use.
     """
-    turn_part((x.ctypes.data, y.ctypes.data, numbers), numbers[7], threads)
+    sizes = turn_sizes(numbers)
+    turn_part((x.ctypes.data, y.ctypes.data, sizes, numbers), sizes.tasks, threads)

@@ -9,7 +9,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i32, i64, inlined, kernel, size, u8
-from tenonnx_cpu.jit.int8.conv import pack_byte_planes
+from tenonnx_cpu.jit.int8.conv import byte_conv_sizes, pack_byte_planes
 from tenonnx_cpu.jit.int8.conv_tile import to_bytes
 from tenonnx_cpu.jit.products.tile import LANES
 from tenonnx_cpu.jit.threads.pool import parallel
@@ -148,16 +148,15 @@ def multiply(a, b, y, numbers, zeros, threads):  # type: ignore[no-untyped-def] 
 @parallel
 def pool_channel(arguments: Any, task: Any, worker: Any) -> None:
     """Pools one channel; see ``max_pool``."""
-    x, y, flip, layout, offsets, planes, memory = arguments
-    packed = memory.view(np.uint8)[layout[19] * worker :]
-    height, width = layout[6], layout[7]
-    pack_byte_planes(
-        x.ctypes.data + task * layout[4] * layout[5], 1, 0, height + layout[12] // width - height,
-        0, width, layout, planes, np.uint8(0), flip, packed.ctypes.data, True,
-    )  # fmt: skip
+    x, y, flip, sizes, offsets, planes, memory = arguments
+    packed = memory.view(np.uint8)[sizes.work * worker :]
+    height, width = sizes.out_height, sizes.out_width
+    source = x.ctypes.data + task * sizes.height * sizes.width
+    lines, fill = height + sizes.reach, np.uint8(0)
+    pack_byte_planes(source, 1, 0, lines, 0, sizes, planes, fill, flip, packed.ctypes.data, True)
     best = y[task * height * width :][: height * width]
     best[:] = 0
-    for tap in range(layout[11]):
+    for tap in range(sizes.taps):
         start = offsets[tap]
         take_maxima(packed[start : start + best.size], best)
     if flip:
@@ -173,13 +172,14 @@ def take_maxima(seen: Any, best: Any) -> None:
 
 
 @kernel((In(u8, 1), Out(u8, 1), u8, In(i64, 1), In(i64, 1), In(i64, 2), Out(f32, 1), size))
-def max_pool(x, y, flip, layout, offsets, planes, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
+def max_pool(x, y, flip, numbers, offsets, planes, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Takes the maximum of what each window sees.
 
     The layout is that of ``tenonnx_cpu.int8.conv_layout`` for one channel.
     """
-    tasks = y.size // (layout[6] * layout[7])
-    pool_channel((x, y, flip, layout, offsets, planes, memory), tasks, threads)
+    sizes = byte_conv_sizes(numbers)
+    tasks = y.size // (sizes.out_height * sizes.out_width)
+    pool_channel((x, y, flip, sizes, offsets, planes, memory), tasks, threads)
 
 
 @kernel((In(u8, 2), Out(u8, 1), f32, f32, f32, i32, i32, i32, size))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
 from llvmlite import ir
@@ -27,9 +27,32 @@ SUMMED, REAL, ROUNDED = 4, 5, 1
 """What a result is: sums as int32, those multiplied and shifted as float32, or that as bytes."""
 
 
+class Finish(NamedTuple):
+    """What becomes of sums, row by row; see ``multiply_bytes``.
+
+    Attributes:
+        extra: Address of an int32 for every row.
+        factor: Address of a float32, likewise.
+        summand: The same.
+        form: ``SUMMED``, ``REAL`` or ``ROUNDED``: what the result is.
+        low: The least result but for the zero point.
+        high: The greatest.
+        zero: The zero point.
+    """
+
+    extra: Any
+    factor: Any
+    summand: Any
+    form: Any
+    low: Any
+    high: Any
+    zero: Any
+
+
 @intrinsic
 def multiply_bytes(
     typing_context: Any,
+    vectors: Any,
     rows: Any,
     a: Any,
     a_row: Any,
@@ -54,7 +77,8 @@ def multiply_bytes(
     bytes, rounded, from ``zero`` on.
 
     Args:
-        rows: 1 to ``ROWS``; the tile has ``COLUMNS`` columns.
+        vectors: Of a row: as many as ``COLUMNS`` take, or half as many.
+        rows: 1 to ``ROWS``.
         a: Address of A, int8, whose columns are adjacent, and bytes from row to row.
         a_row: Likewise.
         b: Address of a panel of uint8, four rows interleaved.
@@ -72,32 +96,7 @@ def multiply_bytes(
         high: The greatest.
         zero: The zero point.
     """
-    return one_of(WIDE)
-
-
-@intrinsic
-def multiply_bytes_narrow(
-    typing_context: Any,
-    rows: Any,
-    a: Any,
-    a_row: Any,
-    b: Any,
-    fours: Any,
-    c: Any,
-    c_row: Any,
-    y: Any,
-    y_row: Any,
-    done: Any,
-    extra: Any,
-    factor: Any,
-    summand: Any,
-    ahead: Any,
-    low: Any,
-    high: Any,
-    zero: Any,
-) -> Any:
-    """Like ``multiply_bytes``, for the first half of a panel's columns."""
-    return one_of(NARROW)
+    return one_of(TILES)
 
 
 def _tile(rows: int, vectors: int) -> Callable[[Builder, Sequence[Value]], None]:
@@ -216,15 +215,16 @@ def to_bytes(b: Builder, x: Value, low: Value, high: Value, zero: Value) -> Valu
     return b.trunc(b.add(whole, zero), v.vector(I8, LANES))
 
 
-def _tiles(vectors: int) -> dict[tuple[int, ...], Shared]:
-    kinds = [*[I64] * 13, F32, F32, I32]
-    return {
-        (rows,): Shared(__file__, f"tenonnx_bytes_{rows}_{vectors}", kinds, _tile(rows, vectors))
-        for rows in range(1, ROWS + 1)
-    }
-
-
-WIDE, NARROW = _tiles(VECTORS), _tiles(VECTORS // 2)
+TILES = {
+    (vectors, rows): Shared(
+        __file__,
+        f"tenonnx_bytes_{rows}_{vectors}",
+        [*[I64] * 13, F32, F32, I32],
+        _tile(rows, vectors),
+    )
+    for vectors in (VECTORS // 2, VECTORS)
+    for rows in range(1, ROWS + 1)
+}
 
 DOTS = LANES // 4 if cpu().lanes == 16 and cpu().vnni else 0
 """Columns at most that are better multiplied along the depth than side by side in a vector."""

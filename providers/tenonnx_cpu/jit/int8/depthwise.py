@@ -4,23 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from tenonnx_cpu.int8.depthwise import FIELDS
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i32, i64, kernel, size, u8
 from tenonnx_cpu.jit.int8.conv_rows import place_bytes
-from tenonnx_cpu.jit.int8.conv_tile import ROUNDED
-from tenonnx_cpu.jit.int8.slide import slide_bytes
+from tenonnx_cpu.jit.int8.conv_tile import ROUNDED, Finish
+from tenonnx_cpu.jit.int8.slide import KNOWN, slide_bytes
 from tenonnx_cpu.jit.products.tile import LANES
 from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.vectors.memory import load_float, load_word
+from tenonnx_cpu.jit.vectors.named import named
+
+byte_depthwise_sizes = named("ByteDepthwiseSizes", FIELDS)
 
 
 @helper
-def fill_plane(source: Any, layout: Any, fill: Any, flip: Any, plane: Any, fresh: Any) -> None:
+def fill_plane(source: Any, sizes: Any, fill: Any, flip: Any, plane: Any, fresh: Any) -> None:
     """Writes a channel as unsigned bytes, with what windows see around it.
 
     Lines above and below are there already unless the plane is ``fresh``; what is written beyond
     a line is ``fill``, too.
     """
-    height, width, top, left = layout[3], layout[4], layout[9], layout[10]
-    lines, pitch = layout[11], layout[12]
+    height, width, top, left = sizes.height, sizes.width, sizes.top, sizes.left
+    lines, pitch = sizes.lines, sizes.pitch
     inside = min(lines, top + height)
     if fresh:
         place_bytes(source, 0, plane, pitch, 0, 0, lines, 1, fill, flip)
@@ -40,38 +47,37 @@ def copy_bytes(source: Any, target: Any) -> None:
 @parallel
 def convolve_channels(arguments: Any, task: Any, worker: Any) -> None:
     """Convolves some channels; see ``byte_depthwise_layout``."""
-    x, words, y, numbers, extra, factor, summand, limits, layout, offsets, memory = arguments
-    form, fill, flip = numbers
-    low, high, zero = limits
-    channels, multiple, together = layout[0], layout[1], layout[2]
-    plane = memory.ctypes.data + layout[16] * worker
-    made = plane + layout[17] * layout[13]
-    size_of_image = layout[5] * layout[6]
-    width = 1 if form == ROUNDED else 4
+    x, words, y, finish, fill, flip, sizes, offsets, memory = arguments
+    channels, multiple, together = sizes.channels, sizes.multiple, sizes.together
+    plane = memory.ctypes.data + sizes.work * worker
+    made = plane + sizes.several * sizes.plane
+    area = sizes.out_height * sizes.out_width
+    width = 1 if finish.form == ROUNDED else 4
     per_image = -(-channels // together)
     item, first = task // per_image, task % per_image * together
-    known = layout[14] if layout[14] in (3, 10) else 0
+    known = sizes.entries if sizes.entries in KNOWN else 0
     last = min(channels, first + together)
-    several = layout[17]
-    for channel in range(first, last, several):
+    for channel in range(first, last, sizes.several):
         # A line that is just being written is slow to read: other channels' come between.
-        few = min(several, last - channel)
+        few = min(sizes.several, last - channel)
         for n in range(few):
-            source = x.ctypes.data + (item * channels + channel + n) * layout[3] * layout[4]
-            fill_plane(source, layout, fill, flip, plane + n * layout[13], channel == first)
+            source = x.ctypes.data + (item * channels + channel + n) * sizes.height * sizes.width
+            fill_plane(source, sizes, fill, flip, plane + n * sizes.plane, channel == first)
         for row in range(channel * multiple, (channel + few) * multiple):
-            start = (item * channels * multiple + row) * size_of_image * width
+            start = (item * channels * multiple + row) * area * width
             # What is written beyond a row is overwritten, unless another task's follows so soon.
-            apart = (last * multiple - row - 1) * size_of_image < LANES
+            apart = (last * multiple - row - 1) * area < LANES
             slide_bytes(
-                layout[8], known, plane + (row // multiple - channel) * layout[13],
-                layout[7] * layout[12], offsets.ctypes.data,
-                words.ctypes.data + 4 * layout[14] * row, layout[14],
-                made if apart else y.ctypes.data + start, layout[6], layout[5],
-                extra[row], form, factor[row], summand[row], low, high, zero,
+                sizes.stride_x, known, plane + (row // multiple - channel) * sizes.plane,
+                sizes.stride_y * sizes.pitch, offsets.ctypes.data,
+                words.ctypes.data + 4 * sizes.entries * row, sizes.entries,
+                made if apart else y.ctypes.data + start, sizes.out_width, sizes.out_height,
+                load_word(finish.extra + 4 * row), finish.form,
+                load_float(finish.factor + 4 * row), load_float(finish.summand + 4 * row),
+                finish.low, finish.high, finish.zero,
             )  # fmt: skip
             if apart:
-                count = size_of_image * width
+                count = area * width
                 copy_bytes(memory[made - memory.ctypes.data :][:count], y[start : start + count])
 
 
@@ -80,8 +86,8 @@ def convolve_channels(arguments: Any, task: Any, worker: Any) -> None:
     u8, u8, In(i64, 1), In(i64, 1), Out(u8, 1), size,
 ))  # fmt: skip
 def byte_depthwise(  # type: ignore[no-untyped-def] # the signature has them
-    x, words, y, extra, factor, summand, form, low, high, zero, fill, flip, layout, offsets, memory,
-    threads,
+    x, words, y, extra, factor, summand, form, low, high, zero, fill, flip, numbers, offsets,
+    memory, threads,
 ):  # fmt: skip
     """Convolves every channel of bytes by itself.
 
@@ -98,15 +104,15 @@ def byte_depthwise(  # type: ignore[no-untyped-def] # the signature has them
         zero: Likewise.
         fill: What padding is, after ``flip``.
         flip: Bits of the image that are inverted.
-        layout: See ``byte_depthwise_layout``; so are ``offsets``.
+        numbers: See ``byte_depthwise_layout``; so are ``offsets``.
         offsets: Likewise.
         memory: To work in.
         threads: How many threads to use.
     """
-    convolve_channels(
-        (
-            x, words, y, (form, fill, flip), extra, factor, summand, (low, high, zero), layout,
-            offsets, memory,
-        ),
-        layout[15], threads,
+    sizes = byte_depthwise_sizes(numbers)
+    finish = Finish(
+        np.intp(extra.ctypes.data), np.intp(factor.ctypes.data), np.intp(summand.ctypes.data),
+        form, low, high, zero,
     )  # fmt: skip
+    arguments = (x, words, y, finish, fill, flip, sizes, offsets, memory)
+    convolve_channels(arguments, sizes.tasks, threads)

@@ -1,0 +1,21 @@
+"""What the kernels of convolutions are called with, all of them alike."""
+
+from __future__ import annotations
+
+from tenonnx_cpu.jit.compiling import In, Out, f32, i64, size
+
+AFTER = (In(f32, 1), In(f32, 1), In(f32, 1), size, f32, f32, In(f32, 1))
+"""What becomes of sums, ``activate(sum * scale + shift + residual)``:
+
+* ``scale``, ``shift``: a number for every channel of the result;
+* ``residual``: like the result, or empty;
+* ``activation``, ``first``, ``second``: one of ``tenonnx_cpu.activation`` and its parameters;
+* ``units``: 64 ones and 64 zeros.
+"""
+
+LAYOUT = (In(i64, 1), In(i64, 1), In(i64, 1), In(i64, 2))
+"""``numbers``, ``offsets``, ``panel`` and ``planes`` of a ``tenonnx_cpu.conv.layout.Layout``."""
+
+CONVOLUTION = (In(f32, 1), In(f32, 1), Out(f32, 1), AFTER, LAYOUT, Out(f32, 1), size)
+"""Images, weights and the result, flat; what becomes of sums; the layout; floats for every thread
+to work in; how many threads to use."""
