@@ -864,6 +864,9 @@ def test_a_model_that_is_not_there(folder: Path, registry: WeightRegistry) -> No
         f"there is no model at {folder / 'x' / 'm.onnx'}\n"
         f"Hint: The folder {folder / 'x'} does not exist either."
     )
+    assert "path is empty" in fails("", registry, NoSuchFile)
+    assert "Download" in fails("https://example.com/m.onnx", registry, NoSuchFile)
+    assert "expanduser" in fails("~/nowhere/m.onnx", registry, NoSuchFile)
     assert fails(folder / "zzzzzz", registry, NoSuchFile) == (
         f"there is no model at {folder / 'zzzzzz'}"
     )

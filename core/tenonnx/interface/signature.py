@@ -88,7 +88,9 @@ class InputCheck:
     def _of_this_shape(self, array: Any) -> Any:
         if self._dims is not None:
             if array.ndim != len(self._dims):
-                raise self._wrong(f"rank {array.ndim} (shape {list(array.shape)})")
+                one_short = array.ndim + 1 == len(self._dims)
+                hint = f"add an axis: {self.arg.name}[None]" if one_short else None
+                raise self._wrong(f"rank {array.ndim} (shape {list(array.shape)})", hint)
             for position, size in self._fixed:
                 if array.shape[position] != size:
                     raise self._wrong(f"shape {list(array.shape)}")

@@ -90,6 +90,10 @@ class DataFolders:
 
 def missing(path: str) -> NoSuchFile:
     """Returns the error for a model that is not there, with the names that come close."""
+    if not path:
+        return NoSuchFile("the model's path is empty")
+    if "://" in path:
+        return NoSuchFile(f"{path} is an address, not a path", hint="Download the model first.")
     if Path(path).is_dir():
         models = sorted(entry.name for entry in Path(path).glob("*.onnx"))
         hint = f"The folder has {', '.join(models[:5])}." if models else "It has no .onnx file."
@@ -99,6 +103,8 @@ def missing(path: str) -> NoSuchFile:
 
 def _close_matches(path: str) -> str | None:
     folder = Path(path).parent
+    if path.startswith("~"):
+        return "Only shells know what ~ is: pathlib.Path(path).expanduser() does, too."
     if not folder.is_dir():
         return f"The folder {folder} does not exist either."
     try:
