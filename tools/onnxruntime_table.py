@@ -23,11 +23,11 @@ INTRODUCTION = """\
 Written by `python tools/onnxruntime_table.py`; a test checks that it is up to date.
 
 `import tenonnx as ort` is all there is to change. Programs that import onnxruntime themselves, or
-through a library, run unchanged with `python -m tenonnx.as_onnxruntime script.py` (or `-m module`),
-and so do the Python processes that they start, unless these ignore the environment (`python -E`,
-`-I`, `-S`) or `TENONNX_AS_ONNXRUNTIME` is 0. In a notebook, `tenonnx.as_onnxruntime.install()` before
-the library's import does it. Tools that an installed onnxruntime brings, such as
-`onnxruntime.quantization`, are found beside it and use tenonnx, too.
+through a library, run unchanged with `python -m tenonnx.as_onnxruntime script.py` (or `-m
+module`), and so do the Python processes that they start, unless these ignore the environment
+(`python -E`, `-I`, `-S`) or `TENONNX_AS_ONNXRUNTIME` is 0. In a notebook,
+`tenonnx.as_onnxruntime.install()` before the library's import does it. Tools that an installed
+onnxruntime brings, such as `onnxruntime.quantization`, are found beside it and use tenonnx, too.
 
 What follows is every public name of onnxruntime {version}, and what it is here: the **same**,
 **better**, **without effect**, **refused** with an error that says what to do instead, or
