@@ -107,14 +107,17 @@ class TensorReader:
         if (weight := self.known.get(location)) is not None:
             return weight
         storage = self.inline.get(location)
+        offset = tensor.offset or 0
+        if offset < 0 or (tensor.length or 0) < 0:  # onnx refuses these from 1.21 on
+            raise ValueError(f"its data has offset {offset} and length {tensor.length}")
         where = repr(location) if storage is None else "the model"
         shape = _checked_shape(tensor, name, tensor.length, where)
-        nbytes, offset = byte_size(tensor.dtype, shape), tensor.offset or 0
+        nbytes = byte_size(tensor.dtype, shape)
         if not nbytes:
             return self.registry.constant(b"", tensor.dtype, shape)
         if storage is None:
             storage = self._file(location, os.fspath(tensor.base_dir), name)
-        if offset < 0 or offset + nbytes > storage.size:
+        if offset + nbytes > storage.size:
             raise InvalidGraph(
                 f"tensor {name!r} takes {nbytes} bytes at offset {offset} of "
                 f"{storage.label}, which has only {storage.size}",
