@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.records import record
 from tenonnx_cpu.attention.sizes import FEW, QUERIES, workspace
 from tenonnx_cpu.buffers import F32, empty
 from tenonnx_cpu.fuse import Fused, Scope, fusion
@@ -26,6 +27,23 @@ ENOUGH = 1 << 14
 """Multiplications that are worth a second thread."""
 
 
+@record
+class Rule:
+    """How scores come about, and what a query is given that sees nothing.
+
+    Attributes:
+        scale: What products are multiplied by.
+        softcap: ``cap(x) = softcap * tanh(x / softcap)``; 0 for no cap.
+        before: Keys before the first query, so that each sees none after its own; -1 for all.
+        nothing: The result of a query that sees no key.
+    """
+
+    scale: float
+    softcap: float = 0.0
+    before: int = -1
+    nothing: float = math.nan
+
+
 def attend(*given: Any) -> Any | None:
     """Returns what ``attend_launch`` computes from the same arguments; ``None`` as it does."""
     made = attend_launch(*given)
@@ -33,9 +51,8 @@ def attend(*given: Any) -> Any | None:
 
 
 def attend_launch(
-    q: Any, k: Any, v: Any, mask: Any, scale: float, before: int, nothing: float, threads: int,
-    softcap: float = 0.0, lengths: Any = None,
-) -> Launch | None:  # fmt: skip
+    q: Any, k: Any, v: Any, mask: Any, rule: Rule, threads: int, lengths: Any = None
+) -> Launch | None:
     """Returns what computes ``softmax(cap(scale * q @ k') + mask) @ v``; ``None`` for numpy.
 
     Args:
@@ -43,11 +60,8 @@ def attend_launch(
         k: ``(batch, groups, keys, size)``.
         v: ``(batch, groups, keys, value size)``.
         mask: What broadcasts to ``(batch, heads, queries, keys)``, or ``None``.
-        scale: What products are multiplied by.
-        before: Keys before the first query, so that each sees none after its own; -1 for all.
-        nothing: The result of a query that sees no key.
+        rule: How scores come about.
         threads: How many threads to use at most.
-        softcap: ``cap(x) = softcap * tanh(x / softcap)``; 0 for no cap.
         lengths: How many keys of each entry count, int64 ``(batch,)``; ``before``, unless it is
             -1, is then what they leave before the queries. The launch is refused if a length is
             more than there are keys, or less than 1 or than there are queries.
@@ -79,8 +93,9 @@ def attend_launch(
     y = empty((batch, queries, heads, width))
     refusal, memory = pieces(((1,), np.int32), ((share * team,), np.float32))
     arguments = (
-        _adjacent(q), _adjacent(k), _adjacent(v), mask, y, scale, softcap, before,
-        nothing, -(-queries // blocks), memory, share, NO_LENGTHS if lengths is None else lengths,
+        _adjacent(q), _adjacent(k), _adjacent(v), mask,
+        rule.scale, rule.softcap, rule.before, rule.nothing,
+        NO_LENGTHS if lengths is None else lengths, y, -(-queries // blocks), memory, share,
         refusal, team,
     )  # fmt: skip
     made = Launch(run, arguments, y.transpose(0, 2, 1, 3))
@@ -121,15 +136,15 @@ def fuse_attention(node: ir.Node, scope: Scope) -> Fused | None:
     nodes.append(last)
     given = (*node.inputs, last.inputs[1], *(() if mask is None else (mask,)))
     plain = scope.fallback(nodes, given, last.outputs[0])
-    threads = scope.threads
+    rule, threads = Rule(scale), scope.threads
     ATTEND.request()
 
     def call(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
         made = None
         if q.ndim == k.ndim == v.ndim == 4 and axis in (-1, 3):
-            made = attend_launch(q, k.swapaxes(2, 3), v, mask, scale, -1, math.nan, threads)
+            made = attend_launch(q, k.swapaxes(2, 3), v, mask, rule, threads)
         elif q.ndim == k.ndim == v.ndim == 3 and axis in (-1, 2):
-            made = _alone(q, k.swapaxes(1, 2), v, mask, scale, threads)
+            made = _alone(q, k.swapaxes(1, 2), v, mask, rule, threads)
         if made is None:
             return plain(q, k, v) if mask is None else plain(q, k, v, mask)
         return made
@@ -137,13 +152,13 @@ def fuse_attention(node: ir.Node, scope: Scope) -> Fused | None:
     return Fused(tuple(nodes), given, (last.outputs[0],), Recorded(call))
 
 
-def _alone(q: Any, k: Any, v: Any, mask: Any, scale: float, threads: int) -> Launch | None:
+def _alone(q: Any, k: Any, v: Any, mask: Any, rule: Rule, threads: int) -> Launch | None:
     """Returns what ``attend`` does, for heads without a batch: (heads, length, size)."""
     if mask is not None:
         if mask.ndim > 3:
             return None
         mask = mask[:, None] if mask.ndim == 3 else mask
-    made = attend_launch(q[:, None], k[:, None], v[:, None], mask, scale, -1, math.nan, threads)
+    made = attend_launch(q[:, None], k[:, None], v[:, None], mask, rule, threads)
     return None if made is None else made._replace(result=made.result[:, 0])
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tenonnx_cpu.attention.attention import ATTEND, attend
+from tenonnx_cpu.attention.attention import ATTEND, Rule, attend
 from tenonnx_cpu.buffers import F32, empty
 from tenonnx_cpu.copying.joining import ENOUGH as SHARED
 from tenonnx_cpu.copying.joining import JOIN, join
@@ -206,7 +206,8 @@ def _attended(
         first = max(0, stop - window) if window else 0
         y = attend(
             turned[entries].transpose(0, 2, 1, 3), keys[entries, :, first:stop],
-            values[entries, :, first:stop], None, scale, start - first, 0.0, threads,
+            values[entries, :, first:stop], None,
+            Rule(scale, before=start - first, nothing=0.0), threads,
         )  # fmt: skip
         assert y is not None, "what has been seen to fit"
         results.append(y.transpose(0, 2, 1, 3))

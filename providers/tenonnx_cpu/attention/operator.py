@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.records import record
-from tenonnx_cpu.attention.attention import ATTEND, attend_launch
+from tenonnx_cpu.attention.attention import ATTEND, Rule, attend_launch
 from tenonnx_cpu.buffers import F32, HALVES, empty
 from tenonnx_cpu.recording.launch import Launch, done
 from tenonnx_cpu.recording.recorded import Recorded
@@ -63,7 +63,8 @@ class Seen:
             hidden = _hidden(queries, keys, before, self.left, self.right)
             bias = hidden if bias is None else bias + hidden
         scale = 1 / math.sqrt(q.shape[3]) if self.scale is None else self.scale
-        return attend_launch(q, k, v, bias, scale, limit, 0.0, self.threads, self.softcap, lengths)
+        rule = Rule(scale, self.softcap, limit, nothing=0.0)
+        return attend_launch(q, k, v, bias, rule, self.threads, lengths)
 
     def _counts(self, q: Any, lengths: Any) -> bool:
         """Says whether the kernel can be told how many keys count."""

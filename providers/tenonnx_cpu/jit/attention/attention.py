@@ -110,23 +110,39 @@ def seen_keys(k: Any, lengths: Any, batch: Any, queries: Any, before: Any) -> An
     return lengths[batch], before if before < 0 else lengths[batch] - queries
 
 
+@helper
+def places_of(q: Any, k: Any, v: Any, batch: Any, head: Any) -> Any:
+    """Returns the addresses of a head's queries, keys and values."""
+    group = head // (q.shape[1] // k.shape[1])
+    return (
+        q.ctypes.data + batch * q.strides[0] + head * q.strides[1],
+        k.ctypes.data + batch * k.strides[0] + group * k.strides[1],
+        v.ctypes.data + batch * v.strides[0] + group * v.strides[1],
+    )
+
+
+@helper
+def mask_at(mask: Any, batch: Any, head: Any, query: Any, key: Any) -> Any:
+    """Returns the address of what is added to a score, or 0 without a mask."""
+    if not mask.size:
+        return 0
+    row = mask.ctypes.data + batch * mask.strides[0] + head * mask.strides[1]
+    return row + query * mask.strides[2] + 4 * key
+
+
 @parallel
 def attend_blocks(arguments: Any, task: Any, worker: Any) -> None:
     """Attends with some queries of one head."""
-    q, k, v, mask, y, scale, softcap, given, nothing, rows, memory, share, lengths = arguments
+    q, k, v, mask, rule, lengths, y, rows, memory, share = arguments
+    scale, softcap, given, nothing = rule
     queries, heads, width, value_width = q.shape[2], q.shape[1], q.shape[3], v.shape[3]
     blocks = -(-queries // rows)
     item, top = task // blocks, task % blocks * rows
     batch, head = item // heads, item % heads
-    group = head // (heads // k.shape[1])
     bottom = min(queries, top + rows)
     own = memory.ctypes.data + 4 * share * worker
-    query = q.ctypes.data + batch * q.strides[0] + head * q.strides[1]
-    keys = k.ctypes.data + batch * k.strides[0] + group * k.strides[1]
-    values = v.ctypes.data + batch * v.strides[0] + group * v.strides[1]
+    query, keys, values = places_of(q, k, v, batch, head)
     everything, before = seen_keys(k, lengths, batch, queries, given)
-    masked = mask.size > 0
-    masks = mask.ctypes.data + batch * mask.strides[0] + head * mask.strides[1]
     count = bottom - top
     wide = -(-value_width // COLUMNS) * COLUMNS
     high = min(everything, KEYS)
@@ -155,8 +171,8 @@ def attend_blocks(arguments: Any, task: Any, worker: Any) -> None:
         for row in range(count):
             own_scores, own_sums = scores + 4 * line * row, sums + 4 * wide * row
             seen = span if before < 0 else max(0, min(span, before + top + row + 1 - first))
-            place = masks + (top + row) * mask.strides[2] + 4 * first
-            most = score_row(own_scores, seen, place if masked else 0, scale, softcap)
+            place = mask_at(mask, batch, head, top + row, first)
+            most = score_row(own_scores, seen, place, scale, softcap)
             weigh_row(own_scores, seen, most, own_sums, value_width, states + 8 * row)
             for i in range(seen, span):
                 store_float(F(0), own_scores + 4 * i)
@@ -195,13 +211,12 @@ def heads_together(q: Any, k: Any, threads: Any) -> Any:
 @parallel
 def attend_few(arguments: Any, task: Any, worker: Any) -> None:
     """Attends with a few queries of a head, or one each of some heads, reading keys in place."""
-    q, k, v, mask, y, scale, softcap, given, nothing, together, memory, share, lengths = arguments
+    q, k, v, mask, rule, lengths, y, together, memory, share = arguments
+    scale, softcap, given, nothing = rule
     queries, heads, width, value_width = q.shape[2], q.shape[1], q.shape[3], v.shape[3]
     first = task * together
     batch, head = first // heads, first % heads
-    group = head // (heads // k.shape[1])
-    keys = k.ctypes.data + batch * k.strides[0] + group * k.strides[1]
-    values = v.ctypes.data + batch * v.strides[0] + group * v.strides[1]
+    first_query, keys, values = places_of(q, k, v, batch, head)
     everything, before = seen_keys(k, lengths, batch, queries, given)
     everything = everything if before < 0 else min(everything, before + queries)
     rows = queries * together
@@ -210,14 +225,12 @@ def attend_few(arguments: Any, task: Any, worker: Any) -> None:
     sums, sum_line = scores + FEW * line, 4 * few_line(value_width)
     dots(
         rows, everything, width,
-        q.ctypes.data + batch * q.strides[0] + head * q.strides[1],
-        q.strides[1] if together > 1 else q.strides[2], keys, k.strides[2], scores, line,
+        first_query, q.strides[1] if together > 1 else q.strides[2], keys, k.strides[2], scores, line,
     )  # fmt: skip
     for row in range(rows):
         query, own = row % queries, head + row // queries
         seen = everything if before < 0 else min(everything, before + query + 1)
-        place = mask.ctypes.data + batch * mask.strides[0] + own * mask.strides[1]
-        place = place + query * mask.strides[2] if mask.size else 0
+        place = mask_at(mask, batch, own, query, 0)
         most = score_row(scores + row * line, seen, place, scale, softcap)
         total = weigh(scores + row * line, seen, most)
         store_float(total, sums + FEW * sum_line + 4 * row)
@@ -236,14 +249,11 @@ def attend_few(arguments: Any, task: Any, worker: Any) -> None:
 
 @kernel(
     (
-        In(f32, 4, "A"), In(f32, 4, "A"), In(f32, 4, "A"), In(f32, 4, "A"), Out(f32, 4),
-        f32, f32, size, f32, size, Out(f32, 1), size, In(i64, 1), Out(i32, 1), size,
+        In(f32, 4, "A"), In(f32, 4, "A"), In(f32, 4, "A"), In(f32, 4, "A"), (f32, f32, size, f32),
+        In(i64, 1), Out(f32, 4), size, Out(f32, 1), size, Out(i32, 1), size,
     )
 )  # fmt: skip
-def attend(  # type: ignore[no-untyped-def] # the signature has them
-    q, k, v, mask, y, scale, softcap, before, nothing, rows, memory, share, lengths, refusal,
-    threads,
-):  # fmt: skip
+def attend(q, k, v, mask, rule, lengths, y, rows, memory, share, refusal, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Computes ``softmax(cap(scale * q @ k') + mask) @ v`` for every head.
 
     Args:
@@ -251,30 +261,28 @@ def attend(  # type: ignore[no-untyped-def] # the signature has them
         k: Keys, ``(batch, groups, keys, size)``; the heads of a group share them.
         v: Values, ``(batch, groups, keys, value size)``.
         mask: What scores are added to, of their shape; or of no size.
+        rule: ``scale``, ``softcap``, ``before`` and ``nothing`` of ``Rule``.
+        lengths: How many keys of each entry count, ``(batch,)``, or of no size; ``before``, if it
+            is not -1, is then what they leave before the queries.
         y: The result, ``(batch, queries, heads, value size)``.
-        scale: What products are multiplied by.
-        softcap: ``cap(x) = softcap * tanh(x / softcap)``; 0 for no cap.
-        before: Keys before the first query, so that each sees none after its own; -1 for all.
-        nothing: The result of a query that sees no key.
         rows: Queries of a task, ``QUERIES`` at most.
         memory: ``share`` floats for every thread.
         share: See ``attention_sizes.workspace``.
-        lengths: How many keys of each entry count, ``(batch,)``, or of no size; ``before``, if it
-            is not -1, is then what they leave before the queries.
         refusal: Where 1 is written if there are not so many keys, or fewer than queries, else 0.
         threads: How many threads to use.
     """
+    _, _, before, _ = rule
     refusal[0] = 0
     least = 1 if before < 0 else q.shape[2]
     for entry in range(lengths.size):
         if not least <= lengths[entry] <= k.shape[2]:
             refusal[0] = 1
             return
+    pairs = q.shape[0] * q.shape[1]
     if q.shape[2] <= FEW:
         together = heads_together(q, k, threads)
-        few = (q, k, v, mask, y, scale, softcap, before, nothing, together, memory, share, lengths)
-        attend_few(few, q.shape[0] * q.shape[1] // together, threads)
+        few = (q, k, v, mask, rule, lengths, y, together, memory, share)
+        attend_few(few, pairs // together, threads)
         return
-    tasks = q.shape[0] * q.shape[1] * -(-q.shape[2] // rows)
-    arguments = (q, k, v, mask, y, scale, softcap, before, nothing, rows, memory, share, lengths)
-    attend_blocks(arguments, tasks, threads)
+    arguments = (q, k, v, mask, rule, lengths, y, rows, memory, share)
+    attend_blocks(arguments, pairs * -(-q.shape[2] // rows), threads)
