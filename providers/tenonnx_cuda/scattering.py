@@ -33,7 +33,8 @@ def accumulate(site: Site, data: Array, targets: Array, updates: Array, reductio
     launch = site.kernel("scatter", "scatter", **macros)
     given = xp.ascontiguousarray(updates.reshape(-1).astype(wide, copy=False))
     targets = xp.ascontiguousarray(targets.astype(np.int64, copy=False))
-    launch(blocks(given.size), (THREADS,), (fresh, targets, given, np.int64(given.size)))
+    sizes = np.int64(given.size), np.int64(fresh.size)
+    launch(blocks(given.size), (THREADS,), (fresh, targets, given, *sizes))
     return fresh.astype(dtype, copy=False)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from tenonnx.operators import Array
@@ -30,7 +32,8 @@ def rotary_embedding(site: Site, plain: Call) -> Call:
             strides = (heads * steps * size, size, steps * size)
         turned = partial or size
         angles = (turned // 2,) if ids is not None else (batch, steps, turned // 2)
-        if cosines.shape[-len(angles) :] != angles or cosines.shape != sines.shape:
+        fits = ids is None or ids.shape == (batch, steps)
+        if not fits or cosines.shape[-len(angles) :] != angles or cosines.shape != sines.shape:
             return plain(x, cosines, sines, ids)
         given = [xp.ascontiguousarray(a) for a in (x, cosines, sines)]
         places = None if ids is None else xp.ascontiguousarray(ids.astype(np.int64, copy=False))
@@ -38,7 +41,8 @@ def rotary_embedding(site: Site, plain: Call) -> Call:
         sizes = [np.int32(n) for n in (batch, steps, heads, size, turned)]
         count = batch * steps * heads * (size - turned // 2)
         launch = site.kernel("rotary", "rotate", T=element)
-        arguments = (*given, pointer(places), y, *sizes, interleaved, *map(np.int64, strides))
+        wide = [np.int64(n) for n in (math.prod(cosines.shape[:-1]), *strides)]
+        arguments = (*given, pointer(places), y, *sizes, interleaved, *wide)
         launch(blocks(count), (THREADS,), arguments)
         return y
 

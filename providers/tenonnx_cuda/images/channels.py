@@ -14,7 +14,8 @@ from tenonnx_cuda.sources import LARGEST_GRID, THREADS, blocks
 MANY_THREADS = 1024
 """Of a block that has a group of many elements."""
 
-LARGEST = 2**31 - 1
+LARGEST = 2**31 - MANY_THREADS
+"""Elements of a group, which a thread of a block counts by an int."""
 
 FLOAT32 = 1
 

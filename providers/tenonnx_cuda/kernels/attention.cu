@@ -82,7 +82,7 @@ extern "C" __global__ void attend(
         }
         __syncthreads();
         float top = most;
-        for (int c = 0; c < COLUMNS; ++c) top = fmaxf(top, score[row][c]);
+        for (int c = 0; c < COLUMNS; ++c) top = larger(top, score[row][c]);
         if (top == -INF) continue;
         const float factor = most == -INF ? 0.0f : expf(most - top);
         most = top;
@@ -116,6 +116,6 @@ extern "C" __global__ void attend(
     y += batch * y_b + head * y_h + query * y_s;
     for (int i = 0; i < OWN; ++i) {
         const int d = lane + i * LANES;
-        if (d < VALUE) put(&y[d], sum > 0.0f ? acc[i] / sum : 0.0f);
+        if (d < VALUE) put(&y[d], sum == 0.0f ? 0.0f : acc[i] / sum);
     }
 }

@@ -186,7 +186,9 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP, BLOCKS) attend_tensor
 #if MASK == 2
                     seen = m != 0;
 #else
-                    score[i / 4][i % 4] += number(m) * LOG2E;
+                    // bfloat16's least number does not hide a key, and times LOG2E is -infinity.
+                    const float bias = number(m);
+                    score[i / 4][i % 4] += (bias == -INF ? bias : larger(bias, -2e38f)) * LOG2E;
 #endif
                 }
 #endif
@@ -268,12 +270,12 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP, BLOCKS) attend_tensor
             shrink = most[r] == -INF ? 0.0f : power_of_two(most[r] - above);
             total = total * shrink + power_of_two(sink - above);
         }
-        const float part_of = total > 0.0f ? shrink / total : 0.0f;
+        const float part_of = shrink / total;
         T* to = y + batch * y_b + head[r] * y_h + query[r] * y_s;
         UNROLL for (int n = 0; n < RUNS; ++n)
             UNROLL for (int e = 0; e < EACH; ++e)
                 UNROLL for (int i = 0; i < 2; ++i)
                     put(&to[(8 * n + 2 * place + i) * EACH + e],
-                        total > 0.0f ? acc[n][e][2 * r + i] * part_of : 0.0f);
+                        total == 0.0f ? 0.0f : acc[n][e][2 * r + i] * part_of);
     }
 }

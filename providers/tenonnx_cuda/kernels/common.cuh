@@ -42,6 +42,9 @@ template <class Stored> __device__ inline float rounded(float x, const Stored*) 
     return number(stored);
 }
 
+// A NaN is larger than anything.
+__device__ inline float larger(float a, float b) { return b > a || b != b ? b : a; }
+
 __device__ inline float warp_sum(float x) {
     for (int step = WARP / 2; step > 0; step /= 2) x += __shfl_xor_sync(ALL_LANES, x, step);
     return x;

@@ -1,9 +1,6 @@
 // Pooling over windows, and over whole images, whichever way images lie.
 
-// With LAST images are [height, width, channels], else [channels, height, width]. A NaN is greater
-// than anything.
-__device__ inline float larger(float a, float b) { return b > a || b != b ? b : a; }
-
+// With LAST images are [height, width, channels], else [channels, height, width].
 // MAXIMUM: the largest of a window; else the mean, in which so many places before and after an image
 // count as zeros. y has a thread for each of its `count` elements, in the order in which they lie.
 extern "C" __global__ void pool(

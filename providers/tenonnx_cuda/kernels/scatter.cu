@@ -2,6 +2,7 @@
 
 // data[targets[i]] = reduce(data[targets[i]], updates[i]); OPERATION: 0 sum, 1 product, 2 most,
 // 3 least. E is any plain type of WIDTH bytes; elements of 1 and 2 bytes change within their word.
+// Targets that data [size] has not are left out: nobody can say so without waiting.
 __device__ inline E reduce(E a, E b) {
     if (OPERATION == 0) return a + b;
     if (OPERATION == 1) return a * b;
@@ -17,9 +18,9 @@ typedef unsigned word;
 #endif
 
 extern "C" __global__ void scatter(
-    E* data, const long long* targets, const E* updates, long long count) {
+    E* data, const long long* targets, const E* updates, long long count, long long size) {
     const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= count) return;
+    if (i >= count || targets[i] < 0 || targets[i] >= size) return;
     char* at = (char*)(data + targets[i]);
     const int inside = (int)((size_t)at % sizeof(word));
     word* where = (word*)(at - inside);

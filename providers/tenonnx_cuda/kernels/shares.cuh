@@ -22,6 +22,9 @@ __device__ inline long long own_span(const long long* lengths, int length, int p
 // What `combine` makes one result of: acc and sum stand for exp(score - most) times v, and alone.
 struct share { float most, sum; };
 
+// What a share's sums count for beside a score of `top`. Without any score they are 0, or NaN.
+__device__ inline float counts(float most, float top) { return most == -INF ? 1.0f : expf(most - top); }
+
 // y of the shares' sums: a block for each query of each head, in the order of stats.
 extern "C" __global__ void combine(
     const float* acc, const share* stats, const float* sinks, T* y, int parts, int heads,
@@ -33,14 +36,13 @@ extern "C" __global__ void combine(
     float total = sinks ? expf(sinks[head] - top) : 0.0f;
     for (int p = 0; p < parts; ++p) {
         const share s = stats[p * rows + row];
-        if (s.most != -INF) total += s.sum * expf(s.most - top);
+        total += s.sum * counts(s.most, top);
     }
     for (int d = threadIdx.x; d < VALUE; d += blockDim.x) {
         float value = 0.0f;
         for (int p = 0; p < parts; ++p) {
-            const float most = stats[p * rows + row].most;
-            if (most != -INF) value += acc[(p * rows + row) * VALUE + d] * expf(most - top);
+            value += acc[(p * rows + row) * VALUE + d] * counts(stats[p * rows + row].most, top);
         }
-        put(&y[batch * y_b + head * y_h + query * y_s + d], total > 0.0f ? value / total : 0.0f);
+        put(&y[batch * y_b + head * y_h + query * y_s + d], total == 0.0f ? 0.0f : value / total);
     }
 }

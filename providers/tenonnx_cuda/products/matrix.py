@@ -48,10 +48,12 @@ class Matrix:
 
     def fits(self, x: Array) -> bool:
         """Says whether the kernels take the matrix: whole words, which lie at multiples of 4."""
-        whole = self.columns % self.per_word == 0 and self.weight.flags.c_contiguous
+        whole = self.columns % self.per_word == 0 and self.weight.data.ptr % 4 == 0
+        given = (self.weight, self.scales, self.zeros)
+        together = all(array is None or array.flags.c_contiguous for array in given)
         zeros = self.zeros is None or self.zeros.dtype in (np.uint8, self.scales.dtype)
         known = x.dtype in ELEMENTS and self.scales.dtype in ELEMENTS
-        return bool(whole and zeros and known and x.size and self.weight.size)
+        return bool(whole and together and zeros and known and x.size and self.weight.size)
 
     def macros(self, x: Array) -> dict[str, Any]:
         """Returns what its kernels are compiled for."""

@@ -9,7 +9,7 @@ import numpy as np
 from tenonnx.operators import Array
 from tenonnx_cuda.chosen import Site
 from tenonnx_cuda.products.matrix import Matrix
-from tenonnx_cuda.sources import ELEMENTS, THREADS, blocks, is_aligned, pointer
+from tenonnx_cuda.sources import ELEMENTS, LARGEST_GRID, THREADS, blocks, is_aligned, pointer
 
 BFLOAT16: Final = next(dtype for dtype, name in ELEMENTS.items() if name == "bf16")
 
@@ -48,7 +48,7 @@ def suits_tensor_cores(site: Site, x: Array, matrix: Matrix) -> bool:
     levels = matrix.zeros is None or matrix.zeros.dtype == np.uint8
     if not site.has_tensor_cores or not levels or not is_aligned(x, matrix.weight):
         return False
-    if len(x) * PARTS[x.dtype] > MOST_COLUMNS:
+    if len(x) * PARTS[x.dtype] > MOST_COLUMNS or matrix.rows > LARGEST_GRID * LINES:
         return False
     if matrix.by_rows:
         even = matrix.columns % STEP == 0 and matrix.columns * matrix.bits % 128 == 0
