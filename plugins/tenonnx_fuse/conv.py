@@ -61,11 +61,11 @@ def _follow(node: ir.Node, work: Rewriting, types: tuple[str, ...]) -> ir.Node |
     if after is None or after.op_type not in types or after.domain or after.graph is not node.graph:
         return None
     name = f"{node.op_type} and {after.op_type}"
-    weight, bias = weight_of(operand(node, 1)), weight_of(_input(node, 2))
+    weight, bias = weight_of(operand(node, 1)), weight_of(operand(node, 2))
     if weight is None or weight.dtype not in FLOATS or len(weight.shape) < 2:
         work.miss(name, after, "the weights are no constants of a float type")
         return None
-    if _input(node, 2) is not None and bias is None:
+    if operand(node, 2) is not None and bias is None:
         work.miss(name, after, "the bias is no constant")
         return None
     channels = _channels(node, weight)
@@ -86,10 +86,6 @@ def _follow(node: ir.Node, work: Rewriting, types: tuple[str, ...]) -> ir.Node |
         return None
     work.replace(name, graph, after, (after, node), [new])
     return new
-
-
-def _input(node: ir.Node, position: int) -> ir.Value | None:
-    return node.inputs[position] if position < len(node.inputs) else None
 
 
 def _channels(node: ir.Node, weight: Weight) -> int:
