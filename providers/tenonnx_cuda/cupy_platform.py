@@ -13,7 +13,7 @@ import numpy as np
 
 from tenonnx.errors import EPFail
 from tenonnx.operators import Array, Namespace
-from tenonnx_cuda.cupy_stream import FLOAT32, TF32, CupyStream, no_room
+from tenonnx_cuda.cupy_stream import CupyStream, no_room
 from tenonnx_cuda.images.convolutions import Convolutions, convolutions
 from tenonnx_cuda.namespace import DeviceNamespace
 from tenonnx_cuda.platform import Grid, Launch, NDArray, View
@@ -90,7 +90,7 @@ class CupyPlatform:
     def stream(self, limit: int, address: int = 0, *, tf32: bool = False) -> CupyStream:
         """Returns a stream with a pool."""
         with self._device:
-            return CupyStream(self._cupy, self._device, limit, address, TF32 if tf32 else FLOAT32)
+            return CupyStream(self._cupy, self._device, limit, address, tf32=tf32)
 
     def to_device(self, array: NDArray) -> Array:
         """Copies a host array on the current stream."""

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import importlib
+import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
+from tenonnx.operators import Array
 from tenonnx_cuda.platform import CannotRecordError, OutOfDeviceMemoryError, Recording
+from tenonnx_cuda.products.cublas import TF32
 
 LARGEST_LIMIT = 2**62
 """cupy's pools take a signed number."""
 
-FLOAT32, TF32 = 0, 3
-"""cublasMath_t: CUBLAS_DEFAULT_MATH and CUBLAS_TF32_TENSOR_OP_MATH."""
+DEFAULT_MATH = 0
+"""CUBLAS_DEFAULT_MATH: float32 is multiplied as it is."""
 
 _recording = threading.Lock()
 """cupy has one allocator of pinned memory for all threads."""
@@ -28,6 +33,21 @@ def no_room(error: Exception) -> OutOfDeviceMemoryError:
     )
 
 
+class Ordered:
+    """Device and stream of a thread, for as long as it is entered; by any number of threads."""
+
+    def __init__(self, device: Any, stream: Any) -> None:
+        self._device, self._stream = device, stream
+
+    def __enter__(self) -> None:
+        self._device.__enter__()
+        self._stream.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        self._stream.__exit__(*error)
+        self._device.__exit__(*error)
+
+
 class CupyStream:
     """A stream and its pool.
 
@@ -36,16 +56,19 @@ class CupyStream:
         device: The device.
         limit: Bytes that the pool may take.
         address: A ``cudaStream_t``; a new one if 0.
-        math_mode: cuBLAS's, for products on the stream.
+        tf32: Let cuBLAS round the factors of float32 products to 10 bits.
     """
 
-    def __init__(self, cupy: Any, device: Any, limit: int, address: int, math_mode: int) -> None:
-        self._cupy, self._device, self._math_mode = cupy, device, math_mode
+    def __init__(
+        self, cupy: Any, device: Any, limit: int, address: int = 0, *, tf32: bool = False
+    ) -> None:
+        self._cupy, self._device, self._math_mode = cupy, device, TF32 if tf32 else DEFAULT_MATH
         self._cublas = importlib.import_module("cupy_backends.cuda.libs.cublas")
         if address:
             self._stream = cupy.cuda.Stream.from_external(_Foreign(address))
         else:
             self._stream = cupy.cuda.Stream(non_blocking=True)
+        self._ordered = Ordered(device, self._stream)
         self._pool = cupy.cuda.MemoryPool()
         if limit < LARGEST_LIMIT:
             with device:
@@ -69,6 +92,15 @@ class CupyStream:
             finally:
                 if before != mode:
                     cublas.setMathMode(handle, before)
+
+    def ordered(self) -> Ordered:
+        """Makes device and stream this thread's."""
+        return self._ordered
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """Returns an array from the pool."""
+        memory = self._pool.malloc(math.prod(shape) * dtype.itemsize)
+        return self._cupy.ndarray(shape, dtype, memptr=memory)
 
     def record(self, work: Callable[[], Any]) -> tuple[Recording, Any]:
         """Captures a CUDA graph.

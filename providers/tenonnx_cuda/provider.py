@@ -6,7 +6,8 @@ Whoever lists providers imports this module, so what sessions alone need is impo
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import functools
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -150,7 +151,6 @@ class CUDAExecutionProvider(ArrayProvider):
         from tenonnx_cuda.chosen import Instead, Site, choices
         from tenonnx_cuda.graphs.sized import Sized
         from tenonnx_cuda.repeating import Repeated, cannot_repeat
-        from tenonnx_cuda.weights.arrivals import around
 
         step = self._step(node)
         choice = choices().get((node.domain, node.op_type))
@@ -172,8 +172,7 @@ class CUDAExecutionProvider(ArrayProvider):
         if isinstance(found, Instead):
             step = dataclasses.replace(step, inputs=found.inputs(node))
             found = found.call
-        step = dataclasses.replace(step, call=found)
-        return around(step, Repeated(found, self.platform))
+        return dataclasses.replace(step, call=Repeated(found, self.platform))
 
     def _preload(self, segment: Segment, steps: Iterable[Step]) -> None:
         """Brings all weights that steps read to the device, as its bus likes it.
@@ -224,14 +223,17 @@ def weights(values: Iterable[ir.Value | None]) -> Iterator[Weight]:
 
 def on_stream(stream: Stream, step: Step) -> Step:
     """Returns a step whose work goes to a stream; a recording looks after that itself."""
-    from tenonnx_cuda.weights.arrivals import around
+    from tenonnx_cuda.repeating import Repeated
 
-    call: Callable[..., Any] = step.call
+    call: Any = step.call
     if getattr(call, "has_stream", False) or step.host == "all":
         return step
+    if isinstance(call, Repeated):
+        return dataclasses.replace(step, call=call.on(stream))
 
+    @functools.wraps(call)
     def run(*inputs: Any, **buffers: Any) -> Any:
         with stream.active():
             return call(*inputs, **buffers)
 
-    return around(step, run)
+    return dataclasses.replace(step, call=run)

@@ -11,8 +11,10 @@ say so by ``cannot_repeat``.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -20,7 +22,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from tenonnx.operators import Array
-from tenonnx_cuda.platform import Platform, View
+from tenonnx_cuda.platform import Platform, Stream, View
 
 MOST: Final = 16
 """Ways that inputs lie, of which a step keeps what it did."""
@@ -115,17 +117,21 @@ def cannot_repeat() -> None:
 class Take:
     """What a call did.
 
+    Sources are its inputs that are on the device, then what it allocated, then what it held.
+
     Attributes:
+        given: Which inputs are on the device.
         made: Shape and element type of each allocation.
         held: What else was on the device.
         starts: What was started, and where its arrays are; ``None`` for none.
         results: In which source each result is, and how it lies there; the source itself without
             that; or ``None`` for an absent one.
-        apart: Inputs of which the second began among the first one's elements, and how far from
-            its start: which of them an address meant is known only if they lie so again.
+        apart: Pairs of inputs with memory in common, and bytes from one to the other: which of
+            them an address meant is known only if they lie so again.
         multiple: Whether the call returned a tuple.
     """
 
+    given: tuple[int, ...]
     made: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
     held: tuple[Array, ...]
     starts: tuple[tuple[Start, tuple[Place | None, ...]], ...]
@@ -137,21 +143,29 @@ class Take:
         """Says whether inputs that lie alike share memory as those did that it was noted of."""
         return all(address(inputs[j]) - address(inputs[i]) == n for i, j, n in self.apart)
 
-    def again(self, platform: Platform, inputs: Sequence[Any]) -> Any:
-        """Does it, and returns what the call did."""
-        hold(*self.held)
-        empty = platform.xp.empty
-        sources = [*inputs, *[empty(shape, dtype) for shape, dtype in self.made], *self.held]
-        at = [address(source) for source in sources]
+    def again(
+        self, inputs: Sequence[Any], empty: Callable[..., Array], part: Callable[..., Array]
+    ) -> Any:
+        """Does it, and returns what the call did.
+
+        Args:
+            inputs: The call's.
+            empty: Allocates an array.
+            part: Returns an array that lies in another one.
+        """
+        sources = [inputs[i] for i in self.given]
+        sources += [empty(shape, dtype) for shape, dtype in self.made]
+        if self.held:
+            hold(*self.held)
+            sources += self.held
+        at = [source.data.ptr for source in sources]
         for function, places in self.starts:
             function(*[0 if place is None else at[place[0]] + place[1] for place in places])
-        found: list[Array | None] = []
-        for result in self.results:
-            if result is None:
-                found.append(None)
-            else:
-                source, view = sources[result[0]], result[1]
-                found.append(source if view is None else platform.part(source, view))
+        found = [
+            result
+            and (sources[result[0]] if result[1] is None else part(sources[result[0]], result[1]))
+            for result in self.results
+        ]
         return tuple(found) if self.multiple else found[0]
 
 
@@ -170,29 +184,60 @@ class Repeated:
         self._failures = 0
         # What is started has its addresses in one place: no two threads may write them at once.
         self._lock = threading.Lock()
+        functools.update_wrapper(self, call)  # whose signature says which buffers it takes
 
     def __call__(self, *inputs: Any, **buffers: Any) -> Any:
-        """Returns what the call does; which does it itself where buffers are given."""
-        given = any(buffer is not None for buffer in buffers.values())
-        if given or self._failures == FAILURES or (key := described(inputs)) is None:
-            return self._call(*inputs, **buffers)
-        with self._lock:
-            take = self._takes.get(key)
-            if take is not None and take.fits(inputs):
-                return take.again(self._platform, inputs)
-            seen = key in self._takes
-        if take is None and seen:
-            return self._noted(key, inputs)
-        if not seen:  # kernels are compiled, and libraries make plans
-            self._keep(key, None)
-        return self._call(*inputs)
+        """Returns what the call does, on the active stream."""
+        take, key = self._look(inputs, buffers)
+        if take is not None:
+            with self._lock:
+                return take.again(inputs, self._platform.xp.empty, self._platform.part)
+        return self._done(key, inputs, buffers)
 
-    def _noted(self, key: Any, inputs: Sequence[Any]) -> Any:
-        _thread.notes = noted = Notes()
+    def on(self, stream: Stream) -> Callable[..., Any]:
+        """Returns the call on a stream."""
+        ordered, empty, part = stream.ordered(), stream.empty, self._platform.part
+
+        @functools.wraps(self._call)
+        def run(*inputs: Any, **buffers: Any) -> Any:
+            take, key = self._look(inputs, buffers)
+            if take is not None:
+                try:
+                    with self._lock, ordered:
+                        return take.again(inputs, empty, part)
+                except MemoryError:
+                    key = None  # which the stream makes room for, or explains
+            with stream.active():
+                return self._done(key, inputs, buffers)
+
+        return run
+
+    def around(self, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Repeated:
+        """Returns the same of another call around this one, for what only first runs have to do."""
+        return Repeated(wrap(self._call), self._platform)
+
+    def _look(self, inputs: Sequence[Any], buffers: Mapping[str, Any]) -> tuple[Take | None, Any]:
+        """Returns what was noted of inputs that lie so; and how they do, if that may be noted."""
+        given = buffers and any(buffer is not None for buffer in buffers.values())
+        if given or self._failures == FAILURES or (key := described(inputs)) is None:
+            return None, None
+        take = self._takes.get(key)
+        if take is not None and not take.fits(inputs):
+            return None, None
+        return take, key
+
+    def _done(self, key: Any, inputs: Sequence[Any], buffers: Mapping[str, Any]) -> Any:
+        """Calls, and notes what that does if inputs lay so before."""
+        if key not in self._takes:  # kernels are compiled, and libraries make plans
+            if key is not None:
+                self._keep(key, None)
+            return self._call(*inputs, **buffers)
+        outer, noted = notes(), Notes()
+        _thread.notes = noted
         try:
             result = self._call(*inputs)
         finally:
-            _thread.notes = None
+            _thread.notes = outer
         if (take := taken(noted, inputs, result)) is None:
             self._failures += 1
         else:
@@ -209,8 +254,8 @@ class Repeated:
 
 
 def address(array: Any) -> int:
-    """Returns where an array of the device begins; 0 for none, and for one of the host's."""
-    return 0 if array is None or isinstance(array, np.ndarray) else int(array.data.ptr)
+    """Returns where an array of the device begins; 0 for none."""
+    return 0 if array is None else int(array.data.ptr)
 
 
 def described(inputs: Sequence[Any]) -> Any:
@@ -234,7 +279,8 @@ def taken(noted: Notes, inputs: Sequence[Any], result: Any) -> Take | None:
     results = result if multiple else (result,)
     if not noted.complete or len(noted.starts) > MOST_STARTS:
         return None
-    sources = [*inputs, *noted.made, *noted.held]
+    given = tuple(i for i, x in enumerate(inputs) if not (x is None or isinstance(x, np.ndarray)))
+    sources = [*(inputs[i] for i in given), *noted.made, *noted.held]
     ranges = [extent(source) for source in sources]
 
     def place(array: Any) -> Place | None:
@@ -244,24 +290,25 @@ def taken(noted: Notes, inputs: Sequence[Any], result: Any) -> Take | None:
                 return number, address(array) - address(sources[number])
         return None
 
-    starts = [
-        (function, tuple(None if a is None else place(a) for a in arrays), arrays)
-        for function, arrays in noted.starts
-    ]
-    found = [None if result is None else place(result) for result in results]
-    wanted = [(results, found), *((arrays, places) for _, places, arrays in starts)]
-    if any(a is not None and p is None for pair in wanted for a, p in zip(*pair, strict=True)):
+    arrays = [*results, *(array for _, started in noted.starts for array in started)]
+    places = [None if array is None else place(array) for array in arrays]
+    if any(a is not None and p is None for a, p in zip(arrays, places, strict=True)):
         return None
+    rest = iter(places)
     return Take(
-        tuple((array.shape, array.dtype) for array in noted.made),
-        tuple(noted.held),
-        tuple((function, places) for function, places, _ in starts),
-        tuple(
-            None if at is None else (at[0], lying(result, at[1], sources[at[0]]))
-            for result, at in zip(results, found, strict=True)
+        results=tuple(
+            at if at is None else (at[0], lying(array, at[1], sources[at[0]]))
+            for array, at in zip(results, itertools.islice(rest, len(results)), strict=True)
         ),
-        tuple(shared(inputs, ranges)),
-        multiple,
+        starts=tuple(
+            (function, tuple(itertools.islice(rest, len(started))))
+            for function, started in noted.starts
+        ),
+        given=given,
+        made=tuple((array.shape, array.dtype) for array in noted.made),
+        held=tuple(noted.held),
+        apart=tuple(shared(inputs)),
+        multiple=multiple,
     )
 
 
@@ -271,15 +318,12 @@ def lying(array: Array, offset: int, source: Array) -> View | None:
     return None if view == View(0, source.dtype, source.shape, source.strides) else view
 
 
-def shared(
-    inputs: Sequence[Any], ranges: Sequence[tuple[int, int] | None]
-) -> Iterator[tuple[int, int, int]]:
+def shared(inputs: Sequence[Any]) -> Iterator[tuple[int, int, int]]:
     """Yields pairs of inputs that have memory in common, and the bytes from one to the other."""
-    for i, one in enumerate(ranges[: len(inputs)]):
-        for j in range(i):
-            other = ranges[j]
-            if one and other and one[0] < other[1] and other[0] < one[1]:
-                yield j, i, address(inputs[i]) - address(inputs[j])
+    ranges = [extent(x) for x in inputs]
+    for (i, one), (j, other) in itertools.combinations(enumerate(ranges), 2):
+        if one and other and one[0] < other[1] and other[0] < one[1]:
+            yield i, j, address(inputs[j]) - address(inputs[i])
 
 
 def extent(array: Any) -> tuple[int, int] | None:

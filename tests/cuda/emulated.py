@@ -6,7 +6,7 @@ import mmap
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, ClassVar
 
 import hosted
@@ -85,6 +85,12 @@ class FakeStream:
             yield
         finally:
             self.depth -= 1
+
+    def ordered(self) -> Any:
+        return nullcontext()
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        return strict.wrap(np.empty(shape, dtype))
 
     def record(self, work: Callable[[], Any]) -> tuple[Recording, Any]:
         if self.broken:

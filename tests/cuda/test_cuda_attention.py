@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import strict
 from kernel_calls import BFLOAT16, FLOATS, chosen, close, draw, needs_compiler
 
 from tenonnx_cuda.attention import flash
+from tenonnx_cuda.attention.flash import Heads
 
 
 def attended(
@@ -60,6 +62,16 @@ def test_attention_of_grouped_heads(dtype: Any, queries: int) -> None:
         close(y, attended(q, k, v, causal=bool(causal)), dtype)
         np.testing.assert_array_equal(keys, k)
         np.testing.assert_array_equal(values, v)
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", [np.float32, np.float16], ids=str)
+def test_heads_that_are_a_transposed_view_are_read_there(dtype: Any) -> None:
+    lying = [draw(i, 2, 21, 4, 32, dtype=dtype) for i in range(3)]
+    q, k, v = (x.swapaxes(1, 2) for x in lying)
+    device = strict.wrap(q)
+    assert Heads.of(strict.xp, device, 0).array is device
+    close(chosen("Attention", 23, is_causal=1)(q, k, v)[0], attended(q, k, v, causal=True), dtype)
 
 
 @needs_compiler

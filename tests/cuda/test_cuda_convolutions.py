@@ -116,7 +116,7 @@ def test_transposed_convolution(name: str, dtype: Any) -> None:
 
 def start(library: Library, times: int = 1, **attributes: Any) -> Library:
     """Runs a convolution on a library."""
-    run = chosen("Conv", 11, convolutions=convolutions(library), **attributes)
+    run = chosen("Conv", 11, convolutions=convolutions(library), times=1, **attributes)
     for _ in range(times):
         run(draw(0, 1, 2, 5, 5), draw(1, 3, 2, 3, 3))
     return library

@@ -218,7 +218,7 @@ def test_precision_is_set_for_a_streams_work_and_put_back(monkeypatch: pytest.Mo
         using_allocator=nullcontext,
         memory=SimpleNamespace(OutOfMemoryError=MemoryError),
     )
-    stream = CupyStream(SimpleNamespace(cuda=cuda), device, LARGEST_LIMIT, 0, TF32)
+    stream = CupyStream(SimpleNamespace(cuda=cuda), device, LARGEST_LIMIT, tf32=True)
     with stream.active():
         assert cublas.mode == TF32
         with stream.active():

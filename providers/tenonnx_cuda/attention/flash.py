@@ -50,14 +50,19 @@ class Heads:
 
     @classmethod
     def of(cls, xp: Any, x: Array, count: int) -> Heads:
-        """Takes (batch, heads, length, size), or (batch, length, heads * size) with a count."""
-        x = xp.ascontiguousarray(x)
+        """Takes (batch, heads, length, size), or (batch, length, heads * size) with a count.
+
+        Heads may lie apart, as those do that are a transposed view; elements of one may not.
+        """
+        if x.strides[-1] != x.itemsize or any(s % x.itemsize for s in x.strides):
+            x = xp.ascontiguousarray(x)
+        apart = tuple(stride // x.itemsize for stride in x.strides)
         if x.ndim == 4:
             batch, heads, steps, size = x.shape
-            return cls(x, batch, heads, steps, size, (heads * steps * size, steps * size, size))
+            return cls(x, batch, heads, steps, size, apart[:3])
         batch, steps, width = x.shape
         size = width // count
-        return cls(x, batch, count, steps, size, (steps * width, size, width))
+        return cls(x, batch, count, steps, size, (apart[0], size, apart[1]))
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,12 @@ class Convolutions:
             return self._plans[what]
 
     def start(self, plan: Plan, *addresses: int) -> None:
-        """Starts a plan on the current stream, with the addresses of its ``names``."""
+        """Starts a plan on the current stream.
+
+        Args:
+            plan: The plan.
+            addresses: Of its ``names``, and of its working memory.
+        """
         with self._lock:
             self._start(plan, addresses)
 
@@ -123,8 +128,10 @@ class Convolutions:
 
     def _took(self, plan: Plan, addresses: dict[int, int]) -> float:
         """Returns how long a plan takes; for ever if it fails, as for want of memory."""
-        cuda, given = self._cupy.cuda, tuple(addresses[name] for name in plan.names)
+        cuda, names = self._cupy.cuda, plan.names
         try:
+            space = self._cupy.empty(plan.workspace, np.uint8) if plan.workspace else None
+            given = (*(addresses[name] for name in names), 0 if space is None else space.data.ptr)
             self._start(plan, given)
             times = []
             for _ in range(ROUNDS):
@@ -168,16 +175,12 @@ class Convolutions:
         return Plan(plan, workspace, what.endings[:ending]) if workspace <= what.workspace else None
 
     def _start(self, plan: Plan, addresses: tuple[int, ...]) -> None:
-        memory = self._cupy.empty(plan.workspace, np.uint8) if plan.workspace else None
-        given = (*addresses, 0 if memory is None else memory.data.ptr)
-        if (pack := plan.packs.get(given)) is None:
+        if (pack := plan.packs.get(addresses)) is None:
             if len(plan.packs) == MOST_PACKS:
                 del plan.packs[next(iter(plan.packs))]
-            pack = plan.packs[given] = self._backend.make(
-                "VARIANT_PACK",
-                UNIQUE_IDS=plan.names,
-                DATA_POINTERS=addresses,
-                WORKSPACE=given[-1],
+            *tensors, workspace = addresses
+            pack = plan.packs[addresses] = self._backend.make(
+                "VARIANT_PACK", UNIQUE_IDS=plan.names, DATA_POINTERS=tensors, WORKSPACE=workspace
             )
         stream = self._cupy.cuda.get_current_stream().ptr
         self._backend("cudnnSetStream", self._handle, stream)

@@ -206,7 +206,10 @@ class Convolving:
         addresses = {name: a.data.ptr for name, a in arrays.items() if a is not None}
         if (plan := cudnn.plan(what, addresses)) is None:
             return None
-        start(functools.partial(cudnn.start, plan), *(arrays[name] for name in plan.names))
+        size = plan.workspace
+        workspace = site.xp.empty((size,), np.uint8) if size else None
+        tensors = (arrays[name] for name in plan.names)
+        start(functools.partial(cudnn.start, plan), *tensors, workspace)
         b, z = (None if name in plan.endings else a for name, a in ((BIAS, b), (SUM, z)))
         ending = Ending() if Y in plan.endings else self._ending
         if b is not None or z is not None or ending.activation:
@@ -243,7 +246,8 @@ class Convolving:
 
     def _implicit(self, given: Given, windows: Windows, shape: tuple[int, ...]) -> Array | None:
         """Returns an implicit product; of a 1x1 kernel cuBLAS's, which needs no windows for it."""
-        if self._transposed or given.x.ndim == 5:
+        many = len(given.x) * self._group > LARGEST_GRID
+        if self._transposed or given.x.ndim == 5 or many:
             return None
         xp, dtype = self.site.xp, given.x.dtype
         x, w, b, z = (None if a is None else xp.ascontiguousarray(a) for a in given)

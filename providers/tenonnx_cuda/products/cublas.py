@@ -11,6 +11,7 @@ import importlib
 import itertools
 import logging
 import math
+from collections.abc import Callable
 from typing import Any, Final
 
 import ml_dtypes
@@ -28,8 +29,14 @@ KINDS: Final = {
 }
 """cudaDataType: CUDA_R_32F, CUDA_R_64F, CUDA_R_16F and CUDA_R_16BF."""
 
-SUMS_32, SUMS_64, DEFAULT = 68, 70, -1
-"""CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_64F and CUBLAS_GEMM_DEFAULT."""
+SUMS_32, SUMS_64, ROUNDED_FACTORS, DEFAULT = 68, 70, 77, -1
+"""CUBLAS_COMPUTE_32F, _64F and _32F_FAST_TF32, and CUBLAS_GEMM_DEFAULT."""
+
+FLOAT32, FLOAT64 = 0, 1
+"""CUDA_R_32F and CUDA_R_64F."""
+
+TF32 = 3
+"""CUBLAS_TF32_TENSOR_OP_MATH."""
 
 log = logging.getLogger("tenonnx")
 
@@ -44,10 +51,18 @@ class Products:
         cupy: The module, whose handles are used.
         library: The shared library that cupy has loaded.
         lt: cuBLASLt, if there is one.
+        rounds: Says whether a handle's factors of float32 may be rounded to 10 bits.
     """
 
-    def __init__(self, cupy: Any, library: Any, lt: Lt | None = None) -> None:
+    def __init__(
+        self,
+        cupy: Any,
+        library: Any,
+        lt: Lt | None = None,
+        rounds: Callable[[Any], bool] = lambda _: False,
+    ) -> None:
         self._cupy = cupy
+        self._rounds = rounds
         self.lt = lt
         self._set_stream = library.cublasSetStream_v2
         self._set_stream.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
@@ -145,7 +160,10 @@ class Products:
         outer, kind = y.shape[:-2], KINDS[a.dtype]
         (a, of_a), (b, of_b) = (self._placed(x, outer) for x in (a, b))
         apart = y.strides[-2] // y.itemsize if rows > 1 else columns
-        scalar, sums = (ctypes.c_double, SUMS_64) if kind == 1 else (ctypes.c_float, SUMS_32)
+        scalar: Any = ctypes.c_double if kind == FLOAT64 else ctypes.c_float
+        sums = SUMS_64 if kind == FLOAT64 else SUMS_32
+        if kind == FLOAT32 and self._rounds(self._cupy.cuda.Device().cublas_handle):
+            sums = ROUNDED_FACTORS  # said here, for a repetition does not set the handle's mode
         factors = scalar(alpha), scalar(beta)
         cuda, what = self._cupy.cuda, f"{a.shape} by {b.shape}"
         # cuBLAS goes by columns, so it is given the transposed product of transposed factors.
@@ -201,10 +219,11 @@ def placed(
 
 def products(cupy: Any) -> Products | None:
     """Returns cuBLAS as cupy has loaded it; ``None``, with a warning, if it is not found."""
-    importlib.import_module("cupy_backends.cuda.libs.cublas")
+    cublas = importlib.import_module("cupy_backends.cuda.libs.cublas")
     try:
         major = cupy.cuda.runtime.runtimeGetVersion() // 1000
-        return Products(cupy, ctypes.CDLL(f"libcublas.so.{major}"), cublaslt(cupy))
+        library = ctypes.CDLL(f"libcublas.so.{major}")
+        return Products(cupy, library, cublaslt(cupy), lambda h: cublas.getMathMode(h) == TF32)
     except (OSError, AttributeError) as error:
         log.warning("products are left to cupy, which does not let them be recorded: %s", error)
         return None

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from tenonnx.operators import Array
-from tenonnx_cuda.repeating import start
+from tenonnx_cuda.repeating import allocate, start
 
 log = logging.getLogger("tenonnx")
 
@@ -194,8 +194,10 @@ class Lt:
         if plan is None or plan.refused:
             return False
         try:
-            start(self._starting(plan, alpha, 0.0 if added is None else beta), left, right, base, y,
-                  bias)  # fmt: skip
+            size = plan.found.workspace
+            workspace = allocate(self._cupy, (size,), np.uint8) if size else None
+            multiply = self._starting(plan, alpha, 0.0 if added is None else beta)
+            start(multiply, left, right, base, y, bias, workspace)
         except RefusedError as error:
             log.warning("%s for %s, which cuBLAS computes", error, problem)
             plan.refused = True
@@ -204,22 +206,20 @@ class Lt:
 
     def _starting(self, plan: Plan, alpha: float, beta: float) -> Callable[..., None]:
         """Returns what starts a plan on the addresses of its matrices and its bias."""
-        cuda, empty = self._cupy.cuda, self._cupy.empty
+        cuda = self._cupy.cuda
         of_right, of_left, of_y = (layout.address for layout in plan.layouts)
         factors = ctypes.c_float(alpha), ctypes.c_float(beta)
         first, second, found = (ctypes.byref(each) for each in (*factors, plan.found))
         size, operation = plan.found.workspace, plan.operation
 
-        def multiply(left: int, right: int, base: int, y: int, bias: int) -> None:
-            workspace = empty(size, np.uint8) if size else None
+        def multiply(left: int, right: int, base: int, y: int, bias: int, space: int) -> None:
             with self._running:  # a plan is every thread's, and has one bias at a time
                 if bias != plan.bias:
                     operation.set(BIAS_POINTER, ctypes.c_void_p(bias))
                     plan.bias = bias
                 status = self._run(
                     cuda.Device().cublas_handle, operation.address, first, right, of_right, left,
-                    of_left, second, base, of_y, y, of_y, found,
-                    0 if workspace is None else workspace.data.ptr, size,
+                    of_left, second, base, of_y, y, of_y, found, space, size,
                     cuda.get_current_stream().ptr,
                 )  # fmt: skip
             if status in REFUSALS:

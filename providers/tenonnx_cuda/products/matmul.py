@@ -13,10 +13,10 @@ from tenonnx_cuda.products.few import product_of_few
 
 @choose("MatMul")
 def matmul(site: Site, plain: Call) -> Call:
-    """MatMul; the array kernel would write float32 copies of both factors first."""
+    """MatMul; the array kernel would write float32 copies of factors of 16 bits first."""
 
     def call(A: Array, B: Array) -> Array:
-        if same_element(A, B) not in ("f16", "bf16"):
+        if same_element(A, B) is None:
             return plain(A, B)
         y = product_of_few(site.platform, A, B)
         return product(site.xp, A, B) if y is None else y

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tenonnx.planning.writing import writer
 from tenonnx.provider import Step
 from tenonnx_cuda.graphs.sized import Sized
 from tenonnx_cuda.platform import Event, Stream
+from tenonnx_cuda.repeating import Repeated
 
 
 class Arrival:
@@ -60,19 +61,25 @@ class Arrival:
 
 def after(arrivals: Sequence[Arrival], step: Step, stream: Stream) -> Step:
     """Returns a step whose first runs start after the weights that it reads are there."""
+    call: Any = step.call
     if not arrivals:
         return step
-    if isinstance(step.call, Sized):
-        call: Any = dataclasses.replace(step.call, call=_after(arrivals, step.call.call, stream))
-        return dataclasses.replace(step, call=call)
-    return around(step, _after(arrivals, step.call, stream))
+    if isinstance(call, Repeated):
+        call = call.around(lambda inner: waiting(arrivals, inner, stream))
+    elif isinstance(call, Sized):
+        call = dataclasses.replace(call, call=waiting(arrivals, call.call, stream))
+    else:
+        call = waiting(arrivals, call, stream)
+    return dataclasses.replace(step, call=call)
 
 
-def _after(
+def waiting(
     arrivals: Sequence[Arrival], call: Callable[..., Any], stream: Stream
 ) -> Callable[..., Any]:
+    """Returns a call before whose first work a stream waits for arrivals."""
     awaited = list(arrivals)
 
+    @functools.wraps(call)
     def run(*inputs: Any, **buffers: Any) -> Any:
         # Another thread's run may be here too: each waits for all, before there are none.
         for arrival in tuple(awaited):
@@ -81,17 +88,3 @@ def _after(
         return call(*inputs, **buffers)
 
     return run
-
-
-def around(step: Step, run: Callable[..., Any]) -> Step:
-    """Returns a step that calls a function around its own, and still writes where that does."""
-
-    def run_single(*inputs: Any, _out: Any = None) -> Any:
-        return run(*inputs, _out=_out)
-
-    def run_multiple(*inputs: Any, _outs: Any = None) -> Any:
-        return run(*inputs, _outs=_outs)
-
-    if writer(step.call, multiple=step.multiple) is None:
-        return dataclasses.replace(step, call=run)
-    return dataclasses.replace(step, call=run_multiple if step.multiple else run_single)
