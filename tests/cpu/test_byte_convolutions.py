@@ -12,7 +12,6 @@ from windows_oracle import convolve
 
 from models import node
 from tenonnx_cpu.int8.conv_weights import CONV, DEPTHWISE
-from tenonnx_cpu.int8.product import GEMM
 
 SLIDING = [
     case for case in ALONE if case.strides[-1] < 3 and case.dilations[-1] == 1
@@ -27,6 +26,7 @@ DENSE = [
     Case((2, 5, 9, 14), 7, (3, 3), strides=(2, 1), pads=(1, 1, 0, 2), dilations=(1, 2)),
     Case((1, 30, 40), 8, (3,), (1,), (1, 1), (1,)),
     Case((1, 21, 5, 5), 300, (1, 1), strides=(2, 2)),
+    Case((2, 6, 9, 8), 4, (3, 3), pads=(1, 0, 1, 2), group=2),
 ]
 XZ = {np.uint8: 131, np.int8: 3}
 
@@ -49,8 +49,7 @@ def integers(case: Case, x_type: Any, w_type: Any) -> tuple[dict[str, Any], Any]
 def test_sums_of_windows(
     case: Case, x_type: Any, w_type: Any, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    which = DEPTHWISE if case.group > 1 else CONV if w_type is np.int8 else GEMM
-    kernel = Watch(which, monkeypatch)
+    kernel = Watch(DEPTHWISE if case.group == case.x[1] > 1 else CONV, monkeypatch)
     given, sums = integers(case, x_type, w_type)
     x = given.pop("x")
     kinds = {"x": KINDS[x_type], "y": TensorProto.INT32}
@@ -66,8 +65,7 @@ def test_sums_of_windows(
 def test_sums_as_real_numbers(
     case: Case, w_type: Any, per_channel: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    which = DEPTHWISE if case.group > 1 else CONV if w_type is np.int8 else GEMM
-    kernel = Watch(which, monkeypatch)
+    kernel = Watch(DEPTHWISE if case.group == case.x[1] > 1 else CONV, monkeypatch)
     given, sums = integers(case, np.uint8, w_type)
     x = given.pop("x")
     tall = (case.rows, *(1,) * (x.ndim - 2))
@@ -97,8 +95,7 @@ def test_sums_as_real_numbers(
 def test_windows_between_codes(
     case: Case, dtype: Any, w_type: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    which = DEPTHWISE if case.group > 1 else CONV if w_type is np.int8 else GEMM
-    kernel = Watch(which, monkeypatch)
+    kernel = Watch(DEPTHWISE if case.group == case.x[1] > 1 else CONV, monkeypatch)
     given, sums = integers(case, dtype, w_type)
     x = given.pop("x")
     # Scales are powers of two, so that nothing but the last rounding rounds.

@@ -105,6 +105,23 @@ def test_functions_of_bytes_are_looked_up(kind: str, monkeypatch: pytest.MonkeyP
     assert np.array_equal(y, codes(wide, 2**-8, 0, 0, 255))
 
 
+def test_a_gate_of_bytes_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Watch(LOOK_UP, monkeypatch)
+    x = np.random.default_rng(0).integers(0, 256, (1, 5, 6, 70)).astype(np.uint8)
+    nodes = [
+        node("QLinearSigmoid", "x s z t o", "g", domain="com.microsoft"),
+        node("QLinearMul", "x s z g t o s z", "y", domain="com.microsoft"),
+    ]
+    made = session(
+        nodes, {"x": x}, "y", WEIGHTS, kinds={"x": 2, "y": 2}, domains={"com.microsoft": 1}
+    )
+    (y,) = made.run(None, {"x": x})
+    assert watch.calls == 1
+    number = (x.astype(np.float64) - 120) * 0.0625
+    gate = codes(1 / (1 + np.exp(-number)), 2**-8, 0, 0, 255) * 2.0**-8
+    assert np.array_equal(y, codes(number * gate, 0.0625, 120, 0, 255))
+
+
 @pytest.mark.parametrize("shape", [(3, 5), (1, 4, 30, 40)])
 def test_bytes_side_by_side(shape: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     watch = Watch(LOOK_UP, monkeypatch)

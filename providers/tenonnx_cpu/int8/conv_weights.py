@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +12,7 @@ from tenonnx_array.windows import Windows
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.conv.conv import Attributes
 from tenonnx_cpu.conv.layout import Layout
+from tenonnx_cpu.conv.tail import per_channel
 from tenonnx_cpu.int8.codes import BYTES
 from tenonnx_cpu.int8.conv_layout import FIELDS, bytes_layout
 from tenonnx_cpu.int8.depthwise import (
@@ -21,7 +21,7 @@ from tenonnx_cpu.int8.depthwise import (
     fits_depthwise,
     weight_words,
 )
-from tenonnx_cpu.int8.product import FORMS, GEMM, Finish, byte_product
+from tenonnx_cpu.int8.product import FORMS, I32, Finish
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats, scratch
 from tenonnx_cpu.recording.launch import Launch, done
@@ -43,6 +43,7 @@ class ByteWeights:
         zeros: The zero point, int32, or one per row.
         threads: How many to use at most.
         words: For ``byte_depthwise``, if every channel is by itself.
+        totalled: What ``with_totals`` makes of others that are unsigned or have a zero point.
     """
 
     attributes: Attributes
@@ -50,6 +51,7 @@ class ByteWeights:
     zeros: NDArray
     threads: int
     words: NDArray | None = None
+    totalled: NDArray | None = None
     _layouts: dict[tuple[int, ...], Layout | None] = field(default_factory=dict)
 
     @classmethod
@@ -80,14 +82,15 @@ class ByteWeights:
             words = site.derived("byte-words", positions, lambda: weight_words(array, zeros))
             DEPTHWISE.request()
             return cls(attributes, array, zeros, threads, words)
-        if array.dtype == np.int8 and not zeros.any():
-            CONV.request()
-            return cls(attributes, array, zeros, threads)
-        if attributes.group > 1 or zeros.size > 1:
+        if len(array) % attributes.group:
             return None
-        GEMM.request()
+        CONV.request()
+        if array.dtype == np.int8 and not zeros.any():
+            return cls(attributes, array, zeros, threads)
         FINISH.request()
-        return cls(attributes, array, zeros, threads)
+        name, group = f"byte-totals:{attributes.group}", attributes.group
+        totalled = site.derived(name, (position,), lambda: with_totals(array, group))
+        return cls(attributes, array, zeros, threads, totalled=totalled)
 
     @property
     def rows(self) -> int:
@@ -112,9 +115,16 @@ class ByteWeights:
         return (start if bias is None else start + bias).astype(np.int32)
 
     @functools.cached_property
+    def _middle(self) -> NDArray:
+        """How much more every row's weights are than those that totals are added to."""
+        middle = (128 if self.array.dtype == np.uint8 else 0) - self.zeros
+        return np.ascontiguousarray(np.broadcast_to(middle, self.rows), np.int32)
+
+    @functools.cached_property
     def _flat(self) -> NDArray:
         """What the kernel takes, the same array in every call."""
-        return (self.array if self.words is None else self.words).reshape(-1)
+        given = (self.words, self.totalled, self.array)
+        return next(array for array in given if array is not None).reshape(-1)
 
     def convolve(self, x: NDArray, origin: int, finish: Finish) -> NDArray | None:
         """Returns the convolution of an image of bytes, as ``launch`` takes it."""
@@ -131,47 +141,51 @@ class ByteWeights:
         Returns:
             ``None`` if the kernel is not ready or does not take this image.
         """
-        if self.words is None and (self.array.dtype != np.int8 or self.zeros.any()):
-            return self._multiply(x, origin, finish)
         kernel = CONV if self.words is None else DEPTHWISE
         run = kernel.run
         if run is None or not x.flags.c_contiguous or x.dtype not in BYTES:
             return None
         if not 0 <= origin < 256 or (cut := self.layout(x.shape)) is None:
             return None
-        shape = cut.output if x.ndim == 4 else (*cut.output[:2], cut.output[3])
-        y: NDArray = empty(shape, finish.dtype)
+        size = cut.output[2:] if x.ndim == 4 else cut.output[3:]
+        y: NDArray = empty((x.shape[0], self.rows, *size), finish.dtype)
+        if self.totalled is None:
+            return Launch(run, self._given(x, y, origin, finish, cut), y)
+        last = FINISH.run
+        if last is None:
+            return None
+        sums = empty(cut.output, I32)
+        run(*self._given(x, sums, origin, self._unfinished(origin, finish), cut))
+        last(
+            sums.reshape(-1), y.view(np.uint8).reshape(-1), self._middle, finish.factor,
+            finish.summand, FORMS[finish.dtype], finish.low, finish.high, finish.zero,
+            self.rows // self.attributes.group, cut.output[2] * cut.output[3], self.threads,
+        )  # fmt: skip
+        return y
+
+    def _given(
+        self, x: NDArray, y: NDArray, origin: int, finish: Finish, cut: Layout
+    ) -> tuple[Any, ...]:
+        """Returns the kernel's arguments."""
         flip = 128 if x.dtype == np.int8 else 0
-        given: tuple[Any, ...] = (
+        given = (
             x.view(np.uint8).reshape(-1), self._flat, y.reshape(-1).view(np.uint8),
             finish.extra, finish.factor, finish.summand, FORMS[finish.dtype],
             finish.low, finish.high, finish.zero, origin, flip, cut.numbers, cut.offsets,
         )  # fmt: skip
         count = cut.floats * cut.threads
-        if self.words is None:
-            common = int(cut.numbers[COMMON])
-            given = (*given, cut.planes, floats(count + common // 4), cut.threads)
-        else:
-            given = (*given, scratch(4 * count), cut.threads)
-        return Launch(run, given, y)
+        if self.words is not None:
+            return (*given, scratch(4 * count), cut.threads)
+        common = int(cut.numbers[COMMON])
+        return (*given, cut.planes, floats(count + common // 4), cut.threads)
 
-    def _multiply(self, x: NDArray, origin: int, finish: Finish) -> NDArray | None:
-        """Convolves with weights whose zero point is not 0: a product with what windows see."""
-        windows = self.attributes.windows(x.shape, self.array.shape)
-        if windows is None:
-            return None
-        zero = origin - (128 if x.dtype == np.int8 else 0)
-        columns = _seen(x, windows, zero)
-        middle = -128 if x.dtype == np.uint8 else 0
-        a = self.array.reshape(1, self.rows, -1)
-        b_zeros = np.full(1, zero + middle, np.int32)
-        sums = byte_product(a, self.zeros.astype(a.dtype), columns, b_zeros, self.threads)
-        if sums is None:
-            return None
-        # The kernel has taken the zero points into account already.
-        sums += (finish.extra - self.extra(origin))[:, None]
-        shape = (*sums.shape[:2], *windows.output[4 - x.ndim :])
-        return finished(sums, finish, self.threads).reshape(shape)
+    def _unfinished(self, origin: int, finish: Finish) -> Finish:
+        """Returns what becomes of sums, and of totals, that are not complete."""
+        group, seen = self.attributes.group, origin * (self.array.size // self.rows)
+        own = (finish.extra + seen * self._middle).reshape(group, -1)
+        extra = np.concatenate([own, np.full((group, 1), -seen)], axis=1)
+        factor, summand = per_channel(extra.size)
+        return Finish(I32, factor, summand, extra.astype(np.int32).reshape(-1))
 
     def layout(self, shape: tuple[int, ...]) -> Layout | None:
         """Returns how to cut the work for an image of a shape; ``None`` if it does not fit."""
@@ -183,7 +197,8 @@ class ByteWeights:
     def _cut(self, shape: tuple[int, ...], windows: Windows) -> Layout | None:
         image, threads = (*shape[:2], *windows.size), self.threads
         if self.words is None:
-            return bytes_layout(image, self.rows, self.attributes.group, windows, threads)
+            rows = len(self.array if self.totalled is None else self.totalled)
+            return bytes_layout(image, rows, self.attributes.group, windows, threads)
         if not fits_depthwise(windows):
             return None
         return byte_depthwise_layout(image, self.rows, windows, self.words.shape[1], threads)
@@ -195,42 +210,13 @@ def may_slide(attributes: Attributes) -> bool:
     return stride in STRIDES and step == 1
 
 
-def _seen(x: NDArray, windows: Windows, zero: int) -> NDArray:
-    """Returns what windows see of an image: a column each, ``(N, C * taps, windows)``."""
-    image = x.reshape(*x.shape[:2], *windows.size)
-    if math.prod((*windows.kernel, *windows.strides)) == 1 and not windows.is_padded:
-        return image.reshape(*x.shape[:2], math.prod(windows.size))
-    wide = [(0, 0), (0, 0), *zip(windows.begins, windows.ends, strict=True)]
-    image = np.pad(image, wide, constant_values=zero)
-    (down, across), (step_y, step_x) = image.strides[2:], windows.dilations
-    seen = np.lib.stride_tricks.as_strided(
-        image,
-        (*image.shape[:2], *windows.kernel, *windows.output),
-        (
-            *image.strides[:2], down * step_y, across * step_x,
-            down * windows.strides[0], across * windows.strides[1],
-        ),
-        writeable=False,
-    )  # fmt: skip
-    return seen.reshape(x.shape[0], math.prod(seen.shape[1:4]), math.prod(windows.output))
+def with_totals(array: NDArray, group: int) -> NDArray:
+    """Returns weights as int8, and after every group's rows one of ones.
 
-
-def finished(sums: NDArray, finish: Finish, threads: int) -> NDArray:
-    """Returns what becomes of sums, row by row."""
-    if finish.dtype == sums.dtype:
-        return sums
-    run = FINISH.run
-    if run is not None and finish.dtype in BYTES:
-        made: NDArray = empty(sums.shape, finish.dtype)
-        run(
-            sums.reshape(-1), made.view(np.uint8).reshape(-1), finish.factor, finish.summand,
-            finish.low, finish.high, finish.zero, sums.shape[-1], threads,
-        )  # fmt: skip
-        return made
-    y = sums.astype(np.float32)
-    y *= finish.factor[:, None]
-    y += finish.summand[:, None]
-    y = np.clip(y, finish.low, finish.high, out=y)
-    if finish.dtype not in BYTES:
-        return y
-    return (np.rint(y, out=y) + np.float32(finish.zero)).astype(finish.dtype)
+    What that makes is the total of what a window sees; unsigned weights are 128 less.
+    """
+    rows, *rest = array.shape
+    signed = (array ^ 128).view(np.int8) if array.dtype == np.uint8 else array
+    signed = signed.reshape(group, rows // group, *rest)
+    made = np.concatenate([signed, np.ones((group, 1, *rest), np.int8)], axis=1)
+    return made.reshape(rows + group, *rest)

@@ -16,7 +16,7 @@ from tenonnx_cpu.int8.pooling import SERIAL, between, flat
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.recording.launch import Launch, done
 from tenonnx_cpu.recording.recorded import Recorded
-from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
+from tenonnx_cpu.specialise import Call, NDArray
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -25,6 +25,10 @@ LOOK_UP = JitKernel("int8.table", "look_up")
 
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 
+MICROSOFT = "com.microsoft"
+OF_BYTES = ("QLinearSigmoid", "QLinearLeakyRelu", "QLinearMul", "QLinearAdd")
+"""Operators of that domain from bytes to bytes."""
+
 CODES = np.arange(256, dtype=np.uint8)
 
 MOST = 64
@@ -32,6 +36,7 @@ MOST = 64
 
 
 @fusion(DEQUANTIZE, turn=-2)
+@fusion(*OF_BYTES[:2], domain=MICROSOFT, turn=-2)
 def fuse_table(node: ir.Node, scope: Scope) -> Fused | None:
     """Elementwise nodes from one byte to another, such as an activation between codes."""
     source = node.inputs[0]
@@ -46,7 +51,7 @@ def fuse_table(node: ir.Node, scope: Scope) -> Fused | None:
         taken = [each for each in needed if each is last or _is_read_by(needed, each, scope)]
         # What widens the byte may stay for others, and is computed once more.
         left = [each for each in needed if each not in taken]
-        if last.op_type == QUANTIZE and all(each.inputs[0] is source for each in left):
+        if last.op_type in (QUANTIZE, *OF_BYTES) and all(each.inputs[0] is source for each in left):
             LOOK_UP.request()
             plain = scope.fallback(needed, (source,), last.outputs[0])
             call = Recorded(table_call(plain, scope.threads))
@@ -57,7 +62,7 @@ def fuse_table(node: ir.Node, scope: Scope) -> Fused | None:
 def _dependent(source: ir.Value, scope: Scope) -> list[ir.Node]:
     """Returns the nodes that depend on a value's elements one by one, and on nothing else."""
     found: dict[ir.Node, None] = {}
-    waiting = [use.node for use in source.uses() if use.node.op_type == DEQUANTIZE]
+    waiting = [use.node for use in source.uses() if use.node.op_type in (DEQUANTIZE, *OF_BYTES)]
     while waiting and len(found) < MOST:
         node = waiting.pop(0)
         if node in found or not scope.has(node) or not _is_single(node, scope):
@@ -71,9 +76,8 @@ def _dependent(source: ir.Value, scope: Scope) -> list[ir.Node]:
 
 def _is_single(node: ir.Node, scope: Scope) -> bool:
     """Says whether a node computes every element alike, by constants of one element."""
-    if node.domain or len(node.outputs) != 1 or not node.inputs:
-        return False
-    if node.op_type not in (QUANTIZE, DEQUANTIZE) and node.op_type not in MEANINGS:
+    known = OF_BYTES if node.domain == MICROSOFT else (QUANTIZE, DEQUANTIZE, *MEANINGS)
+    if node.domain not in ("", MICROSOFT) or node.op_type not in known or len(node.outputs) != 1:
         return False
     site = scope.site(node)
     constants = (site.constant(position) for position in range(len(node.inputs)))
@@ -97,17 +101,6 @@ def _needed(last: ir.Node, known: Collection[ir.Node]) -> list[ir.Node]:
 def _is_read_by(nodes: Collection[ir.Node], node: ir.Node, scope: Scope) -> bool:
     value = node.outputs[0]
     return not scope.escapes(value) and all(use.node in nodes for use in value.uses())
-
-
-@specialise("QLinearLeakyRelu", "QLinearSigmoid", domain="com.microsoft")
-def qlinear_function(site: Site, plain: Call) -> Call | None:
-    """A function of bytes as one operator."""
-    rest = tuple(site.constant(position) for position in range(1, len(site.node.inputs)))
-    if any(array is None for array in rest):
-        return None
-    LOOK_UP.request()
-    call = table_call(lambda x: plain(x, *rest), site.threads)
-    return Recorded(lambda x, *_: call(x))
 
 
 @fusion("Concat", turn=-1)
