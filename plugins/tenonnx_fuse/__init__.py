@@ -17,15 +17,21 @@ MICROSOFT = "com.microsoft"
 
 CONVOLUTION = ("Conv", "ConvTranspose")
 
+CLASSICAL = (
+    *("ArrayFeatureExtractor", "LinearClassifier", "LinearRegressor", "Normalizer", "Scaler"),
+    "TreeEnsembleClassifier",
+)
+
 
 @hookimpl
 def register_transforms(register: Callable[[Transform], None]) -> None:
-    """Announce the transforms; they run in this order, once constants are folded."""
+    """Announce the transforms; they run in this order, most once constants are folded."""
 
     def add(name: str, level: Any, order: int, place: str, *needs: Any, domain: str = "") -> None:
         register(Transform(name, later(place), level, order, domain, needs))
 
     add("lower-nchwc", "required", 0, "nchwc:lower_blocks", "ReorderOutput")
+    add("classical-models", "basic", 5, "classical:write_out", CLASSICAL)
     add("common-subexpressions", "basic", 22, "subexpressions:share_subexpressions")
     add("cast-chains", "basic", 24, "casts:drop_casts", "Cast")
     add("redundant-nodes", "basic", 26, "redundant:drop_redundant")

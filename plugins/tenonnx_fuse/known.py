@@ -26,11 +26,14 @@ SAME_TYPE = frozenset(
 
 SAME_RANK = frozenset(
     {
-        "Abs", "BatchNormalization", "Cast", "Ceil", "Clip", "Concat", "Conv", "Cos", "Dropout",
-        "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSigmoid", "HardSwish", "Identity",
-        "LayerNormalization", "LeakyRelu", "Log", "LogSoftmax", "MaxPool", "Neg", "Not", "Pad",
-        "RMSNormalization", "Reciprocal", "Relu", "Sigmoid", "Sign", "Sin", "Slice", "Softmax",
-        "Sqrt", "Tanh", "Transpose",
+        "Abs", "AveragePool", "BatchNormalization", "Cast", "Ceil", "Clip", "Concat", "Conv",
+        "ConvTranspose", "Cos", "CumSum", "DequantizeLinear", "Dropout", "Elu", "Erf", "Exp",
+        "Floor", "GatherElements", "Gelu", "GlobalAveragePool", "GroupNormalization",
+        "HardSigmoid", "HardSwish", "Identity", "InstanceNormalization", "IsNaN",
+        "LayerNormalization", "LeakyRelu", "Log", "LogSoftmax", "MaxPool", "Neg", "Not", "PRelu",
+        "Pad", "QuantizeLinear", "RMSNormalization", "Reciprocal", "Relu", "Resize",
+        "ScatterElements", "ScatterND", "Sigmoid", "Sign", "Sin", "Slice", "Softmax", "Softplus",
+        "Split", "Sqrt", "Swish", "Tanh", "Tile", "Transpose", "Trilu",
     }
 )  # fmt: skip
 """Operators whose outputs have the rank of their first input."""
@@ -38,6 +41,17 @@ SAME_RANK = frozenset(
 BROADCASTING = frozenset(
     {"Add", "And", "Div", "Max", "Min", "Mul", "Or", "Pow", "Sub", "Sum", "Where"}
 )
+
+CLASSICAL = "ai.onnx.ml"
+
+FEATURES = frozenset({"FeatureVectorizer", "OneHotEncoder", "Normalizer", "Scaler"})
+MODELS = frozenset(
+    {
+        "LinearClassifier", "LinearRegressor", "SVMClassifier", "SVMRegressor",
+        "TreeEnsembleClassifier", "TreeEnsembleRegressor",
+    }
+)  # fmt: skip
+"""Operators of ai.onnx.ml whose last output is of float32; that of ``MODELS`` is a matrix."""
 
 RANK = "tenonnx_fuse.rank"
 """Where a value remembers its rank; ``None`` if it is not known."""
@@ -107,7 +121,11 @@ def dtype_of(value: ir.Value | None, depth: int = MAX_DEPTH) -> ir.DataType | No
     if value.dtype is not None:
         return value.dtype
     node = value.producer()
-    if node is None or node.domain:
+    if node is None:
+        return None
+    if node.domain == CLASSICAL and node.op_type in FEATURES | MODELS:
+        return ir.DataType.FLOAT if value.index() == len(node.outputs) - 1 else None
+    if node.domain:
         return None
     if node.op_type == "Cast":
         return cast_type(node)
@@ -164,9 +182,11 @@ def _told(value: ir.Value | None) -> int | None:
 
 def _deciding(node: ir.Node) -> Iterator[ir.Value]:
     """Yields the inputs whose ranks decide that of a node's outputs."""
+    if node.domain == CLASSICAL and node.op_type in FEATURES:
+        yield from (value for value in node.inputs[:1] if value is not None)
     if node.domain:
         return
-    if node.op_type in SAME_RANK or node.op_type in ("Squeeze", "Unsqueeze"):
+    if node.op_type in SAME_RANK or node.op_type in ("Squeeze", "Unsqueeze") or _reduces(node):
         decide = node.inputs[:1]
     elif node.op_type in BROADCASTING or node.op_type in ("Gather", "MatMul"):
         decide = node.inputs
@@ -206,7 +226,7 @@ def _rank_made(node: ir.Node) -> int | None:
     """Returns the rank of what a node makes, by the ranks that are known of its inputs."""
     kind = node.op_type
     if node.domain:
-        return None
+        return _rank_of_features(node) if node.domain == CLASSICAL else None
     if kind == "Transpose" and "perm" in node.attributes:
         return len(node.attributes["perm"].as_ints())
     if kind in ("Flatten", "Gemm"):
@@ -219,7 +239,7 @@ def _rank_made(node: ir.Node) -> int | None:
         return None if rank is None or count is None else rank + count
     if kind in ("Range", "Shape"):
         return 1
-    if kind in SAME_RANK:
+    if kind in SAME_RANK or _reduces(node):
         return _told(operand(node, 0))
     if kind not in BROADCASTING and kind not in ("Gather", "MatMul"):
         return None
@@ -228,3 +248,18 @@ def _rank_made(node: ir.Node) -> int | None:
     if not found or len(found) < len(ranks) or (kind == "MatMul" and 1 in found):
         return None
     return sum(found) - 1 if kind == "Gather" else max(found)
+
+
+def _reduces(node: ir.Node) -> bool:
+    """Says whether a node reduces axes and keeps them."""
+    kind = node.op_type
+    return kind.startswith("Reduce") and attribute(node, "keepdims", 1) == 1
+
+
+def _rank_of_features(node: ir.Node) -> int | None:
+    if node.op_type in MODELS:
+        return 2 if node.op_type.endswith("Regressor") else None
+    rank = _told(operand(node, 0))
+    if node.op_type == "OneHotEncoder" and rank is not None:
+        return rank + 1
+    return rank if node.op_type in FEATURES else None

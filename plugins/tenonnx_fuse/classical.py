@@ -1,0 +1,275 @@
+"""Classical models in ONNX's own operators: scores of classes, and what is done to features.
+
+ai.onnx.ml has an operator for all of a classifier. Written out it is a product or a walk down
+trees, an ArgMax and a Softmax, which providers have kernels for and join with what is around them.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx_ir as ir
+
+from tenonnx import TransformContext
+from tenonnx.graph import graphs
+from tenonnx_fuse.constants import Array
+from tenonnx_fuse.known import array_of, attribute, dtype_of, operand, rank_of
+from tenonnx_fuse.rewrite import Rewriting
+
+ML = "ai.onnx.ml"
+VERSION = 13
+
+LEAVE_A_PAIR = ("NONE", "SOFTMAX", "SOFTMAX_ZERO")
+"""Transforms that do nothing to the two scores that a model makes of one."""
+
+TRANSFORMS = {"SOFTMAX": "Softmax", "LOGISTIC": "Sigmoid"}
+
+TREES = ("treeids", "nodeids", "ids", "weights", "weights_as_tensor")
+
+
+class Made(NamedTuple):
+    """Nodes in the place of one, in order, and what they make of its outputs."""
+
+    nodes: list[ir.Node]
+    outputs: list[ir.Value]
+
+
+def write_out(model: ir.Model, context: TransformContext) -> bool:
+    """Puts what ONNX's own operators compute in the place of ai.onnx.ml's."""
+    work = Rewriting(model, context)
+    for graph in graphs(model):
+        for node in tuple(graph):
+            write = WRITERS.get(node.op_type) if node.domain == ML and node.outputs else None
+            if write is None:
+                continue
+            made = write(node)
+            refused = made if isinstance(made, str) else work.refusal(made.nodes, [node])
+            if isinstance(made, str) or refused:
+                work.miss("operators of ONNX", node, refused or "")
+                continue
+            _replace(graph, node, made)
+            work.made[node.op_type] += 1
+    if work.made:
+        model.opset_imports.setdefault("", VERSION)
+    return work.finish()
+
+
+def _replace(graph: ir.Graph | ir.Function, node: ir.Node, made: Made) -> None:
+    for old, new in zip(node.outputs, made.outputs, strict=False):
+        new.shape, new.type = old.shape, old.type
+        new.name, old.name = old.name, None
+    made.nodes[-1].name = node.name
+    olds = list(node.outputs)[: len(made.outputs)]
+    ir.convenience.replace_nodes_and_values(
+        graph, node, [node], made.nodes, olds, made.outputs[: len(olds)]
+    )
+
+
+class _Writer:
+    """Writes nodes one after the other."""
+
+    def __init__(self) -> None:
+        self.nodes: list[ir.Node] = []
+
+    def add(self, operator: str, *inputs: ir.Value | Array, **attributes: Any) -> ir.Value:
+        """Adds a node of ONNX's own; an array among its inputs is a constant."""
+        values = [self._constant(x) if isinstance(x, np.ndarray) else x for x in inputs]
+        self.nodes.append(ir.node(operator, values, attributes, version=VERSION))
+        return self.nodes[-1].outputs[0]
+
+    def _constant(self, array: Array) -> ir.Value:
+        dtype = ir.DataType.STRING if array.dtype == object else None
+        tensor: Any = ir.tensor(array)
+        if dtype is not None:
+            words = [word.encode() for word in array.reshape(-1)]
+            tensor = ir.StringTensor(words, shape=ir.Shape(array.shape))
+        made = ir.node("Constant", [], {"value": tensor}, version=VERSION)
+        made.outputs[0].type = ir.TensorType(tensor.dtype)
+        made.outputs[0].shape = ir.Shape(array.shape)
+        self.nodes.append(made)
+        return made.outputs[0]
+
+    def transform(self, scores: ir.Value, name: str) -> ir.Value:
+        """Adds a post transform of ``TRANSFORMS``."""
+        axis = {"axis": 1} if name == "SOFTMAX" else {}
+        return self.add(TRANSFORMS[name], scores, **axis) if name in TRANSFORMS else scores
+
+    def classify(self, scores: ir.Value, labels: Array, transform: str) -> Made:
+        """Adds the choice of the greatest score; returns what makes labels and scores."""
+        winner = self.add("ArgMax", scores, axis=1, keepdims=0)
+        if not _are_places(labels):
+            winner = self.add("Gather", labels, winner)
+        return Made(self.nodes, [winner, self.transform(scores, transform)])
+
+
+def _labels(node: ir.Node, ints: str, strings: str) -> Array | None:
+    numbers, words = attribute(node, ints, ()), attribute(node, strings, ())
+    if bool(numbers) == bool(words):
+        return None
+    return np.array(words, object) if words else np.array(numbers, np.int64)
+
+
+def _are_places(labels: Array) -> bool:
+    return labels.dtype != object and np.array_equal(labels, np.arange(len(labels)))
+
+
+def _is_float_matrix(x: ir.Value | None) -> bool:
+    return dtype_of(x) == ir.DataType.FLOAT and rank_of(x) == 2
+
+
+def _weights(node: ir.Node, rows: int) -> tuple[Array, Array] | str:
+    """Returns the coefficients [rows, F] and intercepts [rows] of a linear model."""
+    if not _is_float_matrix(operand(node, 0)):
+        return "its input is not known to be a matrix of float32"
+    coefficients = np.array(attribute(node, "coefficients", ()), np.float32)
+    intercepts = np.array(attribute(node, "intercepts", ()), np.float32)
+    if not rows or not coefficients.size or coefficients.size % rows:
+        return f"{coefficients.size} coefficients are not of {rows} rows"
+    if intercepts.size not in (0, rows):
+        return f"there are {intercepts.size} intercepts and {rows} rows"
+    return coefficients.reshape(rows, -1), intercepts if intercepts.size else np.zeros(rows, "f")
+
+
+def _product(writer: _Writer, x: ir.Value, weights: Array, bias: Array) -> ir.Value:
+    return writer.add("Gemm", x, np.ascontiguousarray(weights.T), bias)
+
+
+def linear_regressor(node: ir.Node) -> Made | str:
+    """A product, and a transform."""
+    transform = attribute(node, "post_transform", "NONE")
+    if transform not in ("NONE", *TRANSFORMS):
+        return f"its transform is {transform}"
+    found = _weights(node, attribute(node, "targets", 1))
+    if isinstance(found, str):
+        return found
+    writer, x = _Writer(), node.inputs[0]
+    assert x is not None
+    scores = writer.transform(_product(writer, x, *found), transform)
+    return Made(writer.nodes, [scores])
+
+
+def linear_classifier(node: ir.Node) -> Made | str:
+    """A product, a choice and a transform; of two classes with one score, both get theirs."""
+    labels = _labels(node, "classlabels_ints", "classlabels_strings")
+    transform = attribute(node, "post_transform", "NONE")
+    if labels is None or transform not in ("NONE", *TRANSFORMS):
+        return f"its transform is {transform}, or its labels are unclear"
+    rows = len(attribute(node, "intercepts", ())) or len(labels)
+    pair = rows == 1 and len(labels) == 2
+    if rows != len(labels) and not (pair and transform == "LOGISTIC"):
+        return f"{rows} scores are chosen from {len(labels)} classes in another way"
+    found = _weights(node, rows)
+    if isinstance(found, str):
+        return found
+    writer, x = _Writer(), node.inputs[0]
+    assert x is not None
+    weights, bias = (np.concatenate([-each, each]) for each in found) if pair else found
+    return writer.classify(_product(writer, x, weights, bias), labels, transform)
+
+
+def trees_classifier(node: ir.Node) -> Made | str:
+    """A regressor of as many targets as there are classes, a choice and a transform."""
+    labels = _labels(node, "classlabels_int64s", "classlabels_strings")
+    transform = attribute(node, "post_transform", "NONE")
+    if labels is None or transform not in ("NONE", *TRANSFORMS):
+        return f"its transform is {transform}, or its labels are unclear"
+    base = node.attributes.get("base_values") or node.attributes.get("base_values_as_tensor")
+    voted = set(attribute(node, "class_ids", ()))
+    writer = _Writer()
+    if len(labels) != 2 or len(voted) != 1:
+        if voted and base is None and len(voted) < len(labels):
+            return "there are classes that no leaf votes for"
+        scores = _trees(writer, node, len(labels), base)
+        return writer.classify(scores, labels, transform)
+    weights = node.attributes.get("class_weights") or node.attributes["class_weights_as_tensor"]
+    signed = bool((_numbers(weights) < 0).any())
+    if voted != {0} or (transform == "LOGISTIC" and not signed):
+        return "one score is made two in another way"
+    # The second class scores s, the first one -s or 1 - s.
+    score = _trees(writer, node, 1, None)
+    shift = 0.0 if base is None else _numbers(base)[0]
+    ends = np.array([(0.0 if signed else 1.0) - shift, shift], np.float32)
+    both = writer.add("Gemm", score, np.array([[-1.0, 1.0]], np.float32), ends)
+    return writer.classify(both, labels, "NONE" if transform in LEAVE_A_PAIR else transform)
+
+
+def _numbers(attribute: ir.Attr) -> Array:
+    """Returns what an attribute of numbers has, or one that is a tensor."""
+    value = attribute.value
+    return np.array(value) if isinstance(value, tuple) else value.numpy().reshape(-1)
+
+
+def _trees(writer: _Writer, node: ir.Node, targets: int, base: ir.Attr | None) -> ir.Value:
+    """Adds the trees of a classifier as a regressor."""
+    kept = [each for name, each in node.attributes.items() if name.startswith("nodes_")]
+    for name in TREES:
+        if (voting := node.attributes.get(f"class_{name}")) is not None:
+            renamed = copy.copy(voting)
+            renamed.name = f"target_{name}"
+            kept.append(renamed)
+    kept += [] if base is None else [base]
+    kept.append(ir.AttrInt64("n_targets", targets))
+    made = ir.Node(
+        ML, "TreeEnsembleRegressor", node.inputs, kept, num_outputs=1, version=node.version
+    )
+    writer.nodes.append(made)
+    return made.outputs[0]
+
+
+def scaler(node: ir.Node) -> Made | str:
+    """A difference and a product."""
+    x = node.inputs[0]
+    if x is None or dtype_of(x) != ir.DataType.FLOAT:
+        return "its input is not known to be of float32"
+    writer = _Writer()
+    offset, scale = (np.array(attribute(node, n, ()) or (d,), np.float32) for n, d in SCALING)
+    return Made(writer.nodes, [writer.add("Mul", writer.add("Sub", x, offset), scale)])
+
+
+SCALING = (("offset", 0.0), ("scale", 1.0))
+
+
+def normalizer(node: ir.Node) -> Made | str:
+    """A quotient; rows of zeros stay as they are."""
+    x, norm = node.inputs[0], attribute(node, "norm", "MAX")
+    if x is None or norm not in ("L1", "L2") or dtype_of(x) != ir.DataType.FLOAT:
+        return f"its norm is {norm}, or its input is not known to be of float32"
+    writer = _Writer()
+    if norm == "L2":
+        length = writer.add("ReduceL2", x, axes=[-1], keepdims=1)
+    else:
+        length = writer.add("ReduceSum", writer.add("Abs", x), np.array([-1]), keepdims=1)
+    least = np.array(np.finfo(np.float32).smallest_subnormal)
+    return Made(writer.nodes, [writer.add("Div", x, writer.add("Max", length, least))])
+
+
+def feature_extractor(node: ir.Node) -> Made | str:
+    """A Gather of columns, or of labels; labels that are their own places need none."""
+    x, places = operand(node, 0), operand(node, 1)
+    if x is None or places is None:
+        return "an input is missing"
+    writer, columns, rank = _Writer(), array_of(places), rank_of(x) or 0
+    if columns is not None and rank > 1:
+        return Made(writer.nodes, [writer.add("Gather", x, columns.reshape(-1), axis=-1)])
+    if rank != 1:
+        return "neither are its columns constant nor is its data known to be a vector"
+    row = writer.add("Reshape", places, np.array([1, -1]))
+    chosen, labels = places.producer(), array_of(x)
+    is_place = chosen is not None and chosen.op_type == "ArgMax"
+    if is_place and labels is not None and _are_places(labels):
+        kind = int(ir.DataType.from_numpy(labels.dtype))
+        return Made(writer.nodes, [writer.add("Cast", row, to=kind)])
+    return Made(writer.nodes, [writer.add("Gather", x, row)])
+
+
+WRITERS: dict[str, Callable[[ir.Node], Made | str]] = {
+    "ArrayFeatureExtractor": feature_extractor,
+    "LinearClassifier": linear_classifier,
+    "LinearRegressor": linear_regressor,
+    "Normalizer": normalizer,
+    "Scaler": scaler,
+    "TreeEnsembleClassifier": trees_classifier,
+}

@@ -1,0 +1,176 @@
+"""Classical models written out in ONNX's own operators give what ai.onnx.ml's operators give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tenonnx
+from fusing import normal, notes, session
+from models import FLOAT, INT64, model, node, value
+
+X = normal(40, 5)
+X[0] = 0
+X[1, 2] = np.nan
+X[2] *= 1e30
+STRING = 8
+LABELS: dict[str, Any] = {"places": (0, 1, 2), "numbers": (7, -1, 3), "words": ("a", "é", "")}
+
+
+def compare(
+    nodes: list[Any], outputs: dict[str, int], x: Any = X, kind: int = FLOAT, **weights: Any
+) -> Any:
+    """Compares runs with and without the transform; returns what it says and what is left."""
+    inputs = [value("x", kind, [None] * x.ndim)]
+    results = [value(name, dtype, None) for name, dtype in outputs.items()]
+    proto = model(nodes, inputs, results, weights, domains={"ai.onnx.ml": 3})
+    expected = session(proto, disabled=("classical-models",)).run(None, {"x": x})
+    done = session(proto)
+    for new, old in zip(done.run(None, {"x": x}), expected, strict=True):
+        assert (new.dtype, new.shape) == (old.dtype, old.shape)
+        if old.dtype == object or old.dtype.kind == "i":
+            assert new.tolist() == old.tolist()
+        else:
+            np.testing.assert_allclose(new, old, rtol=1e-5, atol=1e-6)
+    return " ".join(notes(done, "classical-models"))
+
+
+def labelled(labels: Any, ints: str) -> dict[str, Any]:
+    return {"classlabels_strings" if isinstance(labels[0], str) else ints: labels}
+
+
+@pytest.mark.parametrize("labels", LABELS.values(), ids=LABELS)
+@pytest.mark.parametrize("transform", ["NONE", "SOFTMAX", "LOGISTIC"])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_linear_classifiers(labels: Any, transform: str, classes: int) -> None:
+    given = labelled(labels[:classes], "classlabels_ints")
+    layer = node(
+        *("LinearClassifier", "x", "l p"),
+        coefficients=normal(classes * 5).tolist(),
+        intercepts=normal(classes).tolist(),
+        post_transform=transform,
+        domain="ai.onnx.ml",
+        **given,
+    )
+    said = compare([layer], {"l": STRING if isinstance(labels[0], str) else INT64, "p": FLOAT})
+    assert said.startswith("matched 1 LinearClassifier")
+
+
+@pytest.mark.parametrize("transform", ["NONE", "SOFTMAX", "LOGISTIC", "PROBIT"])
+def test_one_row_of_coefficients_for_two_classes(transform: str) -> None:
+    layer = node(
+        *("LinearClassifier", "x", "l p"),
+        coefficients=normal(5).tolist(),
+        intercepts=[0.5],
+        classlabels_ints=[4, 2],
+        post_transform=transform,
+        domain="ai.onnx.ml",
+    )
+    said = compare([layer], {"l": INT64, "p": FLOAT}, X / 3 + 0.2)
+    assert said.startswith("matched") == (transform == "LOGISTIC")
+
+
+@pytest.mark.parametrize("scaling", [{}, {"offset": [0.5], "scale": [2.0]}, {"scale": [1.0] * 5}])
+@pytest.mark.parametrize("norm", ["L1", "L2", "MAX"])
+def test_features(scaling: Any, norm: str) -> None:
+    nodes = [
+        node("Scaler", "x", "s", **scaling),
+        node("Normalizer", "s", "n", norm=norm),
+        node("ArrayFeatureExtractor", "n c", "y"),
+        node("LinearRegressor", "y", "z", coefficients=[1.0, 2.0, 3.0, 4.0], targets=2),
+    ]
+    for each in nodes:
+        each.domain = "ai.onnx.ml"
+    said = compare(nodes, {"n": FLOAT, "z": FLOAT}, c=np.array([[3, 0]]))
+    assert "1 ArrayFeatureExtractor, 1 LinearRegressor" in said
+    assert ("Normalizer" in said.split(" nearly")[0]) == (norm != "MAX")
+
+
+def test_doubles_are_left_to_the_operator() -> None:
+    layer = node("Scaler", "x", "y", offset=[0.5], scale=[3.0], domain="ai.onnx.ml")
+    said = compare([layer], {"y": FLOAT}, X.astype(np.float64), 11)
+    assert "not known to be of float32" in said
+
+
+@pytest.mark.parametrize("labels", [np.arange(5), np.array([5, 4, 3, 2, 1]), list("abcde")])
+def test_labels_of_the_greatest(labels: Any) -> None:
+    labels = np.array(labels)
+    words = labels.dtype.kind == "U"
+    nodes = [
+        node("ArgMax", "x", "i", axis=1),
+        node("ArrayFeatureExtractor", "c i", "y", domain="ai.onnx.ml"),
+    ]
+    weights = labels.astype(object) if words else labels
+    said = compare(nodes, {"y": STRING if words else INT64}, c=weights)
+    assert said == "matched 1 ArrayFeatureExtractor"
+
+
+def trees(votes: list[tuple[int, int, float]], **attributes: Any) -> Any:
+    """A stump per vote: a feature, the class that both leaves vote for, and a weight."""
+    columns: dict[str, list[Any]] = {}
+    for tree, (feature, target, weight) in enumerate(votes):
+        for number in range(3):
+            leaf = number > 0
+            row = {
+                "nodes_treeids": tree,
+                "nodes_nodeids": number,
+                "nodes_featureids": 0 if leaf else feature,
+                "nodes_modes": "LEAF" if leaf else "BRANCH_LEQ",
+                "nodes_values": 0.0,
+                "nodes_truenodeids": 0 if leaf else 1,
+                "nodes_falsenodeids": 0 if leaf else 2,
+            }
+            if leaf:
+                row |= {"class_treeids": tree, "class_nodeids": number, "class_ids": target}
+                row["class_weights"] = weight / number
+            for name, item in row.items():
+                columns.setdefault(name, []).append(item)
+    return node("TreeEnsembleClassifier", "x", "l p", domain="ai.onnx.ml", **columns, **attributes)
+
+
+@pytest.mark.parametrize("transform", ["NONE", "SOFTMAX", "LOGISTIC"])
+@pytest.mark.parametrize("base", [[], [0.25, -0.5, 1.0]])
+def test_trees_of_three_classes(transform: str, base: Any) -> None:
+    layer = trees(
+        [(0, 0, 1.0), (1, 1, 0.7), (2, 2, 0.8), (3, 0, -0.5)],
+        classlabels_strings=["x", "y", "z"],
+        post_transform=transform,
+        **({"base_values": base} if base else {}),
+    )
+    said = compare([layer], {"l": STRING, "p": FLOAT})
+    assert said == "matched 1 TreeEnsembleClassifier"
+
+
+@pytest.mark.parametrize("transform", ["NONE", "SOFTMAX", "LOGISTIC"])
+@pytest.mark.parametrize("base", [[], [0.25]])
+@pytest.mark.parametrize("signed", [True, False])
+def test_trees_of_two_classes_with_one_score(transform: str, base: Any, signed: bool) -> None:
+    layer = trees(
+        [(0, 0, 0.3), (1, 0, 0.45), (2, 0, -0.35 if signed else 0.15)],
+        classlabels_int64s=[0, 1],
+        post_transform=transform,
+        **({"base_values": base} if base else {}),
+    )
+    said = compare([layer], {"l": INT64, "p": FLOAT})
+    assert said.startswith("matched") == (signed or transform != "LOGISTIC")
+
+
+def test_a_class_without_votes_never_wins() -> None:
+    layer = trees([(0, 0, -1.0), (1, 2, -2.0)], classlabels_int64s=[0, 1, 2])
+    said = compare([layer], {"l": INT64, "p": FLOAT})
+    assert "classes that no leaf votes for" in said
+
+
+def test_a_model_of_no_other_operators_gets_their_opset() -> None:
+    layer = node("LinearRegressor", "x", "y", coefficients=[1.0] * 5, domain="ai.onnx.ml")
+    proto = model(
+        [layer],
+        [value("x", FLOAT, [None, 5])],
+        [value("y", FLOAT, None)],
+        domains={"ai.onnx.ml": 3},
+    )
+    del proto.opset_import[0]
+    done = tenonnx.InferenceSession(proto, providers=["cpu"])
+    np.testing.assert_allclose(done.run(None, {"x": X[3:]})[0], X[3:].sum(1, keepdims=True), 1e-5)
