@@ -40,7 +40,7 @@ def pad_1(
 def range_1(xp: Namespace, start: Array, limit: Array, delta: Array | None = None) -> Array:
     """Return the numbers from start to limit; each is a scalar or has one element."""
     step = start.dtype.type(1) if delta is None else delta.reshape(())
-    return generate.range_11(xp, start.reshape(()), limit.reshape(()), step)
+    return generate.range_(xp, start.reshape(()), limit.reshape(()), step)
 
 
 @op("Unique", multiple=True)

@@ -94,25 +94,7 @@ def batch_normalization(
     return (normalise(xp, X, *parameters, epsilon),)
 
 
-@op("BatchNormalization", since=9, multiple=True)
-def batch_normalization_9(
-    xp: Namespace,
-    X: Array,
-    scale: Array,
-    B: Array,
-    mean: Array,
-    var: Array,
-    *,
-    epsilon: float = 1e-5,
-    momentum: float = 0.9,
-    _outputs: int = 1,
-) -> tuple[Array, ...]:
-    """Return X normalised; training is told by the number of outputs."""
-    if _outputs > 1:
-        return train(xp, X, scale, B, mean, var, epsilon=epsilon, momentum=momentum)
-    return (normalise(xp, X, scale, B, mean, var, epsilon),)
-
-
+@op("BatchNormalization", since=9, multiple=True, without=("spatial",))
 @op("BatchNormalization", since=7, multiple=True)
 def batch_normalization_7(
     xp: Namespace,
@@ -127,7 +109,10 @@ def batch_normalization_7(
     spatial: int = 1,
     _outputs: int = 1,
 ) -> tuple[Array, ...]:
-    """Return X normalised; without ``spatial`` the parameters have the shape of an item."""
+    """Return X normalised; training is told by the number of outputs.
+
+    Without ``spatial`` the parameters have the shape of an item.
+    """
     if _outputs > 1:
         return train(
             xp, X, scale, B, mean, var, epsilon=epsilon, momentum=momentum, spatial=spatial

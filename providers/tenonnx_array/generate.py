@@ -15,8 +15,13 @@ from tenonnx_array.dtypes import INTEGERS, accumulator, dtype_of
 table = OperatorTable()
 op = table.op
 
+NOT_TENSORS = (
+    "value_float", "value_floats", "value_int", "value_ints", "value_string", "value_strings",
+)  # fmt: skip
+
 
 @op("Constant", since=12)
+@op("Constant", since=11, without=NOT_TENSORS)
 def constant(
     xp: Namespace,
     *,
@@ -50,16 +55,6 @@ def constant(
     return tensors[0] if tensors[0].dtype == object else xp.asarray(tensors[0])
 
 
-@op("Constant", since=11)
-def constant_11(
-    xp: Namespace,
-    *,
-    value: Array | None = None,
-    sparse_value: Array | None = None,
-) -> Array:
-    return constant(xp, value=value, sparse_value=sparse_value)
-
-
 @op("Constant")
 def constant_1(xp: Namespace, *, value: Array) -> Array:
     return constant(xp, value=value)
@@ -78,6 +73,7 @@ def constant_of_shape(xp: Namespace, shape: Array, *, value: Array | None = None
 
 
 @op("Range", since=27, host=(0, 1, 2))
+@op("Range", since=11, host=(0, 1, 2), without=("stash_type",))
 def range_(
     xp: Namespace, start: Array, limit: Array, delta: Array, *, stash_type: int = 1
 ) -> Array:
@@ -102,11 +98,6 @@ def _count(start: Array, limit: Array, delta: Array) -> int:
         return len(range(int(start.item()), int(limit.item()), int(delta.item())))
     first, last, step = (float(x.item()) for x in (start, limit, delta))
     return max(0, math.ceil((last - first) / step))
-
-
-@op("Range", since=11, host=(0, 1, 2))
-def range_11(xp: Namespace, start: Array, limit: Array, delta: Array) -> Array:
-    return range_(xp, start, limit, delta)
 
 
 @op("EyeLike", since=9)

@@ -86,6 +86,7 @@ def gather_elements(xp: Namespace, data: Array, indices: Array, *, axis: int = 0
 
 
 @op("GatherND", since=12)
+@op("GatherND", since=11, without=("batch_dims",))
 def gather_nd(xp: Namespace, data: Array, indices: Array, *, batch_dims: int = 0) -> Array:
     """Pick ``data[batch][indices[batch, i]]``; index tuples lie along the last axis."""
     if indices.shape[-1] > data.ndim - batch_dims:
@@ -105,11 +106,6 @@ def gather_nd(xp: Namespace, data: Array, indices: Array, *, batch_dims: int = 0
         for axis, column in enumerate(columns, batch_dims):
             refuse_outside(column, data.shape[axis], axis)
         raise
-
-
-@op("GatherND", since=11)
-def gather_nd_11(xp: Namespace, data: Array, indices: Array) -> Array:
-    return gather_nd(xp, data, indices)
 
 
 @op("NonZero", since=9)

@@ -10,7 +10,7 @@ from typing import Final
 LISTING: Final = {
     "attention": "Attention-23 Attention-25 RotaryEmbedding-23",
     "batch_norm": (
-        "BatchNormalization-14 BatchNormalization-9 BatchNormalization-7 BatchNormalization-6 "
+        "BatchNormalization-14 BatchNormalization-7 BatchNormalization-9 BatchNormalization-6 "
         "BatchNormalization-1"
     ),
     "boxes": "NonMaxSuppression-10",
@@ -27,11 +27,11 @@ LISTING: Final = {
         "Add-6 Add-7 Div-1 Div-6 Div-7 Mul-1 Mul-6 Mul-7 Sub-1 Sub-6 Sub-7 Pow-1 Pow-7 Max-1 "
         "Max-6 Min-1 Min-6 Sum-1 Sum-6 Mean-1 Mean-6 Clip-11 Clip-6 Clip-1 IsInf-10"
     ),
-    "generate": "Constant-12 Constant-11 Constant-1 ConstantOfShape-9 Range-27 Range-11 EyeLike-9",
+    "generate": "Constant-11 Constant-12 Constant-1 ConstantOfShape-9 Range-11 Range-27 EyeLike-9",
     "grid": "GridSample-20 GridSample-16 AffineGrid-20",
     "images": "ImageDecoder-20",
     "index": (
-        "Gather-1 GatherElements-11 GatherND-12 GatherND-11 NonZero-9 OneHot-9 Unique-11 "
+        "Gather-1 GatherElements-11 GatherND-11 GatherND-12 NonZero-9 OneHot-9 Unique-11 "
         "Compress-9 ReverseSequence-10"
     ),
     "linalg": "MatMul-1 Gemm-7 Gemm-1 MatMulInteger-10 QLinearMatMul-10 Einsum-12 Det-11",
@@ -94,7 +94,7 @@ LISTING: Final = {
         "Multinomial-7 Dropout-12 Dropout-10 Dropout-7 Dropout-6 Dropout-1"
     ),
     "scatter": (
-        "ScatterElements-16 ScatterElements-11 Scatter-9 ScatterND-16 ScatterND-11 TensorScatter-24"
+        "ScatterElements-11 ScatterElements-16 Scatter-9 ScatterND-11 ScatterND-16 TensorScatter-24"
     ),
     "search": "ArgMax-1 ArgMax-12 ArgMin-1 ArgMin-12 TopK-1 TopK-10 TopK-11",
     "sequence": (
@@ -103,9 +103,9 @@ LISTING: Final = {
         "OptionalHasElement-15 OptionalGetElement-15"
     ),
     "shape": (
-        "Shape-15 Shape-1 Size-1 Reshape-14 Reshape-5 Reshape-1 Flatten-1 Squeeze-13 Squeeze-1 "
-        "Unsqueeze-13 Unsqueeze-1 Transpose-1 Expand-8 DepthToSpace-11 DepthToSpace-1 "
-        "SpaceToDepth-28 SpaceToDepth-1"
+        "Shape-1 Shape-15 Size-1 Reshape-5 Reshape-14 Reshape-1 Flatten-1 Squeeze-13 Squeeze-1 "
+        "Unsqueeze-13 Unsqueeze-1 Transpose-1 Expand-8 DepthToSpace-1 DepthToSpace-11 "
+        "SpaceToDepth-1 SpaceToDepth-28"
     ),
     "signal": (
         "DFT-17 DFT-20 STFT-17 HannWindow-17 HammingWindow-17 BlackmanWindow-17 MelWeightMatrix-17"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.dtypes import accumulator, dtype_of
+from tenonnx_array.legacy import consuming
 from tenonnx_array.precision import widened
 
 table = OperatorTable()
@@ -106,18 +106,7 @@ def instance_normalization(
     return scale_and_shift(y, per_channel(scale, x.ndim), per_channel(bias, x.ndim))
 
 
-@op("InstanceNormalization", since=1)
-def instance_normalization_1(
-    xp: Namespace,
-    x: Array,
-    scale: Array,
-    bias: Array,
-    *,
-    consumed_inputs: Sequence[int] = (),
-    epsilon: float = 1e-5,
-) -> Array:
-    del consumed_inputs
-    return instance_normalization(xp, x, scale, bias, epsilon=epsilon)
+op("InstanceNormalization")(consuming(instance_normalization))
 
 
 def in_groups(xp: Namespace, x: Array, groups: int, epsilon: float) -> Array:

@@ -215,17 +215,12 @@ def global_max_pool(xp: Namespace, X: Array) -> Array:
     return xp.max(X, axis=spatial(X), keepdims=True)
 
 
+@op("GlobalLpPool")
 @op("GlobalLpPool", since=2)
 @widened
 def global_lp_pool(xp: Namespace, X: Array, *, p: float = 2) -> Array:
     """Return ``sum(|x| ** p) ** (1 / p)`` of each channel, (N, C, 1, ...)."""
     return _root(xp, xp.sum(_power(xp, X, p), axis=spatial(X), keepdims=True), p)
-
-
-@op("GlobalLpPool")
-def global_lp_pool_1(xp: Namespace, X: Array, *, p: float = 2.0) -> Array:
-    """Return GlobalLpPool of a real p."""
-    return global_lp_pool(xp, X, p=p)
 
 
 @op("MaxUnpool", since=9, host=(2,))

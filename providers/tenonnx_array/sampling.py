@@ -15,6 +15,7 @@ from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx.seeds import next_seed
 from tenonnx_array.allocation import check_allocation
 from tenonnx_array.dtypes import dtype_of
+from tenonnx_array.legacy import consuming
 
 table = OperatorTable()
 op = table.op
@@ -162,16 +163,7 @@ def dropout_6(
     return output, mask.astype(data.dtype)
 
 
-@op("Dropout", multiple=True)
-def dropout_1(
-    xp: Namespace,
-    data: Array,
-    *,
-    consumed_inputs: Sequence[int] = (),  # noqa: ARG001 - named in the schema, without a meaning
-    is_test: int = 0,
-    ratio: float = 0.5,
-) -> tuple[Array, ...]:
-    return dropout_6(xp, data, is_test=is_test, ratio=ratio)
+op("Dropout", multiple=True)(consuming(dropout_6))
 
 
 def _pass_through(xp: Namespace, data: Array, mask_dtype: Any, outputs: int) -> tuple[Array, ...]:

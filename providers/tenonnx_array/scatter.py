@@ -21,6 +21,8 @@ REDUCTIONS = {"add": "add", "mul": "multiply", "max": "maximum", "min": "minimum
 
 
 @op("ScatterElements", since=16)
+@op("Scatter", since=9, without=("reduction",))
+@op("ScatterElements", since=11, without=("reduction",))
 def scatter_elements(
     xp: Namespace,
     data: Array,
@@ -38,15 +40,8 @@ def scatter_elements(
     return _write(xp, data, target.reshape(-1), updates, reduction)
 
 
-@op("Scatter", since=9)
-@op("ScatterElements", since=11)
-def scatter_elements_11(
-    xp: Namespace, data: Array, indices: Array, updates: Array, *, axis: int = 0
-) -> Array:
-    return scatter_elements(xp, data, indices, updates, axis=axis)
-
-
 @op("ScatterND", since=16)
+@op("ScatterND", since=11, without=("reduction",))
 def scatter_nd(
     xp: Namespace,
     data: Array,
@@ -71,11 +66,6 @@ def scatter_nd(
     for axis, n in enumerate(data.shape[:depth]):
         row = row * n + from_front(xp, indices[..., axis], n, axis)
     return _write(xp, data, row.reshape(-1), updates, reduction, math.prod(slice_shape), _out)
-
-
-@op("ScatterND", since=11)
-def scatter_nd_11(xp: Namespace, data: Array, indices: Array, updates: Array) -> Array:
-    return scatter_nd(xp, data, indices, updates)
 
 
 @op("TensorScatter", since=24)

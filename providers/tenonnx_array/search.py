@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from tenonnx.operators import Array, Namespace, OperatorTable
@@ -11,38 +13,30 @@ table = OperatorTable()
 op = table.op
 
 
-@op("ArgMax")
-def argmax(xp: Namespace, data: Array, *, axis: int = 0, keepdims: int = 1) -> Array:
-    """Return the first index of the greatest along the axis."""
-    return xp.argmax(data, axis=axis, keepdims=bool(keepdims))
-
-
-@op("ArgMin")
-def argmin(xp: Namespace, data: Array, *, axis: int = 0, keepdims: int = 1) -> Array:
-    """Return the first index of the least along the axis."""
-    return xp.argmin(data, axis=axis, keepdims=bool(keepdims))
-
-
 @op("ArgMax", since=12)
-def argmax_12(
+@op("ArgMax", without=("select_last_index",))
+def argmax(
     xp: Namespace, data: Array, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
 ) -> Array:
     """Return the first or the last index of the greatest along the axis."""
-    if not select_last_index:
-        return argmax(xp, data, axis=axis, keepdims=keepdims)
-    last = data.shape[axis] - 1
-    return last - argmax(xp, xp.flip(data, axis), axis=axis, keepdims=keepdims)
+    return _place(xp.argmax, xp, data, axis, keepdims, select_last_index)
 
 
 @op("ArgMin", since=12)
-def argmin_12(
+@op("ArgMin", without=("select_last_index",))
+def argmin(
     xp: Namespace, data: Array, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
 ) -> Array:
     """Return the first or the last index of the least along the axis."""
-    if not select_last_index:
-        return argmin(xp, data, axis=axis, keepdims=keepdims)
-    last = data.shape[axis] - 1
-    return last - argmin(xp, xp.flip(data, axis), axis=axis, keepdims=keepdims)
+    return _place(xp.argmin, xp, data, axis, keepdims, select_last_index)
+
+
+def _place(
+    find: Callable[..., Array], xp: Namespace, data: Array, axis: int, keepdims: int, last: int
+) -> Array:
+    if not last:
+        return find(data, axis=axis, keepdims=bool(keepdims))
+    return data.shape[axis] - 1 - find(xp.flip(data, axis), axis=axis, keepdims=bool(keepdims))
 
 
 def top_k(xp: Namespace, x: Array, k: int, axis: int, largest: int) -> tuple[Array, Array]:

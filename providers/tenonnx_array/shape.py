@@ -15,14 +15,10 @@ op = table.op
 
 
 @op("Shape", since=15, host_output=True)
+@op("Shape", host_output=True, without=("start", "end"))
 def shape(_xp: Namespace, data: Array, *, start: int = 0, end: int | None = None) -> Array:
     """Dimensions ``start`` to ``end``, clamped to the rank as Python's slices are."""
     return np.array(data.shape[start:end], np.int64)
-
-
-@op("Shape", host_output=True)
-def shape_1(_xp: Namespace, data: Array) -> Array:
-    return np.array(data.shape, np.int64)
 
 
 @op("Size", host_output=True)
@@ -31,13 +27,9 @@ def size(_xp: Namespace, data: Array) -> Array:
 
 
 @op("Reshape", since=14, host=(1,))
+@op("Reshape", since=5, host=(1,), without=("allowzero",))
 def reshape(_xp: Namespace, data: Array, shape: Array, *, allowzero: int = 0) -> Array:
     return _reshape(data, shape.tolist(), bool(allowzero))
-
-
-@op("Reshape", since=5, host=(1,))
-def reshape_5(_xp: Namespace, data: Array, shape: Array) -> Array:
-    return _reshape(data, shape.tolist())
 
 
 @op("Reshape")
@@ -126,6 +118,7 @@ def expand(xp: Namespace, x: Array, shape: Array) -> Array:
 
 
 @op("DepthToSpace", since=11)
+@op("DepthToSpace", without=("mode",))
 def depth_to_space(_xp: Namespace, x: Array, *, blocksize: int, mode: str = "DCR") -> Array:
     _check_blocks(blocksize, mode)
     b, c, h, w = x.shape
@@ -137,23 +130,14 @@ def depth_to_space(_xp: Namespace, x: Array, *, blocksize: int, mode: str = "DCR
     return blocks.reshape((b, depth, h * blocksize, w * blocksize))
 
 
-@op("DepthToSpace")
-def depth_to_space_1(xp: Namespace, x: Array, *, blocksize: int) -> Array:
-    return depth_to_space(xp, x, blocksize=blocksize)
-
-
 @op("SpaceToDepth", since=28)
+@op("SpaceToDepth", without=("mode",))
 def space_to_depth(_xp: Namespace, x: Array, *, blocksize: int, mode: str = "DCR") -> Array:
     _check_blocks(blocksize, mode)
     b, c, h, w = x.shape
     blocks = x.reshape((b, c, h // blocksize, blocksize, w // blocksize, blocksize))
     order = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
     return blocks.transpose(order).reshape((b, c * blocksize**2, h // blocksize, w // blocksize))
-
-
-@op("SpaceToDepth")
-def space_to_depth_1(xp: Namespace, x: Array, *, blocksize: int) -> Array:
-    return space_to_depth(xp, x, blocksize=blocksize)
 
 
 def _check_blocks(blocksize: int, mode: str) -> None:
