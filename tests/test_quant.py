@@ -166,6 +166,14 @@ def test_a_bias_and_a_residual_stay_outside_the_product() -> None:
     np.testing.assert_allclose(r, 2 * (problem.answer + 0.5 * bias), rtol=1e-3, atol=1e-3)
 
 
+def test_a_model_that_is_saved_keeps_the_standards_operators(tmp_path: Path) -> None:
+    path = tmp_path / "saved.onnx"
+    options = tenonnx.SessionOptions(optimized_model_filepath=str(path))
+    tenonnx.InferenceSession(Problem("int8", 1, 0).model, options)
+    onnx.checker.check_model(path)
+    assert {node.domain for node in onnx.load(path).graph.node} == {""}
+
+
 def test_a_dequantised_matrix_that_is_read_elsewhere_too_keeps_its_node() -> None:
     problem = Problem("int8", 1, 0)
     problem.model.graph.node.append(node("ReduceSum", "d", "total"))

@@ -13,6 +13,7 @@ import onnx_ir as ir
 
 from tenonnx.errors import Fail, InvalidArgument
 from tenonnx.formats import Format, load_model
+from tenonnx.loading.map_types import restore_map_types
 from tenonnx.weights.registry import WeightRegistry
 
 PAGE = 4096
@@ -151,6 +152,7 @@ def save_onnx(model: ir.Model, path: Path, layout: Layout, progress: Progress) -
             )
         progress(f"writing {path.name}", 0.5)
         ir.save(model, path)
+        restore_map_types(model, path)
         return
 
     def tell(tensor: ir.TensorProtocol, info: Any) -> None:
@@ -167,6 +169,7 @@ def save_onnx(model: ir.Model, path: Path, layout: Layout, progress: Progress) -
         align_threshold=layout.threshold,
         max_workers=1,
     )
+    restore_map_types(model, path)
 
 
 def _tensors(model: ir.Model) -> Iterable[ir.TensorProtocol]:

@@ -8,7 +8,7 @@ import onnx
 import onnx_ir as ir
 
 TYPE: Final = "tenonnx.type"
-"""Metadata of a value whose type onnx_ir has no class for: the type's name."""
+"""Metadata of a value whose type onnx_ir has no class for: the type as a proto."""
 
 
 def type_name(value_type: ir.TypeProtocol | None) -> str:

@@ -40,8 +40,11 @@ def fuse_dequantize_matmul(model: ir.Model, context: TransformContext) -> bool:
     """Fuses every MatMul and Gemm whose second operand is a dequantised constant matrix.
 
     Also through a Transpose in between. A bias of Gemm, or anything else added to the product,
-    stays a node of its own. The DequantizeLinear goes once nobody reads it.
+    stays a node of its own. The DequantizeLinear goes once nobody reads it. A model that is to be
+    saved keeps the standard's operators, which others read too.
     """
+    if context.options.optimized_model_filepath:
+        return False
     modified = False
     for graph in graphs(model):
         for node in tuple(graph):

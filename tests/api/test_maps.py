@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,14 @@ def test_map_outputs(form: str) -> None:
     assert y.type == "seq(map(string,tensor(float)))"
     (outputs,) = session.run(None, {"x": np.array([[0.25, 0.75]], np.float32)})
     assert outputs == [{"a": 0.25, "b": 0.75}]
+
+
+def test_maps_are_still_maps_in_a_model_that_was_saved(tmp_path: Path) -> None:
+    path = tmp_path / "saved.onnx"
+    options = tenonnx.SessionOptions(optimized_model_filepath=str(path))
+    tenonnx.InferenceSession(zipped(), options)
+    onnx.checker.check_model(path)
+    assert onnx.load(path).graph.output[0].type == zipped().graph.output[0].type
 
 
 def test_map_inputs() -> None:

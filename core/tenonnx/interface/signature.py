@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from tenonnx.errors import InvalidArgument, did_you_mean
 from tenonnx.records import record
-from tenonnx.type_names import TYPE, type_name
+from tenonnx.type_names import TYPE, proto_type_name, type_name
 
 STRING: Final = np.dtype(object)
 
@@ -32,12 +32,13 @@ class NodeArg:
 
 def describe(value: ir.Value) -> NodeArg:
     """Returns a graph input or output as a :class:`NodeArg`."""
-    name = value.meta.get(TYPE) or type_name(value.type)
+    noted = value.meta.get(TYPE)
+    name = type_name(value.type) if noted is None else proto_type_name(noted)
     return NodeArg(value.name or "", name, _shape(value))
 
 
 def _shape(value: ir.Value) -> list[int | str | None]:
-    if value.shape is None:
+    if value.shape is None or isinstance(value.type, ir.SequenceType):
         return []
     return [d if isinstance(d, int) else d.value for d in value.shape.dims]
 

@@ -1,14 +1,15 @@
-"""Types with maps in them, which onnx_ir does not read: taken off the proto, kept as names."""
+"""Types with maps in them, which onnx_ir has no class for: kept beside the model's values."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import onnx
 import onnx_ir as ir
 
 from tenonnx.loading.protos import graphs
-from tenonnx.type_names import TYPE, proto_type_name
+from tenonnx.type_names import TYPE
 
 
 def has_maps(proto: onnx.ModelProto) -> bool:
@@ -16,22 +17,35 @@ def has_maps(proto: onnx.ModelProto) -> bool:
     return any(_holds_map(value.type) for g in graphs(proto.graph) for value in _values(g))
 
 
-def take_map_types(proto: onnx.ModelProto) -> dict[str, str]:
+def take_map_types(proto: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
     """Clears every type with a map in it; returns those of inputs and outputs, by name."""
     taken = {}
     for graph in graphs(proto.graph):
         for value in _values(graph):
             if _holds_map(value.type):
-                taken[value.name] = proto_type_name(value.type)
+                taken[value.name] = onnx.TypeProto.FromString(value.type.SerializeToString())
                 value.ClearField("type")
     return taken
 
 
-def note_map_types(model: ir.Model, names: Mapping[str, str]) -> None:
+def note_map_types(model: ir.Model, types: Mapping[str, onnx.TypeProto]) -> None:
     """Writes what ``take_map_types`` returned on a model's inputs and outputs."""
     for value in (*model.graph.inputs, *model.graph.outputs):
-        if (name := names.get(value.name or "")) is not None:
-            value.meta[TYPE] = name
+        if (noted := types.get(value.name or "")) is not None:
+            value.meta[TYPE] = noted
+
+
+def restore_map_types(model: ir.Model, path: Path) -> None:
+    """Writes what ``note_map_types`` noted into a file that the model was saved to."""
+    values = (*model.graph.inputs, *model.graph.outputs)
+    noted = {value.name: value.meta[TYPE] for value in values if TYPE in value.meta}
+    if not noted:
+        return
+    proto = onnx.load(path, load_external_data=False)
+    for info in (*proto.graph.input, *proto.graph.output):
+        if info.name in noted:
+            info.type.CopyFrom(noted[info.name])
+    path.write_bytes(proto.SerializeToString())
 
 
 def _holds_map(value_type: onnx.TypeProto) -> bool:
