@@ -199,14 +199,23 @@ ROTARY = [
 ]
 
 
+HALF = [
+    node("Shape", "x", "shape"),
+    node("Gather", "shape axis", "size"),
+    node("Div", "size two", "half"),
+]
+
+
+@pytest.mark.parametrize("computed", [False, True])
 @pytest.mark.parametrize("shared", [1, 2])
-def test_rotary_embedding_in_seven_nodes(shared: int, watch: Any) -> None:
+def test_rotary_embedding_in_seven_nodes(shared: int, computed: bool, watch: Any) -> None:
     watched = watch(rotary.ROTATE)
     base = floats(2, 5, 3, 16)
     feeds = {"x": base.transpose(0, 2, 1, 3), "cos": floats(shared, 1, 5, 16, seed=1)}
     feeds["sin"] = floats(shared, 1, 5, 16, seed=2)
-    numbers = {"zero": 0, "half": 8, "end": 16, "axis": 3}
-    y = run(ROTARY, feeds, "y", {name: np.array([n]) for name, n in numbers.items()})
+    numbers = {"zero": 0, "two" if computed else "half": 2 if computed else 8, "end": 16, "axis": 3}
+    nodes = [*HALF, *ROTARY] if computed else ROTARY
+    y = run(nodes, feeds, "y", {name: np.array([n]) for name, n in numbers.items()})
     x, cos, sin = (feeds[name].astype(np.float64) for name in ("x", "cos", "sin"))
     turned = np.concatenate([-x[..., 8:], x[..., :8]], -1)
     np.testing.assert_allclose(y, x * cos + turned * sin, rtol=1e-5, atol=1e-6)

@@ -224,8 +224,8 @@ def attend_few(arguments: Any, task: Any, worker: Any) -> None:
     scores = memory.ctypes.data + 4 * share * worker
     sums, sum_line = scores + FEW * line, 4 * few_line(value_width)
     dots(
-        rows, everything, width,
-        first_query, q.strides[1] if together > 1 else q.strides[2], keys, k.strides[2], scores, line,
+        rows, everything, width, first_query, q.strides[1] if together > 1 else q.strides[2],
+        keys, k.strides[2], scores, line,
     )  # fmt: skip
     for row in range(rows):
         query, own = row % queries, head + row // queries
