@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import numpy as np
 
@@ -25,6 +25,12 @@ if TYPE_CHECKING:
     from tenonnx.provider import Segment, Step
     from tenonnx.weights.weight import Weight
     from tenonnx_cuda.platform import Platform, Stream
+
+
+VIEWS: Final = frozenset(
+    {"Flatten", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"}
+)
+"""Operators whose results are parts of what they read, or copies."""
 
 
 class CUDAExecutionProvider(ArrayProvider):
@@ -154,8 +160,12 @@ class CUDAExecutionProvider(ArrayProvider):
 
         step = self._step(node)
         choice = choices().get((node.domain, node.op_type))
-        if choice is None or not self._is_free(node):
+        if not self._is_free(node):
             return step
+        if choice is None:
+            is_view = not node.domain and node.op_type in VIEWS
+            call = Repeated(step.call, self.platform) if is_view else step.call
+            return dataclasses.replace(step, call=call)
         chosen: CudaOptions = self.options
         search, room = chosen.cudnn_conv_algo_search, chosen.cudnn_conv_use_max_workspace
         library = step.call

@@ -202,6 +202,8 @@ class Repeated:
         def run(*inputs: Any, **buffers: Any) -> Any:
             take, key = self._look(inputs, buffers)
             if take is not None:
+                if not take.starts:
+                    return take.again(inputs, empty, part)
                 try:
                     with self._lock, ordered:
                         return take.again(inputs, empty, part)

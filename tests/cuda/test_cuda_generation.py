@@ -26,7 +26,7 @@ WIDTH = HEADS * SIZE
 GRAPHED = {"enable_cuda_graph": "1"}
 
 
-def grouped(angles: int = 64) -> Any:
+def grouped(angles: int = 64, *, positioned: bool = False) -> Any:
     """A layer as exporters of Llama's kin write it, which takes lengths from the mask."""
     draws = np.random.default_rng(0)
     turns = draws.standard_normal((angles, SIZE // 2))
@@ -41,7 +41,8 @@ def grouped(angles: int = 64) -> Any:
         node("Gather", "shape index", "length", axis=0),
         node("Cast", "length", "total", to=onnx.TensorProto.INT32),
         node(
-            "GroupQueryAttention", "qkv _ _ past_key past_value seqlens total cos sin",
+            "GroupQueryAttention",
+            "qkv _ _ past_key past_value seqlens total cos sin" + " ids" * positioned,
             "y present_key present_value", domain="com.microsoft", num_heads=HEADS,
             kv_num_heads=GROUPS, do_rotary=1,
         ),
@@ -55,6 +56,7 @@ def grouped(angles: int = 64) -> Any:
             value("attention_mask", INT64, ["batch", "total"]),
             value("past_key", FLOAT, cache),
             value("past_value", FLOAT, cache),
+            *([value("ids", INT64, ["batch", "steps"])] if positioned else []),
         ],
         [
             value("logits", FLOAT, ["batch", "steps", 8]),
@@ -141,6 +143,25 @@ def test_a_generation_is_recorded_once_and_copies_no_cache(options: dict[str, st
         np.testing.assert_allclose(cache.numpy(), expected[name], atol=1e-5)
     # The prompt runs once; the first token is run, the second is recorded, as all others are.
     assert run.replays == (11 if options else 0)
+
+
+@needs_compiler
+def test_positions_that_are_given_are_recorded_too() -> None:
+    source, shape = grouped(positioned=True), (1, GROUPS, 48, SIZE)
+    run = Bound(emulated.session(source, provider_options=GRAPHED), PAIRS, shape)
+    reference = tenonnx.InferenceSession(source, providers=["cpu"])
+    expected = {name: np.zeros(shape, np.float32) for name in PAIRS}
+    length = 0
+    # A prompt, of which the first position counts; its like after it, of which all do; tokens.
+    for steps, first in ((3, 7), (3, 11), (3, 2), *((1, n) for n in (20, 21, 22, 23, 9))):
+        x, ids = tokens(steps, length), first + np.arange(steps)[None] * (1 if length else 5)
+        length += steps
+        feeds = {"x": x, "attention_mask": mask(length), "ids": ids}
+        logits = run(**feeds)
+        y, *present = reference.run(None, {**feeds, **expected})
+        expected = dict(zip(PAIRS, present, strict=True))
+        np.testing.assert_allclose(logits, y, atol=1e-5)
+    assert run.replays == 5
 
 
 @needs_compiler

@@ -79,10 +79,10 @@ def group_query_attention(site: Site, plain: Call) -> Call | None:
         y = attended(site, turned or q, cached(present[0]), cached(present[1]), sight)
         return y.reshape(*query.shape[:2], -1), *present, None
 
-    # Whether given positions are a first prompt's depends on the number.
+    # Given positions are read otherwise where there are as many tokens as there are new ones.
     positioned = len(site.node.inputs) > 9 and site.node.inputs[9] is not None
     bounds = ((3, 2), (7, 0)) if rotates else ((3, 2),)
-    return Sized(call, (6,), 6, () if positioned else bounds, (5, 6))
+    return Sized(call, (6,), 6, bounds, (5, 6), ((9, -1),) if positioned else ())
 
 
 def projected(

@@ -24,6 +24,29 @@ Shares: TypeAlias = Callable[[Any, Any], bool]
 
 
 @dataclass(frozen=True)
+class Limit:
+    """What of a number makes no difference.
+
+    Attributes:
+        of: An array, or the position of an input.
+        axis: The axis that is meant.
+        unlike: The number is another than its length; otherwise, it is no more than that.
+    """
+
+    of: Any
+    axis: int
+    unlike: bool
+
+    def holds(self, number: int, inputs: Sequence[Any]) -> bool:
+        """Says whether a number makes no difference."""
+        array = inputs[self.of] if isinstance(self.of, int) else self.of
+        if array is None:
+            return False
+        length = array.shape[self.axis]
+        return bool(number != length if self.unlike else number <= length)
+
+
+@dataclass(frozen=True)
 class Line:
     """A step of a program.
 
@@ -67,8 +90,7 @@ class Program:
         shares: Of the device; nothing is written to buffers without it.
 
     Attributes:
-        limits: For the positions of inputs that only say how much there may be: the arrays, or
-            positions of inputs, and axes that are as long as they may be.
+        limits: For the positions of inputs that only say how much there may be.
     """
 
     def __init__(
@@ -127,27 +149,30 @@ class Program:
             dead.insert(0, sorted(last))
         return dead
 
-    def _limits(self) -> dict[int, list[tuple[Any, int]]]:
-        found: dict[int, list[tuple[Any, int]]] = {}
+    def _limits(self) -> dict[int, list[Limit]]:
+        found: dict[int, list[Limit]] = {}
         exact = set()
         for line in self._lines:
             sized = line.step.call if isinstance(line.step.call, Sized) else None
             for position, slot in enumerate(line.taken):
                 if slot is None or slot >= len(self.inputs) or not self.inputs[slot][1]:
                     continue
-                bounds = sized.bounds if sized is not None and position == sized.number else ()
-                lengths = [(line.taken[i], axis) for i, axis in bounds]
-                if not lengths or any(not self._is_known(slot) for slot, _ in lengths):
+                if sized is None or position != sized.number or not sized.bounds:
                     exact.add(slot)
-                found.setdefault(slot, []).extend(
-                    (self._constants.get(known, known), axis)
-                    for known, axis in lengths
-                    if known is not None
-                )
+                    continue
+                lengths = [(*bound, False) for bound in sized.bounds]
+                lengths += [(*other, True) for other in sized.unlike]
+                for i, axis, unlike in lengths:
+                    known = line.taken[i]
+                    if known is None or not self._is_known(known):
+                        exact.add(slot)
+                        break
+                    of = self._constants.get(known, known)
+                    found.setdefault(slot, []).append(Limit(of, axis, unlike))
         return {slot: lengths for slot, lengths in found.items() if slot not in exact}
 
-    def _is_known(self, slot: int | None) -> bool:
-        return slot is not None and (slot < len(self.inputs) or slot in self._constants)
+    def _is_known(self, slot: int) -> bool:
+        return slot < len(self.inputs) or slot in self._constants
 
     def __call__(self, *inputs: Any, _outs: Sequence[Any] = ()) -> tuple[Any, ...]:
         """Returns the outputs, in the arrays ``_outs`` as far as those are given."""

@@ -116,8 +116,12 @@ class Replayed:
 
     def _key(self, inputs: Sequence[Any], kept: Mapping[int, int]) -> Any:
         limits = self._program.limits
+
+        def fits(i: int, given: Any) -> bool:
+            return i in limits and all(limit.holds(given.item(), inputs) for limit in limits[i])
+
         return tuple(
-            FITS if i in limits and fits(given, limits[i], inputs) else describe(given, kept.get(i))
+            FITS if fits(i, given) else describe(given, kept.get(i))
             for i, given in enumerate(inputs)
         )
 
@@ -163,19 +167,6 @@ class Replayed:
         self._takes[key] = take
         while len(self._takes) > MOST:
             self._takes.popitem(last=False)
-
-
-def fits(number: Any, bounds: Sequence[tuple[Any, int]], inputs: Sequence[Any]) -> bool:
-    """Says whether a number on the host is no more than any of some lengths.
-
-    Args:
-        number: A numpy array of one.
-        bounds: Arrays, or positions of inputs, and axes.
-        inputs: Of the program.
-    """
-    arrays = ((inputs[b] if isinstance(b, int) else b, axis) for b, axis in bounds)
-    most = min(-1 if array is None else array.shape[axis] for array, axis in arrays)
-    return bool(number.item() <= most)
 
 
 def shared(inputs: Sequence[Any], outs: Sequence[Any]) -> dict[int, int]:

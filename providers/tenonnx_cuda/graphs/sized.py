@@ -18,6 +18,7 @@ class Sized:
         number: Which of them the number is.
         bounds: Inputs, and axes of theirs. For all numbers up to the least of those lengths the
             call does the same; without bounds, for no two.
+        unlike: Inputs, and axes of theirs, for whose lengths it does something else.
         lengths: Inputs that change in every run and take little work to make.
     """
 
@@ -26,6 +27,7 @@ class Sized:
     number: int
     bounds: tuple[tuple[int, int], ...]
     lengths: tuple[int, ...]
+    unlike: tuple[tuple[int, int], ...] = ()
 
     def __call__(self, *inputs: Any, _outs: Any = None) -> Any:
         """Runs the call."""
