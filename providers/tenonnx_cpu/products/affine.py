@@ -44,7 +44,7 @@ def fuse_affine(node: ir.Node, scope: Scope) -> Fused | None:
 
     A Cast that widens the matrix goes with them.
     """
-    found = _product_and_sum(node, scope) if node.op_type == "MatMul" else _gemm(node, scope)
+    found = _product_and_sum(node, scope) if node.op_type == "MatMul" else gemm_of(node, scope)
     if found is None:
         return None
     nodes, epilogue = found.nodes, Epilogue()
@@ -105,7 +105,8 @@ def _product_and_sum(node: ir.Node, scope: Scope) -> Affine | None:
     return Affine((node, added), weights, bias, cast)
 
 
-def _gemm(node: ir.Node, scope: Scope) -> Affine | None:
+def gemm_of(node: ir.Node, scope: Scope) -> Affine | None:
+    """Returns the product and the bias that a Gemm is, if it is no more than that."""
     site = scope.site(node)
     cast, weights = _matrix(node, scope)
     if weights is None or (node.version or 1) < 7 or site.attribute("transA", 0):

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tenonnx.records import record
-from tenonnx_cpu.activation import LEAKY_RELU, NONE, RELU, SIGMOID, TANH
 from tenonnx_cpu.buffers import F32, contiguous, empty
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
 from tenonnx_cpu.jit.workspace import WORKSPACE
-from tenonnx_cpu.products.product import SERIAL_PRODUCTS, fits
+from tenonnx_cpu.products.affine import activation, gemm_of
+from tenonnx_cpu.products.product import PLAIN, SERIAL_PRODUCTS, Epilogue, fits
 from tenonnx_cpu.recording.launch import Launch
 from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.regions import inputs_of
-from tenonnx_cpu.specialise import Call
+from tenonnx_cpu.specialise import Call, NDArray
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-
-NDArray: TypeAlias = np.ndarray[Any, Any]
 
 RUN = JitKernel("products.dense", "run_layers")
 
@@ -32,18 +30,15 @@ SMALL, WIDE = 1 << 16, 1024
 BLOCK = 56
 """Rows of a task at most."""
 
-ACTIVATIONS = {"Relu": RELU, "Sigmoid": SIGMOID, "Tanh": TANH, "LeakyRelu": LEAKY_RELU}
-
 
 @record
 class Layer:
-    """A dense layer: ``activation(x @ weights + bias)``, weights of any strides with one of 4."""
+    """A dense layer: ``finish(x @ weights + bias)``, weights of any strides with one of 4."""
 
     nodes: tuple[ir.Node, ...]
     weights: NDArray
     bias: NDArray | None
-    activation: int
-    slope: float
+    finish: Epilogue
 
 
 @fusion("Gemm", turn=-1)
@@ -69,32 +64,19 @@ def fuse_layers(node: ir.Node, scope: Scope) -> Fused | None:
 
 def _layer(node: ir.Node, scope: Scope) -> Layer | None:
     """Returns the layer that a Gemm and its activation are, if they are a small one."""
-    if node.op_type != "Gemm" or node.domain or (node.version or 1) < 7:
+    found = gemm_of(node, scope) if node.op_type == "Gemm" and not node.domain else None
+    if found is None or found.cast is not None:
         return None
-    site = scope.site(node)
-    if site.attribute("alpha", 1.0) != 1 or site.attribute("transA", 0):
+    weights, bias = found.weights, found.bias
+    if weights.size > SMALL or max(weights.shape) > WIDE or 4 not in weights.strides:
         return None
-    weights = site.constant(1)
-    if weights is None or weights.dtype != F32 or weights.ndim != 2 or weights.size > SMALL:
+    if not weights.flags.aligned or not (bias is None or fits(bias)):
         return None
-    if max(weights.shape) > WIDE:
-        return None
-    weights = weights.T if site.attribute("transB", 0) else weights
-    if not weights.size or not weights.flags.aligned or 4 not in weights.strides:
-        return None
-    bias = None
-    if len(node.inputs) > 2 and node.inputs[2] is not None:
-        bias = site.constant(2)
-        if bias is None or site.attribute("beta", 1.0) != 1 or not fits(bias):
-            return None
-        if bias.shape not in ((weights.shape[1],), (1, weights.shape[1])):
-            return None
-        bias = bias.reshape(-1)
     after = scope.reader(node.outputs[0])
-    if after is None or after.domain or after.op_type not in ACTIVATIONS:
-        return Layer((node,), weights, bias, NONE, 0.0)
-    slope = float(scope.site(after).attribute("alpha", 0.01))
-    return Layer((node, after), weights, bias, ACTIVATIONS[after.op_type], slope)
+    finish = None if after is None else activation(scope.site(after))
+    if after is None or finish is None:
+        return Layer((node,), weights, bias, PLAIN)
+    return Layer((node, after), weights, bias, finish)
 
 
 class LayersCall:
@@ -111,7 +93,8 @@ class LayersCall:
         self._plain = plain
         self._threads = threads
         self._table = np.array([_line(layer) for layer in layers], np.int64)
-        self._numbers = np.array([(layer.slope, 0.0) for layer in layers], np.float32)
+        parameters = [(layer.finish.first, layer.finish.second) for layer in layers]
+        self._numbers = np.array(parameters, np.float32)
         self._inner = layers[0].weights.shape[0]
         self._outer = layers[-1].weights.shape[1]
         self._widest = 2 * max(layer.weights.shape[1] for layer in layers)
@@ -137,4 +120,4 @@ def _line(layer: Layer) -> tuple[int, ...]:
     weights, bias = layer.weights, layer.bias
     down, across = weights.strides
     start = 0 if bias is None else bias.ctypes.data
-    return (weights.ctypes.data, down, across, weights.shape[1], start, layer.activation)
+    return (weights.ctypes.data, down, across, weights.shape[1], start, layer.finish.activation)
