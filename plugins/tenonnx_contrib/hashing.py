@@ -15,24 +15,28 @@ def rotated(x: Array, bits: int) -> Array:
     return (x << np.uint32(bits)) | (x >> np.uint32(32 - bits))
 
 
-def murmur3(words: Array, tails: Array, length: int, seed: int) -> Array:
-    """Returns MurmurHash3_x86_32 (Appleby 2011) of many keys of one length.
+def murmur3(keys: Array, seed: int) -> Array:
+    """Returns MurmurHash3_x86_32 (Appleby 2011) of keys of one length.
 
     Args:
-        words: Whole four-byte blocks, ``[keys, blocks]`` of uint32, little-endian.
-        tails: What is left of each key, as one uint32 filled with zeros, ``[keys]``.
-        length: Bytes in a key.
+        keys: Their bytes, ``[keys, length]`` of uint8.
         seed: 32 bits.
     """
+    length = keys.shape[1]
+    whole, rest = divmod(length, 4)
+    # What is left of a key is one block more, filled with zeros.
+    padded = np.zeros((len(keys), length + -length % 4), np.uint8)
+    padded[:, :length] = keys
+    blocks = padded.view("<u4")
 
     def mixed(block: Array) -> Array:
         return rotated(block * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593)
 
-    state = np.full(len(words), seed & 0xFFFFFFFF, np.uint32)
-    for block in words.T:
+    state = np.full(len(keys), seed & 0xFFFFFFFF, np.uint32)
+    for block in blocks.T[:whole]:
         state = rotated(state ^ mixed(block), 13) * np.uint32(5) + np.uint32(0xE6546B64)
-    if length % 4:
-        state = state ^ mixed(tails)
+    if rest:
+        state = state ^ mixed(blocks[:, whole])
     state = state ^ np.uint32(length)
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
         state = (state ^ (state >> np.uint32(shift))) * np.uint32(factor)
@@ -42,18 +46,19 @@ def murmur3(words: Array, tails: Array, length: int, seed: int) -> Array:
 @op("MurmurHash3", host="all")
 def murmur_hash3(_: Namespace, x: Array, *, seed: int = 0, positive: int = 1) -> Array:
     """Hashes every element by itself: a number's bytes, a string's UTF-8."""
-    if x.dtype == object:
-        keys = [text.encode() for text in x.ravel()]
-        hashes = np.empty(len(keys), np.uint32)
-        for index, key in enumerate(keys):
-            data = np.frombuffer(key.ljust(-(-len(key) // 4) * 4, b"\0"), "<u4")
-            whole = len(key) // 4
-            tail = data[whole:] if len(data) > whole else np.zeros(1, np.uint32)
-            hashes[index] = murmur3(data[None, :whole], tail, len(key), seed)[0]
+    if x.dtype != object:
+        keys = np.ascontiguousarray(x).reshape(-1, 1).view(np.uint8)
+        hashes = murmur3(keys, seed)
     else:
-        words = np.ascontiguousarray(x).view("<u4").reshape(x.size, -1)
-        tails = np.zeros(len(words), np.uint32)
-        hashes = murmur3(words, tails, x.dtype.itemsize, seed)
+        texts = [text.encode() for text in x.ravel().tolist()]
+        places: dict[int, list[int]] = {}
+        for place, text in enumerate(texts):
+            places.setdefault(len(text), []).append(place)
+        hashes = np.empty(len(texts), np.uint32)
+        for length, alike in places.items():
+            joined = b"".join([texts[place] for place in alike])
+            keys = np.frombuffer(joined, np.uint8).reshape(len(alike), length)
+            hashes[alike] = murmur3(keys, seed)
     return hashes.reshape(x.shape).view(np.uint32 if positive else np.int32)
 
 

@@ -14,6 +14,9 @@ op = table.op
 
 Unary = Callable[[Array], Array]
 
+FEW = 512
+"""Categories of which a table has the encodings, a MiB at most."""
+
 
 class Keys:
     """Finds where values are among a node's keys.
@@ -133,6 +136,7 @@ def one_hot_encoder(
     """
     categories = _only("cats_*", None, cats_int64s, cats_strings, None)
     keys = Keys(categories)
+    table = np.eye(keys.count + 1, keys.count, dtype=np.float32) if keys.count <= FEW else None
 
     def run(X: Array) -> Array:
         X = np.asarray(X)
@@ -140,6 +144,8 @@ def one_hot_encoder(
         if not zeros and (place == keys.count).any():
             unknown = X[place == keys.count].tolist()[0]
             raise ValueError(f"{unknown!r} is none of the {keys.count} categories")
+        if table is not None:
+            return table.take(place, axis=0)
         return (place[..., None] == np.arange(keys.count)).astype(np.float32)
 
     return run
