@@ -251,11 +251,14 @@ def feature_extractor(node: ir.Node) -> Made | str:
     x, places = operand(node, 0), operand(node, 1)
     if x is None or places is None:
         return "an input is missing"
-    writer, columns, rank = _Writer(), array_of(places), rank_of(x) or 0
-    if columns is not None and rank > 1:
-        return Made(writer.nodes, [writer.add("Gather", x, columns.reshape(-1), axis=-1)])
-    if rank != 1:
-        return "neither are its columns constant nor is its data known to be a vector"
+    writer, rank = _Writer(), rank_of(x)
+    if not rank:
+        return "the rank of its data is not known"
+    if rank > 1:
+        columns = array_of(places)
+        flat: Any = np.array([-1])
+        flat = writer.add("Reshape", places, flat) if columns is None else columns.reshape(-1)
+        return Made(writer.nodes, [writer.add("Gather", x, flat, axis=-1)])
     row = writer.add("Reshape", places, np.array([1, -1]))
     chosen, labels = places.producer(), array_of(x)
     is_place = chosen is not None and chosen.op_type == "ArgMax"
