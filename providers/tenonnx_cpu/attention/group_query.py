@@ -10,15 +10,13 @@ import numpy as np
 
 from tenonnx_cpu.attention.attention import ATTEND, Rule, attend
 from tenonnx_cpu.buffers import F32, empty
-from tenonnx_cpu.copying.joining import ENOUGH as SHARED
-from tenonnx_cpu.copying.joining import JOIN, join
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 PLACE = JitKernel("attention.group_query", "place")
 
-ENOUGH = 1 << 15
-"""Elements of tokens that are worth a second thread."""
+ENOUGH, SHARED = 1 << 15, 1 << 16
+"""Elements of tokens, and of caches, that are worth a second thread."""
 
 PLAIN = {
     "causal": (1,),
@@ -32,6 +30,8 @@ PLAIN = {
 """Attributes that the kernels can do without, and the values at which they can."""
 
 NO_ANGLES = np.empty((0, 0), np.float32)
+NO_POSITIONS = np.empty((0, 0), np.int64)
+NO_PAST = np.empty((0, 0, 0, 0), np.float32)
 
 
 class Heads(NamedTuple):
@@ -60,38 +60,37 @@ def group_query_attention(site: Site, plain: Call) -> Call | None:
     rotary, interleaved = site.attribute("do_rotary", 0), site.attribute("rotary_interleaved", 0)
     window, scale = site.attribute("local_window_size", -1), site.attribute("scale", 0.0)
     threads = site.threads
-    for kernel in (ATTEND, PLACE, JOIN):
-        kernel.request()
+    ATTEND.request()
+    PLACE.request()
 
     def call(*inputs: Any, _outs: Sequence[Any] = (None, None, None)) -> Any:
         query, key, value, past_k, past_v, lengths, total_length = inputs[:7]
         cos, sin, ids = (*inputs[7:10], None, None, None)[:3]
         found = _heads(query, key, value, heads, groups)
-        total = int(total_length.item())
         if found is None or PLACE.run is None or ATTEND.run is None:
             return plain(*inputs)
         batch, length = query.shape[:2]
         angles = _angles(cos, sin, found.size) if rotary else (NO_ANGLES, NO_ANGLES)
-        totals = lengths.reshape(-1).astype(np.int64) + 1
-        starts = np.zeros_like(totals) if length == total else totals - length
-        capacity = total if past_k is None else max(total, past_k.shape[2])
         if angles is None or not _usable(past_k, past_v, found, batch):
             return plain(*inputs)
-        if totals.size != batch or starts.min() < 0 or totals.max() > capacity:
+        total, totals = int(total_length.item()), [n + 1 for n in lengths.reshape(-1).tolist()]
+        starts = [0 if length == total else each - length for each in totals]
+        capacity = total if past_k is None else max(total, past_k.shape[2])
+        if len(totals) != batch or min(starts) < 0 or max(totals) > capacity:
             return plain(*inputs)
-        padded = length == total and (totals != total).any()
-        positions = _positions(starts, length, total, ids)
-        if padded or _windowed(window, length, total) or _beyond(positions, angles[0]):
+        positions = _positions(len(angles[0]), starts, length, total, ids)
+        padded = length == total and any(each != total for each in totals)
+        if padded or _windowed(window, length, total) or positions is None:
             return plain(*inputs)
         shape = (batch, groups, capacity, found.size)
-        keys, values = (
-            _cache(past, other, buffer, shape, threads)
-            for past, other, buffer in ((past_k, past_v, _outs[1]), (past_v, past_k, _outs[2]))
-        )
+        past_k, past_v = _as_cache(past_k), _as_cache(past_v)
+        keys = _memory(_outs[1], past_k, past_v, shape)
+        values = _memory(_outs[2], past_v, past_k, shape)
         turned = empty((batch, length, heads, found.size))
+        enough = query.size > ENOUGH or 2 * keys.size > SHARED
         PLACE.run(
-            found.q, found.k, found.v, *angles, positions, starts, interleaved,
-            turned, keys, values, threads if query.size > ENOUGH else 1,
+            found.q, found.k, found.v, past_k, past_v, *angles, positions,
+            np.array(starts, np.int64), interleaved, turned, keys, values, threads if enough else 1,
         )  # fmt: skip
         factor = scale or 1 / math.sqrt(found.size)
         seen = window if window > 0 and length == 1 else 0
@@ -146,62 +145,55 @@ def _windowed(window: int, length: int, total: int) -> bool:
     return 0 < window < total and length > 1
 
 
-def _beyond(positions: NDArray, angles: NDArray) -> bool:
-    """Says whether there are no angles for some position."""
-    return bool(angles.size and not 0 <= positions.min() <= positions.max() < len(angles))
+def _positions(known: int, starts: list[int], length: int, total: int, ids: Any) -> NDArray | None:
+    """Returns the tokens' positions, or nothing if they are the slots.
 
-
-def _positions(starts: NDArray, length: int, total: int, ids: Any) -> NDArray:
-    """Returns the tokens' positions; of those given for a first prompt the first one counts."""
+    Of those given for a first prompt the first one counts. ``None`` if there are no angles for
+    one of them.
+    """
     if ids is None:
-        return starts[:, None] + np.arange(length)
+        return NO_POSITIONS if max(starts) + length <= known or not known else None
     if length == total:
         ids = ids.reshape(-1)[0] + np.arange(length)
-    return np.ascontiguousarray(np.broadcast_to(ids, (starts.size, length)), np.int64)
+    ids = np.ascontiguousarray(np.broadcast_to(ids, (len(starts), length)), np.int64)
+    return ids if not known or 0 <= ids.min() <= ids.max() < known else None
 
 
-def _cache(
-    past: NDArray | None,
-    other: NDArray | None,
-    buffer: NDArray | None,
-    shape: tuple[int, ...],
-    threads: int,
+def _as_cache(past: NDArray | None) -> NDArray:
+    """Returns a cache as the kernel reads it."""
+    if past is None:
+        return NO_PAST
+    return past if past.strides[3] == 4 and past.flags.aligned else np.array(past, order="C")
+
+
+def _memory(
+    buffer: NDArray | None, past: NDArray, other: NDArray, shape: tuple[int, ...]
 ) -> NDArray:
-    """Returns memory with what a cache has: the cache itself, if the buffer is its memory."""
-    made = buffer
-    if made is None or made.shape != shape or made.dtype != F32 or not made.flags.c_contiguous:
-        made = empty(shape)
-    if other is not None and np.may_share_memory(other, made):
-        made = empty(shape)
-    held = 0 if past is None else past.shape[2]
-    if past is not None:
-        if held == shape[2] and past.ctypes.data == made.ctypes.data and past.flags.c_contiguous:
-            return made
-        if np.may_share_memory(past, made):
-            made = empty(shape)
-        room = np.zeros((*shape[:2], shape[2] - held, shape[3]), np.float32)
-        if made.nbytes >= SHARED and join((past, room), 2, made, threads):
-            return made
-        made[:, :, :held] = past
-    made[:, :, held:] = 0
-    return made
+    """Returns memory for a cache: the buffer, if nothing is in it that is wanted elsewhere."""
+    if buffer is None or buffer.shape != shape or buffer.dtype != F32:
+        return empty(shape)
+    if not buffer.flags.c_contiguous or np.may_share_memory(other, buffer):
+        return empty(shape)
+    same = past.shape == shape and past.ctypes.data == buffer.ctypes.data
+    kept = same and past.flags.c_contiguous
+    return buffer if kept or not np.may_share_memory(past, buffer) else empty(shape)
 
 
 def _attended(
     turned: NDArray,
     keys: NDArray,
     values: NDArray,
-    starts: NDArray,
+    starts: list[int],
     window: int,
     scale: float,
     threads: int,
 ) -> NDArray:
     """Returns ``(batch, length, heads, size)``; entries as long as one another go together."""
     length = turned.shape[1]
-    alike = (starts == starts[0]).all()
+    alike = len(set(starts)) == 1
     results = []
-    for entries in [slice(None)] if alike else [slice(n, n + 1) for n in range(starts.size)]:
-        start = int(starts[entries][0])
+    for entries in [slice(None)] if alike else [slice(n, n + 1) for n in range(len(starts))]:
+        start = starts[entries][0]
         stop = start + length
         first = max(0, stop - window) if window else 0
         y = attend(
