@@ -69,6 +69,7 @@ LISTING: Final = {
     "recurrent.quantised": "com.microsoft::DynamicQuantizeLSTM",
     "reduction": "ReduceL2 ReduceMax ReduceMin ReduceSum ReduceSumSquare",
     "small": "ArgMax ArgMin Cast",
+    "svm": "ai.onnx.ml::SVMClassifier",
     "trees": (
         "ai.onnx.ml::TreeEnsemble ai.onnx.ml::TreeEnsembleClassifier "
         "ai.onnx.ml::TreeEnsembleRegressor"

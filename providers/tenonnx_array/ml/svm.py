@@ -33,15 +33,14 @@ def svm_regressor(
     Without support vectors the coefficients weigh the features themselves.
     """
     weights = xp.asarray(coefficients, dtype=xp.float64)
-    vectors = _vectors(xp, support_vectors, n_supports) if n_supports else None
-    kernel = _kernel(xp, kernel_type, kernel_params)
+    vectors = _vectors(xp, support_vectors, n_supports) if n_supports else xp.zeros((0, 0))
+    similarity = _similarity(xp, kernel_type, kernel_params, vectors)
     transform = transform_of(post_transform)
     offset = rho[0] if rho else 0.0
 
     def run(X: Array) -> Array:
         X = rows(xp, X, xp.float64)
-        similar = X if vectors is None else kernel(X, vectors)
-        scores = (similar @ weights + offset)[:, None]
+        scores = ((similarity(X) if n_supports else X) @ weights + offset)[:, None]
         if one_class:
             return xp.where(scores > 0, 1, -1).astype(xp.float32)
         return transform(xp, scores).astype(xp.float32)
@@ -77,25 +76,64 @@ def svm_classifier(
     if not vectors_per_class:
         return _linear(labels, coefficients, rho, transform)
     vectors = _vectors(xp, support_vectors, sum(vectors_per_class))
-    weights = _one_versus_one(coefficients, vectors_per_class)
-    first, second = np.array(list(combinations(range(len(labels)), 2))).T
-    kernel = _kernel(xp, kernel_type, kernel_params)
-    slope, shift = np.array(prob_a, np.float64), np.array(prob_b, np.float64)
+    return Decisions(
+        similarity=_similarity(xp, kernel_type, kernel_params, vectors),
+        weights=_one_versus_one(coefficients, vectors_per_class),
+        rho=np.array(rho),
+        labels=labels,
+        chance=(np.array(prob_a, np.float64), np.array(prob_b, np.float64)) if prob_a else None,
+        post_transform=post_transform,
+    )
 
-    def run(X: Array) -> tuple[Array, Array]:
-        decisions = kernel(rows(xp, X, np.float64), vectors) @ weights + np.array(rho)
-        winners = np.where(decisions > 0, first, second)
-        votes = (winners[:, :, None] == np.arange(len(labels))).sum(axis=1)
-        if slope.size:
-            chances = logistic(xp, -(decisions * slope + shift))
-            scores = transform(xp, coupled(chances, len(labels)))
-        elif len(labels) == 2:
-            scores = pair(xp, decisions[:, 0], post_transform, signed=True)
-        else:
-            scores = transform(xp, decisions)
-        return labels[votes.argmax(axis=1)], scores.astype(np.float32)
 
-    return run
+class Decisions:
+    """One-versus-one decisions, and what they make labels and scores of.
+
+    Args:
+        similarity: Makes [N, F] → [N, V].
+        weights: Those of the vectors in each decision, [V, P].
+        rho: What is added to the decisions, [P].
+        labels: The classes', [E].
+        chance: The slope and shift that make a decision a probability, [P] each, if they do.
+        post_transform: The attribute.
+
+    Attributes:
+        couple: Makes class probabilities of pairwise ones: ``coupled``, or as fast a one.
+    """
+
+    def __init__(
+        self,
+        similarity: Callable[[Array], Array],
+        weights: Array,
+        rho: Array,
+        labels: Array,
+        chance: tuple[Array, Array] | None,
+        post_transform: str,
+    ) -> None:
+        self._similarity, self._weights, self._rho = similarity, weights, rho
+        self._labels = labels
+        self._first, self._second = np.array(list(combinations(range(len(labels)), 2))).T
+        self._classes = np.arange(len(labels))
+        self._chance = chance
+        self._post_transform = post_transform
+        self._transform = transform_of(post_transform)
+        self.couple: Callable[[Array, int], Array] = coupled
+
+    def __call__(self, X: Array) -> tuple[Array, Array]:
+        """Returns the labels and scores of rows."""
+        decisions = self._similarity(rows(np, X, np.float64)) @ self._weights + self._rho
+        winners = np.where(decisions > 0, self._first, self._second)
+        votes = (winners[:, :, None] == self._classes).sum(axis=1)
+        return self._labels[votes.argmax(axis=1)], self._scores(decisions).astype(np.float32)
+
+    def _scores(self, decisions: Array) -> Array:
+        if self._chance is not None:
+            slope, shift = self._chance
+            chances = logistic(np, -(decisions * slope + shift))
+            return self._transform(np, self.couple(chances, len(self._labels)))
+        if len(self._labels) == 2:
+            return pair(np, decisions[:, 0], self._post_transform, signed=True)
+        return self._transform(np, decisions)
 
 
 def _linear(
@@ -122,25 +160,26 @@ def _vectors(xp: Namespace, support_vectors: Sequence[float], count: int) -> Arr
     return xp.asarray(support_vectors, dtype=xp.float64).reshape(count, -1)
 
 
-def _kernel(
-    xp: Namespace, kernel_type: str, kernel_params: Sequence[float]
-) -> Callable[[Array, Array], Array]:
-    """Returns the similarity of [N, F] and [V, F], as [N, V]."""
+def _similarity(
+    xp: Namespace, kernel_type: str, kernel_params: Sequence[float], vectors: Array
+) -> Callable[[Array], Array]:
+    """Returns what tells how similar [N, F] are to the vectors [V, F], as [N, V]."""
     gamma, coef0, degree = kernel_params or (0.0, 0.0, 0.0)
-    kernels: dict[str, Callable[[Array, Array], Array]] = {
-        "LINEAR": lambda x, v: x @ v.T,
-        "POLY": lambda x, v: (gamma * (x @ v.T) + coef0) ** degree,
-        "RBF": lambda x, v: xp.exp(-gamma * _squared_distance(xp, x, v)),
-        "SIGMOID": lambda x, v: xp.tanh(gamma * (x @ v.T) + coef0),
+    turned = vectors.T
+    square = (vectors * vectors).sum(axis=1)
+
+    def squared_distance(x: Array) -> Array:
+        return xp.maximum((x * x).sum(axis=1)[:, None] - 2 * (x @ turned) + square, 0)
+
+    kernels: dict[str, Callable[[Array], Array]] = {
+        "LINEAR": lambda x: x @ turned,
+        "POLY": lambda x: (gamma * (x @ turned) + coef0) ** degree,
+        "RBF": lambda x: xp.exp(-gamma * squared_distance(x)),
+        "SIGMOID": lambda x: xp.tanh(gamma * (x @ turned) + coef0),
     }
     if kernel_type not in kernels:
         raise ValueError(f"kernel_type must be one of {', '.join(kernels)}, not {kernel_type!r}")
     return kernels[kernel_type]
-
-
-def _squared_distance(xp: Namespace, x: Array, v: Array) -> Array:
-    square = (x * x).sum(axis=1)[:, None] - 2 * (x @ v.T) + (v * v).sum(axis=1)
-    return xp.maximum(square, 0)
 
 
 def _one_versus_one(coefficients: Sequence[float], counts: Sequence[int]) -> Array:

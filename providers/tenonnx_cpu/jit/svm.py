@@ -1,0 +1,50 @@
+"""Class probabilities from those of pairs of classes."""
+
+from __future__ import annotations
+
+from tenonnx_cpu.jit.compiling import In, Out, f64, kernel, size
+
+
+@kernel((In(f64, 2), Out(f64, 2), Out(f64, 2), size))
+def couple(chances, p, work, steps):  # type: ignore[no-untyped-def] # the signature has them
+    """Does what ``tenonnx_array.ml.svm.coupled`` does, a row at a time.
+
+    Args:
+        chances: [N, P]; that a row is of class i rather than j, for each pair i < j.
+        p: The probabilities, [N, E].
+        work: [E + 1, E].
+        steps: How often to improve on a row at most.
+    """
+    classes = p.shape[1]
+    q, qp = work[:classes], work[classes]
+    for row in range(p.shape[0]):
+        for i in range(classes):
+            q[i, i] = 0
+            p[row, i] = 1 / classes
+        pair = 0
+        for i in range(classes):
+            for j in range(i + 1, classes):
+                r = min(max(chances[row, pair], 1e-7), 1 - 1e-7)
+                q[i, j] = q[j, i] = -r * (1 - r)
+                q[j, j] += r * r
+                q[i, i] += (1 - r) * (1 - r)
+                pair += 1
+        for _ in range(steps):
+            pqp = 0.0
+            for i in range(classes):
+                qp[i] = 0
+                for j in range(classes):
+                    qp[i] += q[i, j] * p[row, j]
+                pqp += p[row, i] * qp[i]
+            worst = 0.0
+            for i in range(classes):
+                worst = max(worst, abs(qp[i] - pqp))
+            if worst < 0.005 / classes:
+                break
+            for i in range(classes):
+                step = (pqp - qp[i]) / q[i, i]
+                p[row, i] += step
+                pqp = (pqp + step * (step * q[i, i] + 2 * qp[i])) / (1 + step) ** 2
+                for j in range(classes):
+                    qp[j] = (qp[j] + step * q[i, j]) / (1 + step)
+                    p[row, j] /= 1 + step
