@@ -49,7 +49,7 @@ class Ordered:
 
 
 class CupyStream:
-    """A stream and its pool.
+    """A stream and its pools.
 
     Args:
         cupy: The module.
@@ -57,6 +57,9 @@ class CupyStream:
         limit: Bytes that the pool may take.
         address: A ``cudaStream_t``; a new one if 0.
         tf32: Let cuBLAS round the factors of float32 products to 10 bits.
+
+    Attributes:
+        replaying: Held while a graph is launched and what it made is copied.
     """
 
     def __init__(
@@ -69,10 +72,12 @@ class CupyStream:
         else:
             self._stream = cupy.cuda.Stream(non_blocking=True)
         self._ordered = Ordered(device, self._stream)
-        self._pool = cupy.cuda.MemoryPool()
+        self.replaying = threading.RLock()
+        self._pool, self._recorded = cupy.cuda.MemoryPool(), cupy.cuda.MemoryPool()
         if limit < LARGEST_LIMIT:
             with device:
                 self._pool.set_limit(size=limit)
+                self._recorded.set_limit(size=limit)
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -105,15 +110,15 @@ class CupyStream:
     def record(self, work: Callable[[], Any]) -> tuple[Recording, Any]:
         """Captures a CUDA graph.
 
-        What it allocates comes from a pool of its own, which nothing else is given memory of for
-        as long as the graph may be launched. The capture has a stream of its own, too: what other
-        threads do on this one meanwhile would be recorded, and not done.
+        What it allocates comes from a pool that all graphs of the stream share, for no two of them
+        run at once; what is left of a graph between its runs is held by its caller. The capture has
+        a stream of its own: what other threads do on this one meanwhile would be recorded, and not
+        done.
         """
         cuda = self._cupy.cuda
-        pool = cuda.MemoryPool()
         with self.active(), self._no_uploads():
             capture = cuda.Stream(non_blocking=True)
-            with capture, cuda.using_allocator(pool.malloc):
+            with capture, cuda.using_allocator(self._recorded.malloc):
                 capture.begin_capture()
                 try:
                     result = work()
@@ -121,7 +126,7 @@ class CupyStream:
                     _abandon(capture, cuda.runtime.CUDARuntimeError)
                     raise CannotRecordError(str(error)) from error
                 try:
-                    return _Graph(capture.end_capture(), self._stream, pool), result
+                    return _Graph(capture.end_capture(), self._stream, self._recorded), result
                 except cuda.runtime.CUDARuntimeError as error:
                     raise CannotRecordError(str(error)) from error
 
@@ -154,8 +159,8 @@ class CupyStream:
         self._stream.synchronize()
 
     def used(self) -> int:
-        """Returns what the pool holds."""
-        return int(self._pool.total_bytes())
+        """Returns what the pools hold."""
+        return int(self._pool.total_bytes() + self._recorded.total_bytes())
 
 
 class _Foreign:

@@ -65,6 +65,14 @@ class Event(Protocol):
 class Stream(Protocol):
     """An order of work on the device, and a memory pool of its own."""
 
+    @property
+    def replaying(self) -> AbstractContextManager[object]:
+        """Held while a recording is started and what it made is copied.
+
+        The next one may use the same memory.
+        """
+        ...
+
     def active(self) -> AbstractContextManager[object]:
         """Lets this thread's work go to the stream, and its results come from the pool."""
         ...

@@ -77,6 +77,7 @@ class FakeStream:
     def __init__(self) -> None:
         self.depth = self.recordings = 0
         self.broken = False
+        self.replaying = threading.RLock()
 
     @contextmanager
     def active(self) -> Iterator[None]:

@@ -1,7 +1,8 @@
 """Runs that are recorded once for each combination of input shapes, and then replayed.
 
 A replay costs one call however many kernels there are. It reads and writes the very memory that was
-recorded, so inputs are copied in, outputs are copied out, and one replay at a time is started.
+recorded, so inputs are copied in, outputs are copied out, and one replay of a stream's at a time is
+started: what recordings have in between they have in common.
 Caches that the caller binds as input and output stay where they are, and large inputs as long as
 they do not move.
 """
@@ -9,7 +10,6 @@ they do not move.
 from __future__ import annotations
 
 import logging
-import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -89,7 +89,6 @@ class Replayed:
         self._program = program
         self._stream = stream
         self._takes: OrderedDict[Any, Take | Seen | str] = OrderedDict()
-        self._lock = threading.Lock()
         self._unbound = (None,) * len(program.outputs)
         self.replays = 0
 
@@ -98,7 +97,7 @@ class Replayed:
         outs = tuple(_outs or self._unbound)
         kept = shared(inputs, outs)
         key = self._key(inputs, kept)
-        with self._lock:
+        with self._stream.replaying:
             take = self._takes.get(key)
             if take is None:
                 self._keep(key, Seen(large(inputs, kept)))
