@@ -43,7 +43,8 @@ output's buffer that does not fit. If none of the providers asked for can be use
 error too, where onnxruntime warns and takes the CPU: put `CPUExecutionProvider` last in the list,
 as programs for several machines do, and it is taken with a warning. Data files of a model given
 as `bytes` are looked for in `SessionOptions.allowed_roots`, not in the current folder. Outputs
-that are weights are read-only views of them; `.copy()` can be written to.
+that are weights are read-only views of them, and outputs of which one is the other reshaped share
+memory; a `.copy()` is yours to write to.
 
 **Looser.** Inputs may be lists, numbers and torch tensors, and of either byte order; strings and
 sequences may be arrays. Models of a newer IR version or opset run if their operators do.

@@ -48,6 +48,15 @@ def test_map_outputs(form: str) -> None:
     assert outputs == [{"a": 0.25, "b": 0.75}]
 
 
+def test_objects_that_are_no_strings_become_some() -> None:
+    words = [value(name, TensorProto.STRING, [None, None]) for name in "xy"]
+    session = tenonnx.InferenceSession(model([node("Identity", "x", "y")], words[:1], words[1:]))
+    given = np.array([["a", 1], [None, 2.5]], object)
+    (y,) = session.run(None, {"x": given})
+    assert y.tolist() == [["a", "1"], ["None", "2.5"]]
+    assert given[0, 1] == 1
+
+
 def test_maps_are_still_maps_in_a_model_that_was_saved(tmp_path: Path) -> None:
     path = tmp_path / "saved.onnx"
     options = tenonnx.SessionOptions(optimized_model_filepath=str(path))

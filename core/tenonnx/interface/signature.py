@@ -74,6 +74,8 @@ class InputCheck:
         array = given if type(given) is np.ndarray else self._as_array(given)
         if array.dtype is not self._dtype and array.dtype != self._dtype:
             array = self._convert(array, given)
+        elif self._dtype is STRING:
+            array = _worded(array)
         return self._of_this_shape(array)
 
     def on_device(self, array: Any) -> Any:
@@ -193,7 +195,18 @@ def _element_dtype(value_type: ir.TypeProtocol | None) -> np.dtype[Any] | None:
 
 
 def _as_strings(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return array.astype(object) if array.dtype.kind == "U" else array
+    if array.dtype.kind == "U":
+        return array.astype(object)
+    return _worded(array) if array.dtype == STRING else array
+
+
+def _worded(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Returns an array of objects as one of strings, which those of data frames often are not."""
+    if set(map(type, array.ravel().tolist())) <= {str}:
+        return array
+    words = np.empty(array.shape, object)
+    words.flat = [str(item) for item in array.flat]
+    return words
 
 
 class Signature:
