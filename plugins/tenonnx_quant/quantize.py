@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import onnx_ir as ir
 from onnx_ir.passes.common import (
-    InlinePass,
     LiftConstantsToInitializersPass,
     RemoveInitializersFromInputsPass,
 )
 
 from tenonnx import WeightRegistry, default_registry
 from tenonnx.convert import Layout, Progress, write
+from tenonnx.functions import inline_functions
 from tenonnx.load import load
 from tenonnx_quant.accuracy import Accuracy, compare
 from tenonnx_quant.dynamic import DynamicScheme
@@ -162,8 +162,7 @@ def _prepare(model: ir.Model) -> None:
     Models of old IR versions list their weights among the inputs; quantised, they cannot be
     given by a caller any more.
     """
-    if model.functions:
-        InlinePass()(model)
+    inline_functions(model)
     RemoveInitializersFromInputsPass()(model)
     LiftConstantsToInitializersPass(lift_all_constants=False, size_limit=64)(model)
 

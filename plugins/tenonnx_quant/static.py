@@ -16,7 +16,14 @@ from tenonnx_quant.feeds import Feeds
 from tenonnx_quant.opset import at_least
 from tenonnx_quant.rounding import TYPES, Integers
 from tenonnx_quant.selection import Selection, integer, is_scaled, is_weight
-from tenonnx_quant.stored import Quantised, by_channel, constant, deferred
+from tenonnx_quant.stored import (
+    Quantised,
+    by_channel,
+    constant,
+    deferred,
+    dequantised,
+    forget_unread,
+)
 
 EVERYTHING: Final = Selection((*PRODUCTS, *ELEMENTWISE, *MOVERS))
 
@@ -120,20 +127,14 @@ class Writer:
             scale, zero = self._parameters_of(root)
             quantise = ir.node("QuantizeLinear", [value, scale, zero], name=f"{value.name}.q")
             quantise.outputs[0].name = f"{value.name}.quantized"
-            dequantise = ir.node(
-                "DequantizeLinear", [*quantise.outputs, scale, zero], name=f"{value.name}.dq"
-            )
-            result = dequantise.outputs[0]
-            result.name, result.shape, result.type = (
-                f"{value.name}.dequantized", value.shape, value.type,
-            )  # fmt: skip
+            dequantise = dequantised(value, [*quantise.outputs, scale, zero])
             producer = value.producer()
             if producer is None:
                 self.graph.insert_before(self.graph[0], (quantise, dequantise))
             else:
                 self.graph.insert_after(producer, (quantise, dequantise))
             for node, index in readers:
-                node.replace_input_with(index, result)
+                node.replace_input_with(index, dequantise.outputs[0])
 
     def _parameters_of(self, root: ir.Value) -> tuple[ir.Value, ir.Value]:
         if root not in self._parameters:
@@ -162,9 +163,7 @@ class Writer:
         node.replace_input_with(1, result)
         if len(node.inputs) > 2:
             self._quantise_bias(node, source.inputs[1], stored, axis)
-        if not weight.uses() and not weight.is_graph_output():
-            assert weight.name is not None
-            self.graph.initializers.pop(weight.name, None)
+        forget_unread(self.graph, weight)
 
     def _axis(self, node: ir.Node, weight: ir.Value) -> int | None:
         assert weight.const_value is not None
@@ -181,14 +180,9 @@ class Writer:
         if key not in self._weights:
             stored = by_channel(self.graph, weight, axis)
             attributes = {} if axis is None else {"axis": axis}
-            dequantise = ir.node(
-                "DequantizeLinear", stored.parts, attributes, name=f"{weight.name}.dq"
-            )
-            result = dequantise.outputs[0]
-            result.name = f"{weight.name}.dequantized"
-            result.shape, result.type = weight.shape, weight.type
+            dequantise = dequantised(weight, stored.parts, **attributes)
             self.graph.insert_before(self.graph[0], dequantise)
-            self._weights[key] = stored, result
+            self._weights[key] = stored, dequantise.outputs[0]
         return self._weights[key]
 
     def _quantise_bias(
@@ -220,5 +214,4 @@ class Writer:
         dequantise.outputs[0].name = f"{name}.dequantized"
         self.graph.insert_before(node, dequantise)
         node.replace_input_with(2, dequantise.outputs[0])
-        if not bias.uses() and not bias.is_graph_output() and bias.name:
-            self.graph.initializers.pop(bias.name, None)
+        forget_unread(self.graph, bias)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,26 @@ def constant(name: str, array: Any) -> ir.Value:
         type=ir.TensorType(tensor.dtype),
         const_value=tensor,
     )
+
+
+def dequantised(value: ir.Value, parts: Sequence[ir.Value], **attributes: int) -> ir.Node:
+    """Returns a DequantizeLinear whose result stands for a value, and is typed as it.
+
+    Args:
+        value: The float value.
+        parts: Its integers, scales and, unless they are 0, zero points.
+        attributes: The node's.
+    """
+    node = ir.node("DequantizeLinear", parts, attributes, name=f"{value.name}.dq")
+    result = node.outputs[0]
+    result.name, result.shape, result.type = f"{value.name}.dequantized", value.shape, value.type
+    return node
+
+
+def forget_unread(graph: ir.Graph, weight: ir.Value) -> None:
+    """Removes an initializer that nothing reads any more."""
+    if weight.name and not weight.uses() and not weight.is_graph_output():
+        graph.initializers.pop(weight.name, None)
 
 
 class Quantised:

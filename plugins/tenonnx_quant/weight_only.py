@@ -12,7 +12,7 @@ from tenonnx_quant.nbits import DOMAIN, replace_by_nbits
 from tenonnx_quant.opset import at_least
 from tenonnx_quant.rounding import Blocks, Integers
 from tenonnx_quant.selection import Selection, depth_axis, product_uses, weights
-from tenonnx_quant.stored import Quantised
+from tenonnx_quant.stored import Quantised, dequantised
 
 PRODUCTS = ("MatMul", "Gemm")
 TABLES = ("Gather",)
@@ -124,15 +124,9 @@ def _replace(graph: ir.Graph, value: ir.Value, axis: int, scheme: WeightScheme) 
     for node in gathers:
         _gather_integers(node, stored)
     if value.uses():
-        dequantise = ir.node("DequantizeLinear", stored.parts, attributes, name=f"{value.name}.dq")
-        result = dequantise.outputs[0]
-        result.name, result.shape, result.type = (
-            f"{value.name}.dequantized",
-            value.shape,
-            value.type,
-        )
-        _insert_first(graph, dequantise)
-        ir.convenience.replace_all_uses_with(value, result)
+        dequantise = dequantised(value, stored.parts, **attributes)
+        graph.insert_before(graph[0], dequantise)
+        ir.convenience.replace_all_uses_with(value, dequantise.outputs[0])
     assert value.name is not None
     del graph.initializers[value.name]
     return True
@@ -151,7 +145,3 @@ def _gather_integers(node: ir.Node, stored: Quantised) -> None:
         part.name = part.outputs[0].name = f"{old.name}.{value.name}"
     new.shape, new.type, new.name = old.shape, old.type, old.name
     ir.convenience.replace_nodes_and_values(graph, node, [node], [*parts, dequantise], [old], [new])
-
-
-def _insert_first(graph: ir.Graph, node: ir.Node) -> None:
-    graph.insert_before(graph[0], node)
