@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped] 
 from tenonnx import collector
 from tenonnx.errors import Fail, InvalidArgument, InvalidGraph, InvalidProtobuf, TenonnxError
 from tenonnx.graph import label, nodes
+from tenonnx.loading.long_lists import put_back, take_long_lists
 from tenonnx.loading.map_types import has_maps, note_map_types, take_map_types
 from tenonnx.loading.paths import DataFolders, missing
 from tenonnx.loading.sniff import looks_like
@@ -123,7 +124,10 @@ def _read_buffer(buffer: memoryview, storage: Any, reader: TensorReader, name: s
         mend = "If it is TensorFlow's, convert it with tf2onnx."
         raise _not_a_model(name, buffer, "it has no graph", mend)
     reader.inline[skeleton.location] = storage
-    return _read(proto, reader)
+    lists = take_long_lists(proto)
+    model = _read(proto, reader)
+    put_back(model, lists)
+    return model
 
 
 def _read(proto: onnx.ModelProto, reader: TensorReader) -> ir.Model:
