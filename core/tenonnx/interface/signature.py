@@ -205,7 +205,7 @@ def _worded(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     if set(map(type, array.ravel().tolist())) <= {str}:
         return array
     words = np.empty(array.shape, object)
-    words.flat = [str(item) for item in array.flat]
+    words.reshape(-1)[:] = [str(item) for item in array.flat]
     return words
 
 
