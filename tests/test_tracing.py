@@ -73,6 +73,16 @@ def test_what_a_trace_cannot_know_is_left_to_the_next() -> None:
     assert "would have to be known before the run" in str(reasons["Expand"])
 
 
+def test_what_is_known_before_a_run_follows_in_time_from_long_calculations() -> None:
+    steps = ["s0 = Add(shape, zero)"]
+    steps += [f"s{i} = Max(s{i - 1}, s{i - 1})" for i in range(1, 1500)]
+    body = "\n".join([*steps, "y = Reshape(x, s1499)"])
+    session = opened(models.build(body, "float[n] x, int64[1] shape, int64[1] zero", "float[] y"))
+    assert not list(session.placement.elsewhere())
+    feeds = {"x": np.ones(3, np.float32), "shape": np.array([3]), "zero": np.array([0])}
+    np.testing.assert_array_equal(session.run(None, feeds)[0], np.ones(3))
+
+
 def test_transforms_into_other_domains_are_left_out() -> None:
     session = opened(models.mlp())
     notes = {report.name: report.notes for report in session.transforms}

@@ -125,11 +125,15 @@ class ArrayProvider(Provider):
             return f"{kernel} has no attribute {', '.join(sorted(unknown))}"
         if len(node.outputs) > 1 and not kernel.multiple:
             return f"{kernel} has one output, the node names {len(node.outputs)}"
+        return self.lacks(node) or True
+
+    def lacks(self, node: ir.Node) -> str | None:
+        """Returns why the library cannot run a node whose kernel there is; ``None`` if it can."""
         if self.elements is not None:
             for value in (*node.inputs, *node.outputs):
                 if value is not None and value.dtype and value.dtype.name not in self.elements:
                     return f"no elements of type {value.dtype.name}"
-        return True
+        return None
 
     def compile(self, segment: Segment) -> Sequence[Step]:
         """Returns a step per node."""

@@ -101,12 +101,18 @@ class TracingProvider(ArrayProvider):
 
     def _known(self, value: ir.Value) -> bool:
         """Says whether a value is there before the run, or follows from shapes and such values."""
-        node = value.producer()
-        if node is None or node.op_type in ("Shape", "Size", "Constant"):
-            return True
-        return self.supports(node) is True and all(
-            self._known(given) for given in node.inputs if given is not None
-        )
+        seen, todo = {value}, [value]
+        while todo:
+            node = todo.pop().producer()
+            if node is None or node.op_type in ("Shape", "Size", "Constant"):
+                continue
+            if super().supports(node) is not True or self.kernel(node).host == "all":
+                return False
+            # Among them is what the node takes by value.
+            before = {given for given in node.inputs if given is not None} - seen
+            seen |= before
+            todo += before
+        return True
 
     def _static(self, segment: Segment) -> tuple[int, ...]:
         """Returns the positions of the inputs that the trace needs by value."""

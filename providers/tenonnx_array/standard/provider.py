@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx_ir as ir
@@ -70,18 +70,17 @@ class StandardProvider(ArrayProvider):
         """Returns keywords with which the library creates arrays where the provider's are."""
         return {}
 
-    def supports(self, node: ir.Node) -> Literal[True] | str:
-        """Accepts a node whose operator there is, for elements that the library has."""
-        verdict = super().supports(node)
-        if verdict is not True:
-            return verdict
+    def lacks(self, node: ir.Node) -> str | None:
+        """Returns why the library cannot run a node, such as elements that it does not have."""
+        if (reason := super().lacks(node)) is not None:
+            return reason
         if any(subgraphs(node)):
             return "it runs no operators with graphs"
         for value in (*node.inputs, *node.outputs):
             element = None if value is None else value.dtype
             if element is not None and DTYPES.get(element.value) not in self.xp.own:
                 return f"{self.namespace} has no elements of type {element.name}"
-        return True
+        return None
 
     def bound(self, node: ir.Node, xp: Namespace) -> Callable[..., Any]:
         """Returns a function of a node's inputs on the library's arrays."""
