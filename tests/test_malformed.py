@@ -182,5 +182,5 @@ def test_a_domain_that_is_no_text() -> None:
         [node("Foo", "x", "y", domain="abc")], [value("x")], [value("y")], domains={"abc": 1}
     )
     content = proto.SerializeToString().replace(b"abc", b"a\xffc")
-    with pytest.raises(tenonnx.NotSupported, match="no provider that runs them"):
+    with pytest.raises(tenonnx.NotSupported, match="no provider that runs it"):
         tenonnx.InferenceSession(content)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import onnx
 import onnx_ir as ir
 
 from tenonnx import functions
@@ -181,16 +182,27 @@ def _not_implemented(
         lines.append(f"  {graphs.label(node)}: {reasons}")
     if len(nodes) > MAX_LISTED:
         lines.append(f"  ... and {len(nodes) - MAX_LISTED} more")
+    who = f"{len(nodes)} nodes have no provider that runs them"
+    who = who if len(nodes) > 1 else "a node has no provider that runs it"
+    return NotSupported(f"{who}:\n" + "\n".join(lines), hint=_remedy(nodes, others))
+
+
+def _remedy(nodes: Sequence[ir.Node], others: Sequence[Provider]) -> str:
     able = [p.name for p in others if all(p.supports(node) is True for node in nodes)]
-    domains = sorted({str(node.domain) for node in nodes} - {""})  # bytes if they are no UTF-8
     if able:
-        hint = f"{' or '.join(able)} supports them: add it to providers=[...]"
-    elif domains:
-        hint = (
+        return f"{' or '.join(able)} supports them: add it to providers=[...]"
+    domains = sorted({str(node.domain) for node in nodes} - {""})  # bytes if they are no UTF-8
+    if domains:
+        return (
             f"install or register a plugin that brings the operators of {', '.join(domains)} "
             "(see docs/plugins.md)"
         )
-    else:
-        hint = "check the model's opset_import; `tenonnx providers` lists who is there"
-    count = f"{len(nodes)} nodes have" if len(nodes) > 1 else "a node has"
-    return NotSupported(f"{count} no provider that runs them:\n" + "\n".join(lines), hint=hint)
+    unknown = [node.op_type for node in nodes if not onnx.defs.has(node.op_type)]
+    if unknown:
+        known = (schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain)
+        import difflib  # for mistakes only
+
+        close = difflib.get_close_matches(unknown[0], known, n=1)
+        guess = f"did you mean {close[0]}?" if close else "does the node lack its domain?"
+        return f"{unknown[0]} is no operator of ai.onnx; {guess}"
+    return "check the model's opset_import; `tenonnx providers` lists who is there"
