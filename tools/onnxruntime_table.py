@@ -47,7 +47,9 @@ that are weights are read-only views of them, and outputs of which one is the ot
 memory; a `.copy()` is yours to write to.
 
 **Looser.** Inputs may be lists, numbers and torch tensors, and of either byte order; strings and
-sequences may be arrays. Models of a newer IR version or opset run if their operators do.
+sequences may be arrays. Models of a newer IR version or opset run if their operators do. Types
+are not inferred when a model is loaded: where a node's do not fit together, they are promoted as
+numpy promotes them, and an output may then be of another type than is declared.
 
 Numbers differ in a few places. NaN wins in ReduceMax, ReduceMin, ArgMax, ArgMin and every MaxPool,
 where onnxruntime may pass it over. Sums, products and powers of integers wrap around instead of
