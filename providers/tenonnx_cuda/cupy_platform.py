@@ -124,8 +124,14 @@ class CupyPlatform:
         return self._cupy.ndarray(view.shape, view.dtype, memptr=pointer, strides=view.strides)
 
     def adopt(self, data: Any) -> Array:
-        """Returns an array over another library's memory."""
-        return self._cupy.from_dlpack(data)
+        """Returns an array over another library's memory.
+
+        cupy's own arrays come from the caller's current stream, which they do not know.
+        """
+        with self._device:
+            array = self._cupy.from_dlpack(data)
+            self._cupy.cuda.get_current_stream().synchronize()
+        return array
 
     def at(self, address: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
         """Returns an array over a caller's memory."""

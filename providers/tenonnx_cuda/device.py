@@ -86,10 +86,7 @@ class CudaDevice:
 
     def adopt(self, data: Any) -> Array:
         """Returns an array over another library's memory on this device, by DLPack."""
-        with self.stream.active():
-            array = self.platform.adopt(data)
-        self.stream.synchronize()
-        return array
+        return self.platform.adopt(data)
 
     def at(self, address: int, dtype: Any, shape: tuple[int, ...]) -> Array:
         """Returns an array over memory at an address, which the caller keeps."""

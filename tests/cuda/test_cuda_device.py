@@ -150,6 +150,21 @@ def test_values_stay_and_are_lent() -> None:
     assert cupy.from_dlpack(y).tolist() == [4, 6]
 
 
+def test_what_another_stream_still_writes_is_waited_for() -> None:
+    import cupy
+
+    square = (512, 512)
+    given, made = [value("x", shape=square)], [value("y", shape=square)]
+    session = opened(model([node("Neg", "x", "y")], given, made))
+    matrix = product = cupy.eye(512, dtype=np.float32)
+    with cupy.cuda.Stream(non_blocking=True):
+        for _ in range(8):
+            product = product @ matrix
+        x = OrtValue.from_dlpack(product)
+    (y,) = session.run_with_ort_values(None, {"x": x})
+    np.testing.assert_array_equal(y.numpy(), -np.eye(512, dtype=np.float32))
+
+
 def test_an_output_lies_in_order_from_its_address_on() -> None:
     import cupy
 
