@@ -63,13 +63,19 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="ROW", help="what to measure, all by default")
     parser.add_argument("--quick", action="store_true", help="small networks, a moment each")
     parser.add_argument("--seconds", type=float, default=3.0, help="length of a measurement")
-    parser.add_argument("--limit", type=float, default=90.0, help="seconds that a row may take")
+    parser.add_argument("--limit", type=float, default=150.0, help="seconds that a row may take")
     parser.add_argument(
         "--budget",
         type=float,
         default=float("inf"),
         metavar="SECONDS",
         help="that all of it may take: what does not fit is cut short, or left out and named",
+    )
+    parser.add_argument(
+        "--skip-done",
+        action="store_true",
+        help="go on with the results in the output folder, if they are of this device: leave out "
+        "what is there, and nothing of it failed",
     )
     parser.add_argument("--kernels", action="store_true", help="time kernels one by one, too")
     parser.add_argument("--tests", action="store_true", help="run tests/cuda first")
@@ -97,8 +103,13 @@ def main(arguments: list[str] | None = None) -> int:
         if problem is not None:
             print(f"error: {problem}", file=sys.stderr)
             return 2
-        content: dict[str, Any] = {**seen, "machine": machine(), "found": {}, "failed": {}}
+        seen = {**seen, "machine": machine(), "quick": parsed.quick}
+        before = earlier(parsed.output / "cuda.json", seen) if parsed.skip_done else {}
+        content: dict[str, Any] = {"found": {}, "failed": {}, **before, **seen}
         for name, command in commands(parsed).items():
+            if name in before.get("found", ()) and not before["failed"].get(name):
+                tell(f"{name} is done")
+                continue
             tell(name)
             content["found"][name], content["failed"][name] = run.lines(command)
             tell(f"  {content['found'][name]}\n  {len(content['failed'][name])} failed")
@@ -106,6 +117,15 @@ def main(arguments: list[str] | None = None) -> int:
             (parsed.output / "cuda.json").write_text(json.dumps(content, indent=2) + "\n")
             (parsed.output / "cuda.md").write_text(page(content))
     return int(any(content["failed"].values()))
+
+
+def earlier(path: Path, seen: dict[str, Any]) -> dict[str, Any]:
+    """Returns results of the same device, and of networks of the same size, if there are any."""
+    if not path.exists():
+        return {}
+    content: dict[str, Any] = json.loads(path.read_text())
+    same = all(content.get(name) == seen[name] for name in ("device", "quick"))
+    return content if same else {}
 
 
 def commands(parsed: argparse.Namespace) -> dict[str, list[str]]:
@@ -140,7 +160,7 @@ class Runs:
 
     Args:
         environment: Theirs.
-        limit: Seconds that one may take; the tests, four times as many.
+        limit: Seconds that one may take; the tests, twice as many.
         log: A file that gets all that they write.
         budget: Seconds that all together may take.
     """
@@ -179,7 +199,7 @@ class Runs:
         """Returns the figures that a process found, and what of it failed."""
         found: dict[str, Any] = {}
         failed: dict[str, str] = {}
-        limit = self._limit * (4 if "bench.cuda.tests" in command else 1)
+        limit = self._limit * (2 if "bench.cuda.tests" in command else 1)
         limit = min(limit, self._end - time.monotonic())
         if limit <= 0:
             return found, {"process": "no time was left"}

@@ -7,6 +7,7 @@ process, costs no other. Inputs and outputs stay on the device.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import statistics
@@ -25,6 +26,9 @@ from bench.cuda.health import go_on_after, is_broken
 from bench.cuda.table import ROWS, Row
 
 WARM = 5
+
+DEVICE = "cuda"
+"""Torch's name of it."""
 
 
 def ways(
@@ -83,9 +87,8 @@ def _torch(row: Row, feeds: Feeds, way: str, seconds: float, *, small: bool) -> 
 
     # As tenonnx's use_tf32 and onnxruntime's, which are on unless one asks otherwise.
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
-    module = row.twin(small).eval().cuda()
-    module = module.half() if row.half else module
-    given = [torch.from_numpy(array).cuda() for array in feeds.values()]
+    module = twin(row, small=small)
+    given = [torch.from_numpy(array).to(DEVICE) for array in feeds.values()]
     given = [t.half() if row.half and t.is_floating_point() else t for t in given]
     with torch.inference_mode():
         run: Callable[[], Any] = lambda: module(*given)  # noqa: E731 - one of three
@@ -100,6 +103,16 @@ def _torch(row: Row, feeds: Feeds, way: str, seconds: float, *, small: bool) -> 
             compiled = torch.compile(module)
             run = lambda: compiled(*given)  # noqa: E731 - likewise
         return {way: per_run(run, torch.cuda.synchronize, seconds)}
+
+
+@functools.cache
+def twin(row: Row, *, small: bool) -> Any:
+    """Returns the torch module of a row, whose weights are drawn on the device: there are many."""
+    import torch
+
+    with torch.device(DEVICE):
+        module = row.twin(small).eval()
+    return module.half() if row.half else module
 
 
 def per_run(run: Callable[[], Any], wait: Callable[[], Any], seconds: float) -> float:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,7 +53,7 @@ def test_without_a_gpu_it_says_what_is_missing(
 def test_an_unknown_row_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         command.main(["bert"])
-    assert "'bert' is not one of bert-base" in capsys.readouterr().err
+    assert "'bert' is not one of decode-nbits-fp16" in capsys.readouterr().err
 
 
 def test_the_page_says_who_is_ahead_and_what_failed() -> None:
@@ -95,6 +96,32 @@ def test_lines_of_others_are_no_figures(tmp_path: Path) -> None:
     assert run.lines(["-c", "print('{x', '[1]', '{\\'a\\': 1}', '3', sep='\\n')"]) == ({}, {})
     run = command.Runs({}, 20.0, tmp_path / "log", budget=0.0)
     assert run.lines(["-c", ""]) == ({}, {"process": "no time was left"})
+
+
+def test_what_is_done_is_left_out_when_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = {"device": "Chip", "cupy": "14"}
+    ran: list[str] = []
+
+    def lines(_: Any, arguments: list[str]) -> Any:
+        ran.append(arguments[2])
+        failed = {"torch.compile": "no"} if len(ran) == 1 else {}
+        return {"tenonnx": float(len(ran))}, failed
+
+    monkeypatch.setattr(command.Runs, "look", lambda _: (device, None))
+    monkeypatch.setattr(command.Runs, "lines", lines)
+    rows, output = ["bert-base", "resnet50"], ["--output", str(tmp_path)]
+    assert command.main([*rows, *output]) == 1
+    assert command.main([*rows, "decode-fp16", *output, "--skip-done"]) == 0
+    assert ran == [*rows, "bert-base", "decode-fp16"]
+    found = json.loads((tmp_path / "cuda.json").read_text())["found"]
+    assert found == {"bert-base": {"tenonnx": 3.0}, "resnet50": {"tenonnx": 2.0},
+                     "decode-fp16": {"tenonnx": 4.0}}  # fmt: skip
+    ran.clear()
+    device["device"] = "another"
+    command.main([*rows, *output, "--skip-done"])
+    assert ran == rows
 
 
 def test_what_hangs_takes_its_children_along(tmp_path: Path) -> None:
