@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -34,31 +34,33 @@ def tokenizer(
         raise ValueError(f"mincharnum is {mincharnum}; expected 1 or more")
     if x.ndim not in (1, 2):
         raise ValueError(f"expected strings of shape [C] or [N, C], found {list(x.shape)}")
+    texts = x.ravel().tolist()
     if tokenexp == "." or tuple(separators) == ("",):
         if mincharnum > 1:
             raise ValueError(f"mincharnum is {mincharnum}; expected 1 where characters are tokens")
-        rows = [list(text) for text in x.ravel()]
+        rows = [list(text) for text in texts]
     elif tokenexp:
-        rows = [matches(compile_re2(tokenexp), text, mincharnum) for text in x.ravel()]
+        find = finder(compile_re2(tokenexp))
+        rows = [[token for token in find(text) if len(token) >= mincharnum] for text in texts]
     else:
         patterns = [compile_re2(separator) for separator in separators]
-        rows = [pieces(patterns, text, mincharnum) for text in x.ravel()]
+        rows = [pieces(patterns, text, mincharnum) for text in texts]
     if not rows:
         return x
     width = max(map(len, rows))
     if mark and width:
         rows = [[START_OF_TEXT, *row, END_OF_TEXT] for row in rows]
         width += 2
-    cut = np.full((len(rows), width), pad_value, object)
-    for target, row in zip(cut, rows, strict=True):
-        target[: len(row)] = row
+    cut = np.empty(len(rows) * width, object)
+    cut[:] = [token for row in rows for token in row + [pad_value] * (width - len(row))]
     return cut.reshape(*x.shape, width)
 
 
-def matches(pattern: re.Pattern[str], text: str, shortest: int) -> list[str]:
-    """Returns what a pattern matches in a text, from left to right."""
-    found = (match.group() for match in pattern.finditer(text))
-    return [token for token in found if len(token) >= shortest]
+def finder(pattern: re.Pattern[str]) -> Callable[[str], Iterable[str]]:
+    """Returns what finds all that a pattern matches in a text, from left to right."""
+    if pattern.groups:
+        return lambda text: (match.group() for match in pattern.finditer(text))
+    return pattern.findall
 
 
 def pieces(patterns: Sequence[re.Pattern[str]], text: str, shortest: int) -> list[str]:

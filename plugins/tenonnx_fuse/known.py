@@ -33,7 +33,7 @@ SAME_RANK = frozenset(
         "LayerNormalization", "LeakyRelu", "Log", "LogSoftmax", "MaxPool", "Neg", "Not", "PRelu",
         "Pad", "QuantizeLinear", "RMSNormalization", "Reciprocal", "Relu", "Resize",
         "ScatterElements", "ScatterND", "Sigmoid", "Sign", "Sin", "Slice", "Softmax", "Softplus",
-        "Split", "Sqrt", "Swish", "Tanh", "Tile", "Transpose", "Trilu",
+        "Split", "Sqrt", "Swish", "Tanh", "TfIdfVectorizer", "Tile", "Transpose", "Trilu",
     }
 )  # fmt: skip
 """Operators whose outputs have the rank of their first input."""
@@ -127,6 +127,8 @@ def dtype_of(value: ir.Value | None, depth: int = MAX_DEPTH) -> ir.DataType | No
         return ir.DataType.FLOAT if value.index() == len(node.outputs) - 1 else None
     if node.domain:
         return None
+    if node.op_type == "TfIdfVectorizer":
+        return ir.DataType.FLOAT
     if node.op_type == "Cast":
         return cast_type(node)
     if node.op_type not in SAME_TYPE or node.outputs[0] is not value:

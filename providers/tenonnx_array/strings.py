@@ -63,8 +63,10 @@ def string_normalizer(
         raise ValueError(f"expected LOWER, UPPER or NONE, found {case_change_action}")
     key: Callable[[str], str] = str if is_case_sensitive else lower
     stopped = {key(word) for word in stopwords}
-    action = actions[case_change_action]
-    words = [action(s) for s in x.reshape(-1).tolist() if key(s) not in stopped]
+    words = x.reshape(-1).tolist()
+    if stopped:
+        words = [word for word in words if key(word) not in stopped]
+    words = list(map(actions[case_change_action], words))
     return np.array(words or [""], object).reshape((-1,) if x.ndim == 1 else (1, -1))
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tenonnx.operators import Array, Namespace, OperatorTable
+from tenonnx.operators import Array, Namespace
 from tenonnx_array.allocation import check_allocation
+from tenonnx_array.ml.staged import StagedTable
 
-table = OperatorTable()
+table = StagedTable()
 op = table.op
 
 
@@ -20,20 +20,21 @@ class Trie(NamedTuple):
     """The pool's n-grams. A state is a prefix; state 0 is the empty one.
 
     Attributes:
-        tokens: Distinct tokens, sorted; a token's number is its place here.
-        edges: Sorted ``state * len(tokens) + token``; the i-th edge leads to state i + 1.
+        numbers: Distinct tokens and their numbers.
+        edges: Sorted ``state * len(numbers) + number``; the i-th edge leads to state i + 1.
+        first: The state that each token's number leads to from the empty one, and a last 0.
         ngram: For each state the n-gram that ends there, or -1.
     """
 
-    tokens: Array
+    numbers: dict[Any, int]
     edges: Array
+    first: Array
     ngram: Array
 
 
 @op("TfIdfVectorizer", since=9, host="all")
 def tfidf_vectorizer(
     _xp: Namespace,
-    x: Array,
     *,
     max_gram_length: int,
     max_skip_count: int,
@@ -44,7 +45,7 @@ def tfidf_vectorizer(
     pool_int64s: Sequence[int] | None = None,
     pool_strings: Sequence[str] | None = None,
     weights: Sequence[float] | None = None,
-) -> Array:
+) -> Callable[[Array], Array]:
     """Count the pool's n-grams in each row of ``x``, as float32.
 
     ``x`` has shape [C] or [N, C]. Neighbours in an n-gram are equally far apart, with 0 to
@@ -56,31 +57,36 @@ def tfidf_vectorizer(
     pool = pool_strings if pool_int64s is None else pool_int64s
     if pool is None:
         raise ValueError("expected pool_int64s or pool_strings, found neither")
-    trie = _trie(tuple(pool), tuple(ngram_counts), min_gram_length, max_gram_length)
-    rows = x.reshape((1, -1)) if x.ndim == 1 else x
-    numbers = _numbered(trie.tokens, rows)
-    row, ngram = _occurrences(trie, numbers, max_gram_length, max_skip_count)
-    places = np.asarray(ngram_indexes, np.int64)
+    trie = _trie(pool, ngram_counts, min_gram_length, max_gram_length)
+    places = np.array(ngram_indexes, np.int64)
     width = int(places.max()) + 1
-    check_allocation(np, (len(rows), width), np.int64)
-    counts = np.bincount(row * width + places[ngram], minlength=len(rows) * width)
-    result: Array = counts.reshape((len(rows), width)).astype(np.float32)
-    if mode == "IDF":
-        result = np.minimum(result, 1)
+    scale = None
     if mode != "TF" and weights is not None:
         scale = np.ones(width, np.float32)
         scale[places] = weights
-        result = result * scale
-    return result[0] if x.ndim == 1 else result
+
+    def run(x: Array) -> Array:
+        rows = x.reshape((1, -1)) if x.ndim == 1 else x
+        find = trie.numbers.get
+        numbers = np.array([find(token, -1) for token in rows.reshape(-1).tolist()], np.intp)
+        numbers = numbers.reshape(rows.shape)
+        row, ngram = _occurrences(trie, numbers, max_gram_length, max_skip_count)
+        check_allocation(np, (len(rows), width), np.int64)
+        counts = np.bincount(row * width + places[ngram], minlength=len(rows) * width)
+        result: Array = counts.reshape((len(rows), width)).astype(np.float32)
+        if mode == "IDF":
+            result = np.minimum(result, 1)
+        if scale is not None:
+            result = result * scale
+        return result[0] if x.ndim == 1 else result
+
+    return run
 
 
-@lru_cache(maxsize=16)
-def _trie(pool: tuple[Any, ...], starts: tuple[int, ...], shortest: int, longest: int) -> Trie:
+def _trie(pool: Sequence[Any], starts: Sequence[int], shortest: int, longest: int) -> Trie:
     """Number prefixes level by level, so that the edges of all levels are sorted as one."""
-    tokens, numbers = np.unique(
-        np.array(pool, object if pool and isinstance(pool[0], str) else np.int64),
-        return_inverse=True,
-    )
+    tokens: dict[Any, int] = {}
+    numbers = np.array([tokens.setdefault(token, len(tokens)) for token in pool], np.intp)
     total = 0
     grams = []
     for n, (start, stop) in enumerate(pairwise((*starts, len(pool))), 1):
@@ -100,25 +106,30 @@ def _trie(pool: tuple[Any, ...], starts: tuple[int, ...], shortest: int, longest
     ngram = np.full(len(edges) + 1, -1)
     for (identity, _), state in zip(grams, states, strict=True):
         ngram[state] = identity
-    return Trie(tokens, edges, ngram)
+    first = np.zeros(len(tokens) + 1, np.intp)
+    begin = np.searchsorted(edges, len(tokens))
+    first[edges[:begin]] = np.arange(1, begin + 1)
+    return Trie(tokens, edges, first, ngram)
 
 
 def _occurrences(trie: Trie, numbers: Array, longest: int, max_skip: int) -> tuple[Array, Array]:
     """Return row and n-gram of each match. A 1-gram has no neighbours and matches once."""
-    rows: list[Array] = []
-    ngrams: list[Array] = []
+    states = trie.first[numbers.reshape(-1)]
+    begin = np.flatnonzero(states)
+    states = states[begin]
+    lines, starts = np.divmod(begin, max(numbers.shape[1], 1))
+    ends = trie.ngram[states] >= 0
+    rows, ngrams = [lines[ends]], [trie.ngram[states[ends]]]
     for stride in range(1, max_skip + 2):
-        row, start = (a.reshape(-1) for a in np.indices(numbers.shape))
-        state = np.zeros(row.size, np.int64)
-        for n in range(longest):
+        row, start, state = lines, starts, states
+        for n in range(1, longest):
             inside = start + n * stride < numbers.shape[1]
             row, start, state = row[inside], start[inside], state[inside]
             state = _step(trie, state, numbers[row, start + n * stride])
             row, start, state = row[state > 0], start[state > 0], state[state > 0]
             ends = trie.ngram[state] >= 0
-            if n > 0 or stride == 1:
-                rows.append(row[ends])
-                ngrams.append(trie.ngram[state[ends]])
+            rows.append(row[ends])
+            ngrams.append(trie.ngram[state[ends]])
     return np.concatenate(rows), np.concatenate(ngrams)
 
 
@@ -126,14 +137,6 @@ def _step(trie: Trie, state: Array, number: Array) -> Array:
     """Follow the edge with each token, to state 0 if there is none."""
     if not len(trie.edges):
         return np.zeros_like(state)
-    wanted = np.where(number < 0, -1, state * len(trie.tokens) + number)
+    wanted = np.where(number < 0, -1, state * len(trie.numbers) + number)
     edge = np.minimum(np.searchsorted(trie.edges, wanted), len(trie.edges) - 1)
     return np.where(trie.edges[edge] == wanted, edge + 1, 0)
-
-
-def _numbered(tokens: Array, x: Array) -> Array:
-    """Replace tokens by their numbers, unknown ones by -1."""
-    if not len(tokens):
-        return np.full(x.shape, -1)
-    place = np.minimum(np.searchsorted(tokens, x.reshape(-1)), len(tokens) - 1).reshape(x.shape)
-    return np.where(tokens[place] == x, place, -1)
