@@ -59,8 +59,12 @@ def boxes_of(report: dict[str, Any]) -> Boxes:
     }
     for kind, names in (("input", report["inputs"]), ("output", report["outputs"])):
         ends = "inputs" if kind == "input" else "outputs"
+        at: dict[str, set[int]] = {}
+        for row, box in place.items():
+            for name in rows[row][ends]:
+                at.setdefault(name, set()).add(box)
         for name in names:
-            touched = {place[row] for row in place if name in rows[row][ends]}
+            touched = at.get(name, set())
             if touched or not left_out:
                 boxes.append(Box(name, kind))
                 new = len(boxes) - 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import onnx_ir as ir
 
@@ -21,6 +21,9 @@ from tenonnx.weights.registry import default_registry
 
 NEARLY = "nearly "
 """How a transform's note begins that tells what it did not match, and why."""
+
+SHOWN: Final = 60
+"""Letters of an attribute that are shown."""
 
 Doing = Callable[[str, float], None]
 
@@ -88,18 +91,19 @@ class History:
     def __init__(self, model: ir.Model, context: TransformContext) -> None:
         self._model = model
         self._context = context
+        self._texts = _texts(model)
         self.changes: list[dict[str, Any]] = []
         self.made_by: dict[ir.Node, str] = {}
 
     def run(self, transform: Transform) -> None:
         """Runs one more transform."""
-        before = _texts(self._model)
+        before = self._texts
         counted = operators(self._model)
         reports = run_transforms(self._model, [transform], self._context)
         if not reports:
             return
         (report,) = reports
-        after = _texts(self._model) if report.modified else before
+        after = self._texts = _texts(self._model) if report.modified else before
         made = [node for node in after if node not in before]
         self.made_by |= dict.fromkeys(made, transform.name)
         self.changes.append(
@@ -156,9 +160,9 @@ def _content(attribute: ir.Attr) -> str:
     if attribute.type in (ir.AttributeType.TENSOR, ir.AttributeType.TENSORS):
         return "..."
     value = attribute.value
-    shown = list(value) if isinstance(value, tuple) else value
-    text = str(shown)
-    return text if len(text) <= 60 else text[:57] + "..."
+    # Trees have a million numbers, of which none behind the first few is shown.
+    text = str(list(value[:SHOWN]) if isinstance(value, tuple) else value)
+    return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
 
 
 def _differences(before: dict[str, int], after: dict[str, int]) -> dict[str, list[int]]:
