@@ -13,6 +13,7 @@ from tenonnx_array.windows import Windows, place
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.conv.depthwise import channels_layout, depthwise_layout, suits_channels
 from tenonnx_cpu.conv.layout import Layout, layout
+from tenonnx_cpu.conv.reach import kept, reached, without_others
 from tenonnx_cpu.conv.tail import Tail, find_tail, per_channel
 from tenonnx_cpu.conv.winograd import tile_size, tiled, winograd_layout
 from tenonnx_cpu.fuse import Fused, Scope, fusion
@@ -142,12 +143,12 @@ class Plan:
     Attributes:
         kernel: What does it.
         cut: How it is cut into tasks.
-        tiled: Weights transformed for the tiles that it works on, if it does.
+        weights: What is made of the weights for it, if anything is.
     """
 
     kernel: JitKernel
     cut: Layout
-    tiled: NDArray | None = None
+    weights: NDArray | None = None
 
 
 Attempt: TypeAlias = Callable[[NDArray, "NDArray | None"], "Launch | None"]
@@ -230,8 +231,8 @@ class ConvCall:
 
     def _caller(self, plan: Plan, x: tuple[int, ...], w: NDArray, shift: NDArray) -> Attempt:
         """Returns what calls a kernel with an image and a residual; its ``None`` is a refusal."""
-        kernel, cut, checked, tail = plan.kernel, plan.cut, plan.tiled is not None, self._tail
-        weights = flat(w) if plan.tiled is None else plan.tiled
+        kernel, cut, tail = plan.kernel, plan.cut, self._tail
+        weights, checked = flat(w if plan.weights is None else plan.weights), kernel is WINOGRAD
         shape = cut.output if len(x) > 3 else (*cut.output[:2], cut.output[3])
         scale = per_channel(w.shape[0])[0] if tail.scale is None else tail.scale
         count, threads = cut.floats * cut.threads, cut.threads
@@ -282,9 +283,12 @@ class ConvCall:
                 yield Plan(CHANNELS, channels_layout(shape, windows, threads))
             yield Plan(DEPTHWISE, depthwise_layout(shape, w[0], windows, threads))
             return
-        if group == 1 and self._weight is not None and WINOGRAD.requested:
+        taps, weights = reached(windows), None
+        if self._weight is not None and taps != tuple(slice(0, n) for n in windows.kernel):
+            windows, weights = without_others(windows, taps), kept(self._weight, taps)
+        elif group == 1 and self._weight is not None and WINOGRAD.requested:
             size = tile_size(shape[0], w[0], w[1], windows)
             if size:
                 cut = winograd_layout(shape, w[0], size, windows, threads)
                 yield Plan(WINOGRAD, cut, tiled(self._weight, size))
-        yield Plan(CONV, layout(shape, w[0], group, windows, threads))
+        yield Plan(CONV, layout(shape, w[0], group, windows, threads), weights)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 
 from tenonnx_array.windows import Windows
@@ -10,15 +11,16 @@ from tenonnx_cpu.conv.layout import Layout, fixed, numbers_of, places_of, seen_b
 FIELDS = (
     "batch", "channels", "multiple", "task_channels", "height", "width", "out_height", "out_width",
     "stride_y", "stride_x", "top", "left", "taps", "bands", "plane", "line", "reach", "task_height",
-    "tasks", "work", "variant",
+    "tasks", "work", "variant", "unrolled",
 )  # fmt: skip
 """What a kernel calls ``Layout.numbers``, in elements:
 
 ``multiple`` results come from a channel; a task works on ``task_channels`` channels of one of
 ``bands`` of the result, ``task_height`` rows at a time; ``plane`` elements are a phase
 of a channel, and ``line`` a row of it, of which a window ends ``reach`` below the one it begins in;
-``work`` is the memory needed; ``variant`` is a number of ``UNROLLED_WINDOWS``, from 1 on; ``left``
-is where the first window begins.
+``work`` is the memory needed; ``variant`` is a number of ``UNROLLED_WINDOWS``, from 1 on, and
+``unrolled`` one for windows that may have another stride from line to line; ``left`` is where the
+first window begins.
 """
 
 UNROLLED_WINDOWS = ((3, 1), (3, 2), (5, 1), (5, 2), (7, 1))
@@ -39,6 +41,9 @@ def depthwise_layout(shape: tuple[int, ...], rows: int, windows: Windows, thread
     """Returns how to slide windows over each channel of an image ``(N, C, H, W)``."""
     batch, channels = shape[:2]
     out_height, out_width = windows.output
+    if out_height == 1 and not variant_of(windows):
+        # Of one line of windows nobody knows the stride, and one phase has all of their lines.
+        windows = dataclasses.replace(windows, strides=(1, windows.strides[1]))
     planes, taps = seen_by(windows, phases=True)
     reach, line = max(tap.line for tap in taps), out_width + max(tap.column for tap in taps)
     line = -(-line // LINE) * LINE
@@ -61,7 +66,7 @@ def depthwise_layout(shape: tuple[int, ...], rows: int, windows: Windows, thread
         FIELDS, batch=batch, channels=channels, multiple=multiple, task_channels=together,
         **places_of(windows), left=-windows.begins[1], taps=len(taps), bands=bands, plane=plane,
         line=line, reach=reach, task_height=lines, tasks=tasks, work=work,
-        variant=variant_of(windows),
+        variant=variant_of(windows), unrolled=unrolled(windows),
     )  # fmt: skip
     return Layout(
         numbers,
@@ -75,10 +80,14 @@ def depthwise_layout(shape: tuple[int, ...], rows: int, windows: Windows, thread
 
 def variant_of(windows: Windows) -> int:
     """Returns the number of windows that have code of their own; 0 if they have none."""
-    (kernel, other), (stride, along) = windows.kernel, windows.strides
-    square = kernel == other and stride == along and windows.dilations == (1, 1)
-    known = square and (kernel, stride) in UNROLLED_WINDOWS
-    return 1 + UNROLLED_WINDOWS.index((kernel, stride)) if known else 0
+    return unrolled(windows) if windows.strides[0] == windows.strides[1] else 0
+
+
+def unrolled(windows: Windows) -> int:
+    """Returns the same for windows that are put together of lines, at any stride of these."""
+    (kernel, other), known = windows.kernel, (windows.kernel[1], windows.strides[1])
+    square = kernel == other and windows.dilations == (1, 1)
+    return 1 + UNROLLED_WINDOWS.index(known) if square and known in UNROLLED_WINDOWS else 0
 
 
 def bands_of(batch: int, windows: Windows, threads: int) -> int:

@@ -179,7 +179,8 @@ def flattened(windows: Windows) -> tuple[Windows, Volume]:
 
 def is_direct(windows: Windows) -> bool:
     """Says whether every window is one element, and all are in order."""
-    return math.prod((*windows.kernel, *windows.strides)) == 1 and not windows.is_padded
+    single = math.prod((*windows.kernel, *windows.strides)) == 1
+    return single and windows.size == windows.output and not windows.is_padded
 
 
 def is_line(windows: Windows) -> bool:

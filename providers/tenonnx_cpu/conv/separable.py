@@ -52,6 +52,9 @@ BAND = 120 << 10
 LEAST = 280 << 10
 """Floats between the convolutions of an image from which on it is cut into bands."""
 
+WEIGHTS = 256 << 10
+"""Floats at most of the last one's weights, which every band reads again."""
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -184,7 +187,13 @@ class Separable:
         assert middle is not None, "one of the stages is depthwise"
         between = hidden * (math.prod(middle.size) * expands + math.prod(middle.output))
         within = max(*middle.begins, *middle.ends) < middle.kernel[0]
-        if between < LEAST or not variant_of(middle) or not within or min(middle.begins) < 0:
+        if (
+            hidden * image[1] > WEIGHTS
+            or between < LEAST
+            or not variant_of(middle)
+            or not within
+            or min(middle.begins) < 0
+        ):
             return None
         if expands and shape[1] > DEPTH:
             return None

@@ -67,7 +67,7 @@ def slide(
     else:
         slide_sums(
             seen, 4 * sizes.line, offsets.ctypes.data, weights, sizes.taps, made, added,
-            sizes.out_width, lines, sizes.variant, scale, shift, finish.low, finish.high,
+            sizes.out_width, lines, sizes.unrolled, scale, shift, finish.low, finish.high,
         )  # fmt: skip
     activate_lines(made, 0, 1, lines * sizes.out_width, finish)
 

@@ -43,12 +43,12 @@ def pool_channels(arguments: Any, task: Any, worker: Any) -> None:
             if not weights.size:
                 slide_maxima(
                     packed, 4 * sizes.line, offsets.ctypes.data, sizes.taps, made, width, lines,
-                    sizes.variant,
+                    sizes.unrolled,
                 )  # fmt: skip
                 continue
             slide_sums(
                 packed, 4 * sizes.line, offsets.ctypes.data, weights.ctypes.data, sizes.taps,
-                made, 0, width, lines, sizes.variant,
+                made, 0, width, lines, sizes.unrolled,
                 np.float32(1), np.float32(0), np.float32(-np.inf), np.float32(np.inf),
             )  # fmt: skip
             for line in range(lines):

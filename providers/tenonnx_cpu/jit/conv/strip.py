@@ -94,14 +94,15 @@ def multiply_strip(
         count = min(high, rows - row)
         left = Rows(a.start + row * a.apart, a.apart)
         beyond = left.start + count * a.apart if row + count < rows else a.start + 4 * depth
-        if a.apart % 512 == 0 and columns > dots:
+        if a.apart % 4096 == 0 and columns > dots:
             # Rows so far apart would share few places in the cache, where they are to stay.
             for i in range(count):
                 copy_row(left.start + i * a.apart, room.copy + i * pitch, depth)
             left = Rows(room.copy, pitch)
         target = target_of(row, c, mode, last, result)
         for column in range(0, columns - dots, COLUMNS):
-            ahead = Rows(beyond, a.apart)
+            # Shorter rows follow one another: what a tile tells is all of them.
+            ahead = Rows(beyond, max(a.apart, 64 * TOLD))
             if column and told < depth:
                 ahead = Rows(soon.start + told * soon.apart, soon.apart)
                 told += depth // TOLD

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from llvmlite import ir
-from numba.core import cgutils
 from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.code.cpu import cpu
@@ -18,7 +16,7 @@ from tenonnx_cpu.jit.conv.rows import KIND, clipped, lanes_below, read, write
 from tenonnx_cpu.jit.products.tile import LANES, ROW_GROUP, ROWS, VECTORS
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.shared import Shared, one_of
-from tenonnx_cpu.jit.vectors.vector import F32, I32, I64, Builder, Value
+from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
 
 DOTS = LANES // 4
 """Columns at most that are better multiplied along the depth than side by side in a vector."""
@@ -207,9 +205,13 @@ def _dots(rows: int, columns: int) -> Callable[[Builder, Sequence[Value]], None]
         lines = [b.add(a, b.mul(a_row, I64(row))) for row in range(rows)]
         bars = [b.add(bp, b.mul(b_column, I64(column))) for column in range(columns)]
 
+        beyond = b.mul(a_row, I64(rows))
+
         def add(offset: Value, mask: Value | None, sums: Sequence[Value]) -> list[Value]:
             right = [read(b, b.add(bar, offset), mask) for bar in bars]
             left = [read(b, b.add(line, offset), mask) for line in lines]
+            for line in lines:
+                v.prefetch(b, b.add(b.add(line, offset), beyond))
             return [
                 v.fma(b, left[row], right[column], sums[cell])
                 for cell, (row, column) in enumerate(cells)
@@ -254,8 +256,6 @@ def tell_ahead(b: Builder, index: Value, rows: Value, apart: Value) -> None:
         rows: Address of the first row; no address is wrong.
         apart: Bytes from row to row.
     """
-    kind = ir.FunctionType(v.VOID, [v.I8.as_pointer(), I32, I32, I32])
-    function = cgutils.get_or_insert_function(b.module, kind, "llvm.prefetch.p0")
     row = b.mul(b.lshr(index, I64(4)), apart)
     address = b.add(rows, b.add(row, b.shl(b.and_(index, I64(15)), I64(6))))
-    b.call(function, [b.inttoptr(address, v.I8.as_pointer()), I32(0), I32(2), I32(1)])
+    v.prefetch(b, address)

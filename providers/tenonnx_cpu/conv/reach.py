@@ -1,0 +1,47 @@
+"""Taps that see nothing but padding, and convolutions without them.
+
+A kernel of 3 x 3 on one line of an image, or one whose dilation is wider than the image, has most
+of its taps there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tenonnx.provider import HOST
+from tenonnx_array.windows import Windows
+from tenonnx_cpu.specialise import NDArray
+
+if TYPE_CHECKING:
+    from tenonnx.weights.weight import Weight
+
+
+def reached(windows: Windows) -> tuple[slice, ...]:
+    """Returns, for each axis, from which to which tap windows see the image."""
+    seen = [[tap.offset for tap in taps] or [0] for taps in windows.axes]
+    return tuple(slice(along[0], along[-1] + 1) for along in seen)
+
+
+def without_others(windows: Windows, taps: tuple[slice, ...]) -> Windows:
+    """Returns windows of these taps alone."""
+    sides = zip(windows.kernel, windows.dilations, taps, strict=True)
+    cut = [(kept.start * step, (kernel - kept.stop) * step) for kernel, step, kept in sides]
+    return dataclasses.replace(
+        windows,
+        kernel=tuple(kept.stop - kept.start for kept in taps),
+        begins=tuple(begin - own for begin, (own, _) in zip(windows.begins, cut, strict=True)),
+        ends=tuple(end - own for end, (_, own) in zip(windows.ends, cut, strict=True)),
+    )
+
+
+def kept(weight: Weight, taps: tuple[slice, ...]) -> NDArray:
+    """Returns the weights of these taps, the last ones that there are, kept by their registry."""
+    name = ",".join(f"{along.start}-{along.stop}" for along in taps)
+    made = weight.derive(
+        f"conv-taps:{name}",
+        lambda: np.ascontiguousarray(weight.on(HOST)[(..., *taps[2 - weight.on(HOST).ndim :])]),
+    )
+    return made.on(HOST)  # type: ignore[no-any-return]  # the host's are numpy's
