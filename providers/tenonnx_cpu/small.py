@@ -26,12 +26,20 @@ def specialise_cast(site: Site, plain: Call) -> Call | None:
     if dtype is None or dtype.kind not in NUMBERS or dtype.isbuiltin != 1:  # float8 saturates
         return None
 
-    def call(x: Any) -> Any:
-        if isinstance(x, str) or not _is_number(x.dtype):
-            return plain(x)
+    # Of numpy's scalars astype makes arrays first; their types refuse NaN as an integer.
+    scalar = dtype.type if dtype.kind in "bf" else None
+
+    def convert(x: Any) -> Any:
+        if scalar is not None and isinstance(x, np.generic):
+            return scalar(x)
         return x.astype(dtype, copy=False)
 
-    return call
+    def call(x: Any) -> Any:
+        return plain(x) if isinstance(x, str) or not _is_number(x.dtype) else convert(x)
+
+    value = site.node.inputs[0]
+    told = None if value is None or value.dtype is None else value.dtype
+    return convert if told is not None and _is_number(told.numpy()) else call
 
 
 @specialise("ArgMax", "ArgMin")

@@ -109,7 +109,8 @@ def emit_loop(g: Generator, item: Control) -> None:
     with loop(g, f"for {number} in {count}:"):
         g.line(f"if not {going}: break")
         index, condition, *state = body.inputs
-        g.line(f"{g.define(index, HOST)} = {g.call(control.iteration_number, number)}")
+        if index.uses() or index.is_graph_output():
+            g.line(f"{g.define(index, HOST)} = {g.call(control.iteration_number, number)}")
         g.line(f"{g.define(condition, HOST)} = {g.bind('c', TRUE)}")
         enter(g, state, carried, homes[: len(carried)])
         g.emit_block(item.bodies["body"])
