@@ -52,12 +52,14 @@ def _source(data: Any, names: Sequence[str]) -> Feeds:
     if not isinstance(data, str | Path):
         return lambda: iter(data)
     path = Path(data)
+    if not path.exists():
+        raise InvalidArgument(f"there is no calibration data at {path}")
     if path.suffix == ".py":
         return _function(path)
     files = [path]
     if path.is_dir():
         files = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES)
-    if not path.exists() or not all(file.suffix in SUFFIXES for file in files):
+    if not all(file.suffix in SUFFIXES for file in files):
         raise InvalidArgument(
             f"{path} holds no calibration data",
             hint="give an .npz or .npy file, a folder of them, or a .py file that defines feeds()",

@@ -64,7 +64,7 @@ def test_mistakes_are_explained(cli: Cli, images: str) -> None:
         (["--operator", "Softmax"], "Softmax cannot be quantised"),
         (["--exclude", "head"], "no node is called 'head'"),
         (["--bits", "5"], "4 or 8 bits, not of 5"),
-        (["--data", "nothing.npz"], "holds no calibration data"),
+        (["--data", "nothing.npz"], "there is no calibration data"),
     ):
         done = cli("quantize", model, "out.onnx", *options)
         assert done.exit_code == 2, done.output

@@ -45,7 +45,7 @@ def test_feeds_come_from_files_folders_and_functions(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ("none.npz", "holds no calibration data"),
+        ("none.npz", "there is no calibration data"),
         ("notes.txt", "holds no calibration data"),
         ("broken.npz", "cannot be read"),
         ("empty", "no calibration data in"),
