@@ -123,6 +123,13 @@ class CupyPlatform:
         pointer = array.data + view.offset
         return self._cupy.ndarray(view.shape, view.dtype, memptr=pointer, strides=view.strides)
 
+    def write(self, target: Array, source: Array) -> None:
+        """Copies an array; as bytes if both lie together, which cupy starts faster."""
+        if target.flags.c_contiguous and source.flags.c_contiguous:
+            target.data.copy_from_device_async(source.data, source.nbytes)
+        else:
+            target[...] = source
+
     def adopt(self, data: Any) -> Array:
         """Returns an array over another library's memory.
 

@@ -185,6 +185,10 @@ class Platform(Protocol):
         """Returns an array over another one's memory, which it holds."""
         ...
 
+    def write(self, target: Array, source: Array) -> None:
+        """Copies an array into one of its shape and element type, in the order of the stream."""
+        ...
+
     def adopt(self, data: Any) -> Array:
         """Returns an array over another library's memory, by DLPack."""
         ...

@@ -179,6 +179,10 @@ class FakePlatform:
         holder = type("Part", (), {"__array_interface__": interface, "array": array})()
         return strict.StrictArray(np.asarray(holder).view(view.dtype))
 
+    def write(self, target: Any, source: Any) -> None:
+        assert (target.shape, target.dtype) == (source.shape, source.dtype)
+        target[...] = source
+
     def adopt(self, data: Any) -> Any:
         return strict.StrictArray(data.held)
 

@@ -20,8 +20,8 @@ import numpy as np
 from tenonnx.provider import Step
 from tenonnx_cuda.device import CudaDevice
 from tenonnx_cuda.graphs.grouping import LEAST, Group, groups, lengths_first, recordable
-from tenonnx_cuda.graphs.program import Program, placed
-from tenonnx_cuda.platform import CannotRecordError, Recording, Stream
+from tenonnx_cuda.graphs.program import Program
+from tenonnx_cuda.platform import CannotRecordError, Platform, Recording, Stream
 from tenonnx_cuda.repeating import holding
 
 MOST: Final = 16
@@ -77,6 +77,7 @@ class Replayed:
     Args:
         program: What to record.
         stream: Where.
+        platform: The device.
 
     Attributes:
         replays: How many runs were replays.
@@ -85,9 +86,10 @@ class Replayed:
 
     has_stream: Final = True
 
-    def __init__(self, program: Program, stream: Stream) -> None:
+    def __init__(self, program: Program, stream: Stream, platform: Platform) -> None:
         self._program = program
         self._stream = stream
+        self._platform = platform
         self._takes: OrderedDict[Any, Take | Seen | str] = OrderedDict()
         self._unbound = (None,) * len(program.outputs)
         self.replays = 0
@@ -156,11 +158,18 @@ class Replayed:
         with self._stream.active():
             for own, given in zip(take.inputs, inputs, strict=True):
                 if own is not None and not isinstance(own, np.ndarray):
-                    own[...] = given
+                    self._platform.write(own, given)
             take.recording.launch()
             self.replays += 1
             pairs = zip(take.outputs, outs, strict=True)
-            return tuple(out if made is None else lasting(made, out) for made, out in pairs)
+            return tuple(out if made is None else self._kept(made, out) for made, out in pairs)
+
+    def _kept(self, made: Any, out: Any) -> Any:
+        """Returns what was made where no replay overwrites it: in a caller's array, or anew."""
+        if out is None or (out.shape, out.dtype) != (made.shape, made.dtype):
+            out = self._platform.xp.empty(made.shape, made.dtype)
+        self._platform.write(out, made)
+        return out
 
     def _keep(self, key: Any, take: Take | Seen | str) -> None:
         self._takes[key] = take
@@ -211,13 +220,6 @@ def address(array: Any) -> int:
     return int(array.data.ptr)
 
 
-def lasting(made: Any, out: Any) -> Any:
-    """Returns what a recording made where no replay overwrites it: in a caller's array, or anew."""
-    if (there := placed(made, out)) is not made:
-        return there
-    return made.copy() if hasattr(made, "copy") else made
-
-
 def describe(given: Any, at: int | None = None) -> Any:
     """Names what a recording depends on: shape and type; for what is on the host, the contents.
 
@@ -252,7 +254,7 @@ def _steps(group: Group, outputs: Sequence[Any], stream: Stream, device: CudaDev
     program = Program(group, outputs, device.shares)
     return [
         Step(
-            call=Replayed(program, stream),
+            call=Replayed(program, stream, device.platform),
             inputs=tuple(value for value, _ in program.inputs),
             outputs=program.outputs,
             nodes=tuple(node for step in group.steps for node in step.nodes),
