@@ -78,6 +78,13 @@ def test_attention(name: str) -> None:
     assert notes(done, "attention") == ["matched 1 Attention"]
 
 
+def test_heads_that_are_split_and_said_nothing_of() -> None:
+    body = "q, k, v = Split<axis=3, num_outputs=3>(x) " + WRITTEN["plain"]
+    proto = parse(f"(float[{B},{H},{S},{3 * D}] x) => (float[B,H,S,D] y) {{ {body} }}")
+    counts, _ = fused(proto, {"x": normal(B, H, S, 3 * D)})
+    assert counts == {"Split": 1, "Attention": 1}
+
+
 REPEATED = """u = Unsqueeze(k, two)  e = Expand(u, wide)  r = Reshape(e, flat)
     u2 = Unsqueeze(v, two)  e2 = Expand(u2, wide)  r2 = Reshape(e2, flat)
     t = Transpose<perm=[0,1,3,2]>(r)  p = MatMul(q, t)  s = Mul(p, by)  a = Softmax<axis=-1>(s)
