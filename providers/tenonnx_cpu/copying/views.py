@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.recording.fixed import is_fixed
 from tenonnx_cpu.recording.launch import Launch
@@ -22,7 +24,11 @@ def specialise_view(site: Site, plain: Call) -> Call:
         n for n in range(1, len(inputs)) if inputs[n] is not None and site.constant(n) is None
     ]
 
+    added = _added(site)
+
     def call(*given: Any) -> Any:
+        if added and isinstance(given[0], np.generic):
+            return np.array(given[0], ndmin=added)
         result = plain(*given)
         for n in varying:
             if not is_fixed(given[n]):
@@ -30,6 +36,15 @@ def specialise_view(site: Site, plain: Call) -> Call:
         return Launch(None, (), result)
 
     return Recorded(call)
+
+
+def _added(site: Site) -> int:
+    """Returns how many axes an Unsqueeze gives a numpy scalar; 0 where numpy is to find out."""
+    given = site.constant(1) if len(site.node.inputs) > 1 else site.attribute("axes", ())
+    axes = [] if given is None else np.ravel(given).tolist()
+    count = len(axes)
+    whole = {axis % count for axis in axes if -count <= axis < count} == set(range(count))
+    return count if whole and site.node.op_type == "Unsqueeze" else 0
 
 
 @fusion("SplitToSequence", turn=-1)
