@@ -1,4 +1,4 @@
-"""optimum and sentence-transformers, whose sessions are tenonnx's, against torch."""
+"""optimum, sentence-transformers and fastembed, whose sessions are tenonnx's, against torch."""
 
 from __future__ import annotations
 
@@ -49,12 +49,36 @@ def test_optimum_exports_and_runs(folder: Path) -> None:
     np.testing.assert_allclose(ours(**tokens).logits, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_sentences_are_embedded(folder: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def sentences(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """A model of sentences, exported beside its tokeniser, and what torch embeds texts as."""
     from sentence_transformers import SentenceTransformer, models
 
+    place = tmp_path_factory.mktemp("sentences")
     parts = [models.Transformer(str(folder)), models.Pooling(32)]
     plain = SentenceTransformer(modules=parts, device="cpu")
-    plain.save(str(tmp_path))
-    exported = {"export": True}
-    ours = SentenceTransformer(str(tmp_path), backend="onnx", device="cpu", model_kwargs=exported)
-    np.testing.assert_allclose(ours.encode(TEXTS), plain.encode(TEXTS), rtol=1e-4, atol=1e-5)
+    plain.save(str(place))
+    options: Any = {"backend": "onnx", "device": "cpu", "model_kwargs": {"export": True}}
+    SentenceTransformer(str(place), **options).save_pretrained(str(place))
+    return place, plain.encode(TEXTS)
+
+
+def test_sentences_are_embedded(sentences: tuple[Path, Any]) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    place, expected = sentences
+    ours = SentenceTransformer(str(place), backend="onnx", device="cpu")
+    np.testing.assert_allclose(ours.encode(TEXTS), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_fastembed_embeds_them_alike(sentences: tuple[Path, Any]) -> None:
+    fastembed = pytest.importorskip("fastembed")
+    from fastembed.common.model_description import ModelSource, PoolingType
+
+    place, expected = sentences
+    fastembed.TextEmbedding.add_custom_model(
+        model="tenonnx/tiny", pooling=PoolingType.MEAN, normalization=False, dim=32,
+        sources=ModelSource(hf="tenonnx/tiny"), model_file="onnx/model.onnx",
+    )  # fmt: skip
+    ours = fastembed.TextEmbedding("tenonnx/tiny", specific_model_path=str(place))
+    np.testing.assert_allclose(list(ours.embed(TEXTS)), expected, rtol=1e-4, atol=1e-5)
