@@ -11,7 +11,7 @@ from scipy import special
 from windows_oracle import convolve
 
 from models import node
-from tenonnx_cpu.conv import separable
+from tenonnx_cpu.conv import separable, separable_layout
 from tenonnx_cpu.conv.conv import CONV
 from tenonnx_cpu.jit.code.cpu import cpu
 
@@ -102,8 +102,8 @@ def expected(block: Block, x: Any, r: Any, weights: dict[str, Any]) -> Any:
 @pytest.mark.parametrize("band", [1 << 10, 1 << 20], ids=["bands", "whole"])
 def test_block(block: Block, threads: int, band: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(separable, "LEAST", 0)
-    monkeypatch.setattr(separable, "BAND", band)
-    separable.separable_layout.cache_clear()
+    monkeypatch.setattr(separable_layout, "BAND", band)
+    separable_layout.separable_layout.cache_clear()
     watch = Watch(separable.SEPARABLE, monkeypatch)
     nodes, weights = graph(block)
     x = floats(*block.x, seed=9)
@@ -114,7 +114,7 @@ def test_block(block: Block, threads: int, band: int, monkeypatch: pytest.Monkey
     r = floats(block.x[0], block.rows, *size, seed=10)
     feeds = {"x": x} | ({"r": r} if block.residual else {})
     y = run(nodes, feeds, "y", weights, threads=threads)
-    separable.separable_layout.cache_clear()
+    separable_layout.separable_layout.cache_clear()
     assert watch.calls == 1
     np.testing.assert_allclose(y, expected(block, x, r, weights), rtol=1e-4, atol=2e-5)
 

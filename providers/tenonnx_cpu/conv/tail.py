@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -21,6 +20,7 @@ from tenonnx_cpu.activation import (
     SILU,
     TANH,
 )
+from tenonnx_cpu.clipping import clip_bounds
 from tenonnx_cpu.fuse import Scope
 from tenonnx_cpu.products.product import fits
 from tenonnx_cpu.specialise import NDArray
@@ -204,26 +204,11 @@ def _take_activation(tail: Tail, node: ir.Node, scope: Scope) -> bool:
             return False
         tail.activation, tail.first = LEAKY_RELU, float(slope.reshape(-1)[0])
         return True
-    if node.op_type != "Clip" or node.inputs[0] is not tail.output:
+    bounds = clip_bounds(site) if node.op_type == "Clip" else None
+    if bounds is None or node.inputs[0] is not tail.output:
         return False
-    if (node.version or 1) < 11:
-        bounds = [site.attribute("min", -math.inf), site.attribute("max", math.inf)]
-    else:
-        number = functools.partial(_bound, node, scope)
-        low, high = number(1, -math.inf), number(2, math.inf)
-        if low is None or high is None:
-            return False
-        bounds = [low, high]
-    tail.activation = CLIP
-    tail.first, tail.second = map(float, bounds)
+    tail.activation, (tail.first, tail.second) = CLIP, bounds
     return True
-
-
-def _bound(node: ir.Node, scope: Scope, position: int, default: float) -> float | None:
-    if position >= len(node.inputs) or node.inputs[position] is None:
-        return default
-    value = scope.site(node).constant(position)
-    return None if value is None or value.size != 1 else float(value.reshape(-1)[0])
 
 
 def _take_gate(tail: Tail, scope: Scope) -> None:

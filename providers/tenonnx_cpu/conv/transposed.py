@@ -1,9 +1,7 @@
 """ConvTranspose as a convolution: one kernel per phase of the result, then phases side by side.
 
-With a stride s and a kernel of K taps, place ``s * j + r`` of the whole result is the sum over t of
-``x[j - t] * w[s * t + r]``: a convolution with ``ceil(K / s)`` taps for each of the phases r. All
-phases are channels of one convolution, which Conv's kernels compute with all that follows it; then
-they are written into one another, without what the padding takes away.
+All phases are channels of one convolution, which Conv's kernels compute with all that follows it;
+then they are written into one another, without what the padding takes away.
 """
 
 from __future__ import annotations
@@ -16,9 +14,10 @@ import numpy as np
 
 from tenonnx.provider import HOST
 from tenonnx.records import record
-from tenonnx_array.windows import Windows, place_transposed
+from tenonnx_array.windows import place_transposed
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.conv.conv import Attributes, ConvCall, request
+from tenonnx_cpu.conv.phases import Cut, cut_of, phases_of
 from tenonnx_cpu.conv.tail import Tail, find_tail
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
@@ -33,8 +32,6 @@ INTERLEAVE = JitKernel("conv.phases", "interleave_f32")
 
 SERIAL = 1 << 15
 """Elements up to which one thread is done before others have started."""
-
-LINES_PER_TASK = 64
 
 
 @fusion("ConvTranspose")
@@ -104,39 +101,6 @@ class Phases:
         return math.prod(self.strides)
 
 
-def phases_of(w: NDArray, group: int, strides: tuple[int, ...]) -> NDArray:
-    """Returns weights (C, M / group, kernel, ...) as (M * phases, C / group, taps, ...).
-
-    Tap ``a`` of phase ``r`` is the kernel's ``stride * (taps - 1 - a) + r``, or 0 if it has none.
-    """
-    channels, rows, *kernel = w.shape
-    taps = [-(-k // s) for k, s in zip(kernel, strides, strict=True)]
-    more = [t * s - k for t, s, k in zip(taps, strides, kernel, strict=True)]
-    w = np.pad(w, [(0, 0), (0, 0), *((0, extra) for extra in more)])
-    split = [size for pair in zip(taps, strides, strict=True) for size in pair]
-    w = w.reshape(group, channels // group, rows, *split)
-    rank = len(kernel)
-    w = np.flip(w, tuple(3 + 2 * axis for axis in range(rank)))
-    order = (0, 2, *(4 + 2 * axis for axis in range(rank)), 1, *(3 + 2 * a for a in range(rank)))
-    shape = (group * rows * math.prod(strides), channels // group, *taps)
-    return np.ascontiguousarray(w.transpose(order).reshape(shape))
-
-
-@record
-class Cut:
-    """A transposed convolution of images of one size.
-
-    Attributes:
-        pads: Of the convolution that makes the phases, at the begin and the end of each axis.
-        output: The result's size along each axis.
-        sizes: What ``interleave_f32`` takes; ``None`` where one phase is the result.
-    """
-
-    pads: tuple[int, ...]
-    output: tuple[int, ...]
-    sizes: NDArray | None
-
-
 class TransposedCall:
     """Calls the convolution and the kernel that puts phases together, or the array kernels.
 
@@ -185,11 +149,11 @@ class TransposedCall:
         phases = self._convolutions[cut.pads](x, self._weights, self._bias)
         if phases is None:
             return self._plain(x, w, b)
-        if cut.sizes is None:
+        if cut.numbers is None:
             return phases
-        y = empty((x.shape[0], phases.shape[1] // self._phases.count, *cut.output))
+        y = empty(cut.output)
         threads = self._threads if y.size > SERIAL else 1
-        run(phases.reshape(-1), y.reshape(-1), cut.sizes, threads)
+        run(phases.reshape(-1), y.reshape(-1), cut.numbers, threads)
         return y
 
     def _repeated(self, values: NDArray) -> NDArray:
@@ -202,15 +166,12 @@ class TransposedCall:
         cut = None
         if len(shape) == rank + 2 and 0 not in shape:
             try:
-                cut = cut_of(self._placed(shape[2:]), self._phases.strides, shape)
+                output = shape[0], self._weights.shape[0] // self._phases.count
+                cut = cut_of(self._placed(shape[2:]), self._phases.strides, shape[2:], output)
             except ValueError:
                 cut = None
-        if cut is not None:
-            if cut.sizes is not None:
-                planes = shape[0] * (self._weights.shape[0] // self._phases.count)
-                cut.sizes[9] = planes * -(-int(cut.sizes[6]) // int(cut.sizes[8]))
-            if cut.pads not in self._convolutions:
-                self._convolutions[cut.pads] = self._convolution(cut.pads)
+        if cut is not None and cut.pads not in self._convolutions:
+            self._convolutions[cut.pads] = self._convolution(cut.pads)
         if len(self._cuts) > 64:
             self._cuts.clear()
         self._cuts[shape] = cut
@@ -220,28 +181,3 @@ class TransposedCall:
         attributes = Attributes(self._phases.group, None, None, None, pads, "NOTSET")
         nothing: Call = lambda *_: None  # noqa: E731 - what says that no kernel took it
         return ConvCall(attributes, self._tail, self._threads, nothing, self._phases.weight)
-
-
-def cut_of(windows: Windows, strides: tuple[int, ...], shape: tuple[int, ...]) -> Cut | None:
-    """Returns how a result is put together; ``None`` if padding takes more than the first tap."""
-    begins, ends, firsts, counts = [], [], [], []
-    axes = zip(windows.size, windows.kernel, windows.begins, strides, shape[2:], strict=True)
-    for size, kernel, begin, stride, length in axes:
-        # Whole places that the padding takes away at the beginning need not be computed.
-        whole, first = divmod(begin, stride)
-        count = -(-(first + size) // stride)
-        begins.append(-(-kernel // stride) - 1 - whole)
-        ends.append(count - length + whole)
-        firsts.append(first)
-        counts.append(count)
-    if min(*begins, *ends) < 0:
-        return None
-    pads = (*begins, *ends)
-    if math.prod(strides) == 1:
-        return Cut(pads, windows.size, None)
-    one = (1,) * (2 - len(strides))
-    zero = (0,) * len(one)
-    numbers = (
-        *one, *strides, *zero, *firsts, *one, *counts, *one, *windows.size, LINES_PER_TASK, 0,
-    )  # fmt: skip
-    return Cut(pads, windows.size, np.array(numbers, np.int64))

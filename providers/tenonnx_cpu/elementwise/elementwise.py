@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-import numpy as np
-
 from tenonnx_cpu.buffers import F32
+from tenonnx_cpu.clipping import clip_bounds
 from tenonnx_cpu.elementwise.opcodes import BINARY, INPUTS
 from tenonnx_cpu.elementwise.program import Line, Program, ProgramCall
 from tenonnx_cpu.fuse import Fused, Scope, fusion
@@ -57,21 +55,10 @@ def _swish(site: Site) -> Line | None:
 
 
 def _clip(site: Site) -> Line | None:
-    if (site.node.version or 1) < 11:
-        low, high = site.attribute("min", -math.inf), site.attribute("max", math.inf)
-        return Line("Clip", (float(low), float(high)))
-    bounds = []
-    for position, default in ((1, -math.inf), (2, math.inf)):
-        inputs = site.node.inputs
-        if position >= len(inputs) or inputs[position] is None:
-            bounds.append(default)
-            continue
-        value = site.constant(position)
-        if value is None or value.dtype != F32 or value.size != 1 or np.isnan(value).any():
-            return None
-        bounds.append(float(value.reshape(-1)[0]))
-    low, high = bounds
-    return Line("Clip", (low, high), operands=1) if low <= high else None
+    bounds = clip_bounds(site)
+    if bounds is None or not bounds[0] <= bounds[1]:
+        return None
+    return Line("Clip", bounds, operands=1)
 
 
 POWERS = {1.0: "Copy", 2.0: "Square", 3.0: "Cube", -1.0: "Reciprocal"}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx.records import record
+from tenonnx_cpu.clipping import clip_bounds
 from tenonnx_cpu.conv.channels_last import taking_first, taking_last
 from tenonnx_cpu.conv.conv import Attributes
 from tenonnx_cpu.fuse import Fused, Scope, fusion
@@ -135,15 +136,7 @@ def limits_of(node: ir.Node, scope: Scope) -> tuple[float, float] | None:
         return None
     if node.op_type == "Relu":
         return 0.0, np.inf
-    site, limits = scope.site(node), [-np.inf, np.inf]
-    if (node.version or 1) < 11:
-        return site.attribute("min", -np.inf), site.attribute("max", np.inf)
-    for place, value in enumerate(node.inputs[1:3]):
-        bound = site.scalar(place + 1)
-        if value is not None and bound is None:
-            return None
-        limits[place] = limits[place] if bound is None else float(bound.reshape(()))
-    return limits[0], limits[1]
+    return clip_bounds(scope.site(node))
 
 
 def _sources(node: ir.Node, scope: Scope) -> list[ir.Node]:

@@ -10,8 +10,8 @@ import numpy as np
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.conv.channels_last import channels_first, channels_last
 from tenonnx_cpu.fuse import Fused, Scope, fusion
+from tenonnx_cpu.int8.between import SERIAL, between, byte_limits, flat
 from tenonnx_cpu.int8.codes import Code, code_at
-from tenonnx_cpu.int8.pooling import SERIAL, between, flat, limits_of
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.recording.launch import Launch, done
 from tenonnx_cpu.recording.recorded import Recorded
@@ -34,7 +34,7 @@ def fuse_pair(node: ir.Node, scope: Scope) -> Fused | None:
     kind = node.op_type
 
     def make(codes: Sequence[Code], made: Code, least: float, plain: Call) -> Call:
-        limits = limits_of(made, least)
+        limits = byte_limits(made, least)
         pair = PairCall(kind, codes[0], codes[1], made, limits, scope.threads, plain)
         return Recorded(pair.launch)
 

@@ -11,8 +11,8 @@ from tenonnx.planning.lower import is_constant
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.elementwise.elementwise import MEANINGS
 from tenonnx_cpu.fuse import Fused, Scope, fusion
+from tenonnx_cpu.int8.between import SERIAL, between, flat
 from tenonnx_cpu.int8.codes import BYTES, Code
-from tenonnx_cpu.int8.pooling import SERIAL, between, flat
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.recording.launch import Launch, done
 from tenonnx_cpu.recording.recorded import Recorded

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.conv.separable import FIELDS
+from tenonnx_cpu.conv.separable_layout import FIELDS
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
 from tenonnx_cpu.jit.conv.finish import activate_lines, finish_of
 from tenonnx_cpu.jit.conv.rows import copy_row
@@ -22,7 +22,7 @@ separable_sizes = named("SeparableSizes", FIELDS)
 
 @parallel
 def convolve_bands(arguments: Any, task: Any, worker: Any) -> None:
-    """Makes some lines of an image; see ``tenonnx_cpu.conv.separable``."""
+    """Makes some lines of an image; see ``tenonnx_cpu.conv.separable_layout``."""
     x, first, second, third, y, finishes, sizes, offsets, memory = arguments
     item, part = task // sizes.parts, task % sizes.parts
     stop = min(sizes.out_height, (part + 1) * sizes.task_height)
@@ -87,7 +87,7 @@ def slide_band(
         apart: Floats from channel to channel.
         weights: All, flat.
         finish: What becomes of sums.
-        sizes: See ``tenonnx_cpu.conv.separable``.
+        sizes: See ``tenonnx_cpu.conv.separable_layout``.
         memory: Room for all threads.
         mine: Where this one's begins.
         line: The first line of the result.
@@ -153,7 +153,7 @@ def conv_separable(  # type: ignore[no-untyped-def] # the signature has them
         shifts: A summand, likewise.
         limits: Both parameters of each one's activation.
         units: 64 ones and 64 zeros.
-        numbers: See ``tenonnx_cpu.conv.separable``, as for the rest.
+        numbers: See ``tenonnx_cpu.conv.separable_layout``, as for the rest.
         offsets: Where rows of the image begin, those of a panel, and those of hidden channels.
         memory: Room.
         threads: How many to use.
