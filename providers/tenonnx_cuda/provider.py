@@ -156,7 +156,8 @@ class CUDAExecutionProvider(ArrayProvider):
         """Returns the step of a node, with a kernel of the provider's own if there is one."""
         from tenonnx_cuda.chosen import Instead, Site, choices
         from tenonnx_cuda.graphs.sized import Sized
-        from tenonnx_cuda.repeating import Repeated, cannot_repeat
+        from tenonnx_cuda.noting import cannot_repeat
+        from tenonnx_cuda.repeating import Repeated
 
         step = self._step(node)
         choice = choices().get((node.domain, node.op_type))

@@ -3,10 +3,6 @@
 Before a kernel is started, Python looks at its inputs, chooses, allocates, and puts arguments
 together. That takes longer than many kernels do, and depends on how inputs lie, not on where. So
 what a call allocates and starts is noted once, and from then on done without the call.
-
-Only what goes through ``allocate`` and ``start`` can be noted. An array that came about otherwise
-is known by its address, which belongs to nothing noted; what writes to an array otherwise has to
-say so by ``cannot_repeat``.
 """
 
 from __future__ import annotations
@@ -15,13 +11,13 @@ import functools
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from tenonnx.operators import Array
+from tenonnx_cuda.noting import Notes, Start, address, hold, noting
 from tenonnx_cuda.platform import Platform, Stream, View
 
 MOST: Final = 16
@@ -39,78 +35,8 @@ SMALL: Final = 64
 ALIGNED: Final = 256
 """What remains of an address by this is all that a call may make of it."""
 
-Start: TypeAlias = Callable[..., None]
-"""Starts something on the active stream; takes addresses."""
-
 Place: TypeAlias = tuple[int, int]
 """Which input, or after those which allocation, or what was held, and bytes from there."""
-
-
-@dataclass
-class Notes:
-    """What a call does.
-
-    Attributes:
-        made: What it allocates.
-        held: What else it has on the device.
-        starts: What it starts, and on which arrays.
-        complete: Whether that is all.
-    """
-
-    made: list[Array] = field(default_factory=list)
-    held: list[Array] = field(default_factory=list)
-    starts: list[tuple[Start, Sequence[Array | None]]] = field(default_factory=list)
-    complete: bool = True
-
-
-_thread = threading.local()
-
-
-def notes() -> Notes | None:
-    """Returns what is noted of the call that this thread is in, if it is."""
-    return getattr(_thread, "notes", None)
-
-
-def allocate(xp: Any, shape: Any, dtype: Any) -> Array:
-    """Returns an array whose elements are still to be written."""
-    made = xp.empty(shape, dtype)
-    if (noted := notes()) is not None:
-        noted.made.append(made)
-    return made
-
-
-def start(function: Start, *arrays: Array | None) -> None:
-    """Calls a function with the addresses of arrays; 0 for none.
-
-    It holds no array, and does the same whenever it is called, but for the addresses.
-    """
-    function(*map(address, arrays))
-    if (noted := notes()) is not None:
-        noted.starts.append((function, arrays))
-
-
-@contextmanager
-def holding() -> Iterator[list[Array]]:
-    """Yields a list of what this thread's calls read meanwhile besides inputs, and say so."""
-    before, _thread.held = getattr(_thread, "held", None), []
-    try:
-        yield _thread.held
-    finally:
-        _thread.held = before
-
-
-def hold(*arrays: Array) -> None:
-    """Notes what is there for several runs: whoever repeats this one needs it."""
-    if (noted := notes()) is not None:
-        noted.held += arrays
-    if (held := getattr(_thread, "held", None)) is not None:
-        held += arrays
-
-
-def cannot_repeat() -> None:
-    """Notes that a call does what is not noted."""
-    if (noted := notes()) is not None:
-        noted.complete = False
 
 
 @dataclass(frozen=True)
@@ -161,11 +87,13 @@ class Take:
         at = [source.data.ptr for source in sources]
         for function, places in self.starts:
             function(*[0 if place is None else at[place[0]] + place[1] for place in places])
-        found = [
-            result
-            and (sources[result[0]] if result[1] is None else part(sources[result[0]], result[1]))
-            for result in self.results
-        ]
+        found: list[Array | None] = []
+        for result in self.results:
+            if result is None:
+                found.append(None)
+            else:
+                source, view = result
+                found.append(sources[source] if view is None else part(sources[source], view))
         return tuple(found) if self.multiple else found[0]
 
 
@@ -184,7 +112,8 @@ class Repeated:
         self._failures = 0
         # What is started has its addresses in one place: no two threads may write them at once.
         self._lock = threading.Lock()
-        functools.update_wrapper(self, call)  # whose signature says which buffers it takes
+        # Its signature says which buffers it takes; its attributes are no business of this one's.
+        functools.update_wrapper(self, call, updated=())
 
     def __call__(self, *inputs: Any, **buffers: Any) -> Any:
         """Returns what the call does, on the active stream."""
@@ -202,7 +131,7 @@ class Repeated:
         def run(*inputs: Any, **buffers: Any) -> Any:
             take, key = self._look(inputs, buffers)
             if take is not None:
-                if not take.starts:
+                if not (take.made or take.starts):
                     return take.again(inputs, empty, part)
                 try:
                     with self._lock, ordered:
@@ -221,7 +150,7 @@ class Repeated:
     def _look(self, inputs: Sequence[Any], buffers: Mapping[str, Any]) -> tuple[Take | None, Any]:
         """Returns what was noted of inputs that lie so; and how they do, if that may be noted."""
         given = buffers and any(buffer is not None for buffer in buffers.values())
-        if given or self._failures == FAILURES or (key := described(inputs)) is None:
+        if given or self._failures >= FAILURES or (key := described(inputs)) is None:
             return None, None
         take = self._takes.get(key)
         if take is not None and not take.fits(inputs):
@@ -234,12 +163,8 @@ class Repeated:
             if key is not None:
                 self._keep(key, None)
             return self._call(*inputs, **buffers)
-        outer, noted = notes(), Notes()
-        _thread.notes = noted
-        try:
+        with noting() as noted:
             result = self._call(*inputs)
-        finally:
-            _thread.notes = outer
         if (take := taken(noted, inputs, result)) is None:
             self._failures += 1
         else:
@@ -253,11 +178,6 @@ class Repeated:
             self._takes[key] = take
             if len(self._takes) > MOST:
                 del self._takes[next(iter(self._takes))]
-
-
-def address(array: Any) -> int:
-    """Returns where an array of the device begins; 0 for none."""
-    return 0 if array is None else int(array.data.ptr)
 
 
 def described(inputs: Sequence[Any]) -> Any:

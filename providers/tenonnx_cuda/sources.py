@@ -11,8 +11,8 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
+from tenonnx_cuda.noting import notes, start
 from tenonnx_cuda.platform import Grid, Launch, Platform
-from tenonnx_cuda.repeating import notes, start
 
 FOLDER: Final = Path(__file__).with_name("kernels")
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cuda.repeating import notes
+from tenonnx_cuda.noting import notes
 
 CUPY = json.loads(Path(__file__).with_name("cupy_names.json").read_text())
 ARRAY_NAMES = frozenset(CUPY["array"])

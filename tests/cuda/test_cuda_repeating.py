@@ -13,14 +13,8 @@ from emulated import FakePlatform, provider_on, session
 from kernel_calls import moved, needs_compiler
 
 from models import model, node, value
-from tenonnx_cuda.repeating import (
-    FAILURES,
-    MOST,
-    MOST_STARTS,
-    Repeated,
-    cannot_repeat,
-    start,
-)
+from tenonnx_cuda.noting import cannot_repeat, start
+from tenonnx_cuda.repeating import FAILURES, MOST, MOST_STARTS, Repeated
 
 Array = np.ndarray[Any, Any]
 

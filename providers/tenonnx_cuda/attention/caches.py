@@ -12,7 +12,7 @@ import numpy as np
 from tenonnx.operators import Array
 from tenonnx_cuda.attention.flash import Heads
 from tenonnx_cuda.chosen import Site
-from tenonnx_cuda.repeating import cannot_repeat
+from tenonnx_cuda.noting import cannot_repeat
 from tenonnx_cuda.sources import THREADS, blocks, is_aligned, pointer
 
 Pair: TypeAlias = "tuple[Any, Any]"

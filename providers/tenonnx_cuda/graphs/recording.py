@@ -21,8 +21,8 @@ from tenonnx.provider import Step
 from tenonnx_cuda.device import CudaDevice
 from tenonnx_cuda.graphs.grouping import LEAST, Group, groups, lengths_first, recordable
 from tenonnx_cuda.graphs.program import Program
+from tenonnx_cuda.noting import holding
 from tenonnx_cuda.platform import CannotRecordError, Platform, Recording, Stream
-from tenonnx_cuda.repeating import holding
 
 MOST: Final = 16
 """Recordings of a group that are kept: those replayed last."""

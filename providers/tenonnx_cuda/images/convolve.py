@@ -26,7 +26,7 @@ from tenonnx_cuda.images.convolution_graph import (
     X,
     Y,
 )
-from tenonnx_cuda.repeating import start
+from tenonnx_cuda.noting import start
 from tenonnx_cuda.sources import ELEMENTS, LARGEST_GRID, THREADS, blocks, is_aligned, pointer
 
 ACTIVATIONS: Final[dict[str, tuple[Any, ...]]] = {

@@ -18,8 +18,8 @@ import ml_dtypes
 import numpy as np
 
 from tenonnx.operators import Array
+from tenonnx_cuda.noting import allocate, cannot_repeat, start
 from tenonnx_cuda.products.cublaslt import Lt, cublaslt
-from tenonnx_cuda.repeating import allocate, cannot_repeat, start
 
 KINDS: Final = {
     np.dtype(np.float32): 0,

@@ -8,9 +8,9 @@ import numpy as np
 
 from tenonnx.operators import Array
 from tenonnx_cuda.chosen import Call, Site, choose
+from tenonnx_cuda.noting import cannot_repeat
 from tenonnx_cuda.products.matrix import Matrix
 from tenonnx_cuda.products.nbits_tensor import by_tensor_cores, suits_tensor_cores
-from tenonnx_cuda.repeating import cannot_repeat
 from tenonnx_cuda.sources import THREADS, blocks, pointer
 
 FEW: Final = 16

@@ -1,0 +1,101 @@
+"""What a call does on a device, noted so that it can be done again.
+
+Only what goes through ``allocate`` and ``start`` can be noted. An array that came about otherwise
+is known by its address, which belongs to nothing noted; what writes to an array otherwise has to
+say so by ``cannot_repeat``, and what lies on the device for several runs, by ``hold``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from tenonnx.operators import Array
+
+Start: TypeAlias = Callable[..., None]
+"""Starts something on the active stream; takes addresses."""
+
+
+@dataclass
+class Notes:
+    """What a call does.
+
+    Attributes:
+        made: What it allocates.
+        held: What else it has on the device.
+        starts: What it starts, and on which arrays.
+        complete: Whether that is all.
+    """
+
+    made: list[Array] = field(default_factory=list)
+    held: list[Array] = field(default_factory=list)
+    starts: list[tuple[Start, Sequence[Array | None]]] = field(default_factory=list)
+    complete: bool = True
+
+
+_thread = threading.local()
+
+
+def notes() -> Notes | None:
+    """Returns what is noted of the call that this thread is in, if it is."""
+    return getattr(_thread, "notes", None)
+
+
+@contextmanager
+def noting() -> Iterator[Notes]:
+    """Yields what is noted of this thread's work meanwhile."""
+    outer, _thread.notes = notes(), Notes()
+    try:
+        yield _thread.notes
+    finally:
+        _thread.notes = outer
+
+
+def allocate(xp: Any, shape: Any, dtype: Any) -> Array:
+    """Returns an array whose elements are still to be written."""
+    made = xp.empty(shape, dtype)
+    if (noted := notes()) is not None:
+        noted.made.append(made)
+    return made
+
+
+def start(function: Start, *arrays: Array | None) -> None:
+    """Calls a function with the addresses of arrays; 0 for none.
+
+    It holds no array, and does the same whenever it is called, but for the addresses.
+    """
+    function(*map(address, arrays))
+    if (noted := notes()) is not None:
+        noted.starts.append((function, arrays))
+
+
+@contextmanager
+def holding() -> Iterator[list[Array]]:
+    """Yields a list of what this thread's calls read meanwhile besides inputs, and say so."""
+    before, _thread.held = getattr(_thread, "held", None), []
+    try:
+        yield _thread.held
+    finally:
+        _thread.held = before
+
+
+def hold(*arrays: Array) -> None:
+    """Notes what is there for several runs: whoever repeats this one needs it."""
+    if (noted := notes()) is not None:
+        noted.held += arrays
+    if (held := getattr(_thread, "held", None)) is not None:
+        held += arrays
+
+
+def cannot_repeat() -> None:
+    """Notes that a call does what is not noted."""
+    if (noted := notes()) is not None:
+        noted.complete = False
+
+
+def address(array: Any) -> int:
+    """Returns where an array of the device begins; 0 for none."""
+    return 0 if array is None else int(array.data.ptr)
