@@ -185,7 +185,8 @@ def _print_transforms(transforms: list[dict[str, Any]]) -> None:
         table(("transform", "nodes", "time"), rows, right=("time",))
     idle = [t["seconds"] for t in transforms if not t["modified"]]
     if idle:
-        lines(f"{len(idle)} others changed nothing, in {duration(sum(idle))}")
+        others = "others " if rows else ""
+        lines(f"{len(idle)} {others}changed nothing, in {duration(sum(idle))}")
     if not transforms:
         lines("none ran")
 
