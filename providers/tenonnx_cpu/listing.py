@@ -70,6 +70,7 @@ LISTING: Final = {
     "reduction": "ReduceL2 ReduceMax ReduceMin ReduceSum ReduceSumSquare",
     "small": "ArgMax ArgMin Cast",
     "svm": "ai.onnx.ml::SVMClassifier",
+    "topk": "TopK",
     "trees": (
         "ai.onnx.ml::TreeEnsemble ai.onnx.ml::TreeEnsembleClassifier "
         "ai.onnx.ml::TreeEnsembleRegressor"

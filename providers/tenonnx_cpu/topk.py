@@ -1,0 +1,52 @@
+"""TopK along the last axis in one recorded call."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.recording.fixed import is_fixed
+from tenonnx_cpu.recording.launch import Launch, done
+from tenonnx_cpu.recording.recorded import Recorded
+from tenonnx_cpu.specialise import F32, Call, NDArray, Site, specialise
+
+TOP_K = JitKernel("topk", "top_k")
+
+SHARE = 4
+"""A row has so many times the elements that are wanted; shorter ones are sorted as fast."""
+
+ENOUGH = 1 << 15
+"""Elements that are worth a second thread."""
+
+
+@specialise("TopK")
+def specialise_top_k(site: Site, plain: Call) -> Call | None:
+    """Takes float32."""
+    axis, largest = site.attribute("axis", -1), site.attribute("largest", 1)
+    if len(site.node.inputs) < 2:
+        return None
+    constant = site.constant(1) is not None
+    TOP_K.request()
+
+    def call(x: NDArray, k: NDArray) -> Any:
+        count = int(k.item())
+        last = axis in (-1, x.ndim - 1) and x.ndim > 0
+        if TOP_K.run is None or x.dtype != F32 or not last or not x.size:
+            return plain(x, k)
+        if not 0 < count * SHARE <= x.shape[-1] or not (x.flags.c_contiguous and x.flags.aligned):
+            return plain(x, k)
+        outer = x.shape[:-1]
+        rows = math.prod(outer)
+        values = empty((*outer, count))
+        places = empty((*outer, count), np.dtype(np.int64))
+        threads = site.threads if x.size >= ENOUGH else 1
+        grain = max(1, rows // (4 * threads)) if threads > 1 else rows
+        flat = (array.reshape(rows, -1) for array in (x, values, places))
+        launch = Launch(TOP_K.run, (*flat, largest, grain, threads), (values, places))
+        return launch if constant or is_fixed(k) else done(launch)
+
+    return Recorded(call)
