@@ -50,6 +50,7 @@ def chosen(
     """Returns the kernel that the provider chooses for a node; it raises where it takes none."""
     from tenonnx_cuda.chosen import Site, choices
     from tenonnx_cuda.cupy_platform import connect
+    from tenonnx_cuda.options import CudaOptions
 
     def plain(*_: Any) -> Any:
         raise RuntimeError("left to the array kernel")
@@ -58,7 +59,7 @@ def chosen(
     node = ir.Node(domain, op, [], attrs, version=version)
     ir.Graph([], [], nodes=[node])
     platform: Any = connect(0) if cudnn else WithoutCudnn(connect(0))
-    call = choices()[domain, op](Site(node, platform, tf32=True), plain)
+    call = choices()[domain, op](Site(node, platform, CudaOptions()), plain)
     if call is None:
         raise RuntimeError("no kernel is chosen")
     return call

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from tenonnx.operators import Array
 from tenonnx.planning.lower import is_constant
 from tenonnx.weights.tensors import WeightTensor
+from tenonnx_cuda.options import CudaOptions
 from tenonnx_cuda.platform import Platform
 from tenonnx_cuda.sources import ELEMENTS, Kernel, kernel
 
@@ -33,21 +34,22 @@ class Site:
     Attributes:
         node: The node.
         platform: The device.
-        tf32: Whether float32 factors may be rounded to 10 bits.
-        search: How cuDNN's plans are chosen, as ``cudnn_conv_algo_search`` says.
-        max_workspace: Whether they may take much working memory.
+        options: The session's.
     """
 
     node: ir.Node
     platform: Platform
-    tf32: bool = False
-    search: str = "EXHAUSTIVE"
-    max_workspace: bool = True
+    options: CudaOptions
 
     @property
     def xp(self) -> Any:
         """The namespace of the device's arrays."""
         return self.platform.xp
+
+    @property
+    def tf32(self) -> bool:
+        """Whether float32 factors may be rounded to 10 bits."""
+        return self.options.use_tf32
 
     @property
     def has_tensor_cores(self) -> bool:

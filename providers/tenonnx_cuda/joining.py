@@ -16,6 +16,7 @@ from tenonnx_cuda.repeating import Repeated
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from tenonnx_cuda.options import CudaOptions
     from tenonnx_cuda.platform import Platform
 
 
@@ -30,7 +31,7 @@ class Joining:
         has_own: Whether a node is computed by a kernel of somebody else's.
         platform: The device.
         device: As the runtime knows it.
-        tf32: Whether float32 factors may be rounded to 10 bits.
+        options: The session's.
     """
 
     nodes: Sequence[ir.Node]
@@ -39,7 +40,7 @@ class Joining:
     has_own: Callable[[ir.Node], bool]
     platform: Platform
     device: Device
-    tf32: bool
+    options: CudaOptions
     _inside: set[ir.Node] = field(init=False)
 
     def __post_init__(self) -> None:

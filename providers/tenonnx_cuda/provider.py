@@ -132,7 +132,7 @@ class CUDAExecutionProvider(ArrayProvider):
             lambda node: not self._is_free(node),
             self.platform,
             self.device,
-            self.options.use_tf32,
+            self.options,
         )
         for join in (join_turns, join_linears, join_residuals, join_chains):
             join(joining)
@@ -167,15 +167,13 @@ class CUDAExecutionProvider(ArrayProvider):
             is_view = not node.domain and node.op_type in VIEWS
             call = Repeated(step.call, self.platform) if is_view else step.call
             return dataclasses.replace(step, call=call)
-        chosen: CudaOptions = self.options
-        search, room = chosen.cudnn_conv_algo_search, chosen.cudnn_conv_use_max_workspace
         library = step.call
 
         def plain(*inputs: Any) -> Any:
             cannot_repeat()
             return library(*inputs)
 
-        found = choice(Site(node, self.platform, chosen.use_tf32, search, room), plain)
+        found = choice(Site(node, self.platform, self.options), plain)
         if found is None:
             return step
         if isinstance(found, Sized):

@@ -14,6 +14,7 @@ from emulated import FakePlatform
 
 from tenonnx_cuda.chosen import Instead, Site, choices
 from tenonnx_cuda.graphs.sized import Sized
+from tenonnx_cuda.options import CudaOptions
 from tenonnx_cuda.repeating import ALIGNED, Repeated
 
 needs_compiler = pytest.mark.skipif(hosted.COMPILER is None, reason="no C++ compiler")
@@ -63,7 +64,7 @@ def chosen(
     platform = FakePlatform()
     platform.capability = capability
     platform.convolutions = convolutions
-    call = choices()[domain, op](Site(node, platform, tf32), plain)
+    call = choices()[domain, op](Site(node, platform, CudaOptions(use_tf32=tf32)), plain)
     assert call is not None
     assert graph is node.graph
 

@@ -21,6 +21,7 @@ from test_cuda_products import DTYPES, Library, draw, matrices
 from models import model, node, value
 from tenonnx_cuda.chosen import Site, choices
 from tenonnx_cuda.namespace import DeviceNamespace
+from tenonnx_cuda.options import CudaOptions
 from tenonnx_cuda.products.cublas import Products
 from tenonnx_cuda.products.cublaslt import Descriptor, Found, Lt, cublaslt
 
@@ -167,7 +168,9 @@ def gemm(products: Products, tf32: bool = False, **attributes: Any) -> Any:
     attrs = [ir.convenience.convert_attribute(k, v) for k, v in attributes.items()]
     made = ir.Node("", "Gemm", [], attrs, version=13)
     graph = ir.Graph([], made.outputs, nodes=[made])
-    call = choices()["", "Gemm"](Site(graph[0], on(products), tf32), lambda *_: None)
+    call = choices()["", "Gemm"](
+        Site(graph[0], on(products), CudaOptions(use_tf32=tf32)), lambda *_: None
+    )
     assert callable(call)
     return lambda *given: call(*map(strict.wrap, given)).held
 

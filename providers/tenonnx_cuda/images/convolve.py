@@ -191,7 +191,8 @@ class Convolving:
             x.dtype, Tensor.of(x), Tensor.of(w), Tensor.laid(shape, last=last), windows.strides,
             windows.dilations, windows.begins, ends_of(windows), self._transposed, site.tf32,
             None if z is None else Tensor.of(z), b is not None, self._ending.activation == RELU,
-            site.search == "EXHAUSTIVE", WORKSPACE if site.max_workspace else LITTLE_WORKSPACE,
+            site.options.cudnn_conv_algo_search == "EXHAUSTIVE",
+            WORKSPACE if site.options.cudnn_conv_use_max_workspace else LITTLE_WORKSPACE,
         )  # fmt: skip
         made = Given(*(a if a is None or is_aligned(a) else a.copy() for a in (x, w, b, z)))
         return self._started(what, last, made)

@@ -28,7 +28,7 @@ def join_residuals(joining: Joining) -> None:
             read = len(add.outputs[0].uses()) > 1 or add.outputs[0] in joining.escaping
             inputs = [value for value in (*add.inputs, *norm.inputs[1:]) if value is not None]
             outputs = (*(add.outputs if read else ()), norm.outputs[0])
-            call = residual_call(Site(norm, joining.platform), total=read)
+            call = residual_call(Site(norm, joining.platform, joining.options), total=read)
             joining.join((add, norm), inputs, outputs, call, at=add)
 
 

@@ -60,7 +60,7 @@ def join_linears(joining: Joining) -> None:
             linear = _behind(node, joining)
             following = joining.only_reader(linear.nodes[-1])
             if len(linear.nodes) > 1 and (following is None or expression(following) is None):
-                call = linear_call(linear, joining.platform, tf32=joining.tf32)
+                call = linear_call(linear, joining.platform, tf32=joining.options.use_tf32)
                 joining.join(linear.nodes, linear.inputs, linear.nodes[-1].outputs[:1], call)
 
 
