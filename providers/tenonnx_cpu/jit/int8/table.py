@@ -2,12 +2,73 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from tenonnx_cpu.jit.compiling import In, Out, kernel, size, u8
+from llvmlite import ir
+from numba.core import cgutils
+from numba.core.registry import cpu_target
+from numba.extending import intrinsic
+
+from tenonnx_cpu.jit.compiling import In, Out, helper, kernel, size, u8
 from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.shared import Shared, procedure
+from tenonnx_cpu.jit.vectors.vector import I8, I64, Builder, Value
 
 CHUNK = 1 << 14
+
+WIDE = 64
+"""Bytes of a vector, half of what one instruction looks up in."""
+
+FEATURES = cpu_target.target_context.codegen().magic_tuple()[2].split(",")
+"""What numba compiles for."""
+
+
+def _look_up(b: Builder, values: Sequence[Value]) -> None:
+    x, table, y, vectors = values
+    kind = v.vector(I8, WIDE)
+    name = "llvm.x86.avx512.vpermi2var.qi.512"
+    pick = cgutils.get_or_insert_function(b.module, ir.FunctionType(kind, [kind] * 3), name)
+    parts = [v.load(b, kind, b.add(table, I64(WIDE * n))) for n in range(4)]
+
+    def step(index: Value, carried: list[Value]) -> list[Value]:
+        offset = b.mul(index, I64(WIDE))
+        codes = v.load(b, kind, b.add(x, offset))
+        low, high = (b.call(pick, [parts[n], codes, parts[n + 1]]) for n in (0, 2))
+        is_high = b.icmp_signed("<", codes, v.constant(kind, 0))
+        v.store(b, b.select(is_high, high, low), b.add(y, offset))
+        return []
+
+    v.loop(b, vectors, [], step)
+
+
+@intrinsic
+def look_up_vectors(typing_context: Any, x: Any, table: Any, y: Any, vectors: Any) -> Any:
+    """Looks up vectors of bytes, all by their addresses."""
+    return procedure(LOOK_UP)
+
+
+@helper
+def look_up_bytes(x: Any, table: Any, y: Any) -> None:
+    """Looks up bytes one by one."""
+    for i in range(y.size):
+        y[i] = table[x[i]]
+
+
+@helper
+def look_up_wide(x: Any, table: Any, y: Any) -> None:
+    """Looks up vectors of bytes, and the rest one by one."""
+    vectors = y.size // WIDE
+    look_up_vectors(x.ctypes.data, table.ctypes.data, y.ctypes.data, vectors)
+    look_up_bytes(x[vectors * WIDE :], table, y[vectors * WIDE :])
+
+
+if "+avx512vbmi" in FEATURES:
+    LOOK_UP = Shared(__file__, "tenonnx_look_up", [I64] * 4, _look_up)
+    look_up_all = look_up_wide
+else:
+    look_up_all = look_up_bytes
 
 
 @parallel
@@ -15,9 +76,7 @@ def look_up_chunk(arguments: Any, task: Any, worker: Any) -> None:
     """Looks up ``CHUNK`` bytes."""
     every, table, result = arguments
     x = every[task * CHUNK : (task + 1) * CHUNK]
-    y = result[task * CHUNK : (task + 1) * CHUNK]
-    for i in range(y.size):
-        y[i] = table[x[i]]
+    look_up_all(x, table, result[task * CHUNK : (task + 1) * CHUNK])
 
 
 @kernel((In(u8, 1), In(u8, 1), Out(u8, 1), size))
