@@ -14,6 +14,7 @@ from kernel_calls import BFLOAT16, FLOATS, chosen, close, draw, needs_compiler
 from tenonnx_contrib.fused import fused_conv
 from tenonnx_cuda.images.convolve import ACTIVATIONS
 from tenonnx_cuda.products import nbits
+from tenonnx_cuda.products.epilogue import Epilogue
 from tenonnx_cuda.products.few import product_of_few
 from tenonnx_cuda.sources import ELEMENTS, common
 
@@ -215,8 +216,8 @@ def test_products_of_few_rows(dtype: Any, turned: bool, rows: tuple[int, ...]) -
     close(y.held, product, dtype)
     sum_ = 0.5 * product + 2 * added.astype(np.float64) + bias.astype(np.float64)
     for activation, expected in (("relu", np.maximum(sum_, 0)), ("gelu", gelu_by_tanh(sum_))):
-        y = product_of_few(platform, *given[:2], bias=given[2], added=given[3], alpha=0.5, beta=2.0,
-                           activation=activation)  # fmt: skip
+        epilogue = Epilogue(0.5, 2.0, given[3], given[2], activation)
+        y = product_of_few(platform, *given[:2], epilogue)
         assert y is not None
         close(y.held, expected, dtype)
 

@@ -7,6 +7,7 @@ float32 first, and multiplies those of bfloat16 by a kernel for integers.
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import importlib
 import itertools
 import logging
@@ -20,6 +21,7 @@ import numpy as np
 from tenonnx.operators import Array
 from tenonnx_cuda.noting import allocate, cannot_repeat, start
 from tenonnx_cuda.products.cublaslt import Lt, cublaslt
+from tenonnx_cuda.products.epilogue import Epilogue
 
 KINDS: Final = {
     np.dtype(np.float32): 0,
@@ -113,30 +115,13 @@ class Products:
         self.into(a, b, y, alpha, beta)
         return y
 
-    def ended(
-        self,
-        a: Array,
-        b: Array,
-        *,
-        bias: Array | None = None,
-        added: Array | None = None,
-        alpha: float = 1.0,
-        beta: float = 1.0,
-        activation: str = "",
-        tf32: bool = False,
-    ) -> Array | None:
-        """Returns ``activation(alpha * a @ b + beta * added + bias)``, rounded once.
-
-        ``None`` where cuBLASLt does not do it in one call.
+    def ended(self, a: Array, b: Array, epilogue: Epilogue, *, tf32: bool = False) -> Array | None:
+        """Returns a product and what becomes of it; ``None`` where that is not one call.
 
         Args:
             a: Rows [..., K] of float32, float16 or bfloat16.
             b: A matrix [K, N] of the same.
-            bias: N elements.
-            added: Of the result's shape.
-            alpha: A factor.
-            beta: A factor.
-            activation: ``relu``, ``gelu`` in its form with tanh, or none.
+            epilogue: What becomes of it.
             tf32: Let factors of float32 be rounded to 10 bits.
         """
         if self.lt is None or not a.size or not b.size:
@@ -144,14 +129,15 @@ class Products:
         y = allocate(self._cupy, (*a.shape[:-1], b.shape[1]), a.dtype)
         flat, shape = a.reshape(-1, a.shape[-1]), (y.size // b.shape[1], b.shape[1])
         (left, of_left), (right, of_right) = (self._placed(x, ()) for x in (flat, b))
-        if bias is not None:
-            bias = self._cupy.ascontiguousarray(bias)
-        if added is not None:
-            added = self._cupy.ascontiguousarray(added).reshape(shape)
-        done = self.lt.product(
-            left, right, y.reshape(shape), (of_left[:2], of_right[:2]), kind=KINDS[a.dtype],
-            tf32=tf32, alpha=alpha, beta=beta, added=added, bias=bias, activation=activation,
-        )  # fmt: skip
+        bias, added = (
+            None if x is None else self._cupy.ascontiguousarray(x)
+            for x in (epilogue.bias, epilogue.added)
+        )
+        added = None if added is None else added.reshape(shape)
+        flat_epilogue = dataclasses.replace(epilogue, bias=bias, added=added)
+        places = of_left[:2], of_right[:2]
+        kind, result = KINDS[a.dtype], y.reshape(shape)
+        done = self.lt.product(left, right, result, places, flat_epilogue, kind=kind, tf32=tf32)
         return y if done else None
 
     def into(self, a: Array, b: Array, y: Array, alpha: float, beta: float) -> None:

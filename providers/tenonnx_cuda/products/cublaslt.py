@@ -18,6 +18,7 @@ import numpy as np
 
 from tenonnx.operators import Array
 from tenonnx_cuda.noting import allocate, start
+from tenonnx_cuda.products.epilogue import Epilogue
 
 log = logging.getLogger("tenonnx")
 
@@ -152,42 +153,35 @@ class Lt:
         right: Array,
         y: Array,
         places: tuple[tuple[int, int], tuple[int, int]],
+        epilogue: Epilogue,
         *,
         kind: int,
         tf32: bool,
-        alpha: float,
-        beta: float,
-        added: Array | None,
-        bias: Array | None,
-        activation: str,
     ) -> bool:
-        """Writes ``activation(alpha * left @ right + beta * added + bias)`` to y.
+        """Writes ``left @ right`` and what becomes of it to y.
 
         Args:
             left: A matrix.
             right: A matrix.
             y: Where the result goes, by rows.
             places: Of both, whether it lies transposed, and how far apart its rows are.
+            epilogue: What becomes of it; what is added lies by rows, without gaps.
             kind: The elements, as cudaDataType.
             tf32: Let factors of float32 be rounded to 10 bits.
-            alpha: A factor.
-            beta: A factor.
-            added: A matrix by rows.
-            bias: An element for each column.
-            activation: One of ``ACTIVATIONS``.
 
         Returns:
             Whether the library does it.
         """
+        added, bias = epilogue.added, epilogue.bias
         base = y if added is None else added
-        epilogue = ACTIVATIONS[activation] | (0 if bias is None else WITH_BIAS) or NO_EPILOGUE
+        follows = ACTIVATIONS[epilogue.activation] | (0 if bias is None else WITH_BIAS)
         problem = Problem(
             kind,
             ROUNDED_FACTORS if tf32 and kind == FLOAT32 else SUMS,
             (*y.shape, left.shape[1]),
             (places[1][0], places[0][0]),
             (places[1][1], places[0][1]),
-            epilogue,
+            follows or NO_EPILOGUE,
             tuple(alignment(x) for x in (right, left, base, y, bias)),
         )
         plan = self._plan(problem)
@@ -196,7 +190,7 @@ class Lt:
         try:
             size = plan.found.workspace
             workspace = allocate(self._cupy, (size,), np.uint8) if size else None
-            multiply = self._starting(plan, alpha, 0.0 if added is None else beta)
+            multiply = self._starting(plan, epilogue.alpha, 0.0 if added is None else epilogue.beta)
             start(multiply, left, right, base, y, bias, workspace)
         except RefusedError as error:
             log.warning("%s for %s, which cuBLAS computes", error, problem)

@@ -10,6 +10,7 @@ from tenonnx.operators import Array
 from tenonnx_cuda.chosen import same_element
 from tenonnx_cuda.platform import Platform
 from tenonnx_cuda.products.cublas import placed
+from tenonnx_cuda.products.epilogue import Epilogue
 from tenonnx_cuda.sources import is_aligned, kernel, pointer
 
 ROWS: Final = (1, 2, 4)
@@ -21,32 +22,23 @@ WARPS, WIDTH = 8, 32
 LEAST: Final = 64
 """Blocks from which on they read as fast as a device can."""
 
+PLAIN: Final = Epilogue()
+
 ACTIVATIONS: Final = {"": 0, "relu": 1, "gelu": 2}
 
 
 def product_of_few(
-    platform: Platform,
-    a: Array,
-    b: Array,
-    *,
-    bias: Array | None = None,
-    added: Array | None = None,
-    alpha: float = 1.0,
-    beta: float = 1.0,
-    activation: str = "",
+    platform: Platform, a: Array, b: Array, epilogue: Epilogue = PLAIN
 ) -> Array | None:
-    """Returns ``activation(alpha * a @ b + beta * added + bias)``, or ``None`` if it is not for it.
+    """Returns a product and what becomes of it, or ``None`` if the kernel is not for it.
 
     Args:
         platform: The device.
         a: Rows [..., K].
         b: A matrix [K, N], also transposed.
-        bias: N elements.
-        added: Of the result's shape.
-        alpha: A factor.
-        beta: A factor.
-        activation: ``relu``, ``gelu`` in its form with tanh, or none.
+        epilogue: What becomes of it.
     """
+    bias, added, activation = epilogue.bias, epilogue.added, epilogue.activation
     xp, count = platform.xp, a.size // a.shape[-1] if a.size else 0
     element = same_element(a, b, bias, added)
     if element not in ("f16", "bf16") or not 0 < count <= ROWS[-1] or b.ndim != 2:
@@ -66,6 +58,10 @@ def product_of_few(
     name = "few_by_rows" if turned else "few_by_columns"
     macros: dict[str, Any] = {"T": element, "ROWS": rows, "ACTIVATION": ACTIVATIONS[activation]}
     launch = kernel(platform, "few", name, **macros)
-    numbers = (np.float32(alpha), np.float32(beta), *map(np.int32, (count, outer, inner, apart)))
+    numbers = (
+        np.float32(epilogue.alpha),
+        np.float32(epilogue.beta),
+        *map(np.int32, (count, outer, inner, apart)),
+    )
     launch((across,), (WARPS * 32,), (x, b, *map(pointer, more), y, *numbers))
     return y

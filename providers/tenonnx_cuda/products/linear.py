@@ -10,8 +10,8 @@ from tenonnx.operators import Array
 from tenonnx_cuda.chosen import same_element
 from tenonnx_cuda.elementwise.expressions import MICROSOFT, expression
 from tenonnx_cuda.joining import Joining
+from tenonnx_cuda.products.epilogue import epilogue_of
 from tenonnx_cuda.products.few import product_of_few
-from tenonnx_cuda.products.matmul import summands
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -103,7 +103,7 @@ def linear_call(
     """
     first, products = linear.nodes[0], platform.xp.products
     attributes = {name: attribute.value for name, attribute in first.attributes.items()}
-    factors = {name: attributes.get(name, 1.0) for name in ("alpha", "beta")}
+    alpha, beta = (attributes.get(name, 1.0) for name in ("alpha", "beta"))
     turns = [bool(attributes.get(name, 0)) for name in ("transA", "transB")]
     positions = [linear.inputs.index(value) for value in linear.operands]
 
@@ -112,12 +112,12 @@ def linear_call(
         if same_element(a, b, *others) is None or b.ndim != 2 or a.ndim < 2:
             return None
         a, b = (x.T if turn else x for x, turn in zip((a, b), turns, strict=True))
-        how = summands(others, (*a.shape[:-1], b.shape[1]), **factors)
-        if how is None or a.shape[-1] != b.shape[0]:
+        shape = (*a.shape[:-1], b.shape[1])
+        epilogue = epilogue_of(others, shape, alpha, beta, linear.activation)
+        if epilogue is None or a.shape[-1] != b.shape[0]:
             return None
-        how["activation"] = linear.activation
-        y = product_of_few(platform, a, b, **how)
-        y = products.ended(a, b, **how, tf32=tf32) if y is None else y
+        y = product_of_few(platform, a, b, epilogue)
+        y = products.ended(a, b, epilogue, tf32=tf32) if y is None else y
         return None if y is None else (y,)
 
     return call

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from tenonnx.operators import Array
 from tenonnx_array.linalg import product
 from tenonnx_cuda.chosen import Call, Site, choose, same_element
+from tenonnx_cuda.products.epilogue import epilogue_of
 from tenonnx_cuda.products.few import product_of_few
 
 
@@ -55,36 +53,12 @@ def gemm(site: Site, plain: Call) -> Call | None:
             return plain(A, B, C)
         a, b = (x.T if turn else x for x, turn in zip((A, B), turns, strict=True))
         added = [] if C is None or beta == 0 else [C]
-        how = summands(added, (a.shape[0], b.shape[1]), alpha, beta)
+        epilogue = epilogue_of(added, (a.shape[0], b.shape[1]), alpha, beta)
         y = None
-        if how is not None:
-            y = product_of_few(site.platform, a, b, **how)
+        if epilogue is not None:
+            y = product_of_few(site.platform, a, b, epilogue)
             if y is None and added:
-                y = products.ended(a, b, **how, tf32=site.tf32)
+                y = products.ended(a, b, epilogue, tf32=site.tf32)
         return products.gemm(a, b, C, alpha, beta) if y is None else y
 
     return call
-
-
-def summands(
-    added: Sequence[Array], shape: tuple[int, ...], alpha: float, beta: float
-) -> dict[str, Any] | None:
-    """Returns what ``Products.ended`` takes for a sum; ``None`` if it does not take that.
-
-    Args:
-        added: What is added to a product.
-        shape: The product's.
-        alpha: What multiplies it.
-        beta: What multiplies the first one that is added.
-    """
-    found: dict[str, Any] = {"alpha": alpha}
-    for position, array in enumerate(added):
-        factor = 1.0 if position else beta
-        is_row = array.ndim > 0 and array.size == array.shape[-1] == shape[-1]
-        if is_row and factor == 1 and "bias" not in found:
-            found["bias"] = array
-        elif array.shape == shape and "added" not in found:
-            found |= {"added": array, "beta": factor}
-        else:
-            return None
-    return found
