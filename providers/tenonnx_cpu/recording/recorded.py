@@ -94,7 +94,7 @@ class _Recorder:
         """Returns the results."""
         made = self._function(*inputs)
         result = done(made, inputs)
-        if self._patience and type(made) is Launch and result is made.result:
+        if self._patience > 0 and type(made) is Launch and result is made.result:
             self._learn(cell, inputs, made)
         return result
 
@@ -102,22 +102,20 @@ class _Recorder:
         shapes = [
             id(x) if x is None or is_fixed(x) else (x.shape, x.strides, x.dtype) for x in inputs
         ]
+        self._patience -= 1
         if shapes != self._shapes:
             self._shapes, self._seen = shapes, None
-            self._patience -= 1
             return
         # Imported by those who run a step more than once.
         from tenonnx_cpu.recording.recording import describe, written
 
         described = describe(inputs, self._constants, made)
-        if described is None:
-            self._patience = 0
+        if described is None or self._patience <= 0:
+            self._patience, self._seen = 0, None
         elif self._seen is None or described.facts != self._seen.facts:
-            self._patience -= 1
             self._seen = described
         else:
             self._seen = self._shapes = None
-            self._patience -= 1
             if len(cell) >= 2 + 2 * KEPT:
                 del cell[2:4]
             cell.extend(written(described))
