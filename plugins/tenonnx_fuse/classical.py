@@ -22,9 +22,6 @@ from tenonnx_fuse.rewrite import Rewriting
 ML = "ai.onnx.ml"
 VERSION = 13
 
-LEAVE_A_PAIR = ("NONE", "SOFTMAX", "SOFTMAX_ZERO")
-"""Transforms that do nothing to the two scores that a model makes of one."""
-
 TRANSFORMS = {"SOFTMAX": "Softmax", "LOGISTIC": "Sigmoid"}
 
 TREES = ("treeids", "nodeids", "ids", "weights", "weights_as_tensor")
@@ -81,16 +78,14 @@ class _Writer:
         return self.nodes[-1].outputs[0]
 
     def _constant(self, array: Array) -> ir.Value:
-        dtype = ir.DataType.STRING if array.dtype == object else None
-        tensor: Any = ir.tensor(array)
-        if dtype is not None:
-            words = [word.encode() for word in array.reshape(-1)]
-            tensor = ir.StringTensor(words, shape=ir.Shape(array.shape))
-        made = ir.node("Constant", [], {"value": tensor}, version=VERSION)
-        made.outputs[0].type = ir.TensorType(tensor.dtype)
-        made.outputs[0].shape = ir.Shape(array.shape)
-        self.nodes.append(made)
-        return made.outputs[0]
+        if array.dtype == object:
+            words = [word.encode() for word in array]
+            tensor: Any = ir.StringTensor(words, shape=ir.Shape(array.shape))
+        else:
+            tensor = ir.tensor(array)
+        made = self.add("Constant", value=tensor)
+        made.type, made.shape = ir.TensorType(tensor.dtype), ir.Shape(array.shape)
+        return made
 
     def transform(self, scores: ir.Value, name: str) -> ir.Value:
         """Adds a post transform of ``TRANSFORMS``."""
@@ -193,7 +188,8 @@ def trees_classifier(node: ir.Node) -> Made | str:
     shift = 0.0 if base is None else _numbers(base)[0]
     ends = np.array([(0.0 if signed else 1.0) - shift, shift], np.float32)
     both = writer.add("Gemm", score, np.array([[-1.0, 1.0]], np.float32), ends)
-    return writer.classify(both, labels, "NONE" if transform in LEAVE_A_PAIR else transform)
+    # As in onnxruntime, SOFTMAX leaves two scores alone that are made of one.
+    return writer.classify(both, labels, "NONE" if transform == "SOFTMAX" else transform)
 
 
 def _numbers(attribute: ir.Attr) -> Array:
@@ -225,11 +221,9 @@ def scaler(node: ir.Node) -> Made | str:
     if x is None or dtype_of(x) != ir.DataType.FLOAT:
         return "its input is not known to be of float32"
     writer = _Writer()
-    offset, scale = (np.array(attribute(node, n, ()) or (d,), np.float32) for n, d in SCALING)
+    offset = np.array(attribute(node, "offset", ()) or (0.0,), np.float32)
+    scale = np.array(attribute(node, "scale", ()) or (1.0,), np.float32)
     return Made(writer.nodes, [writer.add("Mul", writer.add("Sub", x, offset), scale)])
-
-
-SCALING = (("offset", 0.0), ("scale", 1.0))
 
 
 def normalizer(node: ir.Node) -> Made | str:
