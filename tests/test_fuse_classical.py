@@ -88,6 +88,15 @@ def test_features(scaling: Any, norm: str) -> None:
     assert ("Normalizer" in said.split(" nearly")[0]) == (norm != "MAX")
 
 
+@pytest.mark.parametrize("keepdims", [0, 1])
+def test_logarithms_of_sums(keepdims: int) -> None:
+    x = X.copy()
+    x[3], x[4] = -np.inf, np.inf
+    x[5, 1], x[6, 2], x[7] = np.inf, -np.inf, 3e38
+    layer = node("ReduceLogSumExp", "x a", "y", keepdims=keepdims)
+    assert compare([layer], {"y": FLOAT}, x, a=np.array([1])) == "matched 1 ReduceLogSumExp"
+
+
 def test_doubles_are_left_to_the_operator() -> None:
     layer = node("Scaler", "x", "y", offset=[0.5], scale=[3.0], domain="ai.onnx.ml")
     said = compare([layer], {"y": FLOAT}, X.astype(np.float64), 11)

@@ -19,7 +19,7 @@ CONVOLUTION = ("Conv", "ConvTranspose")
 
 CLASSICAL = (
     *("ArrayFeatureExtractor", "LinearClassifier", "LinearRegressor", "Normalizer", "Scaler"),
-    "TreeEnsembleClassifier",
+    *("ReduceLogSumExp", "TreeEnsembleClassifier"),
 )
 
 

@@ -1,4 +1,4 @@
-"""Classical models in ONNX's own operators: scores of classes, and what is done to features.
+"""Classical models in ONNX's plain operators: scores of classes, and what is done to features.
 
 ai.onnx.ml has an operator for all of a classifier. Written out it is a product or a walk down
 trees, an ArgMax and a Softmax, which providers have kernels for and join with what is around them.
@@ -16,7 +16,7 @@ import onnx_ir as ir
 from tenonnx import TransformContext
 from tenonnx.graph import graphs
 from tenonnx_fuse.constants import Array
-from tenonnx_fuse.known import array_of, attribute, dtype_of, operand, rank_of
+from tenonnx_fuse.known import array_of, attribute, dtype_of, integers_of, operand, rank_of
 from tenonnx_fuse.rewrite import Rewriting
 
 ML = "ai.onnx.ml"
@@ -39,8 +39,8 @@ def write_out(model: ir.Model, context: TransformContext) -> bool:
     work = Rewriting(model, context)
     for graph in graphs(model):
         for node in tuple(graph):
-            write = WRITERS.get(node.op_type) if node.domain == ML and node.outputs else None
-            if write is None:
+            write = WRITERS.get((node.domain, node.op_type))
+            if write is None or not node.outputs:
                 continue
             made = write(node)
             refused = made if isinstance(made, str) else work.refusal(made.nodes, [node])
@@ -262,11 +262,34 @@ def feature_extractor(node: ir.Node) -> Made | str:
     return Made(writer.nodes, [writer.add("Gather", x, row)])
 
 
-WRITERS: dict[str, Callable[[ir.Node], Made | str]] = {
-    "ArrayFeatureExtractor": feature_extractor,
-    "LinearClassifier": linear_classifier,
-    "LinearRegressor": linear_regressor,
-    "Normalizer": normalizer,
-    "Scaler": scaler,
-    "TreeEnsembleClassifier": trees_classifier,
+def log_sum_exp(node: ir.Node) -> Made | str:
+    """What it stands for, which nothing infinite disturbs."""
+    x = operand(node, 0)
+    if x is None or dtype_of(x) != ir.DataType.FLOAT:
+        return "its input is not known to be of float32"
+    axes = attribute(node, "axes", None)
+    if len(node.inputs) > 1:
+        axes = integers_of(node.inputs[1])
+    if not axes:
+        return "its axes are not known"
+    writer, places = _Writer(), np.array(axes)
+    top = writer.add("ReduceMax", x, axes=list(axes), keepdims=1)
+    limits = np.finfo(np.float32)
+    top = writer.add("Clip", top, np.array(limits.min), np.array(limits.max))
+    powers = writer.add("Exp", writer.add("Sub", x, top))
+    total = writer.add("Log", writer.add("ReduceSum", powers, places, keepdims=1))
+    result = writer.add("Add", total, top)
+    if not attribute(node, "keepdims", 1):
+        result = writer.add("Squeeze", result, places)
+    return Made(writer.nodes, [result])
+
+
+WRITERS: dict[tuple[str, str], Callable[[ir.Node], Made | str]] = {
+    ("", "ReduceLogSumExp"): log_sum_exp,
+    (ML, "ArrayFeatureExtractor"): feature_extractor,
+    (ML, "LinearClassifier"): linear_classifier,
+    (ML, "LinearRegressor"): linear_regressor,
+    (ML, "Normalizer"): normalizer,
+    (ML, "Scaler"): scaler,
+    (ML, "TreeEnsembleClassifier"): trees_classifier,
 }
