@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import math
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -73,11 +75,15 @@ class CupyStream:
             self._stream = cupy.cuda.Stream(non_blocking=True)
         self._ordered = Ordered(device, self._stream)
         self.replaying = threading.RLock()
-        self._pool, self._recorded = cupy.cuda.MemoryPool(), cupy.cuda.MemoryPool()
+        # Pools have what was freed on one stream for that stream alone.
+        self._capture = cupy.cuda.Stream(non_blocking=True)
+        self._pool = cupy.cuda.MemoryPool()
+        self._recorded = cupy.cuda.MemoryPool(functools.partial(_for_recordings, cupy.cuda))
         if limit < LARGEST_LIMIT:
             with device:
                 self._pool.set_limit(size=limit)
                 self._recorded.set_limit(size=limit)
+        weakref.finalize(self, _empty, device, self._pool, self._recorded).atexit = False
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -111,24 +117,23 @@ class CupyStream:
         """Captures a CUDA graph.
 
         What it allocates comes from a pool that all graphs of the stream share, for no two of them
-        run at once; what is left of a graph between its runs is held by its caller. The capture has
-        a stream of its own: what other threads do on this one meanwhile would be recorded, and not
+        run at once; what is left of a graph between its runs is held by its caller. Captures have a
+        stream of their own: what other threads do on this one meanwhile would be recorded, and not
         done.
         """
-        cuda = self._cupy.cuda
-        with self.active(), self._no_uploads():
-            capture = cuda.Stream(non_blocking=True)
-            with capture, cuda.using_allocator(self._recorded.malloc):
-                capture.begin_capture()
-                try:
-                    result = work()
-                except Exception as error:
-                    _abandon(capture, cuda.runtime.CUDARuntimeError)
-                    raise CannotRecordError(str(error)) from error
-                try:
-                    return _Graph(capture.end_capture(), self._stream, self._recorded), result
-                except cuda.runtime.CUDARuntimeError as error:
-                    raise CannotRecordError(str(error)) from error
+        cuda, capture = self._cupy.cuda, self._capture
+        allocator = cuda.using_allocator(self._recorded.malloc)
+        with self.active(), self._no_uploads(), capture, allocator:
+            capture.begin_capture()
+            try:
+                result = work()
+            except Exception as error:
+                _abandon(capture, cuda.runtime.CUDARuntimeError)
+                raise CannotRecordError(str(error)) from error
+            try:
+                return _Graph(capture.end_capture(), self._stream, self), result
+            except cuda.runtime.CUDARuntimeError as error:
+                raise CannotRecordError(str(error)) from error
 
     @contextmanager
     def _no_uploads(self) -> Iterator[None]:
@@ -174,6 +179,25 @@ class _Foreign:
         return 0, self._address
 
 
+def _empty(device: Any, *pools: Any) -> None:
+    """Gives back what pools keep for later, which cupy keeps even when they are gone."""
+    with device:
+        for pool in pools:
+            pool.free_all_blocks()
+
+
+def _for_recordings(cuda: Any, nbytes: int) -> Any:
+    """Allocates for a pool that recordings have.
+
+    cupy answers errors that it knows by giving back all that is free in the pool, and trying again;
+    but what is free between recordings is what they write when they are replayed.
+    """
+    try:
+        return cuda.MemoryPointer(cuda.Memory(nbytes), 0)
+    except (cuda.memory.OutOfMemoryError, cuda.runtime.CUDARuntimeError) as error:
+        raise CannotRecordError(str(no_room(error))) from error
+
+
 def _abandon(stream: Any, failure: type[Exception]) -> None:
     try:
         stream.end_capture()
@@ -182,8 +206,10 @@ def _abandon(stream: Any, failure: type[Exception]) -> None:
 
 
 class _Graph:
-    def __init__(self, graph: Any, stream: Any, pool: Any) -> None:
-        self._graph, self._stream, self._pool = graph, stream, pool
+    """What a stream recorded, whose pool it writes to."""
+
+    def __init__(self, graph: Any, order: Any, stream: CupyStream) -> None:
+        self._graph, self._order, self._stream = graph, order, stream
 
     def launch(self) -> None:
-        self._graph.launch(self._stream)
+        self._graph.launch(self._order)

@@ -133,6 +133,28 @@ def test_runs_of_one_shape_agree_and_allocate_nothing(tmp_path: Path, graphed: b
     assert stream.used() == before
 
 
+def test_a_recording_that_finds_no_room_leaves_the_others_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import cupy
+
+    def refuse(nbytes: int) -> Any:
+        raise cupy.cuda.memory.OutOfMemoryError(nbytes, 0, 0)
+
+    path = mlp(tmp_path, 512, 3)
+    session, x = opened(path, {"enable_cuda_graph": True}), X[:, :512].copy()
+    large = np.resize(x, (2000, 512))
+    expected = [tenonnx.InferenceSession(path).run(None, {"h0": a})[0] for a in (x, large)]
+    replayed = [s.call for s in session.plan.steps if isinstance(s.call, Replayed)]
+    for number in range(9):
+        if number == 3:
+            monkeypatch.setattr(cupy.cuda, "Memory", refuse)
+        which = number // 3 % 2
+        (y,) = session.run(None, {"h0": (x, large)[which]})
+        np.testing.assert_allclose(y, expected[which], atol=2e-2)
+    assert [each.replays for each in replayed] == [5], "the large one has no recording"
+
+
 def test_values_stay_and_are_lent() -> None:
     import cupy
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+import weakref
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -119,6 +121,20 @@ def on_device(session: tenonnx.InferenceSession, array: Any) -> OrtValue:
 ADD = model([node("Add", "x W", "y")], [value("x")], [value("y")], {"W": np.ones(2, np.float32)})
 
 
+def test_a_session_gives_its_stream_back_when_it_is_gone() -> None:
+    """And not when the collector comes by: another process may wait for the memory."""
+    session = emulated.session(CHAIN)
+    for _ in range(3):
+        session.run(None, {"x": np.ones((2, 3), np.float32), "axes": np.array([0])})
+    stream = weakref.ref(session._providers[0].stream)
+    gc.disable()
+    try:
+        del session
+        assert stream() is None
+    finally:
+        gc.enable()
+
+
 def test_values_stay_on_the_device_between_runs() -> None:
     session = emulated.session(ADD)
     binding = session.io_binding()
@@ -214,7 +230,7 @@ def test_precision_is_set_for_a_streams_work_and_put_back(monkeypatch: pytest.Mo
     device.cublas_handle = "handle"  # type: ignore[attr-defined]  # a device that does nothing
     cuda = SimpleNamespace(
         Stream=lambda **_: nullcontext(),
-        MemoryPool=lambda: SimpleNamespace(malloc=None),
+        MemoryPool=lambda *_: SimpleNamespace(malloc=None, free_all_blocks=list),
         using_allocator=nullcontext,
         memory=SimpleNamespace(OutOfMemoryError=MemoryError),
     )

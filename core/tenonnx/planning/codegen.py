@@ -7,6 +7,7 @@ where they are, and nothing is copied into it.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Sequence
@@ -96,7 +97,9 @@ class Generator:
         except (RecursionError, SyntaxError, MemoryError) as error:
             raise NotSupported(f"the graph nests too deeply to be compiled: {error}") from error
         exec(compiled, self._namespace)
-        return Code(self._namespace["run"], compiled, self._namespace, self._origin, source)
+        # Without it in its own globals it goes, with all that they hold, when nobody has it.
+        run = self._namespace.pop("run")
+        return Code(run, compiled, self._namespace, self._origin, source)
 
     def _emit_function(self, block: Block) -> None:
         homes = ((value, self.homes.home_of(value) or HOST) for value in block.graph.inputs)
@@ -170,7 +173,7 @@ class Generator:
     def _move(
         self, value: ir.Value, source: str, move: Callable[[Any], Any], target: Device
     ) -> str:
-        expression = self.call(_mover(move), source)
+        expression = self.call(functools.partial(_moved, move), source)
         name = self.define(value, target)
         self.line(f"{name} = {expression}")
         return name
@@ -240,12 +243,8 @@ class Generator:
             self.line(f"observe({self.bind('s', step)}, started, ({outputs}))")
 
 
-def _mover(move: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _moved(move: Callable[[Any], Any], value: Any) -> Any:
     """Moves an array, or a sequence of them; an absent optional stays absent."""
-
-    def moved(value: Any) -> Any:
-        if value is None:
-            return None
-        return [moved(item) for item in value] if isinstance(value, list) else move(value)
-
-    return moved
+    if value is None:
+        return None
+    return [_moved(move, item) for item in value] if isinstance(value, list) else move(value)
