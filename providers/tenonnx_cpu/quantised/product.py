@@ -91,15 +91,13 @@ def matmul_q(
     if run is None:
         return None
     result = empty(shape)
-    count = 4 if len(rows) == 3 else len(rows)
-    if room is _real_lines_room and count > len(rows):
-        rows = np.concatenate((rows, np.zeros((1, depth), np.float32)))
+    padded = 4 if len(rows) == 3 else len(rows)
     arguments = (
         rows, *weights.arguments, *((group,) if group else ()), result.reshape(-1, columns),
         NO_BIAS if bias is None else bias,
         NO_RESIDUAL if residual is None else residual.reshape(-1, columns),
         epilogue.alpha, epilogue.activation, epilogue.first, epilogue.second,
-        *room(Job(count, weights, group, threads)), threads,
+        *room(Job(padded, weights, group, threads)), threads,
     )  # fmt: skip
     return Launch(run, arguments, result)
 
@@ -130,7 +128,9 @@ def _lines_room(job: Job) -> tuple[NDArray, ...]:
 
 
 def _real_lines_room(job: Job) -> tuple[NDArray, ...]:
-    return (floats(LINES_ROOM * job.threads),)
+    return pieces(
+        ((job.rows, job.weights.depth), np.float32), ((LINES_ROOM * job.threads,), np.float32)
+    )
 
 
 def _dots_room(job: Job) -> tuple[NDArray, ...]:

@@ -26,6 +26,7 @@ PANEL = 4 * LANES
 """Columns whose bytes of one row are a vector."""
 
 ONES = 0x01010101
+"""Four bytes that are 1."""
 
 AHEAD = 8192
 """Bytes that are on their way from memory."""
@@ -133,6 +134,7 @@ def finish_span(
         at = min(left + place - within, columns - PANEL) + within
         starts = floats(sums + rows * sums_row + 4 * place, COLUMNS)
         numbers = floats(own, COLUMNS)
+        # They are int32: nothing but their bits is copied.
         for i in range(COLUMNS):
             numbers[i] = starts[i]
         pack_numbers(at, depth, columns_own, own)

@@ -247,15 +247,25 @@ def make_q_few_bytes(bits: int) -> Kernel:
 
 
 def make_q_few_reals(bits: int) -> Kernel:
-    """Returns the product of 1, 2 or 4 rows of float32 with codes of so many bits."""
+    """Returns the product of 1 to 4 rows of float32 with codes of so many bits."""
     few = make_few(bits, "reals")
 
-    @kernel((In(f32, 2), WEIGHTS, size, Out(f32, 2), EXTRAS, Out(f32, 1), size))
+    @kernel(
+        (In(f32, 2), WEIGHTS, size, Out(f32, 2), EXTRAS, (Out(f32, 2), Out(f32, 1)), size)
+    )  # fmt: skip
     def product(
-        a: Any, weights: Any, group: Any, c: Any, extras: Any, memory: Any, threads: Any
+        a: Any, weights: Any, group: Any, c: Any, extras: Any, room: Any, threads: Any
     ) -> None:
-        """Computes ``C = finish(A @ W)``; see ``make_few``'s."""
-        few(a, a, a, Weights(*weights), group, c, extras, memory, threads)
+        """Computes ``C = finish(A @ W)``; see ``make_few``'s.
+
+        ``room`` is for A, ``(1, 2 or 4, depth)``, and what ``make_few``'s takes.
+        """
+        rows, memory = room
+        for row in range(a.shape[0]):
+            source, target = a[row], rows[row]
+            for i in range(target.size):
+                target[i] = source[i]
+        few(rows, rows, rows, Weights(*weights), group, c, extras, memory, threads)
 
     return product
 
