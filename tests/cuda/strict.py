@@ -293,11 +293,20 @@ def matmul(a: Any, b: Any, **kwargs: Any) -> Any:
     return np.matmul(a, b, **kwargs)
 
 
+def empty(shape: Any, dtype: Any = float) -> Any:
+    """As a device does it: at multiples of 256 bytes."""
+    kind = np.dtype(dtype)
+    count = int(np.prod(shape, dtype=np.int64))
+    memory = np.empty(count * kind.itemsize + 256, np.uint8)
+    return np.ndarray(shape, kind, memory, -memory.ctypes.data % 256)
+
+
 def is_bfloat16(a: Any) -> bool:
     return isinstance(a, np.ndarray) and a.dtype.name == "bfloat16"
 
 
 DIFFERENT = {
+    "empty": empty,
     "where": widened(np.where),
     "tril": widened(np.tril),
     "triu": widened(np.triu),

@@ -12,6 +12,7 @@ import strict
 from emulated import FakePlatform, provider_on, session
 from kernel_calls import moved, needs_compiler
 
+import tenonnx
 from models import model, node, value
 from tenonnx_cuda.noting import cannot_repeat, start
 from tenonnx_cuda.repeating import FAILURES, MOST, MOST_STARTS, Repeated
@@ -220,3 +221,66 @@ def test_threads_repeat_one_step_with_their_own_arrays() -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+def network() -> Any:
+    """Products, norms, attention, a chain and views, of any number of rows."""
+    draws = np.random.default_rng(0)
+    weights = {
+        name: (draws.standard_normal(shape) / 4).astype(np.float32)
+        for name, shape in {"W": (32, 96), "V": (32, 32), "b": (32,), "s": (32,)}.items()
+    }
+    nodes = [
+        node("Mul", "x x", "x2"),
+        node("Tanh", "x2", "h"),
+        node("MatMul", "h W", "qkv"),
+        node("Split", "qkv", "q k v", axis=-1, num_outputs=3),
+        *(node("Reshape", f"{n} heads", f"{n}4") for n in "qkv"),
+        *(node("Transpose", f"{n}4", f"{n}h", perm=[0, 2, 1, 3]) for n in "qkv"),
+        node("Attention", "qh kh vh", "mixed", is_causal=1),
+        node("Transpose", "mixed", "together", perm=[0, 2, 1, 3]),
+        node("Reshape", "together whole", "a"),
+        node("MatMul", "a V", "p"),
+        node("Add", "p b", "pb"),
+        node("Add", "pb x", "r"),
+        node("LayerNormalization", "r s b", "n"),
+        node("Softmax", "n", "y"),
+    ]
+    shapes = {"heads": np.array([0, 0, 4, 8]), "whole": np.array([0, 0, 32])}
+    rows = ("batch", "steps", 32)
+    outputs = [value("y", shape=rows), value("r", shape=rows)]
+    return model(nodes, [value("x", shape=rows)], outputs, {**weights, **shapes}, opset=23)
+
+
+def check_network(opened: tenonnx.InferenceSession, tolerance: float = 1e-5) -> None:
+    """Runs it with two shapes in turn, the results of all runs together being compared last."""
+    reference = tenonnx.InferenceSession(network(), providers=["cpu"])
+    kept = []
+    for turn in range(5):
+        for shape in ((1, 3, 32), (2, 9, 32)):
+            x = np.random.default_rng(turn).standard_normal(shape).astype(np.float32)
+            kept.append((x, opened.run(None, {"x": x})))
+    for x, found in kept:
+        for actual, expected in zip(found, reference.run(None, {"x": x}), strict=True):
+            np.testing.assert_allclose(actual, expected, atol=tolerance)
+
+
+@needs_compiler
+@pytest.mark.parametrize("graphs", [False, True], ids=["eager", "recorded"])
+def test_a_network_goes_on_as_it_began(graphs: bool) -> None:
+    own = {"enable_cuda_graph": str(int(graphs))}
+    check_network(session(network(), provider_on(FakePlatform()), provider_options=own))
+
+
+@needs_compiler
+def test_no_kernel_of_a_session_is_chosen_anew() -> None:
+    shape, platform = (16, 8), FakePlatform()
+    nodes = [node("Mul", "x x", "h"), node("Tanh", "h", "t"), node("Softmax", "t", "s"),
+             node("Transpose", "s", "y", perm=[1, 0])]  # fmt: skip
+    made = model(nodes, [value("x", shape=shape)], [value("y", shape=shape[::-1])])
+    opened = session(made, provider_on(platform))
+    asked = []
+    for _ in range(4):
+        opened.run(None, {"x": draw(0, *shape).astype(np.float32)})
+        asked.append(len(platform.compiled))
+    assert asked == [2, 4, 4, 4]
