@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -24,7 +24,11 @@ MOST_KNOWN = 9
 Combine = Callable[[Value, Value, Value], Value]
 """From the result so far, what a tap sees, and the tap's number."""
 
-Work = Callable[[Value, Value, "Value | None"], None]
+Work = Callable[[Sequence[Value], Sequence[Value], "Value | None"], None]
+"""Makes a vector of some lines: from where in the planes, to where in the result, which lanes."""
+
+TOGETHER = 4
+"""Lines that are summed at a time where the taps are not known: each of them waits for itself."""
 
 
 @intrinsic
@@ -80,19 +84,20 @@ def slide_sums(
             see = _seer(b, planes, offsets, taps, unrolled, combine, 0.0)
 
             def finish(other: Value | None) -> Work:
-                def work(seen: Value, made: Value, mask: Value | None) -> None:
-                    x = v.fma(b, see(seen), scale, shift)
-                    if other is not None:
-                        x = b.fadd(x, read(b, b.add(other, made), mask))
-                    write(b, clipped(b, x, low, high), b.add(target, made), mask)
+                def work(seen: Sequence[Value], made: Sequence[Value], mask: Value | None) -> None:
+                    for total, place in zip(see(seen), made, strict=True):
+                        x = v.fma(b, total, scale, shift)
+                        if other is not None:
+                            x = b.fadd(x, read(b, b.add(other, place), mask))
+                        write(b, clipped(b, x, low, high), b.add(target, place), mask)
 
                 return work
 
             with b.if_else(b.icmp_signed("==", residual, I64(0))) as (without, given):
                 with without:
-                    _over_lines(b, count, lines, pitch, finish(None))
+                    _over_lines(b, count, lines, pitch, unrolled, finish(None))
                 with given:
-                    _over_lines(b, count, lines, pitch, finish(residual))
+                    _over_lines(b, count, lines, pitch, unrolled, finish(residual))
 
         return body
 
@@ -126,10 +131,11 @@ def slide_maxima(
 
             see = _seer(b, planes, offsets, taps, unrolled, combine, float("-inf"))
 
-            def work(seen: Value, made: Value, mask: Value | None) -> None:
-                write(b, see(seen), b.add(target, made), mask)
+            def work(seen: Sequence[Value], made: Sequence[Value], mask: Value | None) -> None:
+                for best, place in zip(see(seen), made, strict=True):
+                    write(b, best, b.add(target, place), mask)
 
-            _over_lines(b, count, lines, pitch, work)
+            _over_lines(b, count, lines, pitch, unrolled, work)
 
         return body
 
@@ -167,18 +173,29 @@ def _choose(
     builder.position_at_end(done)
 
 
-def _over_lines(b: Builder, count: Value, lines: Value, pitch: Value, work: Work) -> None:
-    """Runs ``work(place in the planes, place in the result, mask)`` on vectors of each line."""
+def _over_lines(
+    b: Builder, count: Value, lines: Value, pitch: Value, variant: int, work: Work
+) -> None:
+    """Runs ``work`` on vectors of each line, or of ``TOGETHER`` lines if there is no variant."""
+    apart = b.mul(count, I64(4))
+
+    def some(many: int, times: Value, start: list[Value], mask: Value | None) -> list[Value]:
+        def step(number: Value, carried: list[Value]) -> list[Value]:
+            seen, made = (
+                [b.add(first, b.mul(line, I64(n))) for n in range(many + 1)]
+                for first, line in zip(carried, (pitch, apart), strict=True)
+            )
+            work(seen[:many], made[:many], mask)
+            return [seen[many], made[many]]
+
+        return v.loop(b, times, start, step)
 
     def column(lane: Value, mask: Value | None) -> None:
-        start = b.mul(lane, I64(4))
-
-        def line(number: Value, carried: list[Value]) -> list[Value]:
-            seen, made = carried
-            work(seen, made, mask)
-            return [b.add(seen, pitch), b.add(made, b.mul(count, I64(4)))]
-
-        v.loop(b, lines, [start, start], line)
+        start, rest = [b.mul(lane, I64(4))] * 2, lines
+        if not variant:
+            start = some(TOGETHER, b.sdiv(lines, I64(TOGETHER)), start, mask)
+            rest = b.srem(lines, I64(TOGETHER))
+        some(1, rest, start, mask)
 
     whole = b.sdiv(count, I64(LANES))
 
@@ -201,17 +218,21 @@ def _seer(
     variant: int,
     combine: Combine,
     start: float,
-) -> Callable[[Value], Value]:
-    """Returns what combines all that a vector of windows, some bytes into the planes, sees."""
+) -> Callable[[Sequence[Value]], list[Value]]:
+    """Returns what combines all that vectors of windows, some bytes into the planes, see."""
     if variant:
-        return _unrolled(b, planes, offsets, *UNROLLED[variant], combine, start)
+        one = _unrolled(b, planes, offsets, *UNROLLED[variant], combine, start)
+        return lambda places: [one(place) for place in places]
 
-    def see(offset: Value) -> Value:
+    def see(places: Sequence[Value]) -> list[Value]:
         def step(tap: Value, carried: list[Value]) -> list[Value]:
-            place = b.add(planes, v.load(b, I64, b.add(offsets, b.mul(tap, I64(8))), 8))
-            return [combine(carried[0], v.load(b, KIND, b.add(place, offset), 4), tap)]
+            first = b.add(planes, v.load(b, I64, b.add(offsets, b.mul(tap, I64(8))), 8))
+            return [
+                combine(total, v.load(b, KIND, b.add(first, place), 4), tap)
+                for total, place in zip(carried, places, strict=True)
+            ]
 
-        return v.loop(b, taps, [v.constant(KIND, start)], step)[0]
+        return v.loop(b, taps, [v.constant(KIND, start)] * len(places), step)
 
     return see
 
