@@ -100,7 +100,7 @@ class Plan:
         # A namespace of its own lets runs with different observers go on at once.
         own = {**self._watched.namespace, "observe": _fan_out(observers)}
         exec(self._watched.compiled, own)
-        outputs = self._call(self._watched._replace(run=own["run"]), inputs)
+        outputs = self._call(self._watched._replace(run=own.pop("run")), inputs)
         return [_settle(output, inputs) for output in outputs]
 
     def run_into(self, inputs: Sequence[Any], buffers: Sequence[Any]) -> list[Any]:
