@@ -37,9 +37,8 @@ def specialise_cast(site: Site, plain: Call) -> Call | None:
     def call(x: Any) -> Any:
         return plain(x) if isinstance(x, str) or not _is_number(x.dtype) else convert(x)
 
-    value = site.node.inputs[0]
-    told = None if value is None or value.dtype is None else value.dtype
-    return convert if told is not None and _is_number(told.numpy()) else call
+    told = site.dtype(0)
+    return convert if told is not None and _is_number(told) else call
 
 
 @specialise("ArgMax", "ArgMin")

@@ -87,6 +87,12 @@ class Site(NamedTuple):
         made = weights[0].derive(name, build, *weights[1:])
         return made.on(HOST)  # type: ignore[no-any-return]  # the host's are numpy's
 
+    def dtype(self, position: int) -> np.dtype[Any] | None:
+        """Returns an input's dtype, if the model says it."""
+        value = self.node.inputs[position]
+        told = None if value is None else value.dtype
+        return told.numpy() if told else None
+
     def attribute(self, name: str, default: Any) -> Any:
         """Returns an attribute's value."""
         attribute = self.node.attributes.get(name)

@@ -34,8 +34,7 @@ def specialise_trees(site: Site, plain: Any) -> Call | None:
         return None
     walks = Walks(forest, site.threads)
     forest.faster = walks.sums
-    value = site.node.inputs[0]
-    told = None if value is None or value.dtype is None else value.dtype.numpy()
+    told = site.dtype(0)
     dtype = told if told in SCORES else F32
     SCORES[dtype].request()
     walks.table(dtype)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,10 +20,9 @@ from tenonnx_cpu.recording.recorded import PATIENCE, Recorded
 from tenonnx_cpu.small import pick
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
 MOVE = JitKernel("copying.moving", "move")
+
+TEXT = np.dtype(object)
 
 SOURCES = 16
 FILL = SOURCES
@@ -63,7 +62,7 @@ class Moves:
 def specialise_moves(site: Site, plain: Call) -> Call | None:
     """Takes nodes whose inputs are constants but for the first; Tile's may be of shapes alone."""
     node = site.node
-    if node.op_type == "Gather" and (site.constant(1) is None or _is_text(node.inputs[0])):
+    if node.op_type == "Gather" and (site.constant(1) is None or site.dtype(0) == TEXT):
         return pick(site, plain)
     parameters = [site.constant(n) for n in range(1, len(node.inputs))]
     given = zip(parameters, node.inputs[1:], strict=True)
@@ -80,10 +79,6 @@ def specialise_moves(site: Site, plain: Call) -> Call | None:
             parameters[1:2] = [np.array(-1)]
 
     return Recorded(_mover(plain, parameters, fill, site.threads).call)
-
-
-def _is_text(value: ir.Value | None) -> bool:
-    return value is not None and value.dtype is not None and value.dtype.name == "STRING"
 
 
 def _repeated(plain: Call, threads: int) -> Recorded:

@@ -33,6 +33,10 @@ DOTS, DEEP, CACHED = 128, 256, 1 << 17
 """Rows of A, of float32, up to which B of adjacent rows is, if a sum has many products and A stays
 in the second-level cache: B would else be turned for a few tiles."""
 
+NARROW, TALL, ALONE = 4, 256, 1 << 17
+"""Columns up to which numpy multiplies rows, this many or more, in less time: a tile has more
+columns. Of one column always, of others as long as one thread has so many elements of A."""
+
 SERIAL_PRODUCTS, SERIAL_ELEMENTS = 1 << 19, 1 << 17
 """Products, and elements of B, up to which one thread is done before others have started."""
 
@@ -106,6 +110,9 @@ def product_launch(
             return None
         shape = (*batch, rows, columns)
         left, right = a[(0,) * (a.ndim - 2)], b[(0,) * (b.ndim - 2)]
+    alone = columns == 1 or threads == 1 or rows * depth <= ALONE
+    if alone and columns <= NARROW and rows >= TALL and b.ndim == 2 and kind == "f32":
+        return None
     run = _choose(kind, rows, left, right)
     if run is None:
         return None
