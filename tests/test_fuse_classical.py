@@ -76,7 +76,8 @@ def test_one_row_of_coefficients_for_two_classes(transform: str) -> None:
 @pytest.mark.parametrize("norm", ["L1", "L2", "MAX"])
 def test_features(scaling: Any, norm: str) -> None:
     nodes = [
-        node("Scaler", "x", "s", **scaling),
+        node("Imputer", "x", "i", imputed_value_floats=[1.0], replaced_value_float=np.nan),
+        node("Scaler", "i", "s", **scaling),
         node("Normalizer", "s", "n", norm=norm),
         node("ArrayFeatureExtractor", "n c", "y"),
         node("LinearRegressor", "y", "z", coefficients=[1.0, 2.0, 3.0, 4.0], targets=2),
@@ -85,6 +86,7 @@ def test_features(scaling: Any, norm: str) -> None:
         each.domain = "ai.onnx.ml"
     said = compare(nodes, {"n": FLOAT, "z": FLOAT}, c=np.array([[3, 0]]))
     assert "1 ArrayFeatureExtractor, 1 LinearRegressor" in said
+    assert "1 Scaler" in said
     assert ("Normalizer" in said.split(" nearly")[0]) == (norm != "MAX")
 
 

@@ -44,6 +44,9 @@ BROADCASTING = frozenset(
 
 CLASSICAL = "ai.onnx.ml"
 
+KEEPING = frozenset({"Binarizer", "Imputer"})
+"""Operators of ai.onnx.ml that keep type and rank."""
+
 FEATURES = frozenset({"FeatureVectorizer", "OneHotEncoder", "Normalizer", "Scaler"})
 MODELS = frozenset(
     {
@@ -125,6 +128,8 @@ def dtype_of(value: ir.Value | None, depth: int = MAX_DEPTH) -> ir.DataType | No
         return None
     if node.domain == CLASSICAL and node.op_type in FEATURES | MODELS:
         return ir.DataType.FLOAT if value.index() == len(node.outputs) - 1 else None
+    if node.domain == CLASSICAL and node.op_type in KEEPING:
+        return dtype_of(operand(node, 0), depth - 1)
     if node.domain:
         return None
     if node.op_type == "TfIdfVectorizer":
@@ -184,7 +189,7 @@ def _told(value: ir.Value | None) -> int | None:
 
 def _deciding(node: ir.Node) -> Iterator[ir.Value]:
     """Yields the inputs whose ranks decide that of a node's outputs."""
-    if node.domain == CLASSICAL and node.op_type in FEATURES:
+    if node.domain == CLASSICAL and node.op_type in FEATURES | KEEPING:
         yield from (value for value in node.inputs[:1] if value is not None)
     if node.domain:
         return
@@ -264,4 +269,4 @@ def _rank_of_features(node: ir.Node) -> int | None:
     rank = _told(operand(node, 0))
     if node.op_type == "OneHotEncoder" and rank is not None:
         return rank + 1
-    return rank if node.op_type in FEATURES else None
+    return rank if node.op_type in FEATURES | KEEPING else None
