@@ -24,12 +24,14 @@ class Notes:
     """What a call does.
 
     Attributes:
+        buffers: What it was given to write to.
         made: What it allocates.
         held: What else it has on the device.
         starts: What it starts, and on which arrays.
         complete: Whether that is all.
     """
 
+    buffers: Sequence[Array | None] = ()
     made: list[Array] = field(default_factory=list)
     held: list[Array] = field(default_factory=list)
     starts: list[tuple[Start, Sequence[Array | None]]] = field(default_factory=list)
@@ -45,9 +47,9 @@ def notes() -> Notes | None:
 
 
 @contextmanager
-def noting() -> Iterator[Notes]:
-    """Yields what is noted of this thread's work meanwhile."""
-    outer, _thread.notes = notes(), Notes()
+def noting(buffers: Sequence[Array | None]) -> Iterator[Notes]:
+    """Yields what is noted of this thread's work meanwhile, which may write to some buffers."""
+    outer, _thread.notes = notes(), Notes(buffers)
     try:
         yield _thread.notes
     finally:

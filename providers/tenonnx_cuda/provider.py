@@ -177,6 +177,8 @@ class CUDAExecutionProvider(ArrayProvider):
         if found is None:
             return step
         if isinstance(found, Sized):
+            call = Repeated(found.call, self.platform, found.spared)
+            found = dataclasses.replace(found, call=call)
             return dataclasses.replace(step, call=found, host=found.host)
         if isinstance(found, Instead):
             step = dataclasses.replace(step, inputs=found.inputs(node))
@@ -232,9 +234,12 @@ def weights(values: Iterable[ir.Value | None]) -> Iterator[Weight]:
 
 def on_stream(stream: Stream, step: Step) -> Step:
     """Returns a step whose work goes to a stream; a recording looks after that itself."""
+    from tenonnx_cuda.graphs.sized import Sized
     from tenonnx_cuda.repeating import Repeated
 
     call: Any = step.call
+    if isinstance(call, Sized):
+        call = call.call
     if getattr(call, "has_stream", False) or step.host == "all":
         return step
     if isinstance(call, Repeated):

@@ -54,6 +54,7 @@ class Take:
             that; or ``None`` for an absent one.
         apart: Pairs of inputs with memory in common, and bytes from one to the other: which of
             them an address meant is known only if they lie so again.
+        writes: Whether some of the inputs were buffers: then others may not have memory in common.
         multiple: Whether the call returned a tuple.
     """
 
@@ -63,10 +64,13 @@ class Take:
     starts: tuple[tuple[Start, tuple[Place | None, ...]], ...]
     results: tuple[tuple[int, View | None] | None, ...]
     apart: tuple[tuple[int, int, int], ...]
+    writes: bool
     multiple: bool
 
     def fits(self, inputs: Sequence[Any]) -> bool:
         """Says whether inputs that lie alike share memory as those did that it was noted of."""
+        if self.writes:
+            return tuple(shared(inputs)) == self.apart
         return all(address(inputs[j]) - address(inputs[i]) == n for i, j, n in self.apart)
 
     def again(
@@ -103,11 +107,19 @@ class Repeated:
     Args:
         call: It.
         platform: The device.
+        spared: Returns the position of an input on the host whose contents make no difference to
+            the call, if there is one among some inputs.
     """
 
-    def __init__(self, call: Callable[..., Any], platform: Platform) -> None:
+    def __init__(
+        self,
+        call: Callable[..., Any],
+        platform: Platform,
+        spared: Callable[[Sequence[Any]], int | None] = lambda _: None,
+    ) -> None:
         self._call = call
         self._platform = platform
+        self._spared = spared
         self._takes: dict[Any, Take | None] = {}
         self._failures = 0
         # What is started has its addresses in one place: no two threads may write them at once.
@@ -117,10 +129,10 @@ class Repeated:
 
     def __call__(self, *inputs: Any, **buffers: Any) -> Any:
         """Returns what the call does, on the active stream."""
-        take, key = self._look(inputs, buffers)
+        take, key, arrays = self._look(inputs, buffers)
         if take is not None:
             with self._lock:
-                return take.again(inputs, self._platform.xp.empty, self._platform.part)
+                return take.again(arrays, self._platform.xp.empty, self._platform.part)
         return self._done(key, inputs, buffers)
 
     def on(self, stream: Stream) -> Callable[..., Any]:
@@ -129,13 +141,13 @@ class Repeated:
 
         @functools.wraps(self._call)
         def run(*inputs: Any, **buffers: Any) -> Any:
-            take, key = self._look(inputs, buffers)
+            take, key, arrays = self._look(inputs, buffers)
             if take is not None:
                 if not (take.made or take.starts):
-                    return take.again(inputs, empty, part)
+                    return take.again(arrays, empty, part)
                 try:
                     with self._lock, ordered:
-                        return take.again(inputs, empty, part)
+                        return take.again(arrays, empty, part)
                 except MemoryError:
                     key = None  # which the stream makes room for, or explains
             with stream.active():
@@ -145,27 +157,31 @@ class Repeated:
 
     def around(self, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Repeated:
         """Returns the same of another call around this one, for what only first runs have to do."""
-        return Repeated(wrap(self._call), self._platform)
+        return Repeated(wrap(self._call), self._platform, self._spared)
 
-    def _look(self, inputs: Sequence[Any], buffers: Mapping[str, Any]) -> tuple[Take | None, Any]:
-        """Returns what was noted of inputs that lie so; and how they do, if that may be noted."""
-        given = buffers and any(buffer is not None for buffer in buffers.values())
-        if given or self._failures >= FAILURES or (key := described(inputs)) is None:
-            return None, None
-        take = self._takes.get(key)
-        if take is not None and not take.fits(inputs):
-            return None, None
-        return take, key
+    def _look(
+        self, inputs: Sequence[Any], buffers: Mapping[str, Any]
+    ) -> tuple[Take | None, Any, Sequence[Any]]:
+        """Returns what was noted of arrays that lie so; how they do, if that may be noted; them."""
+        arrays = (*inputs, *arrays_of(buffers)) if buffers else inputs
+        if self._failures >= FAILURES:
+            return None, None, arrays
+        key = described(arrays, self._spared(inputs))
+        take = None if key is None else self._takes.get(key)
+        if take is not None and not take.fits(arrays):
+            return None, None, arrays
+        return take, key, arrays
 
     def _done(self, key: Any, inputs: Sequence[Any], buffers: Mapping[str, Any]) -> Any:
-        """Calls, and notes what that does if inputs lay so before."""
+        """Calls, and notes what that does if arrays lay so before."""
         if key not in self._takes:  # kernels are compiled, and libraries make plans
             if key is not None:
                 self._keep(key, None)
             return self._call(*inputs, **buffers)
-        with noting() as noted:
-            result = self._call(*inputs)
-        if (take := taken(noted, inputs, result)) is None:
+        outs = arrays_of(buffers)
+        with noting(outs) as noted:
+            result = self._call(*inputs, **buffers)
+        if (take := taken(noted, (*inputs, *outs), result)) is None:
             self._failures += 1
         else:
             self._failures = 0
@@ -180,14 +196,24 @@ class Repeated:
                 del self._takes[next(iter(self._takes))]
 
 
-def described(inputs: Sequence[Any]) -> Any:
+def arrays_of(buffers: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Returns what a call may write its outputs to: an array, or several, or ``None``s."""
+    found: list[Any] = []
+    for buffer in buffers.values():
+        found += buffer if isinstance(buffer, tuple | list) else (buffer,)
+    return tuple(found)
+
+
+def described(arrays: Sequence[Any], spared: int | None = None) -> Any:
     """Returns all that a call may depend on; ``None`` if that is too much."""
     found: list[Any] = []
-    for x in inputs:
+    for i, x in enumerate(arrays):
         if x is None:
             found.append(None)
         elif not isinstance(x, np.ndarray):
             found.append((x.shape, x.strides, x.dtype, x.data.ptr % ALIGNED))
+        elif i == spared:
+            found.append((x.shape, x.dtype))
         elif x.size <= SMALL:
             found.append((x.shape, x.dtype, x.tobytes()))
         else:
@@ -230,6 +256,7 @@ def taken(noted: Notes, inputs: Sequence[Any], result: Any) -> Take | None:
         made=tuple((array.shape, array.dtype) for array in noted.made),
         held=tuple(noted.held),
         apart=tuple(shared(inputs)),
+        writes=any(buffer is not None for buffer in noted.buffers),
         multiple=multiple,
     )
 
@@ -252,7 +279,9 @@ def extent(array: Any) -> tuple[int, int] | None:
     """Returns the addresses that an array's elements are between; ``None`` if there are none."""
     if array is None or isinstance(array, np.ndarray) or not array.size:
         return None
-    steps = [(n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)]
     first = address(array)
+    if array.flags.c_contiguous:
+        return first, first + array.nbytes
+    steps = [(n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)]
     lowest, highest = sum(s for s in steps if s < 0), sum(s for s in steps if s > 0)
     return first + lowest, first + highest + array.itemsize

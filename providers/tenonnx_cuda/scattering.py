@@ -12,6 +12,7 @@ from tenonnx.operators import Array
 from tenonnx_array.index import element_positions, from_front
 from tenonnx_cuda.attention.caches import is_same
 from tenonnx_cuda.chosen import Call, Site, choose
+from tenonnx_cuda.noting import cannot_repeat
 from tenonnx_cuda.sources import THREADS, blocks, is_aligned, pointer
 
 OPERATIONS: Final = {"add": 0, "mul": 1, "max": 2, "min": 3}
@@ -130,5 +131,6 @@ def carried(site: Site, past: Array, out: Array | None) -> Array:
     if not is_same(out, past):
         if site.xp.may_share_memory(out, past):
             return past.copy()
+        cannot_repeat()
         out[...] = past
     return out

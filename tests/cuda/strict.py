@@ -51,7 +51,8 @@ def written(array: np.ndarray[Any, Any]) -> None:
     """Refuses what would be left out when a call that is being noted is repeated."""
     noted = notes()
     if noted is not None and noted.complete:
-        shares = any(np.may_share_memory(array, made.held) for made in noted.made)
+        known = [*noted.made, *(buffer for buffer in noted.buffers if buffer is not None)]
+        shares = any(np.may_share_memory(array, one.held) for one in known)
         assert not shares, "this is not noted: call cannot_repeat() where it is written to"
 
 

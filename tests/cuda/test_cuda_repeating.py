@@ -200,6 +200,35 @@ def test_few_ways_are_kept_and_buffers_are_written_to() -> None:
     assert given == [None, None, x]
 
 
+def test_buffers_are_written_to_at_other_addresses() -> None:
+    platform = FakePlatform()
+    count = 0
+
+    def call(x: Any, *, _outs: Any = None) -> Any:
+        nonlocal count
+        count += 1
+        (y, _) = _outs or (None, None)
+        # As caches are: where it would overwrite what it reads, it makes its own.
+        if y is None or (y is not x and platform.xp.may_share_memory(x, y)):
+            y = platform.xp.empty(x.shape, x.dtype)
+        start(doubling(x.size, 2.0), x, y)
+        return y, x
+
+    run = Repeated(call, platform)
+    for turn in range(4):
+        x, y = draw(turn, 64), draw(9, 64)
+        out = strict.wrap(y)
+        assert run(strict.wrap(x), _outs=(out, None))[0] is out
+        np.testing.assert_array_equal(y, 2 * x)
+    assert count == 2
+    whole = draw(0, 96)
+    for x, y in ((whole[32:], whole[:64]), (whole[32:], whole[32:])):  # lying across, and in place
+        expected = 2 * x
+        found, _ = run(strict.wrap(x), _outs=(strict.wrap(y), None))
+        np.testing.assert_array_equal(found.held, expected)
+    assert count == 4
+
+
 @needs_compiler
 def test_threads_repeat_one_step_with_their_own_arrays() -> None:
     shape = (16, 8)

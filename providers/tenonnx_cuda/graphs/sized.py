@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,15 @@ class Sized:
     bounds: tuple[tuple[int, int], ...]
     lengths: tuple[int, ...]
     unlike: tuple[tuple[int, int], ...] = ()
+
+    def spared(self, inputs: Sequence[Any]) -> int | None:
+        """Returns the number's position, if the call does the same for all as large."""
+        number = inputs[self.number].item()
+        if not self.bounds or any(inputs[i] is None for i, _ in (*self.bounds, *self.unlike)):
+            return None
+        fits = all(number <= inputs[i].shape[axis] for i, axis in self.bounds)
+        other = all(number != inputs[i].shape[axis] for i, axis in self.unlike)
+        return self.number if fits and other else None
 
     def __call__(self, *inputs: Any, _outs: Any = None) -> Any:
         """Runs the call."""

@@ -61,16 +61,17 @@ class Arrival:
 
 def after(arrivals: Sequence[Arrival], step: Step, stream: Stream) -> Step:
     """Returns a step whose first runs start after the weights that it reads are there."""
-    call: Any = step.call
     if not arrivals:
         return step
-    if isinstance(call, Repeated):
-        call = call.around(lambda inner: waiting(arrivals, inner, stream))
-    elif isinstance(call, Sized):
-        call = dataclasses.replace(call, call=waiting(arrivals, call.call, stream))
-    else:
-        call = waiting(arrivals, call, stream)
-    return dataclasses.replace(step, call=call)
+
+    def wrapped(call: Any) -> Any:
+        if isinstance(call, Repeated):
+            return call.around(wrapped)
+        if isinstance(call, Sized):
+            return dataclasses.replace(call, call=wrapped(call.call))
+        return waiting(arrivals, call, stream)
+
+    return dataclasses.replace(step, call=wrapped(step.call))
 
 
 def waiting(
