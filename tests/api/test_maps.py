@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from numpy.dtypes import StringDType
 from onnx import TensorProto, helper
 
 import tenonnx
@@ -55,6 +56,10 @@ def test_objects_that_are_no_strings_become_some() -> None:
     (y,) = session.run(None, {"x": given})
     assert y.tolist() == [["a", "1"], ["None", "2.5"]]
     assert given[0, 1] == 1
+    for text in (np.array([["é", "b"]]), np.array([["é", None]], StringDType(na_object=None))):
+        (y,) = session.run(None, {"x": text})
+        assert y.tolist() == [list(map(str, text[0]))]
+        assert y.dtype == object
 
 
 def test_maps_are_still_maps_in_a_model_that_was_saved(tmp_path: Path) -> None:

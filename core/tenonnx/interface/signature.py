@@ -163,12 +163,14 @@ class InputCheck:
 
     def _convert(self, array: np.ndarray[Any, Any], given: Any) -> np.ndarray[Any, Any]:
         assert self._dtype is not None
-        if array.dtype.newbyteorder("=") == self._dtype:
-            return array.astype(self._dtype)
-        if self._dtype == STRING and array.dtype.kind in "UO":
-            return array.astype(object)
-        if self._dtype == STRING and array.dtype.kind == "S":
+        kind = array.dtype.kind
+        if self._dtype == STRING and kind in "UOT":
+            return _worded(array.astype(object))
+        if self._dtype == STRING and kind == "S":
             return np.char.decode(array, "utf-8").astype(object)
+        # numpy's StringDType, of kind T, has no order of bytes.
+        if kind != "T" and array.dtype.newbyteorder("=") == self._dtype:
+            return array.astype(self._dtype)
         del given
         raise self._wrong(
             f"dtype {array.dtype}", hint=f"convert it: {self.arg.name}.astype('{self._dtype}')"
