@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 VIEWS: Final = frozenset(
-    {"Flatten", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"}
+    {"Flatten", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"}
 )
-"""Operators whose results are parts of what they read, or copies."""
+"""Operators whose results are parts of arrays that they read, or copies."""
 
 
 class CUDAExecutionProvider(ArrayProvider):

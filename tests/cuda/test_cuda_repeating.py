@@ -252,6 +252,19 @@ def test_threads_repeat_one_step_with_their_own_arrays() -> None:
     assert wrong == []
 
 
+def test_sequences_are_left_alone() -> None:
+    nodes = [
+        node("SequenceConstruct", "x x", "s"),
+        node("Identity", "s", "t"),
+        node("SequenceAt", "t i", "y"),
+    ]
+    made = model(nodes, [value("x", shape=(4,))], [value("y", shape=(4,))], {"i": np.array(1)})
+    opened = session(made, graph_optimization_level=0)
+    for seed in range(4):
+        x = draw(seed, 4).astype(np.float32)
+        np.testing.assert_array_equal(opened.run(None, {"x": x})[0], x)
+
+
 def network() -> Any:
     """Products, norms, attention, a chain and views, of any number of rows."""
     draws = np.random.default_rng(0)
