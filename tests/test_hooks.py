@@ -125,13 +125,15 @@ CHAIN = model(
     [value("x")],
     [value("y")],
 )
+PLAIN = tenonnx.GraphOptimizationLevel.ORT_DISABLE_ALL
+"""Every node is a step."""
 
 
 def test_an_observer_is_asked_once_per_plan_and_sees_every_step() -> None:
     plugins = tenonnx.PluginSet()
     observing = Observing()
     plugins.register(observing)
-    options = tenonnx.SessionOptions(plugins=plugins)
+    options = tenonnx.SessionOptions(graph_optimization_level=PLAIN, plugins=plugins)
     session = tenonnx.InferenceSession(CHAIN, options)
     assert session.run(None, {"x": X})[0].tolist() == [0, -2]
     session.run(None, {"x": X})
@@ -171,12 +173,13 @@ def test_an_observer_that_cannot_be_made_is_named() -> None:
     plugin.create_observer = create_observer
     plugins = tenonnx.PluginSet()
     plugins.register(plugin, name="tracer")
+    options = tenonnx.SessionOptions(graph_optimization_level=PLAIN, plugins=plugins)
     with pytest.raises(
         tenonnx.PluginError,
         match="plugin 'tracer' failed to create an observer: OSError: no room to trace 2 steps\n"
         "Hint: do without it: TENONNX_BLOCK_PLUGINS=tracer",
     ):
-        tenonnx.InferenceSession(CHAIN, tenonnx.SessionOptions(plugins=plugins))
+        tenonnx.InferenceSession(CHAIN, options)
 
 
 def test_an_observers_exception_reaches_the_caller_as_it_is() -> None:

@@ -28,7 +28,7 @@ class SessionOptions:
     """What a session is built with. Every attribute can be set after construction too.
 
     Attributes:
-        graph_optimization_level: Transforms to run.
+        graph_optimization_level: Transforms to run; without any, nodes are not fused either.
         disabled_transforms: Transforms not to run, by name.
         weights: The registry that holds the weights; the process-wide one if ``None``.
         plugins: The plugins to work with; the discovered ones if ``None``.

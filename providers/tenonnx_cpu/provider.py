@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from tenonnx.interface.enums import GraphOptimizationLevel
 from tenonnx.planning.lower import is_constant
 from tenonnx.provider import HOST, Device, Segment, Step
 from tenonnx.records import record
@@ -88,12 +89,17 @@ class CPUExecutionProvider(ArrayProvider):
         return cached_files()
 
     def compile(self, segment: Segment) -> Sequence[Step]:
-        """Returns a step per node, or for several where they are fused."""
+        """Returns a step per node, or for several where they are fused.
+
+        Without graph optimisations none are: observers then see what every node computes.
+        """
         if can_compile():
             bring((node.domain, node.op_type) for node in segment.nodes)
         TEAM.set(self.threads)
         heed(self.session_options)
-        free = [node for node in segment.nodes if self._is_free(node)]
+        level = self.session_options.graph_optimization_level
+        fusible = segment.nodes if level != GraphOptimizationLevel.ORT_DISABLE_ALL else ()
+        free = [node for node in fusible if self._is_free(node)]
         scope = Scope(free, segment.escaping, self.threads, super()._step, self.packs)
         fused = find_fusions(segment.nodes, scope)
         asked = on_shapes([node for node in free if node not in scope.taken])

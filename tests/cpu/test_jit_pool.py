@@ -55,6 +55,16 @@ def test_average_pool(
     assert np.abs(y - expected).max() < 1e-6
 
 
+def test_windows_that_see_next_to_nothing_are_numpys(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = Watch(POOL, monkeypatch)
+    size = 1 << 40
+    x = floats(1, 1, 4, 4)
+    pads = [size - 1, size - 1, 0, 0]
+    y = run([node("MaxPool", "x", "y", kernel_shape=[size, size], pads=pads)], {"x": x}, "y")
+    assert kernel.calls == 0
+    np.testing.assert_array_equal(y, np.maximum.accumulate(np.maximum.accumulate(x, 2), 3))
+
+
 def test_last_window_of_ceil_mode_may_stick_out(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = Watch(POOL, monkeypatch)
     x = floats(1, 2, 6, 6)

@@ -25,10 +25,9 @@ from tenonnx_cpu.jit.vectors import vector as v
 
 
 def session(nodes: Any, weights: Any) -> Any:
-    """Opens a model whose constants are not folded, as those of a real size are not."""
+    """Opens a model whose constants are not folded, as those of a real size are not, nor Adds."""
     proto = model(nodes, [value("x", FLOAT, [None] * 2)], [value("y", FLOAT, None)], weights)
-    plain = tenonnx.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options = tenonnx.SessionOptions(graph_optimization_level=plain)
+    options = tenonnx.SessionOptions(disabled_transforms=["fold-constants", "matmul-add"])
     return tenonnx.InferenceSession(proto.SerializeToString(), options)
 
 

@@ -26,6 +26,9 @@ NOTHING = np.empty(0, np.float32)
 SERIAL = 1 << 16
 """Elements up to which one thread is done before others have started."""
 
+EMPTY = 16
+"""A window of so many times the image's elements sees next to nothing; the kernel visits it all."""
+
 
 @specialise("MaxPool", "AveragePool")
 def pool(site: Site, plain: Call) -> Call | None:
@@ -52,6 +55,8 @@ def pool(site: Site, plain: Call) -> Call | None:
     @functools.lru_cache(maxsize=64)
     def plan(shape: tuple[int, ...]) -> Any:
         if len(kernel) != 2 or len(shape) != 4 or 0 in shape:
+            return None
+        if math.prod(kernel) > EMPTY * math.prod(shape[2:]):
             return None
         try:
             windows = placed(size=shape[2:])
