@@ -107,9 +107,11 @@ def _tile(rows: int, vectors: int) -> Callable[[Builder, Sequence[Value]], None]
         a, a_row, panel, fours = arguments[:4]
         within = [I64(0), a_row, b.add(a_row, a_row)]
         starts = [b.add(a, b.mul(a_row, I64(group))) for group in groups]
+        # Shorter rows follow one another: what a tile tells is all of them.
+        apart = b.select(b.icmp_signed("<", a_row, I64(1024)), I64(1024), a_row)
 
         def step(index: Value, carried: list[Value]) -> list[Value]:
-            tell_ahead(b, index, arguments[12], a_row)
+            tell_ahead(b, index, arguments[12], apart)
             pointers, line, sums = (
                 carried[: len(groups)],
                 carried[len(groups)],
