@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any, Literal
 
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 import tenonnx
 from hooks import options_with
 from models import FLOAT, model, node, value
+from tenonnx.wellformed import OF_ONE_TYPE
 
 W = np.arange(1, 5, dtype=np.float32).reshape(2, 2)
 V = np.ones(2, np.float32)
@@ -184,3 +187,50 @@ def test_a_domain_that_is_no_text() -> None:
     content = proto.SerializeToString().replace(b"abc", b"a\xffc")
     with pytest.raises(tenonnx.NotSupported, match="no provider that runs it"):
         tenonnx.InferenceSession(content)
+
+
+@pytest.mark.parametrize("op", ["Add", "Max", "Concat", "Where"])
+def test_inputs_of_several_types_where_one_is_wanted_are_named(op: str) -> None:
+    names = "c x k" if op == "Where" else "x k"
+    more = {"axis": 0} if op == "Concat" else {}
+    wrong = model(
+        [node(op, names, "y", **more)],
+        [value("x", FLOAT, [2]), value("c", onnx.TensorProto.BOOL, [2])],
+        [value("y", FLOAT, None)],
+        {"k": SIZES},
+    )
+    with pytest.raises(tenonnx.InvalidGraph, match=f"{op}.*x is float and k is int64"):
+        tenonnx.InferenceSession(wrong)
+
+
+@pytest.mark.parametrize("op", sorted(OF_ONE_TYPE))
+def test_schemas_say_that_operands_have_one_type(op: str) -> None:
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if schema.name == op and not schema.domain:
+            formal = schema.inputs[op == "Where" :]
+            assert all(given.is_homogeneous for given in formal)
+            assert len({given.type_str for given in formal}) == 1, schema.since_version
+
+
+def test_what_a_file_says_of_other_values_does_not_count() -> None:
+    noted = model(
+        [node("Neg", "x", "n"), node("Add", "n v", "y")],
+        [value("x", FLOAT, [2])],
+        [value("y", FLOAT, None)],
+        {"v": V},
+    )
+    noted.graph.value_info.append(value("n", onnx.TensorProto.FLOAT16, [2]))
+    (y,) = tenonnx.InferenceSession(noted).run(None, {"x": V})
+    np.testing.assert_array_equal(y, V - V)
+
+
+def test_nothing_is_said_twice(capfd: pytest.CaptureFixture[str]) -> None:
+    broken = model([node("Neg", "nowhere", "y")], [], [value("y", FLOAT, None)], {})
+    code = "import sys, tenonnx; tenonnx.InferenceSession(sys.stdin.buffer.read())"
+    run = subprocess.run(
+        [sys.executable, "-c", code], input=broken.SerializeToString(), capture_output=True
+    )
+    said = run.stderr.decode()
+    assert "InvalidGraph" in said
+    assert "cannot be found in any scope" not in said
+    assert not capfd.readouterr().err

@@ -48,8 +48,9 @@ memory; a `.copy()` is yours to write to.
 
 **Looser.** Inputs may be lists, numbers and torch tensors, and of either byte order; strings and
 sequences may be arrays. Models of a newer IR version or opset run if their operators do. Types
-are not inferred when a model is loaded: where a node's do not fit together, they are promoted as
-numpy promotes them, and an output may then be of another type than is declared.
+are not inferred when a model is loaded: those of weights and of the model's inputs must fit
+together, but where those of computed values do not, they are promoted as numpy promotes them, and
+an output may then be of another type than is declared.
 
 Numbers differ in a few places. NaN wins in ReduceMax, ReduceMin, ArgMax, ArgMin and every MaxPool,
 where onnxruntime may pass it over. Sums, products and powers of integers wrap around instead of

@@ -21,6 +21,7 @@ from tenonnx.provider import HOST
 from tenonnx.transforms import Transform, select
 from tenonnx.weights.registry import Weight, WeightRegistry
 from tenonnx.weights.tensors import WeightTensor
+from tenonnx.wellformed import check_types
 
 EMBEDDED = "ort_config"
 """Metadata of models that says with which options to run them, as JSON."""
@@ -46,6 +47,7 @@ def read_model(
     graphs.resolve_versions(model)
     graphs.check_and_sort(model.graph)
     functions.inline_functions(model)
+    check_types(model.graph)
     fix_dimensions(model.graph, options)
     return model
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterable
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 TENSOR, TENSORS = ir.AttributeType.TENSOR, ir.AttributeType.TENSORS
 GRAPH, GRAPHS = ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS
 WITH_TENSORS = frozenset({TENSOR, TENSORS, GRAPH, GRAPHS})
+
+# Of a malformed graph the exception says all; without a handler it would be said twice.
+logging.getLogger("onnx_ir").addHandler(logging.NullHandler())
 
 Roots = Iterable[str | os.PathLike[str]]
 

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import onnx_ir as ir
 
 from tenonnx import graph as graphs
 from tenonnx.errors import InvalidGraph
 from tenonnx.functions import schema_of
+
+OF_ONE_TYPE: Final = frozenset(
+    """
+    Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Clip Concat Conv ConvTranspose Div Equal Gemm
+    Greater GreaterOrEqual Less LessOrEqual MatMul Max Mean Min Mod Mul Or PRelu Sub Sum Where Xor
+    """.split()  # noqa: SIM905 - a list would be a page
+)
+"""ai.onnx operators whose operands have one type; all inputs are operands, Where's first is not.
+
+Schemas say so, too, but reading one loads all of them, which takes longer than a small session.
+"""
 
 
 def misfit(node: ir.Node) -> str | None:
@@ -31,6 +44,37 @@ def misfit(node: ir.Node) -> str | None:
             found, wanted = attribute.type.name, formal.type.name
             return f"{graphs.label(node)}: its attribute {name} is {found}, it needs {wanted}"
     return None
+
+
+def check_types(graph: ir.Graph) -> None:
+    """Checks that operands have one type where an operator wants one.
+
+    Only weights and the model's inputs are looked at: other values' types are what a file says of
+    them, which nothing depends on.
+
+    Raises:
+        InvalidGraph: Two operands have different types.
+    """
+    given = set(graph.inputs)
+    for node in graphs.nodes(graph):
+        if node.op_type not in OF_ONE_TYPE or node.domain:
+            continue
+        first: tuple[ir.Value, ir.DataType] | None = None
+        for value in node.inputs[node.op_type == "Where" :]:
+            if value is None or value.producer() is not None:
+                continue
+            stored = value.const_value
+            dtype = stored.dtype if stored is not None else value.dtype if value in given else None
+            if dtype is None:
+                continue
+            first = first or (value, dtype)
+            if dtype != first[1]:
+                pair = (first, (value, dtype))
+                found = " and ".join(f"{v.name} is {kind.name.lower()}" for v, kind in pair)
+                raise InvalidGraph(
+                    f"{graphs.label(node)} wants operands of one type: {found}",
+                    hint="put a Cast before one of them",
+                )
 
 
 def check_bodies(node: ir.Node) -> None:
