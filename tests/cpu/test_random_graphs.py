@@ -71,7 +71,8 @@ class Graph:
         return name
 
     def any(self, fits: Callable[[Any], bool]) -> str | None:
-        found = [name for name, array in self.values.items() if fits(array)]
+        floats = {n: array for n, array in self.values.items() if array.dtype == np.float32}
+        found = [name for name, array in floats.items() if fits(array)]
         return self.choose(found[-3:]) if found else None
 
 
