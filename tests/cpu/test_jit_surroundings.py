@@ -252,6 +252,19 @@ class Endless:
             time.sleep(0.001)
 
 
+def test_a_kernel_that_is_still_awaited_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    asked = runtime.JitKernel("boxes", "suppress")
+    runtime.KERNELS.remove(asked)
+    asked.requested = True  # in the background, which has not come to it
+    monkeypatch.setenv("TENONNX_JIT", "1")
+    asked.request()
+    assert asked.run is None
+    monkeypatch.setenv("TENONNX_JIT", "wait")
+    asked.request()
+    assert asked.run is not None
+
+
 def test_a_process_that_ends_waits_for_no_kernel() -> None:
     queue, endless = runtime._Queue(), Endless()
     queue.put(endless)  # type: ignore[arg-type]  # it is like a kernel where it matters

@@ -67,10 +67,10 @@ class JitKernel:
 
     def request(self) -> None:
         """Has the kernel compiled or loaded, now or in the background, as ``TENONNX_JIT`` says."""
-        if self.requested:
+        if self.run is not None:
             return
         mode = jit_mode()
-        if mode == "0" or not has_numba():
+        if mode == "0" or not has_numba() or (self.requested and mode != "wait"):
             return
         self.requested = True
         # Whatever it is that prevents it, compiling finds it, too, and says so.
