@@ -87,10 +87,10 @@ def kernels(threads: int, seconds: float, *, quick: bool) -> list[dict[str, Any]
 
 def main(threads: int, quick: bool) -> None:
     """Prints a list in JSON."""
-    from tenonnx_cpu.team import available_cores
+    from tenonnx_cpu.team import most_threads
 
     seconds = 0.02 if quick else 0.5
-    team = threads or available_cores()
+    team = threads or most_threads()
     highest = peaks(team, seconds, 16 if quick else 256)
     found = kernels(team, seconds, quick=quick)
     for each in found:

@@ -20,7 +20,7 @@ from tenonnx_cpu.jit.runtime import can_compile, warm_up
 from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.shapes import looked_up, on_shapes
 from tenonnx_cpu.specialise import SPECIALISATIONS, Site
-from tenonnx_cpu.team import TEAM, available_cores, entry, heed
+from tenonnx_cpu.team import TEAM, entry, heed, most_threads
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,7 +67,7 @@ class CPUExecutionProvider(ArrayProvider):
     @functools.cached_property
     def threads(self) -> int:
         """How many threads a kernel may use: as many as the session says, or as there are."""
-        most = available_cores()
+        most = most_threads()
         asked = self.session_options.intra_op_num_threads
         return min(asked, most) if asked > 0 else most
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from tenonnx.cores import available_cores
 from tenonnx.errors import InvalidArgument, NotFound
 
 if TYPE_CHECKING:
@@ -68,8 +69,7 @@ def follow(follower: Callable[[float], None]) -> None:
 
 
 @functools.cache
-def available_cores() -> int:
-    """Returns how many cores this process may run on, and ``NUMBA_NUM_THREADS`` at most."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+def most_threads() -> int:
+    """Returns how many threads kernels may have, ``NUMBA_NUM_THREADS`` at most."""
     limit = os.environ.get("NUMBA_NUM_THREADS", "")
-    return min(cores or 1, int(limit)) if limit.isdigit() else cores or 1
+    return min(available_cores(), int(limit)) if limit.isdigit() else available_cores()

@@ -10,7 +10,7 @@ from running import Watch, run
 
 from models import node
 from tenonnx_cpu.copying.joining import JOIN, join
-from tenonnx_cpu.team import available_cores
+from tenonnx_cpu.team import most_threads
 
 SHAPES = [
     (((1, 12, 512, 64), (1, 12, 1, 64)), 2),
@@ -42,7 +42,7 @@ def test_what_has_other_strides_is_left_to_numpy() -> None:
     assert not join((x.reshape(1, -1), x.reshape(1, -1)), 1, out.reshape(1, -1), 4)
 
 
-@pytest.mark.skipif(available_cores() < 2, reason="there is one core")
+@pytest.mark.skipif(most_threads() < 2, reason="there is one core")
 def test_concat_of_a_model_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = Watch(JOIN, monkeypatch)
     x = np.arange(4 * 40_000, dtype=np.float32).reshape(4, -1)

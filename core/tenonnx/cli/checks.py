@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tenonnx.cli import memory
 from tenonnx.cli.output import count, grouped, size
 from tenonnx.cli.providers import check_provider
+from tenonnx.cores import available_cores
 from tenonnx.errors import TenonnxError
 
 if TYPE_CHECKING:
@@ -46,8 +47,7 @@ class Finding:
 def python() -> Iterator[Finding]:
     """Looks at the interpreter and the machine."""
     yield Finding("ok", "python", f"{platform.python_version()} ({sys.executable})")
-    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
-    cpus = f"{available or os.cpu_count()} of {os.cpu_count()} CPUs"
+    cpus = f"{available_cores()} of {os.cpu_count()} CPUs"
     yield Finding("ok", "platform", f"{platform.platform()}, {cpus}")
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from tenonnx.cores import available_cores
 from tenonnx.interface.run_options import RunOptions
 
 
@@ -41,7 +42,7 @@ class RunFuture(Future[list[Any]]):
 
 @functools.cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="tenonnx-run")
+    return ThreadPoolExecutor(available_cores(), thread_name_prefix="tenonnx-run")
 
 
 if hasattr(os, "register_at_fork"):

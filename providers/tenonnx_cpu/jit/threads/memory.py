@@ -58,7 +58,7 @@ def _begin() -> Any:
     begin = time.perf_counter()
     rest(TRIED)
     speed = TRIED / max(1e-6, time.perf_counter() - begin)
-    memory[SIZE] = team.available_cores() - 1
+    memory[SIZE] = team.most_threads() - 1
 
     def watch(seconds: float) -> None:
         memory[SPINS] = int(seconds * speed)
