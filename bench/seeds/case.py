@@ -42,8 +42,8 @@ class Case:
         model: The model's file.
         feeds: The inputs of one run each; runs of the last one are timed.
         best: Session configuration entries that serve onnxruntime's memory best here.
-        exact: Whether onnxruntime's default computes with the numbers as they are; outputs are
-            compared with those of its best options if not.
+        exact: Whether the defaults compute with the numbers as they are; outputs with ``best`` are
+            compared if not.
         processes: How many processes hold the model at once.
         bounds: What tenonnx promises.
     """

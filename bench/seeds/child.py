@@ -12,20 +12,19 @@ from typing import Any
 from bench import child
 
 
-class Configured(child.OnnxRuntime):
-    """onnxruntime with session configuration entries."""
+class Configured:
+    """An engine with session configuration entries, which both take alike."""
 
-    def __init__(self, threads: int, entries: dict[str, str]) -> None:
-        super().__init__(threads)
-        self.entries = entries
+    def __init__(self, engine: Any, entries: dict[str, str]) -> None:
+        self.engine, self.entries = engine, entries
 
     def load(self, path: str) -> Callable[[dict[str, Any]], list[Any]]:
         """Returns what runs the model on a feed."""
-        options = self.module.SessionOptions()
-        options.intra_op_num_threads = self.threads
+        options = self.engine.module.SessionOptions()
+        options.intra_op_num_threads = self.engine.threads
         for key, value in self.entries.items():
             options.add_session_config_entry(key, value)
-        session = self.session(path, options, providers=["CPUExecutionProvider"])
+        session = self.engine.session(path, options, providers=["CPUExecutionProvider"])
         return lambda feed: list(session.run(None, feed))
 
 
@@ -42,10 +41,8 @@ def warm_up(run: Callable[[dict[str, Any]], list[Any]], feeds: list[dict[str, An
 
 def main(job: dict[str, Any]) -> None:
     """Does what the parent asks for; the job's keys are the fields of ``measure.Job``."""
-    if job["engine"] == "tenonnx":
-        engine: Any = child.Tenonnx(job["threads"])
-    else:
-        engine = Configured(job["threads"], job["entries"])
+    plain = child.Tenonnx if job["engine"] == "tenonnx" else child.OnnxRuntime
+    engine = Configured(plain(job["threads"]), job["entries"])
     warm_up(engine.load(job["tiny"]), child.read_feeds(job["tiny_feeds"]))
     feeds = child.read_feeds(job["feeds"])
     child.tell("started")

@@ -27,7 +27,7 @@ class Job:
     """What each of the processes does; fields as in ``bench.measure.Job``.
 
     Attributes:
-        entries: Session configuration entries for onnxruntime.
+        entries: Session configuration entries.
     """
 
     engine: str
