@@ -19,7 +19,6 @@ from tenonnx.graph import label, nodes
 from tenonnx.loading.long_lists import put_back, take_long_lists
 from tenonnx.loading.map_types import has_maps, note_map_types, take_map_types
 from tenonnx.loading.paths import DataFolders, missing
-from tenonnx.loading.sniff import looks_like
 from tenonnx.loading.sparse import densify, has_sparse
 from tenonnx.loading.supplied import NOTHING, Supplied
 from tenonnx.loading.tensors import TensorReader
@@ -207,6 +206,8 @@ def _diagnosis(buffer: memoryview, error: Exception) -> Exception:
 def _not_a_model(
     name: str, buffer: memoryview, reason: str, hint: str | None = None
 ) -> InvalidProtobuf:
+    from tenonnx.loading.sniff import looks_like  # few sessions need it
+
     if like := looks_like(buffer):
         return InvalidProtobuf(f"{name} is not an ONNX model but {like.what}", hint=like.mend)
     hint = hint or "Was it changed on its way? Compare its size with the original's."
