@@ -7,7 +7,6 @@ transfer, and with each other.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from tenonnx.cores import available_cores
 from tenonnx.weights.mapping import Mapping
 from tenonnx_cuda.platform import Block, Event, NDArray, Platform
 from tenonnx_cuda.weights.slabs import Stretch
@@ -50,7 +50,7 @@ class Staging:
         self,
         platform: Platform,
         buffer_bytes: int = BUFFER_BYTES,
-        readers: int = min(READERS, os.cpu_count() or 1),
+        readers: int = min(READERS, available_cores()),
     ) -> None:
         self._platform = platform
         self._bytes = buffer_bytes
