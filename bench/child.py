@@ -50,7 +50,7 @@ class Tenonnx:
 
 @contextlib.contextmanager
 def unfused() -> Iterator[None]:
-    """Lets the CPU provider compile a step per node, which no option asks it for."""
+    """Lets the CPU provider compile a step per node; ``ORT_DISABLE_ALL`` stops transforms, too."""
     from tenonnx_cpu import provider
 
     found = provider.find_fusions
