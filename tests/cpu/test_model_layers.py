@@ -94,6 +94,16 @@ def test_recurrent_layers_are_numpys(
     compare(one, feeds, recurrent.RUN, monkeypatch)
 
 
+@pytest.mark.parametrize("after", [0, 1])
+@pytest.mark.parametrize("n", [20, 70])
+def test_layers_without_biases(n: int, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = {"w": floats(2, 3 * n, 6), "r": floats(2, 3 * n, n, scale=0.3)}
+    both = {"direction": "bidirectional", "hidden_size": n, "linear_before_reset": after}
+    feeds = {"x": floats(9, 5, 6)}
+    one = session([node("GRU", "x w r", "y yh", **both)], feeds, "y yh", weights)
+    compare(one, feeds, recurrent.RUN, monkeypatch)
+
+
 @pytest.mark.parametrize("operator", ["LSTM", "GRU", "RNN"])
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize(("steps", "batch", "layout"), [(7, 4, 0), (7, 4, 1), (1, 2, 0), (2, 1, 1)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from tenonnx_cpu.products.product import NO_RESIDUAL, ONE_BATCH
 from tenonnx_cpu.recording.launch import Launch
 from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.recurrent.layout import GATES, GRU, GRU_RESET_AFTER, LSTM, RNN, Sizes, layout
-from tenonnx_cpu.specialise import Call, Site, specialise
+from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 RUN = JitKernel("recurrent.layer", "run_layer")
 
@@ -22,7 +23,6 @@ DIRECTIONS = {"forward": (1, 0), "reverse": (1, 1), "bidirectional": (2, 0)}
 
 USUAL = {"LSTM": ["sigmoid", "tanh", "tanh"], "GRU": ["sigmoid", "tanh"], "RNN": ["tanh"]}
 ABSENT = np.zeros(0, np.float32)
-NO_BIAS = np.zeros((0, 0), np.float32)
 NO_LENGTHS = np.zeros(0, np.int32)
 
 
@@ -99,7 +99,7 @@ class Layer:
             numbers, contiguous(x).reshape(-1, inputs),
             contiguous(w).reshape(ways * width, inputs).T, contiguous(r),
             *(ABSENT if array is None else contiguous(array).reshape(-1) for array in (h, c)),
-            NO_BIAS if b is None else contiguous(b),
+            no_biases(ways, width) if b is None else contiguous(b),
             NO_LENGTHS if lengths is None else contiguous(lengths),
             y, hidden.reshape(-1), ABSENT if cell is None else cell.reshape(-1), memory,
             memory[: steps * batch * ways * width].reshape(steps * batch, ways * width),
@@ -107,3 +107,9 @@ class Layer:
         )  # fmt: skip
         results = (y, hidden, cell) if self._kind == LSTM else (y, hidden)
         return Launch(RUN.run, arguments, results)
+
+
+@functools.lru_cache(maxsize=64)
+def no_biases(ways: int, width: int) -> NDArray:
+    """Returns what the kernel adds where the operator has no biases."""
+    return np.zeros((ways, 2 * width), np.float32)

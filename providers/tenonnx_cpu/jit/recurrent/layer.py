@@ -26,11 +26,9 @@ def add_biases(shape: Any, b: Any, width: Any, biases: Any) -> None:
     n = shape[at.N]
     for way in range(shape[at.WAYS]):
         for unit in range(width):
-            bias = NOTHING
-            if b.size:
-                bias = b[way, unit]
-                if shape[at.KIND] != at.GRU_RESET_AFTER or unit < 2 * n:
-                    bias += b[way, width + unit]
+            bias = b[way, unit]
+            if shape[at.KIND] != at.GRU_RESET_AFTER or unit < 2 * n:
+                bias += b[way, width + unit]
             biases[way * width + unit] = bias
 
 
@@ -77,7 +75,7 @@ def run_layer(  # type: ignore[no-untyped-def] # the signature has them
         r: The recurrent weights, ``(directions, gates * n, n)``.
         h: The first hidden states, or nothing.
         c: The first cells of an LSTM, likewise.
-        b: The biases of both weights, ``(directions, 2 * gates * n)``, or nothing.
+        b: The biases of both weights, ``(directions, 2 * gates * n)``.
         lengths: How many steps each item of the batch has, or nothing.
         y: All hidden states.
         hidden: The last ones.
