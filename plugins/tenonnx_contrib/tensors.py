@@ -11,6 +11,9 @@ from tenonnx_array.dtypes import accumulator
 table = OperatorTable("com.microsoft")
 op = table.op
 
+DIFFERENCES = 1 << 20
+"""Numbers that distances are made of at once: a few MiB."""
+
 
 @op("SampleOp")
 def sample_op(xp: Namespace, X: Array) -> Array:
@@ -154,13 +157,17 @@ def check_fourier(normalized: int, onesided: int) -> None:
 def cdist(xp: Namespace, A: Array, B: Array, *, metric: str = "sqeuclidean") -> Array:
     """Return the distance of each row of A to each row of B.
 
+    It is the differences that are squared, some rows at a time: of |a|² - 2ab + |b|² nothing
+    would be left where the rows are nearly the same.
+
     Raises:
         ValueError: A metric other than euclidean and sqeuclidean.
     """
     if metric not in ("euclidean", "sqeuclidean"):
         raise ValueError(f"expected metric euclidean or sqeuclidean, found {metric!r}")
-    squares = xp.sum(A * A, axis=1)[:, None] + xp.sum(B * B, axis=1) - 2 * xp.matmul(A, B.T)
-    squares = xp.maximum(squares, 0)
+    step = max(1, DIFFERENCES // max(math.prod(B.shape), 1))
+    blocks = [A[first : first + step, None] - B for first in range(0, max(len(A), 1), step)]
+    squares = xp.concatenate([xp.sum(xp.square(block), axis=-1) for block in blocks])
     return xp.sqrt(squares) if metric == "euclidean" else squares
 
 

@@ -35,6 +35,14 @@ def register_transforms(register: Callable[[Transform], None]) -> None:
     add("common-subexpressions", "basic", 22, "subexpressions:share_subexpressions")
     add("cast-chains", "basic", 24, "casts:drop_casts", "Cast")
     add("redundant-nodes", "basic", 26, "redundant:drop_redundant")
+    add(
+        "pairwise-distances",
+        "extended",
+        27,
+        "distances:pairwise_distances",
+        "Scan",
+        domain=MICROSOFT,
+    )
     add("cancel-transposes", "basic", 28, "transposes:cancel_transposes", "Transpose")
     add("conv-pads", "basic", 29, "pads:fold_pads", "Pad", "Conv")
     add("conv-batchnorm", "basic", 30, "conv:fold_into_weights", CONVOLUTION)

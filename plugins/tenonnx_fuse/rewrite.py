@@ -106,9 +106,13 @@ class Rewriting:
         last: ir.Node,
         old: Sequence[ir.Node],
         new: Sequence[ir.Node],
+        output: ir.Value | None = None,
     ) -> None:
-        """Puts nodes in the place of others, of which ``last`` makes what is read, and says so."""
-        output, result = last.outputs[0], new[-1].outputs[0]
+        """Puts nodes in the place of others, and says so.
+
+        What is read of them is an output of ``last``, its first one unless another is given.
+        """
+        output, result = output or last.outputs[0], new[-1].outputs[0]
         result.shape, result.type = output.shape, output.type
         result.name, output.name = output.name, None
         new[-1].name = last.name

@@ -30,6 +30,7 @@ LISTING: Final = {
     "copying.picking": "GatherElements",
     "copying.turning": "Transpose",
     "copying.views": "Expand Flatten Reshape Slice Split SplitToSequence Squeeze Unsqueeze",
+    "distances": "com.microsoft::CDist",
     "elementwise.batch_norm": "BatchNormalization",
     "elementwise.elementwise": (
         "Abs Add Ceil Clip Div Erf Exp Floor Gelu HardSigmoid HardSwish LeakyRelu Max Min Mul Neg "
