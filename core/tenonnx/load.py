@@ -19,6 +19,7 @@ from tenonnx.graph import label, nodes
 from tenonnx.loading.long_lists import put_back, take_long_lists
 from tenonnx.loading.map_types import has_maps, note_map_types, take_map_types
 from tenonnx.loading.paths import DataFolders, missing
+from tenonnx.loading.protos import graphs
 from tenonnx.loading.sparse import densify, has_sparse
 from tenonnx.loading.supplied import NOTHING, Supplied
 from tenonnx.loading.tensors import TensorReader
@@ -82,8 +83,8 @@ def load(
 def _load_proto(
     source: onnx.ModelProto, registry: WeightRegistry, roots: Roots, supplied: Supplied
 ) -> ir.Model:
-    proto = source
-    if has_sparse(source) or has_maps(source):  # which the reading will replace
+    proto, inside = source, graphs(source)
+    if has_sparse(source, inside) or has_maps(inside):  # which the reading will replace
         proto = onnx.ModelProto()
         proto.CopyFrom(source)
     folders = DataFolders.of_folders((), roots)
@@ -137,8 +138,9 @@ def _read(proto: onnx.ModelProto, reader: TensorReader) -> ir.Model:
     """Returns the model of a proto, which gets changed if it has sparse tensors or maps."""
     with collector.paused():
         try:
-            densify(proto, reader)
-            maps = take_map_types(proto)
+            inside = graphs(proto)
+            densify(proto, inside, reader)
+            maps = take_map_types(inside)
             model = ir.serde.deserialize_model(proto)
         except TenonnxError:
             raise

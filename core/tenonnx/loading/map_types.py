@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import onnx
 import onnx_ir as ir
 
-from tenonnx.loading.protos import graphs
 from tenonnx.type_names import TYPE
 
 
-def has_maps(proto: onnx.ModelProto) -> bool:
-    """Tells whether any value of a model is a map, or holds one."""
-    return any(_holds_map(value.type) for g in graphs(proto.graph) for value in _values(g))
+def has_maps(graphs: Iterable[onnx.GraphProto]) -> bool:
+    """Tells whether any value of graphs is a map, or holds one."""
+    return any(_holds_map(value.type) for graph in graphs for value in _values(graph))
 
 
-def take_map_types(proto: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
+def take_map_types(graphs: Iterable[onnx.GraphProto]) -> dict[str, onnx.TypeProto]:
     """Clears every type with a map in it; returns those of inputs and outputs, by name."""
     taken = {}
-    for graph in graphs(proto.graph):
+    for graph in graphs:
         for value in _values(graph):
             if _holds_map(value.type):
                 taken[value.name] = onnx.TypeProto.FromString(value.type.SerializeToString())

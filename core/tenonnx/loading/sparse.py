@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +12,6 @@ import onnx
 import onnx_ir as ir
 
 from tenonnx.errors import InvalidGraph
-from tenonnx.loading.protos import graphs, nodes
 from tenonnx.loading.tensors import MAX_RANK, TensorReader
 from tenonnx.weights.storage import byte_size, is_packed
 
@@ -23,20 +22,20 @@ if TYPE_CHECKING:
 TENSOR, SPARSE = onnx.AttributeProto.TENSOR, onnx.AttributeProto.SPARSE_TENSOR
 
 
-def has_sparse(proto: onnx.ModelProto) -> bool:
-    """Tells whether a model has sparse initializers or constants."""
-    if any(graph.sparse_initializer for graph in graphs(proto.graph)):
-        return True
-    return any(_sparse_constants(proto))
+def has_sparse(proto: onnx.ModelProto, graphs: Iterable[onnx.GraphProto]) -> bool:
+    """Tells whether a model, whose graphs these are, has sparse initializers or constants."""
+    return any(g.sparse_initializer for g in graphs) or any(_sparse_constants(proto, graphs))
 
 
-def densify(proto: onnx.ModelProto, reader: TensorReader) -> None:
+def densify(
+    proto: onnx.ModelProto, graphs: Iterable[onnx.GraphProto], reader: TensorReader
+) -> None:
     """Replaces sparse initializers and constants by tensors that the reader knows as dense."""
-    for graph in graphs(proto.graph):
+    for graph in graphs:
         for sparse in graph.sparse_initializer:
             graph.initializer.append(_placeholder(sparse, sparse.values.name, reader))
         graph.ClearField("sparse_initializer")
-    for node, attribute in _sparse_constants(proto):
+    for node, attribute in _sparse_constants(proto, graphs):
         tensor = _placeholder(attribute.sparse_tensor, f"output of {node.name}", reader)
         attribute.ClearField("sparse_tensor")
         attribute.name, attribute.type = "value", TENSOR
@@ -44,13 +43,14 @@ def densify(proto: onnx.ModelProto, reader: TensorReader) -> None:
 
 
 def _sparse_constants(
-    proto: onnx.ModelProto,
+    proto: onnx.ModelProto, graphs: Iterable[onnx.GraphProto]
 ) -> Iterator[tuple[onnx.NodeProto, onnx.AttributeProto]]:
-    for node in nodes(proto):
-        if node.op_type == "Constant":
-            for attribute in node.attribute:
-                if attribute.type == SPARSE:
-                    yield node, attribute
+    for holder in (*graphs, *proto.functions):
+        for node in holder.node:
+            if node.op_type == "Constant":
+                for attribute in node.attribute:
+                    if attribute.type == SPARSE:
+                        yield node, attribute
 
 
 def _placeholder(

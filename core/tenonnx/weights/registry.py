@@ -347,11 +347,12 @@ def _short(key: str) -> str:
 
 
 def _copy_into(weight: Weight, target: NDArray) -> None:
-    """Copies in pieces, so that the source's pages need not all be resident at once."""
-    if weight.strides is not None:
-        np.copyto(target, weight.array)
+    """Copies; what is large in pieces, so that the source's pages need not all be resident."""
+    source = weight.array
+    if weight.strides is not None or source.nbytes < SIDE_FILE_BYTES:
+        np.copyto(target, source)
         return
-    source, target = weight.packed().array, target.reshape(-1).view(np.uint8)
+    source, target = (array.reshape(-1).view(np.uint8) for array in (source, target))
     for start in range(0, source.size, COPY_BYTES):
         piece = slice(start, start + COPY_BYTES)
         target[piece] = source[piece]

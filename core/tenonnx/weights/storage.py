@@ -22,6 +22,13 @@ Kind: TypeAlias = Literal["mapped", "derived", "private", "borrowed"]
 PROCESS = os.urandom(8).hex()
 """Part of every key that means nothing to another process."""
 
+PACKED = frozenset(
+    dtype
+    for dtype in ir.DataType
+    if dtype not in (ir.DataType.STRING, ir.DataType.UNDEFINED) and dtype.bitwidth < 8
+)
+"""Element types that are narrower than a byte; asking one for its width takes longer."""
+
 PIECE_BYTES = 3 << 20
 """A whole number of elements of every width: three bytes hold four elements of six bits."""
 
@@ -92,7 +99,7 @@ class Memory:
 
 def is_packed(dtype: ir.DataType) -> bool:
     """Tells whether elements are narrower than a byte and lie packed in memory."""
-    return dtype != ir.DataType.STRING and dtype.bitwidth < 8
+    return dtype in PACKED
 
 
 def byte_size(dtype: ir.DataType, shape: Sequence[int]) -> int:
