@@ -15,50 +15,50 @@ def rotated(x: Array, bits: int) -> Array:
     return (x << np.uint32(bits)) | (x >> np.uint32(32 - bits))
 
 
-def murmur3(keys: Array, seed: int) -> Array:
-    """Returns MurmurHash3_x86_32 (Appleby 2011) of keys of one length.
+def mixed(block: Array) -> Array:
+    """Returns what a block of four bytes changes a state by."""
+    return rotated(block * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593)
+
+
+def murmur3(blocks: Array, lengths: Array, seed: int) -> Array:
+    """Returns MurmurHash3_x86_32 (Appleby 2011) of keys, all at once a block at a time.
 
     Args:
-        keys: Their bytes, ``[keys, length]`` of uint8.
+        blocks: The keys one behind the other, each filled up with zeros to whole blocks; uint32.
+        lengths: Their bytes, ``[keys]`` of uint32.
         seed: 32 bits.
     """
-    length = keys.shape[1]
-    whole, rest = divmod(length, 4)
-    # What is left of a key is one block more, filled with zeros.
-    padded = np.zeros((len(keys), length + -length % 4), np.uint8)
-    padded[:, :length] = keys
-    blocks = padded.view("<u4")
-
-    def mixed(block: Array) -> Array:
-        return rotated(block * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593)
-
-    state = np.full(len(keys), seed & 0xFFFFFFFF, np.uint32)
-    for block in blocks.T[:whole]:
-        state = rotated(state ^ mixed(block), 13) * np.uint32(5) + np.uint32(0xE6546B64)
-    if rest:
-        state = state ^ mixed(blocks[:, whole])
-    state = state ^ np.uint32(length)
+    # The longest first: those that have a block are the first ones.
+    order = np.argsort(lengths)[::-1]
+    whole, counts = lengths[order] // 4, (lengths + 3) // 4
+    starts = (np.cumsum(counts) - counts)[order]
+    state = np.full(len(lengths), seed & 0xFFFFFFFF, np.uint32)
+    for place in range(whole.max(initial=0)):
+        going = state[: np.count_nonzero(whole > place)]
+        found = mixed(blocks[starts[: len(going)] + place])
+        going[:] = rotated(going ^ found, 13) * np.uint32(5) + np.uint32(0xE6546B64)
+    rest = np.flatnonzero(lengths[order] % 4)
+    state[rest] ^= mixed(blocks[starts[rest] + whole[rest]])
+    state ^= lengths[order]
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
         state = (state ^ (state >> np.uint32(shift))) * np.uint32(factor)
-    return state ^ (state >> np.uint32(16))
+    hashes = np.empty_like(state)
+    hashes[order] = state ^ (state >> np.uint32(16))
+    return hashes
 
 
 @op("MurmurHash3", host="all")
 def murmur_hash3(_: Namespace, x: Array, *, seed: int = 0, positive: int = 1) -> Array:
     """Hashes every element by itself: a number's bytes, a string's UTF-8."""
-    if x.dtype != object:
-        keys = np.ascontiguousarray(x).reshape(-1, 1).view(np.uint8)
-        hashes = murmur3(keys, seed)
+    if x.dtype == object:
+        keys = [text.encode() for text in x.ravel().tolist()]
+        lengths = np.array([len(key) for key in keys], np.uint32)
+        joined = b"".join([key + bytes(-len(key) % 4) for key in keys])
+        blocks = np.frombuffer(joined, "<u4")
     else:
-        texts = [text.encode() for text in x.ravel().tolist()]
-        places: dict[int, list[int]] = {}
-        for place, text in enumerate(texts):
-            places.setdefault(len(text), []).append(place)
-        hashes = np.empty(len(texts), np.uint32)
-        for length, alike in places.items():
-            joined = b"".join([texts[place] for place in alike])
-            keys = np.frombuffer(joined, np.uint8).reshape(len(alike), length)
-            hashes[alike] = murmur3(keys, seed)
+        lengths = np.full(x.size, x.itemsize, np.uint32)
+        blocks = np.ascontiguousarray(x).reshape(-1).view("<u4")
+    hashes = murmur3(blocks, lengths, seed)
     return hashes.reshape(x.shape).view(np.uint32 if positive else np.int32)
 
 
