@@ -133,6 +133,7 @@ def _reach(nodes: Nodes, leaves: int) -> tuple[Array, Array, Array]:
     _check_range("a branch", branches, -leaves, len(nodes))
     _check_range("a root", nodes.roots, -leaves, len(nodes))
     span = len(nodes) + leaves
+    is_shared = np.bincount(branches.ravel() + leaves).max(initial=0) > 1
     tree, node = np.arange(len(nodes.roots)), nodes.roots
     depths = np.zeros(len(nodes.roots), np.intp)
     trees, reached, depth = [], [], 0
@@ -147,9 +148,10 @@ def _reach(nodes: Nodes, leaves: int) -> tuple[Array, Array, Array]:
             raise ValueError("the branches of a tree form a cycle")
         depth += 1
         depths[tree] = depth
-        # Nodes that branches share are visited once a level.
-        keys = np.unique(np.repeat(tree, 2) * span + branches[node].ravel() + leaves)
-        tree, node = keys // span, keys % span - leaves
+        tree, node = np.repeat(tree, 2), branches[node].ravel()
+        if is_shared:  # a node is visited once a level, by however many branches
+            keys = np.unique(tree * span + node + leaves)
+            tree, node = keys // span, keys % span - leaves
 
 
 def _only_targets(

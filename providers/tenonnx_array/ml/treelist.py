@@ -37,7 +37,7 @@ class TreeList:
     def __init__(self, treeids: Ints, nodeids: Ints, modes: Sequence[str]) -> None:
         if unknown := set(modes) - MODES.keys():
             raise ValueError(f"nodes_modes must be among {', '.join(MODES)}, found {unknown}")
-        self._mode = np.array([MODES[mode] for mode in modes], np.intp)
+        self._mode = np.array([*map(MODES.__getitem__, modes)], np.intp)
         self._inner = self._mode >= 0
         self.leaves = int(np.count_nonzero(~self._inner))
         # Interior nodes count up from 0, leaves down from -1.
