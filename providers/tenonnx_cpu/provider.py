@@ -16,7 +16,7 @@ from tenonnx_array.provider import ArrayProvider
 from tenonnx_cpu.brought import bring, bring_all
 from tenonnx_cpu.fuse import Fused, Scope, find_fusions, may_begin
 from tenonnx_cpu.jit.code.cache import cached_files
-from tenonnx_cpu.jit.runtime import can_compile, warm_up
+from tenonnx_cpu.jit.runtime import has_kernels, warm_up
 from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.shapes import looked_up, on_shapes
 from tenonnx_cpu.specialise import SPECIALISATIONS, Site
@@ -93,7 +93,7 @@ class CPUExecutionProvider(ArrayProvider):
 
         Without graph optimisations none are: observers then see what every node computes.
         """
-        if can_compile():
+        if has_kernels():
             bring((node.domain, node.op_type) for node in segment.nodes)
         TEAM.set(self.threads)
         heed(self.session_options)
@@ -114,7 +114,7 @@ class CPUExecutionProvider(ArrayProvider):
 
     def declines(self, transform: str) -> str | None:
         """Says what it does better itself as it compiles nodes, or what gains it nothing."""
-        declined = DECLINED_COMPILED if can_compile() else DECLINED_PLAIN
+        declined = DECLINED_COMPILED if has_kernels() else DECLINED_PLAIN
         return declined.get(transform)
 
     def _step(self, node: ir.Node) -> Step:
@@ -131,7 +131,7 @@ class CPUExecutionProvider(ArrayProvider):
         Not if a plugin brought that kernel for an operator the array library has, or that nothing
         here is for; nor if there is nobody to compile another one.
         """
-        if not can_compile():
+        if not has_kernels():
             return False
         place = (node.domain, node.op_type, node.version or 1)
         if (plain := TABLE.find(*place)) is None:

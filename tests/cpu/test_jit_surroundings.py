@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import subprocess
 import sys
 import textwrap
@@ -20,6 +21,7 @@ import pytest
 import tenonnx
 from models import FLOAT, model, node, value
 from tenonnx_cpu.jit import runtime, scratch
+from tenonnx_cpu.jit.code import images
 
 pytest.importorskip("numba")
 
@@ -125,14 +127,50 @@ def test_after_a_warmup_nothing_is_compiled(pooling: Path, warm: Path, expected:
     assert contents(warm) == before
 
 
+WITHOUT_NUMBA = """
+from tenonnx.plugins import installed
+for name in ("numba", "llvmlite", "tbb"): sys.modules[name] = None
+version = installed.version
+installed.version = lambda name: None if name == "numba" else version(name)
+"""
+
+
 def test_without_numba_numpy_computes(pooling: Path, tmp_path: Path, expected: Any) -> None:
-    blocked = "for name in ('numba', 'llvmlite', 'tbb'): sys.modules[name] = None"
     found = child(
         "y = run(opened()); print(json.dumps([y.tolist(), compiled()]))",
-        pooling, tmp_path, before=blocked,
+        pooling, tmp_path, before=WITHOUT_NUMBA,
     )  # fmt: skip
     np.testing.assert_allclose(found[0], expected, rtol=1e-5, atol=1e-6)
     assert found[1] == []
+
+
+@pytest.mark.skipif(not images.SUPPORTED, reason="there are no images here")
+def test_kernels_that_a_warmup_left_need_no_numba(pooling: Path, warm: Path, expected: Any) -> None:
+    found = child(
+        "y = run(opened()); print(json.dumps([y.tolist(), compiled()]))",
+        pooling, warm, before=WITHOUT_NUMBA,
+    )  # fmt: skip
+    np.testing.assert_allclose(found[0], expected, rtol=1e-5, atol=1e-6)
+    assert found[1] == NEEDED
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="kinds are those of x86-64")
+def test_kernels_for_a_kind_of_processor(
+    pooling: Path, tmp_path: Path, expected: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TENONNX_PROCESSOR", "x86-64-v3")
+    found = child(
+        """
+        from tenonnx_cpu.jit.code.cpu import target
+        y, asked = run(opened()), target()
+        from numba.core.registry import cpu_target
+        used = cpu_target.target_context.codegen().magic_tuple()[1:]
+        print(json.dumps([y.tolist(), compiled(), asked in (None, used)]))
+        """,
+        pooling, tmp_path,
+    )  # fmt: skip
+    np.testing.assert_allclose(found[0], expected, rtol=1e-5, atol=1e-6)
+    assert found[1:] == [NEEDED, True]
 
 
 LIMIT = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))"

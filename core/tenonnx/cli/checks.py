@@ -66,7 +66,8 @@ def packages() -> Iterator[Finding]:
                 yield Finding(
                     "note",
                     name,
-                    "not installed: numpy computes everything, in several times the time",
+                    "not installed: what the cache has no kernel for is left to numpy, which takes "
+                    "several times as long",
                     "pip install 'tenonnx[jit]'",
                 )
 

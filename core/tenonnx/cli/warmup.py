@@ -30,13 +30,15 @@ if TYPE_CHECKING:
 HELP = """Compiles kernels into the cache on disk, so that no process waits for them later.
 
 With a model it opens and runs that on made-up inputs and compiles what it asked for; without one,
-all kernels that the providers have. A second time it only checks that they are there. Kernels are
-kept per processor and version, in TENONNX_CACHE_DIR.
+all kernels that the providers have. A second time it only checks that they are there. They are kept
+in TENONNX_CACHE_DIR, and are of this processor, or of the kind that TENONNX_PROCESSOR names: other
+machines of that kind can use them, without numba.
 
 \b
 Examples:
   tenonnx warmup model.onnx --dim batch=8
   tenonnx warmup
+  TENONNX_PROCESSOR=x86-64-v3 tenonnx warmup
 """
 
 

@@ -16,6 +16,7 @@ from numba.core.compiler_lock import global_compiler_lock
 
 from tenonnx_cpu.jit.code import building, images
 from tenonnx_cpu.jit.code.cache import cache_folder, image_path, source_stamp
+from tenonnx_cpu.jit.code.cpu import target
 from tenonnx_cpu.jit.code.entry import make_entry
 from tenonnx_cpu.jit.code.images import ENTRY
 from tenonnx_cpu.jit.code.naming import name_by_content
@@ -24,6 +25,9 @@ from tenonnx_cpu.jit.threads import pool
 from tenonnx_cpu.jit.threads.pool import FASTMATH
 
 logger = logging.getLogger("tenonnx.jit")
+
+if (_asked := target()) is not None:
+    numba.config.CPU_NAME, numba.config.CPU_FEATURES = _asked
 
 Type: TypeAlias = Any
 """One of numba's types, which has none itself."""

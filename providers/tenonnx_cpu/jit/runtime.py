@@ -27,7 +27,7 @@ from typing import Any
 
 from tenonnx.errors import InvalidArgument
 from tenonnx_cpu.jit.code import images
-from tenonnx_cpu.jit.code.cache import forget_unused, image_path
+from tenonnx_cpu.jit.code.cache import compiler, forget_unused, image_path
 from tenonnx_cpu.jit.code.sources import Changed
 from tenonnx_cpu.jit.threads import memory as crew_memory
 
@@ -70,13 +70,15 @@ class JitKernel:
         if self.run is not None:
             return
         mode = jit_mode()
-        if mode == "0" or not has_numba() or (self.requested and mode != "wait"):
+        if mode == "0" or (self.requested and mode != "wait"):
             return
         self.requested = True
         # Whatever it is that prevents it, compiling finds it, too, and says so.
         with contextlib.suppress(Changed):
             if self._load():
                 return
+        if not has_numba():
+            return
         if mode == "wait":
             self.compile()
         else:
@@ -84,7 +86,7 @@ class JitKernel:
 
     def _load(self) -> bool:
         """Loads the kernel from the disk cache if it is there, which needs no numba."""
-        if not images.SUPPORTED:
+        if not images.SUPPORTED or compiler() is None:
             return False
         found = images.find(image_path(source_of(self.module), self.name))
         if found is None:
@@ -127,9 +129,9 @@ def jit_mode() -> str:
     return mode
 
 
-def can_compile() -> bool:
-    """Says whether kernels are compiled at all: numba is there and ``TENONNX_JIT`` is not 0."""
-    return jit_mode() != "0" and has_numba()
+def has_kernels() -> bool:
+    """Says whether there are kernels at all: ``TENONNX_JIT`` is not 0, and numba is or has been."""
+    return jit_mode() != "0" and (has_numba() or (images.SUPPORTED and compiler() is not None))
 
 
 @functools.cache
@@ -148,7 +150,7 @@ def warm_up(tell: Callable[[str, float], None], *, everything: bool) -> dict[str
     Returns:
         For every kernel by name, whether it is compiled; nothing if none ever is.
     """
-    if not can_compile():
+    if not has_kernels():
         return {}
     _QUEUE.empty()
     chosen = [kernel for kernel in KERNELS if everything or kernel.requested]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.records import record
-from tenonnx_cpu.jit.runtime import has_numba
+from tenonnx_cpu.jit.runtime import has_kernels
 from tenonnx_cpu.specialise import NDArray
 
 NO_ZEROS = np.empty(0, np.uint8)
@@ -156,8 +156,8 @@ class Quantised:
 
 @functools.cache
 def chunk_codes(bits: int) -> int:
-    """Returns how many codes fill a vector of the processor; 0 without numba."""
-    if not has_numba():
+    """Returns how many codes fill a vector of the processor; 0 without kernels."""
+    if not has_kernels():
         return 0
     from tenonnx_cpu.jit.code.cpu import cpu
 

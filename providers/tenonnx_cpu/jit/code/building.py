@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
+import os
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,18 +13,28 @@ import llvmlite.binding as llvm
 from numba.core.registry import cpu_target
 
 from tenonnx_cpu.jit.code import images
-from tenonnx_cpu.jit.code.cache import refuse_changed
+from tenonnx_cpu.jit.code.cache import COMPILER, cache_folder, compiler, refuse_changed
+from tenonnx_cpu.jit.code.cpu import VARIABLE, target
 from tenonnx_cpu.jit.code.linking import link
+from tenonnx_cpu.jit.code.objects import Unlinkable
 
 SPEED = 3
 """How much LLVM optimises, of 3."""
 
 
 def machine() -> Any:
-    """Returns what writes position-independent code for the processor that numba compiles for."""
+    """Returns what writes position-independent code for the processor that numba compiles for.
+
+    Raises:
+        Unlinkable: That is not the one asked for, since numba compiled something before.
+    """
     triple, name, features = cpu_target.target_context.codegen().magic_tuple()
-    target = llvm.Target.from_triple(triple)
-    return target.create_target_machine(
+    if (asked := target()) is not None and asked != (name, features):
+        raise Unlinkable(
+            f"numba compiles for {name} in this process, {VARIABLE} asks for {asked.name}: "
+            "run tenonnx warmup first"
+        )
+    return llvm.Target.from_triple(triple).create_target_machine(
         cpu=name, features=features, opt=SPEED, reloc="pic", codemodel="small"
     )
 
@@ -52,14 +63,25 @@ def build(module: Any, exports: Sequence[str], path: Path) -> dict[str, int]:
     content = image._replace(needs=tuple(sorted(needs))).pack()
     refuse_changed()
     keep(path, content)
+    _sign()
     return images.find(path) or images.place(path, content)
 
 
+def _sign() -> None:
+    """Writes down which version of numba compiles into the folder."""
+    path, own = cache_folder() / COMPILER, str(compiler()).encode()
+    if not path.is_file() or path.read_bytes() != own:
+        keep(path, own)
+
+
 def keep(path: Path, data: bytes) -> None:
-    """Writes a file at once or not at all; a folder that cannot be written is no error."""
+    """Writes a file at once or not at all; a folder that cannot be written is no error.
+
+    Whoever may read new files may read it: a container's user, what its root compiled.
+    """
     with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as draft:
-            stack.callback(Path(draft.name).unlink, missing_ok=True)
-            draft.write(data)
-        Path(draft.name).replace(path)
+        draft = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
+        stack.callback(draft.unlink, missing_ok=True)
+        draft.write_bytes(data)
+        draft.replace(path)

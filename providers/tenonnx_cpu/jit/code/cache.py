@@ -14,8 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from tenonnx.digest import digest
+from tenonnx.plugins.installed import version
 from tenonnx.weights.folder import cache_root
-from tenonnx_cpu.jit.code.cpu import architecture, description
+from tenonnx_cpu.jit.code.cpu import architecture, description, target
 from tenonnx_cpu.jit.code.sources import ROOT, Sources
 
 KERNELS = Path(__file__).parents[1]
@@ -28,6 +29,9 @@ PROCESSOR = (
 
 VARIABLES = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_OPT")
 """Variables of numba that decide so, too."""
+
+COMPILER = "compiler"
+"""The file that says which version of numba compiled last."""
 
 KEPT_SECONDS = 30 * 24 * 3600
 """How long a file is kept that no process uses: those of older sources and other machines."""
@@ -48,6 +52,19 @@ def image_path(file: Path, name: str) -> Path:
 
 
 @functools.cache
+def compiler() -> str | None:
+    """Returns the version of numba that kernels are of: of the one that is installed.
+
+    Where none is, of that which last compiled into the folder; ``None`` if none did.
+    """
+    if (installed := version("numba")) is not None:
+        return installed
+    with contextlib.suppress(OSError):
+        return (cache_folder() / COMPILER).read_text("ascii")
+    return None
+
+
+@functools.cache
 def machine_stamp() -> str:
     """Returns a digest of all but the source that an image depends on."""
     facts = [
@@ -57,7 +74,7 @@ def machine_stamp() -> str:
         getattr(sys, "abiflags", ""),
         object.__basicsize__,
         np.__version__.partition(".")[0],
-        *(description().get(name) for name in PROCESSOR),
+        *(target() or [description().get(name) for name in PROCESSOR]),
         *(os.environ.get(name) for name in VARIABLES),
     ]
     return digest(repr(facts))
@@ -75,7 +92,7 @@ def refuse_changed() -> None:
 
 @functools.cache
 def _sources() -> Sources:
-    return Sources(cache_folder() / f"{digest(str(ROOT))[:16]}.sources")
+    return Sources(cache_folder() / f"{digest(str(ROOT))[:16]}.sources", compiler())
 
 
 def cached_files() -> Iterator[Path]:
@@ -88,5 +105,5 @@ def forget_unused() -> None:
     """Deletes the files that no process has used for a month; what is mapped stays so."""
     for path in cached_files():
         with contextlib.suppress(OSError):
-            if time.time() - path.stat().st_mtime > KEPT_SECONDS:
+            if path.name != COMPILER and time.time() - path.stat().st_mtime > KEPT_SECONDS:
                 path.unlink()

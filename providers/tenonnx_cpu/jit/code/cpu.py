@@ -3,10 +3,68 @@
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import sys
 from pathlib import Path
 from typing import NamedTuple
+
+from tenonnx.errors import InvalidArgument
+
+logger = logging.getLogger("tenonnx.jit")
+
+VARIABLE = "TENONNX_PROCESSOR"
+
+V3 = frozenset(["abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"])
+V4 = V3 | frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"])
+LEVELS = {"x86-64-v3": V3, "x86-64-v4": V4}
+"""Levels of the x86-64 ABI by LLVM's names, and the flags by which Linux tells that one is met."""
+
+
+class Target(NamedTuple):
+    """A kind of processor, as numba's variables describe it.
+
+    Attributes:
+        name: What LLVM calls it.
+        features: What it has besides, as LLVM writes it: ``+avx512vnni,+avx512vbmi``.
+    """
+
+    name: str
+    features: str
+
+    @property
+    def flags(self) -> frozenset[str]:
+        """What it can do, as Linux calls it but for underscores."""
+        return LEVELS[self.name] | frozenset(self.features.replace("+", "").split(",")) - {""}
+
+
+@functools.cache
+def target() -> Target | None:
+    """Returns what kernels are compiled for if that is not this processor, by ``VARIABLE``.
+
+    It is this one, with a warning, if that is not of such a kind.
+
+    Raises:
+        InvalidArgument: There is no such kind.
+    """
+    asked = os.environ.get(VARIABLE, "native") or "native"
+    if asked == "native":
+        return None
+    name, *more = asked.split("+")
+    if name not in LEVELS or not all(word.isalnum() for word in more):
+        raise InvalidArgument(
+            f"{VARIABLE} is {asked!r}; expected native, {' or '.join(LEVELS)}, "
+            "the last two with what they need not have, as in x86-64-v4+avx512vnni"
+        )
+    found = Target(name, ",".join(f"+{word}" for word in more))
+    if lacking := sorted(found.flags - _own_features()):
+        logger.warning(
+            "this processor is no %s (it lacks %s): kernels are compiled for what it is",
+            asked,
+            ", ".join(lacking),
+        )
+        return None
+    return found
 
 
 class Cpu(NamedTuple):
@@ -25,7 +83,7 @@ class Cpu(NamedTuple):
 
 @functools.cache
 def cpu() -> Cpu:
-    """Returns the processor that numba compiles for: this one, unless its variables say else."""
+    """Returns the processor that kernels are compiled for: this one, unless variables say else."""
     features = _features()
     if {"avx512f", "avx512bw", "avx512vl"} <= features:
         return Cpu(16, 32, "avx512" if "avx512vnni" in features else "")
@@ -46,11 +104,17 @@ def architecture() -> str:
 
 
 def _features() -> frozenset[str]:
+    if (chosen := target()) is not None:
+        return chosen.flags
     given = os.environ.get("NUMBA_CPU_FEATURES")
     if given is not None:
         return frozenset(item[1:] for item in given.split(",") if item.startswith("+"))
     if os.environ.get("NUMBA_CPU_NAME", "").lower() == "generic":
         return frozenset()
+    return _own_features()
+
+
+def _own_features() -> frozenset[str]:
     if flags := description().get("flags"):
         # Linux writes avx512_vnni where LLVM writes avx512vnni.
         return frozenset(flags.replace("_", "").split())

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tenonnx.digest import digest
-from tenonnx.plugins.installed import version
 
 IMPORT = re.compile(r"^from (tenonnx_cpu[\w.]*) import (.*)", re.MULTILINE)
 WORD = re.compile(r"\w+")
@@ -50,10 +49,16 @@ class Source(NamedTuple):
 
 
 class Sources:
-    """The files of this package, read at most once, and not at all if the index knows them."""
+    """The files of this package, read at most once, and not at all if the index knows them.
 
-    def __init__(self, index: Path) -> None:
+    Args:
+        index: The file that knows them.
+        compiler: The version of what compiles them.
+    """
+
+    def __init__(self, index: Path, compiler: str | None) -> None:
         self._index = index
+        self._compiler = compiler
         self._known: dict[str, Source] = {}
         self._indexed = dict(_read(index))
         self._stamps: dict[str, str] = {}
@@ -73,7 +78,7 @@ class Sources:
                 waiting += new
                 seen.update(dict.fromkeys(new))
             contents = (self._known[name].content for name in seen)
-            self._stamps[start] = digest("\n".join((str(version("numba")), *contents)))
+            self._stamps[start] = digest("\n".join((str(self._compiler), *contents)))
             self._keep()
         return self._stamps[start]
 
