@@ -41,7 +41,8 @@ def tokenizer(
         rows = [list(text) for text in texts]
     elif tokenexp:
         find = finder(compile_re2(tokenexp))
-        rows = [[token for token in find(text) if len(token) >= mincharnum] for text in texts]
+        keep = None if mincharnum == 1 else lambda token: len(token) >= mincharnum
+        rows = [list(filter(keep, find(text))) for text in texts]
     else:
         patterns = [compile_re2(separator) for separator in separators]
         rows = [pieces(patterns, text, mincharnum) for text in texts]
@@ -51,9 +52,11 @@ def tokenizer(
     if mark and width:
         rows = [[START_OF_TEXT, *row, END_OF_TEXT] for row in rows]
         width += 2
-    cut = np.empty(len(rows) * width, object)
-    cut[:] = [token for row in rows for token in row + [pad_value] * (width - len(row))]
-    return cut.reshape(*x.shape, width)
+    cut: list[str] = []
+    for row in rows:
+        cut += row
+        cut += [pad_value] * (width - len(row))
+    return np.fromiter(cut, object, len(cut)).reshape(*x.shape, width)
 
 
 def finder(pattern: re.Pattern[str]) -> Callable[[str], Iterable[str]]:

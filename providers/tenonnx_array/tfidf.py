@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,9 +67,8 @@ def tfidf_vectorizer(
 
     def run(x: Array) -> Array:
         rows = x.reshape((1, -1)) if x.ndim == 1 else x
-        find = trie.numbers.get
-        numbers = np.array([find(token, -1) for token in rows.reshape(-1).tolist()], np.intp)
-        numbers = numbers.reshape(rows.shape)
+        found = map(trie.numbers.get, rows.reshape(-1).tolist(), repeat(-1))
+        numbers = np.fromiter(found, np.intp, rows.size).reshape(rows.shape)
         row, ngram = _occurrences(trie, numbers, max_gram_length, max_skip_count)
         check_allocation(np, (len(rows), width), np.int64)
         counts = np.bincount(row * width + places[ngram], minlength=len(rows) * width)

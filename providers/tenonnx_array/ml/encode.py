@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -30,23 +31,28 @@ class Keys:
 
     def __init__(self, keys: Array) -> None:
         self.count = len(keys)
+        self._are_words = keys.dtype == object
         # In a dictionary one NaN is not another; here they are None.
         numbered = enumerate(keys.tolist())
         self._place = {key if key == key else None: place for place, key in numbered}
         self._sorted: Array | None = None
-        if keys.dtype != object and self.count:
+        if self.count and not self._are_words:
             self._order = np.argsort(keys, kind="stable")
             self._sorted = keys[self._order]
 
     def find(self, values: Array) -> Array:
         """Returns each value's position, or the number of keys if it is none of them."""
         if self._sorted is None or values.size <= LOOKED_UP:
-            place, none = self._place, self.count
-            found = [place.get(v if v == v else None, none) for v in values.ravel().tolist()]
-            return np.array(found, np.intp).reshape(values.shape)
+            given = values.ravel().tolist()
+            if not self._are_words:
+                given = [value if value == value else None for value in given]
+            places = map(self._place.get, given, itertools.repeat(self.count))
+            return np.fromiter(places, np.intp, len(given)).reshape(values.shape)
         at = np.searchsorted(self._sorted, values, side="right") - 1
         key = self._sorted[at]
-        hit = (key == values) | ((key != key) & (values != values))
+        hit = key == values
+        if None in self._place:
+            hit |= (key != key) & (values != values)
         return np.where(hit, self._order[at], self.count)
 
 
@@ -159,7 +165,7 @@ def _lookup(keys: Array, values: Array, default: Array) -> Unary:
         raise ValueError(f"there are {len(keys)} keys and {len(values)} values, expected as many")
     index = Keys(keys)
     extended = np.concatenate([values, default.astype(values.dtype)])
-    return lambda X: extended[index.find(np.asarray(X))]
+    return lambda X: extended.take(index.find(np.asarray(X)))
 
 
 def _only(
