@@ -96,7 +96,7 @@ table.rows(NAMED | {"Selu": selu}, since=6)
 @widened
 def prelu(xp: Namespace, x: Array, slope: Array) -> Array:
     """Return slope x below zero, x above; the slope broadcasts to x."""
-    return xp.maximum(x, 0) + slope * xp.minimum(x, 0)
+    return xp.where(x < 0, slope * x, x)
 
 
 def prelu_1(xp: Namespace, x: Array, slope: Array) -> Array:

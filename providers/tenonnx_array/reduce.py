@@ -28,10 +28,12 @@ def product(xp: Namespace, x: Array, axis: Axes, keepdims: bool) -> Array:
 
 
 def mean(xp: Namespace, x: Array, axis: Axes, keepdims: bool) -> Array:
-    """Return the sum divided by the count; integers truncate."""
+    """Return the sum divided by the count; integers truncate, and are 0 for an empty set."""
     sums = total(xp, x, axis, keepdims)
     count = x.size // max(sums.size, 1)
-    return divide(xp, sums, sums.dtype.type(count)) if x.dtype in INTEGERS else sums / count
+    if x.dtype in INTEGERS:
+        return divide(xp, sums, sums.dtype.type(max(count, 1)))
+    return sums / count
 
 
 def maximum(xp: Namespace, x: Array, axis: Axes, keepdims: bool) -> Array:

@@ -61,6 +61,7 @@ CASES = [
     Case("PRelu", 6, [X, CHANNELS], in64(lambda x, a: leaky(x, a[:, None, None])), name="channels"),
     Case("PRelu", 7, [X, POSITIVE[0]], in64(leaky)),
     Case("PRelu", 9, [np.int32([-3, 0, 3]), np.int32([2])], np.int32([-6, 0, 3])),
+    Case("PRelu", 16, [np.float32([-3, 3]), np.float32([np.inf])], np.float32([-np.inf, 3])),
     Case("PRelu", 16, [np.uint32([3, 2**32 - 1]), np.uint32([2])], np.uint32([3, 2**32 - 1])),
     Case("Shrink", 9, [I8], np.array([-126, 0, 0, 0, 125], np.int8), {"bias": 2.0, "lambd": 1.5}),
     Case("Shrink", 9, [np.uint8([0, 1, 9])], np.uint8([0, 0, 7]), {"bias": 1.5}, name="truncates"),

@@ -99,6 +99,7 @@ CASES = [
     integers("ReduceLogSum", 2),
     integers("ReduceLogSumExp", 4),
     Case("ReduceMean", 18, [np.int32([-3, 0])], np.int32([-1]), name="truncates"),
+    Case("ReduceMean", 13, [np.zeros((0, 2), np.int32)], np.int32([[0, 0]]), {"axes": (0,)}),
     Case("ReduceSum", 13, [np.int32([2**31 - 1, 1])], np.int32([-(2**31)]), name="wraps"),
     Case(
         "ReduceSum",
