@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
-HEADER = Path(__file__).with_name("hosted.hpp")
+HEADER = Path(__file__).with_suffix(".hpp")
+RUNTIME = Path(__file__).with_suffix(".cpp")
 COMPILER = shutil.which("g++") or shutil.which("c++")
-FLAGS = ("-std=c++17", "-O0", "-shared", "-fPIC", "-w")
+FLAGS = ("-std=c++17", "-shared", "-fPIC", f"-I{HEADER.parent}")
 CACHE = Path(__file__).parents[2] / ".pytest_cache" / "hosted"
 RUNNING = threading.Lock()
-"""Fibers are a library's globals; and a device runs the kernels of a stream in turn, too."""
+"""There is one set of fibers; and a device runs the kernels of a stream in turn, too."""
 
 
 class NoCompilerError(RuntimeError):
@@ -30,18 +31,35 @@ class NoCompilerError(RuntimeError):
 @functools.cache
 def compile_kernel(source: str, name: str, options: tuple[str, ...]) -> Any:
     """Returns a kernel that takes a grid, a block and arguments, as cupy's do."""
-    if COMPILER is None:
-        raise NoCompilerError("no C++ compiler")
     text = (
-        f'#include "{HEADER}"\n{source}\nextern "C" void launch(const unsigned* shape, void** '
+        f'#include "{HEADER.name}"\n{source}\nextern "C" void launch(const unsigned* shape, void** '
         f"given) {{ hosted::launch({name}, shape, given); }}\n"
     )
+    path = library(text, "-O0", "-w", *options, str(runtime()))
+    return Launch(ctypes.CDLL(str(path)))
+
+
+@functools.cache
+def runtime() -> Path:
+    """Returns the library that kernels run on."""
+    return library(RUNTIME.read_text(), "-O2")
+
+
+def library(text: str, *options: str) -> Path:
+    """Returns a compiled library of the cache folder.
+
+    Args:
+        text: Its source, which includes the header.
+        options: The compiler's, and what it is linked to.
+    """
+    if COMPILER is None:
+        raise NoCompilerError("no C++ compiler")
     parts = (text, HEADER.read_text(), *FLAGS, *options)
     path = CACHE / f"{hashlib.sha256(repr(parts).encode()).hexdigest()[:32]}.so"
     if not path.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
         _build(text, options, path)
-    return Launch(ctypes.CDLL(str(path)))
+    return path
 
 
 class Launch:
@@ -75,7 +93,7 @@ def _build(text: str, options: tuple[str, ...], path: Path) -> None:
         code, made = Path(folder) / "kernel.cpp", Path(folder) / "kernel.so"
         code.write_text(text)
         done = subprocess.run(
-            [COMPILER, *FLAGS, *options, code, "-o", made], capture_output=True, text=True
+            [COMPILER, *FLAGS, code, *options, "-o", made], capture_output=True, text=True
         )
         if done.returncode:
             raise RuntimeError(done.stderr)
