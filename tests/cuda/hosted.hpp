@@ -16,11 +16,10 @@
 #define __align__(n) alignas(n)
 
 // What kernels use of <cmath>, which takes the compiler longer than they do.
-extern "C" float erff(float), exp2f(float), expf(float), fmaxf(float, float), fminf(float, float);
+extern "C" float erff(float), exp2f(float), expf(float), fmaxf(float, float);
 extern "C" float logf(float), sqrtf(float), tanhf(float);
 
 struct dim3 { unsigned x = 1, y = 1, z = 1; };
-struct int4_ { int x, y, z, w; };
 
 namespace hosted {
 
