@@ -60,7 +60,8 @@ def test_attention(case: Case, mask: str, threads: int, kernel: Watch) -> None:
     }
     before = max(0, keys - queries) if mask == "causal" else -1
     scale = 1 / math.sqrt(size)
-    y = attend(q, k, v, masks.get(mask), Rule(scale, before=before), threads)
+    rule = Rule(scale, right=0 if before >= 0 else -1)
+    y = attend((q, k, v), masks.get(mask), rule, threads, max(0, before))
     assert kernel.calls == 1
     reference = expected(q, k, v, masks.get(mask), scale, before)
     np.testing.assert_allclose(y, reference, rtol=1e-5, atol=3e-6)
@@ -72,7 +73,7 @@ def test_scores_are_capped_before_they_are_masked(case: Case, kernel: Watch) -> 
     q, k = floats(batch, heads, queries, size), floats(batch, groups, keys, size, seed=1)
     v = floats(batch, groups, keys, value_size)
     mask = floats(batch, 1, queries, keys, seed=3)
-    y = attend(q, k, v, mask, Rule(1.0, softcap=1.5), 2)
+    y = attend((q, k, v), mask, Rule(1.0, softcap=1.5), 2)
     assert kernel.calls == 1
     np.testing.assert_allclose(y, expected(q, k, v, mask, 1.0, softcap=1.5), rtol=1e-5, atol=3e-6)
 
@@ -83,21 +84,21 @@ def test_hidden_keys_and_special_scores(queries: int) -> None:
     q, k, v = floats(1, 2, queries, 8), floats(1, 2, keys, 8, seed=1), floats(1, 2, keys, 8)
     mask = np.zeros((1, 1, queries, keys), np.float32)
     mask[..., :300] = -np.inf
-    y = attend(q, k, v, mask, Rule(1.0), 1)
+    y = attend((q, k, v), mask, Rule(1.0), 1)
     np.testing.assert_allclose(y, expected(q, k, v, mask, 1.0), rtol=1e-5, atol=3e-6)
     mask[...] = -np.inf
-    assert np.isnan(attend(q, k, v, mask, Rule(1.0), 1)).all()
-    assert (attend(q, k, v, mask, Rule(1.0, nothing=0.0), 1) == 0).all()
+    assert np.isnan(attend((q, k, v), mask, Rule(1.0), 1)).all()
+    assert (attend((q, k, v), mask, Rule(1.0, nothing=0.0), 1) == 0).all()
     mask[...] = 0
     mask[..., 5] = np.nan
-    assert np.isnan(attend(q, k, v, mask, Rule(1.0), 1)).all()
+    assert np.isnan(attend((q, k, v), mask, Rule(1.0), 1)).all()
 
 
 def test_great_scores_do_not_overflow() -> None:
     q, k = floats(1, 1, 40, 16, scale=100), floats(1, 1, 500, 16, seed=1, scale=100)
     v = floats(1, 1, 500, 16)
     np.testing.assert_allclose(
-        attend(q, k, v, None, Rule(1.0), 1), expected(q, k, v, None, 1.0), rtol=1e-2
+        attend((q, k, v), None, Rule(1.0), 1), expected(q, k, v, None, 1.0), rtol=1e-2
     )
 
 

@@ -21,27 +21,32 @@ if TYPE_CHECKING:
 
 ATTEND = JitKernel("attention.attention", "attend")
 NO_MASK = np.zeros((0, 0, 0, 0), np.float32)
+NO_SINKS = np.zeros(0, np.float32)
 NO_LENGTHS = np.zeros(0, np.int64)
-
-ENOUGH = 1 << 14
-"""Multiplications that are worth a second thread."""
 
 
 @record
 class Rule:
-    """How scores come about, and what a query is given that sees nothing.
+    """How scores come about, and which keys a query sees.
 
     Attributes:
         scale: What products are multiplied by.
         softcap: ``cap(x) = softcap * tanh(x / softcap)``; 0 for no cap.
-        before: Keys before the first query, so that each sees none after its own; -1 for all.
+        left: So many keys before its own; -1 for all.
+        right: So many keys after its own, 0 for causal attention; -1 for all.
         nothing: The result of a query that sees no key.
     """
 
     scale: float
     softcap: float = 0.0
-    before: int = -1
+    left: int = -1
+    right: int = -1
     nothing: float = math.nan
+
+    @property
+    def arguments(self) -> tuple[float, float, int, int, float]:
+        """What kernels take of it."""
+        return self.scale, self.softcap, self.left, self.right, self.nothing
 
 
 def attend(*given: Any) -> Any | None:
@@ -51,26 +56,32 @@ def attend(*given: Any) -> Any | None:
 
 
 def attend_launch(
-    q: Any, k: Any, v: Any, mask: Any, rule: Rule, threads: int, lengths: Any = None
+    operands: tuple[Any, Any, Any],
+    mask: Any,
+    rule: Rule,
+    threads: int,
+    before: int = 0,
+    lengths: Any = None,
 ) -> Launch | None:
     """Returns what computes ``softmax(cap(scale * q @ k') + mask) @ v``; ``None`` for numpy.
 
     Args:
-        q: ``(batch, heads, queries, size)``.
-        k: ``(batch, groups, keys, size)``.
-        v: ``(batch, groups, keys, value size)``.
+        operands: q, ``(batch, heads, queries, size)``; k, ``(batch, groups, keys, size)``; v,
+            ``(batch, groups, keys, value size)``.
         mask: What broadcasts to ``(batch, heads, queries, keys)``, or ``None``.
         rule: How scores come about.
         threads: How many threads to use at most.
-        lengths: How many keys of each entry count, int64 ``(batch,)``; ``before``, unless it is
-            -1, is then what they leave before the queries. The launch is refused if a length is
-            more than there are keys, or less than 1 or than there are queries.
+        before: Keys before the first query's own.
+        lengths: How many keys of each entry count, int64 ``(batch,)``; ``before`` is then what
+            they leave before the queries. The launch is refused if a length is more than there are
+            keys, or less than 1, or than queries that see some keys around their own.
 
     Returns:
         Its result is a view of shape ``(batch, heads, queries, value size)`` of memory in which
         heads are within queries.
     """
     run = ATTEND.run
+    q, k, v = operands
     if run is None or not (q.ndim == k.ndim == v.ndim == 4):
         return None
     if not (q.dtype == k.dtype == v.dtype == F32) or not q.size or not k.size or not v.size:
@@ -84,25 +95,30 @@ def attend_launch(
     else:
         if mask.dtype != F32 or mask.ndim > 4 or mask.shape[-1:] != (keys,):
             return None
-        mask = np.broadcast_to(_adjacent(mask), (batch, heads, queries, keys))
-    team = threads if batch * heads * queries * keys * size >= ENOUGH else 1
-    blocks = -(-queries // QUERIES)
-    if queries > FEW:
-        blocks = max(blocks, min(-(-queries // 28), -(-3 * team // (batch * heads))))
-    share = workspace(keys, size, width)
+        mask = np.broadcast_to(adjacent(mask), (batch, heads, queries, keys))
+    rows, share = shares(q.shape, v.shape, threads)
     y = empty((batch, queries, heads, width))
-    refusal, memory = pieces(((1,), np.int32), ((share * team,), np.float32))
+    refusal, spans, memory = pieces(
+        ((1,), np.int32), ((batch, 2), np.int64), ((share * threads,), np.float32)
+    )
     arguments = (
-        _adjacent(q), _adjacent(k), _adjacent(v), mask,
-        rule.scale, rule.softcap, rule.before, rule.nothing,
-        NO_LENGTHS if lengths is None else lengths, y, -(-queries // blocks), memory, share,
-        refusal, team,
+        adjacent(q), adjacent(k), adjacent(v), mask, NO_SINKS, *rule.arguments, before,
+        NO_LENGTHS if lengths is None else lengths, y, spans, rows, memory, share, threads, refusal,
     )  # fmt: skip
     made = Launch(run, arguments, y.transpose(0, 2, 1, 3))
     return made if lengths is None else made._replace(refusal=refusal)
 
 
-def _adjacent(x: Any) -> Any:
+def shares(q: tuple[int, ...], v: tuple[int, ...], threads: int) -> tuple[int, int]:
+    """Returns the queries of a task, and the floats that a thread works with, for such shapes."""
+    batch, heads, queries, size = q
+    blocks = -(-queries // QUERIES)
+    if queries > FEW:
+        blocks = max(blocks, min(-(-queries // 28), -(-3 * threads // (batch * heads))))
+    return -(-queries // blocks), workspace(queries, v[2], size, v[3])
+
+
+def adjacent(x: Any) -> Any:
     """Returns an array whose last axis is adjacent and whose other strides go forwards."""
     fits = x.strides[-1] == 4 or x.shape[-1] == 1
     return x if fits and x.flags.aligned else np.array(x, order="C")
@@ -142,7 +158,7 @@ def fuse_attention(node: ir.Node, scope: Scope) -> Fused | None:
     def call(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
         made = None
         if q.ndim == k.ndim == v.ndim == 4 and axis in (-1, 3):
-            made = attend_launch(q, k.swapaxes(2, 3), v, mask, rule, threads)
+            made = attend_launch((q, k.swapaxes(2, 3), v), mask, rule, threads)
         elif q.ndim == k.ndim == v.ndim == 3 and axis in (-1, 2):
             made = _alone(q, k.swapaxes(1, 2), v, mask, rule, threads)
         if made is None:
@@ -158,7 +174,7 @@ def _alone(q: Any, k: Any, v: Any, mask: Any, rule: Rule, threads: int) -> Launc
         if mask.ndim > 3:
             return None
         mask = mask[:, None] if mask.ndim == 3 else mask
-    made = attend_launch(q[:, None], k[:, None], v[:, None], mask, rule, threads)
+    made = attend_launch((q[:, None], k[:, None], v[:, None]), mask, rule, threads)
     return None if made is None else made._replace(result=made.result[:, 0])
 
 

@@ -12,13 +12,13 @@ FEW = 8
 """Queries, of a head or one each of heads that share keys, for which packing keys does not pay."""
 
 
-def workspace(keys: int, size: int, value_size: int) -> int:
+def workspace(queries: int, keys: int, size: int, value_size: int) -> int:
     """Returns how many floats one worker needs."""
+    if queries <= FEW:
+        return FEW * (few_line(keys) + few_line(value_size) + 1)
     wide = -(-value_size // 32) * 32
     scores = QUERIES * min(KEYS, _padded(keys)) if keys else 0
-    packed = KEYS * max(size, wide)
-    blocks = scores + packed + QUERIES * (wide + 2) + 2048
-    return max(blocks, FEW * (few_line(keys) + few_line(value_size) + 1))
+    return scores + KEYS * max(size, wide) + QUERIES * (wide + 2) + 2048
 
 
 def few_line(count: int) -> int:

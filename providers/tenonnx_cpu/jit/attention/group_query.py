@@ -1,4 +1,4 @@
-"""What attention with a cache begins with: heads turned by position, keys and values kept."""
+"""Attention with a cache: heads turned by position, keys and values kept, queries answered."""
 
 from __future__ import annotations
 
@@ -6,9 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
+from tenonnx_cpu.jit.attention.attention import (
+    MASK,
+    RULE,
+    SINKS,
+    SPANS,
+    WORK,
+    attend_heads,
+)
+from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i32, i64, kernel, size
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors.views import floats
+
+SERIAL, SERIAL_CACHES = 1 << 15, 1 << 16
+"""Elements of tokens, and of caches, that one thread places before others have started."""
 
 
 @helper
@@ -49,15 +60,23 @@ def keep_past(arguments: Any, task: Any, worker: Any) -> None:
                 target[i] = np.float32(0)
 
 
+@helper
+def position(positions: Any, batch: Any, token: Any, slot: Any, is_first: Any) -> Any:
+    """Returns a token's position; of those given for a first prompt the first one counts."""
+    if not positions.size:
+        return slot
+    return positions[0, 0] + token if is_first else positions[batch, token]
+
+
 @parallel
 def place_tokens(arguments: Any, task: Any, worker: Any) -> None:
     """Places one token."""
-    q, k, v, cos, sin, positions, starts, interleaved, turned, keys, values = arguments
+    q, k, v, cos, sin, positions, spans, is_first, interleaved, turned, keys, values = arguments
     length = q.shape[1]
     batch, token = task // length, task % length
     width, groups = keys.shape[3], keys.shape[1]
-    slot = starts[batch] + token
-    at = positions[batch, token] if positions.size else slot
+    slot = spans[batch, 1] + token
+    at = position(positions, batch, token, slot, is_first) if cos.size else 0
     left, right = cos[at], sin[at]
     for head in range(turned.shape[2]):
         source = q[batch, token, head * width : (head + 1) * width]
@@ -71,15 +90,39 @@ def place_tokens(arguments: Any, task: Any, worker: Any) -> None:
             target[i] = source[i]
 
 
+@helper
+def find_spans(
+    length: Any, held: Any, cos: Any, positions: Any, lengths: Any, total: Any,
+    capacity: Any, spans: Any,
+) -> Any:  # fmt: skip
+    """Writes how many keys of each entry count and where its tokens go; returns whether all fit."""
+    if capacity != max(total, held):
+        return False
+    is_first = total == length
+    for batch in range(lengths.size):
+        count = lengths[batch] + 1
+        start = 0 if is_first else count - length
+        if start < 0 or count < 1 or max(count, start + length) > capacity:
+            return False
+        spans[batch, 0], spans[batch, 1] = min(count, total), start
+        for token in range(length if cos.size else 0):
+            if not 0 <= position(positions, batch, token, start + token, is_first) < cos.shape[0]:
+                return False
+    return True
+
+
 @kernel(
     (
         (In(f32, 3, "A"), In(f32, 3, "A"), In(f32, 3, "A")), (In(f32, 4, "A"), In(f32, 4, "A")),
-        (In(f32, 2), In(f32, 2)), In(i64, 2), In(i64, 1), size, Out(f32, 4),
-        (Out(f32, 4), Out(f32, 4)), size,
+        (In(f32, 2), In(f32, 2)), In(i64, 2, "A"), (In(i32, 1), In(i32, 1)), MASK, SINKS, RULE,
+        size, (In(f32, 4, "A"), Out(f32, 4)), (Out(f32, 4), Out(f32, 4)), SPANS, WORK, Out(i32, 1),
     )
 )  # fmt: skip
-def place(tokens, pasts, angles, positions, starts, interleaved, turned, caches, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Turns queries and keys, and puts keys and values into their caches.
+def group_query(  # type: ignore[no-untyped-def] # the signature has them
+    tokens, pasts, angles, positions, filled, mask, sinks, rule, interleaved, results, caches,
+    spans, work, refusal,
+):  # fmt: skip
+    """Puts keys and values into their caches, and attends with queries to what is there.
 
     Args:
         tokens: Queries, ``(batch, length, heads * size)``, keys, ``(batch, length, groups *
@@ -88,16 +131,38 @@ def place(tokens, pasts, angles, positions, starts, interleaved, turned, caches,
             adjacent in the last axis; or of no size, or the caches themselves.
         angles: Cosines and sines by position, ``(positions, pairs)``; of no pairs to turn nothing.
         positions: Of the tokens, ``(batch, length)``; of no size if they are the slots.
-        starts: The slot of each entry's first token, ``(batch,)``.
+        filled: Each entry's tokens with the new ones, less one, and the most of all entries. If
+            there are no more than new ones, these are the first; else they are an entry's last.
+        mask: As of ``attend_heads``.
+        sinks: Likewise.
+        rule: Likewise.
         interleaved: Whether pairs are adjacent, or half of what is turned apart.
-        turned: The queries, ``(batch, length, heads, size)``.
+        results: ``(batch, heads, length, size)``, a view of ``(batch, length, heads, size)``.
         caches: Of keys and values, ``(batch, groups, capacity, size)``.
-        threads: How many threads to use.
+        spans: Room for what ``attend_heads`` is told, ``(batch, 2)``.
+        work: As of ``attend_heads``.
+        refusal: Where 1 is written if lengths do not fit the caches or there are no angles for a
+            position, else 0.
     """
     q, k, v = tokens
     cos, sin = angles
     keys, values = caches
+    view, y = results
+    _, _, _, threads = work
+    lengths, total = filled[0], filled[1][0]
+    held = pasts[0].shape[2] if pasts[0].size else 0
+    refusal[0] = 1
+    if not find_spans(q.shape[1], held, cos, positions, lengths, total, keys.shape[2], spans) or (
+        mask.size and mask.shape[3] < total
+    ):
+        return
+    refusal[0] = 0
+    team = threads if q.size > SERIAL or keys.size > SERIAL_CACHES else 1
     if pasts[0].ctypes.data != keys.ctypes.data or pasts[1].ctypes.data != values.ctypes.data:
-        keep_past((pasts, caches), 2 * keys.shape[0] * keys.shape[1], threads)
-    arguments = (q, k, v, cos, sin, positions, starts, interleaved, turned, keys, values)
-    place_tokens(arguments, q.shape[0] * q.shape[1], threads)
+        keep_past((pasts, caches), 2 * keys.shape[0] * keys.shape[1], team)
+    is_first = total == q.shape[1]
+    arguments = (
+        q, k, v, cos, sin, positions, spans, is_first, interleaved, y, keys, values,
+    )  # fmt: skip
+    place_tokens(arguments, q.shape[0] * q.shape[1], team if q.size > SERIAL else 1)
+    attend_heads((view, keys, values), mask, sinks, rule, spans, y, work)

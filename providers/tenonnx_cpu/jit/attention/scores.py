@@ -1,0 +1,100 @@
+"""Rows of scores: capped, masked, made weights, block by block where there are many.
+
+The softmax goes from block to block as in "Online normalizer calculation for softmax"
+(arXiv:1805.02867): sums so far are rescaled when a greater score turns up.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenonnx_cpu.jit.compiling import helper, inlined
+from tenonnx_cpu.jit.vectors import vmath
+from tenonnx_cpu.jit.vectors.memory import load_float, store_float
+from tenonnx_cpu.jit.vectors.reductions import exponentials_at, scores_at, times_at
+from tenonnx_cpu.jit.vectors.views import floats
+
+F = np.float32
+
+
+@helper
+def cap_row(scores: Any, scale: Any, softcap: Any) -> None:
+    """Turns products into scores that a cap bounds."""
+    steepness = scale / softcap
+    for i in range(scores.size):
+        scores[i] = softcap * vmath.tanh(scores[i] * steepness)
+
+
+@inlined
+def score_row(scores: Any, count: Any, mask: Any, scale: Any, softcap: Any) -> Any:
+    """Turns products at an address into scores; returns the greatest.
+
+    ``mask`` is the address of what is added, or 0; a cap of 0 is none.
+    """
+    if softcap:
+        cap_row(floats(scores, count), scale, softcap)
+        scale = F(1)
+    return scores_at(scores, count, scale, mask)
+
+
+@helper
+def weigh_nothing(scores: Any) -> Any:
+    """Makes scores that are minus infinity weights of 0; returns 0, or NaN if one is that."""
+    missing = F(0)
+    for i in range(scores.size):
+        missing += F(0) if scores[i] == -np.inf else F(np.nan)
+        scores[i] = F(0)
+    return missing
+
+
+@inlined
+def weigh(scores: Any, count: Any, top: Any) -> Any:
+    """Makes scores at an address weights, by the greatest score; returns their sum."""
+    if top == -np.inf:
+        return weigh_nothing(floats(scores, count))
+    return exponentials_at(scores, scores, count, top)
+
+
+@inlined
+def weigh_row(scores: Any, count: Any, top: Any, sums: Any, width: Any, state: Any) -> None:
+    """Makes a row of scores weights, and rescales the row's sums to the greatest score so far.
+
+    Args:
+        scores: Address of those of one block of keys.
+        count: How many they are.
+        top: The greatest of them.
+        sums: Address of what earlier blocks added up to.
+        width: How many sums there are.
+        state: Address of the greatest score and the sum of weights so far.
+    """
+    before, total = load_float(state), load_float(state + 4)
+    if before != -np.inf:
+        if top > before:
+            factor = vmath.exp(before - top)
+            times_at(sums, sums, width, factor)
+            total *= factor
+        else:
+            top = before
+    store_float(total + weigh(scores, count, top), state + 4)
+    store_float(top, state)
+
+
+@inlined
+def hide(scores: Any, first: Any, last: Any, count: Any) -> None:
+    """Makes all weights 0 at an address, but those from the first to before the last."""
+    for i in range(first):
+        store_float(F(0), scores + 4 * i)
+    for i in range(last, count):
+        store_float(F(0), scores + 4 * i)
+
+
+@inlined
+def finish_row(sums: Any, total: Any, y: Any, width: Any, nothing: Any) -> None:
+    """Divides by the sum of weights; ``nothing`` is the result where no key is seen."""
+    if total == F(0):
+        for i in range(width):
+            store_float(nothing, y + 4 * i)
+    else:
+        times_at(sums, y, width, F(1) / total)
