@@ -19,7 +19,7 @@ THREE = st.integers(1, 3)
 
 @settings(max_examples=60, deadline=None)
 @given(
-    size=st.tuples(*[st.integers(3, 10)] * 3),
+    size=st.tuples(*[st.integers(1, 10)] * 3),
     kernel=st.tuples(THREE, THREE, THREE),
     strides=st.tuples(*[st.integers(1, 2)] * 3),
     dilations=st.tuples(*[st.integers(1, 2)] * 3),
@@ -43,6 +43,23 @@ def test_convolution_of_volumes(
     y = run(nodes, {"x": x}, "y", {"w": w, "b": b}, threads=threads)
     expected = convolve(x, w, strides, dilations, pads, group) + b.reshape(-1, 1, 1, 1)
     np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("depth", "kernel", "strides", "pads"),
+    [
+        (5, (1, 1, 1), (2, 1, 1), (0, 0, 0, 0, 0, 0)),
+        (1, (1, 1, 1), (1, 1, 1), (1, 0, 0, 0, 0, 0)),
+        (1, (1, 3, 3), (1, 1, 1), (1, 1, 1, 1, 1, 1)),
+    ],
+)
+def test_planes_that_are_left_out_or_outside(
+    depth: int, kernel: Any, strides: Any, pads: Any
+) -> None:
+    CONV.compile()
+    x, w = floats(2, 4, depth, 6, 7), floats(5, 4, *kernel, seed=1)
+    y = run([node("Conv", "x w", "y", strides=strides, pads=pads)], {"x": x}, "y", {"w": w})
+    np.testing.assert_allclose(y, convolve(x, w, strides, pads=pads), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("kernel", [(1, 1, 1), (3, 3, 3), (3, 1, 1)])

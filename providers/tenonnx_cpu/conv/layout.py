@@ -92,7 +92,7 @@ def layout(shape: tuple[int, ...], rows: int, group: int, windows: Windows, thre
     output = (shape[0], rows, *windows.output)
     windows, volume = flattened(windows)
     channels, rows = shape[1] * volume.taps_z // group, rows // group
-    direct = is_direct(windows) and volume.taps_z == 1
+    direct = is_direct(windows) and volume == Volume()
     planes, taps = seen_by(windows, is_line(windows))
     images = shape[0] * group * volume.out_depth
     part = split_tasks(images, rows, windows.output, threads, across=is_line(windows))

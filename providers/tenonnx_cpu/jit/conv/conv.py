@@ -72,7 +72,7 @@ def pack_part(
         target: Likewise.
     """
     area, lines, zero = 4 * sizes.height * sizes.width, part.lines + sizes.reach, np.float32(0)
-    if sizes.taps_z * sizes.depth == 1:
+    if sizes.taps_z * sizes.depth * sizes.out_depth == 1 and not sizes.front:
         pack_planes(
             source + first * area, count, part.top, lines, part.left, sizes, planes, zero, target
         )
