@@ -11,6 +11,7 @@ import numpy as np
 
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.dtypes import accumulator
+from tenonnx_array.legacy import consuming
 
 table = OperatorTable()
 op = table.op
@@ -145,31 +146,4 @@ def batch_normalization_6(
     return train(xp, X, scale, B, mean, var, epsilon=epsilon, momentum=momentum, spatial=spatial)
 
 
-@op("BatchNormalization", multiple=True)
-def batch_normalization_1(
-    xp: Namespace,
-    X: Array,
-    scale: Array,
-    B: Array,
-    mean: Array,
-    var: Array,
-    *,
-    consumed_inputs: tuple[int, ...],  # noqa: ARG001 - names inputs whose memory may be reused
-    epsilon: float = 1e-5,
-    is_test: int = 0,
-    momentum: float = 0.9,
-    spatial: int = 1,
-) -> tuple[Array, ...]:
-    """Return BatchNormalization-6."""
-    return batch_normalization_6(
-        xp,
-        X,
-        scale,
-        B,
-        mean,
-        var,
-        epsilon=epsilon,
-        is_test=is_test,
-        momentum=momentum,
-        spatial=spatial,
-    )
+op("BatchNormalization", multiple=True)(consuming(batch_normalization_6))

@@ -58,9 +58,7 @@ def leaky_relu(xp: Namespace, x: Array, *, alpha: float = 0.01) -> Array:
 @widened
 def scaled_elu(xp: Namespace, x: Array, *, alpha: float, gamma: float) -> Array:
     """Return gamma alpha (exp(x) - 1) below zero, gamma x above."""
-    y = xp.expm1(xp.minimum(x, 0))
-    y *= alpha
-    y += xp.maximum(x, 0)
+    y = elu(xp, x, alpha=alpha)
     y *= gamma
     return y
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from tenonnx.operators import Array, Namespace
 from tenonnx_array.ml.probit import probit
+from tenonnx_array.softmax import softmax
 
 Transform = Callable[[Namespace, Array], Array]
 
@@ -37,14 +39,6 @@ def labels_of(ints: Sequence[int] | None, strings: Sequence[str] | None) -> Arra
     return np.array(strings, object) if strings else np.array(ints, np.int64)
 
 
-def softmax(xp: Namespace, scores: Array) -> Array:
-    """Returns exponentials that sum to one in each row."""
-    if scores.size == 0:
-        return scores
-    exp = xp.exp(scores - scores.max(axis=1, keepdims=True))
-    return exp / exp.sum(axis=1, keepdims=True)
-
-
 def softmax_zero(xp: Namespace, scores: Array) -> Array:
     """Returns the softmax of each row's nonzero scores; zeros stay zero, alone or together.
 
@@ -66,7 +60,7 @@ def logistic(xp: Namespace, scores: Array) -> Array:
 
 TRANSFORMS: dict[str, Transform] = {
     "NONE": lambda xp, scores: scores,  # noqa: ARG005 - the others need the namespace
-    "SOFTMAX": softmax,
+    "SOFTMAX": functools.partial(softmax, axis=1),
     "LOGISTIC": logistic,
     "SOFTMAX_ZERO": softmax_zero,
     "PROBIT": probit,

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
 
 from tenonnx.operators import Array, Namespace
 from tenonnx_array.ml.staged import StagedTable
@@ -77,16 +81,19 @@ def imputer(
     Integer inputs use the integer attributes, the others those of floats.
     """
 
-    def run(x: Array) -> Array:
-        whole = x.dtype.kind in "iu"
+    @functools.cache
+    def imputed(dtype: np.dtype[Any]) -> tuple[Array, float]:
+        """Returns the new values for elements of a type, and the one that they replace."""
+        whole = dtype.kind in "iu"
         values = imputed_value_int64s if whole else imputed_value_floats
-        replaced = replaced_value_int64 if whole else replaced_value_float
         if not values:
-            raise ValueError(
-                f"inputs of {x.dtype} need "
-                f"{'imputed_value_int64s' if whole else 'imputed_value_floats'}"
-            )
-        missing = x == replaced if replaced == replaced else x != x
-        return xp.where(missing, xp.asarray(values, dtype=x.dtype), x)
+            name = "imputed_value_int64s" if whole else "imputed_value_floats"
+            raise ValueError(f"inputs of {dtype} need {name}")
+        replaced = replaced_value_int64 if whole else replaced_value_float
+        return xp.asarray(values, dtype=dtype), replaced
+
+    def run(x: Array) -> Array:
+        values, replaced = imputed(x.dtype)
+        return xp.where(x == replaced if replaced == replaced else x != x, values, x)
 
     return run
