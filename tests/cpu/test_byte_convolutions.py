@@ -59,6 +59,21 @@ def test_sums_of_windows(
     assert np.array_equal(y, sums)
 
 
+@pytest.mark.parametrize("end", ["min", "max"])
+@pytest.mark.parametrize("w_type", TYPES)
+@pytest.mark.parametrize("case", [SLIDING[0], DENSE[0]], ids=str)
+def test_zero_points_as_far_from_weights_as_can_be(case: Case, w_type: Any, end: str) -> None:
+    given, _ = integers(case, np.uint8, w_type)
+    x, ends = given.pop("x"), np.iinfo(w_type)
+    given["wz"] = np.array(getattr(ends, end), w_type)
+    given["w"].ravel()[:2] = ends.min, ends.max
+    kinds = {"x": TensorProto.UINT8, "y": TensorProto.INT32}
+    nodes = [node("ConvInteger", "x w xz wz", "y", **case.attributes)]
+    y = run(nodes, {"x": x}, "y", given, kinds=kinds)
+    sums = convolve(x - float(given["xz"]), given["w"] - float(given["wz"]), *places(case))
+    assert np.array_equal(y, sums)
+
+
 @pytest.mark.parametrize("per_channel", [False, True])
 @pytest.mark.parametrize("w_type", TYPES)
 @pytest.mark.parametrize("case", [SLIDING[0], SLIDING[2], *DENSE], ids=str)

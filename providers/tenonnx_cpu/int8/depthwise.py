@@ -41,15 +41,17 @@ def fits_depthwise(windows: Windows) -> bool:
 def weight_words(weights: NDArray, zeros: NDArray) -> NDArray:
     """Returns weights in fours, less their zero points: int32, ``(rows, entries)``.
 
-    Differences that a byte does not hold become two entries, whose sum they are.
+    Differences that a byte does not hold become several entries, whose sum they are.
     """
     rows, height, width = weights.shape[0], *_plane(weights.shape)
     exact = weights.reshape(rows, height, width).astype(np.int32)
     exact = exact - zeros.reshape(-1, 1, 1).astype(np.int32)
     exact = np.pad(exact, ((0, 0), (0, 0), (0, -width % 4)))
-    near = np.clip(exact, -128, 127)
-    parts = [near, exact - near] if (exact != near).any() else [near]
-    words = [part.astype(np.int8).reshape(rows, -1).view(np.int32) for part in parts]
+    words: list[NDArray] = []
+    while not words or exact.any():
+        near = np.clip(exact, -128, 127).astype(np.int8)
+        words.append(near.reshape(rows, -1).view(np.int32))
+        exact -= near
     return np.ascontiguousarray(np.concatenate(words, axis=1))
 
 
