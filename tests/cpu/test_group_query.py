@@ -130,6 +130,25 @@ def test_positions_that_are_given(given: Any) -> None:
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("totals", [[6], [24], [25], [33], [34], [70], [70, 70], [24, 12]])
+@pytest.mark.parametrize("length", [1, 3, 6])
+def test_caches_of_the_last_tokens_alone(totals: list[int], length: int) -> None:
+    feeds = problem(length, totals, 24)
+    given = {"local_window_size": 16, "sliding_window_cache": 1}
+    results = zip(session(feeds, **given).run(None, feeds), plain(feeds, **given), strict=True)
+    for number, (ours, theirs) in enumerate(results):
+        for entry, total in enumerate(totals):
+            count = (
+                length
+                if number == 0
+                else total
+                if total <= 24
+                else total - 9 * -((24 - total) // 9)
+            )
+            places = np.s_[entry, :count] if number == 0 else np.s_[entry, :, :count]
+            np.testing.assert_allclose(ours[places], theirs[places], rtol=1e-5, atol=1e-6)
+
+
 def test_recordings_heed_lengths() -> None:
     feeds = problem(1, [20], 64)
     made = session(feeds)

@@ -25,7 +25,6 @@ PLAIN = {
     "k_quant_type": "NONE",
     "v_quant_type": "NONE",
     "qk_output": 0,
-    "sliding_window_cache": 0,
 }
 """Attributes at which the kernel can do."""
 
@@ -46,6 +45,7 @@ class Form:
         rotary: Whether heads are turned.
         interleaved: Whether pairs are neighbours.
         rule: How scores come about; its ``scale`` is 0 for one over the root of a head's size.
+        window: How many tokens a query sees of caches that keep the last ones alone, or 0.
         sinks: Whether each head has one more score, of 0 if none are given.
         threads: How many to use at most.
     """
@@ -55,6 +55,7 @@ class Form:
     rotary: int
     interleaved: int
     rule: Rule
+    window: int
     sinks: bool
     threads: int
 
@@ -75,6 +76,7 @@ class Form:
             site.attribute("do_rotary", 0),
             site.attribute("rotary_interleaved", 0),
             rule,
+            window if site.attribute("sliding_window_cache", 0) else 0,
             site.attribute("smooth_softmax", -1) == 1,
             site.threads,
         )
@@ -97,9 +99,11 @@ class Form:
         angles = _angles(cos, sin, size) if self.rotary else (NO_ANGLES, NO_ANGLES)
         extras = self._extras(bias, sinks, (batch, self.heads, length))
         held = 0 if past_k is None or past_k.ndim != 4 else past_k.shape[2]
-        capacity = held if caches else max(held, int(total.item()))
+        capacity = held if caches or self.window else max(held, int(total.item()))
         shape = (batch, self.groups, capacity, size)
         if angles is None or extras is None or not _are_caches(past_k, past_v, shape):
+            return None
+        if self.window and not (bias is None and self.window <= capacity):
             return None
         if lengths.size != batch or not lengths.dtype == total.dtype == np.int32:
             return None
@@ -115,15 +119,39 @@ class Form:
         results = y.transpose(0, 2, 1, 3), y
         rows, share = shares(results[0].shape, shape, self.threads)
         refusal, spans, memory = pieces(
-            ((1,), np.int32), ((batch, 2), np.int64), ((share * self.threads,), np.float32)
+            ((1,), np.int32), ((batch, 4), np.int64), ((share * self.threads,), np.float32)
         )
         rule = self.rule if self.rule.scale else replace(self.rule, scale=1 / math.sqrt(size))
         arguments = (
             *tokens, *pasts, *angles, positions, lengths.reshape(-1), total.reshape(-1), *extras,
-            *rule.arguments, self.interleaved, *results, keys, values, spans,
+            *rule.arguments, self.window, self.interleaved, *results, keys, values, spans,
             rows, memory, share, self.threads, refusal,
         )  # fmt: skip
         return Launch(run, arguments, (y.reshape(batch, length, -1), keys, values, None), refusal)
+
+    def beyond_window(
+        self, query: NDArray, key: Any, value: Any, past_k: NDArray, past_v: NDArray,
+        lengths: NDArray, total: NDArray, cos: Any = None, sin: Any = None, ids: Any = None,
+        bias: Any = None, sinks: Any = None,
+    ) -> tuple[Any, ...] | None:  # fmt: skip
+        """Returns results for tokens that do not fit a window's caches beside what is there."""
+        capacity, (batch, length) = past_k.shape[2], query.shape[:2]
+        after = int(total.item())
+        before, stride = after - length, capacity - self.window + 1
+        if (lengths != after - 1).any():
+            return None
+        held, kept = (n - stride * max(0, -(-(n - capacity) // stride)) for n in (before, after))
+        if ids is None:
+            ids = np.broadcast_to(np.arange(before, after), (batch, length))
+        counts = lengths - (before - held), total - (before - held)
+        parts = past_k[:, :, :held], past_v[:, :, :held]
+        given = (query, key, value, *parts, *counts, cos, sin, ids, bias, sinks)
+        made = replace(self, window=0).launch(given)
+        results = None if made is None else done(made._replace(otherwise=lambda *_: None), given)
+        if results is None:
+            return None
+        y, *caches, _ = results
+        return y, *(_last(cache, kept, past_k.shape) for cache in caches), None
 
     def _tokens(
         self, query: NDArray, key: NDArray | None, value: NDArray | None
@@ -168,6 +196,13 @@ def _angles(cos: Any, sin: Any, size: int) -> tuple[NDArray, NDArray] | None:
     if cos.ndim != 2 or 2 * cos.shape[1] > size or not cos.size:
         return None
     return contiguous(cos), contiguous(sin)
+
+
+def _last(cache: NDArray, count: int, shape: tuple[int, ...]) -> NDArray:
+    """Returns a cache of a shape that begins with another one's last tokens."""
+    kept = np.zeros(shape, np.float32)
+    kept[:, :, :count] = cache[:, :, cache.shape[2] - count :]
+    return kept
 
 
 @functools.cache
@@ -221,7 +256,7 @@ def _is_memory_of(buffer: NDArray | None, cache: NDArray | None) -> bool:
 
 @specialise("GroupQueryAttention", domain="com.microsoft")
 def group_query_attention(site: Site, plain: Call) -> Call | None:
-    """Takes float32, unless the cache is quantised or a ring, or scores are asked for."""
+    """Takes float32, unless the cache is quantised or scores are asked for."""
     if any(site.attribute(name, kept) != kept for name, kept in PLAIN.items()):
         return None
     if any(value is not None for value in site.node.inputs[12:]):
@@ -231,7 +266,11 @@ def group_query_attention(site: Site, plain: Call) -> Call | None:
 
     def fresh(*inputs: Any) -> Any:
         made = form.launch(inputs)
-        return plain(*inputs) if made is None else made._replace(otherwise=plain)
+        return plain(*inputs) if made is None else made._replace(otherwise=refused)
+
+    def refused(*inputs: Any) -> Any:
+        made = form.beyond_window(*inputs) if form.window else None
+        return plain(*inputs) if made is None else made
 
     def in_place(*inputs: Any) -> Any:
         made = form.launch(inputs, (inputs[3], inputs[4]))
