@@ -35,7 +35,7 @@ class WithoutCudnn:
         platform: The device.
     """
 
-    convolutions = None
+    cudnn = None
 
     def __init__(self, platform: Any) -> None:
         self._platform = platform

@@ -13,8 +13,8 @@ import numpy as np
 
 from tenonnx.errors import EPFail
 from tenonnx.operators import Array, Namespace
+from tenonnx_cuda.cudnn.plans import Cudnn, cudnn_of
 from tenonnx_cuda.cupy_stream import CupyStream, no_room
-from tenonnx_cuda.images.convolutions import Convolutions, convolutions
 from tenonnx_cuda.namespace import DeviceNamespace
 from tenonnx_cuda.platform import Grid, Launch, NDArray, View
 from tenonnx_cuda.products.cublas import products
@@ -82,10 +82,10 @@ class CupyPlatform:
             self._copies = cupy.cuda.Stream(non_blocking=True)
 
     @functools.cached_property
-    def convolutions(self) -> Convolutions | None:
+    def cudnn(self) -> Cudnn | None:
         """cuDNN; ``None``, with a line in the log, if it is not found."""
         with self._device:
-            return convolutions(self._cupy)
+            return cudnn_of(self._cupy)
 
     def stream(self, limit: int, address: int = 0, *, tf32: bool = False) -> CupyStream:
         """Returns a stream with a pool."""

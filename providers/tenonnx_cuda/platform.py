@@ -16,7 +16,7 @@ import numpy as np
 from tenonnx.operators import Array, Namespace
 
 if TYPE_CHECKING:
-    from tenonnx_cuda.images.convolutions import Convolutions
+    from tenonnx_cuda.cudnn.plans import Cudnn
 
 NDArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
@@ -147,7 +147,7 @@ class Platform(Protocol):
         ...
 
     @property
-    def convolutions(self) -> Convolutions | None:
+    def cudnn(self) -> Cudnn | None:
         """cuDNN, if it is there."""
         ...
 

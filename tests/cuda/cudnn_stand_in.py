@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import strict
-from numpy.lib.stride_tricks import as_strided
+from cudnn_arithmetic import Described, compute
 
-from tenonnx_cuda.images.convolution_graph import ELEMENTS
-from tenonnx_cuda.images.convolutions import Convolutions
-from tenonnx_cuda.images.cudnn import ATTRIBUTES, DESCRIPTORS, FUNCTIONS, Backend
+from tenonnx_cuda.cudnn.descriptors import ATTRIBUTES, DESCRIPTORS, FUNCTIONS, Backend
+from tenonnx_cuda.cudnn.plans import Cudnn
 
 KINDS = {number: name for name, number in DESCRIPTORS.items()}
 NAMES = {number: (name, kind) for name, (number, kind) in ATTRIBUTES.items()}
-DTYPES = {number: dtype for dtype, number in ELEMENTS.items()}
 NOT_SUPPORTED, FAILED = 3000, 5000
 
 
@@ -34,23 +31,16 @@ class Engine:
         workspace: Bytes that it wants.
         most: Operations of the graphs that it does.
         fails: Its plan is made, and cannot run.
+        serves_all: It has kernels that are compiled once, for all lengths.
     """
 
     milliseconds: float = 1.0
     notes: tuple[int, ...] = ()
     behaviors: tuple[int, ...] = ()
     workspace: int = 0
-    most: int = 4
+    most: int = 40
     fails: bool = False
-
-
-@dataclass
-class Described:
-    """A descriptor: its kind, and attributes by their names without its prefix."""
-
-    kind: str
-    attributes: dict[str, Any] = field(default_factory=dict)
-    done: bool = False
+    serves_all: bool = True
 
 
 class Library:
@@ -61,6 +51,7 @@ class Library:
 
     Attributes:
         started: The engines whose plans ran, in order.
+        compiled: Descriptors that kernels were compiled into: of caches, and of plans.
         alive: Descriptors that were not destroyed.
         clock: Milliseconds that they took.
     """
@@ -68,6 +59,7 @@ class Library:
     def __init__(self, *engines: Engine) -> None:
         self.engines = engines or (Engine(),)
         self.started: list[Engine] = []
+        self.compiled: list[Described] = []
         self.alive: dict[int, Described] = {}
         self.clock = 0.0
         self.stream = 0
@@ -115,9 +107,12 @@ class Library:
         described = self.alive[address.value]
         described.done = True
         if described.kind == "EXECUTION_PLAN":
-            (way,) = described.attributes["ENGINE_CONFIG"]
-            graph = way.attributes["GRAPH"]
-            return 0 if len(graph) <= way.attributes["ENGINE"].most else NOT_SUPPORTED
+            way = described["ENGINE_CONFIG"]
+            (kernels,) = described.attributes.get("KERNEL_CACHE", [described])
+            if kernels not in self.compiled:
+                self.compiled.append(kernels)
+            fits = len(way.attributes["GRAPH"]) <= way.attributes["ENGINE"].most
+            return 0 if fits else NOT_SUPPORTED
         if described.kind == "OPERATIONGRAPH":
             assert described.attributes["HANDLE"] == [0x5EED]
         return 0
@@ -129,8 +124,9 @@ class Library:
         assert code == expected
         values: Sequence[Any]
         if name == "ENGINEHEUR_RESULTS":
-            (mode,), (graph,) = (described.attributes[n] for n in ("MODE", "OPERATION_GRAPH"))
-            ways = self.engines if mode == 3 else ()
+            graph, some = described["OPERATION_GRAPH"], described["MODE"] == 3
+            every = "IS_DYNAMIC_SHAPE_ENABLED" in graph.attributes
+            ways = [e for e in self.engines if some and (e.serves_all or not every)]
             for one, engine in zip(array, ways, strict=False):
                 self.alive[one].done = True
                 self.alive[one].attributes |= {"ENGINE": engine, "GRAPH": graph.attributes["OPS"]}
@@ -179,94 +175,7 @@ class Function:
         return self._function(*arguments)
 
 
-def compute(operations: Sequence[Described], pointers: dict[int, int]) -> None:
-    """Does a graph in float64, each operation on the result of the one before."""
-    value: Any = None
-    for position, operation in enumerate(operations):
-        parts = {name: values[0] for name, values in operation.attributes.items()}
-        if operation.kind == "OPERATION_POINTWISE":
-            mode = parts["PW_DESCRIPTOR"].attributes
-            assert mode["MATH_PREC"] == [0]
-            if mode["MODE"] == [0]:
-                value = value + memory(parts["BDESC"], pointers).astype(np.float64)
-            else:
-                assert (mode["MODE"], mode["NAN_PROPAGATION"]) == ([100], [1])
-                value = np.where(value < 0, 0, value)
-            result = parts["YDESC"]
-        else:
-            value, result = convolution(operation.kind, parts, pointers), parts.get("Y")
-            result = result or parts["DX"]
-        assert result.attributes["IS_VIRTUAL"] == [position < len(operations) - 1]
-    y = memory(result, pointers)
-    y[...] = value.astype(y.dtype)
-
-
-def memory(tensor: Described, pointers: dict[int, int]) -> Any:
-    """Returns the memory that a tensor is in."""
-    given = tensor.attributes
-    (address,) = (pointers[number] for number in given["UNIQUE_ID"])
-    assert address % given["BYTE_ALIGNMENT"][0] == 0
-    dtype, shape = DTYPES[given["DATA_TYPE"][0]], given["DIMENSIONS"]
-    assert len(shape) >= 4
-    steps = given["STRIDES"]
-    span = sum((n - 1) * step for n, step in zip(shape, steps, strict=True)) + 1
-    interface = {"version": 3, "data": (address, False), "shape": (span * dtype.itemsize,),
-                 "typestr": "|u1"}  # fmt: skip
-    flat = np.asarray(type("At", (), {"__array_interface__": interface})()).view(dtype)
-    return as_strided(flat, shape, [dtype.itemsize * step for step in steps])
-
-
-def convolution(kind: str, parts: dict[str, Any], pointers: dict[int, int]) -> Any:
-    """Computes a convolution, or goes back through one."""
-    how = parts["CONV_DESC"].attributes
-    assert (parts["ALPHA"], parts["BETA"], how["COMP_TYPE"], how["CONV_MODE"]) == (1, 0, [0], [1])
-    w = memory(parts["W"], pointers).astype(np.float64)
-    back = kind.endswith("DATA")
-    large = parts["DX" if back else "X"].attributes["DIMENSIONS"]
-    small = parts["DY" if back else "Y"].attributes["DIMENSIONS"]
-    padding = list(zip(how["PRE_PADDINGS"], how["POST_PADDINGS"], strict=True))
-    assert how["SPATIAL_DIMS"] == [len(padding)]
-    for n, m, k, stride, step, (low, high) in zip(
-        large[2:], small[2:], w.shape[2:], how["FILTER_STRIDES"], how["DILATIONS"], padding,
-        strict=True,
-    ):  # fmt: skip
-        assert (n + low + high - (k - 1) * step - 1) // stride + 1 == m
-    groups = large[1] // w.shape[1]
-    weights = w.reshape(groups, -1, *w.shape[1:])
-    around = [(0, 0), (0, 0), *padding]
-    whole = np.zeros([n + sum(p) for n, p in zip(large, around, strict=True)])
-    inner = tuple(slice(a, a + n) for n, (a, _) in zip(large, around, strict=True))
-    given = memory(parts["DY" if back else "X"], pointers).astype(np.float64)
-    result = np.zeros((large[0], groups, weights.shape[1], *small[2:]))
-    if not back:
-        whole[inner] = given
-    split = whole.reshape(large[0], groups, -1, *whole.shape[2:])
-    for tap, where in taps(w.shape[2:], small[2:], how):
-        factor = weights[(..., *tap)]
-        if back:
-            rows = given.reshape(large[0], groups, -1, *small[2:])
-            split[(..., *where)] += np.einsum("ngm...,gmc->ngc...", rows, factor)
-        else:
-            result += np.einsum("ngc...,gmc->ngm...", split[(..., *where)], factor)
-    return whole[inner] if back else result.reshape(small)
-
-
-def taps(
-    kernel: Sequence[int], output: Sequence[int], how: dict[str, Any]
-) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
-    for tap in itertools.product(*map(range, kernel)):
-        yield (
-            tap,
-            tuple(
-                slice(t * step, t * step + (m - 1) * stride + 1, stride)
-                for t, m, step, stride in zip(
-                    tap, output, how["DILATIONS"], how["FILTER_STRIDES"], strict=True
-                )
-            ),
-        )
-
-
-def convolutions(library: Library) -> Convolutions:
+def cudnn(library: Library) -> Cudnn:
     """Returns such a cuDNN on a device that is only thought of."""
     stream = SimpleNamespace(ptr=7, is_capturing=lambda: bool(strict.RECORDING))
 
@@ -282,4 +191,4 @@ def convolutions(library: Library) -> Convolutions:
         Event=Event,
         get_elapsed_time=lambda before, after: after.time - before.time,
     )
-    return Convolutions(SimpleNamespace(cuda=cuda, empty=strict.xp.empty), Backend(library))
+    return Cudnn(SimpleNamespace(cuda=cuda, empty=strict.xp.empty), Backend(library))

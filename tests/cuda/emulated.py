@@ -128,7 +128,7 @@ class FakePlatform:
         self.id = "cuda:0"
         self.uuid = "one that is only thought of"
         self.xp: Any = DeviceNamespace(strict.xp)
-        self.convolutions: Any = None
+        self.cudnn: Any = None
         self.capability = (8, 0)
         self.capacity = capacity
         self.maps = maps

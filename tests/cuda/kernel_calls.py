@@ -37,7 +37,7 @@ def chosen(
     domain: str = "",
     capability: tuple[int, int] = (8, 0),
     tf32: bool = False,
-    convolutions: Any = None,
+    cudnn: Any = None,
     plain: Any = refuse,
     inside: bool = False,
     times: int = 3,
@@ -52,7 +52,7 @@ def chosen(
         domain: The operator's.
         capability: Of the device.
         tf32: Whether factors may be rounded.
-        convolutions: cuDNN.
+        cudnn: What stands in for it.
         plain: What it may leave arrays to; without, it fails there.
         inside: Its outputs are none of the graph's.
         times: How often it is called, at the second time noted, from the third on repeated.
@@ -63,7 +63,7 @@ def chosen(
     graph = ir.Graph([], () if inside else node.outputs, nodes=[node])
     platform = FakePlatform()
     platform.capability = capability
-    platform.convolutions = convolutions
+    platform.cudnn = cudnn
     call = choices()[domain, op](Site(node, platform, CudaOptions(use_tf32=tf32)), plain)
     assert call is not None
     assert graph is node.graph

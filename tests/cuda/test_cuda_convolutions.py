@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 import pytest
 import strict
-from cudnn_stand_in import Engine, Library, convolutions
+from cudnn_stand_in import Engine, Library, cudnn
 from direct import convolve as directly
 from kernel_calls import BFLOAT16, FLOATS, chosen, close, draw, needs_compiler
 
@@ -23,9 +23,10 @@ from tenonnx.weights.registry import WeightRegistry
 from tenonnx_array.conv_transpose import conv_transpose
 from tenonnx_array.windows import place
 from tenonnx_contrib.fused import fused_conv
-from tenonnx_cuda.images import convolutions as cudnn
+from tenonnx_cuda.cudnn import operations, plans
+from tenonnx_cuda.cudnn.descriptors import ATTRIBUTES, DESCRIPTORS
+from tenonnx_cuda.images import convolution_graph
 from tenonnx_cuda.images.convolve import ends_of
-from tenonnx_cuda.images.cudnn import ATTRIBUTES, DESCRIPTORS
 
 CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
     "padded": ((2, 3, 9, 8), (5, 3, 3, 3), {"pads": [1, 1, 1, 1]}),
@@ -45,11 +46,11 @@ def test_cudnn_is_told_what_is_meant(name: str, dtype: Any, tf32: bool) -> None:
     x, w, b = (draw(i, *s, dtype=dtype) for i, s in enumerate((x_shape, w_shape, w_shape[:1])))
     expected = directly(x, w, b, kernel=w_shape[2:], **attributes)
     library = Library()
-    run = chosen("Conv", 11, tf32=tf32, convolutions=convolutions(library), **attributes)
+    run = chosen("Conv", 11, tf32=tf32, cudnn=cudnn(library), **attributes)
     close(run(x, w, b), expected, dtype, scale=2)
     assert library.started, "the convolution and its bias at once"
     z = draw(5, *expected.shape, dtype=dtype)
-    run = chosen("FusedConv", 1, domain="com.microsoft", convolutions=convolutions(library),
+    run = chosen("FusedConv", 1, domain="com.microsoft", cudnn=cudnn(library),
                  inside=True, activation="Relu", tf32=tf32, **attributes)  # fmt: skip
     y = run(x, w, b, z)
     close(y, np.maximum(expected + z.astype(np.float64), 0), dtype, scale=2)
@@ -70,7 +71,7 @@ def test_what_cudnn_has_no_engine_for_is_left_to_a_kernel(activation: str) -> No
     expected = fused_conv(np, x, w, b, z, **given)  # type: ignore[arg-type]  # a string
     for most in (4, 3, 2, 1):
         library = Library(Engine(most=most))
-        run = chosen("FusedConv", 1, domain="com.microsoft", convolutions=convolutions(library),
+        run = chosen("FusedConv", 1, domain="com.microsoft", cudnn=cudnn(library),
                      inside=True, tf32=True, **given)  # fmt: skip
         close(run(x, w, b, z), expected.astype(np.float64), np.float32, 4)
         assert library.started
@@ -82,7 +83,7 @@ def test_where_cudnn_has_no_way_a_kernel_of_the_provider_has(
 ) -> None:
     x, w, b = draw(0, 2, 3, 9, 8), draw(1, 5, 3, 3, 3), draw(2, 5)
     library = Library(Engine(most=0), Engine(fails=True))
-    run = chosen("Conv", 11, convolutions=convolutions(library))
+    run = chosen("Conv", 11, cudnn=cudnn(library))
     with caplog.at_level(logging.WARNING, "tenonnx"):
         for _ in range(2):
             close(run(x, w, b), directly(x, w, b, kernel=(3, 3)), np.float32)
@@ -107,7 +108,7 @@ def test_transposed_convolution(name: str, dtype: Any) -> None:
     x, w, b = (draw(i, *s, dtype=dtype) for i, s in enumerate((x_shape, w_shape, (maps,))))
     expected = conv_transpose(np, *(a.astype(np.float64) for a in (x, w, b)), **attributes)
     library = Library(Engine(most=1))
-    run = chosen("ConvTranspose", 11, convolutions=convolutions(library), tf32=True, inside=True,
+    run = chosen("ConvTranspose", 11, cudnn=cudnn(library), tf32=True, inside=True,
                  **attributes)  # fmt: skip
     close(run(x, w, b), expected, dtype, scale=2)
     close(run(x, w), expected - b.astype(np.float64).reshape(-1, *(1,) * (x.ndim - 2)), dtype, 2)
@@ -116,7 +117,7 @@ def test_transposed_convolution(name: str, dtype: Any) -> None:
 
 def start(library: Library, times: int = 1, **attributes: Any) -> Library:
     """Runs a convolution on a library."""
-    run = chosen("Conv", 11, convolutions=convolutions(library), times=1, **attributes)
+    run = chosen("Conv", 11, cudnn=cudnn(library), times=1, **attributes)
     for _ in range(times):
         run(draw(0, 1, 2, 5, 5), draw(1, 3, 2, 3, 3))
     return library
@@ -126,17 +127,17 @@ def start(library: Library, times: int = 1, **attributes: Any) -> Library:
 def test_the_fastest_engine_is_taken_from_then_on() -> None:
     slow, fast, fails = Engine(3.0), Engine(1.0, workspace=64), Engine(0.5, fails=True)
     large = Engine(0.1, workspace=1 << 40)
-    compiled = Engine(0.1, behaviors=(cudnn.RUNTIME_COMPILATION,))
+    compiled = Engine(0.1, behaviors=(plans.RUNTIME_COMPILATION,))
     library = start(Library(slow, fails, large, compiled, fast), times=3)
-    rounds = 1 + cudnn.ROUNDS
+    rounds = 1 + plans.ROUNDS
     assert library.started == [slow] * rounds + [fast] * (rounds + 3)
 
 
 @needs_compiler
 def test_engines_are_as_exact_as_they_should_be() -> None:
-    sloppy = Engine(0.1, notes=(cudnn.REDUCED_SUMS,))
-    changing = Engine(0.2, notes=(cudnn.NONDETERMINISTIC, cudnn.TENSOR_CORE))
-    tensor, exact = Engine(0.5, notes=(cudnn.TENSOR_CORE,)), Engine(1.0)
+    sloppy = Engine(0.1, notes=(plans.REDUCED_SUMS,))
+    changing = Engine(0.2, notes=(plans.NONDETERMINISTIC, plans.TENSOR_CORE))
+    tensor, exact = Engine(0.5, notes=(plans.TENSOR_CORE,)), Engine(1.0)
     engines = (sloppy, changing, tensor, exact)
     assert start(Library(*engines), tf32=False).started[-1] is exact
     assert start(Library(*engines), tf32=True).started[-1] is tensor
@@ -209,7 +210,7 @@ def test_a_network_has_its_channels_last_and_its_weights_once(dtype: Any) -> Non
     made, x = network(dtype), draw(9, 1, 8, 6, 6, dtype=dtype)
     platform, registry = emulated.FakePlatform(), WeightRegistry()
     library = Library()
-    platform.convolutions = convolutions(library)
+    platform.cudnn = cudnn(library)
     sessions = [on(platform, made, registry) for _ in range(2)]
     expected = tenonnx.InferenceSession(made, providers=["cpu"]).run(None, {"x": x})
     for session in sessions:
@@ -244,7 +245,7 @@ def test_numbers_are_those_of_cudnns_header() -> None:
         assert numbers[f"CUDNN_BACKEND_{name}_DESCRIPTOR"] == number
     for name, (number, _) in ATTRIBUTES.items():
         assert numbers[f"CUDNN_ATTR_{name}"] == number
-    for dtype, number in cudnn.ELEMENTS.items():
+    for dtype, number in operations.ELEMENTS.items():
         kind = {"float32": "FLOAT", "float16": "HALF", "bfloat16": "BFLOAT16"}[dtype.name]
         assert numbers[f"CUDNN_DATA_{kind}"] == number
     notes = (
@@ -253,11 +254,11 @@ def test_numbers_are_those_of_cudnns_header() -> None:
         "REDUCED_PRECISION_REDUCTION",
         "NONDETERMINISTIC",
     )
-    ours = (cudnn.TENSOR_CORE, cudnn.DOWN_CONVERT, cudnn.REDUCED_SUMS, cudnn.NONDETERMINISTIC)
+    ours = (plans.TENSOR_CORE, plans.DOWN_CONVERT, plans.REDUCED_SUMS, plans.NONDETERMINISTIC)
     assert [numbers[f"CUDNN_NUMERICAL_NOTE_{name}"] for name in notes] == list(ours)
-    assert numbers["CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION"] == cudnn.RUNTIME_COMPILATION
+    assert numbers["CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION"] == plans.RUNTIME_COMPILATION
     assert (numbers["CUDNN_POINTWISE_ADD"], numbers["CUDNN_POINTWISE_RELU_FWD"]) == (0, 100)
     modes = [numbers[f"CUDNN_HEUR_MODE_{name}"] for name in ("A", "FALLBACK")]
-    assert modes == list(cudnn.HEURISTICS)
-    assert numbers["CUDNN_CROSS_CORRELATION"] == cudnn.CROSS_CORRELATION
-    assert numbers["CUDNN_PROPAGATE_NAN"] == cudnn.PROPAGATE
+    assert modes == list(plans.HEURISTICS)
+    assert numbers["CUDNN_CROSS_CORRELATION"] == convolution_graph.CROSS_CORRELATION
+    assert numbers["CUDNN_PROPAGATE_NAN"] == operations.PROPAGATE

@@ -8,68 +8,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-import ml_dtypes
 import numpy as np
 
-from tenonnx_cuda.images.cudnn import Backend, Descriptor
+from tenonnx_cuda.cudnn.descriptors import Backend, Descriptor
+from tenonnx_cuda.cudnn.operations import (
+    ADD,
+    ELEMENTS,
+    FLOAT,
+    PROPAGATE,
+    RELU,
+    Operations,
+    Tensor,
+    Value,
+)
+from tenonnx_cuda.cudnn.plans import (
+    DOWN_CONVERT,
+    NONDETERMINISTIC,
+    REDUCED_SUMS,
+    RUNTIME_COMPILATION,
+    TENSOR_CORE,
+    Graph,
+    Notes,
+)
 
-ELEMENTS: Final = {
-    np.dtype(np.float32): 0,
-    np.dtype(np.float16): 2,
-    np.dtype(ml_dtypes.bfloat16): 9,
-}
-"""``cudnnDataType_t``: CUDNN_DATA_FLOAT, CUDNN_DATA_HALF and CUDNN_DATA_BFLOAT16."""
-
-FLOAT: Final = 0
 CROSS_CORRELATION: Final = 1
-
-ADD, RELU = 0, 100
-"""CUDNN_POINTWISE_ADD and CUDNN_POINTWISE_RELU_FWD."""
-
-PROPAGATE: Final = 1
-"""CUDNN_PROPAGATE_NAN: of a NaN, a ReLU makes a NaN."""
 
 WORKSPACE: Final = 256 << 20
 LITTLE_WORKSPACE: Final = 32 << 20
 """Bytes of working memory that a plan may take, and without ``cudnn_conv_use_max_workspace``."""
 
-ALIGNMENT: Final = 16
-"""What tensors' addresses are a multiple of."""
-
 X, W, Y, BIAS, SUM = range(1, 6)
-"""What tensors are called."""
-
-INSIDE: Final = 16
-"""Results that are not written are called this and up."""
-
-
-class Tensor(NamedTuple):
-    """Where the elements of an array are, which begins at a multiple of ``ALIGNMENT``."""
-
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-
-    @classmethod
-    def of(cls, array: Any) -> Tensor:
-        """Describes an array."""
-        width = array.itemsize
-        return cls(tuple(array.shape), tuple(stride // width for stride in array.strides))
-
-    @classmethod
-    def laid(cls, shape: tuple[int, ...], *, last: bool) -> Tensor:
-        """Describes an array without gaps whose channels are last, or where they are."""
-        order = (0, *range(2, len(shape)), 1) if last else range(len(shape))
-        strides, step = [0] * len(shape), 1
-        for axis in reversed(order):
-            strides[axis], step = step, step * shape[axis]
-        return cls(shape, tuple(strides))
-
-    def padded(self) -> Tensor:
-        """Returns the same with at least two spatial axes, which cuDNN wants."""
-        if len(self.shape) != 3:
-            return self
-        (n, c, w), (by_n, by_c, by_w) = self
-        return Tensor((n, c, 1, w), (by_n, by_c, w * by_w, by_w))
+"""What arrays are called."""
 
 
 class Convolution(NamedTuple):
@@ -104,6 +73,9 @@ class Convolution(NamedTuple):
     measured: bool = True
     workspace: int = WORKSPACE
 
+    def __str__(self) -> str:
+        return f"a convolution of {self.x.shape} by {self.w.shape}"
+
     @property
     def endings(self) -> tuple[int, ...]:
         """What follows the convolution: ``SUM``, ``BIAS``, and ``Y`` for the activation.
@@ -113,36 +85,49 @@ class Convolution(NamedTuple):
         has = ((SUM, self.z is not None), (BIAS, self.bias), (Y, self.relu))
         return tuple(name for name, present in has if present and not self.transposed)
 
+    @property
+    def forms(self) -> range:
+        """How many of the endings are done: what has no engine is left out from the end."""
+        return range(len(self.endings), -1, -1)
 
-def graph_of(backend: Backend, handle: Any, what: Convolution, ending: int) -> Descriptor:
-    """Returns cuDNN's graph of a convolution and as many of its endings.
+    def graph(self, backend: Backend, form: int) -> Graph:
+        """Returns a convolution and as many of its endings.
 
-    Raises:
-        CuDNNError: An attribute is none that cuDNN knows.
-    """
-    kind = ELEMENTS[what.dtype]
+        Raises:
+            CuDNNError: An attribute is none that cuDNN knows.
+        """
+        kind, operations, endings = ELEMENTS[self.dtype], Operations(backend), self.endings[:form]
+        y = padded(self.y)
+        results = [*(operations.inside(y) for _ in endings), operations.array(Y, y, kind)]
+        x, w = (operations.array(n, padded(at), kind) for n, at in ((X, self.x), (W, self.w)))
+        _convolve(backend, operations, self, x, w, results[0])
+        for name, before, after in zip(endings, results, results[1:], strict=False):
+            if name == Y:
+                operations.pointwise(RELU, before, to=after, NAN_PROPAGATION=PROPAGATE)
+                continue
+            where = self.z if name == SUM and self.z else _per_map(self.y)
+            other = operations.array(name, padded(where), kind)
+            operations.pointwise(ADD, before, other, to=after)
+        return Graph(operations, (X, W, Y, *(name for name in endings if name != Y)))
 
-    def tensor(name: int, where: Tensor, *, inside: bool = False) -> Descriptor:
-        shape, strides = where.padded()
-        return backend.make(
-            "TENSOR", DATA_TYPE=FLOAT if inside else kind, DIMENSIONS=shape, STRIDES=strides,
-            UNIQUE_ID=name, BYTE_ALIGNMENT=ALIGNMENT, IS_VIRTUAL=inside,
-        )  # fmt: skip
+    def suits(self, notes: Notes) -> bool:
+        """Says whether an engine is as exact as it should be, and always gives the same result.
 
-    endings = what.endings[:ending]
-    results = [
-        *(tensor(INSIDE + i, what.y, inside=True) for i in range(ending)),
-        tensor(Y, what.y),
-    ]
-    x, w = tensor(X, what.x), tensor(W, what.w)
-    operations = [_convolution(backend, what, x, w, results[0])]
-    for name, before, after in zip(endings, results, results[1:], strict=False):
-        if name == Y:
-            operations.append(_relu(backend, before, after))
-            continue
-        other = tensor(name, what.z if name == SUM and what.z else _per_map(what.y))
-        operations.append(_sum(backend, before, other, after))
-    return backend.make("OPERATIONGRAPH", HANDLE=handle, OPS=operations)
+        One that is compiled for each plan would take seconds, where there may be dozens of plans.
+        """
+        refused = {REDUCED_SUMS, NONDETERMINISTIC}
+        if self.dtype == np.float32 and not self.tf32:
+            refused |= {TENSOR_CORE, DOWN_CONVERT}
+        ready = RUNTIME_COMPILATION not in notes.behavior
+        return ready and notes.numerical.isdisjoint(refused)
+
+
+def padded(where: Tensor) -> Tensor:
+    """Returns the same with at least two spatial axes, which cuDNN wants."""
+    if len(where.shape) != 3:
+        return where
+    (n, c, w), (by_n, by_c, by_w) = where
+    return Tensor((n, c, 1, w), (by_n, by_c, w * by_w, by_w))
 
 
 def _per_map(y: Tensor) -> Tensor:
@@ -157,9 +142,9 @@ def _two(numbers: Sequence[int], first: int) -> tuple[int, ...]:
     return (first, *numbers) if len(numbers) == 1 else tuple(numbers)
 
 
-def _convolution(
-    backend: Backend, what: Convolution, x: Descriptor, w: Descriptor, y: Descriptor
-) -> Descriptor:
+def _convolve(
+    backend: Backend, operations: Operations, what: Convolution, x: Value, w: Value, y: Value
+) -> None:
     described = backend.make(
         "CONVOLUTION",
         COMP_TYPE=FLOAT,
@@ -170,20 +155,8 @@ def _convolution(
         PRE_PADDINGS=_two(what.begins, 0),
         POST_PADDINGS=_two(what.ends, 0),
     )
-    shared = {"ALPHA": 1.0, "BETA": 0.0, "CONV_DESC": described, "W": w}
-    if what.transposed:
-        kind = "OPERATION_CONVOLUTION_BACKWARD_DATA"
-        return backend.make(kind, DX=y, DY=x, **shared)
-    return backend.make("OPERATION_CONVOLUTION_FORWARD", X=x, Y=y, **shared)
-
-
-def _relu(backend: Backend, before: Descriptor, after: Descriptor) -> Descriptor:
-    described = backend.make("POINTWISE", MODE=RELU, MATH_PREC=FLOAT, NAN_PROPAGATION=PROPAGATE)
-    kind = "OPERATION_POINTWISE"
-    return backend.make(kind, PW_DESCRIPTOR=described, XDESC=before, YDESC=after)
-
-
-def _sum(backend: Backend, before: Descriptor, other: Descriptor, after: Descriptor) -> Descriptor:
-    described = backend.make("POINTWISE", MODE=ADD, MATH_PREC=FLOAT)
-    operands = {"XDESC": before, "BDESC": other, "YDESC": after}
-    return backend.make("OPERATION_POINTWISE", PW_DESCRIPTOR=described, **operands)
+    names = ("DX", "DY") if what.transposed else ("Y", "X")
+    results: dict[str, Descriptor] = dict(zip(names, (y.descriptor, x.descriptor), strict=True))
+    kind = f"CONVOLUTION_{'BACKWARD_DATA' if what.transposed else 'FORWARD'}"
+    shared = {"ALPHA": 1.0, "BETA": 0.0, "CONV_DESC": described, "W": w.descriptor}
+    operations.add(kind, **shared, **results)

@@ -14,6 +14,7 @@ from tenonnx.provider import HOST
 from tenonnx_array.conv import check_weights, convolve
 from tenonnx_array.windows import Windows, place, place_transposed
 from tenonnx_cuda.chosen import Call, Instead, Site, choose, same_element
+from tenonnx_cuda.cudnn.operations import Tensor
 from tenonnx_cuda.images import implicit, layouts
 from tenonnx_cuda.images.convolution_graph import (
     BIAS,
@@ -21,7 +22,6 @@ from tenonnx_cuda.images.convolution_graph import (
     SUM,
     WORKSPACE,
     Convolution,
-    Tensor,
     W,
     X,
     Y,
@@ -96,7 +96,7 @@ def fused_conv(site: Site, plain: Call) -> Call | Instead | None:
 @choose("ConvTranspose")
 def conv_transpose(site: Site, plain: Call) -> Call | Instead | None:
     """ConvTranspose, where cuDNN is."""
-    if site.platform.convolutions is None:
+    if site.platform.cudnn is None:
         return None
     return instead(Convolving(site, plain, Ending(), transposed=True))
 
@@ -142,7 +142,7 @@ class Convolving:
     def on_tensor_cores(self, dtype: np.dtype[Any]) -> bool:
         """Says whether cuDNN multiplies such elements on tensor cores."""
         site = self.site
-        able = site.platform.convolutions is not None and site.has_tensor_cores
+        able = site.platform.cudnn is not None and site.has_tensor_cores
         return able and dtype in ELEMENTS and (dtype != np.float32 or site.tf32)
 
     def __call__(self, X: Array, W: Array, B: Array | None = None, Z: Array | None = None) -> Array:
@@ -177,7 +177,7 @@ class Convolving:
     def _by_cudnn(self, given: Given, windows: Windows, shape: tuple[int, ...]) -> Array | None:
         """Returns what cuDNN computes, and a kernel for what it leaves; ``None`` if it cannot."""
         site, xp = self.site, self.site.xp
-        if site.platform.convolutions is None:
+        if site.platform.cudnn is None:
             return None
         x, w, b, z = given
         last = self.on_tensor_cores(x.dtype)
@@ -199,7 +199,7 @@ class Convolving:
 
     def _started(self, what: Convolution, last: bool, given: Given) -> Array | None:
         """Returns what cuDNN computes of arrays that lie as it is told."""
-        site, cudnn = self.site, self.site.platform.convolutions
+        site, cudnn = self.site, self.site.platform.cudnn
         assert cudnn is not None, "there is something for it to do"
         x, w, b, z = given
         y = layouts.empty(site.xp, what.y.shape, what.dtype, at_end=last)
@@ -211,8 +211,9 @@ class Convolving:
         workspace = site.xp.empty((size,), np.uint8) if size else None
         tensors = (arrays[name] for name in plan.names)
         start(functools.partial(cudnn.start, plan), *tensors, workspace)
-        b, z = (None if name in plan.endings else a for name, a in ((BIAS, b), (SUM, z)))
-        ending = Ending() if Y in plan.endings else self._ending
+        done = what.endings[: plan.form]
+        b, z = (None if name in done else a for name, a in ((BIAS, b), (SUM, z)))
+        ending = Ending() if Y in done else self._ending
         if b is not None or z is not None or ending.activation:
             finish(site, y, y, b, z, ending)
         return y

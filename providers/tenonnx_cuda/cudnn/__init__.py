@@ -1,0 +1,1 @@
+"""cuDNN, through the C interface of its backend."""
