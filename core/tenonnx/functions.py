@@ -31,6 +31,7 @@ def inline_functions(model: ir.Model) -> None:
         return
     from onnx_ir.passes.common import InlinePass  # few models have functions
 
+    graphs.resolve_versions(model)
     for function in model.functions.values():
         # Every node carries its version already, so a function's imports need not agree with
         # the model's, which the pass would insist on.
@@ -118,7 +119,6 @@ def expand_unsupported(model: ir.Model, is_supported: Callable[[ir.Node], bool])
         expanded = [_attach_body(model, node, index) for index, node in enumerate(wanted)]
         if not any(expanded):
             break
-        graphs.resolve_versions(model)
         inline_functions(model)
     else:
         wanted = _unsupported(model, is_supported)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -146,14 +146,15 @@ def resolve_versions(model: ir.Model) -> None:
     Raises:
         InvalidGraph: A node's domain has no opset import.
     """
-    _resolve_graph(model.graph, model.opset_imports)
+    _write_versions(nodes(model.graph), model.opset_imports)
     for function in model.functions.values():
-        _resolve_graph(function.graph, {**model.opset_imports, **function.opset_imports})
+        imports = {**model.opset_imports, **function.opset_imports}
+        _write_versions(nodes(function.graph), imports)
 
 
-def _resolve_graph(graph: ir.Graph, imports: dict[str, int]) -> None:
+def _write_versions(unresolved: Iterable[ir.Node], imports: Mapping[str, int]) -> None:
     versions = {("" if domain == "ai.onnx" else domain): v for domain, v in imports.items()}
-    for node in nodes(graph):
+    for node in unresolved:
         if node.version is not None:
             continue
         node.version = versions.get(node.domain)
@@ -167,17 +168,28 @@ def _resolve_graph(graph: ir.Graph, imports: dict[str, int]) -> None:
             node.version = 1
 
 
-def check_and_sort(graph: ir.Graph, outer: Set[ir.Value] = frozenset()) -> None:
-    """Puts the nodes in an order in which they can run, in subgraphs too.
+def check_and_sort(model: ir.Model) -> list[ir.Node]:
+    """Puts nodes in an order in which they can run, and writes on each its opset version.
 
-    Args:
-        graph: Sorted in place if its nodes read values before they are made.
-        outer: Values of the enclosing graphs that the graph may read.
+    It is done after every transform, so all of it in one walk.
+
+    Returns:
+        The nodes, after each those of its subgraphs.
 
     Raises:
-        InvalidGraph: A cycle, a name that nothing produces, or one produced twice.
+        InvalidGraph: A cycle, a name that nothing produces, or one produced twice; or a node's
+            domain has no opset import.
     """
-    if _holds(graph, outer):
+    found: list[ir.Node] = []
+    _sort(model.graph, frozenset(), found)
+    _write_versions(found, model.opset_imports)
+    return found
+
+
+def _sort(graph: ir.Graph, outer: Set[ir.Value], found: list[ir.Node]) -> None:
+    """Sorts a graph that may read values of the graphs around it; lists its nodes."""
+    before = len(found)
+    if _holds(graph, outer, found):
         return
     available = {*outer, *graph.inputs, *graph.initializers.values()}
     _refuse_dangling(graph, available.union(*(node.outputs for node in graph)))
@@ -185,21 +197,20 @@ def check_and_sort(graph: ir.Graph, outer: Set[ir.Value] = frozenset()) -> None:
         graph.sort()
     except ValueError as error:
         raise InvalidGraph(f"the graph '{graph.name}' has a cycle: {error}") from error
-    if not _holds(graph, outer):
+    del found[before:]
+    if not _holds(graph, outer, found):
         raise InvalidGraph(f"the graph '{graph.name}' has a cycle through its subgraphs")
 
 
-def _holds(graph: ir.Graph, outer: Set[ir.Value]) -> bool:
-    """Checks a graph and the graphs in it; says whether its nodes are in order.
-
-    It is done after every transform, so all of it in one go.
-    """
+def _holds(graph: ir.Graph, outer: Set[ir.Value], found: list[ir.Node]) -> bool:
+    """Checks a graph and the graphs in it; says whether its nodes are in order, and lists them."""
     available = {*outer, *graph.inputs, *graph.initializers.values()}
     makers: dict[str | None, ir.Node | None] = {value.name: None for value in graph.inputs}
     for node in graph:
         for value in node.inputs:
             if value is not None and value not in available:
                 return False
+        found.append(node)
         holds_graphs = has_bodies(node)
         if holds_graphs and not available.issuperset(captures(node)):
             return False
@@ -211,7 +222,7 @@ def _holds(graph: ir.Graph, outer: Set[ir.Value]) -> bool:
             available.add(output)
         if holds_graphs:
             for _, inner in subgraphs(node):
-                check_and_sort(inner, available)
+                _sort(inner, available, found)
     for output in graph.outputs:
         if output not in available:
             raise InvalidGraph(f"nothing produces the graph output '{output.name}'")

@@ -7,6 +7,7 @@ session needs fifty classes. Records share theirs.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import MISSING, FrozenInstanceError, field
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
@@ -25,10 +26,9 @@ def record(cls: type[T]) -> type[T]:
             setattr(made, name, method)
     fields = dataclasses.fields(made)
     made._names = tuple(field.name for field in fields)
-    made._optional = {
-        field.name: field
-        for field in fields
-        if field.default is not MISSING or field.default_factory is not MISSING
+    made._defaults = {f.name: f.default for f in fields if f.default is not MISSING}
+    made._factories = {
+        f.name: f.default_factory for f in fields if f.default_factory is not MISSING
     }
     return cls
 
@@ -37,21 +37,20 @@ class _Methods:
     """What records share."""
 
     _names: ClassVar[tuple[str, ...]]
-    _optional: ClassVar[dict[str, dataclasses.Field[Any]]]
+    _defaults: ClassVar[dict[str, Any]]
+    _factories: ClassVar[dict[str, Callable[[], Any]]]
 
     def __init__(self, *values: Any, **named: Any) -> None:
-        names, state = self._names, vars(self)
+        names, state, count = self._names, vars(self), len(values)
+        if count > len(names) or (named and not named.keys() <= set(names[count:])):
+            raise self._misfit(count, named)
+        state.update(self._defaults)
         state.update(zip(names, values, strict=False))
-        if len(values) > len(names) or not named.keys() <= set(names[len(values) :]):
-            raise self._misfit(len(values), named)
         state.update(named)
         if len(state) < len(names):
-            for name in names:
-                if name not in state:
-                    if (default := self._optional.get(name)) is None:
-                        raise self._misfit(len(values), named)
-                    factory = default.default_factory
-                    state[name] = default.default if factory is MISSING else factory()
+            state.update((n, make()) for n, make in self._factories.items() if n not in state)
+            if len(state) < len(names):
+                raise self._misfit(count, named)
         self.__post_init__()
 
     def __post_init__(self) -> None:

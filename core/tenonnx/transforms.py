@@ -176,18 +176,16 @@ def run_transforms(
         TenonnxError: A required transform's own, if it refuses the model.
     """
     reports: list[TransformReport] = []
-    kinds: set[str] = set()
+    kinds = graphs.operators(model)
     for transform in transforms:
         before, start, modified = model.graph.num_nodes(), time.perf_counter(), False
         if (why := _declined(transform, context)) is not None:
             context.notes.append(why)
-        else:
-            kinds = kinds or (graphs.operators(model) if transform.needs else kinds)
-            if _has(kinds, transform.needs):
-                modified = _apply(transform, model, context, reports)
+        elif _has(kinds, transform.needs):
+            nodes = _apply(transform, model, context, reports)
+            if modified := nodes is not None:
+                kinds = {node.op_type for node in nodes}
         seconds, after = time.perf_counter() - start, model.graph.num_nodes()
-        if modified:
-            kinds = set()
         if modified or transform.level != "required":
             notes = tuple(context.notes)
             reports.append(TransformReport(transform.name, modified, before, after, seconds, notes))
@@ -204,12 +202,10 @@ def _apply(
     model: ir.Model,
     context: TransformContext,
     reports: Iterable[TransformReport],
-) -> bool:
+) -> list[ir.Node] | None:
+    """Returns the nodes that a transform leaves; ``None`` if it changed nothing."""
     try:
-        modified = bool(transform.apply(model, context))
-        if modified:
-            graphs.resolve_versions(model)
-            graphs.check_and_sort(model.graph)
+        return graphs.check_and_sort(model) if transform.apply(model, context) else None
     except Exception as error:
         if transform.level == "required" and isinstance(error, TenonnxError):
             raise
@@ -221,7 +217,6 @@ def _apply(
             f"{error if isinstance(error, TenonnxError) else repr(error)}",
             hint=f"run without it: SessionOptions(disabled_transforms=[{transform.name!r}])",
         ) from error
-    return modified
 
 
 def _declined(transform: Transform, context: TransformContext) -> str | None:

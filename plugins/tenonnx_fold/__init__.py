@@ -14,8 +14,10 @@ def register_transforms(register: Callable[[Transform], None]) -> None:
     from tenonnx_fold.loops import free_invariants
     from tenonnx_fold.tidy import lift_constants, remove_unused
 
-    constant = ("Constant",)
-    register(Transform("lift-constants", lift_constants, level="basic", order=10, needs=constant))
-    register(Transform("free-loop-invariants", free_invariants, level="basic", order=15))
-    register(Transform("fold-constants", fold_constants, level="basic", order=20))
-    register(Transform("remove-unused", remove_unused, level="basic", order=1000))
+    def add(name: str, apply: Callable[..., bool], order: int, *needs: str) -> None:
+        register(Transform(name, apply, "basic", order, needs=needs))
+
+    add("lift-constants", lift_constants, 10, "Constant")
+    add("free-loop-invariants", free_invariants, 15, "Loop")
+    add("fold-constants", fold_constants, 20)
+    add("remove-unused", remove_unused, 1000)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from tenonnx.interface.enums import GraphOptimizationLevel
-from tenonnx.planning.lower import is_constant
 from tenonnx.provider import HOST, Device, Segment, Step
 from tenonnx.records import record
 from tenonnx_array import TABLE
@@ -17,7 +16,7 @@ from tenonnx_cpu.brought import bring, bring_all
 from tenonnx_cpu.fuse import Fused, Scope, find_fusions, may_begin
 from tenonnx_cpu.jit.code.cache import cached_files
 from tenonnx_cpu.jit.runtime import has_kernels, warm_up
-from tenonnx_cpu.recording.recorded import Recorded
+from tenonnx_cpu.recording.recorded import replayed
 from tenonnx_cpu.shapes import looked_up, on_shapes
 from tenonnx_cpu.specialise import SPECIALISATIONS, Site
 from tenonnx_cpu.team import TEAM, entry, heed, most_threads
@@ -93,46 +92,46 @@ class CPUExecutionProvider(ArrayProvider):
 
         Without graph optimisations none are: observers then see what every node computes.
         """
-        if has_kernels():
-            bring((node.domain, node.op_type) for node in segment.nodes)
         TEAM.set(self.threads)
         heed(self.session_options)
+        if not has_kernels():
+            return super().compile(segment)
+        bring((node.domain, node.op_type) for node in segment.nodes)
+        free = dict.fromkeys(filter(self._is_free, segment.nodes))
         level = self.session_options.graph_optimization_level
-        fusible = segment.nodes if level != GraphOptimizationLevel.ORT_DISABLE_ALL else ()
-        free = [node for node in fusible if self._is_free(node)]
-        scope = Scope(free, segment.escaping, self.threads, super()._step, self.packs)
+        fusible = tuple(free) if level != GraphOptimizationLevel.ORT_DISABLE_ALL else ()
+        scope = Scope(fusible, segment.escaping, self.threads, self._step, self.packs)
         fused = find_fusions(segment.nodes, scope)
-        asked = on_shapes([node for node in free if node not in scope.taken])
+        asked = on_shapes([node for node in fusible if node not in scope.taken])
         scope.taken.update(asked)
         steps = []
         for node in segment.nodes:
             if node in fused:
                 steps.append(_fused_step(fused[node]))
             elif node not in scope.taken:
-                steps.append(self._step(node))
-        return list(map(_replayed, looked_up(asked, steps, super()._step))) if asked else steps
+                steps.append(self._special_step(node) if node in free else self._step(node))
+        return looked_up(asked, steps, self._step) if asked else steps
 
     def declines(self, transform: str) -> str | None:
         """Says what it does better itself as it compiles nodes, or what gains it nothing."""
         declined = DECLINED_COMPILED if has_kernels() else DECLINED_PLAIN
         return declined.get(transform)
 
-    def _step(self, node: ir.Node) -> Step:
-        step = super()._step(node)
+    def _special_step(self, node: ir.Node) -> Step:
+        """Returns a free node's step, on a kernel of the provider's own if there is one."""
+        step = self._step(node)
         special = SPECIALISATIONS.get((node.domain, node.op_type))
-        if special is None or not self._is_free(node):
+        call = None if special is None else special(Site(node, self.threads), step.call)
+        if call is None:
             return step
-        call = special(Site(node, self.threads), step.call)
-        return step if call is None else _replayed(dataclasses.replace(step, call=call))
+        return dataclasses.replace(step, call=replayed(call, step.inputs))
 
     def _is_free(self, node: ir.Node) -> bool:
         """Says whether a node may be computed otherwise than by the kernel it has.
 
         Not if a plugin brought that kernel for an operator the array library has, or that nothing
-        here is for; nor if there is nobody to compile another one.
+        here is for.
         """
-        if not has_kernels():
-            return False
         place = (node.domain, node.op_type, node.version or 1)
         if (plain := TABLE.find(*place)) is None:
             return place[:2] in SPECIALISATIONS or may_begin(*place[:2])
@@ -140,19 +139,10 @@ class CPUExecutionProvider(ArrayProvider):
 
 
 def _fused_step(fused: Fused) -> Step:
-    step = Step(
-        call=fused.call,
+    return Step(
+        call=replayed(fused.call, fused.inputs),
         inputs=fused.inputs,
         outputs=fused.outputs,
         nodes=fused.nodes,
         multiple=len(fused.outputs) > 1,
     )
-    return _replayed(step)
-
-
-def _replayed(step: Step) -> Step:
-    """Returns a step whose call records itself, if it can."""
-    if not isinstance(step.call, Recorded):
-        return step
-    constants = [value is not None and is_constant(value) for value in step.inputs]
-    return dataclasses.replace(step, call=step.call.replayed(constants))

@@ -11,7 +11,7 @@ from tenonnx.provider import Step
 from tenonnx_cpu.fuse import straight_line
 from tenonnx_cpu.recording.fixed import fix
 from tenonnx_cpu.recording.launch import Launch
-from tenonnx_cpu.recording.recorded import Recorded
+from tenonnx_cpu.recording.recorded import Recorded, replayed
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -111,7 +111,7 @@ def _step(
         return Launch(None, (), results if len(results) > 1 else results[0])
 
     return Step(
-        call=Recorded(call),
+        call=replayed(Recorded(call), asked),
         inputs=asked,
         outputs=tuple(wanted),
         nodes=tuple(nodes),

@@ -64,11 +64,13 @@ class TensorReader:
         if name in self.supplied.initializers:
             given = self.supplied.weight(self.registry, tensor, name)
             return WeightTensor(given, name=tensor.name, doc_string=tensor.doc_string)
-        if isinstance(tensor, ir.StringTensor):
+        # Asking what is another class of tensors takes long: they implement a protocol.
+        if type(tensor) is WeightTensor:
+            return tensor
+        if tensor.dtype == ir.DataType.STRING and isinstance(tensor, ir.StringTensor):
             found, expected = len(tensor.string_data()), tensor.size
             if found != expected:
                 raise InvalidGraph(f"tensor {name!r} has {found} strings, its shape {expected}")
-        if isinstance(tensor, (WeightTensor, ir.StringTensor)):
             return tensor
         return WeightTensor(
             self.weight(tensor, name),
@@ -84,14 +86,14 @@ class TensorReader:
             InvalidGraph: The tensor contradicts itself, or its data is not to be had.
         """
         try:
-            if isinstance(tensor, ir.ExternalTensor):
-                return self._external(tensor, name)
             if isinstance(tensor, ir.serde.TensorProtoTensor):
                 content = tensor.tobytes()
                 shape = _checked_shape(tensor, name, len(content), "the model")
                 if not tensor.raw.HasField("raw_data"):
                     tensor.numpy()  # refuses data in the field of another element type
                 return self.registry.constant(content, tensor.dtype, shape)
+            if isinstance(tensor, ir.ExternalTensor):
+                return self._external(tensor, name)
             if isinstance(tensor, ir.PackedTensor):
                 packed = self.registry.from_array(tensor.numpy_packed().reshape(-1))
                 place = packed.storage, packed.offset, packed.nbytes

@@ -106,12 +106,19 @@ def place(
     Raises:
         NotSupported: Some nodes have no provider; the message lists them.
     """
-    unsupported = functions.expand_unsupported(
-        model, lambda node: any(p.supports(node) is True for p in providers)
-    )
+    try:
+        return _place_graph(model.graph, providers)
+    except _Unsupported:
+        unsupported = functions.expand_unsupported(
+            model, lambda node: any(p.supports(node) is True for p in providers)
+        )
     if unsupported:
         raise _not_implemented(unsupported, providers, others)
     return _place_graph(model.graph, providers)
+
+
+class _Unsupported(Exception):
+    """No provider supports a node as it is."""
 
 
 def _place_graph(graph: ir.Graph, providers: Sequence[Provider]) -> Placement:
@@ -141,7 +148,7 @@ def _choose(node: ir.Node, providers: Sequence[Provider]) -> tuple[Provider | No
         if verdict is True:
             return provider, reasons
         reasons[provider.name] = verdict
-    raise AssertionError(f"{graphs.label(node)} was checked to have a provider")
+    raise _Unsupported(graphs.label(node))
 
 
 def _provider_and_holder(

@@ -40,17 +40,22 @@ WEIGHTS = 256 << 10
 
 @dataclass(frozen=True)
 class Stage:
-    """One of the convolutions, with constants for weights and bias."""
+    """One of the convolutions, with constants for weights and bias.
+
+    Attributes:
+        is_pointwise: Whether it is of 1 x 1 and over all channels; otherwise it is depthwise.
+    """
 
     call: ConvCall
     attributes: Attributes
     tail: Tail
     w: NDArray
     b: NDArray | None
+    is_pointwise: bool
 
     @classmethod
     def of(cls, node: ir.Node | None, scope: Scope) -> Stage | None:
-        """Returns a convolution as a stage, if it may be one."""
+        """Returns a convolution as a stage, if it is one of 1 x 1 or depthwise."""
         if node is None or node.domain or node.op_type != "Conv" or not scope.has(node):
             return None
         site = scope.site(node)
@@ -58,21 +63,16 @@ class Stage:
         biased = len(node.inputs) > 2 and node.inputs[2] is not None
         if w is None or w.dtype != F32 or w.ndim != 4 or (biased and b is None):
             return None
-        tail, attributes = find_tail(node, scope), Attributes.of(site)
+        attributes = Attributes.of(site)
+        is_pointwise = w.shape[2:] == (1, 1) and attributes.group == 1
+        if not is_pointwise and (attributes.group == 1 or w.shape[:2] != (attributes.group, 1)):
+            return None
+        tail = find_tail(node, scope)
         inputs = (node.inputs[0], *node.inputs[1:3], *[None] * (3 - len(node.inputs)))
         plain = scope.fallback(tail.nodes, (*inputs, tail.residual), tail.output)
         handle = site.weight(1) if scope.packs else None
-        return cls(ConvCall(attributes, tail, scope.threads, plain, handle), attributes, tail, w, b)
-
-    @property
-    def is_pointwise(self) -> bool:
-        """Whether it is of 1 x 1 and over all channels."""
-        return self.w.shape[2:] == (1, 1) and self.attributes.group == 1
-
-    @property
-    def is_depthwise(self) -> bool:
-        """Whether a channel of the result is of one of the image."""
-        return self.w.shape[:2] == (self.attributes.group, 1) and self.attributes.group > 1
+        call = ConvCall(attributes, tail, scope.threads, plain, handle)
+        return cls(call, attributes, tail, w, b, is_pointwise)
 
     def following(self, scope: Scope) -> Stage | None:
         """Returns the convolution that alone reads the result."""
@@ -83,14 +83,12 @@ class Stage:
 def fuse_separable(node: ir.Node, scope: Scope) -> Fused | None:
     """A convolution of 1 x 1, perhaps, a depthwise one, and one of 1 x 1; and what follows each."""
     first = Stage.of(node, scope) if cpu().lanes >= 8 else None
-    if first is None or not (first.is_pointwise or first.is_depthwise):
+    if first is None:
         return None
     stages = [first]
     while len(stages) < 2 + first.is_pointwise:
         following = stages[-1].following(scope)
         if following is None or stages[-1].is_pointwise is following.is_pointwise:
-            return None
-        if not (following.is_pointwise or following.is_depthwise):
             return None
         stages.append(following)
     SEPARABLE.request()
@@ -161,7 +159,7 @@ class Separable:
             windows = stage.attributes.windows(image, stage.w.shape)
             if windows is None or (stage.is_pointwise and not is_direct(windows)):
                 return None
-            if stage.is_depthwise:
+            if not stage.is_pointwise:
                 middle = windows
             image = (image[0], stage.w.shape[0], *windows.output)
         expands = len(self._stages) > 2

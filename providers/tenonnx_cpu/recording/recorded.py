@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.planning.lower import is_constant
 from tenonnx.records import record
 from tenonnx_cpu.buffers import COUNTED
 from tenonnx_cpu.jit import layout as at
@@ -25,6 +26,8 @@ from tenonnx_cpu.recording.fixed import is_fixed
 from tenonnx_cpu.recording.launch import Launch, done
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
+
     from tenonnx_cpu.recording.recording import Description
 
 REPLAY = JitKernel("replay", "replay")
@@ -67,6 +70,13 @@ class Recorded:
         cell = Cell((_services(), _Recorder(self.function, tuple(constants))))
         cell.__wrapped__ = self.function
         return images.builtin("replay", images.entry_of(REPLAY.run), cell)
+
+
+def replayed(call: Callable[..., Any], inputs: Sequence[ir.Value | None]) -> Callable[..., Any]:
+    """Returns what a step of these inputs calls: what records itself, where that can be."""
+    if not isinstance(call, Recorded):
+        return call
+    return call.replayed([value is not None and is_constant(value) for value in inputs])
 
 
 class Cell(list[Any]):
