@@ -106,4 +106,5 @@ def test_private_memory_is_measured() -> None:
     after = private_bytes()
     assert before is not None
     assert after is not None
-    assert held.nbytes <= after - before < 1.25 * held.nbytes
+    # Other threads of the process give some pages back or take some meanwhile.
+    assert 0.9 * held.nbytes < after - before < 1.25 * held.nbytes

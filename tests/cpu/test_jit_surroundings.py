@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import platform
+import runpy
 import subprocess
 import sys
 import textwrap
@@ -22,6 +22,7 @@ import tenonnx
 from models import FLOAT, model, node, value
 from tenonnx_cpu.jit import runtime, scratch
 from tenonnx_cpu.jit.code import images
+from tenonnx_cpu.jit.code.cpu import LEVELS, description
 
 pytest.importorskip("numba")
 
@@ -154,23 +155,42 @@ def test_kernels_that_a_warmup_left_need_no_numba(pooling: Path, warm: Path, exp
     assert found[1] == NEEDED
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="kinds are those of x86-64")
-def test_kernels_for_a_kind_of_processor(
-    pooling: Path, tmp_path: Path, expected: Any, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture(scope="module")
+def kind(pooling: Path, tmp_path_factory: pytest.TempPathFactory, expected: Any) -> Path:
+    """A cache folder whose kernels are of a kind of processor that this one is of."""
+    if not LEVELS["x86-64-v3"] <= frozenset(description().get("flags", "").split()):
+        pytest.skip("this processor is of no such kind")
+    folder = tmp_path_factory.mktemp("kind")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TENONNX_PROCESSOR", "x86-64-v3")
+        found = child(
+            """
+            y = run(opened())
+            from numba.core.registry import cpu_target
+            used = cpu_target.target_context.codegen().magic_tuple()[1:]
+            print(json.dumps([y.tolist(), compiled(), used]))
+            """,
+            pooling, folder,
+        )  # fmt: skip
+    np.testing.assert_allclose(found[0], expected, rtol=1e-5, atol=1e-6)
+    assert found[1:] == [NEEDED, ["x86-64-v3", ""]]
+    return folder
+
+
+def test_kernels_that_are_installed_need_no_numba(
+    kind: Path, pooling: Path, tmp_path: Path, expected: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TENONNX_PROCESSOR", "x86-64-v3")
+    tool = runpy.run_path(str(Path(__file__).parents[2] / "tools" / "kernels_wheel.py"))
+    tool["write_project"](tmp_path, kind / "numba" / "tenonnx", ["x86-64-v4+none", "x86-64-v3"])
+    monkeypatch.delenv("TENONNX_PROCESSOR", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
     found = child(
-        """
-        from tenonnx_cpu.jit.code.cpu import target
-        y, asked = run(opened()), target()
-        from numba.core.registry import cpu_target
-        used = cpu_target.target_context.codegen().magic_tuple()[1:]
-        print(json.dumps([y.tolist(), compiled(), asked in (None, used)]))
-        """,
-        pooling, tmp_path,
+        "y = run(opened()); print(json.dumps([y.tolist(), compiled()]))",
+        pooling, tmp_path / "cache", before=WITHOUT_NUMBA,
     )  # fmt: skip
     np.testing.assert_allclose(found[0], expected, rtol=1e-5, atol=1e-6)
-    assert found[1:] == [NEEDED, True]
+    assert found[1] == NEEDED
+    assert not list(tmp_path.glob("cache/**/*.image"))
 
 
 LIMIT = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))"

@@ -32,8 +32,8 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sources._modules.cache_clear()
 
 
-def stamps(index: Path, root: Path, compiler: str = "1") -> dict[str, str]:
-    found = sources.Sources(index, compiler)
+def stamps(index: Path, root: Path) -> dict[str, str]:
+    found = sources.Sources(index)
     return {path.stem: found.stamp(path) for path in sorted(root.glob("*.py"))}
 
 
@@ -45,7 +45,6 @@ def test_a_stamp_depends_on_all_that_is_imported(package: Path, tmp_path: Path) 
     after = stamps(index, package)
     assert {name for name in before if before[name] != after[name]} == {"a", "b", "c"}
     assert stamps(tmp_path / "another", package) == after
-    assert not set(stamps(index, package, "2").values()) & set(after.values())
 
 
 def test_files_that_the_index_knows_are_not_read(
@@ -73,14 +72,14 @@ def test_nobody_relies_on_a_file_that_is_newer_than_the_process(
     monkeypatch.setattr(sources, "BEGAN", 0)
     for path in (index, tmp_path / "another"):
         with pytest.raises(sources.Changed, match=r"a\.py has changed since this process began"):
-            sources.Sources(path, "1").stamp(package / "a.py")
+            sources.Sources(path).stamp(package / "a.py")
     assert not (tmp_path / "another").exists()
 
 
 def test_what_is_compiled_is_of_the_source_that_its_stamp_says(
     package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = sources.Sources(tmp_path / "index", "1")
+    found = sources.Sources(tmp_path / "index")
     found.stamp(package / "a.py")
     time.sleep(0.05)
     monkeypatch.setattr(sources, "BEGAN", time.time_ns() - 20_000_000)

@@ -67,16 +67,16 @@ def test_processors_of_a_kind_share_kernels(asked: str, shared: bool, machine: M
     found = set()
     for model, flags in (("1", OLDER), ("2", NEWER)):
         machine.become(asked, flags, model)
-        found.add(cache.machine_stamp())
+        found.add(cache.machine_stamp("1"))
     assert (len(found) == 1) is shared
 
 
-def test_kinds_differ(machine: Machine) -> None:
-    found = set()
+def test_kinds_and_compilers_differ(machine: Machine) -> None:
+    found = {cache.machine_stamp("2")}
     for asked in ("native", "x86-64-v3", "x86-64-v4", "x86-64-v4+avx512vnni"):
         machine.become(asked, NEWER)
-        found.add(cache.machine_stamp())
-    assert len(found) == 4
+        found.add(cache.machine_stamp("1"))
+    assert len(found) == 5
 
 
 @pytest.mark.parametrize("asked", ["x86-64-v4", "x86-64-v3+avx512vnni"])
@@ -84,12 +84,12 @@ def test_a_processor_of_another_kind_says_what_it_lacks(
     asked: str, machine: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
     machine.become("native", OLDER)
-    own = cache.machine_stamp()
+    own = cache.machine_stamp("1")
     machine.become(asked, OLDER)
     with caplog.at_level(logging.WARNING, "tenonnx.jit"):
         assert target() is None
     assert f"this processor is no {asked} (it lacks avx512" in caplog.text
-    assert (cpu(), cache.machine_stamp()) == (Cpu(8, 16, ""), own)
+    assert (cpu(), cache.machine_stamp("1")) == (Cpu(8, 16, ""), own)
 
 
 @pytest.mark.parametrize("asked", ["znver4", "x86-64-v3+", "x86-64-v3-avx512f", "x86-64-v2"])

@@ -28,6 +28,7 @@ from typing import Any
 from tenonnx.errors import InvalidArgument
 from tenonnx_cpu.jit.code import images
 from tenonnx_cpu.jit.code.cache import compiler, forget_unused, image_path
+from tenonnx_cpu.jit.code.cpu import installed
 from tenonnx_cpu.jit.code.sources import Changed
 from tenonnx_cpu.jit.threads import memory as crew_memory
 
@@ -86,7 +87,7 @@ class JitKernel:
 
     def _load(self) -> bool:
         """Loads the kernel from the disk cache if it is there, which needs no numba."""
-        if not images.SUPPORTED or compiler() is None:
+        if not has_images():
             return False
         found = images.find(image_path(source_of(self.module), self.name))
         if found is None:
@@ -130,8 +131,14 @@ def jit_mode() -> str:
 
 
 def has_kernels() -> bool:
-    """Says whether there are kernels at all: ``TENONNX_JIT`` is not 0, and numba is or has been."""
-    return jit_mode() != "0" and (has_numba() or (images.SUPPORTED and compiler() is not None))
+    """Says whether there are kernels at all: to be compiled or compiled before, and not refused."""
+    return jit_mode() != "0" and (has_numba() or has_images())
+
+
+@functools.cache
+def has_images() -> bool:
+    """Says whether there may be images, installed or in the cache."""
+    return images.SUPPORTED and (compiler() is not None or installed() is not None)
 
 
 @functools.cache

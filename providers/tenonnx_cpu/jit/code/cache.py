@@ -16,7 +16,7 @@ import numpy as np
 from tenonnx.digest import digest
 from tenonnx.plugins.installed import version
 from tenonnx.weights.folder import cache_root
-from tenonnx_cpu.jit.code.cpu import architecture, description, target
+from tenonnx_cpu.jit.code.cpu import architecture, description, installed, target
 from tenonnx_cpu.jit.code.sources import ROOT, Sources
 
 KERNELS = Path(__file__).parents[1]
@@ -44,30 +44,45 @@ def cache_folder() -> Path:
 
 
 def image_path(file: Path, name: str) -> Path:
-    """Returns where the image of a kernel, or of a module's shared functions, is kept."""
-    stamp = f"{source_stamp(file)[:16]}-{machine_stamp()[:16]}"
+    """Returns where the image of a kernel, or of a module's shared functions, is or may be kept.
+
+    That is the cache, unless an image is installed.
+    """
     inside = file.relative_to(KERNELS) if file.is_relative_to(KERNELS) else Path(file.name)
     module = ".".join(inside.with_suffix("").parts)
-    return cache_folder() / f"{module}.{name}-{stamp}.image"
+    start = f"{module}.{name}-{source_stamp(file)[:16]}"
+    if (folder := installed()) is not None:
+        path = folder / f"{start}-{machine_stamp(signed(folder))[:16]}.image"
+        if path.exists():
+            return path
+    return cache_folder() / f"{start}-{machine_stamp(compiler())[:16]}.image"
 
 
 @functools.cache
 def compiler() -> str | None:
-    """Returns the version of numba that kernels are of: of the one that is installed.
+    """Returns the version of numba that compiles: of the one that is installed.
 
-    Where none is, of that which last compiled into the folder; ``None`` if none did.
+    Where none is, of that which last compiled into the cache; ``None`` if none did.
     """
-    if (installed := version("numba")) is not None:
-        return installed
+    return version("numba") or signed(cache_folder())
+
+
+def signed(folder: Path) -> str | None:
+    """Returns the version of numba that last compiled into a folder."""
     with contextlib.suppress(OSError):
-        return (cache_folder() / COMPILER).read_text("ascii")
+        return (folder / COMPILER).read_text("ascii")
     return None
 
 
 @functools.cache
-def machine_stamp() -> str:
-    """Returns a digest of all but the source that an image depends on."""
+def machine_stamp(compiler: str | None) -> str:
+    """Returns a digest of all but the source that an image depends on.
+
+    Args:
+        compiler: The version of numba that compiled it.
+    """
     facts = [
+        compiler,
         architecture(),
         mmap.PAGESIZE,
         sys.implementation.cache_tag,
@@ -92,7 +107,7 @@ def refuse_changed() -> None:
 
 @functools.cache
 def _sources() -> Sources:
-    return Sources(cache_folder() / f"{digest(str(ROOT))[:16]}.sources", compiler())
+    return Sources(cache_folder() / f"{digest(str(ROOT))[:16]}.sources")
 
 
 def cached_files() -> Iterator[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import logging
 import os
 import sys
@@ -14,6 +15,12 @@ from tenonnx.errors import InvalidArgument
 logger = logging.getLogger("tenonnx.jit")
 
 VARIABLE = "TENONNX_PROCESSOR"
+NATIVE = "native"
+
+INSTALLED = "tenonnx_kernels"
+"""A package of images, which ``tools/kernels_wheel.py`` makes."""
+KINDS = "processors"
+"""A file in it: the kinds of processor that they are for, the best first."""
 
 V3 = frozenset(["abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"])
 V4 = V3 | frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"])
@@ -40,24 +47,19 @@ class Target(NamedTuple):
 
 @functools.cache
 def target() -> Target | None:
-    """Returns what kernels are compiled for if that is not this processor, by ``VARIABLE``.
+    """Returns what kernels are compiled for if that is not this processor.
 
-    It is this one, with a warning, if that is not of such a kind.
+    ``VARIABLE`` says it, or else the images that are installed. It is this one, with a warning, if
+    that is not of such a kind.
 
     Raises:
         InvalidArgument: There is no such kind.
     """
-    asked = os.environ.get(VARIABLE, "native") or "native"
-    if asked == "native":
+    asked = os.environ.get(VARIABLE) or _best_installed()
+    if asked == NATIVE:
         return None
-    name, *more = asked.split("+")
-    if name not in LEVELS or not all(word.isalnum() for word in more):
-        raise InvalidArgument(
-            f"{VARIABLE} is {asked!r}; expected native, {' or '.join(LEVELS)}, "
-            "the last two with what they need not have, as in x86-64-v4+avx512vnni"
-        )
-    found = Target(name, ",".join(f"+{word}" for word in more))
-    if lacking := sorted(found.flags - _own_features()):
+    found = _parse(asked)
+    if lacking := _lacks(found):
         logger.warning(
             "this processor is no %s (it lacks %s): kernels are compiled for what it is",
             asked,
@@ -65,6 +67,35 @@ def target() -> Target | None:
         )
         return None
     return found
+
+
+@functools.cache
+def installed() -> Path | None:
+    """Returns the folder of images that is installed, if one is."""
+    spec = importlib.util.find_spec(INSTALLED)
+    return Path(spec.origin).parent if spec is not None and spec.origin else None
+
+
+def _best_installed() -> str:
+    """Returns the first kind of processor that images are installed for and this one is of."""
+    folder = installed()
+    kinds = [] if folder is None else (folder / KINDS).read_text("ascii").split()
+    return next((kind for kind in kinds if not _lacks(_parse(kind))), NATIVE)
+
+
+def _parse(kind: str) -> Target:
+    name, *more = kind.split("+")
+    if name not in LEVELS or not all(word.isalnum() for word in more):
+        raise InvalidArgument(
+            f"{VARIABLE} is {kind!r}; expected {NATIVE}, {' or '.join(LEVELS)}, "
+            "the last two with what they need not have, as in x86-64-v4+avx512vnni"
+        )
+    return Target(name, ",".join(f"+{word}" for word in more))
+
+
+def _lacks(kind: Target) -> list[str]:
+    """Returns what a kind of processor has and this one has not."""
+    return sorted(kind.flags - _own_features())
 
 
 class Cpu(NamedTuple):

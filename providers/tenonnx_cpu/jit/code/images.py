@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tenonnx_cpu.jit.code.cpu import architecture
+from tenonnx_cpu.jit.code.cpu import architecture, installed
 
 SUPPORTED = sys.platform == "linux" and architecture() in ("x86_64", "aarch64")
 """Whether this machine's code is made into images; elsewhere numba keeps and calls it."""
@@ -162,7 +162,7 @@ def _enter(path: Path, base: int, size: int) -> None:
     try:
         facts, start = _facts(path.name, base, size)
         for name in facts["needs"]:
-            _load(path.with_name(name))
+            _load(_beside(path, name))
         found = {name: _find(name) for name in facts["outside"]}
         base = _make_executable(base, size, start, facts["code"])
     except BaseException:
@@ -178,6 +178,14 @@ def _enter(path: Path, base: int, size: int) -> None:
     _symbols.update(exports)
     _origins.update(dict.fromkeys(exports, path.name))
     _loaded[path.name] = exports
+
+
+def _beside(path: Path, name: str) -> Path:
+    """Returns where the image is that another one needs."""
+    folder = installed()
+    if folder is not None and (folder / name).exists():
+        return folder / name
+    return path.with_name(name)
 
 
 def _facts(name: str, base: int, size: int) -> tuple[dict[str, Any], int]:

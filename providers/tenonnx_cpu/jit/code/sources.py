@@ -49,16 +49,10 @@ class Source(NamedTuple):
 
 
 class Sources:
-    """The files of this package, read at most once, and not at all if the index knows them.
+    """The files of this package, read at most once, and not at all if the index knows them."""
 
-    Args:
-        index: The file that knows them.
-        compiler: The version of what compiles them.
-    """
-
-    def __init__(self, index: Path, compiler: str | None) -> None:
+    def __init__(self, index: Path) -> None:
         self._index = index
-        self._compiler = compiler
         self._known: dict[str, Source] = {}
         self._indexed = dict(_read(index))
         self._stamps: dict[str, str] = {}
@@ -78,7 +72,7 @@ class Sources:
                 waiting += new
                 seen.update(dict.fromkeys(new))
             contents = (self._known[name].content for name in seen)
-            self._stamps[start] = digest("\n".join((str(self._compiler), *contents)))
+            self._stamps[start] = digest("\n".join(contents))
             self._keep()
         return self._stamps[start]
 

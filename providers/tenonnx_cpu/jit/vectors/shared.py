@@ -24,7 +24,7 @@ from numba.core.registry import cpu_target
 
 from tenonnx_cpu.jit.code import building, images
 from tenonnx_cpu.jit.code.building import keep
-from tenonnx_cpu.jit.code.cache import cache_folder, image_path, source_stamp
+from tenonnx_cpu.jit.code.cache import cache_folder, compiler, image_path, source_stamp
 from tenonnx_cpu.jit.vectors.vector import I64, VOID, Builder, Value
 
 Body = Callable[[Builder, Sequence[Value]], Any]
@@ -142,7 +142,8 @@ def _module(file: Path, functions: Sequence[Shared]) -> ir.Module:
 def _library(file: Path, functions: Sequence[Shared]) -> Any:
     """Has numba keep the functions, where they are not made into images."""
     codegen = cpu_target.target_context.codegen()
-    machine = hashlib.sha256(repr(codegen.magic_tuple()).encode()).hexdigest()
+    compiled = compiler(), codegen.magic_tuple()
+    machine = hashlib.sha256(repr(compiled).encode()).hexdigest()
     path = cache_folder() / f"{file.stem}-{source_stamp(file)[:16]}-{machine[:16]}.library"
     try:
         library = codegen.unserialize_library(pickle.loads(path.read_bytes()))
