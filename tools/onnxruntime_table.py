@@ -58,6 +58,15 @@ becoming the largest integer, the least integer divided by -1 is itself, and Mod
 64 bits is exact. Quantised operators round the exact result, halves to even; the softmax of bytes
 that onnxruntime makes of DequantizeLinear, Softmax and QuantizeLinear is one level off now and
 then, which is what static int8 transformers differ by.
+
+Where onnxruntime departs from the specification, or from ONNX's own tests, these are followed. Cast
+writes numbers as plain decimals with all their digits. StringSplit without a delimiter cuts at all
+white space, not at spaces alone; with one it makes one part of an empty string. StringNormalizer
+changes case as Unicode does: ß becomes SS. Of equal keys of a LabelEncoder the last one counts.
+Regressors of ai.onnx.ml apply their post transform to a single target, too. MaxUnpool with an
+`output_shape`, Resize with `align_corners` and a scale that leaves a fraction of an element, and
+the scores that Attention returns beside a causal mask are as in the tests. RegexFullMatch has all
+of RE2's syntax but `\\C`, the flag `U` and the names of scripts.
 """
 
 INTERNAL = "an internal of onnxruntime's package"

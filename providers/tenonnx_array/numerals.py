@@ -45,9 +45,13 @@ def from_strings(strings: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
         ValueError: A string is no number, or an infinite one where an integer is wanted.
     """
     strings = np.asarray(strings, object)
+    given = strings.ravel().tolist()
     read = _integer if dtype in INTEGERS else float
     try:
-        numbers = [read(string) for string in strings.ravel()]
+        # What Python reads besides: 1_000, and the digits of all scripts.
+        if any("_" in string or not string.isascii() for string in given):
+            raise ValueError("digits are 0 to 9, and nothing is between them")
+        numbers = [read(string) for string in given]
     except (ValueError, OverflowError) as e:
         raise ValueError(f"expected strings that spell numbers of dtype {dtype}: {e}") from e
     # Two's complement in 64 bits, of which every narrower integer keeps the low ones.

@@ -149,6 +149,13 @@ def test_numbers_survive_strings(x: Any) -> None:
     np.testing.assert_array_equal(from_strings(written, x.dtype), x)
 
 
+@pytest.mark.parametrize("word", ["1_0", "١", "1\u00a0", "0x10", "1d", ""])
+@pytest.mark.parametrize("kind", [np.float32, np.int64])
+def test_words_are_no_numbers(word: str, kind: type) -> None:
+    with pytest.raises(ValueError, match="spell numbers"):
+        from_strings(np.array(["1", word], object), np.dtype(kind))
+
+
 @given(reals(np.float32, min_value=-1e4, max_value=1e4))
 def test_activations_stay_between_their_asymptotes(x: Any) -> None:
     with np.errstate(all="ignore"):
