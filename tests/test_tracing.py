@@ -12,7 +12,7 @@ import tenonnx
 from hooks import options_with
 from tenonnx.testing import ProviderTests, models
 from tenonnx_array.provider import ArrayProvider
-from tenonnx_array.tracing import Function, TracingProvider
+from tenonnx_array.tracing import KEPT, Function, TracingProvider
 from tenonnx_array.window_table import window_table
 from tenonnx_array.windows import Windows
 
@@ -64,6 +64,15 @@ def test_there_is_a_function_for_all_that_a_trace_depends_on() -> None:
         feeds = {"x": x, "rows": np.array([rows]), "columns": np.array([-1])}
         np.testing.assert_array_equal(session.run(None, feeds)[0], x.reshape(rows, -1))
     assert len(made) == 2
+
+
+def test_a_step_keeps_the_functions_used_last() -> None:
+    model = models.build("y = Reshape(x, shape)", "float[n] x, int64[1] shape", "float[] y")
+    session = opened(model)
+    for size in (*range(1, KEPT + 2), 1, KEPT + 1):
+        feeds = {"x": np.ones(size, np.float32), "shape": np.array([size])}
+        assert session.run(None, feeds)[0].shape == (size,)
+    assert len(made) == KEPT + 2
 
 
 def test_what_a_trace_cannot_know_is_left_to_the_next() -> None:

@@ -5,9 +5,10 @@ This module is public: plugins of others may import it.
 
 from __future__ import annotations
 
+import functools
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -20,12 +21,34 @@ if TYPE_CHECKING:
 
 Function = Callable[..., tuple[Any, ...]]
 
+KEPT = 64
+"""Compiled functions that a step keeps: those used last."""
+
+
+class Known(NamedTuple):
+    """An array that a trace depends on, as a key."""
+
+    content: bytes
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @classmethod
+    def of(cls, array: Any) -> Known:
+        """Returns the key of an array."""
+        array = np.asarray(array)
+        return cls(array.tobytes(), array.shape, array.dtype)
+
+    def array(self) -> np.ndarray[Any, Any]:
+        """Returns the array, read-only."""
+        return np.ndarray(self.shape, self.dtype, self.content)
+
 
 class TracingProvider(ArrayProvider):
     """Makes one function of each segment, weights among its arguments, and has it compiled.
 
     A subclass says in ``jit`` how. What a kernel wants on the host, such as a shape, is known while
-    a function is traced: there is one function for all that it depends on, made when first needed.
+    a function is traced: there is one function for all that it depends on, made when first needed;
+    a step keeps the last ``KEPT`` of them.
     Nodes for which that is not known before the run are left to the next provider.
     """
 
@@ -54,15 +77,15 @@ class TracingProvider(ArrayProvider):
         if not self.traces:
             return super().compile(segment)
         positions = self._static(segment)
-        found: dict[tuple[Any, ...], Function] = {}
+
+        @functools.lru_cache(KEPT)
+        def compiled(*known: Known) -> Function:
+            arrays = (each.array() for each in known)
+            return self.jit(self._traced(segment, dict(zip(positions, arrays, strict=True))))
 
         def call(*inputs: Any) -> tuple[Any, ...]:
-            known = {position: np.asarray(inputs[position]) for position in positions}
-            key = tuple((a.tobytes(), a.shape, a.dtype.str) for a in known.values())
-            compiled = found.get(key)
-            if compiled is None:
-                compiled = found.setdefault(key, self.jit(self._traced(segment, known)))
-            return compiled(*(a for position, a in enumerate(inputs) if position not in known))
+            function = compiled(*(Known.of(inputs[position]) for position in positions))
+            return function(*(a for position, a in enumerate(inputs) if position not in positions))
 
         return [
             Step(
