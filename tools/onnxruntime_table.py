@@ -63,8 +63,9 @@ Where onnxruntime departs from the specification, or from ONNX's own tests, thes
 writes numbers as plain decimals with all their digits. StringSplit without a delimiter cuts at all
 white space, not at spaces alone; with one it makes one part of an empty string. StringNormalizer
 changes case as Unicode does: ß becomes SS. Of equal keys of a LabelEncoder the last one counts.
-Regressors of ai.onnx.ml apply their post transform to a single target, too. MaxUnpool with an
-`output_shape`, Resize with `align_corners` and a scale that leaves a fraction of an element, and
+Regressors of ai.onnx.ml apply their post transform to a single target, too, and transform 1 of
+TreeEnsemble is SOFTMAX, 2 LOGISTIC, where onnxruntime has them the other way round. MaxUnpool with
+an `output_shape`, Resize with `align_corners` and a scale that leaves a fraction of an element, and
 the scores that Attention returns beside a causal mask are as in the tests. RegexFullMatch has all
 of RE2's syntax but `\\C`, the flag `U` and the names of scripts.
 """
