@@ -57,6 +57,11 @@ class Site:
         return self.platform.capability >= (8, 0)
 
     @property
+    def has_rooms(self) -> bool:
+        """Whether caches may grow in place: what is recorded would go on from the same again."""
+        return not self.options.enable_cuda_graph
+
+    @property
     def version(self) -> int:
         """The opset version that the node is written in."""
         return self.node.version or 1
@@ -105,9 +110,9 @@ class Instead:
 Choice: TypeAlias = Callable[[Site, Call], Call | Instead | None]
 
 MODULES: Final = (
-    *("attention.attend", "attention.group_query", "attention.rotary", "images.channels"),
-    *("images.convolve", "images.keeping", "images.pooling", "images.resizing", "norms.rows"),
-    *("products.matmul", "products.nbits", "scattering"),
+    *("attention.attend", "attention.group_query", "attention.rotary", "concatenating"),
+    *("images.channels", "images.convolve", "images.keeping", "images.pooling"),
+    *("images.resizing", "norms.rows", "products.matmul", "products.nbits", "scattering"),
 )
 """Where choices are; they register themselves."""
 

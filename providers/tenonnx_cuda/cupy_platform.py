@@ -118,9 +118,13 @@ class CupyPlatform:
         pointer = self._cupy.cuda.MemoryPointer(block.memory, view.offset)
         return self._cupy.ndarray(view.shape, view.dtype, memptr=pointer, strides=view.strides)
 
-    def part(self, array: Array, view: View) -> Array:
+    def part(self, array: Array, view: View, hold: object = None) -> Array:
         """Returns an array over another one's memory."""
         pointer = array.data + view.offset
+        if hold is not None:
+            cuda = self._cupy.cuda
+            memory = cuda.UnownedMemory(array.data.ptr, array.nbytes, hold, self._device.id)
+            pointer = cuda.MemoryPointer(memory, view.offset)
         return self._cupy.ndarray(view.shape, view.dtype, memptr=pointer, strides=view.strides)
 
     def write(self, target: Array, source: Array) -> None:

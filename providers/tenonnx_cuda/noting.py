@@ -11,12 +11,29 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
 
 from tenonnx.operators import Array
 
 Start: TypeAlias = Callable[..., None]
-"""Starts something on the active stream; takes addresses."""
+"""Starts something on the active stream; takes addresses, and numbers that grow."""
+
+
+class Growing(NamedTuple):
+    """A number that is another one where a call's caches are longer.
+
+    Attributes:
+        value: As long as they are.
+        times: What a step more of them adds to it.
+    """
+
+    value: np.generic
+    times: int = 1
+
+
+Argument: TypeAlias = "Array | Growing | None"
 
 
 @dataclass
@@ -27,6 +44,7 @@ class Notes:
         buffers: What it was given to write to.
         made: What it allocates.
         held: What else it has on the device.
+        claims: Caches that it went on from in their rooms; along which axes, by how many steps.
         starts: What it starts, and on which arrays.
         complete: Whether that is all.
     """
@@ -34,7 +52,8 @@ class Notes:
     buffers: Sequence[Array | None] = ()
     made: list[Array] = field(default_factory=list)
     held: list[Array] = field(default_factory=list)
-    starts: list[tuple[Start, Sequence[Array | None]]] = field(default_factory=list)
+    claims: list[tuple[Array, int, int]] = field(default_factory=list)
+    starts: list[tuple[Start, Sequence[Argument]]] = field(default_factory=list)
     complete: bool = True
 
 
@@ -64,14 +83,20 @@ def allocate(xp: Any, shape: Any, dtype: Any) -> Array:
     return made
 
 
-def start(function: Start, *arrays: Array | None) -> None:
-    """Calls a function with the addresses of arrays; 0 for none.
+def start(function: Start, *arguments: Argument) -> None:
+    """Calls a function with the addresses of arrays, 0 for none, and with numbers.
 
-    It holds no array, and does the same whenever it is called, but for the addresses.
+    It holds no array, and does the same whenever it is called, but for what it is given.
     """
-    function(*map(address, arrays))
+    function(*(int(a.value) if isinstance(a, Growing) else address(a) for a in arguments))
     if (noted := notes()) is not None:
-        noted.starts.append((function, arrays))
+        noted.starts.append((function, arguments))
+
+
+def claim(cache: Array, axis: int, steps: int) -> None:
+    """Notes that what is behind a cache in its room was claimed."""
+    if (noted := notes()) is not None:
+        noted.claims.append((cache, axis, steps))
 
 
 @contextmanager

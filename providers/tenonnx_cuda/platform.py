@@ -51,7 +51,11 @@ class Launch(Protocol):
         """Starts it: blocks, threads of a block, arguments (arrays, and numpy scalars)."""
 
     def prepared(self, grid: Grid, block: Grid, arguments: Sequence[Any], /) -> Callable[..., None]:
-        """Returns what starts it with other addresses, of as many arrays; no two at once."""
+        """Returns what starts it with other addresses, of as many arrays; no two at once.
+
+        Arguments that are neither arrays nor numpy's scalars are numbers of at most eight bytes,
+        which it is given likewise, in the arguments' order.
+        """
         ...
 
 
@@ -181,8 +185,8 @@ class Platform(Protocol):
         """Returns an array that holds the block it lies in."""
         ...
 
-    def part(self, array: Array, view: View) -> Array:
-        """Returns an array over another one's memory, which it holds."""
+    def part(self, array: Array, view: View, hold: object = None) -> Array:
+        """Returns an array over another one's memory, which it holds; or an object that does."""
         ...
 
     def write(self, target: Array, source: Array) -> None:

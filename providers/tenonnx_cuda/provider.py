@@ -158,6 +158,7 @@ class CUDAExecutionProvider(ArrayProvider):
         from tenonnx_cuda.graphs.sized import Sized
         from tenonnx_cuda.noting import cannot_repeat
         from tenonnx_cuda.repeating import Repeated
+        from tenonnx_cuda.rooms import Grown
 
         step = self._step(node)
         choice = choices().get((node.domain, node.op_type))
@@ -177,9 +178,11 @@ class CUDAExecutionProvider(ArrayProvider):
         if found is None:
             return step
         if isinstance(found, Sized):
-            call = Repeated(found.call, self.platform, found.spared)
+            call = Repeated(found.call, self.platform, found.spared, found.grown)
             found = dataclasses.replace(found, call=call)
             return dataclasses.replace(step, call=found, host=found.host)
+        if isinstance(found, Grown):
+            return dataclasses.replace(step, call=Repeated(found.call, self.platform, grown=found))
         if isinstance(found, Instead):
             step = dataclasses.replace(step, inputs=found.inputs(node))
             found = found.call

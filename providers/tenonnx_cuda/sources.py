@@ -11,7 +11,7 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
-from tenonnx_cuda.noting import notes, start
+from tenonnx_cuda.noting import Growing, notes, start
 from tenonnx_cuda.platform import Grid, Launch, Platform
 
 FOLDER: Final = Path(__file__).with_name("kernels")
@@ -60,12 +60,13 @@ class Kernel:
         self._launch = launch
 
     def __call__(self, grid: Grid, block: Grid, arguments: Sequence[Any]) -> None:
-        """Starts it: blocks, threads of a block, arguments (arrays, and numpy scalars)."""
+        """Starts it: blocks, threads of a block, arguments (arrays, numpy scalars, ``Growing``)."""
         if notes() is None:
-            self._launch(grid, block, arguments)
+            plain = [each.value if isinstance(each, Growing) else each for each in arguments]
+            self._launch(grid, block, plain)
         else:
-            arrays = [each for each in arguments if not isinstance(each, np.generic)]
-            start(self._launch.prepared(grid, block, arguments), *arrays)
+            others = [each for each in arguments if not isinstance(each, np.generic)]
+            start(self._launch.prepared(grid, block, arguments), *others)
 
 
 def kernel(platform: Platform, file: str, name: str, **macros: Any) -> Kernel:

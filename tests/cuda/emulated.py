@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import hosted
@@ -91,7 +92,7 @@ class FakeStream:
         return nullcontext()
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        return strict.wrap(strict.empty(shape, dtype))
+        return strict.StrictArray(strict.empty(shape, dtype), alone=True)
 
     def record(self, work: Callable[[], Any]) -> tuple[Recording, Any]:
         if self.broken:
@@ -173,13 +174,13 @@ class FakePlatform:
         array: NDArray = np.ndarray(view.shape, view.dtype, block.held, view.offset, view.strides)
         return strict.StrictArray(array)
 
-    def part(self, array: Any, view: View) -> Any:
+    def part(self, array: Any, view: View, hold: object = None) -> Any:
         interface = {
             "version": 3, "data": (array.data.ptr + view.offset, False), "shape": view.shape,
             "strides": view.strides, "typestr": f"|V{view.dtype.itemsize}",
         }  # fmt: skip
-        holder = type("Part", (), {"__array_interface__": interface, "array": array})()
-        return strict.StrictArray(np.asarray(holder).view(view.dtype))
+        holder = SimpleNamespace(__array_interface__=interface, held=hold or array)
+        return strict.StrictArray(np.asarray(holder).view(view.dtype), alone=True)
 
     def write(self, target: Any, source: Any) -> None:
         assert (target.shape, target.dtype) == (source.shape, source.dtype)

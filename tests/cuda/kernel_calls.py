@@ -15,7 +15,8 @@ from emulated import FakePlatform
 from tenonnx_cuda.chosen import Instead, Site, choices
 from tenonnx_cuda.graphs.sized import Sized
 from tenonnx_cuda.options import CudaOptions
-from tenonnx_cuda.repeating import ALIGNED, Repeated
+from tenonnx_cuda.repeating import Repeated
+from tenonnx_cuda.rooms import ALIGNED
 
 needs_compiler = pytest.mark.skipif(hosted.COMPILER is None, reason="no C++ compiler")
 

@@ -70,6 +70,15 @@ def wrap(thing: Any) -> Any:
     return thing
 
 
+def made(thing: Any) -> Any:
+    """As ``wrap`` what numpy made: a device's arrays begin at multiples of 256 bytes."""
+    if isinstance(thing, np.ndarray) and thing.base is None and thing.flags.c_contiguous:
+        there = empty(thing.shape, thing.dtype)
+        there[...] = thing
+        return StrictArray(there, alone=True)
+    return wrap(thing)
+
+
 def unwrap(thing: Any, where: str) -> Any:
     if isinstance(thing, StrictArray):
         return thing.held
@@ -93,19 +102,21 @@ def place_of(index: Any) -> Any:
 class StrictArray:
     """An array on a device that is only thought of."""
 
-    __slots__ = ("__weakref__", "held")
+    __slots__ = ("__weakref__", "alone", "held")
     __array_priority__ = 100
 
-    def __init__(self, held: np.ndarray[Any, Any]) -> None:
+    def __init__(self, held: np.ndarray[Any, Any], *, alone: bool = False) -> None:
         if not has_dtype(held.dtype):
             raise TypeError(f"Unsupported dtype {held.dtype}")
-        self.held = held
+        self.held, self.alone = held, alone or held.base is None
 
     def __getattr__(self, name: str) -> Any:
         if name in WAITING:
             refuse(f"x.{name}() waits for the device")
         if name not in ARRAY_NAMES:
             raise AttributeError(f"cupy's arrays have no {name}")
+        if name == "base":
+            return None if self.alone else "an array that this one is a view of"
         if name == "data":
             return SimpleNamespace(ptr=self.held.ctypes.data)
         found = getattr(self.held, name)
@@ -114,7 +125,7 @@ class StrictArray:
         return Function(name, found, None)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in ("held", "__weakref__"):
+        if name in ("alone", "held", "__weakref__"):
             object.__setattr__(self, name, value)
         else:
             setattr(self.held, name, value)
@@ -166,10 +177,10 @@ def _operator(name: str) -> Any:
     function = getattr(operator, name)
 
     def method(self: StrictArray, other: Any) -> Any:
-        return wrap(check_types(name, function, self.held, unwrap(other, name)))
+        return made(check_types(name, function, self.held, unwrap(other, name)))
 
     def reflected(self: StrictArray, other: Any) -> Any:
-        return wrap(check_types(name, function, unwrap(other, name), self.held))
+        return made(check_types(name, function, unwrap(other, name), self.held))
 
     return method, reflected
 
@@ -240,7 +251,9 @@ class Function:
             written(target.held)
         named = {k: unwrap(v, name) for k, v in kwargs.items()}
         result = check_types(name, lambda *given: self._function(*given, **named), *plain)
-        return target if isinstance(target, StrictArray) else wrap(result)
+        if name == "empty":
+            return StrictArray(result, alone=True)
+        return target if isinstance(target, StrictArray) else made(result)
 
     def at(self, array: Any, index: Any, values: Any) -> None:
         if self.__name__ not in AT or array.dtype.char not in AT_DTYPES:

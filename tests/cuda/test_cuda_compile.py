@@ -32,6 +32,7 @@ WIDTHS = (("f32", 4), ("f16", 8), ("bf16", 1))
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "norm": [{"T": t, "WIDTH": w, "HELD": 4, "THREADS": 256} for t, w in WIDTHS],
     "softmax": [{"T": t, "WIDTH": w, "HELD": 8, "THREADS": 256} for t, w in WIDTHS],
+    "room": [{"WIDTH": 1 << n} for n in range(5)],
     "rotary": [{"T": t} for t in ELEMENTS.values()],
     "conv": [
         {"T": t, "KH": 3, "KW": 3, "TENSOR": tensor} for t in ELEMENTS.values() for tensor in (1, 0)

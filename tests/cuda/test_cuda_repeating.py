@@ -15,7 +15,8 @@ from kernel_calls import moved, needs_compiler
 import tenonnx
 from models import model, node, value
 from tenonnx_cuda.noting import cannot_repeat, start
-from tenonnx_cuda.repeating import FAILURES, MOST, MOST_STARTS, Repeated
+from tenonnx_cuda.repeating import FAILURES, MOST, Repeated
+from tenonnx_cuda.takes import MOST_STARTS
 
 Array = np.ndarray[Any, Any]
 

@@ -7,11 +7,15 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from tenonnx.operators import Array
 from tenonnx_array.attention import count_before
-from tenonnx_cuda.attention.caches import Turn, append, cached, continues, grown, outputs
+from tenonnx_cuda.attention.caches import Turn, append, cached, continues, grown, in_room, outputs
 from tenonnx_cuda.attention.flash import Heads, Sight, attended, attends, masked
 from tenonnx_cuda.chosen import Call, Site, choose, same_element
+from tenonnx_cuda.noting import Growing
+from tenonnx_cuda.rooms import Grown
 
 
 @choose("Attention")
@@ -52,13 +56,20 @@ def attention(site: Site, plain: Call) -> Call | None:
         if past_key is not None:
             present = grown(site, past, room, outputs(_outs, 3)[1:3])
             append(site, None, (k, v), present, Turn(start=before))
-            k, v = map(cached, present)
+            k, v = (cached(xp, cache) for cache in present)
+        elif site.has_rooms:
+            k, v = in_room(k), in_room(v)
         factor = 1 / math.sqrt(q.size) if scale is None else scale
-        offset = before if lengths is None else -1
+        start = Growing(np.int32(before)) if before else 0
+        offset = start if lengths is None else -1
         y = attended(site, q, k, v, Sight(seen, offset, lengths, left, right, factor, softcap))
-        return y.reshape(*Q.shape[:2], -1) if Q.ndim == 3 else y, unpacked(k), unpacked(v)
+        y = y.reshape(*Q.shape[:2], -1) if Q.ndim == 3 else y
+        return (y, unpacked(k), unpacked(v)) if len(site.node.outputs) > 1 else (y, None, None)
 
-    return call
+    if not site.has_rooms:
+        return call
+    goes_on = len(site.node.inputs) > 4 and site.node.inputs[4] is not None
+    return Grown(call, {4: -2, 5: -2} if goes_on else {1: -2, 2: -2}, along={3: -1})
 
 
 def unpacked(x: Heads) -> Array:

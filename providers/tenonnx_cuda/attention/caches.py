@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +13,8 @@ import numpy as np
 from tenonnx.operators import Array
 from tenonnx_cuda.attention.flash import Heads
 from tenonnx_cuda.chosen import Site
-from tenonnx_cuda.noting import cannot_repeat
+from tenonnx_cuda.noting import Growing, cannot_repeat
+from tenonnx_cuda.rooms import longer, room_of
 from tenonnx_cuda.sources import THREADS, blocks, is_aligned, pointer
 
 Pair: TypeAlias = "tuple[Any, Any]"
@@ -63,7 +65,7 @@ def continues(past: Pair, room: tuple[Heads, Heads]) -> bool:
 
 
 def grown(site: Site, past: Pair, room: tuple[Heads, Heads], outs: Sequence[Any]) -> Pair:
-    """Returns caches with what is in the past ones, and zeros after that.
+    """Returns caches with what is in the past ones.
 
     Args:
         site: The node.
@@ -71,6 +73,10 @@ def grown(site: Site, past: Pair, room: tuple[Heads, Heads], outs: Sequence[Any]
         room: The sizes that they are to have.
         outs: Arrays to write to, or ``None``s. One that is the past cache is that already.
     """
+    steps = 0 if past[0] is None else room[0].steps - past[0].shape[2]
+    if steps and site.has_rooms and all(out is None for out in outs):
+        keys, values = longer(site.platform, past, 2, steps)
+        return keys, values
     places = zip(room, past, outs, strict=True)
     present = [_room(site, heads, before, out) for heads, before, out in places]
     if past[0] is None:
@@ -140,22 +146,27 @@ def append(
     heads = 0 if q is None else q.heads
     size, angled = turn.sizes
     sizes = (
-        turn.start, k.batch, k.steps, heads, k.heads, k.size, v.size, present[0].shape[2], size,
-        angled, turn.interleaved,
+        k.batch, k.steps, heads, k.heads, k.size, v.size, cached(site.xp, present[0]).capacity,
+        size, angled, turn.interleaved,
     )  # fmt: skip
+    start = Growing(np.int32(turn.start))
     strides = [np.int64(n) for h in (k if q is None else q, k, v) for n in h.strides]
     arguments = (*arrays, pointer(turned), *present, *map(pointer, angles))
     count = k.batch * k.steps * ((heads + k.heads) * k.size + k.heads * v.size)
     launch = site.kernel("cache", "append", T=site.element(k.array), VECTOR=0)
-    launch(blocks(count), (THREADS,), (*arguments, *map(np.int32, sizes), *strides))
+    launch(blocks(count), (THREADS,), (*arguments, start, *map(np.int32, sizes), *strides))
     return None if turned is None else Heads.of(xp, turned, heads), lengths
 
 
-def cached(present: Array) -> Heads:
+def cached(xp: Any, present: Array) -> Heads:
     """Returns a cache as heads, in place."""
-    batch, heads, capacity, size = present.shape
-    strides = (heads * capacity * size, capacity * size, size)
-    return Heads(present, batch, heads, capacity, size, strides)
+    return in_room(Heads.of(xp, present, present.shape[1]))
+
+
+def in_room(heads: Heads) -> Heads:
+    """Returns heads with the room that they are in, if they are in one."""
+    room = room_of(heads.array, -2)
+    return heads if room is None else dataclasses.replace(heads, room=room.capacity)
 
 
 def outputs(given: Sequence[Any] | None, count: int) -> tuple[Any, ...]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from tenonnx.operators import Array
 from tenonnx_cuda.chosen import Site, same_element
+from tenonnx_cuda.noting import Growing
 from tenonnx_cuda.sources import LARGEST_GRID, Kernel, is_aligned, pointer
 
 LARGEST: Final = 256
@@ -39,7 +40,17 @@ FROM_ZERO: Final = -2
 
 @dataclass(frozen=True)
 class Heads:
-    """An array of heads and its strides, in elements, per batch, head and step."""
+    """An array of heads.
+
+    Attributes:
+        array: It.
+        batch: Sequences.
+        heads: Of each.
+        steps: Of each.
+        size: Elements of a head.
+        strides: In elements, per batch, head and step.
+        room: Steps that there is space for where more are written behind these; 0 for no such.
+    """
 
     array: Array
     batch: int
@@ -47,6 +58,12 @@ class Heads:
     steps: int
     size: int
     strides: tuple[int, int, int]
+    room: int = 0
+
+    @property
+    def capacity(self) -> int:
+        """How many steps there may be."""
+        return self.room or self.steps
 
     @classmethod
     def of(cls, xp: Any, x: Array, count: int) -> Heads:
@@ -71,8 +88,8 @@ class Sight:
 
     Attributes:
         mask: Its kind, array, strides and keys, as ``masked`` returns them.
-        offset: How many keys are before the first query; negative if ``lengths`` say, which may
-            be ``FROM_ZERO``.
+        offset: How many keys are before the first query, ``Growing`` if they are a cache;
+            negative if ``lengths`` say, which may be ``FROM_ZERO``.
         lengths: int64 (batch,): keys of each sequence, or ``None`` for all.
         sinks: float32 (heads,): one more score of each head, or ``None``.
         left: Keys before its own that a query sees; negative for all.
@@ -82,7 +99,7 @@ class Sight:
     """
 
     mask: tuple[int, Array | None, tuple[int, ...], int]
-    offset: int
+    offset: int | Growing
     lengths: Array | None
     left: int
     right: int
@@ -93,9 +110,9 @@ class Sight:
     @property
     def numbers(self) -> tuple[Any, ...]:
         """The kernels' arguments of its attributes that are numbers."""
-        bounds = (self.offset, self.left, self.right)
+        offset = self.offset if isinstance(self.offset, Growing) else np.int32(self.offset)
         factors = (np.float32(self.scale), np.float32(self.softcap))
-        return (*map(np.int32, bounds), *factors)
+        return (offset, np.int32(self.left), np.int32(self.right), *factors)
 
 
 def masked(
@@ -174,10 +191,16 @@ class Task:
         q, k, v, sight = self.q, self.k, self.v, self.sight
         _, mask, steps, keys = sight.mask
         more = map(pointer, (mask, sight.lengths, sight.sinks))
-        sizes = map(np.int32, (q.heads // k.heads, q.steps, k.steps))
-        strides = (*q.strides, *k.strides, *v.strides, *self.strides, *steps)
-        where = (*map(np.int64, strides), np.int32(keys))
+        sizes = (np.int32(q.heads // k.heads), np.int32(q.steps), self._longer(np.int32(k.steps)))
+        strides = map(np.int64, (*q.strides, *k.strides, *v.strides, *self.strides))
+        # Rows of a mask are as long as there are keys.
+        rows = [self._longer(np.int64(n), n // keys) if n else np.int64(0) for n in steps]
+        where = (*strides, *rows, self._longer(np.int32(keys)) if keys else np.int32(0))
         return (q.array, k.array, v.array, *more, self.y, *sizes, *where, *sight.numbers)
+
+    def _longer(self, number: np.generic, times: int = 1) -> np.generic | Growing:
+        """Returns a number that grows where keys do."""
+        return Growing(number, times) if self.k.room else number
 
     @property
     def suits_tensor_cores(self) -> bool:
@@ -230,7 +253,7 @@ class Shares:
 
     Attributes:
         parts: How many shares there are.
-        span: Keys of each.
+        span: Keys of each; 0 where there are fewer than there may be, which kernels cut evenly.
         sums: float32 (parts, rows, size of v), or ``None`` for one share.
         stats: float32 (parts, rows, 2): their largest scores and the sums of their exponentials.
     """
@@ -243,7 +266,7 @@ class Shares:
     @classmethod
     def of(cls, task: Task, most: int) -> Shares:
         """Cuts keys into at most so many shares."""
-        q, steps = task.q, task.k.steps
+        q, steps = task.q, task.k.capacity
         parts = max(1, min(most, steps // LEAST_KEYS))
         span = max(1, -(-steps // (parts * KEYS))) * KEYS
         parts = max(1, -(-steps // span))
@@ -251,6 +274,8 @@ class Shares:
             return cls(1, span, None, None)
         sizes, empty = (parts, q.batch * q.heads * q.steps), task.site.xp.empty
         sums = empty((*sizes, task.v.size), np.float32)
+        if task.k.room or task.sight.lengths is not None:
+            span = 0
         return cls(parts, span, sums, empty((*sizes, 2), np.float32))
 
     @property

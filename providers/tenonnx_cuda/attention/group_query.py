@@ -14,6 +14,7 @@ from tenonnx_cuda.attention.caches import Turn, append, cached, continues, grown
 from tenonnx_cuda.attention.flash import FROM_ZERO, Heads, Sight, attended, attends, masked
 from tenonnx_cuda.chosen import Call, Site, choose, same_element
 from tenonnx_cuda.graphs.sized import Sized
+from tenonnx_cuda.rooms import Grown
 
 ELSEWHERE: Final = {
     "k_quant_type": "NONE",
@@ -76,13 +77,22 @@ def group_query_attention(site: Site, plain: Call) -> Call | None:
         added = None if given_sinks is None else given_sinks.astype(np.float32, copy=False)
         factor = scale or 1 / math.sqrt(q.size)
         sight = Sight(seen, FROM_ZERO, lengths, left, right, factor, softcap, added)
-        y = attended(site, turned or q, cached(present[0]), cached(present[1]), sight)
+        caches = (cached(xp, cache) for cache in present)
+        k, v = (dataclasses.replace(x, steps=x.capacity, room=0) for x in caches)
+        y = attended(site, turned or q, k, v, sight)
         return y.reshape(*query.shape[:2], -1), *present, None
 
     # Given positions are read otherwise where there are as many tokens as there are new ones.
     positioned = len(site.node.inputs) > 9 and site.node.inputs[9] is not None
     bounds = ((3, 2), (7, 0)) if rotates else ((3, 2),)
-    return Sized(call, (6,), 6, bounds, (5, 6), ((9, -1),) if positioned else ())
+
+    def has_angles(inputs: Sequence[Any]) -> bool:
+        return not rotates or bool(inputs[6].item() <= len(inputs[7]))
+
+    return Sized(
+        call, (6,), 6, bounds, (5, 6), ((9, -1),) if positioned else (),
+        Grown(call, {3: 2, 4: 2}, numbers=(6,), also=has_angles) if site.has_rooms else None,
+    )  # fmt: skip
 
 
 def projected(

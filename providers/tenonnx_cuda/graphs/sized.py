@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tenonnx_cuda.chosen import Call
+from tenonnx_cuda.rooms import Grown
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class Sized:
             call does the same; without bounds, for no two.
         unlike: Inputs, and axes of theirs, for whose lengths it does something else.
         lengths: Inputs that change in every run and take little work to make.
+        grown: The same call where its caches get longer.
     """
 
     call: Call
@@ -29,6 +31,7 @@ class Sized:
     bounds: tuple[tuple[int, int], ...]
     lengths: tuple[int, ...]
     unlike: tuple[tuple[int, int], ...] = ()
+    grown: Grown | None = None
 
     def spared(self, inputs: Sequence[Any]) -> int | None:
         """Returns the number's position, if the call does the same for all as large."""

@@ -28,20 +28,3 @@ def elementwise(site: Site, plain: Call) -> Call | None:
         return layouts.first(plain(*(x if x is None else next(rest) for x in given)))
 
     return call
-
-
-@choose("Concat")
-def concat(site: Site, plain: Call) -> Call | None:
-    """Concat of channels."""
-    axis = site.attribute("axis", 1)
-    if not layouts.may_choose(site.node):
-        return None
-
-    def call(*given: Array) -> Array:
-        rank = given[0].ndim
-        if rank < 3 or axis % rank != 1 or not all(layouts.lies(x) for x in given):
-            return plain(*given)
-        xp = site.xp
-        return layouts.first(xp.concatenate([layouts.last(x) for x in given], axis=-1))
-
-    return call

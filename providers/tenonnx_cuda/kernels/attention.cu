@@ -33,7 +33,7 @@ extern "C" __global__ void attend(
     const int head = blockIdx.y, batch = blockIdx.z;
     const int length = lengths ? (int)min(lengths[batch], (long long)keys) : keys;
     const long long place = keys_before(lengths, offset, queries, batch) + query;
-    const long long own = own_span(lengths, length, parts, span);
+    const long long own = own_span(length, parts, span);
     q += batch * q_b + head * q_h;
     k += batch * k_b + head / group * k_h;
     v += batch * v_b + head / group * v_h;

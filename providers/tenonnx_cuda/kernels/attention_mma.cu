@@ -96,7 +96,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP, BLOCKS) attend_tensor
 #endif
     const int length = lengths ? (int)min(lengths[batch], (long long)keys) : keys;
     const int before = (int)keys_before(lengths, offset, queries, batch);
-    const long long share_span = own_span(lengths, length, parts, span);
+    const long long share_span = own_span(length, parts, span);
     const float inner = scale / softcap, outer = (softcap > 0.0f ? softcap : scale) * LOG2E;
     k += batch * k_b + blockIdx.y * k_h;
     v += batch * v_b + blockIdx.y * v_h;

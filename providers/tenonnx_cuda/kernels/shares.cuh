@@ -12,9 +12,9 @@ __device__ inline long long keys_before(const long long* lengths, int offset, in
     return offset == FROM_ZERO && before < 0 ? 0 : before;
 }
 
-// Keys of a share: the host cuts what there may be, and a sequence that says its length what there is.
-__device__ inline long long own_span(const long long* lengths, int length, int parts, int span) {
-    if (!lengths || parts == 1) return span;
+// Keys of a share; without a span, what there is is cut evenly.
+__device__ inline long long own_span(int length, int parts, int span) {
+    if (span) return span;
     const long long even = (length + (long long)parts * SHARE - 1) / ((long long)parts * SHARE) * SHARE;
     return even < LEAST ? LEAST : even;
 }

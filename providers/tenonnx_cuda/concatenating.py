@@ -1,0 +1,56 @@
+"""Concat of images whose channels are last in memory, and of a cache and what is new in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tenonnx.operators import Array
+from tenonnx_cuda.chosen import Call, Site, choose
+from tenonnx_cuda.images import layouts
+from tenonnx_cuda.rooms import Grown, longer, write
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+
+@choose("Concat")
+def concat(site: Site, plain: Call) -> Call | None:
+    """Concat of channels, and of caches."""
+    if is_cache(site.node):
+        return growing(site, plain) if site.has_rooms else None
+    axis = site.attribute("axis", 1)
+    if not layouts.may_choose(site.node):
+        return None
+
+    def call(*given: Array) -> Array:
+        rank = given[0].ndim
+        if rank < 3 or axis % rank != 1 or not all(layouts.lies(x) for x in given):
+            return plain(*given)
+        xp = site.xp
+        return layouts.first(xp.concatenate([layouts.last(x) for x in given], axis=-1))
+
+    return call
+
+
+def is_cache(node: ir.Node) -> bool:
+    """Says whether a node goes on from an input of its graph, in an output of its graph."""
+    if len(node.inputs) != 2 or node.inputs[0] is None:
+        return False
+    return node.inputs[0].is_graph_input() and node.outputs[0].is_graph_output()
+
+
+def growing(site: Site, plain: Call) -> Call:
+    """Concat of a cache and its new steps, which are written behind it if there is room."""
+    given_axis: int = site.attribute("axis", 0)
+
+    def call(past: Array, new: Array, *, _out: Array | None = None) -> Any:
+        axis = given_axis % past.ndim
+        sizes = [(x.ndim, x.dtype, x.shape[:axis], x.shape[axis + 1 :]) for x in (past, new)]
+        if sizes[0] != sizes[1] or not past.size or not new.size or _out is not None:
+            return plain(past, new)
+        before, steps = int(past.shape[axis]), int(new.shape[axis])
+        (present,) = longer(site.platform, [past], axis, steps)
+        write(site.platform, present, new, before, axis)
+        return present
+
+    return Grown(call, {0: given_axis})

@@ -1,0 +1,192 @@
+"""Caches that grow in place: memory with room for more steps than have been there so far.
+
+A decoder is given its keys and values in every run, and returns them with a step more. What it
+returns is the first part of a larger array; when that comes back, what is new is written behind it.
+Nothing that was handed out is overwritten: who goes on from a cache that was gone on from already
+gets memory of its own.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from tenonnx.operators import Array
+from tenonnx_cuda.noting import Growing, cannot_repeat, claim
+from tenonnx_cuda.platform import Platform, View
+from tenonnx_cuda.sources import THREADS, blocks, kernel
+
+LEAST_MORE: Final = 128
+"""Steps that a new room has space for at least, besides those that are there."""
+
+ALIGNED: Final = 256
+"""What remains of an address by this is all that a call may make of it."""
+
+MULTIPLE: Final = 64
+"""Of steps in a room."""
+
+WIDTHS: Final = (16, 8, 4, 2, 1)
+"""Bytes that a thread may copy at once."""
+
+_rooms: weakref.WeakValueDictionary[int, Room] = weakref.WeakValueDictionary()
+"""By address. A room lives as long as an array that was handed out of it."""
+
+
+class Room:
+    """Memory for one cache.
+
+    Args:
+        array: All of it.
+        axis: Of the steps.
+        used: How many of them were handed out.
+    """
+
+    def __init__(self, array: Array, axis: int, used: int) -> None:
+        self.array, self.axis = array, axis
+        self._used = used
+        self._lock = threading.Lock()
+
+    @property
+    def capacity(self) -> int:
+        """How many steps there may be."""
+        return int(self.array.shape[self.axis])
+
+    def holds(self, array: Array, axis: int) -> bool:
+        """Says whether an array that begins where this does is its first part along an axis."""
+        whole = self.array
+        return (
+            axis == self.axis
+            and array.dtype == whole.dtype
+            and array.shape[:axis] == whole.shape[:axis]
+            and array.shape[axis + 1 :] == whole.shape[axis + 1 :]
+            and array.strides[axis:] == whole.strides[axis:]
+            and (array.strides == whole.strides or math.prod(whole.shape[:axis]) == 1)
+        )
+
+    def claim(self, before: int, steps: int) -> bool:
+        """Takes the place behind so many steps, unless somebody has, or there is none."""
+        with self._lock:
+            if self._used != before or before + steps > self.capacity:
+                return False
+            self._used = before + steps
+            return True
+
+    def first(self, platform: Platform, steps: int) -> Array:
+        """Returns its first steps."""
+        shape = self.array.shape
+        shape = (*shape[: self.axis], steps, *shape[self.axis + 1 :])
+        view = View(0, self.array.dtype, shape, self.array.strides)
+        return platform.part(self.array, view, hold=self)
+
+
+def room_of(array: Any, axis: int) -> Room | None:
+    """Returns the room that an array is the first part of, if it is in one."""
+    room = _rooms.get(array.data.ptr)
+    return room if room is not None and room.holds(array, axis % array.ndim) else None
+
+
+def longer(platform: Platform, pasts: Sequence[Array], axis: int, steps: int) -> list[Array]:
+    """Returns caches that go on from others by so many steps, which are still to be written.
+
+    Args:
+        platform: The device.
+        pasts: As long as each other; they get as much room, too.
+        axis: Of their steps.
+        steps: How many more.
+    """
+    before = int(pasts[0].shape[axis])
+    rooms = [room_of(past, axis) for past in pasts]
+    if len({room and room.capacity for room in rooms}) == 1 and all(
+        room is not None and room.claim(before, steps) for room in rooms
+    ):
+        for past in pasts:
+            claim(past, axis, steps)
+        return [room.first(platform, before + steps) for room in rooms if room is not None]
+    cannot_repeat()
+    space = before + steps + max(LEAST_MORE, before // 4)
+    found = []
+    for past in pasts:
+        shape = (*past.shape[:axis], -(-space // MULTIPLE) * MULTIPLE, *past.shape[axis + 1 :])
+        whole = platform.xp.empty(shape, past.dtype)
+        whole[...] = 0  # which is what shorter sequences of a batch end in
+        room = _rooms[whole.data.ptr] = Room(whole, axis, before + steps)
+        found.append(room.first(platform, before + steps))
+        write(platform, found[-1], past, 0, axis)
+    return found
+
+
+def write(platform: Platform, cache: Array, part: Array, before: int, axis: int) -> None:
+    """Writes a part of a cache into its room, behind so many steps."""
+    room = room_of(cache, axis)
+    assert room is not None, "it was made in one"
+    inner = math.prod(part.shape[axis + 1 :]) * part.dtype.itemsize
+    laid = platform.xp.ascontiguousarray(part)
+    width = next(n for n in WIDTHS if inner % n == 0 and laid.data.ptr % n == 0)
+    step, count = inner // width, laid.nbytes // width
+    sizes = map(np.int64, (count, part.shape[axis] * step, room.capacity * step))
+    start = Growing(np.int64(before * step), step)
+    launch = kernel(platform, "room", "extend", WIDTH=width)
+    launch(blocks(count), (THREADS,), (laid, cache, *sizes, start))
+
+
+@dataclass(frozen=True)
+class Grown:
+    """A call whose inputs get longer from run to run, all by as much.
+
+    Where the caches among them are in rooms, all that it does with how long they are is to claim
+    what is behind them, and to hand ``Growing`` numbers to kernels.
+
+    Attributes:
+        call: Takes the inputs.
+        caches: Inputs, and axes of theirs.
+        along: Others.
+        numbers: Inputs on the host that say how long.
+        also: Returns what else it depends on of how long they are.
+    """
+
+    call: Callable[..., Any]
+    caches: Mapping[int, int]
+    along: Mapping[int, int] = field(default_factory=dict)
+    numbers: Sequence[int] = ()
+    also: Callable[[Sequence[Any]], Any] = lambda _: None
+
+    def length(self, inputs: Sequence[Any]) -> int | None:
+        """Returns how long the caches are; ``None`` if there are none, or not all in rooms."""
+        found = None
+        for i, axis in self.caches.items():
+            cache = inputs[i] if i < len(inputs) else None
+            if cache is None or room_of(cache, axis) is None:
+                return None
+            length = int(cache.shape[axis])
+            if found not in (None, length):
+                return None
+            found = length
+        return found
+
+    def described(self, inputs: Sequence[Any], length: int) -> dict[int, Any]:
+        """Returns what the call may depend on of those inputs besides the length of its caches."""
+        found: dict[int, Any] = {}
+        for i, axis in (*self.caches.items(), *self.along.items()):
+            x = inputs[i] if i < len(inputs) else None
+            if x is None or x.ndim < 1:
+                continue
+            place = axis % x.ndim
+            sizes = x.shape[:place], x.shape[place] - length, x.shape[place + 1 :]
+            lies = x.flags.c_contiguous or x.strides
+            found[i] = (*sizes, lies, x.dtype, x.data.ptr % ALIGNED)
+            if i in self.caches:
+                room = room_of(x, axis)
+                found[i] += (room and room.capacity, self.also(inputs))
+        for i in self.numbers:
+            found[i] = inputs[i].shape, inputs[i].dtype, int(inputs[i].item()) - length
+        return found
+
+    def __call__(self, *inputs: Any, **buffers: Any) -> Any:
+        """Runs the call."""
+        return self.call(*inputs, **buffers)

@@ -1,0 +1,224 @@
+"""Caches that grow in place: generations whose presents are the pasts of the next run."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import emulated
+import numpy as np
+import pytest
+from kernel_calls import needs_compiler
+from test_cuda_generation import (
+    GRAPHED,
+    GROUPS,
+    HEADS,
+    PAIRS,
+    SIZE,
+    WIDTH,
+    attention_layers,
+    grouped,
+    mask,
+    tokens,
+)
+
+import tenonnx
+from models import FLOAT, model, node, value
+from tenonnx.interface.ort_value import OrtValue
+from tenonnx_cuda import rooms
+from tenonnx_cuda.repeating import Repeated
+
+
+def joined() -> Any:
+    """A layer as exporters write it that know no operator with a cache, behind a mask."""
+    cache = ["batch", HEADS, "past", SIZE]
+    nodes = [
+        node("Reshape", "x heads", "split"),
+        node("Transpose", "split", "new", perm=[0, 2, 1, 3]),
+        node("Concat", "past_key new", "present_key", axis=2),
+        node("Concat", "past_value new", "present_value", axis=-2),
+        node("Attention", "new present_key present_value bias", "y"),
+        node("Neg", "y", "logits"),
+    ]
+    return model(
+        nodes,
+        [
+            value("x", FLOAT, ["batch", "n", WIDTH]),
+            value("bias", FLOAT, ["batch", 1, "n", "total"]),
+            *(value(name, FLOAT, cache) for name in PAIRS),
+        ],
+        [value("logits", FLOAT, ["batch", HEADS, "n", SIZE])]
+        + [value(name, FLOAT, ["batch", HEADS, "total", SIZE]) for name in PAIRS.values()],
+        {"heads": np.array([0, 0, HEADS, SIZE])},
+        opset=23,
+    )
+
+
+LAYERS = {"joined": joined, "attention": attention_layers, "grouped": grouped}
+
+
+def fed(kind: str, number: int, batch: int, steps: int, past: int) -> dict[str, Any]:
+    """Returns what a layer takes besides its caches."""
+    feeds = {"x": tokens(steps, number, batch)}
+    if kind == "joined":
+        draws = np.random.default_rng(number)
+        feeds["bias"] = draws.standard_normal((batch, 1, steps, past + steps)).astype(np.float32)
+    if kind == "grouped":
+        feeds["attention_mask"] = mask(*[past + steps] * batch)
+    return feeds
+
+
+class Generation:
+    """A session on the device beside one on the host; each has its caches where it is."""
+
+    def __init__(self, kind: str, batch: int = 1, options: Any = None) -> None:
+        self.kind, self.batch = kind, batch
+        graph = LAYERS[kind]()
+        self.session = emulated.session(graph, provider_options=options or {})
+        self._reference = tenonnx.InferenceSession(graph, providers=["cpu"])
+        self._device = self.session._providers[0].device
+        groups = GROUPS if kind == "grouped" else HEADS
+        draws = np.random.default_rng(0)
+        self.past = {
+            name: draws.standard_normal((batch, groups, 7, SIZE)).astype(np.float32)
+            for name in PAIRS
+        }
+        self.there = {
+            name: OrtValue(self._device.upload(array), self._device)
+            for name, array in self.past.items()
+        }
+
+    def step(self, number: int, steps: int = 1) -> None:
+        """Goes on, and compares everything with the host's."""
+        feeds = fed(self.kind, number, self.batch, steps, self.past["past_key"].shape[2])
+        binding = self.session.io_binding()
+        for name, array in feeds.items():
+            binding.bind_cpu_input(name, array)
+        for name, cache in self.there.items():
+            binding.bind_ortvalue_input(name, cache)
+        binding.bind_output("logits")
+        for name in PAIRS.values():  # as bind_output does, which knows devices by name
+            binding._outputs[name], binding._devices[name] = None, self._device
+        self.session.run_with_iobinding(binding)
+        logits, *present = binding.get_outputs()
+        expected, *caches = self._reference.run(None, {**feeds, **self.past})
+        np.testing.assert_allclose(logits.numpy(), expected, atol=1e-5)
+        self.past = dict(zip(PAIRS, caches, strict=True))
+        self.there = dict(zip(PAIRS, present, strict=True))
+        self.check()
+
+    def check(self) -> None:
+        """Compares the caches."""
+        for name, cache in self.there.items():
+            np.testing.assert_array_equal(cache.numpy(), self.past[name])
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Returns a list that gets an item for each call that is not repeated."""
+    found: list[object] = []
+    done = Repeated._done
+
+    def counted(self: Repeated, *arguments: Any) -> Any:
+        found.append(self)
+        return done(self, *arguments)
+
+    monkeypatch.setattr(Repeated, "_done", counted)
+    return found
+
+
+@needs_compiler
+@pytest.mark.parametrize("options", [{}, GRAPHED], ids=["eager", "recorded"])
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("kind", LAYERS)
+def test_a_generation_says_what_the_hosts_says(kind: str, batch: int, options: Any) -> None:
+    generation = Generation(kind, batch, options)
+    for number, steps in enumerate((3, 1, 1, 1, 1, 2, 2, 2, 1)):
+        generation.step(number, steps)
+
+
+@needs_compiler
+@pytest.mark.parametrize("kind", LAYERS)
+def test_steps_are_repeated_however_long_a_cache_is(kind: str, calls: list[object]) -> None:
+    generation = Generation(kind)
+    for number in range(4):
+        generation.step(number)
+    calls.clear()
+    for number in range(12):
+        generation.step(number)
+    own = [call for call in calls if call._grown is not None]  # type: ignore[attr-defined]
+    assert not own
+
+
+@needs_compiler
+@pytest.mark.parametrize("kind", LAYERS)
+def test_what_is_new_is_written_behind_what_is_there(kind: str) -> None:
+    generation = Generation(kind)
+    generation.step(0)
+    at = [cache.value.data.ptr for cache in generation.there.values()]
+    before, wanted = dict(generation.there), dict(generation.past)
+    generation.step(1)
+    assert [cache.value.data.ptr for cache in generation.there.values()] == at
+    for name, cache in before.items():
+        np.testing.assert_array_equal(cache.numpy(), wanted[name])
+
+
+@needs_compiler
+@pytest.mark.parametrize("kind", LAYERS)
+def test_two_may_go_on_from_one_cache(kind: str) -> None:
+    one, other = Generation(kind), Generation(kind)
+    for number in range(5):
+        one.step(number)
+    other.there, other.past = dict(one.there), dict(one.past)
+    for number in range(4):
+        one.step(2 * number)
+        other.step(2 * number + 1)
+    one.check()
+    other.check()
+
+
+@needs_compiler
+@pytest.mark.parametrize("kind", LAYERS)
+def test_a_full_room_is_left_for_a_larger_one(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rooms, "LEAST_MORE", 4)
+    monkeypatch.setattr(rooms, "MULTIPLE", 1)
+    generation = Generation(kind)
+    places = set()
+    for number in range(24):
+        generation.step(number)
+        places.add(generation.there["past_key"].value.data.ptr)
+    assert 3 <= len(places) <= 8
+
+
+def test_what_is_behind_a_cache_is_claimed_once() -> None:
+    platform = emulated.FakePlatform()
+    past = platform.to_device(np.zeros((2, 3, 5, 4), np.float32))
+    (cache,) = rooms.longer(platform, [past], 2, 1)
+    room = rooms.room_of(cache, 2)
+    assert room is not None
+    won: list[bool] = []
+    start = threading.Barrier(8)
+
+    def race() -> None:
+        start.wait()
+        won.append(room.claim(6, 1))
+
+    threads = [threading.Thread(target=race) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert won.count(True) == 1
+
+
+@needs_compiler
+def test_a_room_goes_with_its_last_cache() -> None:
+    platform = emulated.FakePlatform()
+    past = platform.to_device(np.ones((1, 3, 5, 4), np.float32))
+    (cache,) = rooms.longer(platform, [past], 2, 1)
+    at = cache.data.ptr
+    (longer,) = rooms.longer(platform, [cache], 2, 1)
+    del cache
+    assert rooms.room_of(longer, 2) is not None
+    del longer
+    assert at not in rooms._rooms
