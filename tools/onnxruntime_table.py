@@ -104,7 +104,7 @@ NOTES: dict[str, tuple[str, str]] = {
     ),
     "InferenceSession.get_tuning_results": ("without effect", "nothing is tuned ahead"),
     "InferenceSession.set_tuning_results": ("without effect", "nothing is tuned ahead"),
-    "InferenceSession.release_captured_graph": ("without effect", "no graph is captured"),
+    "InferenceSession.release_captured_graph": ("without effect", "what is recorded goes with it"),
     "InferenceSession.set_ep_dynamic_options": ("refused", "`set_providers` takes new options"),
     "InferenceSession.end_profiling": (
         "better",

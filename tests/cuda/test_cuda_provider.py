@@ -14,7 +14,7 @@ import pytest
 import tenonnx
 from hooks import RELU, X
 from models import model, node, value
-from tenonnx.options import make_options
+from tenonnx.plugins.choosing import make_options
 from tenonnx.provider import why_unusable
 from tenonnx_cuda.machine import Machine, visible
 from tenonnx_cuda.options import UNLIMITED, CudaOptions

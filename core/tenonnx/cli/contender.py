@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tenonnx.cli.opening import Request, open_session, parse_provider
 from tenonnx.errors import Fail, InvalidArgument, did_you_mean
-from tenonnx.options import make_options
+from tenonnx.plugins.choosing import make_options
 
 if TYPE_CHECKING:
     from tenonnx.cli.state import State

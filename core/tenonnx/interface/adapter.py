@@ -17,7 +17,8 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx.errors import InvalidProtobuf, NoSuchFile
-from tenonnx.interface.ort_value import OrtValue, onnx_type
+from tenonnx.interface.ort_value import OrtValue
+from tenonnx.interface.value_types import onnx_type
 from tenonnx.weights.storage import byte_size, is_packed
 
 NDArray = np.ndarray[Any, np.dtype[Any]]

@@ -27,7 +27,7 @@ class ConfigKey(NamedTuple):
 _SELF_SIZED = ConfigKey("without effect", "kernels share the process's own threads")
 _SHARED = ConfigKey("same", "threads are the process's: the last session that says so counts")
 _NO_ARENA = ConfigKey("without effect", "there is no arena: memory is freed at its last use")
-_NO_PREPACKING = ConfigKey("better", "weights are used where they are mapped, never packed")
+_PACKED_ONCE = ConfigKey("better", "what kernels pack is kept in files that processes share")
 _MAPPED = ConfigKey("better", "weights of .ort files are always used in place, from the mapping")
 _OWN_FUSIONS = ConfigKey("without effect", "it tunes a rewrite of onnxruntime's own")
 _ITS_KERNELS = ConfigKey("without effect", "it tunes kernels of onnxruntime's own")
@@ -75,8 +75,8 @@ SESSION_KEYS: dict[str, ConfigKey] = {
     "session.disable_prepacking": ConfigKey(
         "same", "weights are used where they are mapped, those of 3 x 3 convolutions as well"
     ),
-    "session.prepack.enable_parallel": _NO_PREPACKING,
-    "session.save_external_prepacked_constant_initializers": _NO_PREPACKING,
+    "session.prepack.enable_parallel": _PACKED_ONCE,
+    "session.save_external_prepacked_constant_initializers": _PACKED_ONCE,
     "session.use_device_allocator_for_initializers": _NO_ARENA,
     "session.use_env_allocators": _NO_ARENA,
     "session.use_memory_mapped_ort_model": _MAPPED,
@@ -108,7 +108,9 @@ SESSION_KEYS: dict[str, ConfigKey] = {
         "without effect", "functions are always inlined; an operator of a provider's own is kept"
     ),
     "session.function_expansion_byte_limit": ConfigKey("without effect", "inlining copies nothing"),
-    "session.function_expansion_node_limit": ConfigKey("without effect", "there is no limit"),
+    "session.function_expansion_node_limit": ConfigKey(
+        "without effect", "functions may expand to a million nodes"
+    ),
     "session.graph_optimizations_loop_level": ConfigKey(
         "without effect", "transforms run once each, in an order of their own"
     ),
@@ -174,7 +176,7 @@ RUN_KEYS: dict[str, ConfigKey] = {
     "disable_synchronize_execution_providers": ConfigKey(
         "without effect", "outputs are on the host when a run returns"
     ),
-    "gpu_graph_id": ConfigKey("without effect", "no graph is captured"),
+    "gpu_graph_id": ConfigKey("without effect", "recorded runs are told apart by shapes"),
     "run.profiling": ConfigKey("without effect", "enable_profiling watches every run"),
     "qnn.htp_perf_mode": _ITS_KERNELS,
     "qnn.htp_perf_mode_post_run": _ITS_KERNELS,

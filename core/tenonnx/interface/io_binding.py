@@ -10,7 +10,8 @@ import numpy as np
 
 from tenonnx.errors import InvalidArgument, did_you_mean
 from tenonnx.interface.devices import find_device
-from tenonnx.interface.ort_value import OrtValue, OrtValueVector, element_dtype
+from tenonnx.interface.ort_value import OrtValue, OrtValueVector
+from tenonnx.interface.value_types import element_dtype
 from tenonnx.planning.on_devices import lends
 from tenonnx.provider import HOST, Device
 

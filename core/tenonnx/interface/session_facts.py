@@ -136,7 +136,7 @@ class Session:
         self._fallback = False
 
     def release_captured_graph(self, graph_annotation_id: int = 0) -> None:
-        """Does nothing: no graph is captured."""
+        """Does nothing: what a provider recorded goes with the session."""
 
     def get_tuning_results(self) -> list[Any]:
         """Returns no tuning results: nothing is tuned ahead."""

@@ -73,7 +73,7 @@ class InputCheck:
             return self._as_other(given)
         array = given if type(given) is np.ndarray else self._as_array(given)
         if array.dtype is not self._dtype and array.dtype != self._dtype:
-            array = self._convert(array, given)
+            array = self._convert(array)
         elif self._dtype is STRING:
             array = _worded(array)
         return self._of_this_shape(array)
@@ -161,7 +161,7 @@ class InputCheck:
                 ) from error
         return np.asarray(given)
 
-    def _convert(self, array: np.ndarray[Any, Any], given: Any) -> np.ndarray[Any, Any]:
+    def _convert(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         assert self._dtype is not None
         kind = array.dtype.kind
         if self._dtype == STRING and kind in "UOT":
@@ -171,7 +171,6 @@ class InputCheck:
         # numpy's StringDType, of kind T, has no order of bytes.
         if kind != "T" and array.dtype.newbyteorder("=") == self._dtype:
             return array.astype(self._dtype)
-        del given
         raise self._wrong(
             f"dtype {array.dtype}", hint=f"convert it: {self.arg.name}.astype('{self._dtype}')"
         )

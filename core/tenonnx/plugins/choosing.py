@@ -1,15 +1,16 @@
-"""Which providers a session gets: the ones asked for that are usable here."""
+"""Which providers a session gets, with which options: those asked for that are usable here."""
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from tenonnx.custom_ops import GLOBAL
-from tenonnx.errors import EPFail, InvalidArgument, TenonnxError
+from tenonnx.errors import EPFail, InvalidArgument, TenonnxError, did_you_mean
 from tenonnx.operators import OperatorTable
-from tenonnx.options import SessionOptions, make_options
+from tenonnx.options import SessionOptions
 from tenonnx.plugins.manager import PluginSet
 from tenonnx.provider import Provider, resolve_provider_name, why_unusable
 
@@ -69,6 +70,46 @@ def choose_providers(
         names = ", ".join(provider.name for provider in chosen)
         warnings.warn(f"running on {names}; not usable: {'; '.join(unusable)}", stacklevel=4)
     return chosen
+
+
+def make_options(options_class: type | None, given: Any, owner: str) -> Any:
+    """Builds a provider's options from a mapping or an instance.
+
+    Strings are converted to the field's type, as onnxruntime's string options are.
+
+    Raises:
+        InvalidArgument: An unknown option, a value that does not fit, or one that is missing.
+    """
+    if options_class is not None and isinstance(given, options_class):
+        return given
+    given = dict(given or {})
+    known = {f.name: f for f in dataclasses.fields(options_class)} if options_class else {}
+    for name in given:
+        if name not in known:
+            raise InvalidArgument(f"{owner} has no option {name!r}{did_you_mean(name, known)}")
+    if options_class is None:
+        return None
+    converted = {
+        name: _convert(value, known[name].default, f"{owner} option {name!r}")
+        for name, value in given.items()
+    }
+    try:
+        return options_class(**converted)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(f"the options of {owner} do not fit: {error}") from error
+
+
+def _convert(value: Any, default: Any, what: str) -> Any:
+    if not isinstance(value, str) or not isinstance(default, (bool, int, float)):
+        return value
+    try:
+        if isinstance(default, bool):
+            return {"1": True, "true": True, "0": False, "false": False}[value.lower()]
+        return type(default)(value)
+    except (KeyError, ValueError):
+        raise InvalidArgument(
+            f"{what} is {value!r}; expected {type(default).__name__}, such as {default!r}"
+        ) from None
 
 
 def _start(

@@ -12,7 +12,8 @@ import onnx_ir as ir
 
 from tenonnx import graph as graphs
 from tenonnx.hookspecs import hookimpl
-from tenonnx.options import GraphOptimizationLevel, SessionOptions, make_options
+from tenonnx.options import GraphOptimizationLevel, SessionOptions
+from tenonnx.plugins.choosing import make_options
 from tenonnx.plugins.manager import PluginSet, default_plugins
 from tenonnx.provider import Provider, Segment, Step, why_unusable
 from tenonnx.session import InferenceSession

@@ -1,0 +1,48 @@
+"""Types of values: from what callers name them by, and of arrays that are there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from tenonnx.errors import InvalidArgument
+from tenonnx.interface.sparse_tensor import SparseTensor
+from tenonnx.type_names import type_name
+
+
+def element_dtype(element_type: Any) -> np.dtype[Any]:
+    """Returns the dtype of a numpy or ONNX element type.
+
+    Raises:
+        InvalidArgument: It is neither.
+    """
+    try:
+        if isinstance(element_type, int):
+            return ir.DataType(element_type).numpy()
+        dtype = np.dtype(element_type)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(f"{element_type!r} is no element type of numpy or ONNX") from error
+    return np.dtype(object) if dtype.kind in "US" else dtype
+
+
+def onnx_type(array: Any) -> ir.DataType:
+    """Returns the ONNX element type of an array."""
+    dtype = np.dtype(array.dtype)
+    return ir.DataType.STRING if dtype.kind in "OUS" else ir.DataType.from_numpy(dtype)
+
+
+def describe_value(value: Any) -> str:
+    """Returns the name of the type that a value has."""
+    if value is None:
+        return "optional()"
+    if isinstance(value, SparseTensor):
+        return value.data_type()
+    if isinstance(value, list):
+        return f"seq({describe_value(value[0]) if value else ''})"
+    if isinstance(value, dict):
+        key, item = next(iter(value.items()), ("", np.float32(0)))
+        kind = "string" if isinstance(key, str) else "int64"
+        return f"map({kind},{describe_value(np.asarray(item))})"
+    return type_name(ir.TensorType(onnx_type(value)))
