@@ -4,8 +4,12 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from tenonnx.weights.registry import WeightRegistry
 
 # Tests run side by side, and the suite's real models need every column of a product summed in
 # one order, which OpenBLAS keeps only while it does not share a product out among threads.
@@ -44,6 +48,15 @@ def own_cache(
     monkeypatch.setenv("NUMBA_CACHE_DIR", os.environ.get("NUMBA_CACHE_DIR", str(kernels)))
     mode = "wait" if "cpu" in request.path.parts else "0"
     monkeypatch.setenv("TENONNX_JIT", os.environ.get("TENONNX_JIT", mode))
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> WeightRegistry:
+    """A registry of the test's own, with an empty folder of side files."""
+    from tenonnx.weights.registry import WeightRegistry
+    from tenonnx.weights.sidefile import SideFiles
+
+    return WeightRegistry(SideFiles(tmp_path / "cache"))
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ from tenonnx.load import load
 from tenonnx.loading import wire
 from tenonnx.loading.wire import MAX_DEPTH, THRESHOLD, Skeleton, skim
 from tenonnx.weights.registry import WeightRegistry
-from tenonnx.weights.sidefile import SideFiles
 
 TP = onnx.TensorProto
 
@@ -154,11 +153,6 @@ def test_a_model_cannot_name_the_buffer_itself() -> None:
 def model_of(*arrays: Any, **fields: Any) -> onnx.ModelProto:
     initializers = [numpy_helper.from_array(array, f"w{n}") for n, array in enumerate(arrays)]
     return helper.make_model(helper.make_graph([], "g", [], [], initializers), **fields)
-
-
-@pytest.fixture
-def registry(tmp_path: Path) -> WeightRegistry:
-    return WeightRegistry(SideFiles(tmp_path))
 
 
 def small_model() -> onnx.ModelProto:
