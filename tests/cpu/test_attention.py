@@ -196,6 +196,19 @@ def test_the_operator(
         np.testing.assert_allclose(mine, numpys, rtol=2e-5, atol=5e-6)
 
 
+def test_joined_keys_and_values_are_those_of_the_run() -> None:
+    feeds = {"q": floats(1, 2, 4, 8), "k": floats(1, 2, 4, 8, seed=1), "v": floats(1, 2, 4, 8)}
+    feeds |= {"pk": floats(1, 2, 3, 8, seed=2), "pv": floats(1, 2, 3, 8, seed=3)}
+    one = session(
+        [node("Attention", "q k v _ pk pv", "y keys values")], feeds, "y keys values", opset=23
+    )
+    first = one.run(None, feeds)
+    made = [one.run(None, feeds) for _ in range(5)]  # a step is recorded in its third run
+    for each in made:
+        for again, before in zip(each, first, strict=True):
+            np.testing.assert_array_equal(again, before)
+
+
 @pytest.mark.parametrize("kind", [np.float32, bool])
 def test_the_operators_masks(kind: Any, kernel: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     feeds = {"q": floats(1, 2, 6, 8), "k": floats(1, 2, 9, 8, seed=1), "v": floats(1, 2, 9, 8)}

@@ -57,7 +57,9 @@ def specialise_attention(site: Site, plain: Call) -> Call | None:
         if made is None:
             return plain(q, k, v, *rest)
         y = joined(made.result) if packed else made.result
-        return made._replace(result=(y, ks, vs, None), otherwise=plain)
+        made = made._replace(result=(y, ks, vs, None), otherwise=plain)
+        # A recording knows nothing of what numpy joined.
+        return made if past_k is None else done(made)
 
     return Recorded(call)
 
