@@ -37,10 +37,12 @@ dependencies = ["tenonnx=={version}"]
 [tool.setuptools]
 packages = ["{package}"]
 package-data = {{ {package} = ["*"] }}
+"""
 
-[tool.distutils.bdist_wheel]
-python-tag = "{tag}"
-plat-name = "manylinux2014_{machine}"
+SETUP = """
+[bdist_wheel]
+python_tag = {tag}
+plat_name = manylinux2014_{machine}
 """
 
 
@@ -65,7 +67,7 @@ def main() -> None:
         for kind in given.processor:
             warm_up(kind, cache)
         write_project(Path(folder), cache / "numba" / "tenonnx", given.processor)
-        pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "-w", given.output, folder]
+        pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", given.output, folder]
         subprocess.run(pip, check=True)
 
 
@@ -94,10 +96,10 @@ def write_project(folder: Path, images: Path, kinds: Sequence[str]) -> None:
         version=tenonnx.__version__,
         kinds=", ".join(kinds),
         python=".".join(map(str, sys.version_info[:2])),
-        tag=sys.implementation.cache_tag.replace("cpython-", "cp"),
-        machine=architecture(),
     )
     (folder / "pyproject.toml").write_text(text)
+    tag = sys.implementation.cache_tag.replace("cpython-", "cp")
+    (folder / "setup.cfg").write_text(SETUP.format(tag=tag, machine=architecture()))
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ def packages() -> Iterator[Finding]:
                 yield Finding(
                     "note",
                     name,
-                    "not installed: what the cache has no kernel for is left to numpy, which takes "
+                    "not installed: numpy computes what there is no compiled kernel for, which takes "
                     "several times as long",
                     "pip install 'tenonnx[jit]'",
                 )
