@@ -66,8 +66,8 @@ def packages() -> Iterator[Finding]:
                 yield Finding(
                     "note",
                     name,
-                    "not installed: numpy computes what there is no compiled kernel for, which takes "
-                    "several times as long",
+                    "not installed: numpy computes what there is no compiled kernel for, and"
+                    " takes several times as long",
                     "pip install 'tenonnx[jit]'",
                 )
 
