@@ -29,12 +29,15 @@ class CudaOptions:
         cudnn_conv_algo_search: ``EXHAUSTIVE`` times cuDNN's plans for a convolution and keeps the
             fastest; the others take its first one.
         cudnn_conv_use_max_workspace: Let its plans take much working memory.
+        sdpa_kernel: Which kernels attend, as bits. 8 asks for cuDNN's, though one may have to be
+            compiled for each length; others without it ask for the provider's own. With 0 they
+            are cuDNN's where one is compiled for all lengths.
         weights: ``device`` copies each weight once to the device; ``mapped`` lets kernels read
             them from the host's memory, for models larger than the device's; ``shared`` copies
             each once for all processes of the user that ask for it.
         has_user_compute_stream, do_copy_in_default_stream, arena_extend_strategy,
             cudnn_conv1d_pad_to_nc1d, fuse_conv_bias, enable_skip_layer_norm_strict_mode,
-            prefer_nhwc, sdpa_kernel,
+            prefer_nhwc,
             use_ep_level_unified_stream, gpu_external_alloc, gpu_external_free,
             gpu_external_empty_cache, tunable_op_enable, tunable_op_tuning_enable,
             tunable_op_max_tuning_duration_ms: Accepted for onnxruntime's sake, without effect.
@@ -54,11 +57,11 @@ class CudaOptions:
     arena_extend_strategy: str = "kNextPowerOfTwo"
     cudnn_conv_algo_search: str = "EXHAUSTIVE"
     cudnn_conv_use_max_workspace: bool = True
+    sdpa_kernel: int = 0
     cudnn_conv1d_pad_to_nc1d: bool = False
     fuse_conv_bias: bool = False
     enable_skip_layer_norm_strict_mode: bool = False
     prefer_nhwc: bool = False
-    sdpa_kernel: int = 0
     use_ep_level_unified_stream: bool = False
     gpu_external_alloc: int = 0
     gpu_external_free: int = 0
@@ -71,6 +74,6 @@ class CudaOptions:
         for name, known in CHOICES.items():
             if (value := getattr(self, name)) not in known:
                 raise ValueError(f"{name} is {value!r}; expected {' or '.join(known)}")
-        for name in ("device_id", "gpu_mem_limit", "user_compute_stream"):
+        for name in ("device_id", "gpu_mem_limit", "user_compute_stream", "sdpa_kernel"):
             if (number := getattr(self, name)) < 0:
                 raise ValueError(f"{name} is {number}; expected 0 or more")

@@ -39,6 +39,7 @@ def chosen(
     capability: tuple[int, int] = (8, 0),
     tf32: bool = False,
     cudnn: Any = None,
+    sdpa_kernel: int = 0,
     plain: Any = refuse,
     inside: bool = False,
     times: int = 3,
@@ -54,6 +55,7 @@ def chosen(
         capability: Of the device.
         tf32: Whether factors may be rounded.
         cudnn: What stands in for it.
+        sdpa_kernel: The option.
         plain: What it may leave arrays to; without, it fails there.
         inside: Its outputs are none of the graph's.
         times: How often it is called, at the second time noted, from the third on repeated.
@@ -65,7 +67,8 @@ def chosen(
     platform = FakePlatform()
     platform.capability = capability
     platform.cudnn = cudnn
-    call = choices()[domain, op](Site(node, platform, CudaOptions(use_tf32=tf32)), plain)
+    options = CudaOptions(use_tf32=tf32, sdpa_kernel=sdpa_kernel)
+    call = choices()[domain, op](Site(node, platform, options), plain)
     assert call is not None
     assert graph is node.graph
 

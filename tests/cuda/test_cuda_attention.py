@@ -10,7 +10,7 @@ import pytest
 import strict
 from kernel_calls import BFLOAT16, FLOATS, chosen, close, draw, needs_compiler
 
-from tenonnx_cuda.attention import flash
+from tenonnx_cuda.attention import choosing
 from tenonnx_cuda.attention.flash import Heads
 
 
@@ -165,7 +165,7 @@ def test_attention_of_many_queries(dtype: Any, size: int, values: int) -> None:
 def test_tensor_cores_take_what_suits_them(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = []
     for name in ("on_tensor_cores", "by_tiles"):
-        monkeypatch.setattr(flash, name, lambda *_, name=name: taken.append(name))
+        monkeypatch.setattr(choosing, name, lambda *_, name=name: taken.append(name))
     for dtype, size, capability in (
         (np.float16, 64, (8, 0)), (np.float16, 64, (7, 5)), (np.float32, 64, (9, 0)),
         (BFLOAT16, 48, (9, 0)), (BFLOAT16, 128, (10, 0)),

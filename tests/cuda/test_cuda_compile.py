@@ -100,6 +100,10 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             ("f16", 2, 0, 0, 8, 1, 0),
         )
     ],
+    "unseen": [
+        {"T": t, "VALUE": v, "MASK": m}
+        for t, v, m in (("f16", 64, 0), ("bf16", 128, 1), ("f16", 72, 2))
+    ],
     "nbits_mma_columns": [
         {"T": t, "S": t, "Y": y, "BITS": b, "SIGNED": s, "MIDDLE": 0, "ZERO": z}
         | {"K_BLOCK": 32, "N_BLOCK": 1, "N_STEP": n_step, "STEP": step, "TILES": n}

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
-import re
-from pathlib import Path
 from typing import Any
 
 import emulated
@@ -23,9 +20,7 @@ from tenonnx.weights.registry import WeightRegistry
 from tenonnx_array.conv_transpose import conv_transpose
 from tenonnx_array.windows import place
 from tenonnx_contrib.fused import fused_conv
-from tenonnx_cuda.cudnn import operations, plans
-from tenonnx_cuda.cudnn.descriptors import ATTRIBUTES, DESCRIPTORS
-from tenonnx_cuda.images import convolution_graph
+from tenonnx_cuda.cudnn import plans
 from tenonnx_cuda.images.convolve import ends_of
 
 CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
@@ -221,44 +216,3 @@ def test_a_network_has_its_channels_last_and_its_weights_once(dtype: Any) -> Non
     weights = sum(draw(0, 2 * (8 * 8 * 9 + 8), dtype=dtype).nbytes for _ in "w")
     assert sum(n for what, n in platform.log if what == "copy") == weights
     assert platform.allocated <= weights + 4 * 256
-
-
-HEADERS = ("cudnn_graph.h", "cudnn_graph_v9.h")
-
-
-def header() -> str | None:
-    """The text of cuDNN's header, if a package of it is installed."""
-    if importlib.util.find_spec("nvidia") is None or not importlib.util.find_spec("nvidia.cudnn"):
-        return None
-    spec = importlib.util.find_spec("nvidia.cudnn")
-    folders = (spec.submodule_search_locations or ()) if spec else ()
-    found = [p for f in folders for name in HEADERS if (p := Path(f) / "include" / name).exists()]
-    return found[0].read_text() if found else None
-
-
-def test_numbers_are_those_of_cudnns_header() -> None:
-    text = header()
-    if text is None:
-        pytest.skip("cuDNN's headers are not installed (pip install nvidia-cudnn-cu13)")
-    numbers = {name: int(n) for name, n in re.findall(r"(CUDNN_\w+)[^=,\n]*= *(\d+)", text)}
-    for name, number in DESCRIPTORS.items():
-        assert numbers[f"CUDNN_BACKEND_{name}_DESCRIPTOR"] == number
-    for name, (number, _) in ATTRIBUTES.items():
-        assert numbers[f"CUDNN_ATTR_{name}"] == number
-    for dtype, number in operations.ELEMENTS.items():
-        kind = {"float32": "FLOAT", "float16": "HALF", "bfloat16": "BFLOAT16"}[dtype.name]
-        assert numbers[f"CUDNN_DATA_{kind}"] == number
-    notes = (
-        "TENSOR_CORE",
-        "DOWN_CONVERT_INPUTS",
-        "REDUCED_PRECISION_REDUCTION",
-        "NONDETERMINISTIC",
-    )
-    ours = (plans.TENSOR_CORE, plans.DOWN_CONVERT, plans.REDUCED_SUMS, plans.NONDETERMINISTIC)
-    assert [numbers[f"CUDNN_NUMERICAL_NOTE_{name}"] for name in notes] == list(ours)
-    assert numbers["CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION"] == plans.RUNTIME_COMPILATION
-    assert (numbers["CUDNN_POINTWISE_ADD"], numbers["CUDNN_POINTWISE_RELU_FWD"]) == (0, 100)
-    modes = [numbers[f"CUDNN_HEUR_MODE_{name}"] for name in ("A", "FALLBACK")]
-    assert modes == list(plans.HEURISTICS)
-    assert numbers["CUDNN_CROSS_CORRELATION"] == convolution_graph.CROSS_CORRELATION
-    assert numbers["CUDNN_PROPAGATE_NAN"] == operations.PROPAGATE

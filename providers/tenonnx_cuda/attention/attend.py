@@ -12,7 +12,8 @@ import numpy as np
 from tenonnx.operators import Array
 from tenonnx_array.attention import count_before
 from tenonnx_cuda.attention.caches import Turn, append, cached, continues, grown, in_room, outputs
-from tenonnx_cuda.attention.flash import Heads, Sight, attended, attends, masked
+from tenonnx_cuda.attention.choosing import attended
+from tenonnx_cuda.attention.flash import Heads, Sight, attends, masked
 from tenonnx_cuda.chosen import Call, Site, choose, same_element
 from tenonnx_cuda.noting import Growing
 from tenonnx_cuda.rooms import Grown

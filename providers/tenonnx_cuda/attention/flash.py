@@ -1,4 +1,4 @@
-"""Attention without a matrix of scores: which of the kernels, and how it is started."""
+"""Attention without a matrix of scores, by kernels of the provider's own."""
 
 from __future__ import annotations
 
@@ -209,15 +209,6 @@ class Task:
         sizes = all(h.size % 32 == 0 and h.size <= LARGEST_TENSOR for h in (self.q, self.v))
         even = all(stride % 8 == 0 for h in all_heads for stride in h.strides)
         return sizes and even and is_aligned(*(h.array for h in all_heads))
-
-
-def attended(site: Site, q: Heads, k: Heads, v: Heads, sight: Sight) -> Array:
-    """Returns attention's result in the layout of q, for heads that there is a kernel for."""
-    task = Task.of(site, q, k, v, sight)
-    halves = site.has_tensor_cores and q.array.dtype.itemsize == 2
-    start = on_tensor_cores if halves and task.suits_tensor_cores else by_tiles
-    start(task)
-    return task.y
 
 
 def by_tiles(task: Task) -> None:

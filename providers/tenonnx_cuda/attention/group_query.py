@@ -11,7 +11,8 @@ import numpy as np
 
 from tenonnx.operators import Array
 from tenonnx_cuda.attention.caches import Turn, append, cached, continues, grown, longest, outputs
-from tenonnx_cuda.attention.flash import FROM_ZERO, Heads, Sight, attended, attends, masked
+from tenonnx_cuda.attention.choosing import attended
+from tenonnx_cuda.attention.flash import FROM_ZERO, Heads, Sight, attends, masked
 from tenonnx_cuda.chosen import Call, Site, choose, same_element
 from tenonnx_cuda.graphs.sized import Sized
 from tenonnx_cuda.rooms import Grown

@@ -53,14 +53,13 @@ class Graph(NamedTuple):
         operations: Them.
         names: The arrays in the device's memory.
         numbers: Numbers on the host, by name.
-        pattern: What all graphs have in common whose kernels serve this one, which then are not
-            compiled for its shapes; ``None`` if there are no such.
+        serves_all: Its kernels are those of all of its family, and not compiled for its shapes.
     """
 
     operations: Operations
     names: tuple[int, ...]
     numbers: Mapping[int, ctypes.c_float | ctypes.c_int32] = {}
-    pattern: Hashable = None
+    serves_all: bool = False
 
 
 class Notes(NamedTuple):
@@ -86,13 +85,17 @@ class Computation(Protocol):
     """Something for cuDNN: all that a plan depends on. Its text says what it is.
 
     Attributes:
+        family: What all have in common that cuDNN has a way for, or for none of them.
         forms: How much of it may be done, or how: the one that is liked best first.
         measured: The fastest plan is looked for; otherwise cuDNN's first choice is taken.
         workspace: Bytes of working memory at most.
     """
 
     @property
-    def forms(self) -> Iterable[int]: ...  # noqa: D102 - an attribute
+    def family(self) -> Hashable: ...  # noqa: D102 - an attribute
+
+    @property
+    def forms(self) -> Iterable[int]: ...  # noqa: D102 - likewise
 
     @property
     def measured(self) -> bool: ...  # noqa: D102 - likewise
@@ -146,6 +149,7 @@ class Cudnn:
         self._handle = backend.handle()
         self._plans: dict[Computation, Plan | None] = {}
         self._kernels: dict[Hashable, Descriptor] = {}
+        self._refused: set[Hashable] = set()
         # Neither the handle, which has a stream, nor every plan is for several threads at once.
         self._lock = threading.Lock()
 
@@ -175,6 +179,8 @@ class Cudnn:
 
     def _chosen(self, what: Computation, addresses: dict[int, int]) -> Plan | None:
         """Returns a plan for the first form that has one; of several, the fastest."""
+        if what.family in self._refused:
+            return None
         # While a graph is recorded nothing runs that could be timed.
         recording = self._cupy.cuda.get_current_stream().is_capturing()
         few = CANDIDATES if what.measured and not recording else 1
@@ -185,6 +191,7 @@ class Cudnn:
             times = [self._took(plan, addresses) for plan in found]
             if times and min(times) < math.inf:
                 return found[times.index(min(times))]
+        self._refused.add(what.family)
         log.warning("cuDNN has no way for %s: a kernel of this provider's does it", what)
         return None
 
@@ -212,7 +219,7 @@ class Cudnn:
         """Makes plans, cuDNN's favourites first."""
         try:
             graph = what.graph(self._backend, form)
-            described, kernels = self._described(graph)
+            described, kernels = self._described(what, graph)
         except CuDNNError as error:
             log.debug("cuDNN has no such graph: %s", error)
             return
@@ -230,16 +237,18 @@ class Cudnn:
                     if workspace <= what.workspace:
                         yield Plan(form, plan, workspace, graph.names, graph.numbers)
 
-    def _described(self, graph: Graph) -> tuple[Descriptor, dict[str, Descriptor]]:
+    def _described(
+        self, what: Computation, graph: Graph
+    ) -> tuple[Descriptor, dict[str, Descriptor]]:
         """Returns cuDNN's graph, and where the kernels are that may serve it."""
         parts = {"HANDLE": self._handle, "OPS": graph.operations.made}
-        if graph.pattern is None:
+        if not graph.serves_all:
             return self._backend.make("OPERATIONGRAPH", **parts), {}
         described = self._backend.make("OPERATIONGRAPH", **parts, IS_DYNAMIC_SHAPE_ENABLED=True)
-        if graph.pattern not in self._kernels:
+        if what.family not in self._kernels:
             made = self._backend.make("KERNEL_CACHE", OPERATION_GRAPH=described)
-            self._kernels[graph.pattern] = made
-        return described, {"KERNEL_CACHE": self._kernels[graph.pattern]}
+            self._kernels[what.family] = made
+        return described, {"KERNEL_CACHE": self._kernels[what.family]}
 
     def _made(
         self, way: Descriptor, kernels: dict[str, Descriptor]

@@ -77,6 +77,11 @@ class Convolution(NamedTuple):
         return f"a convolution of {self.x.shape} by {self.w.shape}"
 
     @property
+    def family(self) -> Convolution:
+        """Each has ways of its own."""
+        return self
+
+    @property
     def endings(self) -> tuple[int, ...]:
         """What follows the convolution: ``SUM``, ``BIAS``, and ``Y`` for the activation.
 

@@ -1,0 +1,247 @@
+"""What cuDNN is told of attention: the graph that it recognises, and has one kernel for.
+
+It knows attention by its operations and their order, and takes what is masked and added between the
+first product and the softmax. The logarithm of the sums, which nothing reads, belongs to it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Hashable
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from tenonnx_cuda.cudnn.descriptors import Backend
+from tenonnx_cuda.cudnn.operations import (
+    ADD,
+    AND,
+    BOOLEAN,
+    DIVIDE,
+    ELEMENTS,
+    EXP,
+    GREATER,
+    GREATER_OR_EQUAL,
+    INDEX,
+    INT32,
+    LARGEST,
+    LESS,
+    LOG,
+    MULTIPLY,
+    SELECT,
+    SUBTRACT,
+    SUM,
+    TANH,
+    Operations,
+    Tensor,
+    Value,
+)
+from tenonnx_cuda.cudnn.plans import NONDETERMINISTIC, REDUCED_SUMS, Graph, Notes
+
+Q, K, V, Y, BIAS, QUERIES, KEYS = range(1, 8)
+"""What arrays are called; the last two are lengths, or numbers of the host where there are none."""
+
+SCALE, CAP, HIDDEN, LEFT, RIGHT = range(8, 13)
+"""What numbers are called."""
+
+ROW, COLUMN = 2, 3
+"""Axes of scores: queries, and keys."""
+
+SERVES_ALL, FOR_THIS = 1, 0
+"""Forms: with kernels that serve all lengths, and with one that is compiled for these."""
+
+WORKSPACE: Final = 256 << 20
+"""Bytes of working memory at most."""
+
+
+class Attention(NamedTuple):
+    """What is computed; all that a plan depends on.
+
+    Attributes:
+        dtype: The element type.
+        q, k, v, y: The arrays: (batch, heads, steps, size).
+        scale: Of scores.
+        softcap: What scores saturate at; 0 for none.
+        bias: (batch or 1, heads or 1, queries or 1, keys), which is added, if anything.
+        lengths: There are numbers of queries and keys for each sequence.
+        aligned: The last query stands at the last key; otherwise the first one at the first.
+        left: Keys before its own that a query sees; negative for all.
+        right: Keys after its own that a query sees; negative for all.
+        compiled: A kernel may be compiled for these lengths alone, which takes about a second.
+    """
+
+    dtype: np.dtype[Any]
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    y: Tensor
+    scale: float
+    softcap: float = 0.0
+    bias: Tensor | None = None
+    lengths: bool = False
+    aligned: bool = False
+    left: int = -1
+    right: int = -1
+    compiled: bool = False
+
+    def __str__(self) -> str:
+        how = "" if self.compiled else " that needs no kernel of its own (sdpa_kernel=8 allows it)"
+        return f"attention of {self.q.shape} to {self.k.shape}{how}"
+
+    @property
+    def family(self) -> Hashable:
+        """What a kernel is compiled for."""
+        shapes = [(x.shape[1], x.shape[3]) for x in (self.q, self.k, self.v)]
+        one = None if self.bias is None else tuple(n == 1 for n in self.bias.shape)
+        flags = (self.softcap > 0, self.left >= 0, self.right >= 0, self.right > 0, self.compiled)
+        return (type(self), self.dtype, *shapes, one, self.lengths, self.aligned, *flags)
+
+    @property
+    def forms(self) -> tuple[int, ...]:
+        """Kernels that serve all lengths are liked better; some versions of cuDNN have none."""
+        return (SERVES_ALL, FOR_THIS) if self.compiled else (SERVES_ALL,)
+
+    @property
+    def measured(self) -> bool:
+        """Another kernel would have to be compiled."""
+        return False
+
+    @property
+    def workspace(self) -> int:
+        """As for convolutions."""
+        return WORKSPACE
+
+    def graph(self, backend: Backend, form: int) -> Graph:
+        """Returns all of it.
+
+        Raises:
+            CuDNNError: An attribute is none that cuDNN knows.
+        """
+        drawing = Drawing(self, Operations(backend))
+        drawing.draw()
+        optional = ((BIAS, self.bias is not None), *((n, self.lengths) for n in (QUERIES, KEYS)))
+        names = (Q, K, V, Y, *(name for name, present in optional if present))
+        return Graph(drawing.operations, names, drawing.numbers, form == SERVES_ALL)
+
+    def suits(self, notes: Notes) -> bool:
+        """Says whether an engine sums in float32, and always gives the same result."""
+        return notes.numerical.isdisjoint({REDUCED_SUMS, NONDETERMINISTIC})
+
+
+class Drawing:
+    """Attention's operations, and the numbers in them.
+
+    Args:
+        what: Attention.
+        operations: Where they go.
+
+    Attributes:
+        operations: Likewise.
+        numbers: By name.
+    """
+
+    def __init__(self, what: Attention, operations: Operations) -> None:
+        self._what = what
+        self.operations = operations
+        self.numbers: dict[int, ctypes.c_float | ctypes.c_int32] = {}
+        per_sequence = Tensor((what.q.shape[0], 1, 1, 1), (1, 1, 1, 1))
+        self._lengths: dict[int, Value] = {}
+        if what.lengths:
+            for name in (QUERIES, KEYS):
+                self._lengths[name] = operations.array(name, per_sequence, INT32)
+
+    def draw(self) -> None:
+        """Draws all of it."""
+        what, operations = self._what, self.operations
+        kind = ELEMENTS[what.dtype]
+        arrays = ((Q, what.q), (K, _turned(what.k)), (V, what.v), (Y, what.y))
+        q, k, v, y = (operations.array(name, where, kind) for name, where in arrays)
+        queries, keys = self._lengths.get(QUERIES), self._lengths.get(KEYS)
+        shape = (*what.q.shape[:3], what.k.shape[2])
+        scores = operations.inside(Tensor.laid(shape))
+        operations.matmul(q, k, scores, lengths=_given(M=queries, N=keys))
+        scores = operations.pointwise(MULTIPLY, scores, self._number(SCALE, what.scale))
+        if what.softcap:
+            cap = self._number(CAP, what.softcap)
+            scores = operations.pointwise(DIVIDE, scores, cap)
+            scores = operations.pointwise(TANH, scores)
+            scores = operations.pointwise(MULTIPLY, scores, cap)
+        if what.bias is not None:
+            scores = operations.pointwise(ADD, scores, operations.array(BIAS, what.bias, kind))
+        shares = self._softmax(self._masked(scores), kind)
+        operations.matmul(shares, v, y, lengths=_given(M=queries, K=keys))
+
+    def _number(self, name: int, value: float) -> Value:
+        self.numbers[name] = ctypes.c_float(value)
+        return self.operations.number(name)
+
+    def _whole_number(self, name: int, value: int) -> Value:
+        self.numbers[name] = ctypes.c_int32(value)
+        return self.operations.number(name, INT32)
+
+    def _masked(self, scores: Value) -> Value:
+        """Hides keys that are none of a sequence's, or too far to the right, or to the left."""
+        what, operations = self._what, self.operations
+        if not (what.lengths or what.left >= 0 or what.right >= 0):
+            return scores
+        hidden = self._number(HIDDEN, -np.inf)
+        if what.lengths:
+            rows = self._compared(LESS, self._index(scores, ROW), self._count(QUERIES))
+            columns = self._compared(LESS, self._index(scores, COLUMN), self._count(KEYS))
+            scores = operations.pointwise(
+                SELECT, scores, hidden, self._compared(AND, rows, columns)
+            )
+        if what.right >= 0:
+            row, column = (self._index(scores, axis) for axis in (ROW, COLUMN))
+            if what.aligned:
+                row = self._plus(row, ((ADD, KEYS), (SUBTRACT, QUERIES)))
+            if what.right > 0:
+                right = self._whole_number(RIGHT, what.right)
+                row = operations.pointwise(ADD, row, right, kind=INT32)
+            seen = self._compared(GREATER_OR_EQUAL, row, column)
+            scores = operations.pointwise(SELECT, scores, hidden, seen)
+        if what.left >= 0:
+            row, column = (self._index(scores, axis) for axis in (ROW, COLUMN))
+            left = self._whole_number(LEFT, what.left + 1)
+            column = operations.pointwise(ADD, column, left, kind=INT32)
+            if what.aligned:
+                column = self._plus(column, ((SUBTRACT, KEYS), (ADD, QUERIES)))
+            seen = self._compared(GREATER, column, row)
+            scores = operations.pointwise(SELECT, scores, hidden, seen)
+        return scores
+
+    def _index(self, scores: Value, axis: int) -> Value:
+        return self.operations.pointwise(INDEX, scores, kind=INT32, AXIS=axis)
+
+    def _compared(self, mode: int, one: Value, other: Value) -> Value:
+        return self.operations.pointwise(mode, one, other, kind=BOOLEAN)
+
+    def _plus(self, index: Value, counts: tuple[tuple[int, int], ...]) -> Value:
+        for mode, name in counts:
+            index = self.operations.pointwise(mode, index, self._count(name), kind=INT32)
+        return index
+
+    def _count(self, name: int) -> Value:
+        """Returns how many queries or keys there are: of each sequence, or of all."""
+        if name in self._lengths:
+            return self._lengths[name]
+        heads = self._what.q if name == QUERIES else self._what.k
+        return self._whole_number(name, heads.shape[2])
+
+    def _softmax(self, scores: Value, kind: int) -> Value:
+        operations = self.operations
+        most = operations.reduce(LARGEST, scores)
+        powers = operations.pointwise(EXP, operations.pointwise(SUBTRACT, scores, most))
+        sums = operations.reduce(SUM, powers)
+        operations.pointwise(ADD, most, operations.pointwise(LOG, sums))
+        return operations.pointwise(DIVIDE, powers, sums, kind=kind)
+
+
+def _turned(k: Tensor) -> Tensor:
+    """Returns keys as the second factor of a product."""
+    (b, h, s, d), (by_b, by_h, by_s, by_d) = k
+    return Tensor((b, h, d, s), (by_b, by_h, by_d, by_s))
+
+
+def _given(**lengths: Value | None) -> dict[str, Value]:
+    return {axis: value for axis, value in lengths.items() if value is not None}

@@ -1,0 +1,162 @@
+"""Attention of many queries by cuDNN, where it is."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any, Final
+
+import numpy as np
+
+from tenonnx.operators import Array
+from tenonnx_cuda.attention.attention_graph import (
+    BIAS,
+    KEYS,
+    QUERIES,
+    WORKSPACE,
+    Attention,
+    K,
+    Q,
+    V,
+    Y,
+)
+from tenonnx_cuda.attention.flash import FROM_ZERO, Heads, Task
+from tenonnx_cuda.cudnn.operations import Tensor
+from tenonnx_cuda.noting import Growing, cannot_repeat, start
+from tenonnx_cuda.sources import THREADS, Kernel, blocks, is_aligned, pointer
+
+LEAST: Final = 64
+"""Queries from which on cuDNN's tiles have rows for all of their lanes."""
+
+LARGEST: Final = 256
+"""Elements of a head at most."""
+
+EACH: Final = 8
+"""Elements in 16 bytes."""
+
+ASKED_FOR: Final = 8
+"""The bit of ``sdpa_kernel`` that asks for cuDNN."""
+
+WARPS: Final = 4
+"""Of a block of ``blank``: as ``unseen.cu`` says."""
+
+
+def by_cudnn(task: Task) -> bool:
+    """Starts cuDNN's kernel, and what is around it, if there is one."""
+    cudnn = task.site.platform.cudnn
+    if cudnn is None or not suits(task) or (what := described(task)) is None:
+        return False
+    plan = cudnn.plan(what, {})
+    if plan is None:
+        return False
+    if task.k.room:
+        cannot_repeat()  # a plan is for as many keys as there are now
+    xp = task.site.xp
+    arrays = {Q: task.q.array, K: task.k.array, V: task.v.array, Y: task.y}
+    if what.bias is not None:
+        arrays[BIAS] = spread(task, what.bias)
+    if what.lengths:
+        arrays[QUERIES], arrays[KEYS] = counted(task)
+    workspace = xp.empty((plan.workspace,), np.uint8) if plan.workspace else None
+    start(functools.partial(cudnn.start, plan), *(arrays[name] for name in plan.names), workspace)
+    if may_see_nothing(task):
+        blank(task)
+    return True
+
+
+def suits(task: Task) -> bool:
+    """Says whether cuDNN is wanted, and takes heads that lie so."""
+    asked, all_heads = task.site.options.sdpa_kernel, (task.q, task.k, task.v)
+    wanted = (not asked or asked & ASKED_FOR) and task.q.steps >= LEAST
+    sizes = all(h.size % EACH == 0 and h.size <= LARGEST for h in all_heads)
+    even = all(stride % EACH == 0 for h in all_heads for stride in h.strides)
+    alone = task.sight.sinks is None and is_aligned(*(h.array for h in all_heads))
+    return bool(wanted and sizes and even and alone)
+
+
+def described(task: Task) -> Attention | None:
+    """Returns what cuDNN is asked for; ``None`` for what it does not know."""
+    q, k, v, sight = task.q, task.k, task.v, task.sight
+    bias = room_for(task)
+    if bias is not None and math.prod(bias.shape) * q.array.itemsize > WORKSPACE:
+        return None
+    before = first(task)
+    banded = sight.left >= 0 or sight.right >= 0
+    aligned = banded and before != 0
+    if aligned and sight.lengths is None and before != k.steps - q.steps:
+        return None
+    shape = (q.batch, q.heads, q.steps, v.size)
+    return Attention(
+        q.array.dtype, lying(q), lying(k), lying(v), Tensor(shape, (*task.strides, 1)),
+        float(sight.scale), float(sight.softcap), bias, sight.lengths is not None, aligned,
+        sight.left, sight.right, bool(task.site.options.sdpa_kernel & ASKED_FOR),
+    )  # fmt: skip
+
+
+def lying(heads: Heads) -> Tensor:
+    """Returns where heads are: (batch, heads, steps, size)."""
+    shape = (heads.batch, heads.heads, heads.steps, heads.size)
+    return Tensor(shape, (*heads.strides, 1))
+
+
+def room_for(task: Task) -> Tensor | None:
+    """Returns where a mask is to be that cuDNN adds: in rows that begin at 16 bytes."""
+    kind, _, strides, _ = task.sight.mask
+    if kind == 0:
+        return None
+    sizes = (task.q.batch, task.q.heads, task.q.steps)
+    b, h, s = (n if stride else 1 for n, stride in zip(sizes, strides, strict=True))
+    pitch = -(-task.k.steps // EACH) * EACH
+    return Tensor((b, h, s, task.k.steps), (h * s * pitch, s * pitch, pitch, 1))
+
+
+def kernel(task: Task, name: str) -> Kernel:
+    """Returns one of the kernels of ``unseen.cu``."""
+    macros = {"T": task.site.element(task.q.array), "VALUE": task.v.size}
+    return task.site.kernel("unseen", name, MASK=task.sight.mask[0], **macros)
+
+
+def spread(task: Task, where: Tensor) -> Array:
+    """Returns a mask as cuDNN adds it."""
+    _, mask, _, held = task.sight.mask
+    rows, pitch = math.prod(where.shape[:3]), where.strides[2]
+    bias = task.site.xp.empty((rows * pitch,), task.q.array.dtype)
+    sizes = (np.int64(rows), np.int32(held), np.int32(pitch))
+    kernel(task, "spread")(blocks(rows * pitch), (THREADS,), (mask, bias, *sizes))
+    return bias
+
+
+def counted(task: Task) -> tuple[Array, Array]:
+    """Returns how many queries and keys each sequence has."""
+    q, xp = task.q, task.site.xp
+    counts = xp.empty((q.batch,), np.int32), xp.empty((q.batch,), np.int32)
+    sizes = map(np.int32, (q.batch, q.steps, task.k.steps, first(task)))
+    kernel(task, "count")(blocks(q.batch), (THREADS,), (task.sight.lengths, *counts, *sizes))
+    return counts
+
+
+def may_see_nothing(task: Task) -> bool:
+    """Says whether there may be a query that sees no key, or none that counts."""
+    q, sight = task.q, task.sight
+    if sight.mask[0] or sight.lengths is None:
+        return bool(sight.mask[0]) or q.steps > task.k.steps
+    return q.batch > 1 or sight.offset != FROM_ZERO  # a prompt alone is as long as it says
+
+
+def blank(task: Task) -> None:
+    """Writes zeros where a query sees nothing."""
+    q, sight = task.q, task.sight
+    _, mask, strides, held = sight.mask
+    heads = q.heads if strides[1] else 1
+    grid = (-(-q.steps // WARPS), heads, q.batch)
+    sizes = map(np.int32, (q.heads, q.steps, task.k.steps))
+    where = map(np.int64, (*task.strides, *strides))
+    arguments: tuple[Any, ...] = (pointer(mask), pointer(sight.lengths), task.y, *sizes, *where)
+    bounds = map(np.int32, (held, first(task), sight.left, sight.right))
+    kernel(task, "blank")(grid, (WARPS * 32,), (*arguments, *bounds))
+
+
+def first(task: Task) -> int:
+    """Returns how many keys are before the first query, or that the lengths say."""
+    offset = task.sight.offset
+    return int(offset.value if isinstance(offset, Growing) else offset)
