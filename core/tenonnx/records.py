@@ -26,6 +26,7 @@ def record(cls: type[T]) -> type[T]:
             setattr(made, name, method)
     fields = dataclasses.fields(made)
     made._names = tuple(field.name for field in fields)
+    made._fields = frozenset(made._names)
     made._defaults = {f.name: f.default for f in fields if f.default is not MISSING}
     made._factories = {
         f.name: f.default_factory for f in fields if f.default_factory is not MISSING
@@ -37,20 +38,20 @@ class _Methods:
     """What records share."""
 
     _names: ClassVar[tuple[str, ...]]
+    _fields: ClassVar[frozenset[str]]
     _defaults: ClassVar[dict[str, Any]]
     _factories: ClassVar[dict[str, Callable[[], Any]]]
 
     def __init__(self, *values: Any, **named: Any) -> None:
         names, state, count = self._names, vars(self), len(values)
-        if count > len(names) or (named and not named.keys() <= set(names[count:])):
-            raise self._misfit(count, named)
         state.update(self._defaults)
         state.update(zip(names, values, strict=False))
         state.update(named)
         if len(state) < len(names):
             state.update((n, make()) for n, make in self._factories.items() if n not in state)
-            if len(state) < len(names):
-                raise self._misfit(count, named)
+        twice = count and named and not named.keys().isdisjoint(names[:count])
+        if count > len(names) or twice or state.keys() != self._fields:
+            raise self._misfit(count, named)
         self.__post_init__()
 
     def __post_init__(self) -> None:

@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from tenonnx import HOST, TransformContext, Weight, WeightTensor
 from tenonnx.digest import digest
-from tenonnx.graph import graphs, label, python_attributes, subgraphs
+from tenonnx.graph import graphs, has_bodies, label, python_attributes
 from tenonnx_fold.pieces import in_pieces
 
 NEVER = frozenset(
@@ -69,9 +69,10 @@ def _fold_graph(graph: ir.Graph, context: TransformContext) -> bool:
 
 
 def _is_foldable(node: ir.Node) -> bool:
-    if any(subgraphs(node)) or node.op_type in NEVER or not node.inputs:
+    if node.op_type in NEVER or not node.inputs:
         return False
-    return all(value is None or _is_constant(value) for value in node.inputs)
+    constant = all(value is None or _is_constant(value) for value in node.inputs)
+    return constant and not has_bodies(node)
 
 
 def _is_constant(value: ir.Value) -> bool:

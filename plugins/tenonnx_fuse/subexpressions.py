@@ -67,8 +67,7 @@ def _adopt(node: ir.Node, first: ir.Node) -> None:
 def _key(node: ir.Node) -> Hashable | None:
     """Returns what two nodes that compute the same have in common; ``None`` if it is unclear."""
     attributes: list[Hashable] = []
-    for name in sorted(node.attributes):
-        attribute = node.attributes[name]
+    for name, attribute in sorted(node.attributes.data.items()):
         content = attribute.value
         if attribute.type == ir.AttributeType.TENSOR:
             if content.nbytes > MAX_BYTES:

@@ -95,7 +95,7 @@ class Site(NamedTuple):
 
     def attribute(self, name: str, default: Any) -> Any:
         """Returns an attribute's value."""
-        attribute = self.node.attributes.get(name)
+        attribute = self.node.attributes.data.get(name)
         return default if attribute is None else attribute.value
 
     def _tensor(self, position: int) -> Any:
