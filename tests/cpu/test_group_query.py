@@ -158,6 +158,14 @@ def test_recordings_heed_lengths() -> None:
             np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
+def test_lengths_that_lie_apart() -> None:
+    feeds = problem(1, [12, 20, 9], 64)
+    made, expected = session(feeds), plain(feeds)
+    feeds["lengths"] = np.repeat(feeds["lengths"], 2)[::2]
+    for ours, theirs in zip(made.run(None, feeds), expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
 def test_scores_that_are_asked_for_are_numpys(monkeypatch: pytest.MonkeyPatch) -> None:
     feeds = problem(1, [40], 64)
     watch = Watch(GROUP_QUERY, monkeypatch)

@@ -123,7 +123,8 @@ class Form:
         )
         rule = self.rule if self.rule.scale else replace(self.rule, scale=1 / math.sqrt(size))
         arguments = (
-            *tokens, *pasts, *angles, positions, lengths.reshape(-1), total.reshape(-1), *extras,
+            *tokens, *pasts, *angles, positions,
+            contiguous(lengths).reshape(-1), total.reshape(-1), *extras,
             *rule.arguments, self.window, self.interleaved, *results, keys, values, spans,
             rows, memory, share, self.threads, refusal,
         )  # fmt: skip
