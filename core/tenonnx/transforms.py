@@ -14,7 +14,6 @@ from tenonnx import graph as graphs
 from tenonnx.errors import (
     InvalidArgument,
     InvalidGraph,
-    NotFound,
     PluginError,
     TenonnxError,
     did_you_mean,
@@ -95,10 +94,7 @@ class TransformContext:
 
     def option(self, key: str) -> str | None:
         """Returns a session configuration entry, or ``None``."""
-        try:
-            return self.options.get_session_config_entry(key)
-        except (InvalidArgument, NotFound):
-            return None
+        return self.options._config.get(key)
 
     def supports(self, node: ir.Node) -> bool:
         """Says whether a provider of the session runs a node, before a transform makes it."""

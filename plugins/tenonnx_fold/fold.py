@@ -47,18 +47,20 @@ class Unfit(Exception):
 
 def fold_constants(model: ir.Model, context: TransformContext) -> bool:
     """Replaces every node whose inputs are all constant by its result."""
-    folded = [_fold_graph(graph, context) for graph in graphs(model)]
+    entry = context.option(GROWTH_KEY)
+    growth = MAX_GROWTH if entry is None else int(entry)
+    folded = [_fold_graph(graph, context, growth) for graph in graphs(model)]
     return any(folded)
 
 
-def _fold_graph(graph: ir.Graph, context: TransformContext) -> bool:
+def _fold_graph(graph: ir.Graph, context: TransformContext, growth: int) -> bool:
     folded: list[ir.Node] = []
     constants: dict[ir.Value, ir.Value] = {}
     for node in graph:
         if not _is_foldable(node):
             continue
         weights = [None if v is None else _weight(v, context) for v in node.inputs]
-        if (results := _fold(node, weights, context)) is not None:
+        if (results := _fold(node, weights, context, growth)) is not None:
             constants.update(_registered(graph, node, results))
             folded.append(node)
     if folded:
@@ -93,11 +95,14 @@ def _weight(value: ir.Value, context: TransformContext) -> Weight:
 
 
 def _fold(
-    node: ir.Node, weights: list[Weight | None], context: TransformContext
+    node: ir.Node, weights: list[Weight | None], context: TransformContext, growth: int
 ) -> list[Weight] | None:
-    """Returns a weight per output; ``None`` if the node is better left as it is."""
+    """Returns a weight per output; ``None`` if the node is better left as it is.
+
+    A result may have as many bytes as its sources together, and ``growth`` more.
+    """
     sources = [weight for weight in weights if weight is not None]
-    limit = sum(weight.nbytes for weight in sources) + _growth(context)
+    limit = sum(weight.nbytes for weight in sources) + growth
     computed: list[Any] = []
 
     def compute() -> list[Any]:
@@ -138,12 +143,6 @@ def _fold(
     except Exception:
         # The run will meet the same error and name the node; a branch that never runs must not.
         return None
-
-
-def _growth(context: TransformContext) -> int:
-    """Returns how many bytes a result may need beyond its sources'."""
-    entry = context.option(GROWTH_KEY)
-    return MAX_GROWTH if entry is None else int(entry)
 
 
 def _key(node: ir.Node, weights: list[Weight | None]) -> str:
