@@ -59,7 +59,8 @@ def chosen(
     node = ir.Node(domain, op, [], attrs, version=version)
     ir.Graph([], [], nodes=[node])
     platform: Any = connect(0) if cudnn else WithoutCudnn(connect(0))
-    call = choices()[domain, op](Site(node, platform, CudaOptions()), plain)
+    options = CudaOptions(sdpa_kernel=8 if cudnn else 0)  # also where lengths have kernels each
+    call = choices()[domain, op](Site(node, platform, options), plain)
     if call is None:
         raise RuntimeError("no kernel is chosen")
     return call
@@ -197,14 +198,16 @@ def few(rows: int, dtype: str, *, turned: bool) -> Callable[[], dict[str, float]
     return measure
 
 
-def attention(queries: int, keys: int, dtype: str) -> Callable[[], dict[str, float]]:
+def attention(
+    queries: int, keys: int, dtype: str, *, cudnn: bool = True
+) -> Callable[[], dict[str, float]]:
     """Causal attention of grouped heads, of one sequence."""
 
     def measure() -> dict[str, float]:
         import cupy
 
         heads, groups, size = HEADS
-        run = chosen("Attention", "", 23, is_causal=int(queries > 1))
+        run = chosen("Attention", "", 23, cudnn=cudnn, is_causal=int(queries > 1))
         shapes = ((1, heads, queries, size), (1, groups, keys, size), (1, groups, keys, size))
         each = 2 * sum(int(np.prod(shape)) for shape in shapes)
         inputs = [
@@ -212,14 +215,49 @@ def attention(queries: int, keys: int, dtype: str) -> Callable[[], dict[str, flo
             for _ in range(copies(each))
         ]
         name = f"attention {dtype}, {queries} after {keys - queries}"
+        name += "" if cudnn else " without cuDNN"
         took = microseconds(run, inputs, count=20)
-        seen = keys if queries == 1 else keys - queries / 2
-        work = 4 * heads * queries * seen * size
+        work = operations(queries, keys)
         return {
             name: took,
             f"{name} GB/s": each / took / 1e3,
             f"{name} TFLOP/s": 1e-6 * work / took,
         }
+
+    return measure
+
+
+def operations(queries: int, keys: int) -> float:
+    """How many there are in causal attention."""
+    heads, _, size = HEADS
+    return 4 * heads * queries * (keys if queries == 1 else keys - queries / 2) * size
+
+
+def torchs(queries: int, backend: str) -> Callable[[], dict[str, float]]:
+    """The same in float16 by one of torch's kernels, for as many queries as keys."""
+
+    def measure() -> dict[str, float]:
+        import torch
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        heads, groups, size = HEADS
+        q, k, v = (
+            torch.randn(1, h, queries, size, device="cuda", dtype=torch.float16)
+            for h in (heads, groups, groups)
+        )
+        attend = torch.nn.functional.scaled_dot_product_attention
+        best = float("inf")
+        with sdpa_kernel(SDPBackend[f"{backend}_ATTENTION"]), torch.inference_mode():
+            for _ in range(6):
+                start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                start.record()
+                for _ in range(20):
+                    attend(q, k, v, is_causal=True, enable_gqa=True)
+                stop.record()
+                stop.synchronize()
+                best = min(best, 1e3 * start.elapsed_time(stop) / 20)
+        name = f"torch {backend} attention, {queries}"
+        return {name: best, f"{name} TFLOP/s": 1e-6 * operations(queries, queries) / best}
 
     return measure
 
@@ -263,10 +301,13 @@ def cases() -> dict[str, Callable[[], dict[str, float]]]:
     for rows, turned in itertools.product((1, 2, 4), (False, True)):
         layout = "[N, K]" if turned else "[K, N]"
         found[f"float16 {layout} x {rows}"] = few(rows, "float16", turned=turned)
-    for queries, keys in ((1, 512), (1, 4096), (1, 32768), (512, 512), (2048, 2048)):
-        found[f"attention float16, {queries} after {keys - queries}"] = attention(
-            queries, keys, "float16"
-        )
+    for keys in (512, 4096, 32768):
+        found[f"attention float16, 1 after {keys - 1}"] = attention(1, keys, "float16")
+    for queries, cudnn in itertools.product((512, 2048, 8192), (True, False)):
+        name = f"attention float16, {queries} after 0" + ("" if cudnn else " without cuDNN")
+        found[name] = attention(queries, queries, "float16", cudnn=cudnn)
+    for queries, backend in itertools.product((2048, 8192), ("FLASH", "CUDNN")):
+        found[f"torch {backend} attention, {queries}"] = torchs(queries, backend)
     for (channels, size), dtype, cudnn in itertools.product(
         ((64, 56), (512, 7)), ("float16", "float32"), (True, False)
     ):
