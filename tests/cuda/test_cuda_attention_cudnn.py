@@ -147,6 +147,18 @@ def test_kernels_for_lengths_alone_are_compiled_where_they_are_asked_for(
     assert len(library.compiled) == 1
 
 
+def test_where_a_plan_fails_a_kernel_of_the_provider_does_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    connected = cudnn(Library(Engine(fails=True)))
+    with caplog.at_level(logging.WARNING, "tenonnx"):
+        for keys in (KEYS, QUERIES):
+            q, k, v = heads(np.float16, keys=keys)
+            y = chosen("Attention", 23, cudnn=connected)(q, k, v)[0]
+            close(y, attended(q, k, v), np.float16)
+    assert [record.message.partition(" at ")[0] for record in caplog.records] == ["cuDNN failed"]
+
+
 OTHERS: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "few queries": (heads(np.float16, queries=8), {}),
     "float32": (heads(np.float32), {}),

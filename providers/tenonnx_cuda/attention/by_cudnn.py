@@ -21,6 +21,7 @@ from tenonnx_cuda.attention.attention_graph import (
     Y,
 )
 from tenonnx_cuda.attention.flash import FROM_ZERO, Heads, Task
+from tenonnx_cuda.cudnn.descriptors import CuDNNError
 from tenonnx_cuda.cudnn.operations import Tensor
 from tenonnx_cuda.noting import Growing, cannot_repeat, start
 from tenonnx_cuda.sources import THREADS, Kernel, blocks, is_aligned, pointer
@@ -58,7 +59,12 @@ def by_cudnn(task: Task) -> bool:
     if what.lengths:
         arrays[QUERIES], arrays[KEYS] = counted(task)
     workspace = xp.empty((plan.workspace,), np.uint8) if plan.workspace else None
-    start(functools.partial(cudnn.start, plan), *(arrays[name] for name in plan.names), workspace)
+    try:
+        run = functools.partial(cudnn.start, plan)
+        start(run, *(arrays[name] for name in plan.names), workspace)
+    except CuDNNError as error:
+        cudnn.refuse(what, error)
+        return False
     if may_see_nothing(task):
         blank(task)
     return True

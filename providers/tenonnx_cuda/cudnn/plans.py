@@ -161,6 +161,8 @@ class Cudnn:
             addresses: Of all arrays that a graph of it has.
         """
         with self._lock:
+            if what.family in self._refused:
+                return None
             if what not in self._plans and len(self._plans) == MOST:
                 del self._plans[next(iter(self._plans))]
             found = self._plans.pop(what) if what in self._plans else self._chosen(what, addresses)
@@ -177,10 +179,14 @@ class Cudnn:
         with self._lock:
             self._start(plan, addresses)
 
+    def refuse(self, what: Computation, why: object) -> None:
+        """Does without plans for something and its family from now on."""
+        with self._lock:
+            self._refused.add(what.family)
+        log.warning("cuDNN failed at %s (%s): a kernel of this provider's does it", what, why)
+
     def _chosen(self, what: Computation, addresses: dict[int, int]) -> Plan | None:
         """Returns a plan for the first form that has one; of several, the fastest."""
-        if what.family in self._refused:
-            return None
         # While a graph is recorded nothing runs that could be timed.
         recording = self._cupy.cuda.get_current_stream().is_capturing()
         few = CANDIDATES if what.measured and not recording else 1
