@@ -57,11 +57,6 @@ class Site:
         return self.platform.capability >= (8, 0)
 
     @property
-    def has_rooms(self) -> bool:
-        """Whether caches may grow in place: what is recorded would go on from the same again."""
-        return not self.options.enable_cuda_graph
-
-    @property
     def version(self) -> int:
         """The opset version that the node is written in."""
         return self.node.version or 1

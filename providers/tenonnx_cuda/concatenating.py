@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tenonnx.operators import Array
 from tenonnx_cuda.chosen import Call, Site, choose
 from tenonnx_cuda.images import layouts
-from tenonnx_cuda.rooms import Grown, longer, write
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
+from tenonnx_cuda.rooms import Grown, is_cache, longer, write
 
 
 @choose("Concat")
 def concat(site: Site, plain: Call) -> Call | None:
     """Concat of channels, and of caches."""
     if is_cache(site.node):
-        return growing(site, plain) if site.has_rooms else None
+        return growing(site, plain)
     axis = site.attribute("axis", 1)
     if not layouts.may_choose(site.node):
         return None
@@ -30,13 +27,6 @@ def concat(site: Site, plain: Call) -> Call | None:
         return layouts.first(xp.concatenate([layouts.last(x) for x in given], axis=-1))
 
     return call
-
-
-def is_cache(node: ir.Node) -> bool:
-    """Says whether a node goes on from an input of its graph, in an output of its graph."""
-    if len(node.inputs) != 2 or node.inputs[0] is None:
-        return False
-    return node.inputs[0].is_graph_input() and node.outputs[0].is_graph_output()
 
 
 def growing(site: Site, plain: Call) -> Call:

@@ -109,6 +109,11 @@ def holding() -> Iterator[list[Array]]:
         _thread.held = before
 
 
+def is_recording() -> bool:
+    """Says whether what this thread starts is going to be replayed as it is."""
+    return getattr(_thread, "held", None) is not None
+
+
 def hold(*arrays: Array) -> None:
     """Notes what is there for several runs: whoever repeats this one needs it."""
     if (noted := notes()) is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from tenonnx.operators import Array
 from tenonnx_cuda.noting import noting
 from tenonnx_cuda.platform import Platform, Stream
-from tenonnx_cuda.rooms import ALIGNED, Grown
+from tenonnx_cuda.rooms import ALIGNED, NONE, Grown, Growth
 from tenonnx_cuda.takes import Take, taken
 
 MOST: Final = 16
@@ -29,30 +29,26 @@ FAILURES: Final = 2
 SMALL: Final = 64
 """Elements of an input on the host that a step may depend on."""
 
-NOTHING: Final[Mapping[int, Any]] = {}
-
 
 class Look(NamedTuple):
     """What is known of a call before it is done.
 
     Attributes:
         arrays: Its inputs, and the buffers for its outputs.
-        length: Of its caches; 0 for none.
-        loose: Positions of arrays of which more may be another time.
+        growth: What of them may be longer another time.
         key: How those lie; ``None`` if that is not to be noted.
         take: What was noted.
     """
 
     arrays: Sequence[Any]
-    length: int = 0
-    loose: Collection[int] = ()
+    growth: Growth = NONE
     key: Any = None
     take: Take | None = None
 
     def again(self, empty: Callable[..., Array], part: Callable[..., Array]) -> Any:
         """Does what was noted."""
         assert self.take is not None, "something was noted"
-        return self.take.again(self.arrays, self.length - self.take.length, empty, part)
+        return self.take.again(self.arrays, self.growth.length - self.take.length, empty, part)
 
 
 class Repeated:
@@ -112,6 +108,11 @@ class Repeated:
 
         return run
 
+    @property
+    def grows(self) -> bool:
+        """Whether some of its inputs get longer from run to run."""
+        return self._grown is not None
+
     def around(self, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Repeated:
         """Returns the same of another call around this one, for what only first runs have to do."""
         return Repeated(wrap(self._call), self._platform, self._spared, self._grown)
@@ -121,16 +122,12 @@ class Repeated:
         arrays = (*inputs, *arrays_of(buffers)) if buffers else inputs
         if self._failures >= FAILURES:
             return Look(arrays)
-        grown = self._grown
-        length = None if grown is None else grown.length(arrays)
-        known = NOTHING
-        if grown is not None and length is not None:
-            known = grown.described(arrays, length)
-        key = described(arrays, None if known else self._spared(inputs), known)
+        growth = NONE if self._grown is None else self._grown.look(arrays)
+        key = described(arrays, None if growth.known else self._spared(inputs), growth.known)
         take = None if key is None else self._takes.get(key)
-        if take is not None and not take.fits(arrays):
+        if take is not None and not take.fits(arrays, growth.rooms):
             return Look(arrays)
-        return Look(arrays, length or 0, known, key, take)
+        return Look(arrays, growth, key, take)
 
     def _done(self, look: Look, inputs: Sequence[Any], buffers: Mapping[str, Any]) -> Any:
         """Calls, and notes what that does if arrays lay so before."""
@@ -140,7 +137,7 @@ class Repeated:
             return self._call(*inputs, **buffers)
         with noting(arrays_of(buffers)) as noted:
             result = self._call(*inputs, **buffers)
-        if (take := taken(noted, look.arrays, result, look.length, look.loose)) is None:
+        if (take := taken(noted, look.arrays, result, look.growth)) is None:
             self._failures += self._grown is None  # one whose caches move to larger rooms, may
         else:
             self._failures = 0
@@ -164,7 +161,7 @@ def arrays_of(buffers: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def described(
-    arrays: Sequence[Any], spared: int | None = None, known: Mapping[int, Any] = NOTHING
+    arrays: Sequence[Any], spared: int | None = None, known: Mapping[int, Any] = NONE.known
 ) -> Any:
     """Returns all that a call may depend on; ``None`` if that is too much.
 

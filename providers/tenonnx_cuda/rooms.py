@@ -13,7 +13,7 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from tenonnx.operators import Array
 from tenonnx_cuda.noting import Growing, cannot_repeat, claim
 from tenonnx_cuda.platform import Platform, View
 from tenonnx_cuda.sources import THREADS, blocks, kernel
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 LEAST_MORE: Final = 128
 """Steps that a new room has space for at least, besides those that are there."""
@@ -45,10 +48,14 @@ class Room:
         array: All of it.
         axis: Of the steps.
         used: How many of them were handed out.
+
+    Attributes:
+        key: All that a call may depend on of it.
     """
 
     def __init__(self, array: Array, axis: int, used: int) -> None:
         self.array, self.axis = array, axis
+        self.key = array.shape, array.dtype, axis, array.data.ptr % ALIGNED
         self._used = used
         self._lock = threading.Lock()
 
@@ -83,6 +90,14 @@ class Room:
         shape = (*shape[: self.axis], steps, *shape[self.axis + 1 :])
         view = View(0, self.array.dtype, shape, self.array.strides)
         return platform.part(self.array, view, hold=self)
+
+
+def is_cache(node: ir.Node | None) -> bool:
+    """Says whether a Concat goes on from an input of its graph, in an output of its graph."""
+    if node is None or node.op_type != "Concat" or len(node.inputs) != 2:
+        return False
+    past, present = node.inputs[0], node.outputs[0]
+    return past is not None and past.is_graph_input() and present.is_graph_output()
 
 
 def room_of(array: Any, axis: int) -> Room | None:
@@ -135,6 +150,23 @@ def write(platform: Platform, cache: Array, part: Array, before: int, axis: int)
     launch(blocks(count), (THREADS,), (laid, cache, *sizes, start))
 
 
+class Growth(NamedTuple):
+    """Inputs that may be longer another time.
+
+    Attributes:
+        length: Of the caches.
+        known: What a call may depend on of each besides, by its position.
+        rooms: Of the caches, by their positions.
+    """
+
+    length: int
+    known: dict[int, Any]
+    rooms: dict[int, Room]
+
+
+NONE: Final = Growth(0, {}, {})
+
+
 @dataclass(frozen=True)
 class Grown:
     """A call whose inputs get longer from run to run, all by as much.
@@ -147,7 +179,7 @@ class Grown:
         caches: Inputs, and axes of theirs.
         along: Others.
         numbers: Inputs on the host that say how long.
-        also: Returns what else it depends on of how long they are.
+        also: Returns what else it depends on of what those say.
     """
 
     call: Callable[..., Any]
@@ -156,36 +188,31 @@ class Grown:
     numbers: Sequence[int] = ()
     also: Callable[[Sequence[Any]], Any] = lambda _: None
 
-    def length(self, inputs: Sequence[Any]) -> int | None:
-        """Returns how long the caches are; ``None`` if there are none, or not all in rooms."""
-        found = None
+    def look(self, inputs: Sequence[Any]) -> Growth:
+        """Returns what may grow of some inputs; nothing if no caches are there, or not in rooms."""
+        rooms: dict[int, Room] = {}
+        lengths = set()
         for i, axis in self.caches.items():
             cache = inputs[i] if i < len(inputs) else None
-            if cache is None or room_of(cache, axis) is None:
-                return None
-            length = int(cache.shape[axis])
-            if found not in (None, length):
-                return None
-            found = length
-        return found
-
-    def described(self, inputs: Sequence[Any], length: int) -> dict[int, Any]:
-        """Returns what the call may depend on of those inputs besides the length of its caches."""
-        found: dict[int, Any] = {}
-        for i, axis in (*self.caches.items(), *self.along.items()):
+            if cache is None or (room := room_of(cache, axis)) is None:
+                return NONE
+            rooms[i] = room
+            lengths.add(int(cache.shape[axis]))
+        if len(lengths) != 1:
+            return NONE
+        (length,) = lengths
+        known: dict[int, Any] = {i: room.key for i, room in rooms.items()}
+        for i, axis in self.along.items():
             x = inputs[i] if i < len(inputs) else None
-            if x is None or x.ndim < 1:
-                continue
-            place = axis % x.ndim
-            sizes = x.shape[:place], x.shape[place] - length, x.shape[place + 1 :]
-            lies = x.flags.c_contiguous or x.strides
-            found[i] = (*sizes, lies, x.dtype, x.data.ptr % ALIGNED)
-            if i in self.caches:
-                room = room_of(x, axis)
-                found[i] += (room and room.capacity, self.also(inputs))
+            if x is not None and x.ndim:
+                place = axis % x.ndim
+                sizes = x.shape[:place], x.shape[place] - length, x.shape[place + 1 :]
+                lies = x.flags.c_contiguous or x.strides
+                known[i] = (*sizes, lies, x.dtype, x.data.ptr % ALIGNED)
         for i in self.numbers:
-            found[i] = inputs[i].shape, inputs[i].dtype, int(inputs[i].item()) - length
-        return found
+            said = int(inputs[i].item()) - length
+            known[i] = inputs[i].shape, inputs[i].dtype, said, self.also(inputs)
+        return Growth(length, known, rooms)
 
     def __call__(self, *inputs: Any, **buffers: Any) -> Any:
         """Runs the call."""

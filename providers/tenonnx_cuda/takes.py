@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -12,7 +12,7 @@ import numpy as np
 from tenonnx.operators import Array
 from tenonnx_cuda.noting import Argument, Growing, Notes, Start, address, hold
 from tenonnx_cuda.platform import View
-from tenonnx_cuda.rooms import room_of
+from tenonnx_cuda.rooms import NONE, Growth, Room, room_of
 
 MOST_STARTS: Final = 8
 """Of a call that is worth it: one that starts more takes the device longer than the host."""
@@ -80,21 +80,20 @@ class Take:
     writes: bool
     multiple: bool
 
-    def fits(self, inputs: Sequence[Any]) -> bool:
+    def fits(self, inputs: Sequence[Any], rooms: Mapping[int, Room]) -> bool:
         """Says whether inputs that lie alike share memory as those did that it was noted of.
 
-        If so, what is behind caches is claimed.
+        If so, what is behind caches in rooms is claimed.
         """
         if self.writes:
             if tuple(shared(inputs)) != self.apart:
                 return False
         elif any(address(inputs[j]) - address(inputs[i]) != n for i, j, n in self.apart):
             return False
-        for i, axis, steps in self.claims:
-            room = room_of(inputs[i], axis)
-            if room is None or not room.claim(inputs[i].shape[axis], steps):
-                return False
-        return True
+        return all(
+            i in rooms and rooms[i].claim(inputs[i].shape[axis], steps)
+            for i, axis, steps in self.claims
+        )
 
     def again(
         self,
@@ -125,21 +124,14 @@ class Take:
         return tuple(found) if self.multiple else found[0]
 
 
-def taken(
-    noted: Notes,
-    inputs: Sequence[Any],
-    result: Any,
-    length: int = 0,
-    loose: Collection[int] = (),
-) -> Take | None:
+def taken(noted: Notes, inputs: Sequence[Any], result: Any, growth: Growth = NONE) -> Take | None:
     """Returns what was noted with places for addresses; ``None`` if it cannot be done again.
 
     Args:
         noted: What was noted.
         inputs: The call's, and buffers.
         result: What it returned.
-        length: Of its caches.
-        loose: Positions of inputs that may be longer another time.
+        growth: What of the inputs may be longer another time.
     """
     if not noted.complete or len(noted.starts) > MOST_STARTS:
         return None
@@ -147,7 +139,7 @@ def taken(
     results = result if multiple else (result,)
     given = tuple(i for i, x in enumerate(inputs) if not (x is None or isinstance(x, np.ndarray)))
     sources = [*(inputs[i] for i in given), *noted.made, *noted.held]
-    places = Places(sources, noted, {n for n, i in enumerate(given) if i in loose})
+    places = Places(sources, noted, {n for n, i in enumerate(given) if i in growth.known})
     try:
         return Take(
             given=given,
@@ -161,7 +153,7 @@ def taken(
             claims=tuple(
                 (given[places.source(cache)], axis, steps) for cache, axis, steps in noted.claims
             ),
-            length=length,
+            length=growth.length,
             apart=tuple(shared(inputs)),
             writes=any(buffer is not None for buffer in noted.buffers),
             multiple=multiple,

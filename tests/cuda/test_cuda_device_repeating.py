@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 from test_cuda_repeating import check_network, network
+from test_cuda_rooms import LAYERS, Generation
 
 import tenonnx
 from tenonnx.provider import why_unusable
@@ -14,6 +16,11 @@ from tenonnx_cuda.provider import CUDAExecutionProvider
 MISSING = why_unusable(CUDAExecutionProvider)
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(MISSING is not None, reason=str(MISSING))]
+
+
+def on_device(model: Any, provider_options: Any) -> tenonnx.InferenceSession:
+    options = {**provider_options, "use_tf32": False}
+    return tenonnx.InferenceSession(model, providers=[("cuda", options), "cpu"])
 
 
 def opened(graphs: bool) -> tenonnx.InferenceSession:
@@ -44,3 +51,11 @@ def test_threads_repeat_the_steps_of_one_session(graphs: bool) -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+@pytest.mark.parametrize("graphs", [False, True], ids=["eager", "recorded"])
+@pytest.mark.parametrize("kind", LAYERS)
+def test_caches_grow_in_place(kind: str, graphs: bool) -> None:
+    generation = Generation(kind, 2, {"enable_cuda_graph": graphs}, on_device)
+    for number, steps in enumerate((3, 1, 1, 1, 1, 1, 2)):
+        generation.step(number, steps)

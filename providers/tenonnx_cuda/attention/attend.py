@@ -16,7 +16,7 @@ from tenonnx_cuda.attention.choosing import attended
 from tenonnx_cuda.attention.flash import Heads, Sight, attends, masked
 from tenonnx_cuda.chosen import Call, Site, choose, same_element
 from tenonnx_cuda.noting import Growing
-from tenonnx_cuda.rooms import Grown
+from tenonnx_cuda.rooms import Grown, is_cache
 
 
 @choose("Attention")
@@ -58,7 +58,7 @@ def attention(site: Site, plain: Call) -> Call | None:
             present = grown(site, past, room, outputs(_outs, 3)[1:3])
             append(site, None, (k, v), present, Turn(start=before))
             k, v = (cached(xp, cache) for cache in present)
-        elif site.has_rooms:
+        else:
             k, v = in_room(k), in_room(v)
         factor = 1 / math.sqrt(q.size) if scale is None else scale
         start = Growing(np.int32(before)) if before else 0
@@ -67,10 +67,12 @@ def attention(site: Site, plain: Call) -> Call | None:
         y = y.reshape(*Q.shape[:2], -1) if Q.ndim == 3 else y
         return (y, unpacked(k), unpacked(v)) if len(site.node.outputs) > 1 else (y, None, None)
 
-    if not site.has_rooms:
-        return call
-    goes_on = len(site.node.inputs) > 4 and site.node.inputs[4] is not None
-    return Grown(call, {4: -2, 5: -2} if goes_on else {1: -2, 2: -2}, along={3: -1})
+    given = [*site.node.inputs, *[None] * 5]
+    if given[4] is not None:
+        return Grown(call, {4: -2, 5: -2}, along={3: -1})
+    if all(value is not None and is_cache(value.producer()) for value in given[1:3]):
+        return Grown(call, {1: -2, 2: -2}, along={3: -1})
+    return call
 
 
 def unpacked(x: Heads) -> Array:

@@ -13,7 +13,7 @@ import numpy as np
 from tenonnx.operators import Array
 from tenonnx_cuda.attention.flash import Heads
 from tenonnx_cuda.chosen import Site
-from tenonnx_cuda.noting import Growing, cannot_repeat
+from tenonnx_cuda.noting import Growing, cannot_repeat, is_recording
 from tenonnx_cuda.rooms import longer, room_of
 from tenonnx_cuda.sources import THREADS, blocks, is_aligned, pointer
 
@@ -74,7 +74,7 @@ def grown(site: Site, past: Pair, room: tuple[Heads, Heads], outs: Sequence[Any]
         outs: Arrays to write to, or ``None``s. One that is the past cache is that already.
     """
     steps = 0 if past[0] is None else room[0].steps - past[0].shape[2]
-    if steps and site.has_rooms and all(out is None for out in outs):
+    if steps and not is_recording() and all(out is None for out in outs):
         keys, values = longer(site.platform, past, 2, steps)
         return keys, values
     places = zip(room, past, outs, strict=True)

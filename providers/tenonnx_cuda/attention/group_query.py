@@ -92,7 +92,7 @@ def group_query_attention(site: Site, plain: Call) -> Call | None:
 
     return Sized(
         call, (6,), 6, bounds, (5, 6), ((9, -1),) if positioned else (),
-        Grown(call, {3: 2, 4: 2}, numbers=(6,), also=has_angles) if site.has_rooms else None,
+        Grown(call, {3: 2, 4: 2}, numbers=(6,), also=has_angles),
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from tenonnx.planning.lower import is_constant
 from tenonnx.provider import HOST, Step
 from tenonnx_cuda.graphs.sized import Sized
+from tenonnx_cuda.repeating import Repeated
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -109,6 +110,8 @@ def recordable(step: Step) -> bool:
     """Says whether a step does the same whenever its inputs have the same shapes."""
     if isinstance(step.call, Sized):
         return bool(step.call.bounds)
+    if isinstance(step.call, Repeated) and step.call.grows:
+        return False  # the next run goes on from its cache
     return not any(
         node.op_type in NEVER | LENGTHS or node.op_type.startswith("Sequence")
         for node in step.nodes
