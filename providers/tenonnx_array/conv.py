@@ -43,14 +43,7 @@ def conv(
         ValueError: Channels, groups, kernel and attributes do not fit each other.
     """
     check_weights(X, W, group, kernel_shape)
-    windows = place(
-        X.shape[2:],
-        W.shape[2:],
-        strides=strides,
-        dilations=dilations,
-        pads=pads,
-        auto_pad=auto_pad,
-    )
+    windows = place(X.shape[2:], W.shape[2:], strides, dilations, pads, auto_pad)
     return add_bias(convolve(xp, X, W, windows, group), B)
 
 

@@ -40,14 +40,7 @@ def conv_integer(
         ValueError: Channels, groups, kernel and attributes do not fit each other.
     """
     check_weights(x, w, group, kernel_shape)
-    windows = place(
-        x.shape[2:],
-        w.shape[2:],
-        strides=strides,
-        dilations=dilations,
-        pads=pads,
-        auto_pad=auto_pad,
-    )
+    windows = place(x.shape[2:], w.shape[2:], strides, dilations, pads, auto_pad)
     wide = xp.float32 if math.prod(w.shape[1:]) <= EXACT_IN_FLOAT32 else xp.float64
     x, w = x.astype(wide), w.astype(wide)
     if x_zero_point is not None:

@@ -50,15 +50,9 @@ def conv_transpose(
         )
     if kernel_shape and tuple(kernel_shape) != W.shape[2:]:
         raise ValueError(f"expected W to have kernel_shape {kernel_shape}, found {W.shape[2:]}")
+    size, kernel = X.shape[2:], W.shape[2:]
     windows = place_transposed(
-        X.shape[2:],
-        W.shape[2:],
-        strides=strides,
-        dilations=dilations,
-        pads=pads,
-        auto_pad=auto_pad,
-        output_padding=output_padding,
-        output_shape=output_shape,
+        size, kernel, strides, dilations, pads, auto_pad, output_padding, output_shape
     )
     n, c, m = X.shape[0], X.shape[1] // group, W.shape[1]
     length, taps = math.prod(X.shape[2:]), math.prod(windows.kernel)
@@ -92,9 +86,7 @@ def col2im(
         ValueError: L is not the number of blocks of the image.
     """
     kernel = tuple(map(int, block_shape))
-    windows = place(
-        tuple(map(int, image_shape)), kernel, strides=strides, dilations=dilations, pads=pads
-    )
+    windows = place(tuple(map(int, image_shape)), kernel, strides, dilations, pads)
     n, channels, length = input.shape
     if length != math.prod(windows.output) or channels % math.prod(kernel):
         raise ValueError(

@@ -66,15 +66,7 @@ def max_pool(
     The places count through X in row-major order, or within an image in column-major order when
     ``storage_order`` is set. NaN is greater than anything.
     """
-    windows = place(
-        X.shape[2:],
-        tuple(kernel_shape),
-        strides=strides,
-        dilations=dilations,
-        pads=pads,
-        auto_pad=auto_pad,
-        ceil_mode=ceil_mode,
-    )
+    windows = place(X.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     if _outputs == 1:
         return (pool(xp, X, windows, xp.maximum, lowest(X.dtype)),)
     return _max_and_place(xp, X, windows, storage_order)
@@ -122,15 +114,7 @@ def average_pool(
     Padding counts as zeros with ``count_include_pad``, else not at all; what a window of
     ``ceil_mode`` sees beyond the padding never counts.
     """
-    windows = place(
-        X.shape[2:],
-        tuple(kernel_shape),
-        strides=strides,
-        dilations=dilations,
-        pads=pads,
-        auto_pad=auto_pad,
-        ceil_mode=ceil_mode,
-    )
+    windows = place(X.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     counts = [
         windows.counts(axis, padding=bool(count_include_pad)) for axis in range(len(windows.size))
     ]
@@ -156,15 +140,7 @@ def lp_pool(
     strides: tuple[int, ...] | None = None,
 ) -> Array:
     """Return ``sum(|x| ** p) ** (1 / p)`` of each window of X (N, C, D1, ...)."""
-    windows = place(
-        X.shape[2:],
-        tuple(kernel_shape),
-        strides=strides,
-        dilations=dilations,
-        pads=pads,
-        auto_pad=auto_pad,
-        ceil_mode=ceil_mode,
-    )
+    windows = place(X.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     return _root(xp, pool(xp, _power(xp, X, p), windows, xp.add, 0), p)
 
 
@@ -244,7 +220,7 @@ def max_unpool(
     """
     if X.shape != I.shape:
         raise ValueError(f"expected indices of X's shape {X.shape}, found {I.shape}")
-    windows = place_transposed(X.shape[2:], tuple(kernel_shape), strides=strides, pads=pads)
+    windows = place_transposed(X.shape[2:], kernel_shape, strides, pads=pads)
     y = xp.zeros((*X.shape[:2], *windows.size), X.dtype)
     try:
         y.reshape(-1)[I.reshape(-1)] = X.reshape(-1)

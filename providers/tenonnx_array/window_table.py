@@ -6,7 +6,7 @@ This module is public: a provider makes its ``overrides`` with it.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from tenonnx_array.windows import Windows, place
 Convolve = Callable[[Namespace, Array, Array, Array | None, Windows, int], Array]
 Greatest = Callable[[Namespace, Array, Windows], Array]
 Average = Callable[[Namespace, Array, Windows, Array], Array]
-Sizes = Sequence[int] | None
+Sizes = tuple[int, ...] | None
 
 
 def window_table(convolve: Convolve, greatest: Greatest, average: Average) -> OperatorTable:
@@ -46,8 +46,8 @@ def window_table(convolve: Convolve, greatest: Greatest, average: Average) -> Op
         pads: Sizes = None,
         strides: Sizes = None,
     ) -> Array:
-        kernel = kernel_shape or W.shape[2:]
-        return convolve(xp, X, W, B, _windows(X, kernel, auto_pad, strides, dilations, pads), group)
+        size, kernel = tuple(X.shape[2:]), kernel_shape or tuple(W.shape[2:])
+        return convolve(xp, X, W, B, place(size, kernel, strides, dilations, pads, auto_pad), group)
 
     @table.op("MaxPool")
     @table.op("MaxPool", since=8)
@@ -56,7 +56,7 @@ def window_table(convolve: Convolve, greatest: Greatest, average: Average) -> Op
         xp: Namespace,
         X: Array,
         *,
-        kernel_shape: Sequence[int],
+        kernel_shape: tuple[int, ...],
         auto_pad: str = "NOTSET",
         ceil_mode: int = 0,
         dilations: Sizes = None,
@@ -65,7 +65,8 @@ def window_table(convolve: Convolve, greatest: Greatest, average: Average) -> Op
         strides: Sizes = None,
     ) -> Array:
         del storage_order  # it is about the places, a second output that these kernels have not
-        windows = _windows(X, kernel_shape, auto_pad, strides, dilations, pads, ceil_mode)
+        size = tuple(X.shape[2:])
+        windows = place(size, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
         return greatest(xp, X, windows)
 
     @table.op("AveragePool")
@@ -76,7 +77,7 @@ def window_table(convolve: Convolve, greatest: Greatest, average: Average) -> Op
         xp: Namespace,
         X: Array,
         *,
-        kernel_shape: Sequence[int],
+        kernel_shape: tuple[int, ...],
         auto_pad: str = "NOTSET",
         ceil_mode: int = 0,
         count_include_pad: int = 0,
@@ -84,25 +85,11 @@ def window_table(convolve: Convolve, greatest: Greatest, average: Average) -> Op
         pads: Sizes = None,
         strides: Sizes = None,
     ) -> Array:
-        windows = _windows(X, kernel_shape, auto_pad, strides, dilations, pads, ceil_mode)
+        size = tuple(X.shape[2:])
+        windows = place(size, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
         axes = range(X.ndim - 2)
         along = [windows.counts(axis, padding=bool(count_include_pad)) for axis in axes]
         counts = functools.reduce(np.multiply.outer, along, np.ones((), np.int64))
         return average(xp, X, windows, np.maximum(counts, 1))
 
     return table
-
-
-def _windows(
-    X: Array,
-    kernel: Sequence[int],
-    auto_pad: str,
-    strides: Sizes,
-    dilations: Sizes,
-    pads: Sizes,
-    ceil_mode: int = 0,
-) -> Windows:
-    given = {"strides": strides, "dilations": dilations, "pads": pads}
-    tuples = {name: None if sizes is None else tuple(sizes) for name, sizes in given.items()}
-    size = tuple(X.shape[2:])
-    return place(size, tuple(kernel), auto_pad=auto_pad, ceil_mode=ceil_mode, **tuples)

@@ -136,7 +136,6 @@ def fold(xp: Namespace, columns: Array, windows: Windows) -> Array:
 def place(
     size: tuple[int, ...],
     kernel: tuple[int, ...],
-    *,
     strides: tuple[int, ...] | None = None,
     dilations: tuple[int, ...] | None = None,
     pads: tuple[int, ...] | None = None,
@@ -173,7 +172,6 @@ def place(
 def place_transposed(
     size: tuple[int, ...],
     kernel: tuple[int, ...],
-    *,
     strides: tuple[int, ...] | None = None,
     dilations: tuple[int, ...] | None = None,
     pads: tuple[int, ...] | None = None,
