@@ -134,7 +134,7 @@ CASES = [
     ],
     *[
         Case("Pad", v, [V, ints(2, 1)], np.array(row, np.float32), {"mode": mode}, name=mode)
-        for v in (11, 13, 19, 21, 23)
+        for v in (11, 23)
         for mode, row in [
             ("edge", [1, 1, 1, 2, 3, 3]),
             ("reflect", [3, 2, 1, 2, 3, 2]),
