@@ -40,7 +40,7 @@ def read_model(
     """Loads a model, checks it and replaces what its functions stand for."""
     formats = tuple(plugins.formats.values())
     supplied = Supplied(options._initializers, options._files)
-    folder = options._config.get(config.DATA_FOLDER)
+    folder = options.entry(config.DATA_FOLDER)
     roots = (*options.allowed_roots, *([folder] if folder else []))
     model = load_model(source, registry, formats, roots, supplied)
     supplied.refuse_unknown(model.graph.initializers)
@@ -101,7 +101,7 @@ def choose_transforms(
     Names that the caller takes from onnxruntime's optimizers and that are no transforms here
     disable nothing.
     """
-    elsewhere = [*disabled, *options._config.get(config.DISABLED, "").split(";")]
+    elsewhere = [*disabled, *(options.entry(config.DISABLED) or "").split(";")]
     off = [name for name in elsewhere if name in plugins.transforms]
     transforms = plugins.transforms.values()
     level = options.graph_optimization_level
@@ -120,11 +120,11 @@ def save_optimised(model: ir.Model, options: SessionOptions) -> None:
     from tenonnx.convert import Layout, save_onnx  # sessions seldom write models
 
     path = Path(options.optimized_model_filepath)
-    entries = options._config
-    if entries.get(config.SAVED_FORMAT, "ONNX").upper() != "ONNX" or path.suffix == ".ort":
+    wanted = options.entry(config.SAVED_FORMAT) or "ONNX"
+    if wanted.upper() != "ONNX" or path.suffix == ".ort":
         raise NotSupported(f"{path} is to be in another format than ONNX")
-    data = entries.get(config.SAVED_DATA, "")
-    threshold = int(entries.get(config.SAVED_DATA_THRESHOLD, "1024"))
+    data = options.entry(config.SAVED_DATA) or ""
+    threshold = int(options.entry(config.SAVED_DATA_THRESHOLD) or "1024")
     layout = Layout(inline=not data, threshold=threshold, data_name=data)
     try:
         save_onnx(model, path, layout, lambda *_: None)
@@ -139,7 +139,7 @@ def refuse_cpu(counts: dict[str, int], options: SessionOptions) -> None:
         Fail: Nodes are placed there.
     """
     count = counts.get("CPUExecutionProvider", 0)
-    if options._config.get(config.NO_CPU_FALLBACK) == "1" and count:
+    if options.entry(config.NO_CPU_FALLBACK) == "1" and count:
         raise Fail(
             f"{count} nodes are on CPUExecutionProvider, and {config.NO_CPU_FALLBACK} is set",
             hint="`tenonnx inspect` says why each of them is there",

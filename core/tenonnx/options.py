@@ -129,6 +129,10 @@ class SessionOptions:
         set_attribute(self, key, value)
         self._config[key] = value
 
+    def entry(self, key: str) -> str | None:
+        """Returns a stored configuration entry; ``None`` if there is none of that name."""
+        return self._config.get(key)
+
     def get_session_config_entry(self, key: str) -> str:
         """Returns a stored configuration entry.
 

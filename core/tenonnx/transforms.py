@@ -94,7 +94,7 @@ class TransformContext:
 
     def option(self, key: str) -> str | None:
         """Returns a session configuration entry, or ``None``."""
-        return self.options._config.get(key)
+        return self.options.entry(key)
 
     def supports(self, node: ir.Node) -> bool:
         """Says whether a provider of the session runs a node, before a transform makes it."""

@@ -19,7 +19,7 @@ from tenonnx_cpu.jit.runtime import has_kernels, warm_up
 from tenonnx_cpu.recording.recorded import replayed
 from tenonnx_cpu.shapes import looked_up, on_shapes
 from tenonnx_cpu.specialise import SPECIALISATIONS, Site
-from tenonnx_cpu.team import TEAM, entry, heed, most_threads
+from tenonnx_cpu.team import TEAM, heed, most_threads
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,7 +73,7 @@ class CPUExecutionProvider(ArrayProvider):
     @functools.cached_property
     def packs(self) -> bool:
         """Whether a kernel may have a copy made of weights, laid out as suits it."""
-        return entry(self.session_options, "session.disable_prepacking") != "1"
+        return self.session_options.entry("session.disable_prepacking") != "1"
 
     @classmethod
     def warm_up(cls, tell: Callable[[str, float], None], *, everything: bool) -> dict[str, bool]:

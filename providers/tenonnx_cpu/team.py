@@ -12,7 +12,6 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from tenonnx.cores import available_cores
-from tenonnx.errors import InvalidArgument, NotFound
 
 if TYPE_CHECKING:
     from tenonnx.options import SessionOptions
@@ -38,28 +37,14 @@ def set_patience(seconds: float) -> None:
 
 
 def heed(options: SessionOptions) -> None:
-    """Does what a session's configuration says about spinning; the last one that says so counts.
-
-    Raises:
-        InvalidArgument: A duration is not a number of microseconds.
-    """
-    spinning, duration = (entry(options, key) for key in (SPINNING, DURATION))
+    """Does what a session's configuration says about spinning; the last one that says so counts."""
+    spinning, duration = options.entry(SPINNING), options.entry(DURATION)
     if spinning == "0":
         set_patience(0)
     elif duration:
-        if not duration.isdigit():
-            raise InvalidArgument(f"{DURATION} is {duration!r}; expected microseconds")
         set_patience(int(duration) / 1e6)
     elif spinning:
         set_patience(PATIENCE)
-
-
-def entry(options: SessionOptions, key: str) -> str:
-    """Returns an entry of a session's configuration; nothing if there is none."""
-    try:
-        return options.get_session_config_entry(key)
-    except NotFound:
-        return ""
 
 
 def follow(follower: Callable[[float], None]) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 import tenonnx
 from models import model, node, value
-from tenonnx.errors import EPFail
+from tenonnx.errors import InvalidArgument
 from tenonnx_cpu import team
 from tenonnx_cpu.norms.norms import SOFTMAX
 
@@ -139,5 +139,5 @@ def test_sessions_say_how_long_helpers_watch(memory: Any) -> None:
 
 
 def test_a_duration_must_be_a_number() -> None:
-    with pytest.raises(EPFail, match="spin_duration_us is 'long'"):
+    with pytest.raises(InvalidArgument, match="spin_duration_us is 'long'"):
         session(spin_duration_us="long")

@@ -185,6 +185,16 @@ RUN_KEYS: dict[str, ConfigKey] = {
 }
 """What entries of run options do."""
 
+NUMBERS = frozenset(
+    {
+        SAVED_DATA_THRESHOLD,
+        "optimization.constant_folding_max_output_size_in_bytes",
+        "session.intra_op.spin_duration_us",
+        "session.qdq_matmulnbits_accuracy_level",
+    }
+)
+"""Entries that are whole numbers and not negative."""
+
 _warned: set[str] = set()
 
 
@@ -192,12 +202,16 @@ def check_entry(key: str, value: str, keys: Mapping[str, ConfigKey], kind: str) 
     """Refuses what is refused, and warns once of a key that nobody knows.
 
     Raises:
-        InvalidArgument: The key or the value is no string.
+        InvalidArgument: The key or the value is no string, or not the number that it is to be.
         NotSupported: The entry asks for what is not to be had here.
     """
     if not (isinstance(key, str) and isinstance(value, str)):
         raise InvalidArgument(
             f"a {kind} configuration entry is a pair of strings, not {key!r}: {value!r}"
+        )
+    if key in NUMBERS and not value.isdecimal():
+        raise InvalidArgument(
+            f"the {kind} configuration entry {key} is {value!r}; expected a number, 0 or more"
         )
     known = keys.get(key)
     if known is None:
