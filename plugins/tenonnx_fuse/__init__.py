@@ -22,6 +22,12 @@ CLASSICAL = (
     *("ReduceLogSumExp", "TreeEnsembleClassifier"),
 )
 
+FUSED = (
+    *("Attention", "BiasGelu", "FastGelu", "FusedGemm", "FusedMatMul", "Gelu"),
+    *("MultiHeadAttention", "QAttention", "QuickGelu"),
+    *("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"),
+)
+
 
 @hookimpl
 def register_transforms(register: Callable[[Transform], None]) -> None:
@@ -32,6 +38,7 @@ def register_transforms(register: Callable[[Transform], None]) -> None:
 
     add("lower-nchwc", "required", 0, "nchwc:lower_blocks", "ReorderOutput")
     add("classical-models", "basic", 5, "classical:write_out", CLASSICAL)
+    add("microsoft-operators", "extended", 6, "microsoft:write_out", FUSED)
     add("common-subexpressions", "basic", 22, "subexpressions:share_subexpressions")
     add("cast-chains", "basic", 24, "casts:drop_casts", "Cast")
     add("redundant-nodes", "basic", 26, "redundant:drop_redundant")

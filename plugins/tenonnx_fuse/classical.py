@@ -7,89 +7,28 @@ trees, an ArgMax and a Softmax, which providers have kernels for and join with w
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from tenonnx import TransformContext
-from tenonnx.graph import graphs
 from tenonnx_fuse.constants import Array
 from tenonnx_fuse.known import array_of, attribute, dtype_of, integers_of, operand, rank_of
-from tenonnx_fuse.rewrite import Rewriting
+from tenonnx_fuse.writing import Made, Writer, Writers, writing_out
 
 ML = "ai.onnx.ml"
-VERSION = 13
 
 TRANSFORMS = {"SOFTMAX": "Softmax", "LOGISTIC": "Sigmoid"}
 
 TREES = ("treeids", "nodeids", "ids", "weights", "weights_as_tensor")
 
 
-class Made(NamedTuple):
-    """Nodes in the place of one, in order, and what they make of its outputs."""
-
-    nodes: list[ir.Node]
-    outputs: list[ir.Value]
-
-
-def write_out(model: ir.Model, context: TransformContext) -> bool:
-    """Puts what ONNX's own operators compute in the place of ai.onnx.ml's."""
-    work = Rewriting(model, context)
-    for graph in graphs(model):
-        for node in tuple(graph):
-            write = WRITERS.get((node.domain, node.op_type))
-            if write is None or not node.outputs:
-                continue
-            made = write(node)
-            refused = made if isinstance(made, str) else work.refusal(made.nodes, [node])
-            if isinstance(made, str) or refused:
-                work.miss("operators of ONNX", node, refused or "")
-                continue
-            _replace(graph, node, made)
-            work.made[node.op_type] += 1
-    if work.made:
-        model.opset_imports.setdefault("", VERSION)
-    return work.finish()
-
-
-def _replace(graph: ir.Graph | ir.Function, node: ir.Node, made: Made) -> None:
-    for old, new in zip(node.outputs, made.outputs, strict=False):
-        new.shape, new.type = old.shape, old.type
-        new.name, old.name = old.name, None
-    made.nodes[-1].name = node.name
-    olds = list(node.outputs)[: len(made.outputs)]
-    ir.convenience.replace_nodes_and_values(
-        graph, node, [node], made.nodes, olds, made.outputs[: len(olds)]
-    )
-
-
-class _Writer:
-    """Writes nodes one after the other."""
-
-    def __init__(self) -> None:
-        self.nodes: list[ir.Node] = []
-
-    def add(self, operator: str, *inputs: ir.Value | Array, **attributes: Any) -> ir.Value:
-        """Adds a node of ONNX's own; an array among its inputs is a constant."""
-        values = [self._constant(x) if isinstance(x, np.ndarray) else x for x in inputs]
-        self.nodes.append(ir.node(operator, values, attributes, version=VERSION))
-        return self.nodes[-1].outputs[0]
-
-    def _constant(self, array: Array) -> ir.Value:
-        if array.dtype == object:
-            words = [word.encode() for word in array]
-            tensor: Any = ir.StringTensor(words, shape=ir.Shape(array.shape))
-        else:
-            tensor = ir.tensor(array)
-        made = self.add("Constant", value=tensor)
-        made.type, made.shape = ir.TensorType(tensor.dtype), ir.Shape(array.shape)
-        return made
+class _Writer(Writer):
+    """Writes what classifiers have in common."""
 
     def transform(self, scores: ir.Value, name: str) -> ir.Value:
         """Adds a post transform of ``TRANSFORMS``."""
-        axis = {"axis": 1} if name == "SOFTMAX" else {}
+        axis: dict[str, Any] = {"axis": 1} if name == "SOFTMAX" else {}
         return self.add(TRANSFORMS[name], scores, **axis) if name in TRANSFORMS else scores
 
     def classify(self, scores: ir.Value, labels: Array, transform: str) -> Made:
@@ -284,7 +223,7 @@ def log_sum_exp(node: ir.Node) -> Made | str:
     return Made(writer.nodes, [result])
 
 
-WRITERS: dict[tuple[str, str], Callable[[ir.Node], Made | str]] = {
+WRITERS: Writers = {
     ("", "ReduceLogSumExp"): log_sum_exp,
     (ML, "ArrayFeatureExtractor"): feature_extractor,
     (ML, "LinearClassifier"): linear_classifier,
@@ -293,3 +232,5 @@ WRITERS: dict[tuple[str, str], Callable[[ir.Node], Made | str]] = {
     (ML, "Scaler"): scaler,
     (ML, "TreeEnsembleClassifier"): trees_classifier,
 }
+
+write_out = writing_out(WRITERS)

@@ -17,14 +17,15 @@ CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
 
 MEMBERS = CONVOLUTIONS | frozenset(
     {
-        "Abs", "Add", "AveragePool", "BatchNormalization", "Ceil", "Clip", "Concat", "Cos",
-        "DepthToSpace", "Div", "Elu", "Erf", "Exp", "Expand", "Flatten", "Floor", "Gelu", "Gemm",
-        "GlobalAveragePool", "GlobalMaxPool", "GroupNormalization", "HardSigmoid", "HardSwish",
-        "InstanceNormalization", "LayerNormalization", "LeakyRelu", "Log", "LogSoftmax", "MatMul",
-        "Max", "MaxPool", "Min", "Mish", "Mul", "Neg", "PRelu", "Pad", "Pow", "RMSNormalization",
-        "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "Relu", "Reshape",
-        "Resize", "Selu", "Sigmoid", "Sin", "Slice", "Softmax", "Softplus", "Softsign",
-        "SpaceToDepth", "Sqrt", "Squeeze", "Sub", "Swish", "Tanh", "Transpose", "Unsqueeze",
+        "Abs", "Add", "Attention", "AveragePool", "BatchNormalization", "Ceil", "Clip", "Concat",
+        "Cos", "DepthToSpace", "Div", "Elu", "Erf", "Exp", "Expand", "Flatten", "Floor", "Gelu",
+        "Gemm", "GlobalAveragePool", "GlobalMaxPool", "GroupNormalization", "HardSigmoid",
+        "HardSwish", "InstanceNormalization", "LayerNormalization", "LeakyRelu", "Log",
+        "LogSoftmax", "MatMul", "Max", "MaxPool", "Min", "Mish", "Mul", "Neg", "PRelu", "Pad",
+        "Pow", "RMSNormalization", "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin",
+        "ReduceSum", "Relu", "Reshape", "Resize", "Selu", "Sigmoid", "Sin", "Slice", "Softmax",
+        "Softplus", "Softsign", "SpaceToDepth", "Sqrt", "Squeeze", "Sub", "Swish", "Tanh",
+        "Transpose", "Unsqueeze",
     }
 )  # fmt: skip
 """Operators that take 16-bit floats and float32 alike, and give back what they take."""

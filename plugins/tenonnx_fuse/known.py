@@ -26,9 +26,9 @@ SAME_TYPE = frozenset(
 
 SAME_RANK = frozenset(
     {
-        "Abs", "AveragePool", "BatchNormalization", "Cast", "Ceil", "Clip", "Concat", "Conv",
-        "ConvTranspose", "Cos", "CumSum", "DequantizeLinear", "Dropout", "Elu", "Erf", "Exp",
-        "Floor", "GatherElements", "Gelu", "GlobalAveragePool", "GroupNormalization",
+        "Abs", "Attention", "AveragePool", "BatchNormalization", "Cast", "Ceil", "Clip", "Concat",
+        "Conv", "ConvTranspose", "Cos", "CumSum", "DequantizeLinear", "Dropout", "Elu", "Erf",
+        "Exp", "Floor", "GatherElements", "Gelu", "GlobalAveragePool", "GroupNormalization",
         "HardSigmoid", "HardSwish", "Identity", "InstanceNormalization", "IsNaN",
         "LayerNormalization", "LeakyRelu", "Log", "LogSoftmax", "MaxPool", "Neg", "Not", "PRelu",
         "Pad", "QuantizeLinear", "RMSNormalization", "Reciprocal", "Relu", "Resize",
@@ -55,6 +55,14 @@ MODELS = frozenset(
     }
 )  # fmt: skip
 """Operators of ai.onnx.ml whose last output is of float32; that of ``MODELS`` is a matrix."""
+
+MICROSOFT = {
+    "Attention": 1, "BiasGelu": 0, "EmbedLayerNormalization": 2, "FastGelu": 0, "Gelu": 0,
+    "MultiHeadAttention": 0, "QuickGelu": 0, "SkipLayerNormalization": 2,
+    "SkipSimplifiedLayerNormalization": 2,
+}  # fmt: skip
+"""Operators of com.microsoft whose first output has the rank of their first input, and which input
+has its type. Embeddings have three axes, and lengths beside them."""
 
 RANK = "tenonnx_fuse.rank"
 """Where a value remembers its rank; ``None`` if it is not known."""
@@ -102,7 +110,7 @@ def operand(node: ir.Node, position: int) -> ir.Value | None:
 
 def attribute(node: ir.Node, name: str, default: Any) -> Any:
     """Returns an attribute's value."""
-    found = node.attributes.get(name)
+    found = node.attributes.data.get(name)
     return default if found is None else found.value
 
 
@@ -130,6 +138,9 @@ def dtype_of(value: ir.Value | None, depth: int = MAX_DEPTH) -> ir.DataType | No
         return ir.DataType.FLOAT if value.index() == len(node.outputs) - 1 else None
     if node.domain == CLASSICAL and node.op_type in KEEPING:
         return dtype_of(operand(node, 0), depth - 1)
+    if node.domain == "com.microsoft" and node.op_type in MICROSOFT:
+        typed = operand(node, MICROSOFT[node.op_type])
+        return dtype_of(typed, depth - 1) if value.index() == 0 else None
     if node.domain:
         return None
     if node.op_type == "TfIdfVectorizer":
@@ -138,6 +149,8 @@ def dtype_of(value: ir.Value | None, depth: int = MAX_DEPTH) -> ir.DataType | No
         return cast_type(node)
     if node.op_type not in SAME_TYPE or node.outputs[0] is not value:
         return None
+    if node.op_type == "MatMul" and weight_of(weights := operand(node, 1)) is not None:
+        return dtype_of(weights)
     return dtype_of(operand(node, 0), depth - 1)
 
 
@@ -166,7 +179,7 @@ def rank_of(value: ir.Value | None) -> int | None:
             waiting += before
             continue
         if node is not None:
-            last.meta[RANK] = _rank_made(node)
+            last.meta[RANK] = _rank_made(node) if last is node.outputs[0] else _rank_beside(node)
         waiting.pop()
     return _told(value)
 
@@ -190,6 +203,8 @@ def _told(value: ir.Value | None) -> int | None:
 def _deciding(node: ir.Node) -> Iterator[ir.Value]:
     """Yields the inputs whose ranks decide that of a node's outputs."""
     if node.domain == CLASSICAL and node.op_type in FEATURES | KEEPING:
+        yield from (value for value in node.inputs[:1] if value is not None)
+    if node.domain == "com.microsoft" and node.op_type in MICROSOFT:
         yield from (value for value in node.inputs[:1] if value is not None)
     if node.domain:
         return
@@ -232,6 +247,8 @@ def _count_axes(node: ir.Node) -> int | None:
 def _rank_made(node: ir.Node) -> int | None:
     """Returns the rank of what a node makes, by the ranks that are known of its inputs."""
     kind = node.op_type
+    if node.domain == "com.microsoft" and kind in MICROSOFT:
+        return 3 if kind == "EmbedLayerNormalization" else _told(operand(node, 0))
     if node.domain:
         return _rank_of_features(node) if node.domain == CLASSICAL else None
     if kind == "Transpose" and "perm" in node.attributes:
@@ -255,6 +272,13 @@ def _rank_made(node: ir.Node) -> int | None:
     if not found or len(found) < len(ranks) or (kind == "MatMul" and 1 in found):
         return None
     return sum(found) - 1 if kind == "Gather" else max(found)
+
+
+def _rank_beside(node: ir.Node) -> int | None:
+    """Returns the rank of a node's outputs after the first one."""
+    if node.op_type == "EmbedLayerNormalization":
+        return 1
+    return None if node.op_type in ("Attention", *MICROSOFT) else _rank_made(node)
 
 
 def _reduces(node: ir.Node) -> bool:

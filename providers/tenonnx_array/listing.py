@@ -65,8 +65,8 @@ LISTING: Final = {
         "Shrink-9 Softplus-1 Softsign-1 Swish-24 SwiGLU-28 ThresholdedRelu-10"
     ),
     "norm": (
-        "LayerNormalization-17 RMSNormalization-23 InstanceNormalization-6 "
-        "InstanceNormalization-1 GroupNormalization-21 GroupNormalization-18 LRN-1"
+        "LayerNormalization-1 RMSNormalization-23 InstanceNormalization-6 InstanceNormalization-1 "
+        "GroupNormalization-21 GroupNormalization-18 LRN-1"
     ),
     "pad": "Pad-18 Pad-11 Pad-2 Pad-1 CenterCropPad-18 Trilu-14",
     "pool": (

@@ -52,7 +52,8 @@ def scale_and_shift(y: Array, scale: Array, bias: Array | None) -> Array:
     return y
 
 
-@op("LayerNormalization", since=17, multiple=True)
+# Since 17 in ONNX; onnxruntime's optimiser writes it into models that import less.
+@op("LayerNormalization", since=1, multiple=True)
 def layer_normalization(
     xp: Namespace,
     x: Array,

@@ -57,9 +57,6 @@ LISTING: Final = {
         "Add LayerNormalization LogSoftmax RMSNormalization SimplifiedLayerNormalization Softmax "
         "com.microsoft::SimplifiedLayerNormalization"
     ),
-    "norms.skip": (
-        "com.microsoft::SkipLayerNormalization com.microsoft::SkipSimplifiedLayerNormalization"
-    ),
     "products.affine": "Gemm MatMul",
     "products.dense": "Gemm",
     "products.experts": "MatMul",

@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -33,6 +33,18 @@ NO_POSITIONS = np.empty((0, 0), np.int64)
 NO_PAST = np.empty((0, 0, 0, 0), np.float32)
 
 Caches: TypeAlias = tuple[NDArray, NDArray]
+
+
+class Taken(NamedTuple):
+    """What ``jit.attention.group_query`` takes of the operator's inputs, and the caches' shape."""
+
+    tokens: tuple[NDArray, NDArray, NDArray]
+    pasts: Caches
+    angles: tuple[NDArray, NDArray]
+    positions: NDArray
+    filled: tuple[NDArray, NDArray]
+    extras: tuple[NDArray, NDArray]
+    cache: tuple[int, int, int, int]
 
 
 @record
@@ -88,47 +100,51 @@ class Form:
             inputs: The operator's.
             caches: Where to, of the shape that they get; ``None`` for new ones.
         """
-        run = GROUP_QUERY.run
-        query, key, value, past_k, past_v, lengths, total = inputs[:7]
-        cos, sin, ids, bias, sinks, *_ = (*inputs[7:], *(None,) * 5)
-        tokens = self._tokens(query, key, value)
-        if run is None or tokens is None:
+        run, found = GROUP_QUERY.run, self._taken(inputs, grows=caches is None)
+        if run is None or found is None:
             return None
-        batch, length, width = tokens[0].shape
+        batch, length, width = found.tokens[0].shape
         size = width // self.heads
-        angles = _angles(cos, sin, size) if self.rotary else (NO_ANGLES, NO_ANGLES)
-        extras = self._extras(bias, sinks, (batch, self.heads, length))
-        held = 0 if past_k is None or past_k.ndim != 4 else past_k.shape[2]
-        capacity = held if caches or self.window else max(held, int(total.item()))
-        shape = (batch, self.groups, capacity, size)
-        if angles is None or extras is None or not _are_caches(past_k, past_v, shape):
-            return None
-        if self.window and not (bias is None and self.window <= capacity):
-            return None
-        if lengths.size != batch or not lengths.dtype == total.dtype == np.int32:
-            return None
-        if ids is None:
-            positions = NO_POSITIONS
-        elif ids.ndim == 2 and ids.shape[0] in (1, batch) and ids.shape[1] in (1, length):
-            positions = np.broadcast_to(ids, (batch, length))
-        else:
-            return None
-        pasts = (NO_PAST, NO_PAST) if past_k is None else (adjacent(past_k), adjacent(past_v))
-        keys, values = caches or (empty(shape), empty(shape))
+        keys, values = caches or (empty(found.cache), empty(found.cache))
         y = empty((batch, length, self.heads, size))
         results = y.transpose(0, 2, 1, 3), y
-        rows, share = shares(results[0].shape, shape, self.threads)
+        rows, share = shares(results[0].shape, found.cache, self.threads)
         refusal, spans, memory = pieces(
             ((1,), np.int32), ((batch, 4), np.int64), ((share * self.threads,), np.float32)
         )
         rule = self.rule if self.rule.scale else replace(self.rule, scale=1 / math.sqrt(size))
         arguments = (
-            *tokens, *pasts, *angles, positions,
-            contiguous(lengths).reshape(-1), total.reshape(-1), *extras,
-            *rule.arguments, self.window, self.interleaved, *results, keys, values, spans,
-            rows, memory, share, self.threads, refusal,
+            *found.tokens, *found.pasts, *found.angles, found.positions, *found.filled,
+            *found.extras, *rule.arguments, self.window, self.interleaved, *results,
+            keys, values, spans, rows, memory, share, self.threads, refusal,
         )  # fmt: skip
         return Launch(run, arguments, (y.reshape(batch, length, -1), keys, values, None), refusal)
+
+    def _taken(self, inputs: Sequence[Any], *, grows: bool) -> Taken | None:
+        query, key, value, past_k, past_v, lengths, total = inputs[:7]
+        cos, sin, ids, bias, sinks, *_ = (*inputs[7:], *(None,) * 5)
+        tokens = self._tokens(query, key, value)
+        if tokens is None:
+            return None
+        batch, length, width = tokens[0].shape
+        size = width // self.heads
+        angles = _angles(cos, sin, size) if self.rotary else (NO_ANGLES, NO_ANGLES)
+        positions = _positions(ids, (batch, length))
+        extras = self._extras(bias, sinks, (batch, self.heads, length))
+        held = 0 if past_k is None or past_k.ndim != 4 else past_k.shape[2]
+        capacity = max(held, int(total.item())) if grows and not self.window else held
+        cache = batch, self.groups, capacity, size
+        if angles is None or positions is None or extras is None:
+            return None
+        if not _are_caches(past_k, past_v, cache):
+            return None
+        if self.window and not (bias is None and self.window <= capacity):
+            return None
+        if lengths.size != batch or not lengths.dtype == total.dtype == np.int32:
+            return None
+        pasts = (NO_PAST, NO_PAST) if past_k is None else (adjacent(past_k), adjacent(past_v))
+        filled = contiguous(lengths).reshape(-1), total.reshape(-1)
+        return Taken(tokens, pasts, angles, positions, filled, extras, cache)
 
     def beyond_window(
         self, query: NDArray, key: Any, value: Any, past_k: NDArray, past_v: NDArray,
@@ -189,6 +205,15 @@ class Form:
         elif sinks.dtype != F32 or sinks.size != self.heads:
             return None
         return mask, contiguous(sinks).reshape(-1)
+
+
+def _positions(ids: Any, shape: tuple[int, int]) -> NDArray | None:
+    """Returns positions of so many entries and tokens, or none to count them."""
+    if ids is None:
+        return NO_POSITIONS
+    fits = ids.dtype == np.int64 and ids.ndim == 2
+    broad = fits and all(own in (1, wanted) for own, wanted in zip(ids.shape, shape, strict=True))
+    return np.broadcast_to(ids, shape) if broad else None
 
 
 def _angles(cos: Any, sin: Any, size: int) -> tuple[NDArray, NDArray] | None:

@@ -1,0 +1,110 @@
+"""Nodes written in the place of one: operators of other domains as ONNX's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import onnx_ir as ir
+
+from tenonnx import TransformContext
+from tenonnx.graph import graphs
+from tenonnx_fuse.constants import Array
+from tenonnx_fuse.rewrite import Rewriting
+
+VERSION = 13
+
+
+class Made(NamedTuple):
+    """Nodes in the place of one, in order, and what they make of its outputs.
+
+    An output that nobody reads may be ``None``.
+    """
+
+    nodes: list[ir.Node]
+    outputs: Sequence[ir.Value | None]
+
+
+Writers: TypeAlias = Mapping[tuple[str, str], Callable[[ir.Node], Made | str]]
+"""What writes an operator, by its domain and name, or says why it does not."""
+
+
+def writing_out(writers: Writers) -> Callable[[ir.Model, TransformContext], bool]:
+    """Returns the transform that puts what writers write in the place of nodes."""
+
+    def apply(model: ir.Model, context: TransformContext) -> bool:
+        work = Rewriting(model, context)
+        for graph in graphs(model):
+            for node in tuple(graph):
+                write = writers.get((node.domain, node.op_type))
+                if write is None or not node.outputs:
+                    continue
+                made = write(node)
+                refused = made if isinstance(made, str) else work.refusal(made.nodes, [node])
+                if isinstance(made, str) or refused:
+                    work.miss("operators of ONNX", node, refused or "")
+                    continue
+                _replace(graph, node, made)
+                work.made[node.op_type] += 1
+        if work.made:
+            model.opset_imports.setdefault("", VERSION)
+        return work.finish()
+
+    return apply
+
+
+def _replace(graph: ir.Graph | ir.Function, node: ir.Node, made: Made) -> None:
+    pairs = zip(node.outputs, made.outputs, strict=False)
+    given = [(old, new) for old, new in pairs if new is not None]
+    for old, new in given:
+        new.shape, new.type = old.shape, old.type
+        new.name, old.name = old.name, None
+    made.nodes[-1].name = node.name
+    olds, news = zip(*given, strict=True)
+    ir.convenience.replace_nodes_and_values(graph, node, [node], made.nodes, olds, news)
+
+
+class Writer:
+    """Writes nodes one after the other."""
+
+    def __init__(self) -> None:
+        self.nodes: list[ir.Node] = []
+
+    def add(
+        self,
+        operator: str,
+        *inputs: ir.Value | Array | None,
+        version: int = VERSION,
+        domain: str = "",
+        **attributes: Any,
+    ) -> ir.Value:
+        """Adds a node; an array among its inputs is a constant. Returns its first output."""
+        return self.several(1, operator, *inputs, version=version, domain=domain, **attributes)[0]
+
+    def several(
+        self,
+        count: int,
+        operator: str,
+        *inputs: ir.Value | Array | None,
+        version: int = VERSION,
+        domain: str = "",
+        **attributes: Any,
+    ) -> Sequence[ir.Value]:
+        """Adds a node of so many outputs, and returns them."""
+        values = [self._constant(x) if isinstance(x, np.ndarray) else x for x in inputs]
+        node = ir.node(
+            operator, values, attributes, domain=domain, num_outputs=count, version=version
+        )
+        self.nodes.append(node)
+        return node.outputs
+
+    def _constant(self, array: Array) -> ir.Value:
+        if array.dtype == object:
+            words = [word.encode() for word in array]
+            tensor: Any = ir.StringTensor(words, shape=ir.Shape(array.shape))
+        else:
+            tensor = ir.tensor(array)
+        made = self.add("Constant", value=tensor)
+        made.type, made.shape = ir.TensorType(tensor.dtype), ir.Shape(array.shape)
+        return made

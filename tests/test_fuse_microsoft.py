@@ -1,0 +1,130 @@
+"""com.microsoft's fused operators written out give what their own kernels give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto
+
+from fusing import normal, notes, session
+from models import FLOAT, model, node, value
+
+MICROSOFT = "com.microsoft"
+BATCH, LENGTH, WIDTH, HEADS = 2, 5, 12, 3
+X = normal(BATCH, LENGTH, WIDTH)
+CACHE = normal(BATCH, HEADS, 4, WIDTH // HEADS)
+SEEN = np.array([[1, 1, 1, 1, 0], [1, 1, 0, 0, 0]], np.int32)
+
+
+def attention(**more: Any) -> dict[str, Any]:
+    """Returns the inputs of an Attention."""
+    return {"x": X, "w": normal(WIDTH, 3 * WIDTH), "b": normal(3 * WIDTH), **more}
+
+
+def multi_head(**more: Any) -> dict[str, Any]:
+    """Returns the inputs of a MultiHeadAttention."""
+    return {"q": X, "k": X[:, ::-1].copy(), "v": X * 2, **more}
+
+
+SKIP = {"x": X, "s": normal(*X.shape), "g": normal(WIDTH), "e": normal(WIDTH), "b": normal(WIDTH)}
+OWN = {"num_heads": HEADS}
+CASES: dict[str, tuple[str, dict[str, Any], str, dict[str, Any]]] = {
+    "attention": ("Attention x,w,b", attention(), "y", OWN),
+    "attention-of-widths": (
+        *("Attention x,w,b", attention(w=normal(WIDTH, 30), b=normal(30)), "y"),
+        OWN | {"qkv_hidden_sizes": [12, 12, 6]},
+    ),
+    "attention-causal": ("Attention x,w,b", attention(), "y", OWN | {"unidirectional": 1}),
+    "attention-masked": ("Attention x,w,b,m", attention(m=SEEN), "y", OWN),
+    "attention-by-lengths": (
+        *("Attention x,w,b,m", attention(m=np.array([4, 2], np.int32)), "y", OWN),
+    ),
+    "attention-with-past": (
+        *("Attention x,w,b,,p", attention(p=np.stack([CACHE, CACHE * 2])), "y,c"),
+        OWN | {"unidirectional": 1, "scale": 0.3},
+    ),
+    "attention-biased": (
+        *("Attention x,w,b,m,,a", attention(m=SEEN, a=normal(1, HEADS, LENGTH, LENGTH)), "y", OWN),
+    ),
+    "multi-head": ("MultiHeadAttention q,k,v", multi_head(), "y,pk,pv", OWN),
+    "multi-head-biased": (
+        *("MultiHeadAttention q,k,v,b,m", multi_head(b=normal(3 * WIDTH), m=SEEN), "y", OWN),
+    ),
+    "multi-head-with-past": (
+        *("MultiHeadAttention q,k,v,,,,pk,pv", multi_head(pk=CACHE, pv=CACHE * 2), "y,ck,cv", OWN),
+    ),
+    "multi-head-of-cache": ("MultiHeadAttention q,k,v", {"q": X, "k": CACHE, "v": CACHE}, "y", OWN),
+    "bias-gelu": ("BiasGelu x,b", {"x": X, "b": normal(WIDTH)}, "y", {}),
+    "fast-gelu": ("FastGelu x,b", {"x": X, "b": normal(WIDTH)}, "y", {}),
+    "fast-gelu-alone": ("FastGelu x", {"x": X}, "y", {}),
+    "gelu": ("Gelu x", {"x": X}, "y", {}),
+    "quick-gelu": ("QuickGelu x", {"x": X}, "y", {}),
+    "matmul": (
+        *("FusedMatMul x,z", {"x": X, "z": normal(BATCH, 7, LENGTH)}, "y"),
+        {"alpha": 0.5, "transA": 1, "transB": 1},
+    ),
+    "gemm": (
+        *("FusedGemm x,w,b", {"x": X[0], "w": normal(7, WIDTH), "b": normal(7)}, "y"),
+        {"activation": "LeakyRelu", "activation_alpha": 0.2, "transB": 1},
+    ),
+    "skip": (
+        *("SkipLayerNormalization x,s,g,e,b", SKIP, "y,,,t", {"epsilon": 1e-5}),
+    ),
+    "skip-simplified": (
+        *("SkipSimplifiedLayerNormalization x,s,g,b", SKIP, "y,,,t", {}),
+    ),
+}  # fmt: skip
+
+
+def build(name: str) -> tuple[Any, dict[str, Any]]:
+    """Returns a case's model and feeds."""
+    call, arrays, outputs, attributes = CASES[name]
+    operator, inputs = call.split()
+    names = inputs.split(",")
+    feeds = {n: arrays[n] for n in names if n}
+    kinds = {np.dtype(np.float32): FLOAT, np.dtype(np.int32): TensorProto.INT32}
+    results = [n or f"unread{place}" for place, n in enumerate(outputs.split(","))]
+    made = node(
+        operator, " ".join(n or "_" for n in names), " ".join(results),
+        domain=MICROSOFT, **attributes,
+    )  # fmt: skip
+    proto = model(
+        [made],
+        [value(n, kinds[x.dtype], x.shape) for n, x in feeds.items()],
+        [value(n, FLOAT, None) for n in outputs.split(",") if n],
+        domains={MICROSOFT: 1},
+    )
+    return proto, feeds
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_operators(name: str) -> None:
+    proto, feeds = build(name)
+    expected = session(proto, disabled=("microsoft-operators",)).run(None, feeds)
+    done = session(proto, disabled=("bias-gelu", "skip-norm"))
+    assert notes(done, "microsoft-operators")[0].startswith("matched 1 ")
+    for new, old in zip(done.run(None, feeds), expected, strict=True):
+        assert (new.dtype, new.shape) == (old.dtype, old.shape)
+        np.testing.assert_allclose(new, old, rtol=1e-5, atol=1e-5)
+
+
+def test_what_is_not_clear_is_left() -> None:
+    proto, feeds = build("attention-by-lengths")
+    mask = next(value for value in proto.graph.input if value.name == "m")
+    mask.type.tensor_type.shape.dim[0].dim_param = "unknown"
+    done = session(proto)
+    assert "what its mask of one axis says is not known" in notes(done, "microsoft-operators")[0]
+    assert done.run(None, feeds)[0].shape == X.shape
+
+
+def test_layer_normalization_of_onnxruntimes_optimiser() -> None:
+    feeds = {"x": X, "s": normal(WIDTH), "b": normal(WIDTH)}
+    inputs = [value(n, FLOAT, x.shape) for n, x in feeds.items()]
+    norm = [node("LayerNormalization", "x s b", "y", axis=-1)]
+    results = [
+        session(model(norm, inputs, [value("y", FLOAT, None)], opset=opset)).run(None, feeds)[0]
+        for opset in (12, 17)
+    ]
+    np.testing.assert_array_equal(*results)
