@@ -12,8 +12,8 @@ from sklearn.ensemble import (
     RandomForestClassifier,
     RandomForestRegressor,
 )
-from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.preprocessing import MaxAbsScaler, Normalizer, OneHotEncoder
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import Normalizer
 from sklearn.svm import SVC, SVR, OneClassSVM
 
 from tenonnx_array import TABLE
@@ -198,33 +198,7 @@ def test_logistic_regression(classes: int) -> None:
     np.testing.assert_array_equal(labels, model.predict(X))
 
 
-def test_linear_regression() -> None:
-    model = LinearRegression().fit(X, np.stack([VALUES, X[:, 3]], axis=1))
-    run = bound(
-        "LinearRegressor",
-        1,
-        coefficients=floats(model.coef_),
-        intercepts=floats(model.intercept_),
-        targets=2,
-    )
-    np.testing.assert_allclose(run(X), model.predict(X), rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize("norm", ["l1", "l2"])
 def test_normalizer(norm: str) -> None:
     expected = Normalizer(norm).transform(X)
     np.testing.assert_allclose(bound("Normalizer", 1, norm=norm.upper())(X), expected, rtol=1e-6)
-
-
-def test_scaler() -> None:
-    model = MaxAbsScaler().fit(X)
-    run = bound("Scaler", 1, offset=(0.0,) * 8, scale=floats(1 / model.scale_))
-    np.testing.assert_allclose(run(X), model.transform(X), rtol=1e-6)
-
-
-def test_one_hot_encoder() -> None:
-    column = np.array(["x", "y", "q", "x"], object)
-    model = OneHotEncoder(categories=[["x", "y"]], handle_unknown="ignore", sparse_output=False)
-    expected = model.fit_transform(column[:, None])
-    run = bound("OneHotEncoder", 1, cats_strings=("x", "y"))
-    np.testing.assert_array_equal(run(column), expected)
