@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import os
@@ -100,6 +101,13 @@ class Memory:
 def is_packed(dtype: ir.DataType) -> bool:
     """Tells whether elements are narrower than a byte and lie packed in memory."""
     return dtype in PACKED
+
+
+@functools.cache
+def stored_as(dtype: ir.DataType) -> tuple[np.dtype[Any], str]:
+    """Returns numpy's dtype of elements as they lie in memory, and its name for other libraries."""
+    stored = np.dtype(np.uint8) if is_packed(dtype) else dtype.numpy()
+    return stored, stored.str if stored.isbuiltin == 1 else f"|V{stored.itemsize}"
 
 
 def byte_size(dtype: ir.DataType, shape: Sequence[int]) -> int:

@@ -16,6 +16,7 @@ from tenonnx.weights.storage import (
     Storage,
     byte_size,
     is_packed,
+    stored_as,
     unpack,
     unpack_into,
 )
@@ -117,20 +118,18 @@ class Weight:
 
         May be unaligned; ``on`` gives an array that is not.
         """
-        view = np.asarray(self)
-        return view if is_packed(self.dtype) else view.view(self.dtype.numpy())
+        view, (dtype, _) = np.asarray(self), stored_as(self.dtype)
+        return view if view.dtype is dtype else view.view(dtype)
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
         # numpy makes this object the array's base: whoever has the array has the weight.
-        packed = is_packed(self.dtype)
-        dtype = np.dtype(np.uint8) if packed else self.dtype.numpy()
         return {
             "version": 3,
             "data": (self.storage.address + self.offset, True),
-            "shape": (self.nbytes,) if packed else self.shape,
+            "shape": (self.nbytes,) if is_packed(self.dtype) else self.shape,
             "strides": self.strides,
-            "typestr": dtype.str if dtype.isbuiltin == 1 else f"|V{dtype.itemsize}",
+            "typestr": stored_as(self.dtype)[1],
         }
 
     @property
