@@ -65,7 +65,7 @@ LISTING: Final = {
     "quantised.nbits": "com.microsoft::MatMulNBits",
     "recurrent.operator": "GRU LSTM RNN",
     "recurrent.quantised": "com.microsoft::DynamicQuantizeLSTM",
-    "reduction": "ReduceL2 ReduceMax ReduceMin ReduceSum ReduceSumSquare",
+    "reduction": "ReduceL2 ReduceMax ReduceMin ReduceProd ReduceSum ReduceSumSquare",
     "small": "ArgMax ArgMin Cast",
     "svm": "ai.onnx.ml::SVMClassifier",
     "topk": "TopK",

@@ -18,18 +18,20 @@ from tenonnx_cpu.specialise import F32, Call, NDArray, Site, specialise
 
 REDUCE = JitKernel("reducing", "reduce")
 
-SUM, SQUARES, GREATEST, LEAST = range(4)
+SUM, SQUARES, GREATEST, LEAST, PRODUCT = range(5)
 KINDS = {
     "ReduceL2": SQUARES,
     "ReduceMax": GREATEST,
     "ReduceMean": SUM,
     "ReduceMin": LEAST,
+    "ReduceProd": PRODUCT,
     "ReduceSum": SUM,
     "ReduceSumSquare": SQUARES,
 }
 OF_INTEGERS: dict[str, Any] = {
     "ReduceMax": np.maximum,
     "ReduceMin": np.minimum,
+    "ReduceProd": np.multiply,
     "ReduceSum": np.add,
 }
 INTEGERS = (np.dtype(np.int32), np.dtype(np.int64))
@@ -40,7 +42,7 @@ ENOUGH = 1 << 15
 TASKS_PER_THREAD = 4
 
 
-@specialise("ReduceL2", "ReduceMax", "ReduceMin", "ReduceSum", "ReduceSumSquare")
+@specialise("ReduceL2", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare")
 def specialise_reduction(site: Site, plain: Call) -> Call | None:
     """Takes axes that are constants."""
     call = reduction(site, plain)

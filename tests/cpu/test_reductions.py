@@ -16,6 +16,7 @@ FUNCTIONS: dict[str, Any] = {
     "ReduceMax": np.max,
     "ReduceMean": np.mean,
     "ReduceMin": np.min,
+    "ReduceProd": np.prod,
     "ReduceSum": np.sum,
     "ReduceSumSquare": lambda x, **how: np.sum(x * x, **how),
 }

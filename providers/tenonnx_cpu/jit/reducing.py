@@ -1,4 +1,4 @@
-"""Sums and extremes over adjacent axes."""
+"""Sums, products and extremes over adjacent axes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors.views import floats
-from tenonnx_cpu.reduction import GREATEST, LEAST, SQUARES
+from tenonnx_cpu.reduction import GREATEST, LEAST, PRODUCT, SQUARES
 
 F = np.float32
 BLOCK = 512
@@ -31,6 +31,9 @@ def combine(kind: Any, x: Any, y: Any) -> None:
     elif kind == SQUARES:
         for i in range(y.size):
             y[i] += x[i] * x[i]
+    elif kind == PRODUCT:
+        for i in range(y.size):
+            y[i] *= x[i]
     else:
         for i in range(y.size):
             y[i] += x[i]
@@ -45,6 +48,11 @@ def total(kind: Any, x: Any) -> Any:
             better = x[i] > best if kind == GREATEST else x[i] < best
             best = x[i] if better | (x[i] != x[i]) else best
         return best
+    if kind == PRODUCT:
+        product = 1.0
+        for i in range(x.size):
+            product *= np.float64(x[i])
+        return F(product)
     whole = 0.0
     for start in range(0, x.size, BLOCK):
         part, some = F(0), x[start : start + BLOCK]
