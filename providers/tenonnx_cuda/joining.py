@@ -12,6 +12,7 @@ from tenonnx_cuda.graphs.grouping import Group
 from tenonnx_cuda.graphs.program import Program
 from tenonnx_cuda.noting import cannot_repeat
 from tenonnx_cuda.repeating import Repeated
+from tenonnx_cuda.rooms import Grown
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -65,9 +66,9 @@ class Joining:
     def join(
         self,
         nodes: Sequence[ir.Node],
-        inputs: Sequence[ir.Value],
+        inputs: Sequence[ir.Value | None],
         outputs: Sequence[ir.Value],
-        call: Callable[..., tuple[Any, ...] | None],
+        call: Callable[..., tuple[Any, ...] | None] | Grown,
         at: ir.Node | None = None,
     ) -> None:
         """Makes one step of nodes.
@@ -90,15 +91,18 @@ class Joining:
                 group.add(step)
             return Program(group, outputs)
 
-        def run(*arrays: Any) -> tuple[Any, ...]:
-            if (found := call(*arrays)) is not None:
+        grown = call if isinstance(call, Grown) else None
+
+        @functools.wraps(call if grown is None else grown.call)  # with its buffers, if it takes any
+        def run(*arrays: Any, **buffers: Any) -> Any:
+            if (found := call(*arrays, **buffers)) is not None:
                 return found
             cannot_repeat()
             values = dict(zip(inputs, arrays, strict=True))
             return program()(*(values[value] for value, _ in program().inputs))
 
         self.steps[at or nodes[-1]] = Step(
-            Repeated(run, self.platform),
+            Repeated(run, self.platform, grown=grown),
             tuple(inputs),
             tuple(outputs),
             tuple(nodes),

@@ -119,6 +119,7 @@ class CUDAExecutionProvider(ArrayProvider):
         self, segment: Segment, steps: dict[ir.Node, Step], on_host: frozenset[ir.Node]
     ) -> list[Step]:
         """Returns the steps of nodes, some of them for several nodes."""
+        from tenonnx_cuda.attention.attend import join_caches
         from tenonnx_cuda.attention.turning import join_turns
         from tenonnx_cuda.elementwise.chains import join_chains
         from tenonnx_cuda.joining import Joining
@@ -134,7 +135,7 @@ class CUDAExecutionProvider(ArrayProvider):
             self.device,
             self.options,
         )
-        for join in (join_turns, join_linears, join_residuals, join_chains):
+        for join in (join_turns, join_caches, join_linears, join_residuals, join_chains):
             join(joining)
         return [steps[node] for node in segment.nodes if node in steps]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from typing import Any
 
@@ -29,8 +30,12 @@ from tenonnx_cuda import rooms
 from tenonnx_cuda.repeating import Repeated
 
 
-def joined() -> Any:
-    """A layer as exporters write it that know no operator with a cache, behind a mask."""
+def joined(*, apart: bool = False) -> Any:
+    """A layer as exporters write it that know no operator with a cache, behind a mask.
+
+    Args:
+        apart: Let another node read the values, too.
+    """
     cache = ["batch", HEADS, "past", SIZE]
     nodes = [
         node("Reshape", "x heads", "split"),
@@ -38,7 +43,8 @@ def joined() -> Any:
         node("Concat", "past_key new", "present_key", axis=2),
         node("Concat", "past_value new", "present_value", axis=-2),
         node("Attention", "new present_key present_value bias", "y"),
-        node("Neg", "y", "logits"),
+        node("ReduceMin", "present_value", "least") if apart else node("Mul", "y y", "least"),
+        node("Add", "y least", "logits"),
     ]
     return model(
         nodes,
@@ -54,13 +60,18 @@ def joined() -> Any:
     )
 
 
-LAYERS = {"joined": joined, "attention": attention_layers, "grouped": grouped}
+LAYERS = {
+    "joined": joined,
+    "apart": functools.partial(joined, apart=True),
+    "attention": attention_layers,
+    "grouped": grouped,
+}
 
 
 def fed(kind: str, number: int, batch: int, steps: int, past: int) -> dict[str, Any]:
     """Returns what a layer takes besides its caches."""
     feeds = {"x": tokens(steps, number, batch)}
-    if kind == "joined":
+    if kind in ("joined", "apart"):
         draws = np.random.default_rng(number)
         feeds["bias"] = draws.standard_normal((batch, 1, steps, past + steps)).astype(np.float32)
     if kind == "grouped":

@@ -15,6 +15,7 @@ from tenonnx_cuda.attention.caches import Turn, append, cached, continues, grown
 from tenonnx_cuda.attention.choosing import attended
 from tenonnx_cuda.attention.flash import Heads, Sight, attends, masked
 from tenonnx_cuda.chosen import Call, Site, choose, same_element
+from tenonnx_cuda.joining import Joining
 from tenonnx_cuda.noting import Growing
 from tenonnx_cuda.rooms import Grown, is_cache
 
@@ -22,13 +23,55 @@ from tenonnx_cuda.rooms import Grown, is_cache
 @choose("Attention")
 def attention(site: Site, plain: Call) -> Call | None:
     """Attention whose scores nobody asks for."""
+    given = [*site.node.inputs, *[None] * 5]
+    if len(site.node.outputs) > 3:
+        return None
+    call = attention_call(site, plain, caches=len(site.node.outputs) > 1)
+    if given[4] is not None:
+        return Grown(call, {4: -2, 5: -2}, along={3: -1})
+    if all(value is not None and is_cache(value.producer()) for value in given[1:3]):
+        return Grown(call, {1: -2, 2: -2}, along={3: -1})
+    return call
+
+
+def join_caches(joining: Joining) -> None:
+    """Makes a step of each Attention and the Concats of its keys and of its values.
+
+    A Concat tells Attention nothing of how many keys are before the queries, so it has to see all.
+    """
+    for node in joining.free():
+        if (node.domain, node.op_type) != ("", "Attention") or len(node.inputs) > 4:
+            continue
+        makers = [value.producer() if value is not None else None for value in node.inputs[1:3]]
+        concats = [maker for maker in makers if maker is not None and is_cache(maker)]
+        alone = all(joining.is_free(c) and set(c.outputs[0].consumers()) == {node} for c in concats)
+        site = Site(node, joining.platform, joining.options)
+        bounds = ("is_causal", "left_window_size", "right_window_size")
+        sees_all = [site.attribute(n, d) == d for n, d in zip(bounds, (0, -1, -1), strict=True)]
+        if len(set(concats)) != 2 or not alone or not all(sees_all) or len(node.outputs) > 1:
+            continue
+        call = attention_call(site, lambda *_: None, caches=True)
+        pasts, news = zip(*(concat.inputs for concat in concats), strict=True)
+        mask = node.inputs[3] if len(node.inputs) > 3 else None
+        inputs = (node.inputs[0], *news, mask, *pasts)
+        outputs = (node.outputs[0], *(concat.outputs[0] for concat in concats))
+        grown = Grown(call, {4: -2, 5: -2}, along={3: -1})
+        joining.join((*concats, node), inputs, outputs, grown)
+
+
+def attention_call(site: Site, plain: Call, *, caches: bool) -> Call:
+    """Returns what attends; it calls ``plain`` where the kernels do not fit.
+
+    Args:
+        site: The node.
+        plain: Takes the same.
+        caches: Return all keys and all values, too.
+    """
     xp = site.xp
     q_heads, kv_heads = site.attribute("q_num_heads", 0), site.attribute("kv_num_heads", 0)
     scale, softcap = site.attribute("scale", None), site.attribute("softcap", 0.0)
     left = site.attribute("left_window_size", -1)
     right = 0 if site.attribute("is_causal", 0) else site.attribute("right_window_size", -1)
-    if len(site.node.outputs) > 3:
-        return None
 
     def call(
         Q: Array,
@@ -65,13 +108,8 @@ def attention(site: Site, plain: Call) -> Call | None:
         offset = start if lengths is None else -1
         y = attended(site, q, k, v, Sight(seen, offset, lengths, left, right, factor, softcap))
         y = y.reshape(*Q.shape[:2], -1) if Q.ndim == 3 else y
-        return (y, unpacked(k), unpacked(v)) if len(site.node.outputs) > 1 else (y, None, None)
+        return (y, unpacked(k), unpacked(v)) if caches else (y, None, None)
 
-    given = [*site.node.inputs, *[None] * 5]
-    if given[4] is not None:
-        return Grown(call, {4: -2, 5: -2}, along={3: -1})
-    if all(value is not None and is_cache(value.producer()) for value in given[1:3]):
-        return Grown(call, {1: -2, 2: -2}, along={3: -1})
     return call
 
 
