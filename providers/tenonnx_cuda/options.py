@@ -31,7 +31,7 @@ class CudaOptions:
         cudnn_conv_use_max_workspace: Let its plans take much working memory.
         sdpa_kernel: Which kernels attend, as bits. 8 asks for cuDNN's, though one may have to be
             compiled for each length; others without it ask for the provider's own. With 0 they
-            are cuDNN's where one is compiled for all lengths.
+            are cuDNN's where one serves all lengths, or the model has no others.
         weights: ``device`` copies each weight once to the device; ``mapped`` lets kernels read
             them from the host's memory, for models larger than the device's; ``shared`` copies
             each once for all processes of the user that ask for it.

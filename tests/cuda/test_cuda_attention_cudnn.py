@@ -5,11 +5,15 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+import emulated
 import numpy as np
+import onnx
 import pytest
 from cudnn_stand_in import Engine, Library, cudnn
 from kernel_calls import BFLOAT16, chosen, close, draw, needs_compiler
 from test_cuda_attention import attended
+
+from models import model, node, value
 
 pytestmark = needs_compiler  # of kernels around cuDNN's
 
@@ -145,6 +149,19 @@ def test_kernels_for_lengths_alone_are_compiled_where_they_are_asked_for(
     run = chosen("Attention", 23, cudnn=cudnn(library), sdpa_kernel=8)
     close(run(q, k, v)[0], attended(q, k, v), np.float16)
     assert len(library.compiled) == 1
+
+
+@pytest.mark.parametrize("steps", [QUERIES, "n"])
+def test_where_a_model_has_no_other_lengths_a_kernel_is_compiled_for_them(steps: Any) -> None:
+    given = [value(name, onnx.TensorProto.FLOAT16, (2, 4, steps, 64)) for name in "qkv"]
+    made = model([node("Attention", "q k v", "y")], given,
+                 [value("y", onnx.TensorProto.FLOAT16, None)], opset=23)  # fmt: skip
+    platform, library = emulated.FakePlatform(), Library(Engine(serves_all=False))
+    platform.cudnn = cudnn(library)
+    session = emulated.session(made, emulated.provider_on(platform))
+    q, k, v = (draw(i, 2, 4, QUERIES, 64, dtype=np.float16) for i in range(3))
+    close(session.run(None, {"q": q, "k": k, "v": v})[0], attended(q, k, v), np.float16)
+    assert len(library.compiled) == (steps == QUERIES)
 
 
 def test_where_a_plan_fails_a_kernel_of_the_provider_does_it(

@@ -7,6 +7,8 @@ first product and the softmax. The logarithm of the sums, which nothing reads, b
 from __future__ import annotations
 
 import ctypes
+import functools
+import math
 from collections.abc import Hashable
 from typing import Any, Final, NamedTuple
 
@@ -181,34 +183,37 @@ class Drawing:
 
     def _masked(self, scores: Value) -> Value:
         """Hides keys that are none of a sequence's, or too far to the right, or to the left."""
-        what, operations = self._what, self.operations
-        if not (what.lengths or what.left >= 0 or what.right >= 0):
-            return scores
-        hidden = self._number(HIDDEN, -np.inf)
-        if what.lengths:
-            rows = self._compared(LESS, self._index(scores, ROW), self._count(QUERIES))
-            columns = self._compared(LESS, self._index(scores, COLUMN), self._count(KEYS))
-            scores = operations.pointwise(
-                SELECT, scores, hidden, self._compared(AND, rows, columns)
-            )
-        if what.right >= 0:
-            row, column = (self._index(scores, axis) for axis in (ROW, COLUMN))
-            if what.aligned:
-                row = self._plus(row, ((ADD, KEYS), (SUBTRACT, QUERIES)))
-            if what.right > 0:
-                right = self._whole_number(RIGHT, what.right)
-                row = operations.pointwise(ADD, row, right, kind=INT32)
-            seen = self._compared(GREATER_OR_EQUAL, row, column)
-            scores = operations.pointwise(SELECT, scores, hidden, seen)
-        if what.left >= 0:
-            row, column = (self._index(scores, axis) for axis in (ROW, COLUMN))
-            left = self._whole_number(LEFT, what.left + 1)
-            column = operations.pointwise(ADD, column, left, kind=INT32)
-            if what.aligned:
-                column = self._plus(column, ((SUBTRACT, KEYS), (ADD, QUERIES)))
-            seen = self._compared(GREATER, column, row)
-            scores = operations.pointwise(SELECT, scores, hidden, seen)
+        what = self._what
+        masks = ((what.lengths, self._there), (what.right >= 0, self._not_after),
+                 (what.left >= 0, self._not_before))  # fmt: skip
+        for wanted, seen in masks:
+            if wanted:
+                scores = self.operations.pointwise(SELECT, scores, self._hidden, seen(scores))
         return scores
+
+    @functools.cached_property
+    def _hidden(self) -> Value:
+        return self._number(HIDDEN, -math.inf)
+
+    def _there(self, scores: Value) -> Value:
+        rows = self._compared(LESS, self._index(scores, ROW), self._count(QUERIES))
+        columns = self._compared(LESS, self._index(scores, COLUMN), self._count(KEYS))
+        return self._compared(AND, rows, columns)
+
+    def _not_after(self, scores: Value) -> Value:
+        row, column = (self._index(scores, axis) for axis in (ROW, COLUMN))
+        if self._what.aligned:
+            row = self._plus(row, (ADD, self._count(KEYS)), (SUBTRACT, self._count(QUERIES)))
+        if self._what.right > 0:
+            row = self._plus(row, (ADD, self._whole_number(RIGHT, self._what.right)))
+        return self._compared(GREATER_OR_EQUAL, row, column)
+
+    def _not_before(self, scores: Value) -> Value:
+        row, column = (self._index(scores, axis) for axis in (ROW, COLUMN))
+        column = self._plus(column, (ADD, self._whole_number(LEFT, self._what.left + 1)))
+        if self._what.aligned:
+            column = self._plus(column, (SUBTRACT, self._count(KEYS)), (ADD, self._count(QUERIES)))
+        return self._compared(GREATER, column, row)
 
     def _index(self, scores: Value, axis: int) -> Value:
         return self.operations.pointwise(INDEX, scores, kind=INT32, AXIS=axis)
@@ -216,9 +221,9 @@ class Drawing:
     def _compared(self, mode: int, one: Value, other: Value) -> Value:
         return self.operations.pointwise(mode, one, other, kind=BOOLEAN)
 
-    def _plus(self, index: Value, counts: tuple[tuple[int, int], ...]) -> Value:
-        for mode, name in counts:
-            index = self.operations.pointwise(mode, index, self._count(name), kind=INT32)
+    def _plus(self, index: Value, *changes: tuple[int, Value]) -> Value:
+        for mode, number in changes:
+            index = self.operations.pointwise(mode, index, number, kind=INT32)
         return index
 
     def _count(self, name: int) -> Value:

@@ -95,8 +95,14 @@ def described(task: Task) -> Attention | None:
     return Attention(
         q.array.dtype, lying(q), lying(k), lying(v), Tensor(shape, (*task.strides, 1)),
         float(sight.scale), float(sight.softcap), bias, sight.lengths is not None, aligned,
-        sight.left, sight.right, bool(task.site.options.sdpa_kernel & ASKED_FOR),
+        sight.left, sight.right, bool(task.site.options.sdpa_kernel & ASKED_FOR) or fixed(task),
     )  # fmt: skip
+
+
+def fixed(task: Task) -> bool:
+    """Says whether the model says how long everything is."""
+    values = [value for value in task.site.node.inputs if value is not None]
+    return bool(values) and all(v.shape is not None and v.shape.is_static() for v in values)
 
 
 def lying(heads: Heads) -> Tensor:
