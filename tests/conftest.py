@@ -34,9 +34,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.fixture(scope="session")
+def kernels(pytestconfig: pytest.Config) -> str:
+    """The folder of compiled kernels, which all tests share and the next run finds."""
+    folder = pytestconfig.rootpath / ".pytest_cache" / "kernels"
+    return os.environ.get("NUMBA_CACHE_DIR", str(folder))
+
+
 @pytest.fixture(autouse=True)
 def own_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, kernels: str
 ) -> None:
     """Derived weights of a test go to a folder of its own, compiled kernels to one for all.
 
@@ -44,8 +51,7 @@ def own_cache(
     middle of a test would make it another test.
     """
     monkeypatch.setenv("TENONNX_CACHE_DIR", str(tmp_path / "cache"))
-    kernels = request.config.rootpath / ".pytest_cache" / "kernels"
-    monkeypatch.setenv("NUMBA_CACHE_DIR", os.environ.get("NUMBA_CACHE_DIR", str(kernels)))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", kernels)
     mode = "wait" if "cpu" in request.path.parts else "0"
     monkeypatch.setenv("TENONNX_JIT", os.environ.get("TENONNX_JIT", mode))
 
