@@ -8,8 +8,9 @@ from itertools import combinations
 import numpy as np
 
 from tenonnx.operators import Array, Namespace
-from tenonnx_array.ml.post import labels_of, logistic, pair, rows, transform_of
+from tenonnx_array.ml.post import labels_of, pair, rows, transform_of
 from tenonnx_array.ml.staged import StagedTable
+from tenonnx_array.nonlinear import sigmoid
 
 table = StagedTable("ai.onnx.ml")
 op = table.op
@@ -112,8 +113,9 @@ class Decisions:
     ) -> None:
         self._similarity, self._weights, self._rho = similarity, weights, rho
         self._labels = labels
-        self._first, self._second = np.array(list(combinations(range(len(labels)), 2))).T
-        self._classes = np.arange(len(labels))
+        first, second = np.array(list(combinations(range(len(labels)), 2))).T
+        classes = np.eye(len(labels))
+        self._ahead, self._otherwise = classes[first] - classes[second], classes[second].sum(axis=0)
         self._chance = chance
         self._post_transform = post_transform
         self._transform = transform_of(post_transform)
@@ -122,14 +124,14 @@ class Decisions:
     def __call__(self, X: Array) -> tuple[Array, Array]:
         """Returns the labels and scores of rows."""
         decisions = self._similarity(rows(np, X, np.float64)) @ self._weights + self._rho
-        winners = np.where(decisions > 0, self._first, self._second)
-        votes = (winners[:, :, None] == self._classes).sum(axis=1)
+        # Each decision is a vote for the second of two classes, or for the first instead.
+        votes = (decisions > 0) @ self._ahead + self._otherwise
         return self._labels[votes.argmax(axis=1)], self._scores(decisions).astype(np.float32)
 
     def _scores(self, decisions: Array) -> Array:
         if self._chance is not None:
             slope, shift = self._chance
-            chances = logistic(np, -(decisions * slope + shift))
+            chances = sigmoid(np, -(decisions * slope + shift))
             return self._transform(np, self.couple(chances, len(self._labels)))
         if len(self._labels) == 2:
             return pair(np, decisions[:, 0], self._post_transform, signed=True)
@@ -166,15 +168,17 @@ def _similarity(
     """Returns what tells how similar [N, F] are to the vectors [V, F], as [N, V]."""
     gamma, coef0, degree = kernel_params or (0.0, 0.0, 0.0)
     turned = vectors.T
-    square = (vectors * vectors).sum(axis=1)
+    square, doubled = gamma * (vectors * vectors).sum(axis=1), 2 * gamma * turned
 
-    def squared_distance(x: Array) -> Array:
-        return xp.maximum((x * x).sum(axis=1)[:, None] - 2 * (x @ turned) + square, 0)
+    def minus_distance(x: Array) -> Array:
+        """Returns the negative squared distances times gamma."""
+        own = xp.matmul(x[:, None], x[:, :, None])[:, :, 0]
+        return xp.minimum(x @ doubled - gamma * own - square, 0)
 
     kernels: dict[str, Callable[[Array], Array]] = {
         "LINEAR": lambda x: x @ turned,
         "POLY": lambda x: (gamma * (x @ turned) + coef0) ** degree,
-        "RBF": lambda x: xp.exp(-gamma * squared_distance(x)),
+        "RBF": lambda x: xp.exp(minus_distance(x)),
         "SIGMOID": lambda x: xp.tanh(gamma * (x @ turned) + coef0),
     }
     if kernel_type not in kernels:
