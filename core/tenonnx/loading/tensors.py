@@ -24,6 +24,11 @@ MAX_ELEMENTS = 2**59
 """Of the widest type, what can be addressed; numpy wants it of the other dimensions if one is 0."""
 
 
+OF_FILES = (ir.serde.TensorProtoTensor, ir.ExternalTensor)
+"""What numbers in a file are. Asking whether they are of another class of tensors takes as long as
+reading them, for those implement a protocol."""
+
+
 class TensorReader:
     """Reads the tensors of a model.
 
@@ -64,10 +69,9 @@ class TensorReader:
         if name in self.supplied.initializers:
             given = self.supplied.weight(self.registry, tensor, name)
             return WeightTensor(given, name=tensor.name, doc_string=tensor.doc_string)
-        # Asking what is another class of tensors takes long: they implement a protocol.
         if type(tensor) is WeightTensor:
             return tensor
-        if tensor.dtype == ir.DataType.STRING and isinstance(tensor, ir.StringTensor):
+        if type(tensor) not in OF_FILES and isinstance(tensor, ir.StringTensor):
             found, expected = len(tensor.string_data()), tensor.size
             if found != expected:
                 raise InvalidGraph(f"tensor {name!r} has {found} strings, its shape {expected}")
@@ -87,11 +91,11 @@ class TensorReader:
         """
         try:
             if isinstance(tensor, ir.serde.TensorProtoTensor):
-                content = tensor.tobytes()
-                shape = _checked_shape(tensor, name, len(content), "the model")
+                content, dtype = tensor.tobytes(), tensor.dtype
+                shape = _checked_shape(tensor, dtype, name, len(content), "the model")
                 if not tensor.raw.HasField("raw_data"):
                     tensor.numpy()  # refuses data in the field of another element type
-                return self.registry.constant(content, tensor.dtype, shape)
+                return self.registry.constant(content, dtype, shape)
             if isinstance(tensor, ir.ExternalTensor):
                 return self._external(tensor, name)
             if isinstance(tensor, ir.PackedTensor):
@@ -113,10 +117,11 @@ class TensorReader:
         if offset < 0 or (tensor.length or 0) < 0:  # onnx refuses these from 1.21 on
             raise ValueError(f"its data has offset {offset} and length {tensor.length}")
         where = repr(location) if storage is None else "the model"
-        shape = _checked_shape(tensor, name, tensor.length, where)
-        nbytes = byte_size(tensor.dtype, shape)
+        dtype = tensor.dtype
+        shape = _checked_shape(tensor, dtype, name, tensor.length, where)
+        nbytes = byte_size(dtype, shape)
         if not nbytes:
-            return self.registry.constant(b"", tensor.dtype, shape)
+            return self.registry.constant(b"", dtype, shape)
         if storage is None:
             storage = self._file(location, os.fspath(tensor.base_dir), name)
         if offset + nbytes > storage.size:
@@ -125,7 +130,7 @@ class TensorReader:
                 f"{storage.label}, which has only {storage.size}",
                 hint="Was the download or copy of the file completed?",
             )
-        return self.registry.view(storage, offset, nbytes, tensor.dtype, shape)
+        return self.registry.view(storage, offset, nbytes, dtype, shape)
 
     def _file(self, location: str, base: str, name: str) -> Storage:
         # onnx_ir does not tell the tensors of functions their folder; it is that of the others.
@@ -142,10 +147,10 @@ class TensorReader:
 
 
 def _checked_shape(
-    tensor: ir.TensorProtocol, name: str, nbytes: int | None, where: str
+    tensor: ir.TensorProtocol, dtype: ir.DataType, name: str, nbytes: int | None, where: str
 ) -> tuple[int, ...]:
     """Returns a tensor's shape, if there can be such a tensor and it takes so many bytes."""
-    shape, dtype = tuple(map(int, tensor.shape.numpy())), tensor.dtype
+    shape = tuple(map(int, tensor.shape.numpy()))
     if min(shape, default=0) < 0:
         wrong = "has a negative dimension"
     elif len(shape) > MAX_RANK:
