@@ -58,6 +58,17 @@ def test_linear_classifiers(labels: Any, transform: str, classes: int) -> None:
     assert said.startswith("matched 1 LinearClassifier")
 
 
+@pytest.mark.parametrize("rows", [1, 2])
+def test_classifiers_of_two_classes_without_intercepts_stay(rows: int) -> None:
+    layer = node(
+        *("LinearClassifier", "x", "l p"),
+        coefficients=normal(rows * 5).tolist(),
+        classlabels_ints=[3, 4],
+        domain="ai.onnx.ml",
+    )
+    assert "matched" not in compare([layer], {"l": INT64, "p": FLOAT})
+
+
 @pytest.mark.parametrize("transform", ["NONE", "SOFTMAX", "LOGISTIC", "PROBIT"])
 def test_one_row_of_coefficients_for_two_classes(transform: str) -> None:
     layer = node(

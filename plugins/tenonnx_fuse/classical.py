@@ -91,7 +91,10 @@ def linear_classifier(node: ir.Node) -> Made | str:
     transform = attribute(node, "post_transform", "NONE")
     if labels is None or transform not in ("NONE", *TRANSFORMS):
         return f"its transform is {transform}, or its labels are unclear"
-    rows = len(attribute(node, "intercepts", ())) or len(labels)
+    rows = len(attribute(node, "intercepts", ()))
+    if not rows and len(labels) == 2:
+        return "without intercepts its coefficients may be of one score or of two"
+    rows = rows or len(labels)
     pair = rows == 1 and len(labels) == 2
     if rows != len(labels) and not (pair and transform == "LOGISTIC"):
         return f"{rows} scores are chosen from {len(labels)} classes in another way"
