@@ -70,6 +70,7 @@ class Joining:
         outputs: Sequence[ir.Value],
         call: Callable[..., tuple[Any, ...] | None] | Grown,
         at: ir.Node | None = None,
+        host: tuple[int, ...] = (),
     ) -> None:
         """Makes one step of nodes.
 
@@ -80,6 +81,7 @@ class Joining:
             call: The step's; where it returns ``None``, the nodes' own steps run.
             at: The node where the step stands; the last one if ``None``. By then all that it reads
                 is there.
+            host: Positions of inputs that the call takes on the host, as the nodes do.
         """
         self._inside.difference_update(nodes)
         own = [self.steps.pop(node) for node in nodes]
@@ -108,4 +110,5 @@ class Joining:
             tuple(nodes),
             multiple=True,
             device=self.device,
+            host=host,
         )

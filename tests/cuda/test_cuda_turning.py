@@ -37,12 +37,12 @@ def opened(kind: Any, waves: tuple[int, ...], nodes: Any = NODES, **limits: Any)
     return session(made, graph_optimization_level=0)
 
 
-def run(opened: Any, kind: Any, waves: tuple[int, ...]) -> tuple[Any, Any]:
+def run(opened: Any, kind: Any, waves: tuple[int, ...], cut: int = 4) -> tuple[Any, Any]:
     draws = np.random.default_rng(0)
     x, cos, sin = (draws.standard_normal(s).astype(kind) for s in ((2, 5, 3, 8), waves, waves))
     (y,) = opened.run(None, {"x_": x, "cos": cos, "sin": sin})
     x, cos, sin = (a.astype(np.float64) for a in (x.swapaxes(1, 2), cos, sin))
-    return y, x * cos + np.concatenate([-x[..., 4:], x[..., :4]], -1) * sin
+    return y, x * cos + np.concatenate([-x[..., cut:], x[..., :cut]], -1) * sin
 
 
 @pytest.mark.parametrize("kind", FLOATS, ids=str)
@@ -61,6 +61,25 @@ def test_other_cuts_are_no_halves(limits: Any) -> None:
     made = opened(np.float32, (5, 8), **limits)
     steps = max(len(step.nodes) for step in made.plan.steps)
     assert steps < len(NODES) or limits == {"half": [3]}
+
+
+@pytest.mark.parametrize("share", [2, 4])
+def test_a_half_may_be_computed_from_the_shape(share: int) -> None:
+    """A fourth is no half, and leaves the nodes to run."""
+    nodes = [
+        node("Shape", "x", "shape"),
+        node("Gather", "shape axis", "size"),
+        node("Div", "size share", "part"),
+        *(
+            node(n.op_type, " ".join(n.input).replace("half", "part"), n.output[0])
+            for n in NODES[:3]
+        ),
+        *NODES[3:],
+    ]
+    made = opened(np.float32, (5, 8), nodes, share=[share])
+    assert max(len(step.nodes) for step in made.plan.steps) == len(NODES)
+    y, expected = run(made, np.float32, (5, 8), 8 // share)
+    close(y, expected, np.float32, 2)
 
 
 def test_where_the_kernel_does_not_fit_the_nodes_run() -> None:

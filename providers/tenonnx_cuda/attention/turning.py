@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 LAST: Final = (-1, 3)
 """The last of four axes."""
 
+TO_THE_END: Final = 2**31 - 1
+"""No axis is longer."""
+
 Maker = Callable[["ir.Value | None", str], "ir.Node | None"]
 """Returns the node that makes a value, if its operator is named so and it may become part of a step
 with the one that reads it."""
@@ -34,13 +37,13 @@ class Turn:
 
     Attributes:
         nodes: In order.
-        inputs: x, cosines and sines.
-        half: Half of the last axis.
+        inputs: x, cosines and sines; and half of the last axis, if that is computed as it runs.
+        half: That half, if it is known.
     """
 
     nodes: tuple[ir.Node, ...]
-    inputs: tuple[ir.Value, ir.Value, ir.Value]
-    half: int
+    inputs: tuple[ir.Value, ...]
+    half: int | None
 
 
 def join_turns(joining: Joining) -> None:
@@ -56,7 +59,8 @@ def join_turns(joining: Joining) -> None:
     for node in joining.free():
         if (node.domain, node.op_type) == ("", "Add") and (turn := _turn(node, maker)) is not None:
             call = functools.partial(turned, joining.platform, turn.half)
-            joining.join(turn.nodes, turn.inputs, node.outputs, call)
+            on_host = range(3, len(turn.inputs))
+            joining.join(turn.nodes, turn.inputs, node.outputs, call, host=tuple(on_host))
 
 
 def _turn(add: ir.Node, maker: Maker) -> Turn | None:
@@ -71,14 +75,20 @@ def _turn(add: ir.Node, maker: Maker) -> Turn | None:
             parts, x, half = found
             others = [value for value in straight.inputs if value is not x]
             if len(others) == 1 and others[0] is not None:
-                return Turn((*parts, straight, crossed, add), (x, others[0], sines), half)
+                waves = (x, others[0], sines)
+                known = _number(half)
+                inputs = waves if known is not None else (*waves, half)
+                return Turn((*parts, straight, crossed, add), inputs, known)
     return None
 
 
 def _halves(
     concat: ir.Node | None, maker: Maker
-) -> tuple[tuple[ir.Node, ...], ir.Value, int] | None:
-    """Returns the nodes that exchange halves, of which value, and how long one is."""
+) -> tuple[tuple[ir.Node, ...], ir.Value, ir.Value] | None:
+    """Returns the nodes that exchange halves, of which value, and what says how long one is.
+
+    ``x.shape[-1] // 2`` is what that is in models whose sizes are computed as they run.
+    """
     if concat is None or len(concat.inputs) != 2 or concat.attributes["axis"].value not in LAST:
         return None
     negated, low = maker(concat.inputs[0], "Neg"), maker(concat.inputs[1], "Slice")
@@ -87,12 +97,14 @@ def _halves(
         return None
     (x, *first), (_, *second) = low.inputs, high.inputs
     bounds = [[_number(value) for value in values] for values in (first, second)]
-    if any(len(b) < 3 or None in b or b[2] not in LAST or b[3:] not in ([], [1]) for b in bounds):
+    if any(len(b) < 3 or b[2] not in LAST or b[3:] not in ([], [1]) for b in bounds):
         return None
     (zero, half, *_), (start, end, *_) = bounds
-    if x is None or half is None or end is None or zero != 0 or start != half or end < 2 * half:
+    same = first[1] is second[0] if half is None else start == half
+    if x is None or first[1] is None or zero != 0 or not same or end is None:
         return None
-    return (low, high, negated, concat), x, half
+    whole = end >= (TO_THE_END if half is None else 2 * half)
+    return ((low, high, negated, concat), x, first[1]) if whole else None
 
 
 def _number(value: ir.Value | None) -> int | None:
@@ -103,17 +115,19 @@ def _number(value: ir.Value | None) -> int | None:
 
 
 def turned(
-    platform: Platform, half: int, x: Array, cosines: Array, sines: Array
+    platform: Platform, half: int | None, x: Array, cosines: Array, sines: Array, end: Any = None
 ) -> tuple[Array] | None:
     """Returns x [a, b, c, 2 * half] turned, or ``None`` where the kernel does not fit.
 
     Args:
         platform: The device.
-        half: Half of the last axis.
+        half: Half of the last axis; what ``end`` says if ``None``.
         x: Four axes, of which the last lies together.
         cosines: What broadcasts to it.
         sines: Likewise.
+        end: On the host.
     """
+    half = int(end.item()) if half is None else half
     xp, element = platform.xp, same_element(x, cosines, sines)
     if element is None or x.ndim != 4 or x.shape[-1] != 2 * half or not x.size:
         return None
