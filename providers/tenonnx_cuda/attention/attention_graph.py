@@ -146,11 +146,7 @@ class Drawing:
         self._what = what
         self.operations = operations
         self.numbers: dict[int, ctypes.c_float | ctypes.c_int32] = {}
-        per_sequence = Tensor((what.q.shape[0], 1, 1, 1), (1, 1, 1, 1))
-        self._lengths: dict[int, Value] = {}
-        if what.lengths:
-            for name in (QUERIES, KEYS):
-                self._lengths[name] = operations.array(name, per_sequence, INT32)
+        self._counts: dict[int, Value] = {}
 
     def draw(self) -> None:
         """Draws all of it."""
@@ -158,10 +154,8 @@ class Drawing:
         kind = ELEMENTS[what.dtype]
         arrays = ((Q, what.q), (K, _turned(what.k)), (V, what.v), (Y, what.y))
         q, k, v, y = (operations.array(name, where, kind) for name, where in arrays)
-        queries, keys = self._lengths.get(QUERIES), self._lengths.get(KEYS)
-        shape = (*what.q.shape[:3], what.k.shape[2])
-        scores = operations.inside(Tensor.laid(shape))
-        operations.matmul(q, k, scores, lengths=_given(M=queries, N=keys))
+        scores = operations.inside(Tensor.laid((*what.q.shape[:3], what.k.shape[2])))
+        operations.matmul(q, k, scores, lengths=self._lengths(M=QUERIES, N=KEYS))
         scores = operations.pointwise(MULTIPLY, scores, self._number(SCALE, what.scale))
         if what.softcap:
             cap = self._number(CAP, what.softcap)
@@ -171,7 +165,7 @@ class Drawing:
         if what.bias is not None:
             scores = operations.pointwise(ADD, scores, operations.array(BIAS, what.bias, kind))
         shares = self._softmax(self._masked(scores), kind)
-        operations.matmul(shares, v, y, lengths=_given(M=queries, K=keys))
+        operations.matmul(shares, v, y, lengths=self._lengths(M=QUERIES, K=KEYS))
 
     def _number(self, name: int, value: float) -> Value:
         self.numbers[name] = ctypes.c_float(value)
@@ -228,10 +222,18 @@ class Drawing:
 
     def _count(self, name: int) -> Value:
         """Returns how many queries or keys there are: of each sequence, or of all."""
-        if name in self._lengths:
-            return self._lengths[name]
-        heads = self._what.q if name == QUERIES else self._what.k
-        return self._whole_number(name, heads.shape[2])
+        what, heads = self._what, self._what.q if name == QUERIES else self._what.k
+        if name not in self._counts and what.lengths:
+            each = Tensor((what.q.shape[0], 1, 1, 1), (1, 1, 1, 1))
+            self._counts[name] = self.operations.array(name, each, INT32)
+        elif name not in self._counts:
+            self._counts[name] = self._whole_number(name, heads.shape[2])
+        return self._counts[name]
+
+    def _lengths(self, **counts: int) -> dict[str, Value]:
+        """Returns how long a product's axes really are, if sequences say."""
+        given = counts if self._what.lengths else {}
+        return {axis: self._count(name) for axis, name in given.items()}
 
     def _softmax(self, scores: Value, kind: int) -> Value:
         operations = self.operations
@@ -246,7 +248,3 @@ def _turned(k: Tensor) -> Tensor:
     """Returns keys as the second factor of a product."""
     (b, h, s, d), (by_b, by_h, by_s, by_d) = k
     return Tensor((b, h, d, s), (by_b, by_h, by_d, by_s))
-
-
-def _given(**lengths: Value | None) -> dict[str, Value]:
-    return {axis: value for axis, value in lengths.items() if value is not None}
