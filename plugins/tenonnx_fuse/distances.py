@@ -13,7 +13,13 @@ REALS = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
 
 
 def pairwise_distances(model: ir.Model, context: TransformContext) -> bool:
-    """Puts a CDist in the place of each Scan that measures how far rows are from points."""
+    """Puts a CDist in the place of each Scan that measures how far rows are from points.
+
+    A model that is to be saved keeps its loops: onnxruntime's CDist loses the digits by which
+    points that are near each other differ.
+    """
+    if context.options.optimized_model_filepath:
+        return False
     work = Rewriting(model, context)
     for graph in graphs(model):
         for node in tuple(graph):

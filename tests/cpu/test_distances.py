@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from running import Watch, floats
 
@@ -69,3 +71,10 @@ def test_other_loops_stay(changed: dict[str, Any]) -> None:
         nearest(FLOAT, floats(3, 4, seed=1), **changed), disabled=("pairwise-distances",)
     )
     np.testing.assert_array_equal(one.run(None, {"x": x})[0], other.run(None, {"x": x})[0])
+
+
+def test_a_model_that_is_saved_keeps_its_loop(tmp_path: Path) -> None:
+    options = tenonnx.SessionOptions(optimized_model_filepath=str(tmp_path / "saved.onnx"))
+    tenonnx.InferenceSession(nearest(FLOAT, floats(3, 4)).SerializeToString(), options)
+    saved = onnx.load(tmp_path / "saved.onnx")
+    assert [each.op_type for each in saved.graph.node] == ["Scan", "Transpose"]
