@@ -81,7 +81,7 @@ def register_transforms(register: Callable[[tenonnx.Transform], None]) -> None:
     """Announce the transform."""
     from $module.transform import apply
 
-    register(tenonnx.Transform("$name", apply, level="extended"))
+    register(tenonnx.Transform("$name", apply, level="extended", needs=("Neg",)))
 ''',
     "src/$module/transform.py": '''\
 """The transform: a Neg of a Neg is what was there before."""
