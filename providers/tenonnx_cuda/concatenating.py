@@ -7,6 +7,7 @@ from typing import Any
 from tenonnx.operators import Array
 from tenonnx_cuda.chosen import Call, Site, choose
 from tenonnx_cuda.images import layouts
+from tenonnx_cuda.noting import is_recording
 from tenonnx_cuda.rooms import Grown, is_cache, longer, write
 
 
@@ -36,7 +37,8 @@ def growing(site: Site, plain: Call) -> Call:
     def call(past: Array, new: Array, *, _out: Array | None = None) -> Any:
         axis = given_axis % past.ndim
         sizes = [(x.ndim, x.dtype, x.shape[:axis], x.shape[axis + 1 :]) for x in (past, new)]
-        if sizes[0] != sizes[1] or not past.size or not new.size or _out is not None:
+        stays = _out is not None or is_recording()
+        if sizes[0] != sizes[1] or not past.size or not new.size or stays:
             return plain(past, new)
         before, steps = int(past.shape[axis]), int(new.shape[axis])
         (present,) = longer(site.platform, [past], axis, steps)

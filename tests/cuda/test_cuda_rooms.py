@@ -172,6 +172,32 @@ def test_steps_are_repeated_however_long_a_cache_is(kind: str, calls: list[objec
 
 
 @needs_compiler
+def test_what_is_between_caches_is_replayed_however_long_they_are() -> None:
+    generation = Generation("joined", 1, GRAPHED)
+    for number in range(4):
+        generation.step(number)
+    (whole,) = (step.call for step in generation.session.plan.steps)
+    first, caches, _ = (line.step.call for line in whole._growing._lines)
+    assert caches.grows
+    before = first.replays
+    for number in range(5):
+        generation.step(number)
+    assert first.replays == before + 5
+    assert whole.replays == 0
+
+
+@needs_compiler
+def test_a_layer_whose_cache_stays_as_long_is_recorded_as_a_whole() -> None:
+    generation = Generation("joined", 1, GRAPHED)
+    there, past = dict(generation.there), dict(generation.past)
+    for number in range(4):
+        generation.there, generation.past = dict(there), dict(past)
+        generation.step(number)
+    (whole,) = (step.call for step in generation.session.plan.steps)
+    assert whole.replays == 3
+
+
+@needs_compiler
 @pytest.mark.parametrize("kind", LAYERS)
 def test_what_is_new_is_written_behind_what_is_there(kind: str) -> None:
     generation = Generation(kind)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -90,8 +90,8 @@ def lengths_first(steps: Sequence[Step]) -> tuple[list[Step], list[Step]]:
     return first, [step for step in steps if id(step) not in makers]
 
 
-def groups(steps: Sequence[Step]) -> Iterator[Group]:
-    """Cuts steps into groups; one that cannot be recorded is alone."""
+def groups(steps: Sequence[Step], recordable: Callable[[Step], bool]) -> Iterator[Group]:
+    """Cuts steps into groups; one that is not to be recorded is alone."""
     group = Group()
     for step in steps:
         alone = not recordable(step)
@@ -106,12 +106,20 @@ def groups(steps: Sequence[Step]) -> Iterator[Group]:
         yield group
 
 
+def grows(step: Step) -> bool:
+    """Says whether a step goes on from a cache, which is longer in the next run."""
+    return isinstance(step.call, Repeated) and step.call.grows
+
+
+def steady(step: Step) -> bool:
+    """Says whether a step does the same however long caches are."""
+    return recordable(step) and not grows(step)
+
+
 def recordable(step: Step) -> bool:
     """Says whether a step does the same whenever its inputs have the same shapes."""
     if isinstance(step.call, Sized):
         return bool(step.call.bounds)
-    if isinstance(step.call, Repeated) and step.call.grows:
-        return False  # the next run goes on from its cache
     return not any(
         node.op_type in NEVER | LENGTHS or node.op_type.startswith("Sequence")
         for node in step.nodes

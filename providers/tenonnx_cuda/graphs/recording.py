@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,7 +19,15 @@ import numpy as np
 
 from tenonnx.provider import Step
 from tenonnx_cuda.device import CudaDevice
-from tenonnx_cuda.graphs.grouping import LEAST, Group, groups, lengths_first, recordable
+from tenonnx_cuda.graphs.grouping import (
+    LEAST,
+    Group,
+    groups,
+    grows,
+    lengths_first,
+    recordable,
+    steady,
+)
 from tenonnx_cuda.graphs.program import Program
 from tenonnx_cuda.noting import holding
 from tenonnx_cuda.platform import CannotRecordError, Platform, Recording, Stream
@@ -78,6 +86,8 @@ class Replayed:
         program: What to record.
         stream: Where.
         platform: The device.
+        growing: The same for caches that get longer from run to run, if there are any: recordings
+            of what is between the steps that know how long. All of it is recorded if they do not.
 
     Attributes:
         replays: How many runs were replays.
@@ -86,8 +96,11 @@ class Replayed:
 
     has_stream: Final = True
 
-    def __init__(self, program: Program, stream: Stream, platform: Platform) -> None:
+    def __init__(
+        self, program: Program, stream: Stream, platform: Platform, growing: Program | None = None
+    ) -> None:
         self._program = program
+        self._growing = growing
         self._stream = stream
         self._platform = platform
         self._takes: OrderedDict[Any, Take | Seen | str] = OrderedDict()
@@ -102,7 +115,7 @@ class Replayed:
         with self._stream.replaying:
             take = self._takes.get(key)
             if take is None:
-                self._keep(key, Seen(large(inputs, kept)))
+                self._see(key, Seen(large(inputs, kept)))
             elif isinstance(take, Seen) or (isinstance(take, Take) and has_moved(take, inputs)):
                 # What has moved once is copied from then on.
                 there = large(inputs, kept)
@@ -113,7 +126,14 @@ class Replayed:
                 self._takes.move_to_end(key)
                 return self._replay(take, inputs, outs)
         with self._stream.active():
-            return self._program(*inputs, _outs=outs)
+            return (self._growing or self._program)(*inputs, _outs=outs)
+
+    def _see(self, key: Any, seen: Seen) -> None:
+        """Notes a run. Where caches grow, it has to come again at once to be recorded."""
+        if self._growing is not None:
+            for other in [k for k, take in self._takes.items() if isinstance(take, Seen)]:
+                del self._takes[other]
+        self._keep(key, seen)
 
     def _key(self, inputs: Sequence[Any], kept: Mapping[int, int]) -> Any:
         limits = self._program.limits
@@ -234,32 +254,40 @@ def describe(given: Any, at: int | None = None) -> Any:
 
 
 def recorded(
-    steps: Sequence[Step], escaping: frozenset[Any], stream: Stream, device: CudaDevice
+    steps: Sequence[Step],
+    escaping: frozenset[Any],
+    stream: Stream,
+    device: CudaDevice,
+    wanted: Callable[[Step], bool] = recordable,
 ) -> list[Step]:
-    """Returns steps as fewer that are recorded; those that cannot be, as they are."""
+    """Returns steps as fewer that are recorded; those that are not to be, as they are."""
     later: set[Any] = set(escaping)
     found: list[Step] = []
-    cut = [group for part in lengths_first(steps) for group in groups(part)]
+    cut = [group for part in lengths_first(steps) for group in groups(part, wanted)]
     for group in reversed(cut):
-        outputs = [value for value in group.made if value in later]
+        outputs = tuple(value for value in group.made if value in later)
         later.update(value for value, _ in group.inputs)
-        found[:0] = _steps(group, outputs, stream, device)
+        on_host = {group.made[value] for value in outputs}
+        if len(group.steps) < LEAST or not wanted(group.steps[0]) or on_host != {False}:
+            found[:0] = group.steps
+        else:
+            found.insert(0, _as_one(group, outputs, stream, device))
     return found
 
 
-def _steps(group: Group, outputs: Sequence[Any], stream: Stream, device: CudaDevice) -> list[Step]:
-    on_host = {group.made[value] for value in outputs}
-    if len(group.steps) < LEAST or not recordable(group.steps[0]) or on_host != {False}:
-        return list(group.steps)
-    program = Program(group, outputs, device.shares)
-    return [
-        Step(
-            call=Replayed(program, stream, device.platform),
-            inputs=tuple(value for value, _ in program.inputs),
-            outputs=program.outputs,
-            nodes=tuple(node for step in group.steps for node in step.nodes),
-            multiple=True,
-            device=device,
-            host=tuple(i for i, (_, wanted) in enumerate(program.inputs) if wanted),
-        )
-    ]
+def _as_one(group: Group, outputs: Sequence[Any], stream: Stream, device: CudaDevice) -> Step:
+    program, growing = Program(group, outputs, device.shares), None
+    if any(map(grows, group.steps)):
+        parts = Group(inputs=group.inputs.copy())
+        for step in recorded(group.steps, frozenset(outputs), stream, device, steady):
+            parts.add(step)
+        growing = Program(parts, outputs, device.shares)
+    return Step(
+        call=Replayed(program, stream, device.platform, growing),
+        inputs=tuple(value for value, _ in program.inputs),
+        outputs=program.outputs,
+        nodes=tuple(node for step in group.steps for node in step.nodes),
+        multiple=True,
+        device=device,
+        host=tuple(i for i, (_, wanted) in enumerate(program.inputs) if wanted),
+    )
