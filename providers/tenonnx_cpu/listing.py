@@ -23,7 +23,6 @@ LISTING: Final = {
     "conv.patches": "Conv",
     "conv.pooling": "AveragePool GlobalAveragePool MaxPool ReduceMean",
     "conv.resizing": "Resize",
-    "conv.separable": "Conv",
     "conv.transposed": "ConvTranspose",
     "copying.joining": "Concat",
     "copying.moving": "DepthToSpace Gather Pad ReverseSequence SpaceToDepth Tile",
@@ -53,6 +52,7 @@ LISTING: Final = {
     "int8.table": (
         "Concat DequantizeLinear com.microsoft::QLinearLeakyRelu com.microsoft::QLinearSigmoid"
     ),
+    "mixtures": "com.microsoft::MoE com.microsoft::QMoE",
     "norms.norms": (
         "Add LayerNormalization LogSoftmax RMSNormalization SimplifiedLayerNormalization Softmax "
         "com.microsoft::SimplifiedLayerNormalization"

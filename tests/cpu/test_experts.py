@@ -15,6 +15,7 @@ from models import INT64, node
 
 pytest.importorskip("numba")
 
+from tenonnx_cpu import mixtures
 from tenonnx_cpu.products.product import GEMM, STREAM
 
 COUNT, DEPTH, COLUMNS = 5, 96, 64
@@ -77,3 +78,53 @@ def test_exported_experts_are_read_in_place(name: str) -> None:
     steps = tenonnx.InferenceSession(path, providers=["cpu"]).plan.steps
     joined = [step for step in steps if "MatMul" in {n.op_type for n in step.nodes[1:]}]
     assert [step.nodes[0].op_type.removesuffix("ND") for step in joined] == ["Gather"] * 4
+
+
+def mixture(name: str, rows: int, fusion: int) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
+    """Returns a node of four experts of 64 inputs and 32 hidden values, its feeds and weights."""
+    random = np.random.default_rng(7)
+    inner = 64 if fusion else 32
+    weights: dict[str, Any] = {"b1": floats(4, inner), "b2": floats(4, 64)}
+    for place, (outer, depth) in {"1": (inner, 64), "2": (64, 32), "3": (32, 64)}.items():
+        if name == "MoE":
+            weights[f"w{place}"] = floats(4, outer, depth, seed=depth) / 8
+        else:
+            weights[f"w{place}"] = random.integers(0, 256, (4, outer, depth // 2), np.uint8)
+            weights[f"s{place}"] = random.random((4, outer, depth // 32), np.float32) / 16
+            weights[f"z{place}"] = random.integers(0, 256, (4, outer, 1), np.uint8)
+    names = "x r w1 b1 w2 b2" if name == "MoE" else "x r w1 s1 b1 w2 s2 b2"
+    if not fusion:
+        names += " w3" if name == "MoE" else " w3 s3"
+    if name == "QMoE" and fusion:
+        names += " _ _ _ z1 z2"
+    attributes = {"expert_weight_bits": 4, "block_size": 32} if name == "QMoE" else {}
+    made = node(
+        name, names, "y", domain="com.microsoft", k=2, activation_type="swiglu",
+        swiglu_fusion=fusion, normalize_routing_weights=1, **attributes,
+    )  # fmt: skip
+    feeds = {"x": floats(rows, 64), "r": floats(rows, 4, seed=1)}
+    return [made], feeds, {n: array for n, array in weights.items() if n in names.split()}
+
+
+@pytest.mark.parametrize("name", ["MoE", "QMoE"])
+@pytest.mark.parametrize("fusion", [0, 1])
+@pytest.mark.parametrize("rows", [1, 9])
+def test_mixtures(name: str, fusion: int, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes, feeds, weights = mixture(name, rows, fusion)
+    given = nodes, feeds, "y", weights
+    with monkeypatch.context() as patch:
+        patch.setenv("TENONNX_JIT", "0")
+        (expected,) = session(*given, domains={"com.microsoft": 1}).run(None, feeds)
+    taken = 0
+    plain = mixtures.matmul_q if name == "QMoE" else mixtures.product
+
+    def counted(*arguments: Any, **named: Any) -> Any:
+        nonlocal taken
+        made = plain(*arguments, **named)
+        taken += made is not None
+        return made
+
+    monkeypatch.setattr(mixtures, plain.__name__, counted)
+    (y,) = session(*given, domains={"com.microsoft": 1}).run(None, feeds)
+    assert taken >= 2
+    np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-4)
