@@ -27,6 +27,30 @@ class Plain:
         register(PlainProvider)
 
 
+GELUS = {
+    "erf, halved last": """d = Div(x, root)  e = Erf(d)  a = Add(e, one)  m = Mul(x, a)
+               y = Mul(m, half)""",
+    "erf, halved first": """d = Mul(x, inv)  e = Erf(d)  a = Add(one, e)  h = Mul(half, x)
+               y = Mul(h, a)""",
+    "erf, sum halved": """d = Div(x, root)  e = Erf(d)  a = Add(e, one)  h = Mul(a, half)
+               y = Mul(x, h)""",
+    "tanh": """c = Pow(x, three)  k = Mul(cubic, c)  s = Add(x, k)  t = Mul(s, slope)  u = Tanh(t)
+               a = Add(u, one)  h = Mul(x, half)  y = Mul(h, a)""",
+    "tanh of products": """x2 = Mul(x, x)  c = Mul(x2, x)  k = Mul(cubic, c)  s = Add(k, x)
+               t = Mul(slope, s)  u = Tanh(t)  a = Add(one, u)  h = Mul(half, a)  y = Mul(x, h)""",
+    "tanh, factored": """k = Mul(cubic, x)  k2 = Mul(k, x)  s = Add(k2, one)  p = Mul(x, slope)
+               t = Mul(p, s)  u = Tanh(t)  a = Add(u, one)  m = Mul(x, a)  y = Mul(m, half)""",
+}  # fmt: skip
+
+NUMBERS = {
+    "root": np.float32(np.sqrt(2)), "inv": np.float32(np.sqrt(0.5)), "one": np.float32(1),
+    "half": np.float32(0.5), "three": np.float32(3), "cubic": np.float32(0.044715),
+    "slope": np.float32(np.sqrt(2 / np.pi)),
+}  # fmt: skip
+
+ELEMENTWISE = "(float[a,b,8] x) => (float[a,b,8] y) {{ {} }}"
+
+
 def session(
     model: Any, level: int = 99, disabled: tuple[str, ...] = (), **options: Any
 ) -> tenonnx.InferenceSession:

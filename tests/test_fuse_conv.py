@@ -3,9 +3,112 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 
-from fusing import fused, normal, parse
+from fusing import fused, normal, notes, parse, session
+
+CONV = """(float[a,{c},6,6] x) => (float[a,{o},{s},{s}] y)
+{{ h = {conv}  y = {after} }}"""
+
+
+AFTER = {
+    "BatchNormalization(h, scale, bias, mean, var)": 1,
+    "Mul(h, column)": 1,
+    "Div(h, column)": 1,
+    "Add(column, h)": 1,
+    "Sub(h, column)": 1,
+}
+
+
+@pytest.mark.parametrize("after", AFTER)
+@pytest.mark.parametrize("group", [1, 2])
+@pytest.mark.parametrize("kind", ["Conv", "ConvTranspose"])
+@pytest.mark.parametrize("biased", [True, False])
+def test_what_follows_a_convolution(after: str, group: int, kind: str, biased: bool) -> None:
+    c, o = 4, 6
+    shape = (o, c // group, 3, 3) if kind == "Conv" else (c, o // group, 3, 3)
+    conv = f"{kind}<group={group}>(x, w{', b' if biased else ''})"
+    weights = {
+        "w": normal(*shape), "b": normal(o), "column": normal(o, 1, 1) + 3,
+        "scale": normal(o), "bias": normal(o), "mean": normal(o), "var": np.abs(normal(o)) + 1,
+    }  # fmt: skip
+    text = CONV.format(c=c, o=o, s=4 if kind == "Conv" else 8, conv=conv, after=after)
+    counts, _ = fused(parse(text, **weights), {"x": normal(2, c, 6, 6)}, rtol=1e-4)
+    assert counts == {kind: 1}
+
+
+def test_a_convolution_that_is_an_output_stays() -> None:
+    text = "(float[1,3,8] x) => (float[1,5,6] c, float[1,5,6] y) { c = Conv(x, w)  y = Sub(c, b) }"
+    weights = {"w": normal(5, 3, 3, seed=1), "b": normal(5, 1, seed=2)}
+    counts, _ = fused(parse(text, **weights), {"x": normal(1, 3, 8)})
+    assert counts == {"Conv": 1, "Sub": 1}
+
+
+def test_convolutions_that_share_weights_keep_them() -> None:
+    text = """(float[a,4,6,6] x) => (float[a,4,4,4] y, float[a,4,4,4] z) {
+        h = Conv(x, w)  y = Mul(h, column)  z = Conv(y, w) }""".replace("4,4] z", "2,2] z")
+    proto = parse(text, w=normal(4, 4, 3, 3), column=normal(4, 1, 1))
+    counts, done = fused(proto, {"x": normal(2, 4, 6, 6)}, rtol=1e-4, atol=1e-4)
+    assert counts == {"Conv": 2, "Mul": 1}
+    assert "would be copied" in notes(done, "conv-batchnorm")[0]
+
+
+def test_folded_convolutions_are_shared_by_sessions() -> None:
+    text = CONV.format(c=4, o=64, s=4, conv="Conv(x, w)", after="Mul(h, column)")
+    proto = parse(text, w=normal(64, 4, 3, 3), column=normal(64, 1, 1))
+    first, second = session(proto), session(proto)
+    assert first.weights == second.weights
+
+
+@pytest.mark.parametrize(
+    "activation",
+    ["Relu(h)", "Tanh(h)", "Sigmoid(h)", "LeakyRelu<alpha=0.2>(h)", "Clip(h, low, high)"],
+)
+def test_a_convolution_and_its_activation(activation: str) -> None:
+    text = CONV.format(c=4, o=6, s=4, conv="Conv(x, w, b)", after=activation)
+    bounds = {"low": np.float32(-0.5), "high": np.float32(0.5)}
+    weights = {"w": normal(6, 4, 3, 3), "b": normal(6), **bounds}
+    counts, _ = fused(parse(text, **weights), {"x": normal(2, 4, 6, 6)}, rtol=1e-4)
+    assert counts == {"FusedConv": 1}
+
+
+@pytest.mark.parametrize("conv", ["Conv(x, w, b)", "Conv(x, w)"])
+@pytest.mark.parametrize(
+    "after", ["Add(h, z)", "Add(z, h)  y0 = Relu(s)", "Add(h, h)  y0 = Tanh(s)"]
+)
+def test_a_convolution_and_what_is_added_to_it(conv: str, after: str) -> None:
+    """Also where the sum is larger; and not what is added to itself."""
+    text = f"""(float[a,4,6,6] x, float[e,6,4,4] z) => (float[d,6,4,4] y) {{
+        h = {conv}  s = {after}  y = Neg({"y0" if "y0" in after else "s"}) }}"""
+    weights = {"w": normal(6, 4, 3, 3), "b": normal(6)}
+    for count in (1, 2):
+        feeds = {"x": normal(1, 4, 6, 6), "z": normal(count, 6, 4, 4, seed=1)}
+        counts, _ = fused(parse(text, **weights), feeds, rtol=1e-4)
+        twice = "h, h" in after
+        assert counts == ({"Conv": 1, "Add": 1, "Tanh": 1, "Neg": 1} if twice else
+                          {"FusedConv": 1, "Neg": 1})  # fmt: skip
+
+
+def test_of_two_convolutions_the_one_that_nobody_else_reads_takes_the_sum() -> None:
+    text = """(float[a,4,6,6] x) => (float[a,4,6,6] y) {
+        g = Conv(x, w)  h = Conv(g, w)  s = Add(g, h)  y = Neg(s) }"""
+    feeds = {"x": normal(1, 4, 6, 6)}
+    counts, _ = fused(parse(text, w=normal(4, 4, 1, 1)), feeds, rtol=1e-4)
+    assert counts == {"Conv": 1, "FusedConv": 1, "Neg": 1}
+
+
+@pytest.mark.parametrize("kind", ["Conv", "ConvTranspose"])
+def test_convolutions_of_narrow_floats_are_widened_with_their_weights(kind: str) -> None:
+    """However few they are, and without a cast of weights whenever the model runs."""
+    text = f"""(float16[a,80,9,9] x) => (float16[a,80,b,d] y) {{
+        h = {kind}(x, w, c)  y = HardSigmoid(h) }}"""
+    weights = {"w": normal(80, 80, 3, 3, dtype=np.float16), "c": normal(80, dtype=np.float16)}
+    feeds = {"x": normal(1, 80, 9, 9, dtype=np.float16)}
+    counts, done = fused(parse(text, **weights), feeds, rtol=1e-2, atol=1e-2)
+    assert counts["Cast"] == 2
+    assert {value.dtype for value in done.model.graph.initializers.values()} == {ir.DataType.FLOAT}
+
 
 IMAGE = {"x": normal(1, 2, 5, 6)}
 

@@ -1,0 +1,90 @@
+"""Islands of 16-bit floats are computed in float32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from fusing import fused, normal, notes, parse
+
+
+def test_islands_of_narrow_floats() -> None:
+    text = """(float[a,8] x) => (float[a,8] y) {
+        n = Cast<to=10>(x)  m = Mul(n, h)  s = Softmax(m)  t = Add(s, n)  y0 = Cast<to=1>(t)
+        y = Neg(y0) }"""
+    counts, done = fused(parse(text, h=np.float16(0.5)), {"x": normal(3, 8)}, rtol=2e-3, atol=2e-3)
+    assert counts == {"Mul": 1, "Softmax": 1, "Add": 1, "Neg": 1}
+    (y,) = done.run(None, {"x": normal(3, 8)})
+    x = normal(3, 8).astype(np.float64)
+    e = np.exp(x / 2)
+    np.testing.assert_allclose(y, -(e / e.sum(1, keepdims=True) + x), rtol=1e-5)
+
+
+def test_an_island_with_a_bridge_stays_narrow() -> None:
+    text = """(float[a,8] x, float16[a,8] z) => (float[a,8] y) {
+        n = Cast<to=10>(x)  s = Softmax(n)  t = Add(s, z)  y = Cast<to=1>(t) }"""
+    feeds = {"x": normal(3, 8), "z": normal(3, 8, dtype=np.float16)}
+    counts, done = fused(parse(text), feeds)
+    assert counts == {"Cast": 2, "Softmax": 1, "Add": 1}
+    assert "'z' would have to be cast" in notes(done, "float-islands")[0]
+
+
+def test_an_island_whose_output_is_read_in_16_bits_too() -> None:
+    """The output keeps its type, where the Cast that made it is taken out."""
+    text = """(float[a,8] x) => (float[a,8] y, bool[a,8] b) {
+        n = Cast<to=10>(x)  p = MatMul(n, w)  q = Add(p, p)  r = Exp(q)  s = Mul(r, r)
+        t = Sigmoid(s)  y = Cast<to=1>(t)  b = Cast<to=9>(t) }"""
+    weights = {"w": normal(8, 8, dtype=np.float16, seed=1)}
+    _, done = fused(parse(text, **weights), {"x": normal(3, 8)}, rtol=4e-3, atol=4e-3)
+    assert "matched 1 islands" in notes(done, "float-islands")[0]
+
+
+@pytest.mark.parametrize("where", ["beside", "in branches"])
+def test_islands_share_the_cast_of_what_both_read(where: str) -> None:
+    matrices = {"w": normal(8, 8, dtype=np.float16), "v": normal(8, 8, dtype=np.float16, seed=1)}
+    one = "p{0} = MatMul(z, {1})  q{0} = Softmax(p{0})  r{0} = Mul(q{0}, q{0})  s{0} = Tanh(r{0})"
+    one += "  t{0} = Exp(s{0})  y{0} = Cast<to=1>(t{0})"
+    both = [one.format(number, name) for number, name in ((1, "w"), (2, "v"))]
+    if where == "beside":
+        body = f"{both[0]} {both[1]} y = Add(y1, y2)"
+    else:
+        branches = [
+            f"{name}_branch = {name} () => (float[a,8] y{i}) {{ {both[i - 1]} }}"
+            for i, name in ((1, "then"), (2, "else"))
+        ]
+        body = f"y = If(c) <{', '.join(branches)}>"
+    text = f"(float16[a,8] z, bool c) => (float[a,8] y) {{ {body} }}"
+    feeds = {"z": normal(3, 8, dtype=np.float16), "c": np.array(True)}
+    counts, done = fused(parse(text, **matrices), feeds, rtol=3e-2, atol=3e-3)
+    casts = [node.inputs[0].name for node in done.model.graph if node.op_type == "Cast"]
+    # A matrix is cast where the product is, which reads it as it is stored.
+    assert sorted(casts) == (["z"] if where == "in branches" else ["v", "w", "z"])
+    assert counts["Cast"] == len(casts)
+    assert "matched 2 islands" in notes(done, "float-islands")[-1]
+
+
+@pytest.mark.parametrize("kind", [np.float16, ml_dtypes.bfloat16])
+def test_what_is_16_bits_wide_is_computed_in_float32(kind: Any) -> None:
+    narrow = {10: "float16", 16: "bfloat16"}[10 if kind == np.float16 else 16]
+    text = f"""({narrow}[a,8] x) => ({narrow}[a,8] y, {narrow}[a,72] k) {{
+        h = MatMul(x, w)  k = Add(h, b)  r = Relu(k)  l = MatMul(r, v)  s = Softmax(l)
+        d = Mul(s, s)  e = Sub(d, c)  t = Tanh(e)  y = Add(t, c) }}"""
+    weights = {"w": normal(8, 72), "b": normal(72), "v": normal(72, 8), "c": normal(8)}
+    narrowed = {name: array.astype(kind) for name, array in weights.items()}
+    x = normal(3, 8).astype(kind)
+    counts, done = fused(parse(text, **narrowed), {"x": x}, rtol=3e-2, atol=3e-2)
+    # x, two matrices, and the two outputs.
+    assert counts["Cast"] == 5
+    y, k = done.run(None, {"x": x})
+    assert y.dtype == k.dtype == kind
+    w, b, v, c = (narrowed[name].astype(np.float64) for name in "wbvc")
+    h = x.astype(np.float64) @ w + b
+    e = np.exp(np.maximum(h, 0) @ v)
+    expected = np.tanh((e / e.sum(1, keepdims=True)) ** 2 - c) + c
+    # Rounded once, at the end.
+    unit = 2.0**-10 if kind == np.float16 else 2.0**-7
+    np.testing.assert_allclose(y.astype(np.float64), expected, rtol=unit, atol=unit / 4)
+    np.testing.assert_allclose(k.astype(np.float64), h, rtol=unit, atol=unit / 4)
