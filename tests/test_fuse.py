@@ -17,8 +17,6 @@ from fusing import ELEMENTWISE, GELUS, NUMBERS, fused, normal, notes, parse, ses
 from tenonnx_fuse import known
 
 X = {"x": normal(2, 3, 8)}
-
-
 VECTOR = normal(8, seed=1)
 
 

@@ -8,14 +8,8 @@ import pytest
 from fusing import ELEMENTWISE, GELUS, NUMBERS, fused, normal, notes, parse
 
 X = {"x": normal(2, 3, 8)}
-
-
 VECTOR = normal(8, seed=1)
-
-
 SCALE = normal(8, seed=2)
-
-
 LAYER = """(float[a,b,8] x) => (float[a,b,8] y)
 <int64[1] axes = {{-1}}, float two = {{2}}, float e = {{0.001}}>
 {{ m = ReduceMean(x, axes)  d = Sub(x, m)  q = {square}  v = ReduceMean(q, axes)

@@ -16,14 +16,8 @@ from tenonnx.weights.registry import SIDE_FILE_BYTES
 from tenonnx.weights.storage import byte_size
 
 FILE_BYTES = 8 * 4096
-
-
 DTYPES = [d for d in ir.DataType if d not in (ir.DataType.UNDEFINED, ir.DataType.STRING)]
-
-
 PACKED = [d for d in DTYPES if d.bitwidth < 8]
-
-
 BIG = SIDE_FILE_BYTES // 4
 
 

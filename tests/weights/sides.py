@@ -12,8 +12,6 @@ from tenonnx.weights.registry import SIDE_FILE_BYTES
 from tenonnx.weights.sidefile import SideFiles
 
 FLOAT = ir.DataType.FLOAT
-
-
 COUNT = SIDE_FILE_BYTES // 4
 
 
