@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import itertools
 import json
 import os
 import statistics
@@ -27,6 +28,9 @@ from bench.cuda.table import ROWS, Row
 
 WARM = 5
 
+TOKENS = 256
+"""Of a generation, before it begins anew."""
+
 DEVICE = "cuda"
 """Torch's name of it."""
 
@@ -38,18 +42,25 @@ def ways(
     proto, feeds = row.build(small)
     path = folder / "model.onnx"
     onnx.save(proto, path, save_as_external_data=True, location="data", size_threshold=1024)
-    return {
-        "tenonnx": lambda: _tenonnx(path, feeds, "tenonnx", seconds, graphed=False),
-        "tenonnx graph": lambda: _tenonnx(path, feeds, "tenonnx graph", seconds, graphed=True),
-        "torch eager": lambda: _torch(row, feeds, "torch eager", seconds, small=small),
-        "torch graph": lambda: _torch(row, feeds, "torch graph", seconds, small=small),
-        "torch.compile": lambda: _torch(row, feeds, "torch.compile", seconds, small=small),
-    }
+    found: dict[str, Callable[[], dict[str, float]]] = {}
+    if row.streams and not small:
+        found["copy"] = copying
+    for name in ("tenonnx", "tenonnx graph"):
+        found[name] = functools.partial(_tenonnx, row, path, feeds, name, seconds)
+    # What grows has another shape in every run: torch records none, and compiles for a while.
+    for name in ("torch eager",) if row.grows else ("torch eager", "torch graph", "torch.compile"):
+        found[name] = functools.partial(_torch, row, feeds, name, seconds, small=small)
+    return found
 
 
-def _tenonnx(
-    path: Path, feeds: Feeds, name: str, seconds: float, *, graphed: bool
-) -> dict[str, float]:
+def copying() -> dict[str, float]:
+    """Returns what the device reads and writes of its memory: no weights come faster."""
+    from bench.cuda.kernels import copying
+
+    return {"memory GB/s": copying()["copy GB/s"]}
+
+
+def _tenonnx(row: Row, path: Path, feeds: Feeds, name: str, seconds: float) -> dict[str, float]:
     import tenonnx
     from tenonnx.interface.ort_value import OrtValue
     from tenonnx.weights.registry import WeightRegistry
@@ -57,7 +68,7 @@ def _tenonnx(
     forget(path.parent)
     started = time.perf_counter()
     options = tenonnx.SessionOptions(weights=WeightRegistry())
-    providers = [("cuda", {"enable_cuda_graph": graphed}), "cpu"]
+    providers = [("cuda", {"enable_cuda_graph": name == "tenonnx graph"}), "cpu"]
     session = tenonnx.InferenceSession(path, options, providers)
     binding = session.io_binding()
     for key, array in feeds.items():
@@ -66,9 +77,32 @@ def _tenonnx(
         binding.bind_output(arg.name, "cuda")
     session.run_with_iobinding(binding)
     first = 1e3 * (time.perf_counter() - started)
-    times = per_run(lambda: session.run_with_iobinding(binding), lambda: None, seconds)
+    run = functools.partial(session.run_with_iobinding, binding)
+    if row.grows:
+        run = generation(session, binding, feeds)
+    times = per_run(run, lambda: None, seconds)
     weights = session.registry.report().device
     return {name: times, f"{name}: first": first, f"{name}: weights MiB": weights / 2**20}
+
+
+def generation(session: Any, binding: Any, feeds: Feeds) -> Callable[[], None]:
+    """Returns what computes one token after another, from the first again after some."""
+    from tenonnx.interface.ort_value import OrtValue
+
+    pairs = {name: name.replace("past", "present") for name in feeds if name.startswith("past")}
+    first = {past: OrtValue.ortvalue_from_numpy(feeds[past], "cuda") for past in pairs}
+    made = [arg.name for arg in session.get_outputs()]
+    count = itertools.count()
+
+    def run() -> None:
+        step = next(count) % TOKENS
+        caches = dict(zip(made, binding.get_outputs(), strict=True))
+        for past, present in pairs.items():
+            binding.bind_ortvalue_input(past, caches[present] if step else first[past])
+        binding.bind_cpu_input("position", feeds["position"] + step)
+        session.run_with_iobinding(binding)
+
+    return run
 
 
 def forget(folder: Path) -> None:
@@ -102,7 +136,21 @@ def _torch(row: Row, feeds: Feeds, way: str, seconds: float, *, small: bool) -> 
         elif way == "torch.compile":
             compiled = torch.compile(module)
             run = lambda: compiled(*given)  # noqa: E731 - likewise
+        elif row.grows:
+            run = tokens(module, given)
         return {way: per_run(run, torch.cuda.synchronize, seconds)}
+
+
+def tokens(module: Any, given: list[Any]) -> Callable[[], None]:
+    """Returns what computes one token after another with a torch module, as ``generation`` does."""
+    count, caches = itertools.count(), given[2:]
+
+    def run() -> None:
+        nonlocal caches
+        step = next(count) % TOKENS
+        _, *caches = module(given[0], given[1] + step, *(caches if step else given[2:]))
+
+    return run
 
 
 @functools.cache

@@ -24,12 +24,17 @@ class Row:
         build: Returns the model and its inputs; small ones if asked to.
         twin: Returns the torch module.
         half: Whether torch computes in float16.
+        streams: Whether a run reads all weights once and does little else: no run takes less than
+            the device's memory does for them.
+        grows: Whether caches that a run returns are what the next one is given.
     """
 
     about: str
     build: Callable[[bool], tuple[onnx.ModelProto, Feeds]]
     twin: Callable[[bool], Any]
     half: bool = False
+    streams: bool = False
+    grows: bool = False
 
 
 def _encoder(small: bool) -> dict[str, int]:
@@ -72,6 +77,15 @@ ROWS: dict[str, Row] = {
         lambda small: halved(*phi3(form="nbits", **_decoder(small))),
         _phi3,
         half=True,
+        streams=True,
+    ),
+    "generate-nbits-fp16": Row(
+        "4 layers of Phi-3-mini, int4 as MatMulNBits, token after token from 128 on",
+        lambda small: halved(*phi3(form="nbits", **_decoder(small))),
+        _phi3,
+        half=True,
+        streams=True,
+        grows=True,
     ),
     "bert-base": Row("BERT-base, 128 tokens", lambda small: encoder(**_encoder(small)), _bert),
     "resnet50": Row("ResNet-50, one image", _small_resnet, _resnet),
@@ -80,6 +94,15 @@ ROWS: dict[str, Row] = {
         lambda small: halved(*phi3(form="float", **_decoder(small))),
         _phi3,
         half=True,
+        streams=True,
+    ),
+    "generate-fp16": Row(
+        "4 layers of Phi-3-mini in float16, token after token from 128 on",
+        lambda small: halved(*phi3(form="float", **_decoder(small))),
+        _phi3,
+        half=True,
+        streams=True,
+        grows=True,
     ),
     "prefill-fp16": Row(
         "4 layers of Phi-3-mini in float16, 512 tokens after 1",
@@ -94,12 +117,14 @@ ROWS: dict[str, Row] = {
         lambda small: phi3(form="qdq", **_decoder(small)),
         _phi3,
         half=True,
+        streams=True,
     ),
     "decode-nbits": Row(
         "4 layers of Phi-3-mini, int4 as MatMulNBits, 1 token after 128",
         lambda small: phi3(form="nbits", **_decoder(small)),
         _phi3,
         half=True,
+        streams=True,
     ),
     "prefill-nbits": Row(
         "4 layers of Phi-3-mini, int4 as MatMulNBits, 512 tokens after 1",

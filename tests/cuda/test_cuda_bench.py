@@ -68,14 +68,19 @@ def test_the_page_says_who_is_ahead_and_what_failed() -> None:
             "kernels": {"copy": 12.0, "copy GB/s": 2345.6},
             "bert-base": row,
             "resnet50": {"torch eager": 1.0},
+            "decode-fp16": {"tenonnx": 1.5, "memory GB/s": 2097.152, "tenonnx: weights MiB": 2e3},
         },
         "failed": {"tests": {}, "resnet50": {"tenonnx": "ValueError: no"}},
     }
     lines = page(content).splitlines()
     assert lines[0] == "# Chip"
     assert "tests/cuda: 5 passed, 1 failures, 0 errors, 2 skipped; 3 s." in lines
-    assert "| BERT-base, 128 tokens | 3 | 2 | 2.5 | 1.5 | 1.4 | 9 | 7 | torch.compile |" in lines
-    assert "| ResNet-50, one image | – | – | 1 | – | – | – | – | not measured |" in lines
+    cells = "TF32 | 3 | 2 | 2.5 | 1.5 | 1.4 | – | – | 9 | 7 | torch.compile |"
+    assert f"| BERT-base, 128 tokens | {cells}" in lines
+    cells = "TF32 | – | – | 1 | – | – | – | – | – | – | not measured |"
+    assert f"| ResNet-50, one image | {cells}" in lines
+    cells = "float16 | 1.5 | – | – | – | – | 1 | 1.5 | – | 2000 |  |"
+    assert f"| {ROWS['decode-fp16'].about} | {cells}" in lines
     assert "| copy | 12 | 2346 | – | – |" in lines
     assert "- `resnet50`, tenonnx: ValueError: no" in lines
 
