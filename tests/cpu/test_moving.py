@@ -89,7 +89,7 @@ def test_elements_of_any_width(dtype: Any, kernel: Watch) -> None:
 @pytest.mark.parametrize("axis", [0, 1, 2, -1])
 def test_joined(axis: int, threads: int, kernel: Watch) -> None:
     shapes = [[9, 70, 80] for _ in range(3)]
-    for length, shape in zip((1, 33, 8), shapes, strict=True):
+    for length, shape in zip((1, 33, 70), shapes, strict=True):
         shape[axis] = length
     feeds = {
         name: floats(*shape, seed=n)
@@ -98,6 +98,15 @@ def test_joined(axis: int, threads: int, kernel: Watch) -> None:
     expected = np.concatenate(list(feeds.values()), axis)
     nodes = [node("Concat", "a b c", "y", axis=axis)]
     check(nodes, feeds, {}, expected, kernel, threads=threads)
+
+
+def test_many_columns_are_left_to_numpy(kernel: Watch) -> None:
+    feeds = {name: floats(200, 1, seed=n) for n, name in enumerate("abc")}
+    one = session([node("Concat", "a b c", "y", axis=1)], feeds, "y")
+    for _ in range(4):
+        (y,) = one.run(None, feeds)
+        np.testing.assert_array_equal(y, np.concatenate(list(feeds.values()), 1))
+    assert kernel.calls == 0
 
 
 def test_parts_that_are_turned_or_empty(kernel: Watch) -> None:

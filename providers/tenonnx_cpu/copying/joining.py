@@ -35,6 +35,9 @@ RUN = 1 << 14
 ENOUGH = 1 << 18
 """Bytes that are worth a second thread."""
 
+FEW, SHORT = 512, 32
+"""Runs of which there may be more only if they have so many elements: numpy copies short ones."""
+
 
 @specialise("Concat")
 def specialise_concat(site: Site, plain: Call) -> Call | None:
@@ -109,6 +112,8 @@ def joined(shapes: Sequence[tuple[int, ...]], axis: int) -> Moves | None:
     widths = [shape[axis] * inner for shape in shapes]
     total = sum(widths)
     if not rows * total or rows * sum(-(-width // RUN) for width in widths) > RUNS:
+        return None
+    if rows * len(widths) > FEW and total < SHORT * len(widths):
         return None
     pieces, place = [], 0
     for source, width in enumerate(widths):
