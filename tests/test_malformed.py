@@ -138,6 +138,7 @@ WRONG_KINDS = {
     "of no kind": (constant("value", onnx.AttributeProto.UNDEFINED), "Constant"),
     "a Loop of nothing": (node("Loop", "_ _ x", "c"), "Loop"),
     "a Loop of a number": (node("Loop", "_ _ x", "c", body=3), "Loop"),
+    "a Scan of nothing": (node("Scan", "x x", "c s", num_scan_inputs=1), "Scan"),
 }
 
 
@@ -180,13 +181,28 @@ def test_an_attribute_of_another_kind_is_named(wrong: onnx.NodeProto, message: s
         tenonnx.InferenceSession(proto, providers=["cpu"]).run(None, {"x": W})
 
 
-def test_a_domain_that_is_no_text() -> None:
+@pytest.mark.parametrize("text", [b"abc", b"Foo"])
+def test_names_that_are_no_text(text: bytes) -> None:
     proto = model(
         [node("Foo", "x", "y", domain="abc")], [value("x")], [value("y")], domains={"abc": 1}
     )
-    content = proto.SerializeToString().replace(b"abc", b"a\xffc")
+    if text == b"Foo":
+        proto.graph.node[0].domain = ""
+    content = proto.SerializeToString().replace(text, text[:1] + b"\xff" + text[2:])
     with pytest.raises(tenonnx.NotSupported, match="no provider that runs it"):
         tenonnx.InferenceSession(content)
+
+
+def test_inputs_of_types_that_there_are_not() -> None:
+    proto = model([node("Neg", "x", "y")], [value("x")], [value("y")])
+    kind = proto.graph.input[0].type
+    for tensor in (kind.tensor_type, kind.sequence_type.elem_type.tensor_type):
+        tensor.elem_type = onnx.TensorProto.UNDEFINED
+        with pytest.raises(tenonnx.InvalidGraph, match="'x' is of tensors without an element type"):
+            tenonnx.InferenceSession(proto)
+    kind.map_type.key_type = 127
+    with pytest.raises(tenonnx.InvalidGraph, match="127 is no element type"):
+        tenonnx.InferenceSession(proto)
 
 
 @pytest.mark.parametrize("op", ["Add", "Max", "Concat", "Where"])

@@ -7,6 +7,8 @@ from typing import Final
 import onnx
 import onnx_ir as ir
 
+from tenonnx.errors import InvalidGraph
+
 TYPE: Final = "tenonnx.type"
 """Metadata of a value whose type onnx_ir has no class for: the type as a proto."""
 
@@ -35,14 +37,20 @@ def proto_type_name(value_type: onnx.TypeProto) -> str:
     kind = value_type.WhichOneof("value")
     match kind:
         case "map_type":
-            key = element_name(onnx.TensorProto.DataType.Name(value_type.map_type.key_type))
+            key = _numbered(value_type.map_type.key_type)
             return f"map({key},{proto_type_name(value_type.map_type.value_type)})"
         case "sequence_type":
             return f"seq({proto_type_name(value_type.sequence_type.elem_type)})"
         case "optional_type":
             return f"optional({proto_type_name(value_type.optional_type.elem_type)})"
         case "tensor_type" | "sparse_tensor_type":
-            number = getattr(value_type, kind).elem_type
-            name = element_name(onnx.TensorProto.DataType.Name(number))
+            name = _numbered(getattr(value_type, kind).elem_type)
             return f"{kind.removesuffix('_type')}({name})"
     return ""
+
+
+def _numbered(element_type: int) -> str:
+    try:
+        return element_name(onnx.TensorProto.DataType.Name(element_type))
+    except ValueError as error:
+        raise InvalidGraph(f"{element_type} is no element type of ONNX") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from tenonnx import TransformContext
-from tenonnx.graph import graphs
+from tenonnx.graph import graphs, subgraphs
 from tenonnx_fuse.known import attribute, dtype_of, integers_of, rank_of
 from tenonnx_fuse.rewrite import Rewriting
 
@@ -39,9 +39,13 @@ def _distances(node: ir.Node) -> list[ir.Node] | str:
 
     Its state is a matrix, which stays as it is; its result has a row for each point.
     """
-    inputs, body = node.inputs, node.attributes["body"].as_graph()
-    if len(inputs) != 2 or attribute(node, "num_scan_inputs", 0) != 1 or len(body.outputs) != 2:
+    inputs, body = node.inputs, dict(subgraphs(node)).get("body")
+    if body is None or len(inputs) != 2 or len(node.outputs) != 2:
         return "it has more than one matrix and the points"
+    if len(body.inputs) != 2 or len(body.outputs) != 2:
+        return "its body is another node's"
+    if attribute(node, "num_scan_inputs", 0) != 1:
+        return "both of its inputs are read row by row"
     ways = [each.value for name, each in node.attributes.items() if name.startswith("scan_")]
     if any(map(any, ways)):
         return "it goes along another axis than the first, or backwards"

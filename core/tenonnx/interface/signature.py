@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import onnx_ir as ir
 
-from tenonnx.errors import InvalidArgument, did_you_mean
+from tenonnx.errors import InvalidArgument, InvalidGraph, did_you_mean
 from tenonnx.records import record
 from tenonnx.type_names import TYPE, proto_type_name, type_name
 
@@ -57,8 +57,8 @@ class InputCheck:
         self.optional = isinstance(value.type, ir.OptionalType)
         self.sparse = isinstance(value.type, ir.SparseTensorType)
         tensor = isinstance(value.type, ir.TensorType)
-        self._dtype = value.type.dtype.numpy() if tensor and value.type is not None else None
-        self._element = _element_dtype(value.type)
+        self._element = _element_dtype(value)
+        self._dtype = self._element if tensor else None
         self._dims = None if value.shape is None or not tensor else tuple(self.arg.shape)
         self._fixed = tuple((i, d) for i, d in enumerate(self._dims or ()) if isinstance(d, int))
 
@@ -188,11 +188,20 @@ def _unwrap(given: Any) -> Any:
     return numpy() if numpy is not None and hasattr(given, "is_tensor_sequence") else given
 
 
-def _element_dtype(value_type: ir.TypeProtocol | None) -> np.dtype[Any] | None:
-    """Returns the dtype of the tensors inside a sequence or optional, if it holds tensors."""
-    while isinstance(value_type, ir.SequenceType | ir.OptionalType):
-        value_type = value_type.elem_type
-    return value_type.dtype.numpy() if isinstance(value_type, ir.TensorType) else None
+def _element_dtype(value: ir.Value) -> np.dtype[Any] | None:
+    """Returns the dtype of an input's tensors, which a sequence or optional may hold.
+
+    Raises:
+        InvalidGraph: The file does not say it.
+    """
+    kind = value.type
+    while isinstance(kind, ir.SequenceType | ir.OptionalType):
+        kind = kind.elem_type
+    if not isinstance(kind, ir.TensorType):
+        return None
+    if kind.dtype == ir.DataType.UNDEFINED:
+        raise InvalidGraph(f"input {value.name!r} is of tensors without an element type")
+    return kind.dtype.numpy()
 
 
 def _as_strings(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -198,13 +198,15 @@ def _remedy(nodes: Sequence[ir.Node], others: Sequence[Provider]) -> str:
     able = [p.name for p in others if all(p.supports(node) is True for node in nodes)]
     if able:
         return f"{' or '.join(able)} supports them: add it to providers=[...]"
-    domains = sorted({str(node.domain) for node in nodes} - {""})  # bytes if they are no UTF-8
+    # Names are bytes if they are no UTF-8.
+    domains = sorted({str(node.domain) for node in nodes} - {""})
     if domains:
         return (
             f"install or register a plugin that brings the operators of {', '.join(domains)} "
             "(see docs/plugins.md)"
         )
-    unknown = [node.op_type for node in nodes if not onnx.defs.has(node.op_type)]
+    operators = (str(node.op_type) for node in nodes)
+    unknown = [name for name in operators if not onnx.defs.has(name)]
     if unknown:
         known = (schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain)
         import difflib  # for mistakes only
