@@ -62,6 +62,7 @@ LISTING: Final = {
     "products.experts": "MatMul",
     "products.matmul": "Gemm MatMul",
     "quantised.dequantised": "ai.tenonnx::DequantizeMatMul",
+    "quantised.gather": "com.microsoft::GatherBlockQuantized",
     "quantised.nbits": "com.microsoft::MatMulNBits",
     "recurrent.operator": "GRU LSTM RNN",
     "recurrent.quantised": "com.microsoft::DynamicQuantizeLSTM",
