@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -13,22 +14,37 @@ from tenonnx_cuda.sources import is_aligned, pointer
 
 FLOAT32 = 1
 
-
 SHARES: Final = ((256, 32), (1024, 64))
 """Threads of a block, and elements of a row that each of them may hold."""
 
+LONGEST: Final = 1024
+"""Threads of a block, for rows that none holds."""
 
-def held(length: int, *arrays: Array | None) -> tuple[tuple[int], dict[str, int]] | None:
+LARGEST: Final = 2**31 - 1
+"""Elements of a row that the kernels can count."""
+
+UNSPILT: Final = ((256, 32), (1024, 32))
+"""Likewise, of which a softmax has registers for all."""
+
+
+def width(length: int, *arrays: Array) -> int:
+    """Returns how many elements of a row are read at once: 16 bytes where all lie evenly."""
+    wide = 16 // arrays[0].dtype.itemsize
+    return wide if length % wide == 0 and is_aligned(*arrays) else 1
+
+
+def held(
+    length: int, *arrays: Array | None, shares: Sequence[tuple[int, int]] = SHARES
+) -> tuple[tuple[int], dict[str, int]] | None:
     """Returns how many threads hold a row, and what their kernel is compiled for.
 
     Args:
         length: The row's; ``None`` is returned if no block holds so much.
-        arrays: What is read and written; each 16 bytes at once where all lie evenly.
+        arrays: What is read and written.
+        shares: Threads, and what each of them may hold.
     """
-    given = [array for array in arrays if array is not None]
-    wide = 16 // given[0].dtype.itemsize
-    wide = wide if length % wide == 0 and is_aligned(*given) else 1
-    for most, share in SHARES:
+    wide = width(length, *(array for array in arrays if array is not None))
+    for most, share in shares:
         threads = min(most, -(-length // (32 * wide)) * 32)
         times = -(-length // (threads * wide))
         if times * wide <= share:
@@ -49,12 +65,15 @@ def softmax(site: Site, plain: Call) -> Call:
         if element is None or not x.size or not (flattens or split == x.ndim - 1):
             return plain(x)
         length = math.prod(x.shape[split:])
+        if length > LARGEST:
+            return plain(x)
         x = xp.ascontiguousarray(x)
         y = xp.empty(x.shape, x.dtype)
-        if (found := held(length, x, y)) is None:
-            return plain(x)
-        threads, macros = found
-        launch = site.kernel("softmax", "softmax", T=element, **macros)
+        found = held(length, x, y, shares=UNSPILT)
+        name = "softmax" if found else "softmax_long"
+        long = {"WIDTH": width(length, x, y), "HELD": 1, "THREADS": LONGEST}
+        threads, macros = found or ((LONGEST,), long)
+        launch = site.kernel("softmax", name, T=element, **macros)
         launch((x.size // length,), threads, (x, y, np.int32(length), is_log))
         return y
 
