@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import sys
 import tempfile
@@ -18,11 +19,29 @@ from bench.suites import SUITES, run_suite
 RESULTS = Path(__file__).with_name("results")
 NAMES = sorted({*SCENARIOS, *SUITES})
 
+OTHERS = {
+    "cpu": "bench.cpu.__main__",
+    "cuda": "bench.cuda.__main__",
+    "folder": "bench.folder",
+    "providers": "bench.providers",
+    "seeds": "bench.seeds.__main__",
+    "transforms": "bench.transforms",
+}
+"""Benchmarks with options of their own, and their modules."""
+
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description="Measures tenonnx beside onnxruntime, prints one table and saves it.",
+        epilog=f"Benchmarks with options of their own: {', '.join(OTHERS)}; "
+        "`python -m bench cpu --help` tells of one.",
+    )
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"what to measure, all by default: {NAMES}"
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"what to measure, all but {ON_REQUEST} by default: {', '.join(NAMES)}",
     )
     parser.add_argument("--quick", action="store_true", help="small models, one round")
     parser.add_argument("--output", type=Path, default=RESULTS, metavar="DIR")
@@ -36,30 +55,12 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> int:
     """Returns 0 if tenonnx ran everything, its outputs are right and all bounds hold, else 1.
 
-    ``seeds``, ``cpu``, ``folder``, ``providers`` or ``transforms`` as the first argument hands the
-    others to ``bench.seeds``, ``bench.cpu`` and so on.
+    One of ``OTHERS`` as the first argument hands the rest to that benchmark.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
-    if arguments[:1] == ["seeds"]:
-        from bench.seeds.__main__ import main as seeds
-
-        return seeds(arguments[1:])
-    if arguments[:1] == ["providers"]:
-        from bench.providers import main as providers
-
-        return providers(arguments[1:])
-    if arguments[:1] == ["cpu"]:
-        from bench.cpu.__main__ import main as cpu
-
-        return cpu(arguments[1:])
-    if arguments[:1] == ["folder"]:
-        from bench.folder import main as models_of
-
-        return models_of(arguments[1:])
-    if arguments[:1] == ["transforms"]:
-        from bench.transforms import main as transforms
-
-        return transforms(arguments[1:])
+    if arguments and arguments[0] in OTHERS:
+        other = importlib.import_module(OTHERS[arguments[0]])
+        return int(other.main(arguments[1:]))
     parsed = parse(arguments)
     names = parsed.names or [*(name for name in SCENARIOS if name != ON_REQUEST), "load"]
     settings = QUICK if parsed.quick else FULL
