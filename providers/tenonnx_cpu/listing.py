@@ -10,6 +10,7 @@ from typing import Final
 LISTING: Final = {
     "attention.attention": "MatMul",
     "attention.group_query": "com.microsoft::GroupQueryAttention",
+    "attention.linear": "LinearAttention com.microsoft::LinearAttention",
     "attention.operator": "Attention",
     "attention.rotary": "Slice",
     "attention.rotary_operator": "RotaryEmbedding com.microsoft::RotaryEmbedding",

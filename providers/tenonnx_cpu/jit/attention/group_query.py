@@ -138,7 +138,8 @@ def find_spans(
     (
         (In(f32, 3, "A"), In(f32, 3, "A"), In(f32, 3, "A")), (In(f32, 4, "A"), In(f32, 4, "A")),
         (In(f32, 2), In(f32, 2)), In(i64, 2, "A"), (In(i32, 1), In(i32, 1)), MASK, SINKS, RULE,
-        size, size, (In(f32, 4, "A"), Out(f32, 4)), (Out(f32, 4), Out(f32, 4)), SPANS, WORK, Out(i32, 1),
+        size, size, (In(f32, 4, "A"), Out(f32, 4)), (Out(f32, 4), Out(f32, 4)), SPANS, WORK,
+        Out(i32, 1),
     )
 )  # fmt: skip
 def group_query(  # type: ignore[no-untyped-def] # the signature has them
