@@ -262,9 +262,9 @@ class InferenceSession(Session):
         """
         from tenonnx.interface.ort_value import device_inputs
 
-        arguments, buffers = iobinding.prepared()
+        arguments, buffers, targets = iobinding.prepared()
         watched = run_options is not None or self._watching()
-        there, targets = device_inputs(arguments), iobinding.targets()
+        there = device_inputs(arguments)
         if not watched and (there or any(device is not HOST for device in targets)):
             outputs = self._run_on_devices(arguments, there, targets, buffers)
             iobinding.take(self._plan.deliver(outputs, buffers))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,21 @@ if TYPE_CHECKING:
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
 
+class Prepared(NamedTuple):
+    """What a run on a binding is given.
+
+    Attributes:
+        inputs: By name; arrays of the host are that and not values.
+        buffers: An array for each of the model's outputs, of the host or of a device that lends its
+            arrays; ``None`` for one that is to be made.
+        targets: Where each of them is to be, if that device lends its arrays; else the host.
+    """
+
+    inputs: dict[str, Any]
+    buffers: list[Any]
+    targets: list[Device]
+
+
 class IOBinding:
     """Values for a session's inputs and places for its outputs; ``session.io_binding()``.
 
@@ -30,7 +45,9 @@ class IOBinding:
     """
 
     def __init__(self, session: InferenceSession) -> None:
-        self._session = session
+        inputs = (*session.get_inputs(), *session.get_overridable_initializers())
+        self._input_names = dict.fromkeys(arg.name for arg in inputs)
+        self._output_names = dict.fromkeys(arg.name for arg in session.get_outputs())
         self._inputs: dict[str, Any] = {}
         self._outputs: dict[str, OrtValue | None] = {}
         self._devices: dict[str, Device] = {}
@@ -90,6 +107,7 @@ class IOBinding:
     def clear_binding_outputs(self) -> None:
         """Forgets the outputs."""
         self._outputs.clear()
+        self._devices.clear()
         self._results.clear()
 
     def synchronize_inputs(self) -> None:
@@ -110,10 +128,8 @@ class IOBinding:
         """Returns the outputs as host arrays: those bound on the host are not copied."""
         return [value.numpy() for value in self.get_outputs()]
 
-    def prepared(self) -> tuple[dict[str, Any], list[Any]]:
-        """Returns the inputs by name, and a buffer or ``None`` for each of the model's outputs.
-
-        A buffer is an array of the host, or of a device that lends its arrays.
+    def prepared(self) -> Prepared:
+        """Returns what a run is given now.
 
         Raises:
             InvalidArgument: No output is bound, or one is bound to what is no tensor.
@@ -121,53 +137,60 @@ class IOBinding:
         if not self._outputs:
             raise InvalidArgument("no output is bound", hint="call bind_output for each you want")
         buffers: list[Any] = []
-        for arg in self._session.get_outputs():
-            bound = self._outputs.get(arg.name)
-            if bound is not None and not bound.is_tensor():
-                raise InvalidArgument(
-                    f"output '{arg.name}' is bound to {bound.data_type()}, not to a tensor"
-                )
-            known = bound is not None and (bound.device is HOST or lends(bound.device))
-            buffers.append(bound.value if bound is not None and known else None)
-        return self._inputs, buffers
+        targets: list[Device] = []
+        for name in self._output_names:
+            bound = self._outputs.get(name)
+            if (buffer := _array_of(bound)) is not bound:
+                buffers.append(buffer)
+                targets.append(HOST)
+            else:
+                buffer, target = self._elsewhere(name)
+                buffers.append(buffer)
+                targets.append(target)
+        inputs = {name: _array_of(given) for name, given in self._inputs.items()}
+        return Prepared(inputs, buffers, targets)
+
+    def _elsewhere(self, name: str) -> tuple[Any, Device]:
+        """Returns the buffer of an output that is bound to no array of the host, and its device."""
+        bound, device = self._outputs.get(name), self._target(name)
+        if bound is not None and not bound.is_tensor():
+            raise InvalidArgument(
+                f"output '{name}' is bound to {bound.data_type()}, not to a tensor"
+            )
+        if device is HOST or lends(device):
+            return None if bound is None else bound.value, device
+        return None, HOST
 
     def take(self, outputs: Sequence[Any]) -> None:
         """Keeps a run's outputs: one per output of the model, those with buffers in theirs."""
-        for arg, output in zip(self._session.get_outputs(), outputs, strict=True):
-            if arg.name not in self._outputs:
-                continue
-            bound = self._outputs[arg.name]
-            if bound is not None and output is bound.value:
-                pass  # it was written there
-            elif not isinstance(output, np.ndarray) and lends(self.target(arg.name)):
-                there = OrtValue(output, self.target(arg.name))
-                if bound is None:
-                    bound = there
-                else:
-                    bound.update_inplace(there)
-            elif bound is None:
-                device = self._devices[arg.name]
-                bound = OrtValue(output if device is HOST else device.upload(output), device)
-            elif bound.device is not HOST:
-                bound.update_inplace(output)
-            self._results[arg.name] = bound
+        for name, output in zip(self._output_names, outputs, strict=True):
+            if name in self._outputs:
+                bound = self._outputs[name]
+                if bound is None or output is not bound.value:
+                    bound = self._delivered(name, bound, output)
+                self._results[name] = bound
 
-    def target(self, name: str) -> Device:
+    def _delivered(self, name: str, bound: OrtValue | None, output: Any) -> OrtValue:
+        """Returns an output where it is to be: in the value that is bound, or in one of its own."""
+        device = self._target(name)
+        if not isinstance(output, np.ndarray) and lends(device):
+            there = OrtValue(output, device)
+            if bound is None:
+                return there
+            bound.update_inplace(there)
+        elif bound is None:
+            return OrtValue(output if device is HOST else device.upload(output), device)
+        elif bound.device is not HOST:
+            bound.update_inplace(output)
+        return bound
+
+    def _target(self, name: str) -> Device:
         """Returns where an output is to be; the host for one that is not bound."""
         bound = self._outputs.get(name)
         return bound.device if bound is not None else self._devices.get(name, HOST)
 
-    def targets(self) -> list[Device]:
-        """Returns where the model's outputs are to be, if their devices lend arrays."""
-        found = [self.target(arg.name) for arg in self._session.get_outputs()]
-        return [device if lends(device) else HOST for device in found]
-
     def _known(self, name: str, *, inputs: bool) -> str:
-        session = self._session
-        args = session.get_outputs()
-        if inputs:
-            args = [*session.get_inputs(), *session.get_overridable_initializers()]
-        names = [arg.name for arg in args]
+        names = self._input_names if inputs else self._output_names
         if name not in names:
             kind = "input" if inputs else "output"
             raise InvalidArgument(f"the model has no {kind} {name!r}{did_you_mean(name, names)}")
@@ -184,6 +207,12 @@ class IOBinding:
 
 SessionIOBinding = IOBinding
 """onnxruntime's inner object, which is one with the binding here."""
+
+
+def _array_of(given: Any) -> Any:
+    """Returns the array of a tensor on the host; anything else as it is."""
+    here = type(given) is OrtValue and given.device is HOST
+    return given.value if here and type(given.value) is np.ndarray else given
 
 
 def _array_at(

@@ -22,11 +22,13 @@ class Direct:
     Attributes:
         value: The output.
         position: Where it stands among the outputs.
+        dtype: What its elements are; ``None`` if the model does not say it.
         owned: Positions of the inputs that the step alone reads: the buffer may be their memory.
     """
 
     value: ir.Value
     position: int
+    dtype: np.dtype[Any] | None
     owned: frozenset[int]
 
 
@@ -45,12 +47,16 @@ def direct_outputs(lowering: Lowering, targets: Sequence[Device] = ()) -> tuple[
     }
     places = zip(lowering.outputs, targets or [HOST] * len(lowering.outputs), strict=True)
     return tuple(
-        Direct(value, position, frozenset(_owned(lowering, makers[value])))
+        Direct(value, position, _dtype_of(value), frozenset(_owned(lowering, makers[value])))
         for position, (value, target) in enumerate(places)
         if value in makers
         and makers[value].device_of_outputs.id == target.id
         and lowering.outputs.count(value) == 1
     )
+
+
+def _dtype_of(value: ir.Value) -> np.dtype[Any] | None:
+    return None if value.dtype is None else value.dtype.numpy()
 
 
 def _owned(lowering: Lowering, step: Step) -> Iterator[int]:
@@ -63,33 +69,32 @@ def _owned(lowering: Lowering, step: Step) -> Iterator[int]:
 def choose_buffers(
     direct: Sequence[Direct], inputs: Sequence[Any], buffers: Sequence[Any]
 ) -> list[Any]:
-    """Returns the buffers that may be written while inputs are still read; ``None`` for others."""
-    arrays = [
-        (position, given, given.flags.owndata)
-        for position, given in enumerate(inputs)
-        if isinstance(given, np.ndarray)
-    ]
-    return [
-        buffer if buffer is not None and _is_free(buffer, output, arrays) else None
-        for output, buffer in ((output, buffers[output.position]) for output in direct)
-    ]
+    """Returns the buffers that may be written while inputs are still read; ``None`` for others.
 
+    Different arrays that own their memory share none, so that not each is held against each: a
+    decoder has hundreds.
+    """
+    if not direct:
+        return []
+    arrays = [(i, given) for i, given in enumerate(inputs) if isinstance(given, np.ndarray)]
+    views = [(i, given) for i, given in arrays if not given.flags.owndata]
+    places: dict[int, list[int]] = {}
+    for position, given in arrays:
+        places.setdefault(id(given), []).append(position)
 
-def _is_free(buffer: Any, output: Direct, arrays: Sequence[tuple[int, Any, bool]]) -> bool:
-    if output.value.dtype is None or buffer.dtype != output.value.dtype.numpy():
-        return False
-    owned, alone = output.owned, buffer.flags.owndata
-    for position, given, owns in arrays:
-        if position in owned:
-            continue
-        # Two arrays that own their memory share none, and asking numpy takes five times as long.
-        if given is buffer or (not (alone and owns) and np.may_share_memory(buffer, given)):
+    def is_free(buffer: Any, output: Direct) -> bool:
+        owned = output.owned
+        if buffer.dtype != output.dtype or not owned.issuperset(places.get(id(buffer), ())):
             return False
-    return True
+        others = views if buffer.flags.owndata else arrays
+        return not any(i not in owned and np.may_share_memory(buffer, a) for i, a in others)
+
+    pairs = ((output, buffers[output.position]) for output in direct)
+    return [b if b is not None and is_free(b, output) else None for output, b in pairs]
 
 
-def deliver(output: Any, buffer: Any, name: str) -> Any:
-    """Returns the buffer with the output in it; the output itself if there is none on the host.
+def deliver(output: Any, buffer: Any, value: ir.Value) -> Any:
+    """Returns the buffer with an output in it; the output itself if there is none on the host.
 
     Raises:
         InvalidArgument: They differ in shape or dtype.
@@ -99,7 +104,7 @@ def deliver(output: Any, buffer: Any, name: str) -> Any:
     found = np.asarray(output)
     if found.shape != buffer.shape or found.dtype != buffer.dtype:
         raise InvalidArgument(
-            f"output '{name}' is {found.dtype}{list(found.shape)}; the buffer bound to it is "
+            f"output '{value.name}' is {found.dtype}{list(found.shape)}; the buffer bound to it is "
             f"{buffer.dtype}{list(buffer.shape)}",
             hint="bind a buffer of that shape and type, or none to have one made",
         )

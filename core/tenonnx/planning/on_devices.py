@@ -101,8 +101,8 @@ class RunOnDevices:
         return [None if i is None else buffers[i] for i in free]
 
     def _is_free(self, buffer: Any, output: Direct, inputs: Sequence[Any]) -> bool:
-        lender, dtype = self._lenders[output.position], output.value.dtype
-        if buffer is None or lender is None or dtype is None or buffer.dtype != dtype.numpy():
+        lender, dtype = self._lenders[output.position], output.dtype
+        if buffer is None or lender is None or dtype is None or buffer.dtype != dtype:
             return False
         return not any(
             self._sources[i].id == lender.id and lender.shares(buffer, inputs[i])

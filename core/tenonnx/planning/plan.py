@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -90,8 +90,7 @@ class Plan:
         Raises:
             RuntimeException: A node failed; the message names it.
         """
-        outputs = self._call(self._code, inputs)
-        return [_settle(output, inputs) for output in outputs]
+        return _settled(self._call(self._code, inputs), inputs)
 
     def run_observed(self, inputs: Sequence[Any], observers: Sequence[Observer]) -> list[Any]:
         """Runs as ``run`` does, while observers see every step."""
@@ -100,8 +99,7 @@ class Plan:
         # A namespace of its own lets runs with different observers go on at once.
         own = {**self._watched.namespace, "observe": _fan_out(observers)}
         exec(self._watched.compiled, own)
-        outputs = self._call(self._watched._replace(run=own.pop("run")), inputs)
-        return [_settle(output, inputs) for output in outputs]
+        return _settled(self._call(self._watched._replace(run=own.pop("run")), inputs), inputs)
 
     def run_into(self, inputs: Sequence[Any], buffers: Sequence[Any]) -> list[Any]:
         """Runs as ``run`` does, and leaves outputs in buffers that the caller gives.
@@ -122,10 +120,8 @@ class Plan:
             self._binding = self._generate(buffers=[output.value for output in self._direct])
         given = choose_buffers(self._direct, inputs, buffers)
         outputs = self._call(self._binding, [*inputs, *given])
-        settled = [
-            output if output is buffer else _settle(output, inputs)
-            for output, buffer in zip(outputs, buffers, strict=True)
-        ]
+        identities, each = set(map(id, inputs)), zip(outputs, buffers, strict=True)
+        settled = [o if o is b else _settle(o, inputs, identities) for o, b in each]
         return self.deliver(settled, buffers)
 
     def run_on_devices(
@@ -155,7 +151,7 @@ class Plan:
         given = found.choose(inputs, buffers)
         outputs = self._call(found.code, [*inputs, *given])
         outputs = found.finish(outputs, self._lowering.outputs, inputs, buffers)
-        return [_settle(output, inputs) for output in outputs]
+        return _settled(outputs, inputs)
 
     def _for_devices(
         self, sources: Sequence[Device], targets: Sequence[Device], *, bound: bool
@@ -177,8 +173,8 @@ class Plan:
         Raises:
             InvalidArgument: A buffer differs from its output in shape or dtype.
         """
-        names = [value.name or "" for value in self._lowering.outputs]
-        return [deliver(*each) for each in zip(outputs, buffers, names, strict=True)]
+        each = zip(outputs, buffers, self._lowering.outputs, strict=True)
+        return [o if o is buffer else deliver(o, buffer, value) for o, buffer, value in each]
 
     def _explain(self, error: Exception, origin: dict[int, Step | ir.Node]) -> Exception:
         """Names the node whose line raised; an observer's exception comes back as it is."""
@@ -212,14 +208,19 @@ def _fan_out(observers: Sequence[Observer]) -> Callable[..., None]:
     return observe
 
 
-def _settle(output: Any, inputs: Sequence[Any]) -> Any:
-    """Makes an output an array of its own, unless it is a view of a weight."""
+def _settled(outputs: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+    """Makes outputs arrays of their own, unless they are views of weights."""
+    if len(outputs) == 1:
+        return [_settle(outputs[0], inputs, [*map(id, inputs)])]
+    given = set(map(id, inputs))
+    return [_settle(output, inputs, given) for output in outputs]
+
+
+def _settle(output: Any, inputs: Sequence[Any], given: Container[int]) -> Any:
+    """Makes an output an array of its own; ``given`` are the inputs' identities."""
     if isinstance(output, np.ndarray):
         if output.base is None:
-            for given in inputs:
-                if output is given:
-                    return output.copy()
-            return output
+            return output.copy() if id(output) in given else output
         if any(isinstance(i, np.ndarray) and np.may_share_memory(output, i) for i in inputs):
             return output.copy()
         return output
