@@ -27,7 +27,7 @@ from tenonnx.weights.registry import WeightRegistry
 from tenonnx.weights.weight import Weight
 from tenonnx_cuda.platform import NDArray
 from tenonnx_cuda.weights.residence import Residence
-from tenonnx_cuda.weights.sharing import GRAIN, Exchange, locked, own_folder, taken
+from tenonnx_cuda.weights.sharing import GRAIN, Exchange, is_locked, locked, own_folder, taken
 from tenonnx_cuda.weights.staging import Staging
 
 SIZE = 3 << 20
@@ -253,10 +253,31 @@ def test_memory_of_one_process_is_not_offered(folder: Path) -> None:
     assert list(folder.glob("*.offer")) == []
 
 
-def test_a_child_offers_nothing_of_its_parents(folder: Path) -> None:
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_child_keeps_nothing_of_its_parents(folder: Path) -> None:
+    """It has copies of the files that are locked, which would keep the locks."""
     side = Side(folder)
     side.load()
-    side.exchange.disown()
+    (owner,) = folder.glob("*.owner")
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(writing)
+        os.read(reading, 1)
+        os._exit(len(side.exchange._offers))
+    assert is_locked(owner)
+    side.drop()
+    assert not is_locked(owner)
+    os.write(writing, b"x")
+    assert os.waitpid(child, 0)[1] == 0
+    os.close(reading)
+    os.close(writing)
+
+
+def test_an_offer_that_is_no_record_is_passed_over(folder: Path, other: Other) -> None:
+    other.tell("load")
+    for offer in folder.glob("*.offer"):
+        offer.write_text("{")
     assert Side(folder).load() == (SIZE, True)
 
 
@@ -270,8 +291,8 @@ def test_the_folder_is_this_users_alone(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_locks_keep_others_out(tmp_path: Path) -> None:
-    descriptor = taken(tmp_path / "lock", fcntl.LOCK_EX)
+    lock = taken(tmp_path / "lock", fcntl.LOCK_EX)
     with pytest.raises(BlockingIOError):
         taken(tmp_path / "lock", fcntl.LOCK_SH)
-    os.close(descriptor)
-    os.close(taken(tmp_path / "lock", fcntl.LOCK_SH))
+    lock.release()
+    taken(tmp_path / "lock", fcntl.LOCK_SH).release()

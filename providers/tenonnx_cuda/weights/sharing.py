@@ -58,12 +58,12 @@ class Offer:
 
     Attributes:
         block: It.
-        lock: The file that says that it is offered.
+        lock: Says that it is offered.
         hold: What its users in this process hold, if there are any.
     """
 
     block: Block
-    lock: int
+    lock: Lock
     hold: Callable[[], Hold | None] = lambda: None
 
 
@@ -125,8 +125,6 @@ class Exchange:
 
     def disown(self) -> None:
         """Forgets all offers, which are another process's: this one is its child."""
-        for offer in self._offers.values():
-            os.close(offer.lock)
         self._offers.clear()
         self._lock = threading.RLock()
 
@@ -159,14 +157,14 @@ class Exchange:
             return None
         try:
             record = json.loads(self._path(key, "offer").read_text())
-        except FileNotFoundError:
+            handle = bytes.fromhex(record["handle"])
+        except (FileNotFoundError, ValueError, KeyError):
             return None
         lease = taken(self._path(key, "users"), fcntl.LOCK_SH)
         try:
-            handle = bytes.fromhex(record["handle"])
-            block = self._platform.open(handle, slab.nbytes, lambda: os.close(lease))
+            block = self._platform.open(handle, slab.nbytes, lease.release)
         except BaseException:
-            os.close(lease)
+            lease.release()
             raise
         _opened_here[block] = key
         return block
@@ -174,14 +172,18 @@ class Exchange:
     def _offered(self, key: str, block: Block) -> Block:
         """Offers an allocation; if that fails it is this process's alone."""
         try:
-            record = {"handle": self._platform.export(block).hex(), "process": os.getpid()}
+            record = {"handle": self._platform.export(block).hex()}
             lock = taken(self._path(key, "owner"), fcntl.LOCK_EX)
+            try:
+                draft = self._path(key, f"{os.getpid()}")
+                draft.write_text(json.dumps(record))
+                draft.rename(self._path(key, "offer"))
+            except OSError:
+                lock.release()
+                raise
         except OSError as error:
             log.warning("weights on %s are not shared: %s", self._platform.id, str(error))
             return block
-        draft = self._path(key, f"{os.getpid()}")
-        draft.write_text(json.dumps(record))
-        draft.rename(self._path(key, "offer"))
         offer = self._offers[key] = Offer(block, lock)
         return self._lent(offer)
 
@@ -201,7 +203,7 @@ class Exchange:
             ):
                 self._path(key, "offer").unlink(missing_ok=True)
                 del self._offers[key]
-                os.close(offer.lock)
+                offer.lock.release()
         except OSError:
             return
 
@@ -211,6 +213,8 @@ _opened_here: weakref.WeakKeyDictionary[Block, str] = weakref.WeakKeyDictionary(
 
 
 def _after_fork() -> None:
+    for lock in tuple(_locks):
+        lock.release()
     for exchange in tuple(_exchanges):
         exchange.disown()
 
@@ -233,8 +237,31 @@ def own_folder() -> Path:
     return folder
 
 
-def taken(path: Path, kind: int) -> int:
-    """Returns a descriptor with a lock.
+class Lock:
+    """A lock on a file.
+
+    A child has a copy of it, which is let go at once: it would outlast this process's.
+
+    Args:
+        descriptor: Of the file.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor: int | None = descriptor
+        _locks.add(self)
+
+    def release(self) -> None:
+        """Gives it back."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+_locks: weakref.WeakSet[Lock] = weakref.WeakSet()
+
+
+def taken(path: Path, kind: int) -> Lock:
+    """Returns a lock.
 
     Raises:
         BlockingIOError: Another process has it.
@@ -245,7 +272,7 @@ def taken(path: Path, kind: int) -> int:
     except BaseException:
         os.close(descriptor)
         raise
-    return descriptor
+    return Lock(descriptor)
 
 
 @contextmanager
@@ -258,7 +285,7 @@ def locked(path: Path, kind: int, wait: float) -> Iterator[None]:
     end = time.monotonic() + wait
     while True:
         try:
-            descriptor = taken(path, kind)
+            lock = taken(path, kind)
             break
         except BlockingIOError:
             if time.monotonic() >= end:
@@ -267,13 +294,13 @@ def locked(path: Path, kind: int, wait: float) -> Iterator[None]:
     try:
         yield
     finally:
-        os.close(descriptor)
+        lock.release()
 
 
 def is_locked(path: Path) -> bool:
     """Says whether somebody has a lock of one's own on a file."""
     try:
-        os.close(taken(path, fcntl.LOCK_SH))
+        taken(path, fcntl.LOCK_SH).release()
     except BlockingIOError:
         return True
     return False
