@@ -90,13 +90,13 @@ class InputCheck:
 
     def _of_this_shape(self, array: Any) -> Any:
         if self._dims is not None:
-            if array.ndim != len(self._dims):
-                one_short = array.ndim + 1 == len(self._dims)
-                hint = f"add an axis: {self.arg.name}[None]" if one_short else None
-                raise self._wrong(f"rank {array.ndim} (shape {list(array.shape)})", hint)
+            shape, rank = array.shape, len(self._dims)
+            if len(shape) != rank:
+                hint = f"add an axis: {self.arg.name}[None]" if len(shape) + 1 == rank else None
+                raise self._wrong(f"rank {len(shape)} (shape {list(shape)})", hint)
             for position, size in self._fixed:
-                if array.shape[position] != size:
-                    raise self._wrong(f"shape {list(array.shape)}")
+                if shape[position] != size:
+                    raise self._wrong(f"shape {list(shape)}")
         return array
 
     def _as_other(self, given: Any) -> Any:

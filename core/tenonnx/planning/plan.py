@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -210,13 +210,13 @@ def _fan_out(observers: Sequence[Observer]) -> Callable[..., None]:
 
 def _settled(outputs: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
     """Makes outputs arrays of their own, unless they are views of weights."""
-    if len(outputs) == 1:
-        return [_settle(outputs[0], inputs, [*map(id, inputs)])]
+    if len(outputs) == 1:  # a set takes longer to make than to look at each input once
+        return [_settle(outputs[0], inputs, map(id, inputs))]
     given = set(map(id, inputs))
     return [_settle(output, inputs, given) for output in outputs]
 
 
-def _settle(output: Any, inputs: Sequence[Any], given: Container[int]) -> Any:
+def _settle(output: Any, inputs: Sequence[Any], given: Iterable[int]) -> Any:
     """Makes an output an array of its own; ``given`` are the inputs' identities."""
     if isinstance(output, np.ndarray):
         if output.base is None:
