@@ -29,6 +29,17 @@ def multi_head(**more: Any) -> dict[str, Any]:
 
 
 SKIP = {"x": X, "s": normal(*X.shape), "g": normal(WIDTH), "e": normal(WIDTH), "b": normal(WIDTH)}
+CONV = {"x": X, "W": normal(5, 1, 4), "B": normal(5), "p": normal(BATCH, 5, 3)}
+CODES: dict[str, Any] = {
+    "x": np.arange(120, dtype=np.uint8).reshape(BATCH, LENGTH, WIDTH),
+    "w": np.arange(432, dtype=np.uint8).reshape(WIDTH, 36),
+    "b": normal(36),
+    "r": np.array(0.02, np.float32),
+    "s": np.array(0.01, np.float32),
+    "m": SEEN,
+    "z": np.array(7, np.uint8),
+    "o": np.array(128, np.uint8),
+}
 OWN = {"num_heads": HEADS}
 CASES: dict[str, tuple[str, dict[str, Any], str, dict[str, Any]]] = {
     "attention": ("Attention x,w,b", attention(), "y", OWN),
@@ -48,6 +59,7 @@ CASES: dict[str, tuple[str, dict[str, Any], str, dict[str, Any]]] = {
     "attention-biased": (
         *("Attention x,w,b,m,,a", attention(m=SEEN, a=normal(1, HEADS, LENGTH, LENGTH)), "y", OWN),
     ),
+    "attention-of-codes": ("QAttention x,w,b,r,s,m,z,o", CODES, "y", OWN),
     "multi-head": ("MultiHeadAttention q,k,v", multi_head(), "y,pk,pv", OWN),
     "multi-head-biased": (
         *("MultiHeadAttention q,k,v,b,m", multi_head(b=normal(3 * WIDTH), m=SEEN), "y", OWN),
@@ -69,6 +81,14 @@ CASES: dict[str, tuple[str, dict[str, Any], str, dict[str, Any]]] = {
         *("FusedGemm x,w,b", {"x": X[0], "w": normal(7, WIDTH), "b": normal(7)}, "y"),
         {"activation": "LeakyRelu", "activation_alpha": 0.2, "transB": 1},
     ),
+    "gated-norm": ("GatedRMSNorm x,G,x2", {"x": X, "G": normal(4), "x2": X * 2}, "y", {}),
+    "gate": (
+        *("LinearAttentionGate a,A,D,b", {"a": X, "A": normal(12), "D": normal(12), "b": X * 2}),
+        *("y,t", {}),
+    ),
+    "conv": (
+        *("CausalConvWithState x,W,B,p", CONV, "y,t", {"activation": "silu"}),
+    ),
     "skip": (
         *("SkipLayerNormalization x,s,g,e,b", SKIP, "y,,,t", {"epsilon": 1e-5}),
     ),
@@ -79,12 +99,13 @@ CASES: dict[str, tuple[str, dict[str, Any], str, dict[str, Any]]] = {
 
 
 def build(name: str) -> tuple[Any, dict[str, Any]]:
-    """Returns a case's model and feeds."""
+    """Returns a case's model and feeds; what has a capital letter is a constant."""
     call, arrays, outputs, attributes = CASES[name]
     operator, inputs = call.split()
     names = inputs.split(",")
     feeds = {n: arrays[n] for n in names if n}
     kinds = {np.dtype(np.float32): FLOAT, np.dtype(np.int32): TensorProto.INT32}
+    kinds[np.dtype(np.uint8)] = TensorProto.UINT8
     results = [n or f"unread{place}" for place, n in enumerate(outputs.split(","))]
     made = node(
         operator, " ".join(n or "_" for n in names), " ".join(results),
@@ -92,11 +113,12 @@ def build(name: str) -> tuple[Any, dict[str, Any]]:
     )  # fmt: skip
     proto = model(
         [made],
-        [value(n, kinds[x.dtype], x.shape) for n, x in feeds.items()],
+        [value(n, kinds[x.dtype], x.shape) for n, x in feeds.items() if not n.isupper()],
         [value(n, FLOAT, None) for n in outputs.split(",") if n],
+        {n: x for n, x in feeds.items() if n.isupper()},
         domains={MICROSOFT: 1},
     )
-    return proto, feeds
+    return proto, {n: x for n, x in feeds.items() if not n.isupper()}
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -19,13 +19,13 @@ CONVOLUTION = ("Conv", "ConvTranspose")
 
 CLASSICAL = (
     *("ArrayFeatureExtractor", "LinearClassifier", "LinearRegressor", "Normalizer", "Scaler"),
-    *("ReduceLogSumExp", "TreeEnsembleClassifier"),
+    *("ReduceLogSumExp", "ReduceSumSquare", "TreeEnsembleClassifier"),
 )
 
 FUSED = (
-    *("Attention", "BiasGelu", "FastGelu", "FusedGemm", "FusedMatMul", "Gelu"),
-    *("MultiHeadAttention", "QAttention", "QuickGelu"),
-    *("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"),
+    *("Attention", "BiasGelu", "CausalConvWithState", "FastGelu", "FusedGemm", "FusedMatMul"),
+    *("GatedRMSNorm", "Gelu", "LinearAttentionGate", "MultiHeadAttention", "QAttention"),
+    *("QuickGelu", "SkipLayerNormalization", "SkipSimplifiedLayerNormalization"),
 )
 
 

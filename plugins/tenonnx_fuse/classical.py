@@ -13,7 +13,15 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx_fuse.constants import Array
-from tenonnx_fuse.known import array_of, attribute, dtype_of, integers_of, operand, rank_of
+from tenonnx_fuse.known import (
+    array_of,
+    attribute,
+    dtype_of,
+    integers_of,
+    number_of,
+    operand,
+    rank_of,
+)
 from tenonnx_fuse.writing import Made, Writer, Writers, writing_out
 
 ML = "ai.onnx.ml"
@@ -226,7 +234,34 @@ def log_sum_exp(node: ir.Node) -> Made | str:
     return Made(writer.nodes, [result])
 
 
+def product_and_column(node: ir.Node) -> Made | str:
+    """A product, and a sum that joins those behind it: KMeans adds what each row has of its own."""
+    a, b, c = (operand(node, place) for place in range(3))
+    if c is None or not _is_column(c) or attribute(node, "beta", 1.0) != 1:
+        return "what it adds is not known to be a column"
+    writer, kept = _Writer(), ("alpha", "transA", "transB")
+    given = {name: each.value for name, each in node.attributes.items() if name in kept}
+    return Made(writer.nodes, [writer.add("Add", writer.add("Gemm", a, b, **given), c)])
+
+
+def _is_column(value: ir.Value) -> bool:
+    """Says whether a value is the sums of squares of a matrix' rows, or a multiple of them."""
+    node = value.producer()
+    if node is None or node.domain:
+        return False
+    if node.op_type == "Mul":
+        numbers = [number_of(each) for each in node.inputs]
+        rest = [each for each, n in zip(node.inputs, numbers, strict=True) if n is None]
+        return len(rest) == 1 and rest[0] is not None and _is_column(rest[0])
+    axes = attribute(node, "axes", None)
+    if len(node.inputs) > 1:
+        axes = integers_of(node.inputs[1])
+    is_kept = node.op_type == "ReduceSumSquare" and attribute(node, "keepdims", 1) == 1
+    return is_kept and rank_of(operand(node, 0)) == 2 and tuple(axes or ()) in ((1,), (-1,))
+
+
 WRITERS: Writers = {
+    ("", "Gemm"): product_and_column,
     ("", "ReduceLogSumExp"): log_sum_exp,
     (ML, "ArrayFeatureExtractor"): feature_extractor,
     (ML, "LinearClassifier"): linear_classifier,

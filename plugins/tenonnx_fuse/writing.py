@@ -26,8 +26,25 @@ class Made(NamedTuple):
     outputs: Sequence[ir.Value | None]
 
 
+class Refusal(Exception):
+    """Says why a node is left as it is."""
+
+
+FLOATS: dict[ir.DataType | None, np.dtype[Any]] = {
+    ir.DataType.FLOAT: np.dtype(np.float32),
+    ir.DataType.FLOAT16: np.dtype(np.float16),
+}
+
 Writers: TypeAlias = Mapping[tuple[str, str], Callable[[ir.Node], Made | str]]
-"""What writes an operator, by its domain and name, or says why it does not."""
+"""What writes an operator, by its domain and name, or says or raises why it does not."""
+
+
+def is_read(node: ir.Node, output: int) -> bool:
+    """Says whether somebody reads an output."""
+    if output >= len(node.outputs):
+        return False
+    value = node.outputs[output]
+    return bool(value.uses()) or value.is_graph_output()
 
 
 def writing_out(writers: Writers) -> Callable[[ir.Model, TransformContext], bool]:
@@ -40,7 +57,10 @@ def writing_out(writers: Writers) -> Callable[[ir.Model, TransformContext], bool
                 write = writers.get((node.domain, node.op_type))
                 if write is None or not node.outputs:
                     continue
-                made = write(node)
+                try:
+                    made = write(node)
+                except Refusal as refusal:
+                    made = str(refusal)
                 refused = made if isinstance(made, str) else work.refusal(made.nodes, [node])
                 if isinstance(made, str) or refused:
                     work.miss("operators of ONNX", node, refused or "")
