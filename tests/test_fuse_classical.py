@@ -196,3 +196,16 @@ def test_a_model_of_no_other_operators_gets_their_opset() -> None:
     del proto.opset_import[0]
     done = tenonnx.InferenceSession(proto, providers=["cpu"])
     np.testing.assert_allclose(done.run(None, {"x": X[3:]})[0], X[3:].sum(1, keepdims=True), 1e-5)
+
+
+@pytest.mark.parametrize("axis", [1, -1, 0])
+@pytest.mark.parametrize("beta", [1.0, 0.5])
+def test_products_of_rows_and_their_squares(axis: int, beta: float) -> None:
+    layers = [
+        node("ReduceSumSquare", "x axes", "own"),
+        node("Mul", "own half", "c"),
+        node("Gemm", "x centres c", "y", alpha=-2.0, beta=beta, transB=1),
+    ]
+    weights = {"axes": np.array([axis]), "half": np.float32([0.5]), "centres": normal(5, 5)}
+    said = compare(layers, {"y": FLOAT}, X[1:6], **weights)
+    assert said.startswith("matched 1 Gemm") == (axis != 0 and beta == 1)
