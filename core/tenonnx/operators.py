@@ -178,13 +178,10 @@ class OperatorTable:
     def update(self, *others: OperatorTable) -> OperatorTable:
         """Adds the kernels of other tables over this one's; returns itself."""
         for other in others:
-            if not self._kernels:
-                self._kernels = dict(other._kernels)
-                continue
-            for key, versions in other._kernels.items():
-                mine = self._kernels.get(key)
-                # Versions are shared: every provider of every session has such a table.
-                self._kernels[key] = versions if mine is None else mine | versions
+            mine, theirs = self._kernels, other._kernels
+            # Versions are shared: every provider of every session has such a table.
+            both = {key: mine[key] | theirs[key] for key in mine.keys() & theirs.keys()}
+            self._kernels = mine | theirs | both
         return self
 
     def find(self, domain: str, op_type: str, version: int) -> Kernel | None:
