@@ -11,6 +11,7 @@ import pytest
 
 import tenonnx
 from models import model, node, value
+from tenonnx.interface.devices import find_device
 from tenonnx.options import PROCESS_DEFAULTS
 
 
@@ -130,3 +131,20 @@ def test_libraries_of_providers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_refused_classes_say_why(name: str) -> None:
     with pytest.raises(tenonnx.NotSupported, match=f"{name}: "):
         getattr(tenonnx, name)("anything")
+
+
+def test_a_device_is_made_once_while_somebody_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[None] = []
+
+    def choose(*_: Any) -> list[Any]:
+        made.append(None)
+        return [SimpleNamespace(device=type("Device", (), {"id": "cuda:0"})())]
+
+    monkeypatch.setattr("tenonnx.plugins.choosing.choose_providers", choose)
+    first = find_device("cuda")
+    assert find_device("cuda", 0) is first
+    assert find_device("cuda", 1) is not first
+    assert len(made) == 2
+    del first
+    find_device("cuda")
+    assert len(made) == 3

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -181,5 +183,14 @@ def find_device(name: str, number: int = 0) -> Device:
 
     if name not in DEVICE_TYPES:
         raise InvalidArgument(f"no device type {name!r}{did_you_mean(name, DEVICE_TYPES)}")
-    (provider,) = choose_providers(default_plugins(), [(name, {"device_id": str(number)})])
-    return provider.device
+    key = default_plugins(), name, number, os.getpid()
+    if (device := _found.get(key)) is None:
+        (provider,) = choose_providers(key[0], [(name, {"device_id": str(number)})])
+        device = _found[key] = provider.device
+    return device
+
+
+_found: weakref.WeakValueDictionary[tuple[Any, str, int, int], Device] = (
+    weakref.WeakValueDictionary()
+)
+"""Devices that values are on, or bindings name: a provider takes longer to make than they do."""
