@@ -123,7 +123,7 @@ class RunOnDevices:
         """
         for device in self._waited:
             device.synchronize()
-        found = []
+        found, given = [], set(map(id, inputs))
         for output, value, lender, buffer in zip(
             outputs, values, self._lenders, buffers, strict=True
         ):
@@ -134,7 +134,7 @@ class RunOnDevices:
                 found.append(buffer)
             else:
                 is_view = is_constant(value) or getattr(output, "base", None) is not None
-                shared = is_view or any(output is given for given in inputs)
+                shared = is_view or id(output) in given
                 found.append(lender.copy(output) if shared else output)
         return found
 
