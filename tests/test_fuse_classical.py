@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -209,3 +210,21 @@ def test_products_of_rows_and_their_squares(axis: int, beta: float) -> None:
     weights = {"axes": np.array([axis]), "half": np.float32([0.5]), "centres": normal(5, 5)}
     said = compare(layers, {"y": FLOAT}, X[1:6], **weights)
     assert said.startswith("matched 1 Gemm") == (axis != 0 and beta == 1)
+
+
+@pytest.mark.parametrize("axis", [-1, 0])
+@pytest.mark.parametrize("p", [1, 2])
+def test_normalisation(axis: int, p: int) -> None:
+    said = compare([node("LpNormalization", "x", "y", axis=axis, p=p)], {"y": FLOAT})
+    assert said.startswith("matched 1 LpNormalization")
+
+
+@pytest.mark.parametrize("opset", [13, 21])
+def test_models_that_are_saved_can_be_opened(opset: int, tmp_path: Path) -> None:
+    layer = node("Normalizer", "x", "y", domain="ai.onnx.ml", norm="L2")
+    domains = {"": opset, "ai.onnx.ml": 1}
+    proto = model([layer], [value("x", FLOAT, [None, 5])], [value("y")], domains=domains)
+    path = str(tmp_path / "saved.onnx")
+    made = session(proto, optimized_model_filepath=path).run(None, {"x": X})
+    again = tenonnx.InferenceSession(path).run(None, {"x": X})
+    np.testing.assert_allclose(again[0], made[0], rtol=1e-6)

@@ -18,8 +18,8 @@ MICROSOFT = "com.microsoft"
 CONVOLUTION = ("Conv", "ConvTranspose")
 
 CLASSICAL = (
-    *("ArrayFeatureExtractor", "LinearClassifier", "LinearRegressor", "Normalizer", "Scaler"),
-    *("ReduceLogSumExp", "ReduceSumSquare", "TreeEnsembleClassifier"),
+    *("ArrayFeatureExtractor", "LinearClassifier", "LinearRegressor", "LpNormalization"),
+    *("Normalizer", "ReduceLogSumExp", "ReduceSumSquare", "Scaler", "TreeEnsembleClassifier"),
 )
 
 FUSED = (

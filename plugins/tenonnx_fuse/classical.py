@@ -178,14 +178,23 @@ def scaler(node: ir.Node) -> Made | str:
 
 def normalizer(node: ir.Node) -> Made | str:
     """A quotient; rows of zeros stay as they are."""
-    x, norm = node.inputs[0], attribute(node, "norm", "MAX")
-    if x is None or norm not in ("L1", "L2") or dtype_of(x) != ir.DataType.FLOAT:
-        return f"its norm is {norm}, or its input is not known to be of float32"
+    norm = attribute(node, "norm", "MAX")
+    return _normalised(node.inputs[0], -1, {"L1": 1, "L2": 2}.get(norm, 0))
+
+
+def lp_normalization(node: ir.Node) -> Made | str:
+    """Likewise, along any axis."""
+    return _normalised(node.inputs[0], attribute(node, "axis", -1), attribute(node, "p", 2))
+
+
+def _normalised(x: ir.Value | None, axis: int, p: int) -> Made | str:
+    if x is None or p not in (1, 2) or dtype_of(x) != ir.DataType.FLOAT:
+        return "its norm is neither L1 nor L2, or its input is not known to be of float32"
     writer = _Writer()
-    if norm == "L2":
-        length = writer.add("ReduceL2", x, axes=[-1], keepdims=1)
+    if p == 2:
+        length = writer.add("ReduceL2", x, axes=[axis], keepdims=1)
     else:
-        length = writer.add("ReduceSum", writer.add("Abs", x), np.array([-1]), keepdims=1)
+        length = writer.add("ReduceSum", writer.add("Abs", x), np.array([axis]), keepdims=1)
     least = np.array(np.finfo(np.float32).smallest_subnormal)
     return Made(writer.nodes, [writer.add("Div", x, writer.add("Max", length, least))])
 
@@ -262,6 +271,7 @@ def _is_column(value: ir.Value) -> bool:
 
 WRITERS: Writers = {
     ("", "Gemm"): product_and_column,
+    ("", "LpNormalization"): lp_normalization,
     ("", "ReduceLogSumExp"): log_sum_exp,
     (ML, "ArrayFeatureExtractor"): feature_extractor,
     (ML, "LinearClassifier"): linear_classifier,
