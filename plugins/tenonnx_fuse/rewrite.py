@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+import onnx
 import onnx_ir as ir
 
 from tenonnx import TransformContext
@@ -125,14 +126,10 @@ class Rewriting:
     def refusal(self, new: Sequence[ir.Node], old: Sequence[ir.Node]) -> str | None:
         """Returns why nodes cannot take the place of others, if they cannot."""
         imported = self.model.opset_imports.get("", 0)
+        saved = self.context.options.optimized_model_filepath
         for node in new:
-            version = node.version or 1
-            saved = self.context.options.optimized_model_filepath
-            if saved and not node.domain and version > imported:
-                return (
-                    f"the model is to be saved and imports opset {imported}, and {node.op_type} "
-                    f"needs {version}"
-                )
+            if saved and not node.domain and (wrong := _misread(node, imported)):
+                return f"the model is to be saved and imports opset {imported}, and {wrong}"
             if self._place(node) == len(self.context.providers):
                 return f"no provider runs {node.op_type}"
         nearest = min(self._place(each) for each in old)
@@ -195,3 +192,13 @@ def has_any(model: ir.Model, types: Sequence[str]) -> bool:
     """Says whether a model has a node of one of some operators."""
     wanted = frozenset(types)
     return any(node.op_type in wanted for graph in graphs(model) for node in graph)
+
+
+def _misread(node: ir.Node, imported: int) -> str | None:
+    """Returns why a node of ai.onnx is none of the opset that a model imports, if it is not."""
+    version = node.version or 1
+    if version > imported:
+        return f"{node.op_type} needs {version}"
+    known = onnx.defs.get_schema(node.op_type, imported).attributes
+    gone = [name for name in node.attributes if name not in known]
+    return f"{node.op_type} has no attribute {gone[0]} there" if gone else None
