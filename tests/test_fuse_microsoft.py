@@ -132,6 +132,24 @@ def test_operators(name: str) -> None:
         np.testing.assert_allclose(new, old, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("same", [True, False])
+def test_causal_attention_of_one_input(same: bool) -> None:
+    nodes = [node("MatMul", f"{'x' if same or n == 'q' else 'z'} W", n) for n in "qkv"]
+    last = node("MultiHeadAttention", "q k v", "y", domain=MICROSOFT, unidirectional=1, **OWN)
+    feeds = {n: X for n in ("x" if same else "xz")}
+    proto = model(
+        [*nodes, last],
+        [value(n, FLOAT, [None] * 3) for n in feeds],
+        [value("y", FLOAT, None)],
+        {"W": normal(WIDTH, WIDTH)},
+        domains={MICROSOFT: 1},
+    )
+    done = session(proto)
+    assert notes(done, "microsoft-operators")[0].startswith("matched" if same else "nearly")
+    expected = session(proto, disabled=("microsoft-operators",)).run(None, feeds)
+    np.testing.assert_allclose(done.run(None, feeds)[0], expected[0], rtol=1e-5, atol=1e-5)
+
+
 def test_what_is_not_clear_is_left() -> None:
     proto, feeds = build("attention-by-lengths")
     mask = next(value for value in proto.graph.input if value.name == "m")

@@ -206,6 +206,17 @@ def _widths(q: ir.Value, v: ir.Value, bias: ir.Value) -> list[int]:
 
 
 def _are_as_long(q: ir.Value, k: ir.Value) -> bool:
-    if q.shape is None or k.shape is None or len(q.shape) != 3 or len(k.shape) != 3:
-        return False
-    return q.shape[1] == k.shape[1] and q.shape[1] is not None
+    """Says whether there are as many keys as queries: by shape, or as products of one value."""
+    if q.shape is not None and k.shape is not None and len(q.shape) == len(k.shape) == 3:
+        known = isinstance(q.shape[1], int) or q.shape[1].value is not None
+        return bool(known and q.shape[1] == k.shape[1])
+    return _multiplied(q) is _multiplied(k)
+
+
+def _multiplied(x: ir.Value) -> ir.Value:
+    """Returns what a product by a matrix, perhaps with a bias, is of."""
+    for kinds in (("Add",), ("MatMul", "MatMulNBits")):
+        made = x.producer()
+        if made is not None and made.op_type in kinds and made.inputs[0] is not None:
+            x = made.inputs[0]
+    return x
