@@ -136,7 +136,7 @@ def test_operators(name: str) -> None:
 def test_causal_attention_of_one_input(same: bool) -> None:
     nodes = [node("MatMul", f"{'x' if same or n == 'q' else 'z'} W", n) for n in "qkv"]
     last = node("MultiHeadAttention", "q k v", "y", domain=MICROSOFT, unidirectional=1, **OWN)
-    feeds = {n: X for n in ("x" if same else "xz")}
+    feeds = dict.fromkeys("x" if same else "xz", X)
     proto = model(
         [*nodes, last],
         [value(n, FLOAT, [None] * 3) for n in feeds],
