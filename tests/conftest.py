@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from tenonnx.weights.registry import WeightRegistry
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
 # Tests run side by side, and the suite's real models need every column of a product summed in
 # one order, which OpenBLAS keeps only while it does not share a product out among threads.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# How long an example takes says what else the machine does, or that it compiled a kernel.
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -22,7 +22,6 @@ CHANCES = st.integers(2, 5).flatmap(
 )
 
 
-@settings(deadline=None)  # the first one compiles the kernel
 @given(CHANCES)
 def test_the_kernel_couples_as_numpy_does(given: tuple[Any, int]) -> None:
     chances, classes = given

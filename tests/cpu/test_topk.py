@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from running import Watch, floats, session
@@ -17,7 +17,6 @@ FEW = st.sampled_from([-np.inf, -1.0, -0.0, 0.0, 0.5, 1.0, np.inf, np.nan])
 ROWS = hnp.arrays(np.float32, st.tuples(st.integers(1, 3), st.integers(8, 40)), elements=FEW)
 
 
-@settings(deadline=None)  # the first one compiles the kernel
 @given(ROWS, st.integers(1, 8), st.booleans())
 def test_the_kernel_orders_as_numpy_does(x: Any, k: int, largest: bool) -> None:
     topk.TOP_K.request()

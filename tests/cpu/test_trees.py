@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from running import Watch, floats, session
 from test_ml_laws import ROWS, bound, expected, split_apart
@@ -94,7 +94,6 @@ def test_a_row_scores_alone_as_among_others() -> None:
     np.testing.assert_array_equal(together, alone)
 
 
-@settings(deadline=None)  # the first one compiles the kernel
 @given(any_trees(7), ROWS, st.sampled_from(["SUM", "AVERAGE"]), st.sampled_from(list(trees.SCORES)))
 def test_the_kernel_walks_like_a_recursion(forest: Any, X: Any, aggregate: str, dtype: Any) -> None:
     number = ("AVERAGE", "SUM").index(aggregate)

@@ -11,7 +11,7 @@ import onnx
 import pytest
 from case import Case, assert_equal
 from cases import CASES
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -26,7 +26,6 @@ BEYOND = {"LayerNormalization-17-stash-double": "sums of double may be kept as d
 FLOATS = (np.float16, np.float32, np.float64)
 INTEGERS = [np.dtype(kind + str(size)) for kind in "iu" for size in (1, 2, 4, 8)]
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=7, min_side=0, max_side=3)
-EXAMPLES = 100
 
 
 def call(op: str, *inputs: Any, **attributes: Any) -> Any:
@@ -117,7 +116,6 @@ LIMITS = {"Softsign": [math.inf, -math.inf]}
 """Where a formula has no value in numpy and the operator's is for the implementation to say."""
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
 @pytest.mark.parametrize("op", UNARY)
 @given(data=st.data())
 def test_unary_operators_follow_their_formula_everywhere(op: str, data: st.DataObject) -> None:
@@ -152,7 +150,6 @@ def wrapped(exact: Any, dtype: np.dtype[Any]) -> Any:
     return np.array(low, f"u{dtype.itemsize}").view(dtype).reshape(np.shape(exact))
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
 @pytest.mark.parametrize("op", ARITHMETIC)
 @given(data=st.data())
 def test_integers_wrap_and_broadcast(op: str, data: st.DataObject) -> None:
@@ -164,7 +161,6 @@ def test_integers_wrap_and_broadcast(op: str, data: st.DataObject) -> None:
     np.testing.assert_array_equal(actual, wrapped(exact, dtype))
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
 @pytest.mark.parametrize("op", [*ARITHMETIC, "Div", *COMPARISONS, "Max", "Min"])
 @given(data=st.data())
 def test_floats_follow_ieee_754(op: str, data: st.DataObject) -> None:
@@ -189,7 +185,6 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
 @pytest.mark.parametrize("op", REDUCTIONS)
 @given(data=st.data())
 def test_reductions_over_any_axes(op: str, data: st.DataObject) -> None:
@@ -214,7 +209,6 @@ def test_reductions_over_any_axes(op: str, data: st.DataObject) -> None:
     np.testing.assert_allclose(np.float64(actual), np.float64(expected), 2e-5, 1e-4)
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
 @given(data=st.data())
 def test_integer_sums_wrap(data: st.DataObject) -> None:
     dtype = data.draw(st.sampled_from([np.dtype(t) for t in ("i4", "i8", "u4", "u8")]))
@@ -225,7 +219,6 @@ def test_integer_sums_wrap(data: st.DataObject) -> None:
     np.testing.assert_array_equal(actual, wrapped(exact, dtype))
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
 @given(data=st.data(), rank=st.integers(0, 24))
 def test_shapes_of_large_rank(data: st.DataObject, rank: int) -> None:
     sizes = data.draw(st.permutations([2, 3, 2] + [1] * 21))[:rank]
