@@ -53,9 +53,10 @@ def fused_matmul(node: ir.Node) -> Made:
     a, b = node.inputs[:2]
     if attribute(node, "transBatchA", 0) or attribute(node, "transBatchB", 0):
         raise Refusal("it turns batches")
-    dtype = FLOATS.get(dtype_of(a))
-    if dtype is None:
-        raise Refusal("its numbers are not known to be float32 or float16")
+    # 16 bits might not hold a product before its factor.
+    alpha = attribute(node, "alpha", 1.0)
+    if alpha != 1 and ir.DataType.FLOAT not in (dtype_of(a), dtype_of(b)):
+        raise Refusal("its numbers are not known to be float32")
     writer, operands = Writer(), []
     for value, name in ((a, "transA"), (b, "transB")):
         rank = rank_of(value)
@@ -66,8 +67,8 @@ def fused_matmul(node: ir.Node) -> Made:
             value = writer.add("Transpose", value, perm=order)
         operands.append(value)
     y = writer.add("MatMul", *operands)
-    if (alpha := attribute(node, "alpha", 1.0)) != 1:
-        y = writer.add("Mul", y, np.full((), alpha, dtype))
+    if alpha != 1:
+        y = writer.add("Mul", y, np.array(alpha, np.float32))
     return Made(writer.nodes, [y])
 
 
