@@ -42,6 +42,14 @@ def test_inputs_and_outputs_are_described_as_onnxruntime_does(
     assert session.get_providers() == ["CPUExecutionProvider"]
 
 
+def test_an_input_that_is_an_output_keeps_the_type_it_has_as_an_input() -> None:
+    x = value("x", FLOAT, ["n", 8])
+    proto = model([node("Neg", "x", "y")], [x], [value("y"), onnx.ValueInfoProto(name="x")])
+    session = tenonnx.InferenceSession(proto)
+    for arg in (*session.get_inputs(), session.get_outputs()[1]):
+        assert (arg.name, arg.type, arg.shape) == ("x", "tensor(float)", ["n", 8])
+
+
 def test_run_returns_the_outputs_asked_for_in_that_order(session: tenonnx.InferenceSession) -> None:
     y, s = session.run(None, {"x": X})
     np.testing.assert_allclose(y, np.maximum(X @ W, 0))

@@ -142,6 +142,7 @@ def _read(proto: onnx.ModelProto, reader: TensorReader) -> ir.Model:
             densify(proto, inside, reader)
             maps = take_map_types(inside)
             model = ir.serde.deserialize_model(proto)
+            _say_inputs_again(model.graph, proto.graph)
         except TenonnxError:
             raise
         except Exception as error:  # what onnx_ir raises depends on what is malformed
@@ -149,6 +150,13 @@ def _read(proto: onnx.ModelProto, reader: TensorReader) -> ir.Model:
         _convert(model, reader)
     note_map_types(model, maps)
     return model
+
+
+def _say_inputs_again(graph: ir.Graph, proto: onnx.GraphProto) -> None:
+    """Gives inputs that are outputs as well the types they have as inputs: the last said counts."""
+    for value, info in zip(graph.inputs, proto.input, strict=True):
+        if value.is_graph_output():
+            ir.serde.deserialize_value_info_proto(info, value)
 
 
 def _convert(model: ir.Model, reader: TensorReader) -> None:
