@@ -13,7 +13,15 @@ from scipy import special
 
 from models import node
 from tenonnx_cpu import regions
-from tenonnx_cpu.elementwise.program import RUN, Line, Program, ProgramCall, lay_out, merge_axes
+from tenonnx_cpu.elementwise.program import (
+    RUN,
+    Line,
+    Program,
+    ProgramCall,
+    lay_out,
+    merge_axes,
+    repeating,
+)
 
 SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e30, -1e30, 1e-30, 90, -90], np.float32)
 
@@ -252,7 +260,27 @@ def test_axes_are_merged() -> None:
     assert merge_axes(forms((2, 3, 4), (2, 1, 4)), (2, 3, 4)) == [
         (2, (12, 4)), (3, (4, 0)), (4, (1, 1)),
     ]  # fmt: skip
-    assert lay_out(forms((1000, 3), (3,)), [], 2, 1) is None
+    assert lay_out(forms((1000, 3), (1000, 1)), [], 2, 1) is None
+
+
+def test_short_rows_are_one() -> None:
+    assert repeating([(5, (2, 3, 0)), (20, (6, 0, 0)), (6, (1, 1, 0))]) == (
+        [(5, (2, 3, 0)), (120, (1, 6, 0))], 1020,
+    )  # fmt: skip
+    apart = [(20, (6, 1)), (6, (1, 0))], [(20, (7, 6)), (6, (1, 1))], [(2, (600,)), (600, (1,))]
+    for axes in apart:
+        assert repeating(axes) == (axes, 1024)
+
+
+@pytest.mark.parametrize("shape", [(400, 3), (7, 33, 5), (2, 3, 700), (1, 40, 512)])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_what_rows_have_in_common_is_repeated(shape: tuple[int, ...], threads: int) -> None:
+    program = Program()
+    x, y, z = program.array(), program.array(), program.array()
+    program.add(Line("Add"), (program.add(Line("Mul"), (x, y)), z))
+    call = ProgramCall(program, lambda x, y, z: x * y + z, threads)
+    a, b, c = floats(*shape), floats(shape[-1], seed=1), floats(*shape[:1], *[1] * (len(shape) - 1))
+    np.testing.assert_allclose(call(a, b, c), a * b + c, rtol=1e-6)
 
 
 @settings(max_examples=40, deadline=None)

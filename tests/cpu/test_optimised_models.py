@@ -14,7 +14,7 @@ from test_jit_conv_int8 import BYTE_KINDS, bytes_of, check, codes, expected, ker
 from windows_oracle import convolve, seen
 
 from models import node
-from tenonnx_cpu.conv.conv import CHANNELS, CONV, DEPTHWISE, WINOGRAD
+from tenonnx_cpu.conv.conv import CHANNELS, CONV, DEPTHWISE, PIXELS, WINOGRAD
 from tenonnx_cpu.int8.pairs import ADD
 from tenonnx_cpu.int8.pooling import AVERAGE, MAX_POOL
 
@@ -50,7 +50,7 @@ def test_convolution_with_activation(
     given: dict[str, Any] = {"activation_params": parameters} if parameters else {}
     names = "x w b z" if summed else "x w b"
     made = node(op, names, "y", domain=DOMAIN, activation=activation, pads=[1] * 4, **given)
-    watch = Watch(CONV, monkeypatch)
+    watch = Watch(PIXELS if op.startswith("Nhwc") else CONV, monkeypatch)
     y = run([made], feeds, "y", {"w": turned(w), "b": b}, domains=MICROSOFT)
     assert watch.calls == 1
     total = convolve(x, w, pads=[1] * 4) + b[:, None, None] + (z if summed else 0)
@@ -61,7 +61,7 @@ def test_convolution_with_activation(
     ("case", "kernel"),
     [
         (Case((1, 64, 28, 28), 64, (3, 3), pads=(1, 1, 1, 1)), WINOGRAD),
-        (Case((1, 16, 28, 28), 16, (3, 3), pads=(1, 1, 1, 1), group=16), DEPTHWISE),
+        (Case((1, 16, 28, 28), 16, (3, 3), pads=(1, 1, 1, 1), group=16), CHANNELS),
         (Case((1, 20, 7, 7), 20, (3, 3), pads=(1, 1, 1, 1), group=20), CHANNELS),
         (Case((1, 6, 13, 11), 10, (3, 3), strides=(2, 2), group=2), CONV),
     ],
@@ -71,8 +71,9 @@ def test_channels_last(
     case: Case, kernel: Any, constant: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x, w = floats(*case.x), floats(*case.weights, seed=1, scale=0.1)
-    if kernel is WINOGRAD and not constant:
-        kernel = CONV  # tiles are for weights that are transformed once
+    if not constant:
+        # Some kernels are for weights that are laid out anew, once.
+        kernel = {WINOGRAD: CONV, CHANNELS: DEPTHWISE}.get(kernel, kernel)
     watch = Watch(kernel, monkeypatch)
     feeds = {"x": last(x)} | ({} if constant else {"w": last(w)})
     made = node("NhwcConv", "x w", "y", domain=DOMAIN, **case.attributes)

@@ -22,6 +22,13 @@ def channels_last(x: NDArray) -> NDArray:
     return x.transpose(0, *range(2, x.ndim), 1)
 
 
+def is_last(x: NDArray) -> bool:
+    """Says whether an image ``(N, C, H, W)`` lies in memory as ``(N, H, W, C)`` and no other."""
+    if x.ndim != 4 or x.flags.c_contiguous:
+        return False
+    return x.transpose(0, 2, 3, 1).flags.c_contiguous
+
+
 def taking_last(call: Call, *images: int) -> Call:
     """Returns a call on images with channels last; ``images`` are their places."""
     return _turned(call, channels_first, channels_last, images)

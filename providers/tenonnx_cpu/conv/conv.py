@@ -9,20 +9,25 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from tenonnx.records import record
-from tenonnx_array.windows import Windows, place
+from tenonnx_array.windows import Windows
 from tenonnx_cpu.buffers import empty
-from tenonnx_cpu.conv.depthwise import channels_layout, depthwise_layout, suits_channels
+from tenonnx_cpu.conv.attributes import Attributes
+from tenonnx_cpu.conv.channels_last import channels_first, channels_last, is_last
+from tenonnx_cpu.conv.depthwise import channels_layout, depthwise_layout, is_narrow, variant_of
 from tenonnx_cpu.conv.layout import Layout, layout
+from tenonnx_cpu.conv.pixels import PANEL, packed, pixels_layout
+from tenonnx_cpu.conv.placing import SUITED, better_last
 from tenonnx_cpu.conv.reach import kept, reached, without_others
 from tenonnx_cpu.conv.tail import Tail, find_tail, per_channel
 from tenonnx_cpu.conv.winograd import tile_size, tiled, winograd_layout
 from tenonnx_cpu.fuse import Fused, Scope, fusion
+from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
 from tenonnx_cpu.products.product import F32, fits
 from tenonnx_cpu.recording.launch import Launch, done
 from tenonnx_cpu.recording.recorded import Recorded
-from tenonnx_cpu.specialise import NDArray, Site
+from tenonnx_cpu.specialise import NDArray
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +39,7 @@ if TYPE_CHECKING:
 CONV = JitKernel("conv.conv", "conv_f32")
 DEPTHWISE = JitKernel("conv.depthwise", "conv_depthwise")
 CHANNELS = JitKernel("conv.channels", "conv_channels")
+PIXELS = JitKernel("conv.pixels", "conv_pixels")
 WINOGRAD = JitKernel("conv.winograd", "conv_winograd")
 
 NOTHING = np.empty(0, np.float32)
@@ -48,69 +54,6 @@ def flat(array: NDArray) -> NDArray:
     return np.require(array, requirements=["C", "A"]).reshape(-1)
 
 
-@record
-class Attributes:
-    """A convolution's attributes, and where they put its windows."""
-
-    group: int
-    kernel: tuple[int, ...] | None
-    strides: tuple[int, ...] | None
-    dilations: tuple[int, ...] | None
-    pads: tuple[int, ...] | None
-    auto_pad: str
-
-    @classmethod
-    def of(cls, site: Site) -> Attributes:
-        """Returns the attributes of a node."""
-
-        def numbers(name: str) -> tuple[int, ...] | None:
-            value = site.attribute(name, None)
-            return None if value is None else tuple(value)
-
-        return cls(
-            site.attribute("group", 1),
-            numbers("kernel_shape"),
-            numbers("strides"),
-            numbers("dilations"),
-            numbers("pads"),
-            site.attribute("auto_pad", "NOTSET"),
-        )
-
-    def placed(self, x: tuple[int, ...], w: tuple[int, ...]) -> Windows | None:
-        """Returns the windows of one to three dimensions; ``None`` if shapes do not fit."""
-        if len(x) != len(w) or len(x) not in (3, 4, 5) or 0 in (*x, *w):
-            return None
-        if x[1] != w[1] * self.group or w[0] % self.group or self.kernel not in (None, w[2:]):
-            return None
-        try:
-            windows = place(
-                x[2:],
-                w[2:],
-                strides=self.strides,
-                dilations=self.dilations,
-                pads=self.pads,
-                auto_pad=self.auto_pad,
-            )
-        except ValueError:
-            return None
-        return None if 0 in windows.output else windows
-
-    def windows(self, x: tuple[int, ...], w: tuple[int, ...]) -> Windows | None:
-        """Returns the windows of an image of one or two dimensions; ``None`` if shapes do not fit.
-
-        A line is an image of one row.
-        """
-        windows = self.placed(x, w) if len(x) < 5 else None
-        if windows is None or len(x) == 4:
-            return windows
-        ahead = ((1,), (1,), (1,), (1,), (0,), (0,), (1,))
-        fields = (
-            windows.size, windows.kernel, windows.strides, windows.dilations,
-            windows.begins, windows.ends, windows.output,
-        )  # fmt: skip
-        return Windows(*(one + own for one, own in zip(ahead, fields, strict=True)))
-
-
 @fusion("Conv")
 def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
     """A convolution of float32 and what is done to its result."""
@@ -123,7 +66,8 @@ def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
     inputs = (*node.inputs[:2], node.inputs[2] if len(node.inputs) > 2 else None, tail.residual)
     plain = scope.fallback(tail.nodes, inputs, tail.output)
     handle = site.weight(1) if scope.packs else None
-    call = ConvCall(Attributes.of(site), tail, scope.threads, plain, handle)
+    last = better_last(tail.output, scope)
+    call = ConvCall(Attributes.of(site), tail, scope.threads, plain, handle, last)
     return Fused(tail.nodes, inputs, (tail.output,), Recorded(call.launch))
 
 
@@ -132,6 +76,7 @@ def request(weight: NDArray | None) -> None:
     CONV.request()
     DEPTHWISE.request()
     CHANNELS.request()
+    PIXELS.request()
     if weight is not None and (3, 3) in (weight.shape[1:3], weight.shape[2:]):
         WINOGRAD.request()
 
@@ -144,12 +89,19 @@ class Plan:
         kernel: What does it.
         cut: How it is cut into tasks.
         weights: What is made of the weights for it, if anything is.
+        from_last: Whether images have their channels last.
+        to_last: Whether the result has.
     """
 
     kernel: JitKernel
     cut: Layout
     weights: NDArray | None = None
+    from_last: bool = False
+    to_last: bool = False
 
+
+Form: TypeAlias = tuple[tuple[int, ...], bool]
+"""An image's shape, and whether its channels are last in memory."""
 
 Attempt: TypeAlias = Callable[[NDArray, "NDArray | None"], "Launch | None"]
 """Takes images and what is added to the result; returns ``None`` if its kernel does not."""
@@ -167,6 +119,7 @@ class ConvCall:
         threads: How many to use at most.
         plain: Takes the same arguments and does the same.
         weight: What the kernels are in the registry, if they are and may be transformed.
+        last: Whether results had better have their channels last.
     """
 
     def __init__(
@@ -176,14 +129,16 @@ class ConvCall:
         threads: int,
         plain: Any,
         weight: Weight | None = None,
+        last: bool = False,
     ) -> None:
         self._attributes = attributes
         self._tail = tail
         self._threads = threads
         self._plain = plain
         self._weight = weight
+        self._last = last
         self._plans: dict[Any, tuple[Plan, ...]] = {}
-        self._bound: dict[tuple[int, ...], Bound] = {}
+        self._bound: dict[Any, Bound] = {}
 
     def __call__(
         self, x: NDArray, w: NDArray, b: NDArray | None = None, residual: NDArray | None = None
@@ -195,9 +150,10 @@ class ConvCall:
         self, x: NDArray, w: NDArray, b: NDArray | None = None, residual: NDArray | None = None
     ) -> Any:
         """Returns a launch that does what the nodes do, or what it returns."""
-        bound = self._bound.get(x.shape)
+        form = x.shape, is_last(x)
+        bound = self._bound.get(form)
         if bound is None or bound[0] is not w or bound[1] is not b:
-            bound = self._bind(x.shape, w, b)
+            bound = self._bind(form, w, b)
         return self._try(bound[2], x, w, b, residual)
 
     def _try(self, calls: Sequence[Attempt], x: NDArray, *others: Any) -> Any:
@@ -212,9 +168,9 @@ class ConvCall:
                 )
         return self._plain(x, *others)
 
-    def _bind(self, shape: tuple[int, ...], w: NDArray, b: NDArray | None) -> Bound:
-        """Returns what to try for images of a shape, in order."""
-        key = (shape, w.shape)
+    def _bind(self, form: Form, w: NDArray, b: NDArray | None) -> Bound:
+        """Returns what to try for images of a form, in order."""
+        key = (form, w.shape)
         if len(self._plans) > 64:
             self._plans.clear()
             self._bound.clear()
@@ -223,17 +179,18 @@ class ConvCall:
         summand = self._tail.summand(w.shape[0], b)
         bound: Bound = w, b, ()
         if summand is not None and w.dtype == F32:
-            calls = (self._caller(plan, shape, w, summand) for plan in self._plans[key])
+            calls = (self._caller(plan, len(form[0]), w, summand) for plan in self._plans[key])
             bound = w, b, tuple(calls)
         if self._weight is not None:
-            self._bound[shape] = bound
+            self._bound[form] = bound
         return bound
 
-    def _caller(self, plan: Plan, x: tuple[int, ...], w: NDArray, shift: NDArray) -> Attempt:
+    def _caller(self, plan: Plan, rank: int, w: NDArray, shift: NDArray) -> Attempt:
         """Returns what calls a kernel with an image and a residual; its ``None`` is a refusal."""
         kernel, cut, tail = plan.kernel, plan.cut, self._tail
         weights, checked = flat(w if plan.weights is None else plan.weights), kernel is WINOGRAD
-        shape = cut.output if len(x) > 3 else (*cut.output[:2], cut.output[3])
+        shape = cut.output if rank > 3 else (*cut.output[:2], cut.output[3])
+        made = (shape[0], *shape[2:], shape[1]) if plan.to_last else shape
         scale = per_channel(w.shape[0])[0] if tail.scale is None else tail.scale
         count, threads = cut.floats * cut.threads, cut.threads
         after = scale, shift
@@ -248,10 +205,10 @@ class ConvCall:
             if residual is not None:
                 if residual.shape != shape or residual.dtype != F32:
                     return None
-                added = flat(residual)
-            y, memory = empty(shape), floats(count)
+                added = flat(channels_last(residual) if plan.to_last else residual)
+            y, memory = empty(made), floats(count)
             arguments = (
-                flat(x),
+                flat(channels_last(x) if plan.from_last else x),
                 weights,
                 y.reshape(-1),
                 *after,
@@ -262,13 +219,14 @@ class ConvCall:
                 threads,
             )
             # One number that is not finite makes all of its tile so.
-            return Launch(run, arguments, y, refusal=memory if checked else None)
+            result = channels_first(y) if plan.to_last else y
+            return Launch(run, arguments, result, refusal=memory if checked else None)
 
         return call
 
-    def _plan(self, x: tuple[int, ...], w: tuple[int, ...]) -> Iterator[Plan]:
-        """Returns how to convolve images of a shape: what is tried first, and otherwise."""
-        group, threads = self._attributes.group, self._threads
+    def _plan(self, form: Form, w: tuple[int, ...]) -> Iterator[Plan]:
+        """Returns how to convolve images of a form: what is tried first, and otherwise."""
+        (x, from_last), group, threads = form, self._attributes.group, self._threads
         if len(x) == 5:
             volume = self._attributes.placed(x, w)
             if volume is not None:
@@ -279,16 +237,43 @@ class ConvCall:
             return
         shape = (*x[:2], *windows.size)
         if w[1] == 1 and group > 1:
-            if suits_channels(w[0] // group, windows):
-                yield Plan(CHANNELS, channels_layout(shape, windows, threads))
-            yield Plan(DEPTHWISE, depthwise_layout(shape, w[0], windows, threads))
+            yield from self._plan_depthwise(shape, w, windows, from_last)
             return
-        taps, weights = reached(windows), None
-        if self._weight is not None and taps != tuple(slice(0, n) for n in windows.kernel):
-            windows, weights = without_others(windows, taps), kept(self._weight, taps)
-        elif group == 1 and self._weight is not None and WINOGRAD.requested:
-            size = tile_size(shape[0], w[0], w[1], windows)
+        weights, size = None, 0
+        if self._weight is not None:
+            taps = reached(windows)
+            if taps != tuple(slice(0, n) for n in windows.kernel):
+                windows, weights = without_others(windows, taps), kept(self._weight, taps)
+            elif group == 1 and WINOGRAD.requested:
+                size = tile_size(shape[0], w[0], w[1], windows)
             if size:
                 cut = winograd_layout(shape, w[0], size, windows, threads)
                 yield Plan(WINOGRAD, cut, tiled(self._weight, size))
+            elif group == 1 and min(windows.begins) >= 0:
+                yield from self._plan_places(shape, w[0], windows, taps, from_last)
         yield Plan(CONV, layout(shape, w[0], group, windows, threads), weights)
+
+    def _plan_places(
+        self,
+        shape: tuple[int, ...],
+        rows: int,
+        windows: Windows,
+        taps: tuple[slice, ...],
+        from_last: bool,
+    ) -> Iterator[Plan]:
+        single = windows.output == (1, 1)
+        if self._weight is not None and (self._last or from_last or single):
+            form = from_last, self._last or single
+            cut = pixels_layout(shape, rows, windows, self._threads, *form)
+            yield Plan(PIXELS, cut, packed(self._weight, PANEL, taps, from_last), *form)
+
+    def _plan_depthwise(
+        self, shape: tuple[int, ...], w: tuple[int, ...], windows: Windows, from_last: bool
+    ) -> Iterator[Plan]:
+        fits = w[0] == shape[1] and variant_of(windows) and min(windows.begins) >= 0
+        wanted = SUITED and (self._last or from_last or is_narrow(windows))
+        if self._weight is not None and fits and wanted:
+            form = from_last, self._last
+            cut = channels_layout(shape, windows, self._threads, *form)
+            yield Plan(CHANNELS, cut, packed(self._weight, cpu().lanes), *form)
+        yield Plan(DEPTHWISE, depthwise_layout(shape, w[0], windows, self._threads))

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 
 from tenonnx_array.windows import Windows
-from tenonnx_cpu.conv.layout import Layout, fixed, numbers_of, places_of, seen_by
+from tenonnx_cpu.conv.layout import TASKS_PER_THREAD, Layout, fixed, numbers_of, places_of, seen_by
 
 FIELDS = (
     "batch", "channels", "multiple", "task_channels", "height", "width", "out_height", "out_width",
@@ -100,47 +100,63 @@ def bands_of(batch: int, windows: Windows, threads: int) -> int:
 
 CHANNELS_FIELDS = (
     "batch", "channels", "height", "width", "out_width", "out_height", "top", "left", "stride",
-    "kernel", "bands", "task_height", "pitch", "variant", "planes", "sums", "work", "tasks",
+    "kernel", "task_channels", "task_height", "variant", "from_last", "to_last", "sums",
+    "work", "tasks",
 )  # fmt: skip
-"""The same for ``channels_layout``: a task works on ``GROUP`` channels of one of ``bands`` of the
-result, ``task_height`` lines at a time. In vectors of a place each, ``planes`` and ``sums`` are
-where the image, rows of it ``pitch`` apart, and results begin in the ``work`` floats of a thread.
+"""The same for ``channels_layout``: a task makes ``task_channels`` channels of ``task_height``
+lines of the result. Images have their channels first or last, and so has the result. The ``work``
+floats of a thread are vectors of a place each: of the image, if its channels are first, and from
+``sums`` on of results, if theirs are.
 """
 
 GROUP = 16
-"""Channels of a task, and the most that a vector has."""
+"""The most channels that a vector has."""
 
 NARROW, WIDE = 8, 16
 """Columns of the result, and of the image, up to which vectors of channels are better filled."""
 
 VECTORS = 1536
-"""Vectors of channels of the image at most, so that they stay in the second-level cache."""
+"""Vectors of places of the image at most, so that they stay in the second-level cache."""
+
+BAND = 96 << 10
+"""Floats of all channels of the lines that a task sees, so that they do as well."""
 
 
-def suits_channels(multiple: int, windows: Windows) -> bool:
-    """Says whether ``channels_layout`` is for these windows."""
-    fits = windows.output[1] <= NARROW and windows.size[1] <= WIDE and min(windows.begins) >= 0
-    return fits and multiple == 1 and variant_of(windows) > 0
+def is_narrow(windows: Windows) -> bool:
+    """Says whether rows of images leave vectors mostly empty."""
+    return windows.output[1] <= NARROW and windows.size[1] <= WIDE
 
 
 @functools.lru_cache(maxsize=1024)
-def channels_layout(shape: tuple[int, ...], windows: Windows, threads: int) -> Layout:
-    """Returns how to slide windows over an image ``(N, C, H, W)``, channels side by side."""
+def channels_layout(
+    shape: tuple[int, ...], windows: Windows, threads: int, from_last: bool, to_last: bool
+) -> Layout:
+    """Returns how to slide windows over an image ``(N, C, H, W)``, channels side by side.
+
+    Args:
+        shape: Of the images.
+        windows: Square ones that have code of their own.
+        threads: How many to use at most.
+        from_last: Whether images have their channels last.
+        to_last: Whether the result has.
+    """
     batch, channels = shape[:2]
     (height, width), (out_height, out_width) = windows.size, windows.output
     kernel, stride, (top, left) = windows.kernel[0], windows.strides[0], windows.begins
-    pitch = max(width + left, (out_width - 1) * stride + kernel)
-    bands = bands_of(batch, windows, threads)
-    lines = max(1, (VECTORS // pitch - kernel) // stride + 1)
-    lines = min(lines, -(-out_height // bands))
-    planes = -(-(kernel**2) // GROUP) * GROUP
-    sums = planes + ((lines - 1) * stride + kernel) * pitch + left + GROUP
-    work = GROUP * (sums + lines * out_width + GROUP)
-    tasks = batch * bands * -(-channels // GROUP)
+    seen = min(VECTORS // width, BAND // (width * channels))
+    lines = max(1, (seen - kernel) // stride + 1)
+    strips = -(-out_height // lines)
+    lines, groups = -(-out_height // strips), -(-channels // GROUP)
+    wanted = TASKS_PER_THREAD * threads if threads > 1 else 1
+    together = GROUP * -(-groups // min(groups, -(-wanted // (batch * strips))))
+    sums = 0 if from_last else ((lines - 1) * stride + kernel) * width + GROUP
+    work = GROUP * (sums + (0 if to_last else lines * out_width + GROUP))
+    tasks = batch * -(-out_height // lines) * -(-channels // together)
     numbers = numbers_of(
         CHANNELS_FIELDS, batch=batch, channels=channels, height=height, width=width,
         out_height=out_height, out_width=out_width, top=top, left=left, stride=stride,
-        kernel=kernel, bands=bands, task_height=lines, pitch=pitch, variant=variant_of(windows),
-        planes=planes, sums=sums, work=work, tasks=tasks,
+        kernel=kernel, task_channels=together, task_height=lines,
+        variant=variant_of(windows), from_last=int(from_last), to_last=int(to_last), sums=sums,
+        work=work, tasks=tasks,
     )  # fmt: skip
     return Layout(numbers, min(threads, tasks), work, (batch, channels, out_height, out_width))

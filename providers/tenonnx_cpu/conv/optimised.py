@@ -8,8 +8,9 @@ import numpy as np
 
 from tenonnx.provider import HOST
 from tenonnx_cpu.activation import CLIP, NONE
+from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.channels_last import channels_first, channels_last, taking_first, taking_last
-from tenonnx_cpu.conv.conv import Attributes, ConvCall, request
+from tenonnx_cpu.conv.conv import ConvCall, request
 from tenonnx_cpu.conv.pooling import pool
 from tenonnx_cpu.conv.tail import LINEAR, SIMPLE, Tail
 from tenonnx_cpu.fuse import Fused, Scope, fusion
@@ -48,7 +49,7 @@ def fuse_channels_last(node: ir.Node, scope: Scope) -> Fused | None:
             "channels-first:1", lambda: np.ascontiguousarray(channels_first(given.on(HOST)))
         )
         known = turned.on(HOST)
-    conv = ConvCall(Attributes.of(site), tail, scope.threads, plain, turned)
+    conv = ConvCall(Attributes.of(site), tail, scope.threads, plain, turned, last=True)
 
     def call(x: NDArray, w: NDArray, b: NDArray | None, z: NDArray | None) -> Any:
         residual = None if z is None else channels_first(z)

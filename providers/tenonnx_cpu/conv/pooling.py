@@ -10,14 +10,15 @@ import numpy as np
 
 from tenonnx_array.windows import Windows, place
 from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.conv.channels_last import channels_last, is_last
 from tenonnx_cpu.conv.depthwise import depthwise_layout
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
 from tenonnx_cpu.products.product import fits
 from tenonnx_cpu.recording.launch import Launch
 from tenonnx_cpu.recording.recorded import Recorded
-from tenonnx_cpu.reduction import reduction
-from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
+from tenonnx_cpu.reduction import REDUCE, SUM, cut_of, reduction
+from tenonnx_cpu.specialise import F32, Call, NDArray, Site, specialise
 
 POOL = JitKernel("conv.pool", "pool_f32")
 AVERAGE = JitKernel("conv.pool", "average_f32")
@@ -96,6 +97,7 @@ def _counts(windows: Windows, padding: bool) -> tuple[NDArray, NDArray, NDArray]
 def global_average_pool(site: Site, plain: Call) -> Call | None:
     """The mean of each channel, in float32."""
     AVERAGE.request()
+    REDUCE.request()
 
     def call(x: NDArray) -> Any:
         shape = (*x.shape[:2], *(1,) * (x.ndim - 2))
@@ -130,9 +132,25 @@ def mean_of_channels(site: Site, plain: Call) -> Call | None:
 
 def averaged(x: NDArray, shape: tuple[int, ...], threads: int) -> Launch | None:
     """Returns what computes the mean of each channel; ``None`` where numpy must do it."""
+    if is_last(x) and x.dtype == F32:
+        return _averaged_places(x, shape, threads)
     run = AVERAGE.run
     if run is None or not x.size or not fits(x):
         return None
     y = empty(shape)
     team = threads if x.size > SERIAL else 1
     return Launch(run, (x.reshape(y.size, -1), y.reshape(-1), team), y)
+
+
+def _averaged_places(x: NDArray, shape: tuple[int, ...], threads: int) -> Launch | None:
+    """Likewise, of an image that has its channels last."""
+    batch, channels, height, width = x.shape
+    cut = cut_of((batch, height * width, channels), (1,), False, SUM, threads)
+    run = REDUCE.run
+    if run is None or cut is None:
+        return None
+    y = empty(shape)
+    arguments = (
+        channels_last(x).reshape(-1), y.reshape(-1), cut.shape, 1 / cut.count, 0, cut.threads,
+    )  # fmt: skip
+    return Launch(run, arguments, y)

@@ -39,9 +39,13 @@ def without_others(windows: Windows, taps: tuple[slice, ...]) -> Windows:
 
 def kept(weight: Weight, taps: tuple[slice, ...]) -> NDArray:
     """Returns the weights of these taps, the last ones that there are, kept by their registry."""
-    name = ",".join(f"{along.start}-{along.stop}" for along in taps)
     made = weight.derive(
-        f"conv-taps:{name}",
+        f"conv-taps:{named_taps(taps)}",
         lambda: np.ascontiguousarray(weight.on(HOST)[(..., *taps[2 - weight.on(HOST).ndim :])]),
     )
     return made.on(HOST)  # type: ignore[no-any-return]  # the host's are numpy's
+
+
+def named_taps(taps: tuple[slice, ...]) -> str:
+    """Returns what the registry calls these taps."""
+    return ",".join(f"{along.start}-{along.stop}" for along in taps)

@@ -16,7 +16,8 @@ from tenonnx.provider import HOST
 from tenonnx.records import record
 from tenonnx_array.windows import place_transposed
 from tenonnx_cpu.buffers import empty
-from tenonnx_cpu.conv.conv import Attributes, ConvCall, request
+from tenonnx_cpu.conv.attributes import Attributes
+from tenonnx_cpu.conv.conv import ConvCall, request
 from tenonnx_cpu.conv.phases import Cut, cut_of, phases_of
 from tenonnx_cpu.conv.tail import Tail, find_tail
 from tenonnx_cpu.fuse import Fused, Scope, fusion

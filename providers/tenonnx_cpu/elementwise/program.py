@@ -10,6 +10,7 @@ import numpy as np
 
 from tenonnx.records import record
 from tenonnx_cpu.buffers import F32, HALVES, contiguous, empty
+from tenonnx_cpu.conv.channels_last import channels_first, channels_last, is_last
 from tenonnx_cpu.elementwise.opcodes import AXES, BLOCK, CODES, INPUTS, MEMORY, REGISTERS
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
@@ -20,6 +21,8 @@ NDArray: TypeAlias = np.ndarray[Any, Any]
 Shape: TypeAlias = tuple[int, ...]
 Form: TypeAlias = tuple[Shape, Shape]
 """An array's shape and strides in bytes."""
+Axis: TypeAlias = tuple[int, tuple[int, ...]]
+"""How long it is, and every array's stride along it in elements."""
 
 RUN = JitKernel("elementwise", "run_program")
 NOTHING = np.zeros(1, np.float32)
@@ -145,13 +148,25 @@ class ProgramCall:
         for x in arrays:
             if x.dtype != F32:
                 return self._of_others(arrays)
+        made = self._of_places(run, arrays) or self._launch(run, arrays)
+        return self._plain(*arrays) if made is None else made
+
+    def _of_places(self, run: Any, arrays: Sequence[NDArray]) -> Launch | None:
+        """Returns a launch for images of which one has its channels last; the result has, too."""
+        if not any(map(is_last, arrays)) or max(x.ndim for x in arrays) > 4:
+            return None
+        seen = [channels_last(x.reshape((1,) * (4 - x.ndim) + x.shape)) for x in arrays]
+        made = self._launch(run, seen)
+        return None if made is None else made._replace(result=channels_first(made.result))
+
+    def _launch(self, run: Any, arrays: Sequence[NDArray]) -> Launch | None:
         laid = [in_rows(x) for x in arrays]
         layout = self._layout(laid)
         if layout is None:
             laid = [contiguous(x) for x in arrays]
             layout = self._layout(laid)
         if layout is None:
-            return self._plain(*arrays)
+            return None
         y = empty(layout.result)
         threads = layout.threads
         arguments = (
@@ -201,7 +216,7 @@ def lay_out(
     size = math.prod(result)
     if not size:
         return None
-    axes = merge_axes(forms, result)
+    axes, piece = repeating(merge_axes(forms, result))
     if len(axes) > AXES or (len(axes) > 1 and axes[-1][0] < NARROW and size > NARROW * 16):
         return None
     axes = [(1, (0,) * len(forms))] * (AXES - len(axes)) + axes
@@ -210,12 +225,29 @@ def lay_out(
         strides[: len(forms), axis] = steps
     lengths = [length for length, _ in axes]
     width = lengths[-1]
-    pieces = -(-width // BLOCK)
+    pieces = -(-width // piece)
     units = size // width * pieces
     team = threads if size * (lines + 1) >= ENOUGH else 1
     grain = units if team == 1 else max(1, units // (4 * team))
-    shape = np.array([*lengths, len(constants), len(forms)], np.int64)
+    shape = np.array([*lengths, len(constants), len(forms), piece], np.int64)
     return _Layout(result, shape, strides, grain, team)
+
+
+def repeating(axes: list[Axis]) -> tuple[list[Axis], int]:
+    """Returns axes of which short rows are one, and how much of a row is computed at a time.
+
+    Along that one, an array's stride may be a number of elements that it repeats, such as a
+    bias's; pieces are whole rows then.
+    """
+    if len(axes) < 2 or 2 * axes[-1][0] > BLOCK:
+        return axes, BLOCK
+    (count, apart), (width, steps) = axes[-2:]
+    kinds = {(width, 1): 1, (0, 1): width, (0, 0): 0}
+    joined = [kinds.get(pair) for pair in zip(apart, steps, strict=True)]
+    if None in joined:
+        return axes, BLOCK
+    strides = tuple(kind for kind in joined if kind is not None)
+    return [*axes[:-2], (count * width, strides)], BLOCK // width * width
 
 
 def in_rows(x: NDArray) -> NDArray:
@@ -233,10 +265,10 @@ def first_of(x: NDArray) -> NDArray:
     return x[(slice(1),) * x.ndim].reshape(-1) if x.ndim else x.ravel()
 
 
-def merge_axes(forms: Sequence[Form], result: Shape) -> list[tuple[int, tuple[int, ...]]]:
+def merge_axes(forms: Sequence[Form], result: Shape) -> list[Axis]:
     """Returns the fewest axes to loop over: lengths, and strides per array in elements."""
     rank = len(result)
-    axes: list[tuple[int, tuple[int, ...]]] = []
+    axes: list[Axis] = []
     padded = []
     for shape, strides in forms:
         own = [

@@ -9,8 +9,8 @@ import numpy as np
 
 from tenonnx.records import record
 from tenonnx_cpu.clipping import clip_bounds
+from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.channels_last import taking_first, taking_last
-from tenonnx_cpu.conv.conv import Attributes
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.int8.codes import BYTES, Code, code_of, dequantized, quantizer, unread
 from tenonnx_cpu.int8.conv_weights import ByteWeights

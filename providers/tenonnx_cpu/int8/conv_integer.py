@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx_cpu.conv.conv import Attributes
+from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.tail import per_channel
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.int8.codes import scaled_sums

@@ -10,7 +10,7 @@ import numpy as np
 
 from tenonnx_array.windows import Windows
 from tenonnx_cpu.buffers import empty
-from tenonnx_cpu.conv.conv import Attributes
+from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.layout import Layout
 from tenonnx_cpu.conv.tail import per_channel
 from tenonnx_cpu.int8.codes import BYTES

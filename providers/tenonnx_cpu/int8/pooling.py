@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.channels_last import taking_first, taking_last
-from tenonnx_cpu.conv.conv import Attributes
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.int8.between import SERIAL, between, byte_limits, flat
 from tenonnx_cpu.int8.codes import BYTES, Code, code_at

@@ -186,12 +186,48 @@ def fill(block: Any, value: Any) -> None:
         block[i] = value
 
 
+@helper
+def repeat(block: Any, values: Any) -> None:
+    """Writes values one after the other, as often as they fit."""
+    for start in range(0, block.size - values.size + 1, values.size):
+        for i in range(values.size):
+            block[start + i] = values[i]
+
+
+@helper
+def find_operands(
+    shape: Any, strides: Any, places: Any, left: Any, blocks: Any, fresh: Any, operands: Any
+) -> None:
+    """Writes where a piece of a row begins in every operand.
+
+    Args:
+        shape: See ``run_program``.
+        strides: Likewise.
+        places: Addresses of the row.
+        left: Where in it the piece begins.
+        blocks: Address of a block for each operand, for what is the same in every piece.
+        fresh: Whether it is the first piece of its row here.
+        operands: Addresses.
+    """
+    for n in range(shape[AXES + 1]):
+        period = strides[n, AXES - 1]
+        if period == 1:
+            operands[n] = places[n] + 4 * left
+        elif fresh:
+            operands[n] = blocks + 4 * BLOCK * n
+            block = floats(operands[n], min(shape[AXES + 2], shape[AXES - 1]))
+            if period:
+                repeat(block, floats(places[n], period))
+            else:
+                fill(block, floats(places[n], 1)[0])
+
+
 @parallel
 def run_rows(arguments: Any, task: Any, worker: Any) -> None:
     """Runs a program on some of the pieces that the rows are cut into."""
     program, numbers, shape, strides, addresses, y, memory, grain = arguments
-    width = shape[AXES - 1]
-    pieces = -(-width // BLOCK)
+    width, piece = shape[AXES - 1], shape[AXES + 2]
+    pieces = -(-width // piece)
     total = y.size // width * pieces
     own = memory.ctypes.data + 4 * MEMORY * worker
     result = y.ctypes.data
@@ -201,15 +237,14 @@ def run_rows(arguments: Any, task: Any, worker: Any) -> None:
         fill(floats(own + 4 * BLOCK * n, BLOCK), numbers[n, 0])
     operands, places = on_stack(INPUTS, np.int64), on_stack(INPUTS, np.int64)
     index = on_stack(AXES, np.int64)
-    row, left = task * grain // pieces, task * grain % pieces * BLOCK
+    row, left = task * grain // pieces, task * grain % pieces * piece
     find_row(row, shape, strides, index, places, addresses)
+    filled = -1
     for _ in range(task * grain, min(total, (task + 1) * grain)):
-        count = min(BLOCK, width - left)
-        for n in range(shape[AXES + 1]):
-            operands[n] = places[n] + 4 * left
-            if strides[n, AXES - 1] == 0:
-                operands[n] = own + 4 * BLOCK * (constants + n)
-                fill(floats(operands[n], count), floats(places[n], 1)[0])
+        count = min(piece, width - left)
+        blocks = own + 4 * BLOCK * constants
+        find_operands(shape, strides, places, left, blocks, filled != row, operands)
+        filled = row
         for line in range(program.shape[0]):
             x, z, to = program[line, 1], program[line, 2], program[line, 3]
             at_x = operands[x] if x < INPUTS else own + 4 * BLOCK * (x - INPUTS)
@@ -221,7 +256,7 @@ def run_rows(arguments: Any, task: Any, worker: Any) -> None:
                 program[line, 0], floats(at_x, count), floats(at_z, count), floats(at_y, count),
                 numbers[constants + line, 0], numbers[constants + line, 1],
             )  # fmt: skip
-        left += BLOCK
+        left += piece
         if left >= width:
             row, left = row + 1, 0
             next_row(shape, strides, index, places)
@@ -243,8 +278,10 @@ def run_program(  # type: ignore[no-untyped-def] # the signature has them
         program: Lines of operator, operands and result. Below ``INPUTS`` an operand is an array,
             a result is ``y``; from there on both are registers.
         numbers: The values of the first registers, then two parameters for every line.
-        shape: ``AXES`` lengths, how many registers are numbers, how many arrays there are.
-        strides: In elements, for every array and axis; 0 or 1 in the last one.
+        shape: ``AXES`` lengths, how many registers are numbers, how many arrays there are, and how
+            much of the last axis is computed at a time.
+        strides: In elements, for every array and axis. In the last one they are 1, 0, or how many
+            elements are repeated, of which what is computed at a time is a multiple.
         a: An array, as are the others; flat.
         y: The result, flat.
         memory: ``MEMORY`` floats for every thread.
@@ -255,6 +292,6 @@ def run_program(  # type: ignore[no-untyped-def] # the signature has them
         a.ctypes.data, b.ctypes.data, c.ctypes.data, d.ctypes.data, e.ctypes.data, f.ctypes.data
     )  # fmt: skip
     width = shape[AXES - 1]
-    units = y.size // width * -(-width // BLOCK)
+    units = y.size // width * -(-width // shape[AXES + 2])
     tasks = -(-units // grain)
     run_rows((program, numbers, shape, strides, addresses, y, memory, grain), tasks, threads)

@@ -101,23 +101,50 @@ def slide_channels(
     variant: Any,
     source: Any,
     source_line: Any,
+    source_place: Any,
+    top: Any,
+    left: Any,
+    height: Any,
+    width: Any,
     weights: Any,
+    channels: Any,
     target: Any,
     target_line: Any,
+    target_place: Any,
     count: Any,
     lines: Any,
+    residual: Any,
+    scale: Any,
+    shift: Any,
+    zeros: Any,
+    low: Any,
+    high: Any,
 ) -> Any:
-    """Writes the sums of what windows see, a vector of channels each.
+    """Writes ``clip(sum * scale + shift + residual, low, high)`` of what windows see.
 
     Args:
         variant: The kernel's place in ``UNROLLED_WINDOWS``, from 1 on; strides are equal.
-        source: Address of what the first window sees first.
-        source_line: Bytes from line to line.
+        source: Address of some channels of the image's first place.
+        source_line: Bytes from line to line, and from place to place.
+        source_place: Likewise.
+        top: Line and column of what the first window sees first; less than 0 is padding.
+        left: Likewise.
+        height: Lines and columns of the image; what is beyond is padding.
+        width: Likewise.
         weights: Address of a vector per tap.
-        target: Address of the sums.
-        target_line: Bytes from line to line of them.
+        channels: How many lanes count; at least one.
+        target: Address of those channels of the first result; bytes from line to line of results,
+            and from place to place.
+        target_line: Likewise.
+        target_place: Likewise.
         count: Windows in a line.
         lines: How many lines of windows.
+        residual: Address of what is added, as the target lies; 0 if nothing is.
+        scale: Address of a factor per channel.
+        shift: Address of a summand per channel.
+        zeros: Address of a vector of zeros.
+        low: The least result; NaN stays NaN.
+        high: The greatest result.
     """
     return one_of(SLIDE)
 
@@ -191,48 +218,88 @@ def _finish(b: Builder, values: Sequence[Value]) -> None:
     v.loop(b, blocks, [], block)
 
 
+Seen = list[tuple[Value, Value]]
+"""Of each line that windows see, the address of its first column and bytes to the next one."""
+
+
 def _slide(kernel: int, stride: int) -> Callable[[Builder, Sequence[Value]], None]:
     taps = [(y, x) for y in range(kernel) for x in range(kernel)]
 
     def body(b: Builder, values: Sequence[Value]) -> None:
-        source, source_line, weights, target, target_line, count, lines = values
+        source, source_line, source_place, top, left, height, width, weights, channels = values[:9]
+        target, target_line, target_place, count, lines, residual = values[9:15]
+        scale, shift, zeros = values[15:18]
+        low, high = (v.splat(b, x, LANES) for x in values[18:])
+        mask = lanes_below(b, channels)
+        factor, summand = load_masked(b, scale, mask), load_masked(b, shift, mask)
         known = {
             (y, x): v.load(b, KIND, b.add(weights, I64(VECTOR * (y * kernel + x))), 4)
             for y, x in taps
         }
-        rows = [b.mul(source_line, I64(y)) for y in range(kernel)]
+        given = b.icmp_signed("!=", residual, I64(0))
+        added = b.select(given, residual, zeros)
+
+        def store(total: Value, place: Value) -> None:
+            other = b.add(added, b.select(given, place, I64(0)))
+            x = b.fadd(v.fma(b, total, factor, summand), load_masked(b, other, mask))
+            store_masked(b, clipped(b, x, low, high), b.add(target, place), mask)
 
         def line(index: Value, carried: list[Value]) -> list[Value]:
-            here, there = carried
+            made = b.mul(index, target_line)
+            seen: Seen = []
+            for y in range(kernel):
+                row = b.add(top, b.add(b.mul(index, I64(stride)), I64(y)))
+                valid = b.icmp_unsigned("<", row, height)
+                start = b.add(source, b.mul(row, source_line))
+                seen.append((b.select(valid, start, zeros), b.select(valid, source_place, I64(0))))
 
-            def some(wide: int, first: Value, number: Value) -> None:
-                def block(index: Value, carried: list[Value]) -> list[Value]:
-                    column = b.add(first, b.mul(index, I64(wide)))
-                    start = b.add(here, b.mul(column, I64(VECTOR * stride)))
-                    sums = [v.constant(KIND, 0.0)] * wide
-                    for y in range(kernel):
-                        for x in range((wide - 1) * stride + kernel):
-                            place = b.add(b.add(start, rows[y]), I64(VECTOR * x))
-                            seen = v.load(b, KIND, place, 4)
-                            for window in range(wide):
-                                tap = x - window * stride
-                                if 0 <= tap < kernel:
-                                    sums[window] = v.fma(b, seen, known[y, tap], sums[window])
-                    made = b.add(there, b.mul(column, I64(VECTOR)))
-                    for window, total in enumerate(sums):
-                        v.store(b, total, b.add(made, I64(VECTOR * window)), 4)
-                    return []
+            def some(wide: int, window: Value, padded: bool) -> None:
+                column = b.add(left, b.mul(window, I64(stride)))
+                columns = [b.add(column, I64(x)) for x in range((wide - 1) * stride + kernel)]
+                there = [b.icmp_unsigned("<", each, width) for each in columns]
+                sums = [v.constant(KIND, 0.0)] * wide
+                for y, (start, place) in enumerate(seen):
+                    here = b.add(start, b.mul(column, place))
+                    for x, valid in enumerate(there):
+                        address = b.select(valid, here, zeros) if padded else here
+                        value = load_masked(b, address, mask)
+                        here = b.add(here, place)
+                        for n in range(wide):
+                            tap = x - n * stride
+                            if 0 <= tap < kernel:
+                                sums[n] = v.fma(b, value, known[y, tap], sums[n])
+                result = b.add(made, b.mul(window, target_place))
+                for total in sums:
+                    store(total, result)
+                    result = b.add(result, target_place)
 
-                v.loop(b, number, [], block)
+            def block(index: Value, carried: list[Value]) -> list[Value]:
+                # The last ones are among those before, if that many are not left.
+                window, most = b.mul(index, I64(TOGETHER)), b.sub(count, I64(TOGETHER))
+                window = b.select(b.icmp_signed("<", window, most), window, most)
+                column = b.add(left, b.mul(window, I64(stride)))
+                end = b.add(column, I64((TOGETHER - 1) * stride + kernel))
+                inside = b.and_(
+                    b.icmp_signed(">=", column, I64(0)), b.icmp_signed("<=", end, width)
+                )
+                with b.if_else(inside) as (plain, padded):
+                    with plain:
+                        some(TOGETHER, window, padded=False)
+                    with padded:
+                        some(TOGETHER, window, padded=True)
+                return []
 
-            whole = b.sdiv(count, I64(TOGETHER))
-            done = b.mul(whole, I64(TOGETHER))
-            some(TOGETHER, I64(0), whole)
-            some(1, done, b.sub(count, done))
-            step = b.mul(source_line, I64(stride))
-            return [b.add(here, step), b.add(there, target_line)]
+            def alone(window: Value, carried: list[Value]) -> list[Value]:
+                some(1, window, padded=True)
+                return []
 
-        v.loop(b, lines, [source, target], line)
+            enough = b.icmp_signed(">=", count, I64(TOGETHER))
+            blocks = b.sdiv(b.add(count, I64(TOGETHER - 1)), I64(TOGETHER))
+            v.loop(b, b.select(enough, blocks, I64(0)), [], block)
+            v.loop(b, b.select(enough, I64(0), count), [], alone)
+            return []
+
+        v.loop(b, lines, [], line)
 
     return body
 
@@ -240,7 +307,10 @@ def _slide(kernel: int, stride: int) -> Callable[[Builder, Sequence[Value]], Non
 SPREAD = Shared(__file__, "tenonnx_spread_lines", [I64] * 9, _spread)
 SLIDE = {
     (number,): Shared(
-        __file__, f"tenonnx_slide_channels_{kernel}_{stride}", [I64] * 7, _slide(kernel, stride)
+        __file__,
+        f"tenonnx_slide_channels_{kernel}_{stride}",
+        [I64] * 18 + [F32] * 2,
+        _slide(kernel, stride),
     )
     for number, (kernel, stride) in enumerate(UNROLLED_WINDOWS, 1)
 }

@@ -1,4 +1,4 @@
-"""Blocks of depthwise convolutions between those of 1 x 1, as one kernel, against float64."""
+"""Images that have their channels last between convolutions, against float64."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from running import Watch, floats, run
+from running import Watch, floats, run, session
 from scipy import special
 from windows_oracle import convolve
 
 from models import node
-from tenonnx_cpu.conv import separable, separable_layout
-from tenonnx_cpu.conv.conv import CONV
-from tenonnx_cpu.jit.code.cpu import cpu
+from tenonnx_cpu.conv.conv import CHANNELS, CONV, DEPTHWISE, PIXELS
+from tenonnx_cpu.conv.placing import SUITED
 
-pytestmark = pytest.mark.skipif(cpu().lanes < 8, reason="vectors cannot be loaded in part")
+pytestmark = pytest.mark.skipif(not SUITED, reason="vectors cannot be loaded in part")
 
 
 class Block(NamedTuple):
@@ -99,12 +98,8 @@ def expected(block: Block, x: Any, r: Any, weights: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
 @pytest.mark.parametrize("threads", [1, 4])
-@pytest.mark.parametrize("band", [1 << 10, 1 << 20], ids=["bands", "whole"])
-def test_block(block: Block, threads: int, band: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(separable, "LEAST", 0)
-    monkeypatch.setattr(separable_layout, "BAND", band)
-    separable_layout.separable_layout.cache_clear()
-    watch = Watch(separable.SEPARABLE, monkeypatch)
+def test_block(block: Block, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    places, channels = Watch(PIXELS, monkeypatch), Watch(CHANNELS, monkeypatch)
     nodes, weights = graph(block)
     x = floats(*block.x, seed=9)
     size = [
@@ -114,29 +109,83 @@ def test_block(block: Block, threads: int, band: int, monkeypatch: pytest.Monkey
     r = floats(block.x[0], block.rows, *size, seed=10)
     feeds = {"x": x} | ({"r": r} if block.residual else {})
     y = run(nodes, feeds, "y", weights, threads=threads)
-    separable_layout.separable_layout.cache_clear()
-    assert watch.calls == 1
+    # The last one's result is the graph's, and has its channels first.
+    assert (places.calls, channels.calls) == (1 + block.expands, 1)
+    assert y.flags.c_contiguous
     np.testing.assert_allclose(y, expected(block, x, r, weights), rtol=1e-4, atol=2e-5)
 
 
-def test_small_images_are_convolved_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, each = Watch(separable.SEPARABLE, monkeypatch), Watch(CONV, monkeypatch)
-    block = BLOCKS[0]
-    nodes, weights = graph(block)
-    x, r = floats(*block.x, seed=9), floats(1, 16, 20, 20, seed=10)
-    y = run(nodes, {"x": x, "r": r}, "y", weights)
-    assert (whole.calls, each.calls) == (0, 2)
-    np.testing.assert_allclose(y, expected(block, x, r, weights), rtol=1e-4, atol=2e-5)
-
-
-@pytest.mark.parametrize("read", ["a", "d"])
-def test_what_others_read_is_made(read: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(separable, "LEAST", 0)
-    watch = Watch(separable.SEPARABLE, monkeypatch)
+def test_what_others_read_has_its_channels_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    places, each = Watch(PIXELS, monkeypatch), Watch(DEPTHWISE, monkeypatch)
     block = BLOCKS[1]
     nodes, weights = graph(block)
     x = floats(*block.x, seed=9)
-    y, other = run(nodes, {"x": x}, f"y {read}", weights)
-    assert watch.calls == (read == "a"), "only the last two convolutions are a block then"
+    y, other = run(nodes, {"x": x}, "y a", weights)
+    assert (places.calls, each.calls) == (1, 0)
+    assert other.flags.c_contiguous
     assert other.shape[1] == block.hidden
     np.testing.assert_allclose(y, expected(block, x, None, weights), rtol=1e-4, atol=2e-5)
+
+
+class Dense(NamedTuple):
+    x: tuple[int, ...]
+    rows: int
+    kernel: tuple[int, int]
+    attributes: dict[str, Any]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(
+    "case",
+    [
+        Dense((1, 3, 31, 34), 40, (3, 3), {"strides": [2, 2], "pads": [1, 1, 1, 1]}),
+        Dense((2, 17, 14, 15), 33, (3, 3), {"strides": [2, 1], "pads": [0, 2, 1, 0]}),
+        Dense((1, 20, 20, 9), 8, (3, 2), {"dilations": [12, 1], "pads": [12, 0, 12, 0]}),
+        Dense((1, 9, 12, 30), 70, (1, 1), {"strides": [2, 2]}),
+        Dense((3, 5, 7, 7), 6, (5, 4), {"pads": [2, 1, 2, 2]}),
+    ],
+    ids=str,
+)
+def test_dense_kernels_from_and_to_channels_last(
+    case: Dense, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first takes channels first and leaves them last, the second does the opposite."""
+    places, other = Watch(PIXELS, monkeypatch), Watch(CONV, monkeypatch)
+    x = floats(*case.x, seed=1)
+    w = floats(case.rows, case.x[1], *case.kernel, seed=2, scale=0.1)
+    v = floats(case.x[1], case.rows, *case.kernel, seed=3, scale=0.1)
+    b = floats(case.rows, seed=4)
+    nodes = [node("Conv", "x w b", "c", **case.attributes), node("Relu", "c", "a")]
+    nodes.append(node("Conv", "a v", "y", **case.attributes))
+    feeds = {"x": x}
+    made = session(nodes, feeds, "y", {"w": w, "v": v, "b": b}, threads=threads)
+    plain = np.maximum(convolve(x, w, **case.attributes) + b[:, None, None], 0)
+    wanted = convolve(plain, v, **case.attributes)
+    for _ in range(4):
+        (y,) = made.run(None, feeds)
+        np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-4)
+    assert (places.calls, other.calls) == (8, 0)
+
+
+def test_gates_and_sums_between_convolutions() -> None:
+    """A squeeze-and-excite block, whose gate and sum are not part of any convolution."""
+    weights = {
+        "w": floats(24, 5, 1, 1), "d": floats(24, 1, 3, 3, seed=1), "s": floats(6, 24, 1, 1),
+        "e": floats(24, 6, 1, 1, seed=2), "p": floats(5, 24, 1, 1, seed=3, scale=0.2),
+    }  # fmt: skip
+    nodes = [
+        node("Conv", "x w", "a"), node("Conv", "a d", "c", group=24, pads=[1, 1, 1, 1]),
+        node("GlobalAveragePool", "c", "m"), node("Conv", "m s", "n"), node("Relu", "n", "o"),
+        node("Conv", "o e", "q"), node("Sigmoid", "q", "g"), node("Mul", "g c", "h"),
+        node("Add", "h a", "i"), node("Conv", "i p", "y"),
+    ]  # fmt: skip
+    x = floats(2, 5, 11, 9, seed=5)
+    made = session(nodes, {"x": x}, "y", weights)
+    a = convolve(x, weights["w"])
+    c = convolve(a, weights["d"], group=24, pads=[1, 1, 1, 1])
+    mean = c.mean(axis=(2, 3), keepdims=True)
+    gate = special.expit(convolve(np.maximum(convolve(mean, weights["s"]), 0), weights["e"]))
+    wanted = convolve(c * gate + a, weights["p"])
+    for _ in range(4):
+        (y,) = made.run(None, {"x": x})
+        np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-4 * np.abs(wanted).max())

@@ -1,0 +1,70 @@
+"""A convolution's attributes, and where they put its windows."""
+
+from __future__ import annotations
+
+from tenonnx.records import record
+from tenonnx_array.windows import Windows, place
+from tenonnx_cpu.specialise import Site
+
+
+@record
+class Attributes:
+    """A convolution's attributes."""
+
+    group: int
+    kernel: tuple[int, ...] | None
+    strides: tuple[int, ...] | None
+    dilations: tuple[int, ...] | None
+    pads: tuple[int, ...] | None
+    auto_pad: str
+
+    @classmethod
+    def of(cls, site: Site) -> Attributes:
+        """Returns the attributes of a node."""
+
+        def numbers(name: str) -> tuple[int, ...] | None:
+            value = site.attribute(name, None)
+            return None if value is None else tuple(value)
+
+        return cls(
+            site.attribute("group", 1),
+            numbers("kernel_shape"),
+            numbers("strides"),
+            numbers("dilations"),
+            numbers("pads"),
+            site.attribute("auto_pad", "NOTSET"),
+        )
+
+    def placed(self, x: tuple[int, ...], w: tuple[int, ...]) -> Windows | None:
+        """Returns the windows of one to three dimensions; ``None`` if shapes do not fit."""
+        if len(x) != len(w) or len(x) not in (3, 4, 5) or 0 in (*x, *w):
+            return None
+        if x[1] != w[1] * self.group or w[0] % self.group or self.kernel not in (None, w[2:]):
+            return None
+        try:
+            windows = place(
+                x[2:],
+                w[2:],
+                strides=self.strides,
+                dilations=self.dilations,
+                pads=self.pads,
+                auto_pad=self.auto_pad,
+            )
+        except ValueError:
+            return None
+        return None if 0 in windows.output else windows
+
+    def windows(self, x: tuple[int, ...], w: tuple[int, ...]) -> Windows | None:
+        """Returns the windows of an image of one or two dimensions; ``None`` if shapes do not fit.
+
+        A line is an image of one row.
+        """
+        windows = self.placed(x, w) if len(x) < 5 else None
+        if windows is None or len(x) == 4:
+            return windows
+        ahead = ((1,), (1,), (1,), (1,), (0,), (0,), (1,))
+        fields = (
+            windows.size, windows.kernel, windows.strides, windows.dilations,
+            windows.begins, windows.ends, windows.output,
+        )  # fmt: skip
+        return Windows(*(one + own for one, own in zip(ahead, fields, strict=True)))

@@ -1,0 +1,66 @@
+"""Which images had better have their channels last: those of which all readers take them so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tenonnx_cpu.conv.depthwise import UNROLLED_WINDOWS
+from tenonnx_cpu.conv.winograd import KERNEL, LEAST_CHANNELS
+from tenonnx_cpu.elementwise.elementwise import MEANINGS
+from tenonnx_cpu.jit.code.cpu import cpu
+from tenonnx_cpu.specialise import F32, Site
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from tenonnx_cpu.fuse import Scope
+
+SUITED = cpu().lanes >= 8
+"""Whether vectors can be loaded in part, as the last channels of an image must be."""
+
+APART = 1024
+"""Floats between places that share few sets of the cache, such as a page has."""
+
+FURTHEST = 8
+"""Elementwise nodes that are followed: what comes after so many is taken to be like the rest."""
+
+
+def better_last(value: ir.Value, scope: Scope, further: int = FURTHEST) -> bool:
+    """Says whether all readers of an image take it with its channels last, and there are any."""
+    uses = tuple(value.uses())
+    if not SUITED or not uses or scope.escapes(value):
+        return False
+    return all(_takes(use.node, use.idx, scope, further) for use in uses)
+
+
+def _takes(node: ir.Node, place: int, scope: Scope, further: int) -> bool:
+    if node.domain:
+        return False
+    site = scope.site(node)
+    if node.op_type == "Conv":
+        return place == 0 and _convolves(site)
+    if node.op_type == "Transpose":
+        return tuple(site.attribute("perm", ())) == (0, 2, 3, 1)
+    if node.op_type in MEANINGS:
+        return not further or better_last(node.outputs[0], scope, further - 1)
+    if node.op_type == "ReduceMean":
+        axes = site.constant(1) if len(node.inputs) > 1 else site.attribute("axes", ())
+        return axes is not None and [axis % 4 for axis in axes] == [2, 3]
+    return node.op_type in ("GlobalAveragePool", "Shape")
+
+
+def _convolves(site: Site) -> bool:
+    """Says whether kernels for channels in lanes are the best ones for a convolution."""
+    weight, group = site.constant(1), site.attribute("group", 1)
+    if weight is None or weight.dtype != F32 or weight.ndim != 4:
+        return False
+    kernel, strides = weight.shape[2:], tuple(site.attribute("strides", (1, 1)))
+    plain = tuple(site.attribute("dilations", (1, 1))) == (1, 1)
+    if group == 1:
+        if weight.shape[1] * strides[-1] % APART == 0:
+            return False
+        by_tiles = kernel == (KERNEL, KERNEL) and strides == (1, 1) and plain
+        return not by_tiles or min(weight.shape[:2]) < min(LEAST_CHANNELS.values())
+    square = kernel[0] == kernel[1] and strides[0] == strides[1] and plain
+    alone = weight.shape[:2] == (group, 1)
+    return alone and square and (kernel[0], strides[0]) in UNROLLED_WINDOWS
