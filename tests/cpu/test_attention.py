@@ -8,9 +8,14 @@ import pytest
 from running import Watch, floats, run, session, softmax
 
 from models import node
-from tenonnx_cpu.attention.attention import ATTEND, Rule, attend
+from tenonnx_cpu.attention.attention import ATTEND, Rule, attend_launch
+from tenonnx_cpu.recording.launch import done
 
 Case = tuple[int, int, int, int, int, int, int]
+
+
+def attend(*given: Any) -> Any:
+    return done(attend_launch(*given))
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from tenonnx_cpu.buffers import F32, empty
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces
-from tenonnx_cpu.recording.launch import Launch, done
+from tenonnx_cpu.recording.launch import Launch
 from tenonnx_cpu.recording.recorded import Recorded
 
 if TYPE_CHECKING:
@@ -47,12 +47,6 @@ class Rule:
     def arguments(self) -> tuple[float, float, int, int, float]:
         """What kernels take of it."""
         return self.scale, self.softcap, self.left, self.right, self.nothing
-
-
-def attend(*given: Any) -> Any | None:
-    """Returns what ``attend_launch`` computes from the same arguments; ``None`` as it does."""
-    made = attend_launch(*given)
-    return None if made is None else done(made)
 
 
 def attend_launch(

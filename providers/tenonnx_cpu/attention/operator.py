@@ -37,7 +37,7 @@ def specialise_attention(site: Site, plain: Call) -> Call | None:
         mask, past_k, past_v, lengths = (*rest, None, None, None, None)[:4]
         packed = q.ndim == 3
         if packed and heads and groups and not _uneven(q, k, v, heads, groups):
-            found = in_heads(q, heads), in_heads(k, groups), in_heads(v, groups)
+            found = _in_heads(q, heads), _in_heads(k, groups), _in_heads(v, groups)
         else:
             found = q, k, v
         if _unfit(found, past_k, past_v, lengths):
@@ -46,7 +46,7 @@ def specialise_attention(site: Site, plain: Call) -> Call | None:
         before = 0
         if past_k is not None:
             before = past_k.shape[2]
-            ks, vs = extended(past_k, ks), extended(past_v, vs)
+            ks, vs = _extended(past_k, ks), _extended(past_v, vs)
         bias = _bias(mask, ks.shape[2])
         made = None
         if bias is not None or mask is None:
@@ -56,7 +56,7 @@ def specialise_attention(site: Site, plain: Call) -> Call | None:
             made = attend_launch((qs, ks, vs), bias, rule, site.threads, before, lengths)
         if made is None:
             return plain(q, k, v, *rest)
-        y = joined(made.result) if packed else made.result
+        y = _joined(made.result) if packed else made.result
         made = made._replace(result=(y, ks, vs, None), otherwise=plain)
         # A recording knows nothing of what numpy joined.
         return made if past_k is None else done(made)
@@ -82,17 +82,17 @@ def _uneven(q: Any, k: Any, v: Any, heads: int, groups: int) -> bool:
     return bool(q.shape[-1] % heads or k.shape[-1] % groups or v.shape[-1] % groups)
 
 
-def in_heads(x: Any, heads: int) -> Any:
+def _in_heads(x: Any, heads: int) -> Any:
     """Returns (batch, length, heads * size) as a view of shape (batch, heads, length, size)."""
     return x.reshape(*x.shape[:-1], heads, x.shape[-1] // heads).swapaxes(1, 2)
 
 
-def joined(y: Any) -> Any:
+def _joined(y: Any) -> Any:
     """Returns (batch, heads, length, size) as (batch, length, heads * size)."""
     return y.swapaxes(1, 2).reshape(y.shape[0], y.shape[2], y.shape[1] * y.shape[3])
 
 
-def extended(past: Any, new: Any) -> Any:
+def _extended(past: Any, new: Any) -> Any:
     """Returns keys or values with those before them."""
     batch, groups, count, size = new.shape
     out = empty((batch, groups, past.shape[2] + count, size), new.dtype)
