@@ -52,13 +52,13 @@ def own_cache(
 ) -> None:
     """Derived weights of a test go to a folder of its own, compiled kernels to one for all.
 
-    Tests are about numpy's kernels unless they are in ``tests/cpu``: a kernel that is ready in the
-    middle of a test would make it another test.
+    Tests are about numpy's kernels, unless ``TENONNX_JIT`` says otherwise: one that is compiled in
+    the middle of a test would make it another test. Those in ``tests/cpu`` are about compiled ones.
     """
     monkeypatch.setenv("TENONNX_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("NUMBA_CACHE_DIR", kernels)
-    mode = "wait" if "cpu" in request.path.parts else "0"
-    monkeypatch.setenv("TENONNX_JIT", os.environ.get("TENONNX_JIT", mode))
+    mode = "wait" if request.path.parent.name == "cpu" else os.environ.get("TENONNX_JIT", "0")
+    monkeypatch.setenv("TENONNX_JIT", mode)
 
 
 @pytest.fixture
