@@ -16,8 +16,9 @@ from tenonnx_cpu.specialise import F32, Call, NDArray, Site, specialise
 
 TOP_K = JitKernel("topk", "top_k")
 
-SHARE = 4
-"""A row has so many times the elements that are wanted; shorter ones are sorted as fast."""
+SHARE, FEW = 4, 512
+"""How many times the elements that are wanted a row has, unless there are so few in all; numpy sorts
+others as fast."""
 
 ENOUGH = 1 << 15
 """Elements that are worth a second thread."""
@@ -37,7 +38,8 @@ def specialise_top_k(site: Site, plain: Call) -> Call | None:
         last = axis in (-1, x.ndim - 1) and x.ndim > 0
         if TOP_K.run is None or x.dtype != F32 or not last or not x.size:
             return plain(x, k)
-        if not 0 < count * SHARE <= x.shape[-1] or not (x.flags.c_contiguous and x.flags.aligned):
+        most = x.shape[-1] if x.size <= FEW else x.shape[-1] // SHARE
+        if not 0 < count <= most or not (x.flags.c_contiguous and x.flags.aligned):
             return plain(x, k)
         outer = x.shape[:-1]
         rows = math.prod(outer)

@@ -31,11 +31,18 @@ def test_the_kernel_orders_as_numpy_does(x: Any, k: int, largest: bool) -> None:
 
 @pytest.mark.parametrize("threads", [1, 4])
 @pytest.mark.parametrize("constant", [True, False])
-@pytest.mark.parametrize(("shape", "largest"), [((2, 3, 7000), 0), ((9000,), 1)])
+@pytest.mark.parametrize(
+    ("shape", "largest", "count"), [((2, 3, 7000), 0, 300), ((9000,), 1, 300), ((5, 90), 1, 90)]
+)
 def test_a_node_is_one_call(
-    threads: int, constant: bool, shape: Any, largest: int, monkeypatch: pytest.MonkeyPatch
+    threads: int,
+    constant: bool,
+    shape: Any,
+    largest: int,
+    count: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    x, k = floats(*shape), np.array([300])
+    x, k = floats(*shape), np.array([count])
     weights, feeds = ({"k": k}, {"x": x}) if constant else ({}, {"x": x, "k": k})
     one = session(
         [node("TopK", "x k", "y i", largest=largest)],
@@ -48,7 +55,7 @@ def test_a_node_is_one_call(
     watched = Watch(topk.TOP_K, monkeypatch)
     for _ in range(4):
         for found, expected in zip(
-            one.run(None, feeds), top_k(np, x, 300, -1, largest), strict=True
+            one.run(None, feeds), top_k(np, x, count, -1, largest), strict=True
         ):
             np.testing.assert_array_equal(found, expected)
     assert watched.calls == 4
