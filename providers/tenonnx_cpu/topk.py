@@ -17,8 +17,8 @@ from tenonnx_cpu.specialise import F32, Call, NDArray, Site, specialise
 TOP_K = JitKernel("topk", "top_k")
 
 SHARE, FEW = 4, 512
-"""How many times the elements that are wanted a row has, unless there are so few in all; numpy sorts
-others as fast."""
+"""How many times the elements that are wanted a row has, unless there are so few in all: numpy
+sorts others as fast."""
 
 ENOUGH = 1 << 15
 """Elements that are worth a second thread."""
