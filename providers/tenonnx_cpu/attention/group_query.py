@@ -112,10 +112,10 @@ class Form:
         refusal, spans, memory = pieces(
             ((1,), np.int32), ((batch, 4), np.int64), ((share * self.threads,), np.float32)
         )
-        rule = self.rule if self.rule.scale else replace(self.rule, scale=1 / math.sqrt(size))
+        scale = self.rule.scale or 1 / math.sqrt(size)
         arguments = (
             *found.tokens, *found.pasts, *found.angles, found.positions, *found.filled,
-            *found.extras, *rule.arguments, self.window, self.interleaved, *results,
+            *found.extras, scale, *self.rule.arguments[1:], self.window, self.interleaved, *results,
             keys, values, spans, rows, memory, share, self.threads, refusal,
         )  # fmt: skip
         return Launch(run, arguments, (y.reshape(batch, length, -1), keys, values, None), refusal)
