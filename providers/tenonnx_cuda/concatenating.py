@@ -6,9 +6,10 @@ from typing import Any
 
 from tenonnx.operators import Array
 from tenonnx_cuda.chosen import Call, Site, choose
+from tenonnx_cuda.growing import Grown
 from tenonnx_cuda.images import layouts
 from tenonnx_cuda.noting import is_recording
-from tenonnx_cuda.rooms import Grown, is_cache, longer, write
+from tenonnx_cuda.rooms import is_cache, longer, write
 
 
 @choose("Concat")

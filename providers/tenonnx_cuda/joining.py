@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from tenonnx.provider import Device, Step
 from tenonnx_cuda.graphs.grouping import Group
 from tenonnx_cuda.graphs.program import Program
+from tenonnx_cuda.growing import Grown
 from tenonnx_cuda.noting import cannot_repeat
 from tenonnx_cuda.repeating import Repeated
-from tenonnx_cuda.rooms import Grown
 
 if TYPE_CHECKING:
     import onnx_ir as ir

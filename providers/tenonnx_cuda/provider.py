@@ -157,9 +157,9 @@ class CUDAExecutionProvider(ArrayProvider):
         """Returns the step of a node, with a kernel of the provider's own if there is one."""
         from tenonnx_cuda.chosen import Instead, Site, choices
         from tenonnx_cuda.graphs.sized import Sized
+        from tenonnx_cuda.growing import Grown
         from tenonnx_cuda.noting import cannot_repeat
         from tenonnx_cuda.repeating import Repeated
-        from tenonnx_cuda.rooms import Grown
 
         step = self._step(node)
         choice = choices().get((node.domain, node.op_type))

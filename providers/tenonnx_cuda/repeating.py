@@ -15,9 +15,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from tenonnx.operators import Array
+from tenonnx_cuda.growing import NONE, Grown, Growth
 from tenonnx_cuda.noting import noting
 from tenonnx_cuda.platform import Platform, Stream
-from tenonnx_cuda.rooms import ALIGNED, NONE, Grown, Growth
+from tenonnx_cuda.rooms import ALIGNED
 from tenonnx_cuda.takes import Take, taken
 
 MOST: Final = 16

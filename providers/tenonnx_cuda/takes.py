@@ -10,9 +10,10 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from tenonnx.operators import Array
+from tenonnx_cuda.growing import NONE, Growth
 from tenonnx_cuda.noting import Argument, Growing, Notes, Start, address, hold
 from tenonnx_cuda.platform import View
-from tenonnx_cuda.rooms import NONE, Growth, Room, room_of
+from tenonnx_cuda.rooms import Room, room_of
 
 MOST_STARTS: Final = 8
 """Of a call that is worth it: one that starts more takes the device longer than the host."""

@@ -15,9 +15,10 @@ from tenonnx_cuda.attention.caches import Turn, append, cached, continues, grown
 from tenonnx_cuda.attention.choosing import attended
 from tenonnx_cuda.attention.flash import Heads, Sight, attends, masked
 from tenonnx_cuda.chosen import Call, Site, choose, same_element
+from tenonnx_cuda.growing import Grown
 from tenonnx_cuda.joining import Joining
 from tenonnx_cuda.noting import Growing
-from tenonnx_cuda.rooms import Grown, is_cache
+from tenonnx_cuda.rooms import is_cache
 
 
 @choose("Attention")

@@ -15,7 +15,7 @@ from tenonnx_cuda.attention.choosing import attended
 from tenonnx_cuda.attention.flash import FROM_ZERO, Heads, Sight, attends, masked
 from tenonnx_cuda.chosen import Call, Site, choose, same_element
 from tenonnx_cuda.graphs.sized import Sized
-from tenonnx_cuda.rooms import Grown
+from tenonnx_cuda.growing import Grown
 
 ELSEWHERE: Final = {
     "k_quant_type": "NONE",

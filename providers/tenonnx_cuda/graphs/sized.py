@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tenonnx_cuda.chosen import Call
-from tenonnx_cuda.rooms import Grown
+from tenonnx_cuda.growing import Grown
 
 
 @dataclass(frozen=True)
