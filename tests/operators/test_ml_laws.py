@@ -213,6 +213,7 @@ STUMP = split_apart([Node(2, 0, 0.0, frozenset(), False, Leaf(0, 1.0), Leaf(0, 2
         ({"nodes_truenodeids": (0,), "nodes_trueleafs": (0,)}, "form a cycle"),
         ({"nodes_truenodeids": (2,)}, r"a branch must be in \[-2, 1\)"),
         ({"tree_roots": ()}, "at least one tree"),
+        ({"nodes_modes": np.uint8([7])}, r"a node's mode must be in \[0, 7\), found 7"),
         ({"leaf_targetids": (0, 1), "n_targets": 1}, r"a vote's target must be in \[0, 1\)"),
     ],
 )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tenonnx.operators import Array, Namespace
-from tenonnx_array.ml.walk import Nodes, Walk
+from tenonnx_array.ml.walk import IN_SET, Nodes, Walk
 
 AGGREGATES: dict[str, tuple[float, np.ufunc]] = {
     "AVERAGE": (0.0, np.add),
@@ -43,8 +43,8 @@ class Forest:
         faster: Computes the scores, or returns ``None`` for what it does not take.
 
     Raises:
-        ValueError: There is no tree; a branch leads nowhere, or back to where it came from; a
-            vote is for a leaf or target that does not exist.
+        ValueError: There is no tree; a node's mode is unknown; a branch leads nowhere, or back to
+            where it came from; a vote is for a leaf or target that does not exist.
     """
 
     def __init__(
@@ -62,6 +62,7 @@ class Forest:
         if not nodes.roots.size:
             raise ValueError("an ensemble needs at least one tree, found none")
         leaf, target, weight = votes
+        _check_range("a node's mode", nodes.mode, 0, len(IN_SET))
         _check_range("a vote's leaf", leaf, 0, leaves)
         _check_range("a vote's target", target, 0, targets)
         self._xp = xp

@@ -11,6 +11,12 @@ from tenonnx.operators import Array, Namespace
 LEQ, LT, GTE, GT, EQ, NEQ, MEMBER = range(7)
 """What a node asks of its feature and its split, in TreeEnsemble-5's enumeration."""
 
+STRICT, NEGATED, IN_SET = (
+    np.isin(range(7), modes) for modes in ((LT, GTE), (GTE, GT), (EQ, NEQ, MEMBER))
+)
+"""By what is asked, if equality decides otherwise than it does for ``LEQ``, if the answer is the
+contrary, and if it is about a set."""
+
 CULL = 4
 """Levels between two removals of the walks that have reached a leaf."""
 
@@ -50,7 +56,7 @@ class Nodes:
         Returns:
             split; missing; branches [nodes, 2], those of failure and success; in_set.
         """
-        strict = np.isin(self.mode, (LT, GTE))
+        strict = STRICT[self.mode]
         split = self.split
         if strict.any():
             below = np.nextafter(split.astype(np.float64), -np.inf)
@@ -58,13 +64,13 @@ class Nodes:
             below = np.where(np.isneginf(split), np.nan, below)
             split = np.where(strict, below, split)
         # x > NaN fails as x ≤ NaN does: those must not swap.
-        negated = np.isin(self.mode, (GTE, GT)) & ~np.isnan(self.split)
+        negated = NEGATED[self.mode] & ~np.isnan(self.split)
         missing = (self.missing ^ negated) & (self.mode != NEQ)
         swapped = negated | (self.mode == NEQ)
         branches = np.stack(
             [np.where(swapped, self.true, self.false), np.where(swapped, self.false, self.true)], 1
         )
-        return split, missing, branches, np.isin(self.mode, (EQ, NEQ, MEMBER))
+        return split, missing, branches, IN_SET[self.mode]
 
     def sets(self, in_set: Array) -> list[Array]:
         """Returns the sorted values of the nodes that test a set, one for ``EQ`` and ``NEQ``."""
