@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tenonnx.planning.lower import is_constant
 from tenonnx_cpu.conv.depthwise import UNROLLED_WINDOWS
 from tenonnx_cpu.conv.winograd import KERNEL, LEAST_CHANNELS
 from tenonnx_cpu.elementwise.elementwise import MEANINGS
@@ -42,11 +43,22 @@ def _takes(node: ir.Node, place: int, scope: Scope, further: int) -> bool:
     if node.op_type == "Transpose":
         return tuple(site.attribute("perm", ())) == (0, 2, 3, 1)
     if node.op_type in MEANINGS:
+        others = (value for number, value in enumerate(node.inputs) if number != place)
+        if not all(map(_may_be_last, others)):
+            return False
         return not further or better_last(node.outputs[0], scope, further - 1)
     if node.op_type == "ReduceMean":
         axes = site.constant(1) if len(node.inputs) > 1 else site.attribute("axes", ())
         return axes is not None and [axis % 4 for axis in axes] == [2, 3]
     return node.op_type in ("GlobalAveragePool", "Shape")
+
+
+def _may_be_last(value: ir.Value | None) -> bool:
+    """Says whether what is combined with an image may lie as it does, or is no image."""
+    if value is None or is_constant(value):
+        return True
+    maker = value.producer()
+    return maker is not None and (maker.op_type in MEANINGS or maker.op_type == "Conv")
 
 
 def _convolves(site: Site) -> bool:
