@@ -12,10 +12,13 @@ from typing import Any
 from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.conv.rows import KIND, clipped, lanes_below, read, write
-from tenonnx_cpu.jit.products.tile import COLUMNS, LANES, ROW_GROUP, ROWS, VECTORS
+from tenonnx_cpu.jit.products.tile import CACHE_LINE, COLUMNS, LANES, LINES, ROW_GROUP, ROWS, VECTORS
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.shared import Shared, one_of
 from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
+
+AHEAD = 4096
+"""Bytes that weights are told ahead of: what the processor foresees ends with a page."""
 
 
 @intrinsic
@@ -77,6 +80,8 @@ def _tile(rows: int, vectors: int) -> Callable[[Builder, Sequence[Value]], None]
             line, sums = carried[0], carried[1:]
             place = v.load(b, I64, b.add(offsets, b.mul(index, I64(8))), 8)
             xs = [v.load(b, KIND, b.add(line, I64(4 * LANES * n)), 4) for n in range(vectors)]
+            for n in range(LINES):
+                v.prefetch(b, b.add(line, I64(AHEAD + CACHE_LINE * n)))
             products = []
             for row in range(rows):
                 start = b.add(starts[row // ROW_GROUP], place)
