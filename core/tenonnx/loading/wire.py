@@ -9,9 +9,7 @@ https://protobuf.dev/programming-guides/encoding/; field numbers are those of ``
 
 from __future__ import annotations
 
-import functools
 import os
-import re
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -44,29 +42,11 @@ NESTED_BY_TAG = {
 }
 
 
-STRINGS = 9 << 3 | BYTES
-"""The tag of an attribute's words."""
+TYPE = b"\xa0\x01"
+"""The tag of an attribute's type, field 20: the last that there is outside of functions."""
 
-LONG = 1024
-"""Bytes of an attribute whose numbers are worth to be stepped over together."""
-
-
-@functools.cache
-def _numbers() -> re.Pattern[bytes]:
-    """Returns what finds the end of an attribute's numbers and words, thousands at a time.
-
-    It leaves malformed ones, words of 32 bytes or more, and tags of more than a byte, to who looks
-    at one after the other.
-    """
-    plain = [number for number in range(1, 16) if number not in NESTED["Attribute"]]
-    varints, fours, eights = (
-        b"".join(b"\\x%02x" % (number << 3 | wire) for number in plain)
-        for wire in (VARINT, FIXED32, FIXED64)
-    )
-    fields = rb"[%b][\x80-\xff]{0,9}[\0-\x7f]|[%b].{4}|[%b].{8}" % (varints, fours, eights)
-    words = b"|".join(b"\\x%02x.{%d}" % (length, length) for length in range(32))
-    return re.compile(b"(?:%b|\\x%02x(?:%b))*+" % (fields, STRINGS, words), re.DOTALL)
-
+PLAIN = frozenset({1, 2, 3, 6, 7, 8})
+"""Types of attributes that are numbers or words, and lists of them."""
 
 # Tags of TensorProto: a field's number, shifted, and its wire type.
 DATA_TYPE, DATA_LOCATION = 2 << 3 | VARINT, 14 << 3 | VARINT
@@ -120,17 +100,14 @@ class _Scan:
             raise _error(start, f"at most {MAX_DEPTH} nested messages", "one more")
         if kind == "Tensor":
             return self.tensor(start, stop)
+        if kind == "Attribute" and self.holds_no_tensor(stop):
+            return None
         buffer, threshold, nested = self.buffer, self.threshold, NESTED_BY_TAG[kind]
-        numbers = _numbers() if kind == "Attribute" and stop - start > LONG else None
         pieces: Pieces = []
         copied = position = start
         while position < stop:
             begin = position
             tag = buffer[position]
-            if numbers and (tag & 7 != BYTES or tag == STRINGS):
-                position = numbers.match(buffer, begin, stop).end()  # type: ignore[union-attr]  # it matches, if nothing
-                if position > begin:
-                    continue
             position += 1
             if tag > 127:
                 tag, position = self.varint(begin, stop)
@@ -147,6 +124,18 @@ class _Scan:
                     pieces += [buffer[copied:begin], _varint(tag) + _varint(size), *inner]
                     copied = position
         return [*pieces, buffer[copied:stop]] if pieces else None
+
+    def holds_no_tensor(self, stop: int) -> bool:
+        """Says whether an attribute ends with saying that it is numbers or words.
+
+        A forest has hundreds of thousands. If the three bytes are something else's, a tensor stays
+        in the skeleton.
+        """
+        return (
+            self.threshold > 0
+            and self.buffer[stop - 3 : stop - 1] == TYPE
+            and self.buffer[stop - 1] in PLAIN
+        )
 
     def tensor(self, start: int, stop: int) -> Pieces | None:
         """Returns what replaces a ``TensorProto``; ``None`` if its content is short."""
