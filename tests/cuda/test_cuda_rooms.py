@@ -237,6 +237,30 @@ def test_a_full_room_is_left_for_a_larger_one(kind: str, monkeypatch: pytest.Mon
     assert 3 <= len(places) <= 8
 
 
+@needs_compiler
+def test_heads_that_are_joined_are_no_steps() -> None:
+    """Such a Concat looks like a cache to whoever does not look at its axis."""
+    shape = [1, 2, 5, SIZE]
+    nodes = [
+        node("Concat", "past_key k", "present_key", axis=1),
+        node("Concat", "past_value k", "present_value", axis=1),
+        node("Attention", "q present_key present_value", "y"),
+    ]
+    whole = [1, HEADS, 5, SIZE]
+    made = model(
+        nodes,
+        [value("q", FLOAT, whole), *(value(n, FLOAT, shape) for n in ("k", *PAIRS))],
+        [value("y", FLOAT, whole), *(value(n, FLOAT, whole) for n in PAIRS.values())],
+        opset=23,
+    )
+    draws = np.random.default_rng(0)
+    feeds = {name: draws.standard_normal(shape).astype(np.float32) for name in ("k", *PAIRS)}
+    feeds["q"] = draws.standard_normal(whole).astype(np.float32)
+    expected = tenonnx.InferenceSession(made, providers=["cpu"]).run(None, feeds)
+    for found, wanted in zip(emulated.session(made).run(None, feeds), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
 def test_what_is_behind_a_cache_is_claimed_once() -> None:
     platform = emulated.FakePlatform()
     past = platform.to_device(np.zeros((2, 3, 5, 4), np.float32))

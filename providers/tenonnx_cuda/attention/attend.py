@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -19,6 +19,12 @@ from tenonnx_cuda.growing import Grown
 from tenonnx_cuda.joining import Joining
 from tenonnx_cuda.noting import Growing
 from tenonnx_cuda.rooms import is_cache
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+STEPS: Final = (2, -2)
+"""The third of four axes."""
 
 
 @choose("Attention")
@@ -44,7 +50,7 @@ def join_caches(joining: Joining) -> None:
         if (node.domain, node.op_type) != ("", "Attention") or len(node.inputs) > 4:
             continue
         makers = [value.producer() if value is not None else None for value in node.inputs[1:3]]
-        concats = [maker for maker in makers if maker is not None and is_cache(maker)]
+        concats = [m for m in makers if m is not None and is_cache(m) and _axis(m) in STEPS]
         alone = all(joining.is_free(c) and set(c.outputs[0].consumers()) == {node} for c in concats)
         site = Site(node, joining.platform, joining.options)
         bounds = ("is_causal", "left_window_size", "right_window_size")
@@ -58,6 +64,10 @@ def join_caches(joining: Joining) -> None:
         outputs = (node.outputs[0], *(concat.outputs[0] for concat in concats))
         grown = Grown(call, {4: -2, 5: -2}, along={3: -1})
         joining.join((*concats, node), inputs, outputs, grown)
+
+
+def _axis(concat: ir.Node) -> int:
+    return concat.attributes["axis"].as_int()
 
 
 def attention_call(site: Site, plain: Call, *, caches: bool) -> Call:
