@@ -150,6 +150,15 @@ def test_the_weight_stays_packed_and_mapped(tmp_path: Path) -> None:
     assert all(w.nbytes < K * N for w in session.weights)
 
 
+@pytest.mark.parametrize("rows", [1, 40])
+@pytest.mark.parametrize("kind", ["int8", "int4"])
+def test_operands_that_do_not_fit_are_refused(kind: str, rows: int) -> None:
+    session = tenonnx.InferenceSession(Problem(kind, 0, 32).model)
+    for depth in (K - 1, K + 1, 2 * K, 1, 0):
+        with pytest.raises(tenonnx.RuntimeException, match=rf"expected {K} numbers .*, {depth}\)"):
+            session.run(None, {"x": np.ones((1, rows, depth), np.float32)})
+
+
 def test_a_bias_and_a_residual_stay_outside_the_product() -> None:
     problem = Problem("uint4", 1, 0, through="transB")
     gemm = problem.model.graph.node[-1]

@@ -60,6 +60,9 @@ def dequantize_matmul(
     Returns:
         [..., N].
     """
+    depth = columns if transposed else rows
+    if x.shape[-1:] != (depth,):
+        raise ValueError(f"expected {depth} numbers on the last axis, found shape {x.shape}")
     dtype = x.dtype
     x = x.astype(dtype if dtype.itemsize >= 4 else xp.float32, copy=False)
     group = _group(rows, axis, block_size)
