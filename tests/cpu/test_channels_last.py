@@ -127,6 +127,23 @@ def test_what_others_read_has_its_channels_first(monkeypatch: pytest.MonkeyPatch
     np.testing.assert_allclose(y, expected(block, x, None, weights), rtol=1e-4, atol=2e-5)
 
 
+@pytest.mark.parametrize("kernel", [3, 5])
+@pytest.mark.parametrize("size", [(4, 5), (23, 9)])
+def test_depthwise_result_with_its_channels_first(
+    kernel: int, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = Watch(CHANNELS, monkeypatch)
+    x, r = floats(2, 7, *size, seed=1), floats(2, 21, *size, seed=2)
+    w, v = floats(21, 7, 1, 1, seed=3), floats(21, 1, kernel, kernel, seed=4)
+    around = {"group": 21, "pads": [kernel // 2] * 4}
+    nodes = [node("Conv", "x w", "a"), node("Conv", "a v", "c", **around)]
+    nodes += [node("Add", "c r", "s"), node("Sigmoid", "s", "y")]
+    y = run(nodes, {"x": x, "r": r}, "y", {"w": w, "v": v})
+    assert watch.calls == 1
+    wanted = special.expit(convolve(convolve(x, w), v, **around) + r)
+    np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-5)
+
+
 class Dense(NamedTuple):
     x: tuple[int, ...]
     rows: int

@@ -39,7 +39,6 @@ def spread_lines(
     columns: Any,
     target: Any,
     target_line: Any,
-    border: Any,
 ) -> Any:
     """Writes lines of some channels with a vector of channels for each column.
 
@@ -53,7 +52,6 @@ def spread_lines(
         target: Address of the first vector. From line to line, what is written beyond columns is
             overwritten; up to ``LANES`` vectors beyond the last are.
         target_line: Bytes from line to line of the target.
-        border: How many vectors of zeros follow each line.
     """
     return procedure(SPREAD)
 
@@ -150,7 +148,7 @@ def slide_channels(
 
 
 def _spread(b: Builder, values: Sequence[Value]) -> None:
-    source, channel, channels, line, lines, columns, target, target_line, border = values
+    source, channel, channels, line, lines, columns, target, target_line = values
     last = b.sub(channels, I64(1))
     starts = []
     for lane in range(LANES):
@@ -170,14 +168,6 @@ def _spread(b: Builder, values: Sequence[Value]) -> None:
             return []
 
         v.loop(b, vectors_for(b, columns), [], block)
-        after = b.add(write, b.mul(columns, I64(VECTOR)))
-
-        def clear(number: Value, carried: list[Value]) -> list[Value]:
-            place = b.add(after, b.mul(number, I64(VECTOR)))
-            v.store(b, v.constant(KIND, 0.0), place, 4)
-            return []
-
-        v.loop(b, border, [], clear)
         return []
 
     v.loop(b, lines, [], row)
@@ -304,7 +294,7 @@ def _slide(kernel: int, stride: int) -> Callable[[Builder, Sequence[Value]], Non
     return body
 
 
-SPREAD = Shared(__file__, "tenonnx_spread_lines", [I64] * 9, _spread)
+SPREAD = Shared(__file__, "tenonnx_spread_lines", [I64] * 8, _spread)
 SLIDE = {
     (number,): Shared(
         __file__,

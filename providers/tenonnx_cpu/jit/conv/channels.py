@@ -84,7 +84,7 @@ def image_of(
     source = x.ctypes.data + (item * sizes.channels + channel) * area
     spread_lines(
         source + 4 * (first + above) * width, area, channels, 4 * width, inside, width, target,
-        line, 0,
+        line,
     )  # fmt: skip
     return Image(target, line, VECTOR, -above, -sizes.left, inside, width)
 
