@@ -66,8 +66,11 @@ changes case as Unicode does: ß becomes SS. Of equal keys of a LabelEncoder the
 Regressors of ai.onnx.ml apply their post transform to a single target, too, and transform 1 of
 TreeEnsemble is SOFTMAX, 2 LOGISTIC, where onnxruntime has them the other way round. MaxUnpool with
 an `output_shape`, Resize with `align_corners` and a scale that leaves a fraction of an element, and
-the scores that Attention returns beside a causal mask are as in the tests. RegexFullMatch has all
-of RE2's syntax but `\\C`, the flag `U` and the names of scripts.
+the scores that Attention returns beside a causal mask are as in the tests. Padding of `SAME_UPPER`
+and `SAME_LOWER` counts dilations and is never negative, as where strides are longer than kernels.
+A Slice that goes backwards to the largest integer is empty. An LSTM's `clip` holds for its cells,
+too, when tanh reads them. RegexFullMatch has all of RE2's syntax but `\\C`, the flag `U` and the
+names of scripts.
 """
 
 INTERNAL = "an internal of onnxruntime's package"
