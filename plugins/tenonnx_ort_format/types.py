@@ -53,7 +53,9 @@ def _from_schema(value: ir.Value) -> bool:
         if parameter.type_str == wanted.type_str and given is not None and given.type is not None:
             value.type = given.type
             return True
-    allowed = {TENSORS[text] for text in wanted.types if text in TENSORS}
+    named = {each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}
+    texts = named.get(wanted.type_str, [wanted.type_str])
+    allowed = {TENSORS[text] for text in texts if text in TENSORS}
     if allowed == LABELS:
         allowed = {
             ir.DataType.STRING if "classlabels_strings" in node.attributes else ir.DataType.INT64
