@@ -44,7 +44,7 @@ def compiled():
     return sorted(str(kernel) for kernel in runtime.KERNELS if kernel.run is not None)
 """
 
-NEEDED = ["conv.pool.average_f32", "replay.replay"]
+NEEDED = ["conv.pool.average_f32", "reducing.reduce", "replay.replay"]
 """Kernels that the model's sessions ask for."""
 
 RECORD = """
