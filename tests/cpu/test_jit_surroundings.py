@@ -73,8 +73,8 @@ def warm(pooling: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [sys.executable, "-m", "tenonnx", "warmup", str(pooling), "--json"]
     pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     both = [subprocess.Popen(command, env=environment(folder, "1"), **pipes) for _ in range(2)]
-    for process in both:
-        output, errors = process.communicate(timeout=300)
+    ends = [process.communicate(timeout=300) for process in both]
+    for process, (output, errors) in zip(both, ends, strict=True):
         assert process.returncode == 0, errors
         assert json.loads(output)["kernels"] == dict.fromkeys(NEEDED, True)
         assert "compiling conv.pool.average_f32" in errors
