@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -27,7 +28,9 @@ from tenonnx_cpu.jit.threads.pool import FASTMATH
 logger = logging.getLogger("tenonnx.jit")
 
 if (_asked := target()) is not None:
-    numba.config.CPU_NAME, numba.config.CPU_FEATURES = _asked
+    # numba reads its variables anew whenever one of them has changed.
+    os.environ["NUMBA_CPU_NAME"], os.environ["NUMBA_CPU_FEATURES"] = _asked
+    numba.config.reload_config()
 
 Type: TypeAlias = Any
 """One of numba's types, which has none itself."""

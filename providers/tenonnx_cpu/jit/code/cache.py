@@ -27,7 +27,7 @@ PROCESSOR = (
 )  # fmt: skip
 """What of a processor's description decides which instructions LLVM chooses."""
 
-VARIABLES = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_OPT")
+VARIABLES = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
 """Variables of numba that decide so, too."""
 
 COMPILER = "compiler"
@@ -89,10 +89,15 @@ def machine_stamp(compiler: str | None) -> str:
         getattr(sys, "abiflags", ""),
         object.__basicsize__,
         np.__version__.partition(".")[0],
-        *(target() or [description().get(name) for name in PROCESSOR]),
-        *(os.environ.get(name) for name in VARIABLES),
+        os.environ.get("NUMBA_OPT"),
+        *(target() or _processor()),
     ]
     return digest(repr(facts))
+
+
+def _processor() -> Iterator[str | None]:
+    yield from (description().get(name) for name in PROCESSOR)
+    yield from (os.environ.get(name) for name in VARIABLES)
 
 
 def source_stamp(path: Path) -> str:
