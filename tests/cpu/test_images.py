@@ -21,7 +21,7 @@ pytest.importorskip("numba")
 from tenonnx_cpu.jit import rows
 from tenonnx_cpu.jit.code import images
 from tenonnx_cpu.jit.code.cache import image_path
-from tenonnx_cpu.jit.code.cpu import _asked, _features
+from tenonnx_cpu.jit.code.cpu import _asked, _own_features
 from tenonnx_cpu.jit.compiling import In, Out, boolean, f32, kernel, size
 from tenonnx_cpu.jit.conv import pool as conv_pool
 
@@ -341,4 +341,4 @@ def test_what_allocates_is_left_to_numba(caplog: pytest.LogCaptureFixture) -> No
 def test_processor_is_the_one_that_llvm_finds() -> None:
     """What is read of the system's description, without LLVM, decides which kernels there are."""
     wanted = {"avx512f", "avx512bw", "avx512vl", "avx512vnni", "avx2", "fma", "avxvnni"}
-    assert _features() & wanted == _asked() & wanted
+    assert _own_features() & wanted == _asked() & wanted
