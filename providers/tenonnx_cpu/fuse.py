@@ -66,6 +66,11 @@ class Scope:
         self._escaping = escaping
         self._positions = {node: position for position, node in enumerate(nodes)}
 
+    @property
+    def nodes(self) -> Iterable[ir.Node]:
+        """All of them, in an order in which they can run."""
+        return self._positions
+
     def site(self, node: ir.Node) -> Site:
         """Returns a node as specialisations see it."""
         return Site(node, self.threads)

@@ -11,6 +11,7 @@ from scipy import special
 from windows_oracle import convolve
 
 from models import node
+from tenonnx_cpu.conv import placing
 from tenonnx_cpu.conv.conv import CHANNELS, CONV, DEPTHWISE, PIXELS
 from tenonnx_cpu.conv.placing import SUITED
 
@@ -167,6 +168,7 @@ def test_dense_kernels_from_and_to_channels_last(
     case: Dense, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first takes channels first and leaves them last, the second does the opposite."""
+    monkeypatch.setattr(placing, "_has_depthwise", lambda _: True)
     places, other = Watch(PIXELS, monkeypatch), Watch(CONV, monkeypatch)
     x = floats(*case.x, seed=1)
     w = floats(case.rows, case.x[1], *case.kernel, seed=2, scale=0.1)
@@ -182,6 +184,17 @@ def test_dense_kernels_from_and_to_channels_last(
         (y,) = made.run(None, feeds)
         np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-4)
     assert (places.calls, other.calls) == (8, 0)
+
+
+def test_without_depthwise_convolutions_no_weights_are_packed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    places, other = Watch(PIXELS, monkeypatch), Watch(CONV, monkeypatch)
+    x, w, v = floats(1, 20, 14, 14), floats(40, 20, 1, 1), floats(20, 40, 1, 1)
+    nodes = [node("Conv", "x w", "c"), node("Relu", "c", "a"), node("Conv", "a v", "y")]
+    y = run(nodes, {"x": x}, "y", {"w": w, "v": v})
+    assert (places.calls, other.calls) == (0, 2)
+    np.testing.assert_allclose(y, convolve(np.maximum(convolve(x, w), 0), v), rtol=1e-4, atol=1e-3)
 
 
 def test_gates_and_sums_between_convolutions() -> None:
