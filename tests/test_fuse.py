@@ -108,6 +108,16 @@ def test_rotary_embedding() -> None:
     assert "not known to have each angle in both halves" in notes(done, "rotary")[0]
 
 
+def test_a_node_is_one_part_of_a_pattern() -> None:
+    """What is added to itself is not the other operand as well."""
+    doubled = ROTARY.replace("y = Add(a, b)", "y = Add(b, b)").replace("a = Mul(x, c)", "")
+    counts, _ = fused(
+        onnx.shape_inference.infer_shapes(parse(doubled)),
+        {"x": normal(2, 4, 3, 8), "f": normal(2, 3, 4)},
+    )
+    assert "RotaryEmbedding" not in counts
+
+
 def test_a_model_to_be_saved_stays_in_its_opset(tmp_path: Path) -> None:
     text = ELEMENTWISE.format(GELUS["erf, halved last"])
     path = str(tmp_path / "saved.onnx")

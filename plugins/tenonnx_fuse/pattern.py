@@ -28,12 +28,12 @@ class Found:
     """What a pattern found so far.
 
     Attributes:
-        nodes: All it matched, the last one of the graph first.
+        nodes: All it matched and by which part, the last one of the graph first.
         values: Values by the names of variables.
         numbers: Constants of one element by the names of variables.
     """
 
-    nodes: dict[ir.Node, None] = field(default_factory=dict)
+    nodes: dict[ir.Node, Pattern] = field(default_factory=dict)
     values: dict[str, ir.Value] = field(default_factory=dict)
     numbers: dict[str, float] = field(default_factory=dict)
     _reached: tuple[ir.Node, ...] = ()
@@ -190,7 +190,9 @@ class Op(Pattern):
     def match_node(self, node: ir.Node, found: Found) -> bool:
         """Matches a node, its operands in both orders if it is commutative."""
         if node in found.nodes:
-            return True
+            return found.nodes[node] is self or found.fail(
+                lambda: f"{label(node)} is another part of it"
+            )
         first = next(iter(found.nodes), node)
         if node.graph is not first.graph:
             return found.fail(lambda: f"{label(node)} is in another graph")
@@ -199,7 +201,7 @@ class Op(Pattern):
             return found.fail(lambda: f"{label(node)} has {len(given)} inputs")
         if self.where is not None and (why := self.where(node)):
             return found.fail(lambda: f"{label(node)} {why}")
-        found.nodes[node] = None
+        found.nodes[node] = self
         orders = [given]
         if node.op_type in COMMUTATIVE:
             orders.append(given[::-1])
