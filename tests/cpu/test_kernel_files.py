@@ -125,3 +125,12 @@ def test_the_folder_is_the_one_that_platformdirs_names(
     assert str(cache_root()) == platformdirs.user_cache_dir("tenonnx")
     monkeypatch.setenv("TENONNX_CACHE_DIR", "given")
     assert cache_root() == Path("given")
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe"])
+def test_nobody_is_known_to_have_compiled_into_a_folder(
+    content: bytes | None, tmp_path: Path
+) -> None:
+    if content is not None:
+        (tmp_path / cache.COMPILER).write_bytes(content)
+    assert cache.signed(tmp_path) is None

@@ -13,7 +13,7 @@ import llvmlite.binding as llvm
 from numba.core.registry import cpu_target
 
 from tenonnx_cpu.jit.code import images
-from tenonnx_cpu.jit.code.cache import COMPILER, cache_folder, compiler, refuse_changed
+from tenonnx_cpu.jit.code.cache import COMPILER, cache_folder, compiler, refuse_changed, signed
 from tenonnx_cpu.jit.code.cpu import VARIABLE, target
 from tenonnx_cpu.jit.code.linking import link
 from tenonnx_cpu.jit.code.objects import Unlinkable
@@ -69,9 +69,8 @@ def build(module: Any, exports: Sequence[str], path: Path) -> dict[str, int]:
 
 def _sign() -> None:
     """Writes down which version of numba compiles into the folder."""
-    path, own = cache_folder() / COMPILER, str(compiler()).encode()
-    if not path.is_file() or path.read_bytes() != own:
-        keep(path, own)
+    if signed(cache_folder()) != compiler():
+        keep(cache_folder() / COMPILER, str(compiler()).encode())
 
 
 def keep(path: Path, data: bytes) -> None:

@@ -52,7 +52,7 @@ def image_path(file: Path, name: str) -> Path:
     module = ".".join(inside.with_suffix("").parts)
     start = f"{module}.{name}-{source_stamp(file)[:16]}"
     if (folder := installed()) is not None:
-        path = folder / f"{start}-{machine_stamp(signed(folder))[:16]}.image"
+        path = folder / f"{start}-{_installed_stamp(folder)[:16]}.image"
         if path.exists():
             return path
     return cache_folder() / f"{start}-{machine_stamp(compiler())[:16]}.image"
@@ -69,9 +69,14 @@ def compiler() -> str | None:
 
 def signed(folder: Path) -> str | None:
     """Returns the version of numba that last compiled into a folder."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, UnicodeError):
         return (folder / COMPILER).read_text("ascii")
     return None
+
+
+@functools.cache
+def _installed_stamp(folder: Path) -> str:
+    return machine_stamp(signed(folder))
 
 
 @functools.cache
