@@ -41,17 +41,17 @@ def better_last(value: ir.Value, scope: Scope, further: int = FURTHEST) -> bool:
 def _has_depthwise(scope: Scope) -> bool:
     found = scope.known.get("depthwise")
     if found is None:
-        found = {node: True for node in scope.nodes if _is_depthwise(node)}
+        found = {node: True for node in scope.nodes if _is_depthwise(scope.site(node))}
         scope.known["depthwise"] = found
     return bool(found)
 
 
-def _is_depthwise(node: ir.Node) -> bool:
+def _is_depthwise(site: Site) -> bool:
     """Says whether a convolution has a group for each channel."""
-    group = node.attributes.data.get("group") if node.op_type == "Conv" else None
-    if group is None or len(node.inputs) < 2 or (weight := node.inputs[1]) is None:
+    if site.node.op_type != "Conv" or (group := site.attribute("group", 1)) == 1:
         return False
-    return weight.shape is not None and len(weight.shape) > 1 and weight.shape[1] == 1 < group.value
+    weight = site.constant(1)
+    return weight is not None and weight.shape[:2] == (group, 1)
 
 
 def _takes(node: ir.Node, place: int, scope: Scope, further: int) -> bool:
@@ -94,5 +94,4 @@ def _convolves(site: Site) -> bool:
         by_tiles = kernel == (KERNEL, KERNEL) and strides == (1, 1) and plain
         return not by_tiles or min(weight.shape[:2]) < min(LEAST_CHANNELS.values())
     square = kernel[0] == kernel[1] and strides[0] == strides[1] and plain
-    alone = weight.shape[:2] == (group, 1)
-    return alone and square and (kernel[0], strides[0]) in UNROLLED_WINDOWS
+    return _is_depthwise(site) and square and (kernel[0], strides[0]) in UNROLLED_WINDOWS
