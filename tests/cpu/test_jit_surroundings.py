@@ -147,23 +147,23 @@ installed.version = lambda name: None if name == "numba" else version(name)
 """
 
 
-def test_without_numba_numpy_computes(pooling: Path, tmp_path: Path, expected: Any) -> None:
+def kernels_without_numba(path: Path, cache: Path, expected: Any) -> Any:
+    """Runs the model in a process that has no numba; returns which kernels it had."""
     found = child(
         "y = run(opened()); print(json.dumps([y.tolist(), compiled()]))",
-        pooling, tmp_path, before=WITHOUT_NUMBA,
+        path, cache, before=WITHOUT_NUMBA,
     )  # fmt: skip
     np.testing.assert_allclose(found[0], expected, rtol=1e-5, atol=1e-6)
-    assert found[1] == []
+    return found[1]
+
+
+def test_without_numba_numpy_computes(pooling: Path, tmp_path: Path, expected: Any) -> None:
+    assert kernels_without_numba(pooling, tmp_path, expected) == []
 
 
 @pytest.mark.skipif(not images.SUPPORTED, reason="there are no images here")
 def test_kernels_that_a_warmup_left_need_no_numba(pooling: Path, warm: Path, expected: Any) -> None:
-    found = child(
-        "y = run(opened()); print(json.dumps([y.tolist(), compiled()]))",
-        pooling, warm, before=WITHOUT_NUMBA,
-    )  # fmt: skip
-    np.testing.assert_allclose(found[0], expected, rtol=1e-5, atol=1e-6)
-    assert found[1] == NEEDED
+    assert kernels_without_numba(pooling, warm, expected) == NEEDED
 
 
 @pytest.fixture(scope="module")
@@ -195,12 +195,7 @@ def test_kernels_that_are_installed_need_no_numba(
     tool["write_project"](tmp_path, kind / "numba" / "tenonnx", ["x86-64-v4+none", "x86-64-v3"])
     monkeypatch.delenv("TENONNX_PROCESSOR", raising=False)
     monkeypatch.syspath_prepend(tmp_path)
-    found = child(
-        "y = run(opened()); print(json.dumps([y.tolist(), compiled()]))",
-        pooling, tmp_path / "cache", before=WITHOUT_NUMBA,
-    )  # fmt: skip
-    np.testing.assert_allclose(found[0], expected, rtol=1e-5, atol=1e-6)
-    assert found[1] == NEEDED
+    assert kernels_without_numba(pooling, tmp_path / "cache", expected) == NEEDED
     assert not list(tmp_path.glob("cache/**/*.image"))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
+from everywhere import varint
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
@@ -324,14 +325,6 @@ def test_time_goes_with_messages_not_with_bytes(tmp_path: Path) -> None:
         str(size),
     ]
     assert list(restored.dims) == [size // 4]
-
-
-def varint(number: int) -> bytes:
-    encoded = []
-    while number > 127:
-        encoded.append(number & 127 | 128)
-        number >>= 7
-    return bytes([*encoded, number])
 
 
 @pytest.mark.parametrize("content", [[*range(-500, 500)], [0.5] * 500, ["word"] * 500])
