@@ -23,6 +23,7 @@ from onnx import TensorProto, helper, numpy_helper
 from bench.cpu.rounds import alternate
 from tenonnx_cpu.quantised.matrix import Quantised
 from tenonnx_cpu.quantised.product import matmul_q, request
+from tenonnx_cpu.recording.launch import done
 
 INT4 = {False: TensorProto.UINT4, True: TensorProto.INT4}
 
@@ -121,14 +122,14 @@ def measure(case: Case, threads: int, mib: int, seconds: float, turns: int) -> s
     ]
     x = rng.standard_normal((case.rows, case.depth), dtype=np.float32)
     expected = sessions[0].run(None, {"x": x})[0]
-    found = matmul_q(x, made[0][1], threads, activations=activations)
+    found = done(matmul_q(x, made[0][1], threads, activations=activations))
     assert found is not None
     error = np.abs(expected - found).max() / np.abs(expected).max()
     his, mine = itertools.cycle(sessions), itertools.cycle(own for _, own in made)
     (theirs, ours), (_, ratio) = alternate(
         [
             lambda: next(his).run(None, {"x": x}),
-            lambda: matmul_q(x, next(mine), threads, activations=activations),
+            lambda: done(matmul_q(x, next(mine), threads, activations=activations)),
         ],
         seconds,
         turns,
