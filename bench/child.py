@@ -51,21 +51,17 @@ class Tenonnx:
 @contextlib.contextmanager
 def unfused() -> Iterator[None]:
     """Lets the CPU provider compile a step per node; ``ORT_DISABLE_ALL`` stops transforms, too."""
-    from tenonnx_cpu import provider
+    from unittest import mock
 
-    found = provider.find_fusions
-    provider.find_fusions = lambda *_: {}
-    try:
+    with mock.patch("tenonnx_cpu.provider.find_fusions", return_value={}):
         yield
-    finally:
-        provider.find_fusions = found
 
 
 class OnnxRuntime:
     """onnxruntime with every option at its default but the number of threads."""
 
     def __init__(self, threads: int) -> None:
-        import onnxruntime  # type: ignore[import-untyped] # has no stubs
+        import onnxruntime
 
         self.module, self.threads = onnxruntime, threads
         self.session = onnxruntime.InferenceSession
@@ -172,7 +168,7 @@ def write_outputs(path: str, outputs: list[list[Any]]) -> None:
 def blas() -> list[dict[str, Any]]:
     """Returns the BLAS libraries in this process: architecture and threads, if it can tell."""
     try:
-        from threadpoolctl import threadpool_info  # type: ignore[import-untyped] # has none
+        from threadpoolctl import threadpool_info
     except ImportError:
         return []
     keys = ("user_api", "internal_api", "version", "architecture", "num_threads")

@@ -90,7 +90,8 @@ class Failed(Exception):
 
 def write_feeds(path: Path, feeds: Sequence[Feeds]) -> Path:
     """Keeps inputs for a child process."""
-    np.savez(path, **{f"{i}:{name}": a for i, feed in enumerate(feeds) for name, a in feed.items()})  # type: ignore[arg-type] # the stubs take allow_pickle for one of them
+    arrays = {f"{i}:{name}": a for i, feed in enumerate(feeds) for name, a in feed.items()}
+    np.savez(path, allow_pickle=False, **arrays)
     return path
 
 

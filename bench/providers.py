@@ -64,7 +64,7 @@ def measure(name: str, folder: Path, seconds: float, threads: int) -> list[dict[
     tell(name)
     model, feeds = MODELS[name]()
     onnx.save(model, folder / "model.onnx")
-    np.savez(folder / "feeds.npz", **feeds)
+    np.savez(folder / "feeds.npz", allow_pickle=False, **feeds)
     options = ["--all-providers", "--json", "--seconds", seconds, "--threads", threads]
     # Kernels stay where the caller keeps them: runs are compared, not compilers.
     cache = os.environ.get("TENONNX_CACHE_DIR", str(folder))

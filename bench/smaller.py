@@ -25,7 +25,7 @@ def half(built: Built) -> Built:
 
 def quantised(built: Built, samples: int = 2) -> Built:
     """Returns a convolutional network of QDQ nodes: uint8 activations, int8 weights per channel."""
-    from onnxruntime.quantization import (  # type: ignore[import-untyped] # has no stubs
+    from onnxruntime.quantization import (
         CalibrationDataReader,
         QuantFormat,
         QuantType,
@@ -34,7 +34,7 @@ def quantised(built: Built, samples: int = 2) -> Built:
 
     proto, feeds = built
 
-    class Reader(CalibrationDataReader):  # type: ignore[misc] # it is untyped
+    class Reader(CalibrationDataReader):
         """Hands out random inputs like the one that is timed."""
 
         def __init__(self) -> None:

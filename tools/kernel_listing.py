@@ -59,8 +59,9 @@ def operators(module: str) -> list[str]:
     table = getattr(importlib.import_module(module), "table", None)
     if isinstance(table, OperatorTable):
         return list(table.names())
-    kinds = [*FUSIONS.values(), {key: [found] for key, found in SPECIALISATIONS.items()}]
-    keys = {key for kind in kinds for key, found in kind.items() if _of(module, found)}
+    keys = {key for key, found in SPECIALISATIONS.items() if _of(module, [found])}
+    for kind in FUSIONS.values():
+        keys |= {key for key, found in kind.items() if _of(module, found)}
     return sorted(f"{domain or 'ai.onnx'}::{op_type}" for domain, op_type in keys)
 
 

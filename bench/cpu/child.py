@@ -24,7 +24,8 @@ def tell(**facts: Any) -> None:
 
 def turn(run: Any, feed: dict[str, Any], seconds: float) -> dict[str, float]:
     """Returns wall seconds per run, and processor seconds of all threads."""
-    clock, taken = time.perf_counter, []
+    clock = time.perf_counter
+    taken: list[float] = []
     before, stop = time.process_time(), clock() + seconds
     while len(taken) < LEAST or clock() < stop:
         start = clock()

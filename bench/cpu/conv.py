@@ -58,7 +58,7 @@ class Layer:
         )  # fmt: skip
         b("Relu", y, out="y")
         shape = (1, self.channels, self.size, self.size)
-        proto = b.model({"x": (FLOAT, shape)}, {"y": (FLOAT, [1, self.rows, None, None])})
+        proto = b.model({"x": (FLOAT, shape)}, {"y": (FLOAT, [1, self.rows, "h", "w"])})
         x = np.random.default_rng(1).standard_normal(shape, dtype=np.float32)
         pixels = (-(-self.size // self.stride)) ** 2
         return (

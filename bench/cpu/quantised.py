@@ -22,7 +22,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from bench.cpu.rounds import alternate
 from tenonnx_cpu.quantised.matrix import Quantised
-from tenonnx_cpu.quantised.product import matmul_q, request
+from tenonnx_cpu.quantised.product import Activations, matmul_q, request
 from tenonnx_cpu.recording.launch import done
 
 INT4 = {False: TensorProto.UINT4, True: TensorProto.INT4}
@@ -114,7 +114,7 @@ def measure(case: Case, threads: int, mib: int, seconds: float, turns: int) -> s
     size = case.depth * case.columns * case.bits // 8
     count = max(1, min(8, (mib << 20) // size))
     made = [build(case, rng) for _ in range(count)]
-    activations = "int8" if case.accuracy == 4 else "float32"
+    activations: Activations = "int8" if case.accuracy == 4 else "float32"
     request(made[0][1], activations)
     sessions = [
         onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +48,10 @@ def read(path: Path) -> Results:
     outcomes = []
     for each in content["rows"]:
         if each["name"] in ROWS:
-            times = {key: each[key] and Timing(**each[key]) for key in ("mine", "theirs")}
-            known = {key: each[key] for key in ("name", "threads", "limit", "error", "note")}
-            outcomes.append(Outcome(**known, **times))
+            for key in ("mine", "theirs"):
+                each[key] = each[key] and Timing(**each[key])
+            facts = {known.name: each[known.name] for known in fields(Outcome)}
+            outcomes.append(Outcome(**facts))
     return Results(content["machine"], outcomes, content["roofline"])
 
 

@@ -41,7 +41,8 @@ def alternate(
     for turn in range(turns):
         for position in sorted(range(len(runs)), reverse=bool(turn % 2)):
             time.sleep(PAUSE_SECONDS)
-            run, taken = runs[position], []
+            run = runs[position]
+            taken: list[float] = []
             before, stop = _processor(), time.perf_counter() + seconds
             while not taken or time.perf_counter() < stop:
                 start = time.perf_counter()

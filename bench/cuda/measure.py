@@ -68,7 +68,7 @@ def _tenonnx(row: Row, path: Path, feeds: Feeds, name: str, seconds: float) -> d
     forget(path.parent)
     started = time.perf_counter()
     options = tenonnx.SessionOptions(weights=WeightRegistry())
-    providers = [("cuda", {"enable_cuda_graph": name == "tenonnx graph"}), "cpu"]
+    providers: list[Any] = [("cuda", {"enable_cuda_graph": name == "tenonnx graph"}), "cpu"]
     session = tenonnx.InferenceSession(path, options, providers)
     binding = session.io_binding()
     for key, array in feeds.items():
@@ -77,9 +77,11 @@ def _tenonnx(row: Row, path: Path, feeds: Feeds, name: str, seconds: float) -> d
         binding.bind_output(arg.name, "cuda")
     session.run_with_iobinding(binding)
     first = 1e3 * (time.perf_counter() - started)
-    run = functools.partial(session.run_with_iobinding, binding)
+    run: Callable[[], None]
     if row.grows:
         run = generation(session, binding, feeds)
+    else:
+        run = functools.partial(session.run_with_iobinding, binding)
     times = per_run(run, lambda: None, seconds)
     weights = session.registry.report().device
     return {name: times, f"{name}: first": first, f"{name}: weights MiB": weights / 2**20}
@@ -168,7 +170,7 @@ def per_run(run: Callable[[], Any], wait: Callable[[], Any], seconds: float) -> 
     for _ in range(WARM):
         run()
     wait()
-    times = []
+    times: list[float] = []
     stop = time.perf_counter() + seconds
     while not times or time.perf_counter() < stop:
         start = time.perf_counter()

@@ -123,7 +123,7 @@ class Decoder(nn.Module):
 
     def forward(self, x: Any, position: Any, *cache: Any) -> Any:
         """Returns the hidden states and the cache, keys and values of each layer in turn."""
-        cos, sin = self.cos[position], self.sin[position]  # type: ignore[index]  # a buffer
+        cos, sin = self.cos[position], self.sin[position]
         grown = []
         for number, layer in enumerate(self.layers):
             x, keys, values = layer(x, cos, sin, *cache[2 * number : 2 * number + 2])
