@@ -92,7 +92,7 @@ class LtLibrary:
         assert (handle, count) == ("handle", 1)
         assert kinds == ["MatmulDesc", *["MatrixLayout"] * 4, "MatmulPreference"]
         preference = self.alive[objects[-1].value][2]
-        assert preference[3] == 3
+        assert preference[3] == 2, "CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE alone"
         self.looked.append([preference[i] for i in (5, 6, 7, 8)])
         found._obj.algorithm[0], found._obj.workspace = 42, self._workspace
         returned._obj.value = int(self._knows)
@@ -282,6 +282,7 @@ GRAPHS = {
     "what cuBLASLt has not": ([node("Add", "p b", "q"), node("Tanh", "q", "y")], []),
     "twice itself": ([node("Add", "p p", "y")], []),
     "a column": ([node("Add", "p c", "y")], []),
+    "a row of more axes": ([node("Add", "p o", "q"), node("Squeeze", "q", "y")], []),
     "three sums": ([node("Add", "p b", "q"), node("Add", "q r", "s"), node("Add", "s b", "y")], []),
     "two products": ([node("MatMul", "x V", "q"), node("Add", "p q", "y")], [1]),
 }
@@ -292,7 +293,7 @@ def test_what_follows_a_product(name: str) -> None:
     nodes, epilogues = GRAPHS[name]
     rows, shape = (2, 3), (2, 3, 5)
     weights = {"W": draw(1, 7, 5), "V": draw(5, 7, 5), "b": draw(2, 5), "r": draw(3, *shape),
-               "c": draw(4, 3, 1)}  # fmt: skip
+               "c": draw(4, 3, 1), "o": draw(6, 1, 1, 1, 5)}  # fmt: skip
     nodes = [node("MatMul", "x W", "p"), *nodes]
     read = {name for made in nodes for name in made.input}
     made = model(
@@ -309,6 +310,16 @@ def test_what_follows_a_product(name: str) -> None:
     (expected,) = session(made).run(None, {"x": x})
     np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-5)
     assert library.calls == epilogues
+
+
+def test_a_factor_of_nothing_is_none_of_what_follows() -> None:
+    nodes = [node("Gemm", "x W", "p", beta=0.5), node("Add", "p r", "q"), node("Relu", "q", "y")]
+    weights = {"W": draw(1, 7, 5), "r": draw(3, 3, 5)}
+    made = model(nodes, [value("x", shape=(3, 7))], [value("y", shape=(3, 5))], weights)
+    library, x = LtLibrary(), draw(0, 3, 7)
+    (y,) = session(made, provider_on(on(products_of(library)))).run(None, {"x": x})
+    near(y, np.maximum(wide(x) @ wide(weights["W"]) + wide(weights["r"]), 0), np.float32)
+    assert library.calls == [2]
 
 
 @pytest.mark.parametrize("dtype", OF_FLOATS)

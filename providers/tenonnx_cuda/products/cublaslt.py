@@ -38,8 +38,8 @@ MOST_WORKSPACE, REDUCTIONS, ALIGNMENTS = 1, 3, (5, 6, 7, 8)
 """CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, _REDUCTION_SCHEME_MASK and, of the two factors, the
 sum and the result, _MIN_ALIGNMENT_A_BYTES and so on."""
 
-IN_FLOAT32: Final = 1 | 2
-"""CUBLASLT_REDUCTION_SCHEME_INPLACE and _COMPUTE_TYPE: parts of sums are not rounded to 16 bits."""
+IN_FLOAT32: Final = 2
+"""CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE: parts of sums are not rounded to 16 bits, as others do."""
 
 WORKSPACE: Final = 32 << 20
 """Bytes that cuBLAS itself takes on large devices."""

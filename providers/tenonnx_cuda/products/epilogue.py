@@ -47,7 +47,8 @@ def epilogue_of(
     of_whole = 1.0
     for position, array in enumerate(added):
         factor = 1.0 if position else beta
-        is_row = array.ndim > 0 and array.size == array.shape[-1] == shape[-1]
+        fits = 0 < array.ndim <= len(shape)  # else the sum has more axes than the product
+        is_row = fits and array.size == array.shape[-1] == shape[-1]
         if is_row and factor == 1 and bias is None:
             bias = array
         elif array.shape == shape and whole is None:

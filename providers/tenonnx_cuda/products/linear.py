@@ -103,7 +103,8 @@ def linear_call(
     """
     first, products = linear.nodes[0], platform.xp.products
     attributes = {name: attribute.value for name, attribute in first.attributes.items()}
-    alpha, beta = (attributes.get(name, 1.0) for name in ("alpha", "beta"))
+    alpha = attributes.get("alpha", 1.0)
+    beta = attributes.get("beta", 1.0) if len(first.inputs) > 2 and first.inputs[2] else 1.0
     turns = [bool(attributes.get(name, 0)) for name in ("transA", "transB")]
     positions = [linear.inputs.index(value) for value in linear.operands]
 
