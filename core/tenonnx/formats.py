@@ -68,7 +68,7 @@ def load_model(
             if supplied:
                 raise NotSupported(f"initializers cannot be supplied for a {candidate.name} model")
             return candidate.load(source, registry)
-    return load_onnx(source, registry, allowed_roots=tuple(allowed_roots), supplied=supplied)
+    return load_onnx(source, registry, allowed_roots=allowed_roots, supplied=supplied)
 
 
 def _recognises(candidate: Format, header: bytes) -> bool:

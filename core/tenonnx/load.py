@@ -61,10 +61,14 @@ def load(
         InvalidProtobuf: The bytes are not a model.
         InvalidGraph: The model contradicts itself, or its external data is missing, too short,
             or out of bounds.
-        InvalidArgument: The source is none of these.
+        InvalidArgument: The source is none of these, or the roots are a string.
     """
     if sys.byteorder != "little":
         raise Fail("ONNX weights are little-endian and this machine is big-endian")
+    if isinstance(allowed_roots, str):  # whose letters would be folders, "/" among them
+        raise InvalidArgument(
+            f"allowed_roots is a string; pass a list: allowed_roots=[{allowed_roots!r}]"
+        )
     roots = tuple(allowed_roots)
     if isinstance(source, ir.Model):
         try:

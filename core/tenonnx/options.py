@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import enum
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -87,11 +88,10 @@ class SessionOptions:
                 f"SessionOptions has no option {name!r}{did_you_mean(name, public)}"
             )
         if name in KINDS:
+            kind, expected = KINDS[name]
             try:
-                value = KINDS[name](value)
+                value = kind(value)
             except (TypeError, ValueError):
-                members = getattr(KINDS[name], "__members__", None)
-                expected = f"one of {', '.join(members)}" if members else "an integer"
                 message = f"SessionOptions.{name} is {value!r}; expected {expected}"
                 raise TypeError(message) from None
         super().__setattr__(name, value)
@@ -247,15 +247,50 @@ class SessionOptions:
 PROCESS_DEFAULTS: Final = {"intra_op_num_threads": 0}
 """What holds where a session's options leave the choice open."""
 
-KINDS: Final[Mapping[str, Callable[[Any], int]]] = {
-    "graph_optimization_level": GraphOptimizationLevel,
-    "execution_mode": ExecutionMode,
-    "execution_order": ExecutionOrder,
-    "intra_op_num_threads": operator.index,
-    "inter_op_num_threads": operator.index,
-    "log_severity_level": operator.index,
+
+def _flag(value: Any) -> bool:
+    if value in (False, True):
+        return bool(value)
+    raise ValueError
+
+
+def _seconds(value: Any) -> Any:
+    return value if value is None else value + 0.0
+
+
+def _listed(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, str):  # each of whose letters would be one: "/" is a folder, too
+        raise TypeError
+    return tuple(value)
+
+
+def _member(kind: type[enum.IntEnum]) -> tuple[Callable[[Any], Any], str]:
+    return kind, f"one of {', '.join(kind.__members__)}"
+
+
+KINDS: Final[Mapping[str, tuple[Callable[[Any], Any], str]]] = {
+    "graph_optimization_level": _member(GraphOptimizationLevel),
+    "execution_mode": _member(ExecutionMode),
+    "execution_order": _member(ExecutionOrder),
+    "time_limit": (_seconds, "a number of seconds, or None"),
+    "allowed_roots": (_listed, "a list of folders"),
+    "disabled_transforms": (_listed, "a list of names"),
+    **dict.fromkeys(
+        (
+            *("intra_op_num_threads", "inter_op_num_threads"),
+            *("log_severity_level", "log_verbosity_level"),
+        ),
+        (operator.index, "an integer"),
+    ),
+    **dict.fromkeys(
+        (
+            *("enable_cpu_mem_arena", "enable_mem_pattern", "enable_mem_reuse", "enable_profiling"),
+            *("use_deterministic_compute", "use_per_session_threads"),
+        ),
+        (_flag, "True or False"),
+    ),
 }
-"""What makes an option's value one of its type, or refuses it."""
+"""What makes an option's value one of its type, or refuses it, and what it expects."""
 
 OWNED: Final = frozenset(
     {"operators", "_config", "_sizes", "_initializers", "_files", "_providers"}

@@ -46,6 +46,10 @@ def test_entries_are_kept_and_unknown_keys_warn_once() -> None:
     [
         ("intra_op_num_threads", "3", "an integer"),
         ("graph_optimization_level", "all", "ORT_ENABLE_"),
+        ("enable_profiling", "no", "True or False"),
+        ("time_limit", "soon", "a number of seconds, or None"),
+        ("allowed_roots", "/", "a list of folders"),
+        ("disabled_transforms", "gelu", "a list of names"),
     ],
 )
 def test_values_of_another_type_are_refused(name: str, value: Any, expected: str) -> None:

@@ -18,7 +18,7 @@ from everywhere import (
     weight,
 )
 
-from tenonnx.errors import InvalidGraph
+from tenonnx.errors import InvalidArgument, InvalidGraph
 from tenonnx.load import load
 from tenonnx.weights.registry import WeightRegistry
 
@@ -170,6 +170,10 @@ def test_data_in_an_allowed_root(folder: Path, registry: WeightRegistry) -> None
     assert "leads to" in fails(
         model_at(folder, "soft"), registry, InvalidGraph, allowed_roots=[folder / "sub"]
     )
+    # Its letters are folders: one of them is "/", in which everything lies.
+    assert fails(
+        model_at(folder, "soft"), registry, InvalidArgument, allowed_roots=str(folder / "sub")
+    ).startswith("allowed_roots is a string; pass a list")
 
 
 def test_data_of_a_model_without_a_folder(folder: Path, registry: WeightRegistry) -> None:

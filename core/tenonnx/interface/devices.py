@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.errors import InvalidArgument, NotSupported, did_you_mean
+from tenonnx.errors import EPFail, InvalidArgument, NotSupported, did_you_mean
 from tenonnx.interface.device_enums import (
     OrtAllocatorType,
     OrtDeviceMemoryType,
@@ -174,7 +174,8 @@ def find_device(name: str, number: int = 0) -> Device:
     """Returns the device of a type and number.
 
     Raises:
-        InvalidArgument: No provider that is usable here has such a device.
+        InvalidArgument: There is no such type, or no provider for it.
+        EPFail: Its provider cannot be used here.
     """
     if name == "cpu":
         return HOST
@@ -185,6 +186,8 @@ def find_device(name: str, number: int = 0) -> Device:
         raise InvalidArgument(f"no device type {name!r}{did_you_mean(name, DEVICE_TYPES)}")
     key = default_plugins(), name, number, os.getpid()
     if (device := _found.get(key)) is None:
+        if (missing := why_unusable(key[0].provider(name))) is not None:
+            raise EPFail(f"there is no device {name!r} here: {missing}")
         (provider,) = choose_providers(key[0], [(name, {"device_id": str(number)})])
         device = _found[key] = provider.device
     return device
