@@ -40,6 +40,7 @@ def chosen(
     tf32: bool = False,
     cudnn: Any = None,
     sdpa_kernel: int = 0,
+    algorithm: str = "EXHAUSTIVE",
     plain: Any = refuse,
     inside: bool = False,
     times: int = 3,
@@ -56,6 +57,7 @@ def chosen(
         tf32: Whether factors may be rounded.
         cudnn: What stands in for it.
         sdpa_kernel: The option.
+        algorithm: The option ``cudnn_conv_algo_search``.
         plain: What it may leave arrays to; without, it fails there.
         inside: Its outputs are none of the graph's.
         times: How often it is called, at the second time noted, from the third on repeated.
@@ -67,7 +69,7 @@ def chosen(
     platform = FakePlatform()
     platform.capability = capability
     platform.cudnn = cudnn
-    options = CudaOptions(use_tf32=tf32, sdpa_kernel=sdpa_kernel)
+    options = CudaOptions(use_tf32=tf32, sdpa_kernel=sdpa_kernel, cudnn_conv_algo_search=algorithm)
     call = choices()[domain, op](Site(node, platform, options), plain)
     assert call is not None
     assert graph is node.graph

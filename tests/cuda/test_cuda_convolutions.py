@@ -21,7 +21,7 @@ from tenonnx_array.conv_transpose import conv_transpose
 from tenonnx_array.windows import place
 from tenonnx_contrib.fused import fused_conv
 from tenonnx_cuda.cudnn import plans
-from tenonnx_cuda.images.convolve import ends_of
+from tenonnx_cuda.images.by_cudnn import ends_of
 
 CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
     "padded": ((2, 3, 9, 8), (5, 3, 3, 3), {"pads": [1, 1, 1, 1]}),
@@ -55,6 +55,15 @@ def test_cudnn_is_told_what_is_meant(name: str, dtype: Any, tf32: bool) -> None:
     close(run(last, w, None, None), np.maximum(plain, 0), dtype, scale=2)
 
 
+def test_images_at_odd_addresses_are_copied_as_they_lie() -> None:
+    """One of several whose channels are last, which does not begin at 16 bytes."""
+    x = np.moveaxis(draw(0, 3, 5, 7, 3), -1, 1)[1:]
+    assert x.ctypes.data % 16
+    w = draw(1, 4, 3, 3, 3)
+    run = chosen("Conv", 11, tf32=True, cudnn=cudnn(Library()))
+    close(run(x, w), directly(x, w, None, kernel=(3, 3)), np.float32, scale=2)
+
+
 @needs_compiler
 @pytest.mark.parametrize("activation", ["HardSwish", "Clip", "Sigmoid", "Relu"])
 def test_what_cudnn_has_no_engine_for_is_left_to_a_kernel(activation: str) -> None:
@@ -84,6 +93,17 @@ def test_where_cudnn_has_no_way_a_kernel_of_the_provider_has(
             close(run(x, w, b), directly(x, w, b, kernel=(3, 3)), np.float32)
     assert len(caplog.records) == 1
     assert "no way for a convolution of (2, 3, 9, 8) by (5, 3, 3, 3)" in caplog.text
+
+
+@needs_compiler
+def test_where_a_plan_fails_a_kernel_of_the_provider_does_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    x, w, b = draw(0, 2, 3, 9, 8), draw(1, 5, 3, 3, 3), draw(2, 5)
+    run = chosen("Conv", 11, cudnn=cudnn(Library(Engine(fails=True))), algorithm="HEURISTIC")
+    close(run(x, w, b), directly(x, w, b, kernel=(3, 3)), np.float32)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "cuDNN failed at a convolution of (2, 3, 9, 8) by (5, 3, 3, 3)" in caplog.text
 
 
 TRANSPOSED: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {

@@ -12,7 +12,7 @@ from emulated import FakePlatform
 from kernel_calls import BFLOAT16, FLOATS, chosen, close, draw, needs_compiler
 
 from tenonnx_contrib.fused import fused_conv
-from tenonnx_cuda.images.convolve import ACTIVATIONS
+from tenonnx_cuda.images.task import ACTIVATIONS
 from tenonnx_cuda.norms import rows
 from tenonnx_cuda.products import nbits
 from tenonnx_cuda.products.epilogue import Epilogue

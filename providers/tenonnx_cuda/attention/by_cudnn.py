@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any, Final
 
@@ -21,9 +20,8 @@ from tenonnx_cuda.attention.attention_graph import (
     Y,
 )
 from tenonnx_cuda.attention.flash import FROM_ZERO, Heads, Task
-from tenonnx_cuda.cudnn.descriptors import CuDNNError
 from tenonnx_cuda.cudnn.operations import Tensor
-from tenonnx_cuda.noting import Growing, cannot_repeat, start
+from tenonnx_cuda.noting import Growing, cannot_repeat
 from tenonnx_cuda.sources import THREADS, Kernel, blocks, is_aligned, pointer
 
 LEAST: Final = 64
@@ -52,18 +50,12 @@ def by_cudnn(task: Task) -> bool:
         return False
     if task.k.room:
         cannot_repeat()  # a plan is for as many keys as there are now
-    xp = task.site.xp
     arrays = {Q: task.q.array, K: task.k.array, V: task.v.array, Y: task.y}
     if what.bias is not None:
         arrays[BIAS] = spread(task, what.bias)
     if what.lengths:
         arrays[QUERIES], arrays[KEYS] = counted(task)
-    workspace = xp.empty((plan.workspace,), np.uint8) if plan.workspace else None
-    try:
-        run = functools.partial(cudnn.start, plan)
-        start(run, *(arrays[name] for name in plan.names), workspace)
-    except CuDNNError as error:
-        cudnn.refuse(what, error)
+    if not cudnn.does(what, plan, arrays, task.site.xp):
         return False
     if may_see_nothing(task):
         blank(task)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import itertools
 import logging
 import math
@@ -13,8 +14,10 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
+from tenonnx.operators import Array, Namespace
 from tenonnx_cuda.cudnn.descriptors import Backend, CuDNNError, Descriptor, load
 from tenonnx_cuda.cudnn.operations import Operations
+from tenonnx_cuda.noting import start
 
 HEURISTICS: Final = (3, 2)
 """CUDNN_HEUR_MODE_A, then CUDNN_HEUR_MODE_FALLBACK."""
@@ -169,21 +172,35 @@ class Cudnn:
             self._plans[what] = found
             return found
 
-    def start(self, plan: Plan, *addresses: int) -> None:
+    def does(
+        self, what: Computation, plan: Plan, arrays: Mapping[int, Array | None], xp: Namespace
+    ) -> bool:
         """Starts a plan on the current stream.
 
         Args:
-            plan: The plan.
-            addresses: Of its ``names``, and of its working memory.
+            what: What is computed.
+            plan: For it.
+            arrays: By their names in graphs.
+            xp: Their namespace, which working memory comes from.
+
+        Returns:
+            Whether cuDNN took it; it is not asked again for what it did not.
         """
+        workspace = xp.empty((plan.workspace,), np.uint8) if plan.workspace else None
+        try:
+            run = functools.partial(self._again, plan)
+            start(run, *(arrays[name] for name in plan.names), workspace)
+        except CuDNNError as why:
+            with self._lock:
+                self._refused.add(what.family)
+            log.warning("cuDNN failed at %s (%s): a kernel of this provider's does it", what, why)
+            return False
+        return True
+
+    def _again(self, plan: Plan, *addresses: int) -> None:
+        """Starts a plan on the addresses of its arrays, and of its working memory."""
         with self._lock:
             self._start(plan, addresses)
-
-    def refuse(self, what: Computation, why: object) -> None:
-        """Does without plans for something and its family from now on."""
-        with self._lock:
-            self._refused.add(what.family)
-        log.warning("cuDNN failed at %s (%s): a kernel of this provider's does it", what, why)
 
     def _chosen(self, what: Computation, addresses: dict[int, int]) -> Plan | None:
         """Returns a plan for the first form that has one; of several, the fastest."""

@@ -8,9 +8,10 @@ from typing import Any, Final
 import numpy as np
 
 from tenonnx.operators import Array
+from tenonnx_array.conv import convolve
 from tenonnx_array.windows import Windows
-from tenonnx_cuda.chosen import Site
-from tenonnx_cuda.sources import THREADS
+from tenonnx_cuda.images.task import Task, finish
+from tenonnx_cuda.sources import ELEMENTS, LARGEST_GRID, THREADS
 
 TILE: Final = 64
 DEPTH: Final = 32
@@ -36,21 +37,39 @@ def window_of(windows: Windows) -> tuple[int, int]:
     return (1, windows.kernel[0]) if len(windows.kernel) == 1 else windows.kernel  # type: ignore[return-value]  # two
 
 
-def convolve(site: Site, element: str, x: Array, w: Array, windows: Windows, group: int) -> Array:
+def implicit(task: Task) -> Array | None:
+    """Returns the product; of a 1x1 kernel cuBLAS's, which needs no windows for it."""
+    if task.transposed or task.x.ndim == 5 or len(task.x) * task.group > LARGEST_GRID:
+        return None
+    xp = task.site.xp
+    x, w = (xp.ascontiguousarray(a) for a in (task.x, task.w))
+    b, z = (None if a is None else xp.ascontiguousarray(a) for a in (task.b, task.z))
+    if math.prod(task.windows.kernel) == 1:
+        y = sums = convolve(xp, x, w, task.windows, task.group)
+    else:
+        sums = partial_sums(task, x, w)
+        y = xp.empty(task.shape, x.dtype)
+    if sums is not y or b is not None or z is not None or task.ending.activation:
+        finish(task.site, sums, y, b, z, task.ending)
+    return y
+
+
+def partial_sums(task: Task, x: Array, w: Array) -> Array:
     """Returns sums [slices, batch, maps, places] of contiguous arrays, which are to be added up."""
-    maps, places = w.shape[0] // group, math.prod(windows.output)
+    site, element = task.site, ELEMENTS[x.dtype]
+    maps, places = w.shape[0] // task.group, math.prod(task.windows.output)
     depth = w.size // w.shape[0]
     tiles = -(-places // TILE)
-    blocks_of = tiles * -(-maps // TILE) * x.shape[0] * group
+    blocks_of = tiles * -(-maps // TILE) * x.shape[0] * task.group
     slices = max(1, min(-(-BLOCKS // blocks_of), depth // LEAST))
     length = -(-depth // (slices * DEPTH)) * DEPTH
     slices = -(-depth // length)
     tensor = site.has_tensor_cores and (element != "f32" or site.tf32)
-    height, width = window_of(windows)
+    height, width = window_of(task.windows)
     macros: dict[str, Any] = {"T": element, "KH": height, "KW": width, "TENSOR": int(tensor)}
     partial = site.xp.empty((slices, x.shape[0], w.shape[0], places), np.float32)
-    sizes = [np.int32(n) for n in (group, w.shape[1], maps, slices, length)]
-    grid = (tiles * slices, -(-maps // TILE), x.shape[0] * group)
+    sizes = [np.int32(n) for n in (task.group, w.shape[1], maps, slices, length)]
+    grid = (tiles * slices, -(-maps // TILE), x.shape[0] * task.group)
     launch = site.kernel("conv", "convolve", **macros)
-    launch(grid, (THREADS,), (x, w, partial, *sizes, *numbers_of(windows)))
+    launch(grid, (THREADS,), (x, w, partial, *sizes, *numbers_of(task.windows)))
     return partial

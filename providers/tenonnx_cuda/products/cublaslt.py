@@ -39,7 +39,7 @@ MOST_WORKSPACE, REDUCTIONS, ALIGNMENTS = 1, 3, (5, 6, 7, 8)
 sum and the result, _MIN_ALIGNMENT_A_BYTES and so on."""
 
 IN_FLOAT32: Final = 2
-"""CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE: parts of sums are not rounded to 16 bits, as others do."""
+"""CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE: no parts of sums are rounded to 16 bits."""
 
 WORKSPACE: Final = 32 << 20
 """Bytes that cuBLAS itself takes on large devices."""

@@ -1,0 +1,48 @@
+"""Convolution of each channel by itself, by a kernel of the provider's own."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+
+from tenonnx.operators import Array
+from tenonnx_cuda.images import layouts
+from tenonnx_cuda.images.implicit import numbers_of, window_of
+from tenonnx_cuda.images.task import Task
+from tenonnx_cuda.sources import ELEMENTS, LARGEST_GRID, THREADS, is_aligned, pointer
+
+VECTOR: Final = 4
+PLACES: Final = 4
+"""Maps that a thread of ``depthwise.cu`` has at once, and places one after another."""
+
+LARGEST_WINDOW: Final = 64
+"""Of its windows, so that their weights fit in a block's shared memory."""
+
+
+def depthwise(task: Task) -> Array | None:
+    """Returns what the kernel computes; ``None`` for what it does not take."""
+    xp, x, w, b, z, shape = task.site.xp, task.x, task.w, task.b, task.z, task.shape
+    alone = w.shape[1] == 1 and task.group == x.shape[1]
+    small = math.prod(task.windows.kernel) <= LARGEST_WINDOW and max(shape[:2]) <= LARGEST_GRID
+    if task.transposed or not alone or not small or x.ndim == 5:
+        return None
+    last = task.free and layouts.lies(x) is True
+    y = layouts.empty(xp, shape, x.dtype, at_end=last)
+    x = layouts.laid(xp, x, at_end=last)
+    z = None if z is None else layouts.laid(xp, z, at_end=last)
+    w, b = (None if a is None else xp.ascontiguousarray(a) for a in (w, b))
+    times, maps = shape[1] // x.shape[1], shape[1]
+    even = times == 1 and maps % VECTOR == 0 and is_aligned(x, *(() if z is None else (z,)))
+    vector = VECTOR if last and even else 1
+    height, width = window_of(task.windows)
+    launch = task.site.kernel(
+        "depthwise", "depthwise", T=ELEMENTS[x.dtype], KH=height, KW=width, TIMES=times,
+        LAST=int(last), VECTOR=vector, ACTIVATION=task.ending.activation,
+    )  # fmt: skip
+    chunk, places = (32 * vector, 8 * PLACES) if last else (1, THREADS * PLACES)
+    grid = (-(-math.prod(shape[2:]) // places), -(-maps // chunk), shape[0])
+    numbers = (np.int32(maps), *numbers_of(task.windows), *task.ending.factors)
+    launch(grid, (THREADS,), (x, w, pointer(b), pointer(z), y, *numbers))
+    return y

@@ -1,0 +1,100 @@
+"""A call of a convolution: what it is given, and what becomes of its results."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from tenonnx.operators import Array
+from tenonnx_array.windows import Windows
+from tenonnx_cuda.chosen import Site
+from tenonnx_cuda.sources import ELEMENTS, THREADS, blocks, pointer
+
+ACTIVATIONS: Final[dict[str, tuple[Any, ...]]] = {
+    "": (0,),
+    "Relu": (1,),
+    "LeakyRelu": (2, 0.01),
+    "Clip": (3,),
+    "HardSigmoid": (4, 0.2, 0.5),
+    "HardSwish": (5,),
+    "Sigmoid": (6,),
+    "Tanh": (7,),
+}
+"""What ``ending.cuh`` calls activations, and the defaults of their parameters."""
+
+RELU: Final = 1
+
+
+class Ending(NamedTuple):
+    """What becomes of a convolution's results.
+
+    Attributes:
+        activation: Its number.
+        alpha: Its parameters.
+        beta: Likewise.
+    """
+
+    activation: int = 0
+    alpha: float = 0.0
+    beta: float = 0.0
+
+    @property
+    def factors(self) -> tuple[np.float32, np.float32]:
+        """The parameters, as kernels take them."""
+        return np.float32(self.alpha), np.float32(self.beta)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A call, whose arrays have one element type.
+
+    Attributes:
+        site: The node.
+        x: The image; of a transposed convolution the smaller one.
+        w: The weights.
+        b: A number for each map, if anything.
+        z: What is added, of the result's shape, if anything.
+        windows: Where they are.
+        shape: The result's.
+        group: Groups of channels.
+        ending: What becomes of the results.
+        transposed: It goes the other way.
+        free: The result may have its channels last.
+    """
+
+    site: Site
+    x: Array
+    w: Array
+    b: Array | None
+    z: Array | None
+    windows: Windows
+    shape: tuple[int, ...]
+    group: int
+    ending: Ending
+    transposed: bool
+    free: bool
+
+
+def finish(
+    site: Site, sums: Array, y: Array, b: Array | None, z: Array | None, ending: Ending
+) -> None:
+    """Writes the end of a convolution to y.
+
+    Args:
+        site: The node.
+        sums: float32 [slices, ...], or y itself.
+        y: The result.
+        b: A number for each map.
+        z: What is added; it lies as y does.
+        ending: The activation.
+    """
+    element = ELEMENTS[y.dtype]
+    slices, kind = (1, element) if sums is y else (sums.shape[0], "float")
+    launch = site.kernel("ending", "finish", T=element, S=kind, ACTIVATION=ending.activation)
+    inner = math.prod(y.shape[2:]) if y.flags.c_contiguous else 1
+    counts = (np.int32(slices), np.int64(y.size), np.int32(y.shape[1]), np.int32(inner))
+    arrays = (sums, pointer(b), pointer(z), y)
+    launch(blocks(y.size), (THREADS,), (*arrays, *counts, *ending.factors))
