@@ -1,17 +1,20 @@
 """What the machine can do at most, measured, and what kernels reach of that.
 
 Peaks are of this machine now: reading memory beyond every cache (the read of STREAM), and fused
-multiply-adds of float32 in registers. A kernel is compared with the one that bounds it.
+multiply-adds of float32 in registers. A kernel takes turns with the one that bounds it: on a shared
+machine memory's speed changes by the minute.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from bench.cpu.turns import ROOT
@@ -19,6 +22,8 @@ from bench.machine import tell
 from bench.measure import UNSET
 
 READ, FLOPS = "GB/s", "GFLOP/s"
+
+ROUNDS = 5
 
 
 def measure_roofline(threads: Sequence[int], *, quick: bool) -> list[dict[str, Any]]:
@@ -38,19 +43,25 @@ def measure_roofline(threads: Sequence[int], *, quick: bool) -> list[dict[str, A
     return found
 
 
-def fastest(call: Callable[[], object], seconds: float) -> float:
-    """Returns the shortest time of a call."""
-    call()
-    best, stop = float("inf"), time.perf_counter() + seconds
-    while time.perf_counter() < stop or best == float("inf"):
-        start = time.perf_counter()
-        call()
-        best = min(best, time.perf_counter() - start)
-    return best
+@dataclass(frozen=True)
+class Work:
+    """What can be timed: a call, and how many bytes it reads or float operations it does."""
+
+    call: Callable[[], object]
+    amount: float
+
+    def rate(self, seconds: float) -> float:
+        """Returns 1e-9 times what it does per second, when fastest."""
+        best, stop = float("inf"), time.perf_counter() + seconds
+        while time.perf_counter() < stop or best == float("inf"):
+            start = time.perf_counter()
+            self.call()
+            best = min(best, time.perf_counter() - start)
+        return self.amount / best / 1e9
 
 
-def peaks(threads: int, seconds: float, mib: int) -> dict[str, float]:
-    """Returns the machine's peaks by unit."""
+def peaks(threads: int, seconds: float, mib: int) -> dict[str, Work]:
+    """Returns what reaches the machine's peaks, by unit."""
     import numpy as np
 
     from bench.cpu.peaks import CHAINS, add_up, multiply_add
@@ -60,41 +71,47 @@ def peaks(threads: int, seconds: float, mib: int) -> dict[str, float]:
     sums = np.zeros(64 * 64, np.float32)
     read, work = add_up.compile(), multiply_add.compile()
     turns = int(2e6 * seconds)
-    reading = fastest(lambda: read(memory, sums, threads), seconds)
-    working = fastest(lambda: work(turns, sums, threads), seconds)
     flops = 2 * CHAINS * cpu().lanes * turns * 4 * threads
-    return {READ: memory.nbytes / reading / 1e9, FLOPS: flops / working / 1e9}
+    return {
+        READ: Work(lambda: read(memory, sums, threads), memory.nbytes),
+        FLOPS: Work(lambda: work(turns, sums, threads), flops),
+    }
 
 
-def kernels(threads: int, seconds: float, *, quick: bool) -> list[dict[str, Any]]:
-    """Times kernels that models spend their time in, as sessions run them."""
+def kernels(threads: int, *, quick: bool) -> Iterator[tuple[str, str, Work]]:
+    """Yields names, units and what sessions run: kernels that models spend their time in."""
     import tenonnx
     from bench.cpu.shapes import SHAPES
 
     options = tenonnx.SessionOptions(intra_op_num_threads=threads)
-    found = []
     for name, (unit, build) in SHAPES.items():
         proto, feeds, amount = build(quick)
         session = tenonnx.InferenceSession(
             proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
         )
-        taken = fastest(lambda s=session, f=feeds: s.run(None, f), seconds)  # type: ignore[misc] # defaults bind
-        found.append(
-            {"name": name, "unit": unit, "seconds": taken, "reached": amount / taken / 1e9}
-        )
-    return found
+        yield name, unit, Work(functools.partial(session.run, None, feeds), amount)
+
+
+def share(work: Work, peak: Work, seconds: float) -> tuple[float, float]:
+    """Returns the rates of work and peak in the round whose quotient is the median one."""
+    work.call()
+    rounds = [(work.rate(seconds), peak.rate(seconds)) for _ in range(ROUNDS)]
+    return sorted(rounds, key=lambda rates: rates[0] / rates[1])[ROUNDS // 2]
 
 
 def main(threads: int, quick: bool) -> None:
     """Prints a list in JSON."""
     from tenonnx_cpu.team import most_threads
 
-    seconds = 0.02 if quick else 0.5
+    seconds = 0.02 if quick else 0.1
     team = threads or most_threads()
     highest = peaks(team, seconds, 16 if quick else 256)
-    found = kernels(team, seconds, quick=quick)
-    for each in found:
-        each.update(threads=threads, peak=highest[each["unit"]])
+    found = []
+    for name, unit, work in kernels(team, quick=quick):
+        reached, peak = share(work, highest[unit], seconds)
+        taken = work.amount / reached / 1e9
+        rates = {"unit": unit, "seconds": taken, "reached": reached, "peak": peak}
+        found.append({"name": name, "threads": threads} | rates)
     print(json.dumps(found))
 
 
