@@ -1,4 +1,4 @@
-"""How many processors this process may use."""
+"""How many processors this process may use, and the control groups that limit it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 OWN = Path("/proc/self/cgroup")
 """Which control groups a process of Linux is in: ``number:controllers:path`` for each hierarchy."""
@@ -15,11 +15,8 @@ OWN = Path("/proc/self/cgroup")
 GROUPS = Path("/sys/fs/cgroup")
 """Where they are."""
 
-Limit: TypeAlias = tuple[str, ...]
-
-LIMIT_V2: Final[Limit] = ("cpu.max",)
-LIMIT_V1: Final[Limit] = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
-"""Files of a control group that hold a quota and its period, in microseconds."""
+LIMITS: Final = {1: ("cpu.cfs_quota_us", "cpu.cfs_period_us"), 2: ("cpu.max",)}
+"""Files of a group that hold a quota and its period, in microseconds, by version."""
 
 
 @functools.cache
@@ -36,41 +33,47 @@ def available_cores() -> int:
 def cpu_quota(own: Path, groups: Path) -> float | None:
     """Returns the processors whose time control groups grant a process, as ``docker --cpus`` says.
 
-    The smallest quota counts of the process's groups and those above; ``None`` without any.
-    (Linux's admin-guide/cgroup-v2 and scheduler/sched-bwc.)
+    The smallest one counts; ``None`` without any. (Linux's admin-guide/cgroup-v2 and
+    scheduler/sched-bwc.)
+    """
+    found = [_quota(group, LIMITS[v]) for group, v in control_groups("cpu", own, groups)]
+    return min((quota for quota in found if quota is not None), default=None)
+
+
+def control_groups(
+    controller: str, own: Path = OWN, groups: Path = GROUPS
+) -> Iterator[tuple[Path, int]]:
+    """Yields the folders of the control groups that may limit a process, and their version.
+
+    They are those that it is in, and all above. There are none on other systems than Linux.
 
     Args:
+        controller: What they limit: ``cpu`` or ``memory``.
         own: What says which groups it is in.
         groups: Where they are. In a container that may be its own group, whatever ``own`` says.
     """
     try:
         hierarchies = own.read_text().splitlines()
     except OSError:
-        return None
-    found = [_quota(folder, limit) for folder, limit in _folders(hierarchies, groups)]
-    return min((quota for quota in found if quota is not None), default=None)
-
-
-def _folders(hierarchies: list[str], groups: Path) -> Iterator[tuple[Path, Limit]]:
-    """Yields the folders of groups that may have quotas, and how they write them."""
+        return
     for line in hierarchies:
         _, controllers, path = line.split(":", 2)
         if not controllers:
-            root, limit = groups, LIMIT_V2
-        elif "cpu" in controllers.split(","):
-            root, limit = groups / "cpu", LIMIT_V1
+            root, version = groups, 2
+        elif controller in controllers.split(","):
+            root, version = groups / controller, 1
         else:
             continue
-        folder = root / path.lstrip("/")
-        yield folder, limit
-        while folder != root:
-            folder = folder.parent
-            yield folder, limit
+        group = root / path.lstrip("/")
+        yield group, version
+        while group != root:
+            group = group.parent
+            yield group, version
 
 
-def _quota(folder: Path, limit: Limit) -> float | None:
+def _quota(group: Path, files: tuple[str, ...]) -> float | None:
     try:
-        quota, period = " ".join((folder / name).read_text() for name in limit).split()
+        quota, period = " ".join((group / name).read_text() for name in files).split()
     except OSError:
         return None
     return None if quota in ("max", "-1") else int(quota) / int(period)

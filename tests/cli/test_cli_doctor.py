@@ -94,7 +94,7 @@ def test_limits_of_cgroups(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{content}\n")
     (tmp_path / "membership").write_text(f"{membership}\n")
-    assert cgroup_limit(tmp_path / "groups", tmp_path / "membership") == expected
+    assert cgroup_limit(tmp_path / "membership", tmp_path / "groups") == expected
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs Linux")
@@ -102,13 +102,17 @@ def test_private_memory_is_measured() -> None:
     """In a process of its own, for other threads of this one give pages back meanwhile."""
     code = """
 import mmap
+import tempfile
 from tenonnx.cli.memory import private_bytes
 private_bytes()
 before = private_bytes()
 # Fresh pages: the heap may have enough to give again.
 pages = mmap.mmap(-1, 32 * 2**20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+file = tempfile.TemporaryFile()
+file.truncate(len(pages))
+shared = mmap.mmap(file.fileno(), 0)
 for start in range(0, len(pages), mmap.PAGESIZE):
-    pages[start] = 1
+    pages[start] = shared[start] = 1
 print(len(pages), private_bytes() - before)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -104,12 +104,12 @@ def _openers(
     state: State, names: Sequence[str], request: Request, *, every: bool
 ) -> dict[str, Any]:
     from tenonnx.cli.contender import FALLBACK, PEER, is_peer_here, opener
-    from tenonnx.cli.providers import check_provider
+    from tenonnx.provider import why_unusable
 
     behind = (FALLBACK,) if every else ()
     if not names or every:
         found = [p for p in state.plugins.providers.values() if every or p.unasked]
-        usable = [provider for provider in found if check_provider(provider) is None]
+        usable = [provider for provider in found if why_unusable(provider) is None]
         others = [p.aliases[0] if p.aliases else p.name for p in usable]
         given = [name.partition(":")[0] for name in names]
         names = [*names, *(name for name in others if name not in given)]

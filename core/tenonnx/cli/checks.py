@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tenonnx.cli import memory
 from tenonnx.cli.output import count, grouped, size
-from tenonnx.cli.providers import check_provider
 from tenonnx.cores import available_cores
 from tenonnx.errors import TenonnxError
+from tenonnx.provider import why_unusable
 
 if TYPE_CHECKING:
     from tenonnx.plugins.manager import PluginSet
@@ -143,7 +143,7 @@ def providers(found: PluginSet) -> Iterator[Finding]:
     """Looks at which providers work: each that says so computes a sum."""
     usable = 0
     for provider in found.providers.values():
-        if (problem := check_provider(provider)) is not None:
+        if (problem := why_unusable(provider)) is not None:
             yield Finding("note", provider.name, f"not usable here: {problem}")
             continue
         usable += provider.unasked

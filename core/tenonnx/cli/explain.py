@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -18,9 +17,9 @@ from tenonnx.cli.arguments import (
     Without,
 )
 from tenonnx.cli.opening import Request, check_readable, parse_provider, session_options
-from tenonnx.cli.output import count, duration, emit_json, lines, note, progress, table, title
+from tenonnx.cli.output import count, duration, emit_json, lines, progress, table, title, write_text
 from tenonnx.cli.state import State, state_of
-from tenonnx.errors import Fail, InvalidArgument, did_you_mean
+from tenonnx.errors import InvalidArgument, did_you_mean
 
 HELP = """Explains what becomes of a model: transform by transform, and node by node.
 
@@ -34,6 +33,8 @@ Examples:
   tenonnx explain model.onnx --html model.html
   tenonnx explain model.onnx --json | jq '.transforms[] | select(.modified) | .name'
 """
+
+STAGES = ("in the model", "as it runs")
 
 MAX_SHOWN = 5
 """Nodes named with each reason for not being where they were wanted."""
@@ -66,7 +67,9 @@ def explain(
     report = _gather(state_of(context), model, Request(providers, level, without, roots))
     report["transforms"] = _chosen(report["transforms"], transform)
     if html:
-        _write_page(html, report)
+        from tenonnx.cli.graph_page import as_page
+
+        write_text(html, as_page(report))
     if as_json:
         if not nodes:
             del report["nodes"]
@@ -98,16 +101,6 @@ def _chosen(transforms: list[dict[str, Any]], names: list[str]) -> list[dict[str
     return [change for change in transforms if not names or change["name"] in names]
 
 
-def _write_page(path: str, report: dict[str, Any]) -> None:
-    from tenonnx.cli.graph_page import as_page
-
-    try:
-        Path(path).write_text(as_page(report), encoding="utf-8")
-    except OSError as error:
-        raise Fail(f"cannot write {path}: {error.strerror}") from error
-    note(f"written to {path}")
-
-
 def _print(report: dict[str, Any], nodes: bool) -> None:
     lines(
         f"{report['model']}: {count(report['nodes_before'], 'node')} before transforms, "
@@ -117,8 +110,9 @@ def _print(report: dict[str, Any], nodes: bool) -> None:
     if nodes:
         for change in report["transforms"]:
             _print_changes(change)
-    _print_operators(report)
-    _print_placement(report["placement"], nodes)
+    title("Operators")
+    print_operators(report["operators_before"], report["operators_after"])
+    print_placement(report["placement"], every=nodes)
     _print_calls(report["calls"])
 
 
@@ -165,19 +159,22 @@ def _print_changes(change: dict[str, Any]) -> None:
         lines(f"~ {pair['before']}", f"  {pair['after']}")
 
 
-def _print_operators(report: dict[str, Any]) -> None:
-    title("Operators")
-    before, after = report["operators_before"], report["operators_after"]
+def print_operators(before: dict[str, int], after: dict[str, int]) -> None:
+    """Prints how often each operator occurs in the model, and in what runs if that differs."""
+    if after == before:
+        table(("operator", "nodes"), list(before.items()), right=("nodes",))
+        return
     names = dict.fromkeys([*before, *after])
     rows = [(name, before.get(name, 0), after.get(name, 0)) for name in names]
-    table(("operator", "before", "after"), rows, right=("before", "after"))
+    table(("operator", *STAGES), rows, right=STAGES)
 
 
-def _print_placement(placement: dict[str, Any], nodes: bool) -> None:
+def print_placement(placement: dict[str, Any], *, every: bool) -> None:
+    """Prints who runs how many nodes, and which nodes, or every one, are not where wanted."""
     title("Placement")
     table(("provider", "nodes"), list(placement["counts"].items()), right=("nodes",))
     for group in placement["elsewhere"]:
-        shown = group["nodes"] if nodes else group["nodes"][:MAX_SHOWN]
+        shown = group["nodes"] if every else group["nodes"][:MAX_SHOWN]
         more = len(group["nodes"]) - len(shown)
         lines(
             f"on {group['provider']} because {group['reasons']}: {', '.join(shown)}"

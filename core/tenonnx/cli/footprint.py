@@ -24,7 +24,17 @@ from tenonnx.cli.arguments import (
 )
 from tenonnx.cli.contender import PEER, is_peer_here
 from tenonnx.cli.opening import Request, load_original
-from tenonnx.cli.output import count, emit_json, lines, note, progress, say, size, table, title
+from tenonnx.cli.output import (
+    count,
+    emit_json,
+    lines,
+    progress,
+    say,
+    size,
+    table,
+    title,
+    write_text,
+)
 from tenonnx.cli.state import State, state_of
 from tenonnx.errors import Fail, InvalidArgument
 
@@ -93,7 +103,9 @@ def memory(
         arguments = [*_repeated(request), "--level", level.value, "--feeds", str(given)]
         found = measure(state, model, arguments, contenders, processes, rounds)
     if html:
-        _draw(html, model, found)
+        from tenonnx.cli.footprint_page import as_html
+
+        write_text(html, as_html(model, found))
     if as_json:
         emit_json(_as_data(found))
     else:
@@ -158,16 +170,6 @@ def measure(
 
 def _median(courses: list[Any]) -> Any:
     return sorted(courses, key=lambda course: course.peak.private)[len(courses) // 2]
-
-
-def _draw(path: str, model: str, found: dict[str, Any]) -> None:
-    from tenonnx.cli.footprint_page import as_html
-
-    try:
-        Path(path).write_text(as_html(model, found), encoding="utf-8")
-    except OSError as error:
-        raise Fail(f"cannot write {path}: {error.strerror}") from error
-    note(f"written to {path}")
 
 
 def _as_data(found: dict[str, Any]) -> dict[str, Any]:

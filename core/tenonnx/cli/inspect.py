@@ -16,6 +16,7 @@ from tenonnx.cli.arguments import (
     Roots,
     Without,
 )
+from tenonnx.cli.explain import print_operators, print_placement
 from tenonnx.cli.failures import code_of, explain
 from tenonnx.cli.memory import growth, private_bytes
 from tenonnx.cli.opening import Request, load_original, open_session
@@ -37,11 +38,6 @@ Examples:
   tenonnx inspect model.onnx --provider cuda --provider cpu --nodes
   tenonnx inspect model.onnx --json | jq .operators
 """
-
-STAGES = ("in the model", "as it runs")
-
-MAX_SHOWN = 5
-"""Nodes named with each reason for not being where they were wanted."""
 
 
 def inspect(
@@ -120,7 +116,7 @@ def _print(report: dict[str, Any], weights: int) -> None:
     if "transforms" in report:
         _print_loading(report)
         _print_transforms(report["transforms"])
-        _print_placement(report["placement"])
+        print_placement(report["placement"], every="node_list" in report)
     _print_weights(report["weights"], weights)
     if "memory" in report:
         _print_memory(report["memory"])
@@ -154,14 +150,7 @@ def _print_model(report: dict[str, Any]) -> None:
 
 def _print_operators(report: dict[str, Any]) -> None:
     title(f"Operators: {count(report['nodes'], 'node')}")
-    after = report.get("operators_as_run")
-    before = report["operators"]
-    if after is None or after == before:
-        table(("operator", "nodes"), list(before.items()), right=("nodes",))
-    else:
-        names = dict.fromkeys([*before, *after])
-        rows = [(name, before.get(name, 0), after.get(name, 0)) for name in names]
-        table(("operator", *STAGES), rows, right=STAGES)
+    print_operators(report["operators"], report.get("operators_as_run", report["operators"]))
     if report["functions"]:
         title("Functions")
         functions = [(f["name"], f["nodes"]) for f in report["functions"]]
@@ -189,19 +178,6 @@ def _print_transforms(transforms: list[dict[str, Any]]) -> None:
         lines(f"{len(idle)} {others}changed nothing, in {duration(sum(idle))}")
     if not transforms:
         lines("none ran")
-
-
-def _print_placement(placement: dict[str, Any]) -> None:
-    title("Placement")
-    rows = list(placement["counts"].items())
-    table(("provider", "nodes"), rows, right=("nodes",))
-    for group in placement["elsewhere"]:
-        shown = ", ".join(group["nodes"][:MAX_SHOWN])
-        more = len(group["nodes"]) - MAX_SHOWN
-        lines(
-            f"on {group['provider']} because {group['reasons']}: {shown}"
-            + (f" and {more} more" if more > 0 else "")
-        )
 
 
 def _print_weights(weights: dict[str, Any], most: int) -> None:

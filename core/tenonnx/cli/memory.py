@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 from pathlib import Path
 
+from tenonnx.cores import GROUPS, OWN, control_groups
+
 try:
     import resource
 except ImportError:  # Windows
@@ -16,12 +18,14 @@ else:
     }
 
 ROLLUP = Path("/proc/self/smaps_rollup")
-CGROUP = Path("/sys/fs/cgroup")
+LIMIT_FILES = {1: "memory.limit_in_bytes", 2: "memory.max"}
+"""Which file of a control group holds its limit, by version."""
 
 
 def private_bytes() -> int | None:
-    """Returns the bytes that this process alone holds and that no file holds too.
+    """Returns the bytes of this process that no file holds too.
 
+    Pages of a file that it has just written are none of them, though nobody else may map them.
     ``None`` where the system does not say (anywhere but on Linux).
     """
     gc.collect()
@@ -29,7 +33,7 @@ def private_bytes() -> int | None:
         text = ROLLUP.read_text()
     except OSError:
         return None
-    kinds = ("Private_Dirty:", "Private_Hugetlb:", "Swap:")
+    kinds = ("Anonymous:", "Private_Hugetlb:", "Swap:")
     return 1024 * sum(int(x.split()[1]) for x in text.splitlines() if x.startswith(kinds))
 
 
@@ -50,42 +54,20 @@ def limits() -> dict[str, int]:
     return found
 
 
-def cgroup_limit(root: Path = CGROUP, membership: Path = Path("/proc/self/cgroup")) -> int | None:
-    """Returns the lowest limit that a cgroup of the process sets, version 1 or 2.
-
-    Args:
-        root: Where cgroups are mounted.
-        membership: Which cgroups the process is in.
-    """
-    try:
-        lines = membership.read_text().splitlines()
-    except OSError:
-        return None
-    found = []
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if controllers == "":
-            top, file = root, "memory.max"
-        elif "memory" in controllers.split(","):
-            top, file = root / "memory", "memory.limit_in_bytes"
-        else:
-            continue
-        # Inside a container, the path may be the host's and the group itself the root.
-        inner = top / path.lstrip("/")
-        for folder in (inner, *inner.parents):
-            if not folder.is_relative_to(top):
-                break
-            found += _read_limit(folder / file)
-    return min(found, default=None)
+def cgroup_limit(own: Path = OWN, groups: Path = GROUPS) -> int | None:
+    """Returns the lowest limit of ``control_groups``; ``None`` if none has one."""
+    found = control_groups("memory", own, groups)
+    limits = [_read_limit(group / LIMIT_FILES[version]) for group, version in found]
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
-def _read_limit(path: Path) -> list[int]:
+def _read_limit(path: Path) -> int | None:
     try:
         text = path.read_text().strip()
     except OSError:
-        return []
+        return None
     # Version 1 says "unlimited" with a number close to 2**63.
-    return [int(text)] if text.isdecimal() and int(text) < 2**60 else []
+    return int(text) if text.isdecimal() and int(text) < 2**60 else None
 
 
 def total() -> tuple[int, int] | None:

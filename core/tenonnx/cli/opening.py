@@ -96,13 +96,9 @@ def open_session(state: State, model: Any, request: Request) -> tuple[InferenceS
 def open_profiled(state: State, model: Any, request: Request) -> tuple[InferenceSession, Profiler]:
     """Returns a session and what watches its runs; no trace is written."""
     from tenonnx.interface.profiling import Profiler
-    from tenonnx.session import InferenceSession
 
-    check_readable(model)
-    options = session_options(state, request)
-    providers = [parse_provider(text) for text in request.providers]
     start = time.perf_counter_ns()
-    session = InferenceSession(model, options, providers or None)
+    session, _ = open_session(state, model, request)
     built = time.perf_counter_ns()
     profiler = Profiler(session.placement, state.plugins, start, start, built, "uri")
     session.watch(profiler)

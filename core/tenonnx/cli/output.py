@@ -8,12 +8,15 @@ import math
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
+
+from tenonnx.errors import Fail
 
 UNLIMITED = 100_000
 """Columns of output that is not a terminal: nothing is wrapped, so that grep finds it."""
@@ -52,6 +55,19 @@ def say(kind: str, sentence: str) -> None:
 def note(sentence: str) -> None:
     """Prints a sentence on standard error."""
     console(stderr=True).print(sentence, soft_wrap=True)
+
+
+def write_text(path: str, text: str) -> None:
+    """Writes a file that an option names, and says so.
+
+    Raises:
+        Fail: It cannot be written.
+    """
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise Fail(f"cannot write {path}: {error.strerror}") from error
+    note(f"written to {path}")
 
 
 def title(text: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -24,9 +23,8 @@ from tenonnx.cli.arguments import (
 )
 from tenonnx.cli.hot import Hot, as_html, by_node, by_operator, run_seconds
 from tenonnx.cli.opening import Request, open_profiled
-from tenonnx.cli.output import count, duration, emit_json, lines, note, size, table, title
+from tenonnx.cli.output import count, duration, emit_json, lines, size, table, title, write_text
 from tenonnx.cli.state import state_of
-from tenonnx.errors import Fail
 
 HELP = """Shows which operators and nodes a model's time goes to.
 
@@ -78,9 +76,9 @@ def profile(
     nodes, operators = by_node(events), by_operator(events)
     seconds = run_seconds(events)
     if trace:
-        _write(trace, json.dumps(events))
+        write_text(trace, json.dumps(events))
     if html:
-        _write(html, as_html(model, runs, seconds, operators, nodes))
+        write_text(html, as_html(model, runs, seconds, operators, nodes))
     if as_json:
         emit_json(_as_data(model, runs, seconds, operators, nodes[:top]))
     else:
@@ -126,11 +124,3 @@ def _print(
     table(header, detailed, right=(*columns, "output", "copied"))
     if len(nodes) > top:
         lines("", f"{len(nodes) - top} more; --top {len(nodes)} shows them all")
-
-
-def _write(path: str, text: str) -> None:
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise Fail(f"cannot write {path}: {error.strerror}") from error
-    note(f"written to {path}")

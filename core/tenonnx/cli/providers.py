@@ -80,7 +80,9 @@ def _print_options(found: list[dict[str, Any]]) -> None:
 
 def describe_provider(plugins: PluginSet, provider: type[Provider]) -> dict[str, Any]:
     """Returns what there is to know about a provider, fit for JSON."""
-    problem = check_provider(provider)
+    from tenonnx.provider import why_unusable
+
+    problem = why_unusable(provider)
     return {
         "name": provider.name,
         "aliases": list(provider.aliases),
@@ -90,14 +92,6 @@ def describe_provider(plugins: PluginSet, provider: type[Provider]) -> dict[str,
         "meanings": _meanings(provider.Options),
         "kernels": None if problem else _kernels(plugins, provider),
     }
-
-
-def check_provider(provider: type[Provider]) -> str | None:
-    """Returns why a provider is not usable here; ``None`` if it is."""
-    try:
-        return provider.check()
-    except Exception as error:  # a stranger's code may raise anything
-        return f"its check failed: {type(error).__name__}: {error}"
 
 
 def _options(options: type | None) -> dict[str, Any]:
