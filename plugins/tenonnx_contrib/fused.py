@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tenonnx import Array, Namespace, OperatorTable
 from tenonnx_array import nonlinear
@@ -14,31 +14,35 @@ from tenonnx_array.softmax import softmax
 table = OperatorTable("com.microsoft")
 op = table.op
 
-ACTIVATIONS: dict[str, Callable[..., Array]] = {
-    "": lambda _, x: x,
-    "Clip": lambda xp, x, low, high: xp.clip(x, low, high),
-    "Elu": lambda xp, x, alpha=1.0: nonlinear.elu(xp, x, alpha=alpha),
-    "HardSigmoid": lambda xp, x, alpha=0.2, beta=0.5: nonlinear.hard_sigmoid(
-        xp, x, alpha=alpha, beta=beta
-    ),
-    "HardSwish": lambda xp, x, *_: nonlinear.hard_swish(xp, x),
-    "LeakyRelu": lambda xp, x, alpha=0.01: nonlinear.leaky_relu(xp, x, alpha=alpha),
-    "Relu": lambda xp, x: nonlinear.relu(xp, x),
-    "Selu": lambda xp, x, *constants: (
-        nonlinear.selu(xp, x)
-        if not constants
-        else nonlinear.selu(xp, x, alpha=constants[0], gamma=constants[1])
-    ),
-    "Sigmoid": lambda xp, x: nonlinear.sigmoid(xp, x),
-    "Softplus": lambda xp, x: nonlinear.softplus(xp, x),
-    "Softsign": lambda xp, x: nonlinear.softsign(xp, x),
-    "Tanh": lambda xp, x: xp.tanh(x),
-    "ThresholdedRelu": lambda xp, x, alpha=1.0: nonlinear.thresholded_relu(xp, x, alpha=alpha),
+ACTIVATIONS: dict[str, tuple[Callable[..., Array], tuple[str, ...]]] = {
+    "": (lambda _, x: x, ()),
+    "Clip": (lambda xp, x, low=None, high=None: xp.clip(x, low, high), ("low", "high")),
+    "Elu": (nonlinear.elu, ("alpha",)),
+    "HardSigmoid": (nonlinear.hard_sigmoid, ("alpha", "beta")),
+    "HardSwish": (nonlinear.hard_swish, ()),
+    "LeakyRelu": (nonlinear.leaky_relu, ("alpha",)),
+    "Relu": (nonlinear.relu, ()),
+    "Selu": (nonlinear.selu, ("alpha", "gamma")),
+    "Sigmoid": (nonlinear.sigmoid, ()),
+    "Softplus": (nonlinear.softplus, ()),
+    "Softsign": (nonlinear.softsign, ()),
+    "Tanh": (lambda xp, x: xp.tanh(x), ()),
+    "ThresholdedRelu": (nonlinear.thresholded_relu, ("alpha",)),
 }
+"""Functions, and what they take."""
 
 
-def activated(xp: Namespace, x: Array, name: str, parameters: Sequence[float]) -> Array:
+def activated(
+    xp: Namespace, x: Array, name: str, given: Sequence[float] | Mapping[str, float | None]
+) -> Array:
     """Return an activation of x.
+
+    Args:
+        xp: The array namespace.
+        x: Of any shape.
+        name: The activation's.
+        given: What it takes, in order or by name. What is None is as the operator has it, and of
+            names it takes its own.
 
     Raises:
         ValueError: An activation that is never fused.
@@ -46,7 +50,11 @@ def activated(xp: Namespace, x: Array, name: str, parameters: Sequence[float]) -
     if name not in ACTIVATIONS:
         known = ", ".join(filter(None, ACTIVATIONS))
         raise ValueError(f"expected activation to be one of {known}, found {name!r}")
-    return ACTIVATIONS[name](xp, x, *parameters)
+    function, names = ACTIVATIONS[name]
+    if not isinstance(given, Mapping):
+        given = dict(zip(names, given, strict=False))
+    taken = {key: value for key in names if (value := given.get(key)) is not None}
+    return function(xp, x, **taken)
 
 
 @op("FusedConv")
@@ -103,8 +111,8 @@ def fused_gemm(
 ) -> Array:
     """Return the activation of Gemm."""
     y = gemm(xp, A, B, C, alpha=alpha, beta=beta, transA=transA, transB=transB)
-    given = (activation_alpha, activation_beta, activation_gamma)
-    return activated(xp, y, activation, [value for value in given if value is not None])
+    given = {"alpha": activation_alpha, "beta": activation_beta, "gamma": activation_gamma}
+    return activated(xp, y, activation, given)
 
 
 @op("TransposeMatMul", without=("transBatchA", "transBatchB"))
@@ -166,5 +174,5 @@ def fused_matmul_activation(
     )
     if activation == "Softmax":
         return softmax(xp, y, axis=activation_axis)
-    given = (activation_alpha, activation_beta, activation_gamma)
-    return activated(xp, y, activation, [value for value in given if value is not None])
+    given = {"alpha": activation_alpha, "beta": activation_beta, "gamma": activation_gamma}
+    return activated(xp, y, activation, given)

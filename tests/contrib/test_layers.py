@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 from formulas import RNG, attended, close, gelu, real, rms, run, sigmoid, softmax
 
+from tenonnx_array.nonlinear import hard_swish
+from tenonnx_contrib.fused import activated
+
 
 def test_sums_with_a_bias() -> None:
     x, bias, skip = real(2, 3, 8), real(8), real(2, 3, 8)
@@ -67,6 +70,14 @@ def test_convolution_with_channels_last() -> None:
     close(run("NhwcConv", x, w, b, **given)[0], np.moveaxis(plain, 1, -1))
     (y,) = run("NhwcFusedConv", x, w, b, z, activation="Relu", **given)
     close(y, np.moveaxis(summed, 1, -1))
+
+
+def test_activations_take_the_numbers_that_are_theirs() -> None:
+    x, given = real(3, 4), {"alpha": None, "beta": 0.3, "gamma": 0.2}
+    np.testing.assert_array_equal(activated(np, x, "Relu", given), np.maximum(x, 0))
+    slope = activated(np, x, "LeakyRelu", given)
+    np.testing.assert_array_equal(slope, activated(np, x, "LeakyRelu", [0.01]))
+    np.testing.assert_array_equal(activated(np, x, "HardSwish", [0.1, 0.2]), hard_swish(np, x))
 
 
 def test_padding_goes_and_comes_back() -> None:
