@@ -3,57 +3,36 @@
 torch runs eagerly, compiled, and replayed from a CUDA graph; where tenonnx multiplies by int4,
 torch computes in float16. Inputs and outputs stay on the device. Every row is a process of its own
 with a time limit: what fails or hangs is named in the results, and costs no other row. Results land
-in ``bench/results``, with the device's name, after every row; ``cuda.log`` there has all that was
-written on the way, with the traceback of each failure.
+in ``bench/results``, in files of the device's name, after every figure; ``cuda.log`` there has all
+that was written on the way, with the traceback of each failure.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from bench.cuda.page import page
+from bench.cuda.page import SMALL, TESTS
+from bench.cuda.processes import ROOT, Runs
+from bench.cuda.results import Results
 from bench.cuda.table import ROWS
 from bench.machine import machine, tell
 
-ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "bench" / "results"
 
-LOOK = """
-import json, cupy
-from tenonnx.provider import why_unusable
-from tenonnx_cuda.provider import CUDAExecutionProvider
-runtime = cupy.cuda.runtime
-try:
-    import torch
-    torch = torch.__version__ + ("" if torch.cuda.is_available() else " without CUDA")
-except Exception as error:
-    torch = repr(error)
-print(json.dumps({
-    "missing": why_unusable(CUDAExecutionProvider),
-    "device": runtime.getDeviceProperties(0)["name"].decode(),
-    "cupy": cupy.__version__, "torch": torch,
-    "runtime": runtime.runtimeGetVersion(), "driver": runtime.driverGetVersion(),
-}))
-"""
-"""Looks at the device in a process of its own: this one is not to hold any of its memory."""
-
-LOOK_SECONDS = 120
-"""That it may take: loading torch alone takes ten."""
+TELL_SECONDS = 10
+"""Between counts of tests."""
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    names = "\n".join(f"  {name:16} {row.about}" for name, row in ROWS.items())
+    names = "\n".join(f"  {name:20} {row.about}" for name, row in ROWS.items())
     parser = argparse.ArgumentParser(
         prog="python -m bench.cuda",
         description=__doc__,
@@ -61,7 +40,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("names", nargs="*", metavar="ROW", help="what to measure, all by default")
-    parser.add_argument("--quick", action="store_true", help="small networks, a moment each")
+    parser.add_argument(
+        "--quick", action="store_true", help="small networks, a moment each: whether they run"
+    )
     parser.add_argument("--seconds", type=float, default=3.0, help="length of a measurement")
     parser.add_argument("--limit", type=float, default=150.0, help="seconds that a row may take")
     parser.add_argument(
@@ -74,8 +55,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--skip-done",
         action="store_true",
-        help="go on with the results in the output folder, if they are of this device: leave out "
-        "what is there, and nothing of it failed",
+        help="leave out what the results of this device in the output folder have, if nothing of "
+        "it failed",
     )
     parser.add_argument("--kernels", action="store_true", help="time kernels one by one, too")
     parser.add_argument("--tests", action="store_true", help="run tests/cuda first")
@@ -103,41 +84,46 @@ def main(arguments: list[str] | None = None) -> int:
         if problem is not None:
             print(f"error: {problem}", file=sys.stderr)
             return 2
-        seen = {**seen, "machine": machine(), "quick": parsed.quick}
-        before = earlier(parsed.output / "cuda.json", seen) if parsed.skip_done else {}
-        content: dict[str, Any] = {"found": {}, "failed": {}, **before, **seen}
-        for name, command in commands(parsed).items():
-            if name in before.get("found", ()) and not before["failed"].get(name):
+        results = Results(parsed.output, {**seen, "machine": machine()})
+        asked = commands(parsed)
+        for name, command in asked.items():
+            if parsed.skip_done and results.is_done(name):
                 tell(f"{name} is done")
                 continue
-            tell(name)
-            content["found"][name], content["failed"][name] = run.lines(command)
-            tell(f"  {content['found'][name]}\n  {len(content['failed'][name])} failed")
-            # After each, so that a machine that is taken away has left what it knew.
-            (parsed.output / "cuda.json").write_text(json.dumps(content, indent=2) + "\n")
-            (parsed.output / "cuda.md").write_text(page(content))
-    return int(any(content["failed"].values()))
+            measure(run, name, command, results)
+    tell(f"results are in {results.path.with_suffix('.md')}")
+    return int(not all(map(results.is_done, asked)))
 
 
-def earlier(path: Path, seen: dict[str, Any]) -> dict[str, Any]:
-    """Returns results of the same device, and of networks of the same size, if there are any."""
-    if not path.exists():
-        return {}
-    content: dict[str, Any] = json.loads(path.read_text())
-    same = all(content.get(name) == seen[name] for name in ("device", "quick"))
-    return content if same else {}
+def measure(run: Runs, name: str, command: list[str], results: Results) -> None:
+    """Runs a command, and notes and tells what it says."""
+    told = 0.0
+
+    def heard(found: Mapping[str, Any], failed: Mapping[str, str]) -> None:
+        nonlocal told
+        results.add(name, found, failed)
+        if found and (name != TESTS or time.monotonic() - told > TELL_SECONDS):
+            told = time.monotonic()
+            tell("  " + ", ".join(f"{what} {value:.6g}" for what, value in found.items()))
+        for what, why in failed.items():
+            tell(f"  FAILED {what}: {why}")
+
+    tell(name)
+    results.begin(name)
+    run.run(command, heard, times=2 if name == TESTS else 1)
 
 
 def commands(parsed: argparse.Namespace) -> dict[str, list[str]]:
     """Returns what is run, in order: by name, the arguments of Python."""
     found = {}
     if parsed.tests:
-        found["tests"] = ["-m", "bench.cuda.tests"]
+        found[TESTS] = ["-m", "bench.cuda.tests"]
     if parsed.kernels:
         found["kernels"] = ["-m", "bench.cuda.kernels"]
     size = ["--small", "--seconds", "0.05"] if parsed.quick else ["--seconds", str(parsed.seconds)]
     for name in parsed.names or ROWS:
-        found[name] = ["-m", "bench.cuda.measure", name, *size]
+        known_as = f"{SMALL}{name}" if parsed.quick else name
+        found[known_as] = ["-m", "bench.cuda.measure", name, *size]
     return found
 
 
@@ -153,106 +139,6 @@ def installed(wheels: Path, site: Path) -> dict[str, str]:
     )
     before = os.environ.get("PYTHONPATH")
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(site), before)))}
-
-
-class Runs:
-    """Processes that write lines of JSON.
-
-    Args:
-        environment: Theirs.
-        limit: Seconds that one may take; the tests, twice as many.
-        log: A file that gets all that they write.
-        budget: Seconds that all together may take.
-    """
-
-    def __init__(
-        self, environment: dict[str, str], limit: float, log: Path, budget: float = float("inf")
-    ) -> None:
-        self._environment = environment
-        self._limit = limit
-        self._log = log
-        self._end = time.monotonic() + budget
-
-    def look(self) -> tuple[dict[str, Any], str | None]:
-        """Returns what device and libraries there are, or why nothing can be measured here."""
-        try:
-            done = subprocess.run(
-                [sys.executable, "-c", LOOK],
-                env=self._environment,
-                capture_output=True,
-                text=True,
-                timeout=LOOK_SECONDS,
-            )
-        except subprocess.TimeoutExpired:
-            return {}, f"the device does not answer within {LOOK_SECONDS} s"
-        if done.returncode:
-            last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-            return {}, missing() or f"the device cannot be looked at: {last}"
-        seen = json.loads(done.stdout.splitlines()[-1])
-        reason = seen.pop("missing")
-        if reason is None:
-            self._log.parent.mkdir(parents=True, exist_ok=True)
-            self._log.write_text(done.stderr)
-        return seen, None if reason is None else f"CUDA cannot be used here: {reason}"
-
-    def lines(self, command: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
-        """Returns the figures that a process found, and what of it failed."""
-        found: dict[str, Any] = {}
-        failed: dict[str, str] = {}
-        limit = self._limit * (2 if "bench.cuda.tests" in command else 1)
-        limit = min(limit, self._end - time.monotonic())
-        if limit <= 0:
-            return found, {"process": "no time was left"}
-        with tempfile.TemporaryFile("w+") as out, self._log.open("a+") as err:
-            err.write(f"\n\n# {' '.join(command)}\n")
-            err.flush()
-            start = err.tell()
-            code = ended([sys.executable, *command], limit, self._environment, out, err)
-            out.seek(0)
-            for line in out:
-                content = read(line)
-                found |= content.get("found", {})
-                failed |= content.get("failed", {})
-            if code:
-                err.seek(start)
-                last = (err.read().strip().splitlines() or ["it said nothing"])[-1]
-                failed["process"] = f"{code}: {last[:500]}"
-        return found, failed
-
-
-def ended(
-    command: Sequence[str], limit: float, environment: dict[str, str], out: IO[str], err: IO[str]
-) -> int | str:
-    """Runs a command and returns how it ended; after some seconds all that it started is ended."""
-    process = subprocess.Popen(
-        command, env=environment, cwd=ROOT, stdout=out, stderr=err, start_new_session=True
-    )
-    try:
-        return process.wait(limit)
-    except subprocess.TimeoutExpired:
-        return f"no end after {limit:.0f} s"
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def read(line: str) -> dict[str, Any]:
-    """Returns a line's figures; none if it is not one of ours, or was cut short."""
-    try:
-        content = json.loads(line)
-    except ValueError:
-        return {}
-    return content if isinstance(content, dict) else {}
-
-
-def missing() -> str | None:
-    """Says in the provider's words why nothing can be measured here; ``None`` if it knows none."""
-    from tenonnx.provider import why_unusable
-    from tenonnx_cuda.provider import CUDAExecutionProvider
-
-    reason = why_unusable(CUDAExecutionProvider)
-    return None if reason is None else f"CUDA cannot be used here: {reason}"
 
 
 if __name__ == "__main__":

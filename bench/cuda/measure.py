@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import importlib.util
 import itertools
 import json
 import os
@@ -16,10 +17,11 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 
 from bench.builder import Feeds
@@ -42,13 +44,21 @@ def ways(
     proto, feeds = row.build(small)
     path = folder / "model.onnx"
     onnx.save(proto, path, save_as_external_data=True, location="data", size_threshold=1024)
+    expected = functools.cache(functools.partial(on_cpu, path, feeds))
     found: dict[str, Callable[[], dict[str, float]]] = {}
     if row.streams and not small:
         found["copy"] = copying
     for name in ("tenonnx", "tenonnx graph"):
-        found[name] = functools.partial(_tenonnx, row, path, feeds, name, seconds)
+        found[name] = functools.partial(_tenonnx, row, path, feeds, name, seconds, expected)
     # What grows has another shape in every run: torch records none, and compiles for a while.
-    for name in ("torch eager",) if row.grows else ("torch eager", "torch graph", "torch.compile"):
+    there_is_torch = importlib.util.find_spec("torch") is not None
+    for name in (
+        ()
+        if not there_is_torch
+        else ("torch eager",)
+        if row.grows
+        else ("torch eager", "torch graph", "torch.compile")
+    ):
         found[name] = functools.partial(_torch, row, feeds, name, seconds, small=small)
     return found
 
@@ -60,12 +70,39 @@ def copying() -> dict[str, float]:
     return {"memory GB/s": copying()["copy GB/s"]}
 
 
-def _tenonnx(row: Row, path: Path, feeds: Feeds, name: str, seconds: float) -> dict[str, float]:
+def on_cpu(path: Path, feeds: Feeds) -> list[Any]:
+    """Returns what the CPU provider computes, with activations as they are."""
+    import tenonnx
+
+    options = tenonnx.SessionOptions()
+    options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "0")
+    return list(tenonnx.InferenceSession(path, options, ["cpu"]).run(None, feeds))
+
+
+def farthest(actual: Sequence[Any], expected: Sequence[Any]) -> float:
+    """Returns the largest difference of outputs, in parts of each one's largest value."""
+    wide = (
+        [np.asarray(x, np.float64) for x in pair] for pair in zip(actual, expected, strict=True)
+    )
+    return max(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in wide)
+
+
+def _tenonnx(
+    row: Row,
+    path: Path,
+    feeds: Feeds,
+    name: str,
+    seconds: float,
+    expected: Callable[[], list[Any]],
+) -> dict[str, float]:
+    import cupy
+
     import tenonnx
     from tenonnx.interface.ort_value import OrtValue
     from tenonnx.weights.registry import WeightRegistry
 
     forget(path.parent)
+    free, _ = cupy.cuda.runtime.memGetInfo()
     started = time.perf_counter()
     options = tenonnx.SessionOptions(weights=WeightRegistry())
     providers: list[Any] = [("cuda", {"enable_cuda_graph": name == "tenonnx graph"}), "cpu"]
@@ -77,6 +114,7 @@ def _tenonnx(row: Row, path: Path, feeds: Feeds, name: str, seconds: float) -> d
         binding.bind_output(arg.name, "cuda")
     session.run_with_iobinding(binding)
     first = 1e3 * (time.perf_counter() - started)
+    answers = [value.numpy() for value in binding.get_outputs()]
     run: Callable[[], None]
     if row.grows:
         run = generation(session, binding, feeds)
@@ -84,7 +122,14 @@ def _tenonnx(row: Row, path: Path, feeds: Feeds, name: str, seconds: float) -> d
         run = functools.partial(session.run_with_iobinding, binding)
     times = per_run(run, lambda: None, seconds)
     weights = session.registry.report().device
-    return {name: times, f"{name}: first": first, f"{name}: weights MiB": weights / 2**20}
+    taken = free - cupy.cuda.runtime.memGetInfo()[0]
+    return {
+        name: times,
+        f"{name}: first": first,
+        f"{name}: weights MiB": weights / 2**20,
+        f"{name}: device MiB": taken / 2**20,
+        f"{name}: error": farthest(answers, expected()),
+    }
 
 
 def generation(session: Any, binding: Any, feeds: Feeds) -> Callable[[], None]:
@@ -140,7 +185,8 @@ def _torch(row: Row, feeds: Feeds, way: str, seconds: float, *, small: bool) -> 
             run = lambda: compiled(*given)  # noqa: E731 - likewise
         elif row.grows:
             run = tokens(module, given)
-        return {way: per_run(run, torch.cuda.synchronize, seconds)}
+        times = per_run(run, torch.cuda.synchronize, seconds)
+        return {way: times, f"{way}: device MiB": torch.cuda.memory_reserved() / 2**20}
 
 
 def tokens(module: Any, given: list[Any]) -> Callable[[], None]:

@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, TypeAlias
 
 from bench.cuda.table import ROWS
 
-AGAINST = {"torch eager": 1.0, "torch.compile": 1.1}
-"""How much longer than each of torch's ways a run may take."""
+Found: TypeAlias = Mapping[str, float]
 
-WAYS = ("tenonnx", "tenonnx graph", "torch eager", "torch.compile", "torch graph")
-UNITS = ("GB/s", "TFLOP/s", "host µs")
-MORE = {"tenonnx: first": "first run from a cold file", "tenonnx: weights MiB": "weights, MiB"}
-LIMIT = ("limit", "times the limit")
+TESTS: Final = "tests"
+SMALL: Final = "small "
+"""What the results call tests/cuda, and a row's small network, before the row's name."""
+
+OURS: Final = ("tenonnx", "tenonnx graph")
+
+BOUNDS: Final = {"torch eager": 1.0, "torch.compile": 1.1, "torch graph": None, "limit": 1.3}
+"""How many times as long as each a run may take: torch's ways, and reading all weights once."""
+
+UNITS: Final = ("GB/s", "TFLOP/s", "host µs")
+
+MORE: Final = {
+    "tenonnx: first": "first run from a cold file",
+    "tenonnx: weights MiB": "weights, MiB",
+    "tenonnx: device MiB": "device, MiB",
+    "torch eager: device MiB": "torch's",
+}
+
+ERRORS: Final = tuple(f"{way}: error" for way in OURS)
+
+LARGEST_ERROR: Final = 0.01
+"""Of 16 bits, or of factors that are rounded to 10, through some layers."""
+
+ABOUT: Final = """\
+*limit*: what the device's memory takes to read all weights once, as fast as it copies. *times*: what
+tenonnx's faster way takes of that, and of each of torch's ways. *error*: the largest difference from
+the CPU provider's answers, in parts of the largest value. In bold what is more than it may be.
+*device*: all memory that a session took, with what cuBLAS and kernels take; *torch's*: what its
+allocator did."""
 
 
 def page(content: Mapping[str, Any]) -> str:
@@ -21,11 +45,12 @@ def page(content: Mapping[str, Any]) -> str:
     versions = ", ".join(f"{name} {content[name]}" for name in ("cupy", "torch") if name in content)
     lines = [f"# {content['device']}", "", f"{versions}; {machine_line(content)}", ""]
     found = content["found"]
-    if tests := found.get("tests"):
-        counts = ", ".join(f"{tests[n]} {n}" for n in ("passed", "failures", "errors", "skipped"))
-        lines += [f"tests/cuda: {counts}; {tests['seconds']:.0f} s.", ""]
+    if tests := found.get(TESTS):
+        lines += [test_line(tests), ""]
     if networks := {name: row for name, row in found.items() if name in ROWS}:
         lines += [*table(networks), ""]
+    if small := [name.removeprefix(SMALL) for name in found if name.startswith(SMALL)]:
+        lines += [f"Small networks that ran: {', '.join(small)}.", ""]
     if kernels := found.get("kernels"):
         lines += [*kernel_table(kernels), ""]
     problems = [
@@ -42,41 +67,67 @@ def machine_line(content: Mapping[str, Any]) -> str:
     """Returns the host in a few words."""
     host = content.get("machine", {})
     driver = content.get("driver", 0)
-    return f"driver for CUDA {driver // 1000}.{driver % 1000 // 10}, {host.get('cpu', 'host')}"
+    words = [f"driver for CUDA {driver // 1000}.{driver % 1000 // 10}", host.get("cpu", "host")]
+    words += [f"{name} {host[name]}" for name in ("python", "numpy", "tenonnx") if name in host]
+    return ", ".join(words)
 
 
-def table(found: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """Returns networks' milliseconds per run, and which of torch's ways is ahead."""
-    header = ["", "torch in", *WAYS, *LIMIT, *MORE.values(), "behind"]
+def test_line(tests: Found) -> str:
+    """Returns how many tests passed, and of ONNX's cases with CUDA first."""
+    counts = ", ".join(f"{tests[n]} {n}" for n in ("passed", "failures", "errors", "skipped"))
+    onnxs = f"{tests['conforming']} of ONNX's {tests['cases']} node tests passed with CUDA first."
+    return f"tests/cuda: {counts}; {tests['seconds']:.0f} s. {onnxs}"
+
+
+def table(found: Mapping[str, Found]) -> list[str]:
+    """Returns networks' milliseconds per run, and how many times torch's and the limit they are."""
+    torchs = [name for name in BOUNDS if name != "limit"]
+    bounds = [f"times {name}" + (f" (≤ {most})" if most else "") for name, most in BOUNDS.items()]
+    header = ["", "torch in", *OURS, *torchs, "limit", *bounds, "error", *MORE.values()]
     lines = ["## Milliseconds per run", "", f"| {' | '.join(header)} |"]
-    lines.append("|---|---|" + "---:|" * (len(header) - 3) + "---|")
+    lines.append("|---|---|" + "---:|" * (len(header) - 2))
     for name, row in found.items():
         known = ROWS[name]
-        least = limit(row) if known.streams else None
-        ours = fastest(row)
-        over = None if least is None or ours is None else ours / least
-        cells = [row.get(way) for way in WAYS] + [least, over] + [row.get(way) for way in MORE]
+        against = dict(compared(known.streams, row))
+        times = [ratio(against.get(what), most) for what, most in BOUNDS.items()]
+        cells = [row.get(way) for way in (*OURS, *torchs)]
+        cells.append(limit(row) if known.streams else None)
+        errors = [row[way] for way in ERRORS if way in row]
+        times.append(bold(f"{max(errors):.1g}", max(errors) > LARGEST_ERROR) if errors else "–")
         kind = "float16" if known.half else "TF32"
-        behind = ", ".join(too_slow(row))
-        lines.append(f"| {' | '.join([known.about, kind, *map(number, cells), behind])} |")
-    about = (
-        "*limit*: what the device's memory takes to read all weights once, as fast as it copies;"
-    )
-    return [*lines, "", f"{about} *times the limit*: tenonnx's faster way."]
+        numbers = (*map(number, cells), *times, *(number(row.get(way)) for way in MORE))
+        lines.append(f"| {' | '.join([known.about, kind, *numbers])} |")
+    return [*lines, "", ABOUT]
 
 
-def limit(row: Mapping[str, float]) -> float | None:
+def compared(streams: bool, row: Found) -> Iterator[tuple[str, float]]:
+    """Yields how many times as long tenonnx's faster way takes as others, and as the limit."""
+    ours = min((row[way] for way in OURS if way in row), default=None)
+    for name in BOUNDS:
+        other = row.get(name) if name != "limit" else limit(row) if streams else None
+        if ours is not None and other:
+            yield name, ours / other
+
+
+def limit(row: Found) -> float | None:
     """Returns the milliseconds in which weights can be read at least."""
     rate, weights = row.get("memory GB/s"), row.get("tenonnx: weights MiB")
     return None if not rate or not weights else 1e3 * weights * 2**20 / (1e9 * rate)
 
 
-def fastest(row: Mapping[str, float]) -> float | None:
-    """Returns what tenonnx's faster way takes."""
-    return min((row[way] for way in ("tenonnx", "tenonnx graph") if way in row), default=None)
+def ratio(value: float | None, most: float | None) -> str:
+    """Returns a ratio, in bold if it is more than it may be; a dash for none."""
+    if value is None:
+        return "–"
+    return bold(f"{value:.2f}", most is not None and value > most)
 
 
-def kernel_table(found: Mapping[str, float]) -> list[str]:
+def bold(text: str, so: bool) -> str:
+    """Returns a text, in bold if it is to be."""
+    return f"**{text}**" if so else text
+
+
+def kernel_table(found: Found) -> list[str]:
     """Returns kernels' microseconds, what they read and compute a second, and Python's share."""
     lines = ["## Kernels", "", f"| | µs | {' | '.join(UNITS)} |", "|---|" + "---:|" * 4]
     for name, took in found.items():
@@ -89,11 +140,3 @@ def kernel_table(found: Mapping[str, float]) -> list[str]:
 def number(value: float | None) -> str:
     """Returns a figure, or a dash for none."""
     return "–" if value is None else f"{value:.3g}" if value < 1000 else f"{value:.0f}"
-
-
-def too_slow(row: Mapping[str, float]) -> list[str]:
-    """Returns which of torch's ways is ahead of tenonnx's faster one by more than it may."""
-    ours = fastest(row)
-    if ours is None:
-        return ["not measured"]
-    return [w for w, bound in AGAINST.items() if w in row and ours > bound * row[w]]

@@ -20,7 +20,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from bench.cuda import __main__ as command
 from bench.cuda.kernels import cases
 from bench.cuda.measure import report
-from bench.cuda.page import page, too_slow
+from bench.cuda.page import page
+from bench.cuda.processes import Runs
+from bench.cuda.results import Results
 from bench.cuda.table import ROWS
 
 
@@ -57,72 +59,109 @@ def test_an_unknown_row_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_page_says_who_is_ahead_and_what_failed() -> None:
-    row = {"tenonnx": 3.0, "tenonnx graph": 2.0, "torch eager": 2.5, "torch.compile": 1.5,
-           "torch graph": 1.4, "tenonnx: first": 9.0, "tenonnx: weights MiB": 7.0}  # fmt: skip
-    assert too_slow(row) == ["torch.compile"]
+    row = {"tenonnx": 3.0, "tenonnx graph": 2.0, "torch eager": 2.5, "torch.compile": 1.6,
+           "torch graph": 1.25, "tenonnx: first": 9.0, "tenonnx: weights MiB": 7.0,
+           "tenonnx: error": 1e-3, "tenonnx graph: error": 0.02}  # fmt: skip
+    decoder = {"tenonnx": 1.5, "memory GB/s": 2097.152, "tenonnx: weights MiB": 2e3}
     content = {
         "device": "Chip",
         "driver": 13000,
         "found": {
-            "tests": {"passed": 5, "failures": 1, "errors": 0, "skipped": 2, "seconds": 3.0},
+            "tests": {"passed": 5, "failures": 1, "errors": 0, "skipped": 2, "seconds": 3.0,
+                      "conforming": 3, "cases": 4},
             "kernels": {"copy": 12.0, "copy GB/s": 2345.6},
             "bert-base": row,
             "resnet50": {"torch eager": 1.0},
-            "decode-fp16": {"tenonnx": 1.5, "memory GB/s": 2097.152, "tenonnx: weights MiB": 2e3},
+            "decode-fp16": decoder,
+            "small resnet50": {"tenonnx": 1.0},
         },
         "failed": {"tests": {}, "resnet50": {"tenonnx": "ValueError: no"}},
-    }
+    }  # fmt: skip
     lines = page(content).splitlines()
     assert lines[0] == "# Chip"
-    assert "tests/cuda: 5 passed, 1 failures, 0 errors, 2 skipped; 3 s." in lines
-    cells = "TF32 | 3 | 2 | 2.5 | 1.5 | 1.4 | – | – | 9 | 7 | torch.compile |"
-    assert f"| BERT-base, 128 tokens | {cells}" in lines
-    cells = "TF32 | – | – | 1 | – | – | – | – | – | – | not measured |"
-    assert f"| ResNet-50, one image | {cells}" in lines
-    cells = "float16 | 1.5 | – | – | – | – | 1 | 1.5 | – | 2000 |  |"
-    assert f"| {ROWS['decode-fp16'].about} | {cells}" in lines
+    passed = "3 of ONNX's 4 node tests passed with CUDA first."
+    assert f"tests/cuda: 5 passed, 1 failures, 0 errors, 2 skipped; 3 s. {passed}" in lines
+    cells = "3 | 2 | 2.5 | 1.6 | 1.25 | – | 0.80 | **1.25** | 1.60 | – | **0.02** | 9 | 7 | – | –"
+    assert f"| BERT-base, 128 tokens | TF32 | {cells} |" in lines
+    cells = "– | – | 1 | – | – | – | – | – | – | – | – | – | – | – | –"
+    assert f"| ResNet-50, one image | TF32 | {cells} |" in lines
+    cells = "1.5 | – | – | – | – | 1 | – | – | – | **1.50** | – | – | 2000 | – | –"
+    assert f"| {ROWS['decode-fp16'].about} | float16 | {cells} |" in lines
     assert "| copy | 12 | 2346 | – | – |" in lines
+    assert "Small networks that ran: resnet50." in lines
     assert "- `resnet50`, tenonnx: ValueError: no" in lines
 
 
+def heard(run: Runs, *arguments: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """Returns what a process found, and what of it failed."""
+    found: dict[str, Any] = {}
+    failed: dict[str, str] = {}
+
+    def both(some: Any, others: Any) -> None:
+        found.update(some)
+        failed.update(others)
+
+    run.run(arguments, both)
+    return found, failed
+
+
 def test_a_row_that_ends_or_hangs_keeps_what_it_found(tmp_path: Path) -> None:
-    run = command.Runs({}, 2.0, tmp_path / "log")
+    run = Runs({}, 2.0, tmp_path / "log")
     said = 'print(\'{"found": {"a": 1}}\\n{"failed": {"b": "no"}}\', flush=True)'
-    found, failed = run.lines(["-c", f"{said}; raise SystemExit('the end')"])
+    found, failed = heard(run, "-c", f"{said}; raise SystemExit('the end')")
     assert (found, failed) == ({"a": 1}, {"b": "no", "process": "1: the end"})
-    found, failed = run.lines(["-c", f"{said}; import time; time.sleep(60)"])
+    found, failed = heard(run, "-c", f"{said}; import time; time.sleep(60)")
     assert found == {"a": 1}
     assert failed["process"].startswith("no end after 2 s")
     assert "the end" in (tmp_path / "log").read_text()
 
 
 def test_lines_of_others_are_no_figures(tmp_path: Path) -> None:
-    run = command.Runs({}, 20.0, tmp_path / "log", budget=20.0)
-    assert run.lines(["-c", "print('{x', '[1]', '{\\'a\\': 1}', '3', sep='\\n')"]) == ({}, {})
-    run = command.Runs({}, 20.0, tmp_path / "log", budget=0.0)
-    assert run.lines(["-c", ""]) == ({}, {"process": "no time was left"})
+    run = Runs({}, 20.0, tmp_path / "log", budget=20.0)
+    assert heard(run, "-c", "print('{x', '[1]', '{\\'a\\': 1}', '3', sep='\\n')") == ({}, {})
+    run = Runs({}, 20.0, tmp_path / "log", budget=0.0)
+    assert heard(run, "-c", "") == ({}, {"process": "no time was left"})
 
 
-def test_what_is_done_is_left_out_when_it_goes_on(
+def test_figures_are_kept_as_they_come(tmp_path: Path) -> None:
+    """Half a line is none yet; a page is there while what is measured goes on."""
+    results = Results(tmp_path, {"device": "A Chip (TM) 80GB", "driver": 13000})
+    code = (
+        "import pathlib, sys, time\n"
+        'sys.stdout.write(\'{"found": {"copy": 1}}\\n{"found": {"copy\'); sys.stdout.flush()\n'
+        f"page = pathlib.Path({str(tmp_path)!r}, 'cuda-a-chip-tm-80gb.md')\n"
+        "while not page.exists(): time.sleep(0.01)\n"
+        "sys.stdout.write(' GB/s\": 2}}\\n')\n"
+    )
+    command.measure(Runs({}, 20.0, tmp_path / "log"), "kernels", ["-c", code], results)
+    assert json.loads(results.path.read_text())["found"] == {"kernels": {"copy": 1, "copy GB/s": 2}}
+    assert "| copy | 1 | 2 |" in results.path.with_suffix(".md").read_text()
+
+
+def test_results_of_a_device_are_gone_on_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = {"device": "Chip", "cupy": "14"}
     ran: list[str] = []
 
-    def lines(_: Any, arguments: list[str]) -> Any:
+    def run(_: Any, arguments: list[str], told: Any, times: int) -> None:
         ran.append(arguments[2])
-        failed = {"torch.compile": "no"} if len(ran) == 1 else {}
-        return {"tenonnx": float(len(ran))}, failed
+        told({"tenonnx": float(len(ran))}, {"torch.compile": "no"} if len(ran) == 1 else {})
 
-    monkeypatch.setattr(command.Runs, "look", lambda _: (device, None))
-    monkeypatch.setattr(command.Runs, "lines", lines)
+    monkeypatch.setattr(Runs, "look", lambda _: (device, None))
+    monkeypatch.setattr(Runs, "run", run)
     rows, output = ["bert-base", "resnet50"], ["--output", str(tmp_path)]
     assert command.main([*rows, *output]) == 1
     assert command.main([*rows, "decode-fp16", *output, "--skip-done"]) == 0
     assert ran == [*rows, "bert-base", "decode-fp16"]
-    found = json.loads((tmp_path / "cuda.json").read_text())["found"]
-    assert found == {"bert-base": {"tenonnx": 3.0}, "resnet50": {"tenonnx": 2.0},
-                     "decode-fp16": {"tenonnx": 4.0}}  # fmt: skip
+    kept = {"bert-base": {"tenonnx": 3.0}, "resnet50": {"tenonnx": 2.0}}
+    content = json.loads((tmp_path / "cuda-chip.json").read_text())
+    assert content["found"] == {**kept, "decode-fp16": {"tenonnx": 4.0}}
+    assert content["failed"] == {}
+    command.main(["decode-fp16", "--quick", *output])
+    content = json.loads((tmp_path / "cuda-chip.json").read_text())
+    assert content["found"] == {**kept, "decode-fp16": {"tenonnx": 4.0},
+                                "small decode-fp16": {"tenonnx": 5.0}}  # fmt: skip
     ran.clear()
     device["device"] = "another"
     command.main([*rows, *output, "--skip-done"])
@@ -130,9 +169,9 @@ def test_what_is_done_is_left_out_when_it_goes_on(
 
 
 def test_what_hangs_takes_its_children_along(tmp_path: Path) -> None:
-    run = command.Runs({}, 1.0, tmp_path / "log")
+    run = Runs({}, 1.0, tmp_path / "log")
     child = "import subprocess, sys; print(subprocess.Popen(['sleep', '60']).pid, file=sys.stderr)"
-    run.lines(["-c", f"{child}; sys.stderr.flush(); import time; time.sleep(60)"])
+    heard(run, "-c", f"{child}; sys.stderr.flush(); import time; time.sleep(60)")
     number = int((tmp_path / "log").read_text().split()[-1])
     for _ in range(50):
         state = Path(f"/proc/{number}/stat")
