@@ -50,15 +50,7 @@ def ways(
         found["copy"] = copying
     for name in ("tenonnx", "tenonnx graph"):
         found[name] = functools.partial(_tenonnx, row, path, feeds, name, seconds, expected)
-    # What grows has another shape in every run: torch records none, and compiles for a while.
-    there_is_torch = importlib.util.find_spec("torch") is not None
-    for name in (
-        ()
-        if not there_is_torch
-        else ("torch eager",)
-        if row.grows
-        else ("torch eager", "torch graph", "torch.compile")
-    ):
+    for name in torchs(row):
         found[name] = functools.partial(_torch, row, feeds, name, seconds, small=small)
     return found
 
