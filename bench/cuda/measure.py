@@ -55,6 +55,16 @@ def ways(
     return found
 
 
+def torchs(row: Row) -> Sequence[str]:
+    """Returns torch's ways, where it is installed.
+
+    What grows has another shape in every run: torch records none, and compiles for a while.
+    """
+    if importlib.util.find_spec("torch") is None:
+        return ()
+    return ("torch eager",) if row.grows else ("torch eager", "torch graph", "torch.compile")
+
+
 def copying() -> dict[str, float]:
     """Returns what the device reads and writes of its memory: no weights come faster."""
     from bench.cuda.kernels import copying

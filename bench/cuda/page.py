@@ -33,11 +33,12 @@ LARGEST_ERROR: Final = 0.01
 """Of 16 bits, or of factors that are rounded to 10, through some layers."""
 
 ABOUT: Final = """\
-*limit*: what the device's memory takes to read all weights once, as fast as it copies. *times*: what
-tenonnx's faster way takes of that, and of each of torch's ways. *error*: the largest difference from
-the CPU provider's answers, in parts of the largest value. In bold what is more than it may be.
+*limit*: what the device's memory takes to read all weights once, as fast as it copies.
+*times*: what tenonnx's faster way takes of that, and of each of torch's ways.
+*error*: the largest difference from the CPU provider's answers, in parts of the largest value.
 *device*: all memory that a session took, with what cuBLAS and kernels take; *torch's*: what its
-allocator did."""
+allocator did.
+In bold what is more than it may be."""
 
 
 def page(content: Mapping[str, Any]) -> str:

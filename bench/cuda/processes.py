@@ -1,4 +1,4 @@
-"""Processes that write lines of JSON, which are heard while they run, and may fail or hang alone."""
+"""Processes that write lines of JSON: heard while they run, they may fail or hang alone."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Runs:
             err.write(f"\n\n# {' '.join(command)}\n")
             err.flush()
             start = err.tell()
-            with open(out.name) as lines:
+            with Path(out.name).open() as lines:
                 how = [sys.executable, *command], limit, self._environment
                 code = ended(*how, out, err, lambda: hear(lines, heard))
             if code:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -50,4 +49,4 @@ def replace(path: Path, text: str) -> None:
     """Writes a file, of which there is a whole one whenever this process is ended."""
     beside = path.with_name(f".{path.name}.new")
     beside.write_text(text)
-    os.replace(beside, path)
+    beside.replace(path)

@@ -144,7 +144,7 @@ def test_results_of_a_device_are_gone_on_from(
     device = {"device": "Chip", "cupy": "14"}
     ran: list[str] = []
 
-    def run(_: Any, arguments: list[str], told: Any, times: int) -> None:
+    def run(_: Any, arguments: list[str], told: Any, **_times: int) -> None:
         ran.append(arguments[2])
         told({"tenonnx": float(len(ran))}, {"torch.compile": "no"} if len(ran) == 1 else {})
 
