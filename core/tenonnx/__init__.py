@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from tenonnx.formats import Format
     from tenonnx.hookspecs import hookimpl
     from tenonnx.interface.adapter import AdapterFormat, LoraAdapter
+    from tenonnx.interface.assigned import OrtEpAssignedNode, OrtEpAssignedSubgraph
     from tenonnx.interface.device_enums import (
         OrtAllocatorType,
         OrtCompileApiFlags,
@@ -94,7 +95,6 @@ if TYPE_CHECKING:
     from tenonnx.interface.sparse_tensor import SparseTensor
     from tenonnx.operators import Array, Kernel, Namespace, OperatorTable
     from tenonnx.options import SessionOptions
-    from tenonnx.planning.assigned import OrtEpAssignedNode, OrtEpAssignedSubgraph
     from tenonnx.planning.plan import Observer, Plan
     from tenonnx.plugins.manager import PluginSet, default_plugins
     from tenonnx.provider import HOST, Body, Device, Provider, Segment, Step
@@ -111,7 +111,7 @@ _HOMES = {
         "AdapterFormat",
         "LoraAdapter",
     ),
-    "planning.assigned": (
+    "interface.assigned": (
         "OrtEpAssignedNode",
         "OrtEpAssignedSubgraph",
     ),

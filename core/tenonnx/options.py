@@ -35,10 +35,6 @@ class SessionOptions:
         plugins: The plugins to work with; the discovered ones if ``None``.
         allowed_roots: Folders outside the model's own that external data may come from.
         intra_op_num_threads: Threads inside a kernel; 0 leaves the choice to the kernels.
-        inter_op_num_threads: Accepted for onnxruntime's sake, without effect.
-        execution_mode: Accepted for onnxruntime's sake, without effect.
-        log_severity_level: 0 verbose, 1 info, 2 warning, 3 error, 4 fatal; -1 as the process has
-            it.
         logid: Names the session in reports.
         time_limit: Seconds that a run may take; ``None`` for any number. It is looked at after
             every step and in every iteration of a loop, so that it stops endless models; a single
@@ -47,9 +43,10 @@ class SessionOptions:
         profile_file_prefix: Where; date and time are added to it.
         optimized_model_filepath: Where to write the model as transforms left it; nowhere if empty.
         operators: Operators for this session alone; see ``operator``.
-        execution_order, enable_cpu_mem_arena, enable_mem_pattern, enable_mem_reuse,
-            log_verbosity_level, use_deterministic_compute, use_per_session_threads: Accepted for
-            onnxruntime's sake, without effect.
+        inter_op_num_threads, execution_mode, execution_order, enable_cpu_mem_arena,
+            enable_mem_pattern, enable_mem_reuse, log_severity_level, log_verbosity_level,
+            use_deterministic_compute, use_per_session_threads: Accepted for onnxruntime's sake,
+            without effect.
     """
 
     graph_optimization_level: GraphOptimizationLevel = GraphOptimizationLevel.ORT_ENABLE_ALL

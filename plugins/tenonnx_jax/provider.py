@@ -33,6 +33,7 @@ class JaxExecutionProvider(TracingProvider):
     unasked: ClassVar[bool] = False
     domains: ClassVar[frozenset[str] | None] = frozenset(("", "ai.onnx.preview.training"))
     namespace = "jax.numpy"
+    install = "'tenonnx[jax]'"
     device = JaxDevice("jax.numpy", "jax")
     overrides = WINDOWS
     elements = frozenset(ELEMENTS.split())

@@ -17,7 +17,7 @@ from tenonnx_quant.selection import Selection
 from tenonnx_quant.static import StaticScheme
 from tenonnx_quant.weight_only import WeightScheme
 
-HELP = """Quantises a model and writes it as standard ONNX; weights are read one at a time.
+HELP = """Quantises a model and writes it as standard ONNX.
 
 \b
   weights   constant matrices in 4 or 8 bits, activations stay floats: language models

@@ -7,6 +7,7 @@ import onnx_ir as ir
 from tenonnx import TransformContext, Weight, WeightTensor
 from tenonnx.graph import graphs
 from tenonnx.records import record
+from tenonnx_quant import DOMAIN
 
 BITS = {
     ir.DataType.INT8: (8, 1),
@@ -117,7 +118,7 @@ def _number(node: ir.Node, name: str, default: float) -> float:
 
 def _supported(node: ir.Node, context: TransformContext) -> bool:
     return context.supports(
-        ir.Node("ai.tenonnx", "DequantizeMatMul", node.inputs[:1], version=1, attributes=())
+        ir.Node(DOMAIN, "DequantizeMatMul", node.inputs[:1], version=1, attributes=())
     )
 
 
@@ -149,7 +150,7 @@ def _replace(
             "transposed": int(transposed),
             "accuracy_level": accuracy,
         },
-        domain="ai.tenonnx",
+        domain=DOMAIN,
         version=1,
         name=node.name,
     )

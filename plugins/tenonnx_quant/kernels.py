@@ -6,9 +6,10 @@ import math
 from typing import Final
 
 from tenonnx import Array, Namespace, OperatorTable
+from tenonnx_quant import DOMAIN
 from tenonnx_quant.planes import few_rows
 
-table = OperatorTable("ai.tenonnx")
+table = OperatorTable(DOMAIN)
 
 TILE_BYTES: Final = 8 << 20
 """Dequantised weights that exist at any one time."""

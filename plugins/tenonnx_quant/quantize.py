@@ -97,7 +97,7 @@ def quantize_weights(
     Weights are read from the mapped file, and written, one after the other.
 
     Args:
-        source: What ``InferenceSession`` takes.
+        source: What ``tenonnx.load.load`` takes: ONNX in any form.
         target: The ``.onnx`` file to write; it may be the source.
         scheme: How; blocks of 32 numbers in 4 bits if ``None``.
         **job: Fields of ``Job``.

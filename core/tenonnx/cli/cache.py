@@ -14,7 +14,7 @@ from tenonnx.cli.arguments import Json
 from tenonnx.cli.output import count, emit_json, lines, size, table
 from tenonnx.cli.state import State, state_of
 
-HELP = """Lists what is kept on disk for other processes, by kind, and deletes it on request.
+HELP = """Lists what is kept on disk for other processes, or deletes it.
 
 Derived weights make room for one another, and compiled kernels go when no process has used them for
 a month (`tenonnx warmup` looks): there is seldom a need to clear anything. What is deleted is made

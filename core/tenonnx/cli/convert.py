@@ -10,10 +10,10 @@ from tenonnx.cli.arguments import NOTHING, Json, Model, Roots
 from tenonnx.cli.output import emit_json, lines, progress, size
 from tenonnx.cli.state import state_of
 
-HELP = """Writes a model with its weights page-aligned in a file of their own, or in another format.
+HELP = """Writes a model with page-aligned weights, or in another format.
 
-Weights so aligned are used where the file is mapped, by any number of processes at once. The
-target's ending chooses its format; it may be the source itself.
+Page-aligned, in a file of their own, weights are used where the file is mapped, by any number of
+processes at once. The target's ending chooses its format; it may be the source itself.
 
 \b
 Examples:

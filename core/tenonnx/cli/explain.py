@@ -21,7 +21,7 @@ from tenonnx.cli.output import count, duration, emit_json, lines, progress, tabl
 from tenonnx.cli.state import State, state_of
 from tenonnx.errors import InvalidArgument, did_you_mean
 
-HELP = """Explains what becomes of a model: transform by transform, and node by node.
+HELP = """Explains what transforms and providers make of a model.
 
 Shows what every transform changed, what nearly matched and why it did not, which provider runs
 what and why, and which nodes are computed in one call. Nothing is run.

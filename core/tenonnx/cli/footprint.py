@@ -38,7 +38,7 @@ from tenonnx.cli.output import (
 from tenonnx.cli.state import State, state_of
 from tenonnx.errors import Fail, InvalidArgument
 
-HELP = f"""Shows which bytes a model takes, who holds them, and what processes share.
+HELP = f"""Shows which bytes a model takes, and what processes share.
 
 Starts the given number of processes, each of which opens the model and runs it on made-up
 inputs, and reads their memory while all of them are alive. What the code itself takes does not

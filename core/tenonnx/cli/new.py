@@ -21,7 +21,7 @@ from tenonnx.cli.scaffold_kinds import KINDS
 from tenonnx.cli.state import State, state_of
 from tenonnx.errors import InvalidArgument
 
-HELP = """Writes a plugin as a distribution of its own: code, tests, README and CI file.
+HELP = """Writes a plugin as a distribution of its own, with its tests.
 
 It passes its tests, ruff and mypy as it is written; make it yours from there. NAME becomes the
 distribution tenonnx-NAME and the module tenonnx_NAME.
@@ -49,7 +49,9 @@ NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 def new(
     context: typer.Context,
-    kind: Annotated[Kind, typer.Argument(help="What the plugin brings.", show_default=False)],
+    kind: Annotated[
+        Kind, typer.Argument(metavar="KIND", help="What the plugin brings.", show_default=False)
+    ],
     name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.", show_default=False)],
     directory: Annotated[
         Path, typer.Option(metavar="FOLDER", help="Where its folder is made.")

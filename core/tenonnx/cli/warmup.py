@@ -27,12 +27,12 @@ from tenonnx.errors import Fail
 if TYPE_CHECKING:
     from tenonnx.provider import Provider
 
-HELP = """Compiles kernels into the cache on disk, so that no process waits for them later.
+HELP = """Compiles kernels ahead, into the cache on disk.
 
-With a model it opens and runs that on made-up inputs and compiles what it asked for; without one,
-all kernels that the providers have. A second time it only checks that they are there. They are kept
-in TENONNX_CACHE_DIR, and are of this processor, or of the kind that TENONNX_PROCESSOR names: other
-machines of that kind can use them, without numba.
+No process waits for them later. With a model it opens and runs that on made-up inputs and compiles
+what it asked for; without one, all kernels that the providers have. A second time it only checks
+that they are there. They are kept in TENONNX_CACHE_DIR, and are of this processor, or of the kind
+that TENONNX_PROCESSOR names: other machines of that kind can use them, without numba.
 
 \b
 Examples:
@@ -45,7 +45,7 @@ Examples:
 def warmup(
     context: typer.Context,
     model: Annotated[
-        str, typer.Argument(metavar="[MODEL]", help="A model file.", show_default=False)
+        str, typer.Argument(metavar="MODEL", help="A model file.", show_default=False)
     ] = "",
     inputs: Inputs = NOTHING,
     dims: Dims = NOTHING,

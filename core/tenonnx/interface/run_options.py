@@ -16,9 +16,8 @@ class RunOptions:
         terminate: Set it to stop the runs that use these options, from any thread: each raises
             ``Fail`` before its next step or iteration. They can be used again once it is false.
         only_execute_path_to_fetches: Compute nothing but what the outputs asked for need.
-        logid: Accepted for onnxruntime's sake, without effect.
-        log_severity_level: Accepted for onnxruntime's sake, without effect.
-        log_verbosity_level: Accepted for onnxruntime's sake, without effect.
+        logid, log_severity_level, log_verbosity_level: Accepted for onnxruntime's sake, without
+            effect.
     """
 
     __slots__ = (

@@ -15,10 +15,10 @@ from tenonnx.plugins.manager import default_plugins
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from tenonnx.interface.assigned import OrtEpAssignedSubgraph
     from tenonnx.interface.devices import OrtEpDevice, OrtMemoryInfo
     from tenonnx.interface.metadata import ModelMetadata
     from tenonnx.interface.ort_value import OrtValue
-    from tenonnx.planning.assigned import OrtEpAssignedSubgraph
     from tenonnx.planning.placement import Placement
     from tenonnx.planning.plan import Plan
     from tenonnx.provider import Provider
@@ -87,7 +87,7 @@ class Session:
 
     def get_provider_graph_assignment_info(self) -> list[OrtEpAssignedSubgraph]:
         """Returns which provider runs which nodes; ``placement`` says why, too."""
-        from tenonnx.planning.assigned import assigned
+        from tenonnx.interface.assigned import assigned
 
         return assigned(self.placement)
 
