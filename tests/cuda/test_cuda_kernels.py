@@ -26,7 +26,7 @@ from tenonnx_cuda.sources import ELEMENTS, common
 def test_softmax(dtype: Any, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last length is one of a row that no block may hold."""
     if length < 0:
-        monkeypatch.setattr(rows, "UNSPILT", ())
+        monkeypatch.setattr(rows, "SOFTMAX", ())
         length = -length
     x = draw(0, 3, 2, length, dtype=dtype) * np.asarray(8, dtype)
     e = np.exp(x.astype(np.float64) - x.astype(np.float64).max(-1, keepdims=True))
@@ -39,9 +39,15 @@ def test_softmax(dtype: Any, length: int, monkeypatch: pytest.MonkeyPatch) -> No
 
 @needs_compiler
 @pytest.mark.parametrize("dtype", [FLOATS[0], FLOATS[2]], ids=str)
-def test_normalisations(dtype: Any) -> None:
-    x, skip = draw(1, 4, 3, 50, dtype=dtype) + np.asarray(3, dtype), draw(2, 4, 3, 50, dtype=dtype)
-    scale, bias, extra = (draw(s, 50, dtype=dtype) for s in (3, 4, 5))
+@pytest.mark.parametrize("length", [50, -9001])
+def test_normalisations(dtype: Any, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last length is one of a row that no block may hold."""
+    if length < 0:
+        monkeypatch.setattr(rows, "NORM", ())
+        length = -length
+    shape = (2, 3, length)
+    x, skip = draw(1, *shape, dtype=dtype) + np.asarray(3, dtype), draw(2, *shape, dtype=dtype)
+    scale, bias, extra = (draw(s, length, dtype=dtype) for s in (3, 4, 5))
     wide = [a.astype(np.float64) for a in (x, skip, scale, bias, extra)]
 
     def layer(v: Any, rms: bool = False) -> tuple[Any, Any, Any]:

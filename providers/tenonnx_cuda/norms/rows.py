@@ -14,17 +14,15 @@ from tenonnx_cuda.sources import is_aligned, pointer
 
 FLOAT32 = 1
 
-SHARES: Final = ((256, 32), (1024, 64))
-"""Threads of a block, and elements of a row that each of them may hold."""
+NORM: Final = ((256, 32), (1024, 16))
+SOFTMAX: Final = ((256, 32), (1024, 32))
+"""Threads of a block, and elements of a row for which each of them has registers."""
 
 LONGEST: Final = 1024
 """Threads of a block, for rows that none holds."""
 
 LARGEST: Final = 2**31 - 1
 """Elements of a row that the kernels can count."""
-
-UNSPILT: Final = ((256, 32), (1024, 32))
-"""Likewise, of which a softmax has registers for all."""
 
 
 def width(length: int, *arrays: Array) -> int:
@@ -34,22 +32,22 @@ def width(length: int, *arrays: Array) -> int:
 
 
 def held(
-    length: int, *arrays: Array | None, shares: Sequence[tuple[int, int]] = SHARES
-) -> tuple[tuple[int], dict[str, int]] | None:
-    """Returns how many threads hold a row, and what their kernel is compiled for.
+    length: int, *arrays: Array | None, shares: Sequence[tuple[int, int]]
+) -> tuple[str, tuple[int], dict[str, int]]:
+    """Returns the end of a kernel's name, its threads, and what it is compiled for.
 
     Args:
-        length: The row's; ``None`` is returned if no block holds so much.
+        length: The row's.
         arrays: What is read and written.
-        shares: Threads, and what each of them may hold.
+        shares: Threads, and what each of them may hold; for longer rows there is another kernel.
     """
     wide = width(length, *(array for array in arrays if array is not None))
     for most, share in shares:
         threads = min(most, -(-length // (32 * wide)) * 32)
         times = -(-length // (threads * wide))
         if times * wide <= share:
-            return (threads,), {"WIDTH": wide, "HELD": times, "THREADS": threads}
-    return None
+            return "", (threads,), {"WIDTH": wide, "HELD": times, "THREADS": threads}
+    return "_long", (LONGEST,), {"WIDTH": wide, "HELD": 1, "THREADS": LONGEST}
 
 
 @choose("Softmax", "LogSoftmax")
@@ -69,11 +67,8 @@ def softmax(site: Site, plain: Call) -> Call:
             return plain(x)
         x = xp.ascontiguousarray(x)
         y = xp.empty(x.shape, x.dtype)
-        found = held(length, x, y, shares=UNSPILT)
-        name = "softmax" if found else "softmax_long"
-        long = {"WIDTH": width(length, x, y), "HELD": 1, "THREADS": LONGEST}
-        threads, macros = found or ((LONGEST,), long)
-        launch = site.kernel("softmax", name, T=element, **macros)
+        form, threads, macros = held(length, x, y, shares=SOFTMAX)
+        launch = site.kernel("softmax", f"softmax{form}", T=element, **macros)
         launch((x.size // length,), threads, (x, y, np.int32(length), is_log))
         return y
 
@@ -112,7 +107,7 @@ def normalised(
     xp, length = site.xp, math.prod(x.shape[axis:])
     element = same_element(x, scale, bias, skip, extra)
     of_a_row = all(a is None or a.size == length for a in (scale, bias, extra))
-    if element is None or not x.size or not of_a_row:
+    if element is None or not x.size or length > LARGEST or not of_a_row:
         return None
     if skip is not None and skip.shape != x.shape:
         return None
@@ -122,12 +117,10 @@ def normalised(
     summed = xp.empty(x.shape, x.dtype) if total else None
     shape = (*x.shape[:axis], *[1] * (x.ndim - axis))
     mean, deviation = (xp.empty(shape, np.float32) if statistics else None for _ in range(2))
-    if (found := held(length, *given, y, summed)) is None:
-        return None
-    threads, macros = found
+    form, threads, macros = held(length, *given, y, summed, shares=NORM)
     outs = [pointer(a) for a in (y, summed, mean, deviation)]
     numbers = (np.int32(length), np.float32(epsilon), np.int32(rms))
-    launch = site.kernel("norm", "normalise", T=element, **macros)
+    launch = site.kernel("norm", f"normalise{form}", T=element, **macros)
     launch((rows,), threads, (*map(pointer, given), *outs, *numbers))
     return y, mean, deviation, summed
 
