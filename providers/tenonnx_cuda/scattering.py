@@ -24,6 +24,9 @@ PLAIN: Final = {
 }  # fmt: skip
 """Element types that C has, by numpy's names."""
 
+OTHERS: Final = "bc"
+"""Kinds of elements that are left to cupy: booleans and complex numbers."""
+
 
 def accumulate(site: Site, data: Array, targets: Array, updates: Array, reduction: str) -> Array:
     """Returns a copy of data, flat targets of which took up the updates."""
@@ -47,7 +50,7 @@ def scatter_elements(site: Site, plain: Call) -> Call | None:
         return None
 
     def call(data: Array, indices: Array, updates: Array) -> Array:
-        if not updates.size or indices.shape != updates.shape or data.dtype == np.bool_:
+        if not updates.size or indices.shape != updates.shape or data.dtype.kind in OTHERS:
             return plain(data, indices, updates)
         positions = element_positions(
             site.xp, data.shape, indices, normalize_axis_index(axis, data.ndim)
@@ -68,7 +71,7 @@ def scatter_nd(site: Site, plain: Call) -> Call | None:
         depth = indices.shape[-1]
         inner = data.shape[depth:]
         wrong = depth > data.ndim or updates.shape != indices.shape[:-1] + inner
-        if wrong or not updates.size or data.dtype == np.bool_:
+        if wrong or not updates.size or data.dtype.kind in OTHERS:
             return plain(data, indices, updates)
         row = xp.zeros(indices.shape[:-1], xp.int64)
         for axis, n in enumerate(data.shape[:depth]):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import strict
 from emulated import FakePlatform
-from kernel_calls import BFLOAT16, FLOATS, chosen, close, draw, needs_compiler
+from kernel_calls import BFLOAT16, EPSILON, FLOATS, chosen, close, draw, needs_compiler
 
 from tenonnx_contrib.fused import fused_conv
 from tenonnx_cuda.images.task import ACTIVATIONS
@@ -207,6 +207,14 @@ def test_scatter(dtype: str, reduction: str) -> None:
     np.testing.assert_array_equal(run(data, rows_, updates), expected)
 
 
+def test_complex_numbers_are_not_scattered_without_their_imaginary_parts() -> None:
+    """They are left to the array library."""
+    x, indices = np.ones((2, 3), np.complex64), np.zeros((1, 3), np.int64)
+    for op, where in (("ScatterElements", indices), ("ScatterND", indices[:, :1])):
+        run = chosen(op, 18, reduction="add", plain=lambda data, *_: data)
+        np.testing.assert_array_equal(run(x, where, x[:1]), x)
+
+
 @needs_compiler
 @pytest.mark.parametrize("dtype", FLOATS[1:], ids=str)
 @pytest.mark.parametrize("turned", [False, True])
@@ -389,6 +397,22 @@ def test_dequantize_matmul(
     finally:
         nbits.TILE_BYTES = tiles  # type: ignore[misc]  # as it was
     close(y, draw(9, 50, W.shape[0]).astype(np.float64) @ W, np.float32)
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_parts_of_sums_are_not_rounded(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """128 tiles, each of which would lose the same to 16 bits."""
+    rows, columns = 2048, 8
+    monkeypatch.setattr(nbits, "TILE_BYTES", 16 * columns * np.dtype(dtype).itemsize)
+    run = chosen(
+        "DequantizeMatMul", 1, domain="ai.tenonnx", bits=8, signed=1, rows=rows, columns=columns,
+        axis=-1, block_size=0, transposed=0, capability=(7, 5),
+    )  # fmt: skip
+    x, levels = np.full((50, rows), 0.0375, dtype), np.ones((rows, columns), np.int8)
+    y = run(x, levels.view(np.uint8).reshape(-1), np.ones((), np.float32))
+    expected = x.astype(np.float64) @ levels
+    np.testing.assert_allclose(y.astype(np.float64), expected, rtol=float(EPSILON[y.dtype]))
 
 
 @needs_compiler

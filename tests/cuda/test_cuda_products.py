@@ -44,8 +44,9 @@ class Library:
         beta: Any, c: int, kind_c: int, ldc: int, apart_c: int, count: int, sums: int, way: int,
     ) -> int:  # fmt: skip
         assert (handle, way) == ("handle", -1)
-        assert kind == kind_b == kind_c
-        dtype = DTYPES[kind]
+        assert kind == kind_b
+        assert kind_c in (kind, 0)
+        dtype, result = DTYPES[kind], DTYPES[kind_c]
         assert sums == (70 if dtype == np.float64 else 68)
         self.calls += 1
         assert lda >= (k if op_a else m)
@@ -53,11 +54,11 @@ class Library:
         read_a = (count, m, k), (apart_a, lda if op_a else 1, 1 if op_a else lda)
         read_b = (count, k, n), (apart_b, ldb if op_b else 1, 1 if op_b else ldb)
         left, right = matrices(a, dtype, *read_a), matrices(b, dtype, *read_b)
-        y = matrices(c, dtype, (count, m, n), (apart_c, 1, ldc))
+        y = matrices(c, result, (count, m, n), (apart_c, 1, ldc))
         product = alpha._obj.value * (left.astype(np.float64) @ right.astype(np.float64))
         if beta._obj.value:
             product += beta._obj.value * y.astype(np.float64)
-        y[...] = product.astype(dtype)
+        y[...] = product.astype(result)
         return 0
 
 

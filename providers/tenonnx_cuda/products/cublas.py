@@ -141,7 +141,10 @@ class Products:
         return y if done else None
 
     def into(self, a: Array, b: Array, y: Array, alpha: float, beta: float) -> None:
-        """Makes y ``alpha * a @ b + beta * y``; its rows may lie apart, its matrices not."""
+        """Makes y ``alpha * a @ b + beta * y``; its rows may lie apart, its matrices not.
+
+        Of factors of 16 bits it may be float32.
+        """
         rows, inner, columns = y.shape[-2], a.shape[-1], y.shape[-1]
         outer, kind = y.shape[:-2], KINDS[a.dtype]
         (a, of_a), (b, of_b) = (self._placed(x, outer) for x in (a, b))
@@ -154,7 +157,7 @@ class Products:
         cuda, what = self._cupy.cuda, f"{a.shape} by {b.shape}"
         # cuBLAS goes by columns, so it is given the transposed product of transposed factors.
         before = of_b[0], of_a[0], columns, rows, inner, ctypes.byref(factors[0])
-        after = kind, apart, rows * apart, math.prod(outer), sums, DEFAULT
+        after = KINDS[y.dtype], apart, rows * apart, math.prod(outer), sums, DEFAULT
         weigh = ctypes.byref(factors[1])
 
         def multiply(left: int, right: int, result: int) -> None:

@@ -10,8 +10,8 @@ from tenonnx.operators import Array
 from tenonnx_cuda.chosen import Call, Site, choose
 from tenonnx_cuda.noting import cannot_repeat
 from tenonnx_cuda.products.matrix import Matrix
-from tenonnx_cuda.products.nbits_tensor import by_tensor_cores, suits_tensor_cores
-from tenonnx_cuda.sources import THREADS, blocks, pointer
+from tenonnx_cuda.products.nbits_tensor import added, by_tensor_cores, suits_tensor_cores
+from tenonnx_cuda.sources import LARGEST_GRID, THREADS, blocks, pointer
 
 FEW: Final = 16
 """Rows of x up to which the matrix is not written down: that is bound by reading it."""
@@ -19,9 +19,6 @@ FEW: Final = 16
 TILE_BYTES: Final = 32 << 20
 """Dequantised weights that exist at any one time: most of them are in the device's cache yet when
 they are read."""
-
-MOST_BLOCKS: Final = 65535
-"""In a grid's second dimension."""
 
 SLICES: Final = 256
 """Blocks that a product by columns is cut into at least, so that all of a device reads."""
@@ -80,14 +77,18 @@ def by_columns(site: Site, x: Array, matrix: Matrix) -> Array:
     arrays = (x, matrix.weight, matrix.scales, pointer(matrix.zeros), partial)
     grid = (across, slices, -(-count // together))
     launch(grid, (threads,), (*arrays, *map(np.int32, sizes)))
-    return site.xp.sum(partial, axis=0).astype(x.dtype, copy=False)
+    return added(site, partial, x.dtype)
 
 
 def by_tiles(site: Site, x: Array, matrix: Matrix) -> Array:
-    """Multiplies many rows: by cuBLAS, with some rows of the matrix at a time written down."""
+    """Multiplies many rows: by cuBLAS, with some rows of the matrix at a time written down.
+
+    Where those are parts of sums, these are float32 until they are whole.
+    """
     outer = matrix.rows if matrix.by_rows else matrix.columns
-    y = site.xp.empty((len(x), outer), x.dtype)
     step = max(1, min(matrix.rows, TILE_BYTES // (matrix.columns * x.dtype.itemsize)))
+    whole = matrix.by_rows or step == matrix.rows
+    y = site.xp.empty((len(x), outer), x.dtype if whole else np.float32)
     for start in range(0, matrix.rows, step):
         tile = dequantised(site, x, matrix, start, min(step, matrix.rows - start))
         some = slice(start, start + len(tile))
@@ -95,7 +96,7 @@ def by_tiles(site: Site, x: Array, matrix: Matrix) -> Array:
             multiply_into(site, x, tile.T, y[:, some], adds=False)
         else:
             multiply_into(site, x[:, some], tile, y, adds=start > 0)
-    return y
+    return y if y.dtype == x.dtype else added(site, y[None], x.dtype)
 
 
 def multiply_into(site: Site, a: Array, b: Array, y: Array, *, adds: bool) -> None:
@@ -118,7 +119,7 @@ def dequantised(site: Site, x: Array, matrix: Matrix, start: int, rows: int) -> 
     launch = site.kernel("dequantise", "dequantise", **macros, **matrix.macros(x))
     arrays = (matrix.weight, matrix.scales, pointer(matrix.zeros), tile)
     sizes = (start, rows, matrix.columns, k_step, n_step, matrix.zero_row)
-    grid = (*blocks(matrix.columns // matrix.per_word), min(rows, MOST_BLOCKS))
+    grid = (*blocks(matrix.columns // matrix.per_word), min(rows, LARGEST_GRID))
     launch(grid, (THREADS,), (*arrays, *map(np.int32, sizes)))
     return tile
 
