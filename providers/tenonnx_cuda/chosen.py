@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 Call: TypeAlias = Callable[..., Any]
 
 
+def attribute(node: ir.Node, name: str, default: Any) -> Any:
+    """Returns an attribute's value."""
+    found = node.attributes.get(name)
+    return default if found is None else found.value
+
+
 @dataclass(frozen=True)
 class Site:
     """A node, and the device that it is compiled for.
@@ -63,8 +69,7 @@ class Site:
 
     def attribute(self, name: str, default: Any) -> Any:
         """Returns an attribute's value."""
-        attribute = self.node.attributes.get(name)
-        return default if attribute is None else attribute.value
+        return attribute(self.node, name, default)
 
     def weight(self, position: int) -> Weight | None:
         """Returns a constant input's handle in the weights' registry, if it has one."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from tenonnx_cuda.chosen import attribute
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -40,12 +42,12 @@ def number(value: float) -> str:
 
 
 def _gelu(node: ir.Node) -> str:
-    return "gelu_by_tanh({0})" if _of(node, "approximate", "none") == "tanh" else "gelu({0})"
+    return "gelu_by_tanh({0})" if attribute(node, "approximate", "none") == "tanh" else "gelu({0})"
 
 
 def _swish(node: ir.Node) -> str:
     default = 1.0 if node.op_type == "Swish" else 1.702
-    return f"{{0}} * sigmoid({number(_of(node, 'alpha', default))} * {{0}})"
+    return f"{{0}} * sigmoid({number(attribute(node, 'alpha', default))} * {{0}})"
 
 
 def _fast_gelu(node: ir.Node) -> str:
@@ -54,7 +56,7 @@ def _fast_gelu(node: ir.Node) -> str:
 
 
 def _hard_sigmoid(node: ir.Node) -> str:
-    alpha, beta = _of(node, "alpha", 0.2), _of(node, "beta", 0.5)
+    alpha, beta = attribute(node, "alpha", 0.2), attribute(node, "beta", 0.5)
     return f"clamped({number(alpha)} * {{0}} + {number(beta)}, 0.0f, 1.0f)"
 
 
@@ -62,7 +64,7 @@ COMPOUND: Final[dict[tuple[str, str], Callable[[ir.Node], str]]] = {
     ("", "Gelu"): _gelu,
     ("", "HardSigmoid"): _hard_sigmoid,
     ("", "HardSwish"): lambda _: "{0} * clamped({0} / 6.0f + 0.5f, 0.0f, 1.0f)",
-    ("", "LeakyRelu"): lambda node: f"leaky({{0}}, {number(_of(node, 'alpha', 0.01))})",
+    ("", "LeakyRelu"): lambda node: f"leaky({{0}}, {number(attribute(node, 'alpha', 0.01))})",
     ("", "Swish"): _swish,
     (MICROSOFT, "BiasGelu"): lambda _: "gelu({0} + {1})",
     (MICROSOFT, "FastGelu"): _fast_gelu,
@@ -84,8 +86,3 @@ def expression(node: ir.Node) -> str | None:
 def pays_alone(node: ir.Node) -> bool:
     """Says whether a kernel for one node alone is faster than the array library."""
     return (node.domain, node.op_type) in COMPOUND
-
-
-def _of(node: ir.Node, name: str, default: Any) -> Any:
-    attribute = node.attributes.get(name)
-    return default if attribute is None else attribute.value

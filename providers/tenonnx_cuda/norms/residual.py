@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tenonnx.operators import Array
 from tenonnx.planning.lower import is_constant
-from tenonnx_cuda.chosen import Site
+from tenonnx_cuda.chosen import Site, attribute
 from tenonnx_cuda.joining import Joining
 from tenonnx_cuda.norms.rows import FLOAT32, normalised
 
@@ -41,8 +41,8 @@ def _added(norm: ir.Node, joining: Joining) -> ir.Node | None:
         return None
     simple = all(v is not None and is_constant(v) for v in norm.inputs[1:])
     others = any(v.uses() or v.is_graph_output() for v in norm.outputs[1:])
-    by_default = _attribute(norm, "axis", -1) == -1
-    by_default = by_default and _attribute(norm, "stash_type", FLOAT32) == FLOAT32
+    by_default = attribute(norm, "axis", -1) == -1
+    by_default = by_default and attribute(norm, "stash_type", FLOAT32) == FLOAT32
     return add if simple and by_default and not others and len(set(add.inputs)) == 2 else None
 
 
@@ -71,8 +71,3 @@ def residual_call(site: Site, *, total: bool) -> Callable[..., tuple[Any, ...] |
         return (summed, normal) if total else (normal,)
 
     return call
-
-
-def _attribute(node: ir.Node, name: str, default: Any) -> Any:
-    attribute = node.attributes.get(name)
-    return default if attribute is None else attribute.value

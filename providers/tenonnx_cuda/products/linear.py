@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tenonnx.operators import Array
-from tenonnx_cuda.chosen import same_element
+from tenonnx_cuda.chosen import attribute, same_element
 from tenonnx_cuda.elementwise.expressions import MICROSOFT, expression
 from tenonnx_cuda.joining import Joining
 from tenonnx_cuda.products.epilogue import epilogue_of
@@ -85,8 +85,7 @@ def _activation(node: ir.Node) -> str:
     """Returns what cuBLASLt calls an activation; nothing for what is none of its."""
     if (node.domain, node.op_type) == ("", "Relu"):
         return "relu"
-    approximate = node.attributes.get("approximate")
-    by_tanh = approximate is not None and approximate.value == "tanh"
+    by_tanh = attribute(node, "approximate", "none") == "tanh"
     is_gelu = (node.domain, node.op_type) == ("", "Gelu") and by_tanh
     return "gelu" if is_gelu or (node.domain, node.op_type) == (MICROSOFT, "FastGelu") else ""
 
@@ -102,10 +101,9 @@ def linear_call(
         tf32: Let factors of float32 be rounded to 10 bits.
     """
     first, products = linear.nodes[0], platform.xp.products
-    attributes = {name: attribute.value for name, attribute in first.attributes.items()}
-    alpha = attributes.get("alpha", 1.0)
-    beta = attributes.get("beta", 1.0) if len(first.inputs) > 2 and first.inputs[2] else 1.0
-    turns = [bool(attributes.get(name, 0)) for name in ("transA", "transB")]
+    has_c = len(first.inputs) > 2 and first.inputs[2] is not None
+    alpha, beta = attribute(first, "alpha", 1.0), attribute(first, "beta", 1.0) if has_c else 1.0
+    turns = [bool(attribute(first, name, 0)) for name in ("transA", "transB")]
     positions = [linear.inputs.index(value) for value in linear.operands]
 
     def call(*arrays: Array) -> tuple[Array] | None:
