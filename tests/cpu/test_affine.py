@@ -52,7 +52,9 @@ def test_one_step(
 
 
 @pytest.mark.parametrize("threads", [1, 3, 4])
-@pytest.mark.parametrize(("rows", "depth", "columns"), [(120, 530, 300), (250, 300, 1024)])
+@pytest.mark.parametrize(
+    ("rows", "depth", "columns"), [(120, 530, 300), (250, 300, 1024), (60, 1024, 100)]
+)
 def test_columns_shared_among_threads_are_summed_by_each(
     rows: int, depth: int, columns: int, threads: int
 ) -> None:

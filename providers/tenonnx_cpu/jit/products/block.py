@@ -26,9 +26,13 @@ from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.memory import load_float, store_float
 from tenonnx_cpu.jit.vectors.shared import Shared, procedure
 from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
+from tenonnx_cpu.jit.workspace import COPY, COPY_ROW, EDGE
 
 PANEL = 4 * COLUMNS
 """Bytes of a row of a packed panel."""
+
+CACHE_WAY = 4096
+"""Bytes after which addresses come to the same set of the first-level cache again."""
 
 
 @helper
@@ -107,19 +111,18 @@ def multiply_piece(
 @helper
 def multiply_ahead(
     rows: Any, columns: Any, depth: Any,
-    a: Any, a_row: Any, a_column: Any, copy: Any, copy_row: Any,
-    b: Any, b_row: Any, fresh: Any,
-    c: Any, c_row: Any, mode: Any, edge: Any,
+    a: Any, a_row: Any, a_column: Any,
+    packed: Any, b_row: Any, fresh: Any,
+    c: Any, c_row: Any, mode: Any,
     ahead: Any, ahead_step: Any, ahead_lines: Any,
 ) -> None:  # fmt: skip
     """Does what ``multiply_block`` does with adjacent panels, preparing what comes after it.
 
+    A tile's rows of A are copied if they would share sets of the cache.
+
     Args:
         rows: See there, as for what is not listed here.
-        copy: Address of room for a tile's rows of A, or 0 to read them where they are: worth it
-            if they are used for several panels, since they may share sets of the cache.
-        copy_row: Bytes from row to row of it.
-        b: Address of the panels.
+        packed: Address of the worker's memory, which begins with the panels.
         b_row: If ``fresh``, bytes from row to row of B as it lies in memory.
         fresh: Address of the panels in B: they are not packed yet, and are in passing. 0 if
             they are.
@@ -131,29 +134,31 @@ def multiply_ahead(
     panels = -(-columns // COLUMNS)
     runs = -(-ahead_lines // LINES)
     every = max(1, panels * -(-rows // high) // max(1, runs))
+    shared = a_row % CACHE_WAY == 0 and a_column == 4 and panels > 1
+    edge, copy = packed + 4 * EDGE, packed + 4 * COPY
     turn = 0
     for row in range(0, rows, high):
         count = min(high, rows - row)
         left, left_row = a + row * a_row, a_row
-        if copy:
-            copy_lines(left, a_row, copy, copy_row, count, depth)
-            left, left_row = copy, copy_row
+        if shared:
+            left, left_row = copy, 4 * COPY_ROW
+            copy_lines(a + row * a_row, a_row, left, left_row, count, depth)
         for panel in range(panels):
             soon, step = left, 0
             if ahead and turn % every == 0 and turn // every < runs:
                 soon, step = ahead + LINES * CACHE_LINE * (turn // every), ahead_step
             turn += 1
             place = c + row * c_row + PANEL * panel
-            packed = b + panel * PANEL * depth
+            own = packed + panel * PANEL * depth
             span = min(COLUMNS, columns - panel * COLUMNS)
             if fresh and row == 0 and span == COLUMNS:
                 multiply_tile(
                     count + KEEP, left, left_row, a_column, fresh + PANEL * panel, b_row, depth,
-                    place, c_row, mode, soon, step, packed,
+                    place, c_row, mode, soon, step, own,
                 )  # fmt: skip
             else:
                 multiply_piece(
-                    count, span, depth, left, left_row, a_column, packed, PANEL,
+                    count, span, depth, left, left_row, a_column, own, PANEL,
                     place, c_row, mode, edge, soon, step,
                 )  # fmt: skip
 

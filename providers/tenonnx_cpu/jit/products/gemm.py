@@ -18,10 +18,7 @@ from tenonnx_cpu.jit.products.tile import ADD, CACHE_LINE, COLUMNS, LANES, ROWS,
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.workspace import (
     COLUMNS_AT_MOST,
-    COPY,
-    COPY_ROW,
     DEPTH,
-    EDGE,
     SUMS,
     SUMS_AT_MOST,
     WORKSPACE,
@@ -96,13 +93,9 @@ def make_product(kind: str) -> Any:
         depth, columns = a.shape[1], b.shape[1]
         a_row, a_column = a.strides
         b_row, b_column = b.strides
-        edge = packed + 4 * EDGE
         a_block = a.ctypes.data + offsets[0]
         b_block = b.ctypes.data + offsets[1] + left * b_column
         in_lines = b_column == width
-        # Four panels or more are worth a copy of the rows of A that they are multiplied by.
-        often = wide > 3 * COLUMNS or (wide > COLUMNS and a_row % 1024 == 0)
-        copy = packed + 4 * COPY if a_column == 4 and often else 0
         deep = split(depth, DEPTH, 1)
         result = c.ctypes.data + 4 * (top * columns + left)
         sums, sums_row = result, 4 * columns
@@ -123,9 +116,8 @@ def make_product(kind: str) -> Any:
                 ahead = b_block + wide * b_column if follows else 0
             into = ahead % CACHE_LINE
             multiply_ahead(
-                high, wide, kk, a_block + k * a_column, a_row, a_column, copy, 4 * COPY_ROW,
-                packed, b_row, source if whole else 0,
-                sums, sums_row, ADD if k else ZERO, edge,
+                high, wide, kk, a_block + k * a_column, a_row, a_column,
+                packed, b_row, source if whole else 0, sums, sums_row, ADD if k else ZERO,
                 ahead - into, b_row if in_lines else b_column,
                 -(-(into + (wide if in_lines else kk) * width) // CACHE_LINE),
             )  # fmt: skip

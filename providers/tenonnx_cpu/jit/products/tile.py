@@ -102,6 +102,9 @@ def _tile(rows: int, vectors: int, keep: bool) -> Callable[[Builder, Sequence[Va
             moved = [b.add(pointer, a_column) for pointer in pointers]
             return [*moved, b.add(line, b_row), b.add(soon, ahead_step), *products]
 
+        for row in range(rows):
+            for offset in range(0, 4 * LANES * vectors, CACHE_LINE):
+                v.prefetch(b, b.add(b.add(c, b.mul(c_row, I64(row))), I64(offset)))
         zeros = [v.constant(kind, 0.0)] * len(cells)
         sums = v.loop(b, depth, [*starts, right, ahead, *zeros], step)[-len(cells) :]
         places = [

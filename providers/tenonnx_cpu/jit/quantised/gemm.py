@@ -12,7 +12,7 @@ from tenonnx_cpu.jit.products.tile import ADD, COLUMNS, LANES, ZERO
 from tenonnx_cpu.jit.quantised.dequantise import make_dequantise
 from tenonnx_cpu.jit.quantised.matrix import WEIGHTS, Weights
 from tenonnx_cpu.jit.threads.pool import parallel
-from tenonnx_cpu.jit.workspace import COPY, COPY_ROW, DEPTH, EDGE, NUMBERS, WORKSPACE
+from tenonnx_cpu.jit.workspace import DEPTH, NUMBERS, WORKSPACE
 
 
 def make_q_gemm(bits: int) -> Kernel:
@@ -30,7 +30,6 @@ def make_q_gemm(bits: int) -> Kernel:
         packed = memory.ctypes.data + 4 * WORKSPACE * worker
         a_block = a.ctypes.data + top * a.strides[0]
         c_block = c.ctypes.data + 4 * (top * columns + left)
-        copy = packed + 4 * COPY if a.strides[1] == 4 and wide > 3 * COLUMNS else 0
         deep = split(depth, DEPTH, LANES)
         for k in range(0, depth, deep):
             kk = min(deep, depth - k)
@@ -40,8 +39,7 @@ def make_q_gemm(bits: int) -> Kernel:
                 dequantise(weights, k, kk, left + column, span, packed + 4 * NUMBERS, target)
             multiply_ahead(
                 high, wide, kk, a_block + k * a.strides[1], a.strides[0], a.strides[1],
-                copy, 4 * COPY_ROW, packed, 0, 0, c_block, 4 * columns, ADD if k else ZERO,
-                packed + 4 * EDGE, 0, 0, 0,
+                packed, 0, 0, c_block, 4 * columns, ADD if k else ZERO, 0, 0, 0,
             )  # fmt: skip
         finish_rows(c, top, top + high, left, left + wide, extras)
 
