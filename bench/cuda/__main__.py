@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -142,4 +143,6 @@ def installed(wheels: Path, site: Path) -> dict[str, str]:
 
 
 if __name__ == "__main__":
+    # As at Ctrl-C, what was started ends with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     sys.exit(main())

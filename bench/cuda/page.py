@@ -27,8 +27,6 @@ MORE: Final = {
     "torch eager: device MiB": "torch's",
 }
 
-ERRORS: Final = tuple(f"{way}: error" for way in OURS)
-
 LARGEST_ERROR: Final = 0.01
 """Of 16 bits, or of factors that are rounded to 10, through some layers."""
 
@@ -50,8 +48,8 @@ def page(content: Mapping[str, Any]) -> str:
         lines += [test_line(tests), ""]
     if networks := {name: row for name, row in found.items() if name in ROWS}:
         lines += [*table(networks), ""]
-    if small := [name.removeprefix(SMALL) for name in found if name.startswith(SMALL)]:
-        lines += [f"Small networks that ran: {', '.join(small)}.", ""]
+    if small := {name: row for name, row in found.items() if name.startswith(SMALL)}:
+        lines += [small_line(small), ""]
     if kernels := found.get("kernels"):
         lines += [*kernel_table(kernels), ""]
     problems = [
@@ -80,6 +78,18 @@ def test_line(tests: Found) -> str:
     return f"tests/cuda: {counts}; {tests['seconds']:.0f} s. {onnxs}"
 
 
+def small_line(found: Mapping[str, Found]) -> str:
+    """Returns which small networks ran, and how far their answers are from the CPU provider's."""
+    ran = [f"{name.removeprefix(SMALL)} ({error(row)})" for name, row in found.items()]
+    return f"Small networks, and their errors: {', '.join(ran)}."
+
+
+def error(row: Found) -> str:
+    """Returns the larger difference of both ways' answers, in bold if it is too large."""
+    errors = [row[f"{way}: error"] for way in OURS if f"{way}: error" in row]
+    return bold(f"{max(errors):.1g}", max(errors) > LARGEST_ERROR) if errors else "–"
+
+
 def table(found: Mapping[str, Found]) -> list[str]:
     """Returns networks' milliseconds per run, and how many times torch's and the limit they are."""
     torchs = [name for name in BOUNDS if name != "limit"]
@@ -93,10 +103,8 @@ def table(found: Mapping[str, Found]) -> list[str]:
         times = [ratio(against.get(what), most) for what, most in BOUNDS.items()]
         cells = [row.get(way) for way in (*OURS, *torchs)]
         cells.append(limit(row) if known.streams else None)
-        errors = [row[way] for way in ERRORS if way in row]
-        times.append(bold(f"{max(errors):.1g}", max(errors) > LARGEST_ERROR) if errors else "–")
         kind = "float16" if known.half else "TF32"
-        numbers = (*map(number, cells), *times, *(number(row.get(way)) for way in MORE))
+        numbers = (*map(number, cells), *times, error(row), *(number(row.get(way)) for way in MORE))
         lines.append(f"| {' | '.join([known.about, kind, *numbers])} |")
     return [*lines, "", ABOUT]
 

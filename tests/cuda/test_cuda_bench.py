@@ -73,7 +73,7 @@ def test_the_page_says_who_is_ahead_and_what_failed() -> None:
             "bert-base": row,
             "resnet50": {"torch eager": 1.0},
             "decode-fp16": decoder,
-            "small resnet50": {"tenonnx": 1.0},
+            "small resnet50": {"tenonnx": 1.0, "tenonnx: error": 1e-5},
         },
         "failed": {"tests": {}, "resnet50": {"tenonnx": "ValueError: no"}},
     }  # fmt: skip
@@ -88,7 +88,7 @@ def test_the_page_says_who_is_ahead_and_what_failed() -> None:
     cells = "1.5 | – | – | – | – | 1 | – | – | – | **1.50** | – | – | 2000 | – | –"
     assert f"| {ROWS['decode-fp16'].about} | float16 | {cells} |" in lines
     assert "| copy | 12 | 2346 | – | – |" in lines
-    assert "Small networks that ran: resnet50." in lines
+    assert "Small networks, and their errors: resnet50 (1e-05)." in lines
     assert "- `resnet50`, tenonnx: ValueError: no" in lines
 
 
