@@ -9,15 +9,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 
 from tenonnx.operators import Array, Namespace, OperatorTable
-from tenonnx_array.dtypes import DTYPES, FLOATS, INTEGERS, dtype_of
+from tenonnx_array.dtypes import DATA_TYPES, DTYPES, FLOATS, INTEGERS, dtype_of
 from tenonnx_array.numerals import from_strings, to_strings
 
 table = OperatorTable()
 op = table.op
 
 table.rows({"Identity": lambda _, x: x})
+
+NUMBERS = frozenset(dtype for dtype in DATA_TYPES if dtype.kind in "biufc" and dtype.isbuiltin == 1)
+"""Types between which array libraries convert as ONNX says."""
 
 FLOAT32 = DTYPES[1]
 STRING = DTYPES[8]
@@ -45,6 +49,8 @@ def convert(
         saturate: Whether what overflows a float 8 is its largest value rather than inf or NaN.
         round_mode: ``up``, ``down`` or ``nearest``; for E8M0, the powers of two, only.
     """
+    if not isinstance(x, str) and dtype in NUMBERS and x.dtype in NUMBERS:
+        return x.astype(dtype, copy=False)
     if isinstance(x, str) or x.dtype == STRING:
         if dtype == STRING:
             return x
@@ -93,29 +99,12 @@ def _carries(fraction: Array, round_mode: str) -> Array:
     raise ValueError(f"expected round_mode to be up, down or nearest, found {round_mode!r}")
 
 
-# The names that a string attribute had for an element type.
-NAMES = {
-    "FLOAT": 1,
-    "UINT8": 2,
-    "INT8": 3,
-    "UINT16": 4,
-    "INT16": 5,
-    "INT32": 6,
-    "INT64": 7,
-    "BOOL": 9,
-    "FLOAT16": 10,
-    "DOUBLE": 11,
-    "UINT32": 12,
-    "UINT64": 13,
-}
-
-
 @op("Cast", since=1)
 def cast_1(xp: Namespace, x: Array, *, to: str) -> Array:
     """Cast to an element type given by name."""
-    if to not in NAMES:
-        raise ValueError(f"expected one of {', '.join(NAMES)}, found {to!r}")
-    return convert(xp, x, DTYPES[NAMES[to]])
+    if to not in ir.DataType.__members__:
+        raise ValueError(f"expected one of {', '.join(ir.DataType.__members__)}, found {to!r}")
+    return convert(xp, x, dtype_of(ir.DataType[to]))
 
 
 @op("Cast", since=6)

@@ -39,16 +39,15 @@ def gather(xp: Namespace, data: Array, indices: Array, *, axis: int = 0) -> Arra
     ``take`` is the fastest gather there is, but numpy's copies the whole of a tensor that is not
     contiguous or not aligned first.
     """
-    axis = normalize_axis_index(axis, data.ndim)
-    before = (slice(None),) * axis
-    host = xp is np
     try:
-        if host and indices.ndim == 0:
-            return data[(*before, int(indices), ...)]
-        if host and not (data.flags.c_contiguous and data.flags.aligned):
-            return data[(*before, indices)]
-        return xp.take(data, indices, axis)
+        if xp is not np:
+            return xp.take(data, indices, axis)
+        if indices.ndim and data.flags.c_contiguous and data.flags.aligned:
+            return data.take(indices, axis)
+        before = (slice(None),) * normalize_axis_index(axis, data.ndim)
+        return data[(*before, indices if indices.ndim else int(indices), ...)]
     except IndexError:
+        axis = normalize_axis_index(axis, data.ndim)
         refuse_outside(indices, data.shape[axis], axis)
         raise
 

@@ -6,6 +6,7 @@ for each axis of a region.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import NamedTuple
 
@@ -82,32 +83,10 @@ def roi_align(
     return y
 
 
-@op("RoiAlign", since=10, host=(1, 2))
-def roi_align_10(
-    xp: Namespace,
-    X: Array,
-    rois: Array,
-    batch_indices: Array,
-    *,
-    mode: str = "avg",
-    output_height: int = 1,
-    output_width: int = 1,
-    sampling_ratio: int = 0,
-    spatial_scale: float = 1.0,
-) -> Array:
-    """Return RoiAlign without a shift of half an element."""
-    return roi_align(
-        xp,
-        X,
-        rois,
-        batch_indices,
-        coordinate_transformation_mode="output_half_pixel",
-        mode=mode,
-        output_height=output_height,
-        output_width=output_width,
-        sampling_ratio=sampling_ratio,
-        spatial_scale=spatial_scale,
-    )
+# Version 10 shifts nothing by half an element.
+op("RoiAlign", since=10, host=(1, 2), without=["coordinate_transformation_mode"])(
+    functools.partial(roi_align, coordinate_transformation_mode="output_half_pixel")
+)
 
 
 def samples(start: Array, extent: Array, bins: int, ratio: int, length: int) -> Samples:

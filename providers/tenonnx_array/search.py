@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from tenonnx.operators import Array, Namespace, OperatorTable
@@ -19,7 +17,10 @@ def argmax(
     xp: Namespace, data: Array, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
 ) -> Array:
     """Return the first or the last index of the greatest along the axis."""
-    return _place(xp.argmax, xp, data, axis, keepdims, select_last_index)
+    if not select_last_index:
+        return data.argmax(axis=axis, keepdims=bool(keepdims))
+    behind = xp.flip(data, axis).argmax(axis=axis, keepdims=bool(keepdims))
+    return data.shape[axis] - 1 - behind
 
 
 @op("ArgMin", since=12)
@@ -28,15 +29,10 @@ def argmin(
     xp: Namespace, data: Array, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
 ) -> Array:
     """Return the first or the last index of the least along the axis."""
-    return _place(xp.argmin, xp, data, axis, keepdims, select_last_index)
-
-
-def _place(
-    find: Callable[..., Array], xp: Namespace, data: Array, axis: int, keepdims: int, last: int
-) -> Array:
-    if not last:
-        return find(data, axis=axis, keepdims=bool(keepdims))
-    return data.shape[axis] - 1 - find(xp.flip(data, axis), axis=axis, keepdims=bool(keepdims))
+    if not select_last_index:
+        return data.argmin(axis=axis, keepdims=bool(keepdims))
+    behind = xp.flip(data, axis).argmin(axis=axis, keepdims=bool(keepdims))
+    return data.shape[axis] - 1 - behind
 
 
 def top_k(xp: Namespace, x: Array, k: int, axis: int, largest: int) -> tuple[Array, Array]:

@@ -14,7 +14,13 @@ LISTING: Final = {
     "attention.operator": "Attention",
     "attention.rotary": "Slice",
     "attention.rotary_operator": "RotaryEmbedding com.microsoft::RotaryEmbedding",
-    "boxes": "NonMaxSuppression",
+    "classical.distances": "com.microsoft::CDist",
+    "classical.svm": "ai.onnx.ml::SVMClassifier",
+    "classical.trees": (
+        "ai.onnx.ml::TreeEnsemble ai.onnx.ml::TreeEnsembleClassifier "
+        "ai.onnx.ml::TreeEnsembleRegressor"
+    ),
+    "conv.boxes": "NonMaxSuppression",
     "conv.channel_norms": "GroupNormalization InstanceNormalization",
     "conv.conv": "Conv",
     "conv.optimised": (
@@ -30,7 +36,6 @@ LISTING: Final = {
     "copying.picking": "GatherElements",
     "copying.turning": "Transpose",
     "copying.views": "Expand Flatten Reshape Slice Split SplitToSequence Squeeze Unsqueeze",
-    "distances": "com.microsoft::CDist",
     "elementwise.batch_norm": "BatchNormalization",
     "elementwise.elementwise": (
         "Abs Add Ceil Clip Div Erf Exp Floor Gelu HardSigmoid HardSwish LeakyRelu Max Min Mul Neg "
@@ -53,26 +58,20 @@ LISTING: Final = {
     "int8.table": (
         "Concat DequantizeLinear com.microsoft::QLinearLeakyRelu com.microsoft::QLinearSigmoid"
     ),
-    "mixtures": "com.microsoft::MoE com.microsoft::QMoE",
-    "norms.norms": (
-        "Add LayerNormalization LogSoftmax RMSNormalization SimplifiedLayerNormalization Softmax "
-        "com.microsoft::SimplifiedLayerNormalization"
-    ),
     "products.affine": "Gemm MatMul",
     "products.dense": "Gemm",
     "products.experts": "MatMul",
     "products.matmul": "Gemm MatMul",
     "quantised.dequantised": "ai.tenonnx::DequantizeMatMul",
     "quantised.gather": "com.microsoft::GatherBlockQuantized",
+    "quantised.mixtures": "com.microsoft::MoE com.microsoft::QMoE",
     "quantised.nbits": "com.microsoft::MatMulNBits",
     "recurrent.operator": "GRU LSTM RNN",
     "recurrent.quantised": "com.microsoft::DynamicQuantizeLSTM",
-    "reduction": "ReduceL2 ReduceMax ReduceMin ReduceProd ReduceSum ReduceSumSquare",
-    "small": "ArgMax ArgMin Cast",
-    "svm": "ai.onnx.ml::SVMClassifier",
-    "topk": "TopK",
-    "trees": (
-        "ai.onnx.ml::TreeEnsemble ai.onnx.ml::TreeEnsembleClassifier "
-        "ai.onnx.ml::TreeEnsembleRegressor"
+    "rows.norms": (
+        "Add LayerNormalization LogSoftmax RMSNormalization SimplifiedLayerNormalization Softmax "
+        "com.microsoft::SimplifiedLayerNormalization"
     ),
+    "rows.reduction": "ReduceL2 ReduceMax ReduceMin ReduceProd ReduceSum ReduceSumSquare",
+    "rows.topk": "TopK",
 }

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 TEAM: ContextVar[int] = ContextVar("tenonnx_team", default=1)
 """How many threads the session being compiled may use, for what is made far from its provider."""
 
+TASKS = 4
+"""Tasks of a loop for each thread that shares it."""
+
 PATIENCE = 0.001
 """Seconds for which an idle thread looks for work before it sleeps, unless a session says else."""
 
@@ -51,6 +54,17 @@ def follow(follower: Callable[[float], None]) -> None:
     """Has a function told how long that is, now and whenever it changes."""
     _followers.append(follower)
     follower(_patience)
+
+
+def shared_out(units: int, work: int, enough: int, threads: int) -> tuple[int, int]:
+    """Returns how many of some units of work a task takes, and how many threads share the tasks.
+
+    It is one thread, and one task, if there is less to do than is worth waking a second one; else
+    there are several tasks a thread, so that none waits for the slowest at the end.
+    """
+    if threads == 1 or units < 2 or work < enough:
+        return units, 1
+    return max(1, units // (TASKS * threads)), threads
 
 
 @functools.cache

@@ -15,8 +15,8 @@ from models import INT64, node
 
 pytest.importorskip("numba")
 
-from tenonnx_cpu import mixtures
 from tenonnx_cpu.products.product import GEMM, STREAM
+from tenonnx_cpu.quantised import mixtures
 
 COUNT, DEPTH, COLUMNS = 5, 96, 64
 

@@ -18,12 +18,12 @@ import pytest
 from models import FLOAT, model, node, value
 
 pytest.importorskip("numba")
-from tenonnx_cpu.jit import rows
 from tenonnx_cpu.jit.code import images
 from tenonnx_cpu.jit.code.cache import image_path
 from tenonnx_cpu.jit.code.cpu import _asked, _own_features
 from tenonnx_cpu.jit.compiling import In, Out, boolean, f32, kernel, size
 from tenonnx_cpu.jit.conv import pool as conv_pool
+from tenonnx_cpu.jit.rows import norms
 
 pytestmark = pytest.mark.skipif(not images.SUPPORTED, reason="no images are made here")
 
@@ -45,7 +45,7 @@ def run(session):
 def compiled():
     return sorted(str(kernel) for kernel in runtime.KERNELS if kernel.run is not None)
 """
-KERNELS = ["products.gemm.gemm_f32", "rows.softmax"]
+KERNELS = ["products.gemm.gemm_f32", "rows.norms.softmax"]
 
 
 @pytest.fixture(scope="module")
@@ -217,9 +217,9 @@ def add_row(x: Any, what: Any, row: Any, y: Any) -> None:
 
 
 CALLS: dict[str, tuple[Any, tuple[Any, ...], int]] = {
-    "softmax": (rows.softmax, (floats(40, 48), np.zeros((40, 48), np.float32), 0, 8, 2), 1),
+    "softmax": (norms.softmax, (floats(40, 48), np.zeros((40, 48), np.float32), 0, 8, 2), 1),
     "normalise_all": (
-        rows.normalise_all,
+        norms.normalise_all,
         (
             floats(40, 48), floats(40, 48)[::-1].copy(), floats(48), floats(0),
             np.float32(1e-3), np.int64(1), np.zeros((40, 48), np.float32),
@@ -249,7 +249,7 @@ def test_an_image_computes_what_numba_computes(name: str) -> None:
 
 
 def softmax() -> Callable[..., Any]:
-    run: Callable[..., Any] = rows.softmax.compile()
+    run: Callable[..., Any] = norms.softmax.compile()
     assert type(run) is type(len)
     return run
 
@@ -293,7 +293,7 @@ def test_calls_leave_no_references() -> None:
 
 def test_damaged_images_are_not_loaded(tmp_path: Path) -> None:
     softmax()
-    whole = image_path(Path(rows.__file__), "softmax").read_bytes()
+    whole = image_path(Path(norms.__file__), "softmax").read_bytes()
     for number, length in enumerate([0, 1, 23, 24, 100, 4096, len(whole) // 2, len(whole) - 1]):
         path = tmp_path / f"short-{number}.image"
         path.write_bytes(whole[:length])

@@ -10,7 +10,7 @@ from running import Watch, run
 
 from models import node
 from tenonnx_array.boxes import non_max_suppression
-from tenonnx_cpu.boxes import SUPPRESS
+from tenonnx_cpu.conv.boxes import SUPPRESS
 
 RNG = np.random.default_rng(0)
 

@@ -9,7 +9,7 @@ import pytest
 from running import Watch, floats, session
 
 from models import node
-from tenonnx_cpu.reduction import REDUCE, cut_of
+from tenonnx_cpu.rows.reduction import REDUCE, cut_of
 
 FUNCTIONS: dict[str, Any] = {
     "ReduceL2": lambda x, **how: np.sqrt(np.sum(x * x, **how)),

@@ -12,7 +12,7 @@ from models import node
 
 pytest.importorskip("numba")
 
-from tenonnx_cpu.norms.norms import NORMALISE
+from tenonnx_cpu.rows.norms import NORMALISE
 
 DOMAIN = "com.microsoft"
 

@@ -12,8 +12,7 @@ from test_ml_laws import ROWS, bound, expected, split_apart
 from test_ml_laws import trees as any_trees
 
 from models import FLOAT, node
-from tenonnx_cpu import trees
-from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.classical import trees
 
 
 def forest(trees_count: int, depth: int, features: int, modes: list[str]) -> dict[str, Any]:
@@ -57,13 +56,12 @@ def forest(trees_count: int, depth: int, features: int, modes: list[str]) -> dic
     ],
     ids=["one kind", "unequal", "equal"],
 )
-@pytest.mark.parametrize("kernel", [trees.SCORE_F32, trees.SCORE_F64], ids=["f32", "f64"])
+@pytest.mark.parametrize("dtype", trees.SCORES, ids=str)
 def test_trees_are_numpys(
-    rows: int, threads: int, modes: list[str], kernel: JitKernel, monkeypatch: pytest.MonkeyPatch
+    rows: int, threads: int, modes: list[str], dtype: np.dtype[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attributes = forest(30, 5, 4, modes)
-    double = kernel is trees.SCORE_F64
-    x = floats(rows, 4).astype(np.float64 if double else np.float32)
+    x = floats(rows, 4).astype(dtype)
     x[:, 1] = np.array(attributes["nodes_values"], np.float32)[:rows]
     x[0, 0] = np.nan
     x[-1, 2] = np.inf
@@ -74,12 +72,12 @@ def test_trees_are_numpys(
         "y",
         threads=threads,
         domains={"ai.onnx.ml": 3},
-        kinds={"x": onnx.TensorProto.DOUBLE if double else FLOAT},
+        kinds={"x": onnx.TensorProto.DOUBLE if dtype == np.float64 else FLOAT},
     )
-    watched = Watch(kernel, monkeypatch)
+    watched = Watch(trees.SCORES[dtype], monkeypatch)
     fast = one.run(None, {"x": x})[0]
     assert watched.calls == 1
-    monkeypatch.setattr(kernel, "run", None)
+    monkeypatch.setattr(trees.SCORES[dtype], "run", None)
     np.testing.assert_allclose(fast, one.run(None, {"x": x})[0], rtol=2e-5, atol=2e-6)
 
 

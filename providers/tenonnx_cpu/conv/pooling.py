@@ -17,7 +17,7 @@ from tenonnx_cpu.jit.scratch import floats
 from tenonnx_cpu.products.product import fits
 from tenonnx_cpu.recording.launch import Launch
 from tenonnx_cpu.recording.recorded import Recorded
-from tenonnx_cpu.reduction import REDUCE, SUM, cut_of, reduction
+from tenonnx_cpu.rows.reduction import REDUCE, SUM, cut_of, reduction
 from tenonnx_cpu.specialise import F32, Call, NDArray, Site, specialise
 
 POOL = JitKernel("conv.pool", "pool_f32")

@@ -17,8 +17,8 @@ from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.recording.fixed import is_fixed
 from tenonnx_cpu.recording.launch import Launch
 from tenonnx_cpu.recording.recorded import PATIENCE, Recorded
-from tenonnx_cpu.small import pick
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
+from tenonnx_cpu.team import shared_out
 
 MOVE = JitKernel("copying.moving", "move")
 
@@ -63,7 +63,7 @@ def specialise_moves(site: Site, plain: Call) -> Call | None:
     """Takes nodes whose inputs are constants but for the first; Tile's may be of shapes alone."""
     node = site.node
     if node.op_type == "Gather" and (site.constant(1) is None or site.dtype(0) == TEXT):
-        return pick(site, plain)
+        return None
     parameters = [site.constant(n) for n in range(1, len(node.inputs))]
     given = zip(parameters, node.inputs[1:], strict=True)
     if any(value is not None and constant is None for constant, value in given):
@@ -141,11 +141,10 @@ class Mover:
         sources = [bytes_of(array) for array in arrays]
         sources += [NOTHING] * (SOURCES - len(sources))
         runs = len(moves.runs)
-        threads = self._threads if out.nbytes >= ENOUGH else 1
-        grain = max(1, runs // (4 * threads)) if threads > 1 else runs
+        grain, team = shared_out(runs, out.nbytes, ENOUGH, self._threads)
         arguments = (
             moves.runs, *sources, self._fills(dtype), out.reshape(-1).view(np.uint8),
-            out.itemsize, grain, threads,
+            out.itemsize, grain, team,
         )  # fmt: skip
         return Launch(MOVE.run, arguments, out)
 

@@ -15,6 +15,7 @@ from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.recording.launch import Launch
 from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import F32, Call, NDArray, Site, specialise
+from tenonnx_cpu.team import shared_out
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -128,9 +129,7 @@ def cut_of(shape: tuple[int, ...], strides: tuple[int, ...], threads: int) -> Cu
     outer = [*[(1, 0, 0)] * (AXES - len(axes)), *axes]
     bands = -(-lines // TOGETHER)
     units = bands * math.prod(length for length, _, _ in axes)
-    total = math.prod(shape)
-    team = threads if total >= ENOUGH else 1
-    grain = units if team == 1 else max(1, units // (4 * team))
+    grain, team = shared_out(units, math.prod(shape), ENOUGH, threads)
     tasks = -(-units // grain)
     numbers = [columns, apart, lines, line, bands, units, grain, tasks]
     numbers += [axis[field] for field in range(3) for axis in outer]

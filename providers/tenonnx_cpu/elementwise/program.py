@@ -16,6 +16,7 @@ from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
 from tenonnx_cpu.recording.launch import Launch, done
 from tenonnx_cpu.specialise import Call
+from tenonnx_cpu.team import shared_out
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
 Shape: TypeAlias = tuple[int, ...]
@@ -227,8 +228,7 @@ def lay_out(
     width = lengths[-1]
     pieces = -(-width // piece)
     units = size // width * pieces
-    team = threads if size * (lines + 1) >= ENOUGH else 1
-    grain = units if team == 1 else max(1, units // (4 * team))
+    grain, team = shared_out(units, size * (lines + 1), ENOUGH, threads)
     shape = np.array([*lengths, len(constants), len(forms), piece], np.int64)
     return _Layout(result, shape, strides, grain, team)
 

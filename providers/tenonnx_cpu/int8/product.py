@@ -10,9 +10,9 @@ import numpy as np
 from tenonnx_cpu.buffers import contiguous, empty
 from tenonnx_cpu.int8.codes import BYTES
 from tenonnx_cpu.int8.sizes import FEW, ROOM
+from tenonnx_cpu.jit.products.workspace import BYTE_ROOM
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces
-from tenonnx_cpu.jit.workspace import BYTE_ROOM
 from tenonnx_cpu.products.product import SERIAL_ELEMENTS, SERIAL_PRODUCTS, batches
 from tenonnx_cpu.quantised.matrix import chunk_codes
 from tenonnx_cpu.recording.launch import Launch, done

@@ -58,10 +58,17 @@ class Kernel:
         function: What to compile.
         signature: Its arguments' types. A tuple of types is one argument of the function, a tuple,
             and as many of a call.
+        entry: Makes a module with what CPython calls, of a name and of what numba compiled.
     """
 
-    def __init__(self, function: Callable[..., Any], signature: tuple[Type, ...]) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        signature: tuple[Type, ...],
+        entry: Callable[[str, Any], Any] = make_entry,
+    ) -> None:
         self.function = function
+        self._entry = entry
         self.signature = tuple(
             types.Tuple(kind) if isinstance(kind, tuple) else kind for kind in signature
         )
@@ -95,7 +102,7 @@ class Kernel:
         dispatcher.compile(self.signature)
         compiled = dispatcher.overloads[self.signature]
         module = llvm.parse_assembly(compiled.library.get_llvm_str())
-        entry = llvm.parse_assembly(str(make_entry(name, compiled)))
+        entry = llvm.parse_assembly(str(self._entry(name, compiled)))
         building.optimise(entry)
         module.link_in(entry)
         return building.build(module, [ENTRY], path)

@@ -8,10 +8,9 @@ recordings, each of two arrays. ``recording`` writes them and says what is in th
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import llvmlite.binding as llvm
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -19,55 +18,29 @@ from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
 from tenonnx_cpu.jit import layout as at
-from tenonnx_cpu.jit.code import building
 from tenonnx_cpu.jit.code.entry import (
     DATA,
     FASTCALL,
     HEAD,
     NDIM,
-    POINTER,
     SHAPE,
     STRIDES,
     define_destructor,
 )
 from tenonnx_cpu.jit.code.images import ENTRY
 from tenonnx_cpu.jit.compiling import Kernel, helper, size
-from tenonnx_cpu.jit.vectors import vector as v
-from tenonnx_cpu.jit.vectors.vector import I32, I64
+from tenonnx_cpu.jit.vectors.memory import load_int as word
+from tenonnx_cpu.jit.vectors.memory import load_word, store_int
+from tenonnx_cpu.jit.vectors.vector import I64, POINTER
 
 MISS = -1
 """Said in place of an object by what is not able to do it."""
 
 
-@intrinsic
-def word(typing_context: Any, address: Any) -> Any:
-    """Returns the word at an address."""
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return v.load(builder, I64, values[0], 8)
-
-    return types.intp(types.intp), generate
-
-
-@intrinsic
-def half(typing_context: Any, address: Any) -> Any:
+@helper
+def half(address: Any) -> Any:
     """Returns the half of a word at an address."""
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return builder.zext(v.load(builder, I32, values[0], 4), I64)
-
-    return types.intp(types.intp), generate
-
-
-@intrinsic
-def put(typing_context: Any, address: Any, value: Any) -> Any:
-    """Writes a word at an address."""
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        v.store(builder, values[1], values[0], 8)
-        return context.get_dummy_value()
-
-    return types.void(types.intp, types.intp), generate
+    return np.intp(np.uint32(load_word(address)))
 
 
 @intrinsic
@@ -181,7 +154,7 @@ def make(code: Any, things: Any, stores: Any, api: Any) -> Any:
         if made == 0:
             drop(stores, n, api)
             return MISS
-        put(stores + 8 * n, made)
+        store_int(made, stores + 8 * n)
         place += 8 * word(place)
     return count
 
@@ -192,7 +165,7 @@ def lay_out(
 ) -> None:
     """Writes the kernel's arguments; arrays among them are seen as the recording says."""
     for n in range(word(code + 8 * at.SLOTS)):
-        put(slots + 8 * n, word(things + 8 * n))
+        store_int(word(things + 8 * n), slots + 8 * n)
     place = code + 8 * word(code + 8 * at.HEADERS)
     count = word(place)
     place += 8
@@ -205,12 +178,12 @@ def lay_out(
         else:
             start = word(word(args + 8 * index) + DATA)
         ndim = word(place + 40)
-        put(headers + HEAD - 8, word(api + 8 * at.NDARRAY))
-        put(headers + DATA, start + word(place + 32))
-        put(headers + NDIM, ndim)
-        put(headers + SHAPE, place + 48)
-        put(headers + STRIDES, place + 48 + 8 * ndim)
-        put(slots + 8 * word(place + 8), headers)
+        store_int(word(api + 8 * at.NDARRAY), headers + HEAD - 8)
+        store_int(start + word(place + 32), headers + DATA)
+        store_int(ndim, headers + NDIM)
+        store_int(place + 48, headers + SHAPE)
+        store_int(place + 48 + 8 * ndim, headers + STRIDES)
+        store_int(headers, slots + 8 * word(place + 8))
         headers += HEADER
         place += 8 * word(place)
 
@@ -296,22 +269,8 @@ def perform(
     return found
 
 
-class _Called(Kernel):
-    """A function of three words that returns one, and is itself what CPython calls."""
-
-    def _build(self, _name: str, path: Path) -> dict[str, int]:
-        dispatcher = helper(self.function)
-        dispatcher.compile(self.signature)
-        compiled = dispatcher.overloads[self.signature]
-        module = llvm.parse_assembly(compiled.library.get_llvm_str())
-        entry = llvm.parse_assembly(str(_entry(compiled)))
-        building.optimise(entry)
-        module.link_in(entry)
-        return building.build(module, [ENTRY], path)
-
-
-def _entry(compiled: Any) -> ir.Module:
-    """Returns a module with what CPython calls."""
+def _entry(_name: str, compiled: Any) -> ir.Module:
+    """Returns a module with what CPython calls: words in, a word out."""
     context = cpu_target.target_context
     module = context.codegen().create_library(ENTRY).create_ir_module(ENTRY)
     function = ir.Function(module, FASTCALL, ENTRY)
@@ -357,10 +316,10 @@ def _replay(cell: Any, args: Any, count: Any) -> Any:
             break
         position += 2
     items = word(cell + HEAD + 8)
-    put(slots, cell)
+    store_int(cell, slots)
     for n in range(count):
-        put(slots + 8 + 8 * n, word(args + 8 * n))
+        store_int(word(args + 8 * n), slots + 8 + 8 * n)
     return invoke(word(api + 8 * at.VECTORCALL), (word(items + 8), slots, count + 1, 0))
 
 
-replay = _Called(_replay, (size, size, size))
+replay = Kernel(_replay, (size, size, size), entry=_entry)

@@ -9,9 +9,9 @@ import numpy as np
 from tenonnx.records import record
 from tenonnx_cpu.buffers import F32, contiguous, empty
 from tenonnx_cpu.fuse import Fused, Scope, fusion
+from tenonnx_cpu.jit.products.workspace import WORKSPACE
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
-from tenonnx_cpu.jit.workspace import WORKSPACE
 from tenonnx_cpu.products.affine import activation, gemm_of
 from tenonnx_cpu.products.product import PLAIN, SERIAL_PRODUCTS, Epilogue, fits
 from tenonnx_cpu.recording.launch import Launch

@@ -9,8 +9,8 @@ import numpy as np
 from tenonnx_cpu.activation import NONE
 from tenonnx_cpu.buffers import contiguous, empty
 from tenonnx_cpu.fuse import Fused, Scope, fusion
+from tenonnx_cpu.jit.products.workspace import WORKSPACE
 from tenonnx_cpu.jit.scratch import floats
-from tenonnx_cpu.jit.workspace import WORKSPACE
 from tenonnx_cpu.products.product import (
     F32,
     KINDS,

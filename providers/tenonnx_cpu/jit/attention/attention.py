@@ -14,9 +14,10 @@ from tenonnx_cpu.jit.products.block import multiply_block
 from tenonnx_cpu.jit.products.pack import make_pack
 from tenonnx_cpu.jit.products.stream_dots import make_dot_lines
 from tenonnx_cpu.jit.products.stream_lines import make_sum_lines
-from tenonnx_cpu.jit.products.tile import ADD, COLUMNS, LANES, ZERO
+from tenonnx_cpu.jit.products.tile import ADD, COLUMNS, ZERO
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors import vmath
+from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.memory import load_float, store_float
 from tenonnx_cpu.jit.vectors.views import floats
 

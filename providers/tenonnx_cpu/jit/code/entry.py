@@ -20,9 +20,8 @@ from numba.np.arrayobj import populate_array
 
 from tenonnx_cpu.jit.code.images import ARRAY, ENTRY
 from tenonnx_cpu.jit.code.objects import Unlinkable
-from tenonnx_cpu.jit.vectors.vector import F64, I8, I32, I64, VOID, Builder, Value
+from tenonnx_cpu.jit.vectors.vector import F64, I8, I32, I64, POINTER, VOID, Builder, Value
 
-POINTER = I8.as_pointer()
 FASTCALL = ir.FunctionType(POINTER, [POINTER, POINTER.as_pointer(), I64])
 
 HEAD = object.__basicsize__

@@ -88,7 +88,7 @@ class Image(NamedTuple):
         return bytes(whole)
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal's handler may load kernels, too
 _loaded: dict[str, dict[str, int]] = {}
 _symbols: dict[str, int] = {ARRAY: id(np.ndarray)}
 _origins: dict[str, str] = {}

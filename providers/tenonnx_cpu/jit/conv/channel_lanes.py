@@ -8,8 +8,10 @@ from typing import Any
 from numba.extending import intrinsic
 
 from tenonnx_cpu.conv.depthwise import UNROLLED_WINDOWS
-from tenonnx_cpu.jit.conv.rows import (
+from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.lanes import (
     KIND,
+    LANES,
     MASK,
     clipped,
     lanes_below,
@@ -17,8 +19,6 @@ from tenonnx_cpu.jit.conv.rows import (
     store_masked,
     vectors_for,
 )
-from tenonnx_cpu.jit.products.tile import LANES
-from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.shared import Shared, one_of, procedure
 from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
 

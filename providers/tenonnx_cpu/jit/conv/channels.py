@@ -11,8 +11,8 @@ from tenonnx_cpu.jit.compiling import helper, kernel
 from tenonnx_cpu.jit.conv.channel_lanes import finish_lines, slide_channels, spread_lines
 from tenonnx_cpu.jit.conv.finish import activate_lines, finish_of
 from tenonnx_cpu.jit.conv.signature import CONVOLUTION
-from tenonnx_cpu.jit.products.tile import LANES
 from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.named import named
 
 VECTOR = 4 * LANES

@@ -11,17 +11,9 @@ from typing import Any
 
 from numba.extending import intrinsic
 
-from tenonnx_cpu.jit.conv.rows import KIND, clipped, lanes_below, read, write
-from tenonnx_cpu.jit.products.tile import (
-    CACHE_LINE,
-    COLUMNS,
-    LANES,
-    LINES,
-    ROW_GROUP,
-    ROWS,
-    VECTORS,
-)
+from tenonnx_cpu.jit.products.tile import CACHE_LINE, COLUMNS, LINES, ROW_GROUP, ROWS, VECTORS
 from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.lanes import KIND, LANES, clipped, lanes_below, read, write
 from tenonnx_cpu.jit.vectors.shared import Shared, one_of
 from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
 

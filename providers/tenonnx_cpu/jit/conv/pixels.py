@@ -15,8 +15,9 @@ from tenonnx_cpu.jit.conv.rows import place_lines
 from tenonnx_cpu.jit.conv.signature import CONVOLUTION
 from tenonnx_cpu.jit.conv.tasks import part_of
 from tenonnx_cpu.jit.products.block import split
-from tenonnx_cpu.jit.products.tile import COLUMNS, LANES, ROWS
+from tenonnx_cpu.jit.products.tile import COLUMNS, ROWS
 from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.named import named
 
 pixels_sizes = named("PixelsSizes", FIELDS)

@@ -8,8 +8,8 @@ import numpy as np
 
 from tenonnx_cpu.conv.layout import VECTOR
 from tenonnx_cpu.jit.compiling import helper
-from tenonnx_cpu.jit.conv.rows import load_int, place_halved_lines, place_lines
-from tenonnx_cpu.jit.vectors.memory import load_float, store_float
+from tenonnx_cpu.jit.conv.rows import place_halved_lines, place_lines
+from tenonnx_cpu.jit.vectors.memory import load_float, load_int, store_float
 
 
 @helper

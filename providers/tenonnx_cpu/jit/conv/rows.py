@@ -5,86 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
-from tenonnx_cpu.jit.products.tile import LANES
 from tenonnx_cpu.jit.vectors import vector as v
-from tenonnx_cpu.jit.vectors.vector import F32, I32, I64, Builder, Value
-
-KIND = v.vector(F32, LANES)
-MASK = v.vector(ir.IntType(1), LANES)
-
-
-def lanes_below(b: Builder, count: Value) -> Value:
-    """Returns the mask of the first ``count`` lanes."""
-    numbers = ir.Constant(v.vector(I32, LANES), list(range(LANES)))
-    return b.icmp_signed("<", numbers, v.splat(b, b.trunc(count, I32), LANES))
-
-
-def lanes_between(b: Builder, first: Value, stop: Value) -> Value:
-    """Returns the mask of the lanes from ``first`` to before ``stop``, which may be no lanes."""
-    before = b.xor(lanes_below(b, first), v.constant(MASK, 1))
-    return b.and_(before, lanes_below(b, stop))
-
-
-def load_masked(b: Builder, address: Value, mask: Value, others: Value | None = None) -> Value:
-    """Loads the lanes of a mask; the others are 0 or as given, and their memory is not touched."""
-    others = v.constant(KIND, 0.0) if others is None else others
-    pointer = b.inttoptr(address, KIND.as_pointer())
-    name = f"llvm.masked.load.v{LANES}f32.p0"
-    kind = ir.FunctionType(KIND, [KIND.as_pointer(), I32, MASK, KIND])
-    function = cgutils.get_or_insert_function(b.module, kind, name)
-    return b.call(function, [pointer, I32(4), mask, others])
-
-
-def store_masked(b: Builder, value: Value, address: Value, mask: Value) -> None:
-    """Stores the lanes of a mask."""
-    pointer = b.inttoptr(address, KIND.as_pointer())
-    name = f"llvm.masked.store.v{LANES}f32.p0"
-    kind = ir.FunctionType(v.VOID, [KIND, KIND.as_pointer(), I32, MASK])
-    function = cgutils.get_or_insert_function(b.module, kind, name)
-    b.call(function, [value, pointer, I32(4), mask])
-
-
-def over_row(b: Builder, count: Value, work: Callable[[Value, Value | None], None]) -> None:
-    """Runs ``work(offset in bytes, mask)`` over a row of ``count`` floats; whole vectors first."""
-    whole = b.sdiv(count, I64(LANES))
-
-    def each(index: Value, carried: list[Value]) -> list[Value]:
-        work(b.mul(index, I64(4 * LANES)), None)
-        return []
-
-    v.loop(b, whole, [], each)
-    done = b.mul(whole, I64(LANES))
-    rest = b.sub(count, done)
-    with b.if_then(b.icmp_signed(">", rest, I64(0))):
-        work(b.mul(done, I64(4)), lanes_below(b, rest))
-
-
-def read(b: Builder, address: Value, mask: Value | None) -> Value:
-    """Loads a vector, or the lanes of a mask."""
-    return v.load(b, KIND, address, 4) if mask is None else load_masked(b, address, mask)
-
-
-def write(b: Builder, value: Value, address: Value, mask: Value | None) -> None:
-    """Stores a vector, or the lanes of a mask."""
-    if mask is None:
-        v.store(b, value, address, 4)
-    else:
-        store_masked(b, value, address, mask)
-
-
-@intrinsic
-def load_int(typing_context: Any, address: Any) -> Any:
-    """Returns the int64 at an address."""
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return v.load(builder, I64, values[0], 8)
-
-    return types.intp(types.intp), generate
+from tenonnx_cpu.jit.vectors.lanes import (
+    LANES,
+    lanes_between,
+    load_masked,
+    over_row,
+    read,
+    vectors_for,
+    write,
+)
+from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
 
 
 @intrinsic
@@ -94,10 +28,11 @@ def copy_row(typing_context: Any, source: Any, target: Any, count: Any) -> Any:
     def body(b: Builder, values: Any) -> None:
         source, target, count = values
 
-        def work(offset: Value, mask: Value | None) -> None:
+        def copy(offset: Value, mask: Value | None, carried: list[Value]) -> list[Value]:
             write(b, read(b, b.add(source, offset), mask), b.add(target, offset), mask)
+            return carried
 
-        over_row(b, count, work)
+        over_row(b, count, [], copy)
 
     return _procedure("tenonnx_copy_row", 3, body)
 
@@ -208,17 +143,6 @@ def _columns(
         return []
 
     v.loop(b, vectors, [], step)
-
-
-def vectors_for(b: Builder, count: Value) -> Value:
-    """Returns how many vectors so many elements take."""
-    return b.sdiv(b.add(count, I64(LANES - 1)), I64(LANES))
-
-
-def clipped(b: Builder, x: Value, low: Value, high: Value) -> Value:
-    """Returns x, or the bound that it is beyond; NaN stays."""
-    x = b.select(b.fcmp_ordered("<", x, low), low, x)
-    return b.select(b.fcmp_ordered(">", x, high), high, x)
 
 
 def _procedure(

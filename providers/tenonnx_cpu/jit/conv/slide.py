@@ -10,9 +10,8 @@ from numba import types
 from numba.extending import intrinsic
 
 from tenonnx_cpu.conv.depthwise import UNROLLED_WINDOWS
-from tenonnx_cpu.jit.conv.rows import KIND, clipped, lanes_below, read, write
-from tenonnx_cpu.jit.products.tile import LANES
 from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.lanes import KIND, LANES, clipped, lanes_below, read, write
 from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
 
 UNROLLED = dict(enumerate(UNROLLED_WINDOWS, 1))

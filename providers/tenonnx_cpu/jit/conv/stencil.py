@@ -14,8 +14,10 @@ from numba.extending import intrinsic
 
 from tenonnx_cpu.conv.depthwise import UNROLLED_WINDOWS
 from tenonnx_cpu.jit.code.cpu import cpu
-from tenonnx_cpu.jit.conv.rows import (
+from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.lanes import (
     KIND,
+    LANES,
     MASK,
     clipped,
     lanes_below,
@@ -23,8 +25,6 @@ from tenonnx_cpu.jit.conv.rows import (
     load_masked,
     store_masked,
 )
-from tenonnx_cpu.jit.products.tile import LANES
-from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.shared import Shared, one_of
 from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
 

@@ -12,7 +12,8 @@ from tenonnx_cpu.jit.conv.planes import pack_columns, pack_panel
 from tenonnx_cpu.jit.conv.rows import copy_row
 from tenonnx_cpu.jit.conv.tile import DOT_ROWS, DOTS, multiply_dots, multiply_taps
 from tenonnx_cpu.jit.products.block import split
-from tenonnx_cpu.jit.products.tile import ADD, COLUMNS, LANES, ROWS, VECTORS
+from tenonnx_cpu.jit.products.tile import ADD, COLUMNS, ROWS, VECTORS
+from tenonnx_cpu.jit.vectors.lanes import LANES
 
 TOLD = 16
 """Lines of the cache of each row that ``ahead`` means: a tile tells as many lines as it is deep."""

@@ -12,9 +12,9 @@ from typing import Any
 from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.code.cpu import cpu
-from tenonnx_cpu.jit.conv.rows import KIND, clipped, lanes_below, read, write
-from tenonnx_cpu.jit.products.tile import LANES, ROW_GROUP, ROWS, VECTORS
+from tenonnx_cpu.jit.products.tile import ROW_GROUP, ROWS, VECTORS
 from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.lanes import KIND, LANES, clipped, lanes_below, read, write
 from tenonnx_cpu.jit.vectors.shared import Shared, one_of
 from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
 

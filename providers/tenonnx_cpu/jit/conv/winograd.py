@@ -13,8 +13,9 @@ from tenonnx_cpu.jit.conv.finish import activate_lines, finish_of
 from tenonnx_cpu.jit.conv.signature import CONVOLUTION
 from tenonnx_cpu.jit.conv.winograd_steps import UNIT, transform_image, transform_products
 from tenonnx_cpu.jit.products.block import split
-from tenonnx_cpu.jit.products.tile import ADD, COLUMNS, LANES, ROWS, WIDE, ZERO, multiply_tile
+from tenonnx_cpu.jit.products.tile import ADD, COLUMNS, ROWS, WIDE, ZERO, multiply_tile
 from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.memory import load_float, store_float
 from tenonnx_cpu.jit.vectors.named import named
 

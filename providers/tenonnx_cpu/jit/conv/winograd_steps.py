@@ -12,14 +12,8 @@ import numpy as np
 from numba.extending import intrinsic
 
 from tenonnx_cpu.conv.winograd import POINTS, matrices
-from tenonnx_cpu.jit.conv.rows import (
-    KIND,
-    MASK,
-    lanes_between,
-    load_masked,
-)
-from tenonnx_cpu.jit.products.tile import LANES
 from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.lanes import KIND, LANES, MASK, lanes_between, load_masked
 from tenonnx_cpu.jit.vectors.shared import Shared, one_of
 from tenonnx_cpu.jit.vectors.vector import I64, Builder, Value
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tenonnx_cpu.jit.compiling import In, Out, helper, i64, kernel, size, u8
 from tenonnx_cpu.jit.threads.pool import parallel
-from tenonnx_cpu.jit.vectors.elements import elements
+from tenonnx_cpu.jit.vectors.views import elements
 
 
 @helper

@@ -9,16 +9,10 @@ from numba.extending import intrinsic
 
 from tenonnx_cpu.copying.turning import AXES, FIELDS, TOGETHER
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
-from tenonnx_cpu.jit.conv.rows import (
-    copy_row,
-    lanes_below,
-    load_masked,
-    store_masked,
-    vectors_for,
-)
-from tenonnx_cpu.jit.products.tile import LANES
+from tenonnx_cpu.jit.conv.rows import copy_row
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.lanes import LANES, lanes_below, load_masked, store_masked, vectors_for
 from tenonnx_cpu.jit.vectors.named import named
 from tenonnx_cpu.jit.vectors.shared import Shared, procedure
 from tenonnx_cpu.jit.vectors.vector import I64, Builder, Value

@@ -11,9 +11,9 @@ from numba.extending import intrinsic
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i32, i64, inlined, kernel, size, u8
 from tenonnx_cpu.jit.int8.conv import byte_conv_sizes, pack_byte_planes
 from tenonnx_cpu.jit.int8.conv_tile import to_bytes
-from tenonnx_cpu.jit.products.tile import LANES
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.vector import I8, I64, Builder, Value
 
 F = np.float32

@@ -13,9 +13,9 @@ from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.compiling import helper
-from tenonnx_cpu.jit.conv.rows import load_int
-from tenonnx_cpu.jit.products.tile import LANES
 from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.lanes import LANES
+from tenonnx_cpu.jit.vectors.memory import load_byte, load_int, store_byte
 from tenonnx_cpu.jit.vectors.vector import I8, I32, I64, Builder, Value
 
 BYTES = 4 * LANES
@@ -23,27 +23,6 @@ KIND = v.vector(I8, BYTES)
 MASK = v.vector(ir.IntType(1), BYTES)
 MASKED = cpu().lanes == 16
 """Whether the processor loads some bytes of a vector alone."""
-
-
-@intrinsic
-def load_byte(typing_context: Any, address: Any) -> Any:
-    """Returns the byte at an address."""
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return v.load(builder, I8, values[0])
-
-    return types.uint8(types.intp), generate
-
-
-@intrinsic
-def store_byte(typing_context: Any, value: Any, address: Any) -> Any:
-    """Writes a byte to an address."""
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        v.store(builder, values[0], values[1])
-        return context.get_dummy_value()
-
-    return types.void(types.uint8, types.intp), generate
 
 
 @helper

@@ -12,11 +12,11 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.code.cpu import cpu
-from tenonnx_cpu.jit.conv.rows import clipped
 from tenonnx_cpu.jit.conv.tile import tell_ahead
 from tenonnx_cpu.jit.int8.conv_rows import between, load_masked
-from tenonnx_cpu.jit.products.tile import LANES, ROW_GROUP, ROWS, VECTORS
+from tenonnx_cpu.jit.products.tile import ROW_GROUP, ROWS, VECTORS
 from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.lanes import LANES, clipped
 from tenonnx_cpu.jit.vectors.shared import Shared, one_of
 from tenonnx_cpu.jit.vectors.vector import F32, I8, I16, I32, I64, Builder, Value
 

@@ -11,8 +11,8 @@ from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i32, i64, kernel, si
 from tenonnx_cpu.jit.int8.conv_rows import place_bytes
 from tenonnx_cpu.jit.int8.conv_tile import ROUNDED, Finish
 from tenonnx_cpu.jit.int8.slide import KNOWN, slide_bytes
-from tenonnx_cpu.jit.products.tile import LANES
 from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.memory import load_float, load_word
 from tenonnx_cpu.jit.vectors.named import named
 

@@ -17,11 +17,11 @@ from tenonnx_cpu.jit.products.block import split
 from tenonnx_cpu.jit.products.gemm import block_shape
 from tenonnx_cpu.jit.products.pack import make_pack
 from tenonnx_cpu.jit.products.tile import COLUMNS, ROWS
+from tenonnx_cpu.jit.products.workspace import BYTE_ROOM
 from tenonnx_cpu.jit.quantised.pack import PACK_COLUMNS, PACK_LINES, STEP
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors.memory import load_word, store_word
 from tenonnx_cpu.jit.vectors.shared import procedure
-from tenonnx_cpu.jit.workspace import BYTE_ROOM
 
 pack_words = make_pack("f32")
 

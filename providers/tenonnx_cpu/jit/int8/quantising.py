@@ -11,9 +11,9 @@ from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.compiling import In, Out, f32, i32, kernel, size, u8
 from tenonnx_cpu.jit.int8.between import to_byte
-from tenonnx_cpu.jit.products.tile import LANES
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.shared import Shared, procedure
 from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
 

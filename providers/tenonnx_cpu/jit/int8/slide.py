@@ -8,11 +8,10 @@ from typing import Any
 from numba.extending import intrinsic
 
 from tenonnx_cpu.int8.depthwise import STRIDES
-from tenonnx_cpu.jit.conv.rows import clipped
 from tenonnx_cpu.jit.int8.conv_tile import REAL, ROUNDED, SUMMED, to_bytes
-from tenonnx_cpu.jit.products.tile import LANES
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.dot8 import BYTES, dot
+from tenonnx_cpu.jit.vectors.lanes import LANES, clipped
 from tenonnx_cpu.jit.vectors.shared import Shared, one_of
 from tenonnx_cpu.jit.vectors.vector import F32, I32, I64, Builder, Value
 

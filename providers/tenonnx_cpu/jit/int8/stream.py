@@ -12,15 +12,16 @@ from tenonnx_cpu.int8.sizes import FEW, SPAN
 from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.jit.int8.tile import multiply_bytes, pack_numbers
 from tenonnx_cpu.jit.products.block import split
-from tenonnx_cpu.jit.products.tile import COLUMNS, LANES, VECTORS
+from tenonnx_cpu.jit.products.tile import COLUMNS, VECTORS
+from tenonnx_cpu.jit.products.workspace import BYTE_ROOM
 from tenonnx_cpu.jit.quantised.lines import interleaved
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.dot8 import BYTES, SUMS, dot
+from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.shared import Shared, one_of, procedure
 from tenonnx_cpu.jit.vectors.vector import I8, I32, I64, Builder, Value
 from tenonnx_cpu.jit.vectors.views import floats
-from tenonnx_cpu.jit.workspace import BYTE_ROOM
 
 PANEL = 4 * LANES
 """Columns whose bytes of one row are a vector."""

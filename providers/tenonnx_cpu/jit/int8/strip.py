@@ -19,9 +19,10 @@ from tenonnx_cpu.jit.int8.conv_tile import (
     scaled,
 )
 from tenonnx_cpu.jit.products.block import split
-from tenonnx_cpu.jit.products.tile import COLUMNS, LANES, ROWS, VECTORS
-from tenonnx_cpu.jit.vectors.elements import elements
+from tenonnx_cpu.jit.products.tile import COLUMNS, ROWS, VECTORS
+from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.memory import load_float, store_float, store_word
+from tenonnx_cpu.jit.vectors.views import elements
 
 U8 = np.uint8
 

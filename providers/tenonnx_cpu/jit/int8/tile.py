@@ -9,11 +9,11 @@ import numpy as np
 from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.compiling import helper
-from tenonnx_cpu.jit.conv.rows import clipped
 from tenonnx_cpu.jit.int8.conv_tile import REAL, ROUNDED, SUMMED, to_bytes
-from tenonnx_cpu.jit.products.tile import COLUMNS, LANES, ROW_GROUP, ROWS, VECTORS
+from tenonnx_cpu.jit.products.tile import COLUMNS, ROW_GROUP, ROWS, VECTORS
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.dot8 import BYTES, SUMS, dot
+from tenonnx_cpu.jit.vectors.lanes import LANES, clipped
 from tenonnx_cpu.jit.vectors.memory import load_word, store_float, store_word
 from tenonnx_cpu.jit.vectors.shared import Shared, one_of
 from tenonnx_cpu.jit.vectors.vector import F32, I32, I64, Builder, Value

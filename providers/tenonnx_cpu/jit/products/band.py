@@ -8,7 +8,7 @@ from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.jit.products.block import PANEL, copy_lines, multiply_piece, split
 from tenonnx_cpu.jit.products.pack import make_pack
 from tenonnx_cpu.jit.products.tile import ADD, CACHE_LINE, COLUMNS, ROWS, ZERO
-from tenonnx_cpu.jit.workspace import COPY, DEPTH, EDGE, SUMS_AT_MOST
+from tenonnx_cpu.jit.products.workspace import COPY, DEPTH, EDGE, SUMS_AT_MOST
 
 MOST = 4 * ROWS
 """Rows up to which a panel is not worth packing."""

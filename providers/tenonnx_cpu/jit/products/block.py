@@ -14,7 +14,6 @@ from tenonnx_cpu.jit.products.tile import (
     CACHE_LINE,
     COLUMNS,
     KEEP,
-    LANES,
     LINES,
     NARROW,
     ROWS,
@@ -22,11 +21,12 @@ from tenonnx_cpu.jit.products.tile import (
     ZERO,
     multiply_tile,
 )
+from tenonnx_cpu.jit.products.workspace import COPY, COPY_ROW, EDGE
 from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.memory import load_float, store_float
 from tenonnx_cpu.jit.vectors.shared import Shared, procedure
 from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
-from tenonnx_cpu.jit.workspace import COPY, COPY_ROW, EDGE
 
 PANEL = 4 * COLUMNS
 """Bytes of a row of a packed panel."""

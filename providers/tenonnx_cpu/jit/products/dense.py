@@ -10,9 +10,9 @@ from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
 from tenonnx_cpu.jit.products.band import multiply_band
 from tenonnx_cpu.jit.products.epilogue import activate
 from tenonnx_cpu.jit.products.stream_dots import make_dot_lines
+from tenonnx_cpu.jit.products.workspace import WORKSPACE
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors.views import floats
-from tenonnx_cpu.jit.workspace import WORKSPACE
 
 F = np.float32
 dots = make_dot_lines("f32")

@@ -14,15 +14,16 @@ from tenonnx_cpu.jit.products.block import (
 )
 from tenonnx_cpu.jit.products.epilogue import EXTRAS, finish_rows
 from tenonnx_cpu.jit.products.pack import WIDTH, make_pack
-from tenonnx_cpu.jit.products.tile import ADD, CACHE_LINE, COLUMNS, LANES, ROWS, ZERO
-from tenonnx_cpu.jit.threads.pool import parallel
-from tenonnx_cpu.jit.workspace import (
+from tenonnx_cpu.jit.products.tile import ADD, CACHE_LINE, COLUMNS, ROWS, ZERO
+from tenonnx_cpu.jit.products.workspace import (
     COLUMNS_AT_MOST,
     DEPTH,
     SUMS,
     SUMS_AT_MOST,
     WORKSPACE,
 )
+from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.vectors.lanes import LANES
 
 TASK = 1 << 19
 """Products that a task should have: fewer do not pay for another thread's attention."""

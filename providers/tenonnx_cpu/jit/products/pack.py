@@ -15,8 +15,9 @@ from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.code.cpu import architecture, cpu
 from tenonnx_cpu.jit.compiling import helper
-from tenonnx_cpu.jit.products.tile import COLUMNS, LANES, VECTORS
+from tenonnx_cpu.jit.products.tile import COLUMNS, VECTORS
 from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.memory import store_float
 from tenonnx_cpu.jit.vectors.shared import Shared, procedure
 from tenonnx_cpu.jit.vectors.vector import F16, F32, I16, I32, I64, Builder, Value

@@ -12,8 +12,8 @@ from tenonnx_cpu.jit.products.gemm import signature
 from tenonnx_cpu.jit.products.pack import WIDTH
 from tenonnx_cpu.jit.products.stream_dots import make_dot_lines
 from tenonnx_cpu.jit.products.stream_lines import make_sum_lines
-from tenonnx_cpu.jit.products.tile import LANES
 from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.vectors.lanes import LANES
 
 SPAN = 2048
 """Columns of a task at most: so much of a few rows of the result fits the first-level cache."""

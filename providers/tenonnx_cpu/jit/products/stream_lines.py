@@ -10,8 +10,8 @@ from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.jit.products.pack import WIDTH, make_load, widened
-from tenonnx_cpu.jit.products.tile import LANES
 from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.memory import load_float, store_float
 from tenonnx_cpu.jit.vectors.shared import Shared, one_of, under
 from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value

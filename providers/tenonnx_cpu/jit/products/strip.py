@@ -7,8 +7,9 @@ from typing import Any
 
 from numba.extending import intrinsic
 
-from tenonnx_cpu.jit.products.tile import ADD, LANES, VECTORS
+from tenonnx_cpu.jit.products.tile import ADD, VECTORS
 from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.shared import Shared, procedure
 from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
 

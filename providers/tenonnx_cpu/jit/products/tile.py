@@ -9,10 +9,10 @@ from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.shared import Shared, one_of
 from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
 
-LANES = cpu().lanes
 VECTORS = 2
 ROWS = 14 if cpu().registers == 32 else 6
 """Rows of the largest tile: it, two vectors of B and one of A fill the registers."""

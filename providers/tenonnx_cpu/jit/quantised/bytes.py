@@ -9,18 +9,18 @@ from tenonnx_cpu.jit.products.block import split
 from tenonnx_cpu.jit.products.epilogue import EXTRAS, finish_rows
 from tenonnx_cpu.jit.products.gemm import block_shape
 from tenonnx_cpu.jit.products.tile import ADD, COLUMNS, ZERO
-from tenonnx_cpu.jit.quantised.matrix import WEIGHTS, Weights
-from tenonnx_cpu.jit.quantised.pack import SHIFT, make_pack_codes
-from tenonnx_cpu.jit.quantised.round8 import round_groups
-from tenonnx_cpu.jit.quantised.tile import ROWS, multiply_codes
-from tenonnx_cpu.jit.threads.pool import parallel
-from tenonnx_cpu.jit.workspace import (
+from tenonnx_cpu.jit.products.workspace import (
     BYTES_DEPTH,
     BYTES_NUMBERS,
     BYTES_STARTS,
     BYTES_WORDS,
     WORKSPACE,
 )
+from tenonnx_cpu.jit.quantised.matrix import WEIGHTS, Weights
+from tenonnx_cpu.jit.quantised.pack import SHIFT, make_pack_codes
+from tenonnx_cpu.jit.quantised.round8 import round_groups
+from tenonnx_cpu.jit.quantised.tile import ROWS, multiply_codes
+from tenonnx_cpu.jit.threads.pool import parallel
 
 
 def make_q_bytes(bits: int) -> Kernel:

@@ -9,9 +9,10 @@ import numpy as np
 from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.compiling import helper
-from tenonnx_cpu.jit.products.tile import COLUMNS, LANES, VECTORS
+from tenonnx_cpu.jit.products.tile import COLUMNS, VECTORS
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.codes import WIDTHS, code_at, spread
+from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.memory import load_float, store_float
 from tenonnx_cpu.jit.vectors.shared import Shared, procedure
 from tenonnx_cpu.jit.vectors.vector import F32, I8, I64, Builder, Value

@@ -8,12 +8,13 @@ import numpy as np
 
 from tenonnx_cpu.jit.compiling import In, Kernel, Out, f32, helper, i8, i32, kernel, pasted, size
 from tenonnx_cpu.jit.products.epilogue import EXTRAS, finish_rows
-from tenonnx_cpu.jit.products.tile import CACHE_LINE, LANES
+from tenonnx_cpu.jit.products.tile import CACHE_LINE
+from tenonnx_cpu.jit.products.workspace import LINES_SLAB, LINES_SLAB_ROW, LINES_SPAN
 from tenonnx_cpu.jit.quantised.lines import line_bytes, make_add_group
 from tenonnx_cpu.jit.quantised.matrix import WEIGHTS, Weights
 from tenonnx_cpu.jit.quantised.round8 import round_groups
 from tenonnx_cpu.jit.threads.pool import parallel
-from tenonnx_cpu.jit.workspace import LINES_SLAB, LINES_SLAB_ROW, LINES_SPAN
+from tenonnx_cpu.jit.vectors.lanes import LANES
 
 DEEP = 512
 """Rows of codes that a task should have at least."""

@@ -8,11 +8,12 @@ from tenonnx_cpu.jit.compiling import In, Kernel, Out, f32, kernel, size
 from tenonnx_cpu.jit.products.block import PANEL, multiply_ahead, split
 from tenonnx_cpu.jit.products.epilogue import EXTRAS, finish_rows
 from tenonnx_cpu.jit.products.gemm import block_shape
-from tenonnx_cpu.jit.products.tile import ADD, COLUMNS, LANES, ZERO
+from tenonnx_cpu.jit.products.tile import ADD, COLUMNS, ZERO
+from tenonnx_cpu.jit.products.workspace import DEPTH, NUMBERS, WORKSPACE
 from tenonnx_cpu.jit.quantised.dequantise import make_dequantise
 from tenonnx_cpu.jit.quantised.matrix import WEIGHTS, Weights
 from tenonnx_cpu.jit.threads.pool import parallel
-from tenonnx_cpu.jit.workspace import DEPTH, NUMBERS, WORKSPACE
+from tenonnx_cpu.jit.vectors.lanes import LANES
 
 
 def make_q_gemm(bits: int) -> Kernel:

@@ -7,11 +7,11 @@ from typing import Any
 
 from numba.extending import intrinsic
 
-from tenonnx_cpu.jit.products.tile import LANES
 from tenonnx_cpu.jit.quantised.dots import LINES, ROWS, WIDE
 from tenonnx_cpu.jit.quantised.lines import code_offset, real_codes
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.codes import WIDTHS
+from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.shared import Shared, one_of, under
 from tenonnx_cpu.jit.vectors.vector import F32, I8, I64, Builder, Value
 

@@ -8,12 +8,12 @@ import numpy as np
 
 from tenonnx_cpu.jit.compiling import In, Kernel, Out, f32, helper, kernel, size
 from tenonnx_cpu.jit.products.epilogue import EXTRAS, finish_rows
-from tenonnx_cpu.jit.products.tile import LANES
 from tenonnx_cpu.jit.quantised.matrix import WEIGHTS, Weights
 from tenonnx_cpu.jit.quantised.real_dots import make_real_dots
 from tenonnx_cpu.jit.quantised.stream import TASK
 from tenonnx_cpu.jit.quantised.zeros import make_subtract_zeros
 from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.vectors.lanes import LANES
 
 
 @helper

@@ -8,12 +8,12 @@ from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.compiling import In, Kernel, Out, f32, i8, i32, kernel, size
 from tenonnx_cpu.jit.products.epilogue import EXTRAS, finish_rows
-from tenonnx_cpu.jit.products.tile import LANES
 from tenonnx_cpu.jit.quantised.dots import CHUNK, STARTS, make_code_dots
 from tenonnx_cpu.jit.quantised.matrix import WEIGHTS, Weights
 from tenonnx_cpu.jit.quantised.round8 import round_groups
 from tenonnx_cpu.jit.quantised.zeros import make_subtract_zeros
 from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.shared import procedure
 
 TASK = 1 << 17

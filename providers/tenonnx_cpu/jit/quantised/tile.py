@@ -8,9 +8,10 @@ from typing import Any
 from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.code.cpu import cpu
-from tenonnx_cpu.jit.products.tile import ADD, COLUMNS, LANES, ROW_GROUP, VECTORS
+from tenonnx_cpu.jit.products.tile import ADD, COLUMNS, ROW_GROUP, VECTORS
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.dot8 import BYTES, SUMS, dot
+from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.shared import Shared, one_of
 from tenonnx_cpu.jit.vectors.vector import F32, I32, I64, Builder, Value
 

@@ -35,15 +35,15 @@ from tenonnx_cpu.jit.threads.memory import (
     WORDS,
     system_function,
 )
+from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.shared import Shared
-from tenonnx_cpu.jit.vectors.vector import I8, I32, I64, VOID, Builder, Value
+from tenonnx_cpu.jit.vectors.vector import I32, I64, POINTER, VOID, Builder, Value
 
 SEATS = 0xFFFFFFFF
 AT_WORK = 1 << 32
 IMPATIENCE = 4096
 """Looks at the word between two offers of the core to somebody else."""
 
-POINTER = I8.as_pointer()
 ENTRY = ir.FunctionType(VOID, [POINTER, I64])
 """What the crew calls: with some data, and the thread's number, 0 being whoever asked."""
 
@@ -249,19 +249,13 @@ def _find(b: Builder, arguments: Sequence[Value]) -> None:
 
 def _rest(b: Builder, arguments: Sequence[Value]) -> None:
     """Looks at the word so many times, as a helper does."""
-    before = b.block
-    head, body, done = (b.append_basic_block(name) for name in ("head", "body", "done"))
-    b.branch(head)
-    b.position_at_end(head)
-    turn = b.phi(I64)
-    turn.add_incoming(I64(0), before)
-    b.cbranch(b.icmp_signed("<", turn, arguments[0]), body, done)
-    b.position_at_end(body)
-    _read(b, WORD, "monotonic")
-    _pause(b)
-    turn.add_incoming(b.add(turn, I64(1)), body)
-    b.branch(head)
-    b.position_at_end(done)
+
+    def look(_turn: Value, carried: list[Value]) -> list[Value]:
+        _read(b, WORD, "monotonic")
+        _pause(b)
+        return carried
+
+    v.loop(b, arguments[0], [], look)
 
 
 HELP = Shared(__file__, "tenonnx_crew_help", [POINTER], _help)

@@ -27,7 +27,7 @@ TRIED = 2000
 
 WINDOWS = sys.platform == "win32"
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal's handler may load kernels, too
 _memory: Any = None
 
 if hasattr(os, "register_at_fork"):

@@ -15,9 +15,7 @@ from tenonnx_cpu.jit.code.naming import name_by_content
 from tenonnx_cpu.jit.threads import crew
 from tenonnx_cpu.jit.threads import memory as crew_memory
 from tenonnx_cpu.jit.vectors import shared
-
-I32, I64 = ir.IntType(32), ir.IntType(64)
-POINTER = ir.IntType(8).as_pointer()
+from tenonnx_cpu.jit.vectors.vector import I32, I64, POINTER
 
 FASTMATH = frozenset({"nsz", "reassoc", "contract"})
 """Sums may be reordered and products fused; NaN and infinity mean what they mean elsewhere."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import types
-from numba.extending import intrinsic
+import numpy as np
 
 from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.memory import load_byte
 from tenonnx_cpu.jit.vectors.vector import I8, I32, Builder, Value
 
 WIDTHS = (2, 4, 8)
@@ -39,18 +39,8 @@ def spread(b: Builder, bits: int, address: Value, flip: Value, lanes: int) -> Va
     return b.and_(b.lshr(wide, shifts), v.constant(v.vector(I32, lanes), (1 << bits) - 1))
 
 
-@intrinsic
-def load_byte(typing_context: Any, address: Any) -> Any:
-    """Returns the byte at an address."""
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return builder.zext(v.load(builder, I8, values[0]), v.I64)
-
-    return types.intp(types.intp), generate
-
-
 @helper
 def code_at(address: Any, index: Any, bits: Any, flip: Any) -> Any:
     """Returns one code of those that begin at an address."""
-    byte = load_byte(address + index * bits // 8) ^ flip
+    byte = np.int64(load_byte(address + index * bits // 8)) ^ flip
     return (byte >> (index * bits % 8)) & ((1 << bits) - 1)

@@ -7,8 +7,8 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from tenonnx_cpu.jit.code.cpu import cpu
-from tenonnx_cpu.jit.products.tile import LANES
 from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.vector import I8, I16, I32, Builder, Value
 
 SUMS = v.vector(I32, LANES)

@@ -1,53 +1,45 @@
-"""Memory by address, for what has no array type of its own."""
+"""Single numbers by address."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.vectors import vector as v
-from tenonnx_cpu.jit.vectors.vector import F32, I32
+from tenonnx_cpu.jit.vectors.vector import F32, I8, I32, I64
 
 
-@intrinsic
-def load_float(typing_context: Any, address: Any) -> Any:
-    """Returns the float32 at an address."""
+def _load(kind: ir.Type, number: Any) -> Any:
+    """Returns what returns the number at an address."""
 
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return v.load(builder, F32, values[0], 4)
+    @intrinsic
+    def load(typing_context: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            return v.load(builder, kind, values[0], number.bitwidth // 8)
 
-    return types.float32(types.intp), generate
+        return number(types.intp), generate
 
-
-@intrinsic
-def store_float(typing_context: Any, value: Any, address: Any) -> Any:
-    """Writes a float32 to an address."""
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        v.store(builder, values[0], values[1], 4)
-        return context.get_dummy_value()
-
-    return types.void(types.float32, types.intp), generate
+    return load
 
 
-@intrinsic
-def load_word(typing_context: Any, address: Any) -> Any:
-    """Returns the int32 at an address."""
+def _store(kind: ir.Type, number: Any) -> Any:
+    """Returns what writes a number to an address."""
 
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return v.load(builder, I32, values[0], 4)
+    @intrinsic
+    def store(typing_context: Any, value: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            v.store(builder, values[0], values[1], number.bitwidth // 8)
+            return context.get_dummy_value()
 
-    return types.int32(types.intp), generate
+        return types.void(number, types.intp), generate
+
+    return store
 
 
-@intrinsic
-def store_word(typing_context: Any, value: Any, address: Any) -> Any:
-    """Writes an int32 to an address."""
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        v.store(builder, builder.trunc(values[0], I32), values[1], 4)
-        return context.get_dummy_value()
-
-    return types.void(types.intp, types.intp), generate
+load_float, store_float = _load(F32, types.float32), _store(F32, types.float32)
+load_byte, store_byte = _load(I8, types.uint8), _store(I8, types.uint8)
+load_word, store_word = _load(I32, types.int32), _store(I32, types.int32)
+load_int, store_int = _load(I64, types.intp), _store(I64, types.intp)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, SupportsFloat
 
 from numba import types
 from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.compiling import helper, inlined
-from tenonnx_cpu.jit.conv.rows import KIND, lanes_below, load_masked, store_masked
-from tenonnx_cpu.jit.products.tile import LANES
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors import vmath
+from tenonnx_cpu.jit.vectors.lanes import KIND, LANES, over_row, read, write
 from tenonnx_cpu.jit.vectors.vector import I32, I64, Builder, Value
 
 CHAINS = 4
@@ -21,37 +20,12 @@ CHAINS = 4
 LOWEST = -87.33
 """Where e**x begins to be less than a normal number."""
 
+LEAST = v.constant(KIND, float("-inf"))
+"""What a greatest element begins with, and lanes beyond a row's end count as."""
+
 
 def _greater(b: Builder, x: Value, y: Value) -> Value:
     return b.select(b.fcmp_ordered(">", x, y), x, y)
-
-
-def over_row(
-    b: Builder,
-    count: Value,
-    initial: Sequence[Value],
-    step: Callable[[Value, Value | None, list[Value]], Sequence[Value]],
-) -> list[Value]:
-    """Runs ``step(offset in bytes, mask, carried) -> carried`` over a row; returns what is carried.
-
-    Whole vectors have no mask; the rest of the row, if there is one, does.
-    """
-    whole = b.sdiv(count, I64(LANES))
-    done = b.mul(whole, I64(LANES))
-    rest = b.sub(count, done)
-    carried = v.loop(
-        b, whole, initial, lambda index, own: step(b.mul(index, I64(4 * LANES)), None, own)
-    )
-    ragged = b.zext(b.icmp_signed(">", rest, I64(0)), I64)
-    last = b.mul(done, I64(4))
-    return v.loop(b, ragged, carried, lambda _, own: step(last, lanes_below(b, rest), own))
-
-
-def _read(b: Builder, address: Value, mask: Value | None) -> Value:
-    """Loads a vector, or the lanes of a mask; the others are minus infinity."""
-    if mask is None:
-        return v.load(b, KIND, address, 4)
-    return load_masked(b, address, mask, v.constant(KIND, float("-inf")))
 
 
 def _highest_lane(b: Builder, best: Value) -> Value:
@@ -67,7 +41,6 @@ def _highest_lane(b: Builder, best: Value) -> Value:
 def _greatest(typing_context: Any, address: Any, count: Any) -> Any:
     def generate(context: Any, b: Any, signature: Any, values: Any) -> Any:
         address, count = values
-        low = v.constant(KIND, float("-inf"))
         whole = b.sdiv(count, I64(LANES * CHAINS))
 
         def wide(index: Value, carried: list[Value]) -> list[Value]:
@@ -76,14 +49,14 @@ def _greatest(typing_context: Any, address: Any, count: Any) -> Any:
             loaded = [v.load(b, KIND, b.add(place, offset), 4) for offset in offsets]
             return [_greater(b, x, most) for x, most in zip(loaded, carried, strict=True)]
 
-        best, *others = v.loop(b, whole, [low] * CHAINS, wide)
+        best, *others = v.loop(b, whole, [LEAST] * CHAINS, wide)
         for other in others:
             best = _greater(b, other, best)
         done = b.mul(whole, I64(LANES * CHAINS))
         start = b.add(address, b.mul(done, I64(4)))
 
         def single(offset: Value, mask: Value | None, carried: list[Value]) -> list[Value]:
-            return [_greater(b, _read(b, b.add(start, offset), mask), carried[0])]
+            return [_greater(b, read(b, b.add(start, offset), mask, LEAST), carried[0])]
 
         return _highest_lane(b, over_row(b, b.sub(count, done), [best], single)[0])
 
@@ -102,22 +75,19 @@ def scores_at(typing_context: Any, address: Any, count: Any, scale: Any, added: 
         def work(is_plain: bool) -> Callable[[Value, Value | None, list[Value]], list[Value]]:
             def step(offset: Value, mask: Value | None, carried: list[Value]) -> list[Value]:
                 place = b.add(address, offset)
-                x = _read(b, place, mask)
+                x = read(b, place, mask, LEAST)
                 if is_plain:
                     x = b.fmul(x, factor)
                 else:
-                    x = v.fma(b, x, factor, _read(b, b.add(added, offset), mask))
-                if mask is None:
-                    v.store(b, x, place, 4)
-                else:
-                    store_masked(b, x, place, mask)
-                    x = b.select(mask, x, v.constant(KIND, float("-inf")))
+                    x = v.fma(b, x, factor, read(b, b.add(added, offset), mask))
+                write(b, x, place, mask)
+                if mask is not None:
+                    x = b.select(mask, x, LEAST)
                 return [_greater(b, x, carried[0])]
 
             return step
 
-        low = v.constant(KIND, float("-inf"))
-        best = over_row(b, b.select(plain, count, I64(0)), [low], work(True))
+        best = over_row(b, b.select(plain, count, I64(0)), [LEAST], work(True))
         best = over_row(b, b.select(plain, I64(0), count), best, work(False))
         return _highest_lane(b, best[0])
 
@@ -133,11 +103,8 @@ def times_at(typing_context: Any, source: Any, target: Any, count: Any, factor: 
         factors = v.splat(b, factor, LANES)
 
         def step(offset: Value, mask: Value | None, carried: list[Value]) -> list[Value]:
-            x = b.fmul(_read(b, b.add(source, offset), mask), factors)
-            if mask is None:
-                v.store(b, x, b.add(target, offset), 4)
-            else:
-                store_masked(b, x, b.add(target, offset), mask)
+            x = b.fmul(read(b, b.add(source, offset), mask), factors)
+            write(b, x, b.add(target, offset), mask)
             return []
 
         over_row(b, count, [], step)
@@ -183,12 +150,9 @@ def exponentials_at(typing_context: Any, source: Any, target: Any, count: Any, t
         subtracted = v.splat(b, top, LANES)
 
         def step(offset: Value, mask: Value | None, carried: list[Value]) -> list[Value]:
-            x = b.fsub(_read(b, b.add(source, offset), mask), subtracted)
-            y = _exp(b, x)
-            if mask is None:
-                v.store(b, y, b.add(target, offset), 4)
-            else:
-                store_masked(b, y, b.add(target, offset), mask)
+            y = _exp(b, b.fsub(read(b, b.add(source, offset), mask, LEAST), subtracted))
+            write(b, y, b.add(target, offset), mask)
+            if mask is not None:
                 y = b.select(mask, y, v.constant(KIND, 0.0))
             return [b.fadd(carried[0], y)]
 

@@ -15,6 +15,7 @@ from numba.core import cgutils
 I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 F16, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
 VOID = ir.VoidType()
+POINTER = I8.as_pointer()
 
 Builder: TypeAlias = Any
 Value: TypeAlias = Any
@@ -45,10 +46,9 @@ def store(b: Builder, value: Value, address: Value, align: int = 1) -> None:
 
 def prefetch(b: Builder, address: Value) -> None:
     """Brings the cache line of an address into the second-level cache; any address will do."""
-    pointer = I8.as_pointer()
-    kind = ir.FunctionType(VOID, [pointer, I32, I32, I32])
+    kind = ir.FunctionType(VOID, [POINTER, I32, I32, I32])
     hint = cgutils.get_or_insert_function(b.module, kind, "llvm.prefetch.p0")
-    b.call(hint, [b.inttoptr(address, pointer), I32(0), I32(2), I32(1)])
+    b.call(hint, [b.inttoptr(address, POINTER), I32(0), I32(2), I32(1)])
 
 
 def splat(b: Builder, value: Value, lanes: int) -> Value:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import carray, types
 from numba.core import cgutils
@@ -14,17 +15,23 @@ from tenonnx_cpu.jit.compiling import inlined
 
 
 @intrinsic
-def _pointer(typing_context: Any, address: Any) -> Any:
+def _pointer(typing_context: Any, address: Any, dtype: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         return builder.inttoptr(values[0], context.get_value_type(signature.return_type))
 
-    return types.CPointer(types.float32)(types.intp), generate
+    return types.CPointer(dtype.dtype)(types.intp, dtype), generate
+
+
+@inlined
+def elements(address: Any, count: Any, dtype: Any) -> Any:
+    """Returns the array of a dtype's numbers at an address."""
+    return carray(_pointer(address, dtype), (count,))
 
 
 @inlined
 def floats(address: Any, count: Any) -> Any:
     """Returns the array of float32 at an address."""
-    return carray(_pointer(address), (count,))
+    return elements(address, count, np.float32)
 
 
 @intrinsic(prefer_literal=True)

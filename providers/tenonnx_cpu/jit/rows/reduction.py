@@ -9,7 +9,7 @@ import numpy as np
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors.views import floats
-from tenonnx_cpu.reduction import GREATEST, LEAST, PRODUCT, SQUARES
+from tenonnx_cpu.rows.reduction import GREATEST, LEAST, PRODUCT, SQUARES
 
 F = np.float32
 BLOCK = 512

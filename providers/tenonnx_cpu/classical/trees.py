@@ -19,8 +19,10 @@ from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 F64 = np.dtype(np.float64)
 
-SCORE_F32, SCORE_F64 = JitKernel("trees", "score_f32"), JitKernel("trees", "score_f64")
-SCORES = {F32: SCORE_F32, F64: SCORE_F64}
+SCORES = {
+    F32: JitKernel("classical.trees", "score_f32"),
+    F64: JitKernel("classical.trees", "score_f64"),
+}
 
 ENOUGH = 2048
 """Walks that are worth a second thread."""
@@ -53,7 +55,7 @@ def specialise_trees(site: Site, plain: Any) -> Call | None:
 
 
 class Table(NamedTuple):
-    """A forest as ``jit.trees.score`` reads it; it says what is in the arrays."""
+    """A forest as ``jit.classical.trees.score`` reads it; it says what is in the arrays."""
 
     trees: NDArray
     nodes: NDArray

@@ -13,8 +13,9 @@ from tenonnx_cpu.recording.fixed import is_fixed
 from tenonnx_cpu.recording.launch import Launch, done
 from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import F32, Call, NDArray, Site, specialise
+from tenonnx_cpu.team import shared_out
 
-TOP_K = JitKernel("topk", "top_k")
+TOP_K = JitKernel("rows.topk", "top_k")
 
 SHARE, FEW = 4, 512
 """How many times the elements that are wanted a row has, unless there are so few in all: numpy
@@ -45,10 +46,9 @@ def specialise_top_k(site: Site, plain: Call) -> Call | None:
         rows = math.prod(outer)
         values = empty((*outer, count))
         places = empty((*outer, count), np.dtype(np.int64))
-        threads = site.threads if x.size >= ENOUGH else 1
-        grain = max(1, rows // (4 * threads)) if threads > 1 else rows
+        grain, team = shared_out(rows, x.size, ENOUGH, site.threads)
         flat = (array.reshape(rows, -1) for array in (x, values, places))
-        launch = Launch(TOP_K.run, (*flat, largest, grain, threads), (values, places))
+        launch = Launch(TOP_K.run, (*flat, largest, grain, team), (values, places))
         return launch if constant or is_fixed(k) else done(launch)
 
     return Recorded(call)

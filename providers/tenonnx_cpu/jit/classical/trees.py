@@ -20,8 +20,7 @@ from tenonnx_cpu.jit.compiling import (
     u32,
 )
 from tenonnx_cpu.jit.threads.pool import parallel
-from tenonnx_cpu.jit.vectors.elements import elements
-from tenonnx_cpu.jit.vectors.views import on_stack
+from tenonnx_cpu.jit.vectors.views import elements, on_stack
 
 LANES = 16
 """Walks under way at once."""

@@ -15,8 +15,9 @@ from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.recording.launch import Launch
 from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import F32, Call, NDArray, Site, specialise
+from tenonnx_cpu.team import shared_out
 
-REDUCE = JitKernel("reducing", "reduce")
+REDUCE = JitKernel("rows.reduction", "reduce")
 
 SUM, SQUARES, GREATEST, LEAST, PRODUCT = range(5)
 KINDS = {
@@ -38,8 +39,6 @@ INTEGERS = (np.dtype(np.int32), np.dtype(np.int64))
 
 ENOUGH = 1 << 15
 """Elements that are worth a second thread."""
-
-TASKS_PER_THREAD = 4
 
 
 @specialise("ReduceL2", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare")
@@ -108,8 +107,9 @@ def cut_of(
         return None
     outer, count = math.prod(shape[:first]), math.prod(shape[first : last + 1])
     inner = math.prod(shape[last + 1 :])
-    team = threads if outer * count * inner >= ENOUGH else 1
-    grain = max(1, -(-outer // (TASKS_PER_THREAD * team))) if team > 1 else outer
+    work = outer * count * inner
+    team = threads if work >= ENOUGH else 1
+    grain, _ = shared_out(outer, work, ENOUGH, threads)
     numbers = np.array([kind, outer, count, inner, grain], np.int64)
     numbers.flags.writeable = False
     kept = [

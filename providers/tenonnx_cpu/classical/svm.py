@@ -11,7 +11,7 @@ from tenonnx_cpu.buffers import contiguous
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.specialise import NDArray, Site, specialise
 
-COUPLE = JitKernel("svm", "couple")
+COUPLE = JitKernel("classical.svm", "couple")
 
 
 @specialise("SVMClassifier", domain="ai.onnx.ml")

@@ -13,24 +13,19 @@ from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.recording.launch import Launch, done
 from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import Call, Site, specialise
+from tenonnx_cpu.team import shared_out
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-SOFTMAX = JitKernel("rows", "softmax")
-NORMALISE = JitKernel("rows", "normalise_all")
+SOFTMAX = JitKernel("rows.norms", "softmax")
+NORMALISE = JitKernel("rows.norms", "normalise_all")
 
 NONE = np.zeros(0, np.float32)
 NO_ROWS = np.zeros((0, 0), np.float32)
 
 ENOUGH = 1 << 14
 """Elements that are worth a second thread."""
-
-
-def teams(rows: int, width: int, threads: int) -> tuple[int, int]:
-    """Returns how many rows a task takes and how many threads there are for them."""
-    team = threads if rows * width >= ENOUGH and rows > 1 else 1
-    return (rows if team == 1 else max(1, rows // (4 * team))), team
 
 
 @specialise("Softmax", "LogSoftmax")
@@ -51,7 +46,7 @@ def specialise_softmax(site: Site, plain: Call) -> Call | None:
         y = empty(x.shape)
         width = x.shape[-1]
         rows = x.size // width
-        grain, team = teams(rows, width, site.threads)
+        grain, team = shared_out(rows, x.size, ENOUGH, site.threads)
         both = contiguous(x).reshape(rows, width), y.reshape(rows, width)
         return Launch(run, (*both, logarithm, grain, team), y)
 
@@ -92,7 +87,7 @@ class Normalise:
         if other is not None and (other.shape != x.shape or other.dtype != F32):
             return None
         shape = (x.size // width, width)
-        grain, team = teams(*shape, self._threads)
+        grain, team = shared_out(shape[0], x.size, ENOUGH, self._threads)
         y = empty(x.shape)
         total = y if other is None else empty(x.shape)
         arguments = (

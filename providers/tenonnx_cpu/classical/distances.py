@@ -11,10 +11,11 @@ from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.recording.launch import Launch
 from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
+from tenonnx_cpu.team import shared_out
 
 KERNELS = {
-    F32: JitKernel("distances", "distances_f32"),
-    np.dtype(np.float64): JitKernel("distances", "distances_f64"),
+    F32: JitKernel("classical.distances", "distances_f32"),
+    np.dtype(np.float64): JitKernel("classical.distances", "distances_f64"),
 }
 
 ENOUGH = 1 << 17
@@ -39,8 +40,7 @@ def specialise_distances(site: Site, plain: Call) -> Call | None:
             return plain(x, same)
         rows, count = len(x), columns.shape[1]
         y = empty((rows, count), x.dtype)
-        team = site.threads if x.size * count >= ENOUGH else 1
-        grain = -(-rows // (4 * team)) if team > 1 else rows
+        grain, team = shared_out(rows, x.size * count, ENOUGH, site.threads)
         return Launch(kernel.run, (contiguous(x), columns, root, y, grain, team), y)
 
     return Recorded(call)

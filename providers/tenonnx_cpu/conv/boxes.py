@@ -12,7 +12,7 @@ from tenonnx_cpu.buffers import F32
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
-SUPPRESS = JitKernel("boxes", "suppress")
+SUPPRESS = JitKernel("conv.boxes", "suppress")
 
 
 @specialise("NonMaxSuppression")

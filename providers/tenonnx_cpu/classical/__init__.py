@@ -1,0 +1,1 @@
+"""Operators of classical machine learning: trees, support vectors, neighbours."""

@@ -1,0 +1,1 @@
+"""Kernels that go over rows."""

@@ -1,0 +1,94 @@
+"""Rows of float32 in whole vectors, the last of them masked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from llvmlite import ir
+from numba.core import cgutils
+
+from tenonnx_cpu.jit.code.cpu import cpu
+from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.vector import F32, I32, I64, Builder, Value
+
+LANES = cpu().lanes
+"""float32 elements of a vector."""
+
+KIND = v.vector(F32, LANES)
+MASK = v.vector(ir.IntType(1), LANES)
+
+
+def lanes_below(b: Builder, count: Value) -> Value:
+    """Returns the mask of the first ``count`` lanes."""
+    numbers = ir.Constant(v.vector(I32, LANES), list(range(LANES)))
+    return b.icmp_signed("<", numbers, v.splat(b, b.trunc(count, I32), LANES))
+
+
+def lanes_between(b: Builder, first: Value, stop: Value) -> Value:
+    """Returns the mask of the lanes from ``first`` to before ``stop``, which may be no lanes."""
+    before = b.xor(lanes_below(b, first), v.constant(MASK, 1))
+    return b.and_(before, lanes_below(b, stop))
+
+
+def load_masked(b: Builder, address: Value, mask: Value, others: Value | None = None) -> Value:
+    """Loads the lanes of a mask; the others are 0 or as given, and their memory is not touched."""
+    others = v.constant(KIND, 0.0) if others is None else others
+    pointer = b.inttoptr(address, KIND.as_pointer())
+    name = f"llvm.masked.load.v{LANES}f32.p0"
+    kind = ir.FunctionType(KIND, [KIND.as_pointer(), I32, MASK, KIND])
+    function = cgutils.get_or_insert_function(b.module, kind, name)
+    return b.call(function, [pointer, I32(4), mask, others])
+
+
+def store_masked(b: Builder, value: Value, address: Value, mask: Value) -> None:
+    """Stores the lanes of a mask."""
+    pointer = b.inttoptr(address, KIND.as_pointer())
+    name = f"llvm.masked.store.v{LANES}f32.p0"
+    kind = ir.FunctionType(v.VOID, [KIND, KIND.as_pointer(), I32, MASK])
+    function = cgutils.get_or_insert_function(b.module, kind, name)
+    b.call(function, [value, pointer, I32(4), mask])
+
+
+def read(b: Builder, address: Value, mask: Value | None, others: Value | None = None) -> Value:
+    """Loads a vector, or the lanes of a mask, as ``load_masked`` does."""
+    return v.load(b, KIND, address, 4) if mask is None else load_masked(b, address, mask, others)
+
+
+def write(b: Builder, value: Value, address: Value, mask: Value | None) -> None:
+    """Stores a vector, or the lanes of a mask."""
+    if mask is None:
+        v.store(b, value, address, 4)
+    else:
+        store_masked(b, value, address, mask)
+
+
+def over_row(
+    b: Builder,
+    count: Value,
+    initial: Sequence[Value],
+    step: Callable[[Value, Value | None, list[Value]], Sequence[Value]],
+) -> list[Value]:
+    """Runs ``step(offset in bytes, mask, carried) -> carried`` over a row; returns what is carried.
+
+    Whole vectors have no mask; the rest of the row, if there is one, does.
+    """
+    whole = b.sdiv(count, I64(LANES))
+    done = b.mul(whole, I64(LANES))
+    rest = b.sub(count, done)
+    carried = v.loop(
+        b, whole, initial, lambda index, own: step(b.mul(index, I64(4 * LANES)), None, own)
+    )
+    ragged = b.zext(b.icmp_signed(">", rest, I64(0)), I64)
+    last = b.mul(done, I64(4))
+    return v.loop(b, ragged, carried, lambda _, own: step(last, lanes_below(b, rest), own))
+
+
+def vectors_for(b: Builder, count: Value) -> Value:
+    """Returns how many vectors so many elements take."""
+    return b.sdiv(b.add(count, I64(LANES - 1)), I64(LANES))
+
+
+def clipped(b: Builder, x: Value, low: Value, high: Value) -> Value:
+    """Returns x, or the bound that it is beyond; NaN stays."""
+    x = b.select(b.fcmp_ordered("<", x, low), low, x)
+    return b.select(b.fcmp_ordered(">", x, high), high, x)

@@ -1,0 +1,1 @@
+"""What goes over rows: softmax, norms, reductions, the greatest elements."""
