@@ -7,7 +7,7 @@ import threading
 
 from tenonnx.errors import InvalidArgument
 
-_lock = threading.Lock()
+_lock = threading.RLock()
 _source: random.Random | None = None
 
 

@@ -42,10 +42,11 @@ class _Pool(threading.local):
 
         It is the one that was taken last: what a cache still has of it is the most.
         """
-        for back, (memory, made) in enumerate(reversed(self.buffers), 1):
+        buffers = self.buffers
+        for back, (memory, made) in enumerate(reversed(buffers), 1):
             if size <= made[1] <= 2 * size and sys.getrefcount(memory) == IDLE:
                 if back > 1:
-                    self.buffers.append(self.buffers.pop(-back))
+                    buffers.append(buffers.pop(-back))
                 return memory, made
         memory = np.empty(size, np.uint8)
         made = -memory.ctypes.data % ALIGNMENT, size

@@ -256,7 +256,7 @@ def _one_line(error: BaseException) -> str:
 
 
 _default: PluginSet | None = None
-_lock = threading.Lock()
+_lock = threading.RLock()
 
 
 def default_plugins() -> PluginSet:

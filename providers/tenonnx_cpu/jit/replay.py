@@ -246,14 +246,16 @@ def perform(
     code: Any, things: Any, args: Any, stores: Any, headers: Any, slots: Any, api: Any
 ) -> Any:
     """Does what was recorded; returns its results, 0 with an error raised, or ``MISS``."""
+    count = make(code, things, stores, api)
+    if count == MISS:
+        return 0
+    # ``make`` may call Python, and that a signal's handler, whose session may replace this memory.
     room = 0
     if word(code + 8 * at.SCRATCH):
         room = room_of(word(code + 8 * at.SCRATCH), api)
         if room == 0:
+            drop(stores, count, api)
             return MISS
-    count = make(code, things, stores, api)
-    if count == MISS:
-        return 0
     if word(code + 8 * at.KERNEL):
         lay_out(code, things, args, stores, room, headers, slots, api)
         said = invoke(word(code + 8 * at.KERNEL), (0, slots, word(code + 8 * at.SLOTS)))

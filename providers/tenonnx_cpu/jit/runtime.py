@@ -173,7 +173,7 @@ class _Queue:
     """Compiles kernels one after the other in a thread that lives while there are some."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._waiting: deque[JitKernel] = deque()
         self._thread: threading.Thread | None = None
         self._stopped = False

@@ -19,7 +19,7 @@ ROOMS = np.zeros((32, 3), np.int64)
 """Threads that have memory: their identity, where the memory begins, and how many bytes it has."""
 
 _local = threading.local()
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal's handler may run kernels, too
 
 _kept: dict[int, Any] = {}
 """The memory that rows tell of, by where it begins. Daemon threads run kernels in it until the
@@ -36,8 +36,7 @@ def scratch(nbytes: int) -> np.ndarray[Any, Any]:
     if kept is None or kept.size < nbytes:
         kept = aligned(nbytes)
         if nbytes <= KEPT:
-            _local.memory = kept
-            _enter(kept)
+            _keep(kept)
     return kept
 
 
@@ -57,17 +56,17 @@ def pieces(*wanted: tuple[tuple[int, ...], type]) -> tuple[np.ndarray[Any, Any],
     )
 
 
-def _enter(memory: np.ndarray[Any, Any]) -> None:
-    """Notes this thread's memory where machine code finds it, if there is a row for it."""
-    own = threading.get_ident()
+def _keep(memory: np.ndarray[Any, Any]) -> None:
+    """Makes memory this thread's, and notes it where machine code finds it, if there is a row."""
+    own, start = threading.get_ident(), memory.ctypes.data
     with _lock:
+        _local.memory = memory
         for wanted in (own, 0):
             for row in ROOMS:
                 if row[0] == wanted:
-                    start = memory.ctypes.data
-                    row[:] = own, start, memory.size
                     _kept[start] = memory.base
                     weakref.finalize(memory, _leave, row, start).atexit = False
+                    row[:] = own, start, memory.size
                     return
 
 

@@ -119,10 +119,10 @@ class _Recorder:
         # Imported by those who run a step more than once.
         from tenonnx_cpu.recording.recording import describe, written
 
-        described = describe(inputs, self._constants, made)
+        described, seen = describe(inputs, self._constants, made), self._seen
         if described is None or self._patience <= 0:
             self._patience, self._seen = 0, None
-        elif self._seen is None or described.facts != self._seen.facts:
+        elif seen is None or described.facts != seen.facts:
             self._seen = described
         else:
             self._seen = self._shapes = None

@@ -171,7 +171,10 @@ class _Finder:
         arguments = tuple(map(self._argument, made.arguments))
         refusal = at.ABSENT
         if made.refusal is not None:
-            refusal = self._argument(made.refusal).offset
+            place = self._argument(made.refusal)
+            if not isinstance(place, Place):
+                raise _Unclear  # a signal's handler ran a kernel that needs more memory
+            refusal = place.offset
         things = tuple(
             None if isinstance(place, Place) else argument
             for place, argument in zip(arguments, made.arguments, strict=True)
