@@ -48,7 +48,10 @@ def fail(*_: Any) -> bool:
     ("apply", "message"),
     [
         (fail, r"transform 'mine' failed \(the model was changed.* by: none\): KeyError\('lost'\)"),
-        (break_name, r"transform 'mine' failed .*: Relu 'r' .* reads 'nowhere', which is no input"),
+        (
+            break_name,
+            r"transform 'mine' failed .*: Relu 'r' .* reads 'nowhere', which [^\n]*\nHint: run",
+        ),
     ],
 )
 def test_a_transform_that_fails_or_breaks_the_graph_is_named(apply: Any, message: str) -> None:
@@ -208,3 +211,39 @@ def test_a_format_reads_the_files_it_recognises(tmp_path: Path) -> None:
     path.write_bytes(b"TINY model")
     for source in (path, str(path), b"TINY model"):
         assert tenonnx.InferenceSession(source, options).run(None, {"x": X})[0].tolist() == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("load", "message"),
+    [
+        (lambda *_: 1 // 0, r"format 'tiny' failed to load it: ZeroDivisionError"),
+        (lambda *_: RELU, r"format 'tiny' loads ModelProto; expected an onnx_ir\.Model"),
+    ],
+)
+def test_a_format_that_fails_is_named(load: Any, message: str) -> None:
+    made = tenonnx.Format("tiny", load, sniff=lambda head: head.startswith(b"TINY"))
+    with pytest.raises(tenonnx.PluginError, match=message):
+        tenonnx.InferenceSession(b"TINY", options_with(made, hooks=Formats))
+
+
+def odd(supports: Any, made: Any = None) -> type[tenonnx.Provider]:
+    methods = {"supports": lambda *_: supports(), "compile": lambda *_: made}
+    return type("Odd", (tenonnx.Provider,), {"name": "OddProvider", **methods})
+
+
+@pytest.mark.parametrize(
+    ("supports", "made", "message"),
+    [
+        (fail, None, r"OddProvider failed when asked whether it supports Relu 'r' .*: KeyError"),
+        (bool, None, r"OddProvider: it says no reason"),
+        (lambda: True, None, r"OddProvider cannot compile Relu 'r' .*: 'NoneType' object is not"),
+        (lambda: True, [abs], r"OddProvider cannot compile Relu 'r' .* has no attribute 'outputs'"),
+        (lambda: True, [], r"OddProvider compiled Relu 'r' .* without producing 'y'"),
+    ],
+)
+def test_a_provider_that_breaks_its_contract_is_named(
+    supports: Any, made: Any, message: str
+) -> None:
+    options = options_with(odd(supports, made))
+    with pytest.raises((tenonnx.EPFail, tenonnx.NotSupported), match=message):
+        tenonnx.InferenceSession(RELU, options, providers=["OddProvider"])

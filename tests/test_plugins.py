@@ -180,6 +180,13 @@ def test_a_transform_of_no_known_level_cannot_be_made() -> None:
         tenonnx.Transform("t", lambda *_: False, level="basics")  # type: ignore[arg-type]
 
 
+def test_names_in_the_place_of_lists_are_refused() -> None:
+    with pytest.raises(tenonnx.PluginError, match="expected a tuple of operators"):
+        tenonnx.Transform("t", lambda *_: False, needs="Neg")  # type: ignore[arg-type]
+    with pytest.raises(tenonnx.PluginError, match="a kernel needs its operator's name"):
+        tenonnx.OperatorTable().op(abs)  # type: ignore[arg-type]
+
+
 def test_registering_a_plugin_twice_leaves_the_first() -> None:
     plugins = tenonnx.PluginSet(autoload=False)
     plugin = Providers(Nothing)

@@ -122,7 +122,10 @@ def save_optimised(model: ir.Model, options: SessionOptions) -> None:
     path = Path(options.optimized_model_filepath)
     wanted = options.entry(config.SAVED_FORMAT) or "ONNX"
     if wanted.upper() != "ONNX" or path.suffix == ".ort":
-        raise NotSupported(f"{path} is to be in another format than ONNX")
+        raise NotSupported(
+            f"optimised models are written as ONNX, and {path} is to be in another format",
+            hint="`tenonnx convert` writes others: of the .onnx file that is written here",
+        )
     data = options.entry(config.SAVED_DATA) or ""
     threshold = int(options.entry(config.SAVED_DATA_THRESHOLD) or "1024")
     layout = Layout(inline=not data, threshold=threshold, data_name=data)

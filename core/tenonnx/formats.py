@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.errors import NotSupported
+import onnx_ir as ir
+
+from tenonnx.errors import NotSupported, PluginError, TenonnxError
 from tenonnx.load import load as load_onnx
 from tenonnx.loading.supplied import NOTHING, Supplied
 from tenonnx.records import record
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
     from tenonnx.weights.registry import WeightRegistry
 
 log = logging.getLogger("tenonnx")
@@ -61,14 +61,29 @@ def load_model(
 
     Raises:
         NotSupported: Something is supplied for a model of another format than ONNX.
+        PluginError: A format failed, or loads what is no model.
     """
     header = _header(source) if formats else b""
     for candidate in formats:
         if header and _recognises(candidate, header):
             if supplied:
                 raise NotSupported(f"initializers cannot be supplied for a {candidate.name} model")
-            return candidate.load(source, registry)
+            return _load(candidate, source, registry)
     return load_onnx(source, registry, allowed_roots=allowed_roots, supplied=supplied)
+
+
+def _load(candidate: Format, source: Any, registry: WeightRegistry) -> ir.Model:
+    try:
+        model = candidate.load(source, registry)
+    except TenonnxError:
+        raise
+    except Exception as error:  # a stranger's code may raise anything
+        raise PluginError(f"format {candidate.name!r} failed to load it: {error!r}") from error
+    if not isinstance(model, ir.Model):
+        raise PluginError(
+            f"format {candidate.name!r} loads {type(model).__name__}; expected an onnx_ir.Model"
+        )
+    return model
 
 
 def _recognises(candidate: Format, header: bytes) -> bool:

@@ -146,6 +146,8 @@ class OperatorTable:
         serve one function from several versions on. ``without`` names the attributes that the
         operator does not have in these versions.
         """
+        if not names or not isinstance(names[0], str):
+            raise PluginError("a kernel needs its operator's name: @table.op('Softmax', since=13)")
 
         def decorate(function: F) -> F:
             attributes = _attributes_of(function, without)

@@ -72,6 +72,10 @@ class Transform:
                 f"transform {self.name!r} has the level {self.level!r}"
                 f"{did_you_mean(str(self.level), _RANK)}"
             )
+        if isinstance(self.needs, str):  # whose letters would be operators
+            raise PluginError(
+                f"transform {self.name!r} needs {self.needs!r}; expected a tuple of operators"
+            )
 
 
 @record
@@ -210,7 +214,7 @@ def _apply(
         done = ", ".join(r.name for r in reports if r.modified) or "none"
         raise PluginError(
             f"transform {transform.name!r} failed (the model was changed before by: {done}): "
-            f"{error if isinstance(error, TenonnxError) else repr(error)}",
+            f"{error.args[0] if isinstance(error, TenonnxError) else repr(error)}",
             hint=f"run without it: SessionOptions(disabled_transforms=[{transform.name!r}])",
         ) from error
 

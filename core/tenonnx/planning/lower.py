@@ -140,13 +140,13 @@ def compile_segment(provider: Provider, segment: Segment) -> Sequence[Step]:
     """
     try:
         steps = list(provider.compile(segment))
+        made = {value for step in steps for value in step.outputs}
     except Exception as error:
         for node in segment.nodes:
             if wrong := misfit(node):
                 raise InvalidGraph(wrong) from error
         names = ", ".join(graphs.label(node) for node in segment.nodes[:3])
         raise EPFail(f"{provider.name} cannot compile {names}: {error}") from error
-    made = {value for step in steps for value in step.outputs}
     for value in segment.outputs:
         if value not in made:
             producer = value.producer()

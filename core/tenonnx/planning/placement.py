@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import onnx
 import onnx_ir as ir
 
 from tenonnx import functions
 from tenonnx import graph as graphs
-from tenonnx.errors import InvalidGraph, NotSupported
+from tenonnx.errors import EPFail, InvalidGraph, NotSupported
 from tenonnx.provider import Provider, Segment
 from tenonnx.records import record
 from tenonnx.wellformed import check_bodies, misfit
@@ -144,11 +144,25 @@ def _choose(node: ir.Node, providers: Sequence[Provider]) -> tuple[Provider | No
         return None, {}
     reasons: dict[str, str] = {}
     for provider in providers:
-        verdict = provider.supports(node)
+        verdict = _verdict(provider, node)
         if verdict is True:
             return provider, reasons
         reasons[provider.name] = verdict
     raise _Unsupported(graphs.label(node))
+
+
+def _verdict(provider: Provider, node: ir.Node) -> Literal[True] | str:
+    """Returns what a provider says of a node.
+
+    Raises:
+        EPFail: It failed instead.
+    """
+    try:
+        return provider.supports(node) or "it says no reason"
+    except Exception as error:  # a stranger's code may raise anything
+        raise EPFail(
+            f"{provider.name} failed when asked whether it supports {graphs.label(node)}: {error!r}"
+        ) from error
 
 
 def _provider_and_holder(
@@ -185,7 +199,7 @@ def _not_implemented(
 ) -> NotSupported:
     lines = []
     for node in nodes[:MAX_LISTED]:
-        reasons = "; ".join(f"{p.name}: {p.supports(node)}" for p in providers)
+        reasons = "; ".join(f"{p.name}: {_verdict(p, node)}" for p in providers)
         lines.append(f"  {graphs.label(node)}: {reasons}")
     if len(nodes) > MAX_LISTED:
         lines.append(f"  ... and {len(nodes) - MAX_LISTED} more")
