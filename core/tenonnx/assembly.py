@@ -16,10 +16,10 @@ from tenonnx.formats import load_model
 from tenonnx.interface import config
 from tenonnx.loading.supplied import Supplied
 from tenonnx.options import PROCESS_DEFAULTS, SessionOptions
-from tenonnx.plugins.manager import PluginSet
+from tenonnx.plugins.manager import PluginSet, default_plugins
 from tenonnx.provider import HOST
 from tenonnx.transforms import Transform, select
-from tenonnx.weights.registry import Weight, WeightRegistry
+from tenonnx.weights.registry import Weight, WeightRegistry, default_registry
 from tenonnx.weights.tensors import WeightTensor
 from tenonnx.wellformed import check_types
 
@@ -32,6 +32,21 @@ def effective(options: SessionOptions) -> SessionOptions:
     own = options.copy()
     own.intra_op_num_threads = own.intra_op_num_threads or PROCESS_DEFAULTS["intra_op_num_threads"]
     return own
+
+
+def surroundings(options: SessionOptions) -> tuple[PluginSet, WeightRegistry]:
+    """Returns the plugins and the registry that options name; the process's if they name none.
+
+    Raises:
+        InvalidArgument: They name something else.
+    """
+    for name, kind in (("plugins", PluginSet), ("weights", WeightRegistry)):
+        given = getattr(options, name)
+        if given is not None and not isinstance(given, kind):
+            raise InvalidArgument(
+                f"SessionOptions.{name} is {given!r}; expected a {kind.__name__}, or None"
+            )
+    return options.plugins or default_plugins(), options.weights or default_registry()
 
 
 def read_model(

@@ -43,7 +43,7 @@ def add_to(
     table: OperatorTable, name: str, *, since: int = 1, outputs: int = 1
 ) -> Callable[[Function], Function]:
     """Makes the decorated function an operator of a table; the last one of a name wins."""
-    domain, colons, op_type = name.rpartition("::")
+    domain, colons, op_type = name.rpartition("::") if isinstance(name, str) else ("", "", "")
     if not (colons and op_type):
         raise InvalidArgument(
             f"an operator is named 'domain::Operator', not {name!r}",

@@ -145,11 +145,11 @@ class SessionOptions:
 
     def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
         """Fixes the symbolic dimension of a name, in every input that has it."""
-        self._sizes["name", name] = size
+        self._sizes["name", name] = operator.index(size)
 
     def add_free_dimension_override_by_denotation(self, denotation: str, size: int) -> None:
         """Fixes the dimensions of a denotation, such as ``DATA_BATCH``."""
-        self._sizes["denotation", denotation] = size
+        self._sizes["denotation", denotation] = operator.index(size)
 
     def add_initializer(self, name: str, value: Any) -> None:
         """Gives an initializer of the model its value: an ``OrtValue`` or array, used in place."""

@@ -18,10 +18,8 @@ from tenonnx.options import SessionOptions, checked
 from tenonnx.planning.placement import Placement, place
 from tenonnx.planning.plan import Observer, Plan
 from tenonnx.plugins.choosing import ProviderRequest, choose_providers
-from tenonnx.plugins.manager import default_plugins
 from tenonnx.provider import HOST, Device
 from tenonnx.transforms import TransformContext, TransformReport, host_providers, run_transforms
-from tenonnx.weights.registry import default_registry
 
 if TYPE_CHECKING:  # imported when first used: the others save the time
     from tenonnx.interface.io_binding import IOBinding
@@ -80,8 +78,8 @@ class InferenceSession(Session):
     ) -> None:
         moments = [time.perf_counter_ns()]
         options = self._options = assembly.effective(self._given)
-        plugins = options.plugins or default_plugins()
-        registry = self._registry = options.weights or default_registry()
+        plugins, registry = assembly.surroundings(options)
+        self._registry = registry
         assembly.refuse_if_cancelled(self._given)
 
         model = assembly.read_model(self._recipe[0], registry, options, plugins)

@@ -148,8 +148,11 @@ def test_tensors_and_strings_as_attributes() -> None:
     np.testing.assert_array_equal(session.run(None, {"x": X})[0], X + 5)
 
 
-@pytest.mark.parametrize(("name", "message"), [("Op", "named 'domain::Operator'"), ("a::", "'a::")])
-def test_wrong_names(name: str, message: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("Op", "named 'domain::Operator'"), ("a::", "'a::"), (abs, "not <built-in")],
+)
+def test_wrong_names(name: Any, message: str) -> None:
     with pytest.raises(tenonnx.InvalidArgument, match=message):
         tenonnx.operator(name)
 

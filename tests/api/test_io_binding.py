@@ -81,6 +81,8 @@ def test_a_buffer_that_does_not_fit(session: tenonnx.InferenceSession) -> None:
         binding.bind_ortvalue_output("y", OrtValue.ortvalue_from_numpy(wrong))
         with pytest.raises(tenonnx.InvalidArgument, match=r"output 'y' is float32\[2, 4\]; the bu"):
             session.run_with_iobinding(binding)
+        with pytest.raises(tenonnx.InvalidArgument, match="bound to ndarray; expected an OrtValue"):
+            binding.bind_ortvalue_output("y", wrong)  # type: ignore[arg-type]
 
 
 def test_a_larger_buffer_is_not_filled_by_broadcasting() -> None:

@@ -57,6 +57,15 @@ def test_values_of_another_type_are_refused(name: str, value: Any, expected: str
         setattr(tenonnx.SessionOptions(), name, value)
 
 
+@pytest.mark.parametrize(("name", "kind"), [("plugins", "PluginSet"), ("weights", "WeightReg")])
+def test_surroundings_of_another_type_are_named(name: str, kind: str) -> None:
+    options = tenonnx.SessionOptions(**{name: ["mine.py"]})
+    with pytest.raises(
+        tenonnx.InvalidArgument, match=rf"{name} is \['mine.py'\]; expected a {kind}"
+    ):
+        tenonnx.InferenceSession(product(), options)
+
+
 def test_what_is_given_for_something_else_is_named() -> None:
     with pytest.raises(tenonnx.InvalidArgument, match="providers go by name"):
         tenonnx.InferenceSession(product(), ["CPUExecutionProvider"])  # type: ignore[arg-type]

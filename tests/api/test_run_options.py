@@ -195,6 +195,8 @@ def test_onnxruntime_reads_and_writes_the_same_adapters(tmp_path: Path) -> None:
 
 def test_what_is_no_adapter(tmp_path: Path) -> None:
     path = tmp_path / "no"
+    with pytest.raises(tenonnx.InvalidArgument, match="expected a LoraAdapter, got"):
+        tenonnx.RunOptions().add_active_adapter(path)
     with pytest.raises(tenonnx.NoSuchFile):
         tenonnx.LoraAdapter().Load(path)
     path.write_bytes(b"nothing of the kind")

@@ -15,9 +15,7 @@ from tenonnx.options import SessionOptions
 from tenonnx.planning.placement import Placement, place
 from tenonnx.planning.plan import Plan
 from tenonnx.plugins.choosing import ProviderRequest, choose_providers
-from tenonnx.plugins.manager import default_plugins
 from tenonnx.transforms import Transform, TransformContext, host_providers, run_transforms
-from tenonnx.weights.registry import default_registry
 
 NEARLY = "nearly "
 """How a transform's note begins that tells what it did not match, and why."""
@@ -45,8 +43,7 @@ def explain_model(
     Raises:
         TenonnxError: As a session that is opened so.
     """
-    plugins = options.plugins or default_plugins()
-    registry = options.weights or default_registry()
+    plugins, registry = assembly.surroundings(options)
     doing("reading the model", 0)
     model = assembly.read_model(source, registry, options, plugins)
     providers = choose_providers(plugins, requests, None, options)

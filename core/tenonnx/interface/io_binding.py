@@ -97,7 +97,16 @@ class IOBinding:
             self._outputs[name] = None
 
     def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
-        """Binds an output to a value, which must have its shape and type."""
+        """Binds an output to a value, which must have its shape and type.
+
+        Raises:
+            InvalidArgument: It is bound to what is no value.
+        """
+        if not isinstance(ortvalue, OrtValue):
+            raise InvalidArgument(
+                f"output '{name}' is bound to {type(ortvalue).__name__}; expected an OrtValue",
+                hint="make one of an array: OrtValue.ortvalue_from_numpy(array)",
+            )
         self._outputs[self._known(name, inputs=False)] = ortvalue
 
     def clear_binding_inputs(self) -> None:

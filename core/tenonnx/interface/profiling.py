@@ -16,6 +16,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx.errors import Fail
+from tenonnx.interface.value_types import onnx_type
 from tenonnx.provider import HOST, Step
 from tenonnx.type_names import element_name
 
@@ -199,12 +200,9 @@ def kernel_name(call: Callable[..., Any]) -> str:
 
 def _describe(value: Any) -> tuple[dict[str, list[int]], int]:
     """Returns a tensor's type and shape, and its bytes; nothing of other values."""
-    dtype = getattr(value, "dtype", None)
-    if dtype is None:
+    if getattr(value, "dtype", None) is None:
         return {}, 0
-    kind = np.dtype(dtype)
-    name = "string" if kind.kind in "OU" else element_name(ir.DataType.from_numpy(kind).name)
-    return {name: list(value.shape)}, int(value.nbytes)
+    return {element_name(onnx_type(value).name): list(value.shape)}, int(value.nbytes)
 
 
 def _of_value(value: ir.Value, known: Any) -> tuple[dict[str, list[int]], int, bool]:

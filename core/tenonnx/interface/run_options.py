@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from tenonnx.errors import Fail, NotFound, did_you_mean
+from tenonnx.errors import Fail, InvalidArgument, NotFound, did_you_mean
 from tenonnx.interface.config import RUN_KEYS, check_entry
 
 
@@ -62,7 +62,13 @@ class RunOptions:
             ) from None
 
     def add_active_adapter(self, adapter: Any) -> None:
-        """Makes the parameters of a ``LoraAdapter`` inputs of the run."""
+        """Makes the parameters of a ``LoraAdapter`` inputs of the run.
+
+        Raises:
+            InvalidArgument: It is none.
+        """
+        if not hasattr(adapter, "parameters"):
+            raise InvalidArgument(f"expected a LoraAdapter, got {adapter!r}")
         self._adapters.append(adapter)
 
     @property
