@@ -14,9 +14,7 @@ table = OperatorTable("com.microsoft")
 op = table.op
 
 
-@op("Gelu")
-def gelu_1(xp: Namespace, X: Array) -> Array:
-    return gelu(xp, X)
+op("Gelu", without=["approximate"])(gelu)
 
 
 @op("BiasGelu")

@@ -17,6 +17,7 @@ from tenonnx_contrib.fused import fused_conv
 
 table = OperatorTable("com.microsoft")
 op = table.op
+op("GridSample")(grid_sample_16)
 
 
 @op("NhwcMaxPool")
@@ -146,21 +147,6 @@ def conv_transpose_with_dynamic_pads(
         output_padding=output_padding,
         pads=None if Pads is None else tuple(Pads.ravel().tolist()),
         strides=strides,
-    )
-
-
-@op("GridSample")
-def grid_sample(
-    xp: Namespace,
-    X: Array,
-    Grid: Array,
-    *,
-    align_corners: int = 0,
-    mode: str = "bilinear",
-    padding_mode: str = "zeros",
-) -> Array:
-    return grid_sample_16(
-        xp, X, Grid, align_corners=align_corners, mode=mode, padding_mode=padding_mode
     )
 
 

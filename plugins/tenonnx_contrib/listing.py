@@ -27,8 +27,8 @@ LISTING: Final = {
     "group_query": "GroupQueryAttention-1",
     "hashing": "MurmurHash3-1 NGramHashMapping-1 VarlenNGramHashMapping-1",
     "images": (
-        "NhwcMaxPool-1 MaxpoolWithMask-1 NhwcFusedConv-1 NhwcConv-1 "
-        "ConvTransposeWithDynamicPads-1 GridSample-1 CropAndResize-1 GroupNorm-1 SkipGroupNorm-1"
+        "GridSample-1 NhwcMaxPool-1 MaxpoolWithMask-1 NhwcFusedConv-1 NhwcConv-1 "
+        "ConvTransposeWithDynamicPads-1 CropAndResize-1 GroupNorm-1 SkipGroupNorm-1"
     ),
     "integer_product": (
         "MatMulIntegerToFloat-1 DynamicQuantizeMatMul-1 QGemm-1 MatMulInteger16-1 MulInteger-1 "
@@ -44,9 +44,9 @@ LISTING: Final = {
     ),
     "paged_attention": "PagedAttention-1",
     "qlinear": (
-        "QLinearAdd-1 QLinearMul-1 QLinearSigmoid-1 QLinearLeakyRelu-1 QLinearSoftmax-1 "
-        "QLinearReduceMean-1 QLinearConcat-1 QLinearWhere-1 QLinearAveragePool-1 "
-        "QLinearGlobalAveragePool-1 QLinearConv-1 QuantizeLinear-1 DequantizeLinear-1"
+        "DequantizeLinear-1 QuantizeLinear-1 QLinearAdd-1 QLinearMul-1 QLinearSigmoid-1 "
+        "QLinearLeakyRelu-1 QLinearSoftmax-1 QLinearReduceMean-1 QLinearConcat-1 QLinearWhere-1 "
+        "QLinearAveragePool-1 QLinearGlobalAveragePool-1 QLinearConv-1"
     ),
     "quantised_lstm": "DynamicQuantizeLSTM-1",
     "rotary": "RotaryEmbedding-1 MRotaryEmbedding-1",

@@ -8,13 +8,15 @@ from tenonnx import Array, Namespace, OperatorTable
 from tenonnx_array.conv_quantized import qlinear_conv
 from tenonnx_array.nonlinear import sigmoid
 from tenonnx_array.pool import average_pool
-from tenonnx_array.quant import dequantize_linear as dequantize_19
-from tenonnx_array.quant import quantize_linear as quantize_19
-from tenonnx_array.quant import round_to
+from tenonnx_array.quant import dequantize_linear, quantize_linear, round_to
 from tenonnx_array.softmax import flattening, softmax
 
 table = OperatorTable("com.microsoft")
 op = table.op
+op("DequantizeLinear", without=["block_size", "output_dtype"])(dequantize_linear)
+op("QuantizeLinear", without=["block_size", "output_dtype", "precision", "saturate"])(
+    quantize_linear
+)
 
 
 def real(xp: Namespace, x: Array, scale: Array, zero_point: Array | None) -> Array:
@@ -247,27 +249,3 @@ def qlinear_conv_any_layout(
         strides=strides,
     )
     return xp.moveaxis(y, 1, -1) if channels_last else y
-
-
-@op("QuantizeLinear")
-def quantize_linear(
-    xp: Namespace,
-    x: Array,
-    y_scale: Array,
-    y_zero_point: Array | None = None,
-    *,
-    axis: int = 1,
-) -> Array:
-    return quantize_19(xp, x, y_scale, y_zero_point, axis=axis)
-
-
-@op("DequantizeLinear")
-def dequantize_linear(
-    xp: Namespace,
-    x: Array,
-    x_scale: Array,
-    x_zero_point: Array | None = None,
-    *,
-    axis: int = 1,
-) -> Array:
-    return dequantize_19(xp, x, x_scale, x_zero_point, axis=axis)

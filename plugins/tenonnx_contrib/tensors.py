@@ -22,14 +22,8 @@ def sample_op(xp: Namespace, X: Array) -> Array:
     return X
 
 
-@op("GatherND")
-def gather_nd(xp: Namespace, data: Array, indices: Array) -> Array:
-    return index.gather_nd(xp, data, indices)
-
-
-@op("Trilu", host=(1,))
-def trilu(xp: Namespace, X: Array, k: Array | None = None, *, upper: int = 1) -> Array:
-    return pad.trilu(xp, X, k, upper=upper)
+op("GatherND", without=["batch_dims"])(index.gather_nd)
+op("Trilu", host=(1,))(pad.trilu)
 
 
 @op("Pad", host=(1, 2))
