@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tenonnx
+from hooks import options_with
 from models import BOOL, FLOAT, INT64, graph, model, node, value
 
 
@@ -99,3 +100,61 @@ def test_branches_as_deep_as_protobuf_allows_run() -> None:
     x = np.array([1, -2], np.float32)
     (y,) = nested_branches(25).run(None, {"c": np.array(True), "x": x})
     np.testing.assert_array_equal(y, [1, 0])
+
+
+class InOne(tenonnx.Provider):
+    """A provider whose Neg and Relu are one step, of two parts."""
+
+    name = "InOneExecutionProvider"
+
+    def supports(self, node: Any) -> Any:
+        return node.op_type in ("Neg", "Relu") or "no such operator"
+
+    def compile(self, segment: Any) -> list[tenonnx.Step]:
+        def relu(x: Any) -> Any:
+            if x.max() > 100:
+                raise OverflowError("too large")
+            return np.maximum(x, 0)
+
+        def whole(x: Any) -> tuple[Any, ...]:
+            try:
+                y = np.negative(x)
+                return y, relu(y)
+            except OverflowError as error:
+                vars(error)["step"] = parts[1]
+                raise
+
+        calls = {"Neg": np.negative, "Relu": relu}
+        parts = tuple(
+            tenonnx.Step(calls[n.op_type], tuple(n.inputs), tuple(n.outputs), (n,))
+            for n in segment.nodes
+        )
+        outputs = tuple(part.outputs[0] for part in parts)
+        return [
+            tenonnx.Step(whole, parts[0].inputs, outputs, segment.nodes, multiple=True, parts=parts)
+        ]
+
+
+def in_one() -> tenonnx.InferenceSession:
+    nodes = [node("Neg", "x", "y"), node("Relu", "y", "z")]
+    proto = model(nodes, [value("x", FLOAT, [2])], [value("y"), value("z")])
+    return tenonnx.InferenceSession(proto, options_with(InOne), providers=[InOne.name])
+
+
+def test_a_step_of_parts_runs_as_one_unless_it_is_watched_or_partly_wanted() -> None:
+    session, x = in_one(), np.array([1, -2], np.float32)
+    y, z = session.run(None, {"x": x})
+    np.testing.assert_array_equal([y, z], [-x, np.maximum(-x, 0)])
+    assert session.plan.source.count("= k") == 1
+    recorder = Recorder()
+    watched = session.plan.run_observed([x], [recorder])
+    np.testing.assert_array_equal(watched, [y, z])
+    assert recorder.seen == ["Neg", "Relu"]
+    (alone,) = session.plan.narrowed([0]).run([np.array([-200, 0], np.float32)])
+    np.testing.assert_array_equal(alone, [200, 0])
+    assert [step.nodes[0].op_type for step in session.plan.steps] == ["Neg", "Relu"]
+
+
+def test_an_error_in_a_step_of_parts_names_the_part() -> None:
+    with pytest.raises(tenonnx.errors.RuntimeException, match=r"^Relu .*too large"):
+        in_one().run(None, {"x": np.array([-200, 0], np.float32)})

@@ -77,6 +77,8 @@ class Step:
         nodes: The nodes that the step stands for; errors and profiles name them.
         bodies: Graph attributes of the node, for a step of one node, that the call takes as
             keywords, each a ``Body``.
+        parts: Steps that do the same one after another, for runs that are watched, or that want
+            some of the outputs. An error of one of them has it as its attribute ``step``.
     """
 
     call: Callable[..., Any]
@@ -88,6 +90,7 @@ class Step:
     host: Host = ()
     host_output: bool = False
     bodies: tuple[str, ...] = ()
+    parts: tuple[Step, ...] = ()
 
     def device_of_input(self, position: int) -> Device:
         """Where the call expects an input."""

@@ -11,11 +11,15 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
 from tenonnx.operators import Array
+
+MOST: Final = 256 << 20
+"""Bytes that a call may allocate: what is noted of it holds all of them, also those that it is done
+with. One that takes more has the device do more than takes the host's time."""
 
 Start: TypeAlias = Callable[..., None]
 """Starts something on the active stream; takes addresses, and numbers that grow."""
@@ -46,6 +50,7 @@ class Notes:
         held: What else it has on the device.
         claims: Caches that it went on from in their rooms; along which axes, by how many steps.
         starts: What it starts, and on which arrays.
+        nbytes: Of what it allocates.
         complete: Whether that is all.
     """
 
@@ -54,23 +59,32 @@ class Notes:
     held: list[Array] = field(default_factory=list)
     claims: list[tuple[Array, int, int]] = field(default_factory=list)
     starts: list[tuple[Start, Sequence[Argument]]] = field(default_factory=list)
+    nbytes: int = 0
     complete: bool = True
+
+    def give_up(self) -> None:
+        """Lets go of what was noted, for it is not all."""
+        self.complete = False
+        for noted in (self.made, self.held, self.claims, self.starts):
+            noted.clear()
 
 
 _thread = threading.local()
 
 
 def notes() -> Notes | None:
-    """Returns what is noted of the call that this thread is in, if it is."""
-    return getattr(_thread, "notes", None)
+    """Returns what is noted of the call that this thread is in, as long as that is all."""
+    noted: Notes | None = getattr(_thread, "notes", None)
+    return noted if noted is not None and noted.complete else None
 
 
 @contextmanager
 def noting(buffers: Sequence[Array | None]) -> Iterator[Notes]:
     """Yields what is noted of this thread's work meanwhile, which may write to some buffers."""
-    outer, _thread.notes = notes(), Notes(buffers)
+    outer, noted = getattr(_thread, "notes", None), Notes(buffers)
+    _thread.notes = noted
     try:
-        yield _thread.notes
+        yield noted
     finally:
         _thread.notes = outer
 
@@ -80,6 +94,9 @@ def allocate(xp: Any, shape: Any, dtype: Any) -> Array:
     made = xp.empty(shape, dtype)
     if (noted := notes()) is not None:
         noted.made.append(made)
+        noted.nbytes += made.nbytes
+        if noted.nbytes > MOST:
+            noted.give_up()
     return made
 
 
@@ -125,7 +142,7 @@ def hold(*arrays: Array) -> None:
 def cannot_repeat() -> None:
     """Notes that a call does what is not noted."""
     if (noted := notes()) is not None:
-        noted.complete = False
+        noted.give_up()
 
 
 def address(array: Any) -> int:

@@ -103,6 +103,7 @@ class CUDAExecutionProvider(ArrayProvider):
     def compile(self, segment: Segment) -> Sequence[Step]:
         """Returns a step per node, each on the session's stream; or recordings of many."""
         from tenonnx_cuda.graphs.shapes import shape_nodes
+        from tenonnx_cuda.together import together
 
         on_host = shape_nodes(segment.nodes, self.kernel)
         chosen = {n: self._on_host(n) if n in on_host else self._chosen(n) for n in segment.nodes}
@@ -113,6 +114,7 @@ class CUDAExecutionProvider(ArrayProvider):
             from tenonnx_cuda.graphs.recording import recorded
 
             steps = recorded(steps, segment.escaping, self.stream, self._there)
+        steps = together(steps, segment.escaping, self._there)
         return [on_stream(self.stream, step) for step in steps]
 
     def _joined(
@@ -241,7 +243,8 @@ def on_stream(stream: Stream, step: Step) -> Step:
     from tenonnx_cuda.graphs.sized import Sized
     from tenonnx_cuda.repeating import Repeated
 
-    call: Any = step.call
+    parts = tuple(on_stream(stream, part) for part in step.parts)
+    step, call = dataclasses.replace(step, parts=parts), step.call
     if isinstance(call, Sized):
         call = call.call
     if getattr(call, "has_stream", False) or step.host == "all":

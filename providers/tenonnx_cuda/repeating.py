@@ -9,23 +9,24 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from tenonnx.operators import Array
 from tenonnx_cuda.growing import NONE, Grown, Growth
-from tenonnx_cuda.noting import noting
+from tenonnx_cuda.noting import notes, noting
+from tenonnx_cuda.placing import taken
 from tenonnx_cuda.platform import Platform, Stream
 from tenonnx_cuda.rooms import ALIGNED
-from tenonnx_cuda.takes import Take, taken
+from tenonnx_cuda.takes import Take
 
 MOST: Final = 16
 """Ways that inputs lie, of which a step keeps what it did."""
 
-FAILURES: Final = 2
-"""After which a step is not noted any more."""
+REFUSED: Final = "refused"
+"""In place of what was noted of a call that cannot be done again."""
 
 SMALL: Final = 64
 """Elements of an input on the host that a step may depend on."""
@@ -61,21 +62,24 @@ class Repeated:
         spared: Returns the position of an input on the host whose contents make no difference to
             the call, if there is one among some inputs.
         grown: The call, if some of its inputs get longer from run to run.
+
+    Attributes:
+        missed: How often in a row it was not repeated.
     """
 
     def __init__(
         self,
         call: Callable[..., Any],
         platform: Platform,
-        spared: Callable[[Sequence[Any]], int | None] = lambda _: None,
+        spared: Callable[[Sequence[Any]], Collection[int]] = lambda _: (),
         grown: Grown | None = None,
     ) -> None:
         self._call = call
         self._platform = platform
         self._spared = spared
-        self._grown = grown
-        self._takes: dict[Any, Take | None] = {}
-        self._failures = 0
+        self.grown = grown
+        self.missed = 0
+        self._takes: dict[Any, Take | str | None] = {}
         # What is started has its addresses in one place: no two threads may write them at once.
         self._lock = threading.Lock()
         # Its signature says which buffers it takes; its attributes are no business of this one's.
@@ -83,6 +87,8 @@ class Repeated:
 
     def __call__(self, *inputs: Any, **buffers: Any) -> Any:
         """Returns what the call does, on the active stream."""
+        if notes() is not None:  # of steps around this one
+            return self._call(*inputs, **buffers)
         look = self._look(inputs, buffers)
         if look.take is not None:
             with self._lock:
@@ -109,43 +115,40 @@ class Repeated:
 
         return run
 
-    @property
-    def grows(self) -> bool:
-        """Whether some of its inputs get longer from run to run."""
-        return self._grown is not None
-
     def around(self, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Repeated:
         """Returns the same of another call around this one, for what only first runs have to do."""
-        return Repeated(wrap(self._call), self._platform, self._spared, self._grown)
+        return Repeated(wrap(self._call), self._platform, self._spared, self.grown)
 
     def _look(self, inputs: Sequence[Any], buffers: Mapping[str, Any]) -> Look:
         """Returns what was noted of arrays that lie so; how they do, if that may be noted."""
         arrays = (*inputs, *arrays_of(buffers)) if buffers else inputs
-        if self._failures >= FAILURES:
-            return Look(arrays)
-        growth = NONE if self._grown is None else self._grown.look(arrays)
-        key = described(arrays, None if growth.known else self._spared(inputs), growth.known)
+        growth = NONE if self.grown is None else self.grown.look(arrays)
+        key = described(arrays, () if growth.known else self._spared(inputs), growth.known)
         take = None if key is None else self._takes.get(key)
-        if take is not None and not take.fits(arrays, growth.rooms):
+        if not isinstance(take, Take):
+            return Look(arrays, growth, None if take is REFUSED else key)
+        if not take.fits(arrays, growth.rooms):
             return Look(arrays)
+        self.missed = 0
         return Look(arrays, growth, key, take)
 
     def _done(self, look: Look, inputs: Sequence[Any], buffers: Mapping[str, Any]) -> Any:
         """Calls, and notes what that does if arrays lay so before."""
+        self.missed += 1
         if look.key not in self._takes:  # kernels are compiled, and libraries make plans
             if look.key is not None:
                 self._keep(look.key, None)
             return self._call(*inputs, **buffers)
         with noting(arrays_of(buffers)) as noted:
             result = self._call(*inputs, **buffers)
-        if (take := taken(noted, look.arrays, result, look.growth)) is None:
-            self._failures += self._grown is None  # one whose caches move to larger rooms, may
+        take = taken(noted, look.arrays, result, look.growth)
+        if take is not None or not look.growth.known:
+            self._keep(look.key, take or REFUSED)
         else:
-            self._failures = 0
-            self._keep(look.key, take)
+            self._takes.pop(look.key, None)  # another time, what is behind caches may be free
         return result
 
-    def _keep(self, key: Any, take: Take | None) -> None:
+    def _keep(self, key: Any, take: Take | str | None) -> None:
         with self._lock:
             self._takes.pop(key, None)
             self._takes[key] = take
@@ -162,7 +165,7 @@ def arrays_of(buffers: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def described(
-    arrays: Sequence[Any], spared: int | None = None, known: Mapping[int, Any] = NONE.known
+    arrays: Sequence[Any], spared: Collection[int] = (), known: Mapping[int, Any] = NONE.known
 ) -> Any:
     """Returns all that a call may depend on; ``None`` if that is too much.
 
@@ -179,7 +182,7 @@ def described(
             found.append(known[i])
         elif not isinstance(x, np.ndarray):
             found.append((x.shape, x.strides, x.dtype, x.data.ptr % ALIGNED))
-        elif i == spared:
+        elif i in spared:
             found.append((x.shape, x.dtype))
         elif x.size <= SMALL:
             found.append((x.shape, x.dtype, x.tobytes()))

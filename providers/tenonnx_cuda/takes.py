@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from tenonnx.operators import Array
-from tenonnx_cuda.growing import NONE, Growth
-from tenonnx_cuda.noting import Argument, Growing, Notes, Start, address, hold
+from tenonnx_cuda.noting import Start, address, hold
 from tenonnx_cuda.platform import View
-from tenonnx_cuda.rooms import Room, room_of
-
-MOST_STARTS: Final = 8
-"""Of a call that is worth it: one that starts more takes the device longer than the host."""
+from tenonnx_cuda.rooms import Room
 
 Place: TypeAlias = tuple[int, int]
 """Which of what there are addresses of, and bytes from there."""
@@ -51,15 +46,16 @@ class Result:
 class Take:
     """What a call did.
 
-    Sources are its inputs that are on the device, then what it allocated, then what it held.
+    Sources are its inputs that are on the device, then what it allocates, then what it held.
 
     Attributes:
         given: Which inputs are on the device.
-        made: Shape and element type of each allocation.
+        made: Shape and element type of each allocation: what results are in, and then one for all
+            that the call is done with.
         held: What else was on the device.
         times: Of what caches are longer by, what is added to numbers.
-        starts: What was started, and where its arguments are: from a source's address, from 0, or
-            from one of those.
+        starts: What was started, and where its arguments are: from the address of an input or an
+            allocation, from 0, or from one of those numbers.
         results: What was returned; ``None`` for an absent one.
         claims: Caches among the inputs, their axes, and how many steps were claimed behind them.
         length: Of the caches; 0 for none.
@@ -113,124 +109,29 @@ class Take:
         """
         sources = [inputs[i] for i in self.given]
         sources += [empty(shape, dtype) for shape, dtype in self.made]
-        if self.held:
-            hold(*self.held)
-            sources += self.held
         at = [source.data.ptr for source in sources]
         at.append(0)
         at += [more * times for times in self.times]
         for function, places in self.starts:
             function(*[at[source] + rest for source, rest in places])
+        if self.held:
+            hold(*self.held)
+            sources += self.held
         found = [None if r is None else r.again(sources, more, part) for r in self.results]
         return tuple(found) if self.multiple else found[0]
 
 
-def taken(noted: Notes, inputs: Sequence[Any], result: Any, growth: Growth = NONE) -> Take | None:
-    """Returns what was noted with places for addresses; ``None`` if it cannot be done again.
-
-    Args:
-        noted: What was noted.
-        inputs: The call's, and buffers.
-        result: What it returned.
-        growth: What of the inputs may be longer another time.
-    """
-    if not noted.complete or len(noted.starts) > MOST_STARTS:
-        return None
-    multiple = isinstance(result, tuple)
-    results = result if multiple else (result,)
-    given = tuple(i for i, x in enumerate(inputs) if not (x is None or isinstance(x, np.ndarray)))
-    sources = [*(inputs[i] for i in given), *noted.made, *noted.held]
-    places = Places(sources, noted, {n for n, i in enumerate(given) if i in growth.known})
-    try:
-        return Take(
-            given=given,
-            made=tuple((array.shape, array.dtype) for array in noted.made),
-            held=tuple(noted.held),
-            starts=tuple(
-                (function, tuple(map(places.of, started))) for function, started in noted.starts
-            ),
-            times=tuple(places.times),
-            results=tuple(None if array is None else places.result(array) for array in results),
-            claims=tuple(
-                (given[places.source(cache)], axis, steps) for cache, axis, steps in noted.claims
-            ),
-            length=growth.length,
-            apart=tuple(shared(inputs)),
-            writes=any(buffer is not None for buffer in noted.buffers),
-            multiple=multiple,
-        )
-    except UnknownPlaceError:
-        return None
-
-
-class UnknownPlaceError(LookupError):
-    """An array that is in no source."""
-
-
-class Places:
-    """Where arrays are in sources.
-
-    Args:
-        sources: In order.
-        noted: What was claimed, and with which numbers work was started.
-        loose: Those that may be longer another time.
-
-    Attributes:
-        times: By what numbers grow when caches are a step longer.
-    """
-
-    def __init__(self, sources: Sequence[Array], noted: Notes, loose: Collection[int]) -> None:
-        self._sources, self._loose = sources, loose
-        self._claims = {address(cache): (axis, steps) for cache, axis, steps in noted.claims}
-        self._extents = [self._extent(source) for source in sources]
-        arguments = (each for _, started in noted.starts for each in started)
-        self.times = sorted({each.times for each in arguments if isinstance(each, Growing)})
-
-    def _extent(self, source: Array) -> tuple[int, int] | None:
-        """Returns an array's addresses; of a cache, those of its whole room."""
-        claimed = self._claims.get(address(source))
-        room = None if claimed is None else room_of(source, claimed[0])
-        return extent(source if room is None else room.array)
-
-    def source(self, array: Array) -> int:
-        """Returns which source an array is in."""
-        wanted = extent(array)
-        for number, there in enumerate(self._extents):
-            if wanted and there and there[0] <= wanted[0] and wanted[1] <= there[1]:
-                return number
-        raise UnknownPlaceError
-
-    def of(self, argument: Argument) -> Place:
-        """Returns where an argument is."""
-        if argument is None:
-            return len(self._sources), 0
-        if isinstance(argument, Growing):
-            return len(self._sources) + 1 + self.times.index(argument.times), int(argument.value)
-        number = self.source(argument)
-        return number, address(argument) - address(self._sources[number])
-
-    def result(self, array: Array) -> Result:
-        """Returns where what was returned is, and how it lies there."""
-        number, offset = self.of(array)
-        source = self._sources[number]
-        view = View(offset, array.dtype, array.shape, array.strides)
-        if view == View(0, source.dtype, source.shape, source.strides):
-            return Result(number, None)
-        if number not in self._loose:
-            return Result(number, view)
-        axis, steps = self._claims.get(address(source), (0, 0))
-        longer = source.shape[axis] + steps
-        if not steps or array.shape != (*source.shape[:axis], longer, *source.shape[axis + 1 :]):
-            raise UnknownPlaceError
-        return Result(number, view, axis)
-
-
 def shared(inputs: Sequence[Any]) -> Iterator[tuple[int, int, int]]:
     """Yields pairs of inputs that have memory in common, and the bytes from one to the other."""
-    ranges = [extent(x) for x in inputs]
-    for (i, one), (j, other) in itertools.combinations(enumerate(ranges), 2):
-        if one and other and one[0] < other[1] and other[0] < one[1]:
-            yield i, j, address(inputs[j]) - address(inputs[i])
+    there = sorted((*at, i) for i, x in enumerate(inputs) if (at := extent(x)) is not None)
+    pairs = []
+    for n, (_, end, i) in enumerate(there):
+        for begin, _, j in there[n + 1 :]:
+            if begin >= end:
+                break
+            pairs.append((min(i, j), max(i, j)))
+    for i, j in sorted(pairs):
+        yield i, j, address(inputs[j]) - address(inputs[i])
 
 
 def extent(array: Any) -> tuple[int, int] | None:

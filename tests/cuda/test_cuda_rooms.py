@@ -27,14 +27,17 @@ import tenonnx
 from models import FLOAT, model, node, value
 from tenonnx.interface.ort_value import OrtValue
 from tenonnx_cuda import rooms
+from tenonnx_cuda.graphs.recording import Replayed
 from tenonnx_cuda.repeating import Repeated
+from tenonnx_cuda.together import PATIENCE
 
 
-def joined(*, apart: bool = False) -> Any:
+def joined(*, apart: bool = False, counted: bool = False) -> Any:
     """A layer as exporters write it that know no operator with a cache, behind a mask.
 
     Args:
         apart: Let another node read the values, too.
+        counted: Let another node ask how many there were.
     """
     cache = ["batch", HEADS, "past", SIZE]
     nodes = [
@@ -44,8 +47,14 @@ def joined(*, apart: bool = False) -> Any:
         node("Concat", "past_value new", "present_value", axis=-2),
         node("Attention", "new present_key present_value bias", "y"),
         node("ReduceMin", "present_value", "least") if apart else node("Mul", "y y", "least"),
-        node("Add", "y least", "logits"),
+        node("Add", "y least", "found" if counted else "logits"),
     ]
+    if counted:
+        nodes += [
+            node("Shape", "past_key", "count", start=2, end=3),
+            node("Cast", "count", "factor", to=FLOAT),
+            node("Add", "found factor", "logits"),
+        ]
     return model(
         nodes,
         [
@@ -63,6 +72,7 @@ def joined(*, apart: bool = False) -> Any:
 LAYERS = {
     "joined": joined,
     "apart": functools.partial(joined, apart=True),
+    "counted": functools.partial(joined, counted=True),
     "attention": attention_layers,
     "grouped": grouped,
 }
@@ -71,7 +81,7 @@ LAYERS = {
 def fed(kind: str, number: int, batch: int, steps: int, past: int) -> dict[str, Any]:
     """Returns what a layer takes besides its caches."""
     feeds = {"x": tokens(steps, number, batch)}
-    if kind in ("joined", "apart"):
+    if kind in ("joined", "apart", "counted"):
         draws = np.random.default_rng(number)
         feeds["bias"] = draws.standard_normal((batch, 1, steps, past + steps)).astype(np.float32)
     if kind == "grouped":
@@ -135,9 +145,9 @@ class Generation:
 
 
 @pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[Repeated]:
     """Returns a list that gets an item for each call that is not repeated."""
-    found: list[object] = []
+    found: list[Repeated] = []
     done = Repeated._done
 
     def counted(self: Repeated, *arguments: Any) -> Any:
@@ -160,30 +170,30 @@ def test_a_generation_says_what_the_hosts_says(kind: str, batch: int, options: A
 
 @needs_compiler
 @pytest.mark.parametrize("kind", LAYERS)
-def test_steps_are_repeated_however_long_a_cache_is(kind: str, calls: list[object]) -> None:
+def test_steps_are_repeated_however_long_a_cache_is(kind: str, calls: list[Repeated]) -> None:
     generation = Generation(kind)
-    for number in range(4):
+    for number in range(2 * PATIENCE):
         generation.step(number)
     calls.clear()
-    for number in range(12):
+    for number in range(8):
         generation.step(number)
-    own = [call for call in calls if call._grown is not None]  # type: ignore[attr-defined]
-    assert not own
+    assert not any(call.grown for call in calls)
 
 
 @needs_compiler
-def test_what_is_between_caches_is_replayed_however_long_they_are() -> None:
-    generation = Generation("joined", 1, GRAPHED)
-    for number in range(4):
+@pytest.mark.parametrize("kind", ["joined", "attention", "grouped"])
+def test_a_layer_that_is_to_be_recorded_is_repeated_where_its_cache_grows(
+    kind: str, calls: list[Repeated]
+) -> None:
+    generation = Generation(kind, 1, GRAPHED)
+    for number in range(2 * PATIENCE):
         generation.step(number)
-    (whole,) = (step.call for step in generation.session.plan.steps)
-    first, caches, _ = (line.step.call for line in whole._growing._lines)
-    assert caches.grows
-    before = first.replays
+    calls.clear()
     for number in range(5):
         generation.step(number)
-    assert first.replays == before + 5
-    assert whole.replays == 0
+    assert not any(call.grown for call in calls)
+    recorded = [s.call for s in generation.session.plan.steps if isinstance(s.call, Replayed)]
+    assert [call.replays for call in recorded] == [0]
 
 
 @needs_compiler

@@ -54,6 +54,17 @@ class Block(NamedTuple):
                 if item.step is not None:
                     yield item.step
 
+    def apart(self) -> Block:
+        """Returns a block of the parts of those steps that have any."""
+        items: list[Step | Control] = []
+        for item in self.items:
+            if isinstance(item, Step):
+                items += item.parts or (item,)
+            else:
+                bodies = {name: body.apart() for name, body in item.bodies.items()}
+                items.append(Control(item.node, bodies, item.step))
+        return Block(self.graph, tuple(items), _last_uses(self.graph, items))
+
 
 class Lowering:
     """Compiles a placement.
@@ -69,11 +80,19 @@ class Lowering:
         self.block = self._lower(placement)
         self.outputs: tuple[ir.Value, ...] = tuple(placement.graph.outputs)
 
+    def apart(self) -> Lowering:
+        """Returns a lowering of the parts of those steps that have any."""
+        if not any(step.parts for step in self.block.steps()):
+            return self
+        apart = copy.copy(self)
+        apart.block = self.block.apart()
+        return apart
+
     def narrowed(self, outputs: Sequence[ir.Value]) -> Lowering:
-        """Returns a lowering of those steps that some of the graph outputs need."""
+        """Returns a lowering of those steps, apart, that some of the graph outputs need."""
         needed = set(outputs)
         items: list[Step | Control] = []
-        for item in reversed(self.block.items):
+        for item in reversed(self.apart().block.items):
             if not needed.isdisjoint(item.outputs):
                 items.insert(0, item)
                 needed.update(_reads(item))
@@ -106,8 +125,8 @@ class Lowering:
 
     def _steps(self, placed: PlacedSegment) -> Sequence[Step]:
         steps = compile_segment(placed.provider, placed.segment)
-        for step in steps:
-            self.home.update((value, step.device_of_outputs) for value in step.outputs)
+        for made in (*steps, *(part for step in steps for part in step.parts)):
+            self.home.update((value, made.device_of_outputs) for value in made.outputs)
         return steps
 
     def _settle(self, control: Control) -> None:

@@ -39,13 +39,13 @@ class Plan:
         placement: The model's.
 
     Attributes:
-        steps: Every step, in subgraphs too.
+        steps: Every step, in subgraphs too; those of one that has parts.
     """
 
     def __init__(self, placement: Placement) -> None:
         self._lowering = Lowering(placement)
         self.graph = placement.graph
-        self.steps: tuple[Step, ...] = tuple(self._lowering.block.steps())
+        self.steps: tuple[Step, ...] = tuple(self._lowering.apart().block.steps())
         self._filename = f"<tenonnx plan {next(_numbers)}>"
         self._start()
 
@@ -69,8 +69,8 @@ class Plan:
         plan._start()
         return plan
 
-    def _generate(self, **how: Any) -> Code:
-        return Generator(self._lowering, **how).code(self._filename)
+    def _generate(self, lowering: Lowering | None = None, **how: Any) -> Code:
+        return Generator(lowering or self._lowering, **how).code(self._filename)
 
     def _call(self, code: Code, arguments: Sequence[Any]) -> Any:
         """Runs the code; what a node raises comes with the node's name."""
@@ -95,7 +95,7 @@ class Plan:
     def run_observed(self, inputs: Sequence[Any], observers: Sequence[Observer]) -> list[Any]:
         """Runs as ``run`` does, while observers see every step."""
         if self._watched is None:
-            self._watched = self._generate(observed=True)
+            self._watched = self._generate(self._lowering.apart(), observed=True)
         # A namespace of its own lets runs with different observers go on at once.
         own = {**self._watched.namespace, "observe": _fan_out(observers)}
         exec(self._watched.compiled, own)
@@ -184,6 +184,8 @@ class Plan:
                 culprit = origin.get(line)
         if culprit is None:
             return error
+        if isinstance(part := vars(error).get("step"), Step):
+            culprit = part
         nodes = culprit.nodes if isinstance(culprit, Step) else (culprit,)
         if wrong := next(filter(None, map(misfit, nodes)), None):
             return RuntimeException(wrong)

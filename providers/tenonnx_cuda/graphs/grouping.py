@@ -1,15 +1,14 @@
-"""Which consecutive steps can be recorded together."""
+"""Which consecutive steps can be one: for now, those that can be recorded together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from tenonnx.planning.lower import is_constant
 from tenonnx.provider import HOST, Step
 from tenonnx_cuda.graphs.sized import Sized
-from tenonnx_cuda.repeating import Repeated
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -33,7 +32,7 @@ LENGTHS: Final = frozenset({"GroupQueryAttention"})
 """Those that are told lengths by the host, unless a kernel reads them on the device."""
 
 LEAST: Final = 2
-"""Steps from which on a recording pays."""
+"""Steps from which on it pays to make one of them."""
 
 Place = tuple["ir.Value", str]
 
@@ -70,6 +69,9 @@ class Group:
         self.made.update((value, on_host) for value in step.outputs)
 
 
+G = TypeVar("G", bound=Group)
+
+
 def lengths_first(steps: Sequence[Step]) -> tuple[list[Step], list[Step]]:
     """Returns the steps that make what changes in every run of a decoder; and the others.
 
@@ -90,30 +92,49 @@ def lengths_first(steps: Sequence[Step]) -> tuple[list[Step], list[Step]]:
     return first, [step for step in steps if id(step) not in makers]
 
 
-def groups(steps: Sequence[Step], recordable: Callable[[Step], bool]) -> Iterator[Group]:
-    """Cuts steps into groups; one that is not to be recorded is alone."""
-    group = Group()
+def groups(
+    steps: Sequence[Step], wanted: Callable[[Step], bool], kind: Callable[[], G]
+) -> Iterator[G]:
+    """Cuts steps into groups of a kind; one that is not wanted there is alone."""
+    group = kind()
     for step in steps:
-        alone = not recordable(step)
+        alone = not wanted(step)
         if group.steps and (alone or not group.takes(step)):
             yield group
-            group = Group()
+            group = kind()
         group.add(step)
         if alone:
             yield group
-            group = Group()
+            group = kind()
     if group.steps:
         yield group
 
 
-def grows(step: Step) -> bool:
-    """Says whether a step goes on from a cache, which is longer in the next run."""
-    return isinstance(step.call, Repeated) and step.call.grows
+def as_one(
+    cut: Sequence[G],
+    escaping: Iterable[ir.Value],
+    wanted: Callable[[Step], bool],
+    one: Callable[[G, tuple[ir.Value, ...]], Step],
+) -> list[Step]:
+    """Returns a step for each group of several that leaves what it makes on the device.
 
-
-def steady(step: Step) -> bool:
-    """Says whether a step does the same however long caches are."""
-    return recordable(step) and not grows(step)
+    Args:
+        cut: Groups, in order.
+        escaping: Values that something outside of all reads.
+        wanted: Says whether a step may be in one.
+        one: Makes a step of a group, and of what others read of it.
+    """
+    later = set(escaping)
+    found: list[Step] = []
+    for group in reversed(cut):
+        outputs = tuple(value for value in group.made if value in later)
+        later.update(value for value, _ in group.inputs)
+        on_host = {group.made[value] for value in outputs}
+        if len(group.steps) < LEAST or not wanted(group.steps[0]) or on_host != {False}:
+            found[:0] = group.steps
+        else:
+            found.insert(0, one(group, outputs))
+    return found
 
 
 def recordable(step: Step) -> bool:

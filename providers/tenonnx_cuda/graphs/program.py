@@ -13,6 +13,7 @@ from tenonnx.planning.writing import Writer, writer
 from tenonnx.provider import HOST, Device, Step
 from tenonnx.weights.tensors import WeightTensor
 from tenonnx_cuda.graphs.sized import Sized
+from tenonnx_cuda.noting import cannot_repeat, hold
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -108,6 +109,7 @@ class Program:
             for step, place in zip(group.steps, places, strict=True)
         ]
         self._dead = self._last_uses()
+        self._kept = [x for x in self._constants.values() if not isinstance(x, np.ndarray)]
         self.limits = self._limits()
 
     def _place(self, step: Step) -> tuple[tuple[int | None, ...], tuple[int, ...]]:
@@ -171,6 +173,37 @@ class Program:
                     found.setdefault(slot, []).append(Limit(of, axis, unlike))
         return {slot: lengths for slot, lengths in found.items() if slot not in exact}
 
+    def spared(self, inputs: Sequence[Any]) -> frozenset[int]:
+        """Returns the positions of numbers that make no difference."""
+        return frozenset(
+            i
+            for i, limits in self.limits.items()
+            if all(limit.holds(inputs[i].item(), inputs) for limit in limits)
+        )
+
+    def reader(self, step: Step) -> Callable[[Sequence[Any]], list[Any]]:
+        """Returns what says, of the program's inputs, what a step takes; ``None`` for the rest."""
+        (slots,) = (line.taken for line in self._lines if line.step is step)
+
+        def read(inputs: Sequence[Any]) -> list[Any]:
+            known = {**dict(enumerate(inputs)), **self._constants}
+            return [None if slot is None else known.get(slot) for slot in slots]
+
+        return read
+
+    def step(self, call: Any, device: Device, parts: tuple[Step, ...] = ()) -> Step:
+        """Returns a step that does it by a call."""
+        return Step(
+            call=call,
+            inputs=tuple(value for value, _ in self.inputs),
+            outputs=self.outputs,
+            nodes=tuple(node for line in self._lines for node in line.step.nodes),
+            multiple=True,
+            device=device,
+            host=tuple(i for i, (_, on_host) in enumerate(self.inputs) if on_host),
+            parts=parts,
+        )
+
     def _is_known(self, slot: int) -> bool:
         return slot < len(self.inputs) or slot in self._constants
 
@@ -181,12 +214,17 @@ class Program:
         values: list[Any] = [*inputs, *[None] * (len(self._slots) - len(inputs))]
         for slot, constant in self._constants.items():
             values[slot] = constant
+        hold(*self._kept)
         for line, dead in zip(self._lines, self._dead, strict=True):
             taken = [None if slot is None else values[slot] for slot in line.taken]
-            if bound and line.write is not None and shares is not None:
-                result = line.write(line.buffers(outs, inputs, shares), *taken)
-            else:
-                result = line.step.call(*taken)
+            try:
+                if bound and line.write is not None and shares is not None:
+                    result = line.write(line.buffers(outs, inputs, shares), *taken)
+                else:
+                    result = line.step.call(*taken)
+            except Exception as error:
+                vars(error).setdefault("step", line.step)
+                raise
             made = result if line.step.multiple else (result,)
             for slot, value in zip(line.given, made, strict=False):
                 values[slot] = value
@@ -200,6 +238,7 @@ def placed(value: Any, out: Any) -> Any:
     """Returns an array with a value in it, if that fits; the value itself if not."""
     if out is None or value is out or out.shape != value.shape or out.dtype != value.dtype:
         return value
+    cannot_repeat()
     out[...] = value
     return out
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,18 +19,11 @@ import numpy as np
 
 from tenonnx.provider import Step
 from tenonnx_cuda.device import CudaDevice
-from tenonnx_cuda.graphs.grouping import (
-    LEAST,
-    Group,
-    groups,
-    grows,
-    lengths_first,
-    recordable,
-    steady,
-)
+from tenonnx_cuda.graphs.grouping import Group, as_one, groups, lengths_first, recordable
 from tenonnx_cuda.graphs.program import Program
 from tenonnx_cuda.noting import holding
 from tenonnx_cuda.platform import CannotRecordError, Platform, Recording, Stream
+from tenonnx_cuda.together import grows, together
 
 MOST: Final = 16
 """Recordings of a group that are kept: those replayed last."""
@@ -86,8 +79,8 @@ class Replayed:
         program: What to record.
         stream: Where.
         platform: The device.
-        growing: The same for caches that get longer from run to run, if there are any: recordings
-            of what is between the steps that know how long. All of it is recorded if they do not.
+        growing: The same for caches that get longer from run to run, if there are any: repeated,
+            for a recording would be of one length. All of it is recorded if they do not.
 
     Attributes:
         replays: How many runs were replays.
@@ -136,14 +129,9 @@ class Replayed:
         self._keep(key, seen)
 
     def _key(self, inputs: Sequence[Any], kept: Mapping[int, int]) -> Any:
-        limits = self._program.limits
-
-        def fits(i: int, given: Any) -> bool:
-            return i in limits and all(limit.holds(given.item(), inputs) for limit in limits[i])
-
+        spared = self._program.spared(inputs)
         return tuple(
-            FITS if fits(i, given) else describe(given, kept.get(i))
-            for i, given in enumerate(inputs)
+            FITS if i in spared else describe(given, kept.get(i)) for i, given in enumerate(inputs)
         )
 
     def _record(
@@ -254,40 +242,18 @@ def describe(given: Any, at: int | None = None) -> Any:
 
 
 def recorded(
-    steps: Sequence[Step],
-    escaping: frozenset[Any],
-    stream: Stream,
-    device: CudaDevice,
-    wanted: Callable[[Step], bool] = recordable,
+    steps: Sequence[Step], escaping: frozenset[Any], stream: Stream, device: CudaDevice
 ) -> list[Step]:
     """Returns steps as fewer that are recorded; those that are not to be, as they are."""
-    later: set[Any] = set(escaping)
-    found: list[Step] = []
-    cut = [group for part in lengths_first(steps) for group in groups(part, wanted)]
-    for group in reversed(cut):
-        outputs = tuple(value for value in group.made if value in later)
-        later.update(value for value, _ in group.inputs)
-        on_host = {group.made[value] for value in outputs}
-        if len(group.steps) < LEAST or not wanted(group.steps[0]) or on_host != {False}:
-            found[:0] = group.steps
-        else:
-            found.insert(0, _as_one(group, outputs, stream, device))
-    return found
 
+    def one(group: Group, outputs: tuple[Any, ...]) -> Step:
+        program, growing = Program(group, outputs, device.shares), None
+        if any(map(grows, group.steps)):
+            parts = Group(inputs=group.inputs.copy())
+            for step in together(group.steps, frozenset(outputs), device):
+                parts.add(step)
+            growing = Program(parts, outputs, device.shares)
+        return program.step(Replayed(program, stream, device.platform, growing), device)
 
-def _as_one(group: Group, outputs: Sequence[Any], stream: Stream, device: CudaDevice) -> Step:
-    program, growing = Program(group, outputs, device.shares), None
-    if any(map(grows, group.steps)):
-        parts = Group(inputs=group.inputs.copy())
-        for step in recorded(group.steps, frozenset(outputs), stream, device, steady):
-            parts.add(step)
-        growing = Program(parts, outputs, device.shares)
-    return Step(
-        call=Replayed(program, stream, device.platform, growing),
-        inputs=tuple(value for value, _ in program.inputs),
-        outputs=program.outputs,
-        nodes=tuple(node for step in group.steps for node in step.nodes),
-        multiple=True,
-        device=device,
-        host=tuple(i for i, (_, wanted) in enumerate(program.inputs) if wanted),
-    )
+    cut = [group for part in lengths_first(steps) for group in groups(part, recordable, Group)]
+    return as_one(cut, escaping, recordable, one)

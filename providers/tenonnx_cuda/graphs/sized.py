@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,14 +33,14 @@ class Sized:
     unlike: tuple[tuple[int, int], ...] = ()
     grown: Grown | None = None
 
-    def spared(self, inputs: Sequence[Any]) -> int | None:
+    def spared(self, inputs: Sequence[Any]) -> Collection[int]:
         """Returns the number's position, if the call does the same for all as large."""
         number = inputs[self.number].item()
         if not self.bounds or any(inputs[i] is None for i, _ in (*self.bounds, *self.unlike)):
-            return None
+            return ()
         fits = all(number <= inputs[i].shape[axis] for i, axis in self.bounds)
         other = all(number != inputs[i].shape[axis] for i, axis in self.unlike)
-        return self.number if fits and other else None
+        return (self.number,) if fits and other else ()
 
     def __call__(self, *inputs: Any, _outs: Any = None) -> Any:
         """Runs the call."""

@@ -1,0 +1,210 @@
+"""From what was noted of a call to what it takes to do it again: places instead of addresses.
+
+What a call allocates and is done with when it returns gets places in one allocation, that of one
+array where that of another was: all that reads or writes them was noted, so it is known how long
+each is needed.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from tenonnx.operators import Array
+from tenonnx_cuda.growing import NONE, Growth
+from tenonnx_cuda.noting import Argument, Growing, Notes, address
+from tenonnx_cuda.platform import View
+from tenonnx_cuda.rooms import ALIGNED, room_of
+from tenonnx_cuda.takes import Place, Result, Take, extent, shared
+
+
+def taken(noted: Notes, inputs: Sequence[Any], result: Any, growth: Growth = NONE) -> Take | None:
+    """Returns what was noted with places for addresses; ``None`` if it cannot be done again.
+
+    Args:
+        noted: What was noted.
+        inputs: The call's, and buffers.
+        result: What it returned.
+        growth: What of the inputs may be longer another time.
+    """
+    if not noted.complete:
+        return None
+    multiple = isinstance(result, tuple)
+    given = tuple(i for i, x in enumerate(inputs) if not (x is None or isinstance(x, np.ndarray)))
+    arrays = [inputs[i] for i in given]
+    places = Places(arrays, noted, {n for n, i in enumerate(given) if i in growth.known})
+    try:
+        results = [places.result(x) for x in (result if multiple else (result,))]
+        starts = [(function, [places.of(x) for x in some]) for function, some in noted.starts]
+        claims = [(given[places.source(x)], axis, steps) for x, axis, steps in noted.claims]
+    except UnknownPlaceError:
+        return None
+    memory = Memory(places, results, [some for _, some in starts])
+    return Take(
+        given=given,
+        made=memory.made,
+        held=places.held,
+        times=places.times,
+        starts=tuple((f, tuple(memory.place(x) for x in some)) for f, some in starts),
+        results=tuple(map(memory.result, results)),
+        claims=tuple(claims),
+        length=growth.length,
+        apart=tuple(shared(inputs)),
+        writes=any(buffer is not None for buffer in noted.buffers),
+        multiple=multiple,
+    )
+
+
+class UnknownPlaceError(LookupError):
+    """An array that is in no source."""
+
+
+class Places:
+    """Where arrays are in sources: what is given, then what is made, then what is held.
+
+    Args:
+        given: The inputs on the device.
+        noted: What else there was, what was claimed, and with which numbers work was started.
+        loose: Those of the inputs that may be longer another time.
+
+    Attributes:
+        sources: All.
+        given: How many were given.
+        held: What was held.
+        times: By what numbers grow when caches are a step longer.
+    """
+
+    def __init__(self, given: Sequence[Array], noted: Notes, loose: Collection[int]) -> None:
+        self.held = tuple({id(array): array for array in noted.held}.values())
+        self.sources = [*given, *noted.made, *self.held]
+        self.given = len(given)
+        self._loose = loose
+        self._claims = {address(cache): (axis, steps) for cache, axis, steps in noted.claims}
+        extents = [(n, self._extent(source)) for n, source in enumerate(self.sources)]
+        # Where several begin at one address, the first of them is the last here.
+        self._ordered = sorted((at[0], -n, at[1]) for n, at in extents if at is not None)
+        arguments = (each for _, started in noted.starts for each in started)
+        self.times = tuple(sorted({x.times for x in arguments if isinstance(x, Growing)}))
+
+    def _extent(self, source: Array) -> tuple[int, int] | None:
+        """Returns an array's addresses; of a cache, those of its whole room."""
+        claimed = self._claims.get(address(source))
+        room = None if claimed is None else room_of(source, claimed[0])
+        return extent(source if room is None else room.array)
+
+    def source(self, array: Array) -> int:
+        """Returns which source an array is in."""
+        if (wanted := extent(array)) is not None:
+            for i in reversed(range(bisect.bisect_right(self._ordered, (wanted[0], 1)))):
+                _, number, end = self._ordered[i]
+                if wanted[1] <= end:
+                    return -number
+        raise UnknownPlaceError
+
+    def of(self, argument: Argument) -> Place:
+        """Returns where an argument is; behind the sources are 0, and the numbers that grow."""
+        if argument is None:
+            return len(self.sources), 0
+        if isinstance(argument, Growing):
+            return len(self.sources) + 1 + self.times.index(argument.times), int(argument.value)
+        number = self.source(argument)
+        return number, address(argument) - address(self.sources[number])
+
+    def result(self, array: Array | None) -> Result | None:
+        """Returns where what was returned is, and how it lies there."""
+        if array is None:
+            return None
+        number, offset = self.of(array)
+        source = self.sources[number]
+        view = View(offset, array.dtype, array.shape, array.strides)
+        if view == View(0, source.dtype, source.shape, source.strides):
+            return Result(number, None)
+        if number not in self._loose:
+            return Result(number, view)
+        axis, steps = self._claims.get(address(source), (0, 0))
+        longer = source.shape[axis] + steps
+        if not steps or array.shape != (*source.shape[:axis], longer, *source.shape[axis + 1 :]):
+            raise UnknownPlaceError
+        return Result(number, view, axis)
+
+
+class Memory:
+    """What a repetition allocates, and where the places of a call are in it.
+
+    Args:
+        places: The call's.
+        results: What it returned.
+        starts: Where the arguments are of what it started, in order.
+
+    Attributes:
+        made: Shape and element type of each allocation.
+    """
+
+    def __init__(
+        self,
+        places: Places,
+        results: Sequence[Result | None],
+        starts: Sequence[Sequence[Place]],
+    ) -> None:
+        sources, given = places.sources, places.given
+        held = len(sources) - len(places.held)
+        returned = {result.source for result in results if result is not None}
+        kept = [n for n in range(given, held) if n in returned]
+        inner = [n for n in range(given, held) if n not in returned]
+        when: dict[int, list[int]] = {n: [] for n in inner}
+        for moment, some in enumerate(starts):
+            for number, _ in some:
+                when.get(number, []).append(moment)
+        used = [n for n in inner if when[n]]
+        spans = [(sources[n].nbytes, when[n][0], when[n][-1]) for n in used]
+        offsets, nbytes = packed(spans)
+        self.made = tuple((sources[n].shape, sources[n].dtype) for n in kept)
+        if nbytes:
+            self.made += (((nbytes,), np.dtype(np.uint8)),)
+        zero = given + len(self.made)
+        self._moved: dict[int, Place] = {n: (n, 0) for n in range(given)}
+        self._moved |= {n: (given + i, 0) for i, n in enumerate(kept)}
+        self._moved |= {n: (zero - 1, at) for n, at in zip(used, offsets, strict=True)}
+        self._moved |= {n: (zero, address(sources[n])) for n in range(held, len(sources))}
+        self._moved |= {len(sources) + i: (zero + i, 0) for i in range(1 + len(places.times))}
+        self._held, self._zero = held, zero
+
+    def place(self, place: Place) -> Place:
+        """Returns where a place is; what is held is where it always is."""
+        number, offset = self._moved[place[0]]
+        return number, offset + place[1]
+
+    def result(self, result: Result | None) -> Result | None:
+        """Returns where a result is."""
+        if result is None:
+            return None
+        beyond = result.source - self._held
+        number = self._zero + beyond if beyond >= 0 else self._moved[result.source][0]
+        return dataclasses.replace(result, source=number)
+
+
+def packed(spans: Sequence[tuple[int, int, int]]) -> tuple[list[int], int]:
+    """Returns where stretches of memory go in one, and how long that is.
+
+    Those that are needed at one time are apart; the largest are placed first.
+
+    Args:
+        spans: Bytes, and the first and the last moment at which they are needed.
+    """
+    offsets = [0] * len(spans)
+    placed: list[tuple[int, int, int, int]] = []
+    for i in sorted(range(len(spans)), key=lambda i: -spans[i][0]):
+        size, first, last = spans[i]
+        at = 0
+        for begin, end, since, until in placed:
+            if since <= last and first <= until:
+                if at + size <= begin:
+                    break
+                at = max(at, end)
+        offsets[i] = at
+        bisect.insort(placed, (at, at + -(-size // ALIGNED) * ALIGNED, first, last))
+    return offsets, max((end for _, end, _, _ in placed), default=0)

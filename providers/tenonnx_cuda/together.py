@@ -1,0 +1,190 @@
+"""Consecutive steps that are repeated as one: what lies between them is no array of Python's.
+
+They are noted together, as a step by itself is; and by themselves as well, for runs in which the
+inputs of one lie as they did before and those of another do not.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from tenonnx.planning.lower import is_constant
+from tenonnx.provider import Step
+from tenonnx_cuda.device import CudaDevice
+from tenonnx_cuda.graphs.grouping import Group, as_one, groups
+from tenonnx_cuda.graphs.program import Program
+from tenonnx_cuda.graphs.sized import Sized
+from tenonnx_cuda.growing import Grown
+from tenonnx_cuda.repeating import Look, Repeated
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+
+class Role(NamedTuple):
+    """How an input says how long caches are.
+
+    Attributes:
+        kind: Of ``Grown``: ``caches``, ``along`` or ``numbers``.
+        axis: The one along which it gets longer.
+    """
+
+    kind: str
+    axis: int | None
+
+
+@dataclass
+class Together(Group):
+    """Steps to be repeated as one.
+
+    Where they go on from caches, nothing in it may depend on how long those are, but for the steps
+    that are told by ``Growing`` numbers.
+
+    Attributes:
+        roles: Of inputs that say how long caches are.
+        longer: Those, and what is as long as caches of what steps make.
+    """
+
+    roles: dict[ir.Value, Role] = field(default_factory=dict)
+    longer: set[ir.Value | None] = field(default_factory=set)
+
+    def takes(self, step: Step) -> bool:
+        """Says whether all that is longer another time comes from outside, and is known to be."""
+        roles = roles_of(step)
+        plain = {value for value, _ in self.inputs} - self.roles.keys()
+        return (
+            super().takes(step)
+            and self.longer.isdisjoint(set(step.inputs) - roles.keys())
+            and roles.keys().isdisjoint(plain | self.made.keys())
+            and all(self.roles.get(value, role) == role for value, role in roles.items())
+        )
+
+    def add(self, step: Step) -> None:
+        """Adds a step."""
+        super().add(step)
+        if roles := roles_of(step):
+            self.roles |= roles
+            self.longer.update(roles)
+            # Of several outputs the first one is what attends.
+            self.longer.update(step.outputs[1:] or step.outputs)
+
+
+PATIENCE: Final = 8
+"""Runs in a row without a repetition, after which a group's steps are looked at one by one."""
+
+ENOUGH: Final = 2
+"""Of such runs of one step, while kernels are compiled, and what they do is noted."""
+
+
+def together(
+    steps: Sequence[Step],
+    escaping: frozenset[Any],
+    device: CudaDevice,
+    alike: Callable[[Step], object] = lambda _: None,
+) -> list[Step]:
+    """Returns steps as fewer that are repeated as one; those that cannot be, as they are.
+
+    Args:
+        steps: In order.
+        escaping: Values that something else reads.
+        device: Where they run.
+        alike: Returns what steps that may be one have in common.
+    """
+
+    def one(group: Together, outputs: tuple[ir.Value, ...]) -> Step:
+        program = Program(group, outputs, device.shares)
+        return program.step(Joined(group, program, device), device, tuple(group.steps))
+
+    runs = (tuple(run) for _, run in itertools.groupby(steps, alike))
+    cut = [group for run in runs for group in groups(run, is_repeated, Together)]
+    return as_one(cut, escaping, is_repeated, one)
+
+
+class Joined(Repeated):
+    """Steps that are repeated as one, unless some of them keep the others from it.
+
+    Args:
+        group: They.
+        program: Likewise, as one call.
+        device: Where.
+    """
+
+    def __init__(self, group: Together, program: Program, device: CudaDevice) -> None:
+        super().__init__(program, device.platform, program.spared, grown_of(group, program))
+        self._steps, self._device = group.steps, device
+        self._inputs, self._outputs = program.inputs, program.outputs
+        self._is_one = True
+
+    def _look(self, inputs: Sequence[Any], buffers: Mapping[str, Any]) -> Look:
+        return super()._look(inputs, buffers) if self._is_one else Look(inputs)
+
+    def _done(self, look: Look, inputs: Sequence[Any], buffers: Mapping[str, Any]) -> Any:
+        result = super()._done(look, inputs, buffers)
+        if self._is_one and self.missed >= PATIENCE:
+            self._part()
+        return result
+
+    def _part(self) -> None:
+        """Parts the steps that were repeated lately from those that were not."""
+        calls = [call for call in map(repeated, self._steps) if call is not None]
+        hinder = {call for call in calls if call.missed > ENOUGH}
+        self.missed = 0
+        if 0 < len(hinder) < len(calls):
+            parts = Group(inputs=dict.fromkeys(self._inputs))
+            for step in together(
+                self._steps, frozenset(self._outputs), self._device, lambda s: repeated(s) in hinder
+            ):
+                parts.add(step)
+            self._call = Program(parts, self._outputs, self._device.shares)
+            self._is_one, self.grown = False, None
+
+
+def repeated(step: Step) -> Repeated | None:
+    """Returns a step's call if it is repeated."""
+    call = step.call.call if isinstance(step.call, Sized) else step.call
+    return call if isinstance(call, Repeated) else None
+
+
+def is_repeated(step: Step) -> bool:
+    """Says whether a step is repeated, or computes with shapes alone, which say how inputs lie."""
+    if any(map(is_constant, roles_of(step))):  # by which no run is told from another
+        return False
+    return repeated(step) is not None or step.host == "all" or step.host_output
+
+
+def grows(step: Step) -> bool:
+    """Says whether a step goes on from caches, which are longer in the next run."""
+    return bool(roles_of(step))
+
+
+def roles_of(step: Step) -> dict[ir.Value, Role]:
+    """Returns those of a step's inputs that say how long caches are."""
+    call = repeated(step)
+    if call is None or call.grown is None:
+        return {}
+    grown = call.grown
+    found = [(i, Role("caches", axis)) for i, axis in grown.caches.items()]
+    found += [(i, Role("along", axis)) for i, axis in grown.along.items()]
+    found += [(i, Role("numbers", None)) for i in grown.numbers]
+    given = [(step.inputs[i], role) for i, role in found if i < len(step.inputs)]
+    return {value: role for value, role in given if value is not None}
+
+
+def grown_of(group: Together, program: Program) -> Grown | None:
+    """Returns how a group's inputs get longer, if there are caches among them."""
+    if not group.roles:
+        return None
+    places = {key: i for i, key in enumerate(program.inputs)}
+    found: dict[str, dict[int, Any]] = {"caches": {}, "along": {}, "numbers": {}}
+    for value, role in group.roles.items():
+        found[role.kind][places[value, role.kind == "numbers"]] = role.axis
+    steps = [(repeated(step), program.reader(step)) for step in group.steps if grows(step)]
+    asked = [(call.grown.also, read) for call, read in steps if call and call.grown]
+
+    def also(inputs: Sequence[Any]) -> Any:
+        return tuple(ask(read(inputs)) for ask, read in asked)
+
+    return Grown(program, found["caches"], found["along"], tuple(found["numbers"]), also)

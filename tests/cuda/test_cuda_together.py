@@ -1,0 +1,87 @@
+"""Steps that are repeated as one, in memory that they share."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+from emulated import FakePlatform, provider_on, session
+from hypothesis import given
+from hypothesis import strategies as st
+from kernel_calls import needs_compiler
+from test_cuda_repeating import draw
+
+import tenonnx
+from models import model, node, value
+from tenonnx_cuda.placing import packed
+from tenonnx_cuda.rooms import ALIGNED
+from tenonnx_cuda.takes import Take
+from tenonnx_cuda.together import PATIENCE, Joined
+
+SPANS = st.lists(
+    st.tuples(st.integers(1, 3000), st.integers(0, 9), st.integers(0, 9)).map(
+        lambda span: (span[0], *sorted(span[1:]))
+    ),
+    max_size=30,
+)
+
+
+@given(SPANS)
+def test_what_is_needed_at_one_time_is_apart(spans: list[tuple[int, int, int]]) -> None:
+    offsets, nbytes = packed(spans)
+    places = [(at, at + size) for at, (size, _, _) in zip(offsets, spans, strict=True)]
+    assert all(at % ALIGNED == 0 and end <= nbytes for at, end in places)
+    for i, j in itertools.combinations(range(len(spans)), 2):
+        if spans[i][1] <= spans[j][2] and spans[j][1] <= spans[i][2]:
+            assert places[i][1] <= places[j][0] or places[j][1] <= places[i][0]
+
+
+def test_what_is_needed_at_different_times_is_in_one_place() -> None:
+    chain = [(1000, n, n + 1) for n in range(10)]
+    assert packed(chain)[1] == 2 * 1024
+
+
+def chained(count: int, *, odd: str = "") -> Any:
+    """Softmaxes one after another, and one operator that is the array library's."""
+    nodes = [node("Softmax", f"h{n}", f"h{n + 1}") for n in range(count)]
+    if odd:
+        middle = node(odd, f"h{count // 2}", "odd")
+        nodes[count // 2] = node("Softmax", "odd", f"h{count // 2 + 1}")
+        nodes.insert(count // 2, middle)
+    shape = (2, "n")
+    return model(nodes, [value("h0", shape=shape)], [value(f"h{count}", shape=shape)])
+
+
+def joined(opened: tenonnx.InferenceSession) -> list[Joined]:
+    """Returns the groups of a session whose other steps are the array library's."""
+    cells = (step.call.__closure__ for step in opened.plan._lowering.block.steps() if step.parts)
+    found = [cell.cell_contents for cell in itertools.chain(*cells)]
+    return [each for each in found if isinstance(each, Joined)]
+
+
+@needs_compiler
+def test_steps_between_which_nothing_is_read_are_one() -> None:
+    platform = FakePlatform()
+    opened = session(chained(6), provider_on(platform))
+    (group,) = joined(opened)
+    x = draw(0, 2, 8).astype(np.float32)
+    (first,) = opened.run(None, {"h0": x})
+    for _ in range(3):
+        np.testing.assert_array_equal(opened.run(None, {"h0": x})[0], first)
+    (take,) = group._takes.values()
+    assert isinstance(take, Take)
+    assert (len(take.starts), len(take.made)) == (6, 2)
+
+
+@needs_compiler
+def test_a_step_that_is_another_each_time_leaves_the_others() -> None:
+    opened = session(chained(6, odd="Softplus"), provider_on(FakePlatform()))
+    (group,) = joined(opened)
+    cpu = tenonnx.InferenceSession(chained(6, odd="Softplus"), providers=["cpu"])
+    for turn in range(2 * PATIENCE):
+        x = draw(turn, 2, 8).astype(np.float32)
+        expected = cpu.run(None, {"h0": x})[0]
+        np.testing.assert_allclose(opened.run(None, {"h0": x})[0], expected, rtol=1e-5)
+    calls = [line.step.call for line in group._call._lines]  # type: ignore[attr-defined]
+    assert [call.missed == 0 for call in calls] == [True, False, True]
