@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bench.cuda.page import SMALL, TESTS
+from bench.cuda.page import CONFORMANCE, KERNELS, SMALL, TESTS
 from bench.cuda.processes import ROOT, Runs
 from bench.cuda.results import Results
 from bench.cuda.table import ROWS
@@ -28,8 +28,11 @@ from bench.machine import machine, tell
 
 RESULTS = ROOT / "bench" / "results"
 
+COUNTED = (TESTS, CONFORMANCE)
+"""What takes minutes and says every second how far it is."""
+
 TELL_SECONDS = 10
-"""Between counts of tests."""
+"""Between two of those that are told."""
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -60,7 +63,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         "it failed",
     )
     parser.add_argument("--kernels", action="store_true", help="time kernels one by one, too")
-    parser.add_argument("--tests", action="store_true", help="run tests/cuda first")
+    parser.add_argument(
+        "--tests", action="store_true", help="run tests/cuda and ONNX's backend tests first"
+    )
     parser.add_argument(
         "--wheels",
         type=Path,
@@ -103,7 +108,7 @@ def measure(run: Runs, name: str, command: list[str], results: Results) -> None:
     def heard(found: Mapping[str, Any], failed: Mapping[str, str]) -> None:
         nonlocal told
         results.add(name, found, failed)
-        if found and (name != TESTS or time.monotonic() - told > TELL_SECONDS):
+        if found and (name not in COUNTED or time.monotonic() - told > TELL_SECONDS):
             told = time.monotonic()
             tell("  " + ", ".join(f"{what} {value:.6g}" for what, value in found.items()))
         for what, why in failed.items():
@@ -111,7 +116,7 @@ def measure(run: Runs, name: str, command: list[str], results: Results) -> None:
 
     tell(name)
     results.begin(name)
-    run.run(command, heard, times=2 if name == TESTS else 1)
+    run.run(command, heard, times=2 if name in COUNTED else 1)
 
 
 def commands(parsed: argparse.Namespace) -> dict[str, list[str]]:
@@ -119,8 +124,9 @@ def commands(parsed: argparse.Namespace) -> dict[str, list[str]]:
     found = {}
     if parsed.tests:
         found[TESTS] = ["-m", "bench.cuda.tests"]
+        found[CONFORMANCE] = ["-m", "bench.cuda.conformance"]
     if parsed.kernels:
-        found["kernels"] = ["-m", "bench.cuda.kernels"]
+        found[KERNELS] = ["-m", "bench.cuda.kernels"]
     size = ["--small", "--seconds", "0.05"] if parsed.quick else ["--seconds", str(parsed.seconds)]
     for name in parsed.names or ROWS:
         known_as = f"{SMALL}{name}" if parsed.quick else name

@@ -9,9 +9,9 @@ from bench.cuda.table import ROWS
 
 Found: TypeAlias = Mapping[str, float]
 
-TESTS: Final = "tests"
+TESTS, CONFORMANCE, KERNELS = "tests", "conformance", "kernels"
 SMALL: Final = "small "
-"""What the results call tests/cuda, and a row's small network, before the row's name."""
+"""What the results call what is no row, and a row's small network, before the row's name."""
 
 OURS: Final = ("tenonnx", "tenonnx graph")
 
@@ -46,11 +46,13 @@ def page(content: Mapping[str, Any]) -> str:
     found = content["found"]
     if tests := found.get(TESTS):
         lines += [test_line(tests), ""]
+    if cases := found.get(CONFORMANCE):
+        lines += [conformance_line(cases), ""]
     if networks := {name: row for name, row in found.items() if name in ROWS}:
         lines += [*table(networks), ""]
     if small := {name: row for name, row in found.items() if name.startswith(SMALL)}:
         lines += [small_line(small), ""]
-    if kernels := found.get("kernels"):
+    if kernels := found.get(KERNELS):
         lines += [*kernel_table(kernels), ""]
     problems = [
         f"- `{name}`, {what}: {why}"
@@ -72,10 +74,16 @@ def machine_line(content: Mapping[str, Any]) -> str:
 
 
 def test_line(tests: Found) -> str:
-    """Returns how many tests passed, and of ONNX's cases with CUDA first."""
+    """Returns how many tests passed."""
     counts = ", ".join(f"{tests[n]} {n}" for n in ("passed", "failures", "errors", "skipped"))
-    onnxs = f"{tests['conforming']} of ONNX's {tests['cases']} node tests passed with CUDA first."
-    return f"tests/cuda: {counts}; {tests['seconds']:.0f} s. {onnxs}"
+    return f"tests/cuda: {counts}; {tests['seconds']:.0f} s."
+
+
+def conformance_line(cases: Found) -> str:
+    """Returns how many of ONNX's cases passed with CUDA first in the list, and where they ran."""
+    passed = {name: count for name, count in cases.items() if name != "cases"}
+    where = "; ".join(f"{count} {name}" for name, count in passed.items())
+    return f"ONNX's backend tests: {sum(passed.values())} of {cases['cases']} ({where})."
 
 
 def small_line(found: Mapping[str, Found]) -> str:

@@ -67,8 +67,8 @@ def test_the_page_says_who_is_ahead_and_what_failed() -> None:
         "device": "Chip",
         "driver": 13000,
         "found": {
-            "tests": {"passed": 5, "failures": 1, "errors": 0, "skipped": 2, "seconds": 3.0,
-                      "conforming": 3, "cases": 4},
+            "tests": {"passed": 5, "failures": 1, "errors": 0, "skipped": 2, "seconds": 3.0},
+            "conformance": {"cases": 7, "passed, all on the device": 3, "passed, none": 2},
             "kernels": {"copy": 12.0, "copy GB/s": 2345.6},
             "bert-base": row,
             "resnet50": {"torch eager": 1.0},
@@ -79,8 +79,9 @@ def test_the_page_says_who_is_ahead_and_what_failed() -> None:
     }  # fmt: skip
     lines = page(content).splitlines()
     assert lines[0] == "# Chip"
-    passed = "3 of ONNX's 4 node tests passed with CUDA first."
-    assert f"tests/cuda: 5 passed, 1 failures, 0 errors, 2 skipped; 3 s. {passed}" in lines
+    assert "tests/cuda: 5 passed, 1 failures, 0 errors, 2 skipped; 3 s." in lines
+    where = "3 passed, all on the device; 2 passed, none"
+    assert f"ONNX's backend tests: 5 of 7 ({where})." in lines
     cells = "3 | 2 | 2.5 | 1.6 | 1.25 | – | 0.80 | **1.25** | 1.60 | – | **0.02** | 9 | 7 | – | –"
     assert f"| BERT-base, 128 tokens | TF32 | {cells} |" in lines
     cells = "– | – | 1 | – | – | – | – | – | – | – | – | – | – | – | –"
