@@ -91,12 +91,17 @@ def noting(buffers: Sequence[Array | None]) -> Iterator[Notes]:
 
 def allocate(xp: Any, shape: Any, dtype: Any) -> Array:
     """Returns an array whose elements are still to be written."""
-    made = xp.empty(shape, dtype)
-    if (noted := notes()) is not None:
-        noted.made.append(made)
-        noted.nbytes += made.nbytes
-        if noted.nbytes > MOST:
-            noted.give_up()
+    if (noted := notes()) is None:
+        return xp.empty(shape, dtype)
+    try:
+        made = xp.empty(shape, dtype)
+    except MemoryError:
+        noted.give_up()  # there is more room where nothing is held for the notes
+        return xp.empty(shape, dtype)
+    noted.made.append(made)
+    noted.nbytes += made.nbytes
+    if noted.nbytes > MOST:
+        noted.give_up()
     return made
 
 

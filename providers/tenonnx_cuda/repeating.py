@@ -59,8 +59,8 @@ class Repeated:
     Args:
         call: It.
         platform: The device.
-        spared: Returns the position of an input on the host whose contents make no difference to
-            the call, if there is one among some inputs.
+        spared: Returns the positions of those of some inputs that are on the host, and whose
+            contents make no difference to the call.
         grown: The call, if some of its inputs get longer from run to run.
 
     Attributes:
@@ -145,7 +145,8 @@ class Repeated:
         if take is not None or not look.growth.known:
             self._keep(look.key, take or REFUSED)
         else:
-            self._takes.pop(look.key, None)  # another time, what is behind caches may be free
+            with self._lock:  # another time, what is behind caches may be free
+                self._takes.pop(look.key, None)
         return result
 
     def _keep(self, key: Any, take: Take | str | None) -> None:
@@ -171,7 +172,7 @@ def described(
 
     Args:
         arrays: Inputs, and buffers.
-        spared: The position of one whose contents make no difference.
+        spared: Positions of those whose contents make no difference.
         known: What it may depend on of some, by their positions.
     """
     found: list[Any] = []

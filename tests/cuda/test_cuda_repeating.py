@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -171,6 +172,31 @@ def test_what_is_more_than_was_noted_is_not_repeated(
         x = draw(turn, 4)
         np.testing.assert_array_equal(run(strict.wrap(x)).held, (3 if how == "says so" else 2) * x)
     assert count == 5
+
+
+def test_what_is_held_for_the_notes_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    platform = FakePlatform()
+    held: list[weakref.ref[Any]] = []
+    empty = strict.xp.empty
+
+    def scarce(*arguments: Any) -> Any:
+        if sum(made() is not None for made in held) == 2:
+            raise MemoryError
+        made = empty(*arguments)
+        held.append(weakref.ref(made))
+        return made
+
+    def call(x: Any) -> Any:
+        for _ in range(4):
+            y = platform.xp.empty(x.shape, x.dtype)
+            start(doubling(x.size, 2.0), x, y)
+            x = y
+        return x
+
+    monkeypatch.setattr(strict.xp, "empty", scarce)
+    run, x = Repeated(call, platform), draw(0, 4)
+    for _ in range(4):
+        np.testing.assert_array_equal(run(strict.wrap(x)).held, 16 * x)
 
 
 def test_an_unnoted_write_is_seen() -> None:

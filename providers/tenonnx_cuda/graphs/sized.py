@@ -34,7 +34,7 @@ class Sized:
     grown: Grown | None = None
 
     def spared(self, inputs: Sequence[Any]) -> Collection[int]:
-        """Returns the number's position, if the call does the same for all as large."""
+        """Returns the number's position if the call does the same for all as large; or none."""
         number = inputs[self.number].item()
         if not self.bounds or any(inputs[i] is None for i, _ in (*self.bounds, *self.unlike)):
             return ()
