@@ -166,6 +166,13 @@ def test_lengths_that_lie_apart() -> None:
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
+def test_a_bias_of_another_length_is_refused() -> None:
+    feeds = problem(1, [20], 64, bias=True)
+    feeds["bias"] = floats(1, 4, 1, 23)
+    with pytest.raises(tenonnx.RuntimeException, match="23"):
+        session(feeds).run(None, feeds)
+
+
 def test_scores_that_are_asked_for_are_numpys(monkeypatch: pytest.MonkeyPatch) -> None:
     feeds = problem(1, [40], 64)
     watch = Watch(GROUP_QUERY, monkeypatch)
