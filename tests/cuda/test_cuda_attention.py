@@ -153,6 +153,8 @@ def test_attention_of_many_queries(dtype: Any, size: int, values: int) -> None:
     close(run(q, k, v)[0], attended(q, k, v, causal=True, softcap=3.0), dtype)
     run = chosen("Attention", 25, left_window_size=3, right_window_size=30)
     close(run(q, k, v)[0], attended(q, k, v, window=(3, 30)), dtype)
+    run = chosen("Attention", 25, left_window_size=2**40, right_window_size=2**31 - 1)
+    close(run(q, k, v)[0], attended(q, k, v), dtype)
     mask = draw(5, 37, 70, dtype=dtype) if dtype == BFLOAT16 else draw(6, 2, 1, 37, 70) > 0.5
     close(chosen("Attention", 23)(q, k, v, mask)[0], attended(q, k, v, mask=mask), dtype)
     lengths = np.array([70, 50])

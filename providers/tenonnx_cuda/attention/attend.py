@@ -13,7 +13,7 @@ from tenonnx.operators import Array
 from tenonnx_array.attention import count_before
 from tenonnx_cuda.attention.caches import Turn, append, cached, continues, grown, in_room, outputs
 from tenonnx_cuda.attention.choosing import attended
-from tenonnx_cuda.attention.flash import Heads, Sight, attends, masked
+from tenonnx_cuda.attention.flash import FARTHEST, Heads, Sight, attends, masked
 from tenonnx_cuda.chosen import Call, Site, choose, same_element
 from tenonnx_cuda.growing import Grown
 from tenonnx_cuda.joining import Joining
@@ -81,8 +81,9 @@ def attention_call(site: Site, plain: Call, *, caches: bool) -> Call:
     xp = site.xp
     q_heads, kv_heads = site.attribute("q_num_heads", 0), site.attribute("kv_num_heads", 0)
     scale, softcap = site.attribute("scale", None), site.attribute("softcap", 0.0)
-    left = site.attribute("left_window_size", -1)
-    right = 0 if site.attribute("is_causal", 0) else site.attribute("right_window_size", -1)
+    reaches = (site.attribute(f"{side}_window_size", -1) for side in ("left", "right"))
+    left, right = (min(reach, FARTHEST) for reach in reaches)
+    right = 0 if site.attribute("is_causal", 0) else right
 
     def call(
         Q: Array,

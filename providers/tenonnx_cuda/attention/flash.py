@@ -34,6 +34,9 @@ shared out."""
 LEAST_KEYS: Final = 64
 """Keys of a share at least."""
 
+FARTHEST: Final = 1 << 30
+"""Keys that a window reaches at most: kernels add them to positions, as ints."""
+
 FROM_ZERO: Final = -2
 """In place of an offset: sequences that are shorter than there are queries begin with the first."""
 

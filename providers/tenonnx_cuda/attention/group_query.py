@@ -12,7 +12,7 @@ import numpy as np
 from tenonnx.operators import Array
 from tenonnx_cuda.attention.caches import Turn, append, cached, continues, grown, longest, outputs
 from tenonnx_cuda.attention.choosing import attended
-from tenonnx_cuda.attention.flash import FROM_ZERO, Heads, Sight, attends, masked
+from tenonnx_cuda.attention.flash import FARTHEST, FROM_ZERO, Heads, Sight, attends, masked
 from tenonnx_cuda.chosen import Call, Site, choose, same_element
 from tenonnx_cuda.graphs.sized import Sized
 from tenonnx_cuda.growing import Grown
@@ -39,7 +39,7 @@ def group_query_attention(site: Site, plain: Call) -> Call | None:
         return None
     q_heads, kv_heads = site.attribute("num_heads", 0), site.attribute("kv_num_heads", 0)
     window, rotates = site.attribute("local_window_size", -1), site.attribute("do_rotary", 0)
-    left, right = max(-1, window - 1), 0 if site.attribute("causal", 1) else -1
+    left, right = min(max(-1, window - 1), FARTHEST), 0 if site.attribute("causal", 1) else -1
     scale, softcap = site.attribute("scale", 0.0), site.attribute("softcap", 0.0)
     smooth = site.attribute("smooth_softmax", -1) == 1
     interleaved = site.attribute("rotary_interleaved", 0)
