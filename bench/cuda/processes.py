@@ -126,7 +126,7 @@ def ended(
 ) -> int | str:
     """Runs a command and returns how it ended; after some seconds all that it started is ended."""
     process = subprocess.Popen(
-        command, env=environment, cwd=ROOT, stdout=out, stderr=err, start_new_session=True
+        command, env=environment, cwd=ROOT, stdout=out, stderr=err, process_group=0
     )
     end = time.monotonic() + limit
     try:
