@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -48,21 +49,14 @@ class Nodes:
     def __len__(self) -> int:
         return len(self.feature)
 
-    def tests(self) -> tuple[Array, Array, Array, Array]:
-        """Returns every test as a less-or-equal, or as a membership where the sets say so.
+    def comparisons(self) -> Comparisons:
+        """Returns all tests as whether x ≤ split.
 
-        x < s becomes x ≤ the number before s, and the negations swap their branches.
-
-        Returns:
-            split; missing; branches [nodes, 2], those of failure and success; in_set.
+        x < s becomes x ≤ the number before s, negations swap their branches, and whether x is in
+        a set becomes a search for the least value that is not less than x, and whether that is x.
         """
         strict = STRICT[self.mode]
-        split = self.split
-        if strict.any():
-            below = np.nextafter(split.astype(np.float64), -np.inf)
-            # Nothing is less than -inf, and no x passes a comparison with NaN.
-            below = np.where(np.isneginf(split), np.nan, below)
-            split = np.where(strict, below, split)
+        split = np.where(strict, _before(self.split), self.split) if strict.any() else self.split
         # x > NaN fails as x ≤ NaN does: those must not swap.
         negated = NEGATED[self.mode] & ~np.isnan(self.split)
         missing = (self.missing ^ negated) & (self.mode != NEQ)
@@ -70,9 +64,11 @@ class Nodes:
         branches = np.stack(
             [np.where(swapped, self.true, self.false), np.where(swapped, self.false, self.true)], 1
         )
-        return split, missing, branches, IN_SET[self.mode]
+        plain = Comparisons(self.feature, split, missing, branches, 1)
+        in_set = np.flatnonzero(IN_SET[self.mode])
+        return plain.with_sets(in_set.tolist(), self._sets(in_set)) if in_set.size else plain
 
-    def sets(self, in_set: Array) -> list[Array]:
+    def _sets(self, in_set: Array) -> list[Array]:
         """Returns the sorted values of the nodes that test a set, one for ``EQ`` and ``NEQ``."""
         ends = np.flatnonzero(np.isnan(self.members))
         members = [values[~np.isnan(values)] for values in np.split(self.members, ends + 1)]
@@ -86,6 +82,67 @@ class Nodes:
         ]
 
 
+class Comparisons(NamedTuple):
+    """Nodes all of which ask whether x ≤ split.
+
+    Attributes:
+        feature: The column that each node tests.
+        split: What it compares with.
+        missing: Whether NaN succeeds.
+        branches: The node, or ``~leaf``, that follows failure and success, [nodes, 2].
+        steps: How many nodes there are at most for one before.
+    """
+
+    feature: Array
+    split: Array
+    missing: Array
+    branches: Array
+    steps: int
+
+    def with_sets(self, nodes: list[int], sets: list[Array]) -> Comparisons:
+        """Returns these with some nodes' tests being whether x is in a set.
+
+        Args:
+            nodes: Which nodes. The first comparison of a search is in the node's place, the others
+                are behind all nodes.
+            sets: The sorted values of each.
+        """
+        feature, split = self.feature.tolist(), self.split.astype(np.float64).tolist()
+        ways, steps = self.branches.tolist(), 1
+        for node, values in zip(nodes, sets, strict=True):
+            failure, success = ways[node]
+            if not len(values):
+                split[node] = np.nan
+                continue
+            # Where the least value that is not less than x is known, x is less than it, or it.
+            found = [*range(len(ways), len(ways) + len(values)), failure]
+            ways += [[success, failure]] * len(values)
+            split += _before(values).tolist()
+            waiting = [(node, 0, len(values))]
+            while waiting:
+                place, low, high = waiting.pop()
+                middle = (low + high) // 2
+                split[place], ways[place] = float(values[middle]), []
+                for first, last in ((middle + 1, high), (low, middle)):
+                    if first < last:
+                        waiting.append((len(ways), first, last))
+                    ways[place].append(found[first] if first == last else len(ways))
+                    if first < last:
+                        ways.append([])
+                        split.append(0.0)
+            feature += [feature[node]] * (len(ways) - len(feature))
+            steps = max(steps, len(values).bit_length() + 1)
+        missing = np.concatenate([self.missing, np.zeros(len(ways) - len(self.missing), bool)])
+        return Comparisons(np.array(feature), np.array(split), missing, np.array(ways), steps)
+
+
+def _before(values: Array) -> Array:
+    """Returns float64 numbers that are passed by what is less than these, and by nothing else."""
+    below = np.nextafter(values.astype(np.float64), -np.inf)
+    # Nothing is less than -inf, and no x passes a comparison with NaN.
+    return np.where(np.isneginf(values), np.nan, below)
+
+
 class Walk:
     """Takes rows to the leaves.
 
@@ -97,18 +154,17 @@ class Walk:
     """
 
     def __init__(self, xp: Namespace, nodes: Nodes, leaves: int, depth: int) -> None:
-        count = len(nodes)
-        split, missing, branches, in_set = nodes.tests()
+        feature, split, missing, branches, steps = nodes.comparisons()
+        count = len(feature)
         stay = np.repeat(np.arange(count, count + leaves), 2)
         self._xp = xp
-        self._depth = depth
+        self._depth = depth * steps
         self._interior = count
-        self._root = xp.asarray(_number(nodes.roots, count))
-        self._child = xp.asarray(np.concatenate([_number(branches, count).ravel(), stay]))
-        self._feature = xp.asarray(_padded(nodes.feature, leaves))
+        self._root = xp.asarray(numbered(nodes.roots, count))
+        self._child = xp.asarray(np.concatenate([numbered(branches, count).ravel(), stay]))
+        self._feature = xp.asarray(_padded(feature, leaves))
         self._split = xp.asarray(_padded(split, leaves))
         self._missing = xp.asarray(_padded(missing, leaves)) if missing.any() else None
-        self._sets = Sets(xp, in_set, nodes.sets(in_set), leaves) if in_set.any() else None
 
     def leaves(self, X: Array) -> Array:
         """Returns the leaf that each tree and row of ``X`` [N, F] leads to, [T, N]."""
@@ -139,52 +195,13 @@ class Walk:
         xp = self._xp
         x = xp.take(values, row + xp.take(self._feature, node))
         true = x <= xp.take(self._split, node)
-        if self._sets is not None:
-            true = self._sets.replace(true, x, node)
         if self._missing is not None:
             true |= (x != x) & xp.take(self._missing, node)
         return xp.take(self._child, 2 * node + true)
 
 
-class Sets:
-    """Tests membership, by bisection, for the nodes that ask for it.
-
-    Args:
-        xp: The array namespace.
-        in_set: Which interior nodes ask, [nodes].
-        sets: The sorted values of each of those, in order.
-        leaves: How many leaves there are.
-    """
-
-    def __init__(self, xp: Namespace, in_set: Array, sets: list[Array], leaves: int) -> None:
-        self._xp = xp
-        sizes = np.zeros(len(in_set), np.intp)
-        sizes[in_set] = [len(values) for values in sets]
-        stop = np.cumsum(sizes)
-        self._start = xp.asarray(stop - sizes)
-        self._stop = xp.asarray(stop)
-        self._asked = xp.asarray(_padded(in_set, leaves))
-        # A last NaN, equal to nothing, for the bisections that end behind the values.
-        self._values = xp.asarray(np.concatenate([*sets, [np.nan]]).astype(sets[0].dtype))
-        self._steps = int(sizes.max()).bit_length()
-
-    def replace(self, true: Array, x: Array, node: Array) -> Array:
-        """Returns ``true`` with the answers of the nodes that test a set."""
-        xp = self._xp
-        which = xp.flatnonzero(xp.take(self._asked, node))
-        x, node = x[which], node[which]
-        low, stop = self._start[node], self._stop[node]
-        high = stop
-        for _ in range(self._steps):
-            middle = (low + high) // 2
-            right = (low < high) & (self._values[middle] < x)
-            low, high = xp.where(right, middle + 1, low), xp.where(right, high, middle)
-        true[which] = (low < stop) & (self._values[low] == x)
-        return true
-
-
-def _number(targets: Array, interior: int) -> Array:
-    """Numbers leaves after the interior nodes."""
+def numbered(targets: Array, interior: int) -> Array:
+    """Returns nodes by number, leaves after the interior ones."""
     return np.where(targets < 0, interior + ~targets, targets)
 
 

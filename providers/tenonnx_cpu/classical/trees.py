@@ -9,7 +9,7 @@ import numpy as np
 
 from tenonnx_array.ml.forest import Forest
 from tenonnx_array.ml.trees import Scores
-from tenonnx_array.ml.walk import Nodes
+from tenonnx_array.ml.walk import numbered
 from tenonnx_cpu.buffers import F32, contiguous, empty
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces
@@ -124,62 +124,23 @@ class Walks:
 
 def _table(forest: Forest, dtype: np.dtype[Any]) -> Table:
     nodes = forest.nodes
-    feature, split, missing, branches, steps = _comparisons(nodes)
+    feature, split, missing, branches, steps = nodes.comparisons()
     count, leaves = len(feature), len(forest.values)
     # A feature, where failure and success lead to, and the split: 16 bytes, or 24.
     table = np.zeros((count + leaves, 4 if dtype == F32 else 6), np.uint32)
     splits: NDArray = table.view(dtype)[:, -1]
     table[:count, 0] = feature
-    table[:count, 1:3] = _number(branches, count)
+    table[:count, 1:3] = numbered(branches, count)
     table[count:, 1:3] = np.arange(count, count + leaves)[:, None]
     splits[:count] = _rounded_down(split) if dtype == F32 else split
     tracks = np.zeros(0, np.int32)
     if missing.any():
         tracks = np.concatenate([missing, np.zeros(leaves)]).astype(np.int32)
     only = np.full(len(nodes.roots), -1) if forest.only is None else forest.only
-    trees = np.stack([_number(nodes.roots, count), forest.depths * steps, only])
+    trees = np.stack([numbered(nodes.roots, count), forest.depths * steps, only])
     votes = forest.values / len(only) if forest.aggregate == "AVERAGE" else forest.values
     values = np.concatenate([np.zeros((count, votes.shape[1])), votes])
     return Table(trees.astype(np.int32), table, splits, tracks, values)
-
-
-def _comparisons(nodes: Nodes) -> tuple[NDArray, NDArray, NDArray, NDArray, int]:
-    """Returns nodes all of which ask whether x ≤ split.
-
-    x is v if x ≤ v but not x ≤ the number before v, which takes two nodes for each v of a set.
-
-    Returns:
-        feature; split; missing; branches [nodes, 2], those of failure and success; how many steps
-        a node has become at most.
-    """
-    split, missing, branches, in_set = nodes.tests()
-    if not in_set.any():
-        return nodes.feature, split, missing, branches, 1
-    feature, splits, ways = nodes.feature.tolist(), split.astype(float).tolist(), branches.tolist()
-    most = 1
-    for node, values in zip(np.flatnonzero(in_set).tolist(), nodes.sets(in_set), strict=True):
-        count, end, (failure, success) = len(values), len(ways), ways[node]
-        most = max(most, count)
-        if not count:
-            splits[node] = np.nan
-            continue
-        # The first value's test is in the place of the node, the others' are behind all nodes.
-        below = np.where(np.isneginf(values), np.nan, np.nextafter(values.astype(float), -np.inf))
-        tests = [*range(end, end + count - 1), failure]
-        exact = range(end + count - 1, end + 2 * count - 1)
-        led = [[other, equal] for other, equal in zip(tests, exact, strict=True)]
-        splits[node], ways[node] = float(values[0]), led[0]
-        feature += [feature[node]] * (2 * count - 1)
-        splits += [*values[1:].tolist(), *below.tolist()]
-        ways += [*led[1:], *[[success, failure]] * count]
-    added = np.zeros(len(ways) - len(missing), bool)
-    missing = np.concatenate([missing, added])
-    return np.array(feature), np.array(splits), missing, np.array(ways), 2 * most
-
-
-def _number(targets: NDArray, interior: int) -> NDArray:
-    """Numbers leaves after the interior nodes."""
-    return np.where(targets < 0, interior + ~targets, targets)
 
 
 def _rounded_down(split: NDArray) -> NDArray:
