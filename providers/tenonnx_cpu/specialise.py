@@ -39,6 +39,11 @@ class Site(NamedTuple):
     node: ir.Node
     threads: int
 
+    def given(self, *positions: int) -> bool:
+        """Says whether any of some inputs is given."""
+        inputs = self.node.inputs
+        return any(place < len(inputs) and inputs[place] is not None for place in positions)
+
     def constant(self, position: int) -> NDArray | None:
         """Returns an input's value if no run can change it: read-only, aligned, maybe strided.
 

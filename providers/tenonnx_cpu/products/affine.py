@@ -115,7 +115,7 @@ def gemm_of(node: ir.Node, scope: Scope) -> Affine | None:
         return None
     weights = weights.T if site.attribute("transB", 0) else weights
     bias = None
-    if len(node.inputs) > 2 and node.inputs[2] is not None:
+    if site.given(2):
         bias = site.constant(2)
         if bias is None or bias.dtype != F32 or bias.size != weights.shape[1] or bias.ndim > 2:
             return None

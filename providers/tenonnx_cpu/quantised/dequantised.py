@@ -35,7 +35,7 @@ def quantised_weights(site: Site) -> Quantised | None:
     codes, scales, zeros = (site.constant(position) for position in (1, 2, 3))
     if codes is None or scales is None or scales.dtype != F32:
         return None
-    if zeros is None and len(site.node.inputs) > 3 and site.node.inputs[3] is not None:
+    if zeros is None and site.given(3):
         return None
     rows, columns, block = (site.attribute(n, 0) for n in ("rows", "columns", "block_size"))
     axis, turned = site.attribute("axis", -1), bool(site.attribute("transposed", 0))

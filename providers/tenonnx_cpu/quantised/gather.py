@@ -35,7 +35,7 @@ def gather_block_quantized(site: Site, plain: Call) -> Call | None:
         return None
     if zeros is None:
         zeros = NO_ZEROS
-        if len(site.node.inputs) > 3 and site.node.inputs[3] is not None:
+        if site.given(3):
             return None
     elif zeros.dtype != np.uint8 or zeros.shape != (len(codes), -(-scales.shape[1] * bits // 8)):
         return None

@@ -60,14 +60,14 @@ def mixture_of_experts(site: Site, plain: Call) -> Call | None:
     """Takes float32 rows, and constant matrices of numbers, or of codes in the portable layout."""
     node = site.node
     of_codes = node.op_type == "QMoE"
-    if of_codes and (_given(site, *range(15, 22)) or site.attribute("quant_type", "int") != "int"):
+    if of_codes and (site.given(*range(15, 22)) or site.attribute("quant_type", "int") != "int"):
         return None
     places = (
         ((2, 3, 4, 11), (5, 6, 7, 12), (8, 9, 10, 13)) if of_codes else ((2, 3), (4, 5), (6, 7))
     )
     build = _of_codes if of_codes else _of_numbers
     layers = [build(site, *place) for place in places]
-    if layers[0] is None or layers[1] is None or (layers[2] is None and _given(site, places[2][0])):
+    if layers[0] is None or layers[1] is None or (layers[2] is None and site.given(places[2][0])):
         return None
     three: Any = tuple(layers)
     activation = Activation(
@@ -100,7 +100,7 @@ def _of_numbers(site: Site, stack: int, bias: int) -> Dense | None:
     matrices, biases = site.constant(stack), site.constant(bias)
     if matrices is None or matrices.dtype not in KINDS or matrices.ndim != 3:
         return None
-    if _given(site, bias) and (biases is None or biases.dtype != F32):
+    if site.given(bias) and (biases is None or biases.dtype != F32):
         return None
     request_products(KINDS[matrices.dtype])
     return Dense(matrices, biases, site.threads)
@@ -110,7 +110,7 @@ def _of_codes(site: Site, stack: int, scale: int, bias: int, zero: int) -> Dense
     codes, scales, biases, zeros = (site.constant(n) for n in (stack, scale, bias, zero))
     if codes is None or scales is None or codes.dtype != np.uint8 or scales.dtype not in KINDS:
         return None
-    if _given(site, bias) and (biases is None or biases.dtype != F32):
+    if site.given(bias) and (biases is None or biases.dtype != F32):
         return None
     name = f"fc{1 + (stack - 2) // 3}_expert_weight_bits"
     bits = site.attribute(name, 0) or site.attribute("expert_weight_bits", 4)
@@ -118,7 +118,7 @@ def _of_codes(site: Site, stack: int, scale: int, bias: int, zero: int) -> Dense
     depth = codes.shape[2] * 8 // bits
     block = site.attribute("block_size", 0) or depth
     # Zero points of whole columns are packed across these, which no kernel reads.
-    if _given(site, zero) and (zeros is None or zeros.ndim != 3):
+    if site.given(zero) and (zeros is None or zeros.ndim != 3):
         return None
     wide = site.float32(scale).reshape(experts, columns, -1)
     try:
@@ -135,8 +135,3 @@ def _of_codes(site: Site, stack: int, scale: int, bias: int, zero: int) -> Dense
     activations = activations_at(site.attribute("accuracy_level", 0))
     request(matrices[0], activations)
     return DenseOfCodes(matrices, biases, activations, site.threads)
-
-
-def _given(site: Site, *positions: int) -> bool:
-    inputs = site.node.inputs
-    return any(place < len(inputs) and inputs[place] is not None for place in positions)

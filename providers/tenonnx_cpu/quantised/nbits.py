@@ -20,10 +20,10 @@ def matmul_nbits(site: Site, plain: Call) -> Call | None:
     """Products of float32, or of 16-bit floats as float32, in the portable layout."""
     weights = _weights(site)
     bias = site.constant(5)
-    if weights is None or (bias is None and _given(site, 5)):
+    if weights is None or (bias is None and site.given(5)):
         return None
     offsets = _real_offsets(site, weights)
-    if offsets is None and weights.zeros is None and _given(site, 3):
+    if offsets is None and weights.zeros is None and site.given(3):
         return None
     if bias is not None:
         bias = np.ascontiguousarray(bias.reshape(-1), np.float32)
@@ -57,9 +57,7 @@ def _weights(site: Site) -> Quantised | None:
     bits, block = site.attribute("bits", 4), site.attribute("block_size", 0)
     if site.attribute("weight_prepacked", 0) or depth < 1 or columns < 1 or block < 1:
         return None
-    if _given(site, 4) and (
-        groups is None or not np.array_equal(groups, np.arange(depth) // block)
-    ):
+    if site.given(4) and (groups is None or not np.array_equal(groups, np.arange(depth) // block)):
         return None
     packed = zeros is not None and zeros.dtype == np.uint8
     try:
@@ -92,8 +90,3 @@ def _real_offsets(site: Site, weights: Quantised) -> NDArray | None:
         (3, 2),
         lambda: (weights.zero - zeros.reshape(shape).astype(np.float32)) * weights.scales,
     )
-
-
-def _given(site: Site, position: int) -> bool:
-    inputs = site.node.inputs
-    return position < len(inputs) and inputs[position] is not None

@@ -111,7 +111,7 @@ def layout(sizes: Sizes) -> Layout:
     starts = [sum(map(up, used[:index])) for index in range(len(used) + 1)]
     numbers = fixed((
         kind, steps, batch, inputs, n, ways, reverse, packs, units, parts, items,
-        groups, team,         *strides, pitch, share, panels, *starts[:-1],
+        groups, team, *strides, pitch, share, panels, *starts[:-1],
     ))  # fmt: skip
     return Layout(numbers, starts[-1])
 

@@ -15,7 +15,7 @@ from tenonnx_cpu.jit.vectors.codes import WIDTHS, code_at, spread
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.memory import load_float, store_float
 from tenonnx_cpu.jit.vectors.shared import Shared, procedure
-from tenonnx_cpu.jit.vectors.vector import F32, I8, I64, Builder, Value
+from tenonnx_cpu.jit.vectors.vector import F32, I8, I32, I64, Builder, Value
 
 WIDE = v.vector(F32, LANES)
 
@@ -42,25 +42,35 @@ def _lines(bits: int) -> Shared:
     return Shared(__file__, f"tenonnx_dequantise_lines_{bits}", [I64] * 6, body)
 
 
-def _square(bits: int) -> Shared:
+def _words(bits: int) -> Shared:
     def body(b: Builder, values: Sequence[Value]) -> None:
-        source, stride, numbers, flip, panel = values
-        flip = b.trunc(flip, I8)
-        rows = []
-        for n in range(LANES):
-            codes = spread(b, bits, b.add(source, b.mul(stride, I64(n))), flip, LANES)
-            place = b.add(numbers, I64(4 * n))
-            scale = v.splat(b, v.load(b, F32, place, 4), LANES)
-            zero = v.splat(b, v.load(b, F32, b.add(place, I64(4 * COLUMNS)), 4), LANES)
-            rows.append(b.fmul(b.fsub(b.sitofp(codes, WIDE), zero), scale))
-        for n, column in enumerate(v.transpose(b, rows)):
-            v.store(b, column, b.add(panel, I64(4 * COLUMNS * n)), 4)
+        source, stride, count, numbers, flip, panel = values
+        kind = v.vector(I32, LANES)
+        flips = v.splat(b, b.mul(b.trunc(flip, I32), I32(0x01010101)), LANES)
+        mask = v.constant(kind, (1 << bits) - 1)
+        scale = v.load(b, WIDE, numbers, 4)
+        zero = v.load(b, WIDE, b.add(numbers, I64(4 * COLUMNS)), 4)
 
-    return Shared(__file__, f"tenonnx_dequantise_square_{bits}", [I64] * 5, body)
+        def step(index: Value, carried: list[Value]) -> list[Value]:
+            place, row = carried
+            words = v.constant(kind, 0)
+            for n in range(LANES):
+                word = v.load(b, I32, b.add(place, b.mul(stride, I64(n))))
+                words = b.insert_element(words, word, I32(n))
+            words = b.xor(words, flips)
+            for n in range(32 // bits):
+                codes = b.and_(b.lshr(words, v.constant(kind, n * bits)), mask)
+                x = b.fmul(b.fsub(b.sitofp(codes, WIDE), zero), scale)
+                v.store(b, x, b.add(row, I64(4 * COLUMNS * n)), 4)
+            return [b.add(place, I64(4)), b.add(row, I64(4 * COLUMNS * 32 // bits))]
+
+        v.loop(b, count, [source, panel], step)
+
+    return Shared(__file__, f"tenonnx_dequantise_words_{bits}", [I64] * 6, body)
 
 
 LINES = {bits: _lines(bits) for bits in WIDTHS}
-SQUARES = {bits: _square(bits) for bits in WIDTHS}
+WORDS = {bits: _words(bits) for bits in WIDTHS}
 
 
 @helper
@@ -90,6 +100,7 @@ def block_numbers(weights: Any, bits: Any, column: Any, span: Any, number: Any, 
 
 def make_dequantise(bits: int) -> Any:
     """Returns what fills a panel of float32 from codes of so many bits."""
+    each = 32 // bits
 
     @intrinsic
     def lines(
@@ -100,11 +111,12 @@ def make_dequantise(bits: int) -> Any:
         return procedure(LINES[bits])
 
     @intrinsic
-    def square(
-        typing_context: Any, source: Any, stride: Any, numbers: Any, flip: Any, panel: Any
-    ) -> Any:
-        """Turns ``LANES`` columns of as many adjacent codes into rows of a panel."""
-        return procedure(SQUARES[bits])
+    def words(
+        typing_context: Any, source: Any, stride: Any, count: Any, numbers: Any, flip: Any,
+        panel: Any,
+    ) -> Any:  # fmt: skip
+        """Turns so many words of adjacent codes of ``LANES`` columns into rows of a panel."""
+        return procedure(WORDS[bits])
 
     @helper
     def dequantise(
@@ -131,11 +143,10 @@ def make_dequantise(bits: int) -> Any:
             count = stop - row
             done = 0
             if span == COLUMNS and by_column:
-                done = count // LANES * LANES
-                for k in range(0, done, LANES):
-                    for n in range(0, COLUMNS, LANES):
-                        source = start + (column + n) * line + (row + k) * bits // 8
-                        square(source, line, numbers + 4 * n, flip, place + 4 * (k * COLUMNS + n))
+                done = count // each * each
+                for n in range(0, COLUMNS, LANES):
+                    source = start + (column + n) * line + row * bits // 8
+                    words(source, line, count // each, numbers + 4 * n, flip, place + 4 * n)
             elif span == COLUMNS:
                 done = count
                 source = start + row * line + column * bits // 8
