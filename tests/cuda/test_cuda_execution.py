@@ -13,6 +13,7 @@ import emulated
 import numpy as np
 import onnx
 import pytest
+import strict
 
 import tenonnx
 from models import model, node, value
@@ -92,6 +93,21 @@ def test_what_cannot_be_recorded_runs_all_the_same(caplog: pytest.LogCaptureFixt
         run(session, np.ones((2, 3), np.float32))
     assert [r.message for r in caplog.records] == [
         "a run is not recorded, and goes on without: the stream is told to fail"
+    ]
+
+
+def test_inputs_that_there_is_no_room_for_twice_are_not_recorded(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def copy(array: Any) -> Any:
+        raise MemoryError(f"{array.nbytes} bytes")
+
+    session = graphed()
+    monkeypatch.setattr(strict.StrictArray, "copy", copy, raising=False)
+    for _ in range(3):
+        run(session, np.ones((2, 3), np.float32))
+    assert [r.message for r in caplog.records] == [
+        "a run is not recorded, and goes on without: 24 bytes"
     ]
 
 

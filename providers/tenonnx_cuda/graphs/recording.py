@@ -143,17 +143,17 @@ class Replayed:
     ) -> Take | str:
         addresses, callers = set(kept.values()), kept.keys() | steady.keys()
         bound = [o if o is not None and address(o) in addresses else None for o in outs]
-        with self._stream.active():
-            own = tuple(
-                given
-                if given is None or isinstance(given, np.ndarray) or i in callers
-                else given.copy()
-                for i, given in enumerate(inputs)
-            )
         try:
+            with self._stream.active():
+                own = tuple(
+                    given
+                    if given is None or isinstance(given, np.ndarray) or i in callers
+                    else given.copy()
+                    for i, given in enumerate(inputs)
+                )
             with holding() as held:
                 recording, made = self._stream.record(lambda: self._program(*own, _outs=bound))
-        except CannotRecordError as error:
+        except (CannotRecordError, MemoryError) as error:
             log.warning("a run is not recorded, and goes on without: %s", error)
             return REFUSED
         # The caller's memory is not held: a recording is replayed only while it is there.
