@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx import HOST, Weight, WeightTensor
+from tenonnx.graph import attribute as attribute
 
 SAME_TYPE = frozenset(
     {
@@ -106,12 +107,6 @@ def integers_of(value: ir.Value | None) -> tuple[int, ...] | None:
 def operand(node: ir.Node, position: int) -> ir.Value | None:
     """Returns an input; ``None`` if it is absent or the node has not so many."""
     return node.inputs[position] if position < len(node.inputs) else None
-
-
-def attribute(node: ir.Node, name: str, default: Any) -> Any:
-    """Returns an attribute's value."""
-    found = node.attributes.data.get(name)
-    return default if found is None else found.value
 
 
 def permutation(node: ir.Node) -> tuple[int, ...] | None:

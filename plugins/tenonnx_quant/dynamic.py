@@ -8,8 +8,9 @@ from typing import Final, Literal
 import onnx_ir as ir
 
 from tenonnx import InvalidArgument
+from tenonnx.graph import attribute
 from tenonnx_quant.opset import at_least
-from tenonnx_quant.selection import Selection, integer, is_scaled, weights
+from tenonnx_quant.selection import Selection, is_scaled, weights
 from tenonnx_quant.stored import Quantised, by_channel, constant
 
 PRODUCTS = ("MatMul", "Gemm", "Conv")
@@ -53,7 +54,7 @@ def quantize_dynamic(model: ir.Model, scheme: DynamicScheme) -> tuple[ir.Model, 
         readers = [node for node, index in value.uses() if index == 1 and _fits(node, value)]
         if tensor is None or tensor.dtype != ir.DataType.FLOAT or value.is_graph_output():
             continue
-        same = {(node.op_type, integer(node, "transB", 0)) for node in readers}
+        same = {(node.op_type, attribute(node, "transB", 0)) for node in readers}
         alone = len(readers) == len(value.uses()) and len(same) == 1
         if alone and all(scheme.selection.takes(node) for node in readers):
             rewriter.replace(graph, value, readers)
@@ -69,7 +70,7 @@ def _fits(node: ir.Node, weight: ir.Value) -> bool:
     if node.domain != "" or node.op_type not in PRODUCTS or node.inputs[0] is weight:
         return False
     if node.op_type == "Gemm":
-        return not is_scaled(node) and not integer(node, "transA", 0)
+        return not is_scaled(node) and not attribute(node, "transA", 0)
     assert weight.const_value is not None
     return node.op_type == "Conv" or len(weight.const_value.shape) == 2
 
@@ -110,7 +111,7 @@ class Rewriter:
 
     def _stored(self, graph: ir.Graph, value: ir.Value, node: ir.Node) -> Quantised:
         """Returns a weight in int8, ``[K, N]`` of products."""
-        turned = node.op_type == "Gemm" and bool(integer(node, "transB", 0))
+        turned = node.op_type == "Gemm" and bool(attribute(node, "transB", 0))
         channels = 0 if turned or node.op_type == "Conv" else 1
         axis = channels if self.scheme.per_channel else None
         return by_channel(graph, value, axis, turned=turned)

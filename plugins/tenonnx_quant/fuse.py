@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from tenonnx import TransformContext, Weight, WeightTensor
-from tenonnx.graph import graphs
+from tenonnx.graph import attribute, graphs
 from tenonnx.records import record
 from tenonnx_quant import DOMAIN
 
@@ -64,9 +64,9 @@ def _match(node: ir.Node) -> tuple[Quantised, bool] | None:
         return None
     operand, transposed = node.inputs[1], False
     if node.op_type == "Gemm":
-        if _number(node, "transA", 0) or _number(node, "alpha", 1) != 1:
+        if attribute(node, "transA", 0) or attribute(node, "alpha", 1) != 1:
             return None
-        transposed = bool(_number(node, "transB", 0))
+        transposed = bool(attribute(node, "transB", 0))
     producer = operand.producer() if operand is not None else None
     if producer is not None and producer.op_type == "Transpose" and producer.domain == "":
         permutation = producer.attributes.get("perm")
@@ -94,11 +94,11 @@ def _quantised(node: ir.Node) -> Quantised | None:
         ir.DataType.BFLOAT16,
     ):
         return None
-    axis = int(_number(node, "axis", 1))
+    axis = attribute(node, "axis", 1)
     axis += 2 if axis < 0 else 0
     if axis not in (0, 1):
         return None
-    block = int(_number(node, "block_size", 0))
+    block = attribute(node, "block_size", 0)
     assert inputs[1] is not None
     per_tensor = len(scales.shape) == 0 or (scales.shape == (1,) and weight.shape[axis] != 1)
     return Quantised(weight, inputs[1], zero_points, -1 if per_tensor else axis, block)
@@ -109,11 +109,6 @@ def _weight_of(value: ir.Value | None) -> Weight | None:
         return None
     tensor = value.const_value
     return tensor.weight if isinstance(tensor, WeightTensor) else None
-
-
-def _number(node: ir.Node, name: str, default: float) -> float:
-    attribute = node.attributes.get(name)
-    return default if attribute is None else float(attribute.value)
 
 
 def _supported(node: ir.Node, context: TransformContext) -> bool:
@@ -166,7 +161,7 @@ def _replace(
 
 def _biased(node: ir.Node, product: ir.Value, bias: ir.Value) -> list[ir.Node]:
     """Returns the nodes that add Gemm's bias, times beta if that is not 1."""
-    beta = _number(node, "beta", 1)
+    beta = attribute(node, "beta", 1)
     if beta == 1:
         return [ir.node("Add", [product, bias], version=14)]
     factor = ir.node("Constant", [], {"value_float": beta}, version=13)

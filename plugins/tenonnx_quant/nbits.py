@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
+from tenonnx.graph import attribute
 from tenonnx_quant.rounding import Blocks, Integers, NDArray, packed
-from tenonnx_quant.selection import depth_axis, integer, is_scaled, product_uses
+from tenonnx_quant.selection import depth_axis, is_scaled, product_uses
 from tenonnx_quant.stored import constant, deferred
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _is_plain(node: ir.Node) -> bool:
         return True
     bias = node.inputs[2] if len(node.inputs) > 2 else None
     flat = bias is None or (bias.shape is not None and len(bias.shape) == 1)
-    return flat and not integer(node, "transA", 0) and not is_scaled(node)
+    return flat and not attribute(node, "transA", 0) and not is_scaled(node)
 
 
 def _multiply(node: ir.Node, columns: Columns) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from tenonnx import InvalidArgument
+from tenonnx.graph import attribute
 
 FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
@@ -52,21 +53,9 @@ class Selection:
                 )
 
 
-def integer(node: ir.Node, name: str, default: int) -> int:
-    """Returns an integer attribute."""
-    attribute = node.attributes.get(name)
-    return default if attribute is None else int(attribute.as_int())
-
-
-def number(node: ir.Node, name: str, default: float) -> float:
-    """Returns an attribute that is a float."""
-    attribute = node.attributes.get(name)
-    return default if attribute is None else float(attribute.as_float())
-
-
 def is_scaled(node: ir.Node) -> bool:
     """Tells whether a Gemm does more than multiply and add."""
-    return (number(node, "alpha", 1.0), number(node, "beta", 1.0)) != (1.0, 1.0)
+    return (attribute(node, "alpha", 1.0), attribute(node, "beta", 1.0)) != (1.0, 1.0)
 
 
 def is_weight(value: ir.Value | None) -> bool:
@@ -95,8 +84,8 @@ def depth_axis(node: ir.Node, index: int, rank: int) -> int | None:
     if node.op_type == "MatMul" and index == 1:
         return rank - 2
     if node.op_type == "Gemm" and index == 1:
-        return 1 if integer(node, "transB", 0) else 0
-    if node.op_type == "Gather" and index == 0 and rank == 2 and not integer(node, "axis", 0):
+        return 1 if attribute(node, "transB", 0) else 0
+    if node.op_type == "Gather" and index == 0 and rank == 2 and not attribute(node, "axis", 0):
         return 1
     return None
 

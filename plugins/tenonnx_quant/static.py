@@ -10,12 +10,13 @@ import onnx_ir as ir
 
 from tenonnx import InvalidArgument
 from tenonnx.convert import Progress
+from tenonnx.graph import attribute
 from tenonnx_quant.calibrate import Method, Range, calibrate
 from tenonnx_quant.choosing import ELEMENTWISE, MOVERS, PRODUCTS, Choice, choose
 from tenonnx_quant.feeds import Feeds
 from tenonnx_quant.opset import at_least
 from tenonnx_quant.rounding import TYPES, Integers
-from tenonnx_quant.selection import Selection, integer, is_scaled, is_weight
+from tenonnx_quant.selection import Selection, is_scaled, is_weight
 from tenonnx_quant.stored import (
     Quantised,
     by_channel,
@@ -173,7 +174,7 @@ class Writer:
             return 0
         if len(weight.const_value.shape) != 2:
             return None
-        return 0 if node.op_type == "Gemm" and integer(node, "transB", 0) else 1
+        return 0 if node.op_type == "Gemm" and attribute(node, "transB", 0) else 1
 
     def _weight(self, weight: ir.Value, axis: int | None) -> tuple[Quantised, ir.Value]:
         key = weight, axis

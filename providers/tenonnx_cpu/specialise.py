@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tenonnx.graph import array_of
+from tenonnx.graph import array_of, attribute
 from tenonnx.planning.lower import is_constant
 from tenonnx.provider import HOST
 from tenonnx.weights.tensors import WeightTensor
@@ -100,8 +100,7 @@ class Site(NamedTuple):
 
     def attribute(self, name: str, default: Any) -> Any:
         """Returns an attribute's value."""
-        attribute = self.node.attributes.data.get(name)
-        return default if attribute is None else attribute.value
+        return attribute(self.node, name, default)
 
     def _tensor(self, position: int) -> Any:
         inputs = self.node.inputs

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from tenonnx.graph import attribute as attribute
 from tenonnx.operators import Array
 from tenonnx.planning.lower import is_constant
 from tenonnx.weights.tensors import WeightTensor
@@ -25,12 +26,6 @@ if TYPE_CHECKING:
     from tenonnx.weights.weight import Weight
 
 Call: TypeAlias = Callable[..., Any]
-
-
-def attribute(node: ir.Node, name: str, default: Any) -> Any:
-    """Returns an attribute's value."""
-    found = node.attributes.get(name)
-    return default if found is None else found.value
 
 
 @dataclass(frozen=True)
