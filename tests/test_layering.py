@@ -76,7 +76,6 @@ LAYOUT = "one pass that lays out a node's constants and returns the closure over
 LOOP = "one loop nest: numba compiles it as a whole, and its buffers live in registers"
 
 BIG_FUNCTIONS: dict[str, str] = {
-    "providers/tenonnx_cpu/int8/conv_layout.py::bytes_layout": LAYOUT,
     "providers/tenonnx_cpu/jit/attention/attention.py::attend_blocks": LOOP,
     "providers/tenonnx_cpu/products/product.py::product_launch": LAYOUT,
 }

@@ -40,6 +40,7 @@ def session(
     opset: int = 21,
     domains: dict[str, int] | None = None,
     kinds: dict[str, int] | None = None,
+    level: tenonnx.GraphOptimizationLevel | None = None,
 ) -> tenonnx.InferenceSession:
     inputs = [
         value(name, (kinds or {}).get(name, FLOAT), [None] * array.ndim)
@@ -49,6 +50,8 @@ def session(
     proto = model(nodes, inputs, results, weights, opset=opset, domains=domains)
     options = tenonnx.SessionOptions()
     options.intra_op_num_threads = threads
+    if level is not None:
+        options.graph_optimization_level = level
     return tenonnx.InferenceSession(proto.SerializeToString(), options)
 
 

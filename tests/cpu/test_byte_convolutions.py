@@ -5,17 +5,17 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto
-from running import Watch, run
+from running import Watch, run, session
 from test_byte_products import KINDS, TYPES, bytes_of, rounded
 from test_jit_conv import ALONE, Case, places
 from windows_oracle import convolve
 
+import tenonnx
 from models import node
 from tenonnx_cpu.int8.conv_weights import CONV, DEPTHWISE
 
 SLIDING = [
-    case for case in ALONE if case.strides[-1] < 3 and case.dilations[-1] == 1
-] + [
+    *ALONE,
     Case((1, 70, 7, 7), 70, (3, 3), pads=(1, 1, 1, 1), group=70),
     Case((1, 5, 1, 3), 5, (3, 3), pads=(1, 1, 1, 1), group=5),
     Case((1, 3, 9, 70), 6, (3, 3), strides=(2, 2), pads=(0, 0, 1, 1), group=3),
@@ -49,7 +49,7 @@ def integers(case: Case, x_type: Any, w_type: Any) -> tuple[dict[str, Any], Any]
 def test_sums_of_windows(
     case: Case, x_type: Any, w_type: Any, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kernel = Watch(DEPTHWISE if case.group == case.x[1] > 1 else CONV, monkeypatch)
+    kernel = Watch(DEPTHWISE if case.group == case.x[1] == case.rows > 1 else CONV, monkeypatch)
     given, sums = integers(case, x_type, w_type)
     x = given.pop("x")
     kinds = {"x": KINDS[x_type], "y": TensorProto.INT32}
@@ -80,7 +80,7 @@ def test_zero_points_as_far_from_weights_as_can_be(case: Case, w_type: Any, end:
 def test_sums_as_real_numbers(
     case: Case, w_type: Any, per_channel: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kernel = Watch(DEPTHWISE if case.group == case.x[1] > 1 else CONV, monkeypatch)
+    kernel = Watch(DEPTHWISE if case.group == case.x[1] == case.rows > 1 else CONV, monkeypatch)
     given, sums = integers(case, np.uint8, w_type)
     x = given.pop("x")
     tall = (case.rows, *(1,) * (x.ndim - 2))
@@ -110,7 +110,7 @@ def test_sums_as_real_numbers(
 def test_windows_between_codes(
     case: Case, dtype: Any, w_type: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kernel = Watch(DEPTHWISE if case.group == case.x[1] > 1 else CONV, monkeypatch)
+    kernel = Watch(DEPTHWISE if case.group == case.x[1] == case.rows > 1 else CONV, monkeypatch)
     given, sums = integers(case, dtype, w_type)
     x = given.pop("x")
     # Scales are powers of two, so that nothing but the last rounding rounds.
@@ -137,3 +137,71 @@ def test_windows_between_codes(
     y = run(nodes, {"x": x}, "y", given, kinds=kinds, threads=4)
     assert np.array_equal(y, rounded(np.clip(real, 0, 6) * 8, given["yz"]))
     assert kernel.calls == 2
+
+
+def test_ranges_that_change_from_run_to_run() -> None:
+    """Steps are recorded, and zero points and scales are read in each run."""
+    case = Case((1, 8, 9, 11), 24, (3, 3), pads=(1, 1, 1, 1))
+    given = {
+        "w": bytes_of(case.weights, np.uint8, 1), "wz": np.array(121, np.uint8),
+        "ws": np.float32(0.01),
+        "b": np.random.default_rng(0).standard_normal((24, 1, 1), np.float32),
+    }  # fmt: skip
+    nodes = [
+        node("DynamicQuantizeLinear", "x", "q s z"),
+        node("ConvInteger", "q w z wz", "i", **case.attributes),
+        node("Cast", "i", "f", to=TensorProto.FLOAT),
+        node("Mul", "s ws", "unit"),
+        node("Mul", "f unit", "m"),
+        node("Add", "m b", "y"),
+    ]
+    kinds = {"q": TensorProto.UINT8, "z": TensorProto.UINT8}
+    x = np.random.default_rng(3).standard_normal(case.x, np.float32)
+    opened = session(nodes, {"x": x}, "q s z y", given, kinds=kinds, threads=2)
+    for low, high in ((-1, 1), (-3, 1), (0, 2), (-1, 5), (-2, 0), (-9, 9)):
+        q, s, z, y = opened.run(None, {"x": np.clip(3 * x, low, high)})
+        sums = convolve(q - float(z), given["w"] - 121.0, *places(case))
+        np.testing.assert_allclose(y, sums * (s * 0.01) + given["b"], rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_images_between_convolutions_of_bytes(dtype: Any) -> None:
+    """They have their channels last, wherever they are added, joined, pooled and read apart."""
+    one, zero = np.float32(2.0**-4), np.array(2, dtype)
+    rng = np.random.default_rng(4)
+    given: dict[str, Any] = {"s": one, "z": zero, "ws": np.float32(2.0**-7)}
+    nodes = [node("QuantizeLinear", "x s z", "q0"), node("DequantizeLinear", "q0 s z", "d0")]
+
+    def code(value: str, name: str) -> None:
+        nodes.append(node("QuantizeLinear", f"{value} s z", f"q{name}"))
+        nodes.append(node("DequantizeLinear", f"q{name} s z", f"d{name}"))
+
+    def conv(source: str, name: str, *shape: int, **attributes: Any) -> None:
+        given[f"w{name}"] = rng.integers(-40, 40, shape, np.int8)
+        nodes.append(node("DequantizeLinear", f"w{name} ws", f"v{name}"))
+        nodes.append(node("Conv", f"{source} v{name}", f"c{name}", **attributes))
+        code(f"c{name}", name)
+
+    conv("d0", "1", 20, 3, 3, 3, pads=(1, 1, 1, 1))
+    conv("d1", "2", 20, 1, 3, 3, group=20, pads=(1, 1, 1, 1))
+    nodes += [node("Add", "d1 d2", "a")]
+    code("a", "3")
+    nodes += [node("Concat", "d3 d1", "j", axis=1)]
+    code("j", "4")
+    conv("d4", "5", 36, 40, 1, 1)
+    nodes += [node("MaxPool", "d5", "p", kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1))]
+    code("p", "6")
+    nodes += [node("Slice", "q6 from to one", "part"), node("DequantizeLinear", "part s z", "dp")]
+    given |= {"from": np.array([4]), "to": np.array([16]), "one": np.array([1])}
+    conv("dp", "7", 6, 12, 3, 3)
+    kinds = dict.fromkeys(("q7", "q5"), KINDS[dtype])
+    x = np.random.default_rng(5).standard_normal((2, 3, 15, 13), np.float32)
+    found, wanted = (
+        session(nodes, {"x": x}, "q7 q5", given, kinds=kinds, level=level, threads=2)
+        for level in (None, tenonnx.GraphOptimizationLevel.ORT_DISABLE_ALL)
+    )
+    for seed in range(4):
+        feeds = {"x": x + np.float32(seed)}
+        for got, plain in zip(found.run(None, feeds), wanted.run(None, feeds), strict=True):
+            np.testing.assert_array_equal(got, plain)
+            assert np.unique(got).size > 20

@@ -12,7 +12,7 @@ from running import Arrays, floats, run, session, wide
 from models import node
 from tenonnx import OrtValue
 from tenonnx_array.windows import Windows
-from tenonnx_cpu.int8.conv_layout import COLUMNS, FIELDS, bytes_layout
+from tenonnx_cpu.int8.conv_layout import FIELDS, Form, bytes_layout
 
 pytest.importorskip("numba")
 
@@ -59,16 +59,25 @@ def test_a_sum_that_is_read_before_it_is_normalised(norm: str) -> None:
     np.testing.assert_allclose(y, alone, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("image", [(1, 21, 5, 5), (2, 6, 11, 12), (1, 1, 9, 9)], ids=str)
-def test_channels_that_are_read_beyond_the_last_are_memory(image: tuple[int, ...]) -> None:
-    """The planes that tasks share are read in fours, a panel's columns at a time."""
-    out = tuple(-(-n // 2) for n in image[2:])
-    windows = Windows(image[2:], (1, 1), (2, 2), (1, 1), (0, 0), (0, 0), out)
-    cut = bytes_layout(image, 300, 1, windows, 4)
-    fields = dict(zip(FIELDS, cut.numbers.tolist(), strict=True))
-    assert fields["common"], "what this is about"
-    read = cut.offsets[: -(-image[1] // 4) * 4].max() + out[0] * out[1] + COLUMNS
-    assert (image[0] - 1) * image[1] * fields["plane"] + read <= fields["common"]
+@pytest.mark.parametrize(
+    "form", [(1, 21, 5, 5), (2, 6, 11, 12), (1, 1, 9, 9), (1, 8, 6, 6)], ids=str
+)
+@pytest.mark.parametrize("stride", [1, 2])
+def test_bytes_that_are_read_beyond_the_last_are_memory(form: tuple[int, ...], stride: int) -> None:
+    """Fours of what the last place sees end where the image does, or are of a copy."""
+    out = tuple(-(-n // stride) for n in form[2:])
+    one, none = (1, 1), (0, 0)
+    windows = Windows(form[2:], one, (stride, stride), one, none, none, out)
+    cut = bytes_layout(Form(form, last=True, signed=False), 300, 1, windows, 4)
+    at = dict(zip(FIELDS, cut.numbers.tolist(), strict=True))
+    last = cut.offsets.max() + 4
+    if at["copied"]:
+        lines, places = at["task_height"] - 1, at["task_width"] - 1
+        seen = lines * at["stride_y"] * at["line"] + places * at["pixel"] + last
+        assert at["band"] + seen <= at["work"]
+    else:
+        lines, places = at["out_height"] - 1, at["out_width"] - 1
+        assert lines * at["stride_y"] * at["line"] + places * at["pixel"] + last <= at["image"]
 
 
 def test_results_of_fused_bytes_are_bound() -> None:

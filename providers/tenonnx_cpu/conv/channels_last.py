@@ -29,6 +29,11 @@ def is_last(x: NDArray) -> bool:
     return x.transpose(0, 2, 3, 1).flags.c_contiguous
 
 
+def memory_order(x: NDArray) -> list[int]:
+    """Returns an array's axes in the order in which they lie in memory."""
+    return sorted(range(x.ndim), key=lambda axis: -x.strides[axis])
+
+
 def taking_last(call: Call, *images: int) -> Call:
     """Returns a call on images with channels last; ``images`` are their places."""
     return _turned(call, channels_first, channels_last, images)

@@ -14,6 +14,7 @@ from tenonnx_cpu.conv.conv import ConvCall, request
 from tenonnx_cpu.conv.pooling import pool
 from tenonnx_cpu.conv.tail import LINEAR, SIMPLE, Tail
 from tenonnx_cpu.fuse import Fused, Scope, fusion
+from tenonnx_cpu.int8.codes import BYTES
 from tenonnx_cpu.int8.pooling import max_pool_of_bytes
 from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import F32, Call, NDArray, Site, specialise
@@ -91,8 +92,11 @@ def tail_of(node: ir.Node, scope: Scope) -> Tail | None:
 def max_pool(site: Site, plain: Call) -> Call | None:
     """The maximum of floats or bytes of images that have their channels last."""
     first = taking_first(plain, 0)
-    of_bytes = max_pool_of_bytes(site, first)
-    pooled = pool(site, lambda x: (of_bytes(x),))
+    of_bytes, pooled = max_pool_of_bytes(site, first), pool(site, lambda x: (first(x),))
     if pooled is None:
         return None
-    return taking_last(lambda x: pooled(np.ascontiguousarray(x))[0], 0)
+
+    def call(x: NDArray) -> Any:
+        return of_bytes(x) if x.dtype in BYTES else pooled(np.ascontiguousarray(x))[0]
+
+    return taking_last(call, 0)

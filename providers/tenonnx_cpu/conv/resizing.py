@@ -10,11 +10,11 @@ import numpy as np
 
 from tenonnx.records import record
 from tenonnx_array.resize import Readings, readings_of
-from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.buffers import contiguous, empty
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
 from tenonnx_cpu.products.product import fits
-from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
+from tenonnx_cpu.specialise import F32, Call, NDArray, Site, specialise
 
 RESIZE = JitKernel("conv.resize", "resize_f32")
 
@@ -60,6 +60,7 @@ def specialise_resize(site: Site, plain: Call) -> Call | None:
         x: NDArray, roi: Any = None, scales: NDArray | None = None, sizes: NDArray | None = None
     ) -> Any:
         run = RESIZE.run
+        x = contiguous(x) if x.dtype == F32 else x
         if run is None or not fits(x):
             return plain(x, roi, scales, sizes)
         by = () if scales is None else tuple(scales.tolist())

@@ -14,7 +14,7 @@ from tenonnx_cpu.conv.channels_last import taking_first, taking_last
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.int8.codes import BYTES, Code, code_of, dequantized, quantizer, unread
 from tenonnx_cpu.int8.conv_weights import ByteWeights
-from tenonnx_cpu.int8.product import Finish
+from tenonnx_cpu.int8.product import NO_WORDS, Finish
 from tenonnx_cpu.recording.launch import done
 from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
@@ -48,11 +48,11 @@ class ByteConv:
     @functools.cached_property
     def finish(self) -> Finish:
         """What becomes of sums."""
-        rows, origin = self.weights.rows, self.x.origin + self.x.flip
+        rows = self.weights.rows
         unit = self.x.scale.reshape(-1)[:1].astype(np.float64) * np.broadcast_to(
             self.w.scale.reshape(-1), rows
         )
-        whole, summand = None, np.zeros(rows)
+        whole, summand = NO_WORDS, np.zeros(rows)
         if self.bias is not None and self.bias.dtype == np.int32:
             whole = self.bias.reshape(-1)
         elif self.bias is not None:
@@ -63,7 +63,7 @@ class ByteConv:
             self.y.dtype,
             (unit / self.y.step).astype(np.float32),
             summand.astype(np.float32),
-            self.weights.extra(origin, whole),
+            whole,
             float(np.clip(np.rint(least), low, high)),
             float(np.clip(np.rint(most), low, high)),
             self.y.origin,
@@ -77,7 +77,7 @@ class ByteConv:
         """Returns a launch that makes the bytes of the result, or those."""
         made = None
         if x.dtype == self.x.dtype:
-            made = self.weights.launch(x, self.x.origin + self.x.flip, self.finish)
+            made = self.weights.launch(x, self.x.zero.reshape(1), self.finish)
         return self.plain(x) if made is None else made
 
 
@@ -192,6 +192,6 @@ def qlinear_conv(site: Site, plain: Call) -> Call | None:
 
     conv = ByteConv(weights, x, w, y, bias, (-np.inf, np.inf), whole)
     if last:
-        call = taking_last(lambda image: conv(np.ascontiguousarray(image)), 0)
+        call = taking_last(conv, 0)
         return lambda image, *_: call(image)
     return Recorded(lambda image, *_: conv.launch(image))

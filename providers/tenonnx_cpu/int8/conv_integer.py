@@ -7,25 +7,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx_cpu.conv.attributes import Attributes
-from tenonnx_cpu.conv.tail import per_channel
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.int8.codes import scaled_sums
 from tenonnx_cpu.int8.conv import limits_of
 from tenonnx_cpu.int8.conv_weights import ByteWeights
-from tenonnx_cpu.int8.product import I32, Finish
+from tenonnx_cpu.int8.product import NO_NUMBERS, SUMS, Finish
 from tenonnx_cpu.products.product import F32
+from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+NO_ORIGIN = {np.dtype(kind): np.zeros(1, kind) for kind in (np.uint8, np.int8)}
 
-def _origin(x: NDArray, zero: NDArray | None) -> int | None:
-    """Returns an image's zero point, once its bytes are unsigned; ``None`` if there are several."""
-    flip = 128 if x.dtype == np.int8 else 0
+
+def _origin(x: NDArray, zero: NDArray | None) -> NDArray | None:
+    """Returns an image's only zero point; ``None`` if there are several."""
     if zero is None:
-        return flip
-    return flip + int(zero.reshape(())) if zero.size == 1 else None
+        return NO_ORIGIN.get(x.dtype)
+    return zero.reshape(1) if zero.size == 1 else None
 
 
 @specialise("ConvInteger")
@@ -34,16 +35,13 @@ def conv_integer(site: Site, plain: Call) -> Call | None:
     weights = ByteWeights.of(Attributes.of(site), site, 1, 3, site.threads)
     if weights is None:
         return None
-    factor, summand = per_channel(weights.rows)
 
     def call(x: NDArray, w: NDArray, x_zero: NDArray | None = None, *rest: Any) -> Any:
-        origin, y = _origin(x, x_zero), None
-        if origin is not None:
-            finish = Finish(I32, factor, summand, weights.extra(origin))
-            y = weights.convolve(x, origin, finish)
-        return plain(x, w, x_zero, *rest) if y is None else y
+        origin = _origin(x, x_zero)
+        made = None if origin is None else weights.launch(x, origin, SUMS)
+        return plain(x, w, x_zero, *rest) if made is None else made
 
-    return call
+    return Recorded(call)
 
 
 @fusion("ConvInteger", turn=-1)
@@ -54,17 +52,18 @@ def fuse_scaled(node: ir.Node, scope: Scope) -> Fused | None:
     if found is None or weights is None:
         return None
     nodes, scale = found
-    summand, limits = per_channel(weights.rows)[1], (-np.inf, np.inf)
+    summand, limits = NO_NUMBERS, (-np.inf, np.inf)
     scaled = nodes[-1]
     added = scope.reader(scaled.outputs[0])
     if added is not None and added.op_type == "Add" and not added.domain:
         other = 1 if added.inputs[0] is scaled.outputs[0] else 0
         bias = _by_row(scope.site(added).constant(other), weights)
         if bias is not None:
-            nodes, summand = [*nodes, added], bias
+            nodes, summand = [*nodes, added], np.broadcast_to(bias, weights.rows)
     last = scope.reader(nodes[-1].outputs[0])
     if last is not None and (clipped := limits_of(last, scope)) is not None:
         nodes, limits = [*nodes, last], clipped
+    summand = np.ascontiguousarray(summand)
     image, zero = node.inputs[0], (*node.inputs, None, None)[2]
     inputs = tuple(dict.fromkeys(value for value in (image, zero, scale) if value is not None))
     plain = scope.fallback(nodes, inputs, nodes[-1].outputs[0])
@@ -73,21 +72,22 @@ def fuse_scaled(node: ir.Node, scope: Scope) -> Fused | None:
     def call(*given: NDArray) -> Any:
         x, x_zero, unit = (None if place is None else given[place] for place in places)
         assert x is not None, "the image is one of the inputs"
-        origin, factor, y = _origin(x, x_zero), _by_row(unit, weights), None
+        origin, factor, made = _origin(x, x_zero), _by_row(unit, weights), None
         if origin is not None and factor is not None:
-            finish = Finish(F32, factor, summand, weights.extra(origin), *limits)
-            y = weights.convolve(x, origin, finish)
-        return plain(*given) if y is None else y
+            finish = Finish(F32, factor, summand, low=limits[0], high=limits[1])
+            made = weights.launch(x, origin, finish)
+        return plain(*given) if made is None else made
 
-    return Fused(tuple(nodes), inputs, (nodes[-1].outputs[0],), call)
+    return Fused(tuple(nodes), inputs, (nodes[-1].outputs[0],), Recorded(call))
 
 
 def _by_row(value: NDArray | None, weights: ByteWeights) -> NDArray | None:
-    """Returns a number for every row that a tensor has; ``None`` if it has others."""
-    if value is None or value.dtype != F32 or value.ndim > weights.array.ndim:
+    """Returns the number that a tensor has, or one for every row; ``None`` if it has others."""
+    rank = len(weights.shape)
+    if value is None or value.dtype != F32 or value.ndim > rank:
         return None
     if value.size == 1:
-        return np.full(weights.rows, value.reshape(()), np.float32)
-    axis = 1 - weights.array.ndim
+        return value.reshape(1)
+    axis = 1 - rank
     fits = value.ndim >= -axis and value.shape[axis] == value.size == weights.rows
     return np.ascontiguousarray(value.reshape(-1)) if fits else None

@@ -1,131 +1,166 @@
-"""How a convolution of bytes is cut into tasks: like others, in bytes and in fours.
+"""How a convolution of bytes is cut into tasks, whose products have places as rows.
 
-Products of bytes are summed four at a time, so rows of weights and of what they multiply come in
-groups of four. Before it is multiplied, a panel of columns is packed: four rows, interleaved.
+Products of bytes are summed four at a time. What a place sees is some runs of adjacent bytes, of a
+line of windows if they are not dilated, else of one tap, and each run is some fours; weights beyond
+its end are zeros. Images of unsigned bytes with channels last are read where they are, others
+copied, a task's lines at a time: channels last, padded, and unsigned.
 """
 
 from __future__ import annotations
 
 import functools
-import math
 
 import numpy as np
 
+from tenonnx.records import record
 from tenonnx_array.windows import Windows
 from tenonnx_cpu.conv.layout import (
+    TASKS_PER_THREAD,
+    TILE_ROWS,
     Layout,
     Part,
     fixed,
     flattened,
-    is_direct,
     is_line,
     numbers_of,
-    places_of,
-    seen_by,
     split_tasks,
 )
+from tenonnx_cpu.jit.code.cpu import cpu
+
+PANEL = 2 * cpu().lanes
+"""Channels side by side in packed weights."""
 
 FIELDS = (
-    "batch", "groups", "rows", "channels", "height", "width", "out_height", "out_width",
-    "stride_y", "stride_x", "top", "taps", "plane", "line",
-    "task_rows", "task_height", "task_width", "block", "tasks", "pitch", "work", "packed",
-    "panel", "copy", "edge", "in_place", "common", "reach",
+    "groups", "rows", "channels", "height", "width", "out_height", "out_width", "stride_y",
+    "stride_x", "top", "left", "taps_y", "taps_x", "image", "from_line", "from_place",
+    "from_channel", "copied", "line", "pixel", "run", "fours", "depth", "task_rows",
+    "task_height", "task_width", "band", "work", "tasks",
 )  # fmt: skip
-"""What a kernel calls ``Layout.numbers``; see ``tenonnx_cpu.conv.layout``.
+"""What kernels call ``Layout.numbers``, in bytes if in anything:
 
-``pitch`` is in sums, which are int32; ``work`` is in bytes, and so is where planes, a panel, a
-copy of the weights and the last columns begin in it. ``in_place`` says whether the image itself
-is its plane; the second half of ``offsets`` is where its channels are, then. Where tasks of several
-threads see the same planes, ``common`` bytes are those of all channels, packed before. A window
-begins in one line of a plane and ends ``reach`` lines below.
+``rows`` and ``channels`` are a group's. Windows begin ``top`` lines and ``left`` columns ahead of
+an image, which has ``image`` bytes, and see ``taps_y`` lines and ``taps_x`` columns of it. From one
+to the next of its lines, places and channels there are ``from_line``, ``from_place`` and
+``from_channel``. Lines that are read are ``line`` apart, and what places see ``pixel``, in a copy
+if it is ``copied``. A place sees runs of ``run``, in all ``fours`` of which ``depth`` bytes count.
+A task makes ``task_rows`` channels of ``task_height`` lines of ``task_width`` places in ``work``
+bytes of memory, of which the copy begins at ``band``.
 """
 
-DEPTH = 1024
-COMMON = 8 << 20
-"""Bytes of planes at most that tasks have in common."""
-PLANES = 192 << 10
-"""Bytes of planes at most, so that they stay in the second-level cache."""
-ROWS_PER_TASK = 2048
-LINE = 24
-"""What a line of a plane takes to be packed, where a row of a tile takes 1 for a tap."""
-COLUMNS = 32
-SLACK = 256
+BAND = 48 << 10
+"""Bytes of a copy for windows of every channel by itself, so that they stay near the processor."""
+
+SLACK = 64
+"""Bytes behind a copy that are read."""
+
+
+@record
+class Form:
+    """How the bytes of an image lie.
+
+    Attributes:
+        shape: ``(N, C, H, W)``.
+        last: Whether its channels are last, or first.
+        signed: Whether they must be made unsigned.
+    """
+
+    shape: tuple[int, ...]
+    last: bool
+    signed: bool
 
 
 @functools.lru_cache(maxsize=1024)
-def bytes_layout(
-    shape: tuple[int, ...],
-    rows: int,
-    group: int,
-    windows: Windows,
-    threads: int,
-    whole: bool = False,
-) -> Layout:
-    """Returns how to convolve an image ``(N, C, H, W)`` of bytes with ``rows`` kernels.
-
-    A task makes all lines of a channel if it must make the ``whole``.
-    """
-    output = (shape[0], rows, *windows.output)
+def bytes_layout(form: Form, rows: int, group: int, windows: Windows, threads: int) -> Layout:
+    """Returns how to convolve an image with ``rows`` kernels."""
+    output, adjacent = (form.shape[0], rows, *windows.output), is_adjacent(windows)
     windows, _ = flattened(windows)
-    rows, channels, images = rows // group, shape[1] // group, shape[0] * group
-    direct = is_direct(windows)
-    planes, taps = seen_by(windows, is_line(windows))
-    part = Part(rows, *windows.output)
-    if not whole:
-        part = split_tasks(
-            images, rows, windows.output, threads, across=is_line(windows), tallest=ROWS_PER_TASK,
-            cost=0.0 if direct else LINE * len(planes) / len(taps),
-        )  # fmt: skip
-    line, reach = part.width + max(tap.column for tap in taps), max(tap.line for tap in taps)
-    plane, common = (part.height + reach) * line, 0
-    in_place = direct and channels % 4 == 0
-    if part.rows < rows and threads > 1 and len(taps) == 1 and not is_line(windows):
-        # A vector may be written beyond a plane, when others write the next one.
-        apart = _round((windows.output[0] + reach) * line) + 64
-        # Channels are read in fours: up to three more than there are.
-        common = (images * channels + 3) * apart + SLACK
-        plane, common = (apart, common) if common <= COMMON else (plane, 0)
-    block = _block(channels, len(taps), 0 if common else plane * len(planes))
-    depth = -(-block * len(taps) // 4) * 4
-    within = [tap.plane * plane + tap.line * line + tap.column for tap in taps]
-    offsets = np.add.outer(np.arange(block) * plane * len(planes), within).ravel()
-    offsets = np.concatenate([offsets, np.repeat(offsets[-1:], depth - offsets.size)])
-    if in_place:
-        offsets = np.concatenate([offsets, np.arange(depth) * math.prod(windows.size)])
-    pitch = -(-part.height * part.width // COLUMNS) * COLUMNS
-    pitch += 16 * (pitch % 256 == 0)
-    packed = 4 * part.rows * pitch
-    panel = _round(packed + (0 if common else block * len(planes) * plane) + SLACK)
-    copy = panel + COLUMNS * depth
-    edge = _round(copy + (part.rows * depth if channels * len(taps) % 4 else 0))
-    work = edge + 4 * _round(depth)
+    rows, channels, images = rows // group, form.shape[1] // group, form.shape[0] * group
+    part = split_tasks(images, rows, windows.output, threads, across=is_line(windows))
+    part = part._replace(rows=-(-part.rows // PANEL) * PANEL)
+    run = channels * (windows.kernel[1] if adjacent else 1)
+    copied = group > 1 or windows.is_padded or form.signed or not form.last or run % 4 > 0
+    wide = channels if copied else form.shape[1]
+    line = _seen(windows, part)[1] * wide if copied else windows.size[1] * wide
+    starts = _taps(windows, line, wide)[:, : 1 if adjacent else None].ravel()
+    offsets = np.add.outer(starts, np.arange(0, run, 4)).ravel()
+    depth = channels * windows.kernel[0] * windows.kernel[1]
+    own = {
+        "groups": group, "rows": rows, "run": run, "fours": offsets.size, "depth": depth,
+        "copied": int(copied), "line": line,
+    }  # fmt: skip
     tasks = images * part.number_in(rows, windows.output)
+    return _cut(form, windows, part, tasks, threads, output, own, offsets)
+
+
+@functools.lru_cache(maxsize=1024)
+def byte_depthwise_layout(form: Form, windows: Windows, fours: int, threads: int) -> Layout:
+    """Returns how to convolve every channel of an image by itself, with ``fours`` of weights."""
+    batch, channels = form.shape[:2]
+    height, width = windows.output
+    pieces = -(-TASKS_PER_THREAD * threads // batch) if threads > 1 else 1
+    stride_y, stride_x = windows.strides
+    if is_line(windows):
+        part = Part(1, 1, max(1, min(-(-width // pieces), BAND // (channels * stride_x))))
+    else:
+        most = BAND // (windows.size[1] * channels * stride_y)
+        part = Part(1, max(1, min(-(-height // pieces), most)), width)
+    line = _seen(windows, part)[1] * channels
+    offsets = _taps(windows, line, channels).ravel()
+    offsets = np.append(offsets, np.repeat(offsets[-1:], -offsets.size % 4))
+    own = {
+        "groups": 1, "rows": 1, "run": 0, "fours": fours, "depth": 0, "copied": 1, "line": line,
+    }  # fmt: skip
+    output, tasks = (batch, channels, height, width), batch * part.number_in(1, windows.output)
+    offsets = np.tile(offsets, 4 * fours // offsets.size)
+    return _cut(form, windows, part, tasks, threads, output, own, offsets)
+
+
+def is_adjacent(windows: Windows) -> bool:
+    """Says whether a window's columns are side by side."""
+    return windows.dilations[-1] == 1 or windows.kernel[-1] == 1
+
+
+def _seen(windows: Windows, part: Part) -> tuple[int, int]:
+    """Returns how many lines and columns of an image a part's windows see."""
+    axes = zip(part[1:], windows.strides, windows.kernel, windows.dilations, strict=True)
+    lines, columns = ((n - 1) * stride + (taps - 1) * step + 1 for n, stride, taps, step in axes)
+    return lines, columns
+
+
+def _taps(windows: Windows, line: int, wide: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int_]]:
+    """Returns where a kernel's taps are, line by line."""
+    (kernel_y, kernel_x), (step_y, step_x) = windows.kernel, windows.dilations
+    return np.add.outer(np.arange(kernel_y) * step_y * line, np.arange(kernel_x) * step_x * wide)
+
+
+def _cut(
+    form: Form,
+    windows: Windows,
+    part: Part,
+    tasks: int,
+    threads: int,
+    output: tuple[int, ...],
+    own: dict[str, int],
+    offsets: np.ndarray[tuple[int, ...], np.dtype[np.int_]],
+) -> Layout:
+    """Returns the layout of tasks that make such a part each."""
+    whole = form.shape[1]
+    (height, width), (taps_y, taps_x) = windows.size, _seen(windows, Part(1, 1, 1))
+    channels = whole // own["groups"]
+    from_channel, from_place = (1, whole) if form.last else (height * width, 1)
+    # Numbers of a panel's channels come first, then what places see in all.
+    band = _round(4 * 4 * PANEL + 4 * max(TILE_ROWS, part.height * part.width))
+    work = band + own["copied"] * _round(_seen(windows, part)[0] * own["line"] + SLACK)
     numbers = numbers_of(
-        FIELDS, batch=shape[0], groups=group, rows=rows, channels=channels, **places_of(windows),
-        taps=len(taps), plane=plane, line=line, reach=reach,
-        task_rows=part.rows, task_height=part.height, task_width=part.width,
-        block=block, tasks=tasks, pitch=pitch, work=work, packed=packed, panel=panel, copy=copy,
-        edge=edge, in_place=int(in_place), common=common,
+        FIELDS, **own, channels=channels, height=height, width=width,
+        out_height=windows.output[0], out_width=windows.output[1], stride_y=windows.strides[0],
+        stride_x=windows.strides[1], top=windows.begins[0], left=windows.begins[1], taps_y=taps_y,
+        taps_x=taps_x, image=whole * height * width, from_line=width * from_place,
+        from_place=from_place, from_channel=from_channel,
+        pixel=windows.strides[1] * (channels if own["copied"] else whole), task_rows=part.rows,
+        task_height=part.height, task_width=part.width, band=band, work=work, tasks=tasks,
     )  # fmt: skip
-    return Layout(
-        numbers,
-        min(threads, tasks),
-        -(-work // 4),
-        output,
-        offsets=fixed(offsets),
-        planes=fixed(planes),
-    )
-
-
-def _block(channels: int, taps: int, planes: int) -> int:
-    """Returns how many channels to sum over at a time, whose planes take so many bytes each."""
-    block = DEPTH // taps
-    if planes:
-        block = min(block, PLANES // planes)
-    block = max(1, block)
-    if block < channels:
-        block = max(4, -(-channels // -(-channels // block) // 4) * 4)
-    return block
+    return Layout(numbers, min(threads, tasks), -(-work // 4), output, fixed(offsets))
 
 
 def _round(size: int) -> int:

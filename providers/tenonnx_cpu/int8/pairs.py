@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx_cpu.buffers import empty
-from tenonnx_cpu.conv.channels_last import channels_first, channels_last
+from tenonnx_cpu.buffers import contiguous, empty
+from tenonnx_cpu.conv.channels_last import memory_order
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.int8.between import SERIAL, between, byte_limits, flat
 from tenonnx_cpu.int8.codes import Code, code_at
@@ -96,32 +96,38 @@ class PairCall:
 
     def launch(self, x: NDArray, y: NDArray) -> Any:
         """Returns a launch that makes the bytes of the result, or those."""
-        if x.shape == y.shape and x.ndim > 2 and not x.flags.c_contiguous:
-            x, y = channels_first(x), channels_first(y)
-            if x.flags.c_contiguous and y.flags.c_contiguous:
-                return channels_last(self(x, y))
-            x, y = channels_last(x), channels_last(y)
+        long = y if y.size > x.size else x
+        order = memory_order(long)
+        if x.ndim != y.ndim or order == sorted(order):
+            return self._launch(x, y)
+        made = self._launch(x.transpose(order), y.transpose(order))
+        if type(made) is Launch:
+            return made._replace(result=made.result.transpose(np.argsort(order)))
+        return made.transpose(np.argsort(order))
+
+    def _launch(self, x: NDArray, y: NDArray) -> Any:
+        """Does as ``launch`` with arrays of which the larger one's elements are in order."""
         run = self._kernel.run
         turned = y.size > x.size
         long, short = (y, x) if turned else (x, y)
-        if _spreads(short.shape, long.shape):
-            spread = empty(long.shape, short.dtype)
-            np.copyto(spread, short)
-            short = spread
         first, second = self._codes
         if (
             run is None
             or (x.dtype, y.dtype) != (first.dtype, second.dtype)
-            or not (x.flags.c_contiguous and y.flags.c_contiguous and short.size)
-            or not _repeats(short.shape, long.shape)
+            or not long.flags.c_contiguous
+            or not _fits(short.shape, long.shape)
         ):
             return self._plain(x, y)
+        if not _repeats(short.shape, long.shape):
+            spread = empty(long.shape, short.dtype)
+            np.copyto(spread, short)
+            short = spread
         z = empty(long.shape, self._made.dtype)
         threads = self._threads if z.size > SERIAL else 1
         if short.size < min(ROW, long.size):
             short = np.tile(short.reshape(-1), -(-ROW // short.size))[: long.size]
-        given = *flat(long, short, z), self._numbers[turned], self._zeros[turned], threads
-        return Launch(run, given, z)
+        given = *flat(long, contiguous(short), z), self._numbers[turned], self._zeros[turned]
+        return Launch(run, (*given, threads), z)
 
 
 def _numbers(kind: str, a: Code, b: Code, made: Code, limits: tuple[float, float]) -> NDArray:
@@ -133,20 +139,16 @@ def _numbers(kind: str, a: Code, b: Code, made: Code, limits: tuple[float, float
     return np.array([left, right, -(first * left + second * right), *limits], np.float32)
 
 
-def _spreads(short: tuple[int, ...], long: tuple[int, ...]) -> bool:
-    """Says whether each of one array's elements stands for a whole image of another's."""
-    return (
-        len(short) == len(long) > 2
-        and short[:2] == long[:2]
-        and short[2:] != long[2:]
-        and (set(short[2:]) == {1})
-    )
+def _fits(short: tuple[int, ...], long: tuple[int, ...]) -> bool:
+    """Says whether an array is broadcast to the shape of another, and has elements."""
+    if len(short) > len(long) or 0 in short:
+        return False
+    sides = zip(reversed(short), reversed(long), strict=False)
+    return all(own in (1, whole) for own, whole in sides)
 
 
 def _repeats(short: tuple[int, ...], long: tuple[int, ...]) -> bool:
     """Says whether one array's elements are repeated as a whole to fit another's."""
-    if len(short) > len(long):
-        return False
     own = list(short)
     while own and own[0] == 1:
         own.pop(0)

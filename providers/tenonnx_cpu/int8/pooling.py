@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.buffers import contiguous, empty
 from tenonnx_cpu.conv.attributes import Attributes
-from tenonnx_cpu.conv.channels_last import taking_first, taking_last
+from tenonnx_cpu.conv.channels_last import channels_first, channels_last, taking_first, taking_last
+from tenonnx_cpu.conv.layout import numbers_of, places_of
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.int8.between import SERIAL, between, byte_limits, flat
 from tenonnx_cpu.int8.codes import BYTES, Code, code_at
-from tenonnx_cpu.int8.conv_layout import bytes_layout
+from tenonnx_cpu.int8.sizes import POOL_FIELDS
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.jit.scratch import floats
+from tenonnx_cpu.jit.scratch import pieces
+from tenonnx_cpu.recording.launch import Launch
+from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 if TYPE_CHECKING:
@@ -46,24 +50,30 @@ def max_pool_of_bytes(site: Site, plain: Call) -> Call:
         return plain
     MAX_POOL.request()
 
-    def call(x: NDArray) -> Any:
-        run = MAX_POOL.run
-        if run is None or x.ndim != 4 or x.dtype not in BYTES:
-            return plain(x)
-        channels = x.shape[0] * x.shape[1]
-        windows = attributes.windows(x.shape, (1, x.shape[1], *kernel))
+    @functools.lru_cache(maxsize=64)
+    def placed(shape: tuple[int, ...]) -> tuple[tuple[int, ...], NDArray] | None:
+        windows = attributes.windows(shape, (1, shape[1], *kernel)) if len(shape) == 4 else None
         if windows is None:
-            return plain(x)
-        cut = bytes_layout((1, 1, *windows.size), 1, 1, windows, 1, whole=True)
-        y = empty((*x.shape[:2], *windows.output), x.dtype)
-        threads = min(site.threads, channels) if x.size > SERIAL else 1
-        run(
-            *flat(np.ascontiguousarray(x), y), 128 if x.dtype == np.int8 else 0, cut.numbers,
-            cut.offsets, cut.planes, floats(cut.floats * threads), threads,
+            return None
+        (top, left), (step_y, step_x) = windows.begins, windows.dilations
+        places = places_of(windows) | {"top": top, "left": left}
+        return windows.output, numbers_of(
+            POOL_FIELDS, **places, channels=shape[1], kernel_y=kernel[0], kernel_x=kernel[1],
+            step_y=step_y, step_x=step_x,
         )  # fmt: skip
-        return y
 
-    return call
+    def call(x: NDArray) -> Any:
+        run, cut = MAX_POOL.run, placed(x.shape)
+        if run is None or cut is None or x.dtype not in BYTES:
+            return plain(x)
+        output, numbers = cut
+        y = empty((x.shape[0], *output, x.shape[1]), x.dtype)
+        threads = site.threads if x.size > SERIAL else 1
+        flip = 128 if x.dtype == np.int8 else 0
+        arguments = *flat(contiguous(channels_last(x)), y), flip, numbers, threads
+        return Launch(run, arguments, channels_first(y))
+
+    return Recorded(call)
 
 
 @fusion("GlobalAveragePool", turn=-1)
@@ -103,18 +113,19 @@ def average_of_bytes(code: Code, made: Code, limits: tuple[float, float], plain:
         plain: Computes the same.
     """
     AVERAGE.request()
-    factor = code.step / made.step
 
     def call(x: NDArray) -> Any:
         run = AVERAGE.run
         if run is None or x.dtype != code.dtype or x.ndim < 3 or not x.size:
             return plain(x)
-        y = np.empty((*x.shape[:2], *(1,) * (x.ndim - 2)), made.dtype)
-        image = np.ascontiguousarray(x).view(np.uint8)
-        run(
-            image.reshape(y.size, -1), y.view(np.uint8).reshape(-1), factor,
-            *limits, code.origin + code.flip, code.flip, made.origin, 1,
+        batch, channels = x.shape[:2]
+        image = contiguous(channels_last(x)).view(np.uint8).reshape(batch, -1, channels)
+        y = empty((batch, channels), made.dtype)
+        factor = code.step / made.step / image.shape[1]
+        arguments = (
+            image, y.view(np.uint8), *pieces(((channels,), np.int32)), factor, *limits,
+            code.origin + code.flip, code.flip, made.origin,
         )  # fmt: skip
-        return y
+        return Launch(run, arguments, y.reshape(batch, channels, *(1,) * (x.ndim - 2)))
 
-    return call
+    return Recorded(call)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tenonnx_cpu.buffers import contiguous, empty
+from tenonnx_cpu.conv.layout import fixed
 from tenonnx_cpu.int8.codes import BYTES
 from tenonnx_cpu.int8.sizes import FEW, ROOM
 from tenonnx_cpu.jit.products.workspace import BYTE_ROOM
@@ -122,12 +124,18 @@ def byte_launch(
     )
     result = empty(shape, finish.dtype)
     arguments = (
-        rows, right, result.reshape(-1, columns).view(np.uint8), offsets,
+        rows, _places(fours), right, result.reshape(-1, columns).view(np.uint8), offsets,
         a_zero.view(np.uint8), b_zeros, finish.extra, finish.factor, finish.summand,
         flip, 128 if b.dtype == np.uint8 else 0, FORMS[finish.dtype],
         finish.low, finish.high, finish.zero, copy, totals, memory, threads,
     )  # fmt: skip
     return Launch(run, arguments, result)
+
+
+@functools.lru_cache(maxsize=256)
+def _places(fours: int) -> NDArray:
+    """Returns where every four of adjacent bytes begin."""
+    return fixed(np.arange(0, 4 * fours, 4))
 
 
 def _readable(b: NDArray) -> NDArray:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx_cpu.buffers import contiguous, empty
+from tenonnx_cpu.conv.channels_last import memory_order
 from tenonnx_cpu.int8.codes import BYTES
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces
@@ -30,11 +31,12 @@ def quantize(x: NDArray, scale: float, zero: int, dtype: np.dtype[Any], threads:
     run = QUANTIZE.run
     if run is None or x.dtype != F32 or x.size <= FEW:
         return None
-    limits, y = np.iinfo(dtype), empty(x.shape, dtype)
+    limits = np.iinfo(dtype)
+    x, y, made = alike(x, dtype)
     low, high = float(limits.min - zero), float(limits.max - zero)
     own = threads if x.size > CHUNK else 1
-    run(contiguous(x).reshape(-1), y.view(np.uint8).reshape(-1), scale, low, high, zero, own)
-    return y
+    run(x.reshape(-1), y.view(np.uint8).reshape(-1), scale, low, high, zero, own)
+    return made
 
 
 def dequantize(x: NDArray, scale: float, zero: int, threads: int) -> NDArray | None:
@@ -42,10 +44,19 @@ def dequantize(x: NDArray, scale: float, zero: int, threads: int) -> NDArray | N
     run = DEQUANTIZE.run
     if run is None or x.dtype not in BYTES or x.size <= FEW:
         return None
-    flip, y = 128 if x.dtype == np.int8 else 0, empty(x.shape)
+    flip = 128 if x.dtype == np.int8 else 0
+    x, y, made = alike(x, F32)
     own = threads if x.size > CHUNK else 1
-    run(contiguous(x).view(np.uint8).reshape(-1), y.reshape(-1), scale, zero + flip, flip, own)
-    return y
+    run(x.view(np.uint8).reshape(-1), y.reshape(-1), scale, zero + flip, flip, own)
+    return made
+
+
+def alike(x: NDArray, dtype: np.dtype[Any]) -> tuple[NDArray, NDArray, NDArray]:
+    """Returns an array's elements in the order of memory, room for as many, and that as x lies."""
+    order = memory_order(x)
+    lain = contiguous(x.transpose(order))
+    y = empty(lain.shape, dtype)
+    return lain, y, y.transpose(np.argsort(order))
 
 
 def dynamic_quantize(x: NDArray, threads: int) -> Launch | None:
@@ -56,11 +67,12 @@ def dynamic_quantize(x: NDArray, threads: int) -> Launch | None:
     run = BY_RANGE.run
     if run is None or x.dtype != F32 or not x.size:
         return None
-    codes, scale, zero = empty(x.shape, BYTES[0]), empty(()), empty((), BYTES[0])
+    x, y, codes = alike(x, BYTES[0])
+    scale, zero = empty(()), empty((), BYTES[0])
     chunks = -(-x.size // CHUNK)
     refusal, ranges = pieces(((1,), np.int32), ((chunks, 2), np.float32))
     arguments = (
-        contiguous(x).reshape(-1), codes.reshape(-1), scale.reshape(1), zero.reshape(1), ranges,
+        x.reshape(-1), y.reshape(-1), scale.reshape(1), zero.reshape(1), ranges,
         refusal, threads if chunks > 1 else 1,
     )  # fmt: skip
     return Launch(run, arguments, (codes, scale, zero), refusal)

@@ -1,4 +1,4 @@
-"""Block sizes of products of a few rows of bytes. Imported without numba."""
+"""What both sides of kernels of bytes know: block sizes and names. Imported without numba."""
 
 from __future__ import annotations
 
@@ -10,3 +10,9 @@ SPAN = 2048
 
 ROOM = 4 * (FEW + 1) * SPAN
 """Bytes that one worker needs for sums."""
+
+POOL_FIELDS = (
+    "channels", "height", "width", "out_height", "out_width", "stride_y", "stride_x", "top", "left",
+    "kernel_y", "kernel_x", "step_y", "step_x",
+)  # fmt: skip
+"""What ``max_pool`` calls its numbers: an image's and a result's size, and how windows move."""

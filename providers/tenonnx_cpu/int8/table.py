@@ -9,6 +9,7 @@ import numpy as np
 
 from tenonnx.planning.lower import is_constant
 from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.conv.channels_last import memory_order
 from tenonnx_cpu.elementwise.elementwise import MEANINGS
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.int8.between import SERIAL, between, flat
@@ -119,7 +120,10 @@ def fuse_concat(node: ir.Node, scope: Scope) -> Fused | None:
                 x if table is None else done(looked_up(x, table, scope.threads), (x,))
                 for x, table in zip(arrays, tables, strict=True)
             ]
-            return np.concatenate(parts, axis)
+            order = memory_order(parts[0])
+            along = order.index(range(len(order))[axis])
+            whole = np.concatenate([part.transpose(order) for part in parts], along)
+            return whole.transpose(np.argsort(order))
 
         return plain if least == 0 else call
 
@@ -154,11 +158,10 @@ def table_call(plain: Call, threads: int) -> Call:
 
 def looked_up(x: NDArray, table: NDArray, threads: int) -> Any:
     """Returns what looks up bytes that lie in any order of axes; numpy's result of others."""
-    order = sorted(range(x.ndim), key=lambda axis: -x.strides[axis])
+    order = memory_order(x)
     lain, run = x.transpose(order), LOOK_UP.run
     if run is None or not lain.flags.c_contiguous:
         return table[x.view(np.uint8)]
     y = empty(lain.shape, table.dtype)
     team = threads if y.size > SERIAL else 1
-    result = y.transpose([order.index(axis) for axis in range(x.ndim)])
-    return Launch(run, (*flat(lain, table, y), team), result)
+    return Launch(run, (*flat(lain, table, y), team), y.transpose(np.argsort(order)))

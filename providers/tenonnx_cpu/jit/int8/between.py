@@ -8,13 +8,16 @@ import numpy as np
 from numba import types
 from numba.extending import intrinsic
 
+from tenonnx_cpu.int8.sizes import POOL_FIELDS
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i32, i64, inlined, kernel, size, u8
-from tenonnx_cpu.jit.int8.conv import byte_conv_sizes, pack_byte_planes
-from tenonnx_cpu.jit.int8.conv_tile import to_bytes
+from tenonnx_cpu.jit.int8.band import copy_bytes, fill_bytes
+from tenonnx_cpu.jit.int8.finishing import to_bytes
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.lanes import LANES
+from tenonnx_cpu.jit.vectors.named import named
 from tenonnx_cpu.jit.vectors.vector import I8, I64, Builder, Value
+from tenonnx_cpu.jit.vectors.views import elements
 
 F = np.float32
 CHUNK = 1 << 14
@@ -145,55 +148,70 @@ def multiply(a, b, y, numbers, zeros, threads):  # type: ignore[no-untyped-def] 
     multiply_chunk((a, b, y, numbers, zeros), -(-y.size // chunk_size(a, b)), threads)
 
 
+pool_sizes = named("BytePoolSizes", POOL_FIELDS)
+
+
 @parallel
-def pool_channel(arguments: Any, task: Any, worker: Any) -> None:
-    """Pools one channel; see ``max_pool``."""
-    x, y, flip, sizes, offsets, planes, memory = arguments
-    packed = memory.view(np.uint8)[sizes.work * worker :]
-    height, width = sizes.out_height, sizes.out_width
-    source = x.ctypes.data + task * sizes.height * sizes.width
-    lines, fill = height + sizes.reach, np.uint8(0)
-    pack_byte_planes(source, 1, 0, lines, 0, sizes, planes, fill, flip, packed.ctypes.data, True)
-    best = y[task * height * width :][: height * width]
-    best[:] = 0
-    for tap in range(sizes.taps):
-        start = offsets[tap]
-        take_maxima(packed[start : start + best.size], best)
-    if flip:
-        for i in range(best.size):
-            best[i] ^= flip
+def pool_line(arguments: Any, task: Any, worker: Any) -> None:
+    """Makes a line of the result."""
+    x, y, flip, sizes = arguments
+    image, line = task // sizes.out_height, task % sizes.out_height
+    channels = sizes.channels
+    source = x.ctypes.data + image * sizes.height * sizes.width * channels
+    for place in range(sizes.out_width):
+        best = y.ctypes.data + (task * sizes.out_width + place) * channels
+        fill_bytes(best, channels, np.uint8(0))
+        for tap_y in range(sizes.kernel_y):
+            row = line * sizes.stride_y - sizes.top + tap_y * sizes.step_y
+            for tap_x in range(sizes.kernel_x):
+                column = place * sizes.stride_x - sizes.left + tap_x * sizes.step_x
+                if 0 <= row < sizes.height and 0 <= column < sizes.width:
+                    seen = source + (row * sizes.width + column) * channels
+                    take_maxima(seen, best, channels, flip)
+        copy_bytes(best, best, channels, flip)
 
 
 @helper
-def take_maxima(seen: Any, best: Any) -> None:
-    """Keeps the greater of two rows of bytes."""
-    for i in range(best.size):
-        best[i] = seen[i] if seen[i] > best[i] else best[i]
+def take_maxima(seen: Any, best: Any, count: Any, flip: Any) -> None:
+    """Keeps the greater of two rows of bytes, of one of which some bits are inverted first."""
+    x, y = elements(seen, count, np.uint8), elements(best, count, np.uint8)
+    for i in range(count):
+        y[i] = max(y[i], x[i] ^ flip)
 
 
-@kernel((In(u8, 1), Out(u8, 1), u8, In(i64, 1), In(i64, 1), In(i64, 2), Out(f32, 1), size))
-def max_pool(x, y, flip, numbers, offsets, planes, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Takes the maximum of what each window sees.
+@kernel((In(u8, 1), Out(u8, 1), u8, In(i64, 1), size))
+def max_pool(x, y, flip, numbers, threads):  # type: ignore[no-untyped-def] # the signature has them
+    """Takes the maximum of what each window sees, of images that have their channels last.
 
-    The layout is that of ``tenonnx_cpu.int8.conv_layout`` for one channel.
+    Args:
+        x: The images' bytes.
+        y: The result's.
+        flip: Bits that are inverted to compare them.
+        numbers: As ``tenonnx_cpu.int8.sizes.POOL_FIELDS`` says.
+        threads: How many threads to use.
     """
-    sizes = byte_conv_sizes(numbers)
-    tasks = y.size // (sizes.out_height * sizes.out_width)
-    pool_channel((x, y, flip, sizes, offsets, planes, memory), tasks, threads)
+    sizes = pool_sizes(numbers)
+    pool_line((x, y, flip, sizes), y.size // (sizes.out_width * sizes.channels), threads)
 
 
-@kernel((In(u8, 2), Out(u8, 1), f32, f32, f32, i32, i32, i32, size))
-def average(x, y, factor, low, high, origin, flip, zero, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Takes the mean of each row, in units of the result's scale."""
-    for row in range(y.size):
-        total = row_total(x[row], flip) - origin * np.int32(x.shape[1])
-        y[row] = to_byte(F(total) * factor / F(x.shape[1]), low, high, zero)
+@kernel((In(u8, 3), Out(u8, 2), Out(i32, 1), (f32, f32, f32), (i32, u8, i32)))
+def average(x, y, totals, numbers, limits):  # type: ignore[no-untyped-def] # the signature has them
+    """Takes the mean of each channel of images that have theirs last.
 
-
-@helper
-def row_total(row: Any, flip: Any) -> Any:
-    """Returns the sum of bytes, of which some bits are inverted first."""
-    total = np.int32(0)
-    for i in range(row.size):
-        total += np.int32(row[i]) ^ flip
-    return total
+    Args:
+        x: ``(images, places, channels)``.
+        y: ``(images, channels)``.
+        totals: Memory for as many int32 as there are channels.
+        numbers: What a total is multiplied by, the least and the greatest result.
+        limits: The zero point of x once bits of it are inverted, those bits, and y's zero point.
+    """
+    factor, low, high = numbers
+    origin, flip, zero = limits
+    for image in range(x.shape[0]):
+        totals[:] = -origin * np.int32(x.shape[1])
+        for place in range(x.shape[1]):
+            seen = x[image, place]
+            for i in range(totals.size):
+                totals[i] += np.int32(seen[i] ^ flip)
+        for i in range(totals.size):
+            y[image, i] = to_byte(F(totals[i]) * factor, low, high, zero)

@@ -1,4 +1,4 @@
-"""Convolution of bytes by int8 weights, with what turns the sums into bytes again."""
+"""Convolution of bytes as products of places by channels, with what turns sums into bytes again."""
 
 from __future__ import annotations
 
@@ -8,161 +8,133 @@ import numpy as np
 
 from tenonnx_cpu.int8.conv_layout import FIELDS
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i8, i32, i64, kernel, size, u8
-from tenonnx_cpu.jit.conv.strip import Result, Rows
 from tenonnx_cpu.jit.conv.tasks import part_of
-from tenonnx_cpu.jit.int8.conv_rows import place_bytes
-from tenonnx_cpu.jit.int8.conv_tile import Finish
-from tenonnx_cpu.jit.int8.strip import Seen, finish_rows, multiply_byte_strip
-from tenonnx_cpu.jit.products.tile import COLUMNS
+from tenonnx_cpu.jit.int8.band import pack_band
+from tenonnx_cpu.jit.int8.finishing import NUMBERS, ROUNDED, pack_numbers
+from tenonnx_cpu.jit.int8.tile import multiply_bytes
+from tenonnx_cpu.jit.products.block import split
+from tenonnx_cpu.jit.products.tile import COLUMNS, ROWS
 from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.vectors.lanes import LANES
+from tenonnx_cpu.jit.vectors.memory import load_int, store_word
 from tenonnx_cpu.jit.vectors.named import named
+from tenonnx_cpu.jit.vectors.views import elements
 
-U8 = np.uint8
+BYTE_CONVOLUTION = (
+    In(u8, 1), In(i8, 1), Out(u8, 1), In(u8, 1), u8,
+    (In(i32, 1), In(i32, 1), In(i32, 1), In(f32, 1), In(f32, 1)), (size, f32, f32, i32),
+    In(i64, 1), In(i64, 1), Out(u8, 1), size,
+)  # fmt: skip
+"""What kernels of convolutions of bytes are called with:
+
+* the image, the weights as ``tenonnx_cpu.int8.conv_weights`` packs them, and the result's bytes;
+* the image's zero point, and bits of it and of the image that are inverted;
+* for every row of weights its sum, then its zero point or one for all, and, as ``pack_numbers``
+  takes them, what is added to sums, what they are multiplied by, and what is added then;
+* ``form``, ``low``, ``high`` and ``zero``: see ``multiply_bytes``;
+* ``numbers`` and ``offsets`` as ``tenonnx_cpu.int8.conv_layout`` makes them;
+* bytes to work in, a part for every thread, and how many threads to use.
+"""
 
 byte_conv_sizes = named("ByteConvSizes", FIELDS)
 
 
-@helper
-def pack_byte_planes(
-    source: Any, channels: Any, top: Any, lines: Any, left: Any, sizes: Any, planes: Any,
-    fill: Any, flip: Any, target: Any, fresh: Any,
-) -> None:  # fmt: skip
-    """Writes planes of some channels, as far as windows see them; see ``pack_planes``.
-
-    Lines above and below the image are there already unless the memory is ``fresh``.
-    """
-    height, width, stride_y, stride_x = sizes.height, sizes.width, sizes.stride_y, sizes.stride_x
-    for channel in range(channels):
-        own = source + channel * height * width
-        for plane in range(planes.shape[0]):
-            place = target + (channel * planes.shape[0] + plane) * sizes.plane
-            column = planes[plane, 1] + left * stride_x
-            first = max(0, -(column // stride_x))
-            stop = max(first, min(sizes.line, (width - 1 - column) // stride_x + 1))
-            row = top * stride_y + planes[plane, 0] - sizes.top
-            above = min(lines, max(0, -(row // stride_y)))
-            inside = min(lines, max(above, (height - 1 - row) // stride_y + 1))
-            here = own + (row + above * stride_y) * width + column + first * stride_x
-            if above and fresh:
-                place_bytes(own, 0, place, sizes.line, 0, 0, above, 1, fill, flip)
-            place += sizes.line * above
-            place_bytes(
-                here, stride_y * width, place, sizes.line, first, stop, inside - above, stride_x,
-                fill, flip,
-            )  # fmt: skip
-            place += sizes.line * (inside - above)
-            if inside < lines and fresh:
-                place_bytes(own, 0, place, sizes.line, 0, 0, lines - inside, 1, fill, flip)
-
-
-@parallel
-def pack_common(arguments: Any, task: Any, worker: Any) -> None:
-    """Writes planes of some channels for all tasks; see ``tenonnx_cpu.int8.conv_layout``."""
-    x, sizes, planes, fill, flip, common, several = arguments
-    first = task * several
-    count = min(several, sizes.batch * sizes.groups * sizes.channels - first)
-    source = x.ctypes.data + first * sizes.height * sizes.width
-    target = common + first * planes.shape[0] * sizes.plane
-    lines = sizes.out_height + sizes.reach
-    pack_byte_planes(source, count, 0, lines, 0, sizes, planes, fill, flip, target, True)
-
-
 @parallel
 def convolve_bytes(arguments: Any, task: Any, worker: Any) -> None:
-    """Convolves some rows and lines; see ``tenonnx_cpu.int8.conv_layout``."""
-    x, w, y, finish, fill, flip, sizes, offsets, planes, memory, common = arguments
+    """Makes some channels of some lines; see ``tenonnx_cpu.int8.conv_layout``."""
+    x, w, y, origin, flip, rows_own, limits, sizes, offsets, memory = arguments
     part = part_of(task, sizes)
-    row, area = part.image % sizes.groups * sizes.rows + part.first, sizes.height * sizes.width
-    apart = sizes.out_height * sizes.out_width
-    place = (part.image // sizes.groups * sizes.groups * sizes.rows + row) * apart
-    place += part.top * sizes.out_width + part.left
-    work, depth = memory.ctypes.data + sizes.work * worker, sizes.channels * sizes.taps
-    c, result = Rows(work, 4 * sizes.pitch), Result(y, place, apart, row, finish)
-    table, own = offsets.ctypes.data, offsets.ctypes.data + 4 * offsets.size
-    for channel in range(0, sizes.channels, sizes.block):
-        some = min(sizes.block, sizes.channels - channel)
-        image = part.image * sizes.channels + channel
-        source, packed = x.ctypes.data + image * area, work + sizes.packed
-        ready = fours_in_place(x.size - image * area, some, part, sizes)
-        if sizes.common:
-            packed = common + image * planes.shape[0] * sizes.plane + part.top * sizes.line
-        else:
-            pack_byte_planes(
-                source + 4 * ready * area, some - 4 * ready, part.top, part.lines + sizes.reach,
-                part.left, sizes, planes, fill, flip, packed + 4 * ready * sizes.plane,
-                channel == 0,
-            )  # fmt: skip
-        length = some * sizes.taps
-        a = Rows(w.ctypes.data + row * depth + channel * sizes.taps, depth)
-        if depth % 4:
-            copy = Rows(work + sizes.copy, 4 * -(-length // 4))
-            place_bytes(
-                a.start, depth, copy.start, copy.apart, 0, length, part.rows, 1, U8(0), U8(0)
-            )
-            a = copy
-        multiply_byte_strip(
-            part.rows, length, part.columns, a,
-            Seen(packed, table, source + part.left, own, ready, flip), c, channel == 0,
-            channel + some >= sizes.channels, result, work + sizes.panel, work + sizes.edge,
+    image, group = part.image // sizes.groups, part.image % sizes.groups
+    work = memory.ctypes.data + sizes.work * worker
+    source = x.ctypes.data + image * sizes.image + group * sizes.channels * sizes.from_channel
+    width = part.columns // part.lines
+    if sizes.copied:
+        fill, band = np.uint8(origin), work + sizes.band
+        pack_band(source, part.top, part.lines, part.left, width, sizes, fill, flip, band)
+        source = band
+    else:
+        source += part.top * sizes.stride_y * sizes.line + part.left * sizes.pixel
+    sums, zeros, extra, factor, summand = rows_own
+    totals, with_totals = work + 4 * NUMBERS, False
+    for zero in zeros:
+        with_totals = with_totals or zero != 0
+    add_totals(part.lines if with_totals else 0, width, source, offsets.ctypes.data, sizes, totals)
+    columns_own = origin, sums.size, zeros, extra, factor, summand
+    first = group * sizes.rows + part.first
+    panels = -(-sizes.rows // COLUMNS)
+    line = (image * sizes.out_height + part.top) * sizes.out_width + part.left
+    for channel in range(0, part.rows, COLUMNS):
+        for i in range(COLUMNS):
+            store_word(sums[min(first + channel + i, sums.size - 1)], work + 4 * i)
+        pack_numbers(first + channel, sizes.depth, columns_own, work)
+        number = group * panels + (part.first + channel) // COLUMNS
+        panel = w.ctypes.data + 4 * COLUMNS * sizes.fours * number
+        multiply_lines(
+            part.lines, width, source, offsets.ctypes.data, panel, totals if with_totals else 0,
+            work, y, line, first + channel, min(COLUMNS, part.rows - channel), limits, sizes,
         )  # fmt: skip
-    finish_rows(part.rows, part.columns, c, result)
 
 
 @helper
-def fours_in_place(size: Any, channels: Any, part: Any, sizes: Any) -> Any:
-    """Returns how many fours of channels are read where they are, of so many bytes from there on.
+def add_totals(lines: Any, width: Any, source: Any, offsets: Any, sizes: Any, totals: Any) -> None:
+    """Writes the total of what each place sees, or zeros for a tile if there are no lines."""
+    if not lines:
+        for row in range(ROWS):
+            store_word(np.int32(0), totals + 4 * row)
+    apart = -(-sizes.run // 4)
+    for place in range(lines * width):
+        here = source + place // width * sizes.stride_y * sizes.line + place % width * sizes.pixel
+        total = np.int32(0)
+        for four in range(0, sizes.fours, apart):
+            for byte in elements(here + load_int(offsets + 8 * four), sizes.run, np.uint8):
+                total += np.int32(byte)
+        store_word(total, totals + 4 * place)
 
-    Where a plane would be the image itself, panels come from there, but for the last channels:
-    whole vectors are read, which may end beyond the image.
-    """
-    if not sizes.in_place:
-        return 0
-    beyond = part.left + -(-part.columns // COLUMNS) * COLUMNS
-    safe = max(0, (size - beyond) // (sizes.height * sizes.width) + 1)
-    return min(-(-channels // 4), safe // 4)
 
-
-@kernel((
-    In(u8, 1), In(i8, 1), Out(u8, 1), In(i32, 1), In(f32, 1), In(f32, 1), size, f32, f32, i32,
-    u8, u8,
-    In(i64, 1), In(i64, 1), In(i64, 2), Out(f32, 1), size,
-))  # fmt: skip
-def conv_int8(  # type: ignore[no-untyped-def] # the signature has them
-    x, w, y, extra, factor, summand, form, low, high, zero, fill, flip, numbers, offsets,
-    planes, memory, threads,
-):  # fmt: skip
-    """Convolves bytes; see ``multiply_bytes`` for what becomes of the sums.
+@helper
+def multiply_lines(
+    lines: Any, width: Any, source: Any, offsets: Any, panel: Any, totals: Any, numbers: Any,
+    y: Any, line: Any, channel: Any, columns: Any, limits: Any, sizes: Any,
+) -> None:  # fmt: skip
+    """Makes a panel's channels of some lines.
 
     Args:
-        x: The image, as unsigned bytes once ``flip`` is applied.
-        w: The weights.
-        y: The result's bytes.
-        extra: An int32 per row of weights.
-        factor: A float32 per row of weights.
-        summand: A float32 per row of weights.
-        form: ``SUMMED``, ``REAL`` or ``ROUNDED``: what the result is.
-        low: The least result but for the zero point.
-        high: The greatest.
-        zero: The result's zero point.
-        fill: What padding is, after ``flip``.
-        flip: Bits of the image that are inverted: the highest turns signed bytes into unsigned.
-        numbers: See ``tenonnx_cpu.int8.conv_layout``; so are ``offsets`` and ``planes``.
-        offsets: Likewise.
-        planes: Likewise.
-        memory: To work in.
-        threads: How many threads to use.
+        lines: How many.
+        width: How many places of each.
+        source: Address that offsets count from at the first place.
+        offsets: Address of where fours of what a place sees are.
+        panel: Address of the weights.
+        totals: Address of an int32 for every place, or 0.
+        numbers: Address of what ``pack_numbers`` has written; zeros are behind it.
+        y: Address of the result.
+        line: The first place's number among all of the result.
+        channel: The first one's number among the result's.
+        columns: How many channels.
+        limits: The form, the least and the greatest result, and the zero point.
+        sizes: As ``FIELDS`` says.
     """
+    form, low, high, zero = limits
+    bytes_each = 1 if form == ROUNDED else 4
+    apart, tall = bytes_each * sizes.groups * sizes.rows, split(width, ROWS, 1)
+    vectors = -(-columns // LANES)
+    for row in range(lines):
+        here = source + row * sizes.stride_y * sizes.line
+        there = y + (line + row * sizes.out_width) * apart + bytes_each * channel
+        for place in range(0, width, tall):
+            own = totals + 4 * (row * width + place) if totals else numbers + 4 * NUMBERS
+            multiply_bytes(
+                vectors, min(tall, width - place), here + place * sizes.pixel, sizes.pixel,
+                offsets, panel, sizes.fours, own, numbers, there + place * apart, apart, columns,
+                form, low, high, zero,
+            )  # fmt: skip
+
+
+@kernel(BYTE_CONVOLUTION)
+def conv_int8(x, w, y, origin, flip, rows_own, limits, numbers, offsets, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
+    """Convolves bytes as ``tenonnx_cpu.int8.conv_layout.bytes_layout`` says."""
     sizes = byte_conv_sizes(numbers)
-    finish = Finish(
-        np.intp(extra.ctypes.data), np.intp(factor.ctypes.data), np.intp(summand.ctypes.data),
-        form, low, high, zero,
-    )  # fmt: skip
-    common = memory.ctypes.data + sizes.work * threads
-    if sizes.common:
-        every = sizes.batch * sizes.groups * sizes.channels
-        several = max(1, every // (4 * threads))
-        pack_common((x, sizes, planes, fill, flip, common, several), -(-every // several), threads)
+    zero = np.int32(origin[0] ^ flip)
     arguments = (
-        x, w, np.intp(y.ctypes.data), finish, fill, flip, sizes, offsets, planes, memory, common,
+        x, w, np.intp(y.ctypes.data), zero, flip, rows_own, limits, sizes, offsets, memory,
     )  # fmt: skip
     convolve_bytes(arguments, sizes.tasks, threads)

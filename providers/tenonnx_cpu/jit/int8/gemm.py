@@ -9,14 +9,14 @@ from numba.extending import intrinsic
 
 from tenonnx_cpu.int8.sizes import FEW
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i32, i64, kernel, size, u8
-from tenonnx_cpu.jit.int8.conv_rows import place_bytes
-from tenonnx_cpu.jit.int8.conv_tile import ROUNDED
+from tenonnx_cpu.jit.int8.band import copy_bytes, fill_bytes
+from tenonnx_cpu.jit.int8.finishing import NUMBERS, ROUNDED, pack_numbers
 from tenonnx_cpu.jit.int8.stream import PANEL, span_of, stream_span
-from tenonnx_cpu.jit.int8.tile import NUMBERS, multiply_bytes, pack_numbers
+from tenonnx_cpu.jit.int8.tile import multiply_bytes
 from tenonnx_cpu.jit.products.block import split
 from tenonnx_cpu.jit.products.gemm import block_shape
 from tenonnx_cpu.jit.products.pack import make_pack
-from tenonnx_cpu.jit.products.tile import COLUMNS, ROWS
+from tenonnx_cpu.jit.products.tile import COLUMNS, ROWS, VECTORS
 from tenonnx_cpu.jit.products.workspace import BYTE_ROOM
 from tenonnx_cpu.jit.quantised.pack import PACK_COLUMNS, PACK_LINES, STEP
 from tenonnx_cpu.jit.threads.pool import parallel
@@ -78,7 +78,7 @@ def pack_panel(
     source = first + column * b_column
     fours = depth // 4
     zeros = work
-    place_bytes(zeros, 0, zeros, STEP, 0, 0, 1, 1, np.uint8(0), np.uint8(0))
+    fill_bytes(zeros, STEP, np.uint8(0))
     if b_column != 1:
         words = panel + STEP * fours
         pack_words(source, 4, b_column, fours, COLUMNS, words)
@@ -90,11 +90,10 @@ def pack_panel(
         last, more = work + STEP, work + 2 * STEP + 64
         for row in range(4):
             line = last + row * COLUMNS
-            count = COLUMNS if row < rest else 0
-            place_bytes(
-                source + (4 * fours + row) * b_row, 0, line, COLUMNS, 0, count, 1, 1,
-                np.uint8(flip), np.uint8(0),
-            )  # fmt: skip
+            if row < rest:
+                copy_bytes(source + (4 * fours + row) * b_row, line, COLUMNS, np.uint8(0))
+            else:
+                fill_bytes(line, COLUMNS, np.uint8(flip))
         pack_byte_lines(last, COLUMNS, 1, zeros, flip, panel + STEP * fours, more, 1)
         for i in range(COLUMNS):
             store_word(load_word(start + 4 * i) + load_word(more + 4 * i), start + 4 * i)
@@ -103,7 +102,7 @@ def pack_panel(
 @parallel
 def multiply_strip(arguments: Any, task: Any, worker: Any) -> None:
     """Computes a block of one product of the batch."""
-    a, b, c, offsets, totals, columns_own, flip, limits, shape, share, memory = arguments
+    a, fours, b, c, offsets, totals, columns_own, flip, limits, shape, share, memory = arguments
     form, low, high, zero, width, columns = limits
     depth = b.shape[0]
     rows = c.shape[0] // offsets.shape[0]
@@ -125,24 +124,25 @@ def multiply_strip(arguments: Any, task: Any, worker: Any) -> None:
         pack_numbers(column, depth, columns_own, own)
         for row in range(0, bottom - top, tall):
             multiply_bytes(
-                min(tall, bottom - top - row),
-                a.ctypes.data + (first + row) * a.strides[0], a.strides[0], panel, steps,
-                totals.ctypes.data + 4 * (first + row), own,
+                VECTORS, min(tall, bottom - top - row),
+                a.ctypes.data + (first + row) * a.strides[0], a.strides[0], fours.ctypes.data,
+                panel, steps, totals.ctypes.data + 4 * (first + row), own,
                 c.ctypes.data + (result + row) * c.strides[0] + width * column, c.strides[0],
-                form, low, high, zero,
+                COLUMNS, form, low, high, zero,
             )  # fmt: skip
 
 
 @kernel((
-    In(u8, 2), In(u8, 2, "A"), Out(u8, 2), In(i64, 2), In(u8, 1),
+    In(u8, 2), In(i64, 1), In(u8, 2, "A"), Out(u8, 2), In(i64, 2), In(u8, 1),
     (In(i32, 1), In(i32, 1), In(f32, 1), In(f32, 1)), (u8, u8), (size, f32, f32, i32),
     (Out(u8, 2), Out(i32, 1)), Out(u8, 1), size,
 ))  # fmt: skip
-def byte_gemm(a, b, c, offsets, origin, of_columns, flips, finish, room, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
+def byte_gemm(a, fours, b, c, offsets, origin, of_columns, flips, finish, room, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Computes ``(A - origin) @ (B - zeros) + extra`` for every pair of a batch, and finishes it.
 
     Args:
         a: Rows of all A, unsigned once they are flipped.
+        fours: Where every four of a row's bytes begin in it.
         b: The first B, ``(depth, columns)``, signed once it is; ``COLUMNS`` or more. Adjacent
             columns; or adjacent rows, the depth being a multiple of 4.
         c: All results below one another, as bytes.
@@ -170,7 +170,7 @@ def byte_gemm(a, b, c, offsets, origin, of_columns, flips, finish, room, memory,
     else:
         for row in range(totals.size):
             totals[row] = 0
-    columns_own = (np.int32(origin[0] ^ flip_a), *of_columns)
+    columns_own = (np.int32(origin[0] ^ flip_a), columns, *of_columns)
     limits = (form, low, high, zero, 1 if form == ROUNDED else 4, columns)
     share = memory.size // threads
     if c.shape[0] <= FEW and batch == 1 and columns >= PANEL and b.strides[1] == 1:
@@ -181,6 +181,6 @@ def byte_gemm(a, b, c, offsets, origin, of_columns, flips, finish, room, memory,
     shape = block_shape(rows, columns, b.shape[0], batch, threads)
     tasks = batch * -(-rows // shape[0]) * -(-columns // shape[1])
     multiply_strip(
-        (left, b, c, offsets, totals, columns_own, flip_b, limits, shape, share, memory),
+        (left, fours, b, c, offsets, totals, columns_own, flip_b, limits, shape, share, memory),
         tasks, threads,
     )  # fmt: skip

@@ -10,7 +10,8 @@ from numba.extending import intrinsic
 
 from tenonnx_cpu.int8.sizes import FEW, SPAN
 from tenonnx_cpu.jit.compiling import helper
-from tenonnx_cpu.jit.int8.tile import multiply_bytes, pack_numbers
+from tenonnx_cpu.jit.int8.finishing import pack_numbers
+from tenonnx_cpu.jit.int8.tile import multiply_bytes
 from tenonnx_cpu.jit.products.block import split
 from tenonnx_cpu.jit.products.tile import COLUMNS, VECTORS
 from tenonnx_cpu.jit.products.workspace import BYTE_ROOM
@@ -144,9 +145,9 @@ def finish_span(
         for row in range(rows):
             add_words(starts.ctypes.data, sums + row * sums_row + 4 * place, own)
             multiply_bytes(
-                1, own, 0, own, 0, totals.ctypes.data + 4 * row, own,
+                VECTORS, 1, own, 0, own, own, 0, totals.ctypes.data + 4 * row, own,
                 c.ctypes.data + row * c.strides[0] + size * at, c.strides[0],
-                form, low, high, zero,
+                COLUMNS, form, low, high, zero,
             )  # fmt: skip
 
 
