@@ -95,7 +95,8 @@ def small_line(found: Mapping[str, Found]) -> str:
 def error(row: Found) -> str:
     """Returns the larger difference of both ways' answers, in bold if it is too large."""
     errors = [row[f"{way}: error"] for way in OURS if f"{way}: error" in row]
-    return bold(f"{max(errors):.1g}", max(errors) > LARGEST_ERROR) if errors else "–"
+    large = not all(one <= LARGEST_ERROR for one in errors)  # or no number at all
+    return bold(f"{max(errors):.1g}", large) if errors else "–"
 
 
 def table(found: Mapping[str, Found]) -> list[str]:
