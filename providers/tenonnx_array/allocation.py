@@ -10,10 +10,17 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx.cores import GROUPS, OWN, control_groups
 from tenonnx.operators import Namespace
 
 _UNQUESTIONED = 1 << 26
 """Bytes below which the operating system is not asked what is free."""
+
+_FILES = {
+    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache"),
+    2: ("memory.max", "memory.current", "file"),
+}
+"""Where a control group says what it may have and has, and how its statistics call the cache."""
 
 
 def check_allocation(xp: Namespace, shape: Sequence[int], dtype: Any) -> None:
@@ -39,7 +46,7 @@ def available_memory() -> float:
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
-                return min(int(line.split()[1]) * 1024, _left_in_group())
+                return min(int(line.split()[1]) * 1024, _left_in_groups())
     except OSError:
         pass
     if not hasattr(os, "sysconf"):  # Windows
@@ -47,13 +54,16 @@ def available_memory() -> float:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def _left_in_group(root: Path = Path("/sys/fs/cgroup")) -> float:
-    """Bytes left to the process's control group, as in a container, not counting its cache."""
+def _left_in_groups(own: Path = OWN, groups: Path = GROUPS) -> float:
+    """Bytes left to the process's control groups, as in a container, not counting its cache."""
+    return min((_left(*group) for group in control_groups("memory", own, groups)), default=math.inf)
+
+
+def _left(group: Path, version: int) -> float:
+    limit, used, cache = _FILES[version]
     try:
-        name = Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()
-        limit, used = ((root / name / f"memory.{what}").read_text() for what in ("max", "current"))
-        lines = (root / name / "memory.stat").read_text().splitlines()
+        lines = (group / "memory.stat").read_text().splitlines()
         stat = dict(line.split() for line in lines)
-        return int(limit) - int(used) + int(stat["file"])
+        return int((group / limit).read_text()) - int((group / used).read_text()) + int(stat[cache])
     except (OSError, ValueError, KeyError):  # no group, no limit ("max"), or an older kernel
         return math.inf

@@ -322,6 +322,18 @@ def test_a_kernel_that_is_still_awaited_is_waited_for(monkeypatch: pytest.Monkey
     assert asked.run is not None
 
 
+def test_without_numba_a_kernel_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = runtime.JitKernel("conv.boxes", "suppress")
+    runtime.KERNELS.remove(asked)
+    monkeypatch.setattr(runtime.JitKernel, "_load", lambda _: False)
+    monkeypatch.setattr(runtime, "has_numba", lambda: False)
+    asked.compile()
+    assert asked.run is None
+    assert "pip install 'tenonnx[jit]'" in caplog.text
+
+
 def test_a_process_that_ends_waits_for_no_kernel() -> None:
     queue, endless = runtime._Queue(), Endless()
     queue.put(endless)  # type: ignore[arg-type]  # it is like a kernel where it matters

@@ -121,14 +121,26 @@ def test_a_session_survives_running_out_of_memory() -> None:
     np.testing.assert_array_equal(y, np.full((2, 2), 2, np.float32))
 
 
-def test_what_a_control_group_leaves(tmp_path: Path) -> None:
-    own = Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()
-    group = tmp_path / own
-    group.mkdir(parents=True, exist_ok=True)
-    assert allocation._left_in_group(tmp_path) == np.inf
-    (group / "memory.current").write_text("700\n")
-    (group / "memory.stat").write_text("anon 500\nfile 150\n")
-    (group / "memory.max").write_text("max\n")
-    assert allocation._left_in_group(tmp_path) == np.inf
-    (group / "memory.max").write_text("1000\n")
-    assert allocation._left_in_group(tmp_path) == 450
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("0::/a/b", ("memory.max", "memory.current", "file")),
+        ("4:memory:/a/b", ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache")),
+    ],
+)
+def test_what_control_groups_leave(line: str, names: tuple[str, str, str], tmp_path: Path) -> None:
+    (tmp_path / "own").write_text(line)
+    limit, used, cache = names
+    above = tmp_path / ("a" if line.startswith("0") else "memory/a")
+    (above / "b").mkdir(parents=True)
+
+    def left() -> float:
+        return allocation._left_in_groups(tmp_path / "own", tmp_path)
+
+    assert left() == np.inf
+    (above / used).write_text("700\n")
+    (above / "memory.stat").write_text(f"anon 500\n{cache} 150\n")
+    (above / limit).write_text("max\n")
+    assert left() == np.inf
+    (above / limit).write_text("1000\n")
+    assert left() == 450

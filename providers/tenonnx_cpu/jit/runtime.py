@@ -103,6 +103,8 @@ class JitKernel:
             return
         try:
             if not self._load():
+                if not has_numba():
+                    raise ImportError("numba is not installed: pip install 'tenonnx[jit]'")
                 module = importlib.import_module(f"tenonnx_cpu.jit.{self.module}")
                 self.run = module.__dict__[self.name].compile(self.name)
         except Exception as error:  # LLVM and numba raise anything; numpy computes the same

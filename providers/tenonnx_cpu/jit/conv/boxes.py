@@ -35,6 +35,7 @@ def is_apart(sides: Any, box: Any, kept: Any, overlap: Any) -> Any:
     """Says whether a box overlaps none of those that are kept."""
     low_x, low_y, high_x, high_y, area = sides[0], sides[1], sides[2], sides[3], sides[4]
     for i in range(kept.size):
+        # Unsigned: what might be negative is told apart at every index.
         other = np.uint64(kept[i])
         width = min(high_x[other], high_x[box]) - max(low_x[other], low_x[box])
         height = min(high_y[other], high_y[box]) - max(low_y[other], low_y[box])
