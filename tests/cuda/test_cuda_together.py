@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 import numpy as np
+import pytest
 from emulated import FakePlatform, provider_on, session
 from hypothesis import given
 from hypothesis import strategies as st
@@ -72,6 +73,18 @@ def test_steps_between_which_nothing_is_read_are_one() -> None:
     (take,) = group._takes.values()
     assert isinstance(take, Take)
     assert (len(take.starts), len(take.made)) == (6, 2)
+
+
+@needs_compiler
+def test_an_error_names_the_node_of_a_group() -> None:
+    nodes = [node("Softmax", "x", "a"), node("Reshape", "a shape", "b"), node("Softmax", "b", "y")]
+    made = model(
+        nodes, [value("x", shape=("n",))], [value("y", shape=None)], {"shape": np.array([2, 3])}
+    )
+    opened = session(made, provider_on(FakePlatform()))
+    assert joined(opened)
+    with pytest.raises(tenonnx.errors.RuntimeException, match=r"^Reshape 'b'"):
+        opened.run(None, {"x": np.ones(7, np.float32)})
 
 
 @needs_compiler

@@ -1,4 +1,4 @@
-"""Which consecutive steps can be one: for now, those that can be recorded together."""
+"""Consecutive steps that become one, and which of them can be recorded."""
 
 from __future__ import annotations
 
