@@ -17,8 +17,8 @@ from tenonnx.interface.profiling import kernel_name
 
 pytest.importorskip("numba")
 
+from tenonnx_cpu.jit import scratch
 from tenonnx_cpu.jit.code import images
-from tenonnx_cpu.jit.scratch import floats as scratch_floats
 from tenonnx_cpu.recording import recorded
 from tenonnx_cpu.recording.launch import Launch
 from tenonnx_cpu.recording.recording import describe
@@ -206,13 +206,19 @@ def test_errors_name_the_node() -> None:
         one.run(None, {"x": given((2, 5))["x"], "flat": floats(5, 7)})
 
 
-def test_what_a_kernel_refuses_after_it_was_recorded() -> None:
+def turning() -> tuple[Any, dict[str, Any]]:
+    """Returns a step whose kernel may refuse, and what to run it with."""
     feeds = {
         "x": floats(1, 2, 3, 8), "cos": floats(9, 4), "sin": floats(9, 4, seed=1),
         "ids": np.array([[0, 4, 8]]),
     }  # fmt: skip
     one = session([node("RotaryEmbedding", "x cos sin ids", "y")], feeds, "y", opset=23,
                   kinds={"ids": 7})  # fmt: skip
+    return one, feeds
+
+
+def test_what_a_kernel_refuses_after_it_was_recorded() -> None:
+    one, feeds = turning()
     (first,) = [one.run(None, feeds) for _ in range(5)][-1]
     assert recordings(one) == [1]
     feeds["ids"] = np.array([[0, 4, -1]])
@@ -221,6 +227,15 @@ def test_what_a_kernel_refuses_after_it_was_recorded() -> None:
     feeds["ids"] = np.array([[0, 4, 9]])
     with pytest.raises(tenonnx.RuntimeException, match="9"):
         one.run(None, feeds)
+
+
+def test_more_scratch_memory_than_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, feeds = turning()
+    (first,) = one.run(None, feeds)
+    monkeypatch.setattr(scratch, "KEPT", 0)
+    monkeypatch.setattr(scratch, "_local", threading.local())
+    for _ in range(4):
+        assert one.run(None, feeds)[0].tobytes() == first.tobytes()
 
 
 def test_chains_that_read_views() -> None:
@@ -254,7 +269,7 @@ class TestDescriptions:
         return describe(inputs, [False] * len(inputs), launch)
 
     def test_places_do_not_depend_on_addresses(self) -> None:
-        room = scratch_floats(8)
+        room = scratch.floats(8)
         found = [
             self.describe((x.reshape(-1), x[1:], room[2:4], 7), inputs=(x,))
             for x in (self.x, floats(3, 4))
