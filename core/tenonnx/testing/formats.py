@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import hypothesis
 import numpy as np
@@ -16,27 +16,15 @@ from hypothesis import strategies as st
 
 from tenonnx.errors import TenonnxError
 from tenonnx.formats import HEADER_BYTES, Format
-from tenonnx.hookspecs import hookimpl
 from tenonnx.options import SessionOptions
 from tenonnx.plugins.manager import PluginSet, default_plugins
 from tenonnx.session import InferenceSession
 from tenonnx.testing.compare import assert_similar
 from tenonnx.testing.models import mlp
+from tenonnx.testing.one import plugins_and
 from tenonnx.weights.registry import WeightRegistry
 
 X = np.random.default_rng(0).standard_normal((3, 16)).astype(np.float32)
-
-
-class OneFormat:
-    """A plugin that brings one format."""
-
-    def __init__(self, model_format: Format) -> None:
-        self.format = model_format
-
-    @hookimpl
-    def register_formats(self, register: Any) -> None:
-        """Announce it."""
-        register(self.format)
 
 
 class FormatTests:
@@ -70,9 +58,7 @@ class FormatTests:
         """The plugins, the format's among them."""
         if isinstance(self.format, str):
             return default_plugins()
-        plugins = PluginSet()
-        plugins.register(OneFormat(self.format))
-        return plugins
+        return plugins_and("register_formats", self.format)
 
     @pytest.fixture
     def sample(self, tmp_path: Path, plugins: PluginSet) -> Path:

@@ -11,27 +11,15 @@ import onnx
 import onnx_ir as ir
 
 from tenonnx import graph as graphs
-from tenonnx.hookspecs import hookimpl
 from tenonnx.options import GraphOptimizationLevel, SessionOptions
 from tenonnx.plugins.choosing import make_options
-from tenonnx.plugins.manager import PluginSet, default_plugins
+from tenonnx.plugins.manager import default_plugins
 from tenonnx.provider import Provider, Segment, Step, why_unusable
 from tenonnx.session import InferenceSession
+from tenonnx.testing.one import plugins_and
 from tenonnx.weights.registry import WeightRegistry
 
 FALLBACK = "CPUExecutionProvider"
-
-
-class OneProvider:
-    """A plugin that brings one provider."""
-
-    def __init__(self, provider: type[Provider]) -> None:
-        self.provider = provider
-
-    @hookimpl
-    def register_providers(self, register: Any) -> None:
-        """Announce it."""
-        register(self.provider)
 
 
 class Fallback(Provider):
@@ -70,14 +58,10 @@ class Subject:
     """
 
     def __init__(self, provider: str | type[Provider], options: Mapping[str, Any]) -> None:
-        if isinstance(provider, str):
-            self.plugins = default_plugins()
-            self.cls = self.plugins.provider(provider)
-        else:
-            self.plugins = PluginSet()
-            if provider not in self.plugins.providers.values():
-                self.plugins.register(OneProvider(provider))
-            self.cls = provider
+        self.plugins = default_plugins()
+        self.cls = self.plugins.provider(provider) if isinstance(provider, str) else provider
+        if self.cls not in self.plugins.providers.values():
+            self.plugins = plugins_and("register_providers", self.cls)
         self.options = dict(options)
         self.problem = why_unusable(self.cls)
 
@@ -130,13 +114,6 @@ class Subject:
         graphs.resolve_versions(read)
         nodes = (node for node in read.graph if not graphs.is_control_flow(node))
         return any(self.instance.supports(node) is True for node in nodes)
-
-    def claims_all(self, model: onnx.ModelProto) -> bool:
-        """Says whether the provider supports every node of a model's main graph."""
-        read = ir.from_proto(model)
-        graphs.resolve_versions(read)
-        nodes = [node for node in read.graph if not graphs.is_control_flow(node)]
-        return all(self.instance.supports(node) is True for node in nodes)
 
 
 @functools.cache

@@ -11,30 +11,18 @@ import onnx_ir as ir
 import pytest
 
 from tenonnx import assembly
-from tenonnx.hookspecs import hookimpl
 from tenonnx.options import GraphOptimizationLevel, SessionOptions
 from tenonnx.plugins.manager import PluginSet, default_plugins
 from tenonnx.session import InferenceSession
 from tenonnx.testing.compare import assert_similar
 from tenonnx.testing.models import branch, loop, mlp
 from tenonnx.testing.nodes import node_cases
+from tenonnx.testing.one import plugins_and
 from tenonnx.transforms import Transform, TransformContext, host_providers, run_transforms
 from tenonnx.weights.registry import WeightRegistry
 
 SIZE = 4
 """What symbolic dimensions of inputs are in runs."""
-
-
-class OneTransform:
-    """A plugin that brings one transform."""
-
-    def __init__(self, transform: Transform) -> None:
-        self.transform = transform
-
-    @hookimpl
-    def register_transforms(self, register: Any) -> None:
-        """Announce it."""
-        register(self.transform)
 
 
 class TransformTests:
@@ -75,9 +63,7 @@ class TransformTests:
         """The plugins, the transform's among them."""
         if isinstance(self.transform, str):
             return default_plugins()
-        plugins = PluginSet()
-        plugins.register(OneTransform(self.transform))
-        return plugins
+        return plugins_and("register_transforms", self.transform)
 
     def test_it_is_registered(self, plugins: PluginSet) -> None:
         """Some plugin brings it, and sessions can do without it."""
