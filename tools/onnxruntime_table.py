@@ -70,7 +70,7 @@ the scores that Attention returns beside a causal mask are as in the tests. Padd
 and `SAME_LOWER` counts dilations and is never negative, as where strides are longer than kernels.
 A Slice that goes backwards to the largest integer is empty. An LSTM's `clip` holds for its cells,
 too, when tanh reads them. RegexFullMatch has all of RE2's syntax but `\\C`, the flag `U` and the
-names of scripts.
+names of scripts. QMoE heeds `normalize_routing_weights`, which onnxruntime's takes for 1.
 """
 
 INTERNAL = "an internal of onnxruntime's package"
