@@ -29,8 +29,8 @@ def endless_loop() -> Any:
 
 
 def long_chain() -> Any:
-    nodes = [node("MatMul", f"x{i} x{i}", f"x{i + 1}") for i in range(20000)]
-    return model(nodes, [value("x0", FLOAT, [96, 96])], [value("x20000", FLOAT, [96, 96])])
+    nodes = [node("MatMul", f"x{i} x{i}", f"x{i + 1}") for i in range(3000)]
+    return model(nodes, [value("x0", FLOAT, [192, 192])], [value("x3000", FLOAT, [192, 192])])
 
 
 def test_terminate_stops_a_loop() -> None:
@@ -40,7 +40,7 @@ def test_terminate_stops_a_loop() -> None:
 
 def test_terminate_stops_a_chain() -> None:
     session = tenonnx.InferenceSession(long_chain())
-    feeds = {"x0": np.eye(96, dtype=np.float32)}
+    feeds = {"x0": np.eye(192, dtype=np.float32)}
     session.run(None, feeds, tenonnx.RunOptions())  # writes the code of watched runs
     check_terminate(session, feeds)
 

@@ -9,14 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import onnx
-import pytest
 from small import Start, Write
 
 import tenonnx
 from models import FLOAT, model, node, value
-from tenonnx.cli.failures import MEANINGS
 
 TIMEOUT = 120
 
@@ -71,27 +68,6 @@ def test_importing_the_command_imports_no_libraries() -> None:
     assert shown.decode() == "[]\n"
 
 
-def test_help_explains_every_exit_code(start: Start) -> None:
-    process = start("--help")
-    out, _ = process.communicate(timeout=TIMEOUT)
-    assert process.returncode == 0
-    for code, meaning in MEANINGS.items():
-        assert f"{code:>3}  {meaning}" in out.decode()
-
-
-def test_the_documentation_explains_every_exit_code() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
-    for code, meaning in MEANINGS.items():
-        assert f"| {code} | {meaning} |" in text
-
-
-def test_unknown_subcommands_get_a_suggestion(start: Start) -> None:
-    process = start("insepct", "model.onnx")
-    _, err = process.communicate(timeout=TIMEOUT)
-    assert process.returncode == 2
-    assert "Did you mean 'inspect'?" in err.decode()
-
-
 def test_interrupts_are_quiet(start: Start, write: Write) -> None:
     with start("--plugin", write("wait.py", WAIT), "wait") as process:
         assert process.stdout.readline() == b"ready\n"
@@ -128,20 +104,3 @@ def test_no_color_is_honoured(start: Start) -> None:
     plain = on_a_terminal(start, "run", "gone.onnx", NO_COLOR="1")
     assert red not in plain
     assert "there is no model at gone.onnx" in plain
-
-
-def test_failures_reach_standard_error_only(start: Start, mlp: str) -> None:
-    np.save("x.npy", np.zeros((1, 3), np.float32))
-    process = start("run", mlp, "-i", "x=x.npy", "--json")
-    out, err = process.communicate(timeout=TIMEOUT)
-    assert process.returncode == 2
-    assert out == b""
-    assert err.startswith(b"error: input 'x': expected tensor(float) of shape ['batch', 16]")
-
-
-@pytest.mark.parametrize("arguments", [(), ("run",)])
-def test_too_few_arguments(start: Start, arguments: tuple[str, ...]) -> None:
-    process = start(*arguments)
-    out, err = process.communicate(timeout=TIMEOUT)
-    assert process.returncode == 2
-    assert b"Usage: tenonnx" in out + err

@@ -207,6 +207,7 @@ def test_wrong_usage_says_what_is_right(
     result = cli("run", mlp, *options)
     assert result.exit_code == 2
     assert result.stderr.startswith("error: ")
+    assert "error" not in result.stdout
     assert message in result.stderr
     assert "Traceback" not in result.stderr
 
