@@ -64,7 +64,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--kernels", action="store_true", help="time kernels one by one, too")
     parser.add_argument(
-        "--tests", action="store_true", help="run tests/cuda and ONNX's backend tests first"
+        "--tests", action="store_true", help="run tests/cuda and ONNX's backend tests, too"
     )
     parser.add_argument(
         "--wheels",
@@ -120,7 +120,10 @@ def measure(run: Runs, name: str, command: list[str], results: Results) -> None:
 
 
 def commands(parsed: argparse.Namespace) -> dict[str, list[str]]:
-    """Returns what is run, in order: by name, the arguments of Python."""
+    """Returns what is run, in order: by name, the arguments of Python.
+
+    Small networks come first, which take a moment and show whether anything works.
+    """
     found = {}
     if parsed.tests:
         found[TESTS] = ["-m", "bench.cuda.tests"]
@@ -128,10 +131,9 @@ def commands(parsed: argparse.Namespace) -> dict[str, list[str]]:
     if parsed.kernels:
         found[KERNELS] = ["-m", "bench.cuda.kernels"]
     size = ["--small", "--seconds", "0.05"] if parsed.quick else ["--seconds", str(parsed.seconds)]
-    for name in parsed.names or ROWS:
-        known_as = f"{SMALL}{name}" if parsed.quick else name
-        found[known_as] = ["-m", "bench.cuda.measure", name, *size]
-    return found
+    prefix, names = SMALL if parsed.quick else "", parsed.names or ROWS
+    rows = {f"{prefix}{name}": ["-m", "bench.cuda.measure", name, *size] for name in names}
+    return {**rows, **found} if parsed.quick else {**found, **rows}
 
 
 def installed(wheels: Path, site: Path) -> dict[str, str]:

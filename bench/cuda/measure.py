@@ -50,20 +50,21 @@ def ways(
         found["copy"] = copying
     for name in ("tenonnx", "tenonnx graph"):
         found[name] = functools.partial(_tenonnx, row, path, feeds, name, seconds, answers)
-    for name in torchs(row):
+    for name in torchs(row, small=small):
         found[name] = functools.partial(_torch, row, feeds, name, seconds, small=small)
     found["errors"] = functools.partial(errors, answers, path, feeds)  # last: the host is slow
     return found
 
 
-def torchs(row: Row) -> Sequence[str]:
-    """Returns torch's ways, where it is installed.
+def torchs(row: Row, *, small: bool) -> Sequence[str]:
+    """Returns torch's ways, where it is installed; of a small network none that takes a while.
 
     What grows has another shape in every run: torch records none, and compiles for a while.
     """
     if importlib.util.find_spec("torch") is None:
         return ()
-    return ("torch eager",) if row.grows else ("torch eager", "torch graph", "torch.compile")
+    ways = ("torch eager", "torch graph", "torch.compile")
+    return ways[: 1 if row.grows else 2 if small else 3]
 
 
 def copying() -> dict[str, float]:
