@@ -95,7 +95,7 @@ def together(
     """
 
     def one(group: Together, outputs: tuple[ir.Value, ...]) -> Step:
-        program = Program(group, outputs, device.shares)
+        program = Program(group, outputs)
         return program.step(Joined(group, program, device), device, tuple(group.steps))
 
     runs = (tuple(run) for _, run in itertools.groupby(steps, alike))
@@ -138,7 +138,7 @@ class Joined(Repeated):
                 self._steps, frozenset(self._outputs), self._device, lambda s: repeated(s) in hinder
             ):
                 parts.add(step)
-            self._call = Program(parts, self._outputs, self._device.shares)
+            self._call = Program(parts, self._outputs)
             self._is_one, self.grown = False, None
 
 

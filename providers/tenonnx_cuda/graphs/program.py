@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,14 +15,12 @@ from tenonnx.provider import HOST, Device, Step
 from tenonnx.weights.tensors import WeightTensor
 from tenonnx_cuda.graphs.sized import Sized
 from tenonnx_cuda.noting import cannot_repeat, hold
+from tenonnx_cuda.takes import shared
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
     from tenonnx_cuda.graphs.grouping import Group
-
-Shares: TypeAlias = Callable[[Any, Any], bool]
-"""Says whether two arrays may have memory in common."""
 
 
 @dataclass(frozen=True)
@@ -67,19 +66,15 @@ class Line:
     results: tuple[int | None, ...]
     owned: frozenset[int]
 
-    def buffers(self, outs: Sequence[Any], inputs: Sequence[Any], shares: Shares) -> Any:
-        """Returns the buffers for its outputs that it may write to, as it takes them."""
-        wanted = [None if i is None else outs[i] for i in self.results]
-        free = [None if self._is_read(out, inputs, shares) else out for out in wanted]
-        return tuple(free) if self.step.multiple else free[0]
+    def buffers(self, outs: Sequence[Any], read: Sequence[set[int]]) -> Any:
+        """Returns the buffers for its outputs that it may write to, as it takes them.
 
-    def _is_read(self, buffer: Any, inputs: Sequence[Any], shares: Shares) -> bool:
-        """Says whether another step reads what is in a buffer."""
-        return buffer is not None and any(
-            shares(buffer, given)
-            for i, given in enumerate(inputs)
-            if i not in self.owned and given is not None and not isinstance(given, np.ndarray)
-        )
+        Args:
+            outs: The program's.
+            read: The inputs that each has memory in common with.
+        """
+        free = [None if i is None or read[i] - self.owned else outs[i] for i in self.results]
+        return tuple(free) if self.step.multiple else free[0]
 
 
 class Program:
@@ -88,25 +83,21 @@ class Program:
     Args:
         group: The steps.
         outputs: The values that something outside reads.
-        shares: Of the device; nothing is written to buffers without it.
 
     Attributes:
         limits: For the positions of inputs that only say how much there may be.
     """
 
-    def __init__(
-        self, group: Group, outputs: Sequence[ir.Value], shares: Shares | None = None
-    ) -> None:
+    def __init__(self, group: Group, outputs: Sequence[ir.Value]) -> None:
         self.inputs = tuple(group.inputs)
         self.outputs = tuple(outputs)
-        self._shares = shares
         self._slots: dict[tuple[Any, bool], int] = {key: i for i, key in enumerate(self.inputs)}
         self._constants: dict[int, Any] = {}
         places = [self._place(step) for step in group.steps]
         self._results = [self._slots[value, group.made[value]] for value in self.outputs]
+        users = Counter(slot for place in places for slot in {*place[0], *place[1]})
         self._lines = [
-            self._line(step, place, [other for other in places if other is not place])
-            for step, place in zip(group.steps, places, strict=True)
+            self._line(step, place, users) for step, place in zip(group.steps, places, strict=True)
         ]
         self._dead = self._last_uses()
         self._kept = [x for x in self._constants.values() if not isinstance(x, np.ndarray)]
@@ -128,9 +119,8 @@ class Program:
             self._constants[slot] = constant_on(value, where)
         return self._slots[key]
 
-    def _line(self, step: Step, place: Any, others: Sequence[Any]) -> Line:
+    def _line(self, step: Step, place: Any, users: Mapping[int | None, int]) -> Line:
         taken, given = place
-        elsewhere = {slot for other, _ in others for slot in other}
         return Line(
             step=step,
             write=writer(step.call, multiple=step.multiple),
@@ -139,7 +129,7 @@ class Program:
             results=tuple(
                 self._results.index(slot) if slot in self._results else None for slot in given
             ),
-            owned=frozenset(range(len(self.inputs))) - elsewhere,
+            owned=frozenset(i for i in taken if i is not None and users[i] == 1),
         )
 
     def _last_uses(self) -> list[list[int]]:
@@ -210,7 +200,7 @@ class Program:
     def __call__(self, *inputs: Any, _outs: Sequence[Any] = ()) -> tuple[Any, ...]:
         """Returns the outputs, in the arrays ``_outs`` as far as those are given."""
         outs = _outs or [None] * len(self._results)
-        bound, shares = any(out is not None for out in outs), self._shares
+        read = in_common(inputs, outs) if any(out is not None for out in outs) else None
         values: list[Any] = [*inputs, *[None] * (len(self._slots) - len(inputs))]
         for slot, constant in self._constants.items():
             values[slot] = constant
@@ -218,8 +208,8 @@ class Program:
         for line, dead in zip(self._lines, self._dead, strict=True):
             taken = [None if slot is None else values[slot] for slot in line.taken]
             try:
-                if bound and line.write is not None and shares is not None:
-                    result = line.write(line.buffers(outs, inputs, shares), *taken)
+                if read is not None and line.write is not None:
+                    result = line.write(line.buffers(outs, read), *taken)
                 else:
                     result = line.step.call(*taken)
             except Exception as error:
@@ -232,6 +222,15 @@ class Program:
                 values[slot] = None
         found = (values[slot] for slot in self._results)
         return tuple(placed(value, out) for value, out in zip(found, outs, strict=True))
+
+
+def in_common(inputs: Sequence[Any], outs: Sequence[Any]) -> list[set[int]]:
+    """Returns the positions of the inputs that each buffer has memory in common with."""
+    found: list[set[int]] = [set() for _ in outs]
+    for i, j, _ in shared([*inputs, *outs]):
+        if i < len(inputs) <= j:
+            found[j - len(inputs)].add(i)
+    return found
 
 
 def placed(value: Any, out: Any) -> Any:

@@ -247,12 +247,12 @@ def recorded(
     """Returns steps as fewer that are recorded; those that are not to be, as they are."""
 
     def one(group: Group, outputs: tuple[Any, ...]) -> Step:
-        program, growing = Program(group, outputs, device.shares), None
+        program, growing = Program(group, outputs), None
         if any(map(grows, group.steps)):
             parts = Group(inputs=group.inputs.copy())
             for step in together(group.steps, frozenset(outputs), device):
                 parts.add(step)
-            growing = Program(parts, outputs, device.shares)
+            growing = Program(parts, outputs)
         return program.step(Replayed(program, stream, device.platform, growing), device)
 
     cut = [group for part in lengths_first(steps) for group in groups(part, recordable, Group)]
