@@ -252,7 +252,7 @@ def _flag(value: Any) -> bool:
 
 
 def _seconds(value: Any) -> Any:
-    return value if value is None else value + 0.0
+    return value if value is None else value + 0.0  # float() would take words, too
 
 
 def _listed(value: Any) -> tuple[Any, ...]:
@@ -265,29 +265,28 @@ def _member(kind: type[enum.IntEnum]) -> tuple[Callable[[Any], Any], str]:
     return kind, f"one of {', '.join(kind.__members__)}"
 
 
+FLAG: Final = _flag, "True or False"
+INTEGER: Final = operator.index, "an integer"
+
 KINDS: Final[Mapping[str, tuple[Callable[[Any], Any], str]]] = {
-    "graph_optimization_level": _member(GraphOptimizationLevel),
-    "execution_mode": _member(ExecutionMode),
-    "execution_order": _member(ExecutionOrder),
-    "time_limit": (_seconds, "a number of seconds, or None"),
     "allowed_roots": (_listed, "a list of folders"),
     "disabled_transforms": (_listed, "a list of names"),
-    **dict.fromkeys(
-        (
-            *("intra_op_num_threads", "inter_op_num_threads"),
-            *("log_severity_level", "log_verbosity_level"),
-        ),
-        (operator.index, "an integer"),
-    ),
-    **dict.fromkeys(
-        (
-            *("enable_cpu_mem_arena", "enable_mem_pattern", "enable_mem_reuse", "enable_profiling"),
-            *("use_deterministic_compute", "use_per_session_threads"),
-        ),
-        (_flag, "True or False"),
-    ),
+    "enable_cpu_mem_arena": FLAG,
+    "enable_mem_pattern": FLAG,
+    "enable_mem_reuse": FLAG,
+    "enable_profiling": FLAG,
+    "execution_mode": _member(ExecutionMode),
+    "execution_order": _member(ExecutionOrder),
+    "graph_optimization_level": _member(GraphOptimizationLevel),
+    "inter_op_num_threads": INTEGER,
+    "intra_op_num_threads": INTEGER,
+    "log_severity_level": INTEGER,
+    "log_verbosity_level": INTEGER,
+    "time_limit": (_seconds, "a number of seconds, or None"),
+    "use_deterministic_compute": FLAG,
+    "use_per_session_threads": FLAG,
 }
-"""What makes an option's value one of its type, or refuses it, and what it expects."""
+"""What makes an option's value one of its type, or refuses it; and what it expects."""
 
 OWNED: Final = frozenset(
     {"operators", "_config", "_sizes", "_initializers", "_files", "_providers"}
