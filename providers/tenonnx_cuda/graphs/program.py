@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -52,7 +53,6 @@ class Line:
 
     Attributes:
         step: It.
-        write: Its call with buffers first, if it can write there.
         taken: Slots of its inputs.
         given: Slots of its outputs.
         results: Which of the program's outputs its own are, or ``None``s.
@@ -60,11 +60,15 @@ class Line:
     """
 
     step: Step
-    write: Writer | None
     taken: tuple[int | None, ...]
     given: tuple[int, ...]
     results: tuple[int | None, ...]
     owned: frozenset[int]
+
+    @functools.cached_property
+    def write(self) -> Writer | None:
+        """Its call with buffers first, if it can write there."""
+        return writer(self.step.call, multiple=self.step.multiple)
 
     def buffers(self, outs: Sequence[Any], read: Sequence[set[int]]) -> Any:
         """Returns the buffers for its outputs that it may write to, as it takes them.
@@ -123,7 +127,6 @@ class Program:
         taken, given = place
         return Line(
             step=step,
-            write=writer(step.call, multiple=step.multiple),
             taken=taken,
             given=given,
             results=tuple(
