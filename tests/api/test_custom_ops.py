@@ -157,6 +157,14 @@ def test_wrong_names(name: Any, message: str) -> None:
         tenonnx.operator(name)
 
 
+def test_a_tuple_for_one_output_is_told() -> None:
+    options = tenonnx.SessionOptions()
+    options.operator("com.example::Both")(lambda x: (x, x))
+    session = tenonnx.InferenceSession(of_domain(call("Both")), options)
+    with pytest.raises(tenonnx.RuntimeException, match=r"a tuple of 2 values(.|\n)*outputs=2"):
+        session.run(None, {"x": X})
+
+
 def test_a_function_without_a_signature() -> None:
     with pytest.raises(tenonnx.InvalidArgument, match="wrap it in a function"):
         tenonnx.operator("com.example::Op")(max)

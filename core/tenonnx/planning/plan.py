@@ -219,7 +219,11 @@ def _settled(outputs: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
 
 
 def _settle(output: Any, inputs: Sequence[Any], given: Iterable[int]) -> Any:
-    """Makes an output an array of its own; ``given`` are the inputs' identities."""
+    """Makes an output an array of its own; ``given`` are the inputs' identities.
+
+    Raises:
+        RuntimeException: It is a tuple.
+    """
     if isinstance(output, np.ndarray):
         if output.base is None:
             return output.copy() if id(output) in given else output
@@ -228,4 +232,9 @@ def _settle(output: Any, inputs: Sequence[Any], given: Iterable[int]) -> Any:
         return output
     if isinstance(output, np.generic):
         return np.asarray(output)
+    if isinstance(output, tuple):
+        raise RuntimeException(
+            f"an output is a tuple of {len(output)} values, so its kernel returns several",
+            hint="say so where it is registered: multiple=True; of tenonnx.operator, outputs=2",
+        )
     return output
