@@ -78,7 +78,8 @@ def bytes_layout(form: Form, rows: int, group: int, windows: Windows, threads: i
     part = split_tasks(images, rows, windows.output, threads, across=is_line(windows))
     part = part._replace(rows=-(-part.rows // PANEL) * PANEL)
     run = channels * (windows.kernel[1] if adjacent else 1)
-    copied = group > 1 or windows.is_padded or form.signed or not form.last or run % 4 > 0
+    copied = group > 1 or form.signed or not form.last or run % 4 > 0
+    copied = copied or windows.is_padded or any(windows.begins)
     wide = channels if copied else form.shape[1]
     line = _seen(windows, part)[1] * wide if copied else windows.size[1] * wide
     starts = _taps(windows, line, wide)[:, : 1 if adjacent else None].ravel()

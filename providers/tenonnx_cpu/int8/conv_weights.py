@@ -22,6 +22,7 @@ from tenonnx_cpu.specialise import NDArray, Site
 CONV = JitKernel("int8.conv", "conv_int8")
 DEPTHWISE = JitKernel("int8.depthwise", "byte_depthwise")
 
+LANES = cpu().lanes
 NO_ZERO = np.zeros(1, np.int32)
 
 
@@ -76,10 +77,12 @@ class ByteWeights:
             zeros = given.reshape(-1).astype(np.int32) - np.int32(middle)
         if alone := array.shape[1] == 1 and len(array) == group > 1:
             DEPTHWISE.request()
-            positions = (position,) if given is None else (position, zero)
-            packed = site.derived("byte-words:1", positions, lambda: weight_words(array, zeros))
+            positions, name = (position,) if given is None else (position, zero), f"1:{LANES}"
+            packed = site.derived(
+                f"byte-words:{name}", positions, lambda: weight_words(array, zeros)
+            )
             sums = site.derived(
-                "byte-words-sums:1", positions, lambda: row_sums(packed, len(array), 1)
+                f"byte-words-sums:{name}", positions, lambda: row_sums(packed, len(array), 1)
             )
             zeros = NO_ZERO
         else:
@@ -137,10 +140,12 @@ class ByteWeights:
     def _layout(self, shape: tuple[int, ...], form: Form) -> Layout | None:
         """Returns how to cut the work for an image; ``None`` if it does not fit."""
         if form not in self._layouts:
+            if len(self._layouts) > 64:
+                self._layouts.clear()
             windows = self.attributes.windows(shape, self.shape)
             cut = None
             if windows is not None and self.alone:
-                fours = self.packed.size // (4 * -(-self.rows // cpu().lanes) * cpu().lanes)
+                fours = self.packed.size // (4 * -(-self.rows // LANES) * LANES)
                 cut = byte_depthwise_layout(form, windows, fours, self.threads)
             elif windows is not None:
                 cut = bytes_layout(form, self.rows, self.attributes.group, windows, self.threads)
@@ -188,11 +193,10 @@ def weight_words(array: NDArray, zeros: NDArray) -> NDArray:
         zeros: The zero point, or one per row, from where bytes are signed.
     """
     exact = signed(array).reshape(len(array), -1).astype(np.int32) - zeros.reshape(-1, 1)
-    lanes = cpu().lanes
-    exact = np.pad(exact, ((0, -len(exact) % lanes), (0, -exact.shape[1] % 4)))
+    exact = np.pad(exact, ((0, -len(exact) % LANES), (0, -exact.shape[1] % 4)))
     parts: list[NDArray] = []
     while not parts or exact.any():
         near = np.clip(exact, -128, 127).astype(np.int8)
-        parts.append(near.reshape(-1, lanes, near.shape[1] // 4, 4))
+        parts.append(near.reshape(-1, LANES, near.shape[1] // 4, 4))
         exact -= near
     return np.ascontiguousarray(np.concatenate(parts, axis=2).transpose(0, 2, 1, 3))

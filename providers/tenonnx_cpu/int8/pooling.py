@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from tenonnx_cpu.buffers import contiguous, empty
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.channels_last import channels_first, channels_last, taking_first, taking_last
 from tenonnx_cpu.conv.layout import numbers_of, places_of
+from tenonnx_cpu.conv.pooling import EMPTY
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.int8.between import SERIAL, between, byte_limits, flat
 from tenonnx_cpu.int8.codes import BYTES, Code, code_at
@@ -53,7 +55,7 @@ def max_pool_of_bytes(site: Site, plain: Call) -> Call:
     @functools.lru_cache(maxsize=64)
     def placed(shape: tuple[int, ...]) -> tuple[tuple[int, ...], NDArray] | None:
         windows = attributes.windows(shape, (1, shape[1], *kernel)) if len(shape) == 4 else None
-        if windows is None:
+        if windows is None or math.prod(kernel) > EMPTY * math.prod(shape[2:]):
             return None
         (top, left), (step_y, step_x) = windows.begins, windows.dilations
         places = places_of(windows) | {"top": top, "left": left}
