@@ -110,6 +110,19 @@ def test_an_unusable_provider_gives_way_to_the_next_with_one_warning() -> None:
     assert session.get_providers() == ["CPUExecutionProvider"]
 
 
+@pytest.mark.parametrize(
+    ("providers", "options", "message"),
+    [
+        ("cpu", None, r"providers is a str; pass a list: providers=\['cpu'\]"),
+        ({"cpu": {}}, None, r"providers is a dict; pass a list: providers=\[\('cpu', {}\)\]"),
+        (["cpu"], {"a": 1}, r"provider_options is a dict; pass a list: \[{'a': 1}\]"),
+    ],
+)
+def test_what_is_taken_for_a_list_is_told(providers: Any, options: Any, message: str) -> None:
+    with pytest.raises(tenonnx.InvalidArgument, match=message):
+        tenonnx.InferenceSession(RELU, None, providers, options)
+
+
 def test_an_unusable_provider_alone_is_an_error() -> None:
     with pytest.raises(
         tenonnx.EPFail,

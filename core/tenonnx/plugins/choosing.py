@@ -134,8 +134,12 @@ def _normalise(
     requests: Sequence[ProviderRequest] | None,
     options: Sequence[Mapping[str, Any]] | None,
 ) -> Iterable[tuple[str | Provider, Mapping[str, Any] | None]]:
-    if isinstance(requests, str):
-        raise InvalidArgument(f"providers is a string; pass a list: providers=[{requests!r}]")
+    if isinstance(requests, str | Mapping):
+        instead = list(requests.items()) if isinstance(requests, Mapping) else [requests]
+        kind = type(requests).__name__
+        raise InvalidArgument(f"providers is a {kind}; pass a list: providers={instead!r}")
+    if isinstance(options, Mapping):
+        raise InvalidArgument(f"provider_options is a dict; pass a list: [{options!r}]")
     if not requests:
         found = plugins.providers.items()
         requests = [name for name, p in found if p.unasked and why_unusable(p) is None]
