@@ -146,12 +146,18 @@ def bold(text: str, so: bool) -> str:
 
 
 def kernel_table(found: Found) -> list[str]:
-    """Returns kernels' microseconds, what they read and compute a second, and Python's share."""
-    lines = ["## Kernels", "", f"| | µs | {' | '.join(UNITS)} |", "|---|" + "---:|" * 4]
+    """Returns kernels' microseconds, what they read and compute a second, and Python's share.
+
+    What is read is also in parts of what a copy reads and writes.
+    """
+    header = ["", "µs", *UNITS, "of a copy's GB/s"]
+    lines = ["## Kernels", "", f"| {' | '.join(header)} |", "|---|" + "---:|" * (len(header) - 1)]
+    copy = found.get("copy GB/s")
     for name, took in found.items():
         if not name.endswith(UNITS):
-            rates = [number(found.get(f"{name} {unit}")) for unit in UNITS]
-            lines.append(f"| {' | '.join([name, number(took), *rates])} |")
+            rates = [found.get(f"{name} {unit}") for unit in UNITS]
+            share = f"{100 * rates[0] / copy:.0f} %" if rates[0] and copy else "–"
+            lines.append(f"| {' | '.join([name, number(took), *map(number, rates), share])} |")
     return lines
 
 

@@ -69,7 +69,7 @@ def test_the_page_says_who_is_ahead_and_what_failed() -> None:
         "found": {
             "tests": {"passed": 5, "failures": 1, "errors": 0, "skipped": 2, "seconds": 3.0},
             "conformance": {"cases": 7, "passed, all on the device": 3, "passed, none": 2},
-            "kernels": {"copy": 12.0, "copy GB/s": 2345.6},
+            "kernels": {"copy": 12.0, "copy GB/s": 2345.6, "it": 3.0, "it GB/s": 1876.5},
             "bert-base": row,
             "resnet50": {"torch eager": 1.0},
             "decode-fp16": decoder,
@@ -88,7 +88,7 @@ def test_the_page_says_who_is_ahead_and_what_failed() -> None:
     assert f"| ResNet-50, one image | TF32 | {cells} |" in lines
     cells = "1.5 | – | – | – | – | 1 | – | – | – | **1.50** | – | – | 2000 | – | –"
     assert f"| {ROWS['decode-fp16'].about} | float16 | {cells} |" in lines
-    assert "| copy | 12 | 2346 | – | – |" in lines
+    assert "| it | 3 | 1876 | – | – | 80 % |" in lines
     assert "Small networks, and their errors: resnet50 (1e-05)." in lines
     assert "- `resnet50`, tenonnx: ValueError: no" in lines
 
@@ -136,7 +136,7 @@ def test_figures_are_kept_as_they_come(tmp_path: Path) -> None:
     )
     command.measure(Runs({}, 20.0, tmp_path / "log"), "kernels", ["-c", code], results)
     assert json.loads(results.path.read_text())["found"] == {"kernels": {"copy": 1, "copy GB/s": 2}}
-    assert "| copy | 1 | 2 |" in results.path.with_suffix(".md").read_text()
+    assert "| copy | 1 | 2 | – | – | 100 % |" in results.path.with_suffix(".md").read_text()
 
 
 def test_results_of_a_device_are_gone_on_from(
