@@ -1,10 +1,13 @@
-"""Sessions that run in the middle of another's run, as a signal's handler may have them do."""
+"""What comes in the middle of a run: another one, as of a signal's handler, and a fork."""
 
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 import threading
+import time
+import warnings
 from types import FrameType
 from typing import Any
 
@@ -16,6 +19,8 @@ from running import floats, session
 from models import node
 
 pytest.importorskip("numba")
+
+from tenonnx_cpu.jit import scratch
 
 QUANTISE = [node("DynamicQuantizeLinear", "x", "y y_scale y_zero_point")]
 Array = np.ndarray[Any, Any]
@@ -75,3 +80,24 @@ def test_a_session_runs_before_any_line_of_anothers_first_runs() -> None:
             break
         assert thread.handled == handled
     assert line > 100
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_child_has_memory_though_a_thread_was_taking_some() -> None:
+    busy = threading.Event()
+
+    def take() -> None:
+        with scratch._lock:
+            busy.set()
+            time.sleep(0.05)
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    busy.wait()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forking a process with threads
+        child = os.fork()
+    if not child:
+        os._exit(not scratch._lock.acquire(timeout=5))
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0

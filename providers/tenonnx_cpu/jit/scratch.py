@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import math
+import os
 import threading
 import weakref
 from typing import Any
@@ -25,6 +26,11 @@ _kept: dict[int, Any] = {}
 """The memory that rows tell of, by where it begins. Daemon threads run kernels in it until the
 process ends, when Python has already taken modules and threads' own variables apart."""
 ctypes.pythonapi.Py_IncRef(ctypes.py_object(_kept))
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
+    )
 
 
 def scratch(nbytes: int) -> np.ndarray[Any, Any]:

@@ -173,7 +173,7 @@ class _Finder:
         if made.refusal is not None:
             place = self._argument(made.refusal)
             if not isinstance(place, Place):
-                raise _Unclear  # a signal's handler ran a kernel that needs more memory
+                raise _Unclear  # more than a thread keeps, or a signal's handler needed more
             refusal = place.offset
         things = tuple(
             None if isinstance(place, Place) else argument
