@@ -52,6 +52,12 @@ def test_external_weights_come_back_inline(source: Path) -> None:
     )
 
 
+def test_small_weights_take_no_file_of_their_own(source: Path) -> None:
+    layout = Layout(threshold=1 << 20)
+    target = source.with_name("small.onnx")
+    assert convert(source, target, tenonnx.WeightRegistry(), layout=layout) == [target]
+
+
 def test_a_model_may_be_written_over_itself_while_a_session_uses_it(source: Path) -> None:
     registry = tenonnx.default_registry()
     layout = Layout(threshold=64, data_name="weights")

@@ -136,7 +136,7 @@ def saver(
 
 
 def save_onnx(model: ir.Model, path: Path, layout: Layout, progress: Progress) -> None:
-    """Writes an ONNX file and, unless ``layout.inline``, the file of weights beside it.
+    """Writes an ONNX file and, unless ``layout.inline``, the file of weights beside it, if any.
 
     Every weight in that file starts at a page boundary, as the ONNX specification advises.
 
@@ -159,16 +159,20 @@ def save_onnx(model: ir.Model, path: Path, layout: Layout, progress: Progress) -
         del tensor
         progress(f"writing weights to {info.filename}", info.index / max(info.total, 1))
 
+    data_name = layout.data_name or f"{path.name}.data"
     ir.save(
         model,
         path,
-        external_data=layout.data_name or f"{path.name}.data",
+        external_data=data_name,
         size_threshold_bytes=layout.threshold,
         callback=tell,
         alignment=PAGE,
         align_threshold=layout.threshold,
         max_workers=1,
     )
+    data = path.with_name(data_name)
+    if data.exists() and not data.stat().st_size:  # all are small enough to stay inside
+        data.unlink()
     restore_map_types(model, path)
 
 

@@ -70,7 +70,7 @@ def looks_like(buffer: memoryview) -> Likeness | None:
         return Likeness("nothing but zeros", INCOMPLETE)
     if head[4:8] == b"ORTM":
         return Likeness(
-            "an .ort file", "Read it with the plugin ort_format, or use its .onnx file."
+            "an .ort file", "The plugin ort_format reads it: `tenonnx convert` makes it .onnx."
         )
     if head[4:8] == b"TFL3":
         return Likeness("a TensorFlow Lite model", FROM_TENSORFLOW)
