@@ -118,9 +118,8 @@ class ByteWeights:
         if run is None or x.dtype not in BYTES or x.ndim != len(self.shape):
             return None
         seen = channels_last(x)
-        last = seen.flags.c_contiguous
-        if not last:
-            seen = np.ascontiguousarray(x)
+        last = seen.flags.c_contiguous or x.strides[1] == 1
+        seen = np.ascontiguousarray(seen if last else x)
         signed = x.dtype == np.int8
         shape = x.shape if x.ndim == 4 else (*x.shape[:2], 1, x.shape[2])
         cut = self._layout(x.shape, Form(shape, last, signed))
