@@ -11,6 +11,7 @@ from emulated import FakePlatform, provider_on, session
 from hypothesis import given
 from hypothesis import strategies as st
 from kernel_calls import needs_compiler
+from test_cuda_execution import on_device
 from test_cuda_repeating import draw
 
 import tenonnx
@@ -73,6 +74,22 @@ def test_steps_between_which_nothing_is_read_are_one() -> None:
     (take,) = group._takes.values()
     assert isinstance(take, Take)
     assert (len(take.starts), len(take.made)) == (6, 2)
+
+
+@needs_compiler
+def test_steps_are_one_where_outputs_are_bound_that_none_can_write_to() -> None:
+    opened = session(chained(4), provider_on(FakePlatform()))
+    (group,) = joined(opened)
+    cpu = tenonnx.InferenceSession(chained(4), providers=["cpu"])
+    bound = on_device(opened, np.zeros((2, 8), np.float32))
+    for turn in range(4):
+        x = draw(turn, 2, 8).astype(np.float32)
+        binding = opened.io_binding()
+        binding.bind_cpu_input("h0", x)
+        binding.bind_ortvalue_output("h4", bound)
+        opened.run_with_iobinding(binding)
+        np.testing.assert_allclose(bound.numpy(), cpu.run(None, {"h0": x})[0], rtol=1e-5)
+    assert group.missed == 0
 
 
 @needs_compiler

@@ -15,7 +15,7 @@ from tenonnx.planning.writing import Writer, writer
 from tenonnx.provider import HOST, Device, Step
 from tenonnx.weights.tensors import WeightTensor
 from tenonnx_cuda.graphs.sized import Sized
-from tenonnx_cuda.noting import cannot_repeat, hold
+from tenonnx_cuda.noting import hold
 from tenonnx_cuda.takes import shared
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ class Program:
         return slot < len(self.inputs) or slot in self._constants
 
     def __call__(self, *inputs: Any, _outs: Sequence[Any] = ()) -> tuple[Any, ...]:
-        """Returns the outputs, in the arrays ``_outs`` as far as those are given."""
+        """Returns the outputs, in the arrays ``_outs`` as far as steps can write there."""
         outs = _outs or [None] * len(self._results)
         read = in_common(inputs, outs) if any(out is not None for out in outs) else None
         values: list[Any] = [*inputs, *[None] * (len(self._slots) - len(inputs))]
@@ -223,8 +223,7 @@ class Program:
                 values[slot] = value
             for slot in dead:
                 values[slot] = None
-        found = (values[slot] for slot in self._results)
-        return tuple(placed(value, out) for value, out in zip(found, outs, strict=True))
+        return tuple(values[slot] for slot in self._results)
 
 
 def in_common(inputs: Sequence[Any], outs: Sequence[Any]) -> list[set[int]]:
@@ -234,15 +233,6 @@ def in_common(inputs: Sequence[Any], outs: Sequence[Any]) -> list[set[int]]:
         if i < len(inputs) <= j:
             found[j - len(inputs)].add(i)
     return found
-
-
-def placed(value: Any, out: Any) -> Any:
-    """Returns an array with a value in it, if that fits; the value itself if not."""
-    if out is None or value is out or out.shape != value.shape or out.dtype != value.dtype:
-        return value
-    cannot_repeat()
-    out[...] = value
-    return out
 
 
 def constant_on(value: ir.Value, device: Device) -> Any:
