@@ -156,14 +156,23 @@ class SessionOptions:
         self._initializers[name] = value
 
     def add_external_initializers(self, names: Sequence[str], values: Sequence[Any]) -> None:
-        """Gives initializers of the model their values: ``OrtValue``s or arrays, used in place."""
-        self._initializers.update(zip(names, values, strict=True))
+        """Gives initializers of the model their values: ``OrtValue``s or arrays, used in place.
+
+        Raises:
+            InvalidArgument: There are not as many values as names.
+        """
+        self._initializers.update(_side_by_side(names=names, values=values))
 
     def add_external_initializers_from_files_in_memory(
         self, names: Sequence[str], buffers: Sequence[Any], lengths: Sequence[int]
     ) -> None:
-        """Lets buffers stand for files of external data, by their names; used in place."""
-        for name, buffer, length in zip(names, buffers, lengths, strict=True):
+        """Lets buffers stand for files of external data, by their names; used in place.
+
+        Raises:
+            InvalidArgument: There are not as many buffers or lengths as names.
+        """
+        given = _side_by_side(names=names, buffers=buffers, lengths=lengths)
+        for name, buffer, length in given:
             self._files[name] = memoryview(buffer).cast("B")[:length]
 
     def add_provider(self, name: str, options: Mapping[str, str] | None = None) -> None:
@@ -243,6 +252,13 @@ class SessionOptions:
 
 PROCESS_DEFAULTS: Final = {"intra_op_num_threads": 0}
 """What holds where a session's options leave the choice open."""
+
+
+def _side_by_side(**lists: Sequence[Any]) -> list[tuple[Any, ...]]:
+    if len({len(each) for each in lists.values()}) > 1:
+        found = " and ".join(f"{len(each)} {name}" for name, each in lists.items())
+        raise InvalidArgument(f"expected lists of one length, got {found}")
+    return list(zip(*lists.values(), strict=True))
 
 
 def _flag(value: Any) -> bool:

@@ -64,6 +64,8 @@ class InferenceSession(Session):
     ) -> None:
         self._given = checked(SessionOptions, sess_options, "sess_options")
         self._recipe = (path_or_bytes, self._given, providers, provider_options)
+        if isinstance(disabled_optimizers, str):  # which would be a list of letters
+            raise TypeError(f"disabled_optimizers is {disabled_optimizers!r}; expected a list")
         self._disabled = tuple(disabled_optimizers or ())
         self._fallback = enable_fallback
         self._embedded = assembly.wants_embedded_options(read_config_from_model)

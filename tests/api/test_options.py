@@ -155,6 +155,16 @@ def test_external_initializers_need_no_file(tmp_path: Path) -> None:
     np.testing.assert_array_equal(y, X @ own)
 
 
+def test_lists_of_names_have_the_length_of_what_they_name() -> None:
+    options = tenonnx.SessionOptions()
+    with pytest.raises(tenonnx.InvalidArgument, match="got 2 names and 1 values"):
+        options.add_external_initializers(["v", "w"], [X])
+    with pytest.raises(tenonnx.InvalidArgument, match="got 1 names and 1 buffers and 0 lengths"):
+        options.add_external_initializers_from_files_in_memory(["data.bin"], [X], [])
+    with pytest.raises(TypeError, match="disabled_optimizers is 'fold'; expected a list"):
+        tenonnx.InferenceSession(product(), disabled_optimizers="fold")
+
+
 def test_files_in_memory_stand_for_files(tmp_path: Path) -> None:
     source, data = external(tmp_path)
     buffer = np.frombuffer(bytearray(data) + bytearray(64), np.uint8)
