@@ -1,9 +1,9 @@
 """JIT kernels: how they are declared, compiled, called, and how to write one.
 
 A compiled kernel is kept as an *image* (``code.images``): machine code that is mapped and called
-without numba, and shared by processes. ``runtime``, what that imports, ``scratch`` and
-``workspace`` may be imported without numba; every other module here imports it, and is itself
-imported when a kernel in it is first compiled.
+without numba, and shared by processes. ``runtime``, what that imports, ``scratch``, ``layout`` and
+``products.workspace`` may be imported without numba; every other module here imports it, and is
+itself imported when a kernel in it is first compiled.
 
 A kernel in three steps:
 
