@@ -230,3 +230,20 @@ def test_codes_and_back(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.array_equal(y, rounded(x / given["s"], given["z"]))
     assert np.array_equal(w, (y.astype(np.float32) - np.float32(3)) * given["s"])
     assert (there.calls, back.calls) == (1, 1)
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("shape", [(2, 24, 30, 41), (1, 9, 300, 200), (13, 70, 1, 2)], ids=str)
+def test_codes_of_slices(
+    shape: tuple[int, ...], channels_last: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that are apart are read where they are."""
+    there = Watch(QUANTIZE, monkeypatch)
+    x = np.random.default_rng(1).standard_normal(shape, np.float32)
+    if channels_last:
+        x = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+    given = {"s": np.float32(0.02), "z": np.array(100, np.uint8)}
+    x = x[:, 2:7]
+    y = run([node("QuantizeLinear", "x s z", "y")], {"x": x}, "y", given, kinds={"y": 2}, threads=3)
+    assert np.array_equal(y, rounded(x / given["s"], given["z"]))
+    assert there.calls == 1

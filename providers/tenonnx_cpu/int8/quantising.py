@@ -32,11 +32,13 @@ def quantize(x: NDArray, scale: float, zero: int, dtype: np.dtype[Any], threads:
     if run is None or x.dtype != F32 or x.size <= FEW:
         return None
     limits = np.iinfo(dtype)
-    x, y, made = alike(x, dtype)
+    order = memory_order(x)
+    rows = in_rows(x.transpose(order))
+    y = empty(x.transpose(order).shape, dtype)
     low, high = float(limits.min - zero), float(limits.max - zero)
     own = threads if x.size > CHUNK else 1
-    run(x.reshape(-1), y.view(np.uint8).reshape(-1), scale, low, high, zero, own)
-    return made
+    run(rows, y.view(np.uint8).reshape(-1), scale, low, high, zero, own)
+    return y.transpose(np.argsort(order))
 
 
 def dequantize(x: NDArray, scale: float, zero: int, threads: int) -> NDArray | None:
@@ -49,6 +51,18 @@ def dequantize(x: NDArray, scale: float, zero: int, threads: int) -> NDArray | N
     own = threads if x.size > CHUNK else 1
     run(x.view(np.uint8).reshape(-1), y.reshape(-1), scale, zero + flip, flip, own)
     return made
+
+
+def in_rows(x: NDArray) -> NDArray:
+    """Returns an array as rows of adjacent elements, where it lies if it can be."""
+    run, axis = 1, x.ndim
+    while axis and (x.strides[axis - 1] == run * x.itemsize or x.shape[axis - 1] == 1):
+        axis -= 1
+        run *= x.shape[axis]
+    try:
+        return x.reshape(-1, run, copy=False) if x.flags.aligned else contiguous(x).reshape(1, -1)
+    except ValueError:
+        return contiguous(x).reshape(1, -1)
 
 
 def alike(x: NDArray, dtype: np.dtype[Any]) -> tuple[NDArray, NDArray, NDArray]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tenonnx.planning.lower import is_constant
-from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.buffers import contiguous, empty
 from tenonnx_cpu.conv.channels_last import memory_order
+from tenonnx_cpu.copying.joining import JOIN, join
 from tenonnx_cpu.elementwise.elementwise import MEANINGS
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.int8.between import SERIAL, between, flat
@@ -108,6 +110,7 @@ def _is_read_by(nodes: Collection[ir.Node], node: ir.Node, scope: Scope) -> bool
 def fuse_concat(node: ir.Node, scope: Scope) -> Fused | None:
     """Arrays of bytes side by side, those whose bytes stand for other numbers looked up."""
     axis = scope.site(node).attribute("axis", None)
+    JOIN.request()
 
     def make(codes: Sequence[Code], made: Code, least: float, plain: Call) -> Call:
         tables = [None if each.same(made) else _between(each, made) for each in codes]
@@ -121,13 +124,27 @@ def fuse_concat(node: ir.Node, scope: Scope) -> Fused | None:
                 for x, table in zip(arrays, tables, strict=True)
             ]
             order = memory_order(parts[0])
-            along = order.index(range(len(order))[axis])
-            whole = np.concatenate([part.transpose(order) for part in parts], along)
+            lain = [contiguous(part.transpose(order)) for part in parts]
+            whole = _joined(lain, order.index(axis % len(order)), scope.threads)
             return whole.transpose(np.argsort(order))
 
         return plain if least == 0 else call
 
     return between(node, len(node.inputs), scope, LOOK_UP, make)
+
+
+def _joined(parts: Sequence[NDArray], axis: int, threads: int) -> NDArray:
+    """Returns contiguous arrays side by side, of words where their bytes are whole ones."""
+    first = parts[0].shape
+    shape = (*first[:axis], sum(part.shape[axis] for part in parts), *first[axis + 1 :])
+    rows, rest = math.prod(first[:axis]), (first[:axis], first[axis + 1 :])
+    alike = all((part.shape[:axis], part.shape[axis + 1 :]) == rest for part in parts)
+    if rows and alike and not any(part.nbytes % (4 * rows) for part in parts):
+        out = empty(shape, parts[0].dtype)
+        words = [part.reshape(rows, -1).view(np.int32) for part in parts]
+        if join(tuple(words), 1, out.reshape(rows, -1).view(np.int32), threads):
+            return out
+    return np.concatenate(parts, axis)
 
 
 def _between(code: Code, made: Code) -> NDArray:

@@ -16,6 +16,7 @@ from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.shared import Shared, procedure
 from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
+from tenonnx_cpu.jit.vectors.views import floats
 
 F = np.float32
 CHUNK = 1 << 15
@@ -24,19 +25,29 @@ ABREAST = 4
 
 
 @parallel
-def quantize_chunk(arguments: Any, task: Any, worker: Any) -> None:
-    """Rounds ``CHUNK`` numbers; see ``quantize``."""
-    every, result, scale, low, high, zero = arguments
-    x = every[task * CHUNK : (task + 1) * CHUNK]
-    y = result[task * CHUNK : (task + 1) * CHUNK]
-    for i in range(y.size):
-        y[i] = to_byte(x[i] / scale, low, high, zero)
+def quantize_rows(arguments: Any, task: Any, worker: Any) -> None:
+    """Rounds some rows, or ``CHUNK`` numbers of one; see ``quantize``."""
+    source, apart, result, columns, together, scale, low, high, zero = arguments
+    parts = -(-columns // CHUNK)
+    first, begin = task // parts * together, task % parts * CHUNK
+    for row in range(first, min(result.size // columns, first + together)):
+        y = result[row * columns :][:columns][begin : begin + CHUNK]
+        x = floats(source + row * apart + 4 * begin, y.size)
+        for i in range(y.size):
+            y[i] = to_byte(x[i] / scale, low, high, zero)
 
 
-@kernel((In(f32, 1), Out(u8, 1), f32, f32, f32, i32, size))
+@kernel((In(f32, 2, "A"), Out(u8, 1), f32, f32, f32, i32, size))
 def quantize(x, y, scale, low, high, zero, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Computes ``y = clip(round(x / scale), low, high) + zero``, halves to even."""
-    quantize_chunk((x, y, scale, low, high, zero), -(-x.size // CHUNK), threads)
+    """Computes ``y = clip(round(x / scale), low, high) + zero``, halves to even.
+
+    A row's numbers are adjacent; rows may be apart.
+    """
+    rows, columns = x.shape
+    together = max(1, CHUNK // columns)
+    tasks = -(-rows // together) * -(-columns // CHUNK)
+    arguments = x.ctypes.data, x.strides[0], y, columns, together, scale, low, high, zero
+    quantize_rows(arguments, tasks, threads)
 
 
 @parallel
@@ -138,4 +149,5 @@ def quantize_by_range(x, y, scale, zero, ranges, refusal, threads):  # type: ign
     origin = np.int32(to_byte(-low / step, F(0), F(255), np.int32(0)))
     scale[0], zero[0] = step, origin
     bounds = F(-origin), F(255 - origin)
-    quantize_chunk((x, y, step, bounds[0], bounds[1], origin), ranges.shape[0], threads)
+    arguments = x.ctypes.data, 0, y, x.size, 1, step, bounds[0], bounds[1], origin
+    quantize_rows(arguments, ranges.shape[0], threads)
