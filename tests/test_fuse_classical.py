@@ -180,6 +180,15 @@ def test_trees_of_two_classes_with_one_score(transform: str, base: Any, signed: 
     assert said.startswith("matched") == (signed or transform != "LOGISTIC")
 
 
+@pytest.mark.parametrize(
+    ("votes", "classes"),
+    [([(0, 0, 0.1)] * 5, 2), ([(0, 0, 0.5), *[(0, 1, 0.1)] * 5, (0, 2, 0.2)], 3)],
+)
+def test_scores_that_are_equal_as_returned_are_a_tie(votes: Any, classes: int) -> None:
+    layer = trees(votes, classlabels_int64s=range(classes))
+    assert compare([layer], {"l": INT64, "p": FLOAT}) == "matched 1 TreeEnsembleClassifier"
+
+
 def test_a_class_without_votes_never_wins() -> None:
     layer = trees([(0, 0, -1.0), (1, 2, -2.0)], classlabels_int64s=[0, 1, 2])
     said = compare([layer], {"l": INT64, "p": FLOAT})

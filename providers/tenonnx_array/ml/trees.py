@@ -226,7 +226,8 @@ def _decision(
     """Returns how summed votes [N, E] become the winner's index [N] and the scores [N, E].
 
     A class that no leaf votes for never wins. Of two classes of which one has all the votes,
-    the second wins by more than half if all votes are positive, else by more than zero.
+    the second wins by more than half if all votes are positive, else by more than zero. Sums that
+    are the same in float32, as which they are returned, are a tie.
     """
     transform = transform_of(post_transform)
     if classes != 2 or len(voted) != 1:
@@ -234,7 +235,8 @@ def _decision(
 
         def decide(scores: Array) -> tuple[Array, Array]:
             scores = scores + base if base.size else scores
-            return standing[scores[:, standing].argmax(axis=1)], transform(np, scores)
+            seen = scores[:, standing].astype(np.float32)
+            return standing[seen.argmax(axis=1)], transform(np, scores)
 
         return decide
     signed = bool((weights < 0).any())
@@ -243,7 +245,7 @@ def _decision(
     def decide_one(scores: Array) -> tuple[Array, Array]:
         scores = scores + offset
         score = scores[:, voted[0]]
-        winner = (score > (0 if signed else 0.5)).astype(np.intp)
+        winner = (score.astype(np.float32) > (0 if signed else 0.5)).astype(np.intp)
         if voted[0]:
             return winner, transform(np, scores)
         return winner, pair(np, score, post_transform, signed=signed)
