@@ -71,8 +71,7 @@ def test_what_is_computed_twice(tmp_path: Path) -> None:
     proto = parse(text, w=w, v=w)
     onnx.save(proto, tmp_path / "m.onnx", save_as_external_data=True, size_threshold=0)
     # Two initializers that lie at one place of a file are one weight, whatever their bytes are.
-    for tensor in proto.graph.initializer:
-        onnx.external_data_helper.load_external_data_for_tensor(tensor, str(tmp_path))
+    onnx.load_external_data_for_model(proto, str(tmp_path))
     counts, done = fused(proto, {"x": normal(3, 8)})
     assert counts["Softmax"] == 2
     if len(done.weights) == 1:
