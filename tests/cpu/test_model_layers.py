@@ -232,6 +232,19 @@ def test_rotary_embedding_in_seven_nodes(shared: int, computed: bool, watch: Any
     assert watched.calls == 1
 
 
+def test_what_follows_a_convolution_whose_bias_varies() -> None:
+    feeds = {"x": floats(1, 3, 9, 9), "b": floats(4, seed=2)}
+    weights = {"w": floats(4, 3, 1, 1, seed=1), "f": np.array([3], np.float32)}
+    nodes = [node("Conv", "x w b", "c"), node("Mul", "c f", "y")]
+    one = session(nodes, feeds, "y", weights)
+    for _ in range(6):
+        (y,) = one.run(None, feeds)
+        expected = 3 * np.einsum("bchw,oc->bohw", feeds["x"], weights["w"][:, :, 0, 0])
+        expected += 3 * feeds["b"][:, None, None]
+        np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5)
+        feeds["b"] += 1
+
+
 def test_halves_that_are_none_are_left_alone(watch: Any) -> None:
     watched = watch(rotary.ROTATE)
     feeds = {name: floats(1, 2, 3, 16, seed=i) for i, name in enumerate(("x", "cos", "sin"))}

@@ -106,8 +106,11 @@ class Tail:
 def find_tail(node: ir.Node, scope: Scope, *, residual: bool = True) -> Tail:
     """Returns the longest tail after a convolution, with or without what is added to all of it."""
     tail = Tail((node,), node.outputs[0])
-    while _take(tail, scope, _take_norm) or _take(tail, scope, _take_affine):
-        pass
+    site = scope.site(node)
+    # With a bias that varies, what is added per channel would have to be computed in each run.
+    if not site.given(2) or site.constant(2) is not None:
+        while _take(tail, scope, _take_norm) or _take(tail, scope, _take_affine):
+            pass
     if residual:
         _take(tail, scope, _take_residual)
     following = scope.reader(tail.output)
