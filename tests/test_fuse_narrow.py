@@ -6,6 +6,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import onnx
 import pytest
 
 from fusing import fused, normal, notes, parse
@@ -39,6 +40,16 @@ def test_an_island_whose_output_is_read_in_16_bits_too() -> None:
         t = Sigmoid(s)  y = Cast<to=1>(t)  b = Cast<to=9>(t) }"""
     weights = {"w": normal(8, 8, dtype=np.float16, seed=1)}
     _, done = fused(parse(text, **weights), {"x": normal(3, 8)}, rtol=4e-3, atol=4e-3)
+    assert "matched 1 islands" in notes(done, "float-islands")[0]
+
+
+def test_an_output_of_undefined_type_that_an_island_reads() -> None:
+    text = """(float[a,8] x) => (float16[a,8] n, float[a,8] y) {
+        n = Cast<to=10>(x)  p = MatMul(n, w)  s = Softmax(p)  y = Cast<to=1>(s) }"""
+    proto = parse(text, w=normal(8, 8, dtype=np.float16, seed=1))
+    for output in proto.graph.output:
+        output.type.tensor_type.elem_type = onnx.TensorProto.UNDEFINED
+    _, done = fused(proto, {"x": normal(3, 8)}, rtol=4e-3, atol=4e-3)
     assert "matched 1 islands" in notes(done, "float-islands")[0]
 
 

@@ -124,7 +124,7 @@ def dtype_of(value: ir.Value | None, depth: int = MAX_DEPTH) -> ir.DataType | No
         return None
     if value.const_value is not None:
         return value.const_value.dtype
-    if value.dtype is not None:
+    if value.dtype is not None and value.dtype != ir.DataType.UNDEFINED:
         return value.dtype
     node = value.producer()
     if node is None:
