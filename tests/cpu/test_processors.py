@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -97,3 +98,36 @@ def test_other_kinds_are_refused(asked: str, machine: Machine) -> None:
     machine.become(asked, NEWER)
     with pytest.raises(InvalidArgument, match="expected native, x86-64-v3 or x86-64-v4"):
         target()
+
+
+def installed(kinds: bytes | None, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Installs kernels for these kinds of processor."""
+    if kinds is not None:
+        (folder / processor.KINDS).write_bytes(kinds)
+    monkeypatch.setattr(processor, "installed", lambda: folder)
+
+
+def test_the_best_installed_kind_is_taken(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed(b"x86-64-v4+avx512vbmi\nx86-64-v4\nx86-64-v3", tmp_path, monkeypatch)
+    found = []
+    for flags in (NEWER, OLDER, "avx"):
+        machine.become("", flags)
+        found.append(target())
+    assert [kind and kind.name for kind in found] == ["x86-64-v4", "x86-64-v3", None]
+
+
+@pytest.mark.parametrize("kinds", [None, b"\xff\xfe", b"x86-64-v9\nx86-64-v3"])
+def test_damaged_kernels_and_those_of_another_version_are_not_used(
+    kinds: bytes | None,
+    machine: Machine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    installed(kinds, tmp_path, monkeypatch)
+    machine.become("", OLDER)
+    with caplog.at_level(logging.WARNING, "tenonnx.jit"):
+        assert target() is None
+    assert "install them anew" in caplog.text

@@ -79,8 +79,12 @@ def installed() -> Path | None:
 def _best_installed() -> str:
     """Returns the first kind of processor that images are installed for and this one is of."""
     folder = installed()
-    kinds = [] if folder is None else (folder / KINDS).read_text("ascii").split()
-    return next((kind for kind in kinds if not _lacks(_parse(kind))), NATIVE)
+    try:
+        kinds = [] if folder is None else (folder / KINDS).read_text("ascii").split()
+        return next((kind for kind in kinds if not _lacks(_parse(kind))), NATIVE)
+    except (OSError, UnicodeError, InvalidArgument) as error:
+        logger.warning("the kernels in %s are not used: install them anew: %s", folder, error)
+        return NATIVE
 
 
 def _parse(kind: str) -> Target:
