@@ -127,6 +127,8 @@ def trees_classifier(node: ir.Node) -> Made | str:
     if len(labels) != 2 or len(voted) != 1:
         if voted and base is None and len(voted) < len(labels):
             return "there are classes that no leaf votes for"
+        if base is not None and _numbers(base).size != len(labels):
+            return "there is not one base value for each class"
         scores = _trees(writer, node, len(labels), base)
         return writer.classify(scores, labels, transform)
     weights = node.attributes.get("class_weights") or node.attributes["class_weights_as_tensor"]

@@ -67,8 +67,16 @@ def check_weights(X: Array, W: Array, group: int, kernel_shape: tuple[int, ...] 
 
 
 def add_bias(y: Array, bias: Array | None) -> Array:
-    """Add one number per channel, in place."""
+    """Add one number per channel, in place.
+
+    Raises:
+        ValueError: There is not one number per channel.
+    """
     if bias is not None:
+        if bias.shape != y.shape[1:2]:
+            raise ValueError(
+                f"expected B of shape {y.shape[1:2]}, one number per channel, found {bias.shape}"
+            )
         y += bias.reshape(-1, *(1,) * (y.ndim - 2))
     return y
 

@@ -80,8 +80,11 @@ def qlinear_conv(
     B counts in units of ``x_scale * w_scale``.
 
     Raises:
-        ValueError: Channels, groups, kernel and attributes do not fit each other.
+        ValueError: Channels, groups, kernel, bias and attributes do not fit each other.
+        TypeError: B is not int32.
     """
+    if B is not None and B.dtype != xp.int32:
+        raise TypeError(f"expected B of int32, found {B.dtype}")
     y = conv_integer(
         xp,
         x,

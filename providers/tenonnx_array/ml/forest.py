@@ -18,6 +18,9 @@ AGGREGATES: dict[str, tuple[float, np.ufunc]] = {
 }
 """The result of no votes, and how two are combined, in TreeEnsemble-5's enumeration."""
 
+MOST = 1 << 31
+"""Features and targets that are numbered: kernels do it in 32 bits."""
+
 BLOCK = 1 << 15
 """Rows times trees under way at once: what they need stays in the second-level cache."""
 
@@ -40,11 +43,13 @@ class Forest:
         values: What each leaf adds to the scores, [leaves, E], or [leaves, 1] to one target.
         only: The target of each tree, -1 for none; ``None`` if trees vote for several.
         depths: The most nodes above a leaf of each tree.
+        unreached: How many nodes no tree has.
         faster: Computes the scores, or returns ``None`` for what it does not take.
 
     Raises:
-        ValueError: There is no tree; a node's mode is unknown; a branch leads nowhere, or back to
-            where it came from; a vote is for a leaf or target that does not exist.
+        ValueError: There is no tree; a node's mode is unknown, or its feature negative; a branch
+            leads nowhere, or back to where it came from; a vote is for a leaf or target that does
+            not exist; there is no target.
     """
 
     def __init__(
@@ -61,16 +66,19 @@ class Forest:
             raise ValueError(f"aggregate_function must be one of {known}, not {aggregate!r}")
         if not nodes.roots.size:
             raise ValueError("an ensemble needs at least one tree, found none")
+        if not 0 < targets < MOST:
+            raise ValueError(f"an ensemble must have 1 to {MOST - 1} targets, found {targets}")
         leaf, target, weight = votes
-        _check_range("a node's mode", nodes.mode, 0, len(IN_SET))
-        _check_range("a vote's leaf", leaf, 0, leaves)
-        _check_range("a vote's target", target, 0, targets)
+        check_range("a node's mode", nodes.mode, 0, len(IN_SET))
+        check_range("a node's feature id", nodes.feature, 0, MOST)
+        check_range("a vote's leaf", leaf, 0, leaves)
+        check_range("a vote's target", target, 0, targets)
         self._xp = xp
         self.nodes = nodes
         self.targets = targets
         self.aggregate = aggregate
         self.faster: Callable[[Array], Array | None] | None = None
-        tree, reached, self.depths = _reach(nodes, leaves)
+        tree, reached, self.depths, self.unreached = _reach(nodes, leaves)
         # Boosted trees vote for one target each: then a leaf needs one value, not E.
         self.only = _only_targets(tree, reached, leaf, target, targets)
         width = targets if self.only is None else 1
@@ -128,23 +136,29 @@ class Forest:
         return votes.max(axis=0) if self.aggregate == "MAX" else votes.sum(axis=0)
 
 
-def _reach(nodes: Nodes, leaves: int) -> tuple[Array, Array, Array]:
-    """Returns trees and the leaves they reach, one pair per entry, and each tree's depth."""
+def _reach(nodes: Nodes, leaves: int) -> tuple[Array, Array, Array, int]:
+    """Returns trees and the leaves they reach, one pair per entry.
+
+    Then each tree's depth, and how many nodes no tree has.
+    """
     branches = np.stack([nodes.true, nodes.false], 1)
-    _check_range("a branch", branches, -leaves, len(nodes))
-    _check_range("a root", nodes.roots, -leaves, len(nodes))
+    check_range("a branch", branches, -leaves, len(nodes))
+    check_range("a root", nodes.roots, -leaves, len(nodes))
     span = len(nodes) + leaves
     is_shared = np.bincount(branches.ravel() + leaves).max(initial=0) > 1
     tree, node = np.arange(len(nodes.roots)), nodes.roots
     depths = np.zeros(len(nodes.roots), np.intp)
     trees, reached, depth = [], [], 0
+    seen = np.zeros(len(nodes), bool)
     while True:
         end = node < 0
         trees.append(tree[end])
         reached.append(~node[end])
         tree, node = tree[~end], node[~end]
         if not node.size:
-            return np.concatenate(trees), np.concatenate(reached), depths
+            unreached = int(np.count_nonzero(~seen))
+            return np.concatenate(trees), np.concatenate(reached), depths, unreached
+        seen[node] = True
         if depth == len(nodes):
             raise ValueError("the branches of a tree form a cycle")
         depth += 1
@@ -177,6 +191,7 @@ def _groups(xp: Namespace, only: Array | None) -> list[tuple[Array | slice, slic
     return [(xp.asarray(np.flatnonzero(only == t)), slice(t, t + 1)) for t in voted]
 
 
-def _check_range(what: str, index: Array, low: int, high: int) -> None:
+def check_range(what: str, index: Array, low: int, high: int) -> None:
+    """Raises ValueError if a number is not in [low, high)."""
     if index.size and not low <= index.min() <= index.max() < high:
         raise ValueError(f"{what} must be in [{low}, {high}), found {index.min()} to {index.max()}")

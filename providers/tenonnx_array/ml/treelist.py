@@ -31,10 +31,11 @@ class TreeList:
         modes: Each row's test, or LEAF.
 
     Raises:
-        ValueError: A mode is unknown.
+        ValueError: A mode is unknown; the lists are not of one length.
     """
 
     def __init__(self, treeids: Ints, nodeids: Ints, modes: Sequence[str]) -> None:
+        check_lengths(len(modes), nodes_treeids=treeids, nodes_nodeids=nodeids)
         if unknown := set(modes) - MODES.keys():
             raise ValueError(f"nodes_modes must be among {', '.join(MODES)}, found {unknown}")
         self._mode = np.array([*map(MODES.__getitem__, modes)], np.intp)
@@ -44,17 +45,25 @@ class TreeList:
         self._place = np.where(
             self._inner, np.cumsum(self._inner) - 1, ~(np.cumsum(~self._inner) - 1)
         )
-        self._tree = np.array(treeids, np.int64)
-        self._span = max(nodeids, default=0) + 1
-        self._keys = self._tree * self._span + np.array(nodeids, np.int64)
+        self._tree, node = np.array(treeids, np.int64), np.array(nodeids, np.int64)
+        self._trees, self._nodes = np.unique(self._tree), np.unique(node)
+        self._keys = self._key(self._tree, node)
         self._order = np.argsort(self._keys)
 
     def nodes(self, features: Ints, values: Array, missing: Ints, true: Ints, false: Ints) -> Nodes:
         """Returns the interior nodes; trees begin at the rows that no branch leads to.
 
         Raises:
-            ValueError: A branch leads to a row that is not there; a tree has no root, or two.
+            ValueError: A branch leads to a row that is not there; a tree has no root, or two; the
+                lists are not of one length.
         """
+        check_lengths(
+            len(self._inner),
+            nodes_featureids=features,
+            nodes_values=values,
+            nodes_truenodeids=true,
+            nodes_falsenodeids=false,
+        )
         inner, tree = self._inner, self._tree[self._inner]
         succeeding = self._find(tree, np.array(true, np.int64)[inner])
         failing = self._find(tree, np.array(false, np.int64)[inner])
@@ -76,21 +85,59 @@ class TreeList:
     def votes(
         self, trees: Ints, nodes: Ints, targets: Ints, weights: Array
     ) -> tuple[Array, Array, Array]:
-        """Returns the leaf, target and weight of each vote; votes at interior nodes are idle."""
+        """Returns the leaf, target and weight of each vote; votes at interior nodes are idle.
+
+        Raises:
+            ValueError: A vote is at a row that is not there; the lists are not of one length.
+        """
+        check_lengths(len(targets), treeids=trees, nodeids=nodes, weights=weights)
         place = self._place[self._find(np.array(trees, np.int64), np.array(nodes, np.int64))]
         cast = place < 0
         return ~place[cast], np.array(targets, np.intp)[cast], weights[cast].astype(np.float64)
 
     def _find(self, trees: Array, nodes: Array) -> Array:
-        keys = trees * self._span + nodes
+        keys = self._key(trees, nodes)
         last = max(len(self._keys) - 1, 0)
         found = self._order[np.minimum(np.searchsorted(self._keys[self._order], keys), last)]
-        lost = np.flatnonzero((self._keys[found] != keys) | (nodes >= self._span))
+        lost = np.flatnonzero((self._keys[found] != keys) | (keys < 0))
         if lost.size:
             tree, node = trees[lost[0]], nodes[lost[0]]
             raise ValueError(f"node {node} of tree {tree} is referred to, but not listed")
         return found
 
+    def _key(self, trees: Array, nodes: Array) -> Array:
+        """Returns a number for each tree and node, -1 for ids that are not listed.
+
+        Ids are any int64: their places among those that are listed cannot overflow.
+        """
+        tree, node = _places(self._trees, trees), _places(self._nodes, nodes)
+        return np.where((tree < 0) | (node < 0), -1, tree * len(self._nodes) + node)
+
+
+def _places(known: Array, ids: Array) -> Array:
+    """Returns where ids are among known ones, sorted; -1 for those that are not."""
+    if not known.size:
+        return np.full(len(ids), -1)
+    place = np.minimum(np.searchsorted(known, ids), len(known) - 1)
+    return np.where(known[place] == ids, place, -1)
+
+
+def check_lengths(count: int, **lists: Sequence[object] | Array) -> None:
+    """Raises ValueError if a list, named as the attribute is, has not so many elements."""
+    for name, values in lists.items():
+        shape = values.shape if isinstance(values, np.ndarray) else (len(values),)
+        if shape != (count,):
+            found = " by ".join(map(str, shape)) or "one number"
+            raise ValueError(f"{name} must have {count} elements, found {found}")
+
 
 def flags(values: Ints, count: int) -> Array:
-    return np.array(values, bool) if values else np.zeros(count, bool)
+    """Returns flags as an array; none set if there are none.
+
+    Raises:
+        ValueError: There are some, but not so many.
+    """
+    if not values:
+        return np.zeros(count, bool)
+    check_lengths(count, nodes_missing_value_tracks_true=values)
+    return np.array(values, bool)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from tenonnx.operators import Array, Namespace
-from tenonnx_array.ml.forest import AGGREGATES, Forest
+from tenonnx_array.ml.forest import AGGREGATES, MOST, Forest, check_range
 from tenonnx_array.ml.post import TRANSFORMS, labels_of, pair, rows, transform_of
 from tenonnx_array.ml.staged import StagedTable
-from tenonnx_array.ml.treelist import Ints, TreeList, flags
+from tenonnx_array.ml.treelist import Ints, TreeList, check_lengths, flags
 from tenonnx_array.ml.walk import Nodes
 
 table = StagedTable("ai.onnx.ml")
@@ -101,7 +101,20 @@ def tree_ensemble(
     tree_roots: Ints,
 ) -> Scores:
     """Makes [N, F] → [N, n_targets] of X's dtype."""
+    check_lengths(
+        len(nodes_featureids),
+        nodes_modes=nodes_modes,
+        nodes_splits=nodes_splits,
+        nodes_truenodeids=nodes_truenodeids,
+        nodes_falsenodeids=nodes_falsenodeids,
+        nodes_trueleafs=nodes_trueleafs,
+        nodes_falseleafs=nodes_falseleafs,
+    )
+    check_lengths(len(leaf_targetids), leaf_weights=leaf_weights)
     true, false = np.array(nodes_truenodeids, np.intp), np.array(nodes_falsenodeids, np.intp)
+    check_range("nodes_truenodeids", true, 0, MOST)
+    check_range("nodes_falsenodeids", false, 0, MOST)
+    check_range("tree_roots", np.array(tree_roots, np.intp), 0, MOST)
     nodes = Nodes(
         feature=np.array(nodes_featureids, np.intp),
         mode=np.asarray(nodes_modes),
@@ -114,9 +127,11 @@ def tree_ensemble(
     )
     target = np.array(leaf_targetids, np.intp)
     votes = np.arange(len(target)), target, np.asarray(leaf_weights, np.float64)
-    targets = int(target.max()) + 1 if n_targets is None else n_targets
-    forest = Forest(xp, nodes, len(target), votes, targets, list(AGGREGATES)[aggregate_function])
-    return Scores(xp, forest, list(TRANSFORMS)[post_transform], keeps_dtype=True)
+    targets = int(target.max(initial=-1)) + 1 if n_targets is None else n_targets
+    aggregate = _named("aggregate_function", aggregate_function, AGGREGATES)
+    forest = Forest(xp, nodes, len(target), votes, targets, aggregate)
+    transform = _named("post_transform", post_transform, TRANSFORMS)
+    return Scores(xp, forest, transform, keeps_dtype=True)
 
 
 @op("TreeEnsembleRegressor", since=3)
@@ -161,9 +176,13 @@ def tree_ensemble_regressor(
     )
     weights = _either(target_weights, target_weights_as_tensor)
     votes = trees.votes(target_treeids, target_nodeids, target_ids, weights)
-    targets = max(target_ids) + 1 if n_targets is None else n_targets
+    targets = max(target_ids, default=-1) + 1 if n_targets is None else n_targets
     forest = Forest(xp, nodes, trees.leaves, votes, targets, aggregate_function)
-    return Scores(xp, forest, post_transform, _either(base_values, base_values_as_tensor))
+    _check_whole(forest)
+    base = _either(base_values, base_values_as_tensor)
+    if base.size:
+        check_lengths(targets, base_values=base)
+    return Scores(xp, forest, post_transform, base)
 
 
 @op("TreeEnsembleClassifier", since=3, host="all", multiple=True)
@@ -214,7 +233,10 @@ def tree_ensemble_classifier(
     weights = _either(class_weights, class_weights_as_tensor)
     votes = trees.votes(class_treeids, class_nodeids, class_ids, weights)
     forest = Forest(xp, nodes, trees.leaves, votes, len(labels), "SUM")
+    _check_whole(forest)
     base = _either(base_values, base_values_as_tensor)
+    if base.size and (len(labels) != 2 or base.size != 1):
+        check_lengths(len(labels), base_values=base)
     voted = np.unique(class_ids)
     decide = _decision(voted, len(labels), weights, base, post_transform)
     return Choice(forest, labels, decide)
@@ -251,6 +273,19 @@ def _decision(
         return winner, pair(np, score, post_transform, signed=signed)
 
     return decide_one
+
+
+def _check_whole(forest: Forest) -> None:
+    """Raises ValueError if nodes lead to each other, but no root to them."""
+    if forest.unreached:
+        raise ValueError(f"{forest.unreached} nodes form a cycle that no root leads to")
+
+
+def _named(attribute: str, number: int, names: Collection[str]) -> str:
+    """Returns what an attribute's number stands for."""
+    if not 0 <= number < len(names):
+        raise ValueError(f"{attribute} must be in [0, {len(names)}), found {number}")
+    return list(names)[number]
 
 
 def _either(numbers: Floats, tensor: Array | None) -> Array:

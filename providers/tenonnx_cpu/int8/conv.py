@@ -81,8 +81,14 @@ class ByteConv:
         return self.plain(x) if made is None else made
 
 
-def takes(weights: ByteWeights | None, x: Code | None, w: Code | None, y: Code | None) -> bool:
-    """Says whether codes are of the kind that kernels take."""
+def takes(
+    weights: ByteWeights | None,
+    x: Code | None,
+    w: Code | None,
+    y: Code | None,
+    bias: NDArray | None,
+) -> bool:
+    """Says whether codes and a bias are of the kind that kernels take."""
     if weights is None or x is None or w is None or y is None:
         return False
     return (
@@ -91,6 +97,7 @@ def takes(weights: ByteWeights | None, x: Code | None, w: Code | None, y: Code |
         and x.dtype in BYTES
         and y.dtype in BYTES
         and w.scale.size in (1, weights.rows)
+        and (bias is None or bias.shape == (weights.rows,))
     )
 
 
@@ -112,12 +119,12 @@ def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
     x, w, y = codes
     attributes = Attributes.of(scope.site(node))
     weights = ByteWeights.of(attributes, scope.site(kernel), 0, 2, scope.threads)
-    if weights is None or x is None or w is None or y is None or not takes(weights, *codes):
+    if weights is None or x is None or w is None or y is None:
         return None
     if w.scale.size > 1 and scope.site(kernel).attribute("axis", 1) != 0:
         return None
     known, bias = _bias(node, x, w, scope)
-    if not known:
+    if not known or not takes(weights, x, w, y, bias):
         return None
     nodes.append(last)
     sources = [image, kernel, *_sources(node, scope)]
@@ -157,12 +164,12 @@ def _bias(node: ir.Node, x: Code, w: Code, scope: Scope) -> tuple[bool, NDArray 
     if source is None or whole is None or whole.dtype != np.int32:
         return False, None
     code = code_of(source, scope, np.dtype(np.int32))
-    if code is None or code.zero.any():
+    if code is None or code.zero.any() or {code.scale.size, w.scale.size} - {1, whole.size}:
         return False, None
     unit = x.scale.reshape(-1)[:1] * w.scale.reshape(-1)
     if np.allclose(code.scale.reshape(-1), unit, rtol=1e-6, atol=0):
         return True, whole
-    return True, whole * code.scale.astype(np.float64)
+    return True, whole * code.scale.reshape(-1).astype(np.float64)
 
 
 @specialise("QLinearConv")
@@ -181,7 +188,9 @@ def qlinear_conv(site: Site, plain: Call) -> Call | None:
         if scale is not None and zero is not None
     )
     weights = ByteWeights.of(Attributes.of(site), site, 3, 5, site.threads)
-    if weights is None or not takes(weights, x, w, y):
+    if weights is None or not takes(weights, x, w, y, bias):
+        return None
+    if bias is not None and bias.dtype != np.int32:
         return None
     rest = tuple(given[1:])
     last = bool(site.attribute("channels_last", 0))

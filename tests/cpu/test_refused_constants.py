@@ -1,0 +1,88 @@
+"""Constants that do not fit a kernel are refused before anything is read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from running import session
+from test_trees import forest
+
+from models import FLOAT, node
+from tenonnx import errors
+
+UINT8 = onnx.TensorProto.UINT8
+ML = {"ai.onnx.ml": 3}
+FAR = [-1, -5, -(2**31), -(2**32), -(2**63), 2**31, 2**32, 2**63 - 1]
+
+X = np.zeros((20, 4), np.float32)
+
+
+def regressor(**changed: Any) -> Any:
+    layer = node("TreeEnsembleRegressor", "x", "y", domain="ai.onnx.ml", **changed)
+    return session([layer], {"x": X}, "y", domains=ML, kinds={"x": FLOAT})
+
+
+@pytest.mark.parametrize("number", FAR)
+@pytest.mark.parametrize(
+    "name", ["nodes_featureids", "nodes_truenodeids", "nodes_falsenodeids", "target_ids"]
+)
+def test_ids_of_trees_that_lead_nowhere_are_refused(name: str, number: int) -> None:
+    attributes = forest(3, 2, 4, ["BRANCH_LEQ"])
+    attributes[name] = [number, *attributes[name][1:]]
+    with pytest.raises(errors.EPFail, match=r"TreeEnsembleRegressor.*'y'.*(must be in|not listed)"):
+        regressor(**attributes)
+
+
+def test_a_feature_that_the_input_has_not_is_refused() -> None:
+    attributes = forest(3, 2, 4, ["BRANCH_LEQ"])
+    attributes["nodes_featureids"] = [4, *attributes["nodes_featureids"][1:]]
+    one = regressor(**attributes)
+    with pytest.raises(errors.RuntimeException, match="test feature 4, X has 4"):
+        one.run(None, {"x": X})
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in forest(3, 2, 4, ["BRANCH_LEQ"]) if name[1] != "_"]
+)
+@pytest.mark.parametrize("longer", [False, True])
+def test_lists_of_trees_that_differ_in_length_are_refused(name: str, longer: bool) -> None:
+    attributes = forest(3, 2, 4, ["BRANCH_LEQ"])
+    values = attributes[name]
+    attributes[name] = [*values, values[-1]] if longer else values[:-1]
+    with pytest.raises(errors.EPFail, match=r"must have \d+ elements, found \d+"):
+        regressor(**attributes)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_base_values_are_one_for_each_target(count: int) -> None:
+    with pytest.raises(errors.EPFail, match=f"base_values must have 2 elements, found {count}"):
+        regressor(**forest(3, 2, 4, ["BRANCH_LEQ"]), base_values=[1.0] * count)
+
+
+def test_nodes_that_lead_to_each_other_alone_are_refused() -> None:
+    attributes = forest(1, 2, 4, ["BRANCH_LEQ"])
+    attributes["nodes_truenodeids"] = [0, *attributes["nodes_truenodeids"][1:]]
+    with pytest.raises(errors.EPFail, match=r"cycle|root"):
+        regressor(**attributes)
+
+
+@pytest.mark.parametrize("group", [1, 2, 8], ids=["whole", "grouped", "depthwise"])
+@pytest.mark.parametrize("side", [1, 3])
+@pytest.mark.parametrize("shape", [(4,), (1,), (7,), (9,), (0,), (1, 8), (8, 1), ()])
+def test_a_bias_of_bytes_has_one_number_for_each_channel(
+    shape: tuple[int, ...], side: int, group: int
+) -> None:
+    one, zero = np.array(0.1, np.float32), np.array(3, np.uint8)
+    constants = {
+        "scale": one,
+        "zero": zero,
+        "w": np.ones((8, 8 // group, side, side), np.uint8),
+        "b": np.ones(shape, np.int32),
+    }
+    x = np.zeros((1, 8, 5, 5), np.uint8)
+    layer = node("QLinearConv", "x scale zero w scale zero scale zero b", "y", group=group)
+    with pytest.raises(errors.TenonnxError, match=r"expected B of shape \(8,\)"):
+        session([layer], {"x": x}, "y", constants, kinds={"x": UINT8}).run(None, {"x": x})
