@@ -105,6 +105,72 @@ def test_loop_of_no_iterations(feeds: dict[str, Any]) -> None:
     assert ys.dtype == np.float32
 
 
+@pytest.mark.parametrize("level", [0, 99])
+@pytest.mark.parametrize(
+    ("shape", "made"),
+    [([], (3,)), (None, (3,)), ([1], (3, 1)), (["n"], (3, 1)), ([-1], (3, 1)), ([1, 1], (3, 1))],
+)
+def test_iteration_numbers_have_the_rank_that_a_body_declares(
+    shape: Any, made: tuple[int, ...], level: int
+) -> None:
+    """As in onnxruntime 1.32, which refuses bodies that declare no shape at all."""
+    inner = graph(
+        [node("Concat", "i i", "t", axis=0) if len(made) > 1 else node("Identity", "i", "t")],
+        [value("i", INT64, shape), value("c", BOOL, [])],
+        [value("c", BOOL, []), value("i", INT64, None), value("t", INT64, None)],
+    )
+    proto = model(
+        [node("Loop", "n _", "y z", body=inner)],
+        [value("n", INT64, None)],
+        [value("y", INT64, None), value("z", INT64, None)],
+    )
+    options = tenonnx.SessionOptions(graph_optimization_level=level)
+    session = tenonnx.InferenceSession(proto, options)
+    for count in (np.array(3), np.array([3])):
+        y, z = session.run(None, {"n": count})
+        assert y.shape == made
+        assert z.shape == ((3, 2) if len(made) > 1 else made)
+        assert y.ravel().tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("shape", "given", "made"),
+    [
+        ([], (), (3,)),
+        ([1], (1,), (3, 1)),
+        (["n"], (1,), (3, 1)),
+        (None, (), (3,)),
+        (None, (1,), (3, 1)),
+    ],
+)
+def test_conditions_have_the_rank_that_a_body_declares(
+    shape: Any, given: tuple[int, ...], made: tuple[int, ...]
+) -> None:
+    """As in onnxruntime 1.32; without a declaration, that of the first condition."""
+    inner = graph(
+        [node("Identity", "c", "t")],
+        [value("i", INT64, []), value("c", BOOL, shape)],
+        [value("c", BOOL, shape), value("t", BOOL, None)],
+    )
+    proto = model(
+        [node("Loop", "n go", "y", body=inner)],
+        [value("n", INT64, []), value("go", BOOL, None)],
+        [value("y", BOOL, None)],
+    )
+    (y,) = run(proto, n=np.array(3), go=np.ones(given, bool))
+    assert y.shape == made
+    assert y.all()
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
+def test_if_takes_conditions_of_one_element(shape: tuple[int, ...]) -> None:
+    one, two = (graph([], [], [value(n, FLOAT, [])], {n: np.float32(n == "b")}) for n in "ab")
+    branch = node("If", "c", "y", then_branch=one, else_branch=two)
+    proto = model([branch], [value("c", BOOL, None)], [value("y", FLOAT, [])])
+    assert run(proto, c=np.ones(shape, bool)) == [0]
+    assert run(proto, c=np.zeros(shape, bool)) == [1]
+
+
 def test_state_that_swaps_places() -> None:
     inner = graph(
         [node("Identity", "cond", "go")],

@@ -247,6 +247,6 @@ def test_nothing_is_said_twice(capfd: pytest.CaptureFixture[str]) -> None:
         [sys.executable, "-c", code], input=broken.SerializeToString(), capture_output=True
     )
     said = run.stderr.decode()
-    assert "InvalidGraph" in said
+    assert "MalformedGraph" in said
     assert "cannot be found in any scope" not in said
     assert not capfd.readouterr().err

@@ -35,7 +35,11 @@ What follows is every public name of onnxruntime {version}, and what it is here:
 
 Exceptions have onnxruntime's names and, unlike there, one base, `TenonnxError`; each is also the
 builtin one that fits: `InvalidArgument` a `ValueError`, `NoSuchFile` a `FileNotFoundError`,
-`NotImplemented` a `NotImplementedError`.
+`NotImplemented` a `NotImplementedError`. Where onnxruntime has several names for one mistake, what
+is raised is of all these classes: an operator that nobody knows is `NotImplemented`, `InvalidGraph`
+and `Fail`; a cycle or an undefined name `InvalidGraph`, `Fail` and `InvalidArgument`; a node that
+fails while it runs `RuntimeException`, `Fail` and `InvalidArgument`, and `InvalidGraph`, too, if
+its operator does not take such types.
 
 **Stricter.** Mistakes that onnxruntime passes over are errors, which say the remedy: an argument,
 option or provider that does not exist, values for an initializer that the model does not have, an

@@ -14,6 +14,7 @@ from tenonnx import graph as graphs
 from tenonnx.errors import Fail, InvalidArgument, ModelLoadCanceled, NotSupported
 from tenonnx.formats import load_model
 from tenonnx.interface import config
+from tenonnx.loading.declared import forget_unknown_sizes
 from tenonnx.loading.supplied import Supplied
 from tenonnx.options import PROCESS_DEFAULTS, SessionOptions
 from tenonnx.plugins.manager import PluginSet, default_plugins
@@ -62,6 +63,7 @@ def read_model(
     graphs.check_and_sort(model)
     functions.inline_functions(model)
     check_types(model.graph)
+    forget_unknown_sizes(model)
     fix_dimensions(model.graph, options)
     return model
 

@@ -14,6 +14,7 @@ import onnx_ir as ir
 
 from tenonnx.provider import Segment
 from tenonnx.records import record
+from tenonnx.type_names import SCALAR
 
 BY_REFERENCE = 4096
 """Bytes from which on a weight is not written into the model."""
@@ -42,7 +43,9 @@ class SegmentModel:
 def type_of(value: ir.Value) -> Type:
     """Returns a value's type as far as the model says it; float if it does not."""
     dtype = "float32" if value.dtype is None else value.dtype.numpy().name
-    return dtype, None if value.shape is None else len(value.shape)
+    if value.shape is None:
+        return dtype, 0 if SCALAR in value.meta else None
+    return dtype, len(value.shape)
 
 
 def inputs_of(segment: Segment) -> tuple[ir.Value, ...]:

@@ -1,7 +1,8 @@
 """Every exception tenonnx raises: onnxruntime's names, one common base, a builtin beside each.
 
 ``except TenonnxError`` catches all; ``except ValueError`` and friends work too, and so does code
-written against onnxruntime's exception names.
+written against onnxruntime's exception names. onnxruntime has several names for one mistake, by
+which of its checks finds it: what is raised for such a one is of all these classes.
 """
 
 from __future__ import annotations
@@ -87,6 +88,33 @@ class DeviceReset(TenonnxError, RuntimeError):
 
 
 NotImplemented = NotSupported  # noqa: A001 - onnxruntime's name, imported by its clients
+
+
+class MalformedGraph(InvalidGraph, Fail, InvalidArgument):
+    """The graph contradicts itself: a cycle, or a name that nothing makes or that two nodes do."""
+
+
+class WithoutGraph(InvalidProtobuf, InvalidArgument):
+    """The bytes are empty, or a message without a graph."""
+
+
+class UnknownOperator(NotSupported, InvalidGraph, Fail):
+    """Nobody knows an operator: ``InvalidGraph`` of ONNX's domains, ``Fail`` of others."""
+
+
+class NodeRefused(EPFail, InvalidGraph, Fail):
+    """A provider cannot compile a node: an attribute is missing, unknown or out of range."""
+
+
+class NodeFailed(RuntimeException, Fail, InvalidArgument):
+    """A node failed while it ran, mostly for the shapes or values of its inputs."""
+
+
+class NodeMisused(NodeFailed, InvalidGraph):
+    """A node failed while it ran for types or a number of inputs that its operator does not have.
+
+    onnxruntime infers types when it loads a model, and refuses it there.
+    """
 
 
 class PluginError(TenonnxError, RuntimeError):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from tenonnx.errors import InvalidGraph
+from tenonnx.errors import InvalidGraph, MalformedGraph
 
 GRAPH = ir.AttributeType.GRAPH
 BODIES = (GRAPH, ir.AttributeType.GRAPHS)
@@ -203,10 +203,10 @@ def _sort(graph: ir.Graph, outer: Set[ir.Value], found: list[ir.Node]) -> None:
     try:
         graph.sort()
     except ValueError as error:
-        raise InvalidGraph(f"the graph '{graph.name}' has a cycle: {error}") from error
+        raise MalformedGraph(f"the graph '{graph.name}' has a cycle: {error}") from error
     del found[before:]
     if not _holds(graph, outer, found):
-        raise InvalidGraph(f"the graph '{graph.name}' has a cycle through its subgraphs")
+        raise MalformedGraph(f"the graph '{graph.name}' has a cycle through its subgraphs")
 
 
 def _holds(graph: ir.Graph, outer: Set[ir.Value], found: list[ir.Node]) -> bool:
@@ -232,7 +232,7 @@ def _holds(graph: ir.Graph, outer: Set[ir.Value], found: list[ir.Node]) -> bool:
                 _sort(inner, available, found)
     for output in graph.outputs:
         if output not in available:
-            raise InvalidGraph(f"nothing produces the graph output '{output.name}'")
+            raise MalformedGraph(f"nothing produces the graph output '{output.name}'")
     return True
 
 
@@ -240,7 +240,7 @@ def _refuse_dangling(graph: ir.Graph, known: set[ir.Value]) -> None:
     for node in graph:
         for value in inputs(node):
             if value not in known:
-                raise InvalidGraph(
+                raise MalformedGraph(
                     f"{label(node)} reads '{value.name}', which is no input or initializer and "
                     "which no node produces",
                     hint="the model was cut or edited by hand; onnx.checker.check_model may say "
@@ -248,8 +248,8 @@ def _refuse_dangling(graph: ir.Graph, known: set[ir.Value]) -> None:
                 )
 
 
-def _made_twice(name: str, first: ir.Node | None, node: ir.Node) -> InvalidGraph:
+def _made_twice(name: str, first: ir.Node | None, node: ir.Node) -> MalformedGraph:
     held = "a graph input" if first is None else f"an output of {label(first)}"
-    return InvalidGraph(
+    return MalformedGraph(
         f"{label(node)} produces '{name}', which {held} already is: every name is assigned once"
     )

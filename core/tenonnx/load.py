@@ -14,7 +14,15 @@ import onnx_ir as ir
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped] # has no stubs
 
 from tenonnx import collector
-from tenonnx.errors import Fail, InvalidArgument, InvalidGraph, InvalidProtobuf, TenonnxError
+from tenonnx.errors import (
+    Fail,
+    InvalidArgument,
+    InvalidGraph,
+    InvalidProtobuf,
+    MalformedGraph,
+    TenonnxError,
+    WithoutGraph,
+)
 from tenonnx.graph import label, nodes
 from tenonnx.loading.long_lists import put_back, take_long_lists
 from tenonnx.loading.map_types import has_maps, note_map_types, take_map_types
@@ -130,7 +138,7 @@ def _read_buffer(buffer: memoryview, storage: Any, reader: TensorReader, name: s
         raise _not_a_model(name, buffer, str(exact.args[0]), hint) from error
     if not proto.HasField("graph"):
         mend = "If it is TensorFlow's, convert it with tf2onnx."
-        raise _not_a_model(name, buffer, "it has no graph", mend)
+        raise _not_a_model(name, buffer, "it has no graph", mend, WithoutGraph)
     reader.inline[skeleton.location] = storage
     lists = take_long_lists(proto)
     model = _read(proto, reader)
@@ -146,21 +154,26 @@ def _read(proto: onnx.ModelProto, reader: TensorReader) -> ir.Model:
             densify(proto, inside, reader)
             maps = take_map_types(inside)
             model = ir.serde.deserialize_model(proto)
-            _say_inputs_again(model.graph, proto.graph)
+            _say_inputs_again(model.graph, proto.graph, inner=len(inside) > 1)
         except TenonnxError:
             raise
         except Exception as error:  # what onnx_ir raises depends on what is malformed
-            raise InvalidGraph(f"the model is not well-formed: {_root_cause(error)}") from error
+            raise MalformedGraph(f"the model is not well-formed: {_root_cause(error)}") from error
         _convert(model, reader)
     note_map_types(model, maps)
     return model
 
 
-def _say_inputs_again(graph: ir.Graph, proto: onnx.GraphProto) -> None:
+def _say_inputs_again(graph: ir.Graph, proto: onnx.GraphProto, *, inner: bool) -> None:
     """Gives inputs that are outputs as well the types they have as inputs: the last said counts."""
     for value, info in zip(graph.inputs, proto.input, strict=True):
         if value.is_graph_output():
             ir.serde.deserialize_value_info_proto(info, value)
+    for node, written in zip(graph, proto.node, strict=True) if inner else ():
+        for attribute in written.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                body = node.attributes[attribute.name].as_graph()
+                _say_inputs_again(body, attribute.g, inner=inner)
 
 
 def _convert(model: ir.Model, reader: TensorReader) -> None:
@@ -218,14 +231,19 @@ def _diagnosis(buffer: memoryview, error: Exception) -> Exception:
 
 
 def _not_a_model(
-    name: str, buffer: memoryview, reason: str, hint: str | None = None
+    name: str,
+    buffer: memoryview,
+    reason: str,
+    hint: str | None = None,
+    kind: type[InvalidProtobuf] = InvalidProtobuf,
 ) -> InvalidProtobuf:
+    kind = kind if buffer.nbytes else WithoutGraph
     from tenonnx.loading.sniff import looks_like  # few sessions need it
 
     if like := looks_like(buffer):
-        return InvalidProtobuf(f"{name} is not an ONNX model but {like.what}", hint=like.mend)
+        return kind(f"{name} is not an ONNX model but {like.what}", hint=like.mend)
     hint = hint or "Was it changed on its way? Compare its size with the original's."
-    return InvalidProtobuf(f"{name} is not an ONNX model: {reason}", hint=hint)
+    return kind(f"{name} is not an ONNX model: {reason}", hint=hint)
 
 
 def _root_cause(error: BaseException) -> BaseException:

@@ -12,6 +12,9 @@ from tenonnx.errors import InvalidGraph
 TYPE: Final = "tenonnx.type"
 """Metadata of a value whose type onnx_ir has no class for: the type as a proto."""
 
+SCALAR: Final = "tenonnx.scalar"
+"""Metadata of inputs that a file says are scalars: whoever makes one up makes it of rank 0."""
+
 
 def type_name(value_type: ir.TypeProtocol | None) -> str:
     """Returns onnxruntime's name of a type; ``""`` if it is unknown."""

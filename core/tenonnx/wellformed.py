@@ -7,7 +7,7 @@ from typing import Final
 import onnx_ir as ir
 
 from tenonnx import graph as graphs
-from tenonnx.errors import InvalidGraph
+from tenonnx.errors import InvalidGraph, MalformedGraph
 from tenonnx.functions import schema_of
 
 OF_ONE_TYPE: Final = frozenset(
@@ -71,7 +71,7 @@ def check_types(graph: ir.Graph) -> None:
             if dtype != first[1]:
                 pair = (first, (value, dtype))
                 found = " and ".join(f"{v.name} is {kind.name.lower()}" for v, kind in pair)
-                raise InvalidGraph(
+                raise MalformedGraph(
                     f"{graphs.label(node)} wants operands of one type: {found}",
                     hint="put a Cast before one of them",
                 )

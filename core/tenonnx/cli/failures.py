@@ -53,13 +53,15 @@ _CODES: dict[type[errors.TenonnxError], Code] = {
     errors.InvalidGraph: Code.MODEL,
     errors.NotSupported: Code.PROVIDER,
     errors.EPFail: Code.PROVIDER,
+    errors.RuntimeException: Code.RUN,
+    errors.Fail: Code.RUN,
     errors.PluginError: Code.PLUGIN,
 }
 
 
 def code_of(error: errors.TenonnxError) -> Code:
-    """Returns the exit code for an error; ``RUN`` for those without one of their own."""
-    return next((code for kind, code in _CODES.items() if isinstance(error, kind)), Code.RUN)
+    """Returns the exit code for an error: its first class that has one; ``RUN`` if none has."""
+    return next((_CODES[kind] for kind in type(error).__mro__ if kind in _CODES), Code.RUN)
 
 
 def explain(error: errors.TenonnxError) -> None:

@@ -13,6 +13,7 @@ import onnx_ir as ir
 from tenonnx.cli.output import shape_text
 from tenonnx.errors import InvalidArgument, did_you_mean
 from tenonnx.interface.signature import describe
+from tenonnx.type_names import SCALAR
 
 RANDOM = "random"
 FORMS = "NAME=FILE.npy, NAME=FILE.npz, NAME=random, NAME=VALUE, FILE.npz or random"
@@ -100,7 +101,7 @@ def random_input(
     arg = describe(value)
     if not isinstance(value.type, ir.TensorType):
         raise InvalidArgument(f"input {arg.name!r} is {arg.type}; random makes tensors only")
-    if value.shape is None:
+    if value.shape is None and SCALAR not in value.meta:
         raise InvalidArgument(
             f"input {arg.name!r} has no shape in the model, so none can be made up",
             hint=f"give a file: --input {arg.name}=FILE.npy",

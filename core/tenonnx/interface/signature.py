@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import onnx_ir as ir
 
-from tenonnx.errors import InvalidArgument, InvalidGraph, did_you_mean
+from tenonnx.errors import InvalidArgument, MalformedGraph, did_you_mean
 from tenonnx.records import record
 from tenonnx.type_names import TYPE, proto_type_name, type_name
 
@@ -38,7 +38,10 @@ def describe(value: ir.Value) -> NodeArg:
 
 
 def _shape(value: ir.Value) -> list[int | str | None]:
-    if value.shape is None or isinstance(value.type, ir.SequenceType):
+    kind = value.type
+    while isinstance(kind, ir.OptionalType):
+        kind = kind.elem_type
+    if value.shape is None or isinstance(kind, ir.SequenceType):
         return []
     return [d if isinstance(d, int) else d.value for d in value.shape.dims]
 
@@ -55,6 +58,7 @@ class InputCheck:
         self.arg = describe(value)
         self.default = default
         self.optional = isinstance(value.type, ir.OptionalType)
+        self._absent = self.optional or _asked_for(value)
         self.sparse = isinstance(value.type, ir.SparseTensorType)
         tensor = isinstance(value.type, ir.TensorType)
         self._element = _element_dtype(value)
@@ -72,6 +76,8 @@ class InputCheck:
         if self._dtype is None:
             return self._as_other(given)
         array = given if type(given) is np.ndarray else self._as_array(given)
+        if array is None:
+            return None
         if array.dtype is not self._dtype and array.dtype != self._dtype:
             array = self._convert(array)
         elif self._dtype is STRING:
@@ -105,16 +111,17 @@ class InputCheck:
             return self._as_sparse(given)
         given = _unwrap(given)
         kind = self.arg.type.removeprefix("optional(")
-        if given is None and not self.optional:
-            raise self._wrong("None")
-        if kind.startswith("seq(") and given is not None:
+        if given is None:
+            self._take_none()
+            return None
+        if kind.startswith("seq("):
             if isinstance(given, dict | str) or not hasattr(given, "__iter__"):
                 raise self._wrong(type(given).__name__)
             items = [_unwrap(item) for item in given]
             return items if kind.startswith("seq(map") else self._sequence(items)
         if kind.startswith("map(") and not isinstance(given, dict):
             raise self._wrong(type(given).__name__)
-        if kind.startswith("tensor(") and given is not None:
+        if kind.startswith("tensor("):
             return np.asarray(given, self._element)
         return given
 
@@ -144,12 +151,17 @@ class InputCheck:
             items[position] = array
         return items
 
-    def _as_array(self, given: Any) -> np.ndarray[Any, Any]:
+    def _take_none(self) -> None:
+        if not self._absent:
+            raise self._wrong("None")
+
+    def _as_array(self, given: Any) -> np.ndarray[Any, Any] | None:
         given = _unwrap(given)
         if type(given) is np.ndarray:
             return given
         if given is None:
-            raise self._wrong("None")
+            self._take_none()
+            return None
         if isinstance(given, dict):
             raise self._wrong("a dict")
         if self._dtype is not None and self._dtype != STRING and not hasattr(given, "dtype"):
@@ -182,6 +194,11 @@ class InputCheck:
         )
 
 
+def _asked_for(value: ir.Value) -> bool:
+    """Says whether the model asks if an input is there; it may then be absent."""
+    return any(user.op_type == "OptionalHasElement" for user in value.consumers())
+
+
 def _unwrap(given: Any) -> Any:
     """Returns the array in an ``OrtValue``, and anything else as it is."""
     numpy = getattr(given, "numpy", None)
@@ -200,7 +217,7 @@ def _element_dtype(value: ir.Value) -> np.dtype[Any] | None:
     if not isinstance(kind, ir.TensorType):
         return None
     if kind.dtype == ir.DataType.UNDEFINED:
-        raise InvalidGraph(f"input {value.name!r} is of tensors without an element type")
+        raise MalformedGraph(f"input {value.name!r} is of tensors without an element type")
     return kind.dtype.numpy()
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MAX_LOOPS = 9
 """Loops inside each other. CPython compiles at most 20 nested blocks; Scan-8 takes two."""
 
-TRUE = np.array(True)
+TRUE, TRUE_ROW = np.array(True), np.array([True])
 
 
 def assign(g: Generator, names: Sequence[str], values: Sequence[str]) -> None:
@@ -110,8 +110,9 @@ def emit_loop(g: Generator, item: Control) -> None:
         g.line(f"if not {going}: break")
         index, condition, *state = body.inputs
         if index.uses() or index.is_graph_output():
-            g.line(f"{g.define(index, HOST)} = {g.call(control.iteration_number, number)}")
-        g.line(f"{g.define(condition, HOST)} = {g.bind('c', TRUE)}")
+            make = control.iteration_numbers if index.shape else control.iteration_number
+            g.line(f"{g.define(index, HOST)} = {g.call(make, number)}")
+        g.line(f"{g.define(condition, HOST)} = {_true(g, condition, start)}")
         enter(g, state, carried, homes[: len(carried)])
         g.emit_block(item.bodies["body"])
         g.line(f"{going} = {g.call(control.truth, g.fetch(body.outputs[0], HOST))}")
@@ -119,6 +120,13 @@ def emit_loop(g: Generator, item: Control) -> None:
     scanned = body.outputs[1 + len(carried) :]
     stacks = [control.stacker(h, v) for v, h in zip(scanned, homes[len(carried) :], strict=True)]
     finish(g, node, carried, lists, stacks)
+
+
+def _true(g: Generator, condition: ir.Value, start: ir.Value | None) -> str:
+    """Returns a true condition of the rank that a body declares, or else of the first one's."""
+    if condition.shape is None and start is not None:
+        return g.fetch(start, HOST)
+    return g.bind("c", TRUE_ROW if condition.shape else TRUE)
 
 
 def finish(

@@ -29,6 +29,11 @@ def iteration_number(number: int) -> np.ndarray[Any, Any]:
     return np.array(number, np.int64)
 
 
+def iteration_numbers(number: int) -> np.ndarray[Any, Any]:
+    """Returns the first input of a Loop's body that declares one axis for it, or more."""
+    return np.array([number], np.int64)
+
+
 def slices(array: Any, axis: int, reverse: bool) -> list[Any]:
     """Returns the views of an array along an axis that Scan's iterations see, in their order."""
     axis %= max(array.ndim, 1)

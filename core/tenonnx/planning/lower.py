@@ -9,7 +9,7 @@ from typing import NamedTuple
 import onnx_ir as ir
 
 from tenonnx import graph as graphs
-from tenonnx.errors import EPFail, InvalidGraph
+from tenonnx.errors import EPFail, InvalidGraph, NodeRefused
 from tenonnx.planning.placement import PlacedSegment, Placement
 from tenonnx.provider import HOST, Device, Provider, Segment, Step
 from tenonnx.records import record
@@ -154,7 +154,7 @@ def compile_segment(provider: Provider, segment: Segment) -> Sequence[Step]:
     """Asks a provider for the steps of a segment and checks that they make what is needed.
 
     Raises:
-        EPFail: The provider failed or left out an output.
+        EPFail: The provider failed or left out an output; a ``NodeRefused`` if the node is why.
         InvalidGraph: It failed, and a node is not as its operator's schema wants it.
     """
     try:
@@ -165,7 +165,8 @@ def compile_segment(provider: Provider, segment: Segment) -> Sequence[Step]:
             if wrong := misfit(node):
                 raise InvalidGraph(wrong) from error
         names = ", ".join(graphs.label(node) for node in segment.nodes[:3])
-        raise EPFail(f"{provider.name} cannot compile {names}: {error}") from error
+        kind = NodeRefused if isinstance(error, (ValueError, TypeError)) else EPFail
+        raise kind(f"{provider.name} cannot compile {names}: {error}") from error
     for value in segment.outputs:
         if value not in made:
             producer = value.producer()

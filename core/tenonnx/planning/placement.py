@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from tenonnx import functions
 from tenonnx import graph as graphs
-from tenonnx.errors import EPFail, InvalidGraph, NotSupported
+from tenonnx.errors import EPFail, InvalidGraph, UnknownOperator
 from tenonnx.provider import Provider, Segment
 from tenonnx.records import record
 from tenonnx.wellformed import check_bodies, misfit
@@ -104,7 +104,7 @@ def place(
         others: Usable providers that were not asked for; named in the error if they could help.
 
     Raises:
-        NotSupported: Some nodes have no provider; the message lists them.
+        UnknownOperator: Some nodes have no provider; the message lists them.
     """
     try:
         return _place_graph(model.graph, providers)
@@ -196,7 +196,7 @@ def _escaping(nodes: tuple[ir.Node, ...]) -> frozenset[ir.Value]:
 
 def _not_implemented(
     nodes: Sequence[ir.Node], providers: Sequence[Provider], others: Sequence[Provider]
-) -> NotSupported:
+) -> UnknownOperator:
     lines = []
     for node in nodes[:MAX_LISTED]:
         reasons = "; ".join(f"{p.name}: {_verdict(p, node)}" for p in providers)
@@ -205,7 +205,7 @@ def _not_implemented(
         lines.append(f"  ... and {len(nodes) - MAX_LISTED} more")
     who = f"{len(nodes)} nodes have no provider that runs them"
     who = who if len(nodes) > 1 else "a node has no provider that runs it"
-    return NotSupported(f"{who}:\n" + "\n".join(lines), hint=_remedy(nodes, others))
+    return UnknownOperator(f"{who}:\n" + "\n".join(lines), hint=_remedy(nodes, others))
 
 
 def _remedy(nodes: Sequence[ir.Node], others: Sequence[Provider]) -> str:

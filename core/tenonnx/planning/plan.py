@@ -12,7 +12,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx import graph as graphs
-from tenonnx.errors import RuntimeException
+from tenonnx.errors import NodeFailed, NodeMisused, RuntimeException
 from tenonnx.planning.bound import Direct, choose_buffers, deliver, direct_outputs
 from tenonnx.planning.codegen import Code, Generator
 from tenonnx.planning.lower import Lowering
@@ -188,9 +188,10 @@ class Plan:
             culprit = part
         nodes = culprit.nodes if isinstance(culprit, Step) else (culprit,)
         if wrong := next(filter(None, map(misfit, nodes)), None):
-            return RuntimeException(wrong)
+            return NodeMisused(wrong)
         names = ", ".join(graphs.label(node) for node in nodes[:3])
-        return RuntimeException(f"{names}: {type(error).__name__}: {error}")
+        kind = NodeMisused if isinstance(error, TypeError) else NodeFailed
+        return kind(f"{names}: {type(error).__name__}: {error}")
 
 
 def _frames(traceback: TracebackType | None) -> Iterator[tuple[str, int]]:
