@@ -98,6 +98,46 @@ def test_folding_that_would_fill_the_memory_is_left_to_the_run(tmp_path: Path) -
     )
 
 
+def test_constants_that_double_are_left_to_the_run() -> None:
+    """Of 40 doublings that 6 KiB ask for, folding makes those that have 64 MiB together."""
+    chain = [node("Concat", f"v{i} v{i}", f"v{i + 1}", axis=0) for i in range(40)]
+    nodes = [*chain, node("Shape", "v40", "s"), node("Add", "x s", "y")]
+    proto = model(nodes, [value("x", INT64, [2])], [value("y", INT64)], {"v0": W})
+    session = tenonnx.InferenceSession(proto)
+    assert max(weight.nbytes for weight in session.weights) < 4 << 20
+    (left,) = [r.notes for r in session.transforms if r.name == "fold-constants"]
+    assert any("are folded" in note for note in left)
+
+
+GROWING = {
+    "a row and a column": ([node("Add", "c r", "b")], (1 << 14, 1), (1, 1 << 14)),
+    "their product": ([node("MatMul", "c r", "b")], (1 << 14, 1), (1, 1 << 14)),
+    "rows again and again": ([node("Gather", "c r", "b")], (1, 1 << 12), (1 << 17,)),
+    "sums that double": (
+        [
+            node("Add", "c r", "d"),
+            node("Transpose", "d", "t", perm=[1, 0]),
+            node("Add", "d t", "b"),
+        ],
+        (1 << 13, 1),
+        (1, 1 << 13),
+    ),
+}
+
+
+@pytest.mark.parametrize(("nodes", "c", "r"), GROWING.values(), ids=GROWING)
+def test_results_too_large_are_not_computed(nodes: Any, c: Any, r: Any, tmp_path: Path) -> None:
+    kind = np.int64 if nodes[0].op_type == "Gather" else np.float32
+    weights = {"c": np.zeros(c, np.float32), "r": np.zeros(r, kind)}
+    rest = [node("ReduceSum", "b", "z"), node("Add", "x z", "y")]
+    tracemalloc.start()
+    try:
+        folded([*nodes, *rest], [], tmp_path, **weights)
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    finally:
+        tracemalloc.stop()
+
+
 def test_how_much_folding_may_add_is_an_option(tmp_path: Path) -> None:
     nodes = [node("Tile", "w n", "t"), node("ReduceSum", "t", "s"), node("Add", "x s", "y")]
     folded(nodes, [1, 1], tmp_path, n=np.array([2, 2]))

@@ -143,11 +143,25 @@ def test_functions_in_functions() -> None:
     np.testing.assert_array_equal(y, -X)
 
 
-def test_functions_that_explode_are_refused() -> None:
+@pytest.mark.parametrize("count", [18, 64, 3000])
+def test_functions_that_explode_are_refused(count: int) -> None:
     start = time.perf_counter()
-    with pytest.raises(tenonnx.InvalidGraph, match="more than 1000000 nodes"):
-        tenonnx.InferenceSession(functions(64, 1))
+    message = r"more than [0-9,]+ nodes, .*: F0 'y' \(f, opset 1\) alone stands for"
+    with pytest.raises(tenonnx.InvalidGraph, match=message):
+        tenonnx.InferenceSession(functions(count, 1))
     assert time.perf_counter() - start < SOON
+
+
+def test_how_far_functions_expand_is_the_callers_to_say() -> None:
+    options = tenonnx.SessionOptions()
+    options.add_session_config_entry("session.function_expansion_node_limit", "100")
+    with pytest.raises(tenonnx.InvalidGraph, match="more than 100 nodes"):
+        tenonnx.InferenceSession(functions(8, 1), options)
+
+
+def test_functions_may_expand_as_the_model_is_large() -> None:
+    (y,) = tenonnx.InferenceSession(functions(13, 1)).run(None, {"x": X})
+    np.testing.assert_array_equal(y, X)
 
 
 def test_a_chain_of_many_nodes() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 import tenonnx
 from models import BOOL, FLOAT, graph, model, node, value
 from tenonnx.convert import convert
+from tenonnx_ort_format.build import Tables
 from tenonnx_ort_format.flat import Row
 from tenonnx_ort_format.schema import SCHEMA
 
@@ -83,6 +85,48 @@ def test_damaged_files_are_refused_or_load(data: st.DataObject) -> None:
         place = data.draw(st.integers(8, len(content) - 1))
         content[place] = data.draw(st.integers(0, 255))
     open_or_refuse(bytes(content))
+
+
+def shared(levels: int, references: int) -> bytes:
+    """A file whose every graph holds the next one so many times, all of them the same table."""
+    tables = Tables(SCHEMA)
+    builder = tables._builder
+    fields = [name for name, _ in SCHEMA["Attribute"]]
+    place = tables.table("Graph", {})
+    for _ in range(levels):
+        name = builder.CreateSharedString("g")
+        builder.StartObject(len(fields))
+        builder.PrependUOffsetTRelativeSlot(fields.index("name"), name, 0)
+        builder.PrependInt32Slot(fields.index("type"), onnx.AttributeProto.GRAPH, 0)
+        builder.PrependUOffsetTRelativeSlot(fields.index("g"), place, 0)
+        attribute = builder.EndObject()
+        places = [_holder(builder, "Node", "attributes", [attribute] * references)]
+        place = _holder(builder, "Graph", "nodes", places)
+    model = _holder(builder, "Model", "graph", place)
+    session = _holder(builder, "InferenceSession", "model", model)
+    builder.Finish(session, file_identifier=b"ORTM")
+    return bytes(builder.Output())
+
+
+def _holder(builder: Any, kind: str, field: str, held: Any) -> int:
+    if isinstance(held, list):
+        builder.StartVector(4, len(held), 4)
+        for place in held:
+            builder.PrependUOffsetTRelative(place)
+        held = builder.EndVector()
+    fields = [name for name, _ in SCHEMA[kind]]
+    builder.StartObject(len(fields))
+    builder.PrependUOffsetTRelativeSlot(fields.index(field), held, 0)
+    return int(builder.EndObject())
+
+
+def test_tables_that_are_shared_are_not_read_for_ever() -> None:
+    content = shared(levels=19, references=10)
+    assert len(content) < 4000
+    start = time.perf_counter()
+    with pytest.raises(tenonnx.InvalidProtobuf, match="same tables again and again"):
+        tenonnx.InferenceSession(content)
+    assert time.perf_counter() - start < 2
 
 
 def test_a_body_that_is_not_there() -> None:

@@ -117,6 +117,10 @@ class NodeMisused(NodeFailed, InvalidGraph):
     """
 
 
+class OutOfMemory(NodeFailed, MemoryError):
+    """A node wanted more memory than there is."""
+
+
 class PluginError(TenonnxError, RuntimeError):
     """A plugin failed to import, took a name that is taken, or does not fit its hook."""
 

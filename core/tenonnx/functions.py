@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import onnx
@@ -16,12 +16,22 @@ from tenonnx.errors import InvalidGraph
 MAX_ROUNDS = 32
 """Bodies nest a few levels deep at most; more means that they expand into themselves."""
 
-MAX_NODES = 1_000_000
-"""Functions may expand to so many."""
+MAX_NODES = 50_000
+"""Functions may expand to so many nodes, whatever the size of the model that calls them."""
+
+MAX_GROWTH = 64
+"""They may expand to so many nodes for each that is written down, if that is more."""
+
+_UNCOUNTED = 1 << 60
+"""Sizes are not counted beyond it: they double with every function of a chain."""
 
 
-def inline_functions(model: ir.Model) -> None:
+def inline_functions(model: ir.Model, limit: int | None = None) -> None:
     """Replaces calls of model-local functions by their bodies; nodes keep their own versions.
+
+    Args:
+        model: Changed in place.
+        limit: How many nodes that may make; as many as the model's size allows if ``None``.
 
     Raises:
         InvalidGraph: Functions that call each other in a cycle, or so often that their nodes are
@@ -39,7 +49,7 @@ def inline_functions(model: ir.Model) -> None:
     inliner = InlinePass(_apart())
     try:
         inliner.requires(model)  # there are no cycles
-        _refuse_explosion(model)
+        _refuse_explosion(model, limit)
         with _outputs_aside(model.graph):
             inliner(model)
     except InvalidGraph:
@@ -84,22 +94,43 @@ def _apart() -> Callable[[ir.Function], bool]:
     return inline
 
 
-def _refuse_explosion(model: ir.Model) -> None:
-    """Counts the nodes that inlining makes: a chain of functions that call twice doubles them."""
+def _refuse_explosion(model: ir.Model, limit: int | None) -> None:
+    """Counts the nodes that inlining makes: a chain of functions that call twice doubles them.
+
+    Raises:
+        InvalidGraph: They are too many for a model of this size.
+    """
     bodies = {name: list(function.all_nodes()) for name, function in model.functions.items()}
-    bodies["", "", ""] = list(model.graph.all_nodes())
+    top = list(model.graph.all_nodes())
+    sizes = _expanded_sizes(bodies)
+    expanded = sum(sizes.get(node.op_identifier(), 1) for node in top)
+    written = len(top) + sum(map(len, bodies.values()))
+    if expanded > (limit := limit or max(MAX_NODES, MAX_GROWTH * written)):
+        largest = max(top, key=lambda node: sizes.get(node.op_identifier(), 1))
+        raise InvalidGraph(
+            f"the model's functions expand to more than {limit:,} nodes, since they call each "
+            f"other again and again: {graphs.label(largest)} alone stands for "
+            f"{sizes[largest.op_identifier()]:.3g}",
+            hint="session.function_expansion_node_limit allows more",
+        )
+
+
+def _expanded_sizes(
+    bodies: Mapping[ir.OperatorIdentifier, Sequence[ir.Node]],
+) -> dict[ir.OperatorIdentifier, int]:
+    """Returns how many nodes a call of each function stands for; the calls have no cycle."""
     sizes: dict[ir.OperatorIdentifier, int] = {}
-    for _ in bodies:
-        before = dict(sizes)
-        for name, nodes in bodies.items():
-            sizes[name] = sum(before.get(node.op_identifier(), 1) for node in nodes)
-        if sizes["", "", ""] > MAX_NODES:
-            raise InvalidGraph(
-                f"the model's functions expand to more than {MAX_NODES} nodes, since they call "
-                "each other again and again"
-            )
-        if sizes == before:
-            return
+    waiting = list(bodies)
+    while waiting:
+        name = waiting[-1]
+        called = (node.op_identifier() for node in bodies[name])
+        if unknown := {c for c in called if c in bodies and c not in sizes}:
+            waiting += unknown
+            continue
+        waiting.pop()
+        count = sum(sizes.get(node.op_identifier(), 1) for node in bodies[name])
+        sizes[name] = min(count, _UNCOUNTED)
+    return sizes
 
 
 def expand_unsupported(model: ir.Model, is_supported: Callable[[ir.Node], bool]) -> list[ir.Node]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
@@ -18,6 +19,7 @@ from tenonnx.errors import (
     TenonnxError,
     did_you_mean,
 )
+from tenonnx.memory import at_most
 from tenonnx.options import GraphOptimizationLevel, SessionOptions
 from tenonnx.provider import HOST, Provider, Segment, why_unusable
 from tenonnx.records import record
@@ -105,9 +107,18 @@ class TransformContext:
         return any(provider.supports(node) is True for provider in self.providers)
 
     def evaluate(
-        self, node: ir.Node, inputs: Sequence[np.ndarray[Any, Any] | None]
+        self,
+        node: ir.Node,
+        inputs: Sequence[np.ndarray[Any, Any] | None],
+        most: float = math.inf,
     ) -> tuple[Any, ...] | None:
         """Computes a node's outputs from its inputs, on the host.
+
+        Args:
+            node: The node.
+            inputs: Its inputs.
+            most: Bytes beyond which no kernel that knows the size of its result begins with it;
+                some MiB are never too many.
 
         Returns:
             One value per output, or ``None`` if no host provider supports the node.
@@ -119,7 +130,8 @@ class TransformContext:
             return None
         (step,) = provider.compile(Segment((node,), frozenset(node.outputs)))
         given = dict(zip(node.inputs, inputs, strict=True))
-        result = step.call(*(None if v is None else given[v] for v in step.inputs))
+        with at_most(most):
+            result = step.call(*(None if v is None else given[v] for v in step.inputs))
         results = tuple(result) if step.multiple else (result,)
         by_value = dict(zip(step.outputs, results, strict=False))
         return tuple(by_value.get(output) for output in node.outputs)

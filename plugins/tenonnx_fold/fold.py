@@ -6,7 +6,8 @@ needs bytes of its own is computed once per process, or read back from the regis
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import onnx_ir as ir
 from tenonnx import HOST, TransformContext, Weight, WeightTensor
 from tenonnx.digest import digest
 from tenonnx.graph import graphs, has_bodies, label, python_attributes
+from tenonnx_fold.growth import SMALL, predicted_bytes
 from tenonnx_fold.pieces import in_pieces
 
 NEVER = frozenset(
@@ -29,6 +31,13 @@ NEVER = frozenset(
 MAX_GROWTH = 1 << 20
 """A result may need this many bytes more than its sources have, unless the session's options say
 otherwise; Tile or ConstantOfShape of a few numbers could fill the memory."""
+
+MAX_COPIES = 8
+"""All results together may have so many bytes for each of the model's weights..."""
+
+MAX_RESULTS = 64
+"""...or those of so many results of the largest growth, if that is more; what each result adds is
+little where each is made of the one before."""
 
 GROWTH_KEY = "optimization.constant_folding_max_output_size_in_bytes"
 
@@ -45,24 +54,47 @@ class Unfit(Exception):
     """A result is no tensor, or no host provider computes it."""
 
 
+@dataclass
+class Budget:
+    """How many bytes folding may make.
+
+    Attributes:
+        growth: What one result may have more than its sources.
+        left: What all results that are still to come may have.
+    """
+
+    growth: int
+    left: int
+
+    def limit(self, sources: Iterable[Weight]) -> int:
+        """Returns what a result may have that is made of some weights, each counted once."""
+        return min(self.left, sum(weight.nbytes for weight in set(sources)) + self.growth)
+
+
 def fold_constants(model: ir.Model, context: TransformContext) -> bool:
     """Replaces every node whose inputs are all constant by its result."""
     entry = context.option(GROWTH_KEY)
     growth = MAX_GROWTH if entry is None else int(entry)
-    folded = [_fold_graph(graph, context, growth) for graph in graphs(model)]
+    inside = graphs(model)
+    tensors = (v.const_value for graph in inside for v in graph.initializers.values())
+    stored = sum(tensor.nbytes for tensor in tensors if isinstance(tensor, WeightTensor))
+    budget = Budget(growth, max(MAX_COPIES * stored, MAX_RESULTS * growth))
+    folded = [_fold_graph(graph, context, budget) for graph in inside]
     return any(folded)
 
 
-def _fold_graph(graph: ir.Graph, context: TransformContext, growth: int) -> bool:
+def _fold_graph(graph: ir.Graph, context: TransformContext, budget: Budget) -> bool:
     folded: list[ir.Node] = []
     constants: dict[ir.Value, ir.Value] = {}
     for node in graph:
         if not _is_foldable(node):
             continue
         weights = [None if v is None else _weight(v, context) for v in node.inputs]
-        if (results := _fold(node, weights, context, growth)) is not None:
+        if (results := _fold(node, weights, context, budget)) is not None:
             constants.update(_registered(graph, node, results))
             folded.append(node)
+            sources = {weight.storage for weight in weights if weight is not None}
+            budget.left -= sum(w.nbytes for w in results if w.storage not in sources)
     if folded:
         # At once: onnx_ir looks at all outputs of the graph for each that it replaces or removes.
         graph.outputs[:] = [constants.get(output, output) for output in graph.outputs]
@@ -95,21 +127,20 @@ def _weight(value: ir.Value, context: TransformContext) -> Weight:
 
 
 def _fold(
-    node: ir.Node, weights: list[Weight | None], context: TransformContext, growth: int
+    node: ir.Node, weights: list[Weight | None], context: TransformContext, budget: Budget
 ) -> list[Weight] | None:
-    """Returns a weight per output; ``None`` if the node is better left as it is.
-
-    A result may have as many bytes as its sources together, and ``growth`` more.
-    """
+    """Returns a weight per output; ``None`` if the node is better left as it is."""
     sources = [weight for weight in weights if weight is not None]
-    limit = sum(weight.nbytes for weight in sources) + growth
+    limit = budget.limit(sources)
     computed: list[Any] = []
 
     def compute() -> list[Any]:
         if not computed:
             inputs = [None if weight is None else weight.on(HOST) for weight in weights]
+            if (nbytes := predicted_bytes(node, inputs)) > max(limit, SMALL):
+                raise Grows(nbytes)
             with np.errstate(all="ignore"):
-                results = context.evaluate(node, inputs)
+                results = context.evaluate(node, inputs, limit)
             if results is None or not all(isinstance(r, (np.ndarray, np.generic)) for r in results):
                 raise Unfit
             computed.extend(map(np.asarray, results))

@@ -40,6 +40,38 @@ MAX_DEPTH = 64
 """Tables inside each other; a cycle of offsets would never end otherwise."""
 
 
+READS_PER_BYTE = 16
+"""Bytes that may be read of a file for each that it has: tables and strings may be shared, and a
+few kilobytes of tables that refer to shared tables are more than anybody can read."""
+
+ROW_BYTES = 64
+"""What reading a table counts as, whatever its size: it takes as long as reading so many bytes."""
+
+
+class Allowance:
+    """What may still be read of a file.
+
+    Args:
+        size: Bytes of the file.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._left = READS_PER_BYTE * size
+
+    def spend(self, nbytes: int) -> None:
+        """Counts what is about to be read.
+
+        Raises:
+            InvalidProtobuf: It is too much for a file of this size.
+        """
+        self._left -= nbytes
+        if self._left < 0:
+            raise InvalidProtobuf(
+                "the flatbuffer refers to the same tables again and again: more than "
+                f"{READS_PER_BYTE} times its size would have to be read"
+            )
+
+
 class Row:
     """One table. Attributes are its fields; an absent one is 0, ``""``, ``()`` or ``None``.
 
@@ -48,14 +80,24 @@ class Row:
         name: Which of them this is.
         buffer: The whole flatbuffer.
         position: Where the table starts.
+        parent: The table that refers to this one; ``None`` for the outermost.
     """
 
     def __init__(
-        self, schema: Schema, name: str, buffer: memoryview, position: int, depth: int = 0
+        self,
+        schema: Schema,
+        name: str,
+        buffer: memoryview,
+        position: int,
+        parent: Row | None = None,
     ) -> None:
+        depth: int = parent._depth + 1 if parent else 0
         if depth > MAX_DEPTH:
             raise InvalidProtobuf(f"the flatbuffer nests deeper than {MAX_DEPTH} tables")
-        self._schema, self._buffer, self._depth = schema, buffer, depth
+        self._allowance: Allowance = parent._allowance if parent else Allowance(len(buffer))
+        self._allowance.spend(ROW_BYTES)
+        self._schema, self._buffer = schema, buffer
+        self._depth: int = depth
         self._slots = {field: (slot, kind) for slot, (field, kind) in enumerate(schema[name])}
         self._table = flatbuffers.Table(buffer, position)
         self._name = name
@@ -71,6 +113,8 @@ class Row:
     def _guard(self, field: str, read: Callable[[], Any]) -> Any:
         try:
             return read()
+        except InvalidProtobuf:
+            raise
         except (IndexError, ValueError, TypeError, OverflowError, struct.error) as error:
             raise InvalidProtobuf(
                 f"the file is damaged or truncated: {self._name}.{field} cannot be read ({error})"
@@ -87,13 +131,16 @@ class Row:
         return self._row(kind, self._table.Indirect(where)) if where else None
 
     def _string(self, where: int) -> str:
-        return bytes(self._table.String(where)).decode("utf-8")
+        text = bytes(self._table.String(where))
+        self._allowance.spend(len(text))
+        return text.decode("utf-8")
 
     def _row(self, kind: str, position: int) -> Row:
-        return Row(self._schema, kind, self._buffer, position, self._depth + 1)
+        return Row(self._schema, kind, self._buffer, position, self)
 
     def _vector(self, kind: str, where: int) -> Any:
         start, length = self._span(where)
+        self._allowance.spend(4 * length)
         if kind in VECTORS:
             dtype = np.dtype(VECTORS[kind])
             return np.frombuffer(self._buffer, dtype, length, start)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.cores import GROUPS, OWN, control_groups
+from tenonnx.memory import allowed
 from tenonnx.operators import Namespace
 
 _UNQUESTIONED = 1 << 26
@@ -29,15 +30,25 @@ def check_allocation(xp: Namespace, shape: Sequence[int], dtype: Any) -> None:
     Device allocators refuse by themselves.
 
     Raises:
-        ValueError: A dimension is negative, or the tensor is larger than the available memory.
+        ValueError: A dimension is negative.
+        MemoryError: The tensor is larger than the available memory, or than the caller allows.
     """
     if min(shape, default=0) < 0:
         raise ValueError(f"expected dimensions of at least 0, found shape {list(shape)}")
     needed = math.prod(shape) * np.dtype(dtype).itemsize
-    if xp is np and needed > _UNQUESTIONED and needed > (available := available_memory()):
-        raise ValueError(
-            f"a {np.dtype(dtype).name} tensor of shape {list(shape)} takes {needed / 2**30:.1f} "
-            f"GiB, and {available / 2**30:.1f} GiB are available"
+    if xp is np and needed > _UNQUESTIONED:
+        check_bytes(needed, f"a {np.dtype(dtype).name} tensor of shape {list(shape)}")
+
+
+def check_bytes(needed: float, what: str) -> None:
+    """Refuse to make something that takes so many bytes, as above.
+
+    Raises:
+        MemoryError: They are more than there are, or than the caller allows.
+    """
+    if needed > _UNQUESTIONED and needed > (available := min(allowed(), available_memory())):
+        raise MemoryError(
+            f"{what} takes {needed / 2**30:.1f} GiB, and {available / 2**30:.1f} GiB are available"
         )
 
 

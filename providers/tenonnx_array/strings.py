@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from tenonnx.operators import Array, Namespace, OperatorTable
+from tenonnx_array.allocation import check_bytes
 from tenonnx_array.re2 import compile_re2
 
 table = OperatorTable()
@@ -16,7 +18,11 @@ op = table.op
 
 @op("StringConcat", since=20, host="all")
 def string_concat(_xp: Namespace, x: Array, y: Array) -> Array:
-    return np.asarray(np.asarray(x, object) + np.asarray(y, object), object)
+    x, y = np.asarray(x, object), np.asarray(y, object)
+    longest = sum(max(map(len, array.flat), default=0) for array in (x, y))
+    count = math.prod(np.broadcast_shapes(x.shape, y.shape))
+    check_bytes(count * longest, f"{count} strings of up to {longest} characters")
+    return np.asarray(x + y, object)
 
 
 @op("StringSplit", since=20, host="all", multiple=True)

@@ -104,6 +104,21 @@ def test_a_sparse_tensor_that_would_fill_the_machine(registry: WeightRegistry) -
     assert message.startswith(f"sparse tensor 's' takes {2**82} bytes when dense; this machine has")
 
 
+def test_a_few_bytes_do_not_become_gigabytes(registry: WeightRegistry) -> None:
+    proto = sparse_model(sparse("s", [7], [0], [300_000_000]))
+    message = fails(proto, registry, InvalidGraph)
+    assert message.startswith("sparse tensor 's' takes 1,200,000,000 bytes when dense, and those")
+
+
+def test_sparse_tensors_count_together(registry: WeightRegistry) -> None:
+    proto = sparse_model(sparse("s", [7], [0], [1]))
+    for number in range(40):
+        one = sparse(f"s{number}", [number], [number], [500_000 + number])
+        proto.graph.sparse_initializer.append(one)
+    message = fails(proto, registry, InvalidGraph)
+    assert message.startswith("sparse tensor 's33' takes 2,000,132 bytes when dense")
+
+
 @settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_sparse_tensors_are_what_they_say(registry: WeightRegistry, data: st.DataObject) -> None:

@@ -84,6 +84,7 @@ CASES = [
     Row("DFT", 20, [IMAGE[..., :1], np.array(MANY**2), np.array(2)]),
     Row("STFT", 17, [np.ones((1, 2 * MANY, 1), np.float32), np.array(1), None, np.array(MANY)]),
     Row("TfIdfVectorizer", 9, [ints(1, 2)], attributes=GRAMS),
+    Row("StringConcat", 20, [np.array(["a" * 2**12] * 2**11), np.array(["b"])]),
 ]  # fmt: skip
 
 
@@ -115,8 +116,9 @@ def test_a_session_survives_running_out_of_memory() -> None:
         given.type.tensor_type.ClearField("shape")
     session = tenonnx.InferenceSession(proto)
     huge = np.broadcast_to(np.float32(1), 10**9)
-    with pytest.raises(tenonnx.RuntimeException, match=r"Add 'y0'.*MemoryError"):
+    with pytest.raises(tenonnx.RuntimeException, match=r"Add 'y0'.*MemoryError") as caught:
         session.run(None, {"x0": huge[:, None], "x1": huge[None]})
+    assert isinstance(caught.value, MemoryError)
     (y,) = session.run(None, feeds_of(case))
     np.testing.assert_array_equal(y, np.full((2, 2), 2, np.float32))
 

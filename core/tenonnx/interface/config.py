@@ -55,6 +55,7 @@ ATTRIBUTES: dict[str, str] = {
 DISABLED = "optimization.disable_specified_optimizers"
 NO_CPU_FALLBACK = "session.disable_cpu_ep_fallback"
 DATA_FOLDER = "session.model_external_initializers_file_folder_path"
+EXPANSION = "session.function_expansion_node_limit"
 SAVED_DATA = "session.optimized_model_external_initializers_file_name"
 SAVED_DATA_THRESHOLD = "session.optimized_model_external_initializers_min_size_in_bytes"
 SAVED_FORMAT = "session.save_model_format"
@@ -108,8 +109,8 @@ SESSION_KEYS: dict[str, ConfigKey] = {
         "without effect", "functions are always inlined; an operator of a provider's own is kept"
     ),
     "session.function_expansion_byte_limit": ConfigKey("without effect", "inlining copies nothing"),
-    "session.function_expansion_node_limit": ConfigKey(
-        "without effect", "functions may expand to a million nodes"
+    EXPANSION: ConfigKey(
+        "same", "unless set, functions may expand to 50,000 nodes, or 64 times the model's own"
     ),
     "session.graph_optimizations_loop_level": ConfigKey(
         "without effect", "transforms run once each, in an order of their own"
@@ -187,6 +188,7 @@ RUN_KEYS: dict[str, ConfigKey] = {
 
 NUMBERS = frozenset(
     {
+        EXPANSION,
         SAVED_DATA_THRESHOLD,
         "optimization.constant_folding_max_output_size_in_bytes",
         "session.intra_op.spin_duration_us",

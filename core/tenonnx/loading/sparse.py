@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import onnx
@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 TENSOR, SPARSE = onnx.AttributeProto.TENSOR, onnx.AttributeProto.SPARSE_TENSOR
 
 
+MAX_DENSE: Final = 64 << 20
+"""Bytes that the sparse tensors of a model may have together when dense, whatever they store."""
+
+MAX_DENSITY: Final = 1000
+"""They may have so many bytes for each that the file stores of them, if that is more."""
+
+
 def has_sparse(proto: onnx.ModelProto, graphs: Iterable[onnx.GraphProto]) -> bool:
     """Tells whether a model, whose graphs these are, has sparse initializers or constants."""
     return any(g.sparse_initializer for g in graphs) or any(_sparse_constants(proto, graphs))
@@ -30,13 +37,18 @@ def has_sparse(proto: onnx.ModelProto, graphs: Iterable[onnx.GraphProto]) -> boo
 def densify(
     proto: onnx.ModelProto, graphs: Iterable[onnx.GraphProto], reader: TensorReader
 ) -> None:
-    """Replaces sparse initializers and constants by tensors that the reader knows as dense."""
+    """Replaces sparse initializers and constants by tensors that the reader knows as dense.
+
+    Raises:
+        InvalidGraph: One is malformed, or takes more memory than the model may ask for.
+    """
+    making = _Densifier(reader)
     for graph in graphs:
         for sparse in graph.sparse_initializer:
-            graph.initializer.append(_placeholder(sparse, sparse.values.name, reader))
+            graph.initializer.append(making.placeholder(sparse, sparse.values.name))
         graph.ClearField("sparse_initializer")
     for node, attribute in _sparse_constants(proto, graphs):
-        tensor = _placeholder(attribute.sparse_tensor, f"output of {node.name}", reader)
+        tensor = making.placeholder(attribute.sparse_tensor, f"output of {node.name}")
         attribute.ClearField("sparse_tensor")
         attribute.name, attribute.type = "value", TENSOR
         attribute.t.CopyFrom(tensor)
@@ -53,30 +65,47 @@ def _sparse_constants(
                         yield node, attribute
 
 
-def _placeholder(
-    sparse: onnx.SparseTensorProto, name: str, reader: TensorReader
-) -> onnx.TensorProto:
-    weight = _dense(sparse, name, reader)
-    location = f"sparse:{weight.key}"
-    reader.known[location] = weight
-    tensor = onnx.TensorProto(name=name, data_type=weight.dtype, dims=weight.shape)
-    tensor.data_location = onnx.TensorProto.EXTERNAL
-    tensor.external_data.add(key="location", value=location)
-    return tensor
+class _Densifier:
+    """Makes the sparse tensors of a model dense, as long as they are not too many bytes for it."""
 
+    def __init__(self, reader: TensorReader) -> None:
+        self._reader = reader
+        self._stored = self._made = 0
 
-def _dense(sparse: onnx.SparseTensorProto, name: str, reader: TensorReader) -> Weight:
-    shape = tuple(sparse.dims)
-    values = reader.weight(ir.serde.deserialize_tensor(sparse.values), name)
-    indices = reader.weight(ir.serde.deserialize_tensor(sparse.indices), name)
-    _check(name, values, indices, shape)
+    def placeholder(self, sparse: onnx.SparseTensorProto, name: str) -> onnx.TensorProto:
+        """Returns a tensor by which the reader finds the dense weight."""
+        weight = self._dense(sparse, name)
+        location = f"sparse:{weight.key}"
+        self._reader.known[location] = weight
+        tensor = onnx.TensorProto(name=name, data_type=weight.dtype, dims=weight.shape)
+        tensor.data_location = onnx.TensorProto.EXTERNAL
+        tensor.external_data.add(key="location", value=location)
+        return tensor
 
-    def fill(out: NDArray) -> None:
-        out[...] = 0
-        out.reshape(-1)[_flat(indices.array, shape, name)] = values.array
+    def _dense(self, sparse: onnx.SparseTensorProto, name: str) -> Weight:
+        reader, shape = self._reader, tuple(sparse.dims)
+        values = reader.weight(ir.serde.deserialize_tensor(sparse.values), name)
+        indices = reader.weight(ir.serde.deserialize_tensor(sparse.indices), name)
+        _check(name, values, indices, shape)
+        self._spend(name, values.nbytes + indices.nbytes, byte_size(values.dtype, shape))
 
-    key = f"dense:1:{values.key}:{indices.key}:{shape}"
-    return reader.registry.materialize(key, values.dtype, shape, fill, [values, indices])
+        def fill(out: NDArray) -> None:
+            out[...] = 0
+            out.reshape(-1)[_flat(indices.array, shape, name)] = values.array
+
+        key = f"dense:1:{values.key}:{indices.key}:{shape}"
+        return reader.registry.materialize(key, values.dtype, shape, fill, [values, indices])
+
+    def _spend(self, name: str, stored: int, dense: int) -> None:
+        self._stored += stored
+        self._made += dense
+        if self._made > (limit := max(MAX_DENSE, MAX_DENSITY * self._stored)):
+            raise InvalidGraph(
+                f"sparse tensor {name!r} takes {dense:,} bytes when dense, and those of the model "
+                f"may take {limit:,} together: {MAX_DENSITY} for each that is stored of them, or "
+                f"{MAX_DENSE >> 20} MiB",
+                hint="store it dense, or compute with what it stores",
+            )
 
 
 def _check(name: str, values: Weight, indices: Weight, shape: tuple[int, ...]) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx import graph as graphs
-from tenonnx.errors import NodeFailed, NodeMisused, RuntimeException
+from tenonnx.errors import NodeFailed, NodeMisused, OutOfMemory, RuntimeException
 from tenonnx.planning.bound import Direct, choose_buffers, deliver, direct_outputs
 from tenonnx.planning.codegen import Code, Generator
 from tenonnx.planning.lower import Lowering
@@ -190,8 +190,14 @@ class Plan:
         if wrong := next(filter(None, map(misfit, nodes)), None):
             return NodeMisused(wrong)
         names = ", ".join(graphs.label(node) for node in nodes[:3])
-        kind = NodeMisused if isinstance(error, TypeError) else NodeFailed
-        return kind(f"{names}: {type(error).__name__}: {error}")
+        return _failure(error)(f"{names}: {type(error).__name__}: {error}")
+
+
+def _failure(error: Exception) -> type[RuntimeException]:
+    """Returns what a node's failure is called."""
+    if isinstance(error, MemoryError):
+        return OutOfMemory
+    return NodeMisused if isinstance(error, TypeError) else NodeFailed
 
 
 def _frames(traceback: TracebackType | None) -> Iterator[tuple[str, int]]:
