@@ -43,8 +43,10 @@ def coordinates(axis: Axis, mode: str, dtype: Any) -> Array:
         case "pytorch_half_pixel":
             return half_pixel if count > 1 else np.zeros_like(x)
         case "align_corners":
-            # The resized length is the exact product, before it was cut to an integer.
-            return x * dtype(n - 1) / dtype(n * axis.scale - 1) if count > 1 else np.zeros_like(x)
+            # The text has the length of the resized tensor; of an axis that shrinks, the backend
+            # suite's answers have the product instead, before it is cut to an integer.
+            length = count if axis.scale > 1 else n * axis.scale
+            return x * dtype(n - 1) / dtype(length - 1) if count > 1 else np.zeros_like(x)
         case "asymmetric":
             return x / scale
         case "tf_half_pixel_for_nn":

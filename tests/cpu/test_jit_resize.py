@@ -19,6 +19,7 @@ CASES: list[tuple[tuple[int, ...], dict[str, Any], dict[str, Any]]] = [
     ((1, 3, 40, 50), {"scales": [1, 1, 2, 2]}, ASYMMETRIC),
     ((2, 3, 40, 50), {"scales": [1, 1, 2, 2]}, LINEAR),
     ((1, 5, 33, 17), {"sizes": [1, 5, 70, 90]}, CORNERS),
+    ((1, 5, 33, 17), {"scales": [1, 1, 2.3, 1.7]}, CORNERS),
     ((1, 2, 64, 48), {"sizes": [1, 2, 13, 31]}, LINEAR),
     ((1, 2, 64, 48), {"sizes": [1, 2, 13, 99]}, {}),
     ((1, 2, 9, 21), {"scales": [1, 1, 1, 2.5]}, LINEAR),

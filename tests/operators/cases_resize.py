@@ -166,22 +166,52 @@ NEAREST = [
     for at in ("half_pixel", "align_corners", "asymmetric", "tf_half_pixel_for_nn")
 ]
 
-SMOOTH = [
-    sized(13, X, sizes, weigh, at, mode=mode)
-    for sizes in (SMALLER, LARGER, [1, 2, 1, 1])
-    for mode, weigh in (("linear", LINEAR), ("cubic", smooth(KEYS)))
-    for at in ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
-] + [
-    scaled("Resize", 11, X, UP, LINEAR, "half_pixel", mode="linear"),
-    scaled("Resize", 13, X, DOWN, smooth(KEYS), "half_pixel", mode="cubic"),
-    sized(13, X, LARGER, smooth(SHARP), "half_pixel", mode="cubic", cubic_coeff_a=-0.5),
-    sized(13, X, LARGER, smooth(KEYS, exclude=True), "half_pixel", mode="cubic", exclude_outside=1),
-    sized(
-        18, X, SMALLER, smooth(triangle, antialias=True), "half_pixel", mode="linear", antialias=1
-    ),
-    sized(18, X, SMALLER, smooth(KEYS, antialias=True), "half_pixel", mode="cubic", antialias=1),
-    sized(18, X, LARGER, LINEAR, "half_pixel", mode="linear", antialias=1),
-]
+SMOOTH = (
+    [
+        sized(13, X, sizes, weigh, at, mode=mode)
+        for sizes in (SMALLER, LARGER, [1, 2, 1, 1])
+        for mode, weigh in (("linear", LINEAR), ("cubic", smooth(KEYS)))
+        for at in ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
+    ]
+    + [
+        scaled(
+            "Resize",
+            13,
+            X,
+            [1.0, 1.0, 2.3, 1.7],
+            weigh,
+            "align_corners",
+            coordinate_transformation_mode="align_corners",
+            mode=mode,
+        )
+        for mode, weigh in (
+            ("linear", LINEAR),
+            ("cubic", smooth(KEYS)),
+            ("nearest", nearest("round_prefer_floor")),
+        )
+    ]
+    + [
+        scaled("Resize", 11, X, UP, LINEAR, "half_pixel", mode="linear"),
+        scaled("Resize", 13, X, DOWN, smooth(KEYS), "half_pixel", mode="cubic"),
+        sized(13, X, LARGER, smooth(SHARP), "half_pixel", mode="cubic", cubic_coeff_a=-0.5),
+        sized(
+            13, X, LARGER, smooth(KEYS, exclude=True), "half_pixel", mode="cubic", exclude_outside=1
+        ),
+        sized(
+            18,
+            X,
+            SMALLER,
+            smooth(triangle, antialias=True),
+            "half_pixel",
+            mode="linear",
+            antialias=1,
+        ),
+        sized(
+            18, X, SMALLER, smooth(KEYS, antialias=True), "half_pixel", mode="cubic", antialias=1
+        ),
+        sized(18, X, LARGER, LINEAR, "half_pixel", mode="linear", antialias=1),
+    ]
+)
 
 BY_HAND = [
     Case(
