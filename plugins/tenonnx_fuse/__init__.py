@@ -19,7 +19,7 @@ CONVOLUTION = ("Conv", "ConvTranspose")
 
 CLASSICAL = (
     *("ArrayFeatureExtractor", "LinearClassifier", "LinearRegressor", "LpNormalization"),
-    *("Normalizer", "ReduceLogSumExp", "ReduceSumSquare", "Scaler", "TreeEnsembleClassifier"),
+    *("ReduceLogSumExp", "ReduceSumSquare", "Scaler", "TreeEnsembleClassifier"),
 )
 
 FUSED = (

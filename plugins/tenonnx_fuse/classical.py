@@ -178,18 +178,9 @@ def scaler(node: ir.Node) -> Made | str:
     return Made(writer.nodes, [writer.add("Mul", writer.add("Sub", x, offset), scale)])
 
 
-def normalizer(node: ir.Node) -> Made | str:
-    """A quotient; rows of zeros stay as they are."""
-    norm = attribute(node, "norm", "MAX")
-    return _normalised(node.inputs[0], -1, {"L1": 1, "L2": 2}.get(norm, 0))
-
-
 def lp_normalization(node: ir.Node) -> Made | str:
-    """Likewise, along any axis."""
-    return _normalised(node.inputs[0], attribute(node, "axis", -1), attribute(node, "p", 2))
-
-
-def _normalised(x: ir.Value | None, axis: int, p: int) -> Made | str:
+    """A quotient; rows of zeros stay as they are."""
+    x, axis, p = node.inputs[0], attribute(node, "axis", -1), attribute(node, "p", 2)
     if x is None or p not in (1, 2) or dtype_of(x) != ir.DataType.FLOAT:
         return "its norm is neither L1 nor L2, or its input is not known to be of float32"
     writer = _Writer()
@@ -278,7 +269,6 @@ WRITERS: Writers = {
     (ML, "ArrayFeatureExtractor"): feature_extractor,
     (ML, "LinearClassifier"): linear_classifier,
     (ML, "LinearRegressor"): linear_regressor,
-    (ML, "Normalizer"): normalizer,
     (ML, "Scaler"): scaler,
     (ML, "TreeEnsembleClassifier"): trees_classifier,
 }

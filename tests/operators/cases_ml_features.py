@@ -151,6 +151,15 @@ SCALERS = [
         name="L1",
     ),
     MlCase("Normalizer", 1, [f32(3, -4)], f32(0.6, -0.8), {"norm": "L2"}, name="L2"),
+    # To the last bit as onnxruntime: a tree's threshold may be such a quotient.
+    *(
+        MlCase("Normalizer", 1, [x], y, {"norm": norm}, name=f"{norm}-{x.dtype}", rtol=0, atol=0)
+        for x, norm, y in (
+            (f32([1.7, 0.4]), "L2", f32([0.97341716, 0.22903934])),
+            (np.float64([[1.7, 0.4]]), "L2", f32([0.97341716, 0.22903933])),
+            (np.int64([[17, 4]]), "L2", f32([0.97341716, 0.22903934])),
+        )
+    ),
     MlCase(
         "Imputer",
         1,

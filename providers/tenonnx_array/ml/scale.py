@@ -46,23 +46,25 @@ def normalizer(xp: Namespace, *, norm: str = "MAX") -> Unary:
     """Makes X [N, C] or [C] → each row over its largest element, L1 or L2 norm, as float32.
 
     MAX takes the sign into account, as the formula has it and unlike scikit-learn. A row whose
-    divisor is zero stays as it is.
+    divisor is zero stays as it is. Quotients are rounded as onnxruntime rounds them, for thresholds
+    of trees were chosen by such: terms in float32, added one after the other, and L2 the root of a
+    square's share of them.
     """
-    divisors: dict[str, Unary] = {
-        "MAX": lambda X: X.max(axis=-1, keepdims=True),
-        "L1": lambda X: xp.abs(X).sum(axis=-1, keepdims=True),
-        "L2": lambda X: xp.sqrt((X * X).sum(axis=-1, keepdims=True)),
-    }
-    if norm not in divisors:
-        raise ValueError(f"norm must be one of {', '.join(divisors)}, not {norm!r}")
-    divisor_of = divisors[norm]
+    terms: dict[str, Unary] = {"MAX": lambda X: X, "L1": xp.abs, "L2": xp.square}
+    if norm not in terms:
+        raise ValueError(f"norm must be one of {', '.join(terms)}, not {norm!r}")
+    terms_of = terms[norm]
 
     def run(X: Array) -> Array:
         X = X.astype(xp.result_type(X.dtype, xp.float32), copy=False)
+        x = X.astype(xp.float32, copy=False)
         if X.size == 0:
-            return X.astype(xp.float32)
-        divisor = divisor_of(X)
-        return (X / xp.where(divisor == 0, 1, divisor)).astype(xp.float32)
+            return x
+        parts = terms_of(X).astype(xp.float32, copy=False)
+        whole = parts.max(-1, keepdims=True) if norm == "MAX" else xp.cumsum(parts, -1)[..., -1:]
+        divisor = xp.where(whole == 0, xp.float32(1), whole)
+        y = xp.copysign(xp.sqrt(parts / divisor), x) if norm == "L2" else x / divisor
+        return xp.where(whole == 0, x, y)
 
     return run
 
