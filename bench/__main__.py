@@ -23,6 +23,7 @@ OTHERS = {
     "cpu": "bench.cpu.__main__",
     "cuda": "bench.cuda.__main__",
     "folder": "bench.folder",
+    "precision": "bench.precision.__main__",
     "providers": "bench.providers",
     "seeds": "bench.seeds.__main__",
     "transforms": "bench.transforms",
