@@ -10,9 +10,11 @@ import onnx_ir as ir
 
 from tenonnx_fuse.fused_attention import attention, multi_head_attention, q_attention
 from tenonnx_fuse.known import attribute, dtype_of, operand, rank_of, weight_of
-from tenonnx_fuse.writing import FLOATS, Made, Refusal, Writer, Writers, is_read, writing_out
+from tenonnx_fuse.writing import Made, Refusal, Writer, Writers, is_read, writing_out
 
 MICROSOFT = "com.microsoft"
+
+NARROW = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 ACTIVATIONS = {"Relu": 0, "Sigmoid": 0, "Tanh": 0, "LeakyRelu": 1}
 """What a FusedGemm may end with, and how many numbers it takes."""
@@ -33,19 +35,38 @@ def fast_gelu(node: ir.Node) -> Made:
 def _gelu(
     writer: Writer, x: ir.Value | None, bias: ir.Value | None = None, *, approximate: str
 ) -> ir.Value:
-    total = x if bias is None else writer.add("Add", x, bias)
-    return writer.add("Gelu", total, version=20, approximate=approximate)
+    """Writes a Gelu; where the sum has 16 bits, in float32, to be rounded once."""
+    if bias is None:
+        return writer.add("Gelu", x, version=20, approximate=approximate)
+    narrow = _narrow(x)
+    total = writer.add("Add", _wide(writer, x, narrow), _wide(writer, bias, narrow))
+    return _back(writer, writer.add("Gelu", total, version=20, approximate=approximate), narrow)
+
+
+def _narrow(x: ir.Value | None) -> ir.DataType | None:
+    """Returns the type of what has 16 bits, else ``None``."""
+    dtype = dtype_of(x)
+    return dtype if dtype in NARROW else None
+
+
+def _wide(writer: Writer, x: ir.Value | None, narrow: ir.DataType | None) -> ir.Value | None:
+    return writer.add("Cast", x, to=int(ir.DataType.FLOAT)) if narrow and x is not None else x
+
+
+def _back(writer: Writer, y: ir.Value, narrow: ir.DataType | None) -> ir.Value:
+    return writer.add("Cast", y, to=int(narrow)) if narrow else y
 
 
 def quick_gelu(node: ir.Node) -> Made:
     """``x * sigmoid(alpha * x)``."""
     x, writer = node.inputs[0], Writer()
-    dtype = FLOATS.get(dtype_of(x))
-    if dtype is None:
-        raise Refusal("its numbers are not known to be float32 or float16")
-    alpha = np.full((), attribute(node, "alpha", 1.702), dtype)
+    narrow = _narrow(x)
+    if not narrow and dtype_of(x) != ir.DataType.FLOAT:
+        raise Refusal("its numbers are not known to be float32, float16 or bfloat16")
+    alpha = np.full((), attribute(node, "alpha", 1.702), np.float32)
+    x = _wide(writer, x, narrow)
     share = writer.add("Sigmoid", writer.add("Mul", x, alpha))
-    return Made(writer.nodes, [writer.add("Mul", x, share)])
+    return Made(writer.nodes, [_back(writer, writer.add("Mul", x, share), narrow)])
 
 
 def fused_matmul(node: ir.Node) -> Made:
@@ -93,17 +114,23 @@ def skip_norm(node: ir.Node) -> Made:
         raise Refusal("mean or deviation are read")
     by_layer = node.op_type == "SkipLayerNormalization"
     beta = operand(node, 3) if by_layer else None
-    bias, parts, writer = operand(node, 4 if by_layer else 3), list(node.inputs[:2]), Writer()
+    writer, narrow = Writer(), _narrow(node.inputs[0])
+    bias = _wide(writer, operand(node, 4 if by_layer else 3), narrow)
+    makers = [None if value is None else value.producer() for value in node.inputs[:2]]
+    parts = [_wide(writer, value, narrow) for value in node.inputs[:2]]
     if bias is not None:
-        makers = [None if value is None else value.producer() for value in parts]
         first = next((n for n, each in enumerate(makers) if each and "MatMul" in each.op_type), 0)
         parts[first] = writer.add("Add", parts[first], bias)
     total = writer.add("Add", *parts)
     norm, version = ("LayerNormalization", 17) if by_layer else ("RMSNormalization", 23)
-    inputs = [total, node.inputs[2], *([] if beta is None else [beta])]
+    weights = [node.inputs[2], *([] if beta is None else [beta])]
+    inputs = [total, *(_wide(writer, value, narrow) for value in weights)]
     epsilon = attribute(node, "epsilon", 1e-12)
     y = writer.add(norm, *inputs, version=version, epsilon=epsilon)
-    return Made(writer.nodes, [y, None, None, total])
+    y, given = _back(writer, y, narrow), None
+    if not narrow or is_read(node, 3):
+        given = _back(writer, total, narrow)
+    return Made(writer.nodes, [y, None, None, given])
 
 
 def causal_conv(node: ir.Node) -> Made:

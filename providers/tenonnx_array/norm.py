@@ -66,14 +66,18 @@ def layer_normalization(
 ) -> tuple[Array, ...]:
     """Normalises over the axes from ``axis`` on; returns Y, the means and 1 / deviations.
 
-    ``stash_type`` is the dtype of the first stage and of the last two results; scale and bias
-    apply in X's. Small stash dtypes compute in float32 and are rounded at the end.
+    ``stash_type`` is the dtype of the first stage and of the last two results. Small dtypes compute
+    in float32 and are rounded at the end, Y after scale and bias.
     """
     stash = dtype_of(stash_type)
     wide = x.astype(accumulator(stash), copy=False)
     y, mean, inverse = standardise(xp, wide, axis % x.ndim, epsilon)
-    y = scale_and_shift(y.astype(x.dtype, copy=False), scale, bias)
-    return y, mean.astype(stash, copy=False), inverse.astype(stash, copy=False)
+    y = scale_and_shift(y.astype(accumulator(x.dtype), copy=False), scale, bias)
+    return (
+        y.astype(x.dtype, copy=False),
+        mean.astype(stash, copy=False),
+        inverse.astype(stash, copy=False),
+    )
 
 
 @op("RMSNormalization", since=23)
@@ -88,14 +92,14 @@ def rms_normalization(
 ) -> Array:
     """Divides by the root mean square over the axes from ``axis`` on, then scales.
 
-    The quotient is rounded to X's dtype; the result has the scale's.
+    The result has the scale's dtype, to which it is rounded once.
     """
     axis %= x.ndim
     flat = x.reshape(*x.shape[:axis], math.prod(x.shape[axis:]))
     flat = flat.astype(accumulator(dtype_of(stash_type)), copy=False)
     root = xp.sqrt(mean_square(xp, flat) + wide_scalar(epsilon, flat.dtype))
-    y = (flat / root).reshape(x.shape).astype(x.dtype, copy=False)
-    return scale_and_shift(y.astype(scale.dtype, copy=False), scale, None)
+    y = (flat / root).reshape(x.shape).astype(accumulator(scale.dtype), copy=False)
+    return scale_and_shift(y, scale, None).astype(scale.dtype, copy=False)
 
 
 @op("InstanceNormalization", since=6)
@@ -130,8 +134,9 @@ def group_normalization(
     stash_type: int = 1,
 ) -> Array:
     wide = x.astype(accumulator(dtype_of(stash_type)), copy=False)
-    y = in_groups(xp, wide, num_groups, epsilon).astype(x.dtype, copy=False)
-    return scale_and_shift(y, per_channel(scale, x.ndim), per_channel(bias, x.ndim))
+    y = in_groups(xp, wide, num_groups, epsilon).astype(accumulator(x.dtype), copy=False)
+    y = scale_and_shift(y, per_channel(scale, x.ndim), per_channel(bias, x.ndim))
+    return y.astype(x.dtype, copy=False)
 
 
 @op("GroupNormalization", since=18)

@@ -10,40 +10,22 @@ import functools
 import math
 from collections.abc import Callable
 
-import numpy as np
-
 from tenonnx.operators import Array, Namespace, OperatorTable
-from tenonnx_array.dtypes import accumulator
 from tenonnx_array.precision import widened
 
 table = OperatorTable()
 op = table.op
 
-FLOAT16_MAX = 65504
-
 
 @op("Softmax", since=13)
+@widened
 def softmax(xp: Namespace, x: Array, *, axis: int = -1) -> Array:
-    """Return exp(x) divided by its sum along the axis; no exponential overflows.
-
-    float16 is rounded after every step, as the operator's function body is, unless the sum could
-    overflow; bfloat16 once.
-    """
-    if x.dtype == np.float16 and x.shape[axis] < FLOAT16_MAX:
-        return _softmax(xp, x, axis)
-    return _wide_softmax(xp, x, axis=axis)
-
-
-def _softmax(xp: Namespace, x: Array, axis: int) -> Array:
+    """Return exp(x) divided by its sum along the axis; no exponential overflows."""
     if not x.size:
         return x
     y = xp.exp(x - xp.max(x, axis=axis, keepdims=True))
-    total = xp.sum(y, axis=axis, keepdims=True, dtype=accumulator(y.dtype))
-    y /= total.astype(y.dtype, copy=False)
+    y /= xp.sum(y, axis=axis, keepdims=True)
     return y
-
-
-_wide_softmax = widened(_softmax)
 
 
 @op("LogSoftmax", since=13)
