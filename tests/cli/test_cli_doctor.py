@@ -75,6 +75,18 @@ def test_a_cache_that_cannot_be_written(
     assert findings(cli)["weight cache"]["detail"] == "switched off by TENONNX_CACHE=0"
 
 
+def test_a_cache_that_is_not_trusted(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    monkeypatch.setenv("TENONNX_CACHE_DIR", str(tmp_path / "open"))
+    found = findings(cli)["weight cache"]
+    assert found["status"] == "problem"
+    assert found["detail"].endswith("open is not used, because it can be written by anybody")
+    assert found["hint"].startswith("chmod +t")
+
+
 @pytest.mark.parametrize(
     ("membership", "files", "expected"),
     [

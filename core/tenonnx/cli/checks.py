@@ -98,6 +98,7 @@ def cache() -> Iterator[Finding]:
     """Looks at the folder in which derived weights are kept."""
     from tenonnx.weights import draft
     from tenonnx.weights.registry import default_registry
+    from tenonnx.weights.trusted import folder_fault
 
     try:
         folder = default_registry().side_files.folder
@@ -110,6 +111,10 @@ def cache() -> Iterator[Finding]:
         return
     existing = next(p for p in (folder, *folder.parents) if p.exists())
     try:
+        if fault := folder_fault(str(folder)):
+            path, what, hint = fault
+            yield Finding("problem", "weight cache", f"{path} is not used, because it {what}", hint)
+            return
         tempfile.TemporaryFile(dir=existing).close()
     except OSError as error:
         yield Finding(

@@ -8,12 +8,16 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tenonnx.weights.trusted import NOFOLLOW, OPEN, fault
+
 try:
     import fcntl
 except ImportError:  # Windows
     SUPPORTED = False
 else:
     SUPPORTED = True
+
+FLAGS = OPEN | NOFOLLOW | os.O_RDWR
 
 PATIENCE = 120.0
 """Seconds to wait for another process that is writing the same file."""
@@ -27,7 +31,7 @@ def locked_draft(path: Path) -> Iterator[int | None]:
     with its holder.
 
     Args:
-        path: The draft.
+        path: The draft, in a folder that is trusted.
 
     Yields:
         A file descriptor, or ``None`` if the other holder outlasts this one's patience.
@@ -62,7 +66,7 @@ def sweep_drafts(folder: Path) -> None:
     """Deletes the drafts of writers that died."""
     for path in folder.glob("*.draft"):
         with contextlib.suppress(OSError):
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            descriptor = os.open(path, FLAGS)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 path.unlink()
@@ -73,7 +77,7 @@ def sweep_drafts(folder: Path) -> None:
 def _lock(path: Path) -> int | None:
     deadline = time.monotonic() + PATIENCE
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        descriptor = _open(path)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_at(descriptor, path):
@@ -87,6 +91,17 @@ def _lock(path: Path) -> int | None:
         except BaseException:
             os.close(descriptor)
             raise
+
+
+def _open(path: Path) -> int:
+    """Opens a draft, which has a name of its own that others who want the same wait for.
+
+    Whatever else is there has to go: nobody but this user writes to the folder.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        if fault(path.lstat()):
+            path.unlink()
+    return os.open(path, FLAGS | os.O_CREAT, 0o644)
 
 
 def _is_at(descriptor: int, path: Path) -> bool:

@@ -8,17 +8,16 @@ import mmap
 import os
 import stat
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from tenonnx.errors import Fail, InvalidArgument
+from tenonnx.weights.trusted import OPEN
 
 if TYPE_CHECKING:
     from tenonnx.weights.storage import Kind
-
-FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
-"""How files are opened: without O_NONBLOCK a named pipe would wait for a writer."""
 
 MAP_FAILED = ctypes.c_void_p(-1).value
 MAP_FIXED = 0x10  # Linux, the BSDs and macOS agree on it; the mmap module does not name it
@@ -51,6 +50,7 @@ class Mapping:
         kind: ``"mapped"`` for a model's file, ``"derived"`` for a side file.
         key: Names the bytes; the file's identity if ``None``.
         skip: Bytes at the file's beginning that are not the mapping's business.
+        opening: Returns a file descriptor of a path; raises what it likes.
 
     Attributes:
         identity: The file's device, inode, size and time of change when it was mapped.
@@ -84,10 +84,11 @@ class Mapping:
         kind: Kind = "mapped",
         key: str | None = None,
         skip: int = 0,
+        opening: Callable[[str], int] | None = None,
     ) -> None:
         self.path = os.fspath(path)
         self.kind = kind
-        descriptor = _open(self.path)
+        descriptor = (opening or _open)(self.path)
         try:
             self.identity = Identity.of(os.fstat(descriptor))
             self.skip = skip
@@ -124,7 +125,7 @@ class Mapping:
 
 def _open(path: str) -> int:
     try:
-        descriptor = os.open(path, FLAGS)
+        descriptor = os.open(path, OPEN)
     except OSError as error:
         raise Fail(f"{path} cannot be opened: {error.strerror}") from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -23,11 +23,18 @@ import onnx_ir as ir
 
 import tenonnx
 from tenonnx.digest import digest
-from tenonnx.errors import Fail, InvalidArgument
+from tenonnx.errors import InvalidArgument
 from tenonnx.weights import draft
 from tenonnx.weights.folder import cache_root
 from tenonnx.weights.mapping import Identity, Mapping
 from tenonnx.weights.storage import NDArray, byte_size, is_packed
+from tenonnx.weights.trusted import (
+    Untrusted,
+    is_trusted,
+    make_folder,
+    open_trusted,
+    warn_once,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +73,6 @@ class SideFiles:
         self._checked: set[Identity] = set()
         self._used: set[Path] = set()
         self._room = 0
-        self._warned = False
 
     @classmethod
     def from_environment(cls) -> SideFiles:
@@ -79,7 +85,7 @@ class SideFiles:
         return cls(cache_root() / "weights", int(limit) if limit else None)
 
     def find(self, key: str, name: str) -> SideFile | None:
-        """Maps the weight of a key; ``None`` if there is none or it is damaged.
+        """Maps the weight of a key; ``None`` if there is none, or it is damaged or not trusted.
 
         Args:
             key: The derived weight's key.
@@ -89,11 +95,11 @@ class SideFiles:
             return None
         path = self._path(key)
         try:
-            if not path.exists():
-                return None
-            mapping = Mapping(path, kind="derived", key=name, skip=HEADER_BYTES)
-            found = self._read(mapping)
-        except (Fail, PermissionError):  # a folder of another user may not even be searched
+            mapping = Mapping(
+                path, kind="derived", key=name, skip=HEADER_BYTES, opening=open_trusted
+            )
+            found = self._read(mapping, key)
+        except OSError:  # a folder of another user may not even be searched
             return None
         except (ValueError, KeyError, TypeError) as error:
             logger.info("%s is damaged and will be rebuilt: %s", path, error)
@@ -127,7 +133,7 @@ class SideFiles:
         path = self._path(key)
         size = HEADER_BYTES + byte_size(dtype, shape)
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self.folder)
             if not self._make_room(size):
                 return None
             with draft.locked_draft(path.with_suffix(".draft")) as descriptor:
@@ -142,6 +148,8 @@ class SideFiles:
                     self._checked.add(Identity.of(os.fstat(descriptor)))
                     found = self.find(key, name)
                 return found
+        except Untrusted:
+            return None
         except OSError as error:
             self._warn(error)
             return None
@@ -158,17 +166,22 @@ class SideFiles:
 
     def files(self) -> list[Path]:
         """Returns the side files that there are."""
-        return [] if self.folder is None else list(self.folder.glob("*.weight"))
+        if self.folder is None or not is_trusted(self.folder):
+            return []
+        return list(self.folder.glob("*.weight"))
 
-    def _read(self, mapping: Mapping) -> SideFile:
+    def _read(self, mapping: Mapping, key: str) -> SideFile:
         """Returns what a mapped side file holds; ValueError, KeyError or TypeError if damaged."""
         magic, checksum, crc, length = HEADER.unpack_from(mapping.pages)
-        text = mapping.pages[HEADER.size : HEADER.size + length]
+        text = mapping.pages[HEADER.size : min(HEADER.size + length, HEADER_BYTES)]
         if magic != MAGIC or zlib.crc32(text) != crc:
             raise ValueError("its header is not one")
-        number, *shape = map(int, text.partition(b"\n")[0].split())
+        numbers, _, named = text.partition(b"\n")
+        if named != _shortened(key):
+            raise ValueError("it is of another weight")
+        number, *shape = map(int, numbers.split())
         dtype = ir.DataType(number)
-        if mapping.size != byte_size(dtype, shape):
+        if min(shape, default=0) < 0 or mapping.size != byte_size(dtype, shape):
             raise ValueError(f"it has {mapping.size} bytes for {dtype}{shape}")
         if mapping.identity not in self._checked:
             if checksum_of(np.frombuffer(mapping.buffer, np.uint8)) != checksum:
@@ -210,14 +223,14 @@ class SideFiles:
         return min(max(16 << 30, free // 10), free // 2)
 
     def _warn(self, error: OSError) -> None:
-        if not self._warned:
-            self._warned = True
-            logger.warning(
-                "derived weights stay in private memory, because %s cannot be written: %s. "
-                "Set TENONNX_CACHE_DIR to another folder, or TENONNX_CACHE=0 to do without.",
-                self.folder,
-                error.strerror,
-            )
+        assert self.folder is not None
+        warn_once(
+            self.folder,
+            "derived weights stay in private memory, because %s cannot be written: %s. "
+            "Set TENONNX_CACHE_DIR to another folder, or TENONNX_CACHE=0 to do without.",
+            self.folder,
+            error.strerror,
+        )
 
 
 def checksum_of(payload: NDArray) -> int:
@@ -245,6 +258,10 @@ def _fill(
 
 def _header(key: str, dtype: ir.DataType, shape: Sequence[int], checksum: int) -> bytes:
     numbers = " ".join(map(str, (int(dtype), *shape)))
-    text = f"{numbers}\n{key[:512]}".encode()
+    text = f"{numbers}\n".encode() + _shortened(key)
     header = HEADER.pack(MAGIC, checksum, zlib.crc32(text), len(text)) + text
     return header.ljust(HEADER_BYTES, b"\0")
+
+
+def _shortened(key: str) -> bytes:
+    return key[:512].encode()

@@ -15,6 +15,7 @@ from numba import types
 from numba.core import caching
 from numba.core.compiler_lock import global_compiler_lock
 
+from tenonnx.weights.trusted import make_folder, open_trusted
 from tenonnx_cpu.jit.code import building, images
 from tenonnx_cpu.jit.code.cache import cache_folder, image_path, source_stamp
 from tenonnx_cpu.jit.code.cpu import target
@@ -90,7 +91,7 @@ class Kernel:
     def _builtin(self, name: str) -> Callable[..., Any]:
         """Returns the image's entry as a function of CPython's."""
         path = image_path(Path(self.function.__code__.co_filename), name)
-        found = images.find(path)
+        found = images.find(path, [ENTRY])
         try:
             return images.builtin(name, (found or self._build(name, path))[ENTRY])
         except (LookupError, OSError, Unlinkable) as error:
@@ -177,6 +178,9 @@ class _Locator(caching._CacheLocator):
     def get_cache_path(self) -> str:
         return str(cache_folder())
 
+    def ensure_cache_path(self) -> None:
+        make_folder(cache_folder())
+
     def get_source_stamp(self) -> str:
         return source_stamp(Path(self._py_file))
 
@@ -193,10 +197,32 @@ class _Implementation(caching.CompileResultCacheImpl):
     _locator_classes = (_Locator,)
 
 
+class _Files(caching.IndexDataCacheFile):
+    """numba's files, which it unpickles: only trusted ones, and whatever is damaged is none."""
+
+    def _load_index(self) -> Any:
+        try:
+            os.close(open_trusted(self._index_path))
+            return super()._load_index()
+        except Exception:  # a damaged pickle raises anything
+            return {}
+
+    def _load_data(self, name: str) -> Any:
+        try:
+            os.close(open_trusted(self._data_path(name)))
+            return super()._load_data(name)
+        except Exception as error:
+            raise OSError(str(error)) from error  # which numba takes for a file that is gone
+
+
 class _Cache(caching.FunctionCache):
     """A function cache that does without a folder it cannot read or write."""
 
     _impl_class = _Implementation
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        self._cache_file.__class__ = _Files
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         with contextlib.suppress(OSError):

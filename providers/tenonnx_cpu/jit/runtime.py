@@ -89,7 +89,7 @@ class JitKernel:
         """Loads the kernel from the disk cache if it is there, which needs no numba."""
         if not has_images():
             return False
-        found = images.find(image_path(source_of(self.module), self.name))
+        found = images.find(image_path(source_of(self.module), self.name), [images.ENTRY])
         if found is None:
             return False
         if images.origin(crew_memory.FIND):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 import llvmlite.binding as llvm
 from numba.core.registry import cpu_target
 
+from tenonnx.weights.trusted import write_trusted
 from tenonnx_cpu.jit.code import images
 from tenonnx_cpu.jit.code.cache import COMPILER, cache_folder, compiler, refuse_changed, signed
 from tenonnx_cpu.jit.code.cpu import VARIABLE, target
@@ -64,7 +63,7 @@ def build(module: Any, exports: Sequence[str], path: Path) -> dict[str, int]:
     refuse_changed()
     keep(path, content)
     _sign()
-    return images.find(path) or images.place(path, content)
+    return images.find(path, exports) or images.place(path, content)
 
 
 def _sign() -> None:
@@ -73,14 +72,7 @@ def _sign() -> None:
         keep(cache_folder() / COMPILER, str(compiler()).encode())
 
 
-def keep(path: Path, data: bytes) -> None:
-    """Writes a file at once or not at all; a folder that cannot be written is no error.
-
-    Whoever may read new files may read it: a container's user, what its root compiled.
-    """
-    with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
-        stack.callback(draft.unlink, missing_ok=True)
-        draft.write_bytes(data)
-        draft.replace(path)
+def keep(path: Path, content: bytes) -> None:
+    """Writes a file of the cache; that it cannot be kept is no error."""
+    with contextlib.suppress(OSError):
+        write_trusted(path, content)

@@ -16,7 +16,8 @@ import numpy as np
 from tenonnx.digest import digest
 from tenonnx.plugins.installed import version
 from tenonnx.weights.folder import cache_root
-from tenonnx_cpu.jit.code.cpu import architecture, description, installed, target
+from tenonnx.weights.trusted import is_trusted, open_trusted, read_trusted
+from tenonnx_cpu.jit.code.cpu import architecture, description, installed, own_code, target
 from tenonnx_cpu.jit.code.sources import ROOT, Sources
 
 KERNELS = Path(__file__).parents[1]
@@ -46,14 +47,15 @@ def cache_folder() -> Path:
 def image_path(file: Path, name: str) -> Path:
     """Returns where the image of a kernel, or of a module's shared functions, is or may be kept.
 
-    That is the cache, unless an image is installed.
+    That is the cache, unless an image is installed that is trusted.
     """
     inside = file.relative_to(KERNELS) if file.is_relative_to(KERNELS) else Path(file.name)
     module = ".".join(inside.with_suffix("").parts)
     start = f"{module}.{name}-{source_stamp(file)[:16]}"
     if (folder := installed()) is not None:
         path = folder / f"{start}-{_installed_stamp(folder)[:16]}.image"
-        if path.exists():
+        with contextlib.suppress(OSError):
+            os.close(open_trusted(path, own_code()))
             return path
     return cache_folder() / f"{start}-{machine_stamp(compiler())[:16]}.image"
 
@@ -69,8 +71,9 @@ def compiler() -> str | None:
 
 def signed(folder: Path) -> str | None:
     """Returns the version of numba that last compiled into a folder."""
+    like = own_code() if folder == installed() else None
     with contextlib.suppress(OSError, UnicodeError):
-        return (folder / COMPILER).read_text("ascii")
+        return read_trusted(folder / COMPILER, like).decode("ascii")
     return None
 
 
@@ -123,7 +126,8 @@ def _sources() -> Sources:
 def cached_files() -> Iterator[Path]:
     """Yields the files that are kept."""
     with contextlib.suppress(OSError):
-        yield from (path for path in cache_folder().iterdir() if path.is_file())
+        if is_trusted(cache_folder()):
+            yield from (path for path in cache_folder().iterdir() if path.is_file())
 
 
 def forget_unused() -> None:

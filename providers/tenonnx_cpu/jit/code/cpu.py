@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tenonnx.errors import InvalidArgument
+from tenonnx.weights.trusted import read_trusted, require_installed
 
 logger = logging.getLogger("tenonnx.jit")
 
@@ -73,14 +74,31 @@ def target() -> Target | None:
 def installed() -> Path | None:
     """Returns the folder of images that is installed, if one is."""
     spec = importlib.util.find_spec(INSTALLED)
-    return Path(spec.origin).parent if spec is not None and spec.origin else None
+    if spec is None or not spec.origin:
+        return None
+    folder = Path(spec.origin).parent
+    try:
+        require_installed(folder, own_code())
+    except OSError:
+        return None
+    return folder
+
+
+@functools.cache
+def own_code() -> os.stat_result:
+    """Returns the status of this folder: who can write code here can write kernels as well."""
+    return Path(__file__).parent.stat()
 
 
 def _best_installed() -> str:
     """Returns the first kind of processor that images are installed for and this one is of."""
     folder = installed()
     try:
-        kinds = [] if folder is None else (folder / KINDS).read_text("ascii").split()
+        kinds = (
+            []
+            if folder is None
+            else read_trusted(folder / KINDS, own_code()).decode("ascii").split()
+        )
         return next((kind for kind in kinds if not _lacks(_parse(kind))), NATIVE)
     except (OSError, UnicodeError, InvalidArgument) as error:
         logger.warning("the kernels in %s are not used: install them anew: %s", folder, error)

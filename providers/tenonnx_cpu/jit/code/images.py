@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import marshal
 import mmap
 import os
 import struct
@@ -20,20 +19,22 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tenonnx_cpu.jit.code.cpu import architecture, installed
+from tenonnx.weights.trusted import open_trusted
+from tenonnx_cpu.jit.code.cpu import architecture, installed, own_code
+from tenonnx_cpu.jit.code.header import Damaged, Header, unpack
 
 SUPPORTED = sys.platform == "linux" and architecture() in ("x86_64", "aarch64")
 """Whether this machine's code is made into images; elsewhere numba keeps and calls it."""
 
 FRONT = struct.Struct("<8sIIQ")
 """What a file begins with: the mark, a checksum, bytes of the header and of all."""
-MARK = b"tenonnx\1"
+MARK = b"tenonnx\2"
 CHECKED = 12
 """Where that begins which the checksum is of."""
 
@@ -46,10 +47,6 @@ ARRAY = "tenonnx_ndarray"
 
 DAY = 24 * 3600
 """Seconds after which a file that is used is marked as used again."""
-
-
-class Damaged(ValueError):
-    """A file is not an image, or not a whole one."""
 
 
 class Image(NamedTuple):
@@ -73,16 +70,10 @@ class Image(NamedTuple):
 
     def pack(self) -> bytes:
         """Returns the image as it lies in a file."""
-        facts = {
-            "code": len(self.code),
-            "exports": self.exports,
-            "inside": self.inside,
-            "outside": self.outside,
-            "needs": self.needs,
-        }
-        text = marshal.dumps(facts)
+        header = Header(len(self.code), self.exports, self.inside, self.outside, self.needs)
+        text = header.pack()
         start = -(-(FRONT.size + len(text)) // mmap.PAGESIZE) * mmap.PAGESIZE
-        rest = text.ljust(start - FRONT.size) + self.code + self.data
+        rest = text.ljust(start - FRONT.size, b"\0") + self.code + self.data
         whole = bytearray(FRONT.pack(MARK, 0, start, FRONT.size + len(rest)) + rest)
         struct.pack_into("<I", whole, len(MARK), zlib.crc32(whole[CHECKED:]))
         return bytes(whole)
@@ -99,22 +90,26 @@ if hasattr(os, "register_at_fork"):
     )
 
 
-def load(path: Path) -> dict[str, int]:
+def load(path: Path, exports: Iterable[str] = ()) -> dict[str, int]:
     """Loads an image and those it needs; returns the addresses of what it exports.
 
+    Args:
+        path: Its file.
+        exports: What is wanted of it.
+
     Raises:
-        OSError: There is no such file, or it cannot be mapped.
-        Damaged: It is not a whole image.
+        OSError: There is no such file, it is not trusted, or it cannot be mapped.
+        Damaged: It is not a whole image, or lacks what is wanted.
         LookupError: A symbol is nowhere.
     """
     with _lock:
-        return _load(path)
+        return _load(path, frozenset(exports), ())
 
 
-def find(path: Path) -> dict[str, int] | None:
+def find(path: Path, exports: Iterable[str] = ()) -> dict[str, int] | None:
     """Loads an image like ``load``; returns ``None`` if there is none of use."""
     try:
-        return load(path)
+        return load(path, exports)
     except (OSError, Damaged, LookupError):
         return None
 
@@ -123,7 +118,7 @@ def place(path: Path, content: bytes) -> dict[str, int]:
     """Loads an image that has no file, under the name that its file would have; see ``load``."""
     with _lock:
         if path.name not in _loaded:
-            _enter(path, _map(len(content), content), len(content))
+            _enter(path, _map(len(content), content), len(content), frozenset(), (path.name,))
         return _loaded[path.name]
 
 
@@ -142,39 +137,49 @@ def origin(name: str) -> str | None:
     return _origins.get(name)
 
 
-def _load(path: Path) -> dict[str, int]:
+def _load(path: Path, wanted: Set[str], above: tuple[str, ...]) -> dict[str, int]:
+    """Loads an image for those above it, which need it."""
+    if path.name in above:
+        raise Damaged(f"{path.name} needs itself")
     if path.name not in _loaded:
-        with path.open("rb") as file:
-            status = os.fstat(file.fileno())
+        descriptor = open_trusted(path, own_code() if path.parent == installed() else None)
+        try:
+            status = os.fstat(descriptor)
             size = status.st_size
             if size < FRONT.size:
                 raise Damaged(f"{path.name} is not a whole image")
-            base = _map(size, file.fileno())
-        _enter(path, base, size)
+            base = _map(size, descriptor)
+        finally:
+            os.close(descriptor)
+        _enter(path, base, size, wanted, (*above, path.name))
         if time.time() - status.st_mtime > DAY:
             with contextlib.suppress(OSError):
                 os.utime(path)  # so that it is known to be in use
+    if not wanted <= _loaded[path.name].keys():
+        raise Damaged(f"{path.name} is another image")
     return _loaded[path.name]
 
 
-def _enter(path: Path, base: int, size: int) -> None:
+def _enter(path: Path, base: int, size: int, wanted: Set[str], above: tuple[str, ...]) -> None:
     """Makes a mapped image ready; one that is of no use is unmapped."""
     try:
-        facts, start = _facts(path.name, base, size)
-        for name in facts["needs"]:
-            _load(_beside(path, name))
-        found = {name: _find(name) for name in facts["outside"]}
-        base = _make_executable(base, size, start, facts["code"])
+        header, start = _header(path.name, base, size)
+        if not wanted <= header.exports.keys():
+            raise Damaged(f"{path.name} is another image")
+        for name in header.needs:
+            _load(_beside(path, name), frozenset(), above)
+        found = {name: _find(name) for name in header.outside}
+        base = _make_executable(base, size, start, header.code)
     except BaseException:
         _system().munmap(base, size)
         raise
     code = base + start
-    for word in facts["inside"]:
+    for word in header.inside:
         ctypes.c_uint64.from_address(code + word).value += code
-    for name, words in facts["outside"].items():
+    for name, words in header.outside.items():
         for word in words:
             ctypes.c_uint64.from_address(code + word).value = found[name]
-    exports = {name: code + offset for name, offset in facts["exports"].items()}
+    exports = {name: code + offset for name, offset in header.exports.items()}
     _symbols.update(exports)
     _origins.update(dict.fromkeys(exports, path.name))
     _loaded[path.name] = exports
@@ -188,15 +193,15 @@ def _beside(path: Path, name: str) -> Path:
     return path.with_name(name)
 
 
-def _facts(name: str, base: int, size: int) -> tuple[dict[str, Any], int]:
+def _header(name: str, base: int, size: int) -> tuple[Header, int]:
     """Returns an image's header, and where its code begins."""
     content = memoryview((ctypes.c_ubyte * size).from_address(base)).cast("B")
     mark, checksum, start, whole = FRONT.unpack_from(content)
     if mark != MARK or whole != size or zlib.crc32(content[CHECKED:]) != checksum:
         raise Damaged(f"{name} is not a whole image")
-    # Read sooner than json is imported. Whoever could forge this could forge the code as well.
-    facts: dict[str, Any] = marshal.loads(content[FRONT.size : start])
-    return facts, start
+    if not FRONT.size < start <= size or start % mmap.PAGESIZE:
+        raise Damaged(f"{name} has no header")
+    return unpack(content[FRONT.size : start], size - start), start
 
 
 @functools.cache

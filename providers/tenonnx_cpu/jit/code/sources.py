@@ -12,11 +12,11 @@ import os
 import re
 import time
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from tenonnx.digest import digest
+from tenonnx.weights.trusted import read_trusted, write_trusted
 
 IMPORT = re.compile(r"^from (tenonnx_cpu[\w.]*) import (.*)", re.MULTILINE)
 WORD = re.compile(r"\w+")
@@ -54,7 +54,7 @@ class Sources:
     def __init__(self, index: Path) -> None:
         self._index = index
         self._known: dict[str, Source] = {}
-        self._indexed = dict(_read(index))
+        self._indexed = _read(index)
         self._stamps: dict[str, str] = {}
 
     def stamp(self, path: Path) -> str:
@@ -105,22 +105,21 @@ class Sources:
         ]
         text = "\n".join(rows).encode()
         with contextlib.suppress(OSError):
-            self._index.parent.mkdir(parents=True, exist_ok=True)
-            draft = self._index.with_suffix(f".{os.getpid()}")
-            draft.write_bytes(b"%d\n%b" % (zlib.crc32(text), text))
-            draft.replace(self._index)
+            write_trusted(self._index, b"%d\n%b" % (zlib.crc32(text), text))
 
 
-def _read(index: Path) -> Iterator[tuple[str, Source]]:
-    """Yields what an index knows; nothing if it is not whole."""
+def _read(index: Path) -> dict[str, Source]:
+    """Returns what an index knows; nothing if it is not whole, or not trusted."""
+    found = {}
     try:
-        checksum, _, text = index.read_bytes().partition(b"\n")
-    except OSError:
-        return
-    if checksum == b"%d" % zlib.crc32(text):
-        for row in text.decode().splitlines():
-            name, content, state, *imports = row.split(" ")
-            yield name, Source(state, content, tuple(imports))
+        checksum, _, text = read_trusted(index).partition(b"\n")
+        if checksum == b"%d" % zlib.crc32(text):
+            for row in text.decode().splitlines():
+                name, content, state, *imports = row.split(" ")
+                found[name] = Source(state, content, tuple(imports))
+    except (OSError, ValueError):
+        return {}
+    return found
 
 
 def _state(status: os.stat_result) -> str:

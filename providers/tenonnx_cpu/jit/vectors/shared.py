@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
-import pickle
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from numba.core import cgutils
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 
-from tenonnx_cpu.jit.code import building, images
+from tenonnx_cpu.jit.code import building, images, library_file
 from tenonnx_cpu.jit.code.building import keep
 from tenonnx_cpu.jit.code.cache import cache_folder, compiler, image_path, source_stamp
 from tenonnx_cpu.jit.vectors.vector import I64, VOID, Builder, Value
@@ -124,11 +123,12 @@ def load() -> None:
 
 def _image(file: Path, functions: Sequence[Shared]) -> dict[str, int]:
     path = image_path(file, IMAGE)
-    if found := images.find(path):
+    names = [function.name for function in functions]
+    if found := images.find(path, names):
         return found
     module = llvm.parse_assembly(str(_module(file, functions)))
     building.optimise(module)
-    return building.build(module, [function.name for function in functions], path)
+    return building.build(module, names, path)
 
 
 def _module(file: Path, functions: Sequence[Shared]) -> ir.Module:
@@ -145,14 +145,14 @@ def _library(file: Path, functions: Sequence[Shared]) -> Any:
     compiled = compiler(), codegen.magic_tuple()
     machine = hashlib.sha256(repr(compiled).encode()).hexdigest()
     path = cache_folder() / f"{file.stem}-{source_stamp(file)[:16]}-{machine[:16]}.library"
-    try:
-        library = codegen.unserialize_library(pickle.loads(path.read_bytes()))
-    except (OSError, EOFError, pickle.UnpicklingError):
+    if (kept := library_file.read(path)) is not None:
+        library = codegen.unserialize_library(kept)
+    else:
         library = codegen.create_library(f"tenonnx.{file.stem}")
         library.enable_object_caching()
         library.add_ir_module(_module(file, functions))
         library.finalize()
-        keep(path, pickle.dumps(library.serialize_using_object_code()))
+        keep(path, library_file.pack(library.serialize_using_object_code()))
     for function in functions:
         images.define(function.name, library.get_pointer_to_function(function.name))
     # The crew's threads are in there until the process ends, after Python has let go of it.

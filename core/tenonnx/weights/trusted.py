@@ -1,0 +1,284 @@
+"""Files that nobody but this user and root can have written.
+
+Kernels are executed and weights are mapped from files that another process left. A file is trusted
+if it is a regular one, belongs to this user or to root, and nobody else may write to it. Its folder
+and all folders above that must be such too; above the cache, a folder with the sticky bit does
+(``/tmp``), for there nobody can replace what belongs to others. Symbolic links to folders are
+followed if they belong to this user or to root; a file may not be one.
+
+Windows has other rights: there only the kind of a file counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import logging
+import os
+import stat
+from collections.abc import Iterator
+
+logger = logging.getLogger("tenonnx.cache")
+
+OPEN = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+"""How files are opened: without O_NONBLOCK a named pipe would wait for a writer."""
+NOFOLLOW: int = getattr(os, "O_NOFOLLOW", 0)
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
+
+POSIX = hasattr(os, "geteuid") and NOFOLLOW != 0
+MAX_LINKS = 40
+OWN_FOLDER = "keep the cache in a folder of your own (TENONNX_CACHE_DIR, NUMBA_CACHE_DIR)"
+
+Path = str | os.PathLike[str]
+
+KINDS = {
+    stat.S_IFLNK: "is a symbolic link",
+    stat.S_IFDIR: "is a folder",
+    stat.S_IFIFO: "is a named pipe",
+    stat.S_IFSOCK: "is a socket",
+}
+
+
+class Untrusted(OSError):
+    """Somebody else may have written a file, or can put another one in its place."""
+
+
+def open_trusted(path: Path, like: os.stat_result | None = None) -> int:
+    """Opens a file for reading; never waits. Returns a file descriptor.
+
+    Args:
+        path: The file.
+        like: Status of a folder of code: who owns it or may write there is trusted as well, and
+            the file's folder is not looked at.
+
+    Raises:
+        Untrusted: It is not trusted. The log says why, once per folder.
+        OSError: It cannot be opened.
+    """
+    path = os.fspath(path)
+    folder = os.path.dirname(path)
+    try:
+        descriptor = os.open(path, OPEN if like else OPEN | NOFOLLOW)
+    except OSError as error:
+        if NOFOLLOW and error.errno in (errno.ELOOP, errno.EMLINK):
+            raise _refused(folder, path, KINDS[stat.S_IFLNK], "delete it") from None
+        raise
+    try:
+        if like is None:
+            require_folder(folder)
+        if found := fault(os.fstat(descriptor), like):
+            raise _refused(folder, path, found, "delete it")
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def read_trusted(path: Path, like: os.stat_result | None = None) -> bytes:
+    """Returns the content of a file; see ``open_trusted``."""
+    with open(open_trusted(path, like), "rb", buffering=0) as file:
+        return file.read()
+
+
+def write_trusted(path: Path, content: bytes) -> None:
+    """Writes a file at once or not at all, and makes its folder.
+
+    Whoever may read new files may read it: a container's user, what its root compiled.
+
+    Raises:
+        Untrusted: Others can write to the folder.
+        OSError: It cannot be written.
+    """
+    path = os.fspath(path)
+    make_folder(os.path.dirname(path))
+    draft = f"{path}.{os.urandom(8).hex()}"
+    descriptor = os.open(draft, NEW, 0o644)
+    try:
+        with open(descriptor, "wb", buffering=0) as file:
+            rest = memoryview(content)
+            while rest:
+                rest = rest[file.write(rest) :]
+        os.replace(draft, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(draft)
+        raise
+
+
+def make_folder(folder: Path) -> None:
+    """Makes a folder, and those above it that are missing; nobody else can write there.
+
+    Those of root can be read by all, who then need not compile what root has.
+
+    Raises:
+        Untrusted: It is there, and not trusted.
+        OSError: It cannot be made.
+    """
+    require_folder(folder)
+    missing = []
+    above = os.fspath(folder)
+    while above and not os.path.lexists(above):
+        missing.append(above)
+        above = os.path.dirname(above)
+    rights = 0o755 if POSIX and os.geteuid() == 0 else 0o700
+    for path in reversed(missing):
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, rights)
+    if missing:
+        require_folder(folder)
+
+
+def require_folder(folder: Path) -> None:
+    """Makes sure that a folder is trusted, if it is there; looks at it once.
+
+    Raises:
+        Untrusted: It is not. The log says why, once.
+        OSError: It cannot be looked at.
+    """
+    if (found := _fault_of(os.fspath(folder))) is not None:
+        path, what, hint = found
+        raise _refused(os.fspath(folder), path, what, hint)
+
+
+def require_installed(folder: Path, like: os.stat_result) -> None:
+    """Makes sure that a folder of installed files is trusted as far as one of code is.
+
+    Raises:
+        Untrusted: It is not. The log says why, once.
+        OSError: It cannot be looked at.
+    """
+    status = os.stat(folder)
+    if found := _owner_fault(status, like) or _rights_fault(status, like):
+        folder = os.fspath(folder)
+        raise _refused(folder, folder, found, "install it anew")
+
+
+def is_trusted(folder: Path) -> bool:
+    """Says whether a folder is trusted, if it is there."""
+    try:
+        require_folder(folder)
+    except OSError:
+        return False
+    return True
+
+
+Fault = tuple[str, str, str]
+"""A folder that is not trusted, why not, and how to mend it."""
+
+_faults: dict[tuple[str, int], Fault | None] = {}
+_told: dict[str, object] = {}
+
+
+def _fault_of(folder: str) -> Fault | None:
+    key = folder, os.geteuid() if POSIX else 0
+    try:
+        return _faults[key]
+    except KeyError:
+        found = folder_fault(folder)
+        if os.path.isabs(folder) and (found or os.path.isdir(folder)):
+            _faults[key] = found
+        return found
+
+
+def warn_once(folder: Path, message: str, *values: object) -> None:
+    """Logs what is wrong with a folder, or with a file in it, unless something has been said."""
+    mine = object()
+    if _told.setdefault(os.fspath(folder), mine) is mine:
+        logger.warning(message, *values)
+
+
+def _refused(folder: str, path: str, what: str, hint: str) -> Untrusted:
+    warn_once(folder, "%s is not used, because it %s: %s", path, what, hint)
+    return Untrusted(errno.EPERM, f"it {what}: {hint}", path)
+
+
+def folder_fault(folder: str) -> Fault | None:
+    """Looks at a folder and at all above it, as far as they are there.
+
+    A relative one is looked at from the working directory on.
+
+    Raises:
+        OSError: One of them cannot be looked at.
+    """
+    if not POSIX:
+        return None
+    for path, status, is_above in _way_to(folder):
+        if found := _owner_fault(status):
+            return path, found, OWN_FOLDER
+        if stat.S_ISLNK(status.st_mode):
+            continue
+        if (found := _rights_fault(status)) and not (is_above and status.st_mode & stat.S_ISVTX):
+            mended = "go-w" if not is_above else "+t"
+            return path, found, f"chmod {mended} {path}, or {OWN_FOLDER}"
+    return None
+
+
+def _way_to(folder: str) -> Iterator[tuple[str, os.stat_result, bool]]:
+    """Yields every folder and link on the way, and whether another folder is to be in it."""
+    path = os.sep if os.path.isabs(folder) else os.curdir
+    waiting = _parts(folder)
+    links = 0
+    yield path, os.stat(path), bool(waiting)
+    while waiting:
+        path = os.path.join(path, waiting.pop())
+        try:
+            status = os.lstat(path)
+        except FileNotFoundError:
+            return
+        if not stat.S_ISLNK(status.st_mode):
+            yield path, status, bool(waiting)
+            continue
+        yield path, status, True
+        if (links := links + 1) > MAX_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), folder)
+        target = os.readlink(path)
+        waiting += _parts(target)
+        path = os.sep if os.path.isabs(target) else os.path.dirname(path) or os.curdir
+
+
+def _parts(path: str) -> list[str]:
+    """Returns the names in a path, the last first."""
+    return [part for part in path.split(os.sep)[::-1] if part not in ("", os.curdir)]
+
+
+def fault(status: os.stat_result, like: os.stat_result | None = None) -> str | None:
+    """Returns why a file is not trusted; ``None`` if it is. ``like`` as in ``open_trusted``."""
+    if not stat.S_ISREG(status.st_mode):
+        return KINDS.get(stat.S_IFMT(status.st_mode), "is a device")
+    return _owner_fault(status, like) or _rights_fault(status, like)
+
+
+def _owner_fault(status: os.stat_result, like: os.stat_result | None = None) -> str | None:
+    owner = status.st_uid
+    if not POSIX or owner == os.geteuid() or owner == 0 or (like and owner == like.st_uid):
+        return None
+    return f"belongs to user {owner}"
+
+
+def _rights_fault(status: os.stat_result, like: os.stat_result | None = None) -> str | None:
+    others = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    if not POSIX or not others:
+        return None
+    if like is not None:
+        others &= ~(like.st_mode & (0o022 if like.st_gid == status.st_gid else stat.S_IWOTH))
+    if others & stat.S_IWOTH:
+        return "can be written by anybody"
+    if others and not _is_private(status.st_uid, status.st_gid):
+        return "can be written by its group"
+    return None
+
+
+@functools.cache
+def _is_private(user: int, group: int) -> bool:
+    """Says whether a group is one that many systems give each user, with nobody else in it."""
+    import grp
+    import pwd
+
+    if user == 0:
+        return False
+    try:
+        name, known = pwd.getpwuid(user).pw_name, grp.getgrgid(group)
+    except KeyError:
+        return False
+    return known.gr_name == name and set(known.gr_mem) <= {name}

@@ -1,0 +1,69 @@
+"""Ways to leave something in a folder that is not trusted."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+NOBODY = 65534
+
+Plant = Callable[[Path], object]
+
+
+def to_link(path: Path) -> None:
+    """Makes a file a link to one of the same content."""
+    target = path.with_name(f"{path.name}.target")
+    path.rename(target)
+    path.symlink_to(target)
+
+
+def to_pipe(path: Path) -> None:
+    """Makes a file a named pipe, which nobody writes to."""
+    path.unlink()
+    os.mkfifo(path)
+
+
+def to_folder(path: Path) -> None:
+    """Makes a file a folder, with a file in it."""
+    path.unlink()
+    path.mkdir()
+    (path / "file").touch()
+
+
+def give_away(path: Path) -> None:
+    """Makes something another user's."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can give files away")
+    os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+
+
+def to_foreign_link(folder: Path) -> None:
+    """Puts another user's link in a folder's place."""
+    shutil.move(folder, folder.with_name("elsewhere"))
+    folder.symlink_to(folder.with_name("elsewhere"))
+    give_away(folder)
+
+
+FILES: dict[str, tuple[Plant, str]] = {
+    "anybody's": (lambda path: path.chmod(0o666), "can be written by anybody"),
+    "a group's": (lambda path: path.chmod(0o664), "can be written by its group"),
+    "foreign": (give_away, f"belongs to user {NOBODY}"),
+    "link": (to_link, "is a symbolic link"),
+    "pipe": (to_pipe, "is a named pipe"),
+    "folder": (to_folder, "is a folder"),
+}
+"""What is done to a file, and what is said of it then."""
+
+FOLDERS: dict[str, tuple[Plant, str]] = {
+    "anybody's": (lambda path: path.chmod(0o777), "can be written by anybody"),
+    "sticky": (lambda path: path.chmod(0o1777), "can be written by anybody"),
+    "foreign": (give_away, f"belongs to user {NOBODY}"),
+    "below anybody's": (lambda path: path.parent.chmod(0o777), "can be written by anybody"),
+    "below a foreign one": (lambda path: give_away(path.parent), f"belongs to user {NOBODY}"),
+    "foreign link": (to_foreign_link, f"belongs to user {NOBODY}"),
+}
+"""What is done to a folder, and what is said of it then."""
