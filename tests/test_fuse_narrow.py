@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -51,6 +52,19 @@ def test_an_output_of_undefined_type_that_an_island_reads() -> None:
         output.type.tensor_type.elem_type = onnx.TensorProto.UNDEFINED
     _, done = fused(proto, {"x": normal(3, 8)}, rtol=4e-3, atol=4e-3)
     assert "matched 1 islands" in notes(done, "float-islands")[0]
+
+
+def test_an_island_casts_what_is_of_no_known_type(tmp_path: Path) -> None:
+    """Operands have one type: what an island reads beside narrow data is narrow."""
+    text = """(float16[1,2,8] x, float16[2,2,3] w) => (float16[1,2,6] y) {
+        u = CastLike(z, x)  c = Concat<axis=0>(u, x)  d = Slice(c, one, two, nil)
+        y = Conv(d, w) }"""
+    weights = {"z": np.ones((1, 2, 8), np.float32), "one": np.array([1]), "two": np.array([2])}
+    proto = parse(text, **weights, nil=np.array([0]))
+    path = tmp_path / "saved.onnx"
+    feeds = {"x": normal(1, 2, 8, dtype=np.float16), "w": normal(2, 2, 3, dtype=np.float16)}
+    fused(proto, feeds, rtol=4e-3, atol=4e-3, optimized_model_filepath=str(path))
+    onnx.shape_inference.infer_shapes(onnx.load(path), strict_mode=True, check_type=True)
 
 
 @pytest.mark.parametrize("where", ["beside", "in branches"])

@@ -183,6 +183,7 @@ def take_overridable(model: Any) -> dict[str, Any]:
     if model.ir_version < 4:
         for value in both:
             graph.inputs.remove(value)
+        model.ir_version = 4  # which such a model is of now, should it be written
         return {}
     defaults = {}
     for value in both:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -151,7 +152,8 @@ def save_onnx(model: ir.Model, path: Path, layout: Layout, progress: Progress) -
                 hint="leave out --inline",
             )
         progress(f"writing {path.name}", 0.5)
-        ir.save(model, path)
+        with _of_weights_nothing_twice(model):
+            ir.save(model, path)
         restore_map_types(model, path)
         return
 
@@ -160,20 +162,46 @@ def save_onnx(model: ir.Model, path: Path, layout: Layout, progress: Progress) -
         progress(f"writing weights to {info.filename}", info.index / max(info.total, 1))
 
     data_name = layout.data_name or f"{path.name}.data"
-    ir.save(
-        model,
-        path,
-        external_data=data_name,
-        size_threshold_bytes=layout.threshold,
-        callback=tell,
-        alignment=PAGE,
-        align_threshold=layout.threshold,
-        max_workers=1,
-    )
+    with _of_weights_nothing_twice(model):
+        ir.save(
+            model,
+            path,
+            external_data=data_name,
+            size_threshold_bytes=layout.threshold,
+            callback=tell,
+            alignment=PAGE,
+            align_threshold=layout.threshold,
+            max_workers=1,
+        )
     data = path.with_name(data_name)
     if data.exists() and not data.stat().st_size:  # all are small enough to stay inside
         data.unlink()
     restore_map_types(model, path)
+
+
+@contextmanager
+def _of_weights_nothing_twice(model: ir.Model) -> Iterator[None]:
+    """Takes from weights meanwhile what is said of them beside their tensors.
+
+    onnx_ir would write it as value_info. A tool that replaces a weight by one of another type
+    leaves that where it is, and inference then finds that the model contradicts itself.
+    """
+    values = [
+        value
+        for graph in model.graphs()
+        for value in graph.initializers.values()
+        if value.const_value is not None and not (value.is_graph_input() or value.is_graph_output())
+    ]
+    said = [(v, v.type, v.shape, v.doc_string, dict(v.metadata_props)) for v in values]
+    try:
+        for value in values:
+            value.type = value.shape = value.doc_string = None
+            value.metadata_props.clear()
+        yield
+    finally:
+        for value, kind, shape, text, notes in said:
+            value.type, value.shape, value.doc_string = kind, shape, text
+            value.metadata_props.update(notes)
 
 
 def _tensors(model: ir.Model) -> Iterable[ir.TensorProtocol]:

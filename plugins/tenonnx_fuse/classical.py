@@ -231,8 +231,8 @@ def log_sum_exp(node: ir.Node) -> Made | str:
     powers = writer.add("Exp", writer.add("Sub", x, top))
     total = writer.add("Log", writer.add("ReduceSum", powers, places, keepdims=1))
     result = writer.add("Add", total, top)
-    if not attribute(node, "keepdims", 1):
-        result = writer.add("Squeeze", result, places)
+    if not attribute(node, "keepdims", 1):  # a scalar has no axes to squeeze
+        result = writer.add("ReduceMax", result, axes=list(axes), keepdims=0)
     return Made(writer.nodes, [result])
 
 

@@ -30,6 +30,13 @@ MEMBERS = CONVOLUTIONS | frozenset(
 )  # fmt: skip
 """Operators that take 16-bit floats and float32 alike, and give back what they take."""
 
+OPERANDS = {
+    "Attention": 3, "Expand": 1, "Pad": 1, "Pow": 1, "ReduceMax": 1, "ReduceMean": 1,
+    "ReduceMin": 1, "ReduceSum": 1, "Reshape": 1, "Resize": 1, "Slice": 1, "Squeeze": 1,
+    "Unsqueeze": 1,
+}  # fmt: skip
+"""How many inputs of a member have its type; of those that are not here, all."""
+
 Casts = dict[tuple[ir.Graph | ir.Function, ir.Value], ir.Value]
 """Values that were cast, by the graph that it is done in."""
 
@@ -105,12 +112,18 @@ def _entering(island: dict[ir.Node, None]) -> list[ir.Value]:
     found: dict[ir.Value, None] = {}
     for node in island:
         for position, value in enumerate(node.inputs):
-            if value is None or value.producer() in island or dtype_of(value) not in NARROW:
+            if value is None or value.producer() in island or not _is_narrow(node, position):
                 continue
             kept = _is_ahead(node, position) or _is_matrix(node, position)
             if _source(value) is None and not kept:
                 found[value] = None
     return list(found)
+
+
+def _is_narrow(node: ir.Node, position: int) -> bool:
+    """Says whether an input is of 16-bit floats; data of unknown type are, for the node is."""
+    kind = dtype_of(node.inputs[position])
+    return kind in NARROW or (kind is None and position < OPERANDS.get(node.op_type, 9))
 
 
 def _leaving(island: dict[ir.Node, None]) -> list[ir.Value]:
@@ -181,7 +194,7 @@ def _widen(
     }
     for node in island:
         for position, value in enumerate(node.inputs):
-            if value is None or value.producer() in island or dtype_of(value) not in NARROW:
+            if value is None or value.producer() in island or not _is_narrow(node, position):
                 continue
             wide = _source(value)
             if wide is None and _is_ahead(node, position):

@@ -113,13 +113,25 @@ REDUCTIONS: dict[str, Reduction] = {
 }
 
 
+def _axes_of(x: Array, axes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return axes, each once.
+
+    A scalar has none, whatever exporters write: torch's write 0 and -1, and onnxruntime takes all.
+    """
+    if not x.ndim:
+        return ()
+    if len(axes) > 1:
+        return tuple(dict.fromkeys(a + x.ndim if a < 0 else a for a in axes))
+    return axes
+
+
 def by_attribute(reduction: Reduction) -> Callable[..., Array]:
     """Return the kernel that takes ``axes`` as an attribute; all axes when it is absent."""
 
     def kernel(
         xp: Namespace, data: Array, *, axes: tuple[int, ...] = (), keepdims: int = 1
     ) -> Array:
-        result = reduction(xp, data, axes or None, bool(keepdims))
+        result = reduction(xp, data, _axes_of(data, axes) or None, bool(keepdims))
         return result.astype(data.dtype, copy=False)
 
     return kernel
@@ -141,7 +153,7 @@ def by_input(reduction: Reduction) -> Callable[..., Array]:
         noop_with_empty_axes: int = 0,
     ) -> Array:
         axis = () if axes is None else tuple(int(a) for a in axes)
-        over = axis if axis or noop_with_empty_axes else None
+        over = _axes_of(data, axis) if axis or noop_with_empty_axes else None
         result = reduction(xp, data, over, bool(keepdims))
         return result.astype(data.dtype, copy=False)
 

@@ -17,6 +17,8 @@ def argmax(
     xp: Namespace, data: Array, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
 ) -> Array:
     """Return the first or the last index of the greatest along the axis."""
+    if not data.ndim:  # a scalar has no axes, and onnxruntime takes any
+        return data.argmax()
     if not select_last_index:
         return data.argmax(axis=axis, keepdims=bool(keepdims))
     behind = xp.flip(data, axis).argmax(axis=axis, keepdims=bool(keepdims))
@@ -29,6 +31,8 @@ def argmin(
     xp: Namespace, data: Array, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
 ) -> Array:
     """Return the first or the last index of the least along the axis."""
+    if not data.ndim:  # a scalar has no axes, and onnxruntime takes any
+        return data.argmin()
     if not select_last_index:
         return data.argmin(axis=axis, keepdims=bool(keepdims))
     behind = xp.flip(data, axis).argmin(axis=axis, keepdims=bool(keepdims))

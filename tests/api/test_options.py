@@ -219,6 +219,35 @@ def test_the_optimised_model_is_written_and_runs_alike(tmp_path: Path, data: str
     np.testing.assert_array_equal(y, expected)
 
 
+def test_the_optimised_model_says_nothing_twice(tmp_path: Path) -> None:
+    """Tools that replace weights by others, as quantisation does, leave value_info where it is."""
+    proto = product()
+    proto.graph.value_info.append(value("w", FLOAT, W.shape))
+    proto.graph.initializer[0].name = "w"
+    proto.graph.node[0].input[1] = "w"
+    path = tmp_path / "optimised.onnx"
+    options = tenonnx.SessionOptions(optimized_model_filepath=str(path))
+    session = tenonnx.InferenceSession(proto, options)
+    written = onnx.load(path)
+    weights = {tensor.name for tensor in written.graph.initializer}
+    assert not weights & {info.name for info in written.graph.value_info}
+    assert all(value.shape is not None for value in session.model.graph.initializers.values())
+    onnx.shape_inference.infer_shapes(written, strict_mode=True, check_type=True, data_prop=True)
+
+
+def test_the_optimised_model_of_an_old_one_is_valid(tmp_path: Path) -> None:
+    """Weights were inputs before IR version 4; in the model that is written they are none."""
+    proto = product()
+    tensor = proto.graph.initializer[0]
+    proto.graph.input.append(value(tensor.name, FLOAT, W.shape))
+    proto.ir_version = 3
+    path = tmp_path / "optimised.onnx"
+    tenonnx.InferenceSession(proto, tenonnx.SessionOptions(optimized_model_filepath=str(path)))
+    written = onnx.load(path)
+    assert [given.name for given in written.graph.input] == ["x"]
+    onnx.checker.check_model(written, full_check=True)
+
+
 def test_optimizers_can_be_disabled_by_name() -> None:
     names = ["fold-constants", "GeluFusion"]
     session = tenonnx.InferenceSession(product(), disabled_optimizers=names)

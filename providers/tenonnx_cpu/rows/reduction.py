@@ -63,12 +63,15 @@ def reduction(site: Site, plain: Call) -> Callable[..., Any] | None:
     keeps = bool(site.attribute("keepdims", 1))
     root, means = int(operator == "ReduceL2"), operator == "ReduceMean"
     integers = OF_INTEGERS.get(operator)
+    places = axes or ()
+    signs = {axis < 0 for axis in places}
+    apart = len(set(places)) == len(places) and len(signs) < 2  # 0 and -2 may be one axis
     REDUCE.request()
 
     def call(x: NDArray, *rest: Any) -> Any:
         run = REDUCE.run
         if x.dtype != F32 or run is None:
-            if integers is not None and x.dtype in INTEGERS and x.size:
+            if integers is not None and x.dtype in INTEGERS and x.size and x.ndim and apart:
                 return integers.reduce(x, axis=axes, dtype=x.dtype, keepdims=keeps)
             return plain(x, *rest)
         cut = cut_of(x.shape, axes, keeps, KINDS[operator], site.threads)
