@@ -172,6 +172,30 @@ def test_a_chain_of_many_nodes() -> None:
     np.testing.assert_array_equal(y, X)
 
 
+@pytest.mark.parametrize("op", ["Neg", "Identity"])
+def test_a_node_with_many_inputs_takes_no_longer_than_many_nodes(op: str) -> None:
+    """They are all the same, and replaced one by one."""
+    names = [f"v{i}" for i in range(8000)]
+    nodes = [node(op, "x", name) for name in names]
+    nodes.append(node("Concat", " ".join(names), "y", axis=0))
+    start = time.process_time()
+    tenonnx.InferenceSession(model(nodes, [value("x")], [value("y")]))
+    assert time.process_time() - start < SOON
+
+
+def test_many_functions() -> None:
+    imports = [helper.make_opsetid("", 21), helper.make_opsetid("f", 1)]
+    names = [f"F{i}" for i in range(4000)]
+    step = [node("Neg", "a", "b")]
+    bodies = [helper.make_function("f", name, ["a"], ["b"], step, imports) for name in names]
+    calls = [node(name, f"v{i}", f"v{i + 1}", domain="f") for i, name in enumerate(names)]
+    proto = model(calls, [value("v0")], [value("v4000")], functions=bodies, domains={"f": 1})
+    start = time.process_time()
+    (y,) = tenonnx.InferenceSession(proto).run(None, {"v0": X})
+    assert time.process_time() - start < SOON
+    np.testing.assert_array_equal(y, X)
+
+
 SIZES: dict[str, tuple[Any, str]] = {
     "more pieces than elements": (node("Split", "x", "y", num_outputs=1 << 50), "num_outputs"),
     "blocks of nothing": (node("DepthToSpace", "x", "y", blocksize=0), "blocksize"),

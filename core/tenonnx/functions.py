@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -39,14 +38,14 @@ def inline_functions(model: ir.Model, limit: int | None = None) -> None:
     """
     if not model.functions:
         return
-    from onnx_ir.passes.common import InlinePass  # few models have functions
+    from tenonnx.inlining import Inliner  # few models have functions
 
     graphs.resolve_versions(model)
     for function in model.functions.values():
         # Every node carries its version already, so a function's imports need not agree with
         # the model's, which the pass would insist on.
         function.opset_imports.clear()
-    inliner = InlinePass(_apart())
+    inliner = Inliner()
     try:
         inliner.requires(model)  # there are no cycles
         _refuse_explosion(model, limit)
@@ -68,30 +67,6 @@ def _outputs_aside(graph: ir.Graph) -> Iterator[None]:
     outputs = [value for reader in readers for value in reader.inputs if value is not None]
     graph.remove(readers, safe=True)
     graph.outputs.extend(outputs)
-
-
-def _apart() -> Callable[[ir.Function], bool]:
-    """Returns the pass's question whether to inline a call, which is asked for one at a time.
-
-    The answer is yes, and what the body names has names of its own by then. The pass makes them,
-    too, but tries number after number for each, so its time grows with the square of the calls.
-    """
-    calls: Counter[ir.OperatorIdentifier] = Counter()
-    named: dict[ir.OperatorIdentifier, list[tuple[ir.Node | ir.Value, str]]] = {}
-
-    def inline(function: ir.Function) -> bool:
-        key = function.identifier()
-        calls[key] += 1
-        if key not in named:
-            nodes = list(function.all_nodes())
-            named[key] = [(node, node.name or "node") for node in nodes]
-            named[key] += [(v, v.name or "val") for node in nodes for v in node.outputs]
-            return True
-        for each, name in named[key]:
-            each.name = f"{name}_{calls[key]}"
-        return True
-
-    return inline
 
 
 def _refuse_explosion(model: ir.Model, limit: int | None) -> None:

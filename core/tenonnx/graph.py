@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx_ir as ir
 
 from tenonnx.errors import InvalidGraph, MalformedGraph
+
+Scopes: TypeAlias = tuple[Set[ir.Value], ...]
+"""The values of a graph and of each graph around it, the innermost first."""
 
 GRAPH = ir.AttributeType.GRAPH
 BODIES = (GRAPH, ir.AttributeType.GRAPHS)
@@ -16,6 +19,9 @@ BODIES = (GRAPH, ir.AttributeType.GRAPHS)
 CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 """ai.onnx operators that the runtime runs itself, as nested code."""
 
+
+WIDE = 64
+"""Inputs beyond which a node is not given all of them anew for each that is replaced."""
 
 ORIGIN = "tenonnx.origin"
 """Metadata of nodes from a schema's body: the label of the node that the body replaced."""
@@ -108,6 +114,29 @@ def inputs(node: ir.Node) -> Iterator[ir.Value]:
         yield from captures(node)
 
 
+def replace_input(node: ir.Node, position: int, value: ir.Value | None) -> None:
+    """Has a node read another value at a position."""
+    if len(node.inputs) <= WIDE:
+        node.replace_input_with(position, value)
+        return
+    # onnx_ir copies all inputs for each, so replacing all of them takes the square of their number.
+    read: Any = node._inputs
+    if not isinstance(read, list):
+        read = list(read)
+        node._inputs = read  # it promises no more than a sequence
+    if (old := read[position]) is not None:
+        old._remove_usage(node, position)
+    if value is not None:
+        value._add_usage(node, position)
+    read[position] = value
+
+
+def replace_uses(old: ir.Value, new: ir.Value) -> None:
+    """Has all nodes that read one value read another; outputs of graphs stay what they are."""
+    for reader, position in old.uses():
+        replace_input(reader, position, new)
+
+
 def attribute(node: ir.Node, name: str, default: Any) -> Any:
     """Returns an attribute's value, or a default where the node has none of that name."""
     # A dict's own get: that of the attributes themselves takes ten times as long.
@@ -188,38 +217,39 @@ def check_and_sort(model: ir.Model) -> list[ir.Node]:
             domain has no opset import.
     """
     found: list[ir.Node] = []
-    _sort(model.graph, frozenset(), found)
+    _sort(model.graph, (), found)
     _write_versions(found, model.opset_imports)
     return found
 
 
-def _sort(graph: ir.Graph, outer: Set[ir.Value], found: list[ir.Node]) -> None:
+def _sort(graph: ir.Graph, outer: Scopes, found: list[ir.Node]) -> None:
     """Sorts a graph that may read values of the graphs around it; lists its nodes."""
     before = len(found)
     if _holds(graph, outer, found):
         return
-    available = {*outer, *graph.inputs, *graph.initializers.values()}
-    _refuse_dangling(graph, available.union(*(node.outputs for node in graph)))
+    own = {*graph.inputs, *graph.initializers.values()}
+    _refuse_dangling(graph, (own.union(*(node.outputs for node in graph)), *outer))
     try:
         graph.sort()
     except ValueError as error:
-        raise MalformedGraph(f"the graph '{graph.name}' has a cycle: {error}") from error
+        raise InvalidGraph(f"the graph '{graph.name}' has a cycle: {error}") from error
     del found[before:]
     if not _holds(graph, outer, found):
-        raise MalformedGraph(f"the graph '{graph.name}' has a cycle through its subgraphs")
+        raise InvalidGraph(f"the graph '{graph.name}' has a cycle through its subgraphs")
 
 
-def _holds(graph: ir.Graph, outer: Set[ir.Value], found: list[ir.Node]) -> bool:
+def _holds(graph: ir.Graph, outer: Scopes, found: list[ir.Node]) -> bool:
     """Checks a graph and the graphs in it; says whether its nodes are in order, and lists them."""
-    available = {*outer, *graph.inputs, *graph.initializers.values()}
+    available = {*graph.inputs, *graph.initializers.values()}
+    scopes = (available, *outer)
     makers: dict[str | None, ir.Node | None] = {value.name: None for value in graph.inputs}
     for node in graph:
         for value in node.inputs:
-            if value is not None and value not in available:
+            if value is not None and value not in available and not _is_in(value, outer):
                 return False
         found.append(node)
         holds_graphs = has_bodies(node)
-        if holds_graphs and not available.issuperset(captures(node)):
+        if holds_graphs and not all(_is_in(value, scopes) for value in captures(node)):
             return False
         for output in node.outputs:
             name = output.name
@@ -229,17 +259,21 @@ def _holds(graph: ir.Graph, outer: Set[ir.Value], found: list[ir.Node]) -> bool:
             available.add(output)
         if holds_graphs:
             for _, inner in subgraphs(node):
-                _sort(inner, available, found)
+                _sort(inner, scopes, found)
     for output in graph.outputs:
-        if output not in available:
-            raise MalformedGraph(f"nothing produces the graph output '{output.name}'")
+        if not _is_in(output, scopes):
+            raise InvalidGraph(f"nothing produces the graph output '{output.name}'")
     return True
 
 
-def _refuse_dangling(graph: ir.Graph, known: set[ir.Value]) -> None:
+def _is_in(value: ir.Value, scopes: Scopes) -> bool:
+    return any(value in scope for scope in scopes)
+
+
+def _refuse_dangling(graph: ir.Graph, known: Scopes) -> None:
     for node in graph:
         for value in inputs(node):
-            if value not in known:
+            if not _is_in(value, known):
                 raise MalformedGraph(
                     f"{label(node)} reads '{value.name}', which is no input or initializer and "
                     "which no node produces",

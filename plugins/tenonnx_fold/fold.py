@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from tenonnx import HOST, TransformContext, Weight, WeightTensor
 from tenonnx.digest import digest
-from tenonnx.graph import graphs, has_bodies, label, python_attributes
+from tenonnx.graph import graphs, has_bodies, label, python_attributes, replace_uses
 from tenonnx_fold.growth import SMALL, predicted_bytes
 from tenonnx_fold.pieces import in_pieces
 
@@ -204,6 +204,5 @@ def _registered(graph: ir.Graph, node: ir.Node, weights: list[Weight]) -> dict[i
             const_value=WeightTensor(weight, name=name),
         )
         graph.register_initializer(value)
-        for reader, position in output.uses():
-            reader.replace_input_with(position, value)
+        replace_uses(output, value)
     return constants

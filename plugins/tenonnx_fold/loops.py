@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from tenonnx import TransformContext
-from tenonnx.graph import graphs
+from tenonnx.graph import graphs, replace_input
 
 
 def free_invariants(model: ir.Model, context: TransformContext) -> bool:
@@ -33,7 +33,7 @@ def _free_states(loop: ir.Node, body: ir.Graph) -> bool:
         if outside is None or _origin(result) is not inside:
             continue
         for use in tuple(inside.uses()):
-            use.node.replace_input_with(use.idx, outside)
+            replace_input(use.node, use.idx, outside)
             freed = True
         body.outputs[1 + position] = inside
         if position < len(loop.outputs) and not loop.outputs[position].is_graph_output():

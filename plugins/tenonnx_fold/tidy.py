@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx import TransformContext, WeightTensor
-from tenonnx.graph import graphs
+from tenonnx.graph import graphs, replace_input, replace_uses
 
 NUMBERS = {
     "value_int": ir.DataType.INT64,
@@ -54,7 +54,7 @@ def _is_lifted(node: ir.Node, context: TransformContext) -> bool:
     value = ir.Value(name=output.name, const_value=tensor, type=ir.TensorType(tensor.dtype))
     value.shape = ir.Shape(tensor.shape.numpy())
     graph.register_initializer(value)
-    output.replace_all_uses_with(value)
+    replace_uses(output, value)
     return True
 
 
@@ -102,7 +102,7 @@ def _remove_nodes(graph: ir.Graph) -> bool:
     for node in reversed(graph):
         if not any(output.uses() or output.is_graph_output() for output in node.outputs):
             for position, _ in enumerate(node.inputs):
-                node.replace_input_with(position, None)
+                replace_input(node, position, None)
             dead.append(node)
     graph.remove(dead)
     return bool(dead)

@@ -7,6 +7,7 @@ from collections import Counter
 import onnx_ir as ir
 
 from tenonnx import TransformContext
+from tenonnx.graph import replace_uses
 
 
 def bypass(node: ir.Node, value: ir.Value) -> bool:
@@ -31,6 +32,7 @@ def bypass(node: ir.Node, value: ir.Value) -> bool:
         value.name = name
     value.shape = value.shape if value.shape is not None else output.shape
     value.type = value.type or output.type
+    replace_uses(output, value)
     ir.convenience.replace_all_uses_with(output, value, replace_graph_outputs=True)
     graph.remove(node, safe=True)
     return True

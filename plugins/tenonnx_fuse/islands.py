@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx import HOST, TransformContext
-from tenonnx.graph import graphs
+from tenonnx.graph import graphs, replace_input
 from tenonnx_fuse.bypass import bypass
 from tenonnx_fuse.constants import derived
 from tenonnx_fuse.known import attribute, dtype_of, operand, weight_of
@@ -199,7 +199,7 @@ def _widen(
             wide = _source(value)
             if wide is None and _is_ahead(node, position):
                 wide = _widened(graph, value, context)
-            node.replace_input_with(position, wide or _widened_once(graph, value, node, casts))
+            replace_input(node, position, wide or _widened_once(graph, value, node, casts))
     for node in island:
         output = node.outputs[0]
         output.type = ir.TensorType(ir.DataType.FLOAT)
@@ -252,7 +252,7 @@ def _narrow_again(
     name = output.name
     narrow = _cast(graph, output, kind, producer)
     for reader, position in readers:
-        reader.replace_input_with(position, narrow)
+        replace_input(reader, position, narrow)
     if places:
         output.name, narrow.name = f"{name}/FLOAT", name
     for place in places:

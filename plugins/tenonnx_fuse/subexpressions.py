@@ -7,7 +7,7 @@ from collections.abc import Hashable
 import onnx_ir as ir
 
 from tenonnx import TransformContext
-from tenonnx.graph import array_of, graphs, is_control_flow
+from tenonnx.graph import array_of, graphs, is_control_flow, replace_uses
 from tenonnx_fuse.known import weight_of
 
 RANDOM = frozenset(
@@ -51,7 +51,8 @@ def share(graph: ir.Graph) -> int:
         if first is node or any(value.is_graph_output() for value in node.outputs):
             continue
         _adopt(node, first)
-        ir.convenience.replace_all_uses_with(node.outputs, first.outputs)
+        for output, kept in zip(node.outputs, first.outputs, strict=True):
+            replace_uses(output, kept)
         graph.remove(node, safe=True)
         dropped += 1
     return dropped
