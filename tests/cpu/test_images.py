@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -21,7 +22,7 @@ pytest.importorskip("numba")
 from tenonnx_cpu.jit.code import images
 from tenonnx_cpu.jit.code.cache import image_path
 from tenonnx_cpu.jit.code.cpu import _asked, _own_features
-from tenonnx_cpu.jit.compiling import In, Out, boolean, f32, kernel, size
+from tenonnx_cpu.jit.compiling import In, Out, boolean, f32, helper, kernel, size
 from tenonnx_cpu.jit.conv import pool as conv_pool
 from tenonnx_cpu.jit.rows import norms
 
@@ -330,12 +331,29 @@ def add_first(x: Any, y: Any) -> None:
         y[i] = x[i] + room[y.size - 1 - i]
 
 
-def test_what_allocates_is_left_to_numba(caplog: pytest.LogCaptureFixture) -> None:
-    run, x = add_first.compile(), np.arange(5, dtype=np.float32) + 1
-    assert "the JIT kernel add_first needs numba at run time" in caplog.text
-    y = np.empty_like(x)
-    run(x, y)
-    assert y.tolist() == [2, 3, 4, 5, 6]
+def test_what_allocates_has_no_image() -> None:
+    with pytest.raises(LookupError, match="NRT_"):
+        add_first.compile()
+
+
+@helper
+def doubled(x: Any, y: Any) -> None:
+    for i in range(x.size):
+        y[i] = 2 * x[i]
+
+
+@kernel((In(f32, 1), Out(f32, 1)))
+def doubled_twice(x: Any, y: Any) -> None:
+    doubled(x, y)
+    doubled(y, y)
+
+
+def test_kernels_leave_numba_as_it_is_for_others() -> None:
+    x, y = np.arange(5, dtype=np.float32), np.empty(5, np.float32)
+    doubled_twice.compile()(x, y)
+    assert y.tolist() == [0, 4, 8, 12, 16]
+    added = importlib.import_module("numba").njit(lambda a, b: min(a, b) + len((a, b)))
+    assert added(3, 5) == 5
 
 
 def test_processor_is_the_one_that_llvm_finds() -> None:

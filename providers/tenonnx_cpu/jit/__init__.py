@@ -35,8 +35,8 @@ A kernel in three steps:
    nothing. It allocates nothing either, for what numba allocates with is not in an image: take
    scratch memory from the caller, a slice for every ``worker``, or a few elements from
    ``views.on_stack``; write loops where numba would copy (``x[i] = y``) or reshape. ``tenonnx
-   warmup`` warns of kernels that need numba at run time for such a thing. What a parallel body
-   computes must not depend on which worker does it.
+   warmup`` warns of kernels that use such a thing, and numpy computes in their place. What a
+   parallel body computes must not depend on which worker does it.
 
 2. *Declare it* where it is used, which does not import numba::
 

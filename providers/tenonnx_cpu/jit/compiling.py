@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,17 +15,14 @@ from numba.core import caching
 from numba.core.compiler_lock import global_compiler_lock
 
 from tenonnx.weights.trusted import make_folder, open_trusted
-from tenonnx_cpu.jit.code import building, images
+from tenonnx_cpu.jit.code import building, images, numba_target
 from tenonnx_cpu.jit.code.cache import cache_folder, image_path, source_stamp
 from tenonnx_cpu.jit.code.cpu import target
 from tenonnx_cpu.jit.code.entry import make_entry
 from tenonnx_cpu.jit.code.images import ENTRY
 from tenonnx_cpu.jit.code.naming import name_by_content
-from tenonnx_cpu.jit.code.objects import Unlinkable
 from tenonnx_cpu.jit.threads import pool
 from tenonnx_cpu.jit.threads.pool import FASTMATH
-
-logger = logging.getLogger("tenonnx.jit")
 
 if (_asked := target()) is not None:
     # numba reads its variables anew whenever one of them has changed.
@@ -92,17 +88,14 @@ class Kernel:
         """Returns the image's entry as a function of CPython's."""
         path = image_path(Path(self.function.__code__.co_filename), name)
         found = images.find(path, [ENTRY])
-        try:
-            return images.builtin(name, (found or self._build(name, path))[ENTRY])
-        except (LookupError, OSError, Unlinkable) as error:
-            logger.warning("the JIT kernel %s needs numba at run time: %s", name, error)
-            return self.dispatcher()
+        return images.builtin(name, (found or self._build(name, path))[ENTRY])
 
     def _build(self, name: str, path: Path) -> dict[str, int]:
         dispatcher = helper(self.function)
         dispatcher.compile(self.signature)
         compiled = dispatcher.overloads[self.signature]
-        module = llvm.parse_assembly(compiled.library.get_llvm_str())
+        module = compiled.library.optimised()
+        # By itself: a kernel that is inlined into its entry is slower.
         entry = llvm.parse_assembly(str(self._entry(name, compiled)))
         building.optimise(entry)
         module.link_in(entry)
@@ -110,7 +103,8 @@ class Kernel:
 
     def dispatcher(self) -> Callable[..., Any]:
         """Returns numba's own way to call it, and has numba keep it."""
-        dispatcher = helper(self.function, nogil=True)
+        options = {"error_model": "numpy", "fastmath": set(FASTMATH), "no_cfunc_wrapper": True}
+        dispatcher = numba.njit(nogil=True, **options)(name_by_content(self.function))
         dispatcher._cache = _Cache(self.function)
         dispatcher.compile(self.signature)
         dispatcher.disable_compile()
@@ -138,31 +132,21 @@ def kernel(signature: tuple[Type, ...]) -> Callable[[Callable[..., Any]], Kernel
     return lambda function: Kernel(function, signature)
 
 
-def helper(function: Callable[..., Any], *, nogil: bool = False) -> Any:
+def helper(function: Callable[..., Any]) -> Any:
     """Decorates a function that kernels call; compiled into each of them."""
-    return numba.njit(
-        nogil=nogil,
-        error_model="numpy",
-        fastmath=set(FASTMATH),
-        no_cpython_wrapper=not nogil,
-        no_cfunc_wrapper=True,
-    )(name_by_content(function))
+    options = {"error_model": "numpy", "fastmath": set(FASTMATH)}
+    return numba_target.njit(**options)(name_by_content(function))
 
 
 def pasted(function: Callable[..., Any]) -> Any:
     """Like ``helper``, for what a kernel consists of: numba compiles it as part of its caller."""
-    return numba.njit(inline="always")(name_by_content(function))
+    return numba_target.njit(inline="always")(name_by_content(function))
 
 
 def inlined(function: Callable[..., Any]) -> Any:
     """Like ``helper``, for small functions that LLVM must inline, in loops it vectorises."""
-    return numba.njit(
-        error_model="numpy",
-        fastmath=set(FASTMATH),
-        forceinline=True,
-        no_cpython_wrapper=True,
-        no_cfunc_wrapper=True,
-    )(name_by_content(function))
+    options = {"error_model": "numpy", "fastmath": set(FASTMATH), "forceinline": True}
+    return numba_target.njit(**options)(name_by_content(function))
 
 
 class _Locator(caching._CacheLocator):

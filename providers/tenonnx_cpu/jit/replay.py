@@ -14,10 +14,10 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
 from tenonnx_cpu.jit import layout as at
+from tenonnx_cpu.jit.code import numba_target
 from tenonnx_cpu.jit.code.entry import (
     DATA,
     FASTCALL,
@@ -273,7 +273,7 @@ def perform(
 
 def _entry(_name: str, compiled: Any) -> ir.Module:
     """Returns a module with what CPython calls: words in, a word out."""
-    context = cpu_target.target_context
+    context = numba_target.context()
     module = context.codegen().create_library(ENTRY).create_ir_module(ENTRY)
     function = ir.Function(module, FASTCALL, ENTRY)
     builder = ir.IRBuilder(function.append_basic_block("entry"))

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import llvmlite.binding as llvm
-from numba.core.registry import cpu_target
 
 from tenonnx.weights.trusted import write_trusted
-from tenonnx_cpu.jit.code import images
+from tenonnx_cpu.jit.code import images, numba_target
 from tenonnx_cpu.jit.code.cache import COMPILER, cache_folder, compiler, refuse_changed, signed
 from tenonnx_cpu.jit.code.cpu import VARIABLE, target
 from tenonnx_cpu.jit.code.linking import link
@@ -27,7 +26,7 @@ def machine() -> Any:
     Raises:
         Unlinkable: That is not the one asked for, since numba compiled something before.
     """
-    triple, name, features = cpu_target.target_context.codegen().magic_tuple()
+    triple, name, features = numba_target.context().codegen().magic_tuple()
     if (asked := target()) is not None and asked != (name, features):
         raise Unlinkable(
             f"numba compiles for {name} in this process, {VARIABLE} asks for {asked.name}: "

@@ -15,9 +15,9 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.core.registry import cpu_target
 from numba.np.arrayobj import populate_array
 
+from tenonnx_cpu.jit.code import numba_target
 from tenonnx_cpu.jit.code.images import ARRAY, ENTRY
 from tenonnx_cpu.jit.code.objects import Unlinkable
 from tenonnx_cpu.jit.vectors.vector import F64, I8, I32, I64, POINTER, VOID, Builder, Value
@@ -36,7 +36,7 @@ def make_entry(name: str, compiled: Any) -> ir.Module:
         name: What errors call the kernel.
         compiled: numba's result.
     """
-    context = cpu_target.target_context
+    context = numba_target.context()
     module = context.codegen().create_library(ENTRY).create_ir_module(ENTRY)
     function = ir.Function(module, FASTCALL, ENTRY)
     builder = ir.IRBuilder(function.append_basic_block("entry"))

@@ -7,9 +7,9 @@ from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils
-from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
+from tenonnx_cpu.jit.code import numba_target
 from tenonnx_cpu.jit.compiling import In, Out, helper, kernel, size, u8
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors import vector as v
@@ -21,7 +21,7 @@ CHUNK = 1 << 14
 WIDE = 64
 """Bytes of a vector, half of what one instruction looks up in."""
 
-FEATURES = cpu_target.target_context.codegen().magic_tuple()[2].split(",")
+FEATURES = numba_target.context().codegen().magic_tuple()[2].split(",")
 """What numba compiles for."""
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numba
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from tenonnx_cpu.jit.code import numba_target
 from tenonnx_cpu.jit.code.naming import name_by_content
 from tenonnx_cpu.jit.threads import crew
 from tenonnx_cpu.jit.threads import memory as crew_memory
@@ -42,9 +42,9 @@ def parallel(body: Callable[..., Any]) -> Any:
 
     The body must not raise; what it returns is dropped.
     """
-    dispatcher = numba.njit(
-        error_model="numpy", fastmath=set(FASTMATH), no_cpython_wrapper=True, no_cfunc_wrapper=True
-    )(name_by_content(body))
+    dispatcher = numba_target.njit(error_model="numpy", fastmath=set(FASTMATH))(
+        name_by_content(body)
+    )
 
     def region(typing_context: Any, arguments: Any, tasks: Any, threads: Any) -> Any:
         dispatcher.get_call_template((arguments, types.intp, types.intp), {})

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from tenonnx_cpu.jit.code import numba_target
 from tenonnx_cpu.jit.code.naming import name_by_content
 
 F = np.float32
@@ -22,12 +22,10 @@ F = np.float32
 
 def exact(function: Callable[..., Any]) -> Any:
     """Decorates a function whose steps must not be reordered; products and sums may be fused."""
-    return numba.njit(
+    return numba_target.njit(
         error_model="numpy",
         fastmath={"contract"},
         forceinline=True,
-        no_cpython_wrapper=True,
-        no_cfunc_wrapper=True,
     )(name_by_content(function))
 
 
