@@ -24,7 +24,7 @@ def compare(
     nodes: list[Any], outputs: dict[str, int], x: Any = X, kind: int = FLOAT, **weights: Any
 ) -> Any:
     """Compares runs with and without the transform; returns what it says and what is left."""
-    inputs = [value("x", kind, [None] * x.ndim)]
+    inputs = [value("x", kind, [None, *x.shape[1:]])]
     results = [value(name, dtype, None) for name, dtype in outputs.items()]
     proto = model(nodes, inputs, results, weights, domains={"ai.onnx.ml": 3})
     expected = session(proto, disabled=("classical-models",)).run(None, {"x": x})
@@ -82,6 +82,69 @@ def test_one_row_of_coefficients_for_two_classes(transform: str) -> None:
     )
     said = compare([layer], {"l": INT64, "p": FLOAT}, X / 3 + 0.2)
     assert said.startswith("matched") == (transform == "LOGISTIC")
+
+
+@pytest.mark.parametrize("features", [5, None])
+def test_features_that_are_not_known_are_not_broadcast(features: int | None) -> None:
+    """A column and five offsets: onnxruntime refuses it, numpy makes five columns."""
+    layer = node("Scaler", "x", "y", offset=[1.0] * 5, scale=[2.0] * 5, domain="ai.onnx.ml")
+    proto = model([layer], [value("x", FLOAT, [None, features])], [value("y")])
+    done = session(proto)
+    np.testing.assert_array_equal(done.run(None, {"x": X})[0], (X - 1) * 2)
+    with pytest.raises(tenonnx.InvalidArgument):
+        done.run(None, {"x": X[:, :1]})
+
+
+@pytest.mark.parametrize(
+    ("features", "disabled"), [(2, ()), (2, ("classical-models",)), (None, ("classical-models",))]
+)
+def test_coefficients_that_are_left_over_are_not_read(
+    features: int | None, disabled: tuple[str, ...]
+) -> None:
+    """onnxruntime's answers: its own example, logreg_iris.onnx, has twelve for two features."""
+    nodes = [
+        node(
+            *("LinearClassifier", "x", "l s"),
+            coefficients=np.arange(12, dtype=np.float32).tolist(),
+            intercepts=[1.0, 2.0, 3.0],
+            classlabels_ints=[5, 6, 7],
+        ),
+        node(
+            *("LinearRegressor", "x", "y"),
+            coefficients=np.arange(7, dtype=np.float32).tolist(),
+            intercepts=[1.0, 2.0],
+            targets=2,
+        ),
+        # Of other than one intercept a target none counts.
+        node("LinearRegressor", "x", "z", coefficients=[1.0] * 6, intercepts=[9.0], targets=2),
+    ]
+    for each in nodes:
+        each.domain = "ai.onnx.ml"
+    outputs = [value(name, INT64 if name == "l" else FLOAT, None) for name in "lsyz"]
+    proto = model(nodes, [value("x", FLOAT, [None, features])], outputs, domains={"ai.onnx.ml": 3})
+    x = np.arange(4, dtype=np.float32).reshape(2, 2)
+    labels, scores, y, z = session(proto, disabled=disabled).run(None, {"x": x})
+    assert labels.tolist() == [7, 7]
+    assert scores.tolist() == [[2, 5, 8], [4, 15, 26]]
+    assert y.tolist() == [[2, 5], [4, 15]]
+    assert z.tolist() == [[1, 1], [5, 5]]
+
+
+@pytest.mark.parametrize("operator", ["LinearClassifier", "LinearRegressor"])
+@pytest.mark.parametrize("disabled", [(), ("classical-models",)])
+def test_too_few_coefficients_are_refused(operator: str, disabled: tuple[str, ...]) -> None:
+    of = {"classlabels_ints": [1, 2]} if operator == "LinearClassifier" else {"targets": 2}
+    layer = node(
+        *(operator, "x", "l s" if len(operator) > 15 else "l"),
+        coefficients=[1.0] * 6,
+        intercepts=[1.0, 2.0],
+        domain="ai.onnx.ml",
+        **of,
+    )
+    proto = model([layer], [value("x", FLOAT, [None, 4])], [value("l", INT64, None)])
+    proto.opset_import.add(domain="ai.onnx.ml", version=3)
+    with pytest.raises(tenonnx.Fail, match="2 x 4 coefficients"):
+        session(proto, disabled=disabled).run(None, {"x": np.ones((3, 4), np.float32)})
 
 
 @pytest.mark.parametrize("scaling", [{}, {"offset": [0.5], "scale": [2.0]}, {"scale": [1.0] * 5}])

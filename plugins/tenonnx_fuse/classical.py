@@ -17,6 +17,7 @@ from tenonnx_fuse.known import (
     array_of,
     attribute,
     dtype_of,
+    features_of,
     integers_of,
     number_of,
     operand,
@@ -70,6 +71,11 @@ def _weights(node: ir.Node, rows: int) -> tuple[Array, Array] | str:
     intercepts = np.array(attribute(node, "intercepts", ()), np.float32)
     if not rows or not coefficients.size or coefficients.size % rows:
         return f"{coefficients.size} coefficients are not of {rows} rows"
+    features = features_of(operand(node, 0))
+    if features is not None and features * rows > coefficients.size:
+        return f"{coefficients.size} coefficients are too few for {features} features"
+    if features is not None:  # what is left over is not read
+        coefficients = coefficients[: rows * features]
     if intercepts.size not in (0, rows):
         return f"there are {intercepts.size} intercepts and {rows} rows"
     return coefficients.reshape(rows, -1), intercepts if intercepts.size else np.zeros(rows, "f")
@@ -175,6 +181,8 @@ def scaler(node: ir.Node) -> Made | str:
     writer = _Writer()
     offset = np.array(attribute(node, "offset", ()) or (0.0,), np.float32)
     scale = np.array(attribute(node, "scale", ()) or (1.0,), np.float32)
+    if {offset.size, scale.size} - {1, features_of(x)}:
+        return "it has not as many offsets and scales as its input is known to have features"
     return Made(writer.nodes, [writer.add("Mul", writer.add("Sub", x, offset), scale)])
 
 

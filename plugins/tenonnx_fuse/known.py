@@ -48,6 +48,9 @@ CLASSICAL = "ai.onnx.ml"
 KEEPING = frozenset({"Binarizer", "Imputer"})
 """Operators of ai.onnx.ml that keep type and rank."""
 
+SAME_FEATURES = KEEPING | {"Normalizer", "Scaler"}
+"""Operators of ai.onnx.ml whose last axis is as long as that of their input."""
+
 FEATURES = frozenset({"FeatureVectorizer", "OneHotEncoder", "Normalizer", "Scaler"})
 MODELS = frozenset(
     {
@@ -147,6 +150,20 @@ def dtype_of(value: ir.Value | None, depth: int = MAX_DEPTH) -> ir.DataType | No
     if node.op_type == "MatMul" and weight_of(weights := operand(node, 1)) is not None:
         return dtype_of(weights)
     return dtype_of(operand(node, 0), depth - 1)
+
+
+def features_of(value: ir.Value | None) -> int | None:
+    """Returns how long the last axis of a value is, as the model says or as it follows."""
+    for _ in range(MAX_DEPTH):
+        if value is None:
+            return None
+        if value.shape is not None and len(value.shape) and isinstance(value.shape[-1], int):
+            return int(value.shape[-1])
+        node = value.producer()
+        if node is None or node.domain != CLASSICAL or node.op_type not in SAME_FEATURES:
+            return None
+        value = operand(node, 0)
+    return None
 
 
 def cast_type(node: ir.Node) -> ir.DataType | None:

@@ -222,6 +222,41 @@ def test_malformed_trees_are_refused(change: dict[str, Any], message: str) -> No
         bound("TreeEnsemble", 5, **{**STUMP, **change})
 
 
+SVM = {"support_vectors": tuple(range(6)), "kernel_type": "LINEAR", "classlabels_ints": (5, 6)}
+
+
+def test_what_a_machine_has_too_much_is_not_read() -> None:
+    """As in onnxruntime 1.32; of too little it makes nothing."""
+    X = np.arange(6, dtype=np.float32).reshape(2, 3)
+    two = {**SVM, "vectors_per_class": (1, 1)}
+    exact = bound("SVMClassifier", 1, **two, coefficients=(1.0, -1.0), rho=(0.5,))(X)
+    more = bound("SVMClassifier", 1, **two, coefficients=(1.0, -1.0, 9.0), rho=(0.5, 9.0))(X)
+    for old, new in zip(exact, more, strict=True):
+        assert old.tolist() == new.tolist()
+    for change in ({"coefficients": (1.0,), "rho": (0.5,)}, {"coefficients": (1.0, 2.0)}):
+        with pytest.raises(ValueError, match="or more, found"):
+            bound("SVMClassifier", 1, **two, **change)
+    regressor = {"support_vectors": tuple(range(6)), "n_supports": 2, "rho": (0.5,)}
+    assert bound("SVMRegressor", 1, **regressor, coefficients=(1.0, 2.0, 9.0))(X).tolist() == (
+        bound("SVMRegressor", 1, **regressor, coefficients=(1.0, 2.0))(X).tolist()
+    )
+    with pytest.raises(ValueError, match="or more, found 1"):
+        bound("SVMRegressor", 1, **regressor, coefficients=(1.0,))
+
+
+@pytest.mark.parametrize("features", [1, 2, 4])
+def test_new_values_are_one_for_each_feature_or_the_first(features: int) -> None:
+    X = np.zeros((2, features), np.float32)
+    new = bound("Imputer", 1, imputed_value_floats=(5.0, 6.0), replaced_value_float=0.0)(X)
+    assert new.tolist() == [[5, 6] if features == 2 else [5] * features] * 2
+
+
+def test_features_are_cut_and_filled() -> None:
+    X = np.arange(6, dtype=np.float32).reshape(2, 3)
+    joined = bound("FeatureVectorizer", 1, inputdimensions=(2, 4))(X, X)
+    assert joined.tolist() == [[0, 1, 0, 1, 2, 0], [3, 4, 3, 4, 5, 0]]
+
+
 def test_too_few_features_are_refused() -> None:
     with pytest.raises(ValueError, match="the trees test feature 2, X has 2 features"):
         bound("TreeEnsemble", 5, **STUMP)(np.zeros((1, 2), np.float32))
@@ -231,9 +266,11 @@ def test_too_few_features_are_refused() -> None:
     ("op", "version", "attributes", "X", "message"),
     [
         ("OneHotEncoder", 1, {"cats_int64s": (1,), "zeros": 0}, np.array([7]), "7 is none of"),
-        ("LinearRegressor", 1, {"coefficients": (1.0,) * 3}, np.ones((1, 2), "f"), "multiple of"),
+        ("LinearRegressor", 1, {"coefficients": (1.0,) * 3}, np.ones((1, 4), "f"), "1 x 4"),
         ("ZipMap", 1, {"classlabels_int64s": (1,)}, np.ones((1, 2), "f"), "2 columns for the 1"),
-        ("FeatureVectorizer", 1, {"inputdimensions": (3,)}, np.ones((1, 2)), "widths"),
+        ("FeatureVectorizer", 1, {"inputdimensions": (3, 1)}, np.ones((1, 2)), "for 1 inputs"),
+        ("Scaler", 1, {"offset": (1.0,) * 3}, np.ones((2, 1), "f"), "one for each of the 1"),
+        ("SVMRegressor", 1, {"coefficients": (1.0,) * 3}, np.ones((2, 2), "f"), "expected 3"),
         ("Imputer", 1, {"imputed_value_int64s": (1,)}, np.ones(2, "f"), "imputed_value_floats"),
     ],
 )

@@ -26,15 +26,30 @@ def array_feature_extractor(xp: Namespace) -> Callable[[Array, Array], Array]:
 def feature_vectorizer(
     xp: Namespace, *, inputdimensions: Sequence[int] = ()
 ) -> Callable[..., Array]:
-    """Makes inputs [N, C₁], [N, C₂], ... → [N, C₁ + C₂ + ...] float32; a vector is one row."""
+    """Makes inputs [N, C₁], [N, C₂], ... → [N, C₁ + C₂ + ...] float32; a vector is one row.
+
+    With ``inputdimensions`` C they have so many columns: those of an input that are left over are
+    not read, and those that are missing are zeros, as in onnxruntime.
+    """
+    if any(size < 0 for size in inputdimensions):
+        raise ValueError(f"expected inputdimensions of at least 0, found {tuple(inputdimensions)}")
 
     def run(*X: Array) -> Array:
         flat = [x.reshape(len(x) if x.ndim > 1 else 1, -1) for x in X]
-        widths = tuple(x.shape[1] for x in flat)
-        if inputdimensions and widths != tuple(inputdimensions):
+        if inputdimensions and len(inputdimensions) != len(flat):
             raise ValueError(
-                f"the inputs' widths {widths} must be inputdimensions {tuple(inputdimensions)}"
+                f"expected inputdimensions for {len(flat)} inputs, found {len(inputdimensions)}"
             )
+        if inputdimensions:
+            flat = [_of_width(xp, x, size) for x, size in zip(flat, inputdimensions, strict=True)]
         return xp.concatenate(flat, axis=1).astype(xp.float32)
 
     return run
+
+
+def _of_width(xp: Namespace, x: Array, width: int) -> Array:
+    """Returns the first columns of a matrix, with columns of zeros behind it if they are few."""
+    if x.shape[1] >= width:
+        return x[:, :width]
+    zeros = xp.zeros((len(x), width - x.shape[1]), dtype=x.dtype)
+    return xp.concatenate([x, zeros], axis=1)

@@ -23,19 +23,14 @@ def linear_regressor(
 ) -> Callable[[Array], Array]:
     """Makes [N, F] → [N, targets] float32; a vector is one row.
 
-    onnxruntime skips the post transforms of a single target; they are applied here.
+    Intercepts count if there is one for each target, as in onnxruntime. It skips the post
+    transforms of a single target; they are applied here.
     """
-    scores_of = _affine(xp, coefficients, intercepts)
+    scores_of = _affine(xp, coefficients, intercepts if len(intercepts) == targets else (), targets)
     transform = transform_of(post_transform)
 
     def run(X: Array) -> Array:
-        scores = scores_of(X)
-        if scores.shape[1] != targets:
-            raise ValueError(
-                f"{len(coefficients)} coefficients make {scores.shape[1]} targets of the "
-                f"{X.shape[-1]} features, expected {targets}"
-            )
-        return transform(xp, scores).astype(xp.float32)
+        return transform(xp, scores_of(X)).astype(xp.float32)
 
     return run
 
@@ -53,9 +48,10 @@ def linear_classifier(
 ) -> Callable[[Array], tuple[Array, Array]]:
     """Makes [N, F] → labels [N] and scores [N, E] float32; a vector is one row.
 
-    One row of coefficients for two classes scores the second one; see ``post.pair``.
+    There are as many scores as intercepts; without these, as the coefficients are enough for. One
+    score for two classes is the second one's; see ``post.pair``.
     """
-    scores_of = _affine(xp, coefficients, intercepts)
+    scores_of = _affine(xp, coefficients, intercepts, len(intercepts))
     labels = labels_of(classlabels_ints, classlabels_strings)
     transform = transform_of(post_transform)
 
@@ -78,18 +74,27 @@ def linear_classifier(
 
 
 def _affine(
-    xp: Namespace, coefficients: Sequence[float], intercepts: Sequence[float]
+    xp: Namespace, coefficients: Sequence[float], intercepts: Sequence[float], count: int
 ) -> Callable[[Array], Array]:
+    """Return what makes ``count`` scores of rows; if that is 0, as many as there are weights for.
+
+    Coefficients that are left over are not read, as in onnxruntime: of its own example, six are.
+    """
+    if count < 0:
+        raise ValueError(f"expected one target or more, found {count}")
     weights = xp.asarray(coefficients, dtype=xp.float32)
     bias = xp.asarray(intercepts, dtype=xp.float32)
 
     def scores(X: Array) -> Array:
         X = rows(xp, X)
-        if weights.size % X.shape[1]:
+        features = X.shape[1]
+        made = count or weights.size // max(features, 1)
+        if weights.size < made * features or (not count and weights.size != made * features):
             raise ValueError(
-                f"the {weights.size} coefficients must be a multiple of the {X.shape[1]} features"
+                f"expected {made} x {features} coefficients, for the input has {features} "
+                f"features, found {weights.size}"
             )
-        product = X @ weights.reshape(-1, X.shape[1]).T
+        product = X @ weights[: made * features].reshape(made, features).T
         return product + bias if bias.size else product
 
     return scores

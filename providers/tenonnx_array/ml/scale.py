@@ -33,8 +33,14 @@ def scaler(xp: Namespace, *, offset: Sequence[float] = (), scale: Sequence[float
     """Makes X [..., F] → (X − offset) · scale as float32; both have one element or F."""
     shift = xp.asarray(offset or (0.0,), dtype=xp.float32)
     factor = xp.asarray(scale or (1.0,), dtype=xp.float32)
+    sizes = {size for size in (len(shift), len(factor)) if size > 1}
 
     def run(X: Array) -> Array:
+        if sizes - {X.shape[-1] if X.ndim else 1}:
+            raise ValueError(
+                f"expected one offset and scale, or one for each of the {X.shape[-1]} features, "
+                f"found {len(shift)} and {len(factor)}"
+            )
         y = (X - shift) * factor
         return y if y.dtype == xp.float32 else y.astype(xp.float32)
 
@@ -78,7 +84,7 @@ def imputer(
     replaced_value_float: float = 0.0,
     replaced_value_int64: int = 0,
 ) -> Unary:
-    """Makes X [..., F] → X with one value replaced; the new values are one or F.
+    """Makes X [..., F] → X with one value replaced; the new values are F, or else the first counts.
 
     Integer inputs use the integer attributes, the others those of floats.
     """
@@ -96,6 +102,7 @@ def imputer(
 
     def run(x: Array) -> Array:
         values, replaced = imputed(x.dtype)
+        values = values if x.ndim and len(values) == x.shape[-1] else values[0]
         return xp.where(x == replaced if replaced == replaced else x != x, values, x)
 
     return run

@@ -33,7 +33,9 @@ def svm_regressor(
 
     Without support vectors the coefficients weigh the features themselves.
     """
-    weights = xp.asarray(coefficients, dtype=xp.float64)
+    _at_least(coefficients, n_supports)
+    # Those that are left over are not read, as in onnxruntime.
+    weights = xp.asarray(coefficients[: n_supports or None], dtype=xp.float64)
     vectors = _vectors(xp, support_vectors, n_supports) if n_supports else xp.zeros((0, 0))
     similarity = _similarity(xp, kernel_type, kernel_params, vectors)
     transform = transform_of(post_transform)
@@ -41,6 +43,8 @@ def svm_regressor(
 
     def run(X: Array) -> Array:
         X = rows(xp, X, xp.float64)
+        if not n_supports:
+            _refuse_features(X, len(weights))
         scores = ((similarity(X) if n_supports else X) @ weights + offset)[:, None]
         if one_class:
             return xp.where(scores > 0, 1, -1).astype(xp.float32)
@@ -80,7 +84,7 @@ def svm_classifier(
     return Decisions(
         similarity=_similarity(xp, kernel_type, kernel_params, vectors),
         weights=_one_versus_one(coefficients, vectors_per_class),
-        rho=np.array(rho),
+        rho=_shifts(rho, len(vectors_per_class)),
         labels=labels,
         chance=(np.array(prob_a, np.float64), np.array(prob_b, np.float64)) if prob_a else None,
         post_transform=post_transform,
@@ -175,6 +179,10 @@ def _similarity(
         own = xp.matmul(x[:, None], x[:, :, None])[:, :, 0]
         return xp.minimum(x @ doubled - gamma * own - square, 0)
 
+    def checked(x: Array) -> Array:
+        _refuse_features(x, vectors.shape[1])
+        return kernels[kernel_type](x)
+
     kernels: dict[str, Callable[[Array], Array]] = {
         "LINEAR": lambda x: x @ turned,
         "POLY": lambda x: (gamma * (x @ turned) + coef0) ** degree,
@@ -183,7 +191,25 @@ def _similarity(
     }
     if kernel_type not in kernels:
         raise ValueError(f"kernel_type must be one of {', '.join(kernels)}, not {kernel_type!r}")
-    return kernels[kernel_type]
+    return checked
+
+
+def _at_least(coefficients: Sequence[float], count: int) -> None:
+    if len(coefficients) < count:
+        raise ValueError(f"expected {count} coefficients or more, found {len(coefficients)}")
+
+
+def _refuse_features(x: Array, count: int) -> None:
+    if x.shape[1] != count:
+        raise ValueError(f"expected {count} features, found {x.shape[1]}")
+
+
+def _shifts(rho: Sequence[float], classes: int) -> Array:
+    """Returns what is added to the decisions of each two classes; what is left over is not read."""
+    pairs = classes * (classes - 1) // 2
+    if len(rho) < pairs:
+        raise ValueError(f"expected {pairs} numbers in rho or more, found {len(rho)}")
+    return np.array(rho[:pairs])
 
 
 def _one_versus_one(coefficients: Sequence[float], counts: Sequence[int]) -> Array:
@@ -192,7 +218,9 @@ def _one_versus_one(coefficients: Sequence[float], counts: Sequence[int]) -> Arr
     libsvm keeps E − 1 coefficients per vector: a vector of class i weighs in against class j
     with row j − 1, one of class j against class i with row i (i < j).
     """
-    rows_ = np.array(coefficients, np.float64).reshape(len(counts) - 1, sum(counts))
+    needed = (len(counts) - 1) * sum(counts)
+    _at_least(coefficients, needed)
+    rows_ = np.array(coefficients[:needed], np.float64).reshape(len(counts) - 1, sum(counts))
     ends = np.cumsum(counts)
     of = [slice(end - count, end) for end, count in zip(ends, counts, strict=True)]
     pairs = list(combinations(range(len(counts)), 2))
