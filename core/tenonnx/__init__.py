@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from tenonnx.interface.adapter import AdapterFormat, LoraAdapter
     from tenonnx.interface.assigned import OrtEpAssignedNode, OrtEpAssignedSubgraph
     from tenonnx.interface.device_enums import (
+        ModelPackageWriteMode,
         OrtAllocatorType,
         OrtCompileApiFlags,
         OrtDeviceMemoryType,
@@ -65,6 +66,10 @@ if TYPE_CHECKING:
     from tenonnx.interface.ort_value import OrtValue, OrtValueVector, copy_tensors
     from tenonnx.interface.refused import (
         ModelCompiler,
+        ModelPackage,
+        ModelPackageComponentContext,
+        ModelPackageContext,
+        ModelPackageOptions,
         OrtEpContextData,
         OrtEpContextDataBuffer,
         OrtExternalInitializerInfo,
@@ -86,6 +91,7 @@ if TYPE_CHECKING:
         preload_dlls,
         print_debug_info,
         register_execution_provider_library,
+        set_default_logger_callback,
         set_default_logger_severity,
         set_default_logger_verbosity,
         set_global_thread_pool_sizes,
@@ -129,6 +135,7 @@ _HOMES = {
         "GraphOptimizationLevel",
     ),
     "interface.device_enums": (
+        "ModelPackageWriteMode",
         "OrtAllocatorType",
         "OrtCompileApiFlags",
         "OrtDeviceMemoryType",
@@ -173,6 +180,10 @@ _HOMES = {
     ),
     "interface.refused": (
         "ModelCompiler",
+        "ModelPackage",
+        "ModelPackageComponentContext",
+        "ModelPackageContext",
+        "ModelPackageOptions",
         "OrtEpContextData",
         "OrtEpContextDataBuffer",
         "OrtExternalInitializerInfo",
@@ -194,6 +205,7 @@ _HOMES = {
         "preload_dlls",
         "print_debug_info",
         "register_execution_provider_library",
+        "set_default_logger_callback",
         "set_default_logger_severity",
         "set_default_logger_verbosity",
         "set_global_thread_pool_sizes",
@@ -241,6 +253,11 @@ __all__ = [
     "ModelLoadCanceled",
     "ModelLoaded",
     "ModelMetadata",
+    "ModelPackage",
+    "ModelPackageComponentContext",
+    "ModelPackageContext",
+    "ModelPackageOptions",
+    "ModelPackageWriteMode",
     "ModelRequiresCompilation",
     "Namespace",
     "NoModel",
@@ -309,6 +326,7 @@ __all__ = [
     "preload_dlls",
     "print_debug_info",
     "register_execution_provider_library",
+    "set_default_logger_callback",
     "set_default_logger_severity",
     "set_default_logger_verbosity",
     "set_global_thread_pool_sizes",

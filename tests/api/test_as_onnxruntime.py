@@ -88,6 +88,15 @@ def test_inner_modules_and_their_exceptions(folder: Path) -> None:
         )
 
         assert onnxruntime.capi.onnxruntime_pybind11_state.Fail is Fail is C.Fail
+        device = C.OrtDevice(C.OrtDevice.cpu(), C.OrtDevice.default_memory(), 0)
+        assert isinstance(device, onnxruntime.OrtDevice)
+        assert (device.device_type(), device.vendor_id(), device.mem_type()) == (0, 0, 0)
+        kernels = {(k.op_name, k.domain): k for k in C.get_all_opkernel_def()}
+        assert kernels["Conv", ""].provider == "CPUExecutionProvider"
+        schemas = {(s.name, s.domain): s for s in C.get_all_operator_schema()}
+        assert isinstance(schemas["Conv", ""], C.schemadef.OpSchema)
+        assert schemas["FusedMatMul", "com.microsoft"].since_version == 1
+        assert isinstance(C.get_session_initializer(), onnxruntime.SessionOptions)
         session = onnxruntime.InferenceSession("model.onnx")
         assert isinstance(session, Session)
         try:
@@ -253,14 +262,24 @@ def test_onnxruntime_quantises_alike(rows: int, symmetric: bool) -> None:
             results.append(outs)
         for theirs, ours in zip(*results, strict=True):
             np.testing.assert_array_equal(theirs, ours)
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize(("rows", "columns"), [(40, 4), (48, 4), (40, 5), (37, 8), (33, 7)])
+def test_onnxruntime_quantises_qdq_alike(rows: int, columns: int, symmetric: bool) -> None:
+    state: Any = pytest.importorskip("onnxruntime.capi._pybind_state", reason="compares with it")
+    size = 16
+    weight = np.random.default_rng(rows).standard_normal((rows, columns)).astype(np.float32)
+    blocks = -(-rows // size)
     results = []
     for module in (state, blockwise):
         outs = (
-            np.zeros(rows * columns // 2, np.uint8),
+            np.zeros(-(-rows * columns // 2), np.uint8),
             np.zeros((blocks, columns), np.float32),
-            np.zeros(blocks * columns // 2, np.uint8),
+            np.zeros(-(-blocks * columns // 2), np.uint8),
         )
-        module.quantize_qdq_matmul_4bits(outs[0], weight, *outs[1:], size, columns, rows, symmetric)
+        quantise = module.quantize_qdq_matmul_4bits
+        assert quantise(outs[0], weight, *outs[1:], size, columns, rows, symmetric) is symmetric
         results.append(outs)
     for theirs, ours in zip(*results, strict=True):
         np.testing.assert_array_equal(theirs, ours)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -149,3 +150,48 @@ def test_a_device_is_made_once_while_somebody_has_it(monkeypatch: pytest.MonkeyP
     del first
     find_device("cuda")
     assert len(made) == 3
+
+
+@pytest.fixture
+def unlogged() -> Iterator[logging.Logger]:
+    logger = logging.getLogger("tenonnx")
+    level = logger.level
+    yield logger
+    tenonnx.set_default_logger_callback(None)
+    logger.setLevel(level)
+
+
+def test_a_callback_gets_messages(unlogged: logging.Logger) -> None:
+    got: list[tuple[Any, ...]] = []
+    child = logging.getLogger("tenonnx.some.part")
+    tenonnx.set_default_logger_callback(lambda *message: got.append(message), 1)
+    child.debug("no")
+    child.info("one %d", 1)
+    child.log(logging.CRITICAL + 5, "two")
+    tenonnx.set_default_logger_callback(None, 4)
+    child.info("three")
+    assert [(severity, name, text) for severity, name, _, _, text in got] == [
+        (1, "tenonnx.some.part", "one 1"),
+        (4, "tenonnx.some.part", "two"),
+    ]
+    assert "test_runtime_info.py" in got[0][3]
+    assert unlogged.level == logging.INFO, "None leaves the severity"
+
+
+def test_a_callback_that_fails_or_logs(
+    unlogged: logging.Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def callback(*message: Any) -> None:
+        unlogged.warning("again")
+        raise ValueError(f"bad {message[-1]}")
+
+    tenonnx.set_default_logger_callback(callback)
+    unlogged.warning("text")
+    assert "ValueError: bad text" in capsys.readouterr().err
+
+
+def test_callbacks_that_are_none() -> None:
+    with pytest.raises(tenonnx.InvalidArgument, match="a callback is a function or None"):
+        tenonnx.set_default_logger_callback("print")  # type: ignore[arg-type]  # on purpose
+    with pytest.raises(tenonnx.InvalidArgument, match="a severity goes from 0"):
+        tenonnx.set_default_logger_callback(None, 5)

@@ -22,7 +22,7 @@ from models import FLOAT, model, node, value
 from planting import FILES, FOLDERS
 from tenonnx_cpu.jit.code import images, library_file
 from tenonnx_cpu.jit.code.cache import COMPILER
-from tenonnx_cpu.jit.code.header import Damaged, Header, unpack
+from tenonnx_cpu.jit.code.header import Header, unpack
 
 pytest.importorskip("numba")
 pytestmark = pytest.mark.skipif(not images.SUPPORTED, reason="no images are made here")
@@ -186,7 +186,7 @@ def image(**changes: Any) -> Header:
 )
 def test_headers_that_say_what_cannot_be(changes: dict[str, Any], tmp_path: Path) -> None:
     header = image(**changes).pack()
-    with pytest.raises(Damaged):
+    with pytest.raises(images.Damaged):
         unpack(memoryview(header.ljust(PAGE, b"\0")), 2 * PAGE)
     path = tmp_path / "wrong.image"
     path.write_bytes(sealed(header, bytes(2 * PAGE)))
@@ -209,7 +209,7 @@ def test_any_header_is_read_or_refused(changes: list[tuple[int, int]]) -> None:
         content[place] = byte
     try:
         found = unpack(memoryview(content), 2 * PAGE)
-    except Damaged:
+    except images.Damaged:
         return
     words = [*found.inside, *(word for words in found.outside.values() for word in words)]
     assert all(found.code <= word <= 2 * PAGE - 8 for word in words)

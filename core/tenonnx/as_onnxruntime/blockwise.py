@@ -107,5 +107,5 @@ def quantize_qdq_matmul_4bits(
     packed.reshape(-1)[:] = pack(by_row.reshape(-1), 4)
     scales.reshape(-1)[:] = scale.reshape(-1)
     if not is_symmetric:
-        zero_points.reshape(-1)[:] = pack(zero.reshape(-1), 4, 8)
+        zero_points.reshape(-1)[:] = pack(zero.reshape(-1), 4)
     return is_symmetric

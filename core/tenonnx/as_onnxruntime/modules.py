@@ -17,7 +17,7 @@ import tenonnx
 from tenonnx.errors import Fail
 
 NAME: Final = "onnxruntime"
-VERSION: Final = "1.31.1"
+VERSION: Final = "1.32.0"
 """onnxruntime's version whose API this is; programs choose what they do by it."""
 
 INNER: Final = (
@@ -98,9 +98,9 @@ def _own(name: str) -> dict[str, Any]:
     """Returns what an inner module has that tenonnx has not."""
     match name:
         case "_pybind_state" | "onnxruntime_pybind11_state":
-            from tenonnx.as_onnxruntime import blockwise
+            from tenonnx.as_onnxruntime import blockwise, state
 
-            return {n: getattr(blockwise, n) for n in blockwise.__all__}
+            return {n: getattr(module, n) for module in (blockwise, state) for n in module.__all__}
         case "onnxruntime_inference_collection":
             from tenonnx.interface.devices import DEVICE_TYPES
             from tenonnx.interface.session_facts import Session

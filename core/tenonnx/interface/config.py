@@ -33,6 +33,9 @@ _OWN_FUSIONS = ConfigKey("without effect", "it tunes a rewrite of onnxruntime's 
 _ITS_KERNELS = ConfigKey("without effect", "it tunes kernels of onnxruntime's own")
 _NO_CONTEXT = ConfigKey("refused", "there are no compiled context models: weights stay shared")
 _NO_MOE_STATISTICS = ConfigKey("without effect", "profiling shows what every node takes")
+_WEIGHTLESS = ConfigKey("better", "no provider ever gets a copy of the weights")
+_MAPPED_DATA = ConfigKey("better", "external data is mapped, and read when it is first used")
+_NO_OFFLOAD = ConfigKey("without effect", "experts' weights are mapped from their file")
 _AS_ATTRIBUTE = ConfigKey("same", "sets the attribute of that name")
 
 ATTRIBUTES: dict[str, str] = {
@@ -51,6 +54,18 @@ ATTRIBUTES: dict[str, str] = {
     "session.use_per_session_threads": "use_per_session_threads",
 }
 """Entries that say what an attribute of the options says."""
+
+DATA_LOADER = ("chunk_bytes", "min_size_bytes", "pinned_memory_bytes", "threads")
+"""Entries of ``session.external_data_loader``."""
+OFFLOAD = (
+    "allow_file_backing", "async_max_tokens", "budget_group", "cpu_execution", "cpu_threads",
+    "device_expert_bytes", "device_working_bytes", "gpu_device_mem_limit", "host_expert_bytes",
+    "host_working_bytes", "min_expert_weight", "mode", "node_overrides", "pinned_bytes",
+    "placement", "popularity_file", "prefill_wave_experts", "reserve_device_bytes",
+    "skip_tail_cold_only", "skip_zero_cold_doorbell", "source_root",
+    "tail_substitution_min_rank",
+)  # fmt: skip
+"""Entries of ``session.moe.offload``."""
 
 DISABLED = "optimization.disable_specified_optimizers"
 NO_CPU_FALLBACK = "session.disable_cpu_ep_fallback"
@@ -148,10 +163,19 @@ SESSION_KEYS: dict[str, ConfigKey] = {
     "ep.cuda.fpa_intb_gemm": _ITS_KERNELS,
     "ep.cuda.fpa_intb_profile_m": _ITS_KERNELS,
     "ep.cuda.gqa_workspace_max_total_sequence_length": _ITS_KERNELS,
-    "ep.enable_weightless": ConfigKey("better", "no provider ever gets a copy of the weights"),
+    "ep.cpu.qmoe_deferred_scale": _ITS_KERNELS,
+    "ep.cuda.fpa_intb_dequant_gemm_min_m": _ITS_KERNELS,
+    "ep.cuda.matmul_nbits_m_chunk_size": _ITS_KERNELS,
+    "ep.cuda.moe_packed_gpu_experts": _ITS_KERNELS,
+    "ep.cuda.runtime_fusion.causal_conv_with_state": _OWN_FUSIONS,
+    "ep.cuda.runtime_fusion.unit_swish": _OWN_FUSIONS,
+    "ep.enable_weightless": _WEIGHTLESS,
+    "ep.enable_weightless_mode": _WEIGHTLESS,
+    "ep.enable_weightless_ep_context_nodes": _WEIGHTLESS,
     "ep.context_enable": _NO_CONTEXT,
     "ep.context_embed_mode": ConfigKey("without effect", "ep.context_enable is refused"),
     "ep.context_file_path": ConfigKey("without effect", "ep.context_enable is refused"),
+    "ep.context_source_model_path": ConfigKey("without effect", "ep.context_enable is refused"),
     "ep.context_model_external_initializers_file_name": ConfigKey(
         "without effect", "ep.context_enable is refused"
     ),
@@ -166,6 +190,9 @@ SESSION_KEYS: dict[str, ConfigKey] = {
     "session.resource_cuda_partitioning_settings": ConfigKey("refused", "providers=[...] decides"),
     "session.enable_moe_expert_counting": _NO_MOE_STATISTICS,
     "session.enable_moe_expert_statistics": _NO_MOE_STATISTICS,
+    **{f"session.external_data_loader.{name}": _MAPPED_DATA for name in DATA_LOADER},
+    "session.kernel_dispatch_policy": _ITS_KERNELS,
+    **{f"session.moe.offload.{name}": _NO_OFFLOAD for name in OFFLOAD},
     "session.moe_expert_counter_alpha": _NO_MOE_STATISTICS,
     "session.moe_expert_counter_beta": _NO_MOE_STATISTICS,
     "session.moe_expert_counter_state_file": _NO_MOE_STATISTICS,

@@ -75,6 +75,13 @@ class OrtCompileApiFlags(enum.IntFlag):
     ERROR_IF_OUTPUT_FILE_EXISTS = 2
 
 
+class ModelPackageWriteMode(enum.IntEnum):
+    """How onnxruntime writes packages of models."""
+
+    PRESERVE = 0
+    DENSE = 1
+
+
 class OrtDeviceVendorId(enum.IntEnum):
     """Vendors of hardware, by their PCI numbers."""
 

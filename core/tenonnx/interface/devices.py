@@ -23,8 +23,18 @@ from tenonnx.provider import HOST, Device, Provider, why_unusable
 if TYPE_CHECKING:
     from tenonnx.plugins.manager import PluginSet
 
-DEVICE_TYPES = {"cpu": 0, "cuda": 1, "gpu": 1, "npu": 2, "cann": 2, "dml": 1, "webgpu": 1}
+DEVICE_TYPES = {"cpu": 0, "cuda": 1, "gpu": 1, "npu": 3, "cann": 3, "dml": 4, "webgpu": 1}
 """onnxruntime's numbers of device types, by the names it takes."""
+
+HARDWARE = {
+    "cuda": OrtHardwareDeviceType.GPU,
+    "gpu": OrtHardwareDeviceType.GPU,
+    "dml": OrtHardwareDeviceType.GPU,
+    "webgpu": OrtHardwareDeviceType.GPU,
+    "npu": OrtHardwareDeviceType.NPU,
+    "cann": OrtHardwareDeviceType.NPU,
+}
+"""Kinds of hardware by the same names, where they are not processors."""
 
 VENDORS = {
     "cuda": OrtDeviceVendorId.NVIDIA,
@@ -152,7 +162,7 @@ class OrtEpDevice:
 
 def hardware_of(provider: type[Provider]) -> OrtHardwareDevice:
     """Describes what a provider runs on, by the device of its class."""
-    kind = OrtHardwareDeviceType(DEVICE_TYPES.get(provider.device.id, 0))
+    kind = HARDWARE.get(provider.device.id, OrtHardwareDeviceType.CPU)
     on_host = kind is OrtHardwareDeviceType.CPU
     return OrtHardwareDevice(kind, platform.machine() if on_host else "")
 

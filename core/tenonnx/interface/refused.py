@@ -29,6 +29,49 @@ class ModelCompiler(Refused):
     hint = "SessionOptions.optimized_model_filepath writes the model as transforms left it"
 
 
+NO_PACKAGES = "there are no packages of models: a session is of one model"
+OPEN_VARIANT = "open the model file of the package's variant that suits the machine"
+
+
+class ModelPackage(Refused):
+    """Would write a package of models."""
+
+    reason = NO_PACKAGES
+
+    @classmethod
+    def open(cls, package_root: str) -> NoReturn:
+        """Refuses."""
+        del package_root
+        cls._refuse()
+
+    @classmethod
+    def compute_directory_hash(cls, path: str) -> NoReturn:
+        """Refuses."""
+        del path
+        cls._refuse()
+
+
+class ModelPackageContext(Refused):
+    """Would read a package of models."""
+
+    reason = NO_PACKAGES
+    hint = OPEN_VARIANT
+
+
+class ModelPackageComponentContext(Refused):
+    """Would be a variant of a package's model."""
+
+    reason = NO_PACKAGES
+    hint = OPEN_VARIANT
+
+
+class ModelPackageOptions(Refused):
+    """Would say by which options a package's variants are chosen."""
+
+    reason = NO_PACKAGES
+    hint = OPEN_VARIANT
+
+
 class OrtEpContextData(Refused):
     """Would hold a compiled context."""
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import logging
 import platform
-from typing import Any, Final
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeAlias
 
 import tenonnx
 from tenonnx.errors import InvalidArgument, NotSupported, PluginError
 from tenonnx.interface.devices import OrtEpDevice, ep_devices
+from tenonnx.operators import Kernel
 from tenonnx.options import PROCESS_DEFAULTS
+from tenonnx.provider import why_unusable
+
+LogCallback: TypeAlias = Callable[[int, str, str, str, str], object]
+"""Takes severity, category, session's id, place in the code and message."""
 
 SEVERITIES: Final = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL)
 """Levels of Python's logging, by onnxruntime's numbers."""
@@ -43,6 +52,24 @@ def get_all_providers() -> list[str]:
     from tenonnx.plugins.manager import default_plugins
 
     return list(default_plugins().providers)
+
+
+def kernels_by_provider() -> Iterator[tuple[str, list[Kernel]]]:
+    """Yields, by provider and operator, the kernels of all versions in order."""
+    from tenonnx.plugins.manager import default_plugins
+
+    plugins = default_plugins()
+    for provider in plugins.providers.values():
+        if why_unusable(provider) is not None:
+            continue
+        options = provider.Options() if provider.Options else None
+        table = getattr(provider(options, plugins.operators_for(provider)), "table", ())
+        for _, kernels in itertools.groupby(sorted(table, key=_order), lambda k: _order(k)[:2]):
+            yield provider.name, list(kernels)
+
+
+def _order(kernel: Kernel) -> tuple[str, str, int]:
+    return kernel.domain, kernel.op_type, kernel.since
 
 
 def get_build_info() -> str:
@@ -84,9 +111,58 @@ def set_default_logger_severity(severity: int) -> None:
     Raises:
         InvalidArgument: It is none of 0 (verbose), 1 (info), 2 (warning), 3 (error), 4 (fatal).
     """
+    _check_severity(severity)
+    logging.getLogger("tenonnx").setLevel(SEVERITIES[severity])
+
+
+def _check_severity(severity: int) -> None:
     if severity not in range(len(SEVERITIES)):
         raise InvalidArgument(f"a severity goes from 0 (verbose) to 4 (fatal), not {severity!r}")
-    logging.getLogger("tenonnx").setLevel(SEVERITIES[severity])
+
+
+class _ToCallback(logging.Handler):
+    """Gives messages to a function as onnxruntime does; a message of its own goes past it."""
+
+    def __init__(self, callback: LogCallback) -> None:
+        super().__init__()
+        self._callback = callback
+        self._busy = threading.local()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if getattr(self._busy, "now", False):
+            return
+        self._busy.now = True
+        try:
+            severity = max(0, bisect.bisect(SEVERITIES, record.levelno) - 1)
+            place = f"{record.filename}:{record.lineno} {record.funcName}"
+            self._callback(severity, record.name, "", place, record.getMessage())
+        except Exception:
+            self.handleError(record)
+        finally:
+            self._busy.now = False
+
+
+def set_default_logger_callback(callback: LogCallback | None, severity: int = 2) -> None:
+    """Has a function called with every message of the logger ``tenonnx``, whose level is set.
+
+    Args:
+        callback: Gets the severity, the logger's name, an empty text, the place in the code and
+            the message. ``None`` takes the last one away.
+        severity: As ``set_default_logger_severity`` has it; looked at, but not set, without a
+            callback.
+
+    Raises:
+        InvalidArgument: There is no such severity, or the callback cannot be called.
+    """
+    if callback is not None and not callable(callback):
+        raise InvalidArgument(f"a callback is a function or None, not {callback!r}")
+    _check_severity(severity)
+    logger = logging.getLogger("tenonnx")
+    for handler in [found for found in logger.handlers if isinstance(found, _ToCallback)]:
+        logger.removeHandler(handler)
+    if callback is not None:
+        set_default_logger_severity(severity)
+        logger.addHandler(_ToCallback(callback))
 
 
 def set_default_logger_verbosity(verbosity: int) -> None:

@@ -8,13 +8,11 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from tenonnx_cpu.jit.code.images import Damaged
+
 COUNTS = struct.Struct("<QIIIIII")
 """Bytes of code; exports, words inside, symbols outside, words of these, needs; bytes of names."""
 WORD_BYTES = 8
-
-
-class Damaged(ValueError):
-    """A file is not an image, or not a whole one."""
 
 
 class Header(NamedTuple):

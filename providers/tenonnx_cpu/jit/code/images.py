@@ -21,13 +21,15 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Set
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from tenonnx.weights.trusted import open_trusted
 from tenonnx_cpu.jit.code.cpu import architecture, installed, own_code
-from tenonnx_cpu.jit.code.header import Damaged, Header, unpack
+
+if TYPE_CHECKING:
+    from tenonnx_cpu.jit.code.header import Header
 
 SUPPORTED = sys.platform == "linux" and architecture() in ("x86_64", "aarch64")
 """Whether this machine's code is made into images; elsewhere numba keeps and calls it."""
@@ -47,6 +49,10 @@ ARRAY = "tenonnx_ndarray"
 
 DAY = 24 * 3600
 """Seconds after which a file that is used is marked as used again."""
+
+
+class Damaged(ValueError):
+    """A file is not an image, or not a whole one."""
 
 
 class Image(NamedTuple):
@@ -70,6 +76,8 @@ class Image(NamedTuple):
 
     def pack(self) -> bytes:
         """Returns the image as it lies in a file."""
+        from tenonnx_cpu.jit.code.header import Header  # few processes have images to write
+
         header = Header(len(self.code), self.exports, self.inside, self.outside, self.needs)
         text = header.pack()
         start = -(-(FRONT.size + len(text)) // mmap.PAGESIZE) * mmap.PAGESIZE
@@ -195,6 +203,8 @@ def _beside(path: Path, name: str) -> Path:
 
 def _header(name: str, base: int, size: int) -> tuple[Header, int]:
     """Returns an image's header, and where its code begins."""
+    from tenonnx_cpu.jit.code.header import unpack  # with the first image
+
     content = memoryview((ctypes.c_ubyte * size).from_address(base)).cast("B")
     mark, checksum, start, whole = FRONT.unpack_from(content)
     if mark != MARK or whole != size or zlib.crc32(content[CHECKED:]) != checksum:
