@@ -31,14 +31,19 @@ def log_sum_exp(x: Array, **how: Any) -> Array:
     return np.asarray(np.log(np.sum(np.exp(x), **how)))
 
 
+def one(x: Array, **how: Any) -> Array:
+    return np.ones_like(np.sum(x, **how))
+
+
 REDUCTIONS: dict[str, tuple[Reduce, Reduce | None]] = {
     "ReduceSum": (np.sum, lambda x, **how: np.sum(np.abs(x), **how)),
     "ReduceMean": (np.mean, lambda x, **how: np.mean(np.abs(x), **how)),
     "ReduceL1": (lambda x, **how: np.sum(np.abs(x), **how), None),
     "ReduceL2": (lambda x, **how: np.sqrt(np.sum(x * x, **how)), None),
     "ReduceSumSquare": (lambda x, **how: np.sum(x * x, **how), None),
-    "ReduceLogSum": (lambda x, **how: np.log(np.sum(x, **how)), None),
-    "ReduceLogSumExp": (log_sum_exp, None),
+    # What a sum is off by moves its logarithm by as much, however close to 0 that is.
+    "ReduceLogSum": (lambda x, **how: np.log(np.sum(x, **how)), one),
+    "ReduceLogSumExp": (log_sum_exp, one),
     "ReduceProd": (np.prod, None),
     "ReduceMax": (np.max, None),
 }
@@ -76,12 +81,23 @@ def log_softmax(x: Array, axis: int = -1) -> Array:
     return np.asarray(y - np.log(np.sum(np.exp(y), axis=axis, keepdims=True)))
 
 
+def on_grid(x: Array, step: float = 2.0**-16) -> Array:
+    """Returns multiples of a step, whose differences float32 holds as they are."""
+    return np.rint(x / step) * step
+
+
+# A difference that is rounded moves its exponential by as many ulps as it is large.
 SCORES: dict[str, Sample] = {
-    "normal": [normal(*SHAPE)],
-    "small": [normal(*SHAPE, scale=0.01)],
-    "large": [normal(*SHAPE, scale=10)],
-    "many": [normal(2, 4, 8192)],
+    "normal": [on_grid(normal(*SHAPE))],
+    "small": [on_grid(normal(*SHAPE, scale=0.01))],
+    "large": [on_grid(normal(*SHAPE, scale=10))],
+    "many": [on_grid(normal(2, 4, 8192))],
 }
+
+
+def log_softmax_terms(x: Array, axis: int) -> Array:
+    """Returns how large the score and the logarithm are whose difference is the result."""
+    return np.asarray(np.abs(x) + np.abs(log_sum_exp(x, axis=axis, keepdims=True)))
 
 
 def softmaxes() -> list[Case]:
@@ -95,7 +111,7 @@ def softmaxes() -> list[Case]:
                 "LogSoftmax",
                 SCORES,
                 lambda x, a=axis: log_softmax(x, a),
-                None,
+                lambda x, a=axis: log_softmax_terms(x, a),
                 how,
                 name,
                 version=13,

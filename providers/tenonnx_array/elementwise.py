@@ -7,6 +7,7 @@ import functools
 import numpy as np
 
 from tenonnx.operators import Array, Namespace, OperatorTable
+from tenonnx_array.accurate import exp, in_double
 from tenonnx_array.dtypes import INTEGERS
 from tenonnx_array.legacy import Function, consuming, limited_broadcast
 from tenonnx_array.precision import widened
@@ -15,10 +16,10 @@ from tenonnx_array.special import erf_any
 table = OperatorTable()
 op = table.op
 
-UNARY = {
+UNARY: dict[str, Function | str] = {
     "Abs": "absolute",
     "Ceil": "ceil",
-    "Exp": "exp",
+    "Exp": exp,
     "Floor": "floor",
     "Log": "log",
     "Neg": "negative",
@@ -36,7 +37,7 @@ table.rows(
         "Atan": "arctan",
         "Cos": "cos",
         "Sin": "sin",
-        "Tan": "tan",
+        "Tan": in_double("tan"),
     },
     since=7,
 )
@@ -45,7 +46,7 @@ table.rows(
         "Acosh": "arccosh",
         "Asinh": "arcsinh",
         "Atanh": "arctanh",
-        "Cosh": "cosh",
+        "Cosh": in_double("cosh"),
         "Erf": erf_any,
         "IsNaN": "isnan",
         "Sign": "sign",
@@ -80,7 +81,10 @@ def power(xp: Namespace, x: Array, y: Array) -> Array:
         return _integer_power(xp, x, y)
     if _is_cube(x, y):
         return x * x * x
-    return xp.power(x, y) if x.dtype == y.dtype else xp.power(x, y).astype(x.dtype)
+    return _power(xp, x, y) if x.dtype == y.dtype else xp.power(x, y).astype(x.dtype)
+
+
+_power = in_double("power")
 
 
 def _is_cube(x: Array, y: Array) -> bool:

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from tenonnx.operators import Array, Namespace, OperatorTable
+from tenonnx_array.accurate import inverse_root, summed
 from tenonnx_array.dtypes import accumulator, dtype_of
 from tenonnx_array.legacy import consuming
 from tenonnx_array.precision import widened
@@ -36,9 +37,9 @@ def standardise(xp: Namespace, x: Array, axis: int, epsilon: float) -> tuple[Arr
     which loses nothing when the mean is large.
     """
     flat = x.reshape(*x.shape[:axis], math.prod(x.shape[axis:]))
-    mean = xp.sum(flat, axis=-1, keepdims=True) / max(flat.shape[-1], 1)
+    mean = summed(xp, flat, (-1,), True) / max(flat.shape[-1], 1)
     y = flat - mean
-    factor = 1 / xp.sqrt(mean_square(xp, y) + wide_scalar(epsilon, x.dtype))
+    factor = inverse_root(xp, mean_square(xp, y) + wide_scalar(epsilon, x.dtype))
     y *= factor
     kept = x.shape[:axis] + (1,) * (x.ndim - axis)
     return y.reshape(x.shape), mean.reshape(kept), factor.reshape(kept)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.operators import Array, Namespace, OperatorTable
+from tenonnx_array.accurate import exp, summed
 from tenonnx_array.dtypes import FLOATS, INTEGERS, accumulator
 from tenonnx_array.elementwise import divide
 
@@ -19,6 +20,8 @@ Reduction = Callable[[Namespace, Array, Axes, bool], Array]
 
 def total(xp: Namespace, x: Array, axis: Axes, keepdims: bool) -> Array:
     """Sum in the dtype of the accumulator; integers wrap around."""
+    if x.dtype == np.float32:
+        return summed(xp, x, axis, keepdims)
     return xp.sum(x, axis=axis, dtype=accumulator(x.dtype), keepdims=keepdims)
 
 
@@ -85,7 +88,7 @@ def log_sum_exp(xp: Namespace, x: Array, axis: Axes, keepdims: bool) -> Array:
     x = _real(x)
     top = maximum(xp, x, axis, True)
     top = xp.where(xp.isfinite(top), top, 0)
-    result = xp.log(xp.sum(xp.exp(x - top), axis=axis, keepdims=True)) + top
+    result = xp.log(total(xp, exp(xp, x - top), axis, True)) + top
     return result if keepdims else result.reshape(_pruned(result.shape, axis))
 
 

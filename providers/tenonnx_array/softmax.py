@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 
 from tenonnx.operators import Array, Namespace, OperatorTable
+from tenonnx_array.accurate import exp, summed
 from tenonnx_array.precision import widened
 
 table = OperatorTable()
@@ -23,8 +24,8 @@ def softmax(xp: Namespace, x: Array, *, axis: int = -1) -> Array:
     """Return exp(x) divided by its sum along the axis; no exponential overflows."""
     if not x.size:
         return x
-    y = xp.exp(x - xp.max(x, axis=axis, keepdims=True))
-    y /= xp.sum(y, axis=axis, keepdims=True)
+    y = exp(xp, x - xp.max(x, axis=axis, keepdims=True))
+    y /= summed(xp, y, (axis,), True)
     return y
 
 
@@ -35,7 +36,7 @@ def log_softmax(xp: Namespace, x: Array, *, axis: int = -1) -> Array:
     if not x.size:
         return x
     y = x - xp.max(x, axis=axis, keepdims=True)
-    y -= xp.log(xp.sum(xp.exp(y), axis=axis, keepdims=True))
+    y -= xp.log(summed(xp, exp(xp, y), (axis,), True))
     return y
 
 

@@ -12,8 +12,10 @@ from tenonnx_cpu.jit.conv.planes import pack_planes
 from tenonnx_cpu.jit.conv.slide import slide_maxima, slide_sums
 from tenonnx_cpu.jit.conv.stencil import DIRECT, slide_maxima_directly
 from tenonnx_cpu.jit.conv.tasks import channels_of
+from tenonnx_cpu.jit.rows.reduction import total
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors.named import named
+from tenonnx_cpu.rows.reduction import SUM
 
 depthwise_sizes = named("DepthwiseSizes", FIELDS)
 
@@ -100,10 +102,7 @@ def average_rows(arguments: Any, task: Any, worker: Any) -> None:
 @helper
 def average(row: Any) -> Any:
     """Returns the mean of a row."""
-    total = np.float32(0)
-    for i in range(row.size):
-        total += row[i]
-    return total / np.float32(row.size)
+    return np.float32(total(SUM, row) / np.float64(row.size))
 
 
 @kernel((In(f32, 2), Out(f32, 1), size))

@@ -61,7 +61,8 @@ def normalise(x: Any, scale: Any, bias: Any, epsilon: Any, centred: Any, y: Any)
     for i in range(x.size):
         d = x[i] - mean
         square += d * d
-    factor = F(1) / np.sqrt(square / F(x.size) + epsilon)
+    # Once in a row, and each of its elements has what this is off by.
+    factor = F(1.0 / np.sqrt(np.float64(square) / np.float64(x.size) + np.float64(epsilon)))
     if bias.size:
         for i in range(x.size):
             y[i] = (x[i] - mean) * factor * scale[i] + bias[i]

@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
+from tenonnx_cpu.jit.compiling import In, Out, f32, f64, helper, i64, kernel, size
 from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.vectors import vmath
 from tenonnx_cpu.jit.vectors.views import floats
-from tenonnx_cpu.rows.reduction import GREATEST, LEAST, PRODUCT, SQUARES
+from tenonnx_cpu.rows.reduction import GREATEST, LEAST, PRODUCT, SQUARES, SUM
 
 F = np.float32
-BLOCK = 512
-"""Elements that are added as float32, before what they come to is as float64."""
+TOGETHER = 8
+"""Rows that are added to each other before they are to others' sum, so that less is lost."""
 
 SPAN = 1024
 """Columns of a task: they stay in the cache from row to row."""
@@ -39,31 +40,64 @@ def combine(kind: Any, x: Any, y: Any) -> None:
             y[i] += x[i]
 
 
+@vmath.exact
+def tree(a: Any, b: Any, c: Any, d: Any) -> Any:
+    """Adds in this order."""
+    return (a + b) + (c + d)
+
+
+@vmath.exact
+def squares(a: Any, b: Any, c: Any, d: Any) -> Any:
+    """Adds squares in this order."""
+    return (a * a + b * b) + (c * c + d * d)
+
+
+@vmath.exact
+def added(x: Any, a: Any, b: Any) -> Any:
+    """Adds to each other before to what there was."""
+    return x + (a + b)
+
+
+@helper
+def combine_together(kind: Any, start: Any, stride: Any, y: Any) -> None:
+    """Adds ``TOGETHER`` rows, or their squares, to what other rows came to."""
+    width = y.size
+    a, b = floats(start, width), floats(start + stride, width)
+    c, d = floats(start + 2 * stride, width), floats(start + 3 * stride, width)
+    e, f = floats(start + 4 * stride, width), floats(start + 5 * stride, width)
+    g, h = floats(start + 6 * stride, width), floats(start + 7 * stride, width)
+    if kind == SQUARES:
+        for i in range(width):
+            left, right = squares(a[i], b[i], c[i], d[i]), squares(e[i], f[i], g[i], h[i])
+            y[i] = added(y[i], left, right)
+    else:
+        for i in range(width):
+            left, right = tree(a[i], b[i], c[i], d[i]), tree(e[i], f[i], g[i], h[i])
+            y[i] = added(y[i], left, right)
+
+
 @helper
 def total(kind: Any, x: Any) -> Any:
-    """Returns what a row comes to."""
+    """Returns what a row comes to, in float64."""
     if kind in (GREATEST, LEAST):
         best = x[0]
         for i in range(x.size):
             better = x[i] > best if kind == GREATEST else x[i] < best
             best = x[i] if better | (x[i] != x[i]) else best
-        return best
+        return np.float64(best)
     if kind == PRODUCT:
         product = 1.0
         for i in range(x.size):
             product *= np.float64(x[i])
-        return F(product)
+        return product
     whole = 0.0
-    for start in range(0, x.size, BLOCK):
-        part, some = F(0), x[start : start + BLOCK]
-        if kind == SQUARES:
-            for i in range(some.size):
-                part += some[i] * some[i]
-        else:
-            for i in range(some.size):
-                part += some[i]
-        whole += np.float64(part)
-    return F(whole)
+    if kind == SQUARES:
+        for i in range(x.size):
+            whole += np.float64(x[i]) * np.float64(x[i])
+    else:
+        for i in range(x.size):
+            whole += np.float64(x[i])
+    return whole
 
 
 @parallel
@@ -75,27 +109,33 @@ def reduce_rows(arguments: Any, task: Any, worker: Any) -> None:
         results = y[task * grain : min(outer, (task + 1) * grain)]
         for n in range(results.size):
             row = (task * grain + n) * count
-            results[n] = total(kind, x[row : row + count])
-    else:
-        across = -(-inner // SPAN)
-        stack, left = task // across, task % across * SPAN
-        width = min(SPAN, inner - left)
-        results = y[stack * inner + left : stack * inner + left + width]
-        start = x.ctypes.data + 4 * (stack * count * inner + left)
-        first = floats(start, width)
-        for i in range(width):
-            results[i] = first[i] * first[i] if kind == SQUARES else first[i]
-        for n in range(1, count):
-            combine(kind, floats(start + 4 * n * inner, width), results)
-    if scale != F(1):
+            whole = total(kind, x[row : row + count]) * scale
+            results[n] = F(np.sqrt(whole) if root else whole)
+        return
+    across = -(-inner // SPAN)
+    stack, left = task // across, task % across * SPAN
+    width = min(SPAN, inner - left)
+    results = y[stack * inner + left : stack * inner + left + width]
+    start = x.ctypes.data + 4 * (stack * count * inner + left)
+    first = floats(start, width)
+    for i in range(width):
+        results[i] = first[i] * first[i] if kind == SQUARES else first[i]
+    done = 1
+    if kind in (SUM, SQUARES):
+        while done + TOGETHER <= count:
+            combine_together(kind, start + 4 * done * inner, 4 * inner, results)
+            done += TOGETHER
+    for n in range(done, count):
+        combine(kind, floats(start + 4 * n * inner, width), results)
+    if scale != 1.0:
         for i in range(results.size):
-            results[i] *= scale
+            results[i] = F(np.float64(results[i]) * scale)
     if root:
         for i in range(results.size):
             results[i] = np.sqrt(results[i])
 
 
-@kernel((In(f32, 1), Out(f32, 1), In(i64, 1), f32, size, size))
+@kernel((In(f32, 1), Out(f32, 1), In(i64, 1), f64, size, size))
 def reduce(x, y, shape, scale, root, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Reduces the middle one of three axes.
 

@@ -1,0 +1,49 @@
+"""What numpy computes of float32 with more than an ulp of error, computed with less.
+
+Other array libraries have functions of their own, and often no cheap float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tenonnx.operators import Array, Namespace
+
+SINGLE = np.dtype(np.float32)
+
+
+def in_double(name: str) -> Callable[..., Array]:
+    """Return a function of numpy's by name that goes through float64 where numpy has float32."""
+    function = getattr(np, name)
+
+    def call(xp: Namespace, *xs: Array) -> Array:
+        if xp is not np or any(x.dtype != SINGLE for x in xs):
+            return getattr(xp, name)(*xs)
+        y = np.empty(np.broadcast_shapes(*(x.shape for x in xs)), SINGLE)
+        return function(*xs, y, dtype=np.float64, casting="same_kind")
+
+    call.__doc__ = f"Return numpy's ``{name}``, in float32 within half an ulp."
+    return call
+
+
+exp = in_double("exp")
+
+
+def summed(xp: Namespace, x: Array, axis: tuple[int, ...] | None, keepdims: bool) -> Array:
+    """Return the sum over some axes, or all, in the array's dtype.
+
+    Numpy adds in pairs along the last axis alone, along others one row after the other. In float64
+    either takes twice as long.
+    """
+    if xp is not np or x.dtype != SINGLE:
+        return xp.sum(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
+    return np.asarray(np.sum(x, axis=axis, keepdims=keepdims, dtype=np.float64), SINGLE)
+
+
+def inverse_root(xp: Namespace, x: Array) -> Array:
+    """Return ``1 / sqrt(x)`` in the array's dtype."""
+    if xp is not np or x.dtype != SINGLE:
+        return 1 / xp.sqrt(x)
+    return np.asarray(1 / np.sqrt(x, dtype=np.float64), SINGLE)
