@@ -85,7 +85,12 @@ class Tail:
         return known[1]
 
     def summand(self, rows: int, bias: NDArray | None) -> NDArray | None:
-        """Returns what is added to each of ``rows`` channels, if kernels take it."""
+        """Returns what is added to each of ``rows`` channels; ``None`` if kernels do not take it.
+
+        Nor do they take factors of another number of channels, which numpy broadcasts or refuses.
+        """
+        if self.scale is not None and self.scale.shape != (rows,):
+            return None
         if bias is None and self.shift is None:
             return per_channel(rows)[1]
         shift = self.shifted(bias)
