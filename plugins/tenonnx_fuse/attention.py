@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import onnx_ir as ir
 
 from tenonnx import TransformContext
 from tenonnx.graph import graphs
 from tenonnx_fuse.bypass import sweep
-from tenonnx_fuse.heads import unrepeated, unturned
-from tenonnx_fuse.known import attribute, dtype_of, operand, permutation, rank_of
+from tenonnx_fuse.heads import size_of, unrepeated, unturned
+from tenonnx_fuse.known import array_of, attribute, dtype_of, operand, permutation, rank_of
 from tenonnx_fuse.pattern import (
     AnyNumber,
     Found,
@@ -23,6 +24,9 @@ from tenonnx_fuse.pattern import (
 )
 from tenonnx_fuse.rewrite import Rule, rewriting
 from tenonnx_fuse.subexpressions import share
+
+ABSORBING = -1e9
+"""What is this or less in float32 is the sum of itself and a score."""
 
 
 def _over_last(node: ir.Node) -> str | None:
@@ -91,6 +95,8 @@ def _mask(found: Found) -> tuple[list[ir.Node], ir.Value | None] | str:
     if found.numbers["fill"] > -1e4:
         return f"scores that are hidden become {found.numbers['fill']:g}, which still counts"
     dtype = dtype_of(values["fill"])
+    if dtype == ir.DataType.FLOAT and found.numbers["fill"] > ABSORBING and not _sees(values):
+        return f"a query that sees no key weighs all alike, and not by {found.numbers['fill']:g}"
     zero = ir.node("Constant", [], {"value": ir.tensor([0.0], dtype=dtype)}, version=13)
     condition = values.get("kept") or values["hidden"]
     branches = [zero.outputs[0], values["fill"]]
@@ -100,7 +106,14 @@ def _mask(found: Found) -> tuple[list[ir.Node], ir.Value | None] | str:
     return [zero, added], added.outputs[0]
 
 
-def _attention(found: Found, _: TransformContext) -> Sequence[ir.Node] | str:
+def _sees(values: dict[str, ir.Value]) -> bool:
+    """Says whether every query is known to see a key."""
+    kept, hidden = array_of(values.get("kept")), array_of(values.get("hidden"))
+    seen = kept if hidden is None else ~hidden
+    return seen is not None and seen.ndim > 0 and bool(seen.any(axis=-1).all())
+
+
+def _attention(found: Found, context: TransformContext) -> Sequence[ir.Node] | str:
     queries, values = found.values["queries"], found.values["values"]
     for name, value in (("queries", queries), ("values", values)):
         rank = rank_of(value)
@@ -112,7 +125,7 @@ def _attention(found: Found, _: TransformContext) -> Sequence[ir.Node] | str:
     scale, masking = _scale(found), _mask(found)
     if isinstance(scale, str):
         return scale
-    attributes = {"scale": scale}
+    attributes: dict[str, Any] = {"scale": scale}
     if "cap" in found.numbers:  # c * tanh(x / d) is the operator's cap of x * c / d
         attributes["softcap"] = found.numbers["cap"]
         if attributes["softcap"] <= 0:
@@ -127,15 +140,20 @@ def _attention(found: Found, _: TransformContext) -> Sequence[ir.Node] | str:
     values, more = unrepeated(values)
     if repeated != more:
         return "of keys and values, only one is repeated for several heads"
-    if why := _unlike(queries, keys, values):
-        return why
+    if context.options.optimized_model_filepath:
+        if why := _unlike(queries, keys, values, mask):
+            return f"the model is to be saved, and {why}"
+    else:
+        # What nodes broadcast and the operator refuses is found out as the model runs.
+        safe = any(node.op_type == "IsNaN" for node in found.nodes)
+        attributes["_written"] = [repeated, int(safe)]
     inputs = [queries, keys, values, *([] if mask is None else [mask])]
     new.append(ir.node("Attention", inputs, attributes, num_outputs=1, version=23))
     return new
 
 
-def _keys(found: Found, new: list[ir.Node]) -> tuple[ir.Value, bool] | None:
-    """Returns keys as (batch, heads, length, size), and whether heads were repeated."""
+def _keys(found: Found, new: list[ir.Node]) -> tuple[ir.Value, int] | None:
+    """Returns keys as (batch, heads, length, size), and how often heads were repeated."""
     keys, turn = found.values["keys"], found.values["turned"].producer()
     assert turn is not None
     if turn.op_type == "Reshape":
@@ -145,14 +163,22 @@ def _keys(found: Found, new: list[ir.Node]) -> tuple[ir.Value, bool] | None:
     # What is (batch, length, heads, size) is turned all the same, to another order.
     turned = ir.node("Transpose", [keys], {"perm": [0, 2, 1, 3]}, version=turn.version)
     new.append(turned)
-    return turned.outputs[0], False
+    return turned.outputs[0], 1
 
 
-def _unlike(*values: ir.Value) -> str | None:
-    """Says whether the batches are known to be of different sizes, which products broadcast."""
-    sizes = {value.shape[0] for value in values if value.shape is not None}
-    numbers = {size for size in sizes if isinstance(size, int)}
-    return "the batches of queries, keys and values differ" if len(numbers) > 1 else None
+def _unlike(*values: ir.Value | None) -> str | None:
+    """Says whether queries, keys, values or a mask may be broadcast in another way than heads."""
+    *operands, mask = values
+    sizes = [[size_of(value, axis) for axis in range(4)] for value in operands if value is not None]
+    batches, (_, *heads) = {each[0] for each in sizes}, [each[1] for each in sizes]
+    if len(batches) > 1 or len({*heads}) > 1:
+        return "the batches or heads of queries, keys and values may differ"
+    rank = rank_of(mask)
+    if mask is not None and (rank is None or not 0 < rank <= 4):
+        return "the mask is not known to have up to four axes"
+    if mask is not None and rank is not None and size_of(mask, -1) != sizes[1][2]:
+        return "the mask is not known to have a number for every key"
+    return None
 
 
 _rewrite = rewriting(Rule("Attention", ATTENTION, _attention, enough=2, needs=("Softmax",)))

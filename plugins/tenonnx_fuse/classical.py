@@ -192,12 +192,16 @@ def lp_normalization(node: ir.Node) -> Made | str:
     if x is None or p not in (1, 2) or dtype_of(x) != ir.DataType.FLOAT:
         return "its norm is neither L1 nor L2, or its input is not known to be of float32"
     writer = _Writer()
-    if p == 2:
-        length = writer.add("ReduceL2", x, axes=[axis], keepdims=1)
-    else:
+    if p == 1:
         length = writer.add("ReduceSum", writer.add("Abs", x), np.array([axis]), keepdims=1)
-    least = np.array(np.finfo(np.float32).smallest_subnormal)
-    return Made(writer.nodes, [writer.add("Div", x, writer.add("Max", length, least))])
+        length = writer.add("Max", length, np.array(np.finfo(np.float32).smallest_subnormal))
+    else:
+        length = writer.add("ReduceL2", x, axes=[axis], keepdims=1)
+        # Squares may vanish where numbers do not: these stay as they are, over 1. Other lengths
+        # are 3e-23 at least, a root of the smallest number.
+        vanished = writer.add("HardSigmoid", length, alpha=-1e23, beta=1.0)
+        length = writer.add("Add", length, vanished)
+    return Made(writer.nodes, [writer.add("Div", x, length)])
 
 
 def feature_extractor(node: ir.Node) -> Made | str:

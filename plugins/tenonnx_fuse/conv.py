@@ -97,7 +97,7 @@ def _channels(node: ir.Node, weight: Weight) -> int:
 def _affine(node: ir.Node, x: ir.Value, channels: int, rank: int) -> Affine | None:
     """Returns what a node does per channel, if that is all it does."""
     if node.op_type == "BatchNormalization":
-        return _normalisation(node, x)
+        return _normalisation(node, x, channels)
     first, second = operand(node, 0), operand(node, 1)
     other = second if first is x else first
     if node.op_type in ("Sub", "Div") and second is x:
@@ -120,9 +120,10 @@ def _affine(node: ir.Node, x: ir.Value, channels: int, rank: int) -> Affine | No
     return Affine(1 / column, None) if np.all(column) else None
 
 
-def _normalisation(node: ir.Node, x: ir.Value) -> Affine | None:
+def _normalisation(node: ir.Node, x: ir.Value, channels: int) -> Affine | None:
     arrays = [array_of(value) for value in node.inputs[1:5]]
-    given = [array.astype(np.float64) for array in arrays if array is not None and array.ndim == 1]
+    fits = [array for array in arrays if array is not None and array.shape == (channels,)]
+    given = [array.astype(np.float64) for array in fits]
     if operand(node, 0) is not x or len(given) != 4 or (node.version or 1) < 9:
         return None
     if attribute(node, "training_mode", 0) or len(node.outputs) > 1:

@@ -7,9 +7,11 @@ import math
 import onnx_ir as ir
 
 from tenonnx import TransformContext
-from tenonnx_fuse.known import weight_of
+from tenonnx_fuse.known import dtype_of, number_of, rank_of, weight_of
 from tenonnx_fuse.pattern import AnyNumber, Found, Like, Op, Pattern, Vector, either, op
 from tenonnx_fuse.rewrite import Rule, rewriting
+
+FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE)
 
 ROOT = math.sqrt(0.5)
 SLOPE = math.sqrt(2 / math.pi)
@@ -39,7 +41,22 @@ HARD = op("Mul", op("Mul", "x", SIX), 1 / 6), op("Div", op("Mul", "x", SIX), 6.0
 BIASED = op("Gelu", op("Add", "x", Vector("bias")))
 
 
-def _gelu(found: Found, _: TransformContext) -> list[ir.Node]:
+def _unfit(found: Found) -> str | None:
+    """Says why an operator of x alone is not what nodes with numbers compute."""
+    numbers = [
+        value for node in found.nodes for value in node.inputs if number_of(value) is not None
+    ]
+    if any(dtype_of(value) not in FLOATS for value in numbers if value is not None):
+        return "its numbers are no floats"
+    x, weights = found.values["x"], map(weight_of, numbers)
+    if any(weight is not None and weight.shape for weight in weights) and not rank_of(x):
+        return f"'{x.name}' is not known to have an axis, and numbers have one"
+    return None
+
+
+def _gelu(found: Found, _: TransformContext) -> list[ir.Node] | str:
+    if why := _unfit(found):
+        return why
     tanh = any(each.op_type == "Tanh" for each in found.nodes)
     attributes = {"approximate": "tanh" if tanh else "none"}
     return [ir.node("Gelu", [found.values["x"]], attributes, version=20)]
@@ -49,16 +66,20 @@ def _swish(found: Found, _: TransformContext) -> list[ir.Node] | str:
     alpha = found.numbers.get("alpha", 1.0)
     if weight_of(found.values["x"]) is not None:
         return "it is of a constant"
+    if why := _unfit(found):
+        return why
     return [ir.node("Swish", [found.values["x"]], {"alpha": alpha}, version=24)]
 
 
-def _hard_sigmoid(found: Found, _: TransformContext) -> list[ir.Node]:
+def _hard_sigmoid(found: Found, _: TransformContext) -> list[ir.Node] | str:
+    if why := _unfit(found):
+        return why
     attributes = {"alpha": 1 / 6, "beta": 0.5}
     return [ir.node("HardSigmoid", [found.values["x"]], attributes, version=6)]
 
 
-def _hard_swish(found: Found, _: TransformContext) -> list[ir.Node]:
-    return [ir.node("HardSwish", [found.values["x"]], version=14)]
+def _hard_swish(found: Found, _: TransformContext) -> list[ir.Node] | str:
+    return _unfit(found) or [ir.node("HardSwish", [found.values["x"]], version=14)]
 
 
 def _bias_gelu(found: Found, _: TransformContext) -> list[ir.Node] | str:

@@ -12,8 +12,8 @@ Size: TypeAlias = int | str | tuple[ir.Value, int] | None
 """A number, a name, the size of a value along an axis, or something else."""
 
 
-def unrepeated(value: ir.Value) -> tuple[ir.Value, bool]:
-    """Returns heads as they were before they were repeated, and whether they were.
+def unrepeated(value: ir.Value) -> tuple[ir.Value, int]:
+    """Returns heads as they were before they were repeated, and how often; 0 if that is not known.
 
     That is done by unsqueezing (batch, heads, length, size) behind the heads, expanding that, and
     reshaping it to (batch, heads * times, length, size). Other values are returned as they are.
@@ -22,11 +22,14 @@ def unrepeated(value: ir.Value) -> tuple[ir.Value, bool]:
     wide = None if reshape is None else operand(reshape, 0)
     flat = None if reshape is None else sizes_of(operand(reshape, 1))
     heads = None if wide is None or flat is None else _before_expand(wide, flat)
-    return (value, False) if heads is None else (heads, True)
+    return heads or (value, 1)
 
 
-def _before_expand(wide: ir.Value, flat: list[Size]) -> ir.Value | None:
-    """Returns what was expanded to a value that is reshaped to these sizes, if heads were."""
+def _before_expand(wide: ir.Value, flat: list[Size]) -> tuple[ir.Value, int] | None:
+    """Returns what was expanded to a value that is reshaped to these sizes, if heads were.
+
+    The number beside it says how often they were, 0 if that is not known.
+    """
     expand = _maker(wide, "Expand")
     unsqueeze = None if expand is None else _maker(operand(expand, 0), "Unsqueeze")
     if expand is None or unsqueeze is None:
@@ -37,7 +40,8 @@ def _before_expand(wide: ir.Value, flat: list[Size]) -> ir.Value | None:
     sizes = sizes_of(operand(expand, 1))
     if axes is None or tuple(axes) != (2,) or sizes is None or not _repeats(sizes, flat):
         return None
-    return operand(unsqueeze, 0)
+    heads, times = operand(unsqueeze, 0), sizes[2]
+    return None if heads is None else (heads, times if isinstance(times, int) else 0)
 
 
 def _repeats(wide: list[Size], flat: list[Size]) -> bool:
@@ -53,7 +57,7 @@ def _repeats(wide: list[Size], flat: list[Size]) -> bool:
     return sum(same) >= 3
 
 
-def unturned(keys: ir.Value, joined: ir.Node) -> tuple[ir.Value, bool] | None:
+def unturned(keys: ir.Value, joined: ir.Node) -> tuple[ir.Value, int] | None:
     """Returns what a Reshape gives back with its last two axes exchanged, as ``unrepeated`` does.
 
     Exporters join the axes before, turn (batch * heads, length, size), and split them again.
@@ -76,8 +80,7 @@ def unturned(keys: ir.Value, joined: ir.Node) -> tuple[ir.Value, bool] | None:
     if rank_of(keys) == 4:
         same = back == [size_of(keys, axis) for axis in range(4)]
         return unrepeated(keys) if same else None
-    heads = _before_expand(keys, back)
-    return None if heads is None else (heads, True)
+    return _before_expand(keys, back)
 
 
 def sizes_of(shape: ir.Value | None) -> list[Size] | None:

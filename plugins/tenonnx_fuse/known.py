@@ -176,10 +176,9 @@ def cast_type(node: ir.Node) -> ir.DataType | None:
 
 
 def rank_of(value: ir.Value | None) -> int | None:
-    """Returns a value's rank, as the model says or as it follows.
+    """Returns a value's rank, as it follows or else as the model says.
 
-    What follows, or that nothing does, is remembered: a value is looked at once, however deep the
-    graph and whoever asks.
+    What is found is remembered: a value is looked at once, however deep the graph and whoever asks.
     """
     if value is None:
         return None
@@ -191,13 +190,15 @@ def rank_of(value: ir.Value | None) -> int | None:
             waiting += before
             continue
         if node is not None:
-            last.meta[RANK] = _rank_made(node) if last is node.outputs[0] else _rank_beside(node)
+            rank = _rank_made(node) if last is node.outputs[0] else _rank_beside(node)
+            said = None if last.shape is None else len(last.shape)
+            last.meta[RANK] = said if rank is None else rank
         waiting.pop()
     return _told(value)
 
 
 def _is_told(value: ir.Value) -> bool:
-    return value.const_value is not None or value.shape is not None or RANK in value.meta
+    return value.const_value is not None or RANK in value.meta or value.producer() is None
 
 
 def _told(value: ir.Value | None) -> int | None:
@@ -206,10 +207,10 @@ def _told(value: ir.Value | None) -> int | None:
         return None
     if value.const_value is not None:
         return len(value.const_value.shape)
-    if value.shape is not None:
-        return len(value.shape)
     rank: int | None = value.meta.get(RANK)
-    return rank
+    if rank is not None:
+        return rank
+    return None if value.shape is None else len(value.shape)
 
 
 def _deciding(node: ir.Node) -> Iterator[ir.Value]:
@@ -290,7 +291,8 @@ def _rank_beside(node: ir.Node) -> int | None:
     """Returns the rank of a node's outputs after the first one."""
     if node.op_type == "EmbedLayerNormalization":
         return 1
-    return None if node.op_type in ("Attention", *MICROSOFT) else _rank_made(node)
+    others = ("Attention", "BatchNormalization", *MICROSOFT)
+    return None if node.op_type in others else _rank_made(node)
 
 
 def _reduces(node: ir.Node) -> bool:
@@ -305,4 +307,6 @@ def _rank_of_features(node: ir.Node) -> int | None:
     rank = _told(operand(node, 0))
     if node.op_type == "OneHotEncoder" and rank is not None:
         return rank + 1
+    if node.op_type == "FeatureVectorizer":
+        return 2
     return rank if node.op_type in FEATURES | KEEPING else None

@@ -5,7 +5,8 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from tenonnx import TransformContext
-from tenonnx_fuse.known import attribute, dtype_of, integers_of, operand, rank_of
+from tenonnx_fuse.known import attribute, dtype_of, integers_of, operand, rank_of, weight_of
+from tenonnx_fuse.last_axis import last_of
 from tenonnx_fuse.pattern import AnyNumber, Found, Like, Pattern, Vector, either, let, op, optional
 from tenonnx_fuse.rewrite import Rule, rewriting
 
@@ -66,6 +67,11 @@ def _inputs(found: Found) -> tuple[ir.Value, ir.Value] | str:
         x = narrow
     if dtype not in FLOATS:
         return f"the operator computes in float32, and this is {dtype}"
+    width = last_of(x)
+    for name in ("scale", "bias"):
+        vector = weight_of(found.values.get(name))
+        if vector is not None and vector.shape != (width,):
+            return f"'{x.name}' is not known to be as long as its {name}, {vector.shape[0]}"
     return x, scale
 
 

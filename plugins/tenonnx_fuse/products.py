@@ -5,7 +5,8 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from tenonnx import TransformContext
-from tenonnx_fuse.known import attribute, operand, permutation, rank_of
+from tenonnx_fuse.known import attribute, operand, permutation, rank_of, weight_of
+from tenonnx_fuse.last_axis import last_of
 from tenonnx_fuse.pattern import Found, Vector, op
 from tenonnx_fuse.rewrite import Rule, rewriting
 
@@ -20,6 +21,9 @@ def _gemm(found: Found, _: TransformContext) -> list[ir.Node] | str:
         if not _is_matrix(value):
             rank = rank_of(value)
             return f"'{value.name}' is no matrix; its number of axes is {rank or 'not known'}"
+    vector = weight_of(bias)
+    if vector is not None and vector.shape[0] not in (1, last_of(y)):
+        return f"'{y.name}' is not known to have {vector.shape[0]} columns, as the bias has"
     return [ir.node("Gemm", [x, y, bias], version=13)]
 
 

@@ -11,7 +11,17 @@ import onnx_ir as ir
 from tenonnx import TransformContext, WeightTensor
 from tenonnx.graph import graphs
 from tenonnx_fuse.bypass import bypass, tell
-from tenonnx_fuse.known import array_of, attribute, integers_of, operand, permutation, weight_of
+from tenonnx_fuse.known import (
+    MAX_DEPTH,
+    array_of,
+    attribute,
+    integers_of,
+    operand,
+    permutation,
+    rank_of,
+    weight_of,
+)
+from tenonnx_fuse.last_axis import KEEPING
 
 
 def drop_redundant(model: ir.Model, context: TransformContext) -> bool:
@@ -95,7 +105,23 @@ def _reshape(node: ir.Node) -> bool:
 
 
 def _known(value: ir.Value) -> tuple[int, ...] | None:
-    """Returns a shape that is known to the last size."""
+    """Returns a shape that is known to the last size, whatever a file says of values between.
+
+    Runs check what is fed and what a Reshape is told to make, but not what files say of results.
+    """
+    for _ in range(MAX_DEPTH):
+        node = value.producer()
+        if node is None:
+            break
+        if node.domain or node.outputs[0] is not value:
+            return None
+        if node.op_type == "Reshape" and len(node.inputs) > 1:
+            sizes = integers_of(operand(node, 1))
+            return sizes if sizes is not None and min(sizes, default=1) > 0 else None
+        before = operand(node, 0)
+        if node.op_type not in KEEPING or before is None:
+            return None
+        value = before
     if value.shape is None or not all(isinstance(size, int) for size in value.shape):
         return None
     return tuple(int(size) for size in value.shape)  # type: ignore[arg-type]  # all are
@@ -123,7 +149,7 @@ def _expand(node: ir.Node) -> bool:
     shape = _known(x)
     ones = all(size == 1 for size in sizes)
     if shape is None:
-        rank = None if x.shape is None else len(x.shape)
+        rank = rank_of(x)
         return ones and rank is not None and len(sizes) <= rank and _drop(node)
     # Sizes that do not broadcast are for the run to refuse.
     fits = len(sizes) <= len(shape) and all(

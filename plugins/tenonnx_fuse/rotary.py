@@ -8,6 +8,7 @@ import onnx_ir as ir
 from tenonnx import HOST, TransformContext
 from tenonnx.graph import graphs
 from tenonnx_fuse.constants import derived
+from tenonnx_fuse.heads import size_of
 from tenonnx_fuse.known import array_of, attribute, integers_of, operand, rank_of, weight_of
 from tenonnx_fuse.pattern import Found, Pattern, let, op
 from tenonnx_fuse.rewrite import Rule, rewriting
@@ -62,8 +63,13 @@ def _unfit(wave: ir.Value, x: ir.Value, half: int) -> str | None:
     """Says why cosines or sines are no cache of the operator: (batch, length, size / 2)."""
     if wave.shape is None or x.shape is None or len(wave.shape) != 4 or wave.shape[1] != 1:
         return "is not known to be of shape (batch, 1, length, size)"
-    if wave.shape[0] != x.shape[0]:
-        return f"is of batch {wave.shape[0]}, and the operator wants that of {x.shape[0]}"
+    if x.shape[3] != 2 * half:
+        return f"goes with heads of size {x.shape[3]}, not twice {half}"
+    for axis, name in ((0, "batch"), (2, "length")):
+        if size_of(wave, axis) != size_of(x, axis):
+            return (
+                f"is of {name} {wave.shape[axis]}, and the operator wants that of {x.shape[axis]}"
+            )
     array = array_of(wave)
     if array is not None:
         twice = array.shape[-1] == 2 * half

@@ -39,13 +39,16 @@ def attention(
     scale: float | None = None,
     softcap: float = 0.0,
     softmax_precision: int | None = None,
+    _written: tuple[int, int] | None = None,
     _outputs: int = 4,
 ) -> tuple[Array, Array, Array, Array | None]:
     """Return ``softmax(scale * Q @ K' + bias) @ V``, all keys, all values, and the scores.
 
     Q, K and V have the shape (batch, heads, length, head size), or (batch, length, heads * head
     size) with the numbers of heads as attributes. A query that may see no key gives zeros.
-    The scores are None unless the node names four outputs.
+    The scores are None unless the node names four outputs. ``_written`` says that a transform put
+    the operator in the place of nodes, and what these did of shapes that it refuses: how often
+    heads of keys were repeated, 0 if that is not known, and whether such a query gave zeros.
 
     Raises:
         ValueError: Numbers of heads are missing or do not divide, or the caches contradict.
@@ -53,6 +56,10 @@ def attention(
     packed, dtype = Q.ndim == 3, Q.dtype
     if packed:
         Q, K, V = unpack(Q, q_num_heads), unpack(K, kv_num_heads), unpack(V, kv_num_heads)
+    if _written is not None and not fits(Q.shape, K.shape, V.shape, attn_mask, _written[0]):
+        scale = 1 / math.sqrt(Q.shape[-1]) if scale is None else scale
+        Y = broadcast(xp, Q, K, V, attn_mask, scale, softcap, _written).astype(dtype, copy=False)
+        return (joined(Y) if packed else Y), K, V, None
     (batch, heads, queries, _), groups = Q.shape, K.shape[1]
     if heads % groups:
         raise ValueError(f"expected {groups} key heads to divide the query heads, found {heads}")
@@ -67,16 +74,72 @@ def attention(
     right = 0 if is_causal else right_window_size
     seen = visible(xp, scores.shape[-2:], offset, left_window_size, right, nonpad_kv_seqlen)
     taken = None
-    for mode, stage in enumerate(stages(xp, scores, softcap, attn_mask, seen, softmax_precision)):
+    zeros = _written is None or bool(_written[1])
+    all_stages = stages(xp, scores, softcap, attn_mask, seen, softmax_precision, zeros=zeros)
+    for mode, stage in enumerate(all_stages):
         if _outputs > 3 and mode == qk_matmul_output_mode:
             taken = stage.astype(dtype, copy=False)
         scores = stage
     rows = scores.reshape(batch, groups, heads // groups * queries, keys.shape[2])
     Y = xp.matmul(rows, values.astype(rows.dtype, copy=False)).astype(dtype, copy=False)
     Y = Y.reshape(batch, heads, queries, V.shape[-1])
-    if packed:
-        Y = Y.transpose(0, 2, 1, 3).reshape(batch, queries, heads * V.shape[-1])
-    return Y, K, V, taken
+    return (joined(Y) if packed else Y), K, V, taken
+
+
+def joined(x: Array) -> Array:
+    """Return (batch, heads, length, size) as (batch, length, heads * size)."""
+    return x.swapaxes(1, 2).reshape(x.shape[0], x.shape[2], x.shape[1] * x.shape[3])
+
+
+def fits(
+    q: tuple[int, ...], k: tuple[int, ...], v: tuple[int, ...], mask: Array | None, repeats: int
+) -> bool:
+    """Say whether products of these shapes broadcast nothing but heads of keys.
+
+    Args:
+        q: The queries' shape, (batch, heads, length, size).
+        k: The keys'.
+        v: The values'.
+        mask: What is added to the scores, if anything.
+        repeats: How often heads of keys are repeated; 0 for any number.
+    """
+    if not len(q) == len(k) == len(v) == 4 or not q[0] == k[0] == v[0] or k[1] != v[1]:
+        return False
+    if not k[1] or q[1] % k[1] or (repeats and k[1] * repeats not in (1, q[1])):
+        return False
+    return mask is None or spreads(mask.shape, (*q[:3], k[2]))
+
+
+def spreads(mask: tuple[int, ...], scores: tuple[int, ...]) -> bool:
+    """Say whether a mask of a shape has a number for every key, and broadcasts to the scores."""
+    sides = zip(reversed(mask), reversed(scores), strict=False)
+    is_whole = 0 < len(mask) <= len(scores) and mask[-1] == scores[-1]
+    return is_whole and all(own in (1, size) for own, size in sides)
+
+
+def broadcast(
+    xp: Namespace,
+    Q: Array,
+    K: Array,
+    V: Array,
+    mask: Array | None,
+    scale: float,
+    softcap: float,
+    written: tuple[int, int],
+) -> Array:
+    """Return ``softmax(cap(scale * Q @ K') + mask) @ V`` of any shapes that broadcast."""
+    repeats, zeros = written
+    if repeats != 1 and K.ndim == V.ndim == 4:
+        times = repeats or max(1, Q.shape[1] // max(1, K.shape[1]))
+        K, V = xp.repeat(K, times, axis=1), xp.repeat(V, times, axis=1)
+    wide = accumulator(Q.dtype)
+    rows = Q.astype(wide) * wide.type(scale)
+    scores = xp.matmul(rows, K.astype(wide, copy=False).swapaxes(-1, -2))
+    if softcap:
+        scores = xp.tanh(scores * wide.type(1 / softcap)) * wide.type(softcap)
+    if mask is not None:
+        scores = scores + mask.astype(wide)
+    return xp.matmul(softmax(xp, scores, zeros=bool(zeros)), V.astype(wide, copy=False))
 
 
 def unpack(x: Array, heads: int | None) -> Array:
@@ -165,8 +228,13 @@ def stages(
     mask: Array | None,
     seen: Array | None,
     precision: int | None,
+    *,
+    zeros: bool,
 ) -> Iterator[Array]:
-    """Yield the scores as they are, after the soft cap, after the mask and after softmax."""
+    """Yield the scores as they are, after the soft cap, after the mask and after softmax.
+
+    ``zeros`` is that of ``softmax``.
+    """
     dtype = scores.dtype
     yield scores
     if softcap:
@@ -183,7 +251,7 @@ def stages(
     yield scores
     if precision is not None:
         scores = scores.astype(accumulator(dtype_of(precision)), copy=False)
-    yield softmax(xp, scores).astype(dtype, copy=False)
+    yield softmax(xp, scores, zeros=zeros).astype(dtype, copy=False)
 
 
 def pad(xp: Namespace, mask: Array, keys: int) -> Array:
@@ -196,11 +264,15 @@ def pad(xp: Namespace, mask: Array, keys: int) -> Array:
     return xp.concatenate((mask, tail), axis=-1)
 
 
-def softmax(xp: Namespace, x: Array) -> Array:
-    """Return the softmax over the last axis; a row of -inf gives zeros."""
+def softmax(xp: Namespace, x: Array, *, zeros: bool = True) -> Array:
+    """Return the softmax over the last axis; a row of -inf gives zeros, or else is not a number."""
     if not x.size:
         return x
     top = xp.max(x, axis=-1, keepdims=True)
+    if not zeros:
+        y = xp.exp(x - top)
+        y /= xp.sum(y, axis=-1, keepdims=True)
+        return y
     y = xp.exp(x - xp.where(xp.isneginf(top), x.dtype.type(0), top))
     total = xp.sum(y, axis=-1, keepdims=True)
     y /= xp.where(total == 0, x.dtype.type(1), total)

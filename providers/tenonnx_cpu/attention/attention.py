@@ -87,7 +87,10 @@ def attend_launch(
     if mask is None:
         mask = NO_MASK
     else:
+        sides = zip(reversed(mask.shape), (keys, queries, heads, batch), strict=False)
         if mask.dtype != F32 or mask.ndim > 4 or mask.shape[-1:] != (keys,):
+            return None
+        if any(own not in (1, size) for own, size in sides):
             return None
         mask = np.broadcast_to(adjacent(mask), (batch, heads, queries, keys))
     rows, share = shares(q.shape, v.shape, threads)
@@ -152,7 +155,9 @@ def fuse_attention(node: ir.Node, scope: Scope) -> Fused | None:
     def call(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
         made = None
         if q.ndim == k.ndim == v.ndim == 4 and axis in (-1, 3):
-            made = attend_launch((q, k.swapaxes(2, 3), v), mask, rule, threads)
+            # Products refuse other numbers of heads, of which the operator makes groups.
+            if k.shape[1] in (1, q.shape[1]):
+                made = attend_launch((q, k.swapaxes(2, 3), v), mask, rule, threads)
         elif q.ndim == k.ndim == v.ndim == 3 and axis in (-1, 2):
             made = _alone(q, k.swapaxes(1, 2), v, mask, rule, threads)
         if made is None:

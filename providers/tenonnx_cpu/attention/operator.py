@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx_array.attention import fits
 from tenonnx_cpu.attention.attention import ATTEND, Rule, attend_launch
 from tenonnx_cpu.buffers import F32, HALVES, empty
 from tenonnx_cpu.recording.launch import done
@@ -26,6 +27,9 @@ def specialise_attention(site: Site, plain: Call) -> Call | None:
     left = site.attribute("left_window_size", -1)
     right = 0 if site.attribute("is_causal", 0) else site.attribute("right_window_size", -1)
     scale, softcap = site.attribute("scale", None), site.attribute("softcap", 0.0)
+    # What a transform made of nodes, and what these did where no key is seen.
+    written = site.attribute("_written", None)
+    nothing = 0.0 if written is None or written[1] else math.nan
     ATTEND.request()
 
     def call(q: Any, k: Any, v: Any, *rest: Any) -> Any:
@@ -40,9 +44,11 @@ def specialise_attention(site: Site, plain: Call) -> Call | None:
             found = _in_heads(q, heads), _in_heads(k, groups), _in_heads(v, groups)
         else:
             found = q, k, v
-        if _unfit(found, past_k, past_v, lengths):
-            return plain(q, k, v, *rest)
         qs, ks, vs = found
+        if _unfit(found, past_k, past_v, lengths) or (
+            written is not None and not fits(qs.shape, ks.shape, vs.shape, mask, written[0])
+        ):
+            return plain(q, k, v, *rest)
         before = 0
         if past_k is not None:
             before = past_k.shape[2]
@@ -51,7 +57,11 @@ def specialise_attention(site: Site, plain: Call) -> Call | None:
         made = None
         if bias is not None or mask is None:
             rule = Rule(
-                1 / math.sqrt(qs.shape[3]) if scale is None else scale, softcap, left, right, 0.0
+                1 / math.sqrt(qs.shape[3]) if scale is None else scale,
+                softcap,
+                left,
+                right,
+                nothing,
             )
             made = attend_launch((qs, ks, vs), bias, rule, site.threads, before, lengths)
         if made is None:

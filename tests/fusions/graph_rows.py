@@ -1,0 +1,378 @@
+"""Rows for transforms that tidy graphs, and that write classical models and others out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from drafts import Draft
+
+from models import FLOAT, INT64
+
+ML = {"domain": "ai.onnx.ml"}
+MS = {"domain": "com.microsoft"}
+SHAPES = [(2, 3, 4), (3, 4), (4,), (), (1, 3, 4), (2, 0, 4), (2, 3, 1), (1,)]
+
+
+def redundant(d: Draft) -> None:
+    """A node that gives back what it gets, between others."""
+    x = d.input("x", *d.choose(SHAPES[:7]))
+    shape, rank = d.feeds[x].shape, d.feeds[x].ndim
+    y = d.add("Neg", x)
+    op = d.choose(
+        ["Identity", "Reshape", "Expand", "Tile", "Pad", "Slice", "Add", "Mul", "Sub", "Div",
+         "Concat", "Max", "Dropout", "Transpose", "Resize"]
+    )  # fmt: skip
+    if op in ("Add", "Mul", "Sub", "Div"):
+        number = d.number(0 if op in ("Add", "Sub") else 1, 0, 1, rank + 1)
+        y = d.add(op, y, number)
+    elif op == "Reshape":
+        sizes = [[*shape], [-1, *shape[1:]], [0] * rank, [*shape, 1], [-1], [1, *shape]]
+        y = d.add(op, y, _ints(d, d.choose(sizes)), allowzero=d.choose([0, 1]))
+    elif op == "Expand":
+        sizes = [[*shape], [1], [], [1] * (rank + 1), [2, *shape], [1] * rank]
+        y = d.add(op, y, _ints(d, d.choose(sizes)))
+    elif op == "Tile":
+        y = d.add(op, y, _ints(d, d.choose([[1] * rank, [2] * rank])))
+    elif op == "Pad":
+        y = d.add(op, y, _ints(d, d.choose([[0] * 2 * rank, [1] * 2 * rank])))
+    elif op == "Slice":
+        starts, ends = _ints(d, [0]), _ints(d, [d.choose([2**63 - 1, 2**31 - 1, 1])])
+        more = d.choose([[], [_ints(d, [-1])], [_ints(d, [-1]), _ints(d, [-1])]])
+        y = d.add(op, y, starts, ends, *more)
+    elif op == "Transpose":
+        y = d.add(op, y, perm=d.choose([[*range(rank)], [*range(rank)][::-1]]))
+    elif op == "Resize":
+        scales = d.weight(np.ones(d.choose([rank, 1]), np.float32))
+        y = d.add(op, y, "", scales, mode=d.choose(["nearest", "linear"]))
+    else:
+        given = {"axis": d.choose([0, -1])} if op == "Concat" else {}
+        y = d.add(op, y, **given)
+    d.add("Abs", y) if d.choose([True, False]) else None
+
+
+def reshaped_twice(d: Draft) -> None:
+    """Two Reshapes of which one will do."""
+    x = d.input("x", *d.choose([(2, 3, 4), (2, 0, 4), (24,)]))
+    first = d.choose([[6, 4], [-1, 4], [0, -1], [24], [2, 12]])
+    y = d.add("Reshape", d.add("Neg", x), _ints(d, first)) if d.choose([1, 0]) else x
+    if y == x:
+        y = d.add("Flatten", x, axis=d.choose([1, 2, 0, -1]))
+    y = d.add("Reshape", y, _ints(d, d.choose([[2, 3, 4], [-1], [0, -1], [4, -1], [0, 4]])))
+    d.add("Abs", y)
+
+
+def squeezed(d: Draft) -> None:
+    """An axis that is put in and taken out."""
+    x = d.input("x", *d.choose([(2, 1, 4), (1, 4), (4,), (2, 1, 1)]))
+    axes = [[1], [-1], [0], [1, 2]]
+    first, second = d.choose([("Unsqueeze", "Squeeze"), ("Squeeze", "Unsqueeze")])
+    y = d.add(first, d.add("Neg", x), _ints(d, d.choose(axes)))
+    d.add("Abs", d.add(second, y, _ints(d, d.choose(axes))))
+
+
+def casts(d: Draft) -> None:
+    """Casts without loss before others."""
+    kinds = [np.float32, np.float16, np.int32, np.uint8, np.bool_, np.float64]
+    codes = [FLOAT, 11, 10, 6, 2, INT64, 9]
+    kind = d.choose(kinds)
+    x = d.feed("x", (d.floats(2, 3) * d.choose([1, 50, 1e5])).astype(np.float64).astype(kind))
+    y = d.add("Cast", x, to=d.choose([11, FLOAT, 10, 6, INT64]))
+    y = d.add("Cast", y, to=d.choose(codes))
+    d.add("Identity", y)
+
+
+def repeated(d: Draft) -> None:
+    """The same computed twice."""
+    x, z = d.input("x", 2, 3), d.input("z", *d.choose([(2, 3), (3,), (2, 1)]))
+    op = d.choose(["Add", "Sub"])
+    pairs = [(x, z), (x, z)], [(x, z), (z, x)], [(x, x), (x, z)]
+    d.add("Mul", *(d.add(op, *pair) for pair in d.choose(pairs)))
+
+
+def transposes(d: Draft) -> None:
+    """Transposes around what works element by element."""
+    x = d.input("x", *d.choose([(2, 3, 4, 5), (1, 3, 4, 5), (2, 0, 4, 5)]))
+    y = d.add("Transpose", x, perm=[0, 2, 3, 1])
+    shape = [
+        (3,),
+        (1, 3),
+        (2, 4, 5, 3),
+        (1, 1, 1, 3),
+        (),
+        (1,),
+        (5, 3),
+        (2, 1, 1, 1),
+        (1, 2, 4, 5, 3),
+    ]
+    match d.choose(["constant", "input", "reduced", "padded", "clipped", "both", "quantised"]):
+        case "constant":
+            y = d.both(d.choose(["Add", "Mul"]), y, d.weight(d.floats(*d.choose(shape))))
+        case "input":
+            y = d.both("Add", y, d.input("z", *d.choose(shape)))
+        case "reduced":
+            axes = _ints(d, d.choose([[1, 2], [-2], [1], [3], [0, 1]]))
+            y = d.add(d.choose(["ReduceMean", "ReduceMax"]), y, axes, keepdims=d.choose([1, 0]))
+        case "padded":
+            pads = d.choose([[0, 1, 2, 0, 0, 3, 0, 0], [0, 0, 0, 1, 0, 0, 0, 2]])
+            y = d.add("Pad", y, _ints(d, pads), d.number(1.5, 0))
+        case "clipped":
+            y = d.add("Clip", y, d.number(-0.5, 0), d.number(0.5, 0))
+        case "both":
+            other = d.input("z", *d.choose([(2, 3, 4, 5), (1, 3, 4, 1), (2, 3, 1, 1)]))
+            other = d.add("Transpose", other, perm=d.choose([[0, 2, 3, 1], [0, 3, 2, 1]]))
+            y = d.both("Sub", y, other)
+        case _:
+            scale = d.weight(np.full(d.choose([(), (3,), (1,)]), 0.1, np.float32))
+            y = d.add("QuantizeLinear", y, scale, axis=d.choose([3, -1]))
+            y = d.add("DequantizeLinear", y, scale, axis=d.choose([3, -1]))
+    y = d.add(d.choose(["Relu", "Sigmoid", "Softmax"]), y)
+    d.add("Transpose", y, perm=d.choose([[0, 3, 1, 2], [0, 2, 3, 1]]))
+
+
+def islands(d: Draft) -> None:
+    """16-bit floats between casts."""
+    d.rounding = 4e-3
+    x = d.add("Cast", d.input("x", *d.choose([(2, 8), (1, 8), (8,), (2, 3, 8)])), to=10)
+    y = d.add("MatMul", x, d.weight(d.floats(8, d.choose([4, 1]), dtype=np.float16)))
+    y = d.add("Add", y, d.weight(d.floats(*d.choose([(4,), (1,), (), (2, 4)]), dtype=np.float16)))
+    y = d.add(d.choose(["Relu", "Tanh", "Neg"]), y)
+    d.add("Cast", y, to=d.choose([FLOAT, 11]))
+
+
+def distances(d: Draft) -> None:
+    """A loop over points that measures how far the rows of a matrix are."""
+    from onnx import helper
+
+    from models import node, value
+
+    kind = d.choose([np.float32, np.float64])
+    x = d.input("x", *d.choose([(5, 3), (1, 3), (0, 3), (5, 1)]), dtype=kind)
+    points = d.input("points", *d.choose([(4, 3), (1, 3), (4, 1), (4,)]), dtype=kind)
+    code = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    flip, axis = d.choose([("a", "b"), ("b", "a")]), d.choose([1, -1, 0])
+    nodes = [
+        node("Sub", " ".join(flip), "c"),
+        node("ReduceSumSquare", "c axes", "e", keepdims=d.choose([0, 1])),
+        node("Identity", "a", "kept"),
+    ]
+    axes = helper.make_tensor("axes", INT64, [1], [axis])
+    body = helper.make_graph(
+        nodes, "body", [value("a", code, None), value("b", code, None)],
+        [value("kept", code, None), value("e", code, None)], [axes],
+    )  # fmt: skip
+    last = d.several("Scan", 2, x, points, body=body, num_scan_inputs=1)[1]
+    d.outputs = [last]
+
+
+def features(d: Draft) -> None:
+    """Columns picked of features that are put side by side."""
+    shape = d.choose([(3, 2), (2,), (1, 2), (3, 1)])
+    a = d.input("a", *shape)
+    if d.choose([True, False]):
+        b = d.input("b", *shape)
+        whole = d.add("FeatureVectorizer", a, b, inputdimensions=[shape[-1]] * 2, **ML)
+    else:
+        whole = d.add(d.choose(["Scaler", "Normalizer", "Binarizer", "Imputer"]), a, **ML)
+    places = d.weight(np.array(d.choose([[1, 0], [0], [[1, 0]], [[1], [0]], 1])))
+    if d.choose([False, True]):
+        places = d.feed("places", d.weights.pop(places))
+    d.add("ArrayFeatureExtractor", whole, places, **ML)
+
+
+def scaler(d: Draft) -> None:
+    """A difference and a product."""
+    x = d.input("x", *d.choose([(3, 4), (4,), (1, 4), (3, 1), (2, 3, 4), (0, 4)]),
+                dtype=d.choose([np.float32, np.float64, np.int64]))  # fmt: skip
+    counts = d.choose([(4, 4), (1, 4), (4, 1), (1, 1), (3, 3)])
+    offset, scale = (d.floats(count).tolist() for count in counts)
+    d.add("Scaler", x, offset=offset, scale=scale, **ML)
+
+
+def normalizer(d: Draft) -> None:
+    """Rows over their norm."""
+    x = d.input("x", *d.choose([(3, 4), (4,), (1, 4), (3, 1), (0, 4)]))
+    if d.choose([False, True]) and d.feeds["x"].size:
+        d.feeds["x"].reshape(-1)[:4] = d.choose([0.0, np.inf, np.nan, 1e30, 1e-30])
+    d.add("Normalizer", x, norm=d.choose(["L2", "L1", "MAX"]), **ML)
+
+
+def lp_norm(d: Draft) -> None:
+    """The same of ONNX's own domain."""
+    x = d.input("x", *d.choose(SHAPES[:3] + SHAPES[4:]))
+    if d.choose([False, True]) and d.feeds["x"].size:
+        d.feeds["x"].reshape(-1)[:4] = d.choose([0.0, np.inf, np.nan, 1e30, 1e-30])
+    d.add("LpNormalization", x, axis=d.choose([-1, 0, -2]), p=d.choose([2, 1]))
+
+
+def linear(d: Draft) -> None:
+    """Linear models."""
+    x = d.input("x", *d.choose([(3, 4), (4,), (1, 4), (3, 3), (3, 5), (0, 4)]),
+                dtype=d.choose([np.float32, np.float64, np.int64]))  # fmt: skip
+    rows = d.choose([3, 2, 1])
+    weights = {"coefficients": d.floats(rows * 4).tolist()}
+    if d.choose([True, False]):
+        weights["intercepts"] = d.floats(rows).tolist()
+    transform = d.choose(["NONE", "SOFTMAX", "LOGISTIC", "PROBIT", "SOFTMAX_ZERO"])
+    if d.choose([True, False]):
+        labels = d.choose(
+            [{"classlabels_ints": [*range(rows)]}, {"classlabels_ints": [5, 7, 9][:rows]},
+             {"classlabels_strings": ["a", "b", "c"][:rows]}, {"classlabels_ints": [0, 1]}]
+        )  # fmt: skip
+        made = d.several(
+            "LinearClassifier", 2, x, post_transform=transform, **labels, **weights, **ML
+        )
+        d.outputs = made
+    else:
+        d.add("LinearRegressor", x, targets=rows, post_transform=transform, **weights, **ML)
+
+
+def trees(d: Draft) -> None:
+    """Trees that vote for classes."""
+    x = d.input("x", *d.choose([(3, 2), (2,), (1, 2), (0, 2)]),
+                dtype=d.choose([np.float32, np.float64]))  # fmt: skip
+    labels: dict[str, Any] = d.choose(
+        [{"classlabels_int64s": [0, 1, 2]}, {"classlabels_int64s": [4, 6, 8]},
+         {"classlabels_strings": ["a", "b", "c"]}, {"classlabels_int64s": [0, 1]}]
+    )  # fmt: skip
+    count = len(next(iter(labels.values())))
+    ids = d.choose([[0, 1, 2][:count], [0, 0, 0][:count], [1, 1, 0][:count]])
+    d.outputs = d.several(
+        "TreeEnsembleClassifier", 2, x, **labels, **ML,
+        post_transform=d.choose(["NONE", "SOFTMAX", "LOGISTIC", "PROBIT"]),
+        nodes_treeids=[0] * 5, nodes_nodeids=[0, 1, 2, 3, 4], nodes_featureids=[0, 1, 0, 0, 0],
+        nodes_modes=["BRANCH_LEQ", "BRANCH_LT", *["LEAF"] * 3], nodes_values=[0.1, -0.2, 0, 0, 0],
+        nodes_truenodeids=[1, 3, 0, 0, 0], nodes_falsenodeids=[2, 4, 0, 0, 0],
+        class_treeids=[0] * count, class_nodeids=[2, 3, 4][:count], class_ids=ids,
+        class_weights=d.choose([[0.5, 0.2, 0.9], [0.5, -0.2, 0.9]])[:count],
+        **d.choose([{}, {"base_values": [0.5, 0.25, 0.1][:count]}]),
+    )  # fmt: skip
+
+
+def log_sum_exp(d: Draft) -> None:
+    """The logarithm of a sum of powers."""
+    x = d.input("x", *d.choose(SHAPES), dtype=d.choose([np.float32, np.float64]))
+    if d.choose([False, True]) and d.feeds["x"].size:
+        d.feeds["x"].reshape(-1)[:4] = d.choose([np.inf, -np.inf, np.nan, 200.0, -200.0])
+    axes = d.choose([[-1], [0], [0, 1], [], None])
+    given = [] if axes is None else [_ints(d, axes)]
+    d.add("ReduceLogSumExp", x, *given, keepdims=d.choose([1, 0]),
+          noop_with_empty_axes=d.choose([0, 1]))  # fmt: skip
+
+
+def column(d: Draft) -> None:
+    """A product and sums of squares, as models of clusters have them."""
+    x = d.input("x", *d.choose([(3, 4), (1, 4), (0, 4)]))
+    axes = _ints(d, d.choose([[1], [-1], [0]]))
+    squares = d.add("ReduceSumSquare", x, axes, keepdims=d.choose([1, 0]))
+    squares = d.both("Mul", squares, d.number(2.0, 0, 1, 2)) if d.choose([False, True]) else squares
+    given = {"alpha": d.choose([-2.0, 1.0]), "beta": d.choose([1.0, 0.5]), "transB": 1}
+    d.add("Gemm", x, d.weight(d.floats(d.choose([5, 1]), 4)), squares, **given)
+
+
+def invariants(d: Draft) -> None:
+    """A loop that hands a state on as it is."""
+    from onnx import helper
+
+    from models import BOOL, node, value
+
+    x, w = d.input("x", 2, 3), d.input("w", *d.choose([(2, 3), (3,), (), (1, 2, 3)]))
+    nodes = [
+        node("Identity", "go", "on"),
+        node("Add", "a b", "c"),
+        node("Identity", d.choose(["b", "a"]), "kept"),
+    ]
+    body = helper.make_graph(
+        nodes, "body",
+        [value("i", INT64, []), value("go", BOOL, []), value("a", 1, None), value("b", 1, None)],
+        [value("on", BOOL, []), value("c", FLOAT, None), value("kept", FLOAT, None)],
+    )  # fmt: skip
+    count, yes = d.weight(np.array(d.choose([3, 0]))), d.weight(np.array(True))
+    d.outputs = d.several("Loop", 2, count, yes, x, w, body=body)
+
+
+def constants(d: Draft) -> None:
+    """What is made of constants alone, and what nobody reads."""
+    x = d.input("x", *d.choose([(2, 3), (3,), ()]))
+    given: dict[str, Any] = d.choose([{"value_floats": [1.0, 2.0, 3.0]}, {"value_float": 2.0}])
+    made = d.add("Constant", **given)
+    op = d.choose(["Neg", "Exp", "Sqrt", "Unsqueeze", "Tile"])
+    more = [_ints(d, [0])] if op == "Unsqueeze" else [_ints(d, [2])] if op == "Tile" else []
+    made = d.add(op, made, *more)
+    d.add("Abs", made)
+    d.both("Add", x, made)
+
+
+def quantised(d: Draft) -> None:
+    """A product with a matrix of bytes."""
+    x = d.input("x", *d.choose([(3, 4), (1, 4), (2, 3, 4), (4,), (0, 4)]))
+    kind = d.choose([np.int8, np.uint8])
+    codes = d.weight(d.random.integers(0, 100, d.choose([(4, 6), (4, 1)])).astype(kind))
+    columns = d.weights[codes].shape[1]
+    scales, axis = d.choose(
+        [((columns,), 1), ((), 1), ((1,), 1), ((4,), 0), ((columns,), -1), ((2, columns), 0)]
+    )
+    scale = d.weight((d.random.random(scales) + 0.5).astype(np.float32))
+    zero = [d.weight(d.random.integers(0, 50, scales).astype(kind))] if d.choose([1, 0]) else []
+    block = {"block_size": 2} if len(scales) == 2 else {}
+    w = d.add("DequantizeLinear", codes, scale, *zero, axis=axis, **block)
+    if d.choose([False, True]):
+        bias = d.weight(d.floats(*d.choose([(columns,), (), (1,), (3, 1), (3, columns)])))
+        d.add("Gemm", x, w, bias, beta=d.choose([1.0, 0.5]))
+    else:
+        d.add("MatMul", x, w)
+
+
+def microsoft(d: Draft) -> None:
+    """Fused operators of com.microsoft."""
+    op = d.choose(
+        ["BiasGelu", "FastGelu", "QuickGelu", "FusedMatMul", "FusedGemm", "SkipLayerNormalization"]
+    )
+    x = d.input("x", *d.choose([(2, 3, 8), (3, 8), (1, 8), (0, 8)]))
+    match op:
+        case "BiasGelu" | "FastGelu":
+            d.add(op, x, d.weight(d.floats(*d.choose([(8,), (1,)]))), **MS)
+        case "QuickGelu":
+            d.add(op, x, alpha=d.choose([1.702, 1.0]), **MS)
+        case "FusedMatMul":
+            y = d.input("y", *d.choose([(8, 5), (5, 8), (2, 8, 5)]))
+            d.add(op, x, y, alpha=d.choose([0.5, 1.0]), transB=d.choose([0, 1]), **MS)
+        case "FusedGemm":
+            c = d.weight(d.floats(*d.choose([(5,), (1,), (3, 1), ()])))
+            kind = d.choose(["Relu", "LeakyRelu", "Sigmoid"])
+            d.add(op, x, d.weight(d.floats(8, 5)), c, activation=kind, **MS)
+        case _:
+            z = d.input("z", *d.choose([(2, 3, 8), (1, 3, 8), (3, 8)]))
+            given = [d.weight(d.floats(8)) for _ in range(d.choose([3, 2, 1]))]
+            d.outputs = [
+                d.several(op, 4, x, z, *given, **MS)[n] for n in d.choose([[0], [0, 3], [0, 1]])
+            ]
+
+
+def _ints(d: Draft, numbers: Sequence[int]) -> str:
+    return d.weight(np.array(numbers, np.int64))
+
+
+ROWS = {
+    "redundant-nodes": redundant,
+    "redundant-nodes, reshaped": reshaped_twice,
+    "redundant-nodes, squeezed": squeezed,
+    "cast-chains": casts,
+    "common-subexpressions": repeated,
+    "cancel-transposes": transposes,
+    "float-islands": islands,
+    "pairwise-distances": distances,
+    "classical-models, features": features,
+    "classical-models, scaler": scaler,
+    "classical-models, normalizer": normalizer,
+    "classical-models, p-norm": lp_norm,
+    "classical-models, linear": linear,
+    "classical-models, trees": trees,
+    "classical-models, powers": log_sum_exp,
+    "classical-models, column": column,
+    "free-loop-invariants": invariants,
+    "fold-constants": constants,
+    "fuse-dequantize-matmul": quantised,
+    "microsoft-operators": microsoft,
+}
