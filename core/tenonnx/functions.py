@@ -55,6 +55,19 @@ def inline_functions(model: ir.Model, limit: int | None = None) -> None:
         raise
     except (ValueError, ir.passes.InvariantError, ir.passes.PassError) as error:
         raise InvalidGraph(f"the model's functions cannot be inlined: {error}") from error
+    except RuntimeError as error:  # what onnx_ir makes of any exception, with its own insides
+        why = next(_unmade(model), "they do not fit their calls")
+        raise InvalidGraph(f"the model's functions cannot be inlined: {why}") from error
+
+
+def _unmade(model: ir.Model) -> Iterator[str]:
+    """Says what functions read that nothing in them makes."""
+    for function in model.functions.values():
+        for node in graphs.nodes(function.graph):
+            for value in filter(None, node.inputs):
+                if value.producer() is None and value.graph is None:
+                    name = f"{function.domain}::{function.name}"
+                    yield f"{name} reads {value.name!r}, which nothing in it makes"
 
 
 @contextlib.contextmanager

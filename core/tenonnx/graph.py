@@ -232,10 +232,10 @@ def _sort(graph: ir.Graph, outer: Scopes, found: list[ir.Node]) -> None:
     try:
         graph.sort()
     except ValueError as error:
-        raise InvalidGraph(f"the graph '{graph.name}' has a cycle: {error}") from error
+        raise MalformedGraph(f"the graph '{graph.name}' has a cycle: {error}") from error
     del found[before:]
     if not _holds(graph, outer, found):
-        raise InvalidGraph(f"the graph '{graph.name}' has a cycle through its subgraphs")
+        raise MalformedGraph(f"the graph '{graph.name}' has a cycle through its subgraphs")
 
 
 def _holds(graph: ir.Graph, outer: Scopes, found: list[ir.Node]) -> bool:
@@ -262,7 +262,7 @@ def _holds(graph: ir.Graph, outer: Scopes, found: list[ir.Node]) -> bool:
                 _sort(inner, scopes, found)
     for output in graph.outputs:
         if not _is_in(output, scopes):
-            raise InvalidGraph(f"nothing produces the graph output '{output.name}'")
+            raise MalformedGraph(f"nothing produces the graph output '{output.name}'")
     return True
 
 

@@ -25,7 +25,8 @@ Schemas say so, too, but reading one loads all of them, which takes longer than 
 def misfit(node: ir.Node) -> str | None:
     """Returns in what a node differs from its operator's schema; ``None`` if in nothing.
 
-    That is, in the number of its inputs or outputs, or in the type of an attribute. Asking takes
+    That is, in the number of its inputs or outputs, one that is left out, or in the type of an
+    attribute. Asking takes
     longer than compiling the node, so only nodes are asked about that failed.
     """
     if (schema := schema_of(node)) is None:
@@ -38,6 +39,9 @@ def misfit(node: ir.Node) -> str | None:
             wanted = f"{least}" if least == most else f"{least} to {most}"
             wanted = f"at least {least}" if most > 1000 else wanted
             return f"{graphs.label(node)} has {count} {what}, it needs {wanted}"
+    for given, wanted_input in zip(node.inputs, schema.inputs, strict=False):
+        if given is None and wanted_input.option.name == "Single":
+            return f"{graphs.label(node)} lacks its input {wanted_input.name}"
     for name, attribute in node.attributes.items():
         formal = schema.attributes.get(name)
         if formal is not None and formal.type.name != attribute.type.name:

@@ -26,6 +26,13 @@ class Made(NamedTuple):
     outputs: Sequence[ir.Value | None]
 
 
+MISFITS = (LookupError, AttributeError, TypeError, ValueError, ArithmeticError)
+"""What writers stumble over in nodes for which ONNX has no schema that would say it first.
+
+They write nodes of their own and change nothing, so such a node stays, for its kernel to name.
+"""
+
+
 class Refusal(Exception):
     """Says why a node is left as it is."""
 
@@ -61,6 +68,8 @@ def writing_out(writers: Writers) -> Callable[[ir.Model, TransformContext], bool
                     made = write(node)
                 except Refusal as refusal:
                     made = str(refusal)
+                except MISFITS:
+                    made = "it has not the inputs or attributes of its operator"
                 refused = made if isinstance(made, str) else work.refusal(made.nodes, [node])
                 if isinstance(made, str) or refused:
                     work.miss("operators of ONNX", node, refused or "")

@@ -57,6 +57,9 @@ class Part:
         self.graph = gradient.graph
         known = ir.convenience.create_value_mapping(self.graph, include_subgraphs=False)
         names = python_attributes(gradient)
+        for name in ("xs", "y"):
+            if name not in names:
+                raise InvalidGraph(f"{label(gradient)} lacks its attribute {name}")
         for name in (*names["xs"], *names.get("zs", ()), names["y"]):
             if name not in known:
                 raise InvalidGraph(f"{label(gradient)} names '{name}', which its graph has not")

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(
 
 TESTS = Path(__file__).parent.parent
 QUICK = ["operators", "contrib", "graphs", "files", "ort"]
-CASES = 25
+CASES = 150
 
 
 def campaign(*arguments: str) -> None:

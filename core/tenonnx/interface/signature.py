@@ -122,7 +122,7 @@ class InputCheck:
         if kind.startswith("map(") and not isinstance(given, dict):
             raise self._wrong(type(given).__name__)
         if kind.startswith("tensor("):
-            return np.asarray(given, self._element)
+            return self._made(given, self._element, type(given).__name__)
         return given
 
     def _as_sparse(self, given: Any) -> Any:
@@ -138,16 +138,11 @@ class InputCheck:
 
     def _sequence(self, items: list[Any]) -> list[Any]:
         for position, item in enumerate(items):
-            array = _as_strings(np.asarray(item))
+            array = _as_strings(self._made(item, None, f"an item {position}"))
             if array.dtype != self._element and self._element is not None:
                 if hasattr(item, "dtype"):
                     raise self._wrong(f"an item {position} of dtype {item.dtype}")
-                try:
-                    array = np.asarray(item, self._element)
-                except (TypeError, ValueError, OverflowError) as error:
-                    raise self._wrong(
-                        f"an item {position} that is no such array ({error})"
-                    ) from error
+                array = self._made(item, self._element, f"an item {position}")
             items[position] = array
         return items
 
@@ -164,14 +159,16 @@ class InputCheck:
             return None
         if isinstance(given, dict):
             raise self._wrong("a dict")
-        if self._dtype is not None and self._dtype != STRING and not hasattr(given, "dtype"):
-            try:
-                return np.asarray(given, self._dtype)
-            except (TypeError, ValueError, OverflowError) as error:
-                raise self._wrong(
-                    f"{type(given).__name__} that is no such array ({error})"
-                ) from error
-        return np.asarray(given)
+        dtype = None if self._dtype == STRING or hasattr(given, "dtype") else self._dtype
+        return self._made(given, dtype, type(given).__name__)
+
+    def _made(self, given: Any, dtype: Any, what: str) -> np.ndarray[Any, Any]:
+        try:
+            return np.asarray(given, dtype)
+        except (TypeError, ValueError, OverflowError) as error:
+            # numpy's other exceptions tell of its conversions, not of what was given.
+            why = error if isinstance(error, ValueError) else "of elements that do not fit"
+            raise self._wrong(f"{what} that is no such array ({why})") from error
 
     def _convert(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         assert self._dtype is not None

@@ -164,9 +164,10 @@ def compile_segment(provider: Provider, segment: Segment) -> Sequence[Step]:
         for node in segment.nodes:
             if wrong := misfit(node):
                 raise InvalidGraph(wrong) from error
-        names = ", ".join(graphs.label(node) for node in segment.nodes[:3])
+        from tenonnx.blame import blame  # for mistakes only
+
         kind = NodeRefused if isinstance(error, (ValueError, TypeError)) else EPFail
-        raise kind(f"{provider.name} cannot compile {names}: {error}") from error
+        raise kind(f"{provider.name} cannot compile {blame(segment.nodes, error)}") from error
     for value in segment.outputs:
         if value not in made:
             producer = value.producer()

@@ -11,7 +11,6 @@ from typing import Any, Protocol
 import numpy as np
 import onnx_ir as ir
 
-from tenonnx import graph as graphs
 from tenonnx.errors import NodeFailed, NodeMisused, OutOfMemory, RuntimeException
 from tenonnx.planning.bound import Direct, choose_buffers, deliver, direct_outputs
 from tenonnx.planning.codegen import Code, Generator
@@ -189,8 +188,9 @@ class Plan:
         nodes = culprit.nodes if isinstance(culprit, Step) else (culprit,)
         if wrong := next(filter(None, map(misfit, nodes)), None):
             return NodeMisused(wrong)
-        names = ", ".join(graphs.label(node) for node in nodes[:3])
-        return _failure(error)(f"{names}: {type(error).__name__}: {error}")
+        from tenonnx.blame import blame  # for mistakes only
+
+        return _failure(error)(blame(nodes, error))
 
 
 def _failure(error: Exception) -> type[RuntimeException]:

@@ -9,6 +9,7 @@ from typing import Any
 import onnx
 
 from fuzz.drawing import Drawn
+from fuzz.findings.inputs import INPUTS
 from fuzz.findings.operators import OPERATORS
 
 Row = tuple[onnx.ModelProto, dict[str, Any]]
@@ -20,7 +21,7 @@ def case(name: str, row: Row, number: int) -> Drawn:
     return Drawn(number, name, "bytes", model.SerializeToString(), feeds, rounds=(feeds,) * 5)
 
 
-ROWS: dict[str, Row] = {**OPERATORS}
+ROWS: dict[str, Row] = {**OPERATORS, **INPUTS}
 KEPT: list[Callable[[], Drawn]] = [
     functools.partial(case, name, row, 1 + 4 * i) for i, (name, row) in enumerate(ROWS.items())
 ]

@@ -28,8 +28,37 @@ def one(op: str, feeds: dict[str, Any], outputs: str = "y", **given: Any) -> Any
     return made, feeds
 
 
+X = np.ones((2, 3), np.float32)
+MS = "com.microsoft"
+
 OPERATORS: dict[str, tuple[onnx.ModelProto, dict[str, Any]]] = {
-    "a product of unlike depths": one(
-        "MatMul", {"x": np.ones((2, 3), np.float32)}, weights={"w": np.ones((4, 2), np.float32)}
+    "Cast of nothing": one("Cast", {"x": X}, inputs="_", to=1),
+    "Sub of one": one("Sub", {"x": X}, opset=20),
+    "LayerNormalization without a scale": one("LayerNormalization", {"x": X}, inputs="x _"),
+    "SkipLayerNormalization of one": one("SkipLayerNormalization", {"x": X}, domain=MS),
+    "SkipLayerNormalization of nothing": one(
+        "SkipLayerNormalization", {"x": X}, inputs="_ x x", domain=MS
     ),
-}
+    "CropAndResize of six": one("CropAndResize", {"x": X}, inputs="x x x x x x", domain=MS),
+    "ConvTranspose in no groups": one(
+        "ConvTranspose", {"x": np.ones((1, 2, 4), np.float32)},
+        weights={"w": np.ones((2, 2, 3), np.float32)}, group=0,
+    ),
+    "Resize at an odd place": one(
+        "Resize", {"x": X}, inputs="x roi scales", opset=11, mode="linear",
+        coordinate_transformation_mode="tf_crop_and_resize",
+        weights={
+            "roi": np.array([0, -1e30, 1, 1e30], np.float32), "scales": np.ones(2, np.float32)
+        },
+    ),
+    "a loss of labels that there are not": one(
+        "SoftmaxCrossEntropyLoss", {"x": X, "t": np.array([1 << 40, 0])}
+    ),
+    "a loss of labels that are no integers": one("SoftmaxCrossEntropyLoss", {"x": X, "t": X[:, 0]}),
+    "MatMulNBits of nothing": one(
+        "MatMulNBits", {"x": X}, inputs="x _ x", domain=MS, K=3, N=2, bits=4, block_size=16
+    ),
+    "a gradient of nothing": one(
+        "Gradient", {"x": X}, domain="ai.onnx.preview.training", y="x"
+    ),
+}  # fmt: skip

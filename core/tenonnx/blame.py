@@ -1,0 +1,57 @@
+"""What to say of an exception that a node raised."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import onnx_ir as ir
+
+from tenonnx import graph as graphs
+
+NUMPY = re.compile(r"ufunc|dtype|out of bounds|Cannot cast|No loop|too many indices")
+"""What numpy says of arrays in exceptions that Python has words of its own for."""
+
+LIBRARIES = (ValueError, RuntimeError, MemoryError, OSError)
+"""What libraries raise, too, in words that say what did not fit."""
+
+MAX_NODES = 3
+
+
+def blame(nodes: Sequence[ir.Node], error: Exception) -> str:
+    """Returns a message that names the nodes which an exception came from, and says why.
+
+    What an operator raises says what was expected. What Python raised where nobody expected it
+    says how the program is made, and nothing of the model: then it is the inputs that are said,
+    and the exception is to be the message's cause.
+    """
+    names = ", ".join(graphs.label(node) for node in nodes[:MAX_NODES])
+    said, of_python = str(error), type(error).__module__ == "builtins"
+    if not of_python or (isinstance(error, LIBRARIES) and not isinstance(error, RecursionError)):
+        return f"{names}: {type(error).__name__}: {said}"
+    if _raised_by_statement(error) or (
+        isinstance(error, (TypeError, IndexError)) and NUMPY.search(said)
+    ):
+        programs = isinstance(error, (LookupError, ArithmeticError, AttributeError))
+        return f"{names}: {said}" if programs else f"{names}: {type(error).__name__}: {said}"
+    return f"{names} failed for what it was given: {', '.join(map(_described, nodes[0].inputs))}"
+
+
+def _raised_by_statement(error: Exception) -> bool:
+    """Says whether a ``raise`` is where an exception comes from, and not a call or an operation."""
+    from opcode import opmap  # for mistakes only
+
+    place = error.__traceback__
+    if place is None:
+        return False
+    while place.tb_next is not None:
+        place = place.tb_next
+    return place.tb_frame.f_code.co_code[place.tb_lasti] == opmap["RAISE_VARARGS"]
+
+
+def _described(value: ir.Value | None) -> str:
+    if value is None:
+        return "nothing"
+    kind = value.dtype.name.lower() if value.dtype is not None else "?"
+    shape = value.shape if value.shape is not None else "[?]"
+    return f"{value.name} {kind}{shape}"
