@@ -13,7 +13,7 @@ import pytest
 
 import tenonnx
 from hooks import options_with
-from models import FLOAT, model, node, value
+from models import FLOAT, graph, model, node, value
 from tenonnx.wellformed import OF_ONE_TYPE
 
 W = np.arange(1, 5, dtype=np.float32).reshape(2, 2)
@@ -63,6 +63,102 @@ REFUSED: dict[str, tuple[list[onnx.NodeProto], str]] = {
 def test_the_node_is_named(nodes: list[onnx.NodeProto], op: str) -> None:
     with pytest.raises(tenonnx.TenonnxError, match=rf"^(.*\n  )?{op} '"):
         tenonnx.InferenceSession(malformed(*nodes), providers=["cpu"]).run(None, {"x": W})
+
+
+def twice(op: str, **attributes: Any) -> onnx.NodeProto:
+    made = node(op, "x", "y", **attributes)
+    made.attribute.extend(list(made.attribute))
+    return made
+
+
+def branching(*nodes: onnx.NodeProto, made: str, held: str | None = None) -> list[onnx.NodeProto]:
+    branch = graph(nodes, [], [value(made)], {held: W} if held else None)
+    return [
+        node("Neg", "x", "before"),
+        node("Cast", "n", "some", to=onnx.TensorProto.BOOL),
+        node("ReduceMax", "some", "c", keepdims=0),
+        node("If", "c", "y", then_branch=branch, else_branch=branch),
+    ]
+
+
+LIKE_ONNXRUNTIME: dict[str, tuple[list[onnx.NodeProto], str | None]] = {
+    "an attribute twice": (
+        [twice("LeakyRelu", alpha=0.5)],
+        r"LeakyRelu 'y' has .* alpha more than",
+    ),
+    "inputs too many": ([node("Neg", "x x", "y")], r"^Neg 'y' .* has 2 inputs, it needs 1$"),
+    "inputs too many, absent": ([node("Neg", "x _", "y")], r"^Neg 'y' .* has 2 inputs"),
+    "inputs too few": ([node("Add", "x", "y")], r"^Add 'y' .* has 1 inputs, it needs 2$"),
+    "an input absent": ([node("Add", "x _", "y")], r"^Add 'y' .* lacks its input B$"),
+    "outputs too many": ([node("Neg", "x", "y z")], r"^Neg 'y' .* has 2 outputs, it needs 1$"),
+    "an output twice": ([node("Split", "x", "y y", axis=0, num_outputs=2)], "'y' is redeclared"),
+    "an output that is an input": ([node("Neg", "x", "x"), node("Neg", "x", "y")], "redeclared"),
+    "an output that is a weight": ([node("Neg", "x", "w"), node("Neg", "w", "y")], "redeclared"),
+    "nodes of one name": (
+        [node("Neg", "x", "h", name="a"), node("Neg", "h", "y", name="a")],
+        r"^Neg 'a' .* is not the only node of that name",
+    ),
+    "a body that makes what is there": (
+        branching(node("Neg", "x", "before"), made="before"),
+        r"^Neg 'before' .* makes 'before', which is there already",
+    ),
+    "a body that makes an input": (
+        branching(node("Neg", "before", "x"), made="x"),
+        r"^Neg 'x' .* makes 'x', which is there already",
+    ),
+    "a body that makes a weight": (
+        branching(node("Neg", "before", "w"), made="w"),
+        r"^Neg 'w' .* makes 'w', which is there already",
+    ),
+    "a body that holds what is there": (
+        branching(node("Neg", "before", "r"), made="r", held="before"),
+        None,
+    ),
+    "an output that is absent": ([node("Split", "x", "_ y", axis=0, num_outputs=2)], None),
+}
+"""With what is said of them; ``None`` if they run."""
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"), LIKE_ONNXRUNTIME.values(), ids=LIKE_ONNXRUNTIME.keys()
+)
+def test_what_onnxruntime_refuses_is_refused_at_load(
+    nodes: list[onnx.NodeProto], message: str | None
+) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    content = malformed(*nodes).SerializeToString()
+    for made in (onnxruntime.InferenceSession, tenonnx.InferenceSession):
+        ours = made is tenonnx.InferenceSession
+        if message is None:
+            made(content, providers=["CPUExecutionProvider"])
+        else:
+            with pytest.raises(Exception, match=message if ours else ".") as caught:
+                made(content, providers=["CPUExecutionProvider"])
+            assert not ours or isinstance(caught.value, tenonnx.InvalidGraph)
+
+
+def lacking(what: str) -> onnx.ModelProto:
+    proto = malformed(node("Neg", "x", "y"))
+    if what == "ir_version":
+        proto.ClearField("ir_version")
+    elif what == "type":
+        proto.graph.input[0].ClearField("type")
+    else:
+        proto.graph.input.append(proto.graph.input[0])
+    return proto
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("ir_version", "lacks its ir_version"),
+        ("type", "the graph input 'x' has no type"),
+        ("one name", "two inputs called 'x'"),
+    ],
+)
+def test_models_that_lack_what_every_model_has(what: str, message: str) -> None:
+    with pytest.raises(tenonnx.InvalidGraph, match=message):
+        tenonnx.InferenceSession(lacking(what))
 
 
 class Stumbling(tenonnx.Provider):

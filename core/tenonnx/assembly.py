@@ -22,7 +22,7 @@ from tenonnx.provider import HOST
 from tenonnx.transforms import Transform, select
 from tenonnx.weights.registry import Weight, WeightRegistry, default_registry
 from tenonnx.weights.tensors import WeightTensor
-from tenonnx.wellformed import check_types
+from tenonnx.wellformed import check_names, check_types
 
 EMBEDDED = "ort_config"
 """Metadata of models that says with which options to run them, as JSON."""
@@ -61,6 +61,7 @@ def read_model(
     model = load_model(source, registry, formats, roots, supplied)
     supplied.refuse_unknown(model.graph.initializers)
     graphs.check_and_sort(model)
+    check_names(model.graph)
     limit = options.entry(config.EXPANSION)
     functions.inline_functions(model, None if limit is None else int(limit))
     check_types(model.graph)

@@ -128,7 +128,7 @@ def expand_unsupported(model: ir.Model, is_supported: Callable[[ir.Node], bool])
         The nodes without a body, which are left as they are.
     """
     for _ in range(MAX_ROUNDS):
-        if not (wanted := _unsupported(model, is_supported)):
+        if not (wanted := unsupported(model, is_supported)):
             break
         if any(map(_lacks_types, wanted)):
             from onnx_ir.passes.common import ShapeInferencePass  # as few need
@@ -140,11 +140,12 @@ def expand_unsupported(model: ir.Model, is_supported: Callable[[ir.Node], bool])
             break
         inline_functions(model)
     else:
-        wanted = _unsupported(model, is_supported)
+        wanted = unsupported(model, is_supported)
     return wanted
 
 
-def _unsupported(model: ir.Model, is_supported: Callable[[ir.Node], bool]) -> list[ir.Node]:
+def unsupported(model: ir.Model, is_supported: Callable[[ir.Node], bool]) -> list[ir.Node]:
+    """Returns the nodes of a model, in subgraphs too, that nobody runs."""
     return [
         node
         for node in graphs.nodes(model.graph)

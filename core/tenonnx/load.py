@@ -148,6 +148,7 @@ def _read_buffer(buffer: memoryview, storage: Any, reader: TensorReader, name: s
 
 def _read(proto: onnx.ModelProto, reader: TensorReader) -> ir.Model:
     """Returns the model of a proto, which gets changed if it has sparse tensors or maps."""
+    _refuse_incomplete(proto)
     with collector.paused():
         try:
             inside = graphs(proto)
@@ -162,6 +163,14 @@ def _read(proto: onnx.ModelProto, reader: TensorReader) -> ir.Model:
         _convert(model, reader)
     note_map_types(model, maps)
     return model
+
+
+def _refuse_incomplete(proto: onnx.ModelProto) -> None:
+    if not proto.ir_version:
+        raise MalformedGraph("the model lacks its ir_version, which every model has")
+    for info in proto.graph.input:
+        if not info.HasField("type"):
+            raise MalformedGraph(f"the graph input '{info.name}' has no type")
 
 
 def _say_inputs_again(graph: ir.Graph, proto: onnx.GraphProto, *, inner: bool) -> None:

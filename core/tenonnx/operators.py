@@ -14,7 +14,8 @@ import ctypes
 import functools
 import importlib
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -92,6 +93,24 @@ class Kernel:
             function: Callable[..., Any] = functools.reduce(getattr, self.call.split("."), xp)
             return functools.partial(function, **given) if given else function
         return functools.partial(self.call, xp, **given)
+
+    def arity(self) -> tuple[int, float]:
+        """Returns how many inputs it needs at least, and how many it takes."""
+        return _arity(self.call)
+
+    def misfit(self, inputs: Sequence[object]) -> str | None:
+        """Returns why a node of these inputs is none of its operator's; ``None`` if it is."""
+        least, most = self.arity()
+        if self.domain:  # others add inputs without a new version; absent ones are no matter
+            while inputs and inputs[-1] is None:
+                inputs = inputs[:-1]
+        elif None in inputs[:least]:
+            return f"{self} needs its first {least} inputs, the node lacks one of them"
+        if not least <= len(inputs) <= most:
+            wanted = f"{least}" if least == most else f"{least} to {most}"
+            wanted = f"at least {least}" if most == math.inf else wanted
+            return f"{self} takes {wanted} inputs, the node has {len(inputs)}"
+        return None
 
     def __str__(self) -> str:
         return kernel_name(self.domain, self.op_type, self.since)
@@ -234,6 +253,26 @@ def _keywords(function: Callable[..., Any]) -> dict[str, Any]:
     code, defaults = plain.__code__, plain.__kwdefaults__ or {}
     names = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
     return {name: defaults.get(name, inspect.Parameter.empty) for name in names}
+
+
+@functools.cache
+def _arity(function: Callable[..., Any] | str) -> tuple[int, float]:
+    """Returns how many positional parameters a kernel needs and has, without its namespace.
+
+    Of a namespace's own function it says what numpy's takes. Nothing is known of one that has
+    another signature than Python's.
+    """
+    if isinstance(function, str):
+        import numpy as np  # which is there when nodes are placed
+
+        named = functools.reduce(getattr, function.split("."), np)
+        return (named.nin, named.nin) if isinstance(named, np.ufunc) else (0, math.inf)
+    plain = inspect.unwrap(function, stop=lambda f: hasattr(f, "__signature__"))
+    if hasattr(plain, "__signature__") or not inspect.isfunction(plain):
+        return 0, math.inf
+    code = plain.__code__
+    most = math.inf if code.co_flags & inspect.CO_VARARGS else max(0, code.co_argcount - 1)
+    return max(0, code.co_argcount - 1 - len(plain.__defaults__ or ())), most
 
 
 def _attributes_of(

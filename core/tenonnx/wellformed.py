@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Final
 
 import onnx_ir as ir
@@ -48,6 +49,45 @@ def misfit(node: ir.Node) -> str | None:
             found, wanted = attribute.type.name, formal.type.name
             return f"{graphs.label(node)}: its attribute {name} is {found}, it needs {wanted}"
     return None
+
+
+def check_names(graph: ir.Graph, around: tuple[Set[str | None], ...] = ()) -> None:
+    """Checks that every name of a graph and of the graphs in it stands for one thing.
+
+    A body's inputs and initializers may hide values of the graphs around it, and so may what its
+    nodes make, if it is made only after the body. That a graph's nodes make nothing twice has been
+    checked before.
+
+    Args:
+        graph: The graph.
+        around: The names that graphs around it have given so far.
+
+    Raises:
+        MalformedGraph: Inputs of a graph or nodes of it have one name, or a body's node makes
+            what the graphs around it have.
+    """
+    made: set[str | None] = {value.name for value in graph.inputs}
+    if len(made) < len(graph.inputs):
+        names = [value.name for value in graph.inputs]
+        if twice := next((name for name in names if name and names.count(name) > 1), None):
+            raise MalformedGraph(f"the graph '{graph.name}' has two inputs called '{twice}'")
+    made.update(graph.initializers)
+    called: set[str] = set()
+    for node in graph:
+        if name := node.name:
+            if name in called:
+                raise MalformedGraph(f"{graphs.label(node)} is not the only node of that name")
+            called.add(name)
+        if graphs.has_bodies(node):
+            for _, inner in graphs.subgraphs(node):
+                check_names(inner, (made, *around))
+        for output in node.outputs:
+            if around and output.name and any(output.name in names for names in around):
+                raise MalformedGraph(
+                    f"{graphs.label(node)} makes '{output.name}', which is there already in a "
+                    "graph around its own: every name is assigned once"
+                )
+            made.add(output.name)
 
 
 def check_types(graph: ir.Graph) -> None:

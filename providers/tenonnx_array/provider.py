@@ -125,7 +125,7 @@ class ArrayProvider(Provider):
             return f"{kernel} has no attribute {', '.join(sorted(unknown))}"
         if len(node.outputs) > 1 and not kernel.multiple:
             return f"{kernel} has one output, the node names {len(node.outputs)}"
-        return self.lacks(node) or True
+        return kernel.misfit(node.inputs) or self.lacks(node) or True
 
     def lacks(self, node: ir.Node) -> str | None:
         """Returns why the library cannot run a node whose kernel there is; ``None`` if it can."""

@@ -104,14 +104,20 @@ def place(
         others: Usable providers that were not asked for; named in the error if they could help.
 
     Raises:
-        UnknownOperator: Some nodes have no provider; the message lists them.
+        UnknownOperator: Some nodes have no provider; the message lists them, or says in what one
+            differs from its operator's schema.
     """
     try:
         return _place_graph(model.graph, providers)
     except _Unsupported:
-        unsupported = functions.expand_unsupported(
-            model, lambda node: any(p.supports(node) is True for p in providers)
-        )
+
+        def supported(node: ir.Node) -> bool:
+            return any(provider.supports(node) is True for provider in providers)
+
+        for node in functions.unsupported(model, supported):
+            if wrong := misfit(node):
+                raise UnknownOperator(wrong) from None
+        unsupported = functions.expand_unsupported(model, supported)
     if unsupported:
         raise _not_implemented(unsupported, providers, others)
     return _place_graph(model.graph, providers)

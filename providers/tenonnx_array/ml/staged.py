@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,6 +20,10 @@ class StagedKernel(Kernel):
         """Returns a callable of the inputs; trees, vectors and vocabularies are built here."""
         function: Callable[..., Any] = Kernel.bind(self, xp, attributes, outputs)()
         return function
+
+    def arity(self) -> tuple[int, float]:
+        """Says nothing: the call's own parameters are no inputs."""
+        return 0, math.inf
 
 
 class StagedTable(OperatorTable):

@@ -1,0 +1,32 @@
+"""A kernel takes as many inputs as the operator's schema has, and no node that fits is refused."""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+
+from tenonnx_array import TABLE
+
+SCHEMAS = [s for s in onnx.defs.get_all_schemas_with_history() if not s.deprecated]
+
+
+@pytest.mark.parametrize("domain", ["", "ai.onnx.ml"])
+def test_no_kernel_is_stricter_than_its_schema(domain: str) -> None:
+    single = onnx.defs.OpSchema.FormalParameterOption.Single
+    for schema in SCHEMAS:
+        kernel = TABLE.find(domain, schema.name, schema.since_version)
+        if schema.domain != domain or kernel is None:
+            continue
+        least, most = kernel.arity()
+        assert least <= schema.min_input, kernel
+        assert most >= schema.max_input, kernel
+        assert domain or all(formal.option == single for formal in schema.inputs[:least]), kernel
+
+
+def test_most_kernels_are_as_strict() -> None:
+    exact = 0
+    for schema in SCHEMAS:
+        kernel = TABLE.find(schema.domain, schema.name, schema.since_version)
+        if kernel is not None and not schema.domain:
+            exact += kernel.arity()[0] == schema.min_input
+    assert exact > 500
