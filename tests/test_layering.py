@@ -55,6 +55,7 @@ PUBLIC_MODULES = {
     "tenonnx.digest",
     "tenonnx.graph",
     "tenonnx.functions",
+    "tenonnx.inference",
     "tenonnx.load",
     "tenonnx.records",
 }

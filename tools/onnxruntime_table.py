@@ -54,7 +54,9 @@ memory; a `.copy()` is yours to write to.
 sequences may be arrays. Models of a newer IR version or opset run if their operators do. Types
 are not inferred when a model is loaded: those of weights and of the model's inputs must fit
 together, but where those of computed values do not, they are promoted as numpy promotes them, and
-an output may then be of another type than is declared.
+an output may then be of another type than is declared. What a model leaves open of its outputs is
+inferred when `shape` or `type` is read, without the weights; as there, `[]` is also the shape of
+what nothing is found of.
 
 Numbers differ in a few places. NaN wins in ReduceMax, ReduceMin, ArgMax, ArgMin and every MaxPool,
 where onnxruntime may pass it over. Sums, products and powers of integers wrap around instead of

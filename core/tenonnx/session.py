@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tenonnx import assembly, collector
+from tenonnx.errors import TenonnxError
 from tenonnx.interface.recipes import kept, recipe, refuse_unkept
 from tenonnx.interface.run_options import Deadline, RunOptions, Terminator
 from tenonnx.interface.session_facts import Session
-from tenonnx.interface.signature import Signature
+from tenonnx.interface.signature import NodeArg, Signature, describe
 from tenonnx.options import SessionOptions, checked
 from tenonnx.planning.placement import Placement, place
 from tenonnx.planning.plan import Observer, Plan
@@ -120,6 +121,23 @@ class InferenceSession(Session):
         self._weights = tuple(assembly.weights_of(model))
         registry.attach(self, options.logid or str(model.graph.name or "session"), self._weights)
         self._moments = (*moments, time.perf_counter_ns())
+
+    def _infer_outputs(self) -> list[NodeArg]:
+        """Returns the outputs with what inference finds of those that the model leaves open.
+
+        They are inferred of the model as it was, for transforms leave operators that ONNX has not;
+        of the model as it runs, if the other is not there any more.
+        """
+        from tenonnx.inference import infer_types  # which most sessions do without
+
+        plugins = assembly.surroundings(self._options)[0]
+        try:
+            model = assembly.read_model(self._recipe[0], self._registry, self._options, plugins)
+        except (TenonnxError, OSError):
+            model = self._model.clone()
+        infer_types(model)
+        found = {arg.name: arg for arg in map(describe, model.graph.outputs)}
+        return [found.get(arg.name, arg) for arg in self._signature.outputs]
 
     def run(
         self,

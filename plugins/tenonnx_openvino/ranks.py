@@ -16,7 +16,7 @@ def infer_ranks(model: ir.Model, context: TransformContext) -> bool:
         return False
     if all(output.shape is not None for node in model.graph for output in node.outputs):
         return False
-    from onnx_ir.passes.common import ShapeInferencePass  # which others do without
+    from tenonnx.inference import infer_types  # which others do without
 
-    ShapeInferencePass(check_type=False, strict_mode=False)(model)
+    infer_types(model)
     return True

@@ -12,9 +12,9 @@ from onnx_ir.passes.common import LiftConstantsToInitializersPass
 from tenonnx import InvalidGraph, NotSupported
 from tenonnx.functions import expand_unsupported, inline_functions, schema_of
 from tenonnx.graph import captures, nodes, resolve_versions
+from tenonnx.inference import infer_types
 from tenonnx_ort_format.build import Later, Tables
 from tenonnx_ort_format.schema import SCHEMA, TYPE_KINDS
-from tenonnx_ort_format.types import infer_types
 
 VERSION = "6"
 """onnxruntime's version of the format since 1.13; all that followed read it."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import NotSupported
+from tenonnx.interface.inferred import Inferred, is_said
 from tenonnx.interface.signature import NodeArg, Signature
 from tenonnx.options import SessionOptions
 from tenonnx.plugins.manager import default_plugins
@@ -54,8 +56,16 @@ class Session:
         return list(self._signature.inputs)
 
     def get_outputs(self) -> list[NodeArg]:
-        """Returns the outputs."""
-        return list(self._signature.outputs)
+        """Returns the outputs; what the model does not say of them is inferred when it is read."""
+        pairs = zip(self._signature.outputs, self._model.graph.outputs, strict=True)
+        return [arg if is_said(value) else Inferred(arg, self) for arg, value in pairs]
+
+    @functools.cached_property
+    def _inferred(self) -> dict[str, NodeArg]:
+        return {arg.name: arg for arg in self._infer_outputs()}
+
+    def _infer_outputs(self) -> list[NodeArg]:
+        raise NotImplementedError
 
     def get_overridable_initializers(self) -> list[NodeArg]:
         """Returns the inputs that have a value already, which a caller may override."""

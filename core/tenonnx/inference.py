@@ -1,0 +1,139 @@
+"""Types and shapes that a model leaves open, by ONNX's own inference, without its weights.
+
+This module is public: plugins of others may import it.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import onnx
+import onnx_ir as ir
+
+from tenonnx.functions import schema_of
+from tenonnx.graph import nodes
+from tenonnx.type_names import SCALAR
+
+log = logging.getLogger("tenonnx")
+
+LARGE_BYTES = 1024
+"""Larger tensors say no shapes that are computed with; inference needs their own alone."""
+
+MAX_ROUNDS = 100
+"""Each types one more row of operators that inference does not know."""
+
+TENSORS = {
+    "tensor(float)": ir.DataType.FLOAT,
+    "tensor(double)": ir.DataType.DOUBLE,
+    "tensor(int64)": ir.DataType.INT64,
+    "tensor(string)": ir.DataType.STRING,
+}
+"""What operators of ai.onnx.ml give."""
+
+LABELS = {ir.DataType.STRING, ir.DataType.INT64}
+"""What classifiers give, by the labels they were fitted to."""
+
+
+def infer_types(model: ir.Model) -> None:
+    """Gives values without type or shape what ONNX's inference finds, or their schema says."""
+    for _ in range(MAX_ROUNDS):
+        _infer(model)
+        untyped = [
+            v for node in nodes(model.graph) for v in node.outputs if v.type is None and v.name
+        ]
+        if not sum(map(_from_schema, untyped)):
+            return
+
+
+def _from_schema(value: ir.Value) -> bool:
+    """Types an output whose operator has no inference, as those of ai.onnx.ml; says whether.
+
+    A type that an input is bound to is that input's; one out of several may follow from the
+    labels that the node has; a single one is no question.
+    """
+    node, index = value.producer(), value.index()
+    if node is None or index is None:
+        return False
+    if (schema := schema_of(node)) is None:
+        return False
+    wanted = schema.outputs[min(index, len(schema.outputs) - 1)]
+    for given, parameter in zip(node.inputs, schema.inputs, strict=False):
+        if parameter.type_str == wanted.type_str and given is not None and given.type is not None:
+            value.type = given.type
+            return True
+    named = {each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}
+    texts = named.get(wanted.type_str, [wanted.type_str])
+    allowed = {TENSORS[text] for text in texts if text in TENSORS}
+    if allowed == LABELS:
+        allowed = {
+            ir.DataType.STRING if "classlabels_strings" in node.attributes else ir.DataType.INT64
+        }
+    if len(allowed) != 1:
+        return False
+    value.type = ir.TensorType(allowed.pop())
+    return True
+
+
+def _infer(model: ir.Model) -> None:
+    try:
+        proto = onnx.shape_inference.infer_shapes(_without_bytes(model), data_prop=True)
+        inferred = ir.from_proto(proto)
+    except Exception as error:  # of a model that contradicts itself inference raises anything
+        log.info("nothing is inferred: %s", error)
+        return
+    own = _dimensions(model)
+    for graph, known in zip(model.graphs(), inferred.graphs(), strict=True):
+        found = ir.convenience.create_value_mapping(known)
+        for name, value in ir.convenience.create_value_mapping(graph).items():
+            if name in found:
+                value.type = value.type or found[name].type
+                value.shape = _merged(value.shape, found[name].shape, own)
+
+
+def _without_bytes(model: ir.Model) -> onnx.ModelProto:
+    """Returns a model that says only the types and shapes of its larger tensors."""
+    bare = model.clone()
+    for value in bare.graph.inputs:
+        if SCALAR in value.meta:
+            value.shape = ir.Shape(())
+    for graph in bare.graphs():
+        for value in graph.initializers.values():
+            if value.const_value is not None:
+                value.const_value = _bare(value.const_value, value.name or "")
+        for node in graph:
+            constant = node.attributes.get("value")
+            if constant is not None and constant.type == ir.AttributeType.TENSOR:
+                node.attributes["value"] = ir.AttrTensor("value", _bare(constant.as_tensor(), ""))
+    return ir.to_proto(bare)
+
+
+def _bare(tensor: ir.TensorProtocol, name: str) -> ir.TensorProtocol:
+    if tensor.nbytes <= LARGE_BYTES:
+        return tensor
+    shape = ir.Shape(tensor.shape.numpy())
+    return ir.ExternalTensor("none", 0, tensor.nbytes, tensor.dtype, shape=shape, name=name)
+
+
+def _dimensions(model: ir.Model) -> set[str]:
+    """Returns the names of dimensions that a model says; inference makes up others."""
+    return {
+        dim.value
+        for graph in model.graphs()
+        for values in (graph.inputs, graph.outputs, *(node.outputs for node in graph))
+        for value in values
+        for dim in (value.shape.dims if value.shape is not None else ())
+        if not isinstance(dim, int) and dim.value
+    }
+
+
+def _merged(said: ir.Shape | None, found: ir.Shape | None, own: set[str]) -> ir.Shape | None:
+    """Returns a shape that is said, with what is found of the sizes that it leaves open."""
+    if found is None or (said is not None and len(said) != len(found)):
+        return said
+    shape: ir.Shape = found.copy() if said is None else said.copy()
+    for axis, dim in enumerate(found.dims):
+        kept = shape[axis]
+        if isinstance(kept, ir.SymbolicDim) and (kept.value is None or said is None):
+            known = isinstance(dim, int) or dim.value in own
+            shape[axis] = dim if known else None
+    return shape

@@ -1,0 +1,64 @@
+"""Outputs of which a model does not say all: the rest is inferred when somebody reads it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import onnx_ir as ir
+
+from tenonnx.interface.signature import NodeArg
+
+if TYPE_CHECKING:
+    from tenonnx.interface.session_facts import Session
+
+OPEN = frozenset({"type", "shape"})
+
+
+def is_said(value: ir.Value) -> bool:
+    """Says whether a model says an output's type, and if it is a tensor its rank and sizes."""
+    if not isinstance(value.type, ir.TensorType):
+        return value.type is not None
+    if value.shape is None or value.dtype == ir.DataType.UNDEFINED:
+        return False
+    return all(isinstance(dim, int) or dim.value is not None for dim in value.shape.dims)
+
+
+class Inferred(NodeArg):
+    """An output like others; programs that read names alone need not wait for the rest.
+
+    Args:
+        said: What the model says; that stays if nothing is found.
+        session: Where to ask; it is kept until then.
+    """
+
+    def __init__(self, said: NodeArg, session: Session) -> None:
+        vars(self).update(name=said.name, _said=said, _session=session)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in OPEN:
+            raise AttributeError(name)
+        return vars(self._settled())[name]
+
+    def __eq__(self, other: object) -> Any:
+        return self._settled() == other
+
+    def __hash__(self) -> int:
+        return hash(self._settled())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NodeArg, self._values()
+
+    def _values(self) -> tuple[Any, ...]:
+        return tuple(vars(self._settled())[name] for name in self._names)
+
+    def _settled(self) -> Any:
+        """Returns itself, which is an output like others from now on."""
+        state = vars(self)
+        said, session = state.get("_said"), state.get("_session")
+        if said is not None and session is not None:  # or another thread was faster
+            found = session._inferred.get(said.name, said)
+            state.update(type=found.type or said.type, shape=found.shape)
+            object.__setattr__(self, "__class__", NodeArg)
+            state.pop("_said", None)
+            state.pop("_session", None)
+        return self
