@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any
 
@@ -60,7 +61,29 @@ ENDLESS = {
 
 
 def limited(proto: Any, seconds: float | None) -> tenonnx.InferenceSession:
-    return tenonnx.InferenceSession(proto, tenonnx.SessionOptions(time_limit=seconds))
+    """Opens a model whose runs alone have a limit: loading may take longer on a busy machine."""
+    session = tenonnx.InferenceSession(proto)
+    session._options.time_limit = seconds
+    return session
+
+
+def test_a_time_limit_ends_loading_and_names_the_stage() -> None:
+    nodes = [node("Neg", f"v{i}", f"v{i + 1}") for i in range(20_000)]
+    proto = model(nodes, [value("v0")], [value("v20000")])
+    start = time.perf_counter()
+    with pytest.raises(tenonnx.Fail, match=r"loading was stopped while .*: it takes longer than"):
+        tenonnx.InferenceSession(proto, tenonnx.SessionOptions(time_limit=0.02))
+    assert time.perf_counter() - start < SOON
+
+
+def test_cancelling_stops_a_load_that_goes_on() -> None:
+    nodes = [node("Neg", f"v{i}", f"v{i + 1}") for i in range(20_000)]
+    proto, options = model(nodes, [value("v0")], [value("v20000")]), tenonnx.SessionOptions()
+    threading.Timer(0.05, options.set_load_cancellation_flag, [True]).start()
+    start = time.perf_counter()
+    with pytest.raises(tenonnx.ModelLoadCanceled):
+        tenonnx.InferenceSession(proto, options)
+    assert time.perf_counter() - start < SOON
 
 
 @pytest.mark.parametrize("name", ENDLESS)

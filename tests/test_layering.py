@@ -56,6 +56,7 @@ PUBLIC_MODULES = {
     "tenonnx.graph",
     "tenonnx.functions",
     "tenonnx.inference",
+    "tenonnx.interruption",
     "tenonnx.load",
     "tenonnx.records",
 }

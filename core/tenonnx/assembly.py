@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
 
-from tenonnx import functions
+from tenonnx import functions, interruption
 from tenonnx import graph as graphs
 from tenonnx.errors import Fail, InvalidArgument, ModelLoadCanceled, NotSupported
 from tenonnx.formats import load_model
 from tenonnx.interface import config
+from tenonnx.interruption import Stopped
 from tenonnx.loading.declared import forget_unknown_sizes
 from tenonnx.loading.supplied import Supplied
 from tenonnx.options import PROCESS_DEFAULTS, SessionOptions
@@ -54,6 +56,7 @@ def read_model(
     source: Any, registry: WeightRegistry, options: SessionOptions, plugins: PluginSet
 ) -> ir.Model:
     """Loads a model, checks it and replaces what its functions stand for."""
+    interruption.enter("the model was read")
     formats = tuple(plugins.formats.values())
     supplied = Supplied(options._initializers, options._files)
     folder = options.entry(config.DATA_FOLDER)
@@ -70,14 +73,29 @@ def read_model(
     return model
 
 
-def refuse_if_cancelled(options: SessionOptions) -> None:
-    """Stops the building of a session.
+class LoadLimit:
+    """Stops the building of a session, if its options say so or once their time is over."""
 
-    Raises:
-        ModelLoadCanceled: The options say so.
-    """
-    if options._cancelled:
-        raise ModelLoadCanceled("set_load_cancellation_flag(True) was called on the options")
+    def __init__(self, options: SessionOptions) -> None:
+        self._options = options
+        seconds = options.time_limit
+        self._end = None if seconds is None else time.perf_counter() + seconds
+
+    def check(self) -> None:
+        """Stops it.
+
+        Raises:
+            ModelLoadCanceled: The options say so.
+            Stopped: The time is over.
+        """
+        if self._options._cancelled:
+            raise ModelLoadCanceled("set_load_cancellation_flag(True) was called on the options")
+        if self._end is not None and time.perf_counter() > self._end:
+            raise Stopped(
+                f"loading was stopped while {interruption.stage()}: it takes longer than "
+                f"{self._options.time_limit} s",
+                hint="give it more: SessionOptions.time_limit",
+            )
 
 
 def fix_dimensions(graph: ir.Graph, options: SessionOptions) -> None:
@@ -137,6 +155,8 @@ def save_optimised(model: ir.Model, options: SessionOptions) -> None:
     if not options.optimized_model_filepath:
         return
     from tenonnx.convert import Layout, save_onnx  # sessions seldom write models
+
+    interruption.enter("the optimised model was written")
 
     path = Path(options.optimized_model_filepath)
     wanted = options.entry(config.SAVED_FORMAT) or "ONNX"

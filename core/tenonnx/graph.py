@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import onnx_ir as ir
 
+from tenonnx import interruption
 from tenonnx.errors import InvalidGraph, MalformedGraph
 
 Scopes: TypeAlias = tuple[Set[ir.Value], ...]
@@ -22,6 +23,9 @@ CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 
 WIDE = 64
 """Inputs beyond which a node is not given all of them anew for each that is replaced."""
+
+OFTEN = 256
+"""Nodes that are looked at before it is asked whether to stop."""
 
 ORIGIN = "tenonnx.origin"
 """Metadata of nodes from a schema's body: the label of the node that the body replaced."""
@@ -244,6 +248,8 @@ def _holds(graph: ir.Graph, outer: Scopes, found: list[ir.Node]) -> bool:
     scopes = (available, *outer)
     makers: dict[str | None, ir.Node | None] = {value.name: None for value in graph.inputs}
     for node in graph:
+        if not len(found) % OFTEN:
+            interruption.check()
         for value in node.inputs:
             if value is not None and value not in available and not _is_in(value, outer):
                 return False

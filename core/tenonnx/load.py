@@ -13,7 +13,7 @@ import onnx
 import onnx_ir as ir
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped] # has no stubs
 
-from tenonnx import collector
+from tenonnx import collector, interruption
 from tenonnx.errors import (
     Fail,
     InvalidArgument,
@@ -189,6 +189,7 @@ def _convert(model: ir.Model, reader: TensorReader) -> None:
     """Replaces every tensor of a model by a tensor over the registry."""
     _convert_initializers(model.graph, reader)
     for node in nodes(model.graph):
+        interruption.check()
         _refuse_references(node)
         _convert_attributes(node, reader)
     for function in model.functions.values():

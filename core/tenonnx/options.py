@@ -36,9 +36,9 @@ class SessionOptions:
         allowed_roots: Folders outside the model's own that external data may come from.
         intra_op_num_threads: Threads inside a kernel; 0 leaves the choice to the kernels.
         logid: Names the session in reports.
-        time_limit: Seconds that a run may take; ``None`` for any number. It is looked at after
-            every step and in every iteration of a loop, so that it stops endless models; a single
-            step is never cut short.
+        time_limit: Seconds that a run may take, and the loading of a model; ``None`` for any
+            number. It is looked at after every step, in every iteration of a loop, and within
+            long steps.
         enable_profiling: Write a trace of every run; see ``InferenceSession.end_profiling``.
         profile_file_prefix: Where; date and time are added to it.
         optimized_model_filepath: Where to write the model as transforms left it; nowhere if empty.

@@ -9,12 +9,13 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tenonnx import assembly, collector
+from tenonnx import assembly, collector, interruption
 from tenonnx.errors import TenonnxError
 from tenonnx.interface.recipes import kept, recipe, refuse_unkept
-from tenonnx.interface.run_options import Deadline, RunOptions, Terminator
+from tenonnx.interface.run_options import Checking, Deadline, RunOptions, Terminator
 from tenonnx.interface.session_facts import Session
 from tenonnx.interface.signature import NodeArg, Signature, describe
+from tenonnx.interruption import Limit
 from tenonnx.options import SessionOptions, checked
 from tenonnx.planning.placement import Placement, place
 from tenonnx.planning.plan import Observer, Plan
@@ -50,6 +51,8 @@ class InferenceSession(Session):
         InvalidArgument: An unknown provider or option.
         NotSupported: The model has an operator that no provider runs.
         EPFail: A provider cannot be used here and no other can take its place.
+        Fail: Loading takes longer than the options' ``time_limit``.
+        ModelLoadCanceled: The options say so.
     """
 
     def __init__(
@@ -70,9 +73,17 @@ class InferenceSession(Session):
         self._disabled = tuple(disabled_optimizers or ())
         self._fallback = enable_fallback
         self._embedded = assembly.wants_embedded_options(read_config_from_model)
-        with collector.paused():
-            self._build(providers, provider_options)
+        self._load(providers, provider_options)
         self._recipe = (kept(path_or_bytes), *self._recipe[1:])
+
+    def _load(
+        self,
+        providers: Sequence[ProviderRequest] | None,
+        provider_options: Sequence[Mapping[str, Any]] | None,
+    ) -> None:
+        limit = assembly.LoadLimit(self._given)
+        with collector.paused(), interruption.limited(limit):
+            self._build(providers, provider_options)
 
     def _build(
         self,
@@ -83,8 +94,6 @@ class InferenceSession(Session):
         options = self._options = assembly.effective(self._given)
         plugins, registry = assembly.surroundings(options)
         self._registry = registry
-        assembly.refuse_if_cancelled(self._given)
-
         model = assembly.read_model(self._recipe[0], registry, options, plugins)
         if self._embedded:
             assembly.take_embedded_options(model, options)
@@ -96,16 +105,16 @@ class InferenceSession(Session):
             registry, host_providers(plugins), self._providers, self._options
         )
         transforms = assembly.choose_transforms(plugins, options, self._disabled)
-        assembly.refuse_if_cancelled(self._given)
         self.transforms: list[TransformReport] = run_transforms(model, transforms, context)
         assembly.save_optimised(model, options)
         moments.append(time.perf_counter_ns())
 
         self._model = model
+        interruption.enter("nodes were placed")
         self.placement: Placement = place(model, self._providers, context.hosts)
         assembly.refuse_cpu(self.placement.counts(), options)
         moments.append(time.perf_counter_ns())
-        assembly.refuse_if_cancelled(self._given)
+        interruption.enter("the plan was compiled")
         self._plan = Plan(self.placement)
         self._narrowed: dict[tuple[int, ...], Plan] = {}
         self._signature = Signature(model.graph, overridable)
@@ -166,8 +175,8 @@ class InferenceSession(Session):
         if run_options is not None:
             return self._run_as_told(positions, input_feed, run_options)
         arguments = self._signature.arguments(input_feed)
-        if observers := self._watching():
-            outputs = self._observed(self._plan, arguments, observers)
+        if self._watched():
+            outputs = self._observed(self._plan, arguments, self._limits())
         else:
             outputs = self._plan.run(arguments)
         return outputs if positions is None else [outputs[i] for i in positions]
@@ -180,29 +189,33 @@ class InferenceSession(Session):
             feeds = {**feeds, **adapter.parameters}
         arguments = self._signature.arguments(feeds)
         terminator = Terminator(options)
-        terminator.on_step(None, 0, ())
-        observers = [*self._watching(), terminator]
+        terminator.check()
+        limits = [*self._limits(), terminator]
         if not (positions and options.only_execute_path_to_fetches):
-            outputs = self._observed(self._plan, arguments, observers)
+            outputs = self._observed(self._plan, arguments, limits)
             return outputs if positions is None else [outputs[i] for i in positions]
         wanted = tuple(positions)
         plan = self._narrowed.get(wanted)
         if plan is None:
             plan = self._narrowed.setdefault(wanted, self._plan.narrowed(wanted))
-        return self._observed(plan, arguments, observers)
+        return self._observed(plan, arguments, limits)
 
-    def _watching(self) -> Sequence[Observer]:
-        """Returns the observers of a run that starts now."""
-        limit = self._options.time_limit
-        return self._observers if limit is None else [*self._observers, Deadline(limit)]
+    def _watched(self) -> bool:
+        """Says whether anybody sees every step of a run."""
+        return bool(self._observers) or self._options.time_limit is not None
 
-    def _observed(
-        self, plan: Plan, arguments: Sequence[Any], observers: Sequence[Observer]
-    ) -> list[Any]:
-        if self._profiler is None:
-            return plan.run_observed(arguments, observers)
-        with self._profiler.run(arguments):
-            return plan.run_observed(arguments, observers)
+    def _limits(self) -> list[Limit]:
+        """Returns the limits of a run that starts now."""
+        seconds = self._options.time_limit
+        return [] if seconds is None else [Deadline(seconds)]
+
+    def _observed(self, plan: Plan, arguments: Sequence[Any], limits: Sequence[Limit]) -> list[Any]:
+        observers = [*self._observers, Checking(limits)] if limits else self._observers
+        with interruption.limited(*limits):
+            if self._profiler is None:
+                return plan.run_observed(arguments, observers)
+            with self._profiler.run(arguments):
+                return plan.run_observed(arguments, observers)
 
     def run_async(
         self,
@@ -240,7 +253,7 @@ class InferenceSession(Session):
         from tenonnx.interface.ort_value import OrtValue, OrtValueVector, device_inputs
 
         there = device_inputs(input_dict_ort_values)
-        if there and run_options is None and not self._watching():
+        if there and run_options is None and not self._watched():
             outputs = self._run_on_devices(
                 input_dict_ort_values, there, [HOST] * len(self._signature.outputs)
             )
@@ -281,7 +294,7 @@ class InferenceSession(Session):
         from tenonnx.interface.ort_value import device_inputs
 
         arguments, buffers, targets = iobinding.prepared()
-        watched = run_options is not None or self._watching()
+        watched = run_options is not None or self._watched()
         there = device_inputs(arguments)
         if not watched and (there or any(device is not HOST for device in targets)):
             outputs = self._run_on_devices(arguments, there, targets, buffers)
@@ -318,7 +331,7 @@ class InferenceSession(Session):
         """
         refuse_unkept(self._recipe[0])
         self._recipe = (*self._recipe[:2], providers, provider_options)
-        self._build(providers, provider_options)
+        self._load(providers, provider_options)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles how to build the session.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import onnx_ir as ir
 
 from tenonnx import graph as graphs
+from tenonnx import interruption
 from tenonnx.errors import (
     InvalidArgument,
     InvalidGraph,
@@ -19,6 +20,7 @@ from tenonnx.errors import (
     TenonnxError,
     did_you_mean,
 )
+from tenonnx.interruption import Stopped
 from tenonnx.memory import at_most
 from tenonnx.options import GraphOptimizationLevel, SessionOptions
 from tenonnx.provider import HOST, Provider, Segment, why_unusable
@@ -123,6 +125,7 @@ class TransformContext:
         Returns:
             One value per output, or ``None`` if no host provider supports the node.
         """
+        interruption.check()
         for provider in self.hosts:
             if provider.supports(node) is True:
                 break
@@ -190,6 +193,7 @@ def run_transforms(
     reports: list[TransformReport] = []
     kinds = graphs.operators(model)
     for transform in transforms:
+        interruption.enter(f"the transform '{transform.name}' was at work")
         before, start, modified = model.graph.num_nodes(), time.perf_counter(), False
         if (why := _declined(transform, context)) is not None:
             context.notes.append(why)
@@ -218,6 +222,8 @@ def _apply(
     """Returns the nodes that a transform leaves; ``None`` if it changed nothing."""
     try:
         return graphs.check_and_sort(model) if transform.apply(model, context) else None
+    except Stopped:
+        raise
     except Exception as error:
         if transform.level == "required" and isinstance(error, TenonnxError):
             raise

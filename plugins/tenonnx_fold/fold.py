@@ -16,6 +16,7 @@ import onnx_ir as ir
 from tenonnx import HOST, TransformContext, Weight, WeightTensor
 from tenonnx.digest import digest
 from tenonnx.graph import graphs, has_bodies, label, python_attributes, replace_uses
+from tenonnx.interruption import Stopped
 from tenonnx_fold.growth import SMALL, predicted_bytes
 from tenonnx_fold.pieces import in_pieces
 
@@ -171,6 +172,8 @@ def _fold(
             f"{limit:,} are folded"
         )
         return None
+    except Stopped:
+        raise
     except Exception:
         # The run will meet the same error and name the node; a branch that never runs must not.
         return None

@@ -11,6 +11,7 @@ import onnx_ir as ir
 
 from tenonnx import TransformContext
 from tenonnx.graph import graphs, label, operators
+from tenonnx.interruption import check
 from tenonnx.records import record
 from tenonnx_fuse.pattern import Found, Op
 
@@ -65,6 +66,7 @@ class Rewriting:
                 by_type.setdefault(kind, []).append(rule)
         for graph in graphs(self.model):
             for node in reversed(tuple(graph)):
+                check()
                 made: ir.Node | None = node
                 while made is not None and made.graph is graph and made.outputs and not made.domain:
                     rules_here = by_type.get(made.op_type, ())

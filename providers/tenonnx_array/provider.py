@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from tenonnx import interruption
 from tenonnx.graph import python_attributes, subgraphs
 from tenonnx.operators import Kernel, Namespace, OperatorTable
 from tenonnx.options import SessionOptions
@@ -154,6 +155,7 @@ class ArrayProvider(Provider):
         return self.kernel(node).bind(xp, python_attributes(node), len(node.outputs))
 
     def _step(self, node: ir.Node) -> Step:
+        interruption.check()
         kernel = self.kernel(node)
         inputs = list(node.inputs)
         while inputs and inputs[-1] is None:

@@ -22,6 +22,9 @@ TEAM: ContextVar[int] = ContextVar("tenonnx_team", default=1)
 TASKS = 4
 """Tasks of a loop for each thread that shares it."""
 
+LONGEST = 1 << 22
+"""What a task may have to do, in elements, if there is a choice: some milliseconds."""
+
 PATIENCE = 0.001
 """Seconds for which an idle thread looks for work before it sleeps, unless a session says else."""
 
@@ -59,12 +62,14 @@ def follow(follower: Callable[[float], None]) -> None:
 def shared_out(units: int, work: int, enough: int, threads: int) -> tuple[int, int]:
     """Returns how many of some units of work a task takes, and how many threads share the tasks.
 
-    It is one thread, and one task, if there is less to do than is worth waking a second one; else
-    there are several tasks a thread, so that none waits for the slowest at the end.
+    It is one thread if there is less to do than is worth waking a second one; else there are
+    several tasks a thread, so that none waits for the slowest at the end. No task is so long that
+    a run could not be stopped soon.
     """
+    most = max(1, units * LONGEST // max(work, LONGEST))
     if threads == 1 or units < 2 or work < enough:
-        return units, 1
-    return max(1, units // (TASKS * threads)), threads
+        return min(units, most), 1
+    return max(1, min(most, units // (TASKS * threads))), threads
 
 
 @functools.cache

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import Any
 
-from tenonnx.errors import Fail, InvalidArgument, NotFound, did_you_mean
+from tenonnx.errors import InvalidArgument, NotFound, did_you_mean
 from tenonnx.interface.config import RUN_KEYS, check_entry
+from tenonnx.interruption import Limit, Stopped
 
 
 class RunOptions:
@@ -14,7 +16,8 @@ class RunOptions:
 
     Attributes:
         terminate: Set it to stop the runs that use these options, from any thread: each raises
-            ``Fail`` before its next step or iteration. They can be used again once it is false.
+            ``Fail`` before its next step or iteration, or within a long one. They can be used
+            again once it is false.
         only_execute_path_to_fetches: Compute nothing but what the outputs asked for need.
         logid, log_severity_level, log_verbosity_level: Accepted for onnxruntime's sake, without
             effect.
@@ -78,7 +81,7 @@ class RunOptions:
 
 
 class Deadline:
-    """An observer that stops a run after a time.
+    """A limit that stops a run after a time.
 
     Args:
         seconds: How long the run may take from now on.
@@ -88,24 +91,35 @@ class Deadline:
         self.seconds = seconds
         self._end = time.perf_counter() + seconds
 
-    def on_step(self, step: object, start_ns: int, outputs: tuple[Any, ...]) -> None:
-        """Raises ``Fail`` if the time is over."""
-        del step, start_ns, outputs
+    def check(self) -> None:
+        """Raises ``Stopped`` if the time is over."""
         if time.perf_counter() > self._end:
-            raise Fail(
+            raise Stopped(
                 f"the run was stopped: it takes longer than {self.seconds} s",
                 hint="the model may be endless; if not, give it more: SessionOptions.time_limit",
             )
 
 
 class Terminator:
-    """An observer that stops a run when its options say so."""
+    """A limit that stops a run when its options say so."""
 
     def __init__(self, options: RunOptions) -> None:
         self.options = options
 
-    def on_step(self, step: object, start_ns: int, outputs: tuple[Any, ...]) -> None:
-        """Raises ``Fail`` if the run is to stop."""
-        del step, start_ns, outputs
+    def check(self) -> None:
+        """Raises ``Stopped`` if the run is to stop."""
         if self.options.terminate:
-            raise Fail("the run was stopped: terminate is set in its RunOptions")
+            raise Stopped("the run was stopped: terminate is set in its RunOptions")
+
+
+class Checking:
+    """An observer that checks limits after every step."""
+
+    def __init__(self, limits: Iterable[Limit]) -> None:
+        self._limits = tuple(limits)
+
+    def on_step(self, step: object, start_ns: int, outputs: tuple[Any, ...]) -> None:
+        """Raises ``Stopped`` if a limit does."""
+        del step, start_ns, outputs
+        for limit in self._limits:
+            limit.check()

@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from tenonnx import graph as graphs
 from tenonnx.errors import EPFail, InvalidGraph, NodeRefused
+from tenonnx.interruption import Stopped
 from tenonnx.planning.placement import PlacedSegment, Placement
 from tenonnx.provider import HOST, Device, Provider, Segment, Step
 from tenonnx.records import record
@@ -160,6 +161,8 @@ def compile_segment(provider: Provider, segment: Segment) -> Sequence[Step]:
     try:
         steps = list(provider.compile(segment))
         made = {value for step in steps for value in step.outputs}
+    except Stopped:
+        raise
     except Exception as error:
         for node in segment.nodes:
             if wrong := misfit(node):

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import onnx
 import onnx_ir as ir
 
-from tenonnx import functions
+from tenonnx import functions, interruption
 from tenonnx import graph as graphs
 from tenonnx.errors import EPFail, InvalidGraph, UnknownOperator
 from tenonnx.provider import Provider, Segment
@@ -146,6 +146,7 @@ def _place_graph(graph: ir.Graph, providers: Sequence[Provider]) -> Placement:
 
 
 def _choose(node: ir.Node, providers: Sequence[Provider]) -> tuple[Provider | None, dict[str, str]]:
+    interruption.check()
     if graphs.is_control_flow(node):
         return None, {}
     reasons: dict[str, str] = {}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import TracebackType
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import onnx_ir as ir
 
 from tenonnx.errors import NodeFailed, NodeMisused, OutOfMemory, RuntimeException
+from tenonnx.interruption import Stopped, lines, raised_by_handler
 from tenonnx.planning.bound import Direct, choose_buffers, deliver, direct_outputs
 from tenonnx.planning.codegen import Code, Generator
 from tenonnx.planning.lower import Lowering
@@ -176,10 +176,12 @@ class Plan:
         return [o if o is buffer else deliver(o, buffer, value) for o, buffer, value in each]
 
     def _explain(self, error: Exception, origin: dict[int, Step | ir.Node]) -> Exception:
-        """Names the node whose line raised; an observer's exception comes back as it is."""
+        """Names the node whose line raised; what stops a run comes back as it is."""
+        if isinstance(error, Stopped) or raised_by_handler(error):
+            return error
         culprit = None
-        for filename, line in _frames(error.__traceback__):
-            if filename == self._filename:
+        for code, line in lines(error):
+            if code.co_filename == self._filename:
                 culprit = origin.get(line)
         if culprit is None:
             return error
@@ -198,12 +200,6 @@ def _failure(error: Exception) -> type[RuntimeException]:
     if isinstance(error, MemoryError):
         return OutOfMemory
     return NodeMisused if isinstance(error, TypeError) else NodeFailed
-
-
-def _frames(traceback: TracebackType | None) -> Iterator[tuple[str, int]]:
-    while traceback is not None:
-        yield traceback.tb_frame.f_code.co_filename, traceback.tb_lineno
-        traceback = traceback.tb_next
 
 
 def _fan_out(observers: Sequence[Observer]) -> Callable[..., None]:

@@ -27,6 +27,9 @@ SCORES = {
 ENOUGH = 2048
 """Walks that are worth a second thread."""
 
+LONGEST = 1 << 20
+"""Walks of a task: some milliseconds."""
+
 
 @specialise("TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor", domain="ai.onnx.ml")
 def specialise_trees(site: Site, plain: Any) -> Call | None:
@@ -113,7 +116,8 @@ class Walks:
         rows, team, grain = len(x), 1, 16
         if rows * self._walks >= ENOUGH:
             team = self._threads
-            grain = max(grain, -(-rows // (4 * team)))
+            most = max(grain, LONGEST // max(1, self._walks))
+            grain = max(grain, min(most, -(-rows // (4 * team))))
         shape = rows, self._forest.targets
         y = empty(shape)
         if sums is None:

@@ -32,6 +32,9 @@ LINE = 16
 LARGE = 1 << 10
 """Elements of a channel of the result from which on it is cut into bands."""
 
+LONGEST = 1 << 26
+"""Products of a task at most, some hundredths of a second: runs are stopped between two."""
+
 PLANES = 5 << 10
 """Floats of planes at most, so that they stay in the first-level cache."""
 
@@ -57,6 +60,8 @@ def depthwise_layout(shape: tuple[int, ...], rows: int, windows: Windows, thread
         together = min(channels, -(-batch * channels // threads))
         if batch * channels < 4 * threads:
             bands = min(-(-out_height // lines), -(-4 * threads // (batch * channels)))
+    each = max(1, multiple * len(taps) * out_height * out_width)
+    together, bands = min(together, max(1, LONGEST // each)), max(bands, -(-each // LONGEST))
     lines = min(lines, -(-out_height // bands))
     plane = (lines + reach) * line
     offsets = [4 * (tap.plane * plane + tap.line * line + tap.column) for tap in taps]

@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx_cpu.jit.threads.memory import ROOM_ROWS, ROOM_WORDS
+
 ALIGNMENT = 64
 KEPT = 64 << 20
 """Bytes at most that a thread keeps."""
 
-ROOMS = np.zeros((32, 3), np.int64)
+ROOMS = np.zeros((ROOM_ROWS, ROOM_WORDS), np.int64)
 """Threads that have memory: their identity, where the memory begins, and how many bytes it has."""
 
 _local = threading.local()

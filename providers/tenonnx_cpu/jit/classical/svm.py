@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tenonnx_cpu.jit.compiling import In, Out, f64, kernel, size
+from tenonnx_cpu.jit.threads.pool import look, parallel
+
+LONGEST = 1 << 22
+"""Products of the rows that are done before the run can be stopped: some milliseconds."""
 
 
-@kernel((In(f64, 2), Out(f64, 2), Out(f64, 2), size))
-def couple(chances, p, work, steps):  # type: ignore[no-untyped-def] # the signature has them
-    """Does what ``tenonnx_array.ml.svm.coupled`` does, a row at a time.
-
-    Args:
-        chances: [N, P]; that a row is of class i rather than j, for each pair i < j.
-        p: The probabilities, [N, E].
-        work: [E + 1, E].
-        steps: How often to improve on a row at most.
-    """
+@parallel
+def couple_some(arguments: Any, task: Any, worker: Any) -> None:
+    """Does some rows."""
+    chances, p, work, steps, first, last = arguments
     classes = p.shape[1]
     q, qp = work[:classes], work[classes]
-    for row in range(p.shape[0]):
+    for row in range(first, last):
         for i in range(classes):
             q[i, i] = 0
             p[row, i] = 1 / classes
@@ -48,3 +48,20 @@ def couple(chances, p, work, steps):  # type: ignore[no-untyped-def] # the signa
                 for j in range(classes):
                     qp[j] = (qp[j] + step * q[i, j]) / (1 + step)
                     p[row, j] /= 1 + step
+
+
+@kernel((In(f64, 2), Out(f64, 2), Out(f64, 2), size))
+def couple(chances, p, work, steps):  # type: ignore[no-untyped-def] # the signature has them
+    """Does what ``tenonnx_array.ml.svm.coupled`` does, a row at a time.
+
+    Args:
+        chances: [N, P]; that a row is of class i rather than j, for each pair i < j.
+        p: The probabilities, [N, E].
+        work: [E + 1, E].
+        steps: How often to improve on a row at most.
+    """
+    span = max(1, LONGEST // (max(1, steps) * p.shape[1] ** 2 + 1))
+    for first in range(0, p.shape[0], span):
+        if first:
+            look()
+        couple_some((chances, p, work, steps, first, min(p.shape[0], first + span)), 1, 1)

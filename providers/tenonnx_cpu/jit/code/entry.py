@@ -3,7 +3,7 @@
 An entry is a function of CPython's ``METH_FASTCALL`` in LLVM's language. It reads arrays where
 numpy keeps what describes them (``PyArrayObject_fields``, whose beginning numpy's ABI fixes: data,
 number of dimensions, shape, strides), converts numbers, and lets other threads have the
-interpreter while the kernel runs.
+interpreter while the kernel runs. A kernel that was stopped has left an exception, which it raises.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from numba.np.arrayobj import populate_array
 from tenonnx_cpu.jit.code import numba_target
 from tenonnx_cpu.jit.code.images import ARRAY, ENTRY
 from tenonnx_cpu.jit.code.objects import Unlinkable
+from tenonnx_cpu.jit.threads.memory import RESUME
 from tenonnx_cpu.jit.vectors.vector import F64, I8, I32, I64, POINTER, VOID, Builder, Value
 
 FASTCALL = ir.FunctionType(POINTER, [POINTER, POINTER.as_pointer(), I64])
@@ -66,13 +67,22 @@ def make_entry(name: str, compiled: Any) -> ir.Module:
         error = _python(builder, "PyErr_Occurred", POINTER, [])
         with builder.if_then(cgutils.is_not_null(builder, error), likely=False):
             builder.ret(POINTER(None))
-    thread = _python(builder, "PyEval_SaveThread", POINTER, [])
-    context.call_internal_no_propagate(builder, compiled.fndesc, compiled.signature, values)
-    _python(builder, "PyEval_RestoreThread", VOID, [thread])
+    _run(context, builder, compiled, values)
     none = _global(builder, "_Py_NoneStruct")
     _python(builder, "Py_IncRef", VOID, [none])
     builder.ret(none)
     return module
+
+
+def _run(context: Any, builder: Builder, compiled: Any, values: Sequence[Value]) -> None:
+    """Calls the kernel while other threads have the interpreter; leaves if it was stopped."""
+    thread = _python(builder, "PyEval_SaveThread", POINTER, [])
+    context.call_internal_no_propagate(builder, compiled.fndesc, compiled.signature, values)
+    _python(builder, "PyEval_RestoreThread", VOID, [thread])
+    stopped = _python(builder, "PyErr_Occurred", POINTER, [])
+    with builder.if_then(cgutils.is_not_null(builder, stopped), likely=False):
+        _python(builder, RESUME, VOID, [])
+        builder.ret(POINTER(None))
 
 
 def _members(kind: Any) -> Sequence[Any]:

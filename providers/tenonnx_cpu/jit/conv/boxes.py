@@ -7,6 +7,27 @@ from typing import Any
 import numpy as np
 
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
+from tenonnx_cpu.jit.threads.pool import look, parallel
+
+LONGEST = 1 << 22
+"""Pairs of boxes that are compared before the run can be stopped: some milliseconds."""
+
+AT_ONCE = 1 << 10
+"""Boxes that are compared before, whatever is kept."""
+
+
+@parallel
+def suppress_some(arguments: Any, task: Any, worker: Any) -> None:
+    """Selects from some of the boxes."""
+    sides, overlap, kept, count, first, last = arguments
+    found = count[0]
+    for box in range(first, last):
+        if found == kept.size:
+            break
+        if is_apart(sides, box, kept[:found], overlap[0]):
+            kept[found] = box
+            found += 1
+    count[0] = found
 
 
 @kernel((In(f32, 2), In(f32, 1), Out(i64, 1), Out(i64, 1), size))
@@ -20,14 +41,13 @@ def suppress(sides, overlap, kept, count, threads):  # type: ignore[no-untyped-d
         count: Takes how many these are.
         threads: Not used.
     """
-    found = 0
-    for box in range(sides.shape[1]):
-        if found == kept.size:
-            break
-        if is_apart(sides, box, kept[:found], overlap[0]):
-            kept[found] = box
-            found += 1
-    count[0] = found
+    count[0], first = 0, 0
+    while first < sides.shape[1] and count[0] < kept.size:
+        if first:
+            look()
+        last = min(sides.shape[1], first + max(1, LONGEST // (count[0] + AT_ONCE)))
+        suppress_some((sides, overlap, kept, count, first, last), 1, 1)
+        first = last
 
 
 @helper

@@ -29,6 +29,23 @@ TASK = 1 << 19
 """Products that a task should have: fewer do not pay for another thread's attention."""
 
 
+LARGEST = 1 << 29
+"""Products that a task may have, some hundredths of a second: runs are stopped between two."""
+
+FEWEST, SHALLOWEST = 8, 128
+"""Rows and a depth for which memory is read and written as fast as it is multiplied: fewer take as
+long."""
+
+
+@helper
+def short(high: Any, width: Any, depth: Any) -> Any:
+    """Returns the rows and columns of a task, fewer if it would be too long."""
+    deep = max(SHALLOWEST, depth)
+    most = LARGEST // (deep * max(FEWEST, high))
+    width = min(width, max(1, most // COLUMNS_AT_MOST) * COLUMNS_AT_MOST)
+    return min(high, max(8 * ROWS, LARGEST // (deep * max(1, width)))), width
+
+
 @helper
 def block_shape(rows: Any, columns: Any, work: Any, batch: Any, threads: Any) -> Any:
     """Returns how many rows and columns of the result one task computes.
@@ -38,14 +55,14 @@ def block_shape(rows: Any, columns: Any, work: Any, batch: Any, threads: Any) ->
     there are too few.
     """
     if threads == 1:
-        return rows, COLUMNS_AT_MOST
+        return short(rows, COLUMNS_AT_MOST, work)
     wanted = max(1, min(-(-4 * threads // batch), rows * columns * work // TASK))
     bands = max(1, min(wanted, rows // (8 * ROWS)))
     across = -(-wanted // bands)
     width = max(2 * COLUMNS, min(COLUMNS_AT_MOST, columns // across))
     width = split(columns, width, COLUMNS)
     bands = max(1, min(bands, -(-wanted // -(-columns // width))))
-    return split(rows, -(-rows // bands), 1), width
+    return short(split(rows, -(-rows // bands), 1), width, work)
 
 
 @helper
@@ -57,13 +74,15 @@ def task_shape(rows: Any, columns: Any, work: Any, batch: Any, threads: Any) -> 
     computes, but at its beginning it waits: there is one for every thread.
     """
     if threads == 1:
-        return rows, columns, COLUMNS_AT_MOST
+        high, width = short(rows, columns, work)
+        return high, width, COLUMNS_AT_MOST
     wanted = max(1, min(-(-threads // batch), rows * columns * work // TASK))
     bands = max(1, min(wanted, rows // (8 * ROWS)))
     across = -(-wanted // bands)
     width = split(columns, max(2 * COLUMNS, -(-columns // across)), COLUMNS)
     bands = max(1, min(bands, -(-wanted // -(-columns // width))))
-    return split(rows, -(-rows // bands), 1), width, split(width, COLUMNS_AT_MOST, COLUMNS)
+    high, width = short(split(rows, -(-rows // bands), 1), width, work)
+    return high, width, split(width, COLUMNS_AT_MOST, COLUMNS)
 
 
 def make_product(kind: str) -> Any:

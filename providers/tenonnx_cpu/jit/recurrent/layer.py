@@ -10,10 +10,17 @@ from tenonnx_cpu.activation import NONE
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i32, i64, kernel, pasted
 from tenonnx_cpu.jit.products.gemm import make_product
 from tenonnx_cpu.jit.recurrent.steps import pack_part, run_items, run_units
+from tenonnx_cpu.jit.threads.pool import look
 from tenonnx_cpu.jit.vectors.views import floats
 from tenonnx_cpu.recurrent import layout as at
 
 ONE, NOTHING = np.float32(1), np.float32(0)
+
+LONGEST = 1 << 26
+"""Products of the steps that are taken before the run can be stopped: some milliseconds."""
+
+OVERHEAD = 1 << 12
+"""Products in whose time a step does what does not depend on sizes."""
 product = pasted(make_product("f32"))
 
 
@@ -101,7 +108,12 @@ def run_layer(  # type: ignore[no-untyped-def] # the signature has them
         pack_part((shape, r, memory), tasks, shape[at.TEAM])
     layer = (shape, x, w, r, lengths, b, y, memory)
     if shape[at.PARTS] == 1:
-        run_items(layer, ways * shape[at.GROUPS], shape[at.TEAM])
+        span = max(1, LONGEST // (width * shape[at.ITEMS] * (r.shape[2] + w.shape[0]) + OVERHEAD))
+        for first in range(0, steps, span):
+            if first:
+                look()
+            arguments = first, min(steps, first + span), layer
+            run_items(arguments, ways * shape[at.GROUPS], shape[at.TEAM])
     else:
         for moment in range(steps):
             for phase in range(2 if shape[at.KIND] == at.GRU else 1):

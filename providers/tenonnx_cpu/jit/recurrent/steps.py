@@ -227,11 +227,12 @@ def run_units(arguments: Any, task: Any, worker: Any) -> None:
 
 
 @parallel
-def run_items(layer: Any, task: Any, worker: Any) -> None:
-    """Takes all steps of some items in one direction, which wait for no other thread's."""
+def run_items(arguments: Any, task: Any, worker: Any) -> None:
+    """Takes several steps of some items in one direction, which wait for no other thread's."""
+    first, last, layer = arguments
     shape = layer[0]
     way, top = task // shape[at.GROUPS], task % shape[at.GROUPS] * shape[at.ITEMS]
     high = min(shape[at.ITEMS], shape[at.BATCH] - top)
-    for moment in range(shape[at.STEPS]):
+    for moment in range(first, last):
         for phase in range(2 if shape[at.KIND] == at.GRU else 1):
             take_step(phase, moment, way, top, high, worker, layer)

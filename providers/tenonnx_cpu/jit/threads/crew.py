@@ -18,6 +18,7 @@ import llvmlite.binding as llvm
 from llvmlite import ir
 from numba.core import cgutils
 
+from tenonnx_cpu.jit.threads import look as looking
 from tenonnx_cpu.jit.threads.memory import (
     CALLED,
     CONDITION,
@@ -26,15 +27,17 @@ from tenonnx_cpu.jit.threads.memory import (
     LOCK,
     MUTEX,
     REST,
+    RESUME,
     SIZE,
     SLEEPERS,
     SPINS,
     STARTED,
+    WAKE,
     WINDOWS,
     WORD,
-    WORDS,
     system_function,
 )
+from tenonnx_cpu.jit.threads.place import at, place, read, write
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.shared import Shared
 from tenonnx_cpu.jit.vectors.vector import I32, I64, POINTER, VOID, Builder, Value
@@ -75,29 +78,6 @@ def _system(b: Builder, name: str, *values: Value) -> None:
     b.call(cgutils.get_or_insert_function(b.module, kind, symbol), values)
 
 
-def _place(b: Builder, word: int) -> Value:
-    """Returns a pointer into the crew's memory."""
-    name = "tenonnx_crew_memory"
-    memory = b.module.globals.get(name)
-    if memory is None:
-        memory = ir.GlobalVariable(b.module, ir.ArrayType(I64, WORDS), name)
-        memory.initializer = ir.Constant(memory.type.pointee, None)
-        memory.linkage, memory.align = "internal", 64
-    return b.gep(memory, [I32(0), I32(word)], inbounds=True)
-
-
-def _at(b: Builder, word: int) -> Value:
-    return b.ptrtoint(_place(b, word), I64)
-
-
-def _read(b: Builder, word: int, ordering: str = "acquire") -> Value:
-    return b.load_atomic(_place(b, word), ordering, 8)
-
-
-def _write(b: Builder, value: Value, word: int, ordering: str = "release") -> None:
-    b.store_atomic(value, _place(b, word), ordering, 8)
-
-
 def _pause(b: Builder) -> None:
     """Tells the core that this loop waits."""
     machine = llvm.get_process_triple().split("-")[0]
@@ -117,6 +97,7 @@ def _help(b: Builder, arguments: Sequence[Value]) -> None:
     """What a helper does all its life; its number is all it is told."""
     names = ("watch", "look", "sit", "sat", "idle", "sleep")
     watch, look, sit, sat, idle, sleep = (b.append_basic_block(name) for name in names)
+    looking.keep_out(b)
     b.branch(watch)
     b.position_at_end(watch)
     b.branch(look)
@@ -124,24 +105,24 @@ def _help(b: Builder, arguments: Sequence[Value]) -> None:
     b.position_at_end(look)
     turn = b.phi(I64)
     turn.add_incoming(I64(0), watch)
-    word = _read(b, WORD, "monotonic")
+    word = read(b, WORD, "monotonic")
     b.cbranch(_has_seats(b, word), sit, idle)
 
     b.position_at_end(sit)
-    taken = b.cmpxchg(_place(b, WORD), word, b.add(word, I64(AT_WORK - 1)), "seq_cst", "monotonic")
+    taken = b.cmpxchg(place(b, WORD), word, b.add(word, I64(AT_WORK - 1)), "seq_cst", "monotonic")
     turn.add_incoming(I64(0), sit)
     b.cbranch(b.extract_value(taken, 1), sat, look)
 
     b.position_at_end(sat)
-    _call_entry(b, _read(b, CALLED), _read(b, DATA), b.ptrtoint(arguments[0], I64))
-    b.atomic_rmw("sub", _place(b, WORD), I64(AT_WORK), "seq_cst")
+    _call_entry(b, read(b, CALLED), read(b, DATA), b.ptrtoint(arguments[0], I64))
+    b.atomic_rmw("sub", place(b, WORD), I64(AT_WORK), "seq_cst")
     b.branch(watch)
 
     b.position_at_end(idle)
     _pause(b)
     following = b.add(turn, I64(1))
     turn.add_incoming(following, idle)
-    b.cbranch(b.icmp_signed("<", following, _read(b, SPINS, "monotonic")), look, sleep)
+    b.cbranch(b.icmp_signed("<", following, read(b, SPINS, "monotonic")), look, sleep)
 
     b.position_at_end(sleep)
     _sleep(b)
@@ -157,19 +138,19 @@ def _has_seats(b: Builder, word: Value) -> Value:
 def _sleep(b: Builder) -> None:
     """Sleeps until a seat is free."""
     doze, wait, awake = (b.append_basic_block(name) for name in ("doze", "wait", "awake"))
-    _system(b, "lock", _at(b, MUTEX))
-    b.atomic_rmw("add", _place(b, SLEEPERS), I64(1), "seq_cst")
+    _system(b, "lock", at(b, MUTEX))
+    b.atomic_rmw("add", place(b, SLEEPERS), I64(1), "seq_cst")
     b.branch(doze)
     b.position_at_end(doze)
     # Whoever asks writes the word first and looks for sleepers then: one of both sees the other.
-    b.cbranch(_has_seats(b, _read(b, WORD, "seq_cst")), awake, wait)
+    b.cbranch(_has_seats(b, read(b, WORD, "seq_cst")), awake, wait)
     b.position_at_end(wait)
     for_ever = [I32(-1), I32(0)] if WINDOWS else []
-    _system(b, "wait", _at(b, CONDITION), _at(b, MUTEX), *for_ever)
+    _system(b, "wait", at(b, CONDITION), at(b, MUTEX), *for_ever)
     b.branch(doze)
     b.position_at_end(awake)
-    b.atomic_rmw("sub", _place(b, SLEEPERS), I64(1), "seq_cst")
-    _system(b, "unlock", _at(b, MUTEX))
+    b.atomic_rmw("sub", place(b, SLEEPERS), I64(1), "seq_cst")
+    _system(b, "unlock", at(b, MUTEX))
 
 
 def _hire(b: Builder, wanted: Value) -> None:
@@ -180,7 +161,7 @@ def _hire(b: Builder, wanted: Value) -> None:
     head, body, done = (b.append_basic_block(name) for name in ("hire", "hired", "staffed"))
     b.branch(head)
     b.position_at_end(head)
-    started = _read(b, STARTED)
+    started = read(b, STARTED)
     b.cbranch(b.icmp_signed("<", started, wanted), body, done)
     b.position_at_end(body)
     number = b.add(started, I64(1))
@@ -188,29 +169,29 @@ def _hire(b: Builder, wanted: Value) -> None:
         _system(b, "create", I64(0), I64(0), entry, number, I32(0), I64(0))
     else:
         _system(b, "create", handle, I64(0), entry, number)
-    _write(b, number, STARTED)
+    write(b, number, STARTED)
     b.branch(head)
     b.position_at_end(done)
 
 
 def _wake(b: Builder) -> None:
     """Wakes helpers that sleep."""
-    with b.if_then(b.icmp_signed(">", _read(b, SLEEPERS, "seq_cst"), I64(0)), likely=False):
-        _system(b, "lock", _at(b, MUTEX))
-        _system(b, "wake", _at(b, CONDITION))
-        _system(b, "unlock", _at(b, MUTEX))
+    with b.if_then(b.icmp_signed(">", read(b, SLEEPERS, "seq_cst"), I64(0)), likely=False):
+        _system(b, "lock", at(b, MUTEX))
+        _system(b, "wake", at(b, CONDITION))
+        _system(b, "unlock", at(b, MUTEX))
 
 
 def _dismiss(b: Builder) -> None:
     """Takes the free seats back and waits for the helpers at work."""
-    b.atomic_rmw("and", _place(b, WORD), I64(-AT_WORK), "seq_cst")
+    b.atomic_rmw("and", place(b, WORD), I64(-AT_WORK), "seq_cst")
     before = b.block
     head, body, done = (b.append_basic_block(name) for name in ("leaving", "waits", "left"))
     b.branch(head)
     b.position_at_end(head)
     turn = b.phi(I64)
     turn.add_incoming(I64(1), before)
-    busy = b.icmp_unsigned("!=", _read(b, WORD), I64(0))
+    busy = b.icmp_unsigned("!=", read(b, WORD), I64(0))
     b.cbranch(busy, body, done)
     b.position_at_end(body)
     _pause(b)
@@ -224,34 +205,34 @@ def _dismiss(b: Builder) -> None:
 def _share(b: Builder, arguments: Sequence[Value]) -> None:
     """Has an entry called with some data by up to so many threads, this one among them."""
     entry, data, team = arguments
-    own = b.cmpxchg(_place(b, LOCK), I64(0), I64(1), "acquire", "monotonic")
+    own = b.cmpxchg(place(b, LOCK), I64(0), I64(1), "acquire", "monotonic")
     with b.if_else(b.extract_value(own, 1)) as (ours, others):
         with ours:
-            most = _read(b, SIZE, "monotonic")
+            most = read(b, SIZE, "monotonic")
             fewer = b.sub(team, I64(1))
             seats = b.select(b.icmp_signed("<", fewer, most), fewer, most)
             _hire(b, seats)
-            _write(b, entry, CALLED)
-            _write(b, data, DATA)
-            b.atomic_rmw("xchg", _place(b, WORD), seats, "seq_cst")
+            write(b, entry, CALLED)
+            write(b, data, DATA)
+            b.atomic_rmw("xchg", place(b, WORD), seats, "seq_cst")
             _wake(b)
             _call_entry(b, entry, data, I64(0))
             _dismiss(b)
-            _write(b, I64(0), LOCK)
+            write(b, I64(0), LOCK)
         with others:
             _call_entry(b, entry, data, I64(0))
 
 
 def _find(b: Builder, arguments: Sequence[Value]) -> None:
     """Writes the address of the crew's memory to an address."""
-    b.store(_at(b, 0), b.inttoptr(arguments[0], I64.as_pointer()))
+    b.store(at(b, 0), b.inttoptr(arguments[0], I64.as_pointer()))
 
 
 def _rest(b: Builder, arguments: Sequence[Value]) -> None:
     """Looks at the word so many times, as a helper does."""
 
     def look(_turn: Value, carried: list[Value]) -> list[Value]:
-        _read(b, WORD, "monotonic")
+        read(b, WORD, "monotonic")
         _pause(b)
         return carried
 
@@ -260,6 +241,10 @@ def _rest(b: Builder, arguments: Sequence[Value]) -> None:
 
 HELP = Shared(__file__, "tenonnx_crew_help", [POINTER], _help)
 SHARE = Shared(__file__, "tenonnx_crew_share", [I64] * 3, _share)
+BEGIN = Shared(__file__, "tenonnx_crew_begin", [I64, I64], looking.begin)
+LOOK = Shared(__file__, "tenonnx_crew_look", [I64, I64], looking.look)
+Shared(__file__, RESUME, [], looking.resume)
+Shared(__file__, WAKE, [I64], looking.wake)
 Shared(__file__, FIND, [I64], _find)
 Shared(__file__, REST, [I64], _rest)
 

@@ -19,8 +19,20 @@ LOCK, WORD, CALLED, DATA, SLEEPERS, STARTED, SIZE, SPINS, MUTEX, CONDITION = (
 )  # fmt: skip
 """Where things are in the crew's memory, in words of 8 bytes; what is written often, far apart."""
 
+KEY, LOOK, LOCAL, ROOMS, STOPS, FORKS = 18, 19, 20, 21, 22, 23
+"""Of threads that look whether they are to stop: the system's key of a thread's own word; addresses
+of what they call, or 0, of the threads' own variables of ``scratch`` and of its table; how many
+have been stopped and have not returned to Python yet; how often this process has been forked."""
+
+ROOM_ROWS, ROOM_WORDS = 32, 3
+"""That table's."""
+
 FIND, REST = "tenonnx_crew_find", "tenonnx_crew_rest"
-"""Symbols of the functions that are called from here."""
+RESUME, WAKE = "tenonnx_crew_resume", "tenonnx_crew_wake"
+"""Symbols of the functions that are called from elsewhere."""
+
+SUPPORTED = images.SUPPORTED
+"""Whether kernels can be stopped: their entries then are those that ``code.entry`` writes."""
 
 TRIED = 2000
 """Looks of a helper that are timed to know how many make a second."""
@@ -65,8 +77,17 @@ def _begin() -> Any:
 
     team.follow(watch)
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=functools.partial(_set_up, memory))
+        os.register_at_fork(after_in_child=functools.partial(_after_fork, memory))
+    if SUPPORTED:
+        from tenonnx_cpu.jit.threads import interrupts
+
+        interrupts.start(memory, functools.partial(_function(WAKE), 0))
     return memory
+
+
+def _after_fork(memory: Any) -> None:
+    memory[FORKS] += 1
+    _set_up(memory)
 
 
 def _function(name: str) -> Any:
@@ -76,7 +97,7 @@ def _function(name: str) -> Any:
 
 def _set_up(memory: Any) -> None:
     """Makes the crew one without threads at work, as a forked child has it."""
-    for word in (LOCK, WORD, SLEEPERS, STARTED):
+    for word in (LOCK, WORD, SLEEPERS, STARTED, STOPS):
         memory[word] = 0
     for place, words, name in (
         (MUTEX, CONDITION - MUTEX, "mutex"),

@@ -41,6 +41,10 @@ def parallel(body: Callable[..., Any]) -> Any:
       ``worker`` is less, and no two that run at a time have the same one.
 
     The body must not raise; what it returns is dropped.
+
+    A loop may end before all tasks are done, and later ones of the same kernel before any is: when
+    the run is to be stopped (``look``). So tasks take some hundredths of a second at most, and what
+    a kernel reads that a loop should have written must not be where it reads or writes next.
     """
     dispatcher = numba_target.njit(error_model="numpy", fastmath=set(FASTMATH))(
         name_by_content(body)
@@ -73,10 +77,11 @@ def _generate(dispatcher: Any) -> Callable[..., Any]:
         for position, value in ((TEAM, team), (GIVEN, given)):
             builder.store(value, _field(builder, state, position))
         _deal(builder, state, count, team)
+        shares = builder.ptrtoint(state, I64)
+        crew.BEGIN.call(builder, [shares, team])
         with builder.if_else(builder.icmp_signed(">", limit, I64(1))) as (many, one):
             with many:
-                places = [builder.ptrtoint(pointer, I64) for pointer in (worker, state)]
-                crew.SHARE.call(builder, [*places, limit])
+                crew.SHARE.call(builder, [builder.ptrtoint(worker, I64), shares, limit])
             with one:
                 builder.call(worker, [builder.bitcast(state, POINTER), I64(0)])
         return context.get_dummy_value()
@@ -146,10 +151,30 @@ def _worker(context: Any, module: Any, compiled: Any, region: Any) -> Any:
         builder.position_at_end(work)
         given = [arguments, task, worker]
         context.call_internal_no_propagate(builder, compiled.fndesc, compiled.signature, given)
+        _look(builder, state, team, task, stop)
         builder.branch(take)
         builder.position_at_end(done)
     builder.ret_void()
     return function
+
+
+def _look(builder: Any, state: Any, team: Any, task: Any, stop: Any) -> None:
+    """Looks whether to stop, after a task that is not all that there is to do."""
+    more = builder.icmp_signed("<", builder.add(task, I64(1)), stop)
+    shared_by_several = builder.icmp_signed(">", team, I64(1))
+    with builder.if_then(builder.or_(more, shared_by_several)):
+        crew.LOOK.call(builder, [builder.ptrtoint(state, I64), team])
+
+
+@intrinsic
+def look(typing_context: Any) -> Any:
+    """Looks whether to stop, between two loops of one task: those to come then do nothing."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        crew.LOOK.call(builder, [I64(0), I64(0)])
+        return context.get_dummy_value()
+
+    return types.void(), generate
 
 
 def _claim(builder: Any, state: Any, team: Any, number: Any) -> Any:

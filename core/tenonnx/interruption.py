@@ -1,0 +1,105 @@
+"""Stopping what takes too long: who wants it, and where it is asked.
+
+A run or a load with *limits* has them checked by whoever works for it, in the same thread: after
+every step, between the tasks of a kernel, between pieces of long loops.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import CodeType
+from typing import Any, Protocol
+
+from tenonnx.errors import Fail
+
+
+class Stopped(Fail):
+    """A run or a load was stopped by one of its limits."""
+
+
+class Limit(Protocol):
+    """Says when to stop."""
+
+    def check(self) -> None:
+        """Raises ``Stopped`` if it is time."""
+
+
+_own = threading.local()
+_followers: list[Callable[[], object]] = []
+
+
+def limits() -> tuple[Limit, ...]:
+    """Returns the limits of what this thread does."""
+    found: tuple[Limit, ...] = getattr(_own, "limits", ())
+    return found
+
+
+def check() -> None:
+    """Raises what a limit of this thread stops it with.
+
+    Array kernels call it every few hundredths of a second at least.
+    """
+    for limit in limits():
+        limit.check()
+
+
+def enter(stage: str) -> None:
+    """Says what this thread does from now on, after checking whether it still may.
+
+    Args:
+        stage: What it is doing: ``"reading the model"``.
+    """
+    check()
+    _own.stage = stage
+
+
+def stage() -> str:
+    """Returns what this thread is doing."""
+    return getattr(_own, "stage", "working")
+
+
+@contextmanager
+def limited(*more: Limit) -> Iterator[None]:
+    """Puts what this thread does under limits, beside those that there are."""
+    before = limits()
+    _own.limits = (*before, *more)
+    try:
+        for follower in _followers:
+            follower()
+        yield
+    finally:
+        _own.limits = before
+
+
+def follow(follower: Callable[[], object]) -> None:
+    """Has a function called whenever a thread is put under limits."""
+    _followers.append(follower)
+
+
+def lines(error: BaseException) -> Iterator[tuple[CodeType, int]]:
+    """Yields code and line of the frames that an exception went through, outermost first."""
+    traceback = error.__traceback__
+    while traceback is not None:
+        yield traceback.tb_frame.f_code, traceback.tb_lineno
+        traceback = traceback.tb_next
+
+
+def raised_by_handler(error: BaseException) -> bool:
+    """Says whether a signal's handler raised an exception: it is no fault of what it came into."""
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    import signal  # for errors alone
+
+    handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
+    return any(code in handlers for code, _ in lines(error))
+
+
+def _code_of(handler: Any) -> CodeType | None:
+    """Returns the code that a call of a handler runs, if it is Python's."""
+    while (inner := getattr(handler, "func", None)) is not None:  # functools.partial
+        handler = inner
+    if callable(handler) and not hasattr(handler, "__code__") and not hasattr(handler, "__func__"):
+        handler = type(handler).__call__
+    return getattr(getattr(handler, "__func__", handler), "__code__", None)
