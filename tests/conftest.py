@@ -37,6 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=["", "0", "99", "all"],
         help="optimisation level of the conformance suite's sessions",
     )
+    parser.addoption("--guard-all", action="store_true", help="run every trial of tests/guard")
 
 
 @pytest.fixture(scope="session")
@@ -53,11 +54,16 @@ def own_cache(
     """Derived weights of a test go to a folder of its own, compiled kernels to one for all.
 
     Tests are about numpy's kernels, unless ``TENONNX_JIT`` says otherwise: one that is compiled in
-    the middle of a test would make it another test. Those in ``tests/cpu`` are about compiled ones.
+    the middle of a test would make it another test. Those in ``tests/cpu`` and
+    ``tests/guard`` are about compiled ones.
     """
     monkeypatch.setenv("TENONNX_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("NUMBA_CACHE_DIR", kernels)
-    mode = "wait" if request.path.parent.name == "cpu" else os.environ.get("TENONNX_JIT", "0")
+    mode = (
+        "wait"
+        if request.path.parent.name in ("cpu", "guard")
+        else os.environ.get("TENONNX_JIT", "0")
+    )
     monkeypatch.setenv("TENONNX_JIT", mode)
 
 

@@ -67,7 +67,7 @@ def group_query_attention(
     if q_norm_weight is not None and k_norm_weight is not None:
         q = normed(xp, q, q_norm_weight, qk_norm_epsilon)
         k = normed(xp, k, k_norm_weight, qk_norm_epsilon)
-    length, total, totals = q.shape[2], int(total_sequence_length.item()), seqlens_k.reshape(-1) + 1
+    length, total, totals = q.shape[2], counted(total_sequence_length), seqlens_k.reshape(-1) + 1
     before = np.zeros_like(totals) if length == total else totals - length
     positions = xp.asarray(before[:, None] + np.arange(length))
     if do_rotary:
@@ -103,6 +103,18 @@ def group_query_attention(
     if shown is not None:
         shown = xp.where(xp.isneginf(shown), 0, shown).astype(query.dtype, copy=False)
     return joined(result.values), *present, shown
+
+
+def counted(total: Array) -> int:
+    """Return ``total_sequence_length``.
+
+    Raises:
+        ValueError: There is no token.
+    """
+    count = int(total.item())
+    if count < 1:
+        raise ValueError(f"total_sequence_length must be at least 1, found {count}")
+    return count
 
 
 def split(

@@ -116,8 +116,12 @@ op("InstanceNormalization")(consuming(instance_normalization))
 
 
 def in_groups(xp: Namespace, x: Array, groups: int, epsilon: float) -> Array:
-    """Standardises every group of channels of every batch entry."""
-    if x.shape[1] % groups:
+    """Standardises every group of channels of every batch entry.
+
+    Raises:
+        ValueError: The channels do not divide into so many groups.
+    """
+    if groups < 1 or x.shape[1] % groups:
         raise ValueError(f"{x.shape[1]} channels do not divide into {groups} groups")
     grouped = x.reshape(x.shape[0], groups, math.prod(x.shape[1:]) // groups)
     return standardise(xp, grouped, 2, epsilon)[0].reshape(x.shape)
@@ -152,8 +156,8 @@ def group_normalization_18(
     epsilon: float = 1e-5,
 ) -> Array:
     """Takes one scale and bias per group."""
-    repeats = x.shape[1] // num_groups
     y = in_groups(xp, x, num_groups, epsilon)
+    repeats = x.shape[1] // num_groups
     scale, bias = xp.repeat(scale, repeats), xp.repeat(bias, repeats)
     return scale_and_shift(y, per_channel(scale, x.ndim), per_channel(bias, x.ndim))
 

@@ -28,7 +28,12 @@ def pad(
 
     Cropping comes first: edge, reflect and wrap see what is left. ``constant_value`` has one
     element and defaults to 0, False or the empty string.
+
+    Raises:
+        ValueError: ``constant_value`` has not one element.
     """
+    if constant_value is not None and constant_value.size != 1:
+        raise ValueError(f"expected one constant_value, found {constant_value.size}")
     value = blank(data.dtype) if constant_value is None else constant_value.item()
     named = None if axes is None else axes.ravel().tolist()
     return _pad(xp, data, pads.ravel().tolist(), named, mode, value)

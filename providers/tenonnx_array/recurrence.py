@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
+import numpy as np
+
 from tenonnx.operators import Array, Namespace
 from tenonnx_array.dtypes import accumulator
 from tenonnx_array.linalg import product
@@ -21,6 +23,18 @@ Step: TypeAlias = Callable[[Array, States], States]
 
 BACKWARDS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 """Whether time runs backwards, per direction."""
+
+
+def _check_lengths(lengths: Array | None, steps: int, batch: int) -> None:
+    """Raises ValueError for lengths that do not fit; those that are being traced have no values."""
+    if lengths is None:
+        return
+    if lengths.shape != (batch,):
+        raise ValueError(f"expected sequence_lens of shape ({batch},), found {lengths.shape}")
+    if isinstance(lengths, np.ndarray) and batch:
+        least, most = int(lengths.min()), int(lengths.max())
+        if least < 0 or most > steps:
+            raise ValueError(f"sequence_lens must be in [0, {steps}], found {least} to {most}")
 
 
 class Recurrence:
@@ -38,7 +52,8 @@ class Recurrence:
         layout: 1 for inputs and outputs with the batch first.
 
     Raises:
-        ValueError: An unknown direction, or weights that contradict it or the hidden size.
+        ValueError: An unknown direction, or weights that contradict it or the hidden size;
+            lengths that are not one for every item, or of more steps than there are.
     """
 
     def __init__(
@@ -65,6 +80,7 @@ class Recurrence:
             )
         self.xp, self.dtype, self.layout, self.lengths = xp, X.dtype, layout, lengths
         self.X = self.wide(X.swapaxes(0, 1) if layout else X)
+        _check_lengths(lengths, *self.X.shape[:2])
         self.W, self.R = self.wide(W), self.wide(R).swapaxes(1, 2)
         width = W.shape[1]
         biases = xp.zeros((len(W), 2 * width), self.X.dtype) if B is None else self.wide(B)

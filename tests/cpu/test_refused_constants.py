@@ -86,3 +86,45 @@ def test_a_bias_of_bytes_has_one_number_for_each_channel(
     layer = node("QLinearConv", "x scale zero w scale zero scale zero b", "y", group=group)
     with pytest.raises(errors.TenonnxError, match=r"expected B of shape \(8,\)"):
         session([layer], {"x": x}, "y", constants, kinds={"x": UINT8}).run(None, {"x": x})
+
+
+def test_dense_layers_that_do_not_follow_are_refused() -> None:
+    """The second one has more rows than the first has columns: behind the first's results."""
+    nodes = [node("Gemm", "x v", "a"), node("Relu", "a", "b"), node("Gemm", "b w", "y")]
+    weights = {"v": np.ones((4, 8), np.float32), "w": np.ones((4000, 3), np.float32)}
+    with pytest.raises(errors.TenonnxError, match="Gemm"):
+        session(nodes, {"x": X}, "y", weights).run(None, {"x": X})
+
+
+@pytest.mark.parametrize(("operator", "gates"), [("LSTM", 4), ("GRU", 3), ("RNN", 1)])
+@pytest.mark.parametrize("length", [-1, 8, 1000, 2**31 - 1, -(2**31)])
+@pytest.mark.parametrize("constant", [False, True])
+def test_sequences_longer_than_the_input_are_refused(
+    operator: str, gates: int, length: int, constant: bool
+) -> None:
+    x, lengths = np.ones((7, 2, 5), np.float32), np.array([7, 3], np.int32)
+    weights = {
+        "w": np.ones((1, gates * 3, 5), np.float32),
+        "r": np.ones((1, gates * 3, 3), np.float32),
+    }
+    wrong = np.array([2, length], np.int32)
+    feeds = {"x": x, "l": lengths}
+    if constant:
+        weights["l"] = wrong
+        del feeds["l"]
+    layer = node(operator, "x w r _ l", "y", hidden_size=3)
+    one = session([layer], feeds, "y", weights, kinds={"l": onnx.TensorProto.INT32, "y": FLOAT})
+    for _ in range(0 if constant else 5):
+        one.run(None, feeds)
+    with pytest.raises(errors.TenonnxError, match=r"sequence_lens must be in \[0, 7\]"):
+        one.run(None, {"x": x} if constant else {"x": x, "l": wrong})
+
+
+@pytest.mark.parametrize("size", [4, 0, -1, 2**31, 2**63 - 1])
+def test_a_hidden_size_that_is_not_the_weights_is_refused(size: int) -> None:
+    x = np.ones((7, 2, 5), np.float32)
+    weights = {"w": np.ones((1, 12, 5), np.float32), "r": np.ones((1, 12, 3), np.float32)}
+    with pytest.raises(errors.TenonnxError, match="hidden_size"):
+        session([node("LSTM", "x w r", "y", hidden_size=size)], {"x": x}, "y", weights).run(
+            None, {"x": x}
+        )

@@ -176,7 +176,9 @@ class Form:
         """Returns queries, keys and values of shape ``(batch, length, heads * size)``."""
         heads, groups = self.heads, self.groups
         if key is None or value is None:
-            size = query.shape[-1] // (heads + 2 * groups)
+            size, rest = divmod(query.shape[-1], heads + 2 * groups)
+            if rest:
+                return None
             first, second, last = heads * size, (heads + groups) * size, (heads + 2 * groups) * size
             query, key, value = (
                 query[..., :first], query[..., first:second], query[..., second:last],
@@ -287,7 +289,11 @@ def group_query_attention(site: Site, plain: Call) -> Call | None:
         return None
     if any(value is not None for value in site.node.inputs[12:]):
         return None
+    if site.attribute("sliding_window_cache", 0) and site.attribute("local_window_size", -1) < 1:
+        return None
     form = Form.of(site)
+    if form.heads < 1 or form.groups < 1:
+        return None
     GROUP_QUERY.request()
 
     def fresh(*inputs: Any) -> Any:

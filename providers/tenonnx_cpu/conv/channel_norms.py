@@ -20,8 +20,11 @@ SERIAL = 1 << 15
 @specialise("InstanceNormalization", "GroupNormalization")
 def specialise_norm(site: Site, plain: Call) -> Call | None:
     """Takes float32 with a scale and a bias for every channel."""
+    grouped = site.node.op_type == "GroupNormalization"
     groups = site.attribute("num_groups", 0)
-    if groups and ((site.node.version or 1) < 21 or site.attribute("stash_type", 1) != 1):
+    if grouped and ((site.node.version or 1) < 21 or site.attribute("stash_type", 1) != 1):
+        return None
+    if grouped and groups < 1:
         return None
     epsilon, threads = site.attribute("epsilon", 1e-5), site.threads
     NORMALISE.request()
@@ -31,7 +34,7 @@ def specialise_norm(site: Site, plain: Call) -> Call | None:
         if run is None or not all(map(fits, (x, scale, bias))) or x.ndim < 2 or not x.size:
             return plain(x, scale, bias)
         channels = x.shape[1]
-        parts = groups or channels
+        parts = groups if grouped else channels
         if channels % parts or not scale.shape == bias.shape == (channels,):
             return plain(x, scale, bias)
         y, rows = empty(x.shape), x.shape[0] * parts

@@ -50,6 +50,12 @@ def fuse_conv_transpose(node: ir.Node, scope: Scope) -> Fused | None:
     strides = attributes.strides or (1,) * (weight.ndim - 2)
     if len(strides) != weight.ndim - 2 or any(step != 1 for step in attributes.dilations or ()):
         return None
+    if len(attributes.dilations or strides) != len(strides):
+        return None
+    if tuple(site.attribute("kernel_shape", ()) or weight.shape[2:]) != weight.shape[2:]:
+        return None
+    if bias is not None and bias.shape != (weight.shape[1] * attributes.group,):
+        return None
     if attributes.group < 1 or weight.shape[0] % attributes.group or not weight.size:
         return None
     tail = find_tail(node, scope, residual=False)

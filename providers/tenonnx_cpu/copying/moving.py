@@ -75,6 +75,8 @@ def specialise_moves(site: Site, plain: Call) -> Call | None:
             return None
         if len(parameters) > 1 and parameters[1] is not None:
             fill = parameters[1].reshape(-1)
+            if fill.size != 1:
+                return None
         if site.attribute("mode", "constant") == "constant":
             parameters[1:2] = [np.array(-1)]
 

@@ -47,6 +47,8 @@ def fuse_layers(node: ir.Node, scope: Scope) -> Fused | None:
     layers: list[Layer] = []
     step: ir.Node | None = node
     while step is not None and (made := _layer(step, scope)) is not None:
+        if layers and layers[-1].weights.shape[1] != made.weights.shape[0]:
+            break  # numpy says what is wrong with them
         layers.append(made)
         step = scope.reader(made.nodes[-1].outputs[0])
         if step is not None and step.inputs[0] is not made.nodes[-1].outputs[0]:

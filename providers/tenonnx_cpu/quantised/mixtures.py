@@ -100,25 +100,34 @@ def _of_numbers(site: Site, stack: int, bias: int) -> Dense | None:
     matrices, biases = site.constant(stack), site.constant(bias)
     if matrices is None or matrices.dtype not in KINDS or matrices.ndim != 3:
         return None
-    if site.given(bias) and (biases is None or biases.dtype != F32):
+    if site.given(bias) and not _are_biases(biases, matrices.shape[:2]):
         return None
     request_products(KINDS[matrices.dtype])
     return Dense(matrices, biases, site.threads)
+
+
+def _are_biases(biases: NDArray | None, shape: tuple[int, ...]) -> bool:
+    """Says whether there is one float32 for every column of every matrix."""
+    return biases is not None and biases.dtype == F32 and biases.shape == shape
 
 
 def _of_codes(site: Site, stack: int, scale: int, bias: int, zero: int) -> DenseOfCodes | None:
     codes, scales, biases, zeros = (site.constant(n) for n in (stack, scale, bias, zero))
     if codes is None or scales is None or codes.dtype != np.uint8 or scales.dtype not in KINDS:
         return None
-    if site.given(bias) and (biases is None or biases.dtype != F32):
+    if codes.ndim != 3 or (site.given(bias) and not _are_biases(biases, codes.shape[:2])):
         return None
     name = f"fc{1 + (stack - 2) // 3}_expert_weight_bits"
     bits = site.attribute(name, 0) or site.attribute("expert_weight_bits", 4)
+    if bits not in (2, 4, 8):
+        return None
     experts, columns = codes.shape[:2]
     depth = codes.shape[2] * 8 // bits
     block = site.attribute("block_size", 0) or depth
     # Zero points of whole columns are packed across these, which no kernel reads.
-    if site.given(zero) and (zeros is None or zeros.ndim != 3):
+    if site.given(zero) and (zeros is None or zeros.ndim != 3 or len(zeros) != experts):
+        return None
+    if scales.shape[:2] != (experts, columns):
         return None
     wide = site.float32(scale).reshape(experts, columns, -1)
     try:

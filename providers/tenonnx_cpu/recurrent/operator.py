@@ -36,7 +36,7 @@ def specialise_recurrent(site: Site, plain: Call) -> Call | None:
     def call(*arguments: Any) -> Any:
         given: list[Any] = [*arguments, *[None] * (8 - len(arguments))]
         made = None if given[7] is not None else layer.launch(*given[:7])
-        return plain(*arguments) if made is None else made
+        return plain(*arguments) if made is None else made._replace(otherwise=plain)
 
     return Recorded(call)
 
@@ -54,14 +54,24 @@ def layer_of(site: Site, operator: str) -> Layer | None:
     if kind == GRU and site.attribute("linear_before_reset", 0):
         kind = GRU_RESET_AFTER
     ways, reverse = direction
-    return Layer(kind, ways, reverse, site.attribute("layout", 0), site.threads)
+    hidden = site.attribute("hidden_size", None)
+    return Layer(kind, ways, reverse, hidden, site.attribute("layout", 0), site.threads)
 
 
 class Layer:
     """A recurrent layer of one kind."""
 
-    def __init__(self, kind: int, ways: int, reverse: int, batch_first: int, threads: int) -> None:
+    def __init__(
+        self,
+        kind: int,
+        ways: int,
+        reverse: int,
+        hidden: int | None,
+        batch_first: int,
+        threads: int,
+    ) -> None:
         self._kind = kind
+        self._hidden = hidden
         self._ways = ways
         self._reverse = reverse
         self._batch_first = batch_first
@@ -69,7 +79,10 @@ class Layer:
         RUN.request()
 
     def launch(self, x: Any, w: Any, r: Any, b: Any, lengths: Any, h: Any, c: Any) -> Launch | None:
-        """Returns what computes the operator's outputs; ``None`` where numpy must."""
+        """Returns what computes the operator's outputs; ``None`` where numpy must.
+
+        The launch is refused if lengths are not of the steps that there are.
+        """
         given = [array for array in (x, w, r, b, h, c) if array is not None]
         if RUN.run is None or any(array.dtype != F32 or not array.size for array in given):
             return None
@@ -78,6 +91,8 @@ class Layer:
         ways, width, n = r.shape
         shape = (batch, ways, n) if self._batch_first else (ways, batch, n)
         if any(state is not None and state.shape != shape for state in (h, c)):
+            return None
+        if self._hidden not in (None, n):
             return None
         if width != GATES[self._kind] * n or ways != self._ways or w.shape != (ways, width, inputs):
             return None
@@ -94,7 +109,8 @@ class Layer:
         y = empty((batch, steps, ways, n) if self._batch_first else (steps, ways, batch, n))
         hidden = empty(shape)
         cell = empty(shape) if self._kind == LSTM else None
-        memory = floats(room)
+        scratch = floats(room + 1)
+        memory, refusal = scratch[:room], scratch[room:].view(np.int32)
         arguments = (
             numbers, contiguous(x).reshape(-1, inputs),
             contiguous(w).reshape(ways * width, inputs).T, contiguous(r),
@@ -103,10 +119,10 @@ class Layer:
             NO_LENGTHS if lengths is None else contiguous(lengths),
             y, hidden.reshape(-1), ABSENT if cell is None else cell.reshape(-1), memory,
             memory[: steps * batch * ways * width].reshape(steps * batch, ways * width),
-            ONE_BATCH, NO_RESIDUAL,
+            ONE_BATCH, NO_RESIDUAL, refusal,
         )  # fmt: skip
         results = (y, hidden, cell) if self._kind == LSTM else (y, hidden)
-        return Launch(RUN.run, arguments, results)
+        return Launch(RUN.run, arguments, results, refusal)
 
 
 @functools.lru_cache(maxsize=64)

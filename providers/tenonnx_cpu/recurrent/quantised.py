@@ -37,11 +37,13 @@ def fuse_quantised(node: ir.Node, scope: Scope) -> Fused | None:
     plain = scope.plain(node).call
     (w8, *scale_w), (r8, *scale_r) = constants
 
-    def call(x: Any, b: Any, lengths: Any, h: Any, c: Any) -> Any:
-        made = layer.launch(x, w, r, b, lengths, h, c)
-        if made is None:
-            return plain(x, w8, r8, b, lengths, h, c, None, *scale_w, *scale_r)
-        return made
+    def otherwise(x: Any, b: Any, lengths: Any, h: Any, c: Any) -> Any:
+        return plain(x, w8, r8, b, lengths, h, c, None, *scale_w, *scale_r)
+
+    def call(*given: Any) -> Any:
+        x, *rest = given
+        made = layer.launch(x, w, r, *rest)
+        return otherwise(*given) if made is None else made._replace(otherwise=otherwise)
 
     inputs = (node.inputs[0], *node.inputs[3:7])
     return Fused((node,), inputs, tuple(node.outputs), Recorded(call))

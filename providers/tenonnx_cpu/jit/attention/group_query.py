@@ -178,8 +178,12 @@ def group_query(  # type: ignore[no-untyped-def] # the signature has them
     lengths, total = filled[0], filled[1][0]
     held = pasts[0].shape[2] if pasts[0].size else 0
     refusal[0] = 1
-    if (mask.size and mask.shape[3] != total) or not find_spans(
-        q.shape[1], held, window, cos, positions, lengths, total, keys.shape[2], spans
+    if (
+        total < 1
+        or (mask.size and mask.shape[3] != total)
+        or not find_spans(
+            q.shape[1], held, window, cos, positions, lengths, total, keys.shape[2], spans
+        )
     ):
         return
     refusal[0] = 0

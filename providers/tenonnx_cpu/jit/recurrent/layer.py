@@ -67,11 +67,12 @@ def end_states(shape: Any, memory: Any, start: Any, states: Any) -> None:
     (
         In(i64, 1), In(f32, 2), In(f32, 2, "A"), In(f32, 3), In(f32, 1), In(f32, 1), In(f32, 2),
         In(i32, 1), Out(f32, 4), Out(f32, 1), Out(f32, 1), Out(f32, 1), Out(f32, 2), In(i64, 2),
-        In(f32, 2),
+        In(f32, 2), Out(i32, 1),
     )
 )  # fmt: skip
 def run_layer(  # type: ignore[no-untyped-def] # the signature has them
-    shape, x, w, r, h, c, b, lengths, y, hidden, cell, memory, gates, offsets, residual
+    shape, x, w, r, h, c, b, lengths, y, hidden, cell, memory, gates, offsets, residual,
+    refusal,
 ):  # fmt: skip
     """Runs a recurrent layer.
 
@@ -91,7 +92,14 @@ def run_layer(  # type: ignore[no-untyped-def] # the signature has them
         gates: Its beginning, where what the inputs add to gates is, a row per step and item.
         offsets: What a product takes, as ``residual``.
         residual: Likewise.
+        refusal: Where 1 is written, and nothing done, if an item has less than no steps, or more
+            than there are.
     """
+    refusal[0] = 0
+    for item in range(lengths.size):
+        if lengths[item] < 0 or lengths[item] > shape[at.STEPS]:
+            refusal[0] = 1
+            return
     width = r.shape[1]
     ways, batch, steps = shape[at.WAYS], shape[at.BATCH], shape[at.STEPS]
     base = memory.ctypes.data

@@ -141,7 +141,7 @@ def sum_directly(
 def length_of(layer: Any, item: Any) -> Any:
     """Returns how many steps an item has."""
     lengths, steps = layer[4], layer[0][at.STEPS]
-    return max(0, min(steps, lengths[item])) if lengths.size else steps
+    return lengths[item] if lengths.size else steps
 
 
 @helper

@@ -1,0 +1,126 @@
+"""Processes that run trials, and others that go on where one has ended."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pickle
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parent
+PATIENCE = 60
+"""Seconds that a trial may take."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """How trials are run.
+
+    Attributes:
+        selection: Which, as ``selection.trials`` names them.
+        copying: Whether each argument of each launch is guarded, or all that a session works in.
+        before: Whether arrays begin behind the page that is not mapped, and not end before it.
+        threads: How many threads sessions have.
+        part: Which part of them, of so many ``parts``.
+        parts: See ``part``.
+    """
+
+    selection: str
+    copying: bool = True
+    before: bool = False
+    threads: int = 1
+    part: int = 0
+    parts: int = 1
+
+
+class Report:
+    """What came of trials: findings, and what each kernel did."""
+
+    def __init__(self) -> None:
+        self.findings: list[str] = []
+        self.trials = 0
+        self.launches: Counter[str] = Counter()
+        self.shared: Counter[str] = Counter()
+        self.recorded: Counter[str] = Counter()
+
+
+def run(job: Job, folder: Path, tell: Callable[[str], object] = str) -> Report:
+    """Runs a job; a process that ends is a finding, and the next goes on behind its trial.
+
+    Args:
+        job: What to run.
+        folder: For logs and weights.
+        tell: Called with each finding.
+    """
+    report, first = Report(), 0
+
+    def found(*findings: str) -> None:
+        report.findings += findings
+        for each in findings:
+            tell(each)
+
+    while True:
+        out = folder / f"{first}.log"
+        out.unlink(missing_ok=True)
+        asked = folder / "job.json"
+        asked.write_text(json.dumps(dataclasses.asdict(job) | {"first": first}))
+        ended = _process(asked, out, folder)
+        last = None
+        for place, kind, what in _entries(out):
+            last = place, kind, what
+            if kind == "end":
+                name, wrong, (launches, shared), recorded = what
+                found(*(f"{name}: {each}" for each in wrong))
+                report.trials += 1
+                report.launches.update(launches)
+                report.shared.update(shared)
+                report.recorded.update(recorded)
+        if last is not None and last[1] == "done":
+            return report
+        if last is None or last[1] != "begin":
+            found(f"the process ended between trials: {ended}")
+            return report
+        found(f"{last[2]}: the process ended: {ended}")
+        first = last[0] + 1
+
+
+def _process(asked: Path, out: Path, folder: Path) -> str:
+    """Runs a worker to its end; returns how it ended."""
+    errors = folder / "errors.txt"
+    own = dict(os.environ, OPENBLAS_NUM_THREADS="1", TENONNX_CACHE_DIR=str(folder / "cache"))
+    with errors.open("w") as said:
+        child = subprocess.Popen(
+            [sys.executable, str(FOLDER / "worker.py"), str(asked), str(out)],
+            stderr=said, stdout=said, env=own, cwd=FOLDER.parent,
+        )  # fmt: skip
+        size, since = -1, time.monotonic()
+        while child.poll() is None:
+            time.sleep(0.05)
+            now = out.stat().st_size if out.exists() else 0
+            if now != size:
+                size, since = now, time.monotonic()
+            elif time.monotonic() - since > PATIENCE:
+                child.kill()
+                child.wait()
+                return f"it took more than {PATIENCE} s"
+    lines = [line for line in errors.read_text().splitlines() if "File" in line or "rror" in line]
+    lines = [*lines[:3], *lines[-1:]]
+    return f"{child.returncode}; {' | '.join(line.strip() for line in lines)}"
+
+
+def _entries(out: Path) -> Iterator[Any]:
+    if not out.exists():
+        return
+    with out.open("rb") as file:
+        while True:
+            try:
+                yield pickle.load(file)
+            except (EOFError, pickle.UnpicklingError):
+                return

@@ -1,0 +1,81 @@
+"""Memory between pages that nothing may touch."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import weakref
+from typing import Any
+
+import numpy as np
+
+NDArray = np.ndarray[Any, Any]
+
+GAP = 1 << 20
+"""Bytes that are not mapped on either side: a step of one row too many ends in them, too."""
+
+_NOTHING, _ALL = 0, mmap.PROT_READ | mmap.PROT_WRITE
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+_libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+
+
+class Block:
+    """So many bytes, of which the last lies before a page that is not mapped, or the first behind.
+
+    Args:
+        nbytes: How many.
+        before: Whether they begin behind such a page, and not end before one.
+        alignment: Of the first byte; the last is as near to the page as that allows.
+
+    Attributes:
+        address: Where they begin.
+    """
+
+    def __init__(self, nbytes: int, *, before: bool, alignment: int = 1) -> None:
+        inner = -(-max(nbytes, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
+        self._length = inner + 2 * GAP
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        start = _libc.mmap(None, self._length, _NOTHING, flags, -1, 0)
+        if start in (None, ctypes.c_void_p(-1).value):
+            raise MemoryError(f"no {self._length} bytes of addresses")
+        self._start: int = start
+        if _libc.mprotect(start + GAP, inner, _ALL):
+            raise MemoryError("no memory")
+        room = 0 if before else inner - nbytes
+        self.address: int = start + GAP + room - room % alignment
+
+    def release(self) -> None:
+        """Gives the memory back; what still lies in it must not be touched again."""
+        _libc.munmap(self._start, self._length)
+
+
+def guarded_bytes(nbytes: int, *, before: bool, alignment: int = 1) -> NDArray:
+    """Returns such bytes, which are given back with the last array that lies in them."""
+    block = Block(nbytes, before=before, alignment=alignment)
+    memory = (ctypes.c_uint8 * nbytes).from_address(block.address)
+    weakref.finalize(memory, block.release)
+    return np.frombuffer(memory, np.uint8)
+
+
+def guarded_copy(array: NDArray, *, before: bool) -> NDArray:
+    """Returns a contiguous copy of an array in such memory."""
+    if array.dtype.hasobject:
+        return array
+    raw = guarded_bytes(array.nbytes, before=before)
+    copy: NDArray = np.ndarray(array.shape, array.dtype, raw)
+    copy[...] = array
+    return copy
+
+
+def span(array: NDArray) -> tuple[int, int]:
+    """Returns the address of an array's first byte in memory and of the one after the last."""
+    low = high = array.__array_interface__["data"][0]
+    for length, step in zip(array.shape, array.strides, strict=True):
+        if step < 0:
+            low += (length - 1) * step
+        else:
+            high += (length - 1) * step
+    return low, high + array.itemsize

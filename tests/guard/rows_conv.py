@@ -1,0 +1,128 @@
+"""Convolutions, pooling, resizing, and norms of channels."""
+
+from __future__ import annotations
+
+import numpy as np
+from arrays import f32, i64, step
+from trial import chain, one
+
+ROWS = [
+    one(
+        "Conv 3x3",
+        "Conv",
+        [f32(1, 5, 9, 11), f32(19, 5, 3, 3), f32(19)],
+        constants=(1, 2),
+        pads=[1] * 4,
+    ),
+    one("Conv fed", "Conv", [f32(1, 5, 9, 11), f32(19, 5, 3, 3), f32(19)], strides=[2, 2]),
+    one(
+        "Conv 5x5 dilated",
+        "Conv",
+        [f32(2, 6, 20, 21), f32(8, 3, 5, 5)],
+        constants=(1,),
+        group=2,
+        dilations=[2, 1],
+    ),
+    one("Conv 1x1", "Conv", [f32(1, 40, 30, 30), f32(70, 40, 1, 1), f32(70)], constants=(1, 2)),
+    one(
+        "Conv depthwise",
+        "Conv",
+        [f32(1, 24, 20, 20), f32(24, 1, 3, 3), f32(24)],
+        constants=(1, 2),
+        group=24,
+        pads=[1] * 4,
+    ),
+    one(
+        "Conv large",
+        "Conv",
+        [f32(1, 32, 40, 40), f32(32, 32, 3, 3), f32(32)],
+        constants=(1, 2),
+        pads=[1] * 4,
+    ),
+    one(
+        "Conv channels",
+        "Conv",
+        [f32(1, 7, 40, 14), f32(7, 1, 3, 3), f32(7)],
+        constants=(1, 2),
+        group=7,
+        strides=[2, 2],
+        pads=[1] * 4,
+    ),
+    one("Conv pixels", "Conv", [f32(1, 8, 5, 5), f32(8, 8, 5, 5), f32(8)], constants=(1, 2)),
+    one("Conv line", "Conv", [f32(2, 7, 33), f32(9, 7, 4), f32(9)], constants=(1, 2), strides=[3]),
+    one("Conv volume", "Conv", [f32(1, 3, 6, 7, 8), f32(4, 3, 3, 3, 3)], constants=(1,)),
+    chain(
+        "Conv Add Relu",
+        [
+            ("Conv", [f32(1, 8, 12, 12), f32(16, 8, 3, 3), f32(16)], {"pads": [1] * 4}),
+            ("Add", [..., f32(1, 16, 1, 1)], {}),
+            ("Relu", [...], {}),
+            ("Conv", [..., f32(16, 16, 1, 1)], {}),
+            ("PRelu", [..., f32(16, 1, 1)], {}),
+        ],
+    ),
+    chain(
+        "Conv BatchNormalization",
+        [
+            ("Conv", [f32(1, 8, 12, 12), f32(16, 8, 3, 3)], {}),
+            ("BatchNormalization", [..., f32(16), f32(16), f32(16), np.abs(f32(16))], {}),
+        ],
+    ),
+    one(
+        "ConvTranspose",
+        "ConvTranspose",
+        [f32(1, 6, 7, 8), f32(6, 4, 3, 3), f32(4)],
+        constants=(1, 2),
+        strides=[2, 2],
+        output_padding=[1, 1],
+        pads=[1] * 4,
+    ),
+    one(
+        "MaxPool",
+        "MaxPool",
+        [f32(1, 20, 30, 30)],
+        kernel_shape=[3, 3],
+        strides=[2, 2],
+        pads=[1] * 4,
+    ),
+    one(
+        "AveragePool",
+        "AveragePool",
+        [f32(1, 20, 30, 30)],
+        kernel_shape=[3, 3],
+        strides=[2, 2],
+        pads=[1] * 4,
+    ),
+    one("GlobalAveragePool", "GlobalAveragePool", [f32(2, 20, 30, 30)]),
+    one(
+        "Resize",
+        "Resize",
+        [f32(1, 4, 20, 20), None, step(2.0, 4) ** np.float32([0, 0, 1, 1])],
+        constants=(1,),
+        mode="linear",
+    ),
+    one(
+        "Resize nearest",
+        "Resize",
+        [f32(1, 4, 20, 20), None, None, i64(1, 4, 33, 47)],
+        constants=(1,),
+    ),
+    one(
+        "GroupNormalization",
+        "GroupNormalization",
+        [f32(2, 8, 12, 12), f32(8), f32(8)],
+        constants=(1, 2),
+        num_groups=4,
+    ),
+    one(
+        "InstanceNormalization",
+        "InstanceNormalization",
+        [f32(2, 8, 12, 12), f32(8), f32(8)],
+        constants=(1, 2),
+    ),
+    one(
+        "NonMaxSuppression",
+        "NonMaxSuppression",
+        [np.abs(f32(2, 60, 4)), np.abs(f32(2, 3, 60)), i64(5), step(0.5, 1), step(0.1, 1)],
+    ),
+]

@@ -1,0 +1,160 @@
+"""Norms, reductions, copies, chains of elementwise operators, and classical models."""
+
+from __future__ import annotations
+
+import numpy as np
+from arrays import ML, MS, f32, i64, ids, step
+from trial import chain, one
+
+TREES = {
+    "nodes_treeids": [0] * 5,
+    "nodes_nodeids": [0, 1, 2, 3, 4],
+    "nodes_featureids": [1, 3, 0, 0, 0],
+    "nodes_modes": ["BRANCH_LEQ", "BRANCH_LT", "LEAF", "LEAF", "LEAF"],
+    "nodes_values": [0.5, -0.5, 0.0, 0.0, 0.0],
+    "nodes_truenodeids": [1, 3, 0, 0, 0],
+    "nodes_falsenodeids": [2, 4, 0, 0, 0],
+    "target_treeids": [0, 0, 0],
+    "target_nodeids": [2, 3, 4],
+    "target_ids": [0, 1, 1],
+    "target_weights": [1.0, 2.0, 3.0],
+    "n_targets": 2,
+}
+
+MACHINE = {
+    "classlabels_ints": [0, 1, 2],
+    "coefficients": [0.1, -0.2, 0.3, 0.4, -0.5, 0.6],
+    "kernel_params": [0.5, 0.0, 0.0],
+    "kernel_type": "RBF",
+    "prob_a": [-1.0, -1.1, -1.2],
+    "prob_b": [0.1, 0.2, 0.3],
+    "rho": [0.1, 0.2, 0.3],
+    "support_vectors": [0.1 * n for n in range(12)],
+    "vectors_per_class": [1, 1, 1],
+}
+
+ROWS = [
+    one(
+        "LayerNormalization",
+        "LayerNormalization",
+        [f32(300, 300), f32(300), f32(300)],
+        constants=(1, 2),
+    ),
+    one("LayerNormalization fed", "LayerNormalization", [f32(300, 300), f32(300), f32(300)]),
+    one("RMSNormalization", "RMSNormalization", [f32(7, 33), f32(33)], constants=(1,), opset=23),
+    one(
+        "SkipLayerNormalization",
+        "SkipLayerNormalization",
+        [f32(2, 9, 33), f32(2, 9, 33), f32(33), f32(33), f32(33)],
+        domain=MS,
+        constants=(2, 3, 4),
+    ),
+    one("Softmax", "Softmax", [f32(300, 300)]),
+    one("ReduceSum", "ReduceSum", [f32(30, 40, 50), i64(1)], constants=(1,)),
+    one("ReduceMax", "ReduceMax", [f32(30, 40, 50), i64(-1)]),
+    one("TopK", "TopK", [f32(300, 300), i64(7)], outputs=2),
+    one("TopK const", "TopK", [f32(300, 300), i64(7)], outputs=2, constants=(1,)),
+    one("GatherElements", "GatherElements", [f32(3, 40, 33), ids(-33, 33, 3, 40, 800)], axis=-1),
+    one(
+        "GatherElements const",
+        "GatherElements",
+        [f32(3, 40, 33), ids(-33, 33, 3, 40, 80)],
+        constants=(1,),
+        axis=-1,
+    ),
+    *(
+        one(
+            f"Gather {kind}",
+            "Gather",
+            [f32(50, 33), ids(-50, 50, 300, 3)],
+            constants=where,
+            axis=axis,
+        )
+        for kind, where, axis in (
+            ("fed", (), 0),
+            ("table", (0,), 0),
+            ("ids", (1,), 0),
+            ("columns", (), 1),
+        )
+        if axis == 0
+    ),
+    one("Gather columns", "Gather", [f32(50, 33), ids(-33, 33, 7)], axis=1),
+    one("GatherND", "GatherND", [f32(9, 8, 7), ids(-7, 7, 30, 2)]),
+    one("ScatterElements", "ScatterElements", [f32(40, 33), ids(-40, 40, 9, 33), f32(9, 33)]),
+    one("ScatterND", "ScatterND", [f32(9, 8, 7), ids(-7, 7, 30, 2), f32(30, 7)]),
+    one("OneHot", "OneHot", [ids(-9, 9, 30), i64(9), np.float32([0, 1])]),
+    one("ReverseSequence", "ReverseSequence", [f32(9, 5, 7), ids(1, 9, 5)]),
+    one("Pad", "Pad", [f32(9, 30, 70), i64(1, 2, 3, 4, 5, 6)]),
+    one("Pad edge", "Pad", [f32(9, 30, 70), i64(1, 2, 3, 4, 5, 6)], mode="reflect"),
+    one("Tile", "Tile", [f32(9, 30, 7), i64(2, 1, 3)]),
+    one("Expand", "Expand", [f32(9, 1, 70), i64(2, 9, 30, 70)]),
+    one("Slice", "Slice", [f32(40, 50, 33), i64(1, -40), i64(30, 50), i64(0, 1), i64(2, 3)]),
+    one("DepthToSpace", "DepthToSpace", [f32(2, 16, 20, 20)], blocksize=2),
+    one("Split", "Split", [f32(40, 300), i64(100, 150, 50)], outputs=3, axis=1),
+    one("Concat", "Concat", [f32(4, 40000), f32(4, 40001)], axis=1),
+    chain(
+        "Transpose Relu",
+        [("Transpose", [f32(64, 48, 33)], {"perm": [2, 0, 1]}), ("Relu", [...], {})],
+    ),
+    one("Transpose", "Transpose", [f32(40, 50, 60)], perm=[1, 2, 0]),
+    chain(
+        "Mul Add Tanh",
+        [
+            ("Mul", [f32(300, 300), f32(300)], {}),
+            ("Add", [..., f32(300, 1)], {}),
+            ("Tanh", [...], {}),
+        ],
+    ),
+    chain(
+        "Mul Add fed",
+        [
+            ("Mul", [f32(3, 1, 50), f32(40, 1)], {}),
+            ("Add", [..., f32(3, 40, 50)], {}),
+            ("Erf", [...], {}),
+        ],
+        fed=(0, 1, 2),
+    ),
+    one("PRelu", "PRelu", [f32(3, 40, 50), f32(40, 1)], constants=(1,)),
+    one(
+        "BatchNormalization",
+        "BatchNormalization",
+        [f32(2, 30, 20), f32(30), f32(30), f32(30), np.abs(f32(30))],
+        constants=(1, 2, 3, 4),
+    ),
+    one("Where", "Where", [f32(30, 40) > 0, f32(30, 40), f32(40)]),
+    one("CDist", "CDist", [f32(30, 9), f32(40, 9)], domain=MS, constants=(1,), metric="euclidean"),
+    one(
+        "CDist double",
+        "CDist",
+        [f32(30, 9).astype(np.float64), f32(40, 9).astype(np.float64)],
+        domain=MS,
+        constants=(1,),
+    ),
+    one(
+        "TreeEnsembleRegressor",
+        "TreeEnsembleRegressor",
+        [f32(300, 4)],
+        domain=ML,
+        opset=20,
+        **TREES,
+    ),
+    one(
+        "TreeEnsembleRegressor double",
+        "TreeEnsembleRegressor",
+        [f32(9, 4).astype(np.float64)],
+        domain=ML,
+        opset=20,
+        **TREES,
+    ),
+    one(
+        "TreeEnsembleRegressor row",
+        "TreeEnsembleRegressor",
+        [f32(1, 4)],
+        domain=ML,
+        opset=20,
+        **TREES,
+    ),
+    one("SVMClassifier", "SVMClassifier", [f32(30, 4)], outputs=2, domain=ML, opset=20, **MACHINE),
+    one("QMoE-like Gather MatMul", "MatMul", [f32(1, 33), f32(33, 5)], constants=(1,)),
+    one("Clip", "Clip", [f32(300, 300), step(-1.0), step(1.0)], constants=(1, 2)),
+]

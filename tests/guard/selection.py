@@ -1,0 +1,85 @@
+"""The trials that there are, by name of selection."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from trial import Trial, hostile, of_model
+
+FOLDER = Path(__file__).parent
+MOST = 2
+"""Trials of an operator with the same constants of which hostile ones are made."""
+
+
+def rows() -> list[Trial]:
+    """Returns the trials of every ``rows_*.py``, written down by family of kernels."""
+    return [
+        trial
+        for path in sorted(FOLDER.glob("rows_*.py"))
+        for trial in importlib.import_module(path.stem).ROWS
+    ]
+
+
+def operators() -> list[Trial]:
+    """Returns the cases of ``tests/operators`` of operators with kernels, also with constants."""
+    sys.path.insert(0, str(FOLDER.parent / "operators"))
+    from cases import CASES, feeds_of, model_of
+
+    made = []
+    for case in CASES:
+        if _is_taken(case):
+            fed = of_model(f"operators/{case.id}", model_of(case), feeds_of(case))
+            if all(hasattr(x, "dtype") for x in fed.feeds.values()):
+                made.append(fed)
+                if len(fed.feeds) > 1:
+                    made.append(fed.with_constants(list(fed.feeds)[1:]))
+    return made
+
+
+def contrib() -> list[Trial]:
+    """Returns the rows of ``tests/contrib``."""
+    sys.path.insert(0, str(FOLDER.parent / "contrib"))
+    import rows as recorded_rows
+
+    made = []
+    for row in filter(_is_taken, recorded_rows.recorded(FOLDER.parent / "contrib")):
+        feeds = recorded_rows.feeds_of(row)
+        trial = of_model(f"contrib/{row.id}", recorded_rows.model_of(row), feeds)
+        if all(hasattr(x, "dtype") for x in feeds.values()):
+            made.append(trial)
+            rest = list(feeds)[1:]
+            if rest:
+                made.append(trial.with_constants(rest))
+    return made
+
+
+def _is_taken(case: Any) -> bool:
+    """Says whether any module with kernels is for an operator."""
+    from tenonnx_cpu.listing import LISTING
+
+    taken = {name for names in LISTING.values() for name in names.split()}
+    return "::".join(filter(None, [case.domain, case.op])) in taken
+
+
+SELECTIONS = {"rows": rows, "operators": operators, "contrib": contrib}
+
+
+def trials(name: str) -> list[Trial]:
+    """Returns trials: ``rows``, or what strangers make of them: ``rows hostile``."""
+    base, _, kind = name.partition(" ")
+    found = SELECTIONS[base]()
+    if not kind:
+        return found
+    seen: Counter[tuple[str, ...]] = Counter()
+    few = []
+    for trial in found:
+        key = (*(node.op_type for node in trial.proto.graph.node), *trial.constants)
+        seen[key] += 1
+        if seen[key] <= MOST:
+            few.append(trial)
+    return list(itertools.chain.from_iterable(map(hostile, few)))

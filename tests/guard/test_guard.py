@@ -1,0 +1,124 @@
+"""Every kernel with its arrays before, and behind, pages that nothing may touch.
+
+Trials run in processes of their own (``worker``), which end where a kernel leaves its arrays.
+``--guard-all`` has every trial run in every way: with what strangers make of rows of this folder,
+of ``tests/operators`` and of ``tests/contrib``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from contracts import CONTRACTS
+from driver import Job, Report, run
+
+from tenonnx_cpu.jit.runtime import KERNELS
+from tenonnx_cpu.listing import LISTING
+
+pytest.importorskip("numba")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pages are guarded by mprotect")
+
+VALID = [
+    Job("rows", copying=True, before=False, threads=2),
+    Job("rows", copying=True, before=True, threads=1),
+    Job("rows", copying=False, before=False, threads=1),
+    Job("rows", copying=False, before=True, threads=2),
+]
+
+PARTS = 40
+"""Parts of what strangers make of rows, of which one runs by default."""
+
+WAYS = [
+    (copying, before, threads)
+    for copying in (True, False)
+    for before in (False, True)
+    for threads in (1, 2)
+]
+SELECTIONS = [
+    f"{name}{kind}" for name in ("rows", "operators", "contrib") for kind in ("", " hostile")
+]
+
+
+def name_of(job: Job) -> str:
+    what = "launches" if job.copying else "sessions"
+    side = "begin" if job.before else "end"
+    return f"{job.selection}-{what}-{side}-{job.threads}"
+
+
+def kernels() -> set[str]:
+    for module in LISTING:
+        importlib.import_module(f"tenonnx_cpu.{module}")
+    return {str(kernel) for kernel in KERNELS} - {"replay.replay"}
+
+
+@pytest.fixture(scope="module")
+def launched() -> Counter[str]:
+    return Counter()
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Counter[str]:
+    return Counter()
+
+
+def all_is_well(report: Report) -> None:
+    assert not report.findings, "\n".join(report.findings)
+    assert report.trials
+
+
+@pytest.mark.parametrize("job", VALID, ids=name_of)
+def test_rows(job: Job, tmp_path: Path, launched: Counter[str], recorded: Counter[str]) -> None:
+    report = run(job, tmp_path)
+    launched.update(report.launches)
+    recorded.update(report.recorded)
+    all_is_well(report)
+
+
+def test_every_kernel_has_a_contract_and_rows(
+    launched: Counter[str], recorded: Counter[str]
+) -> None:
+    assert kernels() == set(CONTRACTS)
+    if not launched or not recorded:
+        pytest.skip("rows have not run")
+    assert kernels() == set(launched)
+    assert set(recorded) == {name for name, each in CONTRACTS.items() if each.recorded}
+
+
+@pytest.mark.parametrize("copying", [True, False], ids=["launches", "sessions"])
+def test_some_hostile_rows(copying: bool, tmp_path: Path) -> None:
+    all_is_well(run(Job("rows hostile", copying, before=copying, part=1, parts=PARTS), tmp_path))
+
+
+@pytest.mark.parametrize(("copying", "before", "threads"), WAYS)
+def test_all(
+    copying: bool, before: bool, threads: int, tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    chosen = SELECTIONS if pytestconfig.getoption("--guard-all") else []
+    for selection in chosen:
+        all_is_well(run(Job(selection, copying, before, threads), tmp_path))
+
+
+TOUCH = """
+import ctypes, sys
+sys.path.insert(0, {folder!r})
+from memory import guarded_bytes
+array = guarded_bytes({nbytes}, before={before})
+array[:] = 1
+assert array.sum() == {nbytes}
+ctypes.string_at(array.ctypes.data + {place}, 1)
+"""
+
+
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize("nbytes", [1, 4096, 5000])
+def test_a_byte_beyond_ends_the_process(before: bool, nbytes: int) -> None:
+    place = -1 if before else nbytes
+    folder = str(Path(__file__).parent)
+    touch = TOUCH.format(folder=folder, nbytes=nbytes, before=before, place=place)
+    done = subprocess.run([sys.executable, "-c", touch], check=False, capture_output=True)
+    assert done.returncode == -11, done.stderr
