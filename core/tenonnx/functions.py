@@ -11,6 +11,7 @@ import onnx_ir as ir
 
 from tenonnx import graph as graphs
 from tenonnx.errors import InvalidGraph
+from tenonnx.loading.protos import read_quietly
 
 MAX_ROUNDS = 32
 """Bodies nest a few levels deep at most; more means that they expand into themselves."""
@@ -163,7 +164,7 @@ def _attach_body(model: ir.Model, node: ir.Node, index: int) -> bool:
         return False
     # An optional output that the node does not name may have no producer in the body.
     del body.output[len(node.outputs) :]
-    function = ir.serde.deserialize_function(body)
+    function = read_quietly(ir.serde.deserialize_function, body)
     node.overload = f"{node.overload}body{index}"
     for name, _ in tuple(graphs.subgraphs(node)):
         # A context-dependent body has its graph attributes built in already.

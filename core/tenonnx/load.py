@@ -27,7 +27,7 @@ from tenonnx.graph import label, nodes
 from tenonnx.loading.long_lists import put_back, take_long_lists
 from tenonnx.loading.map_types import has_maps, note_map_types, take_map_types
 from tenonnx.loading.paths import DataFolders, missing
-from tenonnx.loading.protos import graphs
+from tenonnx.loading.protos import graphs, read_quietly
 from tenonnx.loading.sparse import densify, has_sparse
 from tenonnx.loading.supplied import NOTHING, Supplied
 from tenonnx.loading.tensors import TensorReader
@@ -154,7 +154,7 @@ def _read(proto: onnx.ModelProto, reader: TensorReader) -> ir.Model:
             inside = graphs(proto)
             densify(proto, inside, reader)
             maps = take_map_types(inside)
-            model = ir.serde.deserialize_model(proto)
+            model = read_quietly(ir.serde.deserialize_model, proto)
             _say_inputs_again(model.graph, proto.graph, inner=len(inside) > 1)
         except TenonnxError:
             raise

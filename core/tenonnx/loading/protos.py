@@ -1,12 +1,18 @@
-"""All graphs of a model as protobuf has it, where onnx_ir cannot read it yet."""
+"""Models as protobuf has them: all their graphs, and how they are read into onnx_ir's form."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import onnx
 
 from tenonnx.errors import MalformedGraph
+
+P = TypeVar("P")
+R = TypeVar("R")
 
 WITH_GRAPHS = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
 
@@ -42,3 +48,24 @@ def _refuse_twice(node: onnx.NodeProto) -> None:
         twice = next(name for name in names if names.count(name) > 1)
         called = node.name or next(iter(node.output), "") or "?"
         raise MalformedGraph(f"{node.op_type} '{called}' has the attribute {twice} more than once")
+
+
+def read_quietly(read: Callable[[P], R], proto: P) -> R:
+    """Calls a function of ``onnx_ir.serde`` without its remarks on every value.
+
+    Programs that log all there is would get one for each value whose type is not declared. What
+    others have onnx_ir read is remarked on as they want it.
+    """
+    _reading.now = True
+    try:
+        return read(proto)
+    finally:
+        _reading.now = False
+
+
+def _is_wanted(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.WARNING or not getattr(_reading, "now", False)
+
+
+_reading = threading.local()
+logging.getLogger("onnx_ir.serde").addFilter(_is_wanted)
