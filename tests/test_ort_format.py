@@ -271,3 +271,46 @@ def test_models_that_outgrow_the_format_are_refused(tmp_path: Path) -> None:
     with pytest.raises(tenonnx.InvalidArgument, match="2,147,483,647"):
         written(onnx_path, tmp_path)
     assert not (tmp_path / "out.ort").exists()
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["by entry", "by ending"])
+def test_sessions_write_optimised_models(named: bool, tmp_path: Path) -> None:
+    """Both runtimes read the file, and tell the description that the graph had."""
+    proto = model(
+        [node("Transpose", "w", "t"), node("MatMul", "x t", "h"), node("Relu", "h", "y")],
+        [value("x", FLOAT, [2, 4])],
+        [value("y", FLOAT, [2, 3])],
+        {"w": np.arange(12, dtype=np.float32).reshape(3, 4) - 5},
+    )
+    proto.graph.doc_string = "what the graph is for"
+    path = tmp_path / ("saved.bin" if named else "saved.ort")
+    options = tenonnx.SessionOptions(
+        optimized_model_filepath=str(path),
+        graph_optimization_level=tenonnx.GraphOptimizationLevel.ORT_ENABLE_BASIC,
+    )
+    if named:
+        options.add_session_config_entry("session.save_model_format", "ORT")
+    expected = tenonnx.InferenceSession(proto, options).run(None, {"x": X})
+    assert path.read_bytes()[4:8] == b"ORTM"
+    session = tenonnx.InferenceSession(path)
+    assert session.get_modelmeta().graph_description == "what the graph is for"
+    assert "Transpose" not in {n.op_type for n in session.model.graph}
+    np.testing.assert_array_equal(session.run(None, {"x": X}), expected)
+    ort = pytest.importorskip("onnxruntime")
+    other = ort.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
+    assert other.get_modelmeta().graph_description == "what the graph is for"
+    np.testing.assert_allclose(other.run(None, {"x": X}), expected)
+
+
+@pytest.mark.parametrize("wanted", ["ORT", "TFLITE"])
+def test_optimised_models_in_formats_that_nobody_writes(wanted: str, tmp_path: Path) -> None:
+    path = tmp_path / "saved"
+    options = tenonnx.SessionOptions(
+        optimized_model_filepath=str(path), plugins=tenonnx.PluginSet(block=["ort_format"])
+    )
+    options.add_session_config_entry("session.save_model_format", wanted)
+    with pytest.raises(tenonnx.NotSupported, match=f"in the format {wanted}, which no plug-in"):
+        tenonnx.InferenceSession(
+            model([node("Neg", "x", "y")], [value("x")], [value("y")]), options
+        )
+    assert not path.exists()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import onnx_ir as ir
 from tenonnx import functions, interruption
 from tenonnx import graph as graphs
 from tenonnx.errors import Fail, InvalidArgument, ModelLoadCanceled, NotSupported
-from tenonnx.formats import load_model
+from tenonnx.formats import Format, load_model
 from tenonnx.interface import config
 from tenonnx.interruption import Stopped
 from tenonnx.loading.declared import forget_unknown_sizes
@@ -145,11 +146,12 @@ def choose_transforms(
     return select(transforms, level, [*options.disabled_transforms, *off])
 
 
-def save_optimised(model: ir.Model, options: SessionOptions) -> None:
+def save_optimised(model: ir.Model, options: SessionOptions, formats: Mapping[str, Format]) -> None:
     """Writes the model as transforms left it, if the options say where.
 
     Raises:
-        NotSupported: The options ask for another format than ONNX.
+        NotSupported: No plug-in writes the format that the options ask for, or the format cannot
+            say what is in the model.
         Fail: It cannot be written.
     """
     if not options.optimized_model_filepath:
@@ -159,17 +161,20 @@ def save_optimised(model: ir.Model, options: SessionOptions) -> None:
     interruption.enter("the optimised model was written")
 
     path = Path(options.optimized_model_filepath)
-    wanted = options.entry(config.SAVED_FORMAT) or "ONNX"
-    if wanted.upper() != "ONNX" or path.suffix == ".ort":
-        raise NotSupported(
-            f"optimised models are written as ONNX, and {path} is to be in another format",
-            hint="`tenonnx convert` writes others: of the .onnx file that is written here",
-        )
+    wanted = options.entry(config.SAVED_FORMAT) or ("ORT" if path.suffix == ".ort" else "ONNX")
     data = options.entry(config.SAVED_DATA) or ""
     threshold = int(options.entry(config.SAVED_DATA_THRESHOLD) or "1024")
     layout = Layout(inline=not data, threshold=threshold, data_name=data)
+    save: Callable[[ir.Model, Path], object] = functools.partial(
+        save_onnx, layout=layout, progress=lambda *_: None
+    )
+    if wanted.upper() != "ONNX":
+        known = formats.get(wanted.lower())
+        if known is None or known.save is None:
+            raise NotSupported(f"{path} is to be in the format {wanted}, which no plug-in writes")
+        save = known.save
     try:
-        save_onnx(model, path, layout, lambda *_: None)
+        save(model, path)
     except OSError as error:
         raise Fail(f"cannot write {path}: {error.strerror or error}") from error
 

@@ -106,7 +106,7 @@ class InferenceSession(Session):
         )
         transforms = assembly.choose_transforms(plugins, options, self._disabled)
         self.transforms: list[TransformReport] = run_transforms(model, transforms, context)
-        assembly.save_optimised(model, options)
+        assembly.save_optimised(model, options, plugins.formats)
         moments.append(time.perf_counter_ns())
 
         self._model = model

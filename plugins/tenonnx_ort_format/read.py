@@ -52,6 +52,7 @@ class _Reader:
         if table is None or table.graph is None:
             raise InvalidProtobuf("the .ort file holds no model")
         graph = self._graph(table.graph, ())
+        graph.doc_string = table.graph_doc_string or None
         imports = {entry.domain: entry.version for entry in table.opset_import}
         graph.opset_imports.update({("" if d == "ai.onnx" else d): v for d, v in imports.items()})
         return ir.Model(

@@ -236,7 +236,8 @@ def _schema(node: ir.Node) -> Any:
         raise NotSupported(
             f"{node.domain or 'ai.onnx'}'s {node.op_type} cannot be written to an .ort file: "
             "onnxruntime needs its schema there, and ONNX has none",
-            hint="have onnxruntime write the file (session.save_model_format = ORT)",
+            hint="have onnxruntime write the file (session.save_model_format = ORT); if it is a "
+            "transform's, graph_optimization_level ORT_ENABLE_BASIC makes none",
         )
     return schema
 

@@ -82,7 +82,9 @@ SESSION_KEYS: dict[str, ConfigKey] = {
     DATA_FOLDER: ConfigKey("same", "external data may come from that folder"),
     SAVED_DATA: ConfigKey("same", "with optimized_model_filepath"),
     SAVED_DATA_THRESHOLD: ConfigKey("same", "with optimized_model_filepath"),
-    SAVED_FORMAT: ConfigKey("same", "ONNX; ORT is refused when the model is written"),
+    SAVED_FORMAT: ConfigKey(
+        "same", "ORT has no place for operators that ONNX does not know: see ORT_ENABLE_BASIC"
+    ),
     "session.load_model_format": ConfigKey("better", "the content says what format a file has"),
     "session.record_ep_graph_assignment_info": ConfigKey("better", "it is always recorded"),
     "session.allow_released_opsets_only": ConfigKey(
