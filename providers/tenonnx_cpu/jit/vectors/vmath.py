@@ -72,7 +72,12 @@ def exp(x: Any) -> Any:
 def _exp_or_infinity(x: Any) -> Any:
     """e**x within 2 ulp where that is a normal number, 0 or more below, infinity from 88.38 on."""
     x = F(89) if x > F(89) else x
-    x = F(-87) if x < F(-87) else x
+    return _exp_of_normal(F(-87) if x < F(-87) else x)
+
+
+@exact
+def _exp_of_normal(x: Any) -> Any:
+    """e**x within 2 ulp where x and that are normal numbers."""
     shifted = x * LOG2E + SHIFT
     n = shifted - SHIFT
     r = (x - n * LN2_HIGH) - n * LN2_LOW
@@ -108,21 +113,33 @@ def tanh(x: Any) -> Any:
     return _within_one(x * p / q)
 
 
-P0, P1, P2, P3, P4, P5 = map(
-    F, (1.1283791, 0.19040217, 0.052748188, 0.0037654443, 0.00028488078, 2.0501429e-06)
-)
-Q1, Q2, Q3, Q4, Q5 = map(F, (0.50207227, 0.11410736, 0.014968866, 0.0011624974, 3.8092196e-05))
+# erf(x) / x - 1 in x * x for abs(x) <= 1, and log(erfc(x)) for 1 <= x <= 3.95.
+P0, P1, P2, P3, P4, P5, P6 = map(
+    F,
+    (
+        0.1283791657, -0.3761262582, 0.1128358512, -0.02685381099, 0.005188326279,
+        -0.0008010183894, 7.853836115e-05,
+    ),
+)  # fmt: skip
+Q0, Q1, Q2, Q3, Q4, Q5, Q6 = map(
+    F,
+    (
+        -0.0003414231739, -1.127089578, -0.6381442151, -0.1031072687, 0.02183830003,
+        -0.002947714942, 0.0001863847412,
+    ),
+)  # fmt: skip
 
 
 @exact
 def erf(x: Any) -> Any:
-    """The error function within 7 ulp."""
-    x = F(3.92) if x > F(3.92) else x
-    x = F(-3.92) if x < F(-3.92) else x
-    t = x * x
-    p = ((((P5 * t + P4) * t + P3) * t + P2) * t + P1) * t + P0
-    q = ((((Q5 * t + Q4) * t + Q3) * t + Q2) * t + Q1) * t + F(1)
-    return _within_one(x * p / q)
+    """The error function within 1.2 ulp."""
+    a = x if x > F(0) else -x
+    a = F(3.95) if a > F(3.95) else a
+    t = a * a
+    p = (((((P6 * t + P5) * t + P4) * t + P3) * t + P2) * t + P1) * t + P0
+    q = (((((Q6 * a + Q5) * a + Q4) * a + Q3) * a + Q2) * a + Q1) * a + Q0
+    far = F(1) - _exp_of_normal(q)
+    return x * p + x if a < F(1) else (far if x > F(0) else -far)
 
 
 @exact
