@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -48,6 +49,14 @@ class Row:
         """Returns a row of what ``asdict`` made of it."""
         errors = {kind: Errors(**each) for kind, each in saved["errors"].items()}
         return cls(**saved | {"errors": errors})
+
+    def rounded(self) -> dict[str, Any]:
+        """Returns what ``of`` takes, with four digits."""
+        errors = {
+            kind: {"largest": float(f"{each.largest:.4g}"), "mean": float(f"{each.mean:.4g}")}
+            for kind, each in self.errors.items()
+        }
+        return dataclasses.asdict(self) | {"errors": errors}
 
     @property
     def largest(self) -> float | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Sequence
 from itertools import groupby
@@ -93,7 +92,7 @@ def _number(value: float | None) -> str:
 
 def save(rows: Sequence[Row], path: Path, about: dict[str, Any]) -> None:
     """Writes JSON to a path, and Markdown beside it."""
-    content = {"machine": about, "rows": [dataclasses.asdict(row) for row in rows]}
+    content = {"machine": about, "rows": [row.rounded() for row in rows]}
     path.write_text(json.dumps(content, ensure_ascii=False) + "\n", "utf-8")
     path.with_suffix(".md").write_text(as_markdown(rows), "utf-8")
 

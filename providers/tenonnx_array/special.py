@@ -63,7 +63,8 @@ def erf_any(xp: Namespace, x: Array) -> Array:
 
 
 def _erf32(xp: Namespace, x: Array) -> Array:
-    a = xp.minimum(xp.abs(x), 3.95)
+    x = xp.clip(x, -3.95, 3.95)
+    a = xp.abs(x)
     near = polynomial(ERF_OVER_X, a * a)
     near *= x
     near += x

@@ -157,8 +157,9 @@ def gelu(x: Any) -> Any:
 @exact
 def gelu_tanh(x: Any) -> Any:
     """x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x**3))), as exact as ``gelu``."""
-    inner = F(0.7978845608028654) * (x + F(0.044715) * x * x * x)
-    return F(0.5) * x * (F(1) + tanh(inner))
+    # 1 + tanh(z) is twice the sigmoid of 2 z.
+    twice = F(1.5957691216057308) * (x + F(0.044715) * x * x * x)
+    return x * sigmoid(twice)
 
 
 @exact
