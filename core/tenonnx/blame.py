@@ -15,6 +15,14 @@ NUMPY = re.compile(r"ufunc|dtype|out of bounds|Cannot cast|No loop|too many indi
 LIBRARIES = (ValueError, RuntimeError, MemoryError, OSError)
 """What libraries raise, too, in words that say what did not fit."""
 
+PYTHON = re.compile(
+    r"unpack|domain error|is not in (list|tuple)|empty (sequence|iterable)"
+    r"|must not be zero|negative shift|NaN to integer|zip\(\)|not in range"
+)
+"""What Python itself says in these."""
+
+NUMBER = re.compile(r"invalid literal for int\(\) with base 10: (.*)", re.DOTALL)
+
 MAX_NODES = 3
 
 
@@ -26,18 +34,32 @@ def blame(nodes: Sequence[ir.Node], error: Exception) -> str:
     and the exception is to be the message's cause.
     """
     names = ", ".join(graphs.label(node) for node in nodes[:MAX_NODES])
-    said, of_python = str(error), type(error).__module__ == "builtins"
-    if not of_python or (isinstance(error, LIBRARIES) and not isinstance(error, RecursionError)):
-        return f"{names}: {type(error).__name__}: {said}"
-    if _raised_by_statement(error) or (
-        isinstance(error, (TypeError, IndexError)) and NUMPY.search(said)
-    ):
-        programs = isinstance(error, (LookupError, ArithmeticError, AttributeError))
-        return f"{names}: {said}" if programs else f"{names}: {type(error).__name__}: {said}"
-    return f"{names} failed for what it was given: {', '.join(map(_described, nodes[0].inputs))}"
+    said, programs = shown(error), isinstance(error, (LookupError, ArithmeticError, AttributeError))
+    if said is None:
+        return (
+            f"{names} failed for what it was given: {', '.join(map(_described, nodes[0].inputs))}"
+        )
+    if programs and not isinstance(error, ValueError):  # one of numpy's is both
+        return f"{names}: {said}"
+    return f"{names}: {type(error).__name__}: {said}"
 
 
-def _raised_by_statement(error: Exception) -> bool:
+def shown(error: BaseException) -> str | None:
+    """Returns an exception's text; ``None`` if it is Python's own and says nothing of a model."""
+    said = str(error)
+    if type(error).__module__ != "builtins":
+        return said
+    if isinstance(error, LIBRARIES) and not isinstance(error, RecursionError):
+        if number := NUMBER.match(said):
+            return f"{number[1]:.80} is no integer"
+        by_python = PYTHON.search(said) and not _raised_by_statement(error)
+        return said if said and not by_python else None
+    if _raised_by_statement(error):
+        return said
+    return said if isinstance(error, (TypeError, IndexError)) and NUMPY.search(said) else None
+
+
+def _raised_by_statement(error: BaseException) -> bool:
     """Says whether a ``raise`` is where an exception comes from, and not a call or an operation."""
     from opcode import opmap  # for mistakes only
 

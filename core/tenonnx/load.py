@@ -159,7 +159,10 @@ def _read(proto: onnx.ModelProto, reader: TensorReader) -> ir.Model:
         except TenonnxError:
             raise
         except Exception as error:  # what onnx_ir raises depends on what is malformed
-            raise MalformedGraph(f"the model is not well-formed: {_root_cause(error)}") from error
+            from tenonnx.blame import shown  # for mistakes only
+
+            why = shown(_root_cause(error)) or "a field of it says what it cannot mean"
+            raise MalformedGraph(f"the model is not well-formed: {why}") from error
         _convert(model, reader)
     note_map_types(model, maps)
     return model

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import functools
+import importlib
+import pkgutil
 import subprocess
 import sys
 import time
@@ -11,6 +13,11 @@ from collections import Counter
 from pathlib import Path
 
 import tenonnx
+import tenonnx_array
+import tenonnx_contrib
+import tenonnx_fold
+import tenonnx_fuse
+import tenonnx_training
 from fuzz import VERSION, reporting
 from fuzz.corpus import GROUPS, Corpus
 from fuzz.drawing import draw_case
@@ -69,7 +76,7 @@ class Campaign:
 def main() -> int:
     """Runs what the arguments say; returns how many findings there are, at most 1."""
     options = arguments()
-    tenonnx.default_plugins()  # once, before processes are made
+    import_all()
     if options.replay:
         drawn, kernels = reporting.read(options.replay)
         return say(*run_batch([lambda: drawn], kernels))
@@ -97,6 +104,14 @@ def main() -> int:
     for folder, count in campaign.found.most_common():
         print(f"{count:6} {folder}")
     return min(len(campaign.found), 1)
+
+
+def import_all() -> None:
+    """Imports what sessions use, once, before processes are made; numba is not."""
+    tenonnx.default_plugins()
+    for package in (tenonnx_array, tenonnx_contrib, tenonnx_fold, tenonnx_fuse, tenonnx_training):
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            importlib.import_module(found.name)
 
 
 def say(ran: Ran) -> int:

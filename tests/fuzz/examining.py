@@ -29,6 +29,7 @@ INTERNAL = re.compile(
     r"|not enough values to unpack|too many values to unpack|cannot unpack|unhashable"
     r"|unsupported operand type|not supported between instances|maximum recursion"
     r"|division by zero|integer modulo by zero|negative shift count|math domain error"
+    r"|invalid literal|is not in (list|tuple)|empty (sequence|iterable)|must not be zero"
     r"|changed size during iteration|local variable|cannot access|bad operand type"
     r"|an integer is required|object cannot be interpreted as an integer|must be str, not"
     r"|multiple values for (keyword )?argument|struct\.error|<[\w.]+ object at 0x"

@@ -166,8 +166,9 @@ class InputCheck:
         try:
             return np.asarray(given, dtype)
         except (TypeError, ValueError, OverflowError) as error:
-            # numpy's other exceptions tell of its conversions, not of what was given.
-            why = error if isinstance(error, ValueError) else "of elements that do not fit"
+            from tenonnx.blame import shown  # for mistakes only
+
+            why = shown(error) or "its elements do not fit"
             raise self._wrong(f"{what} that is no such array ({why})") from error
 
     def _convert(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -106,7 +106,10 @@ class TensorReader:
         except (NoSuchFile, InvalidGraph):
             raise
         except (ValueError, TypeError, AssertionError, OverflowError) as error:
-            raise InvalidGraph(f"tensor {name!r} is not well-formed: {error}") from error
+            from tenonnx.blame import shown  # for mistakes only
+
+            why = shown(error) or "its fields contradict each other"
+            raise InvalidGraph(f"tensor {name!r} is not well-formed: {why}") from error
 
     def _external(self, tensor: ir.ExternalTensor, name: str) -> Weight:
         location = os.fspath(tensor.location)
