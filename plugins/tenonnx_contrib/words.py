@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from tenonnx import Array, Namespace, OperatorTable
-from tenonnx_array.re2 import compile_re2
+from tenonnx_array.re2 import Pattern, compile_re2
 
 table = OperatorTable("com.microsoft")
 op = table.op
@@ -40,9 +39,8 @@ def tokenizer(
             raise ValueError(f"mincharnum is {mincharnum}; expected 1 where characters are tokens")
         rows = [list(text) for text in texts]
     elif tokenexp:
-        find = finder(compile_re2(tokenexp))
-        keep = None if mincharnum == 1 else lambda token: len(token) >= mincharnum
-        rows = [list(filter(keep, find(text))) for text in texts]
+        spans = compile_re2(tokenexp).spans
+        rows = [[text[a:b] for a, b in spans(text) if b - a >= mincharnum] for text in texts]
     else:
         patterns = [compile_re2(separator) for separator in separators]
         rows = [pieces(patterns, text, mincharnum) for text in texts]
@@ -59,14 +57,7 @@ def tokenizer(
     return np.fromiter(cut, object, len(cut)).reshape(*x.shape, width)
 
 
-def finder(pattern: re.Pattern[str]) -> Callable[[str], Iterable[str]]:
-    """Returns what finds all that a pattern matches in a text, from left to right."""
-    if pattern.groups:
-        return lambda text: (match.group() for match in pattern.finditer(text))
-    return pattern.findall
-
-
-def pieces(patterns: Sequence[re.Pattern[str]], text: str, shortest: int) -> list[str]:
+def pieces(patterns: Sequence[Pattern], text: str, shortest: int) -> list[str]:
     """Returns what lies between separators; what one leaves is cut by the next."""
     parts = [text]
     for pattern in patterns:
@@ -74,10 +65,9 @@ def pieces(patterns: Sequence[re.Pattern[str]], text: str, shortest: int) -> lis
     return [part for part in parts if len(part) >= shortest]
 
 
-def between(pattern: re.Pattern[str], text: str) -> list[str]:
+def between(pattern: Pattern, text: str) -> list[str]:
     """Returns a text without what a pattern matches."""
-    ends = [match.span() for match in pattern.finditer(text) if match.group()]
-    edges = [0, *(edge for span in ends for edge in span), len(text)]
+    edges = [0, *(edge for span in pattern.spans(text) for edge in span), len(text)]
     return [text[a:b] for a, b in zip(edges[::2], edges[1::2], strict=True)]
 
 

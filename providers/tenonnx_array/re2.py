@@ -1,16 +1,21 @@
-r"""RE2's regular expression syntax, translated to Python's.
+r"""RE2's regular expressions: by google-re2 where it is installed, else by an automaton of its own.
 
-https://github.com/google/re2/wiki/Syntax. What Python adds (look-around, backreferences,
-possessive repeats) is refused; what only RE2 has is rewritten, save scripts in ``\p{...}`` and
-the flag U. Matching backtracks, so RE2's linear time is not promised.
+https://github.com/google/re2/wiki/Syntax. The syntax is translated to Python's: what Python adds
+(look-around, backreferences, possessive repeats) is refused; what only RE2 has is rewritten, save
+scripts in ``\p{...}`` and the flag U. Matching takes time linear in the text either way.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from functools import lru_cache
+from collections.abc import Iterator
+from functools import cache, lru_cache
 from itertools import groupby
+from re import _parser  # type: ignore[attr-defined] # what it parses to, no other module says
+from typing import Any, Protocol
+
+from tenonnx_array.automaton import MOST_REPEATS, Automaton, is_plain, repeats
 
 PERL_CLASSES = {"d": "0-9", "s": r"\t\n\f\r ", "w": "0-9A-Za-z_"}
 
@@ -40,18 +45,82 @@ _CATEGORY = re.compile(r"[pP](?:\{(\^?)(\w+)\}|(\w))")
 _CONTROLS = dict(zip("afnrtv", "\a\f\n\r\t\v", strict=True))
 
 
+class Pattern(Protocol):
+    """A compiled pattern."""
+
+    def fullmatch(self, text: str) -> bool:
+        """Say whether all of a text matches."""
+
+    def spans(self, text: str) -> Iterator[tuple[int, int]]:
+        """Yield where matches that are not empty begin and end, from left to right."""
+
+
 @lru_cache(maxsize=256)
-def compile_re2(pattern: str) -> re.Pattern[str]:
+def compile_re2(pattern: str) -> Pattern:
     """Compile a pattern in RE2's syntax.
 
     Raises:
-        ValueError: It is not RE2's, or uses what Python cannot do.
+        ValueError: It is not RE2's, or too large.
+    """
+    library = google_re2()
+    return compile_own(pattern) if library is None else _Google(library, pattern)
+
+
+@cache
+def google_re2() -> Any:
+    """Return google-re2's module; None if it is not installed."""
+    try:
+        import re2
+    except ImportError:
+        return None
+    return re2 if hasattr(re2, "Options") else None
+
+
+class _Google:
+    def __init__(self, library: Any, pattern: str) -> None:
+        options = library.Options()
+        options.log_errors = False
+        try:
+            self._pattern = library.compile(pattern, options)
+        except library.error as error:
+            why = error.args[0].decode(errors="replace") if error.args else "it is refused"
+            raise ValueError(f"expected RE2's syntax, found {pattern!r}: {why}") from error
+
+    def fullmatch(self, text: str) -> bool:
+        return self._pattern.fullmatch(text) is not None
+
+    def spans(self, text: str) -> Iterator[tuple[int, int]]:
+        found = (match.span() for match in self._pattern.finditer(text))
+        return ((start, end) for start, end in found if start < end)
+
+
+def compile_own(pattern: str) -> Pattern:
+    """Compile a pattern without google-re2.
+
+    Raises:
+        ValueError: It is not RE2's, uses what is not known here, or is too large.
     """
     translated = _Translator(pattern).translate()
     try:
-        return re.compile(translated)
-    except re.error as e:
-        raise ValueError(f"expected RE2's syntax, found {pattern!r}: {e.msg}") from e
+        compiled, tree = re.compile(translated), _parser.parse(translated)
+        if repeats(tree.data) > MOST_REPEATS:
+            raise ValueError(f"it repeats something more than {MOST_REPEATS} times")
+        return _Own(compiled, tree)
+    except (re.error, ValueError, RecursionError, OverflowError) as e:
+        why = "it nests too deeply" if isinstance(e, RecursionError) else e
+        raise ValueError(f"expected RE2's syntax, found {pattern!r}: {why}") from e
+
+
+class _Own:
+    def __init__(self, compiled: re.Pattern[str], tree: Any) -> None:
+        automaton = Automaton(tree)
+        self.fullmatch, self.spans = automaton.fullmatch, automaton.spans
+        if is_plain(tree.data, last=False):
+            self.fullmatch = lambda text: compiled.fullmatch(text) is not None
+        if is_plain(tree.data, last=True):
+            self.spans = lambda text: (
+                match.span() for match in compiled.finditer(text) if match.group()
+            )
 
 
 class _Translator:

@@ -91,4 +91,4 @@ def regex_full_match(_xp: Namespace, x: Array, *, pattern: str) -> Array:
     """Say of each string whether all of it matches ``pattern``, in RE2's syntax."""
     match = compile_re2(pattern).fullmatch
     found: list[Any] = np.asarray(x, object).reshape(-1).tolist()
-    return np.array([match(s) is not None for s in found], bool).reshape(np.shape(x))
+    return np.array([match(s) for s in found], bool).reshape(np.shape(x))
