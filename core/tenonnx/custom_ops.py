@@ -82,4 +82,8 @@ def _over_numpy(function: Callable[..., Any]) -> Callable[..., Any]:
         del xp
         return function(*inputs, **attributes)
 
+    own = inspect.signature(function)
+    first = inspect.Parameter("xp", inspect.Parameter.POSITIONAL_ONLY)
+    signature = own.replace(parameters=[first, *own.parameters.values()])
+    kernel.__signature__ = signature  # type: ignore[attr-defined]  # mypy knows no such attribute
     return kernel

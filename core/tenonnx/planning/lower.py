@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import onnx_ir as ir
 
@@ -159,8 +159,8 @@ def compile_segment(provider: Provider, segment: Segment) -> Sequence[Step]:
         InvalidGraph: It failed, and a node is not as its operator's schema wants it.
     """
     try:
-        steps = list(provider.compile(segment))
-        made = {value for step in steps for value in step.outputs}
+        compiled: Any = provider.compile(segment)
+        steps = list(compiled) if isinstance(compiled, Iterable) else [compiled]
     except Stopped:
         raise
     except Exception as error:
@@ -171,6 +171,12 @@ def compile_segment(provider: Provider, segment: Segment) -> Sequence[Step]:
 
         kind = NodeRefused if isinstance(error, (ValueError, TypeError)) else EPFail
         raise kind(f"{provider.name} cannot compile {blame(segment.nodes, error)}") from error
+    if not all(isinstance(step, Step) for step in steps):
+        raise EPFail(
+            f"{provider.name} compiled {graphs.label(segment.nodes[0])}: "
+            f"expected a list of Steps, got {compiled!r}"
+        )
+    made = {value for step in steps for value in step.outputs}
     for value in segment.outputs:
         if value not in made:
             producer = value.producer()
