@@ -10,6 +10,7 @@ import numpy as np
 
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.dtypes import accumulator, dtype_of
+from tenonnx_array.products import matmul
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,7 +82,7 @@ def attention(
             taken = stage.astype(dtype, copy=False)
         scores = stage
     rows = scores.reshape(batch, groups, heads // groups * queries, keys.shape[2])
-    Y = xp.matmul(rows, values.astype(rows.dtype, copy=False)).astype(dtype, copy=False)
+    Y = matmul(xp, rows, values.astype(rows.dtype, copy=False)).astype(dtype, copy=False)
     Y = Y.reshape(batch, heads, queries, V.shape[-1])
     return (joined(Y) if packed else Y), K, V, taken
 
@@ -134,12 +135,12 @@ def broadcast(
         K, V = xp.repeat(K, times, axis=1), xp.repeat(V, times, axis=1)
     wide = accumulator(Q.dtype)
     rows = Q.astype(wide) * wide.type(scale)
-    scores = xp.matmul(rows, K.astype(wide, copy=False).swapaxes(-1, -2))
+    scores = matmul(xp, rows, K.astype(wide, copy=False).swapaxes(-1, -2))
     if softcap:
         scores = xp.tanh(scores * wide.type(1 / softcap)) * wide.type(softcap)
     if mask is not None:
         scores = scores + mask.astype(wide)
-    return xp.matmul(softmax(xp, scores, zeros=bool(zeros)), V.astype(wide, copy=False))
+    return matmul(xp, softmax(xp, scores, zeros=bool(zeros)), V.astype(wide, copy=False))
 
 
 def unpack(x: Array, heads: int | None) -> Array:
@@ -188,7 +189,7 @@ def scaled_scores(xp: Namespace, Q: Array, K: Array, scale: float | None) -> Arr
     wide = accumulator(Q.dtype)
     rows = Q.astype(wide) * wide.type(1 / math.sqrt(size) if scale is None else scale)
     rows = rows.reshape(batch, groups, heads // groups * queries, size)
-    scores = xp.matmul(rows, K.astype(wide, copy=False).swapaxes(-1, -2))
+    scores = matmul(xp, rows, K.astype(wide, copy=False).swapaxes(-1, -2))
     return scores.reshape(batch, heads, queries, K.shape[2])
 
 

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from tenonnx import interruption
 from tenonnx.operators import Array, Namespace, OperatorTable
 
 table = OperatorTable()
@@ -107,6 +108,7 @@ def apart(sides: Array, limit: int, overlap: Array) -> Array:
     left, order = sides, np.arange(sides.shape[1])
     kept: list[int] = []
     while len(order) and len(kept) < limit:
+        interruption.check()
         kept.append(order[0])
         low_x, low_y, high_x, high_y, area = left[:, 0]
         left, order = left[:, 1:], order[1:]

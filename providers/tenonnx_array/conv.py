@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.nonlinear import swish
 from tenonnx_array.precision import widened
+from tenonnx_array.products import matmul
 from tenonnx_array.windows import Windows, place
 
 table = OperatorTable()
@@ -88,18 +89,18 @@ def convolve(xp: Namespace, x: Array, w: Array, windows: Windows, group: int) ->
     length = math.prod(windows.output)
     matrices = w.reshape(group, m // group, math.prod(w.shape[1:]))
     if group == 1 and windows.is_whole:
-        return xp.matmul(x.reshape(n, matrices.shape[2]), matrices[0].T).reshape(shape)
+        return matmul(xp, x.reshape(n, matrices.shape[2]), matrices[0].T).reshape(shape)
     if math.prod(windows.kernel) == 1 and not windows.is_padded:
         x = x[(..., *(positions for ((_, _, positions),) in windows.axes))]
         columns = x.reshape(n, group, matrices.shape[2], length)
-        return xp.matmul(matrices, columns).reshape(shape)
+        return matmul(xp, matrices, columns).reshape(shape)
     y = xp.empty((n, group, m // group, length), x.dtype)
     x = x.reshape(n, group, x.shape[1] // group, *windows.size)
     for part, span in _row_blocks(windows, matrices.shape[2] * x.dtype.itemsize):
         unit = matrices.shape[2] * math.prod(part.output) * x.dtype.itemsize
         for items, groups in blocks(n, group, unit):
             out = y[items, groups, :, span]
-            xp.matmul(matrices[groups], unfold(xp, x[items, groups], part), out=out)
+            matmul(xp, matrices[groups], unfold(xp, x[items, groups], part), out=out)
     return y.reshape(shape)
 
 

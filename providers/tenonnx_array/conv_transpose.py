@@ -11,6 +11,7 @@ from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.allocation import check_allocation
 from tenonnx_array.conv import add_bias, blocks
 from tenonnx_array.precision import widened
+from tenonnx_array.products import matmul
 from tenonnx_array.windows import fold, place, place_transposed
 
 table = OperatorTable()
@@ -62,7 +63,7 @@ def conv_transpose(
     for items, channels in blocks(n, m, group * taps * length * X.dtype.itemsize):
         part = w[:, :, channels]
         some = part.shape[2]
-        columns = xp.matmul(part.reshape(group, c, some * taps).swapaxes(1, 2), x[items])
+        columns = matmul(xp, part.reshape(group, c, some * taps).swapaxes(1, 2), x[items])
         columns = columns.reshape(len(columns), group, some, *windows.kernel, *windows.output)
         y[items, :, channels] = fold(xp, columns, windows)
     y = y.reshape(n, group * m, *windows.size)

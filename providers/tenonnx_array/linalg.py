@@ -9,6 +9,7 @@ import math
 
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.dtypes import SMALL_FLOATS, accumulator
+from tenonnx_array.products import matmul as multiply
 from tenonnx_array.quant import round_to
 
 table = OperatorTable()
@@ -27,8 +28,8 @@ def product(xp: Namespace, a: Array, b: Array) -> Array:
     try:
         if b.ndim == 2 and a.ndim > 2:
             rows, inner = math.prod(a.shape[:-1]), a.shape[-1]
-            return xp.matmul(a.reshape(rows, inner), b).reshape(*a.shape[:-1], b.shape[-1])
-        return xp.matmul(a, b)
+            return multiply(xp, a.reshape(rows, inner), b).reshape(*a.shape[:-1], b.shape[-1])
+        return multiply(xp, a, b)
     except ValueError as error:
         raise ValueError(
             "expected the last axis of the first matrix to be as long as the last but one of the "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from tenonnx import interruption
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.attention import unpack
 
@@ -66,6 +67,7 @@ def linear_attention(
 
     read = []
     for t in range(length):
+        interruption.check()
         if keep is not None:
             state = state * keep[t]
         column, written = k[t][..., None], v[t][..., None, :]

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from tenonnx import interruption
 from tenonnx.operators import Array, Namespace
 from tenonnx_array.dtypes import accumulator
 from tenonnx_array.linalg import product
@@ -113,6 +114,7 @@ class Recurrence:
             inside = (xp.arange(steps)[:, None] < self.lengths)[:, None, :, None]
         hidden = []
         for t in range(steps):
+            interruption.check()
             after = step(x[t], states)
             out = after[0]
             if inside is not None:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tenonnx import interruption
 from tenonnx.operators import Array, Namespace
 from tenonnx_array.allocation import check_allocation
 from tenonnx_array.ml.staged import StagedTable
@@ -119,7 +120,9 @@ def _occurrences(trie: Trie, numbers: Array, longest: int, max_skip: int) -> tup
     lines, starts = np.divmod(begin, max(numbers.shape[1], 1))
     ends = trie.ngram[states] >= 0
     rows, ngrams = [lines[ends]], [trie.ngram[states[ends]]]
-    for stride in range(1, max_skip + 2):
+    # Tokens that lie further apart than a row is long are no neighbours.
+    for stride in range(1, min(max_skip + 2, numbers.shape[1]) if longest > 1 else 1):
+        interruption.check()
         row, start, state = lines, starts, states
         for n in range(1, longest):
             inside = start + n * stride < numbers.shape[1]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tenonnx import interruption
 from tenonnx.operators import Array, Namespace
 from tenonnx_array.ml.walk import IN_SET, Nodes, Walk
 
@@ -122,6 +123,7 @@ class Forest:
         block = max(1, BLOCK // (trees * -(-self.values.shape[1] // 16)))
         total = xp.zeros((len(X), self.targets))
         for start in range(0, len(X), block):
+            interruption.check()
             rows = slice(start, start + block)
             leaf = self._walk.leaves(X[rows])
             for voting, targets in self._groups:

@@ -1,0 +1,57 @@
+"""Products of stacks of matrices, in pieces between which a run can be stopped."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tenonnx import interruption
+from tenonnx.operators import Array, Namespace
+
+LONGEST = 1 << 29
+"""Products of a piece, some hundredths of a second of BLAS's."""
+
+SLOWER = 16
+"""By so much numpy is slower for what BLAS has not."""
+
+
+def matmul(xp: Namespace, a: Array, b: Array, out: Array | None = None) -> Array:
+    """Return ``xp.matmul(a, b)``; numpy's is cut if it takes long.
+
+    Raises:
+        ValueError: The shapes do not fit.
+    """
+    if xp is not np or min(a.ndim, b.ndim) < 2 or a.shape[-1] != b.shape[-2]:
+        return xp.matmul(a, b) if out is None else xp.matmul(a, b, out=out)
+    longest = LONGEST if a.dtype == b.dtype and a.dtype.kind in "fc" else LONGEST // SLOWER
+    shape = (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
+    if np.prod(shape, dtype=np.float64) * a.shape[-1] <= longest:
+        return np.matmul(a, b) if out is None else np.matmul(a, b, out=out)
+    if out is None:
+        out = np.empty(shape, np.result_type(a, b))
+    _fill(a, b, out, longest)
+    return out
+
+
+def _fill(a: Array, b: Array, out: Array, longest: int) -> None:
+    """Write the product, cut along the first axis that can be."""
+    work = out.size * a.shape[-1]
+    axis = next((axis for axis, length in enumerate(out.shape) if length > 1), None)
+    if work <= longest or axis is None:
+        interruption.check()
+        np.matmul(a, b, out=out)
+        return
+    length = out.shape[axis]
+    step = max(1, length * longest // work)
+    for start in range(0, length, step):
+        some = slice(start, start + step)
+        part = out[(slice(None),) * axis + (some,)]
+        _fill(*_operands(a, b, out.ndim - axis, some), part, longest)
+
+
+def _operands(a: Array, b: Array, axis: int, some: slice) -> tuple[Array, Array]:
+    """Return what makes a part of the product along an axis, counted from the last one, 1."""
+    own = (..., some, *(slice(None),) * (axis - 1))
+    if axis <= 2:  # columns are b's, rows are a's
+        return (a, b[own]) if axis == 1 else (a[own], b)
+    first, second = (x[own] if x.ndim >= axis and x.shape[-axis] > 1 else x for x in (a, b))
+    return first, second
