@@ -92,6 +92,16 @@ def scaled_silu(
 
 
 @op("GatedAdd")
-def gated_add(xp: Namespace, X: Array, Y: Array, gate: Array) -> Array:  # noqa: ARG001 - a sum
-    """Return ``X + Y gate``, the product rounded first."""
+def gated_add(
+    xp: Namespace, X: Array, Y: Array, gate: Array, gate_weight: Array | None = None
+) -> Array:
+    """Return ``X + Y gate``, the product rounded first.
+
+    With a ``gate_weight`` the gate is ``sigmoid(gate @ gate_weight)``, each step computed in
+    float32 and rounded to X's type.
+    """
+    if gate_weight is not None:
+        rows = gate.astype(xp.float32) @ gate_weight.astype(xp.float32)
+        rows = rows.astype(X.dtype).astype(xp.float32)
+        gate = sigmoid(xp, rows).astype(X.dtype)
     return X + Y * gate

@@ -61,23 +61,31 @@ class Store:
 
 
 def appended(
-    xp: Namespace, past: Array | None, new: Array, starts: list[int], capacity: int
+    xp: Namespace,
+    past: Array | None,
+    new: Array,
+    starts: list[int],
+    capacity: int,
+    counts: list[int] | None = None,
 ) -> Array:
     """Return the cache with new entries from ``starts`` on, one start per batch entry.
 
     Both are (batch, heads, length, size). A cache that has room is copied, never written to.
+    Only the first ``counts`` entries are new ones, if they are given.
     """
     length = new.shape[2]
     held = 0 if past is None else past.shape[2]
-    if held == 0 and capacity == length and not any(starts):
+    counts = counts or [length] * new.shape[0]
+    whole = set(counts) == {length}
+    if whole and held == 0 and capacity == length and not any(starts):
         return new
-    if past is not None and capacity == held + length and set(starts) == {held}:
+    if whole and past is not None and capacity == held + length and set(starts) == {held}:
         return xp.concatenate((past, new), axis=2)
     cache = xp.zeros((*new.shape[:2], capacity, new.shape[3]), new.dtype)
     if past is not None:
         cache[:, :, :held] = past
-    for entry, start in enumerate(starts):
-        cache[entry, :, start : start + length] = new[entry]
+    for entry, (start, count) in enumerate(zip(starts, counts, strict=True)):
+        cache[entry, :, start : start + count] = new[entry, :, :count]
     return cache
 
 
@@ -87,10 +95,11 @@ def extended(
     new: Sequence[Array],
     starts: list[int],
     total: int,
+    counts: list[int] | None = None,
 ) -> list[Array]:
     """Return the caches of keys and values with new entries, of room for ``total`` at least."""
     room = 0 if pasts[0] is None else pasts[0].shape[2]
     return [
-        appended(xp, past, heads, starts, max(total, room))
+        appended(xp, past, heads, starts, max(total, room), counts)
         for past, heads in zip(pasts, new, strict=True)
     ]

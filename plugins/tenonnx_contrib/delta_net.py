@@ -11,6 +11,9 @@ from tenonnx import Array, Namespace, OperatorTable
 from tenonnx_array.nonlinear import sigmoid, softplus
 from tenonnx_contrib.states import check_rule, recur, repeated
 
+GATES = {"softplus": "softplus", "qwen": "softplus", "sigmoid": "sigmoid", "kda": "sigmoid"}
+"""What is applied to a gate, by the names of ``gate_activation``."""
+
 table = OperatorTable("com.microsoft")
 op = table.op
 
@@ -33,6 +36,7 @@ def gated_delta_net(
     beta_activation: str = "none",
     chunk_size: int = 64,  # noqa: ARG001 - a hint to implementations that work in chunks
     gate_activation: str = "none",
+    gate_lower_bound: float = -5.0,
     qk_l2_norm: int = 0,
     scale: float = 0.0,
     state_update_capacity: int = 0,
@@ -60,7 +64,9 @@ def gated_delta_net(
     tokens, heads, width = v.shape
     q, k = (repeated(xp, x[:, None], heads) for x in (q, k))
     q = q * xp.float32(scale or 1 / math.sqrt(q.shape[-1]))
-    gate = log_decay(xp, decay, a_log, dt_bias, gate_activation) if decays else None
+    gate = None
+    if decays:
+        gate = log_decay(xp, decay, a_log, dt_bias, gate_activation, gate_lower_bound)
     rate = update_rate(xp, beta, beta_activation) if corrects else None
     gate, rate = (None if x is None else x.reshape(tokens, 1, heads, -1) for x in (gate, rate))
     outputs, states = [], []
@@ -98,19 +104,29 @@ def heads_of(
 
 
 def log_decay(
-    xp: Namespace, decay: Array, a_log: Array | None, dt_bias: Array | None, activation: str
+    xp: Namespace,
+    decay: Array,
+    a_log: Array | None,
+    dt_bias: Array | None,
+    activation: str,
+    bound: float,
 ) -> Array:
-    """Return the logarithm of what a state keeps.
+    """Return the logarithm of what a state keeps, a multiple of ``bound`` for a sigmoid.
 
     Raises:
         ValueError: An unknown activation.
     """
     if activation == "none":
         return decay
-    if activation != "qwen":
-        raise ValueError(f"expected gate_activation of none or qwen, found {activation!r}")
+    if activation not in GATES:
+        known = ", ".join(GATES)
+        raise ValueError(f"expected gate_activation of none, {known}, found {activation!r}")
     factor = xp.float32(1) if a_log is None else xp.exp(a_log)
-    return -factor * softplus(xp, decay if dt_bias is None else decay + dt_bias)
+    x = decay.astype(xp.float32)
+    x = x if dt_bias is None else x + dt_bias
+    if GATES[activation] == "sigmoid":
+        return xp.float32(bound) * sigmoid(xp, factor * x)
+    return -factor * softplus(xp, x)
 
 
 def update_rate(xp: Namespace, beta: Array, activation: str) -> Array:

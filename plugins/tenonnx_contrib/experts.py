@@ -48,6 +48,7 @@ def moe(
     normalize_routing_weights: int = 0,
     swiglu_fusion: int = 0,
     swiglu_limit: float | None = None,
+    swiglu_limit_after_activation: int = 0,
     use_sparse_mixer: int = 0,
 ) -> Array:
     """Return each token's sum over its k best experts; ``router_probs`` are scores, not softmaxed.
@@ -68,7 +69,12 @@ def moe(
         None if third is None else Dense(third.__getitem__, fc3_experts_bias),
     )
     activation = Activation(
-        activation_type, activation_alpha, activation_beta, swiglu_limit, swiglu_fusion
+        activation_type,
+        activation_alpha,
+        activation_beta,
+        swiglu_limit,
+        swiglu_fusion,
+        bool(swiglu_limit_after_activation),
     )
     return mixture(xp, input, experts, shares, layers, activation)
 
@@ -112,6 +118,7 @@ def q_moe(
     quant_type: str = "int",
     swiglu_fusion: int = 0,
     swiglu_limit: float | None = None,
+    swiglu_limit_after_activation: int = 0,
     use_sparse_mixer: int = 0,
     weights_prepacked: int = -1,  # noqa: ARG001 - the portable layout is the only one here
 ) -> Array:
@@ -144,6 +151,11 @@ def q_moe(
     assert first is not None
     assert second is not None
     activation = Activation(
-        activation_type, activation_alpha, activation_beta, swiglu_limit, swiglu_fusion
+        activation_type,
+        activation_alpha,
+        activation_beta,
+        swiglu_limit,
+        swiglu_fusion,
+        bool(swiglu_limit_after_activation),
     )
     return mixture(xp, input, experts, shares, (first, second, third), activation)

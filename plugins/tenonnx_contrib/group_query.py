@@ -16,7 +16,7 @@ table = OperatorTable("com.microsoft")
 op = table.op
 
 
-@op("GroupQueryAttention", host=(5, 6), multiple=True)
+@op("GroupQueryAttention", host=(5, 6, 16), multiple=True)
 def group_query_attention(
     xp: Namespace,
     query: Array,
@@ -35,14 +35,17 @@ def group_query_attention(
     v_scale: Array | None = None,
     q_norm_weight: Array | None = None,
     k_norm_weight: Array | None = None,
+    query_seqlens: Array | None = None,
     *,
     causal: int = 1,
     do_rotary: int = 0,
+    k_norm_epsilon: float | None = None,
     k_quant_type: str = "NONE",
     kv_cache_bit_width: int = 8,
     kv_num_heads: int,
     local_window_size: int = -1,
     num_heads: int,
+    q_norm_epsilon: float | None = None,
     qk_norm_epsilon: float = 1e-6,
     qk_output: int = 0,
     rotary_interleaved: int = 0,
@@ -58,20 +61,24 @@ def group_query_attention(
     (batch, key heads, capacity, size); batch entry b has ``seqlens_k[b] + 1`` tokens with the
     new ones. A cache that is too short for ``total_sequence_length`` grows to it. A query sees
     ``local_window_size`` tokens up to its own. A head's sink, or 0 for ``smooth_softmax``, is one
-    more score in its softmax.
+    more score in its softmax. Of each batch entry's new tokens the first ``query_seqlens`` are
+    some, and the others padding, whose results mean nothing.
 
     Raises:
-        ValueError: Heads do not divide, rotary caches are missing, or the window does not fit.
+        ValueError: Heads do not divide, rotary caches are missing, the window does not fit, or
+            there are not so many tokens.
     """
     q, k, v = split(query, key, value, num_heads, kv_num_heads)
     if q_norm_weight is not None and k_norm_weight is not None:
-        q = normed(xp, q, q_norm_weight, qk_norm_epsilon)
-        k = normed(xp, k, k_norm_weight, qk_norm_epsilon)
+        q = normed(xp, q, q_norm_weight, q_norm_epsilon or qk_norm_epsilon)
+        k = normed(xp, k, k_norm_weight, k_norm_epsilon or qk_norm_epsilon)
     length, total, totals = q.shape[2], counted(total_sequence_length), seqlens_k.reshape(-1) + 1
-    before = np.zeros_like(totals) if length == total else totals - length
+    counts = valid_tokens(query_seqlens, totals, length, total)
+    first = length == total and counts is None
+    before = np.zeros_like(totals) if first else totals - (counts or length)
     positions = xp.asarray(before[:, None] + np.arange(length))
     if do_rotary:
-        at = rotary_positions(xp, positions, position_ids, first=length == total)
+        at = rotary_positions(xp, positions, position_ids, first=first)
         q, k = rotated(xp, (q, k), at, cos_cache, sin_cache, rotary_interleaved)
     stores = (
         Store(k_quant_type, k_scale, kv_cache_bit_width, past_key),
@@ -79,22 +86,19 @@ def group_query_attention(
     )
     new = [store.encode(xp, heads) for store, heads in zip(stores, (k, v), strict=True)]
     if sliding_window_cache:
+        refuse_padding(counts)
         window = Window(past_key, local_window_size, before, totals)
         held, present, places = window.step(xp, (past_key, past_value), new)
         attention_bias = window.columns(xp, attention_bias)
     else:
-        present = extended(xp, (past_key, past_value), new, before.tolist(), total)
+        present = extended(xp, (past_key, past_value), new, before.tolist(), total, counts)
         held, places = [heads[:, :, :total] for heads in present], xp.arange(total)
     keys, values = (s.decode(xp, x, q.shape[3]) for s, x in zip(stores, held, strict=True))
     sinks = xp.zeros(num_heads, xp.float32) if smooth_softmax == 1 else head_sink
     seen = visible(
-        xp,
-        positions,
-        places,
-        causal=bool(causal),
-        window=local_window_size,
-        totals=xp.asarray(totals),
-    )
+        xp, positions, places,
+        causal=bool(causal), window=local_window_size, totals=xp.asarray(totals),
+    )  # fmt: skip
     result = attend(
         xp, q, keys, values, scale or None,
         bias=attention_bias, seen=seen, sinks=sinks, softcap=softcap,
@@ -115,6 +119,33 @@ def counted(total: Array) -> int:
     if count < 1:
         raise ValueError(f"total_sequence_length must be at least 1, found {count}")
     return count
+
+
+def valid_tokens(valid: Array | None, totals: Array, length: int, total: int) -> list[int] | None:
+    """Return how many of each batch entry's new tokens are no padding; ``None`` if all are.
+
+    Raises:
+        ValueError: More than there are, or they do not fit.
+    """
+    if valid is None:
+        return None
+    counts, most = valid.reshape(-1), np.minimum(length, totals)
+    if counts.shape != totals.shape or (counts < 0).any() or (counts > most).any():
+        raise ValueError(
+            f"expected query_seqlens of 0 to {most.tolist()}, one per batch entry, found "
+            f"{counts.tolist()}"
+        )
+    if (totals > total).any():
+        raise ValueError(
+            f"expected total_sequence_length of {totals.max()} at least, found {total}"
+        )
+    return [int(count) for count in counts]
+
+
+def refuse_padding(counts: list[int] | None) -> None:
+    """Raise ValueError if new tokens of caches that keep the last ones alone are padding."""
+    if counts is not None:
+        raise ValueError("expected no query_seqlens with sliding_window_cache=1, found some")
 
 
 def split(

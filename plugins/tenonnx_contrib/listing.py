@@ -38,6 +38,7 @@ LISTING: Final = {
     "matmul_nbits": "MatMulNBits-1 MatMulFpQ4-1",
     "multi_head": "MultiHeadAttention-1 DecoderMaskedMultiHeadAttention-1 Attention-1 QAttention-1",
     "nbits_layers": "MatMulNBitsMlp-1 MatMulNBitsQkv-1",
+    "packed_states": "VarlenCausalConvWithState-1",
     "padding": (
         "RemovePadding-1 RestorePadding-1 PackedAttention-1 PackedMultiHeadAttention-1 "
         "RelativePositionBias-1 GatedRelativePositionBias-1"
@@ -50,6 +51,7 @@ LISTING: Final = {
     ),
     "quantised_lstm": "DynamicQuantizeLSTM-1",
     "rotary": "RotaryEmbedding-1 MRotaryEmbedding-1",
+    "routing": "MoEGroupRouter-1",
     "skip_norm": (
         "SkipLayerNormalization-1 SkipSimplifiedLayerNormalization-1 EmbedLayerNormalization-1 "
         "QEmbedLayerNormalization-1 ai.onnx::SimplifiedLayerNormalization-1"

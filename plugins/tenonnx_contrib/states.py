@@ -139,7 +139,12 @@ def causal_conv_with_state(
     activation: str = "none",
     channels_last: int = 0,
     dilation: int = 1,
+    input_channel_offset: int = 0,
+    input_channels: int = 0,
     ndim: int = 1,
+    state_channels_last: int = -1,
+    state_length: int = 0,
+    state_update_capacity: int = 0,
     state_window: int = 0,
 ) -> tuple[Array, Array]:
     """Convolve each channel with what came before it; also the last inputs, for the next call.
@@ -149,8 +154,17 @@ def causal_conv_with_state(
     the last positions, zeros before the first.
 
     Raises:
-        ValueError: An unknown activation, or more than one spatial axis.
+        ValueError: An unknown activation, more than one spatial axis, or a choice of channels, a
+            layout or a length of states of their own, or updates of states, which onnxruntime has
+            on CUDA alone.
     """
+    if (input_channel_offset, input_channels, state_length, state_update_capacity) != (0,) * 4:
+        raise ValueError(
+            "expected input_channel_offset, input_channels, state_length and "
+            "state_update_capacity of 0, found another"
+        )
+    if state_channels_last not in (-1, channels_last):
+        raise ValueError(f"expected state_channels_last={channels_last}, as channels_last is")
     if activation not in ("none", "silu", "swish"):
         raise ValueError(f"expected activation to be none, silu or swish, found {activation!r}")
     if ndim != 1:

@@ -28,7 +28,7 @@ class Activation:
     """What is between the layers of an expert.
 
     ``fusion`` says where SwiGLU's gate and value lie: 0 in two layers, 1 interleaved, 2 side by
-    side.
+    side. ``after`` bounds SwiGLU's activated gate, where else the gate is bounded.
     """
 
     kind: str
@@ -36,6 +36,7 @@ class Activation:
     beta: float
     limit: float | None
     fusion: int
+    after: bool = False
 
     def __call__(self, xp: Namespace, first: Array, third: Array | None) -> Array:
         """Return the second layer's input.
@@ -58,9 +59,12 @@ class Activation:
         else:
             raise ValueError("expected fc3_experts_weights with swiglu_fusion=0, found none")
         if self.limit is not None:
-            gate = xp.minimum(gate, self.limit)
+            gate = gate if self.after else xp.minimum(gate, self.limit)
             value = xp.clip(value, -self.limit, self.limit)
-        return gate * sigmoid(xp, gate * self.alpha) * (value + self.beta)
+        active = gate * sigmoid(xp, gate * self.alpha)
+        if self.after and self.limit is not None:
+            active = xp.minimum(active, self.limit)
+        return active * (value + self.beta)
 
 
 def mixture(

@@ -76,6 +76,7 @@ def mixture_of_experts(site: Site, plain: Call) -> Call | None:
         site.attribute("activation_beta", 0.0),
         site.attribute("swiglu_limit", None),
         site.attribute("swiglu_fusion", 0),
+        bool(site.attribute("swiglu_limit_after_activation", 0)),
     )
     count, sparse = site.attribute("k", 1), bool(site.attribute("use_sparse_mixer", 0))
     normalize = bool(site.attribute("normalize_routing_weights", 0))

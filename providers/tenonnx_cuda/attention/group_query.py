@@ -37,6 +37,8 @@ def group_query_attention(site: Site, plain: Call) -> Call | None:
     """
     if any(site.attribute(name, value) != value for name, value in ELSEWHERE.items()):
         return None
+    if any(value is not None for value in site.node.inputs[16:]):
+        return None
     q_heads, kv_heads = site.attribute("num_heads", 0), site.attribute("kv_num_heads", 0)
     window, rotates = site.attribute("local_window_size", -1), site.attribute("do_rotary", 0)
     left, right = min(max(-1, window - 1), FARTHEST), 0 if site.attribute("causal", 1) else -1
