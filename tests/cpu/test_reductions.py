@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from running import Watch, floats, session
+from running import Watch, floats, run, session, wide
 
 from models import node
 from tenonnx_cpu.rows.reduction import REDUCE, cut_of
@@ -100,3 +100,16 @@ def test_a_place_outside_is_told() -> None:
     one = session([node("Gather", "x p", "y")], feeds, "y", kinds={"p": 7})
     with pytest.raises(Exception, match="Gather"):
         one.run(None, feeds)
+
+
+@pytest.mark.parametrize(("shape", "axes"), [((2, 64, 14), [1]), ((2, 28, 28, 8), [1, 2])])
+def test_squares_less_the_square_of_a_mean(shape: tuple[int, ...], axes: list[int]) -> None:
+    """Exporters write variances so; of a mean of 30, sums in float32 leave two digits of them."""
+    x = floats(*shape) + np.float32(30)
+    means = [
+        run([node("ReduceMean", f"{name} a", "y")], {name: array}, "y", {"a": np.array(axes)})
+        for name, array in (("x", x), ("q", x * x))
+    ]
+    expected = wide(lambda a: a.var(axis=tuple(axes), keepdims=True), x)
+    # Means of squares, about 900, have 24 bits.
+    np.testing.assert_allclose(means[1] - means[0] ** 2, expected, atol=900 * 2**-23)

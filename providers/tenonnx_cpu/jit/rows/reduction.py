@@ -9,7 +9,7 @@ import numpy as np
 from tenonnx_cpu.jit.compiling import In, Out, f32, f64, helper, i64, kernel, size
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors import vmath
-from tenonnx_cpu.jit.vectors.views import floats
+from tenonnx_cpu.jit.vectors.views import floats, on_stack
 from tenonnx_cpu.rows.reduction import GREATEST, LEAST, PRODUCT, SQUARES, SUM
 
 F = np.float32
@@ -22,7 +22,10 @@ SPAN = 1024
 
 @helper
 def combine(kind: Any, x: Any, y: Any) -> None:
-    """Takes a row into what other rows came to; NaN is the greatest and the least."""
+    """Takes a row into what other rows came to; NaN is the greatest and the least.
+
+    Sums are in float64: of squares the square of a mean may be taken, which leaves few digits.
+    """
     if kind == GREATEST:
         for i in range(y.size):
             y[i] = x[i] if (x[i] > y[i]) | (x[i] != x[i]) else y[i]
@@ -31,13 +34,13 @@ def combine(kind: Any, x: Any, y: Any) -> None:
             y[i] = x[i] if (x[i] < y[i]) | (x[i] != x[i]) else y[i]
     elif kind == SQUARES:
         for i in range(y.size):
-            y[i] += x[i] * x[i]
+            y[i] += np.float64(x[i]) * np.float64(x[i])
     elif kind == PRODUCT:
         for i in range(y.size):
             y[i] *= x[i]
     else:
         for i in range(y.size):
-            y[i] += x[i]
+            y[i] += np.float64(x[i])
 
 
 @vmath.exact
@@ -52,12 +55,6 @@ def squares(a: Any, b: Any, c: Any, d: Any) -> Any:
     return (a * a + b * b) + (c * c + d * d)
 
 
-@vmath.exact
-def added(x: Any, a: Any, b: Any) -> Any:
-    """Adds to each other before to what there was."""
-    return x + (a + b)
-
-
 @helper
 def combine_together(kind: Any, start: Any, stride: Any, y: Any) -> None:
     """Adds ``TOGETHER`` rows, or their squares, to what other rows came to."""
@@ -69,11 +66,11 @@ def combine_together(kind: Any, start: Any, stride: Any, y: Any) -> None:
     if kind == SQUARES:
         for i in range(width):
             left, right = squares(a[i], b[i], c[i], d[i]), squares(e[i], f[i], g[i], h[i])
-            y[i] = added(y[i], left, right)
+            y[i] += np.float64(left + right)
     else:
         for i in range(width):
             left, right = tree(a[i], b[i], c[i], d[i]), tree(e[i], f[i], g[i], h[i])
-            y[i] = added(y[i], left, right)
+            y[i] += np.float64(left + right)
 
 
 @helper
@@ -100,6 +97,26 @@ def total(kind: Any, x: Any) -> Any:
     return whole
 
 
+@helper
+def add_rows(
+    kind: Any, start: Any, count: Any, inner: Any, results: Any, scale: Any, root: Any
+) -> None:
+    """Adds rows, or their squares, in float64."""
+    width = results.size
+    whole = on_stack(SPAN, np.float64)[:width]
+    for i in range(width):
+        whole[i] = 0.0
+    done = 0
+    while done + TOGETHER <= count:
+        combine_together(kind, start + 4 * done * inner, 4 * inner, whole)
+        done += TOGETHER
+    for n in range(done, count):
+        combine(kind, floats(start + 4 * n * inner, width), whole)
+    for i in range(width):
+        sums = whole[i] * scale
+        results[i] = F(np.sqrt(sums) if root else sums)
+
+
 @parallel
 def reduce_rows(arguments: Any, task: Any, worker: Any) -> None:
     """Reduces some rows to a number each, or some columns."""
@@ -117,22 +134,14 @@ def reduce_rows(arguments: Any, task: Any, worker: Any) -> None:
     width = min(SPAN, inner - left)
     results = y[stack * inner + left : stack * inner + left + width]
     start = x.ctypes.data + 4 * (stack * count * inner + left)
+    if kind in (SUM, SQUARES):
+        add_rows(kind, start, count, inner, results, scale, root)
+        return
     first = floats(start, width)
     for i in range(width):
-        results[i] = first[i] * first[i] if kind == SQUARES else first[i]
-    done = 1
-    if kind in (SUM, SQUARES):
-        while done + TOGETHER <= count:
-            combine_together(kind, start + 4 * done * inner, 4 * inner, results)
-            done += TOGETHER
-    for n in range(done, count):
+        results[i] = first[i]
+    for n in range(1, count):
         combine(kind, floats(start + 4 * n * inner, width), results)
-    if scale != 1.0:
-        for i in range(results.size):
-            results[i] = F(np.float64(results[i]) * scale)
-    if root:
-        for i in range(results.size):
-            results[i] = np.sqrt(results[i])
 
 
 @kernel((In(f32, 1), Out(f32, 1), In(i64, 1), f64, size, size))
