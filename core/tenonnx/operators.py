@@ -73,8 +73,7 @@ class Kernel:
             InvalidArgument: The node has an attribute the operator does not, or lacks one.
         """
         given = {name: value for name, value in attributes.items() if name in self.attributes}
-        # What begins with _ is what a transform says to kernels that know it.
-        if unknown := {n for n in attributes.keys() - self.attributes.keys() if n[:1] != "_"}:
+        if unknown := attributes.keys() - self.attributes.keys():
             known = ", ".join(n for n in self.attributes if not n.startswith("_")) or "none"
             raise InvalidArgument(
                 f"{self} has no attribute {', '.join(sorted(unknown))} (it has: {known})"

@@ -72,10 +72,11 @@ def _weights(node: ir.Node, rows: int) -> tuple[Array, Array] | str:
     if not rows or not coefficients.size or coefficients.size % rows:
         return f"{coefficients.size} coefficients are not of {rows} rows"
     features = features_of(operand(node, 0))
-    if features is not None and features * rows > coefficients.size:
+    if features is None:
+        return "it reads as many coefficients as there are features, and these are not known"
+    if features * rows > coefficients.size:
         return f"{coefficients.size} coefficients are too few for {features} features"
-    if features is not None:  # what is left over is not read
-        coefficients = coefficients[: rows * features]
+    coefficients = coefficients[: rows * features]  # what is left over is not read
     if intercepts.size not in (0, rows):
         return f"there are {intercepts.size} intercepts and {rows} rows"
     return coefficients.reshape(rows, -1), intercepts if intercepts.size else np.zeros(rows, "f")

@@ -160,7 +160,16 @@ def features_of(value: ir.Value | None) -> int | None:
         if value.shape is not None and len(value.shape) and isinstance(value.shape[-1], int):
             return int(value.shape[-1])
         node = value.producer()
-        if node is None or node.domain != CLASSICAL or node.op_type not in SAME_FEATURES:
+        if node is None:
+            return None
+        if node.op_type == "FeatureVectorizer" and node.domain == CLASSICAL:
+            return sum(attribute(node, "inputdimensions", ())) or None
+        if node.op_type == "Gather" and attribute(node, "axis", 0) == -1 and not node.domain:
+            columns = operand(node, 1)
+            places = None if columns is None else columns.shape
+            single = places is not None and len(places) == 1 and isinstance(places[0], int)
+            return int(places[0]) if places is not None and single else None  # type: ignore[arg-type]  # it is
+        if node.domain != CLASSICAL or node.op_type not in SAME_FEATURES:
             return None
         value = operand(node, 0)
     return None

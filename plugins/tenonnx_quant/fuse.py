@@ -112,9 +112,8 @@ def _weight_of(value: ir.Value | None) -> Weight | None:
 
 
 def _supported(node: ir.Node, context: TransformContext) -> bool:
-    return context.supports(
-        ir.Node(DOMAIN, "DequantizeMatMul", node.inputs[:1], version=1, attributes=())
-    )
+    alike = (*node.inputs[:2], node.inputs[1])  # as many as the operator needs
+    return context.supports(ir.Node(DOMAIN, "DequantizeMatMul", alike, version=1, attributes=()))
 
 
 def _accuracy(quantised: Quantised, context: TransformContext) -> int:

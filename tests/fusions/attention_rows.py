@@ -16,7 +16,7 @@ def attention(d: Draft) -> None:
     """Queries times keys, scaled and masked, their softmax, and the product of that with values."""
     batch, heads, queries, keys, size = 2, 2, 3, 5, 8
     kind = d.choose([np.float32, np.float16, np.float64])
-    scores, v = _scores(d, kind)
+    scores, v = scores_of(d, kind)
     factor = d.choose([size**-0.5, 0.0, -0.5, 1e30])
     number = d.number(factor, 0, 1, 4, dtype=kind)
     scores = d.both("Mul", scores, number) if d.choose([1, 0]) else d.add("Div", scores, number)
@@ -34,7 +34,7 @@ def attention(d: Draft) -> None:
 def bare_attention(d: Draft) -> None:
     """The same of scores as they are, by a softmax of any version."""
     d.opset = d.choose([21, 12])
-    scores, v = _scores(d, np.float32)
+    scores, v = scores_of(d, np.float32)
     shares = d.add("Softmax", scores, axis=d.choose([3, -1, 2, 1]))
     if d.choose([False, True]):
         zero = d.number(0, 0, 1, 5)
@@ -44,7 +44,7 @@ def bare_attention(d: Draft) -> None:
 
 def capped_attention(d: Draft) -> None:
     """Scores that are capped by a tangent."""
-    scores, v = _scores(d, np.float32)
+    scores, v = scores_of(d, np.float32)
     cap = d.choose([10.0, -10.0, 0.0])
     scores = d.add("Div", scores, d.number(cap, 0, 1, 5))
     scores = d.both("Mul", d.add("Tanh", scores), d.number(cap, 0, 5))
@@ -53,7 +53,7 @@ def capped_attention(d: Draft) -> None:
 
 def chosen_attention(d: Draft) -> None:
     """Scores of hidden keys replaced by a number."""
-    scores, v = _scores(d, np.float32)
+    scores, v = scores_of(d, np.float32)
     shape = d.choose([(2, 1, 3, 5), (1, 1, 3, 5), (3, 5), (5,), (3, 1), (1,), (3, 1, 1, 1)])
     hides = d.random.random(shape) < 0.4
     hides = np.asarray(d.choose([hides, np.ones_like(hides), np.zeros_like(hides)]))
@@ -65,7 +65,7 @@ def chosen_attention(d: Draft) -> None:
     d.add("MatMul", d.add("Softmax", scores, axis=-1), v)
 
 
-def _scores(d: Draft, kind: Any) -> tuple[str, str]:
+def scores_of(d: Draft, kind: Any) -> tuple[str, str]:
     """Adds queries times keys; returns that, and the values."""
     batch, heads, queries, keys, size = 2, 2, 3, 5, 8
     shapes = [(batch, heads), (1, heads), (batch, 1), (1, 1), (batch, 4), (3, heads), (heads,), ()]

@@ -171,7 +171,11 @@ def _declared(name: str, array: Any, declared: str) -> onnx.ValueInfoProto:
     elif declared == "own symbols":
         dims = [f"{name}{axis}" for axis in range(array.ndim)]
     elif declared in ("symbols", "other symbols"):
-        named = [size > 1 and axis < 2 for axis, size in enumerate(array.shape)]
+        # Features are a number, as converters of classical models have them.
+        named = [
+            size > 1 and axis < max(1, min(2, array.ndim - 1))
+            for axis, size in enumerate(array.shape)
+        ]
         dims = [f"s{n}" if far else n for n, far in zip(array.shape, named, strict=True)]
     kind = helper.np_dtype_to_tensor_dtype(array.dtype)
     return value(name, kind, dims)

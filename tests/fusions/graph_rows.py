@@ -190,16 +190,8 @@ def scaler(d: Draft) -> None:
     d.add("Scaler", x, offset=offset, scale=scale, **ML)
 
 
-def normalizer(d: Draft) -> None:
-    """Rows over their norm."""
-    x = d.input("x", *d.choose([(3, 4), (4,), (1, 4), (3, 1), (0, 4)]))
-    if d.choose([False, True]) and d.feeds["x"].size:
-        d.feeds["x"].reshape(-1)[:4] = d.choose([0.0, np.inf, np.nan, 1e30, 1e-30])
-    d.add("Normalizer", x, norm=d.choose(["L2", "L1", "MAX"]), **ML)
-
-
 def lp_norm(d: Draft) -> None:
-    """The same of ONNX's own domain."""
+    """Rows over their norm."""
     x = d.input("x", *d.choose(SHAPES[:3] + SHAPES[4:]))
     if d.choose([False, True]) and d.feeds["x"].size:
         d.feeds["x"].reshape(-1)[:4] = d.choose([0.0, np.inf, np.nan, 1e30, 1e-30])
@@ -365,7 +357,6 @@ ROWS = {
     "pairwise-distances": distances,
     "classical-models, features": features,
     "classical-models, scaler": scaler,
-    "classical-models, normalizer": normalizer,
     "classical-models, p-norm": lp_norm,
     "classical-models, linear": linear,
     "classical-models, trees": trees,

@@ -156,7 +156,7 @@ def transposed_gemm(d: Draft) -> None:
         d.add("MatMul", x, turned)
 
 
-def _image(d: Draft, kernel: tuple[int, ...] = (3, 3), rows: int = 6) -> tuple[str, int]:
+def image(d: Draft, kernel: tuple[int, ...] = (3, 3), rows: int = 6) -> tuple[str, int]:
     """Adds a convolution; returns its result and the number of its channels."""
     x = d.input("x", *d.choose([(2, 4), (1, 4), (0, 4)]), *(7,) * len(kernel))
     group = d.choose([1, 2])
@@ -167,7 +167,7 @@ def _image(d: Draft, kernel: tuple[int, ...] = (3, 3), rows: int = 6) -> tuple[s
 
 def conv_bias(d: Draft) -> None:
     """What is added to each channel of a convolution."""
-    y, rows = _image(d, d.choose([(3, 3), (3,)]), d.choose([6, 2]))
+    y, rows = image(d, d.choose([(3, 3), (3,)]), d.choose([6, 2]))
     ones = (1,) * (len(d.feeds["x"].shape) - 2)
     width = d.feeds["x"].shape[-1]
     shape = d.choose(
@@ -183,7 +183,7 @@ def conv_bias(d: Draft) -> None:
 
 def conv_batchnorm(d: Draft) -> None:
     """A convolution, its normalisation, and a factor for each channel."""
-    y, rows = _image(d, d.choose([(3, 3), (3,)]), d.choose([6, 2, 1]))
+    y, rows = image(d, d.choose([(3, 3), (3,)]), d.choose([6, 2, 1]))
     ones = (1,) * (len(d.feeds["x"].shape) - 2)
     count = d.choose([rows, 1])
     given = [d.weight(d.random.random(count).astype(np.float32) + 0.5) for _ in range(4)]
@@ -224,7 +224,7 @@ def conv_pads(d: Draft) -> None:
 
 def conv_activation(d: Draft) -> None:
     """A convolution, a sum with another image, and an activation."""
-    y, rows = _image(d)
+    y, rows = image(d)
     n = d.feeds["x"].shape[0]
     shapes = [
         *((n, rows, 7, 7), (1, rows, 7, 7), (rows, 1, 1), (), (1,), (7,), (3, rows, 7, 7)),

@@ -131,6 +131,7 @@ class ProgramCall:
         self._plain = plain
         self._threads = threads
         self._constants = program.shapes
+        self._rank = max(map(len, program.shapes), default=0)
         self._lines = len(program.lines)
         self._code, self._numbers = program.assemble()
         self._absent = (NOTHING,) * (INPUTS - len(program.arrays))
@@ -154,7 +155,7 @@ class ProgramCall:
 
     def _of_places(self, run: Any, arrays: Sequence[NDArray]) -> Launch | None:
         """Returns a launch for images of which one has its channels last; the result has, too."""
-        if not any(map(is_last, arrays)) or max(x.ndim for x in arrays) > 4:
+        if not any(map(is_last, arrays)) or max(self._rank, *(x.ndim for x in arrays)) > 4:
             return None
         seen = [channels_last(x.reshape((1,) * (4 - x.ndim) + x.shape)) for x in arrays]
         made = self._launch(run, seen)

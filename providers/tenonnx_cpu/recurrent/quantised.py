@@ -36,14 +36,19 @@ def fuse_quantised(node: ir.Node, scope: Scope) -> Fused | None:
     )
     plain = scope.plain(node).call
     (w8, *scale_w), (r8, *scale_r) = constants
+    single = len(node.outputs) == 1  # of which a step returns no tuple
 
     def otherwise(x: Any, b: Any, lengths: Any, h: Any, c: Any) -> Any:
-        return plain(x, w8, r8, b, lengths, h, c, None, *scale_w, *scale_r)
+        results = plain(x, w8, r8, b, lengths, h, c, None, *scale_w, *scale_r)
+        return results[0] if single else results
 
     def call(*given: Any) -> Any:
         x, *rest = given
         made = layer.launch(x, w, r, *rest)
-        return otherwise(*given) if made is None else made._replace(otherwise=otherwise)
+        if made is None:
+            return otherwise(*given)
+        result = made.result[0] if single else made.result
+        return made._replace(result=result, otherwise=otherwise)
 
     inputs = (node.inputs[0], *node.inputs[3:7])
     return Fused((node,), inputs, tuple(node.outputs), Recorded(call))
