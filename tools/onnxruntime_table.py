@@ -64,6 +64,8 @@ becoming the largest integer, the least integer divided by -1 is itself, and Mod
 64 bits is exact. Quantised operators round the exact result, halves to even; the softmax of bytes
 that onnxruntime makes of DequantizeLinear, Softmax and QuantizeLinear is one level off now and
 then, which is what static int8 transformers differ by.
+Tanh and Sigmoid never exceed 1, as onnxruntime's do by 2e-7: calibrated on such values, a range
+from -1 to 1 has the zero point 128 where it may get 127 there.
 
 Where onnxruntime departs from the specification, or from ONNX's own tests, these are followed. Cast
 writes numbers as plain decimals with all their digits. StringSplit without a delimiter cuts at all
