@@ -63,9 +63,14 @@ def select(
         score_threshold: Likewise.
         center_point_box: Likewise.
         suppress: ``apart``, or what does the same.
+
+    Raises:
+        ValueError: ``iou_threshold`` is not from 0 to 1.
     """
     limit = int(_scalar(max_output_boxes_per_class, 0))
     overlap = _scalar(iou_threshold, 0.0)
+    if not 0 <= overlap <= 1:
+        raise ValueError(f"iou_threshold must be in [0, 1], found {overlap}")
     floor = None if score_threshold is None else _scalar(score_threshold, 0.0)
     selected = [np.zeros((0, 3), np.int64)]
     for batch in range(len(boxes)) if limit > 0 else ():

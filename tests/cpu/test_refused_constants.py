@@ -128,3 +128,25 @@ def test_a_hidden_size_that_is_not_the_weights_is_refused(size: int) -> None:
         session([node("LSTM", "x w r", "y", hidden_size=size)], {"x": x}, "y", weights).run(
             None, {"x": x}
         )
+
+
+def test_a_bias_for_each_row_is_none_for_each_column() -> None:
+    """C of a square QGemm has as many numbers either way."""
+    random = np.random.default_rng(0)
+    a, b = random.integers(0, 255, (2, 20, 20)).astype(np.uint8)
+    c = random.integers(-9999, 9999, (20, 1)).astype(np.int32)
+    weights = {"s": np.array(0.1, np.float32), "z": np.array(3, np.uint8), "b": b, "c": c}
+    layer = node("QGemm", "a s z b s z c", "y", domain="com.microsoft")
+    kinds = {"a": UINT8, "y": FLOAT}
+    one = session([layer], {"a": a}, "y", weights, kinds=kinds, domains={"com.microsoft": 1})
+    expected = ((a.astype(np.float64) - 3) @ (b.astype(np.float64) - 3) + c) * 0.01
+    np.testing.assert_allclose(one.run(None, {"a": a})[0], expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("overlap", [-0.5, 1.5, np.nan])
+def test_boxes_overlap_by_a_share(overlap: float) -> None:
+    feeds = {"b": np.ones((1, 5, 4), np.float32), "s": np.ones((1, 1, 5), np.float32)}
+    weights = {"n": np.array([3]), "o": np.array([overlap], np.float32)}
+    one = session([node("NonMaxSuppression", "b s n o", "y")], feeds, "y", weights, kinds={"y": 7})
+    with pytest.raises(errors.TenonnxError, match=r"iou_threshold must be in \[0, 1\]"):
+        one.run(None, feeds)

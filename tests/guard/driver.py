@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parent
-PATIENCE = 60
-"""Seconds that a trial may take."""
+PATIENCE = 300
+"""Seconds that a trial may take: the first of a kernel compiles it."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -61,13 +61,17 @@ def guarded_bytes(nbytes: int, *, before: bool, alignment: int = 1) -> NDArray:
 
 
 def guarded_copy(array: NDArray, *, before: bool) -> NDArray:
-    """Returns a contiguous copy of an array in such memory."""
+    """Returns a copy of an array in such memory, with its strides, and aligned if it is."""
     if array.dtype.hasobject:
         return array
-    raw = guarded_bytes(array.nbytes, before=before)
-    copy: NDArray = np.ndarray(array.shape, array.dtype, raw)
-    copy[...] = array
-    return copy
+    (low, high), first = span(array), array.__array_interface__["data"][0]
+    if not array.size:
+        low, high = first, first
+    odd = 0 if array.flags.aligned else 1
+    raw = guarded_bytes(high - low + odd, before=before)
+    skipped = odd if before else 0
+    ctypes.memmove(raw.ctypes.data + skipped, low, high - low)
+    return np.ndarray(array.shape, array.dtype, raw, skipped + first - low, array.strides)
 
 
 def span(array: NDArray) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from trial import Trial, hostile, of_model
+from trial import Trial, hostile, of_model, strided, unreal
 
 FOLDER = Path(__file__).parent
 MOST = 2
@@ -69,8 +69,11 @@ def _is_taken(case: Any) -> bool:
 SELECTIONS = {"rows": rows, "operators": operators, "contrib": contrib}
 
 
+KINDS = {"hostile": hostile, "strided": strided, "unreal": unreal}
+
+
 def trials(name: str) -> list[Trial]:
-    """Returns trials: ``rows``, or what strangers make of them: ``rows hostile``."""
+    """Returns trials: ``rows``, or what becomes of them: ``rows hostile``, ``rows strided``."""
     base, _, kind = name.partition(" ")
     found = SELECTIONS[base]()
     if not kind:
@@ -82,4 +85,4 @@ def trials(name: str) -> list[Trial]:
         seen[key] += 1
         if seen[key] <= MOST:
             few.append(trial)
-    return list(itertools.chain.from_iterable(map(hostile, few)))
+    return list(itertools.chain.from_iterable(map(KINDS[kind], few)))

@@ -30,7 +30,7 @@ VALID = [
     Job("rows", copying=False, before=True, threads=2),
 ]
 
-PARTS = 40
+PARTS = {"hostile": 60, "strided": 20, "unreal": 10}
 """Parts of what strangers make of rows, of which one runs by default."""
 
 WAYS = [
@@ -40,7 +40,9 @@ WAYS = [
     for threads in (1, 2)
 ]
 SELECTIONS = [
-    f"{name}{kind}" for name in ("rows", "operators", "contrib") for kind in ("", " hostile")
+    f"{name}{kind}"
+    for name in ("rows", "operators", "contrib")
+    for kind in ("", " hostile", " strided", " unreal")
 ]
 
 
@@ -89,9 +91,11 @@ def test_every_kernel_has_a_contract_and_rows(
     assert set(recorded) == {name for name, each in CONTRACTS.items() if each.recorded}
 
 
+@pytest.mark.parametrize("kind", ["hostile", "strided", "unreal"])
 @pytest.mark.parametrize("copying", [True, False], ids=["launches", "sessions"])
-def test_some_hostile_rows(copying: bool, tmp_path: Path) -> None:
-    all_is_well(run(Job("rows hostile", copying, before=copying, part=1, parts=PARTS), tmp_path))
+def test_some_of_what_strangers_make_of_rows(copying: bool, kind: str, tmp_path: Path) -> None:
+    job = Job(f"rows {kind}", copying, before=copying, part=1, parts=PARTS[kind])
+    all_is_well(run(job, tmp_path))
 
 
 @pytest.mark.parametrize(("copying", "before", "threads"), WAYS)

@@ -152,7 +152,7 @@ def hostile(trial: Trial) -> Iterator[Trial]:
     """Returns what a stranger might make of a trial: other numbers, other lengths."""
     yield from _other_feeds(trial)
     for name, array in trial.constants.items():
-        for what, other in (*_numbers(array), *_lengths(array)):
+        for what, other in (*_numbers(array), *_lengths(array), *_dtypes(array)):
             changed = trial.constants | {name: other}
             yield replace(trial, name=f"{trial.name} {name} {what}", constants=changed)
     for name, array in trial.feeds.items():
@@ -160,6 +160,73 @@ def hostile(trial: Trial) -> Iterator[Trial]:
             changed = trial.feeds | {name: other}
             yield replace(trial, name=f"{trial.name} {name} {what}", feeds=changed)
     yield from _other_attributes(trial)
+
+
+FLOATS = [float("nan"), float("inf"), -float("inf"), 0.0, -1.0, 3e38, 1e-38]
+
+
+UNKNOWN = float("inf")
+"""How near results are that nothing specifies: any, but in memory that is theirs."""
+
+
+def unreal(trial: Trial) -> Iterator[Trial]:
+    """Returns a trial with other real numbers where there are few: scales, limits, thresholds."""
+    for name, array in (trial.feeds | trial.constants).items():
+        if array.dtype != np.float32 or not 0 < array.size <= FEW:
+            continue
+        for number in FLOATS:
+            other = array.copy()
+            other.reshape(-1)[-1] = number
+            changed = {
+                part: values | {name: other} if name in values else values
+                for part, values in (("feeds", trial.feeds), ("constants", trial.constants))
+            }
+            yield replace(trial, name=f"{trial.name} {name} {number}", near=UNKNOWN, **changed)
+    for number, node in enumerate(trial.proto.graph.node):
+        for place, attribute in enumerate(node.attribute):
+            if attribute.type == onnx.AttributeProto.FLOAT:
+                for other in FLOATS:
+                    proto = copy.deepcopy(trial.proto)
+                    proto.graph.node[number].attribute[place].f = other
+                    name = f"{trial.name} {attribute.name} {other}"
+                    yield replace(trial, name=name, near=UNKNOWN, proto=proto)
+
+
+FEW = 8
+"""Numbers up to which an array is one of parameters."""
+
+
+def strided(trial: Trial) -> Iterator[Trial]:
+    """Returns a trial with what it is fed lying in memory in other ways."""
+    for kind, laid in LAYOUTS.items():
+        feeds = {name: laid(array) if array.ndim else array for name, array in trial.feeds.items()}
+        yield replace(trial, name=f"{trial.name} {kind}", feeds=feeds)
+
+
+def _apart(array: Any) -> Any:
+    return np.repeat(array, 2, -1)[..., ::2]
+
+
+def _unaligned(array: Any) -> Any:
+    raw = np.zeros(array.nbytes + 1, np.uint8)[1:]
+    copy = np.ndarray(array.shape, array.dtype, raw)
+    copy[...] = array
+    return copy
+
+
+def _repeated(array: Any) -> Any:
+    return np.broadcast_to(array.take([0], 0), array.shape) if array.size else array
+
+
+LAYOUTS: dict[str, Callable[[Any], Any]] = {
+    "turned": np.asfortranarray,
+    "backwards": lambda array: np.ascontiguousarray(np.flip(array))[
+        (slice(None, None, -1),) * array.ndim
+    ],
+    "apart": _apart,
+    "unaligned": _unaligned,
+    "repeated": _repeated,
+}
 
 
 def _other_feeds(trial: Trial) -> Iterator[Trial]:
@@ -203,6 +270,21 @@ def _lengths(array: Any) -> Iterator[tuple[str, Any]]:
             yield f"axis {axis} longer", np.concatenate([array, array.take([-1], axis)], axis)
         if array.shape[axis] > 1:
             yield f"axis {axis} single", array.take([0], axis)
+
+
+def _dtypes(array: Any) -> Iterator[tuple[str, Any]]:
+    """Returns an array with elements of other types."""
+    for dtype in OTHERS.get(array.dtype.name, ()):
+        yield dtype, array.astype(dtype)
+
+
+OTHERS = {
+    "float32": ("float64", "float16", "int32"),
+    "int64": ("int32",),
+    "int32": ("int64", "float32", "int8"),
+    "uint8": ("int8", "int32"),
+    "int8": ("uint8", "int32"),
+}
 
 
 def _other_attributes(trial: Trial) -> Iterator[Trial]:

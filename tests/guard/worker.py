@@ -129,7 +129,7 @@ class Run:
                     results = session.run(None, guarded)
                     made[-1].append(copy.deepcopy([_plain(x) for x in results]))
                     for result in results:
-                        if isinstance(result, np.ndarray) and result.flags.writeable:
+                        if isinstance(result, np.ndarray) and result.nbytes < LARGE:
                             with contextlib.suppress(Exception):
                                 result.fill(77)
                 except Exception as error:
@@ -155,7 +155,10 @@ def _difference(found: Any, wanted: Any, near: float) -> str | None:
         text = f"{type(found).__name__}: {found}"
         if not isinstance(found, tenonnx.errors.TenonnxError):
             return f"not a documented error: {text}"
-        return None if isinstance(wanted, Exception) else f"refused, though numpy answers: {text}"
+        known = isinstance(wanted, Exception) or near == np.inf
+        return None if known else f"refused, though numpy answers: {text}"
+    if near == np.inf:
+        return None
     if isinstance(wanted, Exception):
         return f"answered, though numpy refuses: {type(wanted).__name__}: {str(wanted)[:200]}"
     for place, (one, other) in enumerate(zip(found, wanted, strict=True)):

@@ -196,7 +196,11 @@ class Form:
         """Returns what is added to scores, and each head's score more."""
         if bias is None:
             mask = NO_MASK
-        elif bias.dtype == F32 and bias.ndim == 4:
+        elif (
+            bias.dtype == F32
+            and bias.ndim == 4
+            and all(own in (1, n) for own, n in zip(bias.shape[:3], queries, strict=True))
+        ):
             mask = np.broadcast_to(adjacent(bias), (*queries, bias.shape[3]))
         else:
             return None

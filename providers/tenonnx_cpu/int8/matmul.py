@@ -200,7 +200,7 @@ def q_gemm(site: Site, plain: Call) -> Call | None:
         scale = np.asarray(b_scale * (a_scale.reshape(()) * alpha))
         extra = NO_WORDS if c is None else c.reshape(-1)
         finish = None
-        if extra.size not in (0, columns) or extra.dtype != np.int32:
+        if c is not None and (c.dtype != np.int32 or c.shape not in ((columns,), (1, columns))):
             pass
         elif y_scale is None:
             factor = _by_column(scale, columns)
