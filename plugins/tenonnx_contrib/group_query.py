@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tenonnx import Array, Namespace, OperatorTable
@@ -74,8 +76,8 @@ def group_query_attention(
         k = normed(xp, k, k_norm_weight, k_norm_epsilon or qk_norm_epsilon)
     length, total, totals = q.shape[2], counted(total_sequence_length), seqlens_k.reshape(-1) + 1
     counts = valid_tokens(query_seqlens, totals, length, total)
-    first = length == total and counts is None
-    before = np.zeros_like(totals) if first else totals - (counts or length)
+    first, pasts = length == total and counts is None, (past_key, past_value)
+    before = seen_before((k, v), pasts, totals, total, counts, windowed=bool(sliding_window_cache))
     positions = xp.asarray(before[:, None] + np.arange(length))
     if do_rotary:
         at = rotary_positions(xp, positions, position_ids, first=first)
@@ -164,6 +166,41 @@ def split(
         return in_heads(query, heads), in_heads(key, groups), in_heads(value, groups)
     packed = in_heads(query, heads + 2 * groups)
     return packed[:, :heads], packed[:, heads : heads + groups], packed[:, heads + groups :]
+
+
+def seen_before(
+    new: tuple[Array, Array],
+    past: tuple[Array | None, Array | None],
+    totals: np.ndarray[Any, Any],
+    total: int,
+    counts: list[int] | None,
+    *,
+    windowed: bool,
+) -> np.ndarray[Any, Any]:
+    """Return how many tokens each entry has before the new ones; none if all are new.
+
+    Raises:
+        ValueError: Keys and values differ in shape, or lengths contradict them.
+    """
+    length = new[0].shape[2]
+    for what, (keys, values) in (("", new), ("past ", past)):
+        shapes = [None if x is None else tuple(x.shape) for x in (keys, values)]
+        if shapes[0] != shapes[1]:
+            raise ValueError(f"expected {what}key and {what}value of one shape, found {shapes}")
+    batch, held = len(new[0]), 0 if past[0] is None else past[0].shape[2]
+    first = length == total and counts is None
+    least = 0 if counts else 1 if first else length
+    if len(totals) != batch or ((totals < least) | (totals > total)).any():
+        raise ValueError(
+            f"expected seqlens_k of {batch} numbers from {least - 1} to {total - 1}, which are "
+            f"the tokens without the last one, found {(totals - 1).tolist()}"
+        )
+    if total > held + length and not windowed:
+        raise ValueError(
+            f"expected total_sequence_length of at most {held + length}: {held} in the cache and "
+            f"{length} new ones, found {total}"
+        )
+    return np.zeros_like(totals) if first else totals - (counts or length)
 
 
 def rotary_positions(xp: Namespace, counted: Array, given: Array | None, *, first: bool) -> Array:

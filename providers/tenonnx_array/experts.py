@@ -84,8 +84,13 @@ def mixture(
         shares: What each counts (tokens, k).
         layers: The first, the second and, if there is one, the third layer.
         activation: What is between them.
+
+    Raises:
+        ValueError: The scores are of more tokens, or of fewer.
     """
     x = tokens.reshape(-1, tokens.shape[-1])
+    if len(experts) != len(x):
+        raise ValueError(f"expected scores of {len(x)} tokens, found those of {len(experts)}")
     x = x.astype(accumulator(x.dtype), copy=False)
     first, second, third = layers
     y = xp.zeros_like(x)

@@ -54,12 +54,16 @@ def roi_align(
     element outside of the image is 0.
 
     Raises:
-        ValueError: The shapes do not fit, or a mode is unknown.
+        ValueError: The shapes do not fit, a region is of no image, or a mode is unknown.
     """
     if X.ndim != 4 or rois.ndim != 2 or rois.shape[1] != 4 or len(batch_indices) != len(rois):
         raise ValueError(
             "expected X (N, C, H, W), rois (R, 4) and batch_indices (R,), found shapes "
             f"{X.shape}, {rois.shape} and {batch_indices.shape}"
+        )
+    if any(not 0 <= image < len(X) for image in batch_indices):
+        raise ValueError(
+            f"expected batch_indices from 0 to {len(X) - 1}, found {batch_indices.tolist()}"
         )
     if mode not in ("avg", "max"):
         raise ValueError(f"expected mode to be avg or max, found {mode!r}")

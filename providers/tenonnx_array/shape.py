@@ -44,6 +44,8 @@ def reshape_1(
 
 
 def _reshape(data: Array, shape: Sequence[int], allowzero: bool = False) -> Array:
+    if min(shape, default=0) < -1:
+        raise ValueError(f"expected a shape of -1, 0 and sizes, found {list(shape)}")
     if 0 not in shape:
         return data.reshape(shape)
     if allowzero:

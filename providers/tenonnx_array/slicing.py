@@ -84,12 +84,17 @@ def split(
 ) -> tuple[Array, ...]:
     axis = normalize_axis_index(axis, x.ndim)
     if split is not None:
-        return pieces(x, split.tolist(), axis)
+        return _as_many(pieces(x, split.tolist(), axis), _outputs)
     count, total = num_outputs or _outputs, x.shape[axis]
-    if count > max(total, _outputs):
+    if count != _outputs:
         raise ValueError(f"expected num_outputs to be {_outputs}, found {count}")
     chunk = -(-total // count)
-    return pieces(x, [max(0, min(chunk, total - i * chunk)) for i in range(count)], axis)
+    if (last := total - chunk * (count - 1)) < 0:
+        raise ValueError(
+            f"axis {axis} of shape {x.shape} cannot be split into {count} parts, of which all but "
+            "the last are equal"
+        )
+    return pieces(x, [*[chunk] * (count - 1), last], axis)
 
 
 @op("Split", since=13, host=(1,), multiple=True)
@@ -131,7 +136,13 @@ def _even_or_given(
                 f"axis {axis} of shape {x.shape} cannot be split into {count} equal parts"
             )
         lengths = [x.shape[axis] // count] * count
-    return pieces(x, lengths, axis)
+    return _as_many(pieces(x, lengths, axis), count)
+
+
+def _as_many(parts: tuple[Array, ...], count: int) -> tuple[Array, ...]:
+    if len(parts) != count:
+        raise ValueError(f"expected split to have {count} lengths, found {len(parts)}")
+    return parts
 
 
 def pieces(x: Array, lengths: Sequence[int], axis: int) -> tuple[Array, ...]:

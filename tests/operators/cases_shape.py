@@ -104,9 +104,9 @@ CASES = [
     Case(
         "Split",
         18,
-        [np.arange(5)],
-        tuple(map(np.array, ([0, 1], [2, 3], [4], np.zeros(0, np.int64)))),
-        {"num_outputs": 4},
+        [np.arange(4)],
+        tuple(map(np.array, ([0, 1], [2, 3], np.zeros(0, np.int64)))),
+        {"num_outputs": 3},
         name="more-than-fit",
     ),
     Case("Concat", 1, [X, X[:, :1]], np.stack([*X.swapaxes(0, 1), X[:, 0]], 1), name="default"),

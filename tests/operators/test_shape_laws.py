@@ -40,7 +40,7 @@ def ints(*values: int) -> np.ndarray:
         ("Unsqueeze", [ints(0, -1)], {}),
         ("Expand", [ints(5, 2, 3, 3, 4)], {}),
         ("Slice", [ints(3), ints(-9), ints(3), ints(-2)], {}),
-        ("Split", [], {"axis": -1, "num_outputs": 2}),
+        ("Split", [], {"axis": -1, "outputs": 2}),
         ("SplitToSequence", [], {"axis": -1}),
         ("Gather", [np.array(-1)], {"axis": 2}),
         ("Concat", [], {"axis": 0}),

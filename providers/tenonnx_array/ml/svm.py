@@ -80,6 +80,8 @@ def svm_classifier(
     transform = transform_of(post_transform)
     if not vectors_per_class:
         return _linear(labels, coefficients, rho, transform)
+    if min(vectors_per_class) < 0:
+        raise ValueError(f"expected vectors_per_class of at least 0, found {vectors_per_class}")
     vectors = _vectors(xp, support_vectors, sum(vectors_per_class))
     return Decisions(
         similarity=_similarity(xp, kernel_type, kernel_params, vectors),

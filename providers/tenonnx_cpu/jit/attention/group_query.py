@@ -116,8 +116,12 @@ def find_spans(
     if capacity != (held if window else max(total, held)):
         return False
     is_first = total == length
+    if not window and total > held + length:
+        return False
     for batch in range(lengths.size):
         count = lengths[batch] + 1
+        if count > total:
+            return False
         before = 0 if is_first else count - length
         slot, dropped = before, 0
         if window:
