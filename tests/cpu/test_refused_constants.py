@@ -12,6 +12,7 @@ from test_trees import forest
 
 from models import FLOAT, node
 from tenonnx import errors
+from tenonnx.planning import plan
 
 UINT8 = onnx.TensorProto.UINT8
 ML = {"ai.onnx.ml": 3}
@@ -150,3 +151,10 @@ def test_boxes_overlap_by_a_share(overlap: float) -> None:
     one = session([node("NonMaxSuppression", "b s n o", "y")], feeds, "y", weights, kinds={"y": 7})
     with pytest.raises(errors.TenonnxError, match=r"iou_threshold must be in \[0, 1\]"):
         one.run(None, feeds)
+
+
+def test_an_output_that_no_memory_holds_is_refused() -> None:
+    """A view that repeats its elements is larger than anything that was allocated."""
+    output = np.broadcast_to(np.float32(1), (1 << 40, 1 << 12))
+    with pytest.raises(errors.OutOfMemory, match="more memory than there is"):
+        plan._settle(output, [output], [])

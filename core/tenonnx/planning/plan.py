@@ -221,6 +221,19 @@ def _settled(outputs: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
     return [_settle(output, inputs, given) for output in outputs]
 
 
+def _copied(output: Any) -> Any:
+    """Returns a copy of an output.
+
+    Raises:
+        OutOfMemory: There is no room for it, as of a view that repeats its elements.
+    """
+    try:
+        return output.copy()
+    except MemoryError as error:
+        found = f"{output.dtype}{list(output.shape)}"
+        raise OutOfMemory(f"an output wants more memory than there is: {found}") from error
+
+
 def _settle(output: Any, inputs: Sequence[Any], given: Iterable[int]) -> Any:
     """Makes an output an array of its own; ``given`` are the inputs' identities.
 
@@ -229,9 +242,9 @@ def _settle(output: Any, inputs: Sequence[Any], given: Iterable[int]) -> Any:
     """
     if isinstance(output, np.ndarray):
         if output.base is None:
-            return output.copy() if id(output) in given else output
+            return _copied(output) if id(output) in given else output
         if any(isinstance(i, np.ndarray) and np.may_share_memory(output, i) for i in inputs):
-            return output.copy()
+            return _copied(output)
         return output
     if isinstance(output, np.generic):
         return np.asarray(output)

@@ -36,11 +36,11 @@ def _zeros_of(
     return lambda _, __: known
 
 
-def _origin(zero: NDArray | None) -> NDArray | None:
-    """Returns A's only zero point; ``None`` if every row has its own."""
+def _origin(a: NDArray, zero: NDArray | None) -> NDArray | None:
+    """Returns A's only zero point; ``None`` if every row has its own, or it is of another type."""
     if zero is None:
         return NO_ORIGIN
-    return zero.reshape(1) if zero.size == 1 else None
+    return zero.reshape(1) if zero.size == 1 and zero.dtype == a.dtype else None
 
 
 @specialise("MatMulInteger")
@@ -52,7 +52,7 @@ def matmul_integer(site: Site, plain: Call) -> Call | None:
     def call(
         a: NDArray, b: NDArray, a_zero: NDArray | None = None, b_zero: NDArray | None = None
     ) -> Any:
-        origin, zeros = _origin(a_zero), zeros_of(b_zero, b)
+        origin, zeros = _origin(a, a_zero), zeros_of(b_zero, b)
         if origin is not None and zeros is not None:
             made = byte_launch(a, origin, b, zeros, threads)
             if made is not None:
@@ -92,7 +92,8 @@ def _real(
 ) -> Launch | NDArray | None:
     """Returns what computes ``sum * scale + bias`` as float32, as ``byte_launch`` does."""
     columns = b.shape[-1]
-    origin, factor, summand = _origin(a_zero), _by_column(scale, columns), _summand(bias, columns)
+    origin, factor = _origin(a, a_zero), _by_column(scale, columns)
+    summand = _summand(bias, columns)
     if origin is None or zeros is None or factor is None or summand is None:
         return None
     finish = Finish(F32, factor, summand)
@@ -108,7 +109,7 @@ def matmul_integer_to_float(site: Site, plain: Call) -> Call | None:
     def call(a: NDArray, b: NDArray, a_scale: NDArray, b_scale: NDArray, *rest: Any) -> Any:
         a_zero, b_zero, bias = (*rest, None, None, None)[:3]
         y = None
-        if a_scale.size == 1:
+        if a_scale.size == 1 and a_scale.dtype == F32:
             scale = a_scale * b_scale
             y = done(_real(a, a_zero, b, zeros_of(b_zero, b), scale, bias, threads))
         return plain(a, b, a_scale, b_scale, *rest) if y is None else y
@@ -166,7 +167,7 @@ def qlinear_matmul(site: Site, plain: Call) -> Call | None:
         a: NDArray, a_scale: NDArray, a_zero: NDArray, b: NDArray, b_scale: NDArray,
         b_zero: NDArray, y_scale: NDArray, y_zero: NDArray,
     ) -> Any:  # fmt: skip
-        origin, finish = _origin(a_zero), None
+        origin, finish = _origin(a, a_zero), None
         zeros = zeros_of(b_zero, b)
         if a_scale.size == y_scale.size == 1:
             scale = a_scale.reshape(()) * b_scale / y_scale.reshape(())
@@ -196,7 +197,7 @@ def q_gemm(site: Site, plain: Call) -> Call | None:
     ) -> Any:  # fmt: skip
         right = b.T if turned else b
         columns = right.shape[-1]
-        origin, zeros = _origin(a_zero), zeros_of(b_zero, right)
+        origin, zeros = _origin(a, a_zero), zeros_of(b_zero, right)
         scale = np.asarray(b_scale * (a_scale.reshape(()) * alpha))
         extra = NO_WORDS if c is None else c.reshape(-1)
         finish = None

@@ -51,7 +51,7 @@ def matmul_nbits(site: Site, plain: Call) -> Call | None:
 
 def _weights(site: Site) -> Quantised | None:
     codes, scales, zeros, groups = (site.constant(position) for position in (1, 2, 3, 4))
-    if codes is None or scales is None or scales.dtype not in KINDS:
+    if codes is None or codes.dtype != np.uint8 or scales is None or scales.dtype not in KINDS:
         return None
     depth, columns = site.attribute("K", 0), site.attribute("N", 0)
     bits, block = site.attribute("bits", 4), site.attribute("block_size", 0)
