@@ -65,9 +65,10 @@ def unpack(content: memoryview, size: int) -> Header:
         names = bytes(content[start : start + length]).decode("ascii").split("\n")
     except (struct.error, UnicodeDecodeError, MemoryError) as error:
         raise Damaged(str(error)) from None
-    exported, _, symbols, outer = sizes
-    taken = iter(numbers)
-    offsets, inside, repeats, words = (tuple(itertools.islice(taken, n)) for n in sizes)
+    exported, inner, symbols, outer = sizes
+    first, second, third = exported, exported + inner, exported + inner + symbols
+    offsets, inside = numbers[:first], numbers[first:second]
+    repeats, words = numbers[second:third], numbers[third:]
     needs = names[exported + symbols :]
     if (
         len(names) != max(1, exported + symbols + needed)
@@ -81,14 +82,9 @@ def unpack(content: memoryview, size: int) -> Header:
         or any("/" in name for name in needs)
     ):
         raise Damaged("the header says what cannot be")
-    rest = iter(words)
-    return Header(
-        code,
-        dict(zip(names, offsets, strict=False)),
-        inside,
-        {
-            name: tuple(itertools.islice(rest, count))
-            for name, count in zip(names[exported:], repeats, strict=False)
-        },
-        tuple(needs) if needed else (),
-    )
+    outside, place = {}, 0
+    for name, count in zip(names[exported:], repeats, strict=False):
+        outside[name] = words[place : place + count]
+        place += count
+    exports = dict(zip(names, offsets, strict=False))
+    return Header(code, exports, inside, outside, tuple(needs) if needed else ())
