@@ -79,14 +79,15 @@ def main() -> int:
     import_all()
     if options.replay:
         drawn, kernels = reporting.read(options.replay)
-        return say(*run_batch([lambda: drawn], kernels))
+        return say(*run_batch([lambda: drawn], kernels, comparing=options.compare))
     modes = {"0": [False], "wait": [True], "both": [False, True]}[options.jit]
     if options.kept:
         return max(max(map(say, run_batch(KEPT, mode, options.seconds))) for mode in modes)
     corpus = Corpus(options.groups)
     if options.number is not None:
         case = functools.partial(draw_case, options.number, corpus)
-        return max(say(*run_batch([case], kernels)) for kernels in modes)
+        run = functools.partial(run_batch, [case], comparing=options.compare)
+        return max(say(*run(kernels)) for kernels in modes)
     if True in modes and options.warm:  # or a case would be charged for compiling
         subprocess.run([sys.executable, "-m", "tenonnx", "warmup"], check=True)
     campaign, first = Campaign(options.out), options.seed
@@ -95,7 +96,7 @@ def main() -> int:
         last = min(first + options.batch, options.seed + options.cases)
         for kernels in modes:
             batch = [functools.partial(draw_case, n, corpus) for n in range(first, last)]
-            for ran in run_batch(batch, kernels, options.seconds):
+            for ran in run_batch(batch, kernels, options.seconds, comparing=options.compare):
                 campaign.take(ran, kernels)
                 if time.monotonic() > end:
                     break
@@ -142,6 +143,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=SECONDS, help="that a case may take")
     parser.add_argument(
         "--warm", action=argparse.BooleanOptionalAction, default=True, help="compile kernels first"
+    )
+    parser.add_argument(
+        "--compare", action="store_true", help="with node after node on numpy, unoptimised"
     )
     parser.add_argument("--kept", action="store_true", help="what was found before, and mended")
     parser.add_argument("--out", type=Path, default=Path(".fuzz"), help="folder of findings")

@@ -57,7 +57,7 @@ def draw_case(number: int, corpus: Corpus) -> Drawn:
         return _ort(number, seed, draw, level, threads)
     model, feeds = seed.proto(), dict(seed.feeds())
     _freeze(model, feeds, draw)
-    notes = [_mutated(model, draw, corpus) for _ in range(draw.choice(COUNTS))]
+    notes = [mutated(model, draw, corpus) for _ in range(draw.choice(COUNTS))]
     form, files = draw.choice(["bytes", "bytes", "path", "proto"]), {}
     if draw.random() < 0.06:
         form, files = "path", _externalised(model, draw)
@@ -73,7 +73,8 @@ def draw_case(number: int, corpus: Corpus) -> Drawn:
     )
 
 
-def _mutated(model: onnx.ModelProto, draw: random.Random, corpus: Corpus) -> str:
+def mutated(model: onnx.ModelProto, draw: random.Random, corpus: Corpus) -> str:
+    """Changes a model in one way; says which."""
     (mutation,) = draw.choices(list(MUTATIONS), list(MUTATIONS.values()))
     try:
         return f"{mutation.__name__}: {mutation(model, draw, corpus)}"

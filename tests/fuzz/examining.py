@@ -6,7 +6,7 @@ import re
 import tempfile
 import traceback
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 
 import tenonnx
+from fusing import Plain
 from fuzz.corpus import Feeds
 from fuzz.drawing import Drawn
 from fuzz.feeds import rounds
@@ -88,7 +89,30 @@ def examine(drawn: Drawn, kernels: bool) -> tuple[Finding | None, str]:
     return None, state
 
 
-def _session(drawn: Drawn, folder: Path) -> tenonnx.InferenceSession:
+def compare(drawn: Drawn) -> Finding | None:
+    """Runs a case on what its seed was run on, and node after node on numpy; says what differs.
+
+    Only answers are compared: what only one of them refuses is no wrong answer.
+    """
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            session = _session(drawn, Path(folder))
+            plain = _session(replace(drawn, level=0), Path(folder), plain=True)
+            (feeds,) = rounds(session.get_inputs(), drawn.feeds, drawn.number, good=1, hostile=0)
+            expected = plain.run(None, feeds)
+            for _ in range(4):  # a step is recorded in its third run
+                made = session.run(None, feeds)
+        except tenonnx.TenonnxError:
+            return None
+        operators = _operators(plain)
+    if RANDOM.search(operators) or alike(expected, made):
+        return None
+    reason = f"on numpy {expected!r:.600}\nhere {made!r:.600}"
+    return Finding("difference", f"{operators:.60}", reason, (feeds,))
+
+
+def _session(drawn: Drawn, folder: Path, *, plain: bool = False) -> tenonnx.InferenceSession:
     options = tenonnx.SessionOptions(
         graph_optimization_level=tenonnx.GraphOptimizationLevel(drawn.level)
     )
@@ -103,7 +127,10 @@ def _session(drawn: Drawn, folder: Path) -> tenonnx.InferenceSession:
         source.write_bytes(drawn.data)
     elif drawn.form == "proto":
         source = onnx.ModelProto.FromString(drawn.data)
-    return tenonnx.InferenceSession(source, options, providers=["cpu"])
+    if plain:
+        options.plugins = tenonnx.PluginSet()
+        options.plugins.register(Plain())
+    return tenonnx.InferenceSession(source, options, providers=["plain" if plain else "cpu"])
 
 
 def endless(drawn: Drawn) -> bool:

@@ -123,7 +123,9 @@ def _word(draw: random.Random) -> str:
     return draw.choice(WORDS)
 
 
-def _bent(word: str, draw: random.Random) -> str:
+def _bent(word: str | bytes, draw: random.Random) -> str:
+    if isinstance(word, bytes):  # no UTF-8: that is what protobuf gives then
+        word = word.decode("utf-8", "replace")
     return draw.choice([word + "x", word[:-1], word.upper(), word.lower(), word * 2, f" {word}"])
 
 

@@ -25,7 +25,7 @@ def minimised(drawn: Drawn, finding: Finding, kernels: bool) -> Drawn:
     """Returns a case that fails in the same way, with fewer runs and a smaller model."""
 
     def fails(case: Drawn) -> bool:
-        (ran,) = run_batch([lambda: case], kernels)
+        (ran,) = run_batch([lambda: case], kernels, comparing=finding.kind == "difference")
         return ran.finding is not None and ran.finding.where == finding.where
 
     deadline = time.monotonic() + SECONDS

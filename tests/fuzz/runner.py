@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from fuzz.drawing import Drawn
-from fuzz.examining import Finding, examine
+from fuzz.examining import Finding, compare, examine
 
 SECONDS = 10.0
 """Of processor time that a case may take."""
@@ -46,7 +46,11 @@ class Ran:
 
 
 def run_batch(
-    cases: Sequence[Callable[[], Drawn]], kernels: bool, seconds: float = SECONDS
+    cases: Sequence[Callable[[], Drawn]],
+    kernels: bool,
+    seconds: float = SECONDS,
+    *,
+    comparing: bool = False,
 ) -> Iterator[Ran]:
     """Yields what became of cases, each process taking those that the one before it left.
 
@@ -54,23 +58,25 @@ def run_batch(
         cases: Each makes a case, in the process that runs it.
         kernels: Use them; they should be compiled.
         seconds: That a case may take.
+        comparing: Run them node after node on numpy, too, and compare.
     """
     left = list(cases)
     while left:
         done = 0
-        for ran in _run_process(left, kernels, seconds):
+        for ran in _run_process(left, kernels, seconds, comparing):
             done += 1
             yield ran
         left = left[max(done, 1) :]
 
 
 def _run_process(
-    cases: Sequence[Callable[[], Drawn]], kernels: bool, seconds: float
+    cases: Sequence[Callable[[], Drawn]], kernels: bool, seconds: float, comparing: bool
 ) -> Iterator[Ran]:
     """Yields until all are done, or the process is ended by one of them."""
     receiver, sender = FORK.Pipe(duplex=False)
     with tempfile.NamedTemporaryFile("r", suffix=".log", errors="replace") as log:
-        process = FORK.Process(target=_work, args=(sender, cases, kernels, log.name), daemon=True)
+        arguments = (sender, cases, kernels, comparing, log.name)
+        process = FORK.Process(target=_work, args=arguments, daemon=True)
         process.start()
         sender.close()
         drawn: Drawn | None = None
@@ -130,7 +136,11 @@ def _ended(kind: str, code: int, log: str) -> Finding:
 
 
 def _work(
-    sender: Connection, cases: Sequence[Callable[[], Drawn]], kernels: bool, log: str
+    sender: Connection,
+    cases: Sequence[Callable[[], Drawn]],
+    kernels: bool,
+    comparing: bool,
+    log: str,
 ) -> None:
     """Runs cases, in a process of its own: says each before it is run, and what became of it."""
     with open(log, "w") as file:  # noqa: PTH123 - a descriptor for good
@@ -154,6 +164,8 @@ def _work(
         _reset_peak()
         start = time.perf_counter()
         found, state = examine(drawn, kernels)
+        if found is None and comparing and state != "refused":
+            found = compare(drawn)
         peak = _status("VmHWM") - before
         if found is None and peak > MEGABYTES << 20:
             found = Finding("memory", drawn.seed, f"{peak >> 20} MB")
