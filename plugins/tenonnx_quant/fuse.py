@@ -66,6 +66,8 @@ def _match(node: ir.Node) -> tuple[Quantised, bool] | None:
     if node.op_type == "Gemm":
         if attribute(node, "transA", 0) or attribute(node, "alpha", 1) != 1:
             return None
+        if not _is_row(node.inputs[2] if len(node.inputs) > 2 else None):
+            return None
         transposed = bool(attribute(node, "transB", 0))
     producer = operand.producer() if operand is not None else None
     if producer is not None and producer.op_type == "Transpose" and producer.domain == "":
@@ -78,6 +80,12 @@ def _match(node: ir.Node) -> tuple[Quantised, bool] | None:
         return None
     quantised = _quantised(producer)
     return None if quantised is None else (quantised, transposed)
+
+
+def _is_row(bias: ir.Value | None) -> bool:
+    """Says whether what Gemm adds is one row at most: Add would broadcast a product to several."""
+    shape = None if bias is None else bias.shape
+    return bias is None or (shape is not None and (len(shape) < 2 or shape[0] == 1))
 
 
 def _quantised(node: ir.Node) -> Quantised | None:
@@ -112,7 +120,9 @@ def _weight_of(value: ir.Value | None) -> Weight | None:
 
 
 def _supported(node: ir.Node, context: TransformContext) -> bool:
-    alike = (*node.inputs[:2], node.inputs[1])  # as many as the operator needs
+    # As many inputs as the operator needs, and of its own: a node reads what it is given.
+    x, y = node.inputs[:2]
+    alike = [ir.Value(type=None if each is None else each.type) for each in (x, y, y)]
     return context.supports(ir.Node(DOMAIN, "DequantizeMatMul", alike, version=1, attributes=()))
 
 

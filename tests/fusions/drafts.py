@@ -111,7 +111,8 @@ Row = Callable[[Draft], None]
 def drawn(row: Row, choose: Callable[[Sequence[Any]], Any], *, between: bool = True) -> Case:
     """Returns the model that a row writes, with choices of declarations and of other readers."""
     draft = Draft(choose)
-    row(draft)
+    with np.errstate(all="ignore"):
+        row(draft)
     outputs = draft.outputs or list(draft.nodes[-1].output)
     declared = choose(DECLARED)
     inner = [name for each in draft.nodes for name in each.output if name not in outputs]

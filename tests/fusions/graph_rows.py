@@ -41,7 +41,7 @@ def redundant(d: Draft) -> None:
         starts, ends = _ints(d, [0]), _ints(d, [d.choose([2**63 - 1, 2**31 - 1, 1])])
         more = d.choose([[], [_ints(d, [-1])], [_ints(d, [-1]), _ints(d, [-1])]])
         y = d.add(op, y, starts, ends, *more)
-    elif op == "Transpose":
+    elif op == "Transpose" and rank:
         y = d.add(op, y, perm=d.choose([[*range(rank)], [*range(rank)][::-1]]))
     elif op == "Resize":
         scales = d.weight(np.ones(d.choose([rank, 1]), np.float32))
