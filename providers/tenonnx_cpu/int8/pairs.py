@@ -45,7 +45,7 @@ def fuse_pair(node: ir.Node, scope: Scope) -> Fused | None:
 def qlinear_pair(site: Site, plain: Call) -> Call | None:
     """The same as one operator."""
     a, b, y = (code_at(site, scale) for scale in (1, 4, 6))
-    if a is None or b is None or y is None:
+    if a is None or b is None or y is None or not a.dtype == b.dtype == y.dtype:
         return None
     kind = site.node.op_type.removeprefix("QLinear")
     KERNELS[kind].request()

@@ -128,6 +128,8 @@ def _of_codes(site: Site, stack: int, scale: int, bias: int, zero: int) -> Dense
     # Zero points of whole columns are packed across these, which no kernel reads.
     if site.given(zero) and (zeros is None or zeros.ndim != 3 or len(zeros) != experts):
         return None
+    if zeros is not None and zeros.dtype != np.uint8:
+        return None
     if scales.shape[:2] != (experts, columns):
         return None
     wide = site.float32(scale).reshape(experts, columns, -1)
