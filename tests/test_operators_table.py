@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import runpy
 from pathlib import Path
+
+import pytest
 
 from tenonnx.operators import OperatorTable
 
@@ -31,3 +34,11 @@ def test_ways() -> None:
     assert way("", "Loop", 11, table) == "control flow"
     assert way("ai.onnx.ml", "ZipMap", 1, table) == "host"
     assert summary({1: "kernel", 6: "kernel", 13: "body"}) == "kernel, body from 13"
+
+
+@pytest.mark.parametrize("package", ["tenonnx_jax", "tenonnx_torch"])
+def test_listed_kernels_are_those_that_modules_have(package: str) -> None:
+    listing = importlib.import_module(f"{package}.provider").KERNELS
+    for module, kernels in listing.items():
+        table = importlib.import_module(f"{package}.{module}").table
+        assert {f"ai.onnx::{kernel}" for kernel in kernels.split()} == set(table.names())

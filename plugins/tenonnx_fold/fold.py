@@ -6,6 +6,7 @@ needs bytes of its own is computed once per process, or read back from the regis
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,6 @@ from tenonnx import HOST, TransformContext, Weight, WeightTensor
 from tenonnx.digest import digest
 from tenonnx.graph import graphs, has_bodies, label, python_attributes, replace_uses
 from tenonnx.interruption import Stopped
-from tenonnx_fold.growth import SMALL, predicted_bytes
 from tenonnx_fold.pieces import in_pieces
 
 NEVER = frozenset(
@@ -32,6 +32,12 @@ NEVER = frozenset(
 MAX_GROWTH = 1 << 20
 """A result may need this many bytes more than its sources have, unless the session's options say
 otherwise; Tile or ConstantOfShape of a few numbers could fill the memory."""
+
+SMALL = 64 << 20
+"""Bytes that may be computed in vain, where the result turns out to be too large."""
+
+WIDEST = 16
+"""Bytes of an element at most."""
 
 MAX_COPIES = 8
 """All results together may have so many bytes for each of the model's weights..."""
@@ -127,6 +133,17 @@ def _weight(value: ir.Value, context: TransformContext) -> Weight:
     return context.weights.derive(key, lambda: content, dtype=tensor.dtype)
 
 
+def _refuse_growth(node: ir.Node, inputs: list[np.ndarray[Any, Any] | None], limit: int) -> None:
+    """Raises ``Grows`` if a result will be too large to be made in vain."""
+    sizes = [array.size for array in inputs if array is not None]
+    if math.prod(max(1, size) for size in sizes) <= SMALL // WIDEST:
+        return
+    from tenonnx_fold.growth import predicted_bytes  # for large weights only
+
+    if (nbytes := predicted_bytes(node, inputs)) > max(limit, SMALL):
+        raise Grows(nbytes)
+
+
 def _fold(
     node: ir.Node, weights: list[Weight | None], context: TransformContext, budget: Budget
 ) -> list[Weight] | None:
@@ -138,8 +155,7 @@ def _fold(
     def compute() -> list[Any]:
         if not computed:
             inputs = [None if weight is None else weight.on(HOST) for weight in weights]
-            if (nbytes := predicted_bytes(node, inputs)) > max(limit, SMALL):
-                raise Grows(nbytes)
+            _refuse_growth(node, inputs, limit)
             with np.errstate(all="ignore"):
                 results = context.evaluate(node, inputs, limit)
             if results is None or not all(isinstance(r, (np.ndarray, np.generic)) for r in results):

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from tenonnx.graph import attribute
 from tenonnx_fold.pieces import ELEMENTWISE
-
-SMALL: Final = 64 << 20
-"""Bytes that may be computed in vain, where the result turns out to be too large."""
 
 
 def predicted_bytes(node: ir.Node, inputs: Sequence[np.ndarray[Any, Any] | None]) -> int:

@@ -45,6 +45,16 @@ BROADCASTING = frozenset(
 
 CLASSICAL = "ai.onnx.ml"
 
+SHAPE_KEEPING = frozenset(
+    {
+        "Abs", "Cast", "Ceil", "Clip", "Dropout", "Elu", "Erf", "Exp", "Floor", "Gelu",
+        "HardSigmoid", "HardSwish", "Identity", "LayerNormalization", "LeakyRelu", "Log",
+        "LogSoftmax", "Neg", "RMSNormalization", "Reciprocal", "Relu", "Sigmoid", "Softmax",
+        "Softplus", "Sqrt", "Swish", "Tanh",
+    }
+)  # fmt: skip
+"""Operators whose result has their first input's shape."""
+
 KEEPING = frozenset({"Binarizer", "Imputer"})
 """Operators of ai.onnx.ml that keep type and rank."""
 

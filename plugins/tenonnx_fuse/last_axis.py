@@ -4,17 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from tenonnx_fuse.known import MAX_DEPTH, attribute, integers_of, operand, weight_of
-
-KEEPING = frozenset(
-    {
-        "Abs", "Cast", "Ceil", "Clip", "Dropout", "Elu", "Erf", "Exp", "Floor", "Gelu",
-        "HardSigmoid", "HardSwish", "Identity", "LayerNormalization", "LeakyRelu", "Log",
-        "LogSoftmax", "Neg", "RMSNormalization", "Reciprocal", "Relu", "Sigmoid", "Softmax",
-        "Softplus", "Sqrt", "Swish", "Tanh",
-    }
-)  # fmt: skip
-"""Operators whose result has their first input's shape."""
+from tenonnx_fuse.known import MAX_DEPTH, SHAPE_KEEPING, attribute, integers_of, operand, weight_of
 
 BROADCASTING = frozenset({"Add", "Div", "Max", "Min", "Mul", "Pow", "Sub", "Sum"})
 
@@ -24,7 +14,7 @@ MICROSOFT = frozenset(
         "SkipSimplifiedLayerNormalization",
     }
 )  # fmt: skip
-"""Likewise, those of com.microsoft."""
+"""Those of com.microsoft whose result has their first input's shape."""
 
 
 def last_of(value: ir.Value | None, depth: int = MAX_DEPTH) -> int | None:
@@ -45,7 +35,7 @@ def _made(node: ir.Node, depth: int) -> int | None:
     if node.domain:
         return _of_others(node, depth)
     kind = node.op_type
-    if kind in KEEPING:
+    if kind in SHAPE_KEEPING:
         return last_of(operand(node, 0), depth - 1)
     if kind in BROADCASTING:
         # What is longer than 1 is as long as the result, or the run refuses it.

@@ -13,6 +13,7 @@ from tenonnx.graph import graphs
 from tenonnx_fuse.bypass import bypass, tell
 from tenonnx_fuse.known import (
     MAX_DEPTH,
+    SHAPE_KEEPING,
     array_of,
     attribute,
     integers_of,
@@ -21,7 +22,6 @@ from tenonnx_fuse.known import (
     rank_of,
     weight_of,
 )
-from tenonnx_fuse.last_axis import KEEPING
 
 
 def drop_redundant(model: ir.Model, context: TransformContext) -> bool:
@@ -119,7 +119,7 @@ def _known(value: ir.Value) -> tuple[int, ...] | None:
             sizes = integers_of(operand(node, 1))
             return sizes if sizes is not None and min(sizes, default=1) > 0 else None
         before = operand(node, 0)
-        if node.op_type not in KEEPING or before is None:
+        if node.op_type not in SHAPE_KEEPING or before is None:
             return None
         value = before
     if value.shape is None or not all(isinstance(size, int) for size in value.shape):

@@ -7,10 +7,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from tenonnx import OperatorTable
 from tenonnx_array.provider import ArrayDevice
 from tenonnx_array.tracing import Function, TracingProvider
 from tenonnx_jax.declined import DECLINED
-from tenonnx_jax.windows import WINDOWS
+
+KERNELS = {
+    "windows": (
+        "Conv-1 MaxPool-1 MaxPool-8 MaxPool-10 "
+        "AveragePool-1 AveragePool-7 AveragePool-10 AveragePool-19"
+    )
+}
+"""What the modules of kernels have; each is imported when one of them is needed."""
 
 ELEMENTS = "BOOL INT8 INT16 INT32 INT64 UINT8 UINT16 UINT32 UINT64 FLOAT16 BFLOAT16 FLOAT DOUBLE"
 
@@ -35,7 +43,7 @@ class JaxExecutionProvider(TracingProvider):
     namespace = "jax.numpy"
     install = "'tenonnx[jax]'"
     device = JaxDevice("jax.numpy", "jax")
-    overrides = WINDOWS
+    overrides = OperatorTable.listed("tenonnx_jax", KERNELS)
     elements = frozenset(ELEMENTS.split())
     without: ClassVar[dict[str, str]] = DECLINED
 

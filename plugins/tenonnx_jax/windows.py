@@ -53,4 +53,4 @@ def average(xp: Namespace, X: Array, windows: Windows, counts: Array) -> Array:
     return reduced(X, windows, "add", 0) / xp.asarray(counts, X.dtype)
 
 
-WINDOWS = window_table(convolve, greatest, average)
+table = window_table(convolve, greatest, average)

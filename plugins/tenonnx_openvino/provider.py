@@ -17,8 +17,6 @@ import onnx_ir as ir
 from tenonnx import Provider, Segment, Step
 from tenonnx.delegate import SegmentModel, Type, inputs_of, segment_model, type_of
 from tenonnx.records import record
-from tenonnx_openvino.declined import declined
-from tenonnx_openvino.hand_over import model_of
 
 ELEMENTS = frozenset(["BOOL", "INT8", "INT32", "INT64", "UINT8", "FLOAT16", "FLOAT"])
 
@@ -40,6 +38,13 @@ class OpenVINOOptions:
 def core() -> Any:
     """Returns OpenVINO's core, one for the process."""
     return importlib.import_module("openvino").Core()
+
+
+def _read(given: SegmentModel) -> Any:
+    """Returns OpenVINO's model of a segment."""
+    from tenonnx_openvino.hand_over import model_of  # for those who have OpenVINO
+
+    return model_of(given)
 
 
 class OpenVINOExecutionProvider(Provider):
@@ -67,6 +72,8 @@ class OpenVINOExecutionProvider(Provider):
         """Accepts a node that OpenVINO reads and its device runs, which it is asked once."""
         if node.domain:
             return f"OpenVINO is not asked about {node.domain}"
+        from tenonnx_openvino.declined import declined  # for those who have OpenVINO
+
         if (reason := declined(node)) is not None:
             return reason
         values = [value for value in (*node.inputs, *node.outputs) if value is not None]
@@ -84,7 +91,7 @@ class OpenVINOExecutionProvider(Provider):
     def _ask(self, node: ir.Node) -> Literal[True] | str:
         try:
             alone = segment_model(Segment((node,), frozenset(node.outputs)))
-            model = model_of(alone)
+            model = _read(alone)
             known = core().query_model(model, self.options.device_type)
         except Exception as error:  # whatever its readers raise
             lines = [line for line in str(error).splitlines() if line.strip()]
@@ -107,7 +114,7 @@ class Compiled:
 
     def __init__(self, given: SegmentModel, device: str, config: dict[str, str]) -> None:
         self.weights = given.weights
-        self.model = core().compile_model(model_of(given), device, config)
+        self.model = core().compile_model(_read(given), device, config)
         self.idle: deque[Any] = deque()
 
 

@@ -44,8 +44,8 @@ def average(xp: Namespace, X: Array, windows: Windows, counts: Array) -> Array:
     return (sums / scale).reshape(*X.shape[:2], *windows.output)
 
 
-KERNELS = window_table(convolve, greatest, average)
-op = KERNELS.op
+table = window_table(convolve, greatest, average)
+op = table.op
 UNARY = {
     "Erf": (9, "erf"),
     "HardSwish": (14, "nn.functional.hardswish"),
@@ -55,9 +55,9 @@ UNARY = {
     "Softplus": (1, "nn.functional.softplus"),
 }
 for _name, (_since, _function) in UNARY.items():
-    KERNELS.rows({_name: _function}, since=_since)
-KERNELS.rows({"MatMul": "matmul"})
-KERNELS.rows({"Where": "where"}, since=9)
+    table.rows({_name: _function}, since=_since)
+table.rows({"MatMul": "matmul"})
+table.rows({"Where": "where"}, since=9)
 
 
 @op("Gelu", since=20)

@@ -11,14 +11,24 @@ from weakref import WeakValueDictionary
 import ml_dtypes
 import numpy as np
 
-from tenonnx import Array, EPFail
+from tenonnx import Array, EPFail, OperatorTable
 from tenonnx.records import record
 from tenonnx_array.provider import ArrayDevice
 from tenonnx_array.standard import StandardProvider
 from tenonnx_array.tracing import Function, TracingProvider
-from tenonnx_torch.kernels import KERNELS
 
 log = logging.getLogger("tenonnx")
+
+KERNELS = {
+    "kernels": (
+        "Conv-1 MaxPool-1 MaxPool-8 MaxPool-10 "
+        "AveragePool-1 AveragePool-7 AveragePool-10 AveragePool-19 "
+        "BatchNormalization-9 BatchNormalization-14 Erf-9 Gelu-20 Gemm-7 HardSwish-14 "
+        "LayerNormalization-17 LogSoftmax-13 MatMul-1 Mish-18 Relu-6 Sigmoid-6 Softmax-13 "
+        "Softplus-1 Where-9"
+    )
+}
+"""What the modules of kernels have; each is imported when one of them is needed."""
 
 ELEMENTS = "BOOL INT8 INT16 INT32 INT64 UINT8 FLOAT16 BFLOAT16 FLOAT DOUBLE"
 
@@ -82,7 +92,7 @@ class TorchExecutionProvider(StandardProvider, TracingProvider):
     namespace = "array_api_compat.torch"
     libraries = ("torch", "array_api_compat")
     install = "'tenonnx[torch]'"
-    overrides = KERNELS
+    overrides = OperatorTable.listed("tenonnx_torch", KERNELS)
     without: ClassVar[dict[str, str]] = {
         **dict.fromkeys(("GRU", "LSTM", "RNN"), "torch would take several calls per step of time"),
         "Bernoulli": "it draws other random numbers",

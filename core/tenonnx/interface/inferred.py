@@ -4,23 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import onnx_ir as ir
-
 from tenonnx.interface.signature import NodeArg
 
 if TYPE_CHECKING:
     from tenonnx.interface.session_facts import Session
 
 OPEN = frozenset({"type", "shape"})
-
-
-def is_said(value: ir.Value) -> bool:
-    """Says whether a model says an output's type, and if it is a tensor its rank and sizes."""
-    if not isinstance(value.type, ir.TensorType):
-        return value.type is not None
-    if value.shape is None or value.dtype == ir.DataType.UNDEFINED:
-        return False
-    return all(isinstance(dim, int) or dim.value is not None for dim in value.shape.dims)
 
 
 class Inferred(NodeArg):

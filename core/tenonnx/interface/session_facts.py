@@ -8,15 +8,14 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import onnx_ir as ir
+
 from tenonnx.errors import NotSupported
-from tenonnx.interface.inferred import Inferred, is_said
 from tenonnx.interface.signature import NodeArg, Signature
 from tenonnx.options import SessionOptions
 from tenonnx.plugins.manager import default_plugins
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
     from tenonnx.interface.assigned import OrtEpAssignedSubgraph
     from tenonnx.interface.devices import OrtEpDevice, OrtMemoryInfo
     from tenonnx.interface.metadata import ModelMetadata
@@ -57,8 +56,12 @@ class Session:
 
     def get_outputs(self) -> list[NodeArg]:
         """Returns the outputs; what the model does not say of them is inferred when it is read."""
-        pairs = zip(self._signature.outputs, self._model.graph.outputs, strict=True)
-        return [arg if is_said(value) else Inferred(arg, self) for arg, value in pairs]
+        pairs = list(zip(self._signature.outputs, self._model.graph.outputs, strict=True))
+        if all(_is_said(value) for _, value in pairs):
+            return [arg for arg, _ in pairs]
+        from tenonnx.interface.inferred import Inferred  # for models that leave something open
+
+        return [arg if _is_said(value) else Inferred(arg, self) for arg, value in pairs]
 
     @functools.cached_property
     def _inferred(self) -> dict[str, NodeArg]:
@@ -194,3 +197,12 @@ class Session:
     def model(self) -> Any:
         """The ``onnx_ir.Model`` as it runs, after transforms; not to be changed."""
         return self._model
+
+
+def _is_said(value: ir.Value) -> bool:
+    """Says whether a model says an output's type, and if it is a tensor its rank and sizes."""
+    if not isinstance(value.type, ir.TensorType):
+        return value.type is not None
+    if value.shape is None or value.dtype == ir.DataType.UNDEFINED:
+        return False
+    return all(isinstance(dim, int) or dim.value is not None for dim in value.shape.dims)

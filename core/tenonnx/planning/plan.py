@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import onnx_ir as ir
@@ -15,11 +15,13 @@ from tenonnx.interruption import Stopped, lines, raised_by_handler
 from tenonnx.planning.bound import Direct, choose_buffers, deliver, direct_outputs
 from tenonnx.planning.codegen import Code, Generator
 from tenonnx.planning.lower import Lowering
-from tenonnx.planning.on_devices import RunOnDevices, lends
 from tenonnx.planning.placement import Placement
 from tenonnx.planning.quiet import quietly
 from tenonnx.provider import Device, Step
 from tenonnx.wellformed import misfit
+
+if TYPE_CHECKING:
+    from tenonnx.planning.on_devices import RunOnDevices
 
 _numbers = itertools.count()
 
@@ -155,6 +157,8 @@ class Plan:
     def _for_devices(
         self, sources: Sequence[Device], targets: Sequence[Device], *, bound: bool
     ) -> RunOnDevices:
+        from tenonnx.planning.on_devices import RunOnDevices, lends  # for those who have devices
+
         there = [device if lends(device) else None for device in targets]
         direct = tuple(
             output
