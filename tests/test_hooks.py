@@ -166,12 +166,13 @@ def test_a_plan_that_nobody_observes_runs_plain_code(monkeypatch: pytest.MonkeyP
     assert "clock" not in session.plan.source
 
 
-def test_an_observer_that_cannot_be_made_is_named() -> None:
+@pytest.mark.parametrize("kind", [OSError, SystemExit])
+def test_an_observer_that_cannot_be_made_is_named(kind: type[BaseException]) -> None:
     plugin = types.SimpleNamespace()
 
     @tenonnx.hookimpl
     def create_observer(plan: tenonnx.Plan) -> None:
-        raise OSError(f"no room to trace {len(plan.steps)} steps")
+        raise kind(f"no room to trace {len(plan.steps)} steps")
 
     plugin.create_observer = create_observer
     plugins = tenonnx.PluginSet()
@@ -179,7 +180,8 @@ def test_an_observer_that_cannot_be_made_is_named() -> None:
     options = tenonnx.SessionOptions(graph_optimization_level=PLAIN, plugins=plugins)
     with pytest.raises(
         tenonnx.PluginError,
-        match="plugin 'tracer' failed to create an observer: OSError: no room to trace 2 steps\n"
+        match="plugin 'tracer' failed to create an observer: "
+        rf"{kind.__name__}: no room to trace 2 steps\n"
         "Hint: do without it: TENONNX_BLOCK_PLUGINS=tracer",
     ):
         tenonnx.InferenceSession(CHAIN, options)

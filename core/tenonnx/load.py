@@ -104,7 +104,7 @@ def _load_proto(
 
 
 def _load_path(path: str, registry: WeightRegistry, roots: Roots, supplied: Supplied) -> ir.Model:
-    if not Path(path).is_file():
+    if not os.path.isfile(path):  # noqa: PTH113 - a name that is too long is no error there
         raise missing(path)
     if not Path(path).stat().st_size:
         raise _not_a_model(path, memoryview(b""), "it has no bytes")

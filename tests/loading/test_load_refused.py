@@ -85,6 +85,18 @@ def test_a_model_that_is_not_there(registry: WeightRegistry, tmp_path: Path) -> 
     )
 
 
+@pytest.mark.parametrize("name", ["a" * 300, "a/" * 3000, "a/" * 1900 + "a" * 256])
+def test_names_that_no_file_can_have(registry: WeightRegistry, tmp_path: Path, name: str) -> None:
+    with pytest.raises(NoSuchFile, match="there is no model at"):
+        load(tmp_path / f"{name}.onnx", registry)
+    tensor = TP(name="w", data_type=TP.FLOAT, dims=[1], data_location=TP.EXTERNAL)
+    tensor.external_data.add(key="location", value=name + "x")
+    proto = helper.make_model(helper.make_graph([], "g", [], [], [tensor]))
+    (tmp_path / "model.onnx").write_bytes(proto.SerializeToString())
+    with pytest.raises(InvalidGraph, match=r"'w' has its data in .*, which does not exist"):
+        load(tmp_path / "model.onnx", registry)
+
+
 def test_a_source_that_is_none(registry: WeightRegistry) -> None:
     assert fails(7, registry, InvalidArgument) == (
         "a model is a path, bytes, an onnx.ModelProto or an onnx_ir.Model, not int"

@@ -94,7 +94,7 @@ def missing(path: str) -> NoSuchFile:
         return NoSuchFile("the model's path is empty")
     if "://" in path:
         return NoSuchFile(f"{path} is an address, not a path", hint="Download the model first.")
-    if Path(path).is_dir():
+    if os.path.isdir(path):  # noqa: PTH112 - a name that is too long is no error there
         models = sorted(entry.name for entry in Path(path).glob("*.onnx"))
         hint = f"The folder has {', '.join(models[:5])}." if models else "It has no .onnx file."
         return NoSuchFile(f"{path} is a folder, not a model", hint=hint)
@@ -105,7 +105,7 @@ def _close_matches(path: str) -> str | None:
     folder = Path(path).parent
     if path.startswith("~"):
         return "Only shells know what ~ is: pathlib.Path(path).expanduser() does, too."
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # noqa: PTH112
         return f"The folder {folder} does not exist either."
     try:
         names = [entry.name for entry in folder.iterdir()]

@@ -154,7 +154,7 @@ class PluginSet(Catalogue):
                 observer = self._call(plugin, "create_observer", plan=plan)
                 if observer is not None and not callable(getattr(observer, "on_step", None)):
                     raise PluginError(f"expected a tenonnx.Observer or None, got {observer!r}")
-            except Exception as error:
+            except (Exception, SystemExit) as error:  # the process is not a plugin's to end
                 raise PluginError(
                     f"plugin {record.name!r} failed to create an observer: {_one_line(error)}",
                     hint=f"do without it: TENONNX_BLOCK_PLUGINS={record.name}",
