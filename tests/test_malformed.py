@@ -14,7 +14,7 @@ import pytest
 import tenonnx
 from hooks import options_with
 from models import FLOAT, graph, model, node, value
-from tenonnx.wellformed import OF_ONE_TYPE
+from tenonnx.wellformed import OF_ONE_TYPE, WITH_ZERO_POINTS
 
 W = np.arange(1, 5, dtype=np.float32).reshape(2, 2)
 V = np.ones(2, np.float32)
@@ -322,6 +322,22 @@ def test_schemas_say_that_operands_have_one_type(op: str) -> None:
             formal = schema.inputs[op == "Where" :]
             assert all(given.is_homogeneous for given in formal)
             assert len({given.type_str for given in formal}) == 1, schema.since_version
+
+
+@pytest.mark.parametrize("op", sorted(WITH_ZERO_POINTS))
+def test_schemas_say_that_zero_points_have_the_type_of_their_codes(op: str) -> None:
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if schema.name == op and not schema.domain:
+            for operands in WITH_ZERO_POINTS[op]:
+                (_,) = {given.type_str for given in list(schema.inputs)[operands]}
+
+
+def test_zero_points_of_another_type_are_refused() -> None:
+    nodes = [node("DequantizeLinear", "q v z", "d"), node("Add", "x d", "y")]
+    proto = malformed(*nodes)
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.array([200, 9], np.uint8), "z"))
+    with pytest.raises(tenonnx.InvalidGraph, match=r"DequantizeLinear.*q is int8 and z is uint8"):
+        tenonnx.InferenceSession(proto)
 
 
 def test_what_a_file_says_of_other_values_does_not_count() -> None:

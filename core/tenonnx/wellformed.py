@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from typing import Final
 
 import onnx_ir as ir
@@ -18,6 +18,16 @@ OF_ONE_TYPE: Final = frozenset(
     """.split()  # noqa: SIM905 - a list would be a page
 )
 """ai.onnx operators whose operands have one type; all inputs are operands, Where's first is not.
+"""
+
+WITH_ZERO_POINTS: Final = {
+    "ConvInteger": (slice(0, None, 2), slice(1, None, 2)),
+    "DequantizeLinear": (slice(0, None, 2),),
+    "MatMulInteger": (slice(0, None, 2), slice(1, None, 2)),
+    "QLinearConv": (slice(0, 3, 2), slice(3, 6, 2)),
+    "QLinearMatMul": (slice(0, 3, 2), slice(3, 6, 2)),
+}
+"""Those of which only some inputs have one type: codes, and the zero points that belong to them.
 
 Schemas say so, too, but reading one loads all of them, which takes longer than a small session.
 """
@@ -101,33 +111,46 @@ def check_types(graph: ir.Graph) -> None:
     """
     given = set(graph.inputs)
     for node in graphs.nodes(graph):
-        if node.op_type not in OF_ONE_TYPE or node.domain:
+        if node.domain:
             continue
-        first: tuple[ir.Value, ir.DataType] | None = None
-        for value in node.inputs[node.op_type == "Where" :]:
-            if value is None or value.producer() is not None:
-                continue
-            stored = value.const_value
-            dtype = stored.dtype if stored is not None else value.dtype if value in given else None
-            if dtype is None:
-                continue
-            first = first or (value, dtype)
-            if dtype != first[1]:
-                pair = (first, (value, dtype))
-                found = " and ".join(f"{v.name} is {kind.name.lower()}" for v, kind in pair)
-                raise MalformedGraph(
-                    f"{graphs.label(node)} wants operands of one type: {found}",
-                    hint="put a Cast before one of them",
-                )
+        if node.op_type in OF_ONE_TYPE:
+            _check_one_type(node, node.inputs[node.op_type == "Where" :], given)
+        for operands in WITH_ZERO_POINTS.get(node.op_type, ()):
+            _check_one_type(node, node.inputs[operands], given)
+
+
+def _check_one_type(
+    node: ir.Node, operands: Sequence[ir.Value | None], given: Set[ir.Value]
+) -> None:
+    first: tuple[ir.Value, ir.DataType] | None = None
+    for value in operands:
+        if value is None or value.producer() is not None:
+            continue
+        stored = value.const_value
+        dtype = stored.dtype if stored is not None else value.dtype if value in given else None
+        if dtype is None:
+            continue
+        first = first or (value, dtype)
+        if dtype != first[1]:
+            pair = (first, (value, dtype))
+            found = " and ".join(f"{v.name} is {kind.name.lower()}" for v, kind in pair)
+            raise MalformedGraph(
+                f"{graphs.label(node)} wants operands of one type: {found}",
+                hint="put a Cast before one of them",
+            )
 
 
 def check_bodies(node: ir.Node) -> None:
     """Checks a control-flow node against its specification.
 
     Raises:
-        InvalidGraph: A body is missing, or takes or makes another number of values.
+        InvalidGraph: A body is missing, or takes or makes another number of values; or the node
+            has one that its operator has not.
     """
     bodies = dict(graphs.subgraphs(node))
+    known = {"then_branch", "else_branch"} if node.op_type == "If" else {"body"}
+    for name in bodies.keys() - known:
+        raise InvalidGraph(f"{graphs.label(node)} has a graph {name!r}, its operator has not")
     match node.op_type:
         case "If":
             for name in ("then_branch", "else_branch"):

@@ -82,7 +82,9 @@ def main() -> int:
         return say(*run_batch([lambda: drawn], kernels, comparing=options.compare))
     modes = {"0": [False], "wait": [True], "both": [False, True]}[options.jit]
     if options.kept:
-        return max(max(map(say, run_batch(KEPT, mode, options.seconds))) for mode in modes)
+        return max(
+            max(map(say, run_batch(KEPT, mode, options.seconds, comparing=True))) for mode in modes
+        )
     corpus = Corpus(options.groups)
     if options.number is not None:
         case = functools.partial(draw_case, options.number, corpus)

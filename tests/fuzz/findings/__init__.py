@@ -9,6 +9,7 @@ from typing import Any
 import onnx
 
 from fuzz.drawing import Drawn
+from fuzz.findings.graphs import GRAPHS
 from fuzz.findings.inputs import INPUTS
 from fuzz.findings.operators import OPERATORS
 
@@ -21,7 +22,7 @@ def case(name: str, row: Row, number: int) -> Drawn:
     return Drawn(number, name, "bytes", model.SerializeToString(), feeds, rounds=(feeds,) * 5)
 
 
-ROWS: dict[str, Row] = {**OPERATORS, **INPUTS}
+ROWS: dict[str, Row] = {**OPERATORS, **INPUTS, **GRAPHS}
 KEPT: list[Callable[[], Drawn]] = [
     functools.partial(case, name, row, 1 + 4 * i) for i, (name, row) in enumerate(ROWS.items())
 ]

@@ -1,0 +1,56 @@
+"""Graphs whose parts do not belong together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from models import BOOL, FLOAT, INT64, graph, model, node, value
+
+X = np.ones(2, np.float32)
+
+
+def loop_of_two_bodies() -> onnx.ModelProto:
+    body = graph(
+        [node("Neg", "a", "b"), node("Identity", "on", "go")],
+        [value("i", INT64, []), value("on", BOOL, []), value("a")],
+        [value("go", BOOL, []), value("b")],
+    )
+    made = node("Loop", "n _ x", "y", body=body)
+    made.attribute.append(helper.make_attribute("other", onnx.GraphProto(name="empty")))
+    weights = {"n": np.array(2)}
+    return model([made], [value("x")], [value("y")], weights)
+
+
+def function_of_what_nothing_makes() -> onnx.ModelProto:
+    imports = [helper.make_opsetid("", 21)]
+    body = helper.make_function("f", "F", ["a"], ["b"], [node("Add", "a c", "b")], imports)
+    call = node("F", "x", "y", domain="f")
+    return model([call], [value("x")], [value("y")], functions=[body], domains={"f": 1})
+
+
+def zero_points_of_another_type() -> onnx.ModelProto:
+    """Which kernels took for signed."""
+    nodes = [
+        node("QuantizeLinear", "x s z", "q"),
+        node("DequantizeLinear", "q s z", "d"),
+        node("DequantizeLinear", "w ws wz", "e", axis=1),
+        node("MatMul", "d e", "m"),
+        node("QuantizeLinear", "m s z", "r"),
+        node("DequantizeLinear", "r s z", "y"),
+    ]
+    weights = {
+        "s": np.array(0.1, np.float32), "z": np.array(3, np.uint8),
+        "w": np.arange(4, dtype=np.int8).reshape(2, 2), "ws": X, "wz": np.array([200, 9], np.uint8),
+    }  # fmt: skip
+    return model(nodes, [value("x", FLOAT, ["n"])], [value("y", FLOAT, None)], weights)
+
+
+GRAPHS: dict[str, tuple[onnx.ModelProto, dict[str, Any]]] = {
+    "a Loop of two bodies": (loop_of_two_bodies(), {"x": X}),
+    "a function that reads what nothing makes": (function_of_what_nothing_makes(), {"x": X}),
+    "zero points of another type": (zero_points_of_another_type(), {"x": X}),
+}
