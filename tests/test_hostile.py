@@ -256,3 +256,16 @@ def test_tensors_of_impossible_shapes(kind: int, dims: tuple[int, ...], message:
     proto.graph.initializer.add(name="w", data_type=kind, dims=dims)
     with pytest.raises(tenonnx.InvalidGraph, match=message):
         tenonnx.InferenceSession(proto)
+
+
+@pytest.mark.parametrize("seconds", [None, 9.0])
+def test_a_loop_of_growing_values_is_named(seconds: float | None) -> None:
+    proto = endless_loop()
+    proto.graph.node[0].input[0] = "n"
+    proto.graph.initializer.add(name="n", data_type=INT64, int64_data=[2])
+    body = proto.graph.node[0].attribute[0].g
+    body.node[0].CopyFrom(node("Concat", "a a", "b", axis=0))
+    body.output.append(body.output[1])
+    proto.graph.node[0].output.insert(0, "last")
+    with pytest.raises(tenonnx.RuntimeException, match=r"^Loop .* shapes \(16,\) and \(8,\)"):
+        limited(proto, seconds).run(None, {"x": X})

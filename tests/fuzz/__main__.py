@@ -30,6 +30,10 @@ SAID = 30.0
 """Seconds between two lines of progress."""
 
 
+SLOW = 5.0
+"""Seconds of a case that are said, though it is no finding yet."""
+
+
 class Campaign:
     """Counts cases and keeps findings, one of each cause."""
 
@@ -44,6 +48,8 @@ class Campaign:
     def take(self, ran: Ran, kernels: bool) -> None:
         mode = "kernels" if kernels else "numpy"
         self.states[f"{mode} {ran.state}"] += 1
+        if ran.seconds > SLOW:
+            print(f"{ran.drawn.number}: {mode}: {ran.seconds:.1f} s", flush=True)
         self.slowest = max(self.slowest, ran.seconds)
         self.largest = max(self.largest, ran.peak)
         if ran.finding is not None:

@@ -197,6 +197,7 @@ class Generator:
 
     def emit_block(self, block: Block) -> None:
         """Writes a graph's steps; its inputs must be defined."""
+        around = self._current
         for item, last in zip(block.items, block.last_use, strict=True):
             if isinstance(item, Step):
                 self._emit_step(item)
@@ -208,6 +209,7 @@ class Generator:
                     EMITTERS[item.node.op_type](self, item)
                 self._current = item.node
             self._release(last)
+        self._current = around
 
     def _release(self, values: Sequence[ir.Value]) -> None:
         """Drops variables after their last use, so that memory is free for the next step."""

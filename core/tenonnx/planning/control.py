@@ -95,6 +95,15 @@ def stacker(device: Device, value: ir.Value, axis: int = 0, reverse: bool = Fals
         if not values:
             place = axis % (len(shape) + 1)
             return device.upload(np.empty((*shape[:place], 0, *shape[place:]), dtype))
-        return device.stack(values[::-1] if reverse else values, axis)
+        try:
+            return device.stack(values[::-1] if reverse else values, axis)
+        except ValueError as error:
+            shapes = sorted({str(each.shape) for each in values})
+            if len(shapes) == 1:
+                raise
+            raise ValueError(
+                f"the values of {value.name!r} have the shapes {' and '.join(shapes[:3])}; "
+                "expected one shape in all iterations"
+            ) from error
 
     return stack

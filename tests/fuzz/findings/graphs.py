@@ -25,6 +25,16 @@ def loop_of_two_bodies() -> onnx.ModelProto:
     return model([made], [value("x")], [value("y")], weights)
 
 
+def loop_of_growing_values() -> onnx.ModelProto:
+    body = graph(
+        [node("Concat", "a a", "b", axis=0), node("Identity", "on", "go")],
+        [value("i", INT64, []), value("on", BOOL, []), value("a")],
+        [value("go", BOOL, []), value("b"), value("b")],
+    )
+    made = node("Loop", "n _ x", "z y", body=body)
+    return model([made], [value("x")], [value("y")], {"n": np.array(2)})
+
+
 def function_of_what_nothing_makes() -> onnx.ModelProto:
     imports = [helper.make_opsetid("", 21)]
     body = helper.make_function("f", "F", ["a"], ["b"], [node("Add", "a c", "b")], imports)
@@ -51,6 +61,7 @@ def zero_points_of_another_type() -> onnx.ModelProto:
 
 GRAPHS: dict[str, tuple[onnx.ModelProto, dict[str, Any]]] = {
     "a Loop of two bodies": (loop_of_two_bodies(), {"x": X}),
+    "a Loop of growing values": (loop_of_growing_values(), {"x": X}),
     "a function that reads what nothing makes": (function_of_what_nothing_makes(), {"x": X}),
     "zero points of another type": (zero_points_of_another_type(), {"x": X}),
 }
