@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from tenonnx import interruption
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.nonlinear import swish
 from tenonnx_array.precision import widened
@@ -99,6 +100,7 @@ def convolve(xp: Namespace, x: Array, w: Array, windows: Windows, group: int) ->
     for part, span in _row_blocks(windows, matrices.shape[2] * x.dtype.itemsize):
         unit = matrices.shape[2] * math.prod(part.output) * x.dtype.itemsize
         for items, groups in blocks(n, group, unit):
+            interruption.check()
             out = y[items, groups, :, span]
             matmul(xp, matrices[groups], unfold(xp, x[items, groups], part), out=out)
     return y.reshape(shape)

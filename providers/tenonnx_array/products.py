@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tenonnx import interruption
 from tenonnx.operators import Array, Namespace
+from tenonnx_array.pieces import pieces
 
 LONGEST = 1 << 29
 """Products of a piece, some hundredths of a second of BLAS's."""
@@ -37,13 +37,9 @@ def _fill(a: Array, b: Array, out: Array, longest: int) -> None:
     work = out.size * a.shape[-1]
     axis = next((axis for axis, length in enumerate(out.shape) if length > 1), None)
     if work <= longest or axis is None:
-        interruption.check()
         np.matmul(a, b, out=out)
         return
-    length = out.shape[axis]
-    step = max(1, length * longest // work)
-    for start in range(0, length, step):
-        some = slice(start, start + step)
+    for some in pieces(out.shape[axis], work, longest):
         part = out[(slice(None),) * axis + (some,)]
         _fill(*_operands(a, b, out.ndim - axis, some), part, longest)
 

@@ -6,6 +6,10 @@ import numpy as np
 
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.dtypes import INTEGERS, accumulator
+from tenonnx_array.pieces import pieces
+
+LONGEST = 1 << 19
+"""Elements that are sorted at once, if rows are no longer: some hundredths of a second."""
 
 table = OperatorTable()
 op = table.op
@@ -56,7 +60,17 @@ def top_k(xp: Namespace, x: Array, k: int, axis: int, largest: int) -> tuple[Arr
 
 
 def _smallest(xp: Namespace, keys: Array, k: int) -> Array:
-    """Return the stable order of the k least along the last axis."""
+    """Return the stable order of the k least along the last axis; numpy sorts some rows a time."""
+    if xp is not np or keys.size <= LONGEST:
+        return _smallest_at_once(xp, keys, k)
+    rows = keys.reshape(-1, keys.shape[-1])
+    indices = np.empty((len(rows), k), np.intp)
+    for some in pieces(len(rows), rows.size, LONGEST):
+        indices[some] = _smallest_at_once(xp, rows[some], k)
+    return indices.reshape(*keys.shape[:-1], k)
+
+
+def _smallest_at_once(xp: Namespace, keys: Array, k: int) -> Array:
     if isinstance(keys, np.ndarray) and 0 < 8 * k < keys.shape[-1]:
         some = np.sort(np.argpartition(keys, k - 1, axis=-1)[..., :k], axis=-1)
         chosen = np.take_along_axis(keys, some, axis=-1)

@@ -10,7 +10,11 @@ import numpy as np
 
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.allocation import check_bytes
+from tenonnx_array.pieces import pieces
 from tenonnx_array.re2 import compile_re2
+
+LONGEST = 1 << 16
+"""Characters that are matched between two looks whether to stop."""
 
 table = OperatorTable()
 op = table.op
@@ -90,5 +94,9 @@ def _case_functions(locale: str) -> tuple[Callable[[str], str], Callable[[str], 
 def regex_full_match(_xp: Namespace, x: Array, *, pattern: str) -> Array:
     """Say of each string whether all of it matches ``pattern``, in RE2's syntax."""
     match = compile_re2(pattern).fullmatch
-    found: list[Any] = np.asarray(x, object).reshape(-1).tolist()
-    return np.array([match(s) for s in found], bool).reshape(np.shape(x))
+    strings: list[Any] = np.asarray(x, object).reshape(-1).tolist()
+    work = len(strings) + sum(map(len, strings))
+    found: list[bool] = []
+    for some in pieces(len(strings), work, LONGEST):
+        found.extend(bool(match(s)) for s in strings[some])
+    return np.array(found, bool).reshape(np.shape(x))

@@ -12,8 +12,10 @@ from types import FrameType
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from running import Arrays, floats, session
+from test_trees import forest
 
 import tenonnx
 from models import node
@@ -100,6 +102,56 @@ def test_terminate_acts_within_a_kernel(name: str, threads: int) -> None:
         with pytest.raises(tenonnx.Fail, match="terminate is set"):
             given.run(None, feeds, options)
         assert time.perf_counter() - when[0] < SOON
+
+
+BYTES = np.random.default_rng(0).integers(0, 256, (30_000, 2048), np.uint8)
+
+OTHERS: dict[str, Callable[[], tuple[list[Any], Arrays, Arrays]]] = {
+    "trees": lambda: (
+        [node("TreeEnsembleRegressor", "x", "y", domain="ai.onnx.ml",
+              **forest(200, 6, 8, ["BRANCH_LEQ"]))],
+        {"x": floats(200_000, 8)},
+        {},
+    ),
+    "int8": lambda: (
+        [node("MatMulInteger", "x w", "a"), node("Cast", "a", "y", to=1)],
+        {"x": BYTES},
+        {"w": BYTES[:2048, :1024].view(np.int8)},
+    ),
+    "int4": lambda: (
+        [node("MatMulNBits", "x w s", "y", domain="com.microsoft", K=2048, N=2048, bits=4,
+              block_size=32, accuracy_level=4)],
+        {"x": floats(20_000, 2048)},
+        {"w": BYTES[:2048, :1024].reshape(2048, 64, 16), "s": floats(2048, 64)},
+    ),
+    "top_k": lambda: (
+        [node("TopK", "x k", "y z")], {"x": floats(3000, 5000)}, {"k": np.array([1000])},
+    ),
+}  # fmt: skip
+"""What takes a second or more; the result of the first rows is that of all."""
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_others_are_stopped_and_the_next_run_is_right(name: str) -> None:
+    nodes, feeds, weights = OTHERS[name]()
+    given = session(
+        nodes, feeds, "y", weights, threads=2, domains={"ai.onnx.ml": 3, "com.microsoft": 1},
+        kinds={"x": onnx.helper.np_dtype_to_tensor_dtype(feeds["x"].dtype)},
+    )  # fmt: skip
+    few = {"x": feeds["x"][:8]}
+    (wanted,) = given.run(None, few)
+    options = tenonnx.RunOptions()
+    with after(LATER, lambda: setattr(options, "terminate", True)) as when:
+        with pytest.raises(tenonnx.Fail, match="terminate is set"):
+            given.run(None, feeds, options)
+        assert time.perf_counter() - when[0] < SOON
+    given._options.time_limit = LATER
+    start = time.perf_counter()
+    with pytest.raises(tenonnx.Fail, match="takes longer than"):
+        given.run(None, feeds)
+    assert time.perf_counter() - start < LATER + SOON
+    given._options.time_limit = None
+    np.testing.assert_array_equal(given.run(None, few)[0], wanted)
 
 
 SMALL, LARGE = floats(6, 1000), floats(20_000, 1000)

@@ -32,8 +32,8 @@ LINE = 16
 LARGE = 1 << 10
 """Elements of a channel of the result from which on it is cut into bands."""
 
-LONGEST = 1 << 26
-"""Products of a task at most, some hundredths of a second: runs are stopped between two."""
+LONGEST = 1 << 24
+"""Products of a task at most, some milliseconds: runs are stopped between two."""
 
 PLANES = 5 << 10
 """Floats of planes at most, so that they stay in the first-level cache."""

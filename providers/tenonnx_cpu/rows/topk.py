@@ -24,6 +24,9 @@ sorts others as fast."""
 ENOUGH = 1 << 15
 """Elements that are worth a second thread."""
 
+LEVEL = 32
+"""What an element costs at worst for each level of the heap, in elements gone over."""
+
 
 @specialise("TopK")
 def specialise_top_k(site: Site, plain: Call) -> Call | None:
@@ -46,7 +49,8 @@ def specialise_top_k(site: Site, plain: Call) -> Call | None:
         rows = math.prod(outer)
         values = empty((*outer, count))
         places = empty((*outer, count), np.dtype(np.int64))
-        grain, team = shared_out(rows, x.size, ENOUGH, site.threads)
+        cost = LEVEL * count.bit_length()
+        grain, team = shared_out(rows, x.size * cost, ENOUGH * cost, site.threads)
         flat = (array.reshape(rows, -1) for array in (x, values, places))
         launch = Launch(TOP_K.run, (*flat, largest, grain, team), (values, places))
         return launch if constant or is_fixed(k) else done(launch)
