@@ -13,6 +13,10 @@ import numpy as np
 
 from tenonnx.operators import Array, Namespace
 from tenonnx_array.dtypes import FLOATS, accumulator
+from tenonnx_array.pieces import pieces
+
+LONGEST = 1 << 21
+"""Elements that are read at once: some hundredths of a second."""
 
 
 class Axis(NamedTuple):
@@ -131,6 +135,17 @@ def taps(
 
 def resample(xp: Namespace, x: Array, axis: int, indices: Array, weights: Array) -> Array:
     """Return weighted sums of elements along an axis of a floating or complex x."""
+    work = indices.size * (x.size // max(x.shape[axis], 1))
+    if xp is not np or work <= LONGEST:
+        return _resample(xp, x, axis, indices, weights)
+    rows = x.reshape(math.prod(x.shape[:axis]), *x.shape[axis:])
+    y = np.empty((len(rows), indices.shape[1], *x.shape[axis + 1 :]), x.dtype)
+    for some in pieces(len(rows), work, LONGEST):
+        y[some] = _resample(np, rows[some], 1, indices, weights)
+    return y.reshape(*x.shape[:axis], *y.shape[1:])
+
+
+def _resample(xp: Namespace, x: Array, axis: int, indices: Array, weights: Array) -> Array:
     weights = weights.astype(x.real.dtype).reshape(*weights.shape, *(1,) * (x.ndim - 1 - axis))
     y = None
     for index, weight in zip(xp.asarray(indices), xp.asarray(weights), strict=True):

@@ -14,7 +14,7 @@ from onnx.helper import np_dtype_to_tensor_dtype
 
 import tenonnx
 from models import FLOAT, model, node, value
-from tenonnx_array import cumulative, einsum, products, search
+from tenonnx_array import cumulative, einsum, interpolate, products, search
 
 SOON, LATER = 1.0, 0.05
 
@@ -44,6 +44,10 @@ STEPS: dict[str, Callable[[], tuple[Any, Any, dict[str, Any], int]]] = {
     "Einsum": lambda: (
         node("Einsum", "x w", "y", equation="bij,kj->bik"), floats(60, 100, 1500),
         {"w": floats(2000, 1500)}, FLOAT,
+    ),
+    "Resize": lambda: (
+        node("Resize", "x _ s", "y", mode="cubic"), floats(80, 8, 64, 64),
+        {"s": np.array([1, 1, 4, 4], np.float32)}, FLOAT,
     ),
     "Conv": lambda: (
         node("Conv", "x w", "y"), floats(40, 16, 100, 100), {"w": floats(32, 16, 5, 5)}, FLOAT,
@@ -151,3 +155,13 @@ def test_a_wrong_sum_of_products_is_refused(
     monkeypatch.setattr(products, "LONGEST", 1)
     with pytest.raises(ValueError, match=r"subscript|operand|Ellipses|Size|Output"):
         einsum.einsum(np, equation, [np.ones(a), np.ones(b)])
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("longest", [1, 30])
+def test_pieces_are_the_image(axis: int, longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, weights = floats(3, 4, 5), floats(2, 7)
+    indices = DRAW.integers(0, x.shape[axis], weights.shape)
+    wanted = interpolate.resample(np, x, axis, indices, weights)
+    monkeypatch.setattr(interpolate, "LONGEST", longest)
+    np.testing.assert_array_equal(interpolate.resample(np, x, axis, indices, weights), wanted)
