@@ -42,7 +42,7 @@ class SegmentModel:
 
 def type_of(value: ir.Value) -> Type:
     """Returns a value's type as far as the model says it; float if it does not."""
-    dtype = "float32" if value.dtype is None else value.dtype.numpy().name
+    dtype = value.dtype.numpy().name if value.dtype else "float32"
     if value.shape is None:
         return dtype, 0 if SCALAR in value.meta else None
     return dtype, len(value.shape)

@@ -163,6 +163,7 @@ def check_bodies(node: ir.Node) -> None:
             _at_least(node, len(body.outputs) - 1, max(state, len(node.outputs)))
         case "Scan":
             body = _body(node, bodies, "body")
+            _expect_kinds_of_scan(node)
             first = 1 if (node.version or 9) < 9 else 0
             _expect(node, "body", "inputs", len(body.inputs), len(node.inputs) - first)
             scanned = node.attributes.get("num_scan_inputs")
@@ -174,6 +175,14 @@ def check_bodies(node: ir.Node) -> None:
             body = _body(node, bodies, "body")
             _expect(node, "body", "inputs", len(body.inputs), len(node.inputs))
             _expect(node, "body", "outputs", len(body.outputs), len(node.outputs))
+
+
+def _expect_kinds_of_scan(node: ir.Node) -> None:
+    for name, attribute in node.attributes.items():
+        wanted = "INT" if name == "num_scan_inputs" else "GRAPH" if name == "body" else "INTS"
+        if (found := attribute.type.name) != wanted:
+            text = f"{graphs.label(node)}: its attribute {name} is {found}, it needs {wanted}"
+            raise InvalidGraph(text)
 
 
 def _body(node: ir.Node, bodies: dict[str, ir.Graph], name: str) -> ir.Graph:

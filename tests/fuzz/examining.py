@@ -19,7 +19,7 @@ from fuzz.corpus import Feeds
 from fuzz.drawing import Drawn
 from fuzz.feeds import rounds
 
-TIME_LIMIT = 3.0
+TIME_LIMIT = 0.5
 """Seconds that a run may take by its own session's option; loops may be endless."""
 
 INTERNAL = re.compile(

@@ -56,7 +56,7 @@ def direct_outputs(lowering: Lowering, targets: Sequence[Device] = ()) -> tuple[
 
 
 def _dtype_of(value: ir.Value) -> np.dtype[Any] | None:
-    return None if value.dtype is None else value.dtype.numpy()
+    return value.dtype.numpy() if value.dtype else None  # UNDEFINED is false
 
 
 def _owned(lowering: Lowering, step: Step) -> Iterator[int]:

@@ -87,7 +87,8 @@ def stacker(device: Device, value: ir.Value, axis: int = 0, reverse: bool = Fals
         axis: Where the new axis goes.
         reverse: The last iteration's value comes first.
     """
-    dtype = value.dtype.numpy() if value.dtype is not None else np.dtype(np.float32)
+    # UNDEFINED is false, as None is.
+    dtype = value.dtype.numpy() if value.dtype else np.dtype(np.float32)
     dims = value.shape.dims if value.shape is not None else ()
     shape = tuple(d if isinstance(d, int) else 0 for d in dims)
 

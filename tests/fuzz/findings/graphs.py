@@ -35,6 +35,20 @@ def loop_of_growing_values() -> onnx.ModelProto:
     return model([made], [value("x")], [value("y")], {"n": np.array(2)})
 
 
+def scan_of_no_type() -> onnx.ModelProto:
+    body = graph([node("Neg", "a", "b")], [value("a", shape=[])], [value("b", shape=[])])
+    body.output[0].type.tensor_type.elem_type = onnx.TensorProto.UNDEFINED
+    made = node("Scan", "x", "y", body=body, num_scan_inputs=1)
+    return model([made], [value("x")], [value("y")])
+
+
+def scan_of_no_number(kind: int) -> onnx.ModelProto:
+    body = graph([node("Neg", "a", "b")], [value("a", shape=[])], [value("b", shape=[])])
+    made = node("Scan", "x", "y", body=body)
+    made.attribute.add(name="num_scan_inputs", type=kind)
+    return model([made], [value("x")], [value("y")])
+
+
 def function_of_what_nothing_makes() -> onnx.ModelProto:
     imports = [helper.make_opsetid("", 21)]
     body = helper.make_function("f", "F", ["a"], ["b"], [node("Add", "a c", "b")], imports)
@@ -61,6 +75,9 @@ def zero_points_of_another_type() -> onnx.ModelProto:
 
 GRAPHS: dict[str, tuple[onnx.ModelProto, dict[str, Any]]] = {
     "a Loop of two bodies": (loop_of_two_bodies(), {"x": X}),
+    "a Scan of no type": (scan_of_no_type(), {"x": X[:0]}),
+    "a Scan of no number": (scan_of_no_number(onnx.AttributeProto.UNDEFINED), {"x": X}),
+    "a Scan of a text": (scan_of_no_number(onnx.AttributeProto.STRING), {"x": X}),
     "a Loop of growing values": (loop_of_growing_values(), {"x": X}),
     "a function that reads what nothing makes": (function_of_what_nothing_makes(), {"x": X}),
     "zero points of another type": (zero_points_of_another_type(), {"x": X}),
