@@ -193,9 +193,10 @@ def test_a_body_that_depends_on_types_that_are_not_known(
 ) -> None:
     schema = onnx.defs.get_schema(op)
     inputs = " ".join(f"u{n}" for n in range(schema.min_input))
+    outputs = " ".join(["y", *(f"v{n}" for n in range(1, schema.min_output))])
     nodes = [
         node("Made", "x", inputs, domain="com.example"),
-        node(op, inputs, "y", name="n"),
+        node(op, inputs, outputs, name="n"),
     ]
     proto = model(
         nodes, [value("x")], [value("y")], opset=schema.since_version, domains={"com.example": 1}

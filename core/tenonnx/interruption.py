@@ -45,6 +45,20 @@ def check() -> None:
         limit.check()
 
 
+def pieces(length: int, work: int, longest: int) -> Iterator[slice]:
+    """Yields slices that an axis of some length is done in, having looked whether to stop.
+
+    Args:
+        length: Of the axis.
+        work: What there is to do along all of it.
+        longest: What a piece may have to do, if it is more than one of the axis.
+    """
+    step = max(1, length * longest // max(work, longest))
+    for start in range(0, length, step):
+        check()
+        yield slice(start, start + step)
+
+
 def enter(stage: str) -> None:
     """Says what this thread does from now on, after checking whether it still may.
 

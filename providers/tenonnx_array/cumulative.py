@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx.interruption import pieces
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.dtypes import accumulator
-from tenonnx_array.pieces import pieces
 
 LONGEST = 1 << 21
 """Elements that are gone over at once: some hundredths of a second."""

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from tenonnx.interruption import pieces
 from tenonnx.operators import Array, Namespace
 from tenonnx_array import products
-from tenonnx_array.pieces import pieces
 
 DOTS = "..."
 

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tenonnx.interruption import pieces
 from tenonnx.operators import Array, Namespace
 from tenonnx_array.dtypes import FLOATS, accumulator
-from tenonnx_array.pieces import pieces
 
 LONGEST = 1 << 21
 """Elements that are read at once: some hundredths of a second."""

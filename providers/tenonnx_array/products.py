@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tenonnx.interruption import pieces
 from tenonnx.operators import Array, Namespace
-from tenonnx_array.pieces import pieces
 
 LONGEST = 1 << 29
 """Products of a piece, some hundredths of a second of BLAS's."""

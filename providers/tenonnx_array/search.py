@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from tenonnx.interruption import pieces
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.dtypes import INTEGERS, accumulator
-from tenonnx_array.pieces import pieces
 
 LONGEST = 1 << 19
 """Elements that are sorted at once, if rows are no longer: some hundredths of a second."""

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx.interruption import pieces
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.allocation import check_bytes
-from tenonnx_array.pieces import pieces
 from tenonnx_array.re2 import compile_re2
 
 LONGEST = 1 << 16

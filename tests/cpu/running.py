@@ -40,10 +40,15 @@ def session(
     opset: int = 21,
     domains: dict[str, int] | None = None,
     kinds: dict[str, int] | None = None,
+    shapes: dict[str, list[int | None]] | None = None,
     level: tenonnx.GraphOptimizationLevel | None = None,
 ) -> tenonnx.InferenceSession:
     inputs = [
-        value(name, (kinds or {}).get(name, FLOAT), [None] * array.ndim)
+        value(
+            name,
+            (kinds or {}).get(name, FLOAT),
+            (shapes or {}).get(name, [None] * array.ndim),
+        )
         for name, array in feeds.items()
     ]
     results = [value(name, (kinds or {}).get(name, FLOAT), None) for name in outputs.split()]

@@ -116,7 +116,8 @@ NUMBERS = {
 
 def test_layer_normalisation_in_nine_nodes(norm: Watch) -> None:
     x, s, b = floats(5, 6, 40), floats(40, seed=1), floats(40, seed=2)
-    y = run(LAYER, {"x": x}, "y", {**NUMBERS, "s": s, "b": b}, opset=17)
+    weights = {**NUMBERS, "s": s, "b": b}
+    y = run(LAYER, {"x": x}, "y", weights, opset=17, shapes={"x": [None, None, 40]})
     assert norm.calls == 1
     np.testing.assert_allclose(y, wide(layer_norm, x, s, b), rtol=1e-5, atol=1e-5)
 
@@ -155,7 +156,7 @@ def test_rms_normalisation_in_nodes(form: str, square: str, norm: Watch) -> None
         *RMS[form],
     ]
     weights = {**NUMBERS, "axes": np.array([-1]), "s": s}
-    y = run(nodes, {"x": x}, "y", weights)
+    y = run(nodes, {"x": x}, "y", weights, shapes={"x": [None, None, 40]})
     assert norm.calls == 1
     np.testing.assert_allclose(y, wide(rms_norm, x, s), rtol=1e-5, atol=1e-6)
 

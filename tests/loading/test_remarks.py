@@ -16,7 +16,6 @@ def test_a_session_says_nothing_of_onnx_ir(caplog: pytest.LogCaptureFixture) -> 
     proto = model([node("Relu", "x", "h"), node("Celu", "h", "y")], [value("x")], [value("y")])
     with caplog.at_level(logging.DEBUG):
         tenonnx.InferenceSession(proto)
-        assert caplog.records
-        assert {record.name.partition(".")[0] for record in caplog.records} == {"tenonnx"}
+        assert {record.name.partition(".")[0] for record in caplog.records} <= {"tenonnx"}
         ir.from_proto(proto)
     assert caplog.records[-1].name == "onnx_ir.serde"

@@ -68,7 +68,7 @@ def choose_providers(
         )
     if unusable:
         names = ", ".join(provider.name for provider in chosen)
-        warnings.warn(f"running on {names}; not usable: {'; '.join(unusable)}", stacklevel=4)
+        warnings.warn(f"running on {names}; not usable: {'; '.join(unusable)}", stacklevel=5)
     return chosen
 
 
