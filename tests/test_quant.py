@@ -175,6 +175,20 @@ def test_a_bias_and_a_residual_stay_outside_the_product() -> None:
     np.testing.assert_allclose(r, 2 * (problem.answer + 0.5 * bias), rtol=1e-3, atol=1e-3)
 
 
+def test_a_bias_that_is_dequantised_too_is_a_row() -> None:
+    """As quantisers write it, without saying what shape the result has."""
+    problem = Problem("int8", 1, 0, through="transB")
+    problem.model.graph.node[-1].input.append("c")
+    problem.model.graph.node.insert(0, node("DequantizeLinear", "codes unit", "c"))
+    codes = np.arange(N, dtype=np.int32)
+    for name, array in (("codes", codes), ("unit", np.array(0.25, np.float32))):
+        problem.model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    session = tenonnx.InferenceSession(problem.model)
+    assert "DequantizeMatMul" in operators(session)
+    (y,) = session.run(None, {"x": problem.x})
+    np.testing.assert_allclose(y, problem.answer + 0.25 * codes, rtol=1e-3, atol=1e-3)
+
+
 def test_a_model_that_is_saved_keeps_the_standards_operators(tmp_path: Path) -> None:
     path = tmp_path / "saved.onnx"
     options = tenonnx.SessionOptions(optimized_model_filepath=str(path))

@@ -84,6 +84,9 @@ def _match(node: ir.Node) -> tuple[Quantised, bool] | None:
 
 def _is_row(bias: ir.Value | None) -> bool:
     """Says whether what Gemm adds is one row at most: Add would broadcast a product to several."""
+    producer = None if bias is None else bias.producer()
+    if producer is not None and producer.op_type == "DequantizeLinear":
+        bias = producer.inputs[0]  # of the same shape, and often a weight
     shape = None if bias is None else bias.shape
     return bias is None or (shape is not None and (len(shape) < 2 or shape[0] == 1))
 
