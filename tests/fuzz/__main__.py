@@ -24,7 +24,7 @@ from fuzz.drawing import draw_case
 from fuzz.examining import Finding
 from fuzz.findings import KEPT
 from fuzz.minimise import minimised
-from fuzz.runner import SECONDS, Ran, run_batch
+from fuzz.runner import SECONDS, WAITING, Ran, run_batch
 
 SAID = 30.0
 """Seconds between two lines of progress."""
@@ -39,13 +39,17 @@ class Campaign:
 
     def __init__(self, out: Path) -> None:
         self.out = out
-        self.start = self.said = time.monotonic()
+        self.said = self.last = time.monotonic()
+        self.seconds = 0.0  # without those in which all was stopped
         self.states: Counter[str] = Counter()
         self.kinds: Counter[str] = Counter()
         self.found: Counter[Path] = Counter()
         self.slowest, self.largest = 0.0, 0
 
     def take(self, ran: Ran, kernels: bool) -> None:
+        now = time.monotonic()
+        self.seconds += min(now - self.last, WAITING)
+        self.last = now
         mode = "kernels" if kernels else "numpy"
         self.states[f"{mode} {ran.state}"] += 1
         if ran.seconds > SLOW:
@@ -69,8 +73,7 @@ class Campaign:
         reporting.write(small, ran.drawn, finding, kernels, folder)
 
     def summary(self) -> str:
-        seconds = time.monotonic() - self.start
-        cases = sum(self.states.values())
+        seconds, cases = max(self.seconds, 1e-3), sum(self.states.values())
         return (
             f"{cases} cases in {seconds / 60:.1f} min ({cases / seconds:.1f}/s), "
             f"slowest {self.slowest:.1f} s, largest {self.largest >> 20} MB, "
@@ -99,14 +102,14 @@ def main() -> int:
     if True in modes and options.warm:  # or a case would be charged for compiling
         subprocess.run([sys.executable, "-m", "tenonnx", "warmup"], check=True)
     campaign, first = Campaign(options.out), options.seed
-    end = campaign.start + options.minutes * 60
-    while time.monotonic() < end and first < options.seed + options.cases:
+    end = options.minutes * 60
+    while campaign.seconds < end and first < options.seed + options.cases:
         last = min(first + options.batch, options.seed + options.cases)
         for kernels in modes:
             batch = [functools.partial(draw_case, n, corpus) for n in range(first, last)]
             for ran in run_batch(batch, kernels, options.seconds, comparing=options.compare):
                 campaign.take(ran, kernels)
-                if time.monotonic() > end:
+                if campaign.seconds > end:
                     break
         first = last
     print(f"seeds {options.seed} to {first}, mutations {VERSION}: {campaign.summary()}")
