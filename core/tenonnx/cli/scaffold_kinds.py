@@ -57,12 +57,19 @@ class ${Camel}ExecutionProvider(ArrayProvider):
     "tests/test_$snake.py": """\
 from __future__ import annotations
 
+from typing import ClassVar
+
 from tenonnx.testing import ProviderTests
 
 
 class Test${Camel}(ProviderTests):
     provider = "$name"
     cases = "test_[ar]*"  # "*" runs all of ONNX's node cases
+    gaps: ClassVar[dict[str, str]] = {  # known to fail, with the reason
+        "test_attention_4d_causal_fp16_expanded": (
+            "the suite rounds a Softmax to half precision at every step"
+        )
+    }
     frameworks = ()  # modules that importing the plugin must not import
 """,
 }
