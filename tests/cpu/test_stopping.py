@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(not images.SUPPORTED, reason="numba calls kernel
 SOON = 1.0
 """Seconds after which a run that should have stopped has failed the test; it takes 0.1."""
 
-LATER = 0.15
+LATER = 0.05
 """Seconds after which runs are stopped."""
 
 MODELS: dict[str, Callable[[], tuple[list[Any], Arrays, Arrays]]] = {
@@ -40,7 +40,7 @@ MODELS: dict[str, Callable[[], tuple[list[Any], Arrays, Arrays]]] = {
     ),
     "convolution": lambda: (
         [node("Conv", "x w", "y", pads=[2, 2, 2, 2])],
-        {"x": floats(8, 64, 96, 96)},
+        {"x": floats(16, 64, 96, 96)},
         {"w": floats(128, 64, 5, 5)},
     ),
     "attention": lambda: (
@@ -49,9 +49,9 @@ MODELS: dict[str, Callable[[], tuple[list[Any], Arrays, Arrays]]] = {
         {},
     ),
     "lstm": lambda: (
-        [node("LSTM", "x w r", "y", hidden_size=128)],
-        {"x": floats(20_000, 2, 16)},
-        {"w": floats(1, 512, 16), "r": floats(1, 512, 128)},
+        [node("LSTM", "x w r", "y", hidden_size=256)],
+        {"x": floats(60_000, 2, 16)},
+        {"w": floats(1, 1024, 16), "r": floats(1, 1024, 256)},
     ),
     "elementwise": lambda: (
         [node("Tanh", "x", "a"), node("Exp", "a", "b"), node("Erf", "b", "y")],
