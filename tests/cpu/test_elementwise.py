@@ -11,6 +11,7 @@ from hypothesis.extra import numpy as hnp
 from running import Watch, floats, run, session, wide
 from scipy import special
 
+import tenonnx
 from models import node
 from tenonnx_cpu import regions
 from tenonnx_cpu.elementwise.program import (
@@ -297,3 +298,8 @@ def test_views_are_read_where_they_are(data: st.DataObject) -> None:
     program.add(Line("Neg"), (program.add(Line("Mul"), (x, y)),))
     call = ProgramCall(program, lambda x, y: -(x * y), 1)
     np.testing.assert_array_equal(call(*views), -(views[0] * views[1]))
+
+
+def test_an_absent_operand_is_refused_by_name() -> None:
+    with pytest.raises(tenonnx.TenonnxError, match="Min 'y'"):
+        run([node("Min", "_ x", "y")], {"x": floats(8)}, "y")

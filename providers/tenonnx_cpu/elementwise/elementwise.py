@@ -124,7 +124,12 @@ def line_of(node: ir.Node, threads: int) -> Line | None:
         return None
     if not all(_may_be_float(value) for value in (*node.inputs, *node.outputs)):
         return None
-    return meaning(Site(node, threads))
+    line = meaning(Site(node, threads))
+    return None if line is None or None in node.inputs[: _operands(line)] else line
+
+
+def _operands(line: Line) -> int:
+    return line.operands or (2 if line.name in BINARY else 1)
 
 
 def _may_be_float(value: ir.Value | None) -> bool:
@@ -152,9 +157,8 @@ def compile_region(region: list[ir.Node], threads: int) -> tuple[Program, tuple[
     for node in region:
         line = line_of(node, threads)
         assert line is not None
-        count = line.operands or (2 if line.name in BINARY else 1)
         operands = []
-        for position, value in enumerate(node.inputs[:count]):
+        for position, value in enumerate(node.inputs[: _operands(line)]):
             assert value is not None
             if value not in places:
                 constant = scalar_of(Site(node, threads), position)
