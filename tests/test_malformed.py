@@ -143,6 +143,9 @@ def lacking(what: str) -> onnx.ModelProto:
         proto.ClearField("ir_version")
     elif what == "type":
         proto.graph.input[0].ClearField("type")
+    elif what == "text":
+        proto.graph.input[0].name = "name"
+        proto = onnx.ModelProto.FromString(proto.SerializeToString().replace(b"name", b"nam\x80"))
     else:
         proto.graph.input.append(proto.graph.input[0])
     return proto
@@ -154,6 +157,7 @@ def lacking(what: str) -> onnx.ModelProto:
         ("ir_version", "lacks its ir_version"),
         ("type", "the graph input 'x' has no type"),
         ("one name", "two inputs called 'x'"),
+        ("text", "the name b'.*80' is not UTF-8"),
     ],
 )
 def test_models_that_lack_what_every_model_has(what: str, message: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import sys
@@ -174,6 +175,12 @@ def _refuse_incomplete(proto: onnx.ModelProto) -> None:
     for info in proto.graph.input:
         if not info.HasField("type"):
             raise MalformedGraph(f"the graph input '{info.name}' has no type")
+    ends = (value.name for value in (*proto.graph.input, *proto.graph.output))
+    functions = ((each.domain, each.name, each.overload) for each in proto.functions)
+    for name in itertools.chain(ends, *functions):
+        # protobuf leaves what is no UTF-8 as it is.
+        if isinstance(name, bytes):
+            raise MalformedGraph(f"the name {name!r} is not UTF-8, as all names are")
 
 
 def _say_inputs_again(graph: ir.Graph, proto: onnx.GraphProto, *, inner: bool) -> None:

@@ -166,11 +166,17 @@ def check_bodies(node: ir.Node) -> None:
             _expect_kinds_of_scan(node)
             first = 1 if (node.version or 9) < 9 else 0
             _expect(node, "body", "inputs", len(body.inputs), len(node.inputs) - first)
-            scanned = node.attributes.get("num_scan_inputs")
-            if scanned is None or not 0 < scanned.as_int() <= len(body.inputs):
+            attribute = node.attributes.get("num_scan_inputs")
+            scanned = 0 if attribute is None else attribute.as_int()
+            if not 0 < scanned <= len(body.inputs):
                 raise InvalidGraph(f"{graphs.label(node)}: num_scan_inputs is missing or too large")
-            _at_least(node, len(body.outputs), len(body.inputs) - scanned.as_int())
+            states = len(body.inputs) - scanned
+            _at_least(node, len(body.outputs), states)
             _expect(node, "body", "outputs", len(body.outputs), len(node.outputs))
+            _expect_one_each(node, ("scan_input_axes", "scan_input_directions"), scanned)
+            made = len(body.outputs) - states
+            _expect_one_each(node, ("scan_output_axes", "scan_output_directions"), made)
+            _expect_one_each(node, ("directions",), scanned)
         case "SequenceMap":
             body = _body(node, bodies, "body")
             _expect(node, "body", "inputs", len(body.inputs), len(node.inputs))
@@ -183,6 +189,12 @@ def _expect_kinds_of_scan(node: ir.Node) -> None:
         if (found := attribute.type.name) != wanted:
             text = f"{graphs.label(node)}: its attribute {name} is {found}, it needs {wanted}"
             raise InvalidGraph(text)
+
+
+def _expect_one_each(node: ir.Node, names: Sequence[str], wanted: int) -> None:
+    for name in names:
+        if name in node.attributes:
+            _expect(node, name, "numbers", len(node.attributes[name].as_ints()), wanted)
 
 
 def _body(node: ir.Node, bodies: dict[str, ir.Graph], name: str) -> ir.Graph:

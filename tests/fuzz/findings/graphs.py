@@ -49,6 +49,21 @@ def scan_of_no_number(kind: int) -> onnx.ModelProto:
     return model([made], [value("x")], [value("y")])
 
 
+def scan_of_no_axes() -> onnx.ModelProto:
+    body = graph([node("Neg", "a", "b")], [value("a", shape=[])], [value("b", shape=[])])
+    made = node("Scan", "x", "y", body=body, num_scan_inputs=1)
+    made.attribute.add(name="scan_input_axes", type=onnx.AttributeProto.INTS)
+    return model([made], [value("x")], [value("y")])
+
+
+def function_of_no_text() -> onnx.ModelProto:
+    imports = [helper.make_opsetid("", 21)]
+    body = helper.make_function("f", "Named", ["a"], ["b"], [node("Neg", "a", "b")], imports)
+    call = node("Named", "x", "y", domain="f")
+    made = model([call], [value("x")], [value("y")], functions=[body], domains={"f": 1})
+    return onnx.ModelProto.FromString(made.SerializeToString().replace(b"Named", b"Name\x80"))
+
+
 def function_of_what_nothing_makes() -> onnx.ModelProto:
     imports = [helper.make_opsetid("", 21)]
     body = helper.make_function("f", "F", ["a"], ["b"], [node("Add", "a c", "b")], imports)
@@ -78,6 +93,8 @@ GRAPHS: dict[str, tuple[onnx.ModelProto, dict[str, Any]]] = {
     "a Scan of no type": (scan_of_no_type(), {"x": X[:0]}),
     "a Scan of no number": (scan_of_no_number(onnx.AttributeProto.UNDEFINED), {"x": X}),
     "a Scan of a text": (scan_of_no_number(onnx.AttributeProto.STRING), {"x": X}),
+    "a Scan of no axes": (scan_of_no_axes(), {"x": X}),
+    "a function whose name is no text": (function_of_no_text(), {"x": X}),
     "a Loop of growing values": (loop_of_growing_values(), {"x": X}),
     "a function that reads what nothing makes": (function_of_what_nothing_makes(), {"x": X}),
     "zero points of another type": (zero_points_of_another_type(), {"x": X}),
