@@ -90,6 +90,34 @@ def test_what_is_compiled_is_of_the_source_that_its_stamp_says(
         found.refuse_changed()
 
 
+class Meanwhile(tuple[str, ...]):
+    """What a file imports; while somebody looks, another thread comes to know another file."""
+
+    __slots__ = ()
+    known: dict[str, sources.Source]
+
+    def __iter__(self) -> Iterator[str]:
+        self.known[f"new{len(self.known)}.py"] = sources.Source("1", "2", ())
+        return super().__iter__()
+
+
+def test_threads_may_come_to_know_files_at_the_same_time(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = sources.Sources(tmp_path / "index")
+    found.stamp(package / "a.py")
+    monkeypatch.setattr(Meanwhile, "known", found._known, raising=False)
+    found._known |= {name: sources.Source("1", "2", Meanwhile()) for name in ("d.py", "e.py")}
+    found.stamp(package / "alone.py")  # which is written down with all others
+    assert {"d.py", "e.py"} <= sources._read(tmp_path / "index").keys()
+
+    def status(_: str) -> None:
+        found._known[f"new{len(found._known)}.py"] = sources.Source("1", "2", ())
+
+    monkeypatch.setattr(sources, "_status", status)
+    found.refuse_changed()
+
+
 def test_files_unused_for_a_month_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path)
     for name, days in {"0.image": 0, "20.image": 20, "40.image": 40, cache.COMPILER: 40}.items():

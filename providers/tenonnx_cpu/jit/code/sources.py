@@ -49,7 +49,11 @@ class Source(NamedTuple):
 
 
 class Sources:
-    """The files of this package, read at most once, and not at all if the index knows them."""
+    """The files of this package, read at most once, and not at all if the index knows them.
+
+    Any thread may ask. None waits for another one: they may both read a file, and know the same of
+    it; what is looked through is a copy, for others add to it meanwhile.
+    """
 
     def __init__(self, index: Path) -> None:
         self._index = index
@@ -91,17 +95,18 @@ class Sources:
         Raises:
             Changed: It may be something else.
         """
-        for name in self._known:
+        for name in tuple(self._known):
             _status(name)
 
     def _keep(self) -> None:
         """Writes the index if it lacks something."""
-        if self._known.items() <= self._indexed.items():
+        known, indexed = self._known.copy(), self._indexed
+        if known.items() <= indexed.items():
             return
-        self._indexed |= self._known
+        self._indexed = indexed | known
         rows = [
-            " ".join((name, known.content, known.state, *known.imports))
-            for name, known in self._indexed.items()
+            " ".join((name, source.content, source.state, *source.imports))
+            for name, source in (indexed | known).items()
         ]
         text = "\n".join(rows).encode()
         with contextlib.suppress(OSError):
