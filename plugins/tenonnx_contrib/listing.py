@@ -22,6 +22,7 @@ LISTING: Final = {
     "delta_net": "GatedDeltaNet-1",
     "experts": "MoE-1 QMoE-1",
     "fused": "FusedConv-1 FusedGemm-1 FusedMatMul-1 TransposeMatMul-1 FusedMatMulActivation-1",
+    "gather_packed": "GatherPacked-1",
     "gather_quantized": "GatherBlockQuantized-1",
     "greedy_search": "GreedySearch-1 Sampling-1",
     "group_query": "GroupQueryAttention-1",
