@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from math import ceil
 from pathlib import Path
 
 import pytest
@@ -60,4 +61,8 @@ def test_the_smaller_of_quota_and_affinity_counts(
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(4)))
     monkeypatch.setattr(cores, "cpu_quota", lambda *_: quota)
-    assert cores.available_cores.__wrapped__() == expected
+    monkeypatch.setattr(cores, "granted_cores", cores.granted_cores.__wrapped__)
+    monkeypatch.setattr(cores, "available_cores", cores.available_cores.__wrapped__)
+    assert cores.available_cores() == expected
+    assert cores.bound(0) == (None if quota is None else max(1, ceil(quota)))
+    assert [cores.bound(1), cores.bound(64)] == [1, expected]

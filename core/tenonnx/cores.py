@@ -26,8 +26,26 @@ def available_cores() -> int:
         cores = len(os.sched_getaffinity(0))
     else:
         cores = os.cpu_count() or 1
+    return min(cores, granted_cores() or cores)
+
+
+@functools.cache
+def granted_cores() -> int | None:
+    """Returns how many processors a quota grants the time of; ``None`` without a quota."""
     quota = cpu_quota(OWN, GROUPS)
-    return cores if quota is None else min(cores, max(1, math.ceil(quota)))
+    return None if quota is None else max(1, math.ceil(quota))
+
+
+def bound(asked: int) -> int | None:
+    """Returns how many threads a library that knows no quotas may use for a session.
+
+    Args:
+        asked: What the session says; 0 if it leaves the choice open.
+
+    Returns:
+        The number, or ``None`` if nothing bounds it but what the library knows itself.
+    """
+    return min(asked, available_cores()) if asked > 0 else granted_cores()
 
 
 def cpu_quota(own: Path, groups: Path) -> float | None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tenonnx import assembly, collector, interruption
+from tenonnx.cores import bound
 from tenonnx.errors import TenonnxError
 from tenonnx.interface.recipes import kept, recipe, refuse_unkept
 from tenonnx.interface.run_options import Checking, Deadline, RunOptions, Terminator
@@ -115,7 +116,7 @@ class InferenceSession(Session):
         assembly.refuse_cpu(self.placement.counts(), options)
         moments.append(time.perf_counter_ns())
         interruption.enter("the plan was compiled")
-        self._plan = Plan(self.placement)
+        self._plan = Plan(self.placement, bound(options.intra_op_num_threads))
         self._narrowed: dict[tuple[int, ...], Plan] = {}
         self._signature = Signature(model.graph, overridable)
         self._observers: list[Observer] = plugins.create_observers(self._plan)

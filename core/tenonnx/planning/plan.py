@@ -38,12 +38,18 @@ class Plan:
 
     Args:
         placement: The model's.
+        threads: How many numpy's products may use; ``None`` leaves it to them.
 
     Attributes:
         steps: Every step, in subgraphs too; those of one that has parts.
     """
 
-    def __init__(self, placement: Placement) -> None:
+    def __init__(self, placement: Placement, threads: int | None = None) -> None:
+        self._quietly: Callable[..., Any] = quietly
+        if threads is not None:
+            from tenonnx.planning.blas import bounded  # for those who say so
+
+            self._quietly = bounded(threads)
         self._lowering = Lowering(placement)
         self.graph = placement.graph
         self.steps: tuple[Step, ...] = tuple(self._lowering.apart().block.steps())
@@ -76,7 +82,7 @@ class Plan:
     def _call(self, code: Code, arguments: Sequence[Any]) -> Any:
         """Runs the code; what a node raises comes with the node's name."""
         try:
-            return quietly(code.run, arguments)
+            return self._quietly(code.run, arguments)
         except Exception as error:
             explained = self._explain(error, code.origin)
             if explained is error:

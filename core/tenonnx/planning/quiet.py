@@ -20,8 +20,9 @@ def quietly(function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
     if _SETTING is None:
         with np.errstate(all="ignore"):
             return function(*arguments)
-    token = _SETTING.set(_IGNORING)
+    before = _SETTING.get()  # no token: a signal's handler may raise before it is kept
     try:
+        _SETTING.set(_IGNORING)
         return function(*arguments)
     finally:
-        _SETTING.reset(token)
+        _SETTING.set(before)
