@@ -31,7 +31,9 @@ def some_node(model: onnx.ModelProto, draw: random.Random) -> onnx.NodeProto:
 
 
 def some_graph(model: onnx.ModelProto, draw: random.Random) -> onnx.GraphProto:
-    return model.graph if draw.random() < 0.6 else messages.one_of(model, onnx.GraphProto, draw)
+    # A model that lost its graph has none.
+    found = None if draw.random() < 0.6 else messages.one_of(model, onnx.GraphProto, draw)
+    return model.graph if found is None else found
 
 
 def names(model: onnx.ModelProto) -> list[str]:
