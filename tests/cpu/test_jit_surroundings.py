@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import runpy
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -22,8 +22,9 @@ import tenonnx
 from models import FLOAT, model, node, value
 from tenonnx_cpu.jit import runtime, scratch
 from tenonnx_cpu.jit.code import images
+from tenonnx_cpu.jit.code.ahead import images_in
 from tenonnx_cpu.jit.code.cache import COMPILER
-from tenonnx_cpu.jit.code.cpu import LEVELS, description
+from tenonnx_cpu.jit.code.cpu import lacks, parse
 
 pytest.importorskip("numba")
 
@@ -147,11 +148,11 @@ installed.version = lambda name: None if name == "numba" else version(name)
 """
 
 
-def kernels_without_numba(path: Path, cache: Path, expected: Any) -> Any:
+def kernels_without_numba(path: Path, cache: Path, expected: Any, before: str = "") -> Any:
     """Runs the model in a process that has no numba; returns which kernels it had."""
     found = child(
         "y = run(opened()); print(json.dumps([y.tolist(), compiled()]))",
-        path, cache, before=WITHOUT_NUMBA,
+        path, cache, before=WITHOUT_NUMBA + before,
     )  # fmt: skip
     np.testing.assert_allclose(found[0], expected, rtol=1e-5, atol=1e-6)
     return found[1]
@@ -169,7 +170,7 @@ def test_kernels_that_a_warmup_left_need_no_numba(pooling: Path, warm: Path, exp
 @pytest.fixture(scope="module")
 def kind(pooling: Path, tmp_path_factory: pytest.TempPathFactory, expected: Any) -> Path:
     """A cache folder whose kernels are of a kind of processor that this one is of."""
-    if not LEVELS["x86-64-v3"] <= frozenset(description().get("flags", "").split()):
+    if lacks(parse("x86-64-v3")):
         pytest.skip("this processor is of no such kind")
     folder = tmp_path_factory.mktemp("kind")
     with pytest.MonkeyPatch.context() as patch:
@@ -177,8 +178,8 @@ def kind(pooling: Path, tmp_path_factory: pytest.TempPathFactory, expected: Any)
         found = child(
             """
             y = run(opened())
-            from numba.core.registry import cpu_target
-            used = cpu_target.target_context.codegen().magic_tuple()[1:]
+            from tenonnx_cpu.jit.code import numba_target
+            used = numba_target.context().codegen().magic_tuple()[1:]
             print(json.dumps([y.tolist(), compiled(), used]))
             """,
             pooling, folder,
@@ -191,11 +192,18 @@ def kind(pooling: Path, tmp_path_factory: pytest.TempPathFactory, expected: Any)
 def test_kernels_that_are_installed_need_no_numba(
     kind: Path, pooling: Path, tmp_path: Path, expected: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tool = runpy.run_path(str(Path(__file__).parents[2] / "tools" / "kernels_wheel.py"))
-    tool["write_project"](tmp_path, kind / "numba" / "tenonnx", ["x86-64-v4+none", "x86-64-v3"])
     monkeypatch.delenv("TENONNX_PROCESSOR", raising=False)
-    monkeypatch.syspath_prepend(tmp_path)
-    assert kernels_without_numba(pooling, tmp_path / "cache", expected) == NEEDED
+    for name in ("x86-64-v4+none", "x86-64-v3"):
+        (tmp_path / "kernels" / name).mkdir(parents=True)
+    for path in images_in(kind / "numba" / "tenonnx"):
+        shutil.copy(path, tmp_path / "kernels" / "x86-64-v3")
+    before = f"""
+from pathlib import Path
+from tenonnx_cpu.jit.code import cpu
+cpu.INSTALLED = Path({str(tmp_path / "kernels")!r})
+"""
+    found = kernels_without_numba(pooling, tmp_path / "cache", expected, before)
+    assert found == NEEDED
     assert not list(tmp_path.glob("cache/**/*.image"))
 
 

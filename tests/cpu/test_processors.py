@@ -11,7 +11,7 @@ import pytest
 from tenonnx.errors import InvalidArgument
 from tenonnx_cpu.jit.code import cache
 from tenonnx_cpu.jit.code import cpu as processor
-from tenonnx_cpu.jit.code.cpu import Cpu, cpu, target
+from tenonnx_cpu.jit.code.cpu import KINDS, Cpu, cpu, target
 
 OLDER = "abm avx avx2 bmi1 bmi2 f16c fma movbe"
 NEWER = f"{OLDER} avx512f avx512bw avx512cd avx512dq avx512vl avx512_vnni"
@@ -32,7 +32,7 @@ class Machine:
 
 
 def forget() -> None:
-    for known in (cpu, target, cache.machine_stamp):
+    for known in (cpu, target, processor.installed, cache.machine_stamp):
         known.cache_clear()
 
 
@@ -96,38 +96,73 @@ def test_a_processor_of_another_kind_says_what_it_lacks(
 @pytest.mark.parametrize("asked", ["znver4", "x86-64-v3+", "x86-64-v3-avx512f", "x86-64-v2"])
 def test_other_kinds_are_refused(asked: str, machine: Machine) -> None:
     machine.become(asked, NEWER)
-    with pytest.raises(InvalidArgument, match="expected native, x86-64-v3 or x86-64-v4"):
+    with pytest.raises(InvalidArgument, match="expected native, x86-64-v3 or x86-64-v4 or armv8-a"):
         target()
 
 
-def installed(kinds: bytes | None, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Installs kernels for these kinds of processor."""
-    if kinds is not None:
-        (folder / processor.KINDS).write_bytes(kinds)
-    monkeypatch.setattr(processor, "installed", lambda: folder)
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where an installed package would have images."""
+    monkeypatch.setattr(processor, "INSTALLED", tmp_path)
+    return tmp_path
 
 
+@pytest.mark.parametrize(
+    ("flags", "expected"), [(NEWER, "x86-64-v4+avx512vnni"), (OLDER, "x86-64-v3")]
+)
 def test_the_best_installed_kind_is_taken(
-    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    flags: str, expected: str, machine: Machine, folder: Path
 ) -> None:
-    installed(b"x86-64-v4+avx512vbmi\nx86-64-v4\nx86-64-v3", tmp_path, monkeypatch)
-    found = []
-    for flags in (NEWER, OLDER, "avx"):
-        machine.become("", flags)
-        found.append(target())
-    assert [kind and kind.name for kind in found] == ["x86-64-v4", "x86-64-v3", None]
+    for kind in (*KINDS, "x86-64-v4", "no-kind", "__pycache__"):
+        (folder / kind).mkdir()
+    machine.become("", flags)
+    assert processor.installed() == folder / expected
+    machine.become("native", flags)
+    assert processor.installed() is None
+    machine.become("x86-64-v3+sha", f"{flags} sha")
+    assert processor.installed() is None
 
 
-@pytest.mark.parametrize("kinds", [None, b"\xff\xfe", b"x86-64-v9\nx86-64-v3"])
-def test_damaged_kernels_and_those_of_another_version_are_not_used(
-    kinds: bytes | None,
-    machine: Machine,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+def test_kernels_that_lack_their_processor_are_named_once(
+    machine: Machine, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    installed(kinds, tmp_path, monkeypatch)
-    machine.become("", OLDER)
+    """As when a folder that was made elsewhere is copied to an older machine."""
+    for kind in ("x86-64-v3", "x86-64-v4+avx512vnni"):
+        (folder / kind).mkdir()
+    machine.become("", "avx")
     with caplog.at_level(logging.WARNING, "tenonnx.jit"):
-        assert target() is None
-    assert "install them anew" in caplog.text
+        assert [target() for _ in range(3)] == [None] * 3
+    (said,) = caplog.messages
+    assert "installed kernels are not used: this processor is no x86-64-v3 (it lacks abm" in said
+    assert cpu() == Cpu(4, 16, "")
+
+
+def test_kernels_of_another_architecture_are_not_used(machine: Machine, folder: Path) -> None:
+    (folder / "armv8-a").mkdir()
+    machine.become("", NEWER)
+    assert target() is None
+    (folder / "x86-64-v3").mkdir()
+    machine.become("", NEWER)
+    assert target() == processor.parse("x86-64-v3")
+
+
+def test_kernels_that_others_can_write_are_not_used(machine: Machine, folder: Path) -> None:
+    (folder / "x86-64-v3").mkdir(mode=0o755)
+    (folder / "x86-64-v3").chmod(0o777)
+    machine.become("", OLDER)
+    assert processor.installed() is None
+
+
+@pytest.mark.parametrize("kind", ["armv8-a", "x86-64-v4", "native"])
+def test_a_process_that_only_compiles_need_not_be_of_the_kind(
+    kind: str, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processor, "_given", None)
+    machine.become("x86-64-v3", OLDER)
+    processor.compile_for(kind)
+    forget()
+    assert processor.compiles_only()
+    assert processor.installed() is None
+    expected = {"armv8-a": Cpu(4, 32, ""), "x86-64-v4": Cpu(16, 32, ""), "native": Cpu(8, 16, "")}
+    assert cpu() == expected[kind]
+    assert (target() is None) is (kind == "native")

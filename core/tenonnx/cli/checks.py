@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 CORETYPE = "OPENBLAS_CORETYPE"
 PACKAGES = ("tenonnx", "numpy", "onnx", "onnx-ir", "ml-dtypes", "pluggy", "rich", "typer")
-OPTIONAL = ("numba", "tenonnx-kernels", "cupy", "threadpoolctl", "onnxruntime")
+OPTIONAL = ("numba", "cupy", "threadpoolctl", "onnxruntime")
 
 
 @dataclass(frozen=True)

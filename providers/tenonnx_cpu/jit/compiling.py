@@ -24,9 +24,10 @@ from tenonnx_cpu.jit.code.naming import name_by_content
 from tenonnx_cpu.jit.threads import pool
 from tenonnx_cpu.jit.threads.pool import FASTMATH
 
-if (_asked := target()) is not None:
+if not images.SUPPORTED and (_asked := target()) is not None:
     # numba reads its variables anew whenever one of them has changed.
-    os.environ["NUMBA_CPU_NAME"], os.environ["NUMBA_CPU_FEATURES"] = _asked
+    os.environ["NUMBA_CPU_NAME"] = _asked.level.name
+    os.environ["NUMBA_CPU_FEATURES"] = _asked.features
     numba.config.reload_config()
 
 Type: TypeAlias = Any
@@ -89,6 +90,13 @@ class Kernel:
         path = image_path(Path(self.function.__code__.co_filename), name)
         found = images.find(path, [ENTRY])
         return images.builtin(name, (found or self._build(name, path))[ENTRY])
+
+    def keep(self, name: str) -> None:
+        """Compiles it into the disk cache, unless it is there, and does not load it."""
+        path = image_path(Path(self.function.__code__.co_filename), name)
+        with global_compiler_lock:
+            if not path.exists():
+                self._build(name, path)
 
     def _build(self, name: str, path: Path) -> dict[str, int]:
         dispatcher = helper(self.function)

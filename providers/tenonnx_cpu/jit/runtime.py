@@ -21,14 +21,14 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from tenonnx.errors import InvalidArgument
 from tenonnx_cpu.jit.code import images
-from tenonnx_cpu.jit.code.cache import compiler, forget_unused, image_path
-from tenonnx_cpu.jit.code.cpu import installed
+from tenonnx_cpu.jit.code.cache import cache_folder, compiler, forget_unused, image_path
+from tenonnx_cpu.jit.code.cpu import NATIVE, installed, target
 from tenonnx_cpu.jit.code.sources import Changed
 from tenonnx_cpu.jit.threads import memory as crew_memory
 
@@ -87,6 +87,8 @@ class JitKernel:
 
     def _load(self) -> bool:
         """Loads the kernel from the disk cache if it is there, which needs no numba."""
+        if self.run is not None:
+            return True
         if not has_images():
             return False
         found = images.find(image_path(source_of(self.module), self.name), [images.ENTRY])
@@ -163,12 +165,23 @@ def warm_up(tell: Callable[[str, float], None], *, everything: bool) -> dict[str
         return {}
     _QUEUE.empty()
     chosen = [kernel for kernel in KERNELS if everything or kernel.requested]
-    for position, kernel in enumerate(chosen):
-        tell(str(kernel), position / len(chosen))
+    with contextlib.suppress(Changed):
+        _compile_ahead([str(kernel) for kernel in chosen if not kernel._load()], tell)
+    for kernel in chosen:
         kernel.requested = True
         kernel.compile()
     forget_unused()
     return {str(kernel): kernel.run is not None for kernel in chosen}
+
+
+def _compile_ahead(kernels: Sequence[str], tell: Callable[[str, float], None]) -> None:
+    """Has worker processes compile kernels into the cache; what they cannot is left to this one."""
+    if kernels and images.SUPPORTED and has_numba():
+        from tenonnx_cpu.jit.code import ahead
+
+        kind = chosen.kind if (chosen := target()) else NATIVE
+        with contextlib.suppress(ahead.Failed, OSError):
+            ahead.compile_ahead(kind, cache_folder(), tell, kernels)
 
 
 class _Queue:

@@ -12,29 +12,16 @@ import llvmlite.binding as llvm
 from tenonnx.weights.trusted import write_trusted
 from tenonnx_cpu.jit.code import images, numba_target
 from tenonnx_cpu.jit.code.cache import COMPILER, cache_folder, compiler, refuse_changed, signed
-from tenonnx_cpu.jit.code.cpu import VARIABLE, target
+from tenonnx_cpu.jit.code.cpu import compiles_only
 from tenonnx_cpu.jit.code.linking import link
-from tenonnx_cpu.jit.code.objects import Unlinkable
 
 SPEED = 3
 """How much LLVM optimises, of 3."""
 
 
 def machine() -> Any:
-    """Returns what writes position-independent code for the processor that numba compiles for.
-
-    Raises:
-        Unlinkable: That is not the one asked for, since numba compiled something before.
-    """
-    triple, name, features = numba_target.context().codegen().magic_tuple()
-    if (asked := target()) is not None and asked != (name, features):
-        raise Unlinkable(
-            f"numba compiles for {name} in this process, {VARIABLE} asks for {asked.name}: "
-            "run tenonnx warmup first"
-        )
-    return llvm.Target.from_triple(triple).create_target_machine(
-        cpu=name, features=features, opt=SPEED, reloc="pic", codemodel="small"
-    )
+    """Returns what writes code that is optimised fully."""
+    return numba_target.context().codegen().machine(opt=SPEED)
 
 
 def optimise(module: Any) -> None:
@@ -48,7 +35,7 @@ def build(module: Any, exports: Sequence[str], path: Path) -> dict[str, int]:
     """Makes an image of an optimised module, keeps it as a file and loads it.
 
     Returns:
-        The addresses of its exports.
+        The addresses of its exports; 0 in a process that only compiles.
 
     Raises:
         Unlinkable: The machine code has something that ``linking`` does not know.
@@ -62,6 +49,8 @@ def build(module: Any, exports: Sequence[str], path: Path) -> dict[str, int]:
     refuse_changed()
     keep(path, content)
     _sign()
+    if compiles_only():
+        return images.promise(path.name, exports)
     return images.find(path, exports) or images.place(path, content)
 
 

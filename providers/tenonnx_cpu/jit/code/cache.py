@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import mmap
 import os
 import sys
 import time
@@ -91,19 +90,17 @@ def machine_stamp(compiler: str | None) -> str:
     """
     facts = [
         compiler,
-        architecture(),
-        mmap.PAGESIZE,
-        sys.implementation.cache_tag,
-        getattr(sys, "abiflags", ""),
-        object.__basicsize__,
+        sys.implementation.name,
+        object.__basicsize__,  # free-threaded builds of CPython have more in every object
         np.__version__.partition(".")[0],
         os.environ.get("NUMBA_OPT"),
-        *(target() or _processor()),
+        *([chosen.kind] if (chosen := target()) else _processor()),
     ]
     return digest(repr(facts))
 
 
 def _processor() -> Iterator[str | None]:
+    yield architecture()
     yield from (description().get(name) for name in PROCESSOR)
     yield from (os.environ.get(name) for name in VARIABLES)
 

@@ -2,48 +2,97 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import importlib.util
 import logging
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from tenonnx.errors import InvalidArgument
-from tenonnx.weights.trusted import read_trusted, require_installed
+from tenonnx.weights.trusted import require_installed
 
 logger = logging.getLogger("tenonnx.jit")
 
 VARIABLE = "TENONNX_PROCESSOR"
 NATIVE = "native"
 
-INSTALLED = "tenonnx_kernels"
-"""A package of images, which ``tools/kernels_wheel.py`` makes."""
-KINDS = "processors"
-"""A file in it: the kinds of processor that they are for, the best first."""
+INSTALLED = Path(__file__).parents[2] / "kernels"
+"""Where an installed package has images: a folder for each kind of processor, by its name."""
 
 V3 = frozenset(["abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"])
 V4 = V3 | frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"])
-LEVELS = {"x86-64-v3": V3, "x86-64-v4": V4}
-"""Levels of the x86-64 ABI by LLVM's names, and the flags by which Linux tells that one is met."""
+
+
+class Level(NamedTuple):
+    """What the processors of an architecture have in common.
+
+    Attributes:
+        architecture: As Linux and LLVM call it.
+        name: What LLVM calls such a processor.
+        flags: By which Linux tells that one is such.
+    """
+
+    architecture: str
+    name: str
+    flags: frozenset[str]
+
+
+LEVELS = {
+    "x86-64-v3": Level("x86_64", "x86-64-v3", V3),
+    "x86-64-v4": Level("x86_64", "x86-64-v4", V4),
+    "armv8-a": Level("aarch64", "generic", frozenset()),  # Linux runs on no other
+}
+
+LINUX = {"dotprod": "asimddp", "fullfp16": "asimdhp", "lse": "atomics"}
+"""What Linux calls features that LLVM calls otherwise, by more than underscores."""
+
+KINDS = (
+    "x86-64-v4+avx512vnni+avx512vbmi",
+    "x86-64-v4+avx512vnni",
+    "x86-64-v3",
+    "armv8-a",
+)
+"""The kinds of processor that wheels have kernels for, of each architecture the best first."""
 
 
 class Target(NamedTuple):
-    """A kind of processor, as numba's variables describe it.
+    """A kind of processor.
 
     Attributes:
-        name: What LLVM calls it.
+        kind: What it is called: a level, and what it has besides: ``x86-64-v4+avx512vnni``.
+        level: The level.
         features: What it has besides, as LLVM writes it: ``+avx512vnni,+avx512vbmi``.
     """
 
-    name: str
+    kind: str
+    level: Level
     features: str
 
     @property
     def flags(self) -> frozenset[str]:
         """What it can do, as Linux calls it but for underscores."""
-        return LEVELS[self.name] | frozenset(self.features.replace("+", "").split(",")) - {""}
+        more = self.features.replace("+", "").split(",")
+        return self.level.flags | {LINUX.get(word, word) for word in more if word}
+
+
+_given: str | None = None
+
+
+def compile_for(kind: str) -> None:
+    """Has this process compile for a kind of processor, of which it may not be itself.
+
+    It then loads no kernel. To be called before anything asks for the processor.
+    """
+    global _given
+    _given = kind
+
+
+def compiles_only() -> bool:
+    """Says whether this process compiles kernels and runs none."""
+    return _given is not None
 
 
 @functools.cache
@@ -56,11 +105,15 @@ def target() -> Target | None:
     Raises:
         InvalidArgument: There is no such kind.
     """
-    asked = os.environ.get(VARIABLE) or _best_installed()
+    if _given is not None:
+        return None if _given == NATIVE else parse(_given)
+    asked = os.environ.get(VARIABLE)
     if asked == NATIVE:
         return None
-    found = _parse(asked)
-    if lacking := _lacks(found):
+    if not asked:
+        return _best_installed()
+    found = parse(asked)
+    if lacking := lacks(found):
         logger.warning(
             "this processor is no %s (it lacks %s): kernels are compiled for what it is",
             asked,
@@ -71,12 +124,17 @@ def target() -> Target | None:
 
 
 @functools.cache
+def own_code() -> os.stat_result:
+    """Returns the status of this folder: who can write code here can write kernels as well."""
+    return Path(__file__).parent.stat()
+
+
+@functools.cache
 def installed() -> Path | None:
-    """Returns the folder of images that is installed, if one is."""
-    spec = importlib.util.find_spec(INSTALLED)
-    if spec is None or not spec.origin:
+    """Returns the folder of installed images for what kernels are compiled for, if one is."""
+    if compiles_only() or (chosen := target()) is None:
         return None
-    folder = Path(spec.origin).parent
+    folder = INSTALLED / chosen.kind
     try:
         require_installed(folder, own_code())
     except OSError:
@@ -84,39 +142,52 @@ def installed() -> Path | None:
     return folder
 
 
-@functools.cache
-def own_code() -> os.stat_result:
-    """Returns the status of this folder: who can write code here can write kernels as well."""
-    return Path(__file__).parent.stat()
+def installed_kinds() -> list[Target]:
+    """Returns the kinds of processor that images are installed for, the best first."""
+    found = []
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(INSTALLED):
+            with contextlib.suppress(InvalidArgument):
+                found.append(parse(entry.name))
+    return sorted(found, key=lambda kind: (-len(kind.flags), kind))
 
 
-def _best_installed() -> str:
-    """Returns the first kind of processor that images are installed for and this one is of."""
-    folder = installed()
-    try:
-        kinds = (
-            []
-            if folder is None
-            else read_trusted(folder / KINDS, own_code()).decode("ascii").split()
+def best_of(kinds: Iterable[Target]) -> Target | None:
+    """Returns the first of some kinds of processor that this one is of."""
+    return next((kind for kind in kinds if not lacks(kind)), None)
+
+
+def _best_installed() -> Target | None:
+    kinds = installed_kinds()
+    found = best_of(kinds)
+    if kinds and found is None:
+        logger.warning(
+            "the installed kernels are not used: this processor is no %s (it lacks %s)",
+            kinds[-1].kind,
+            ", ".join(lacks(kinds[-1])),
         )
-        return next((kind for kind in kinds if not _lacks(_parse(kind))), NATIVE)
-    except (OSError, UnicodeError, InvalidArgument) as error:
-        logger.warning("the kernels in %s are not used: install them anew: %s", folder, error)
-        return NATIVE
+    return found
 
 
-def _parse(kind: str) -> Target:
+def parse(kind: str) -> Target:
+    """Returns a kind of processor by its name.
+
+    Raises:
+        InvalidArgument: There is no such kind.
+    """
     name, *more = kind.split("+")
     if name not in LEVELS or not all(word.isalnum() for word in more):
         raise InvalidArgument(
             f"{VARIABLE} is {kind!r}; expected {NATIVE}, {' or '.join(LEVELS)}, "
-            "the last two with what they need not have, as in x86-64-v4+avx512vnni"
+            "the latter with what they need not have, as in x86-64-v4+avx512vnni"
         )
-    return Target(name, ",".join(f"+{word}" for word in more))
+    return Target(kind, LEVELS[name], ",".join(f"+{word}" for word in more))
 
 
-def _lacks(kind: Target) -> list[str]:
+def lacks(kind: Target) -> list[str]:
     """Returns what a kind of processor has and this one has not."""
+    if kind.level.architecture != architecture():
+        return [kind.level.architecture]
     return sorted(kind.flags - _own_features())
 
 
@@ -142,9 +213,14 @@ def cpu() -> Cpu:
         return Cpu(16, 32, "avx512" if "avx512vnni" in features else "")
     if {"avx2", "fma"} <= features:
         return Cpu(8, 16, "avx" if "avxvnni" in features else "")
-    if architecture() in ("aarch64", "arm64"):
+    if compiled_architecture() in ("aarch64", "arm64"):
         return Cpu(4, 32, "")
     return Cpu(4, 16, "")
+
+
+def compiled_architecture() -> str:
+    """Returns the architecture that kernels are compiled for."""
+    return chosen.level.architecture if (chosen := target()) else architecture()
 
 
 def architecture() -> str:
@@ -168,7 +244,7 @@ def _features() -> frozenset[str]:
 
 
 def _own_features() -> frozenset[str]:
-    if flags := description().get("flags"):
+    if flags := description().get("flags") or description().get("Features"):
         # Linux writes avx512_vnni where LLVM writes avx512vnni.
         return frozenset(flags.replace("_", "").split())
     return _asked()
@@ -176,8 +252,10 @@ def _own_features() -> frozenset[str]:
 
 def _asked() -> frozenset[str]:
     """Returns what LLVM finds, where the system does not tell."""
-    import llvmlite.binding as llvm
-
+    try:
+        import llvmlite.binding as llvm
+    except ImportError:
+        return frozenset()
     return frozenset(name for name, present in llvm.get_host_cpu_features().items() if present)
 
 

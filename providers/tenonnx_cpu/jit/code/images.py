@@ -60,11 +60,12 @@ class Image(NamedTuple):
 
     Attributes:
         code: Whole pages, executed and read.
-        data: Whole pages that follow it, read and written.
+        data: What follows it, read and written.
         exports: Symbols that others may find, and where they are.
         inside: Where in ``data`` there is an offset that is to become an address.
         outside: Symbols of elsewhere, and where in ``data`` their addresses are to be.
         needs: Names of the images that define some of them.
+        page: Bytes of a page.
     """
 
     code: bytes
@@ -73,6 +74,7 @@ class Image(NamedTuple):
     inside: tuple[int, ...]
     outside: dict[str, tuple[int, ...]]
     needs: tuple[str, ...] = ()
+    page: int = mmap.PAGESIZE
 
     def pack(self) -> bytes:
         """Returns the image as it lies in a file."""
@@ -80,7 +82,7 @@ class Image(NamedTuple):
 
         header = Header(len(self.code), self.exports, self.inside, self.outside, self.needs)
         text = header.pack()
-        start = -(-(FRONT.size + len(text)) // mmap.PAGESIZE) * mmap.PAGESIZE
+        start = -(-(FRONT.size + len(text)) // self.page) * self.page
         rest = text.ljust(start - FRONT.size, b"\0") + self.code + self.data
         whole = bytearray(FRONT.pack(MARK, 0, start, FRONT.size + len(rest)) + rest)
         struct.pack_into("<I", whole, len(MARK), zlib.crc32(whole[CHECKED:]))
@@ -138,6 +140,12 @@ def define(name: str, address: int) -> None:
 def address_of(name: str) -> int:
     """Returns the address of a symbol that an image exports or that was defined."""
     return _symbols[name]
+
+
+def promise(image: str, names: Iterable[str]) -> dict[str, int]:
+    """Has an image that is not loaded export symbols, as far as others name it."""
+    _origins.update(dict.fromkeys(names, image))
+    return dict.fromkeys(names, 0)
 
 
 def origin(name: str) -> str | None:

@@ -9,7 +9,6 @@ by the processor supplements of the System V ABI.
 
 from __future__ import annotations
 
-import mmap
 import struct
 from collections.abc import Callable, Iterable
 from enum import Enum, auto
@@ -26,6 +25,8 @@ from tenonnx_cpu.jit.code.objects import (
 )
 
 X86_64, AARCH64 = 62, 183
+PAGES = {X86_64: 1 << 12, AARCH64: 1 << 16}
+"""The largest pages that systems on a machine have: Linux on ARM has those of 4, 16 or 64 KiB."""
 WORD_SIZE = 8
 STUB_SIZE = 16
 
@@ -141,6 +142,7 @@ class _Linker:
     def __init__(self, given: Object) -> None:
         self._object = given
         self._kinds = KINDS[given.machine]
+        self._page = PAGES[given.machine]
         self._starts: dict[int, int] = {}
         self._inside: list[int] = []
         self._outside: dict[str, list[int]] = {}
@@ -149,7 +151,7 @@ class _Linker:
         self._stubs = {
             symbol: _up(code, STUB_SIZE) + STUB_SIZE * i for i, symbol in enumerate(called)
         }
-        self._code = _up(_up(code, STUB_SIZE) + STUB_SIZE * len(called), mmap.PAGESIZE)
+        self._code = _up(_up(code, STUB_SIZE) + STUB_SIZE * len(called), self._page)
         end = _up(self._place(self._code, writable=True), WORD_SIZE)
         slots = dict.fromkeys([*called, *self._wanted(Subject.SLOT)])
         self._slots = {symbol: end + WORD_SIZE * i for i, symbol in enumerate(slots)}
@@ -159,7 +161,7 @@ class _Linker:
             if symbol.section == COMMON:
                 self._commons[number] = _up(end, symbol.value)
                 end = self._commons[number] + symbol.size
-        self._memory = bytearray(_up(max(end, self._code + 1), mmap.PAGESIZE))
+        self._memory = bytearray(_up(max(end, self._code + 1), WORD_SIZE))
         for number, start in self._starts.items():
             section = given.sections[number].content
             self._memory[start : start + len(section)] = section
@@ -241,6 +243,7 @@ class _Linker:
             exports={name: self._offset(numbers[name]) for name in exports},
             inside=tuple(self._inside),
             outside={name: tuple(places) for name, places in self._outside.items()},
+            page=self._page,
         )
 
 

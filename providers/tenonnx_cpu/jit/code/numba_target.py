@@ -16,12 +16,15 @@ import numba
 from numba.core import codegen
 from numba.core.cpu import CPUContext
 from numba.core.registry import CPUDispatcher, CPUTarget, cpu_target
-from numba.core.runtime import rtsys
+from numba.core.runtime import nrtdynmod, rtsys
 from numba.core.target_extension import CPU, dispatcher_registry, jit_registry, target_registry
 
 from tenonnx_cpu.jit.code import images
+from tenonnx_cpu.jit.code.cpu import compiled_architecture, target
 
 NAME = "tenonnx"
+
+TRIPLE = "{}-unknown-linux-gnu"
 
 
 class _Library(codegen.AOTCodeLibrary):
@@ -47,15 +50,38 @@ class _Library(codegen.AOTCodeLibrary):
 
 
 class _Codegen(codegen.AOTCPUCodegen):
-    """Makes such libraries, for the processor that numba compiles for."""
+    """Makes such libraries, for the processor that kernels are compiled for."""
 
     _library_class = _Library
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name, "host")
+    def _init(self, llvm_module: Any) -> None:
+        del llvm_module
+        self._tm = self.machine()
+        self._target_data = self._tm.target_data
+        self._data_layout = str(self._target_data)
+        self._loopvect, self._opt_level = False, 0
 
-    def _customize_tm_features(self) -> str:
-        return str(self._get_host_cpu_features())
+    def machine(self, **options: Any) -> Any:
+        """Returns what writes position-independent code for that processor."""
+        triple, name, features = self.magic_tuple()
+        return llvm.Target.from_triple(triple).create_target_machine(
+            cpu=name, features=features, reloc="pic", codemodel="small", **options
+        )
+
+    def _create_empty_module(self, name: str) -> Any:
+        module = super()._create_empty_module(name)
+        module.triple = self.magic_tuple()[0]
+        return module
+
+    def magic_tuple(self) -> tuple[str, str, str]:
+        """Returns LLVM's names of the system and the processor, and of what that has besides."""
+        if (chosen := target()) is not None:
+            llvm.initialize_all_targets()
+            llvm.initialize_all_asmprinters()
+            triple = TRIPLE.format(compiled_architecture())
+            return triple, chosen.level.name, chosen.features
+        own = self._get_host_cpu_name(), self._get_host_cpu_features()
+        return (llvm.get_process_triple(), *own)
 
     def set_env(self, name: str, environment: Any) -> None:
         """Does nothing: kernels use nothing of Python's."""
@@ -65,10 +91,20 @@ class _Context(CPUContext):
     """Lowers functions into such libraries."""
 
     def init(self) -> None:
-        # Its library is linked into every function's: numba's own target must have made it.
+        # numba's own target must have made what it links into every function of its own.
         rtsys.initialize(cpu_target.target_context)
         super().init()
         self._internal_codegen = _Codegen("tenonnx.kernels")
+
+    @functools.cached_property
+    def _counting(self) -> Any:
+        """What counts references, for the processor that kernels are compiled for."""
+        return nrtdynmod.compile_nrt_functions(self)
+
+    def post_lowering(self, mod: Any, library: Any) -> None:
+        """Links what every function's module needs."""
+        del mod
+        library.add_linking_library(self._counting)
 
 
 class _Target(CPUTarget):

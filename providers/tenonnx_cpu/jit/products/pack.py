@@ -13,7 +13,7 @@ import numpy as np
 from numba import types
 from numba.extending import intrinsic
 
-from tenonnx_cpu.jit.code.cpu import architecture, cpu
+from tenonnx_cpu.jit.code.cpu import compiled_architecture, cpu
 from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.jit.products.tile import COLUMNS, VECTORS
 from tenonnx_cpu.jit.vectors import vector as v
@@ -25,7 +25,7 @@ from tenonnx_cpu.jit.vectors.vector import F16, F32, I16, I32, I64, Builder, Val
 WIDTH = {"f32": 4, "f16": 2, "bf16": 2}
 """Bytes of an element as it lies in memory."""
 
-CONVERTS = cpu().lanes >= 8 or architecture() in ("aarch64", "arm64")
+CONVERTS = cpu().lanes >= 8 or compiled_architecture() in ("aarch64", "arm64")
 """Whether the processor has float16: of x86, all that have AVX2, and few of the others."""
 
 

@@ -18,6 +18,7 @@ import llvmlite.binding as llvm
 from llvmlite import ir
 from numba.core import cgutils
 
+from tenonnx_cpu.jit.code.cpu import compiled_architecture
 from tenonnx_cpu.jit.threads import look as looking
 from tenonnx_cpu.jit.threads.memory import (
     CALLED,
@@ -80,7 +81,7 @@ def _system(b: Builder, name: str, *values: Value) -> None:
 
 def _pause(b: Builder) -> None:
     """Tells the core that this loop waits."""
-    machine = llvm.get_process_triple().split("-")[0]
+    machine = compiled_architecture()
     if machine == "x86_64":
         kind = ir.FunctionType(VOID, [])
         b.call(cgutils.get_or_insert_function(b.module, kind, "llvm.x86.sse2.pause"), [])

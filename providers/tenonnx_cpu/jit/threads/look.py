@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import llvmlite.binding as llvm
 from llvmlite import ir
 from numba.core import cgutils
 
+from tenonnx_cpu.jit.code.cpu import compiled_architecture
 from tenonnx_cpu.jit.threads.memory import (
     FORKS,
     KEY,
@@ -51,11 +51,13 @@ def call(b: Builder, name: str, result: ir.Type, *values: Value) -> Value:
 
 def _clock(b: Builder) -> tuple[Value, Value]:
     """Returns the time, and how long it is from look to look."""
-    if llvm.get_process_triple().startswith("x86_64"):
+    if compiled_architecture() == "x86_64":
         return call(b, "llvm.readcyclecounter", I64), I64(X86_PERIOD)
+    # Assembly would be for LLVM's parser, of which llvmlite has this machine's alone.
+    kind = ir.FunctionType(I64, [ir.MetaDataType()])
+    register = cgutils.get_or_insert_function(b.module, kind, "llvm.read_volatile_register.i64")
     ticks, speed = (
-        b.asm(ir.FunctionType(I64, []), f"mrs $0, {name}_el0", "=r", [], side_effect=True)
-        for name in ("cntvct", "cntfrq")
+        b.call(register, [b.module.add_metadata([f"{name}_el0"])]) for name in ("cntvct", "cntfrq")
     )
     return ticks, b.lshr(speed, I64(5))
 

@@ -21,8 +21,7 @@ from numba.core import cgutils
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 
-from tenonnx_cpu.jit.code import building, images, library_file
-from tenonnx_cpu.jit.code.building import keep
+from tenonnx_cpu.jit.code import building, images, library_file, numba_target
 from tenonnx_cpu.jit.code.cache import cache_folder, compiler, image_path, source_stamp
 from tenonnx_cpu.jit.vectors.vector import I64, VOID, Builder, Value
 
@@ -121,18 +120,44 @@ def load() -> None:
                 llvm.add_symbol(function.name, images.address_of(function.name))
 
 
+def files() -> list[Path]:
+    """Returns the files of the modules whose functions have images, of those imported so far."""
+    return [Path(file) for file in sorted(_groups)]
+
+
+def keep(file: Path) -> None:
+    """Compiles a module's functions into the disk cache, unless they are there."""
+    with global_compiler_lock:
+        path = image_path(file, IMAGE)
+        if not path.exists():
+            _build(path, file, _groups[str(file)])
+
+
+def promise() -> None:
+    """Tells kernels that are compiled in which images the functions are, or will be."""
+    for file, functions in _groups.items():
+        images.promise(
+            image_path(Path(file), IMAGE).name, [function.name for function in functions]
+        )
+
+
 def _image(file: Path, functions: Sequence[Shared]) -> dict[str, int]:
     path = image_path(file, IMAGE)
     names = [function.name for function in functions]
     if found := images.find(path, names):
         return found
-    module = llvm.parse_assembly(str(_module(file, functions)))
+    return _build(path, file, functions)
+
+
+def _build(path: Path, file: Path, functions: Sequence[Shared]) -> dict[str, int]:
+    names = [function.name for function in functions]
+    module = llvm.parse_assembly(str(_module(numba_target.context(), file, functions)))
     building.optimise(module)
     return building.build(module, names, path)
 
 
-def _module(file: Path, functions: Sequence[Shared]) -> ir.Module:
-    library = cpu_target.target_context.codegen().create_library(file.stem)
+def _module(context: Any, file: Path, functions: Sequence[Shared]) -> ir.Module:
+    library = context.codegen().create_library(file.stem)
     module = library.create_ir_module(file.stem)
     for function in functions:
         function.define(module)
@@ -150,9 +175,9 @@ def _library(file: Path, functions: Sequence[Shared]) -> Any:
     else:
         library = codegen.create_library(f"tenonnx.{file.stem}")
         library.enable_object_caching()
-        library.add_ir_module(_module(file, functions))
+        library.add_ir_module(_module(cpu_target.target_context, file, functions))
         library.finalize()
-        keep(path, library_file.pack(library.serialize_using_object_code()))
+        building.keep(path, library_file.pack(library.serialize_using_object_code()))
     for function in functions:
         images.define(function.name, library.get_pointer_to_function(function.name))
     # The crew's threads are in there until the process ends, after Python has let go of it.

@@ -1,0 +1,162 @@
+"""Compiling many kernels ahead: in worker processes, for any kind of processor.
+
+What there is to do are kernels, and the images of the functions that they share. A worker compiles
+one after the other into the disk cache and loads nothing (``worker``), so that the order is free
+and the processor may be another one. Nothing here imports numba.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tenonnx.cores import available_cores
+
+MODULE = "tenonnx_cpu.jit.code.worker"
+
+Tell = Callable[[str, float], None]
+"""Hears what is about to be compiled, and the share of all that is done."""
+
+
+class Failed(RuntimeError):
+    """A worker could not do what it was asked for."""
+
+
+class Work(NamedTuple):
+    """What there is to compile.
+
+    Attributes:
+        kernels: By name, as in ``rows.norms.softmax``.
+        shared: Modules whose functions they share.
+    """
+
+    kernels: Sequence[str]
+    shared: Sequence[str]
+
+
+def compile_ahead(
+    kind: str, folder: Path, tell: Tell, kernels: Sequence[str] = (), workers: int = 0
+) -> dict[str, str]:
+    """Compiles kernels into a folder, unless they are there.
+
+    Args:
+        kind: The kind of processor; ``native`` for this very one.
+        folder: The cache folder, or another one to be used like it: ``tenonnx`` by name.
+        tell: Called by several threads, one at a time.
+        kernels: Which ones; all if none is named.
+        workers: How many processes; as many as there are cores for 0.
+
+    Returns:
+        For every kernel: why it failed, or ``""``.
+
+    Raises:
+        Failed: No worker can be started.
+    """
+    with _Worker(kind, folder) as first:
+        work = Work(**first.ask({"kernels": list(kernels)}))
+        crew = _Crew(work, tell)
+        count = min(workers or available_cores(), len(crew.waiting))
+        with ThreadPoolExecutor(count) as threads:
+            for _ in range(count - 1):
+                threads.submit(crew.run_new, kind, folder)
+            crew.run(first)
+        return {name: crew.errors.get(name, "") for name in work.kernels}
+
+
+class _Crew:
+    """Workers that share a list of things to do."""
+
+    def __init__(self, work: Work, tell: Tell) -> None:
+        self._tell = tell
+        self._lock = threading.Lock()
+        self.waiting = deque(
+            [("shared", name) for name in work.shared] + [("kernel", name) for name in work.kernels]
+        )
+        self._total = len(self.waiting)
+        self._done = 0
+        self.errors: dict[str, str] = {}
+
+    def run_new(self, kind: str, folder: Path) -> None:
+        """Has a new worker work."""
+        with contextlib.suppress(Failed, OSError), _Worker(kind, folder) as worker:
+            self.run(worker)
+
+    def run(self, worker: _Worker) -> None:
+        """Has a worker work until nothing is left."""
+        with contextlib.suppress(IndexError):
+            while True:
+                what, name = self.waiting.popleft()
+                with self._lock:
+                    self._tell(name, self._done / self._total)
+                error = self._one(worker, what, name)
+                with self._lock:
+                    self._done += 1
+                    if error:
+                        self.errors[name] = error
+
+    def _one(self, worker: _Worker, what: str, name: str) -> str:
+        try:
+            return str(worker.ask({what: name})["error"])
+        except Failed as error:
+            worker.start()
+            return str(error)
+
+
+class _Worker:
+    """A process that answers, in a line of JSON each."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self._kind = kind
+        self._environment = os.environ | {
+            "NUMBA_CACHE_DIR": os.fspath(folder.parent),
+            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        }
+        self.start()
+
+    def start(self) -> None:
+        """Starts it, anew if it has ended."""
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", MODULE, self._kind],
+            env=self._environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def ask(self, what: dict[str, Any]) -> dict[str, Any]:
+        """Returns its answer.
+
+        Raises:
+            Failed: It ended instead.
+        """
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            print(json.dumps(what), file=self._process.stdin, flush=True)
+        if answer := self._process.stdout.readline():
+            return dict(json.loads(answer))
+        raise Failed(f"the process that compiles ended with code {self._process.wait()}")
+
+    def __enter__(self) -> _Worker:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+def images_in(folder: Path) -> Iterator[Path]:
+    """Yields what a folder holds for others to use: images, and which compiler they are of."""
+    from tenonnx_cpu.jit.code.cache import COMPILER
+
+    yield folder / COMPILER
+    yield from sorted(folder.glob("*.image"))
