@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -16,19 +16,26 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 import tenonnx
-from bench.precision.case import DTYPES, LARGEST, Array, Case, rounded, widened
+from bench.precision.case import DTYPES, LARGEST, Array, Case, Sample, rounded, widened
 
 DOUBLE = np.dtype(np.float64)
 RUNS = 3
 """A kernel's third run is a replay of what the first two recorded."""
 
-Run = Callable[[Sequence["Array | None"]], Array]
-Opener = Callable[[onnx.ModelProto], Run]
+DRAWS = 12
+"""Orders in which the first input's elements are given.
+
+The largest error of one order is chance: where two engines add in different orders, either may be
+ahead by more than an ulp, on others behind. Its mean over orders is not: it tells what largest
+error is to be expected.
+"""
+
+Inputs: TypeAlias = Sequence["Array | None"]
 
 
 @dataclass(frozen=True)
 class Errors:
-    """In units in the last place: the largest, and the mean."""
+    """In units in the last place: the largest, its mean over the draws, and the mean of all."""
 
     largest: float
     mean: float
@@ -70,7 +77,7 @@ class Row:
         return sum(means) / len(means) if means else None
 
 
-def model_of(case: Case, inputs: Sequence[Array | None], *, wide: bool = False) -> onnx.ModelProto:
+def model_of(case: Case, inputs: Inputs, *, wide: bool = False) -> onnx.ModelProto:
     """Returns a model of the case's node; ``wide`` casts its bfloat16 result to float32."""
     names = ["" if x is None else f"x{i}" for i, x in enumerate(inputs)]
     fed, constants = [], []
@@ -106,32 +113,38 @@ def kernels(mode: str) -> Iterator[None]:
             os.environ["TENONNX_JIT"] = before
 
 
-def ours(mode: str, case: Case, inputs: Sequence[Array | None]) -> Array:
-    """Returns what tenonnx makes of inputs, by kernels or by numpy."""
+def ours(mode: str, case: Case, draws: Sequence[Inputs]) -> list[Array]:
+    """Returns what tenonnx makes of draws of inputs, by kernels or by numpy."""
+    made = []
     with kernels(mode):
         session = tenonnx.InferenceSession(
-            model_of(case, inputs), providers=["CPUExecutionProvider"]
+            model_of(case, draws[0]), providers=["CPUExecutionProvider"]
         )
-        feeds = {f"x{i}": x for i, x in enumerate(inputs[: case.fed])}
-        for _ in range(RUNS):
-            (y,) = session.run(None, feeds)
-    return np.asarray(y)
+        for inputs in draws:
+            feeds = {f"x{i}": x for i, x in enumerate(inputs[: case.fed])}
+            for _ in range(RUNS if inputs is draws[0] else 1):
+                (y,) = session.run(None, feeds)
+            made.append(np.array(y))
+    return made
 
 
-def theirs(case: Case, inputs: Sequence[Array | None]) -> Array:
-    """Returns what onnxruntime makes of inputs."""
+def theirs(case: Case, draws: Sequence[Inputs]) -> list[Array]:
+    """Returns what onnxruntime makes of draws of inputs."""
     import onnxruntime as ort
 
     options = ort.SessionOptions()
     options.log_severity_level = 4
-    brain = any(x is not None and x.dtype == ml_dtypes.bfloat16 for x in inputs)
-    model = model_of(case, inputs, wide=brain)
+    brain = any(x is not None and x.dtype == ml_dtypes.bfloat16 for x in draws[0])
+    model = model_of(case, draws[0], wide=brain)
     session = ort.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
-    feeds = {f"x{i}": _value(x) for i, x in enumerate(inputs[: case.fed]) if x is not None}
-    (y,) = session.run_with_ort_values(None, feeds)
-    return np.asarray(y.numpy())
+    made = []
+    for inputs in draws:
+        feeds = {f"x{i}": _value(x) for i, x in enumerate(inputs[: case.fed]) if x is not None}
+        (y,) = session.run_with_ort_values(None, feeds)
+        made.append(np.array(y.numpy()))
+    return made
 
 
 def _value(x: Array) -> Any:
@@ -144,19 +157,28 @@ def _value(x: Array) -> Any:
     return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(x.view(np.uint16), TensorProto.BFLOAT16)
 
 
-ENGINES: dict[str, Callable[[Case, Sequence[Array | None]], Array]] = {
+ENGINES: dict[str, Callable[[Case, Sequence[Inputs]], list[Array]]] = {
     "numpy": functools.partial(ours, "0"),
     "kernels": functools.partial(ours, "wait"),
     "onnxruntime": theirs,
 }
 
 
-@functools.cache
-def exact_of(case: Case, kind: str, dtype: np.dtype[Any]) -> tuple[Array, Array]:
+def drawn(sample: Sample, draw: int) -> Sample:
+    """Returns a sample with its first input in another order, if that is of floats."""
+    first = sample[0]
+    if not draw or first is None or first.dtype != DOUBLE:
+        return sample
+    order = np.random.default_rng(draw).permutation(first.size)
+    return [first.reshape(-1)[order].reshape(first.shape), *sample[1:]]
+
+
+@functools.lru_cache(maxsize=8 * DRAWS)
+def exact_of(case: Case, kind: str, dtype: np.dtype[Any], draw: int) -> tuple[Array, Array]:
     """Returns the exact answer to inputs of a dtype, and what its ulps are of."""
-    sample = case.samples[kind]
+    sample = drawn(case.samples[kind], draw)
     wide = widened(sample, rounded(sample, dtype))
-    function = case.exact or (lambda *inputs: ours("0", case, inputs))
+    function = case.exact or (lambda *inputs: ours("0", case, [inputs])[0])
     with np.errstate(all="ignore"):
         exact = np.asarray(function(*wide), np.float64)
         if case.terms is None:
@@ -183,7 +205,7 @@ def ulps(actual: Array, exact: Array, size: Array, dtype: np.dtype[Any]) -> Arra
     return np.where(np.isfinite(errors), errors, np.inf)
 
 
-def errors_of(case: Case, dtype_name: str, engine: str) -> Row:
+def errors_of(case: Case, dtype_name: str, engine: str, draws: int = DRAWS) -> Row:
     """Returns an engine's errors on a case in a dtype.
 
     Where onnxruntime has no bfloat16, its float32 answer to the same inputs, rounded, stands in.
@@ -191,28 +213,37 @@ def errors_of(case: Case, dtype_name: str, engine: str) -> Row:
     dtype = DTYPES[dtype_name]
     found: dict[str, Errors] = {}
     for kind, sample in case.samples.items():
-        inputs = rounded(sample, dtype)
-        exact, size = exact_of(case, kind, dtype)
+        inputs = [rounded(drawn(sample, draw), dtype) for draw in range(draws)]
         try:
-            actual = _answer(case, inputs, dtype, engine)
+            answers = _answers(case, inputs, dtype, engine)
         except Exception as error:
             if engine != "onnxruntime":
                 raise
             return Row(case.title, dtype_name, engine, {}, str(error).splitlines()[0])
-        if actual.shape != exact.shape:
-            raise ValueError(f"{case.title}: {engine} gives {actual.shape}, not {exact.shape}")
         result = np.dtype(np.float32) if case.domain == "ai.onnx.ml" else dtype
-        each = ulps(actual, exact, size, result)
-        found[kind] = Errors(float(each.max()), float(each.mean()))
+        each = []
+        for draw, actual in enumerate(answers):
+            exact, size = exact_of(case, kind, dtype, draw)
+            if actual.shape != exact.shape:
+                raise ValueError(f"{case.title}: {engine} gives {actual.shape}, not {exact.shape}")
+            each.append(ulps(actual, exact, size, result))
+        found[kind] = Errors(
+            float(np.mean([errors.max() for errors in each])),
+            float(np.mean([errors.mean() for errors in each])),
+        )
     return Row(case.title, dtype_name, engine, found)
 
 
-def _answer(case: Case, inputs: list[Array | None], dtype: np.dtype[Any], engine: str) -> Array:
+def _answers(
+    case: Case, draws: Sequence[list[Array | None]], dtype: np.dtype[Any], engine: str
+) -> list[Array]:
     try:
-        return ENGINES[engine](case, inputs)
+        return ENGINES[engine](case, draws)
     except Exception:
         if engine != "onnxruntime" or dtype != DTYPES["bfloat16"]:
             raise
-    return theirs(
-        case, [x.astype(np.float32) if x is not None and x.dtype == dtype else x for x in inputs]
-    ).astype(dtype)
+    wide = [
+        [x.astype(np.float32) if x is not None and x.dtype == dtype else x for x in inputs]
+        for inputs in draws
+    ]
+    return [y.astype(dtype) for y in theirs(case, wide)]

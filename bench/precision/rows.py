@@ -142,9 +142,9 @@ def standard(x: Array, axis: Any, epsilon: float = single(1e-5)) -> Array:
 
 
 def size(x: Array, axis: Any, epsilon: float = single(1e-5)) -> Array:
-    """Returns the sum of the absolute values of what ``standard`` subtracts."""
+    """Returns the sum of the absolute values of what ``standard`` adds up, the mean's terms too."""
     deviation = np.sqrt(np.var(x, axis=axis, keepdims=True) + epsilon)
-    return np.asarray((np.abs(x) + np.abs(np.mean(x, axis=axis, keepdims=True))) / deviation)
+    return np.asarray((np.abs(x) + np.mean(np.abs(x), axis=axis, keepdims=True)) / deviation)
 
 
 def root_mean_square(x: Array, epsilon: float = single(1e-5)) -> Array:
