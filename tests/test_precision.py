@@ -33,7 +33,7 @@ def rows_of(op: str, dtype: str, engine: str) -> list[Any]:
     """The errors of every case of an operator."""
     measure = importlib.import_module("bench.precision.measure")
     cases = importlib.import_module("bench.precision.__main__").CASES
-    return [measure.errors_of(case, dtype, engine) for case in cases if case.op == op]
+    return [measure.errors_of(case, dtype, engine, draws=1) for case in cases if case.op == op]
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -51,18 +51,22 @@ SINGLE = {
     "ReduceL1": (0.8, 0.8),
     "ReduceL2": (1.1, 2.0),
     "ReduceLogSumExp": (1.6, 1.8),
-    "LayerNormalization": (3.0, 3.2),
+    "LayerNormalization": (2.2, 1.7),
     "RMSNormalization": (3.0, 2.6),
-    "InstanceNormalization": (2.6, 2.7),
-    "GroupNormalization": (3.0, 2.6),
+    "InstanceNormalization": (2.0, 2.0),
+    "GroupNormalization": (2.0, 2.1),
     "GlobalAveragePool": (1.5, 0.51),
     "Erf": (1.2, 1.2),
     "Exp": (0.51, 1.0),
     "BiasGelu": (1.7, 1.7),
-    "Sigmoid": (2.0, 2.0),
+    "Sigmoid": (0.51, 1.7),
+    "Swish": (0.51, 1.9),
     "Tanh": (1.4, 3.6),
     "Pow": (1.3, 1.3),
     "Normalizer": (22.0, 22.0),
+    "MatMul": (3.5, 3.5),
+    "GridSample": (2.2, 2.2),
+    "RoiAlign": (1.1, 1.1),
 }
 """By operator: what float32 may be off by, on numpy and by kernels.
 
@@ -76,3 +80,19 @@ difference of two numbers that are not.
 def test_of_32_bits(op: str, engine: str) -> None:
     for row in rows_of(op, "float32", engine):
         assert row.largest <= SINGLE[op][engine == "kernels"], row
+
+
+@pytest.mark.parametrize(
+    ("op", "kind", "most"),
+    [
+        ("Sigmoid", "small", 0.75),
+        ("Swish", "small", 1.4),
+        ("QuickGelu", "small", 1.5),
+        ("LayerNormalization", "off centre", 0.3),
+        ("MatMul", "row", 0.5),
+    ],
+)
+def test_of_kernels_where_digits_are_lost(op: str, kind: str, most: float) -> None:
+    """An exponential beside 1, a mean beside its elements, a long sum of one row."""
+    (row,) = (row for row in rows_of(op, "float32", "kernels") if kind in row.errors)
+    assert row.errors[kind].largest <= most, row

@@ -55,7 +55,9 @@ def grid_sample(
     dtype = X.dtype if mode == "nearest" else working_dtype(X.dtype)
     n, c, size = X.shape[0], X.shape[1], X.shape[2:]
     places = grid.reshape(n, math.prod(grid.shape[1:-1]), len(size))
-    places = places.astype(accumulator(grid.dtype), copy=False)
+    # Weights are what is left of a place without its whole part: float32 would lose digits of them.
+    exact = xp is np and mode != "nearest"
+    places = places.astype(np.float64 if exact else accumulator(grid.dtype), copy=False)
     axes = [
         sides(xp, places[:, :, -1 - axis], length, mode, padding_mode, bool(align_corners))
         for axis, length in enumerate(size)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from tenonnx.operators import Array, Namespace, OperatorTable
-from tenonnx_array.accurate import exp
+from tenonnx_array.accurate import logistic
 from tenonnx_array.legacy import consuming
 from tenonnx_array.precision import widened
 from tenonnx_array.special import erf
@@ -25,10 +25,8 @@ def relu(xp: Namespace, x: Array) -> Array:
 
 @widened
 def sigmoid(xp: Namespace, x: Array) -> Array:
-    """Return 1 / (1 + exp(-x)); an exponential that overflows gives the right 0."""
-    y = exp(xp, -x)
-    y += 1
-    return xp.reciprocal(y)
+    """Return 1 / (1 + exp(-x))."""
+    return logistic(xp, x)
 
 
 @widened
@@ -178,9 +176,7 @@ def softsign(xp: Namespace, x: Array) -> Array:
 @widened
 def swish(xp: Namespace, x: Array, *, alpha: float = 1.0) -> Array:
     """Return x sigmoid(alpha x)."""
-    y = exp(xp, -alpha * x)
-    y += 1
-    return x / y
+    return logistic(xp, x, alpha, times=True)
 
 
 @op("SwiGLU", since=28)

@@ -10,6 +10,12 @@ from tenonnx.operators import Array, Namespace
 LONGEST = 1 << 29
 """Products of a piece, some hundredths of a second of BLAS's."""
 
+CHAIN = 256
+"""Products of float32 that are added one after the other, as many as onnxruntime adds so.
+
+BLAS has no limit where matrices are small: of 1,000 positive ones it loses 19 ulp, so 5.
+"""
+
 SLOWER = 16
 """By so much numpy is slower for what BLAS has not."""
 
@@ -25,7 +31,7 @@ def matmul(xp: Namespace, a: Array, b: Array, out: Array | None = None) -> Array
     longest = LONGEST if a.dtype == b.dtype and a.dtype.kind in "fc" else LONGEST // SLOWER
     shape = (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
     if np.prod(shape, dtype=np.float64) * a.shape[-1] <= longest:
-        return np.matmul(a, b) if out is None else np.matmul(a, b, out=out)
+        return _product(a, b, out)
     if out is None:
         out = np.empty(shape, np.result_type(a, b))
     _fill(a, b, out, longest)
@@ -37,11 +43,23 @@ def _fill(a: Array, b: Array, out: Array, longest: int) -> None:
     work = out.size * a.shape[-1]
     axis = next((axis for axis, length in enumerate(out.shape) if length > 1), None)
     if work <= longest or axis is None:
-        np.matmul(a, b, out=out)
+        _product(a, b, out)
         return
     for some in pieces(out.shape[axis], work, longest):
         part = out[(slice(None),) * axis + (some,)]
         _fill(*_operands(a, b, out.ndim - axis, some), part, longest)
+
+
+def _product(a: Array, b: Array, out: Array | None) -> Array:
+    """Return the product, of float32 the sum of products of ``CHAIN`` columns at most."""
+    depth = a.shape[-1]
+    if depth <= CHAIN or not a.dtype == b.dtype == np.float32:
+        return np.matmul(a, b, out=out)
+    step = -(-depth // -(-depth // CHAIN))
+    y = np.matmul(a[..., :step], b[..., :step, :], out=out)
+    for start in range(step, depth, step):
+        y += np.matmul(a[..., start : start + step], b[..., start : start + step, :])
+    return y
 
 
 def _operands(a: Array, b: Array, axis: int, some: slice) -> tuple[Array, Array]:

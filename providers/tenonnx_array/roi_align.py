@@ -20,6 +20,24 @@ table = OperatorTable()
 op = table.op
 
 
+class Side(NamedTuple):
+    """Where a region begins along one axis, and how long it is."""
+
+    start: Array
+    extent: Array
+
+    @classmethod
+    def of(cls, corners: Array, axis: int, least: float) -> Side:
+        """Return the side of a region [x1, y1, x2, y2] along x, 0, or y, 1."""
+        return cls(corners[axis], max(corners[2 + axis] - corners[axis], least))
+
+    def places(self, bins: int, count: int) -> Array:
+        """Return where samples lie, ``count`` in every bin: (bins, count)."""
+        dtype = self.start.dtype
+        offsets = (np.arange(count, dtype=dtype) + dtype.type(0.5)) / max(count, 1)
+        return self.start + self.extent / bins * (np.arange(bins, dtype=dtype)[:, None] + offsets)
+
+
 class Samples(NamedTuple):
     """What the bins of a region read along one axis, both (bins, 2 * count): two per sample."""
 
@@ -73,15 +91,21 @@ def roi_align(
             "expected coordinate_transformation_mode to be half_pixel or output_half_pixel, "
             f"found {coordinate_transformation_mode!r}"
         )
-    corners = rois * rois.dtype.type(spatial_scale) - rois.dtype.type(0.5 if aligned else 0)
+    shift = 0.5 if aligned else 0.0
+    corners = rois * rois.dtype.type(spatial_scale) - rois.dtype.type(shift)
+    exact = rois.astype(np.float64) * spatial_scale - shift
     shape = (len(rois), X.shape[1], output_height, output_width)
     check_allocation(xp, shape, X.dtype)
     y = xp.zeros(shape, X.dtype)
     pool = mean if mode == "avg" else maximum
-    for number, (image, (x1, y1, x2, y2)) in enumerate(zip(batch_indices, corners, strict=True)):
-        least = -math.inf if aligned else 1
-        rows = samples(y1, max(y2 - y1, least), output_height, sampling_ratio, X.shape[2])
-        columns = samples(x1, max(x2 - x1, least), output_width, sampling_ratio, X.shape[3])
+    bins = output_width, output_height
+    side_of = functools.partial(Side.of, least=-math.inf if aligned else 1)
+    regions = zip(batch_indices, corners, exact, strict=True)
+    for number, (image, rounded, wide) in enumerate(regions):
+        columns, rows = (
+            samples(side_of(rounded, axis), side_of(wide, axis), bins[axis], sampling_ratio, length)
+            for axis, length in enumerate(X.shape[:1:-1])
+        )
         if rows.indices.size and columns.indices.size:
             y[number] = pool(xp, X[int(image)], rows, columns)
     return y
@@ -93,12 +117,22 @@ op("RoiAlign", since=10, host=(1, 2), without=["coordinate_transformation_mode"]
 )
 
 
-def samples(start: Array, extent: Array, bins: int, ratio: int, length: int) -> Samples:
-    """Return the samples of an axis: ``ratio`` in every bin, or as many as it has elements."""
-    count = ratio or max(math.ceil(extent / bins), 0)
-    offsets = (np.arange(count, dtype=start.dtype) + start.dtype.type(0.5)) / max(count, 1)
-    at = start + extent / bins * (np.arange(bins, dtype=start.dtype)[:, None] + offsets)
+def samples(side: Side, exact: Side, bins: int, ratio: int, length: int) -> Samples:
+    """Return the samples of an axis: ``ratio`` in every bin, or as many as it has elements.
+
+    Args:
+        side: A region's, in its dtype, which decides how many samples there are, and which are
+            outside: an ulp less would be another answer.
+        exact: The same in float64, which weights are of: beside a place the last digits of its
+            fraction are lost.
+        bins: How many.
+        ratio: Samples of a bin; 0 if their number is not given.
+        length: Of the image along the axis.
+    """
+    count = ratio or max(math.ceil(side.extent / bins), 0)
+    at = side.places(bins, count)
     inside = (at >= -1) & (at <= length)
+    at = exact.places(bins, count)
     at = np.clip(at, 0, length - 1)
     low = np.floor(at)
     weights = [(low + 1 - at) * inside, (at - low) * inside]

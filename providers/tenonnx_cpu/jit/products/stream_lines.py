@@ -41,10 +41,14 @@ def _add(kind: str, rows: int, lines: int) -> Callable[[Builder, Sequence[Value]
                 v.prefetch(b, b.add(line, near))
             for own, target in zip(factors, targets, strict=True):
                 place = b.add(target, far)
-                value = v.load(b, wide, place, 4)
+                before = v.load(b, wide, place, 4)
+                # Of one row the lines' sum comes first, so that less is lost; memory is what takes
+                # time. Of more rows another addition for each would.
+                apart = rows == 1 < lines
+                value = v.constant(wide, 0.0) if apart else before
                 for x, factor in zip(xs, own, strict=True):
                     value = v.fma(b, x, factor, value)
-                v.store(b, value, place, 4)
+                v.store(b, b.fadd(before, value) if apart else value, place, 4)
             return []
 
         v.loop(b, vectors, [], step)

@@ -52,7 +52,7 @@ def softmax(x, y, logarithm, grain, threads):  # type: ignore[no-untyped-def] # 
 @helper
 def normalise(x: Any, scale: Any, bias: Any, epsilon: Any, centred: Any, y: Any) -> None:
     """Writes a row normalised by its deviation, or root mean square, into ``y`` (maybe ``x``)."""
-    mean = F(0)
+    mean, rest = F(0), F(0)
     if centred:
         for i in range(x.size):
             mean += x[i]
@@ -61,14 +61,19 @@ def normalise(x: Any, scale: Any, bias: Any, epsilon: Any, centred: Any, y: Any)
     for i in range(x.size):
         d = x[i] - mean
         square += d * d
+        rest += d
+    # What the mean was rounded by: an element close to the mean has not much more than that left.
+    rest = rest / F(x.size) if centred else F(0)
     # Once in a row, and each of its elements has what this is off by.
-    factor = F(1.0 / np.sqrt(np.float64(square) / np.float64(x.size) + np.float64(epsilon)))
+    variance = np.float64(square) / np.float64(x.size) - np.float64(rest) * np.float64(rest)
+    variance = np.float64(0) if variance < 0.0 else variance
+    factor = F(1.0 / np.sqrt(variance + np.float64(epsilon)))
     if bias.size:
         for i in range(x.size):
-            y[i] = (x[i] - mean) * factor * scale[i] + bias[i]
+            y[i] = less(x[i], mean, rest) * factor * scale[i] + bias[i]
     else:
         for i in range(x.size):
-            y[i] = (x[i] - mean) * factor * scale[i]
+            y[i] = less(x[i], mean, rest) * factor * scale[i]
 
 
 @parallel
