@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tenonnx.planning.lower import is_constant
 from tenonnx.provider import Step
 from tenonnx.records import record
+from tenonnx_cpu.jit.runtime import ASKING
 from tenonnx_cpu.specialise import Call, Site, on_host
 
 if TYPE_CHECKING:
@@ -185,9 +186,11 @@ def find_fusions(nodes: Sequence[ir.Node], scope: Scope) -> dict[ir.Node, Fused]
     """Returns the fusions among the nodes of a scope, none overlapping, by where they run."""
     found: dict[ir.Node, Fused] = {}
     position = {node: index for index, node in enumerate(nodes)}
+    demand = ASKING.get()
     for turn in sorted(FUSIONS):
         for node in nodes:
             for attempt in FUSIONS[turn].get((node.domain, node.op_type), ()):
+                demand.node = node
                 if not scope.has(node) or (fused := attempt(node, scope)) is None:
                     continue
                 place = _place_of(fused, position)

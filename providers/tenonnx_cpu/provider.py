@@ -15,7 +15,7 @@ from tenonnx_array.provider import ArrayProvider
 from tenonnx_cpu.brought import bring, bring_all
 from tenonnx_cpu.fuse import Fused, Scope, find_fusions, may_begin
 from tenonnx_cpu.jit.code.cache import cached_files
-from tenonnx_cpu.jit.runtime import has_kernels, warm_up
+from tenonnx_cpu.jit.runtime import ASKING, Demand, has_kernels, warm_up
 from tenonnx_cpu.recording.recorded import replayed
 from tenonnx_cpu.shapes import looked_up, on_shapes
 from tenonnx_cpu.specialise import SPECIALISATIONS, Site
@@ -75,6 +75,11 @@ class CPUExecutionProvider(ArrayProvider):
         """Whether a kernel may have a copy made of weights, laid out as suits it."""
         return self.session_options.entry("session.disable_prepacking") != "1"
 
+    @functools.cached_property
+    def _demand(self) -> Demand:
+        """The kernels that its sessions' nodes asked for."""
+        return Demand()
+
     @classmethod
     def warm_up(cls, tell: Callable[[str, float], None], *, everything: bool) -> dict[str, bool]:
         """Compiles kernels into the disk cache: all, or those that sessions asked for."""
@@ -96,6 +101,14 @@ class CPUExecutionProvider(ArrayProvider):
         heed(self.session_options)
         if not has_kernels():
             return super().compile(segment)
+        token = ASKING.set(self._demand)
+        try:
+            return self._compile(segment)
+        finally:
+            self._demand.node = None
+            ASKING.reset(token)
+
+    def _compile(self, segment: Segment) -> Sequence[Step]:
         bring((node.domain, node.op_type) for node in segment.nodes)
         free = dict.fromkeys(filter(self._is_free, segment.nodes))
         level = self.session_options.graph_optimization_level
@@ -121,6 +134,7 @@ class CPUExecutionProvider(ArrayProvider):
         """Returns a free node's step, on a kernel of the provider's own if there is one."""
         step = self._step(node)
         special = SPECIALISATIONS.get((node.domain, node.op_type))
+        self._demand.node = node
         call = None if special is None else special(Site(node, self.threads), step.call)
         if call is None:
             return step

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 import weakref
 from pathlib import Path
 from typing import Any
@@ -287,7 +286,7 @@ def test_damaged_kernels_are_compiled_anew_and_the_first_run_does_not_wait(
         """
         session = opened()
         first, ready = run(session), compiled()
-        while runtime._QUEUE._thread is not None: time.sleep(0.01)
+        runtime._queue().settle()
         print(json.dumps([first.tolist(), ready, run(session).tolist(), compiled()]))
         """,
         pooling, tmp_path, "1",
@@ -305,23 +304,11 @@ def test_unknown_modes_are_refused(monkeypatch: pytest.MonkeyPatch, pooling: Pat
         tenonnx.InferenceSession(pooling)
 
 
-class Endless:
-    """A kernel that never compiles."""
-
-    def __init__(self) -> None:
-        self.begun = threading.Event()
-
-    def compile(self) -> None:
-        self.begun.set()
-        while True:
-            time.sleep(0.001)
-
-
 def test_a_kernel_that_is_still_awaited_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("numba")
     asked = runtime.JitKernel("conv.boxes", "suppress")
     runtime.KERNELS.remove(asked)
-    asked.requested = True  # in the background, which has not come to it
+    asked.state = runtime.COMPILING  # in the background, which has not come to it
     monkeypatch.setenv("TENONNX_JIT", "1")
     asked.request()
     assert asked.run is None
@@ -335,19 +322,11 @@ def test_without_numba_a_kernel_says_what_to_install(
 ) -> None:
     asked = runtime.JitKernel("conv.boxes", "suppress")
     runtime.KERNELS.remove(asked)
-    monkeypatch.setattr(runtime.JitKernel, "_load", lambda _: False)
+    monkeypatch.setattr(runtime.JitKernel, "load", lambda _: False)
     monkeypatch.setattr(runtime, "has_numba", lambda: False)
     asked.compile()
     assert asked.run is None
     assert "pip install 'tenonnx[jit]'" in caplog.text
-
-
-def test_a_process_that_ends_waits_for_no_kernel() -> None:
-    queue, endless = runtime._Queue(), Endless()
-    queue.put(endless)  # type: ignore[arg-type]  # it is like a kernel where it matters
-    assert endless.begun.wait(10)
-    queue.stop()
-    assert "tenonnx-jit" not in {thread.name for thread in threading.enumerate()}
 
 
 @pytest.mark.parametrize("python_ends", [False, True])

@@ -244,7 +244,7 @@ class ConvCall:
             taps = reached(windows)
             if taps != tuple(slice(0, n) for n in windows.kernel):
                 windows, weights = without_others(windows, taps), kept(self._weight, taps)
-            elif group == 1 and WINOGRAD.requested:
+            elif group == 1 and WINOGRAD.state:
                 size = tile_size(shape[0], w[0], w[1], windows)
             if size:
                 cut = winograd_layout(shape, w[0], size, windows, threads)

@@ -11,19 +11,16 @@ and without numba, on systems that have images of machine code (``code.images``)
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import ctypes
 import functools
 import importlib
 import importlib.util
 import logging
 import os
-import threading
-from collections import deque
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import InvalidArgument
 from tenonnx_cpu.jit.code import images
@@ -32,18 +29,53 @@ from tenonnx_cpu.jit.code.cpu import NATIVE, installed, target
 from tenonnx_cpu.jit.code.sources import Changed
 from tenonnx_cpu.jit.threads import memory as crew_memory
 
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from tenonnx_cpu.jit.background import Background
+
 logger = logging.getLogger("tenonnx.jit")
 
 MODES = ("0", "1", "wait")
 
-PAUSE_SECONDS = 0.1
-"""Before kernels are compiled in the background: a session that is being built goes on at full
-speed, and a program that is done by then never imports numba."""
+PREBUILT, CACHED, COMPILED, COMPILING, NUMPY = (
+    "prebuilt", "cached", "compiled", "compiling", "numpy"
+)  # fmt: skip
+"""States of a kernel; see ``JitKernel.state``."""
+
+NO_NUMBA = "numba is not installed: pip install 'tenonnx[jit]'"
 
 FOLDER = Path(__file__).parent
 
 KERNELS: list[JitKernel] = []
 """Every kernel declared, in order of import."""
+
+
+class Demand(dict["JitKernel", float]):
+    """The kernels that a session asks for, and how much work each is to do there.
+
+    Attributes:
+        node: The node at hand, which asks for them.
+    """
+
+    node: ir.Node | None = None
+
+    def add(self, kernel: JitKernel, *, works: bool) -> None:
+        """Notes that the node at hand asks for a kernel, which may be to do its work."""
+        work = 0.0
+        if works and kernel.run is None and self.node is not None:
+            from tenonnx_cpu.work import work_of  # few processes have kernels to compile
+
+            work = work_of(self.node)
+        self[kernel] = self.get(kernel, 0.0) + work
+
+    def waiting(self) -> list[JitKernel]:
+        """Returns the kernels that are still to be compiled."""
+        return [kernel for kernel in tuple(self) if kernel.state == COMPILING]
+
+
+ASKING: ContextVar[Demand] = ContextVar("tenonnx_asking", default=Demand())  # noqa: B039 - shared
+"""Whose nodes are being compiled; by default, whoever asks for a kernel without a session."""
 
 
 class JitKernel:
@@ -55,48 +87,69 @@ class JitKernel:
 
     Attributes:
         run: The compiled function; ``None`` until it is ready, perhaps for ever.
+        state: ``prebuilt``, ``cached`` or ``compiled`` if it is ready, after where it is from;
+            ``compiling`` if it is going to be; ``numpy`` if not; empty if nobody has asked.
+        reason: Why it is not going to be.
     """
 
-    __slots__ = ("module", "name", "requested", "run")
+    __slots__ = ("module", "name", "reason", "run", "state")
 
     def __init__(self, module: str, name: str) -> None:
         self.module = module
         self.name = name
         self.run: Callable[..., Any] | None = None
-        self.requested = False
+        self.state = self.reason = ""
         KERNELS.append(self)
 
-    def request(self) -> None:
-        """Has the kernel compiled or loaded, now or in the background, as ``TENONNX_JIT`` says."""
+    def request(self, *, works: bool = True) -> None:
+        """Has the kernel compiled or loaded, now or in the background, as ``TENONNX_JIT`` says.
+
+        Args:
+            works: Whether it is to do the work of the node at hand.
+        """
+        demand = ASKING.get()
+        demand.add(self, works=works)
         if self.run is not None:
             return
         mode = jit_mode()
-        if mode == "0" or (self.requested and mode != "wait"):
+        if mode == "0" or (self.state and mode != "wait"):
+            if self.state == COMPILING:
+                _queue().put(demand)
             return
-        self.requested = True
         # Whatever it is that prevents it, compiling finds it, too, and says so.
         with contextlib.suppress(Changed):
-            if self._load():
+            if self.load():
                 return
         if not has_numba():
-            return
-        if mode == "wait":
+            self.state, self.reason = NUMPY, NO_NUMBA
+        elif mode == "wait":
             self.compile()
         else:
-            _QUEUE.put(self)
+            self.state = COMPILING
+            _queue().put(demand)
 
-    def _load(self) -> bool:
-        """Loads the kernel from the disk cache if it is there, which needs no numba."""
+    def path(self) -> Path:
+        """Returns where its image is, or is to be."""
+        return image_path(source_of(self.module), self.name)
+
+    def load(self, *, compiled: bool = False) -> bool:
+        """Loads the kernel if its image is there, which needs no numba.
+
+        Args:
+            compiled: It has just been compiled for this process.
+        """
         if self.run is not None:
             return True
         if not has_images():
             return False
-        found = images.find(image_path(source_of(self.module), self.name), [images.ENTRY])
+        path = self.path()
+        found = images.find(path, [images.ENTRY])
         if found is None:
             return False
         if images.origin(crew_memory.FIND):
             crew_memory.start()
         self.run = images.builtin(self.name, found[images.ENTRY])
+        self.state = COMPILED if compiled else PREBUILT if path.parent == installed() else CACHED
         return True
 
     def compile(self) -> None:
@@ -104,17 +157,42 @@ class JitKernel:
         if self.run is not None:
             return
         try:
-            if not self._load():
-                if not has_numba():
-                    raise ImportError("numba is not installed: pip install 'tenonnx[jit]'")
-                module = importlib.import_module(f"tenonnx_cpu.jit.{self.module}")
-                self.run = module.__dict__[self.name].compile(self.name)
+            self._compile_twice()
         except Exception as error:  # LLVM and numba raise anything; numpy computes the same
-            logger.warning("the JIT kernel %s stays on numpy: %s", self, error)
+            self.fail(error)
+
+    def _compile_twice(self) -> None:
+        if self.load():
+            return
+        if not has_numba():
+            raise ImportError(NO_NUMBA)
+        try:
+            self._compile()
+        except Exception:  # such as memory that there was not
             logger.debug("", exc_info=True)
+            self._compile()
+
+    def _compile(self) -> None:
+        module = importlib.import_module(f"tenonnx_cpu.jit.{self.module}")
+        self.run = module.__dict__[self.name].compile(self.name)
+        self.state = COMPILED
+
+    def fail(self, reason: object) -> None:
+        """Leaves what the kernel is for to numpy, and says so."""
+        self.state, self.reason = NUMPY, str(reason)
+        logger.warning("the JIT kernel %s stays on numpy: %s", self, reason)
+        if isinstance(reason, BaseException):
+            logger.debug("", exc_info=reason)
 
     def __str__(self) -> str:
         return f"{self.module}.{self.name}"
+
+
+def _queue() -> Background:
+    """Returns what compiles in the background, which few processes need."""
+    from tenonnx_cpu.jit.background import QUEUE
+
+    return QUEUE
 
 
 def source_of(module: str) -> Path:
@@ -163,12 +241,11 @@ def warm_up(tell: Callable[[str, float], None], *, everything: bool) -> dict[str
     """
     if not has_kernels():
         return {}
-    _QUEUE.empty()
-    chosen = [kernel for kernel in KERNELS if everything or kernel.requested]
+    _queue().empty()
+    chosen = [kernel for kernel in KERNELS if everything or kernel.state]
     with contextlib.suppress(Changed):
-        _compile_ahead([str(kernel) for kernel in chosen if not kernel._load()], tell)
+        _compile_ahead([str(kernel) for kernel in chosen if not kernel.load()], tell)
     for kernel in chosen:
-        kernel.requested = True
         kernel.compile()
     forget_unused()
     return {str(kernel): kernel.run is not None for kernel in chosen}
@@ -182,69 +259,3 @@ def _compile_ahead(kernels: Sequence[str], tell: Callable[[str, float], None]) -
         kind = chosen.kind if (chosen := target()) else NATIVE
         with contextlib.suppress(ahead.Failed, OSError):
             ahead.compile_ahead(kind, cache_folder(), tell, kernels)
-
-
-class _Queue:
-    """Compiles kernels one after the other in a thread that lives while there are some."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._waiting: deque[JitKernel] = deque()
-        self._thread: threading.Thread | None = None
-        self._stopped = False
-        self._hurry = threading.Event()
-
-    def put(self, kernel: JitKernel) -> None:
-        with self._lock:
-            if self._stopped:
-                return
-            self._waiting.append(kernel)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="tenonnx-jit", daemon=True)
-                self._thread.start()
-
-    def _work(self) -> None:
-        self._hurry.wait(PAUSE_SECONDS)
-        while True:
-            with self._lock:
-                if not self._waiting:
-                    self._thread = None
-                    return
-                kernel = self._waiting.popleft()
-            with contextlib.suppress(SystemExit):  # which ``stop`` raises here
-                kernel.compile()
-
-    def empty(self) -> None:
-        """Takes out what waits, and waits for the kernel at hand."""
-        with self._lock:
-            self._waiting.clear()
-            self._hurry.set()
-            thread = self._thread
-        if thread is not None:
-            thread.join()
-        self._hurry.clear()
-
-    def stop(self) -> None:
-        """Gives the kernel at hand up: LLVM must not be at work while Python is torn down.
-
-        Most of the seconds that a kernel takes are Python's, which notices that it is to stop.
-        """
-        with self._lock:
-            self._stopped = True
-            thread = self._thread
-        if thread is not None and thread.ident is not None:
-            stop = ctypes.pythonapi.PyThreadState_SetAsyncExc
-            stop(ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit))
-        self.empty()
-
-    def after_fork(self) -> None:
-        """A child has no such thread, and the compiler's lock if the thread held it: no more."""
-        busy = self._thread is not None
-        self.__init__()  # type: ignore[misc]  # the lock may have been held, too
-        self._stopped = busy
-
-
-_QUEUE = _Queue()
-atexit.register(_QUEUE.stop)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_QUEUE.after_fork)

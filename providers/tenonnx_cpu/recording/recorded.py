@@ -64,7 +64,7 @@ class Recorded:
         """
         if not images.SUPPORTED:
             return self
-        REPLAY.request()
+        REPLAY.request(works=False)
         if REPLAY.run is None or not COUNTED:
             return self
         cell = Cell((_services(), _Recorder(self.function, tuple(constants))))

@@ -1,0 +1,228 @@
+"""Kernels that are compiled in the background: in which order, and by whom.
+
+A thread takes them one after the other and hands them to a process (``compiler_process``), which
+leaves images in the cache. Where no such process can be started, or none can write the cache, the
+thread compiles itself. It lives while there is something to do.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from tenonnx_cpu.jit.claims import claimed
+from tenonnx_cpu.jit.compiler_process import DONE, UNKEPT, CompilerProcess, Died
+
+if TYPE_CHECKING:
+    from tenonnx_cpu.jit.runtime import Demand, JitKernel
+
+PAUSE_SECONDS = 0.1
+"""Before the first is compiled: a session that is being built goes on at full speed, and a program
+that is done by then starts no compiler."""
+
+LINGER_SECONDS = 3.0
+"""How long the compiler waits for the next session: starting another takes it a second."""
+
+OTHERS_SECONDS = 0.1
+"""Between two looks at whether other processes are done with what they compile."""
+
+PATIENCE = 30.0
+"""Seconds after which a kernel that another process compiles is compiled here, too."""
+
+
+class Background:
+    """What is to be compiled, for whom, and the thread that sees to it."""
+
+    def __init__(self) -> None:
+        self._reset()
+        self._compiler = CompilerProcess()
+
+    def _reset(self) -> None:
+        self._changed = threading.Condition(threading.RLock())
+        self._demands: list[Demand] = []
+        self._failed: dict[JitKernel, str] = {}
+        self._busy: dict[JitKernel, tuple[float, float]] = {}
+        self._current: JitKernel | None = None
+        self._thread: threading.Thread | None = None
+        self._stopped = self._inside = self._hurry = False
+
+    def put(self, demand: Demand) -> None:
+        """Has what a session asks for compiled; more can be added to it until it is."""
+        with self._changed:
+            if self._stopped:
+                return
+            if not any(each is demand for each in self._demands):
+                self._demands.append(demand)
+            if self._thread is None:
+                self._start()
+            self._changed.notify_all()
+
+    def _start(self) -> None:
+        self._thread = threading.Thread(target=self._work, name="tenonnx-jit", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError:  # no thread can be had, as while Python ends: the next one may
+            self._thread = None
+
+    def _work(self) -> None:
+        try:
+            with self._changed:
+                self._changed.wait_for(lambda: self._stopped or self._hurry, PAUSE_SECONDS)
+            while (kernel := self._take()) is not None:
+                self._advance(kernel)
+        except SystemExit:  # which ``stop`` raises here
+            pass
+        finally:
+            self._compiler.close()
+
+    def _take(self) -> JitKernel | None:
+        """Returns the next kernel, once there is one; ``None`` if there is none for a while."""
+        deadline = time.monotonic() + LINGER_SECONDS
+        with self._changed:
+            self._current = None
+            self._changed.notify_all()
+            while not self._stopped:
+                if (kernel := self._next()) is not None:
+                    self._current = kernel
+                    return kernel
+                left = OTHERS_SECONDS if self._demands else deadline - time.monotonic()
+                if left <= 0 or (self._hurry and not self._demands):
+                    break
+                self._changed.wait(left)
+            self._thread = None
+            self._changed.notify_all()
+            return None
+
+    def _next(self) -> JitKernel | None:
+        """Returns what the session that waited longest spends most time in.
+
+        One that another process compiles, or that could not be compiled, comes last.
+        """
+        now = time.monotonic()
+        self._demands = [demand for demand in self._demands if demand.waiting()]
+        for position, demand in enumerate(self._demands):
+            if free := [k for k in demand.waiting() if not self._is_busy(k, now)]:
+                self._demands.append(self._demands.pop(position))
+                return min(free, key=lambda kernel: (kernel in self._failed, -demand[kernel]))
+        return None
+
+    def _is_busy(self, kernel: JitKernel, now: float) -> bool:
+        _, seen = self._busy.get(kernel, (0, -OTHERS_SECONDS))
+        return now - seen < OTHERS_SECONDS
+
+    def _advance(self, kernel: JitKernel) -> None:
+        """Has a kernel compiled, or finds that another process does that now."""
+        try:
+            if kernel.load():
+                return
+            with claimed(kernel.path()) as free:
+                if not free and self._is_patient(kernel):
+                    return
+                if kernel.load():
+                    return
+                self._compile(kernel)
+        except Exception as error:  # files that are not what they were
+            kernel.fail(error)
+
+    def _is_patient(self, kernel: JitKernel) -> bool:
+        """Notes that another process compiles a kernel; says whether to leave it that."""
+        now = time.monotonic()
+        begin, _ = self._busy.get(kernel, (now, now))
+        self._busy[kernel] = begin, now
+        return now - begin < PATIENCE
+
+    def _compile(self, kernel: JitKernel) -> None:
+        start = time.monotonic()
+        try:
+            answer = self._compiler.ask(f"{kernel.module} {kernel.name}", lambda: None)
+        except Died as error:
+            answer = str(error)
+        except OSError:
+            answer = UNKEPT
+        if self._stopped:
+            return
+        if answer in (DONE, UNKEPT) and not kernel.load(compiled=True):
+            self._inside = True
+            kernel.compile()
+            self._inside = False
+        elif answer not in (DONE, UNKEPT) and kernel not in self._failed:
+            self._failed[kernel] = answer
+            self._compiler.close()  # the next one begins anew
+        elif answer not in (DONE, UNKEPT):
+            kernel.fail(answer)
+        if kernel.run is not None:
+            Timing.add(time.monotonic() - start)
+
+    def waiting(self) -> Iterable[JitKernel]:
+        """Returns the kernels that are still to be compiled, each once."""
+        with self._changed:
+            return dict.fromkeys(k for demand in self._demands for k in demand.waiting())
+
+    def settle(self) -> None:
+        """Waits until nothing is left to do."""
+        with self._changed:
+            self._hurry = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._thread is None)
+            self._hurry = False
+
+    def empty(self) -> None:
+        """Takes out what waits, and waits for the kernel at hand."""
+        with self._changed:
+            self._demands.clear()
+        self.settle()
+
+    def stop(self) -> None:
+        """Gives the kernel at hand up, as Python ends.
+
+        The thread may be in LLVM itself: then most of the seconds that a kernel takes are still
+        Python's, which notices that it is to stop, and says nothing of where that came upon it.
+        """
+        with self._changed:
+            self._stopped = True
+            thread = self._thread
+            self._changed.notify_all()
+        if thread is None or thread.ident is None:
+            return
+        if self._inside:
+            sys.unraisablehook = lambda _: None
+        raise_there = ctypes.pythonapi.PyThreadState_SetAsyncExc
+        while thread.is_alive():
+            self._compiler.signal(signal.SIGKILL)
+            if self._inside:
+                raise_there(ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit))
+            thread.join(0.05)
+
+    def forked(self) -> None:
+        """Begins anew in a child that was forked: it has no such thread, and no compiler."""
+        inside, demands = self._inside, [d for d in self._demands if d.waiting()]
+        self._compiler.forget()
+        self._reset()
+        self._stopped = inside  # numba's lock is the thread's, for ever
+        for demand in demands:
+            self.put(demand)
+
+
+class Timing:
+    """How long kernels take to compile here."""
+
+    seconds = 1.5
+    """For one of them; what is measured replaces the guess soon."""
+
+    @classmethod
+    def add(cls, seconds: float) -> None:
+        """Notes how long one took."""
+        cls.seconds = 0.7 * cls.seconds + 0.3 * seconds
+
+
+QUEUE = Background()
+atexit.register(QUEUE.stop)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=QUEUE.forked)

@@ -1,0 +1,66 @@
+"""How long numpy takes for a node, roughly: which kernel is to be compiled first."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from tenonnx.planning.lower import is_constant
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+OPEN = 32
+"""What a dimension is taken for that the model leaves open."""
+
+FUNCTIONS = frozenset(
+    {
+        "Attention", "BiasGelu", "Erf", "Exp", "FastGelu", "Gelu", "GroupNormalization",
+        "HardSwish", "InstanceNormalization", "LayerNormalization", "LogSoftmax", "Mish", "Pow",
+        "Sigmoid", "SkipLayerNormalization", "Softmax", "Softplus", "Swish", "Tanh",
+    }
+)  # fmt: skip
+"""Operators that take numpy several passes, or a function of every element."""
+FUNCTION = 8.0
+
+PRODUCT = 1 / 16
+"""What a multiplication and addition of BLAS takes beside a pass over an element."""
+
+BLAS = frozenset({"Gemm", "MatMul"})
+
+
+def work_of(node: ir.Node) -> float:
+    """Returns the time in passes over an element; at least 1."""
+    result = max((_elements(value) for value in node.outputs), default=1.0)
+    work = result * (FUNCTION if node.op_type in FUNCTIONS else 1.0)
+    weights = [v for v in node.inputs if v is not None and is_constant(v) and _rank(v) >= 2]
+    if weights:
+        products = _products(result, weights, node.op_type)
+        # Whole numbers, and whatever else BLAS has no product of, take as long as they are many.
+        work += products * (PRODUCT if node.op_type in BLAS else 1.0)
+    elif node.op_type in BLAS:
+        given = node.inputs[0].shape if node.inputs[0] is not None else None
+        work += PRODUCT * result * (_size(given[-1]) if given else OPEN)
+    return max(1.0, work)
+
+
+def _products(result: float, weights: list[ir.Value], operator: str) -> float:
+    """Returns how many multiplications there are of a result and a layer's weights."""
+    largest = max(weights, key=_elements)
+    shape = [] if largest.shape is None else [_size(each) for each in largest.shape]
+    channels = shape[0] if "Conv" in operator or "NBits" in operator else shape[-1]
+    return result * max(1.0, _elements(largest) / max(1, channels))
+
+
+def _rank(value: ir.Value) -> int:
+    return 0 if value.shape is None else len(value.shape)
+
+
+def _elements(value: ir.Value) -> float:
+    if value.shape is None:
+        return float(OPEN)
+    return math.prod((float(_size(each)) for each in value.shape), start=1.0)
+
+
+def _size(dimension: object) -> int:
+    return dimension if isinstance(dimension, int) else OPEN
