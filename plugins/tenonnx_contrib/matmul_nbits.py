@@ -7,6 +7,7 @@ from typing import Final
 from tenonnx import Array, Namespace, OperatorTable
 from tenonnx_array.dtypes import accumulator
 from tenonnx_contrib.packed import check, levels, unpack
+from tenonnx_contrib.planes import by_planes
 from tenonnx_contrib.tiles import tiled
 
 table = OperatorTable("com.microsoft")
@@ -58,12 +59,22 @@ def matmul_nbits(
     B, scales = B.reshape(N, blocks, -1), scales.reshape(N, -1).astype(wide, copy=False)
     offsets = None if zero_points is None else centred(xp, zero_points, N, blocks, bits, wide)
 
+    x = A.astype(wide, copy=False)
+    if g_idx is None:
+        y = by_planes(xp, x.reshape(-1, K), B, scales, offsets, bits).reshape(*A.shape[:-1], N)
+        if bias is not None:
+            y += bias.astype(wide, copy=False)
+        return y.astype(A.dtype, copy=False)
+
     def tile(rows: slice) -> Array:
         weights = levels(xp, B[rows], bits).astype(wide, copy=False)
-        shift = None if offsets is None else offsets[rows]
-        return scaled(weights, scales[rows], shift, g_idx, K)
+        weights = weights.reshape(weights.shape[0], -1)[:, :K]
+        if offsets is not None:
+            weights -= offsets[rows][:, g_idx]
+        weights *= scales[rows][:, g_idx]
+        return weights
 
-    return tiled(xp, A.astype(wide, copy=False), tile, (N, K), bias).astype(A.dtype, copy=False)
+    return tiled(xp, x, tile, (N, K), bias).astype(A.dtype, copy=False)
 
 
 @op("MatMulFpQ4", host=(2,))
@@ -108,19 +119,3 @@ def centred(xp: Namespace, values: Array, rows: int, blocks: int, bits: int, wid
     if values.dtype == xp.uint8:
         values = unpack(xp, values.reshape(rows, -1), bits)[:, :blocks]
     return values.reshape(rows, blocks).astype(wide) - wide.type(1 << (bits - 1))
-
-
-def scaled(
-    weights: Array, scales: Array, offsets: Array | None, groups: Array | None, columns: int
-) -> Array:
-    """Return weights (rows, blocks, size) as the matrix (rows, columns); they are overwritten."""
-    if groups is None:
-        if offsets is not None:
-            weights -= offsets[:, :, None]
-        weights *= scales[:, :, None]
-        return weights.reshape(weights.shape[0], -1)[:, :columns]
-    weights = weights.reshape(weights.shape[0], -1)[:, :columns]
-    if offsets is not None:
-        weights -= offsets[:, groups]
-    weights *= scales[:, groups]
-    return weights

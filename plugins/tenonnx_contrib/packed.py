@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tenonnx import Array, Namespace
 
 
@@ -14,21 +16,37 @@ def unpack(xp: Namespace, packed: Array, bits: int) -> Array:
     check(bits)
     if bits == 8:
         return packed
-    return flattened(xp.take(codes(xp, bits), packed, axis=0))
+    out = xp.empty((*packed.shape, 8 // bits), xp.uint8)
+    for place, plane in enumerate(planes(xp, packed, bits)):
+        out[..., place] = plane
+    return flattened(out)
 
 
 def levels(xp: Namespace, packed: Array, bits: int) -> Array:
     """Returns the elements of the last axis less the middle of their range, as float32."""
-    middle = xp.float32(1 << (bits - 1))
+    out = xp.empty((*packed.shape, 8 // bits), xp.float32)
+    for place, plane in enumerate(centred_planes(xp, packed, bits)):
+        out[..., place] = plane
+    return flattened(out)
+
+
+def planes(xp: Namespace, packed: Array, bits: int) -> Iterator[Array]:
+    """Yields the elements at each place of a byte, from the low bits on, as uint8."""
     if bits == 8:
-        return packed.astype(xp.float32) - middle
-    return flattened(xp.take(codes(xp, bits).astype(xp.float32) - middle, packed, axis=0))
+        yield packed
+        return
+    mask = xp.uint8((1 << bits) - 1)
+    yield packed & mask
+    for shift in range(bits, 8 - bits, bits):
+        yield (packed >> xp.uint8(shift)) & mask
+    yield packed >> xp.uint8(8 - bits)
 
 
-def codes(xp: Namespace, bits: int) -> Array:
-    """Returns the elements that each of the 256 bytes holds."""
-    shifts = xp.arange(0, 8, bits, dtype=xp.uint8)
-    return (xp.arange(256, dtype=xp.uint8)[:, None] >> shifts) & xp.uint8((1 << bits) - 1)
+def centred_planes(xp: Namespace, packed: Array, bits: int) -> Iterator[Array]:
+    """Yields the same less the middle of their range, as int8."""
+    middle = xp.uint8(1 << (bits - 1))
+    for plane in planes(xp, packed, bits):
+        yield (plane - middle).view(xp.int8)
 
 
 def flattened(parts: Array) -> Array:

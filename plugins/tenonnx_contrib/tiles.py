@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from tenonnx import Array, Namespace
+from tenonnx import Array, Namespace, interruption
 
 TILE_BYTES: Final = 2 << 20
 """Dequantised weights that exist at any one time: they stay in a core's cache."""
 
 
-def strips(rows: int, columns: int) -> Iterator[slice]:
-    """Yields the rows to dequantise at a time."""
-    step = max(TILE_BYTES // (4 * columns), 1)
+def strips(rows: int, columns: int, size: int = TILE_BYTES) -> Iterator[slice]:
+    """Yields the rows to dequantise at a time, having looked whether to stop.
+
+    Args:
+        rows: All of them.
+        columns: Of a row.
+        size: Bytes that they may take as float32.
+    """
+    step = max(size // max(4 * columns, 1), 1)
     for start in range(0, rows, step):
+        interruption.check()
         yield slice(start, min(start + step, rows))
 
 
