@@ -15,8 +15,8 @@ What becomes of a node, in the order in which it happens:
    and share (``jit.code``); one crew of threads shares its loops (``jit.threads``, ``team``).
 5. In a run, the override checks its inputs, allocates the result (``buffers``) and returns a
    *launch*: the kernel with its arguments (``recording.launch``).
-6. What it returned twice for inputs that lie alike is written down (``recording``), and from then
-   on *replayed*, in machine code, without it (``jit.replay``, ``jit.layout``).
+6. If it returns the same launch when it is asked again, that is written down (``recording``), and
+   from then on *replayed*, in machine code, without it (``jit.replay``, ``jit.layout``).
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from models import FLOAT, model, node, value
 
 pytest.importorskip("numba")
 
+from tenonnx_cpu.jit.code import images
 from tenonnx_cpu.quantised import nbits as nbits_module
 from tenonnx_cpu.quantised import product as products
 from tenonnx_cpu.quantised.matrix import Quantised
@@ -257,7 +258,8 @@ def test_matmul_nbits(
         spread = np.repeat(shift * problem.matrix.scales.astype(np.float64), 32, axis=1)
         answer = answer - x.astype(np.float64) @ spread.T
     fast, plain = nbits(problem, x, level, **extras)
-    assert len(calls) == 1
+    # Recorded runs ask what to do once more; what zeros of real numbers add is not recorded.
+    assert len(calls) == 1 + (images.SUPPORTED and zeros != "real")
     assert calls[0] is not None
     limit = problem.limit(x.reshape(-1, 256).astype(np.float64), "int8" if level else "float32")
     limit = limit.reshape(fast.shape) * (1 if zeros != "real" else 2)

@@ -17,11 +17,12 @@ from tenonnx.interface.profiling import kernel_name
 
 pytest.importorskip("numba")
 
-from tenonnx_cpu.jit import scratch
+from tenonnx_cpu.jit import runtime, scratch
 from tenonnx_cpu.jit.code import images
 from tenonnx_cpu.recording import recorded
+from tenonnx_cpu.recording.fixed import fix
 from tenonnx_cpu.recording.launch import Launch
-from tenonnx_cpu.recording.recording import describe
+from tenonnx_cpu.recording.recording import describe, is_said_by
 
 pytestmark = pytest.mark.skipif(not images.SUPPORTED, reason="numba calls kernels here")
 
@@ -99,7 +100,7 @@ def test_results_are_the_same(threads: int, monkeypatch: pytest.MonkeyPatch) -> 
         same(one.run(None, feeds), plain.run(None, feeds))
     found = recordings(one)
     assert len(found) == len(one._plan.steps) >= 10
-    assert set(found) == {2}, "those that came three times in a row"
+    assert set(found) == {2}, "the first one, and the one that came twice in a row"
 
 
 def test_recordings_are_few() -> None:
@@ -116,7 +117,50 @@ def test_a_step_gives_up_on_shapes_that_never_come_again() -> None:
         one.run(None, given((1, length)))
     for _ in range(4):
         one.run(None, given((1, 3)))
-    assert set(recordings(one)) == {0}
+    assert set(recordings(one)) == {1}, "the first one"
+
+
+@pytest.mark.parametrize("shape", [(2, 5), (1, 1)])
+def test_the_second_run_is_machine_codes(
+    shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of axes of one element, too, whose strides machine code makes otherwise than numpy."""
+    one = opened()
+    wanted = one.run(None, given(shape))
+    assert set(recordings(one)) == {1}
+    monkeypatch.setattr(recorded._Recorder, "__call__", nothing)
+    for _ in range(2):
+        same(one.run(None, given(shape)), wanted)
+
+
+def test_nothing_is_recorded_while_kernels_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that is not there yet may do better than those that are."""
+    one = opened()
+    with monkeypatch.context() as patch:
+        patch.setattr(recorded, "compiles", lambda: True)
+        for _ in range(3):
+            wanted = one.run(None, given((2, 5)))
+        assert set(recordings(one)) == {0}
+    same(one.run(None, given((2, 5))), wanted)
+    assert set(recordings(one)) == {1}
+
+
+def test_sessions_that_are_there_before_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What replays recordings may be compiled after a session was opened, as any kernel."""
+    with monkeypatch.context() as patch:
+        patch.setattr(runtime, "KERNELS", [])
+        late = recorded.JitKernel("replay", "replay")
+        late.state = runtime.NUMPY
+        patch.setenv("TENONNX_JIT", "1")
+        patch.setattr(recorded, "REPLAY", late)
+        patch.setattr(recorded, "compiles", lambda: True)
+        one = opened()
+        wanted = one.run(None, given((2, 5)))
+    names = {kernel_name(step.call) for step in one._plan.steps}
+    assert "tenonnx_cpu.elementwise.program.ProgramCall.launch" in names
+    same(one.run(None, given((2, 5))), wanted)
+    cells = [step.call._call.__self__ for step in one._plan.steps]
+    assert {len(cell) for cell in cells} == {4}, "a recording each"
 
 
 def test_arrays_that_lie_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,6 +323,31 @@ class TestDescriptions:
     def test_a_copy_is_not_the_same_twice(self) -> None:
         first, second = (self.describe((self.x.copy(),)) for _ in range(2))
         assert first.facts != second.facts
+
+    @pytest.mark.parametrize(
+        ("first", "second", "said"),
+        [
+            ((x, 1), (x, 1), True),
+            ((x, 1), (x, 2), False),
+            ((x,), (x, 1), False),
+            ((WEIGHTS["w"][1:],), (WEIGHTS["w"][1:],), True),
+            ((WEIGHTS["w"][1:],), (WEIGHTS["w"][2:],), False),
+            ((WEIGHTS["w"].copy(),), (WEIGHTS["w"].copy(),), False),
+        ],
+    )
+    def test_what_is_said_again(self, first: Any, second: Any, said: bool) -> None:
+        described = self.describe(first)
+        result = np.empty((3, 4), np.float32)
+        again = Launch(self.run, (*second, result.reshape(-1)), result)
+        assert is_said_by(described, again) == said
+        assert not is_said_by(described, again._replace(run=min))
+        assert not is_said_by(described, result)
+
+    def test_fixed_results_are_compared(self) -> None:
+        one, same, other = (fix(np.array(n)) for n in (1, 1, 2))
+        described = describe((self.x,), [False], Launch(None, (), one))
+        assert is_said_by(described, Launch(None, (), same))
+        assert not is_said_by(described, Launch(None, (), other))
 
     def test_numbers_count(self) -> None:
         assert self.describe((1,)).facts != self.describe((2,)).facts

@@ -53,6 +53,11 @@ class Background:
         self._thread: threading.Thread | None = None
         self._stopped = self._inside = self._hurry = False
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether there are kernels left to compile."""
+        return bool(self._demands)
+
     def put(self, demand: Demand) -> None:
         """Has what a session asks for compiled; more can be added to it until it is."""
         with self._changed:

@@ -80,7 +80,10 @@ stack_of_stores = on_stack(at.MOST_OUTPUTS)
 
 @helper
 def is_array_as(array: Any, guard: Any, api: Any) -> Any:
-    """Says whether an object is an array of the dtype, shape and strides that a guard tells."""
+    """Says whether an object is an array of the dtype, shape and strides that a guard tells.
+
+    Along an axis of one element, any stride will do.
+    """
     if word(array + HEAD - 8) != word(api + 8 * at.NDARRAY) or word(array + at.DESCR) != word(
         guard + 16
     ):
@@ -94,8 +97,8 @@ def is_array_as(array: Any, guard: Any, api: Any) -> Any:
         if word(shape + 8 * axis) != word(wanted + 8 * axis):
             return False
     wanted += 8 * ndim
-    for axis in range(ndim):  # noqa: SIM110 - numba has no generators' all()
-        if word(strides + 8 * axis) != word(wanted + 8 * axis):
+    for axis in range(ndim):
+        if word(strides + 8 * axis) != word(wanted + 8 * axis) and word(shape + 8 * axis) != 1:
             return False
     return True
 

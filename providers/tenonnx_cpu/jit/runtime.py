@@ -17,6 +17,7 @@ import importlib
 import importlib.util
 import logging
 import os
+import sys
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from pathlib import Path
@@ -227,6 +228,12 @@ def has_images() -> bool:
 def has_numba() -> bool:
     """Says whether numba is installed; does not import it."""
     return importlib.util.find_spec("numba") is not None
+
+
+def compiles() -> bool:
+    """Says whether kernels are being compiled in the background."""
+    background = sys.modules.get("tenonnx_cpu.jit.background")
+    return background is not None and background.QUEUE.is_busy
 
 
 def warm_up(tell: Callable[[str, float], None], *, everything: bool) -> dict[str, bool]:

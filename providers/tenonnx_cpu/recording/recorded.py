@@ -2,12 +2,13 @@
 
 Most steps call one kernel, and all that they do before depends on shapes alone: whether the kernel
 takes the arrays, which of several it is, what the result looks like, how work is shared out. A
-function that is ``Recorded`` returns that as a ``Launch`` instead of calling the kernel. When it
-has said the same of the same shapes twice, machine code (``jit.replay``) does it from then on.
+function that is ``Recorded`` returns that as a ``Launch`` instead of calling the kernel. Asked
+twice, it must say the same; then machine code (``jit.replay``) does it from the next run on.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 from collections.abc import Callable, Sequence
@@ -20,15 +21,13 @@ from tenonnx.records import record
 from tenonnx_cpu.buffers import COUNTED
 from tenonnx_cpu.jit import layout as at
 from tenonnx_cpu.jit.code import images
-from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.jit.runtime import JitKernel, compiles
 from tenonnx_cpu.jit.scratch import ROOMS
 from tenonnx_cpu.recording.fixed import is_fixed
 from tenonnx_cpu.recording.launch import Launch, done
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-
-    from tenonnx_cpu.recording.recording import Description
 
 REPLAY = JitKernel("replay", "replay")
 
@@ -65,8 +64,10 @@ class Recorded:
         if not images.SUPPORTED:
             return self
         REPLAY.request(works=False)
-        if REPLAY.run is None or not COUNTED:
+        if not COUNTED:
             return self
+        if REPLAY.run is None:
+            return Waiting(self, constants) if compiles() else self
         cell = Cell((_services(), _Recorder(self.function, tuple(constants))))
         cell.__wrapped__ = self.function
         return images.builtin("replay", images.entry_of(REPLAY.run), cell)
@@ -79,6 +80,28 @@ def replayed(call: Callable[..., Any], inputs: Sequence[ir.Value | None]) -> Cal
     return call.replayed([value is not None and is_constant(value) for value in inputs])
 
 
+class Waiting:
+    """Calls a recorded step's function until machine code is there that can do it again."""
+
+    __slots__ = ("__wrapped__", "_call", "_constants", "_step")
+
+    def __init__(self, step: Recorded, constants: Sequence[bool]) -> None:
+        self.__wrapped__ = step.function
+        self._step = step
+        self._constants = constants
+        self._call: Callable[..., Any] = self._look
+
+    def __call__(self, *inputs: Any) -> Any:
+        """Returns the results."""
+        return self._call(*inputs)
+
+    def _look(self, *inputs: Any) -> Any:
+        if REPLAY.run is None:
+            return self._step(*inputs)
+        self._call = self._step.replayed(self._constants)
+        return self._call(*inputs)
+
+
 class Cell(list[Any]):
     """What ``jit.replay`` has as its self: addresses, a ``_Recorder``, and recordings."""
 
@@ -86,7 +109,7 @@ class Cell(list[Any]):
 
 
 class _Recorder:
-    """Does what no recording does, and records what comes again.
+    """Does what no recording does, and records the first call, and shapes that come again.
 
     Args:
         function: Returns a launch.
@@ -98,7 +121,6 @@ class _Recorder:
         self._constants = constants
         self._patience = PATIENCE
         self._shapes: Any = None
-        self._seen: Description | None = None
 
     def __call__(self, cell: Cell, *inputs: Any) -> Any:
         """Returns the results."""
@@ -109,26 +131,28 @@ class _Recorder:
         return result
 
     def _learn(self, cell: Cell, inputs: tuple[Any, ...], made: Launch) -> None:
+        if compiles():
+            return  # a better kernel than this one may be on its way
         shapes = [
             id(x) if x is None or is_fixed(x) else (x.shape, x.strides, x.dtype) for x in inputs
         ]
         self._patience -= 1
-        if shapes != self._shapes:
-            self._shapes, self._seen = shapes, None
+        if self._shapes not in (None, shapes):
+            self._shapes = shapes
             return
-        # Imported by those who run a step more than once.
-        from tenonnx_cpu.recording.recording import describe, written
+        self._shapes = shapes
+        # Not imported before the first step that is recorded: some sessions have none.
+        from tenonnx_cpu.recording.recording import describe, is_said_by, written
 
-        described, seen = describe(inputs, self._constants, made), self._seen
+        described = describe(inputs, self._constants, made)
         if described is None or self._patience <= 0:
-            self._patience, self._seen = 0, None
-        elif seen is None or described.facts != seen.facts:
-            self._seen = described
-        else:
-            self._seen = self._shapes = None
-            if len(cell) >= 2 + 2 * KEPT:
-                del cell[2:4]
-            cell.extend(written(described))
+            self._patience = 0
+            return
+        with contextlib.suppress(MemoryError):  # results are made once more
+            if is_said_by(described, self._function(*inputs)):
+                if len(cell) >= 2 + 2 * KEPT:
+                    del cell[2:4]
+                cell.extend(written(described))
 
 
 @functools.cache

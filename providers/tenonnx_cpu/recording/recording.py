@@ -6,6 +6,7 @@ or in scratch memory lies there the next time, too. Any other array must be the 
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import math
 import types
@@ -22,6 +23,11 @@ from tenonnx_cpu.recording.fixed import is_fixed
 from tenonnx_cpu.recording.launch import Launch
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
+
+DATA = object.__basicsize__
+"""Where numpy's arrays have the address of their first element (``PyArrayObject_fields``)."""
+
+word_at = ctypes.c_ssize_t.from_address
 
 
 class Place(NamedTuple):
@@ -125,6 +131,35 @@ def describe(
     return found if fits else None
 
 
+def is_said_by(described: Description, again: Any) -> bool:
+    """Says whether a launch of the same inputs is described, too: no array was made for either.
+
+    Where arrays lie in inputs, results and scratch memory depends on shapes alone.
+    """
+    if type(again) is not Launch or again.run is not described.facts[0]:
+        return False
+    arguments, results = described.facts[1], described.facts[3]
+    found = again.result if isinstance(again.result, tuple) else (again.result,)
+    return (
+        len(arguments) == len(again.arguments)
+        and len(results) == len(found)
+        and all(map(_is_same, arguments, described.things, again.arguments))
+        and all(map(_is_same_result, results, found))
+    )
+
+
+def _is_same(described: Any, thing: Any, argument: Any) -> bool:
+    if isinstance(described, Place) or thing is argument:
+        return True
+    if not isinstance(described, Same):
+        return bool(described == argument)
+    return isinstance(argument, np.ndarray) and described == _same(argument)
+
+
+def _is_same_result(described: Any, result: Any) -> bool:
+    return not isinstance(described, Fixed) or described == Fixed(result)
+
+
 _UNFIT: Any = object()
 
 
@@ -134,19 +169,32 @@ def _form(x: Any) -> Any:
     return x.dtype, x.shape, x.strides
 
 
-def _address(array: NDArray) -> int:
-    return int(array.__array_interface__["data"][0])
-
-
-def _span(array: NDArray) -> tuple[int, int]:
-    """Returns the address of an array's first byte in memory and of the one after the last."""
-    low = high = _address(array)
+def _extent(array: NDArray) -> tuple[int, int, int]:
+    """Returns the addresses of an array's first element, of its first byte and after its last."""
+    low = high = address = word_at(id(array) + DATA).value
+    if array.flags.c_contiguous:
+        return address, address, address + array.nbytes
     for length, step in zip(array.shape, array.strides, strict=True):
         if step < 0:
             low += (length - 1) * step
         else:
             high += (length - 1) * step
-    return low, high + array.itemsize
+    return address, low, high + array.itemsize
+
+
+def _same(array: NDArray) -> Same:
+    address = _extent(array)[0] if array.size else 0
+    return Same(address, array.shape, array.strides, array.dtype)
+
+
+class _Input(NamedTuple):
+    """Where an input lies in memory, and whether it may lie elsewhere in another call."""
+
+    position: int
+    address: int
+    low: int
+    high: int
+    varies: bool
 
 
 class _Finder:
@@ -154,12 +202,12 @@ class _Finder:
 
     def __init__(self, inputs: tuple[Any, ...], known: tuple[Any, ...], made: Launch) -> None:
         self._inputs = [
-            (position, _address(x), *_span(x), type(known[position]) is tuple)
+            _Input(position, *_extent(x), type(known[position]) is tuple)
             for position, x in enumerate(inputs)
             if type(x) is np.ndarray and x.size
         ]
         room = scratch(0)
-        self._scratch = _span(room) if room.size else (0, 0)
+        self._scratch = _extent(room)[1:] if room.size else (0, 0)
         self._room = 0
         self._stores: list[tuple[int, int]] = []
         stores: list[Store] = []
@@ -168,7 +216,9 @@ class _Finder:
             self._result(result, stores, made.run is None)
             for result in (made.result if several else (made.result,))
         )
-        arguments = tuple(map(self._argument, made.arguments))
+        arguments = tuple(
+            self._argument(x) if isinstance(x, np.ndarray) else x for x in made.arguments
+        )
         refusal = at.ABSENT
         if made.refusal is not None:
             place = self._argument(made.refusal)
@@ -189,56 +239,49 @@ class _Finder:
             return Fixed(result)
         if type(result) is not np.ndarray or not result.size:
             raise _Unclear
-        source = self._input_of(result)
-        if source is not None:
-            if not source[1] or not result.flags.writeable:
+        address, low, high = _extent(result)
+        if (source := self._input_of(address, low, high)) is not None:
+            if not source.varies or not result.flags.writeable:
                 raise _Unclear
-            return Place(
-                at.FROM_INPUT, source[0], _address(result) - source[2], result.shape, result.strides
-            )
-        low, high = span = _span(result)
+            offset = address - source.address
+            return Place(at.FROM_INPUT, source.position, offset, result.shape, result.strides)
         if is_view or high - low != result.nbytes:
             raise _Unclear
         dense = result.flags.c_contiguous
-        if span not in self._stores:
-            self._stores.append(span)
+        if (low, high) not in self._stores:
+            self._stores.append((low, high))
             stores.append(Store(result.dtype, result.shape if dense else (result.size,)))
-        index = self._stores.index(span)
+        index = self._stores.index((low, high))
         if stores[index].shape == result.shape and stores[index].dtype == result.dtype and dense:
             return index
-        offset = _address(result) - low
-        return Place(at.FROM_OUTPUT, index, offset, result.shape, result.strides)
+        return Place(at.FROM_OUTPUT, index, address - low, result.shape, result.strides)
 
-    def _argument(self, argument: Any) -> Any:
-        if not isinstance(argument, np.ndarray):
-            return argument
-        address, form = _address(argument), (argument.shape, argument.strides)
-        if argument.size:
-            low, high = _span(argument)
-            if self._scratch[0] <= low and high <= self._scratch[1]:
-                self._room = max(self._room, high - self._scratch[0])
-                return Place(at.FROM_SCRATCH, 0, address - self._scratch[0], *form)
-            for index, (start, stop) in enumerate(self._stores):
-                if start <= low and high <= stop:
-                    return Place(at.FROM_OUTPUT, index, address - start, *form)
-            source = self._input_of(argument)
-            if source is not None and source[1]:
-                return Place(at.FROM_INPUT, source[0], address - source[2], *form)
-        return Same(address if argument.size else 0, *form, argument.dtype)
+    def _argument(self, argument: NDArray) -> Place | Same:
+        shape, strides = argument.shape, argument.strides
+        if not argument.size:
+            return _same(argument)
+        address, low, high = _extent(argument)
+        if self._scratch[0] <= low and high <= self._scratch[1]:
+            self._room = max(self._room, high - self._scratch[0])
+            return Place(at.FROM_SCRATCH, 0, address - self._scratch[0], shape, strides)
+        for index, (start, stop) in enumerate(self._stores):
+            if start <= low and high <= stop:
+                return Place(at.FROM_OUTPUT, index, address - start, shape, strides)
+        source = self._input_of(address, low, high)
+        if source is None or not source.varies:
+            return _same(argument)
+        return Place(at.FROM_INPUT, source.position, address - source.address, shape, strides)
 
-    def _input_of(self, array: NDArray) -> tuple[int, bool, int] | None:
-        """Returns the input that an array is a view of: position, whether it varies, address."""
-        low, high = _span(array)
-        within = [each for each in self._inputs if each[2] <= low and high <= each[3]]
-        exact = [each for each in within if each[1] == _address(array)] or within
-        if not exact:
-            if any(low < each[3] and each[2] < high for each in self._inputs):
-                raise _Unclear
-            return None
-        if len(exact) > 1 and any(each[4] for each in exact):
+    def _input_of(self, address: int, low: int, high: int) -> _Input | None:
+        """Returns the input that an array is a view of."""
+        touched = [each for each in self._inputs if low < each.high and each.low < high]
+        if not touched:
+            return None  # as weights that are no input
+        within = [each for each in touched if each.low <= low and high <= each.high]
+        exact = [each for each in within if each.address == address] or within
+        if not exact or (len(exact) > 1 and any(each.varies for each in exact)):
             raise _Unclear
-        position, address, _, _, varies = exact[0]
-        return position, varies, address
+        return exact[0]
 
 
 def written(described: Description) -> tuple[NDArray, NDArray]:
