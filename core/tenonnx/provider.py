@@ -203,6 +203,14 @@ class Provider(ABC):
         return {}
 
     @classmethod
+    def remarks(cls) -> Iterable[tuple[str, str | None]]:
+        """Returns what to know of how it computes here, for ``tenonnx doctor``; nothing at first.
+
+        Each with a way to mend it, if there is something to mend.
+        """
+        return ()
+
+    @classmethod
     def kept_files(cls) -> Iterable[Path]:
         """Returns the files that it keeps on disk for later processes; none at first."""
         return ()

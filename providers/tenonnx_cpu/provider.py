@@ -88,6 +88,13 @@ class CPUExecutionProvider(ArrayProvider):
         return warm_up(tell, everything=everything)
 
     @classmethod
+    def remarks(cls) -> Iterable[tuple[str, str | None]]:
+        """Says which kernels there are."""
+        from tenonnx_cpu.jit.code.remarks import kernels
+
+        return (kernels(),)
+
+    @classmethod
     def kept_files(cls) -> Iterable[Path]:
         """Returns the files of compiled kernels."""
         return cached_files()

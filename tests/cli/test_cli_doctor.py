@@ -130,3 +130,17 @@ print(len(pages), private_bytes() - before)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     held, taken = map(int, done.stdout.split())
     assert held <= taken < 1.25 * held
+
+
+@pytest.mark.parametrize("mode", ["0", "1"])
+def test_what_the_cpu_provider_runs_on(
+    mode: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TENONNX_JIT", mode)
+    finding = findings(cli)["CPUExecutionProvider runs on"]
+    if mode == "0":
+        assert finding["status"] == "note"
+        assert finding["detail"].startswith("no kernels, since TENONNX_JIT is 0: numpy computes")
+        assert finding["hint"] == "unset TENONNX_JIT"
+    else:
+        assert "kernels" in finding["detail"]

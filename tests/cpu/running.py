@@ -9,9 +9,16 @@ from scipy import special
 
 import tenonnx
 from models import FLOAT, model, value
-from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.jit.code.cpu import installed
+from tenonnx_cpu.jit.runtime import JitKernel, has_numba
 
 Arrays = dict[str, np.ndarray[Any, Any]]
+
+
+def require_kernels() -> None:
+    """Skips a module of tests where no kernels are installed and none can be compiled."""
+    if not has_numba() and installed() is None:
+        pytest.skip("there are no kernels here", allow_module_level=True)
 
 
 class Watch:

@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from running import Watch, floats, session
+from running import Watch, floats, require_kernels, session
 
 import tenonnx
 from models import INT64, node
-
-pytest.importorskip("numba")
-
 from tenonnx_cpu.products.product import GEMM, STREAM
 from tenonnx_cpu.quantised import mixtures
+
+require_kernels()
 
 COUNT, DEPTH, COLUMNS = 5, 96, 64
 

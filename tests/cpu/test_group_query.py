@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto
-from running import Watch, floats
+from running import Watch, floats, require_kernels
 
 import tenonnx
 from models import FLOAT, model, node, value
-
-pytest.importorskip("numba")
-
 from tenonnx_cpu.attention.group_query import GROUP_QUERY
+
+require_kernels()
 
 GIVEN = (
     *("query", "key", "value", "past_key", "past_value", "lengths", "total", "cos", "sin", "ids"),

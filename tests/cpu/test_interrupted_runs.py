@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto
-from running import floats, session
+from running import floats, require_kernels, session
 
 from models import node
-
-pytest.importorskip("numba")
-
 from tenonnx_cpu.jit import scratch
+
+require_kernels()
 
 QUANTISE = [node("DynamicQuantizeLinear", "x", "y y_scale y_zero_point")]
 Array = np.ndarray[Any, Any]

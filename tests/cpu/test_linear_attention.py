@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from running import Watch, floats, session
+from running import Watch, floats, require_kernels, session
 
 from models import node
-
-pytest.importorskip("numba")
-
 from tenonnx_cpu.attention.linear import ATTEND
+
+require_kernels()
 
 RULES = {"linear": "", "gated": "d", "delta": "b", "gated_delta": "db"}
 

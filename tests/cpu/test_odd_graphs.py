@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
-from running import Arrays, floats, run, session, wide
+from running import Arrays, floats, require_kernels, run, session, wide
 
 from models import node
 from tenonnx import OrtValue
 from tenonnx_array.windows import Windows
 from tenonnx_cpu.int8.conv_layout import FIELDS, Form, bytes_layout
 
-pytest.importorskip("numba")
+require_kernels()
 
 
 @pytest.mark.parametrize("columns", [1, 5, 48])

@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from running import floats, session
+from running import floats, require_kernels, session
 
 from models import node
 from tenonnx_cpu.conv.conv import CONV
 
-pytest.importorskip("numba")
+require_kernels()
 
 
 @pytest.mark.parametrize("size", [(16, 16), (35, 50)])

@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from running import Watch, floats, session
+from running import Watch, floats, require_kernels, session
 
 import tenonnx
 from models import INT64, node
-
-pytest.importorskip("numba")
-
 from tenonnx_cpu.copying.picking import PICK
+
+require_kernels()
 
 
 def gather(data: Any, places: Any, threads: int, **attributes: int) -> Any:

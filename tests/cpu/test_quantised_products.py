@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from running import require_kernels
 
 import tenonnx
 from models import FLOAT, model, node, value
-
-pytest.importorskip("numba")
-
 from tenonnx_cpu.jit.code import images
 from tenonnx_cpu.quantised import nbits as nbits_module
 from tenonnx_cpu.quantised import product as products
 from tenonnx_cpu.quantised.matrix import Quantised
 from tenonnx_cpu.quantised.product import matmul_q, request
 from tenonnx_cpu.recording.launch import done
+
+require_kernels()
 
 EXACT = 2e-6
 """Of the sum of magnitudes: what float32 loses."""

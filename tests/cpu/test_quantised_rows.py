@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from running import Watch, session
+from running import Watch, require_kernels, session
 
 from models import INT64, node
-
-pytest.importorskip("numba")
-
 from tenonnx_cpu.quantised.gather import GATHER
+
+require_kernels()
 
 ROWS, WIDTH = 6, 96
 

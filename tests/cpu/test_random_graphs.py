@@ -6,17 +6,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import helper
-from running import Arrays
+from running import Arrays, require_kernels
 
 import tenonnx
 from fusing import Plain
 from models import FLOAT, model, node, value
 
-pytest.importorskip("numba")
+require_kernels()
 
 SIZES = [1, 2, 3, 5, 8, 16, 17, 32, 33]
 ACTIVATIONS = ["Relu", "Tanh", "Sigmoid", "HardSwish", "Softsign", "Erf", "Abs", "Neg"]

@@ -4,13 +4,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from running import Watch, floats, session
+from running import Watch, floats, require_kernels, session
 
 from models import node
-
-pytest.importorskip("numba")
-
 from tenonnx_cpu.attention.rotary_operator import EMBED
+
+require_kernels()
 
 HEADS, SIZE, ROWS = 3, 16, 40
 

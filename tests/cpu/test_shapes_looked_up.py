@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from running import floats, session
+from running import floats, require_kernels, session
 
 from models import node
-
-pytest.importorskip("numba")
-
 from tenonnx_cpu.jit.code import images
 from tenonnx_cpu.recording.fixed import fix, is_fixed
+
+require_kernels()
 
 WEIGHTS = {
     "zero": np.array(0),

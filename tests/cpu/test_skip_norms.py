@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from running import Watch, floats, session
+from running import Watch, floats, require_kernels, session
 
 from models import node
-
-pytest.importorskip("numba")
-
 from tenonnx_cpu.rows.norms import NORMALISE
+
+require_kernels()
 
 DOMAIN = "com.microsoft"
 

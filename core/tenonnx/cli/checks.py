@@ -62,14 +62,7 @@ def packages() -> Iterator[Finding]:
         try:
             yield Finding("ok", name, f"{importlib.metadata.version(name)} (optional)")
         except importlib.metadata.PackageNotFoundError:
-            if name == "numba":
-                yield Finding(
-                    "note",
-                    name,
-                    "not installed: numpy computes what there is no compiled kernel for, and"
-                    " takes several times as long",
-                    "pip install 'tenonnx[jit]'",
-                )
+            continue
 
 
 def blas() -> Iterator[Finding]:
@@ -156,6 +149,9 @@ def providers(found: PluginSet) -> Iterator[Finding]:
             yield Finding("problem", provider.name, wrong)
         else:
             yield Finding("ok", provider.name, "usable, and adds up")
+        for remark, hint in provider.remarks():
+            name = f"{provider.name} runs on"
+            yield Finding("note" if hint else "ok", name, remark, hint)
     if not usable:
         yield Finding(
             "problem", "providers", "none is usable: no model can run", "see tenonnx plugins"

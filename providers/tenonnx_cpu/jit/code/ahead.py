@@ -118,6 +118,7 @@ class _Worker:
         self._kind = kind
         self._environment = os.environ | {
             "NUMBA_CACHE_DIR": os.fspath(folder.parent),
+            "OPENBLAS_NUM_THREADS": "1",
             "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         }
         self.start()

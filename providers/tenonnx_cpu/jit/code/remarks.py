@@ -1,0 +1,33 @@
+"""Which kernels a process has, for people."""
+
+from __future__ import annotations
+
+from tenonnx_cpu.jit.code.cache import cache_folder, compiler
+from tenonnx_cpu.jit.code.cpu import installed, installed_kinds, lacks, target
+from tenonnx_cpu.jit.runtime import has_images, has_numba, jit_mode
+
+Remark = tuple[str, str | None]
+"""What is so, and how to mend it, if that is worth it."""
+
+SLOW = "numpy computes, which takes several times as long"
+COMPILE = "pip install 'tenonnx[jit]'"
+
+
+def kernels() -> Remark:
+    """Says where this process has its kernels from."""
+    if jit_mode() == "0":
+        return f"no kernels, since TENONNX_JIT is 0: {SLOW}", "unset TENONNX_JIT"
+    chosen = target()
+    kind = chosen.kind if chosen else "this very processor"
+    if installed() is not None:
+        return f"kernels for {kind}, installed", None
+    if has_numba():
+        by = f"numba {compiler()} into {cache_folder()}"
+        return f"kernels for {kind}, compiled as they are wanted by {by}", None
+    if has_images() and any(cache_folder().glob("*.image")):
+        text = f"kernels that numba {compiler()} compiled into {cache_folder()}, others by numpy"
+        return text, None
+    if kinds := installed_kinds():
+        lacking = ", ".join(lacks(kinds[-1]))
+        return f"the installed kernels need what this processor lacks, {lacking}: {SLOW}", COMPILE
+    return f"no kernels: {SLOW}", f"{COMPILE}, or tenonnx where it comes with kernels"

@@ -1,0 +1,188 @@
+"""The build backend: wheels with kernels, and what becomes of an install that can have none."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.util
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DIST = "tenonnx-0.1.0.dist-info"
+KERNELS = ("rows.reduction.reduce", "rows.topk.top_k")
+
+
+@pytest.fixture
+def backend(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    spec = importlib.util.spec_from_file_location("backend", ROOT / "tools" / "backend.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.delenv(module.VARIABLE, raising=False)
+    return module
+
+
+def write_plain(folder: Path) -> Path:
+    """Writes a wheel like setuptools' for this project."""
+    path = folder / "tenonnx-0.1.0-py3-none-any.whl"
+    wheel = "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n\n"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("tenonnx/__init__.py", "")
+        file.writestr(f"{DIST}/WHEEL", wheel)
+        file.writestr(f"{DIST}/RECORD", "tenonnx/__init__.py,,\n")
+    return path
+
+
+@pytest.fixture
+def plain(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has setuptools build a wheel at once."""
+    monkeypatch.setattr(
+        backend.build_meta, "build_wheel", lambda folder, *_: write_plain(Path(folder)).name
+    )
+
+
+@pytest.mark.parametrize("kind", ["x86-64-v3", "armv8-a"])
+def test_a_wheel_has_kernels_for_other_processors(kind: str, tmp_path: Path) -> None:
+    pytest.importorskip("numba")
+    from tenonnx_cpu.jit.code import images
+    from tenonnx_cpu.jit.code.header import unpack
+
+    if not images.SUPPORTED:
+        pytest.skip("there are no images here")
+    script = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        "from pathlib import Path; from tools import backend\n"
+        f"images = backend.compile_kind({kind!r}, Path('.'), {KERNELS!r})\n"
+        f"print(backend.with_kernels(Path('tenonnx-0.1.0-py3-none-any.whl'), {{{kind!r}: images}},"
+        " 'a_x.b_x'))"
+    )
+    write_plain(tmp_path)
+    run = [sys.executable, "-c", script]
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "tenonnx-0.1.0-py3-none-a_x.b_x.whl"
+    with zipfile.ZipFile(tmp_path / done.stdout.strip()) as file:
+        assert "Root-Is-Purelib: false\nTag: py3-none-a_x\nTag: py3-none-b_x" in str(
+            file.read(f"{DIST}/WHEEL"), "ascii"
+        )
+        check_record(file)
+        inside = [name for name in file.namelist() if name.startswith("tenonnx_cpu/")]
+        assert {name.split("/")[1] for name in inside} == {"kernels"}
+        assert {name.split("/")[2] for name in inside} == {kind}
+        found = {name.split("/")[3].partition("-")[0]: name for name in inside}
+        assert {*KERNELS, "threads.crew.shared", "compiler"} <= found.keys()
+        content = file.read(found[KERNELS[0]])
+        _, _, start, whole = images.FRONT.unpack_from(content)
+        assert whole == len(content)
+        header = unpack(memoryview(content)[images.FRONT.size : start], whole - start)
+        assert images.ENTRY in header.exports
+        assert {name.partition("-")[0] for name in header.needs} <= found.keys()
+
+
+def check_record(file: zipfile.ZipFile) -> None:
+    rows = file.read(f"{DIST}/RECORD").decode().splitlines()
+    listed = dict(row.split(",", 1) for row in rows)
+    assert sorted(listed) == sorted(file.namelist())
+    assert listed.pop(f"{DIST}/RECORD") == ","
+    for name, said in listed.items():
+        content = file.read(name)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
+        assert said == f"sha256={digest},{len(content)}"
+
+
+@pytest.mark.usefixtures("plain")
+def test_an_install_has_the_kernels_of_this_processor(
+    backend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compiled(kind: str, folder: Path) -> Path:
+        (folder / "tenonnx").mkdir()
+        for name in ("compiler", "one.image"):
+            (folder / "tenonnx" / name).write_text(kind)
+        return folder / "tenonnx"
+
+    monkeypatch.setattr(backend, "why_none", lambda: "")
+    monkeypatch.setattr(backend, "best_kind", lambda: "x86-64-v3")
+    monkeypatch.setattr(backend, "compile_kind", compiled)
+    monkeypatch.setattr(backend.sysconfig, "get_platform", lambda: "linux-x86_64")
+    name = backend.build_wheel(str(tmp_path))
+    assert name == "tenonnx-0.1.0-py3-none-linux_x86_64.whl"
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    with zipfile.ZipFile(tmp_path / name) as file:
+        assert "tenonnx_cpu/kernels/x86-64-v3/one.image" in file.namelist()
+        check_record(file)
+
+
+@pytest.mark.usefixtures("plain")
+@pytest.mark.parametrize("failing", ["variable", "processor", "numba"])
+def test_an_install_goes_on_without_kernels(
+    failing: str,
+    backend: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fails(*_: object) -> None:
+        raise LookupError("no reason")
+
+    monkeypatch.setattr(backend, "why_none", lambda: "")
+    if failing == "variable":
+        monkeypatch.undo()
+        monkeypatch.setenv(backend.VARIABLE, "0")
+        monkeypatch.setattr(
+            backend.build_meta, "build_wheel", lambda folder, *_: write_plain(Path(folder)).name
+        )
+    elif failing == "processor":
+        monkeypatch.setattr(backend, "best_kind", fails)
+    else:
+        monkeypatch.setattr(backend, "best_kind", lambda: "x86-64-v3")
+        monkeypatch.setattr(backend, "compile_kind", fails)
+    assert backend.build_wheel(str(tmp_path)) == "tenonnx-0.1.0-py3-none-any.whl"
+    (said,) = capsys.readouterr().err.splitlines()
+    assert "without compiled kernels: " in said
+    assert ("TENONNX_BUILD_KERNELS is 0" if failing == "variable" else "no reason") in said
+    assert "numpy computes instead" in said
+
+
+@pytest.mark.parametrize(
+    ("system", "libc", "expected"),
+    [
+        ("linux-x86_64", "glibc", ""),
+        ("linux-aarch64", "glibc", ""),
+        ("linux-x86_64", "", "glibc"),
+        ("linux-i686", "glibc", "linux-x86_64 and"),
+        ("macosx-14.0-arm64", "", "linux-x86_64 and"),
+        ("win-amd64", "", "linux-x86_64 and"),
+    ],
+)
+def test_numba_is_asked_for_where_kernels_are_compiled(
+    system: str, libc: str, expected: str, backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend.sysconfig, "get_platform", lambda: system)
+    monkeypatch.setattr(backend.platform, "libc_ver", lambda: (libc, "2.36"))
+    monkeypatch.setattr(backend, "NEWEST", sys.version_info[:2])
+    needed = backend.get_requires_for_build_wheel()
+    assert any(name.startswith("numba") for name in needed) is (expected == "")
+    assert expected in backend.why_none()
+    monkeypatch.setenv(backend.VARIABLE, "0")
+    assert not any("numba" in name for name in backend.get_requires_for_build_wheel())
+
+
+def test_newer_versions_of_python_do_without_numba(
+    backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend, "NEWEST", (3, 10))
+    assert backend.why_none()
+    assert not any("numba" in name for name in backend.get_requires_for_build_wheel())
+
+
+def test_editable_installs_compile_nothing(backend: Any) -> None:
+    assert backend.build_editable is backend.build_meta.build_editable
+    assert not any("numba" in name for name in backend.get_requires_for_build_editable())
