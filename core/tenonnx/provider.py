@@ -8,7 +8,7 @@ the steps it returned.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
@@ -146,6 +146,20 @@ class Segment:
         return tuple(value for value in made if value in self.escaping)
 
 
+@record
+class KernelState:
+    """How far a kernel is that nodes of a session are computed by, once it is ready.
+
+    Attributes:
+        state: ``prebuilt`` (installed), ``cached`` or ``compiled`` (for this process) if it is
+            ready; ``compiling`` if it is going to be; ``numpy`` if not: numpy computes instead.
+        reason: Why not.
+    """
+
+    state: str
+    reason: str = ""
+
+
 class Provider(ABC):
     """Base class of execution providers; subclass it and register the class through a hook.
 
@@ -234,6 +248,18 @@ class Provider(ABC):
     @abstractmethod
     def compile(self, segment: Segment) -> Sequence[Step]:
         """Returns the steps that run a segment of nodes it supports, in order."""
+
+    def opened(self, model: str) -> None:
+        """Hears that a session is complete that it compiled segments of.
+
+        Args:
+            model: What messages call its model.
+        """
+        del model
+
+    def kernels(self) -> Mapping[str, KernelState]:
+        """Returns the kernels that what it compiled asked for, by name; none at first."""
+        return {}
 
 
 def why_unusable(provider: type[Provider]) -> str | None:

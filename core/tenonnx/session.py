@@ -85,6 +85,9 @@ class InferenceSession(Session):
         limit = assembly.LoadLimit(self._given)
         with collector.paused(), interruption.limited(limit):
             self._build(providers, provider_options)
+        file = (self._model_path or "").rpartition(os.sep)[2]
+        for provider in self._providers:
+            provider.opened(file or str(self._model.graph.name or "a model"))
 
     def _build(
         self,

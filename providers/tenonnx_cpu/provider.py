@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from tenonnx.interface.enums import GraphOptimizationLevel
-from tenonnx.provider import HOST, Device, Segment, Step
+from tenonnx.provider import HOST, Device, KernelState, Segment, Step
 from tenonnx.records import record
 from tenonnx_array import TABLE
 from tenonnx_array.provider import ArrayProvider
 from tenonnx_cpu.brought import bring, bring_all
 from tenonnx_cpu.fuse import Fused, Scope, find_fusions, may_begin
 from tenonnx_cpu.jit.code.cache import cached_files
-from tenonnx_cpu.jit.runtime import ASKING, Demand, has_kernels, warm_up
+from tenonnx_cpu.jit.runtime import ASKING, NO_NUMBA, NUMPY, Demand, has_kernels, jit_mode, warm_up
 from tenonnx_cpu.recording.recorded import replayed
 from tenonnx_cpu.shapes import looked_up, on_shapes
 from tenonnx_cpu.specialise import SPECIALISATIONS, Site
@@ -63,6 +63,9 @@ class CPUExecutionProvider(ArrayProvider):
     Options: ClassVar[type | None] = CpuOptions
     device: Device = HOST
 
+    _lacking = ""
+    """Why it has no kernels at all, if it has none."""
+
     @functools.cached_property
     def threads(self) -> int:
         """How many threads a kernel may use: as many as the session says, or as there are."""
@@ -107,6 +110,7 @@ class CPUExecutionProvider(ArrayProvider):
         TEAM.set(self.threads)
         heed(self.session_options)
         if not has_kernels():
+            self._lacking = "TENONNX_JIT is 0" if jit_mode() == "0" else NO_NUMBA
             return super().compile(segment)
         token = ASKING.set(self._demand)
         try:
@@ -131,6 +135,19 @@ class CPUExecutionProvider(ArrayProvider):
             elif node not in scope.taken:
                 steps.append(self._special_step(node) if node in free else self._step(node))
         return looked_up(asked, steps, self._step) if asked else steps
+
+    def opened(self, model: str) -> None:
+        """Says what is compiled for a model, if anything is."""
+        if waiting := self._demand.waiting():
+            from tenonnx_cpu.jit.background import announce
+
+            announce(model, waiting)
+
+    def kernels(self) -> Mapping[str, KernelState]:
+        """Returns the kernels that nodes asked for; without any, one row that says why."""
+        if self._lacking:
+            return {"all": KernelState(NUMPY, self._lacking)}
+        return {str(k): KernelState(k.state, k.reason) for k in tuple(self._demand)}
 
     def declines(self, transform: str) -> str | None:
         """Says what it does better itself as it compiles nodes, or what gains it nothing."""

@@ -276,6 +276,30 @@ def test_ctrl_c_is_for_the_program_alone(pooling: Path, tmp_path: Path) -> None:
     assert process.returncode == 0, errors
 
 
+def test_a_session_says_what_is_compiled_and_has_it_when_that_is_done(
+    pooling: Path, tmp_path: Path
+) -> None:
+    body = """
+        before = session.kernels
+        queue.settle()
+        assert (session.run(None, {"x": X})[0] == 1).all()
+        os.environ["TENONNX_JIT"] = "0"
+        last = tenonnx.InferenceSession(sys.argv[1]).kernels
+        told = [{n: [k.state, k.reason] for n, k in all.items()}
+                for all in (before, session.kernels, last)]
+        print(json.dumps(told))
+    """
+    output, errors = started(body, pooling, tmp_path).communicate(timeout=200)
+    before, after, last = json.loads(output.splitlines()[-1])
+    names = ["conv.pool.average_f32", "replay.replay", "rows.reduction.reduce"]
+    assert sorted(before) == sorted(after) == names
+    assert set(map(tuple, before.values())) <= {("compiling", ""), ("compiled", "")}
+    assert set(map(tuple, after.values())) == {("compiled", "")}
+    assert last == {"all": ["numpy", "TENONNX_JIT is 0"]}
+    said = "compiling 3 kernels for pooling.onnx, about 6 s; runs are slower until then"
+    assert errors.splitlines() == [said]
+
+
 def test_kernels_that_a_killed_process_made_are_the_next_ones(
     pooling: Path, tmp_path: Path
 ) -> None:

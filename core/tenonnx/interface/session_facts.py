@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tenonnx.interface.ort_value import OrtValue
     from tenonnx.planning.placement import Placement
     from tenonnx.planning.plan import Plan
-    from tenonnx.provider import Provider
+    from tenonnx.provider import KernelState, Provider
     from tenonnx.weights.registry import Weight, WeightRegistry
 
 STAGES = ("read", "transform", "place", "compile")
@@ -177,6 +177,11 @@ class Session:
         return {
             stage: (end - start) / 1e9 for stage, (start, end) in zip(STAGES, spans, strict=True)
         }
+
+    @property
+    def kernels(self) -> dict[str, KernelState]:
+        """The kernels that the session's nodes asked for, by name, and how far each is now."""
+        return {name: k for each in self._providers for name, k in each.kernels().items()}
 
     @property
     def weights(self) -> tuple[Weight, ...]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import logging
+import math
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from tenonnx_cpu.jit.claims import claimed
@@ -22,6 +24,11 @@ from tenonnx_cpu.jit.compiler_process import DONE, UNKEPT, CompilerProcess, Died
 
 if TYPE_CHECKING:
     from tenonnx_cpu.jit.runtime import Demand, JitKernel
+
+logger = logging.getLogger("tenonnx.jit")
+
+STARTING_SECONDS = 1.0
+"""Until the compiler is there."""
 
 PAUSE_SECONDS = 0.1
 """Before the first is compiled: a session that is being built goes on at full speed, and a program
@@ -225,6 +232,17 @@ class Timing:
     def add(cls, seconds: float) -> None:
         """Notes how long one took."""
         cls.seconds = 0.7 * cls.seconds + 0.3 * seconds
+
+
+def announce(model: str, kernels: Collection[JitKernel]) -> None:
+    """Says that kernels are compiled for a model, and for about how long."""
+    logger.warning(
+        "compiling %d kernel%s for %s, about %.0f s; runs are slower until then",
+        len(kernels),
+        "s" * (len(kernels) > 1),
+        model,
+        math.ceil(STARTING_SECONDS + Timing.seconds * len(set(QUEUE.waiting()) | set(kernels))),
+    )
 
 
 QUEUE = Background()
