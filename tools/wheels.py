@@ -34,12 +34,38 @@ SYMBOLS = re.compile(
 """What images may name: of this project, of CPython, of the C library since glibc 2.17."""
 
 
+TOOLS = ("hypothesis", "pytest", "scipy")
+"""What tests of kernels need besides."""
+
+TESTS = "tests tests/operators"
+"""Where tests import from: not from this tree's packages."""
+
+TRIED = tuple(
+    f"tests/cpu/test_{name}.py"
+    for name in ("norms", "reductions", "topk", "jit_pool", "rotary", "byte_dense", "trees")
+)
+"""Tests of kernels, of many kinds and quick."""
+
+INSTALLED = """
+import importlib.util, sys
+from tenonnx_cpu.jit.code.cpu import installed
+assert importlib.util.find_spec("numba") is None, "numba is installed"
+sys.exit(None if installed() else "the kernels that are installed are not used")
+"""
+
+
 def main() -> None:
     """Builds everything, and checks it."""
     parser = argparse.ArgumentParser(description=__doc__.split(":")[0], allow_abbrev=False)
     parser.add_argument("--output", type=Path, default=Path("dist"), help="a folder (dist)")
     parser.add_argument(
         "--kind", nargs="+", default=[], help="these kinds of processor (all that are released)"
+    )
+    parser.add_argument(
+        "--arm-python",
+        type=Path,
+        help="an emulated Python that has what tenonnx depends on, "
+        "pytest, hypothesis and scipy; without one, kernels for aarch64 are not run",
     )
     given = parser.parse_args()
     given.output.mkdir(parents=True, exist_ok=True)
@@ -48,9 +74,13 @@ def main() -> None:
         wheels = [plain, *build_compiled(plain, Path(folder), given.kind)]
     for wheel in wheels:
         check(wheel)
-    own = [wheel for wheel in wheels if platform.machine() in wheel.name]
-    for wheel in own or [plain]:
-        try_out(wheel)
+    for wheel in wheels[1:]:
+        if platform.machine() in wheel.name:
+            try_installed(wheel)
+        elif given.arm_python:
+            try_emulated(wheel, given.arm_python)
+        else:
+            print(f"{wheel.name} is not tried: --arm-python names none", file=sys.stderr)
 
 
 def build_plain(output: Path, folder: Path) -> Path:
@@ -114,18 +144,50 @@ def _check_image(name: str, content: bytes) -> None:
         require(SYMBOLS.fullmatch(symbol) is not None, f"{name} names {symbol}")
 
 
-def try_out(wheel: Path) -> None:
-    """Installs a wheel where nothing else is, and classifies digits with its kernels."""
+def try_installed(wheel: Path) -> None:
+    """Installs a wheel where no numba is, and tries it on every kind of processor it can."""
     with tempfile.TemporaryDirectory() as folder:
         python = Path(folder, "venv", "bin", "python")
         subprocess.run([sys.executable, "-m", "venv", str(python.parents[1])], check=True)
-        subprocess.run([python, "-m", "pip", "install", "-q", str(wheel)], check=True)
-        clean = {k: v for k, v in os.environ.items() if not k.startswith(("TENONNX_", "PYTHON"))}
-        for processor in ("", "x86-64-v3"):
-            environment = clean | {"TENONNX_CACHE_DIR": folder, "TENONNX_PROCESSOR": processor}
-            for script in ("examples/digits/classify.py", "tools/trying.py"):
-                run = [str(python), "-P", str(ROOT / script)]
-                subprocess.run(run, env=environment, cwd=folder, check=True)
+        pip = [str(python), "-m", "pip", "install", "-q", str(wheel), *TOOLS]
+        subprocess.run(pip, check=True)
+        for kind in usable_kinds(wheel):
+            run(python, kind, Path(folder))
+
+
+def try_emulated(wheel: Path, python: Path) -> None:
+    """Tries a wheel on another Python, which has what it depends on."""
+    with tempfile.TemporaryDirectory() as folder:
+        with ZipFile(wheel) as file:
+            file.extractall(Path(folder, "packages"))
+        run(python, "", Path(folder))
+
+
+def usable_kinds(wheel: Path) -> list[str]:
+    """Returns the kinds of processor that a wheel has kernels for and this one is of."""
+    from tenonnx_cpu.jit.code.cpu import lacks, parse
+
+    with ZipFile(wheel) as file:
+        kinds = {name.split("/")[2] for name in file.namelist() if name.endswith(".image")}
+    return sorted(kind for kind in kinds if not lacks(parse(kind)))
+
+
+def run(python: Path, kind: str, folder: Path) -> None:
+    """Classifies digits and runs tests of kernels, on those of a kind of processor."""
+    variables = {k: v for k, v in os.environ.items() if not k.startswith(("TENONNX_", "PYTHON"))}
+    variables |= {
+        "TENONNX_CACHE_DIR": str(folder / kind / "cache"),
+        "TENONNX_PROCESSOR": kind,
+        "PYTHONPATH": str(folder / "packages"),
+    }
+    pytest = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", f"pythonpath={TESTS}"]
+    for arguments in (
+        ["-c", INSTALLED],
+        [str(ROOT / "examples" / "digits" / "classify.py")],
+        [*pytest, "--rootdir", str(ROOT), *(str(ROOT / name) for name in TRIED)],
+    ):
+        print(f"{python} {kind}: {arguments[-1]}", file=sys.stderr)
+        subprocess.run([str(python), "-P", *arguments], env=variables, cwd=folder, check=True)
 
 
 def require(right: bool, otherwise: str) -> None:
