@@ -22,6 +22,7 @@ NAMES = sorted({*SCENARIOS, *SUITES})
 OTHERS = {
     "cpu": "bench.cpu.__main__",
     "cuda": "bench.cuda.__main__",
+    "first": "bench.first.__main__",
     "folder": "bench.folder",
     "precision": "bench.precision.__main__",
     "providers": "bench.providers",

@@ -103,6 +103,12 @@ def settle() -> None:
             thread.join()
 
 
+def compiling() -> bool:
+    """Says whether tenonnx compiles kernels at the moment."""
+    runtime = sys.modules.get("tenonnx_cpu.jit.runtime")
+    return runtime is not None and runtime.compiles()
+
+
 def seconds(call: Callable[[], object]) -> float:
     """Returns how long a call takes."""
     start = clock()

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ import numpy as np
 from bench.builder import Feeds
 
 CHILD = Path(__file__).with_name("child.py")
+ROOT = Path(__file__).parents[1]
 SAMPLE_SECONDS = 0.002
 MIB = 1 << 20
 
@@ -146,15 +147,34 @@ def measure(job: Job, cache: Path, timeout: float, variables: dict[str, str]) ->
     Raises:
         Failed: The engine is not installed, does not run the model or takes too long.
     """
+    command = [sys.executable, "-P", str(CHILD), json.dumps(dataclasses.asdict(job))]
+    return watch(command, timeout, environment(job.threads, cache) | variables)
+
+
+def watch(command: Sequence[str], timeout: float, variables: Mapping[str, str]) -> dict[str, Any]:
+    """Runs a process that tells of its phases as ``bench.child`` does, and watches its memory.
+
+    Args:
+        command: The process.
+        timeout: Seconds after which it is killed.
+        variables: Its environment.
+
+    Returns:
+        What it told, its memory after each phase, and the machine's load average under ``busy``.
+
+    Raises:
+        Failed: It did not come to its end, told by ``blas``.
+    """
     start = time.perf_counter()
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-P", str(CHILD), json.dumps(dataclasses.asdict(job))],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
-            env=environment(job.threads, cache) | variables,
+            cwd=ROOT,
+            env=variables,
         )
         killer = threading.Timer(timeout, process.kill)
         killer.start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -72,11 +73,22 @@ def lstm(steps: int = 100, width: int = 128) -> Built:
 
 def lstm_layers(steps: int = 100, batch: int = 1, width: int = 256, layers: int = 2) -> Built:
     """LSTM layers of one direction, one over the other."""
+    return _recurrent_layers("LSTM", 4, steps, batch, width, layers)
+
+
+def gru_layers(steps: int = 100, batch: int = 1, width: int = 256, layers: int = 2) -> Built:
+    """GRU layers of one direction, one over the other, in the form that torch exports."""
+    return _recurrent_layers("GRU", 3, steps, batch, width, layers, linear_before_reset=1)
+
+
+def _recurrent_layers(
+    op: str, gates: int, steps: int, batch: int, width: int, layers: int, **given: Any
+) -> Built:
     b = Builder()
     x = "x"
     for _ in range(layers):
-        w, r = (b.normal(1, 4 * width, width) for _ in range(2))
-        y = b("LSTM", x, w, r, b.small(1, 8 * width), hidden_size=width)
+        w, r = (b.normal(1, gates * width, width) for _ in range(2))
+        y = b(op, x, w, r, b.small(1, 2 * gates * width), hidden_size=width, **given)
         x = b("Squeeze", y, b.ints(1))
     b("Identity", x, out="y")
     shape = [steps, batch, width]

@@ -1,0 +1,133 @@
+"""``python -m bench first [ROW ...]`` measures what a user meets who has just installed.
+
+Every measurement is a fresh process that finds no file of an earlier one but kernels that are
+installed, or stand for these in the user's cache. Engines take turns. For each model it tells how
+long the import, the first answer, the second and the tenth run take, when full speed is reached,
+and private memory: of onnxruntime, and of tenonnx with its kernels, on numpy alone, and with an
+empty cache, compiling in the background. What is measured replaces that of the results kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from bench.first import report
+from bench.first.compare import Comparison, Settings
+from bench.first.install import has_kernels, has_numba, measure_installs, said
+from bench.first.states import CACHED, INSTALLED, JIT, STATES
+from bench.first.table import ROWS
+from bench.machine import tell
+from bench.measure import ROOT, Failed
+
+RESULTS = Path(__file__).parents[1] / "results"
+FULL = Settings(rounds=3, budget=0.3, patience=20.0)
+QUICK = Settings(rounds=1, budget=0.01, patience=0.0, small=True)
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    names = "\n".join(f"  {name:14} {row.about}" for name, row in ROWS.items())
+    states = "\n".join(f"  {name:14} {state.about}" for name, state in STATES.items())
+    parser = argparse.ArgumentParser(
+        prog="python -m bench first",
+        description=__doc__,
+        epilog=f"rows:\n{names}\n\nstates:\n{states}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", nargs="*", metavar="ROW", help="what to measure, all by default")
+    parser.add_argument("--quick", action="store_true", help="small models, a moment each")
+    parser.add_argument(
+        "--states",
+        nargs="+",
+        choices=STATES,
+        default=list(STATES),
+        metavar="STATE",
+        help="what to measure it in, all by default",
+    )
+    parser.add_argument("--rounds", type=int, help=f"processes, {FULL.rounds} by default")
+    parser.add_argument(
+        "--patience",
+        type=float,
+        metavar="SECONDS",
+        help=f"how long kernels may take to be compiled, {FULL.patience:g} by default",
+    )
+    parser.add_argument("--threads", type=int, default=0, help="0, the default: as engines choose")
+    parser.add_argument(
+        "--install",
+        action="store_true",
+        help="install this clone, its wheel and onnxruntime into new environments first, and "
+        "measure those; takes minutes and a network",
+    )
+    parser.add_argument(
+        "--python",
+        default=sys.executable,
+        metavar="PATH",
+        help="measure what this interpreter has, not the one that runs this",
+    )
+    parser.add_argument("--output", type=Path, default=RESULTS, metavar="DIR")
+    parsed = parser.parse_args(arguments)
+    for name in parsed.names:
+        if name not in ROWS:
+            parser.error(f"{name!r} is not one of {', '.join(ROWS)}")
+    return parsed
+
+
+def settings_of(parsed: argparse.Namespace) -> Settings:
+    """Returns how much is to be measured."""
+    given = QUICK if parsed.quick else FULL
+    return Settings(
+        rounds=parsed.rounds or given.rounds,
+        budget=given.budget,
+        patience=given.patience if parsed.patience is None else parsed.patience,
+        small=given.small,
+        threads=parsed.threads,
+    )
+
+
+def about(python: str) -> dict[str, Any]:
+    """Describes the machine, what an interpreter has, and which commit was measured."""
+    code = "import json; from bench.machine import machine; print(json.dumps(machine()))"
+    told: dict[str, Any] = json.loads(said([python, "-c", code], ROOT))
+    with contextlib.suppress(OSError, Failed):
+        told["commit"] = said(["git", "describe", "--always", "--dirty"], ROOT).strip()
+    return told
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Returns 0 if all outputs are right and all bounds hold, else 1."""
+    parsed = parse(arguments)
+    settings = settings_of(parsed)
+    parsed.output.mkdir(parents=True, exist_ok=True)
+    target = parsed.output / f"first{'-quick' if parsed.quick else ''}.json"
+    results = report.read(target) if target.exists() else report.Results()
+    names, start = parsed.names or list(ROWS), time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        python = parsed.python
+        if parsed.install:
+            python, results.installs = measure_installs(Path(folder))
+        results.machine = about(python)
+        chosen = {name: STATES[name] for name in STATES if name in parsed.states}
+        if INSTALLED in chosen and not has_kernels(python):
+            chosen[INSTALLED] = CACHED
+        if JIT in chosen and not has_numba(python):
+            tell(f"nothing is compiled: {python} has no numba")
+            del chosen[JIT]
+        comparison = Comparison(chosen, settings, python, Path(folder))
+        for number, name in enumerate(names, 1):
+            tell(f"[{number}/{len(names)}] {name}")
+            results.add(comparison.run(name))
+    tell(f"{(time.perf_counter() - start) / 60:.1f} minutes")
+    report.save(results, target)
+    print(report.as_markdown(results))
+    measured = [each for each in results.rows if each.name in names and not parsed.quick]
+    return int(any(not each.holds for each in measured))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

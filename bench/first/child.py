@@ -1,0 +1,62 @@
+"""One engine in a fresh process: opens a model, runs it, and times every run from the first on.
+
+``python -m bench.first.child JOB``; the parent is ``bench.first.compare``. Whatever is imported
+here is part of the time to the first answer.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from bench.child import ENGINES, blas, clock, compiling, read_feeds, repeat, tell, write_outputs
+
+LEAST = 10
+"""Runs that each process makes, however long they take."""
+
+
+def kernels() -> list[int]:
+    """Returns how many kernels tenonnx asked for, and how many of them there are."""
+    runtime = sys.modules.get("tenonnx_cpu.jit.runtime")
+    asked = [kernel for kernel in getattr(runtime, "KERNELS", []) if kernel.state]
+    return [len(asked), sum(kernel.run is not None for kernel in asked)]
+
+
+def main(job: dict[str, Any]) -> None:
+    """Tells how long every step took; ``answered`` is a time of the clock, which parents share.
+
+    Args:
+        job: ``engine``, ``threads``, ``model``, ``feeds`` and ``outputs`` (files), ``patience``
+            (seconds that kernels may take to be compiled) and ``budget`` (seconds of warm runs).
+    """
+    start = clock()
+    engine = ENGINES[job["engine"]](job["threads"])
+    facts = {"import_s": clock() - start}
+    start = clock()
+    feed = read_feeds(job["feeds"])[0]
+    opened = clock()
+    facts["feeds_s"] = opened - start
+    run = engine.load(job["model"])
+    start = clock()
+    facts["load_s"] = start - opened
+    outputs = run(feed)
+    answered = clock()
+    facts["first_s"] = answered - start
+    early = list(repeat(lambda: run(feed), 0, LEAST - 1))
+    compiled = compiling()
+    while compiling() and clock() < answered + job["patience"]:
+        early += repeat(lambda: run(feed), 0, 1)
+    complete = not compiling()
+    warm = list(repeat(lambda: run(feed), job["budget"], LEAST))
+    runs: dict[str, Any] = {"early": early, "compiled": compiled, "complete": complete}
+    tell("ran", **facts, **runs, warm=warm, answered=answered, kernels=kernels())
+    write_outputs(job["outputs"], [outputs])
+    tell("done", blas=blas())
+
+
+if __name__ == "__main__":
+    try:
+        main(json.loads(sys.argv[1]))
+    except Exception as error:
+        tell("failed", error=" ".join(f"{type(error).__name__}: {error}".split())[:200])

@@ -1,0 +1,130 @@
+"""One row: a model is built, and processes that open and run it take turns, each a fresh one."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from bench.cpu.turns import difference
+from bench.first.outcome import Outcome, judge, trial
+from bench.first.states import INSTALLED, PEER, State
+from bench.first.table import ROWS
+from bench.machine import tell
+from bench.measure import Failed, environment, watch, write_feeds
+
+TIMEOUT = 120.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How much is measured.
+
+    Attributes:
+        rounds: Processes per state.
+        budget: Seconds of warm runs in each.
+        patience: Seconds that a process may take to compile its kernels.
+        threads: Of every engine; 0 leaves it to the engine.
+        small: Take the small models.
+    """
+
+    rounds: int
+    budget: float
+    patience: float
+    threads: int = 0
+    small: bool = False
+
+
+class Comparison:
+    """Measures rows.
+
+    Args:
+        states: What is measured, by name.
+        settings: How much.
+        python: The interpreter whose packages are measured.
+        folder: For models and whatever else lives as long as the comparison.
+    """
+
+    def __init__(
+        self, states: Mapping[str, State], settings: Settings, python: str, folder: Path
+    ) -> None:
+        self.states = states
+        self.settings = settings
+        self.python = python
+        self.folder = folder
+
+    def run(self, name: str) -> list[Outcome]:
+        """Returns a row's outcomes, one per state."""
+        row = ROWS[name]
+        with tempfile.TemporaryDirectory(dir=self.folder) as given:
+            place = Path(given)
+            proto, feeds = (row.small if self.settings.small else row.build)()
+            onnx.save(proto, place / "model.onnx")
+            del proto
+            write_feeds(place / "feeds.npz", [feeds])
+            if INSTALLED in self.states:
+                self._prepare(place)
+            found = {s: Outcome(name, s, state.about) for s, state in self.states.items()}
+            for state in turns(self.states, self.settings.rounds):
+                if not found[state].note:
+                    self._measure(found[state], place, row.tolerance)
+        judge(found)
+        return list(found.values())
+
+    def _prepare(self, place: Path) -> None:
+        """Has what is kept for all later processes made: compiled kernels, Python's bytecode."""
+        for state in (INSTALLED, *(PEER,) * (PEER in self.states)):
+            try:
+                self._facts(state, place, TENONNX_JIT="wait")
+            except Failed:
+                return  # and says so when it is measured
+
+    def _measure(self, outcome: Outcome, place: Path, tolerance: float) -> None:
+        begun = time.perf_counter()
+        try:
+            facts = self._facts(outcome.state, place)
+            if outcome.state != PEER and PEER in self.states:
+                mine, theirs = (place / f"{s}.npz" for s in (outcome.state, PEER))
+                if note := difference(mine, theirs, tolerance)[1]:
+                    raise Failed(note)
+        except Failed as failure:
+            outcome.note, outcome.trials = str(failure), []
+            tell(f"  {outcome.about}: {failure}")
+            return
+        outcome.trials.append(made := trial(facts, begun))
+        asked, there = facts["kernels"]
+        words = [f"{there} of {asked} kernels"] if asked else []
+        if there < asked:
+            outcome.note = f"after {self.settings.patience:g} s, {there} of {asked} kernels"
+        words += [f"answer {made['answer_s']:.2f} s", f"second / warm {made['ratio']:.2f}"]
+        tell(f"  {outcome.about}: {', '.join(words)}, warm {made['warm_s'] * 1e3:.3g} ms")
+
+    def _facts(self, name: str, place: Path, **extra: str) -> dict[str, Any]:
+        """Runs a process in a state that finds no file of an earlier one but compiled kernels."""
+        state, settings = self.states[name], self.settings
+        with tempfile.TemporaryDirectory(dir=place) as empty:
+            job = {
+                "engine": state.engine,
+                "threads": settings.threads,
+                "model": str(place / "model.onnx"),
+                "feeds": str(place / "feeds.npz"),
+                "outputs": str(place / f"{name}.npz"),
+                "patience": settings.patience,
+                "budget": settings.budget,
+            }
+            command = [self.python, "-m", "bench.first.child", json.dumps(job)]
+            variables = environment(settings.threads, Path(empty)) | state.variables(Path(empty))
+            return watch(command, TIMEOUT, {**variables, **extra})
+
+
+def turns(states: Mapping[str, State], rounds: int) -> Iterator[str]:
+    """Yields whose turn it is: the order is reversed in every other round."""
+    for number in range(rounds):
+        order: Sequence[str] = [name for name in states if not (number and states[name].once)]
+        yield from reversed(order) if number % 2 else order

@@ -1,0 +1,119 @@
+"""What processes told, and what that comes to."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bench.first.states import INSTALLED, JIT, NUMPY
+
+SLOWER = 1.1
+"""A run is at full speed if it takes at most so much of the warm time; the second one must be."""
+
+WINDOW = 5
+"""Runs whose median tells whether full speed is reached: one alone may be anything."""
+
+COLUMNS = {
+    "import_s": "import",
+    "answer_s": "first answer",
+    "second_s": "second run",
+    "tenth_s": "tenth run",
+    "warm_s": "warm",
+    "ratio": "second / warm",
+    "full_s": "full speed after",
+    "ran_mib": "private MiB",
+}
+"""What is told of a process, and its title.
+
+``answer_s`` and ``full_s`` are counted from the start of the process. ``warm_s`` is the median of
+runs once all kernels are there.
+"""
+
+
+@dataclass
+class Outcome:
+    """A model in a state.
+
+    Attributes:
+        name: The row's.
+        state: A key of ``states``.
+        about: The state in words.
+        trials: What each process came to, by column.
+        note: Why there are none, or what is to be said of them.
+        bounds: What was looked at, in words, and whether it holds.
+    """
+
+    name: str
+    state: str
+    about: str
+    trials: list[dict[str, float]] = field(default_factory=list)
+    note: str = ""
+    bounds: dict[str, bool] = field(default_factory=dict)
+
+    @property
+    def holds(self) -> bool:
+        """Whether there are values, and all bounds hold."""
+        return bool(self.trials) and all(self.bounds.values())
+
+    def median(self, column: str) -> float | None:
+        """Returns the median over processes; ``None`` if one of them has no such value."""
+        found = [trial.get(column) for trial in self.trials]
+        given = [value for value in found if value is not None]
+        return statistics.median(given) if given and len(given) == len(found) else None
+
+    def least(self, column: str) -> float | None:
+        """Returns the minimum over processes; ``None`` if one of them has no such value."""
+        known = self.median(column) is not None
+        return min(trial[column] for trial in self.trials) if known else None
+
+
+def trial(facts: dict[str, Any], begun: float) -> dict[str, float]:
+    """Returns what a process came to.
+
+    Args:
+        facts: What it told.
+        begun: When it was started, by the clock that it has, too.
+    """
+    early, warm = facts["early"], statistics.median(facts["warm"])
+    answer = facts["answered"] - begun - facts["feeds_s"]
+    found = {
+        "import_s": facts["import_s"],
+        "load_s": facts["load_s"],
+        "first_s": facts["first_s"],
+        "answer_s": answer,
+        "second_s": early[0],
+        "tenth_s": early[8],
+        "warm_s": warm,
+        "ratio": early[0] / warm,
+        "ran_mib": facts["ran_mib"],
+        "busy": facts["busy"],
+    }
+    if facts["complete"]:
+        found["full_s"] = answer + until_full_speed([*early, *facts["warm"]], warm)
+    if facts["compiled"]:
+        found["meanwhile_s"] = statistics.median(early)
+    return found
+
+
+def until_full_speed(runs: Sequence[float], warm: float) -> float:
+    """Returns the seconds of runs before the first from which they take the warm time."""
+    for first in range(len(runs) - WINDOW + 1):
+        if statistics.median(runs[first : first + WINDOW]) <= SLOWER * warm:
+            return sum(itertools.islice(runs, first))
+    return sum(runs)
+
+
+def judge(outcomes: dict[str, Outcome]) -> None:
+    """Looks at the bounds of a model, whose outcomes are given by state."""
+    mine = outcomes.get(INSTALLED)
+    if mine is not None and (ratio := mine.median("ratio")) is not None:
+        mine.bounds[f"second / warm {ratio:.2f} ≤ {SLOWER:g}"] = ratio <= SLOWER
+    jit, plain = outcomes.get(JIT), outcomes.get(NUMPY)
+    if jit is not None and plain is not None:
+        meanwhile, warm = jit.median("meanwhile_s"), plain.median("warm_s")
+        if meanwhile is not None and warm is not None:
+            text = f"while compiling / numpy {meanwhile / warm:.2f} ≤ 1"
+            jit.bounds[text] = meanwhile <= warm

@@ -1,0 +1,53 @@
+"""Who is measured: onnxruntime, and tenonnx in the states that an installation can be in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.cpu.turns import kernels
+
+PEER = "onnxruntime"
+INSTALLED, NUMPY, JIT = "installed", "numpy", "jit"
+
+
+@dataclass(frozen=True)
+class State:
+    """An engine, and what its process finds.
+
+    Attributes:
+        about: What it is, in words.
+        engine: A key of ``bench.child.ENGINES``.
+        variables: Returns variables of its environment, of an empty folder of its own.
+        once: Whether one process must do, as each takes long.
+    """
+
+    about: str
+    engine: str
+    variables: Callable[[Path], dict[str, str]]
+    once: bool = False
+
+
+def _compiling(folder: Path) -> dict[str, str]:
+    # Compiled for this very processor, so that installed kernels, if there are any, do not count.
+    return {
+        "TENONNX_JIT": "1",
+        "TENONNX_PROCESSOR": "native",
+        "NUMBA_CACHE_DIR": str(folder / "kernels"),
+    }
+
+
+STATES = {
+    PEER: State("onnxruntime", PEER, lambda _: {}),
+    INSTALLED: State("tenonnx, kernels installed", "tenonnx", lambda _: {"TENONNX_JIT": "1"}),
+    NUMPY: State("tenonnx, numpy alone", "tenonnx", lambda _: {"TENONNX_JIT": "0"}),
+    JIT: State("tenonnx, empty cache", "tenonnx", _compiling, once=True),
+}
+
+CACHED = State(
+    "tenonnx, kernels in the cache",
+    "tenonnx",
+    lambda _: {"TENONNX_JIT": "1", "NUMBA_CACHE_DIR": kernels()},
+)
+"""Stands for ``INSTALLED`` where none are."""

@@ -1,0 +1,101 @@
+"""What a user meets who has just installed: the table of first runs."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("onnxruntime")
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT)
+
+
+def first(module: str) -> Any:
+    return importlib.import_module(f"bench.first.{module}")
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "bench", "first", *arguments],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_states_beside_onnxruntime(tmp_path: Path) -> None:
+    states = ("onnxruntime", "numpy", "jit")
+    done = run("--quick", "digits", "--states", *states, "--output", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = json.loads((tmp_path / "first-quick.json").read_text())["rows"]
+    assert tuple(row["state"] for row in rows) == states
+    for row in rows:
+        (trial,) = row["trials"]
+        assert 0 < trial["import_s"] < trial["answer_s"]
+        assert trial["second_s"] > 0
+        assert trial["ratio"] == pytest.approx(trial["second_s"] / trial["warm_s"])
+        assert 5 < trial["ran_mib"] < 100
+    compiling = rows[2]
+    assert "meanwhile_s" in compiling["trials"][0], "its cache is empty"
+    assert compiling["note"].startswith("after 0 s, ")
+    assert "| digits of `examples`, 1 image | onnxruntime |" in done.stdout
+
+
+def test_results_are_replaced_row_by_row(tmp_path: Path) -> None:
+    report, outcome = first("report"), first("outcome")
+    results = report.Results({"cpu": "one"}, installs={"it": {"seconds": 2.0, "disk_mib": 30.0}})
+    for name, state, warm in (("lstm", "numpy", 1.0), ("bert", "jit", 2.0), ("lstm", "numpy", 3.0)):
+        results.add([outcome.Outcome(name, state, state, [{"warm_s": warm}])])
+    report.save(results, tmp_path / "first.json")
+    assert report.read(tmp_path / "first.json") == results
+    found = [(each.name, each.median("warm_s")) for each in results.rows]
+    assert found == [("bert", 2.0), ("lstm", 3.0)]
+    assert "| it | 2.0 | 30 |  |" in (tmp_path / "first.md").read_text()
+
+
+def test_full_speed_is_found() -> None:
+    """By several runs: one alone may be as fast by chance, and one of many slow."""
+    until = first("outcome").until_full_speed
+    assert until([1.0] * 9, 1.0) == 0
+    assert until([5.0, 1.0, 5.0, 5.0, 5.0, 1.0, 1.0, 9.0, *[1.0] * 9], 1.0) == 16.0
+    assert until([5.0] * 9, 1.0) == 45.0
+
+
+def test_bounds_are_looked_at() -> None:
+    outcome = first("outcome")
+    given = {
+        "installed": [{"ratio": 1.05}, {"ratio": 1.09}, {"ratio": 3.0}],
+        "numpy": [{"warm_s": 2.0}],
+        "jit": [{"meanwhile_s": 2.2}],
+    }
+    found = {s: outcome.Outcome("lstm", s, s, trials) for s, trials in given.items()}
+    outcome.judge(found)
+    assert found["installed"].bounds == {"second / warm 1.09 ≤ 1.1": True}
+    assert found["jit"].bounds == {"while compiling / numpy 1.10 ≤ 1": False}
+    assert found["installed"].holds
+    assert not found["jit"].holds
+
+
+def test_a_process_that_fails_has_a_note(tmp_path: Path) -> None:
+    compare, states = first("compare"), first("states").STATES
+    settings = compare.Settings(rounds=1, budget=0.01, patience=0.0, small=True)
+    chosen = {"numpy": states["numpy"]}
+    (found,) = compare.Comparison(chosen, settings, "false", tmp_path).run("digits")
+    assert found.note == "the process ended"
+    assert not found.holds
+
+
+def test_help_names_rows_and_states() -> None:
+    said = run("--help").stdout
+    for word in ("mobilenet-v2", "int4-decode", "onnxruntime", "numpy alone", "--install"):
+        assert word in said
+    assert "'bart' is not one of" in run("bart").stderr
