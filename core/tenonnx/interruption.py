@@ -59,6 +59,38 @@ def pieces(length: int, work: int, longest: int) -> Iterator[slice]:
         yield slice(start, start + step)
 
 
+MOVED = 1 << 20
+"""Elements that are copied at once: a hundredth of a second, or three into memory that is new."""
+
+TILE = 128
+"""Elements of a row that are copied at once where the source has its rows elsewhere."""
+
+
+def fill(target: Any, source: Any) -> None:
+    """Copies an array into another of its shape, in pieces between which it can be stopped."""
+    axis = next((axis for axis, length in enumerate(target.shape) if length > 1), None)
+    if target.size > MOVED and axis is not None:
+        for some in pieces(target.shape[axis], target.size, MOVED):
+            part = (*(slice(None),) * axis, some)
+            fill(target[part], source[part])
+    elif axis is None or abs(source.strides[-1]) <= source.itemsize:
+        target[...] = source
+    else:
+        for start in range(0, target.shape[-1], TILE):
+            target[..., start : start + TILE] = source[..., start : start + TILE]
+
+
+def copied(source: Any) -> Any:
+    """Returns a copy of a numpy array, in C's order."""
+    if source.size <= MOVED:
+        return source.copy()
+    import numpy as np  # a caller has arrays of it, and so has imported it
+
+    target = np.empty(source.shape, source.dtype)
+    fill(target, source)
+    return target
+
+
 def enter(stage: str) -> None:
     """Says what this thread does from now on, after checking whether it still may.
 

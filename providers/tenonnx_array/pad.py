@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
+from tenonnx.interruption import fill
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.allocation import check_allocation
 
@@ -108,8 +110,18 @@ def _frame(
     check_allocation(xp, shape, data.dtype)
     if mode != "constant":
         return xp.pad(data, widths, mode=mode)
-    fresh = xp.zeros(shape, data.dtype) if value == 0 else xp.full(shape, value, data.dtype)
-    fresh[tuple(slice(b, b + n) for n, (b, _) in zip(data.shape, widths, strict=True))] = data
+    if value == 0:
+        fresh = xp.zeros(shape, data.dtype)
+    elif xp is np:
+        fresh = np.empty(shape, data.dtype)
+        fill(fresh, np.broadcast_to(np.array(value, data.dtype), shape))
+    else:
+        fresh = xp.full(shape, value, data.dtype)
+    where = tuple(slice(b, b + n) for n, (b, _) in zip(data.shape, widths, strict=True))
+    if xp is np:
+        fill(fresh[where], data)
+    else:
+        fresh[where] = data
     return fresh
 
 

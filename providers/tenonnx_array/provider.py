@@ -17,10 +17,77 @@ from tenonnx import interruption
 from tenonnx.graph import python_attributes, subgraphs
 from tenonnx.operators import Kernel, Namespace, OperatorTable
 from tenonnx.options import SessionOptions
+from tenonnx.planning.writing import writer
 from tenonnx.provider import HOST, Device, Provider, Segment, Step
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+
+_CHUNKED = """
+    Abs Acos Acosh Add And ArgMax ArgMin Asin Asinh Atan Atanh AveragePool BatchNormalization
+    BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Ceil Celu Clip ConvTranspose Cos
+    Cosh DFT DequantizeLinear Det Div Elu Equal Erf Exp Floor Gather GatherElements GatherND
+    Gelu Greater GreaterOrEqual GridSample GroupNormalization HardSigmoid HardSwish Hardmax
+    InstanceNormalization IsInf IsNaN LRN LayerNormalization LeakyRelu Less LessOrEqual Log
+    LogSoftmax LpNormalization LpPool Max MaxPool Mean MeanVarianceNormalization Min Mish Mod
+    Mul Neg Not OneHot Or PRelu Pow QuantizeLinear RMSNormalization Reciprocal ReduceL1 ReduceL2
+    ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum
+    ReduceSumSquare Relu ReverseSequence RotaryEmbedding Round STFT ScatterElements Selu Shrink
+    Sigmoid Sign Sin Sinh Softmax Softplus Softsign Sqrt StringConcat Sub Sum Swish Tan Tanh
+    ThresholdedRelu Where Xor
+"""
+
+CHUNKED = frozenset(_CHUNKED.split())
+"""Operators of ai.onnx that numpy computes in chunks, if they have one output; see `chunks`."""
+
+SMALL = 1 << 18
+"""Elements that numpy computes at once, some hundredths of a second of the slowest operators."""
+
+
+class Stoppable:
+    """A call of numpy's that is made in chunks of large inputs, so that it can be stopped."""
+
+    small = SMALL
+
+    def __init__(self, call: Callable[..., Any], node: ir.Node) -> None:
+        self.func, self.node = call, node
+        if node.op_type in ("Cast", "StringConcat"):  # strings take longer
+            self.small = 1 << 11
+
+    def __call__(self, *inputs: Any) -> Any:
+        """Returns what the call does."""
+        size, shape = 1, None
+        for x in inputs:
+            if x is not None and x.shape != shape:  # the result has no more than their product
+                shape = x.shape
+                size *= x.size or 1
+        if size <= self.small:
+            return self.func(*inputs)
+        from tenonnx_array.chunks import in_chunks  # for the largest inputs only
+
+        return in_chunks(self.func, self.node, inputs)
+
+
+class Writing(Stoppable):
+    """One whose call can write into a buffer that it is given."""
+
+    def __init__(self, call: Callable[..., Any], node: ir.Node, write: Callable[..., Any]) -> None:
+        super().__init__(call, node)
+        self.write = write
+
+    def __call__(self, *inputs: Any, _out: Any = None) -> Any:
+        """Returns what the call does, in the buffer if that can be."""
+        if _out is None or any(x is not None and x.size > self.small for x in inputs):
+            return super().__call__(*inputs)
+        return self.write(_out, *inputs)
+
+
+def stoppable(call: Callable[..., Any], node: ir.Node) -> Callable[..., Any]:
+    """Returns a call of numpy's as one that can be stopped, if the operator can be cut."""
+    if node.domain or node.op_type not in CHUNKED or len(node.outputs) > 1:
+        return call
+    write = writer(call)
+    return Stoppable(call, node) if write is None else Writing(call, node, write)
 
 
 class ArrayDevice:
@@ -160,8 +227,9 @@ class ArrayProvider(Provider):
         inputs = list(node.inputs)
         while inputs and inputs[-1] is None:
             inputs.pop()
+        call = self.bound(node, namespace := self._namespace(kernel))
         return Step(
-            call=self.bound(node, self._namespace(kernel)),
+            call=stoppable(call, node) if namespace is np else call,
             inputs=tuple(inputs),
             outputs=tuple(node.outputs),
             nodes=(node,),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tenonnx.interruption import MOVED, copied
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.allocation import check_allocation
 
@@ -47,12 +48,22 @@ def _reshape(data: Array, shape: Sequence[int], allowzero: bool = False) -> Arra
     if min(shape, default=0) < -1:
         raise ValueError(f"expected a shape of -1, 0 and sizes, found {list(shape)}")
     if 0 not in shape:
-        return data.reshape(shape)
+        return reshaped(data, shape)
     if allowzero:
         if -1 in shape:
             raise ValueError(f"with allowzero a shape cannot hold both 0 and -1, found {shape}")
         return data.reshape(shape)
-    return data.reshape(_copied_zeros(data.shape, shape))
+    return reshaped(data, _copied_zeros(data.shape, shape))
+
+
+def reshaped(x: Array, shape: Sequence[int]) -> Array:
+    """Return ``x.reshape(shape)``; numpy's copy, where there has to be one, can be stopped."""
+    if isinstance(x, np.ndarray) and x.size > MOVED and not x.flags.c_contiguous:
+        try:
+            return np.reshape(x, shape, copy=False)
+        except ValueError:  # also of shapes that do not fit, which the copy's refuses
+            x = copied(x)
+    return x.reshape(shape)
 
 
 def _copied_zeros(dims: Sequence[int], shape: Sequence[int]) -> list[int]:
@@ -82,7 +93,7 @@ def flatten(_xp: Namespace, x: Array, *, axis: int = 1) -> Array:
     if abs(axis) > x.ndim:
         raise ValueError(f"axis {axis} is outside [-{x.ndim}, {x.ndim}], for shape {x.shape}")
     outer, inner = x.shape[:axis], x.shape[axis:]
-    return x.reshape((math.prod(outer), math.prod(inner)))
+    return reshaped(x, (math.prod(outer), math.prod(inner)))
 
 
 @op("Squeeze", since=13, host=(1,))
@@ -129,7 +140,7 @@ def depth_to_space(_xp: Namespace, x: Array, *, blocksize: int, mode: str = "DCR
         blocks = x.reshape((b, blocksize, blocksize, depth, h, w)).transpose((0, 3, 4, 1, 5, 2))
     else:
         blocks = x.reshape((b, depth, blocksize, blocksize, h, w)).transpose((0, 1, 4, 2, 5, 3))
-    return blocks.reshape((b, depth, h * blocksize, w * blocksize))
+    return reshaped(blocks, (b, depth, h * blocksize, w * blocksize))
 
 
 @op("SpaceToDepth", since=28)
@@ -139,7 +150,8 @@ def space_to_depth(_xp: Namespace, x: Array, *, blocksize: int, mode: str = "DCR
     b, c, h, w = x.shape
     blocks = x.reshape((b, c, h // blocksize, blocksize, w // blocksize, blocksize))
     order = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
-    return blocks.transpose(order).reshape((b, c * blocksize**2, h // blocksize, w // blocksize))
+    shape = (b, c * blocksize**2, h // blocksize, w // blocksize)
+    return reshaped(blocks.transpose(order), shape)
 
 
 def _check_blocks(blocksize: int, mode: str) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
+import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from tenonnx.interruption import MOVED, fill
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.allocation import check_allocation
+from tenonnx_array.shape import reshaped
 
 table = OperatorTable()
 op = table.op
@@ -165,7 +168,29 @@ def pieces(x: Array, lengths: Sequence[int], axis: int) -> tuple[Array, ...]:
 
 @op("Concat", since=4)
 def concat(xp: Namespace, *inputs: Array, axis: int) -> Array:
-    return inputs[0] if len(inputs) == 1 else xp.concatenate(inputs, axis)
+    if len(inputs) == 1:
+        return inputs[0]
+    if xp is np and sum(x.size for x in inputs) > MOVED and _fit(inputs, axis):
+        return _joined(inputs, axis)
+    return xp.concatenate(inputs, axis)
+
+
+def _fit(inputs: Sequence[Array], axis: int) -> bool:
+    """Say whether arrays are of one dtype, and of one shape but for an axis that they have."""
+    kinds = {(x.dtype, x.ndim, x.shape[:axis], x.shape[axis:][1:]) for x in inputs}
+    return -inputs[0].ndim <= axis < inputs[0].ndim and len(kinds) == 1
+
+
+def _joined(inputs: Sequence[Array], axis: int) -> Array:
+    """Return numpy's arrays along an axis, copied in pieces between which a run can be stopped."""
+    shape = list(inputs[0].shape)
+    shape[axis] = sum(x.shape[axis] for x in inputs)
+    y = np.empty(shape, inputs[0].dtype)
+    ends = itertools.accumulate(x.shape[axis] for x in inputs)
+    rows = np.moveaxis(y, axis, 0)
+    for x, end in zip(inputs, ends, strict=True):
+        fill(rows[end - x.shape[axis] : end], np.moveaxis(x, axis, 0))
+    return y
 
 
 @op("Concat")
@@ -193,4 +218,4 @@ def _tile(xp: Namespace, x: Array, repeats: Sequence[int]) -> Array:
     wide = [size for r, n in zip(repeats, x.shape, strict=True) for size in (r, n)]
     joined = [r * n for r, n in zip(repeats, x.shape, strict=True)]
     check_allocation(xp, joined, x.dtype)
-    return xp.broadcast_to(x.reshape(apart), wide).reshape(joined)
+    return reshaped(xp.broadcast_to(x.reshape(apart), wide), joined)

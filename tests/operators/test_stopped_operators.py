@@ -52,6 +52,11 @@ STEPS: dict[str, Callable[[], tuple[Any, Any, dict[str, Any], int]]] = {
     "Conv": lambda: (
         node("Conv", "x w", "y"), floats(40, 16, 100, 100), {"w": floats(32, 16, 5, 5)}, FLOAT,
     ),
+    "Erf": lambda: (node("Erf", "x", "y"), floats(20_000_000), {}, FLOAT),
+    "Softmax": lambda: (node("Softmax", "x", "y"), floats(4000, 10_000), {}, FLOAT),
+    "Transpose": lambda: (
+        node("Transpose", "x", "y", perm=[2, 1, 0]), floats(400, 400, 400), {}, FLOAT,
+    ),
 }  # fmt: skip
 """A node, what takes it half a second or more, its constants, and the kind of its result."""
 

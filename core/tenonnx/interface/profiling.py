@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import threading
@@ -187,8 +186,8 @@ class Profiler:
 
 def kernel_name(call: Callable[..., Any]) -> str:
     """Names the function behind a step: ``tenonnx_array.conv.conv``, ``numpy.add``."""
-    while isinstance(call, functools.partial):
-        call = call.func
+    while callable(inner := getattr(call, "func", None)):  # of a functools.partial, or alike
+        call = inner
     if isinstance(call, np.ufunc):
         return f"numpy.{call.__name__}"
     # What machine code does again has its function in its self.

@@ -11,7 +11,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx.errors import NodeFailed, NodeMisused, OutOfMemory, RuntimeException
-from tenonnx.interruption import Stopped, lines, raised_by_handler
+from tenonnx.interruption import Stopped, copied, lines, raised_by_handler
 from tenonnx.planning.bound import Direct, choose_buffers, deliver, direct_outputs
 from tenonnx.planning.codegen import Code, Generator
 from tenonnx.planning.lower import Lowering
@@ -238,7 +238,7 @@ def _copied(output: Any) -> Any:
         OutOfMemory: There is no room for it, as of a view that repeats its elements.
     """
     try:
-        return output.copy()
+        return copied(output)
     except MemoryError as error:
         found = f"{output.dtype}{list(output.shape)}"
         raise OutOfMemory(f"an output wants more memory than there is: {found}") from error

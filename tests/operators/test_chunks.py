@@ -1,0 +1,172 @@
+"""Operators of large arrays that numpy computes in chunks: together they are what the whole is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+from case import Case, assert_equal
+from cases import CASES, model_of
+
+from tenonnx.graph import python_attributes
+from tenonnx.interruption import copied
+from tenonnx_array import TABLE, chunk_rules, chunks
+from tenonnx_array.provider import CHUNKED, Stoppable
+
+SOME = [case for case in CASES if not case.domain and case.op in CHUNKED]
+DRAW = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Makes chunks of a few elements; tells which operators were cut."""
+    found: set[str] = set()
+    whole = chunks.cut_of
+
+    def cut_of(given: Any, inputs: Any) -> Any:
+        cut = whole(given, inputs)
+        if cut is None:
+            return None
+        found.add(given.op_type)
+        return cut._replace(longest=3)
+
+    monkeypatch.setattr(chunks, "cut_of", cut_of)
+    monkeypatch.setattr(chunk_rules, "LONGEST", 3)
+    return found
+
+
+def both(op: str, version: int, inputs: Any, **attributes: Any) -> tuple[Any, Any]:
+    """Returns what a kernel makes of inputs at once, and in chunks."""
+    return outcomes(Case(op, version, inputs, np.zeros(1), attributes))
+
+
+def outcomes(case: Case) -> tuple[Any, Any]:
+    proto = model_of(case)
+    node = next(iter(ir.serde.deserialize_model(proto).graph))
+    node.version = case.version
+    kernel = TABLE.find("", case.op, case.version)
+    assert kernel is not None
+    call = kernel.bind(np, python_attributes(node), 1)
+    with np.errstate(all="ignore"):
+        wanted = call(*case.inputs)
+        found = chunks.in_chunks(call, node, case.inputs)
+    assert isinstance(found, tuple) == isinstance(wanted, tuple)
+    return (wanted[0], found[0]) if isinstance(wanted, tuple) else (wanted, found)
+
+
+@pytest.mark.parametrize("op", sorted(CHUNKED))
+def test_chunks_are_the_whole_in_every_case_there_is(op: str) -> None:
+    for case in SOME:
+        if case.op == op and len(case.answers()) == 1:
+            wanted, found = outcomes(case)
+            assert_equal(found, wanted, 1e-6, 1e-6)
+
+
+def floats(*shape: int) -> Any:
+    return DRAW.standard_normal(shape, np.float32)
+
+
+def below(high: int, *shape: int) -> Any:
+    return DRAW.integers(0, high, shape)
+
+
+BYTES = below(255, 4, 6).astype(np.uint8)
+IMAGES = floats(3, 4, 5, 6)
+FOUR = [np.abs(floats(4)) for _ in range(4)]
+
+ROWS: list[tuple[str, int, list[Any], dict[str, Any]]] = [
+    ("Add", 14, [floats(4, 1, 3), floats(5, 1)], {}),
+    ("Where", 16, [below(2, 4, 5) > 0, floats(1, 5), floats(4, 1)], {}),
+    ("PRelu", 16, [floats(4, 5), floats(5)], {}),
+    ("Cast", 21, [floats(4, 5)], {"to": 8}),
+    ("ReduceSum", 13, [floats(4, 5, 6), np.array([1])], {"keepdims": 0}),
+    ("ReduceMax", 18, [floats(4, 5, 6), np.array([0, -1])], {}),
+    ("ArgMax", 13, [floats(4, 5, 6)], {"axis": 1, "keepdims": 0}),
+    ("Softmax", 11, [floats(4, 5, 6)], {"axis": 2}),
+    ("Softmax", 13, [floats(4, 5)], {"axis": 0}),
+    ("LayerNormalization", 17, [floats(4, 5, 6), floats(5, 6), floats(6)], {"axis": 1}),
+    ("RMSNormalization", 23, [floats(4, 6), floats(4, 6)], {}),
+    ("BatchNormalization", 15, [IMAGES, *FOUR], {}),
+    ("BatchNormalization", 15, [IMAGES[:1], *FOUR], {}),
+    ("BatchNormalization", 15, [IMAGES, *FOUR], {"training_mode": 1}),
+    ("InstanceNormalization", 22, [IMAGES[:1], *FOUR[:2]], {}),
+    ("LRN", 13, [IMAGES[:1]], {"size": 3}),
+    ("MaxPool", 22, [IMAGES[:1]], {"kernel_shape": [2, 2]}),
+    ("ConvTranspose", 22, [IMAGES, floats(4, 2, 2, 2)], {}),
+    ("GridSample", 22, [IMAGES, np.tanh(floats(3, 2, 2, 2))], {}),
+    ("GridSample", 22, [IMAGES[:1], np.tanh(floats(1, 2, 2, 2))], {}),
+    ("QuantizeLinear", 21, [floats(4, 6), np.abs(floats(4)), BYTES[:, 0]], {"axis": 0}),
+    ("DequantizeLinear", 21, [BYTES, floats(6), BYTES[0]], {"axis": 1}),
+    ("DequantizeLinear", 21, [BYTES, floats(4, 2), BYTES[:, :2]], {"axis": 1, "block_size": 3}),
+    ("DequantizeLinear", 21, [BYTES, floats(2, 6)], {"axis": 0, "block_size": 2}),
+    ("Gather", 13, [floats(5, 6, 2), below(6, 3, 4)], {"axis": 1}),
+    ("Gather", 13, [floats(5, 6), np.array(3)], {"axis": 1}),
+    ("GatherElements", 13, [floats(5, 6), below(5, 3, 4)], {"axis": 0}),
+    ("GatherElements", 13, [floats(5, 6), below(6, 5, 1)], {"axis": 1}),
+    ("GatherND", 13, [floats(5, 6, 2), below(5, 7, 2)], {}),
+    ("GatherND", 13, [floats(5, 6, 2), below(6, 5, 1)], {"batch_dims": 1}),
+    ("ScatterElements", 18, [floats(5, 6), below(5, 3, 6), floats(3, 6)], {"reduction": "add"}),
+    ("ScatterElements", 18, [floats(5, 6), below(6, 3, 4), floats(3, 4)], {"axis": 1}),
+    ("OneHot", 11, [below(5, 3, 4), np.array(5), np.array([0.0, 1])], {"axis": 1}),
+    ("OneHot", 11, [below(5, 3, 4), np.array(5), np.array([0.0, 1])], {"axis": 0}),
+    ("ReverseSequence", 10, [floats(5, 3, 2), below(5, 3) + 1], {}),
+    ("DFT", 20, [floats(3, 8, 1)], {}),
+    ("DFT", 20, [floats(8, 3, 1), None, np.array(0)], {}),
+    ("Det", 22, [floats(4, 3, 3)], {}),
+]  # fmt: skip
+
+WORDS = np.array([["a", "b", "c"], ["d", "e", "f"]], object)
+ROWS += [(op, 22, [below(2, 4, 5) > 0] * 2, {}) for op in ("And", "Or", "Xor")]
+ROWS += [(f"Bitwise{op}", 22, [below(9, 4, 5)] * 2, {}) for op in ("And", "Or", "Xor")]
+ROWS += [(op, 22, [floats(4, 5)] * 2, {}) for op in ("Sub", "Mul", "Greater", "Sum")]
+ROWS += [(op, 22, [floats(4, 5)], {}) for op in ("Cos", "Sign", "Ceil", "Floor", "Neg", "Tanh")]
+ROWS += [
+    ("Not", 22, [below(2, 4, 5) > 0], {}),
+    ("BitwiseNot", 22, [below(9, 4, 5)], {}),
+    ("Swish", 24, [floats(4, 5)], {"alpha": 2.0}),
+    ("StringConcat", 20, [WORDS, WORDS[0]], {}),
+    ("STFT", 17, [floats(3, 16, 1), np.array(4), None, np.array(8)], {}),
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
+def test_chunks_are_the_whole(row: Any) -> None:
+    op, version, inputs, attributes = row
+    wanted, found = both(op, version, inputs, **attributes)
+    assert_equal(found, wanted, 1e-6, 1e-6)
+
+
+def test_every_operator_has_a_rule_and_most_are_cut(small: set[str]) -> None:
+    assert set(chunk_rules.RULES) == CHUNKED
+    for case in SOME:
+        if len(case.answers()) == 1:
+            outcomes(case)
+    for op, version, inputs, attributes in ROWS:
+        both(op, version, inputs, **attributes)
+    assert CHUNKED - small == set(), sorted(CHUNKED - small)
+
+
+def test_what_does_not_fit_is_left_to_the_operator() -> None:
+    with pytest.raises(ValueError, match="broadcast"):
+        both("Add", 14, [floats(4, 5), floats(3, 5)])
+    with pytest.raises((ValueError, IndexError)):
+        both("Gather", 13, [floats(4, 5), below(3, 9) + 9])
+
+
+def test_small_inputs_are_not_cut() -> None:
+    given = Stoppable(np.add, ir.node("Add", []))
+    assert given.small > 1000
+    np.testing.assert_array_equal(given(np.ones(3), np.ones(3)), [2, 2, 2])
+
+
+@pytest.mark.parametrize("shape", [(1500, 1400), (1, 1_200_000), (3, 5, 90_000)])
+def test_copies_in_pieces_are_copies(shape: tuple[int, ...]) -> None:
+    x = DRAW.integers(0, 99, shape)
+    for axes in (range(x.ndim), range(x.ndim)[::-1]):
+        source = x.transpose(*axes)
+        found = copied(source)
+        assert found.flags.c_contiguous
+        assert found.base is None
+        np.testing.assert_array_equal(found, source)
