@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from tenonnx_cpu.jit.claims import claimed
 from tenonnx_cpu.jit.compiler_process import DONE, UNKEPT, CompilerProcess, Died
+from tenonnx_cpu.jit.sharing import Turns
 
 if TYPE_CHECKING:
     from tenonnx_cpu.jit.runtime import Demand, JitKernel
@@ -153,7 +154,8 @@ class Background:
     def _compile(self, kernel: JitKernel) -> None:
         start = time.monotonic()
         try:
-            answer = self._compiler.ask(f"{kernel.module} {kernel.name}", lambda: None)
+            with Turns(self._compiler.signal) as turns:
+                answer = self._compiler.ask(f"{kernel.module} {kernel.name}", turns.tick)
         except Died as error:
             answer = str(error)
         except OSError:

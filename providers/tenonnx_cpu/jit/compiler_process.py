@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tenonnx_cpu.jit.code import images
+from tenonnx_cpu.jit.sharing import TICK_SECONDS
 
 CODE = "import sys; sys.path[:] = sys.argv[2:]; from tenonnx_cpu.jit import worker; worker.main()"
 
@@ -25,8 +26,6 @@ DONE = "done"
 UNKEPT = "unkept"
 """What it answers once an image is in the cache, and if none can be kept there; anything else says
 why there is none."""
-
-TICK_SECONDS = 0.1
 
 CLOSE_SECONDS = 0.5
 """How long it may take to end by itself."""
@@ -63,7 +62,7 @@ class CompilerProcess:
 
         Args:
             kernel: Its module, a space, and its name.
-            tick: Called several times a second meanwhile.
+            tick: Called every ``TICK_SECONDS`` meanwhile.
 
         Raises:
             Died: The process ended before it answered.

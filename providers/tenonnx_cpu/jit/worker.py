@@ -15,8 +15,8 @@ from tenonnx_cpu.jit.code.cache import cache_folder, image_path
 from tenonnx_cpu.jit.compiler_process import DONE, UNKEPT
 from tenonnx_cpu.jit.runtime import source_of
 
-NICE = 10
-"""How much it yields: where it competes for a core, a tenth of it is its own."""
+NICE = 5
+"""How much it yields: a quarter of a core that it competes for is its own, in its turns."""
 
 PR_SET_PDEATHSIG = 1
 
