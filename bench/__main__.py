@@ -27,6 +27,7 @@ OTHERS = {
     "precision": "bench.precision.__main__",
     "providers": "bench.providers",
     "seeds": "bench.seeds.__main__",
+    "stopping": "bench.stopping",
     "transforms": "bench.transforms",
 }
 """Benchmarks with options of their own, and their modules."""
