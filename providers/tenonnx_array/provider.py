@@ -51,7 +51,7 @@ class Stoppable:
 
     def __init__(self, call: Callable[..., Any], node: ir.Node) -> None:
         self.func, self.node = call, node
-        if node.op_type in ("Cast", "StringConcat"):  # strings take longer
+        if node.op_type in ("Cast", "StringConcat", "OneHot"):  # strings, or a larger result
             self.small = 1 << 11
 
     def __call__(self, *inputs: Any) -> Any:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from tenonnx import interruption
 from tenonnx.interruption import MOVED, fill
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.allocation import check_allocation
@@ -186,10 +187,16 @@ def _joined(inputs: Sequence[Array], axis: int) -> Array:
     shape = list(inputs[0].shape)
     shape[axis] = sum(x.shape[axis] for x in inputs)
     y = np.empty(shape, inputs[0].dtype)
-    ends = itertools.accumulate(x.shape[axis] for x in inputs)
-    rows = np.moveaxis(y, axis, 0)
-    for x, end in zip(inputs, ends, strict=True):
-        fill(rows[end - x.shape[axis] : end], np.moveaxis(x, axis, 0))
+    ends = list(itertools.accumulate(x.shape[axis] for x in inputs))
+    places = [slice(end - x.shape[axis], end) for x, end in zip(inputs, ends, strict=True)]
+    before = (slice(None),) * (axis % y.ndim)
+    if not before or len(y) == 1:
+        for x, place in zip(inputs, places, strict=True):
+            fill(y[(*before, place)], x)
+        return y
+    for some in interruption.pieces(len(y), y.size, MOVED):
+        for x, place in zip(inputs, places, strict=True):
+            y[(some, *before[1:], place)] = x[some]
     return y
 
 

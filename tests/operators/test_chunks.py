@@ -12,7 +12,7 @@ from cases import CASES, model_of
 
 from tenonnx.graph import python_attributes
 from tenonnx.interruption import copied
-from tenonnx_array import TABLE, chunk_rules, chunks
+from tenonnx_array import TABLE, chunk_rules, chunks, slicing
 from tenonnx_array.provider import CHUNKED, Stoppable
 
 SOME = [case for case in CASES if not case.domain and case.op in CHUNKED]
@@ -170,3 +170,13 @@ def test_copies_in_pieces_are_copies(shape: tuple[int, ...]) -> None:
         assert found.flags.c_contiguous
         assert found.base is None
         np.testing.assert_array_equal(found, source)
+
+
+@pytest.mark.parametrize("shape", [(700, 900), (1, 600_000), (3, 4, 60_000)])
+def test_what_is_joined_in_pieces_is_joined(shape: tuple[int, ...]) -> None:
+    given = [DRAW.integers(0, 99, shape) for _ in range(3)]
+    for axis in range(-len(shape), len(shape)):
+        found = slicing.concat(np, *given, axis=axis)
+        np.testing.assert_array_equal(found, np.concatenate(given, axis))
+    with pytest.raises(ValueError, match="dimensions"):
+        slicing.concat(np, given[0], given[1][..., :1], axis=0)
