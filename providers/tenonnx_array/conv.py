@@ -14,7 +14,7 @@ from tenonnx import interruption
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.nonlinear import swish
 from tenonnx_array.precision import widened
-from tenonnx_array.products import matmul
+from tenonnx_array.products import CHAIN, matmul
 from tenonnx_array.windows import Windows, place
 
 table = OperatorTable()
@@ -96,13 +96,14 @@ def convolve(xp: Namespace, x: Array, w: Array, windows: Windows, group: int) ->
         columns = x.reshape(n, group, matrices.shape[2], length)
         return matmul(xp, matrices, columns).reshape(shape)
     y = xp.empty((n, group, m // group, length), x.dtype)
+    chain = windows.chain(x.shape[1], group, CHAIN)
     x = x.reshape(n, group, x.shape[1] // group, *windows.size)
     for part, span in _row_blocks(windows, matrices.shape[2] * x.dtype.itemsize):
         unit = matrices.shape[2] * math.prod(part.output) * x.dtype.itemsize
         for items, groups in blocks(n, group, unit):
             interruption.check()
             out = y[items, groups, :, span]
-            matmul(xp, matrices[groups], unfold(xp, x[items, groups], part), out=out)
+            matmul(xp, matrices[groups], unfold(xp, x[items, groups], part), out, chain=chain)
     return y.reshape(shape)
 
 

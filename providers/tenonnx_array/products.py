@@ -20,8 +20,12 @@ SLOWER = 16
 """By so much numpy is slower for what BLAS has not."""
 
 
-def matmul(xp: Namespace, a: Array, b: Array, out: Array | None = None) -> Array:
+def matmul(
+    xp: Namespace, a: Array, b: Array, out: Array | None = None, *, chain: int = CHAIN
+) -> Array:
     """Return ``xp.matmul(a, b)``; numpy's is cut if it takes long.
+
+    Of numpy's float32, ``chain`` products at most are added one after the other.
 
     Raises:
         ValueError: The shapes do not fit.
@@ -31,31 +35,31 @@ def matmul(xp: Namespace, a: Array, b: Array, out: Array | None = None) -> Array
     longest = LONGEST if a.dtype == b.dtype and a.dtype.kind in "fc" else LONGEST // SLOWER
     shape = (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
     if np.prod(shape, dtype=np.float64) * a.shape[-1] <= longest:
-        return _product(a, b, out)
+        return _product(a, b, out, chain)
     if out is None:
         out = np.empty(shape, np.result_type(a, b))
-    _fill(a, b, out, longest)
+    _fill(a, b, out, longest, chain)
     return out
 
 
-def _fill(a: Array, b: Array, out: Array, longest: int) -> None:
+def _fill(a: Array, b: Array, out: Array, longest: int, chain: int) -> None:
     """Write the product, cut along the first axis that can be."""
     work = out.size * a.shape[-1]
     axis = next((axis for axis, length in enumerate(out.shape) if length > 1), None)
     if work <= longest or axis is None:
-        _product(a, b, out)
+        _product(a, b, out, chain)
         return
     for some in pieces(out.shape[axis], work, longest):
         part = out[(slice(None),) * axis + (some,)]
-        _fill(*_operands(a, b, out.ndim - axis, some), part, longest)
+        _fill(*_operands(a, b, out.ndim - axis, some), part, longest, chain)
 
 
-def _product(a: Array, b: Array, out: Array | None) -> Array:
-    """Return the product, of float32 the sum of products of ``CHAIN`` columns at most."""
+def _product(a: Array, b: Array, out: Array | None, chain: int) -> Array:
+    """Return the product, of float32 the sum of products of ``chain`` columns at most."""
     depth = a.shape[-1]
-    if depth <= CHAIN or not a.dtype == b.dtype == np.float32:
+    if depth <= chain or not a.dtype == b.dtype == np.float32:
         return np.matmul(a, b, out=out)
-    step = -(-depth // -(-depth // CHAIN))
+    step = -(-depth // -(-depth // chain))
     y = np.matmul(a[..., :step], b[..., :step, :], out=out)
     for start in range(step, depth, step):
         y += np.matmul(a[..., start : start + step], b[..., start : start + step, :])

@@ -15,6 +15,9 @@ from tenonnx.operators import Array, Namespace
 from tenonnx.records import record
 from tenonnx_array.allocation import check_allocation
 
+FEW, SHORT = 16, 36
+"""Channels below which a convolution adds so many products one after the other at most."""
+
 
 class Tap(NamedTuple):
     """One offset into the kernel along one axis, and the windows for which it hits the data."""
@@ -85,6 +88,15 @@ class Windows:
     def is_whole(self) -> bool:
         """Whether there is a single window, which is the data."""
         return self.kernel == self.size and math.prod(self.output) == 1 and not self.is_padded
+
+    def chain(self, channels: int, group: int, most: int) -> int:
+        """Return how many products to add one after the other, of ``most`` that are of use.
+
+        Where an image has less channels than vectors have lanes, onnxruntime adds up each of them
+        on its own: as few steps, so that no more digits are lost.
+        """
+        few = group == 1 and channels < FEW and len(self.kernel) == 2 and min(self.kernel) > 1
+        return min(most, SHORT) if few else most
 
     @functools.cached_property
     def around(self) -> tuple[tuple[int, int], ...]:

@@ -14,7 +14,7 @@ from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.channels_last import channels_first, channels_last, is_last
 from tenonnx_cpu.conv.depthwise import channels_layout, depthwise_layout, is_narrow, variant_of
-from tenonnx_cpu.conv.layout import Layout, layout
+from tenonnx_cpu.conv.layout import DEPTH, Layout, layout
 from tenonnx_cpu.conv.pixels import PANEL, packed, pixels_layout
 from tenonnx_cpu.conv.placing import SUITED, better_last
 from tenonnx_cpu.conv.reach import kept, reached, without_others
@@ -120,6 +120,7 @@ class ConvCall:
         plain: Takes the same arguments and does the same.
         weight: What the kernels are in the registry, if they are and may be transformed.
         last: Whether results had better have their channels last.
+        chain: About how many products to add one after the other.
     """
 
     def __init__(
@@ -130,6 +131,7 @@ class ConvCall:
         plain: Any,
         weight: Weight | None = None,
         last: bool = False,
+        chain: int = DEPTH,
     ) -> None:
         self._attributes = attributes
         self._tail = tail
@@ -137,6 +139,7 @@ class ConvCall:
         self._plain = plain
         self._weight = weight
         self._last = last
+        self._chain = chain
         self._plans: dict[Any, tuple[Plan, ...]] = {}
         self._bound: dict[Any, Bound] = {}
 
@@ -251,7 +254,7 @@ class ConvCall:
                 yield Plan(WINOGRAD, cut, tiled(self._weight, size))
             elif group == 1 and min(windows.begins) >= 0:
                 yield from self._plan_places(shape, w[0], windows, taps, from_last)
-        yield Plan(CONV, layout(shape, w[0], group, windows, threads), weights)
+        yield Plan(CONV, layout(shape, w[0], group, windows, threads, self._chain), weights)
 
     def _plan_places(
         self,

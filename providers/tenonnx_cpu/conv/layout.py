@@ -87,9 +87,20 @@ def numbers_of(fields: tuple[str, ...], **values: int) -> NDArray:
 
 
 @functools.lru_cache(maxsize=1024)
-def layout(shape: tuple[int, ...], rows: int, group: int, windows: Windows, threads: int) -> Layout:
-    """Returns how to convolve images ``(N, C, H, W)`` or volumes with ``rows`` kernels."""
+def layout(
+    shape: tuple[int, ...],
+    rows: int,
+    group: int,
+    windows: Windows,
+    threads: int,
+    chain: int = DEPTH,
+) -> Layout:
+    """Returns how to convolve images ``(N, C, H, W)`` or volumes with ``rows`` kernels.
+
+    About ``chain`` products are added one after the other.
+    """
     output = (shape[0], rows, *windows.output)
+    chain = windows.chain(shape[1], group, chain)
     windows, volume = flattened(windows)
     channels, rows = shape[1] * volume.taps_z // group, rows // group
     direct = is_direct(windows) and volume == Volume()
@@ -99,7 +110,7 @@ def layout(shape: tuple[int, ...], rows: int, group: int, windows: Windows, thre
     line = part.width + max(tap.column for tap in taps)
     reach = max(tap.line for tap in taps)
     plane = (part.height + reach) * line
-    block = _block(channels, len(taps), 0 if direct else plane * len(planes), windows)
+    block = _block(channels, len(taps), 0 if direct else plane * len(planes), windows, chain)
     length = block * len(taps)
     step = math.prod(windows.size) if direct else plane * len(planes)
     within = [tap.plane * plane + tap.line * line + tap.column for tap in taps]
@@ -129,9 +140,9 @@ def layout(shape: tuple[int, ...], rows: int, group: int, windows: Windows, thre
     )
 
 
-def _block(channels: int, taps: int, planes: int, windows: Windows) -> int:
+def _block(channels: int, taps: int, planes: int, windows: Windows, chain: int) -> int:
     """Returns how many channels to sum over at a time, whose planes take so many floats each."""
-    most = max(1, DEPTH // taps)
+    most = max(1, chain // taps)
     if planes:
         most = max(1, min(most, PLANES // planes))
     elif windows.size == (1, 1):

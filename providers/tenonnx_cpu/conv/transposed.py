@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 INTERLEAVE = JitKernel("conv.phases", "interleave_f32")
 
+CHAIN = 64
+"""Products that are added one after the other: those of several taps, of which others add one."""
+
 SERIAL = 1 << 15
 """Elements up to which one thread is done before others have started."""
 
@@ -187,4 +190,5 @@ class TransposedCall:
     def _convolution(self, pads: tuple[int, ...]) -> ConvCall:
         attributes = Attributes(self._phases.group, None, None, None, pads, "NOTSET")
         nothing: Call = lambda *_: None  # noqa: E731 - what says that no kernel took it
-        return ConvCall(attributes, self._tail, self._threads, nothing, self._phases.weight)
+        weight = self._phases.weight
+        return ConvCall(attributes, self._tail, self._threads, nothing, weight, chain=CHAIN)
