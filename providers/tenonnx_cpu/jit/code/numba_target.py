@@ -13,7 +13,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 import numba
-from numba.core import codegen
+from numba.core import codegen, fastmathpass
 from numba.core.cpu import CPUContext
 from numba.core.registry import CPUDispatcher, CPUTarget, cpu_target
 from numba.core.runtime import nrtdynmod, rtsys
@@ -102,8 +102,9 @@ class _Context(CPUContext):
         return nrtdynmod.compile_nrt_functions(self)
 
     def post_lowering(self, mod: Any, library: Any) -> None:
-        """Links what every function's module needs."""
-        del mod
+        """Makes arithmetic as fast as is asked for, and links what every module needs."""
+        if self.fastmath:
+            fastmathpass.rewrite_module(mod, self.fastmath)
         library.add_linking_library(self._counting)
 
 
