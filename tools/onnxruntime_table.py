@@ -227,6 +227,8 @@ def names_of(ort: ModuleType) -> Iterator[str]:
     for name, found in inspect.getmembers(ort):
         if name.startswith("_") and name != "__version__":
             continue
+        if getattr(found, "__name__", "") == f"{ort.__name__}.{name}" and name != "capi":
+            continue  # a module of the package's that it does not import itself: others may have
         yield name
         if inspect.isclass(found):
             yield from (f"{name}.{member}" for member in members_of(found))

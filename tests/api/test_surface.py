@@ -51,6 +51,13 @@ def test_the_document_is_current() -> None:
     assert document == tool.document(ort), "run python tools/onnxruntime_table.py"
 
 
+def test_the_names_do_not_depend_on_what_else_is_imported() -> None:
+    before = set(tool.names_of(ort))
+    import onnxruntime.quantization  # noqa: F401 - it becomes a name of the package
+
+    assert set(tool.names_of(ort)) == before
+
+
 def test_enumerations_have_the_same_numbers() -> None:
     for name, theirs in inspect.getmembers(ort, inspect.isclass):
         ours = getattr(tenonnx, name, None)
