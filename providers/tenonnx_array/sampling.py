@@ -6,16 +6,22 @@ run; without one they differ, unless ``tenonnx.set_seed`` was called: then they 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from tenonnx.interruption import pieces
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx.seeds import next_seed
 from tenonnx_array.allocation import check_allocation
 from tenonnx_array.dtypes import dtype_of
 from tenonnx_array.legacy import consuming
+
+LONGEST = 1 << 18
+"""Numbers that are drawn at once: some hundredths of a second."""
 
 table = OperatorTable()
 op = table.op
@@ -30,6 +36,17 @@ def generator(xp: Namespace, seed: float | None) -> Any:
     return xp.random.RandomState(int(np.float32(seed).view(np.uint32)))
 
 
+def drawn(draw: Callable[..., Any], xp: Namespace, shape: Sequence[int], dtype: Any) -> Array:
+    """Return ``draw(size=shape)`` in a dtype; numpy draws some after the others, the same ones."""
+    size = math.prod(shape)
+    if xp is not np or size <= LONGEST:
+        return xp.asarray(draw(size=tuple(shape))).astype(dtype)
+    y = np.empty(size, dtype)
+    for some in pieces(size, size, LONGEST):
+        y[some] = draw(size=len(y[some]))
+    return y.reshape(shape)
+
+
 @op("RandomNormal")
 def random_normal(
     xp: Namespace,
@@ -41,7 +58,8 @@ def random_normal(
     seed: float | None = None,
 ) -> Array:
     check_allocation(xp, shape, np.float64)
-    return generator(xp, seed).normal(mean, scale, tuple(shape)).astype(dtype_of(dtype))
+    draw = functools.partial(generator(xp, seed).normal, mean, scale)
+    return drawn(draw, xp, shape, dtype_of(dtype))
 
 
 @op("RandomNormalLike")
@@ -54,8 +72,8 @@ def random_normal_like(
     scale: float = 1.0,
     seed: float | None = None,
 ) -> Array:
-    draws = generator(xp, seed).normal(mean, scale, x.shape)
-    return xp.asarray(draws).astype(x.dtype if dtype is None else dtype_of(dtype))
+    draw = functools.partial(generator(xp, seed).normal, mean, scale)
+    return drawn(draw, xp, x.shape, x.dtype if dtype is None else dtype_of(dtype))
 
 
 @op("RandomUniform")
@@ -69,7 +87,8 @@ def random_uniform(
     seed: float | None = None,
 ) -> Array:
     check_allocation(xp, shape, np.float64)
-    return generator(xp, seed).uniform(low, high, tuple(shape)).astype(dtype_of(dtype))
+    draw = functools.partial(generator(xp, seed).uniform, low, high)
+    return drawn(draw, xp, shape, dtype_of(dtype))
 
 
 @op("RandomUniformLike")
@@ -82,8 +101,8 @@ def random_uniform_like(
     low: float = 0.0,
     seed: float | None = None,
 ) -> Array:
-    draws = generator(xp, seed).uniform(low, high, x.shape)
-    return xp.asarray(draws).astype(x.dtype if dtype is None else dtype_of(dtype))
+    draw = functools.partial(generator(xp, seed).uniform, low, high)
+    return drawn(draw, xp, x.shape, x.dtype if dtype is None else dtype_of(dtype))
 
 
 @op("Bernoulli", since=15)

@@ -12,7 +12,7 @@ from cases import CASES, model_of
 
 from tenonnx.graph import python_attributes
 from tenonnx.interruption import copied
-from tenonnx_array import TABLE, chunk_rules, chunks, slicing
+from tenonnx_array import TABLE, chunk_rules, chunks, sampling, slicing
 from tenonnx_array.provider import CHUNKED, Stoppable
 
 SOME = [case for case in CASES if not case.domain and case.op in CHUNKED]
@@ -180,3 +180,19 @@ def test_what_is_joined_in_pieces_is_joined(shape: tuple[int, ...]) -> None:
         np.testing.assert_array_equal(found, np.concatenate(given, axis))
     with pytest.raises(ValueError, match="dimensions"):
         slicing.concat(np, given[0], given[1][..., :1], axis=0)
+
+
+def test_draws_in_pieces_are_the_same_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    def draws() -> list[Any]:
+        x = floats(5, 7)
+        return [
+            sampling.random_normal(np, shape=(5, 7), mean=2.0, seed=3.0),
+            sampling.random_uniform(np, shape=(5, 7), low=-2.0, seed=3.0),
+            sampling.random_normal_like(np, x, seed=3.0, dtype=11),
+            sampling.random_uniform_like(np, x, seed=3.0),
+        ]
+
+    wanted = draws()
+    monkeypatch.setattr(sampling, "LONGEST", 4)
+    for found, each in zip(draws(), wanted, strict=True):
+        assert_equal(found, each, 0, 0)
