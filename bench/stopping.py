@@ -280,7 +280,7 @@ def session(op: str, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> An
         for name, x in given.items()
     ]  # fmt: skip
     graph = helper.make_graph([node], "g", ends, [helper.make_empty_tensor_value_info("y")])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=12)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 26)], ir_version=13)
     return tenonnx.InferenceSession(model), given
 
 

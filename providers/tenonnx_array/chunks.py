@@ -14,6 +14,7 @@ import numpy as np
 from tenonnx.graph import python_attributes
 from tenonnx.interruption import MOVED, pieces
 from tenonnx.operators import Array
+from tenonnx_array.allocation import check_allocation
 from tenonnx_array.chunk_rules import RULES, Cut, Given
 
 PAGE = 4096
@@ -66,6 +67,7 @@ def _part(x: Any, axis: int | None, some: slice) -> Any:
 def _whole(part: Array, cut: Cut) -> Array:
     """Returns memory for the result, made before a chunk of columns makes all of it at once."""
     shape = (*part.shape[: cut.output], cut.length, *part.shape[cut.output + 1 :])
+    check_allocation(np, shape, part.dtype)
     result = np.empty(shape, part.dtype)
     if cut.output:
         words = result.reshape(-1)
