@@ -37,6 +37,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=["", "0", "99", "all"],
         help="optimisation level of the conformance suite's sessions",
     )
+    parser.addoption(
+        "--starts", type=int, default=3, help="processes that tests/cpu/test_starts.py kills"
+    )
     parser.addoption("--guard-all", action="store_true", help="run every trial of tests/guard")
 
 
