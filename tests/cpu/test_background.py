@@ -276,6 +276,39 @@ def test_ctrl_c_is_for_the_program_alone(pooling: Path, tmp_path: Path) -> None:
     assert process.returncode == 0, errors
 
 
+def test_a_child_waits_for_no_thread_that_compiled_where_it_was_forked(
+    pooling: Path, tmp_path: Path
+) -> None:
+    code = """
+        import json, os, sys, threading, time
+        import numpy as np, tenonnx
+        from numba.core.compiler_lock import global_compiler_lock
+        def run():
+            session = tenonnx.InferenceSession(sys.argv[1])
+            y = session.run(None, {"x": np.ones((1, 8, 64, 64), np.float32)})[0]
+            return [y.mean().item(), sorted(k.state for k in session.kernels.values())]
+        threading.Thread(target=run, daemon=True).start()
+        lock = global_compiler_lock._lock
+        while lock.acquire(blocking=False):  # until the thread has it
+            lock.release()
+            time.sleep(0.001)
+        if not (pid := os.fork()):
+            print(json.dumps(run()), flush=True)
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+        os._exit(0)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), str(pooling)],
+        env=os.environ | {"TENONNX_JIT": "wait", "NUMBA_CACHE_DIR": str(tmp_path)},
+        capture_output=True, text=True, check=False, timeout=200,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    mean, states = json.loads(done.stdout)
+    assert mean == 1
+    assert set(states) <= {"cached", "compiled"}
+
+
 def test_a_session_says_what_is_compiled_and_has_it_when_that_is_done(
     pooling: Path, tmp_path: Path
 ) -> None:

@@ -236,6 +236,22 @@ class Timing:
         cls.seconds = 0.7 * cls.seconds + 0.3 * seconds
 
 
+def compile_beside(kernel: JitKernel) -> None:
+    """Compiles a kernel in another process, and waits for it.
+
+    Raises:
+        RuntimeError: That failed.
+        OSError: No process can be started.
+    """
+    compiler = CompilerProcess()
+    try:
+        answer = compiler.ask(f"{kernel.module} {kernel.name}", lambda: None)
+    finally:
+        compiler.close()
+    if not kernel.load(compiled=True):
+        raise RuntimeError(answer)
+
+
 def announce(model: str, kernels: Collection[JitKernel]) -> None:
     """Says that kernels are compiled for a model, and for about how long."""
     logger.warning(

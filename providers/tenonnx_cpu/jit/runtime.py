@@ -174,6 +174,11 @@ class JitKernel:
             self._compile()
 
     def _compile(self) -> None:
+        if _forked:
+            from tenonnx_cpu.jit.background import compile_beside
+
+            compile_beside(self)
+            return
         module = importlib.import_module(f"tenonnx_cpu.jit.{self.module}")
         self.run = module.__dict__[self.name].compile(self.name)
         self.state = COMPILED
@@ -187,6 +192,19 @@ class JitKernel:
 
     def __str__(self) -> str:
         return f"{self.module}.{self.name}"
+
+
+_forked = False
+"""Whether another thread may have had numba's locks when this process was forked."""
+
+
+def _after_fork() -> None:
+    global _forked
+    _forked = images.SUPPORTED and "numba" in sys.modules
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _queue() -> Background:
