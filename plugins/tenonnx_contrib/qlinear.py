@@ -23,8 +23,9 @@ def real(xp: Namespace, x: Array, scale: Array, zero_point: Array | None) -> Arr
     """Return ``(x - zero_point) * scale`` as float32, one of each per tensor."""
     y = x.astype(xp.float32)
     if zero_point is not None:
-        y = y - zero_point.reshape(()).astype(xp.float32)
-    return y * scale.reshape(())
+        y -= zero_point.reshape(()).astype(xp.float32)
+    y *= scale.reshape(())
+    return y
 
 
 def quantised(

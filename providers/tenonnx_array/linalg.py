@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.dtypes import SMALL_FLOATS, accumulator
+from tenonnx_array.products import CHAIN
 from tenonnx_array.products import matmul as multiply
 from tenonnx_array.quant import round_to
 
@@ -17,6 +20,9 @@ op = table.op
 
 EXACT_IN_FLOAT32 = 2**24 // (255 * 255)
 """So many products of two zero-centred bytes still sum exactly in float32."""
+
+AT_ONCE = min(CHAIN, EXACT_IN_FLOAT32)
+"""Products of bytes that are one sum of BLAS's; more are added up as integers."""
 
 
 def product(xp: Namespace, a: Array, b: Array) -> Array:
@@ -99,15 +105,38 @@ def matmul_integer(
     b_zero_point: Array | None = None,
 ) -> Array:
     """Return ``(A - a_zero_point) @ (B - b_zero_point)`` as int32, which may wrap."""
-    # The products go through BLAS in a float type whose sums are exact: 100 times integer loops.
     inner = A.shape[-1]
+    if xp is np and inner > EXACT_IN_FLOAT32 and min(A.ndim, B.ndim) >= 2:
+        return _in_chunks(A, B, a_zero_point, b_zero_point)
+    # The products go through BLAS in a float type whose sums are exact: 100 times integer loops.
     wide = xp.float32 if inner <= EXACT_IN_FLOAT32 else xp.float64
     A, B = A.astype(wide), B.astype(wide)
     if a_zero_point is not None:
         A -= by_row(a_zero_point).astype(wide)
     if b_zero_point is not None:
         B -= b_zero_point.astype(wide)
-    return xp.asarray(product(xp, A, B)).astype(xp.int64).astype(xp.int32)
+    return exact_to_int32(xp, xp.asarray(product(xp, A, B)))
+
+
+def _in_chunks(A: Array, B: Array, a_zero: Array | None, b_zero: Array | None) -> Array:
+    """Return MatMulInteger of numpy's, the sum of products of ``AT_ONCE`` columns of A."""
+    scratch = np.empty((*B.shape[:-2], AT_ONCE, B.shape[-1]), np.float32)
+    total = np.int32(0)
+    for start in range(0, A.shape[-1], AT_ONCE):
+        a = A[..., start : start + AT_ONCE].astype(np.float32)
+        b = scratch[..., : a.shape[-1], :]
+        b[...] = B[..., start : start + AT_ONCE, :]
+        if a_zero is not None:
+            a -= by_row(a_zero).astype(np.float32)
+        if b_zero is not None and b_zero.any():
+            b -= b_zero.astype(np.float32)
+        total += product(np, a, b).astype(np.int32)
+    return total
+
+
+def exact_to_int32(xp: Namespace, sums: Array) -> Array:
+    """Return sums of products of bytes as int32; those in float64 may need more bits, and wrap."""
+    return (sums if sums.dtype == xp.float32 else sums.astype(xp.int64)).astype(xp.int32)
 
 
 @op("QLinearMatMul", since=10)

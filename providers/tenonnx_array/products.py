@@ -61,8 +61,9 @@ def _product(a: Array, b: Array, out: Array | None, chain: int) -> Array:
         return np.matmul(a, b, out=out)
     step = -(-depth // -(-depth // chain))
     y = np.matmul(a[..., :step], b[..., :step, :], out=out)
+    part = np.empty_like(y)
     for start in range(step, depth, step):
-        y += np.matmul(a[..., start : start + step], b[..., start : start + step, :])
+        y += np.matmul(a[..., start : start + step], b[..., start : start + step, :], out=part)
     return y
 
 

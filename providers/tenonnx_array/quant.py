@@ -81,8 +81,8 @@ def dequantize_linear(
     x_, scale, zero_point = align(xp, x, x_scale, x_zero_point, axis, block_size)
     y = to_float32(x_)
     if zero_point is not None:
-        y = y - to_float32(zero_point)
-    y = y * scale.astype(FLOAT32, copy=False)
+        y -= to_float32(zero_point)
+    y *= scale.astype(FLOAT32, copy=False)
     return y.astype(FLOAT32 if dtype == POWER_OF_TWO else dtype, copy=False).reshape(x.shape)
 
 

@@ -66,6 +66,27 @@ def test_matmul_integer_is_exact(seed: int, m: int, k: int, n: int) -> None:
     np.testing.assert_array_equal(kernel("MatMulInteger")(a, b, p, q), exact)
 
 
+@pytest.mark.parametrize("columns", [1, 3])
+def test_the_largest_sums_of_bytes_are_exact(columns: int) -> None:
+    """Of long rows, which are added up in parts; in stacks, and of convolutions."""
+    a = np.full((2, columns, 2000), 255, np.uint8)
+    b = np.full((2000, columns), -128, np.int8)
+    low, high = np.zeros(columns, np.uint8), np.full(columns, 127, np.int8)
+    expected = np.full((2, columns, columns), 2000 * 255 * -255)
+    found = kernel("MatMulInteger")(a, b, low, high)
+    assert found.dtype == np.int32
+    np.testing.assert_array_equal(found, expected)
+    x, w = a.reshape(2, 500, 4, columns), b.T.reshape(columns, 500, 4, 1)
+    found = kernel("ConvInteger")(x, w, np.uint8(0), high)
+    assert found.dtype == np.int32
+    np.testing.assert_array_equal(found, np.full((2, columns, 1, columns), 2000 * 255 * -255))
+
+
+def test_weights_of_bytes_are_widened_in_parts() -> None:
+    weight = np.ones((4096, 256), np.int8)
+    assert peak(kernel("MatMulInteger"), np.ones((2, 4096), np.uint8), weight) < weight.nbytes / 2
+
+
 @given(SEEDS, st.sampled_from([3, 2, 21, 22, 5, 4]), st.integers(0, 1))
 def test_what_was_dequantised_quantises_to_itself(seed: int, to: int, axis: int) -> None:
     rng = np.random.default_rng(seed)
