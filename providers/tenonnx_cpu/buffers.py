@@ -6,9 +6,11 @@ cleared, about 0.5 us per KiB. Here a buffer stays until its thread ends or othe
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 import threading
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import ml_dtypes
@@ -77,6 +79,17 @@ COUNTED = getattr(sys, "_is_gil_enabled", lambda: True)() and hasattr(sys, "getr
 """Whether a reference count says that an array is in no use."""
 
 _pool = _Pool()
+
+
+@contextlib.contextmanager
+def apart() -> Iterator[None]:
+    """Has no buffer kept, or taken of those that are, by what is allocated meanwhile."""
+    kept = _pool.buffers, _pool.bytes
+    _pool.buffers, _pool.bytes = [], 0
+    try:
+        yield
+    finally:
+        _pool.buffers, _pool.bytes = kept
 
 
 def size_class(nbytes: int) -> int:

@@ -17,6 +17,7 @@ from tenonnx.interface.profiling import kernel_name
 
 pytest.importorskip("numba")
 
+from tenonnx_cpu import buffers
 from tenonnx_cpu.jit import runtime, scratch
 from tenonnx_cpu.jit.code import images
 from tenonnx_cpu.recording import recorded
@@ -131,6 +132,15 @@ def test_the_second_run_is_machine_codes(
     monkeypatch.setattr(recorded._Recorder, "__call__", nothing)
     for _ in range(2):
         same(one.run(None, given(shape)), wanted)
+
+
+def test_recording_keeps_no_buffers() -> None:
+    """What is made to see whether a step says the same again is of no use to any run."""
+    one = session([node("Relu", "x", "y")], {"x": floats(1 << 16)}, "y")
+    before = buffers._pool.bytes
+    kept = one.run(None, {"x": floats(1 << 16)})
+    assert recordings(one) == [1]
+    assert buffers._pool.bytes - before <= 1.2 * kept[0].nbytes
 
 
 def test_nothing_is_recorded_while_kernels_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:

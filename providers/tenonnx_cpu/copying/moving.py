@@ -165,10 +165,12 @@ class Mover:
         forms = [(array.shape, array.strides) for array in arrays]
         seen, found = self._seen
         if forms != seen:
-            # To find out how takes longer than numpy does, and most shapes come once or always.
             self._seen = forms, UNKNOWN
             self._patience -= 1
-            return None
+            # To find out how takes longer than numpy does: for the first shapes, and those that
+            # come again.
+            if seen is not None:
+                return None
         if found is UNKNOWN:
             found = self._trace(arrays)
             self._seen = forms, found

@@ -18,7 +18,7 @@ import numpy as np
 
 from tenonnx.planning.lower import is_constant
 from tenonnx.records import record
-from tenonnx_cpu.buffers import COUNTED
+from tenonnx_cpu.buffers import COUNTED, apart
 from tenonnx_cpu.jit import layout as at
 from tenonnx_cpu.jit.code import images
 from tenonnx_cpu.jit.runtime import JitKernel, compiles
@@ -148,7 +148,8 @@ class _Recorder:
         if described is None or self._patience <= 0:
             self._patience = 0
             return
-        with contextlib.suppress(MemoryError):  # results are made once more
+        # Results are made once more, and dropped: kept, they would be memory that no run needs.
+        with contextlib.suppress(MemoryError), apart():
             if is_said_by(described, self._function(*inputs)):
                 if len(cell) >= 2 + 2 * KEPT:
                     del cell[2:4]
