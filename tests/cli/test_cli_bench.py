@@ -13,6 +13,8 @@ from small import Cli
 
 from models import FLOAT, model, node, value
 from tenonnx.cli.measure import open_all, race
+from tenonnx.provider import KernelState
+from tenonnx.session import InferenceSession
 
 
 def test_contenders_are_measured_and_compared(cli: Cli, adder: str, double: str) -> None:
@@ -108,6 +110,25 @@ def test_contenders_run_in_turn() -> None:
     turn = ["a"] * 3 + ["b"] * 3  # the first of each does not count
     assert calls == ["a", "b", "a", "b", *turn]
     assert [len(result.seconds) for result in results] == [2, 2]
+
+
+def test_what_is_measured_waits_for_kernels(
+    cli: Cli, mlp: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = [["compiling", "compiling"], ["compiling", "cached"]]
+
+    def kernels(_: object) -> dict[str, KernelState]:
+        states = left.pop(0) if left else ["compiled", "numpy"]
+        return {str(place): KernelState(state) for place, state in enumerate(states)}
+
+    monkeypatch.setattr(InferenceSession, "kernels", property(kernels))
+    result = cli("profile", mlp, "--runs", 1)
+    assert "compiling 2 kernels" in result.stderr
+    assert "compiling 1 kernel\n" in result.stderr
+    left += [["compiling"]] * 2
+    row = json.loads(cli("bench", mlp, "--provider", "cpu", "--repeat", 1, "--json").stdout)
+    assert 0 < row["results"][0]["compile_seconds"] < 10
+    assert not left
 
 
 def test_all_providers_take_part_each_with_the_cpu_behind_it(

@@ -34,6 +34,15 @@ def test_times_of_loading_add_up(cli: Cli, mlp: str) -> None:
     assert sum(row["seconds"] for row in report["transforms"]) <= times["transform"]
 
 
+def test_it_says_why_there_are_no_kernels(
+    cli: Cli, mlp: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TENONNX_JIT", "0")
+    kernels = json.loads(cli("inspect", mlp, "--json").stdout)["kernels"]
+    assert kernels == {"all": {"state": "numpy", "reason": "TENONNX_JIT is 0"}}
+    assert "TENONNX_JIT is 0" in cli("inspect", mlp).stdout
+
+
 def test_weights_are_where_the_file_has_them(cli: Cli, mlp: str) -> None:
     weights = json.loads(cli("inspect", mlp, "--json").stdout)["weights"]
     assert (weights["count"], weights["bytes"]) == (2, W1.nbytes + W2.nbytes)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
-import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,6 +31,9 @@ from tenonnx.errors import Fail, TenonnxError
 
 if TYPE_CHECKING:
     from tenonnx.cli.measure import Result
+
+SHOWN_SECONDS = 0.1
+"""What compiling takes at least that is told."""
 
 HELP = """Measures providers against each other on the same inputs.
 
@@ -90,7 +92,7 @@ def bench(
     openers = _openers(state, providers, request, every=all_providers)
     original = load_original(state, model, request)
     feeds = make_feeds(original.graph, inputs or ["random"], parse_dims(dims), seed)
-    with _limited(threads), _compiled_first(), progress(1.0) as show:
+    with _limited(threads), progress(1.0) as show:
         results = open_all(openers, model, feeds, show)
         race(results, feeds, warmup=warmup, repeat=repeat, seconds=seconds, show=show)
     if as_json:
@@ -130,24 +132,13 @@ def _limited(threads: int) -> Iterator[None]:
             yield
 
 
-@contextlib.contextmanager
-def _compiled_first() -> Iterator[None]:
-    """Has runs wait for their kernels: compiling beside them would disturb every contender."""
-    told = os.environ.get("TENONNX_JIT")
-    os.environ["TENONNX_JIT"] = told or "wait"
-    try:
-        yield
-    finally:
-        if told is None:
-            del os.environ["TENONNX_JIT"]
-
-
 def _as_data(results: Sequence[Result]) -> list[dict[str, Any]]:
     base = _base(results)
     return [
         {
             "provider": result.name,
             "load_seconds": result.load_seconds,
+            "compile_seconds": result.compile_seconds,
             "first_seconds": result.first_seconds,
             "runs": len(result.seconds),
             **result.statistics(),
@@ -183,6 +174,10 @@ def _print(results: Sequence[Result]) -> None:
     runs = max((len(result.seconds) for result in results), default=0)
     if runs:
         lines("", f"{runs} runs each, in turn")
+    for result in results:
+        if result.compile_seconds > SHOWN_SECONDS:
+            took = duration(result.compile_seconds)
+            lines(f"{result.name}: kernels were compiled in {took}, which is part of no time above")
 
 
 def _exit(results: Sequence[Result]) -> None:

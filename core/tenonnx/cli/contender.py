@@ -8,18 +8,34 @@ import importlib.util
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tenonnx.cli.opening import Request, open_session, parse_provider
+from tenonnx.cli.opening import Request, open_session, parse_provider, wait_for_kernels
 from tenonnx.errors import Fail, InvalidArgument, did_you_mean
 from tenonnx.plugins.choosing import make_options
 
 if TYPE_CHECKING:
     from tenonnx.cli.state import State
+    from tenonnx.session import InferenceSession
 
 PEER = "onnxruntime"
 FALLBACK = "cpu"
 
 Run: TypeAlias = Callable[[Mapping[str, Any]], list[Any]]
 """Takes inputs by name, returns outputs."""
+
+
+class Opened:
+    """A session, called as ``Run`` is."""
+
+    def __init__(self, session: InferenceSession) -> None:
+        self._session = session
+
+    def __call__(self, feeds: Mapping[str, Any]) -> list[Any]:
+        """Returns the outputs."""
+        return self._session.run(None, feeds)
+
+    def wait(self, show: Callable[[str, float], None]) -> float:
+        """Waits until kernels are compiled; returns the seconds that took."""
+        return wait_for_kernels(self._session, show)
 
 
 Open: TypeAlias = Callable[[str | bytes], Run]
@@ -47,8 +63,7 @@ def opener(state: State, text: str, request: Request, behind: Sequence[str] = ()
     def open_model(model: str | bytes) -> Run:
         names = (text, *(other for other in behind if other != name))
         alone = Request(names, request.level, request.without, request.roots, request.threads)
-        session, _ = open_session(state, model, alone)
-        return lambda feeds: session.run(None, feeds)
+        return Opened(open_session(state, model, alone)[0])
 
     return open_model
 

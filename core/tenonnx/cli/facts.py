@@ -121,6 +121,7 @@ def of_session(session: InferenceSession, added: int | None) -> dict[str, Any]:
         "transforms": [asdict(report) for report in session.transforms],
         "operators_as_run": operators(session.model),
         "placement": of_placement(session.placement),
+        "kernels": {name: asdict(kernel) for name, kernel in session.kernels.items()},
         "memory": of_memory(session.registry.report(), added),
     }
 

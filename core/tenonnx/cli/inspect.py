@@ -117,6 +117,7 @@ def _print(report: dict[str, Any], weights: int) -> None:
         _print_loading(report)
         _print_transforms(report["transforms"])
         print_placement(report["placement"], every="node_list" in report)
+        _print_kernels(report["kernels"])
     _print_weights(report["weights"], weights)
     if "memory" in report:
         _print_memory(report["memory"])
@@ -178,6 +179,13 @@ def _print_transforms(transforms: list[dict[str, Any]]) -> None:
         lines(f"{len(idle)} {others}changed nothing, in {duration(sum(idle))}")
     if not transforms:
         lines("none ran")
+
+
+def _print_kernels(kernels: dict[str, Any]) -> None:
+    if kernels:
+        title("Kernels")
+        rows = [(name, kernel["state"], kernel["reason"]) for name, kernel in kernels.items()]
+        table(("kernel", "state", "because"), rows)
 
 
 def _print_weights(weights: dict[str, Any], most: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.cli.contender import Open, Run
+from tenonnx.cli.contender import Open, Opened, Run
 from tenonnx.cli.memory import growth, private_bytes
 from tenonnx.cli.smoke import tiny_model
 from tenonnx.errors import TenonnxError
@@ -29,6 +29,7 @@ class Result:
     Attributes:
         name: As given to ``--provider``.
         load_seconds: To open the model.
+        compile_seconds: What kernels took that were compiled before and after the first run.
         first_seconds: The first run.
         seconds: Every measured run.
         private_bytes: Private memory that opening and the first run added, if known.
@@ -39,6 +40,7 @@ class Result:
 
     name: str
     load_seconds: float | None = None
+    compile_seconds: float = 0.0
     first_seconds: float | None = None
     seconds: list[float] = field(default_factory=list)
     private_bytes: int | None = None
@@ -71,14 +73,16 @@ def open_all(
         result = Result(name)
         results.append(result)
         try:
-            _warm_up(open_model)
+            _warm_up(open_model, show)
             before = private_bytes()
             start = time.perf_counter()
             result.run = open_model(path)
-            loaded = time.perf_counter()
+            result.load_seconds = time.perf_counter() - start
+            result.compile_seconds = _compile(result.run, show)
+            start = time.perf_counter()
             result.outputs = result.run(feeds)
-            result.first_seconds = time.perf_counter() - loaded
-            result.load_seconds = loaded - start
+            result.first_seconds = time.perf_counter() - start
+            result.compile_seconds += _compile(result.run, show)  # what that asked for
         except (TenonnxError, MemoryError) as error:
             result.error, result.run = error, None
             continue
@@ -87,9 +91,16 @@ def open_all(
     return results
 
 
-def _warm_up(open_model: Open) -> None:
+def _warm_up(open_model: Open, show: Show) -> None:
     """Loads the contender's code, so that times and memory are the model's alone."""
-    open_model(tiny_model())({"x": np.ones(4, np.float32)})
+    run = open_model(tiny_model())
+    _compile(run, show)
+    run({"x": np.ones(4, np.float32)})
+
+
+def _compile(run: Run, show: Show) -> float:
+    """Waits until kernels are compiled, if the contender has some; returns how long."""
+    return run.wait(show) if isinstance(run, Opened) else 0.0
 
 
 def race(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from tenonnx.interface.profiling import Profiler
     from tenonnx.options import SessionOptions
     from tenonnx.session import InferenceSession
+
+
+POLL_SECONDS = 0.05
+"""Between two looks at whether kernels are compiled."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,20 @@ def open_session(state: State, model: Any, request: Request) -> tuple[InferenceS
     start = time.perf_counter()
     session = InferenceSession(model, options, providers or None)
     return session, time.perf_counter() - start
+
+
+def wait_for_kernels(session: InferenceSession, show: Callable[[str, float], None]) -> float:
+    """Waits until nothing is compiled for a session any more; returns the seconds that took.
+
+    Runs that are measured would be disturbed, and would not be what the later ones are.
+    """
+    start = time.perf_counter()
+    while True:
+        left = sum(kernel.state == "compiling" for kernel in session.kernels.values())
+        if not left:
+            return time.perf_counter() - start
+        show(f"compiling {left} kernel{'s' * (left > 1)}", 0)
+        time.sleep(POLL_SECONDS)
 
 
 def open_profiled(state: State, model: Any, request: Request) -> tuple[InferenceSession, Profiler]:

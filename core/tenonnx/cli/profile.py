@@ -22,16 +22,26 @@ from tenonnx.cli.arguments import (
     Without,
 )
 from tenonnx.cli.hot import Hot, as_html, by_node, by_operator, run_seconds
-from tenonnx.cli.opening import Request, open_profiled
-from tenonnx.cli.output import count, duration, emit_json, lines, size, table, title, write_text
+from tenonnx.cli.opening import Request, open_profiled, wait_for_kernels
+from tenonnx.cli.output import (
+    count,
+    duration,
+    emit_json,
+    lines,
+    progress,
+    size,
+    table,
+    title,
+    write_text,
+)
 from tenonnx.cli.state import state_of
 
 HELP = """Shows which operators and nodes a model's time goes to.
 
-Runs the model a number of times, after some that do not count, and adds up what every node
-takes. Watching costs about a microsecond for each node of each run. The trace opens in
-https://ui.perfetto.dev and chrome://tracing; its events have onnxruntime's names and fields.
-Inputs are random unless given.
+Runs the model a number of times, after some runs that do not count and once its kernels are
+compiled, and adds up what every node takes. Watching costs about a microsecond for each node of
+each run. The trace opens in https://ui.perfetto.dev and chrome://tracing; its events have
+onnxruntime's names and fields. Inputs are random unless given.
 
 \b
 Examples:
@@ -67,8 +77,11 @@ def profile(
     request = Request(providers, level, without, roots)
     session, profiler = open_profiled(state_of(context), model, request)
     feeds = make_feeds(session.model.graph, inputs or ["random"], parse_dims(dims), seed)
-    for _ in range(warmup):
-        session.run(None, feeds)
+    with progress(1.0) as show:
+        wait_for_kernels(session, show)
+        for _ in range(warmup):
+            session.run(None, feeds)
+            wait_for_kernels(session, show)  # which runs ask for, too
     skipped = len(profiler.events)
     for _ in range(runs):
         session.run(None, feeds)
