@@ -26,6 +26,10 @@ NAME = "tenonnx"
 
 TRIPLE = "{}-unknown-linux-gnu"
 
+VBMI, WIDE = "avx512vbmi", ",-prefer-256-bit"
+"""LLVM avoids vectors of 512 bits for the level, since they slow the first processors of it, which
+have no such instructions."""
+
 
 class _Library(codegen.AOTCodeLibrary):
     """What one function compiles to, with all that it calls."""
@@ -79,7 +83,11 @@ class _Codegen(codegen.AOTCPUCodegen):
             llvm.initialize_all_targets()
             llvm.initialize_all_asmprinters()
             triple = TRIPLE.format(compiled_architecture())
-            return triple, chosen.level.name, chosen.features
+            return (
+                triple,
+                chosen.level.name,
+                chosen.features + (WIDE if VBMI in chosen.flags else ""),
+            )
         own = self._get_host_cpu_name(), self._get_host_cpu_features()
         return (llvm.get_process_triple(), *own)
 
