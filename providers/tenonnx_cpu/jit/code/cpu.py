@@ -52,6 +52,8 @@ LINUX = {"dotprod": "asimddp", "fullfp16": "asimdhp", "lse": "atomics"}
 KINDS = (
     "x86-64-v4+avx512vnni+avx512vbmi",
     "x86-64-v4+avx512vnni",
+    "x86-64-v4",
+    "x86-64-v3+avxvnni",
     "x86-64-v3",
     "armv8-a",
 )
