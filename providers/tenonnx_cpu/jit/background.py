@@ -20,7 +20,8 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from tenonnx_cpu.jit.claims import claimed
-from tenonnx_cpu.jit.compiler_process import DONE, UNKEPT, CompilerProcess, Died
+from tenonnx_cpu.jit.code.worker import UNKEPT
+from tenonnx_cpu.jit.compiler_process import CompilerProcess, Died
 from tenonnx_cpu.jit.sharing import Turns
 
 if TYPE_CHECKING:
@@ -155,21 +156,21 @@ class Background:
         start = time.monotonic()
         try:
             with Turns(self._compiler.signal) as turns:
-                answer = self._compiler.ask(f"{kernel.module} {kernel.name}", turns.tick)
+                answer = self._compiler.ask(str(kernel), turns.tick)
         except Died as error:
             answer = str(error)
         except OSError:
             answer = UNKEPT
         if self._stopped:
             return
-        if answer in (DONE, UNKEPT) and not kernel.load(compiled=True):
+        if answer in ("", UNKEPT) and not kernel.load(compiled=True):
             self._inside = True
             kernel.compile()
             self._inside = False
-        elif answer not in (DONE, UNKEPT) and kernel not in self._failed:
+        elif answer not in ("", UNKEPT) and kernel not in self._failed:
             self._failed[kernel] = answer
             self._compiler.close()  # the next one begins anew
-        elif answer not in (DONE, UNKEPT):
+        elif answer not in ("", UNKEPT):
             kernel.fail(answer)
         if kernel.run is not None:
             Timing.add(time.monotonic() - start)
@@ -245,7 +246,7 @@ def compile_beside(kernel: JitKernel) -> None:
     """
     compiler = CompilerProcess()
     try:
-        answer = compiler.ask(f"{kernel.module} {kernel.name}", lambda: None)
+        answer = compiler.ask(str(kernel), lambda: None)
     finally:
         compiler.close()
     if not kernel.load(compiled=True):

@@ -1,7 +1,7 @@
 """The process that compiles kernels beside this one, so that no thread of this one does.
 
 It is this program's Python and sees its modules, but runs nothing of it. It takes kernels from its
-standard input, a line each, and leaves images in the cache; it ends with whoever started it. It
+standard input (``code.worker``) and leaves images in the cache; it ends with whoever started it. It
 yields to whatever else wants the processor, and can be killed at any time: images are written at
 once or not at all.
 """
@@ -9,6 +9,7 @@ once or not at all.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import select
 import signal
@@ -20,12 +21,12 @@ from pathlib import Path
 from tenonnx_cpu.jit.code import images
 from tenonnx_cpu.jit.sharing import TICK_SECONDS
 
-CODE = "import sys; sys.path[:] = sys.argv[2:]; from tenonnx_cpu.jit import worker; worker.main()"
-
-DONE = "done"
-UNKEPT = "unkept"
-"""What it answers once an image is in the cache, and if none can be kept there; anything else says
-why there is none."""
+CODE = """
+import sys
+sys.path[:] = sys.argv[2:]
+from tenonnx_cpu.jit.code import worker
+worker.beside(int(sys.argv[1]))
+"""
 
 CLOSE_SECONDS = 0.5
 """How long it may take to end by itself."""
@@ -58,10 +59,10 @@ class CompilerProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def ask(self, kernel: str, tick: Callable[[], None]) -> str:
-        """Has a kernel compiled; returns what the process says of it.
+        """Has a kernel compiled; returns why it has no image, or ``""``.
 
         Args:
-            kernel: Its module, a space, and its name.
+            kernel: Its name.
             tick: Called every ``TICK_SECONDS`` meanwhile.
 
         Raises:
@@ -73,7 +74,7 @@ class CompilerProcess:
         assert process.stdout is not None
         answer = b""
         try:
-            process.stdin.write(f"{kernel}\n".encode())
+            process.stdin.write(json.dumps({"image": kernel}).encode() + b"\n")
             while not answer.endswith(b"\n"):
                 while not select.select([process.stdout], [], [], TICK_SECONDS)[0]:
                     tick()
@@ -83,7 +84,7 @@ class CompilerProcess:
                 answer += more
         except BrokenPipeError as error:
             raise Died(self._ended()) from error
-        return answer.decode(errors="replace").strip()
+        return " ".join(str(json.loads(answer)["error"]).split())
 
     def _start(self) -> subprocess.Popen[bytes]:
         command = interpreter()

@@ -1,24 +1,58 @@
 """A process that compiles what it is asked for: ``python -m tenonnx_cpu.jit.code.worker KIND``.
 
-It reads a line of JSON for each thing to do and writes one when that is done; see ``ahead``.
+It reads a line of JSON for each thing to do and writes one when that is done; see ``ahead``. One
+that compiles for a program while that runs is started otherwise (``jit.compiler_process``).
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import importlib
 import json
 import os
+import signal
 import sys
+import time
+from pathlib import Path
 from typing import Any
 
 from tenonnx_cpu.jit.code.cpu import compile_for
 
+NICE = 5
+"""How much one beside a program yields: a quarter of a core that both want is its own."""
+
+PR_SET_PDEATHSIG = 1
+
+UNKEPT = "unkept"
+"""What it answers for a kernel that no folder keeps."""
+
+DRAFT_SECONDS = 3600
+"""After which a file that is still being written is one that nobody goes on with."""
+
 
 def main() -> None:
+    """Compiles for a kind of processor, and loads nothing."""
+    compile_for(sys.argv[1])
+    _serve()
+
+
+def beside(program: int) -> None:
+    """Compiles for a program that runs, by its process: yields to it, and ends when that does."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != program:  # it ended before that
+        return
+    with contextlib.suppress(OSError):
+        os.nice(NICE)
+    _sweep_drafts()
+    _serve()
+
+
+def _serve() -> None:
     """Answers until there is nothing more to read."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what numba and LLVM may print is no answer
-    compile_for(sys.argv[1])
     for line in sys.stdin:
         print(json.dumps(_answer(json.loads(line))), file=answers, flush=True)
 
@@ -27,6 +61,8 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
     if "kernels" in asked:
         return _list(asked["kernels"])
     try:
+        if "image" in asked:
+            return {"error": "" if _is_kept(asked["image"]) else UNKEPT}
         if "shared" in asked:
             _keep_shared(asked["shared"])
         else:
@@ -71,6 +107,28 @@ def _keep_shared(name: str) -> None:
     _module(name)
     shared.promise()
     shared.keep(source_of(name))
+
+
+def _is_kept(name: str) -> bool:
+    """Compiles a kernel and what it shares, unless that is there and whole; says if it is kept."""
+    from tenonnx_cpu.jit.code.cache import image_path
+    from tenonnx_cpu.jit.runtime import source_of
+
+    module, _, own = name.rpartition(".")
+    getattr(_module(module), own).compile(own)
+    return image_path(source_of(module), own).exists()
+
+
+def _sweep_drafts() -> None:
+    """Deletes what processes that were killed left half written."""
+    from tenonnx_cpu.jit.code.cache import cache_folder
+
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(cache_folder()):
+            _, _, end = entry.name.rpartition(".")
+            is_draft = len(end) == 16 and set(end) <= set("0123456789abcdef")
+            if is_draft and time.time() - entry.stat().st_mtime > DRAFT_SECONDS:
+                Path(entry.path).unlink()
 
 
 if __name__ == "__main__":
