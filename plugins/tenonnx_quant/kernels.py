@@ -7,15 +7,12 @@ from typing import Final
 
 from tenonnx import Array, Namespace, OperatorTable
 from tenonnx_quant import DOMAIN
-from tenonnx_quant.planes import few_rows
+from tenonnx_quant.planes import by_planes
 
 table = OperatorTable(DOMAIN)
 
-TILE_BYTES: Final = 8 << 20
-"""Dequantised weights that exist at any one time."""
-
-FEW_ROWS: Final = 16
-"""Rows of x up to which integers are multiplied and their products scaled."""
+TILE_BYTES: Final = 1 << 20
+"""Dequantised weights that exist at any one time: what a core's cache holds."""
 
 LEAST_GROUP: Final = 8
 """Rows of the weight that must share their scales for that to pay."""
@@ -68,8 +65,8 @@ def dequantize_matmul(
     x = x.astype(dtype if dtype.itemsize >= 4 else xp.float32, copy=False)
     group = _group(rows, axis, block_size)
     whole_bytes = columns % (8 // bits) == 0
-    if group >= LEAST_GROUP and whole_bytes and not transposed and x.size <= FEW_ROWS * rows:
-        out = few_rows(xp, x, weight, scales, zero_points, bits=bits, signed=signed, group=group)
+    if group >= LEAST_GROUP and whole_bytes and not transposed:
+        out = by_planes(xp, x, weight, scales, zero_points, bits=bits, signed=signed, group=group)
         return out.astype(dtype, copy=False)
     if zero_points is not None:
         zero_points = unpack(xp, zero_points, bits, signed, scales.size).reshape(scales.shape)
@@ -108,9 +105,10 @@ def unpack(
     each = 8 // bits
     first = start // each
     taken = packed[first : (start + count + each - 1) // each]
-    shifts = xp.arange(each, dtype=xp.uint8) * xp.uint8(bits)
-    parts = ((taken[:, None] >> shifts) & xp.uint8((1 << bits) - 1)).reshape(-1)
-    parts = parts[start - first * each :][:count]
+    parts = xp.empty((taken.shape[0], each), xp.uint8)
+    for place in range(each):
+        parts[:, place] = (taken >> xp.uint8(place * bits)) & xp.uint8((1 << bits) - 1)
+    parts = parts.reshape(-1)[start - first * each :][:count]
     if not signed:
         return parts
     # Shifting up and back down repeats the sign bit.

@@ -1,9 +1,9 @@
-"""Products of a few rows with a quantised matrix, by way of integers.
+"""Products with a quantised matrix, by way of planes.
 
-Where rows of W share their scales, ``x @ ((Q - z) * s)`` is ``(x @ Q - sum(x) * z) * s``: only as
-many numbers are scaled as there are in the product. And the low bits of all bytes are a matrix of
-their own, of every other column (every fourth, with 2 bits), so nothing has to be interleaved but
-the result.
+The low bits of all bytes are a matrix of their own, of every other column (every fourth, with 2
+bits), so nothing has to be interleaved but the result. And where rows of W share their scales,
+``x @ ((Q - z) * s)`` is ``(x @ Q - sum(x) * z) * s``: for a few rows of x, only as many numbers are
+scaled as there are in the product.
 """
 
 from __future__ import annotations
@@ -16,8 +16,14 @@ from tenonnx import Array, Namespace
 TILE_BYTES: Final = 1 << 20
 """Integers as floats that exist at any one time: what a core's cache holds."""
 
+WIDE_TILE_BYTES: Final = 4 << 20
+"""The same where they are multiplied by many rows, which pay for a deeper product."""
 
-def few_rows(
+FEW_ROWS: Final = 16
+"""Rows of x up to which integers are multiplied and their products scaled."""
+
+
+def by_planes(
     xp: Namespace,
     x: Array,
     weight: Array,
@@ -51,23 +57,46 @@ def few_rows(
     if zero_points is not None:
         zero_points = zero_points.reshape(-1, min(width, zero_points.size))
     out = xp.zeros((each, flat.shape[0], width), work)
-    groups = depth // group
-    step = max(1, TILE_BYTES // (4 * group * width))
+    groups, few = depth // group, flat.shape[0] <= FEW_ROWS
+    step = max(1, (TILE_BYTES if few else WIDE_TILE_BYTES) // max(1, 4 * group * width))
     for first in range(0, groups, step):
         span = slice(first, min(first + step, groups))
         rows = slice(first * group, span.stop * group)
-        count = span.stop - span.start
-        parts = flat[:, rows].reshape(flat.shape[0], count, group).transpose(1, 0, 2)
-        sums = parts.sum(axis=-1, keepdims=True)
         packed = weight[rows.start * width : rows.stop * width].reshape(-1, group, width)
         zeros = _zeros(xp, zero_points, scales.size == 1, span, bits, signed)
-        for place, plane in enumerate(_planes(xp, packed, bits, signed)):
-            product = parts @ plane.astype(work)
-            if zero_points is not None or signed:
-                product -= sums * zeros[place]
-            product *= _of_groups(scales, span, place, each)
-            out[place] += product.sum(axis=0)
+        factors = [_of_groups(scales, span, place, each) for place in range(each)]
+        planes = (plane.astype(work) for plane in _planes(xp, packed, bits, signed))
+        shifted = zero_points is not None or bool(signed)
+        products = (_scaled_after if few else _scaled_before)(
+            flat[:, rows], planes, zeros if shifted else None, factors
+        )
+        for place, product in enumerate(products):
+            out[place] += product
     return out.transpose(1, 2, 0).reshape(*x.shape[:-1], each * width)
+
+
+def _scaled_after(
+    x: Array, planes: Iterator[Array], zeros: list[Any] | None, factors: list[Array]
+) -> Iterator[Array]:
+    """Yields the product of some columns of x with each plane (groups, rows of one, N)."""
+    for place, plane in enumerate(planes):
+        parts = x.reshape(x.shape[0], *plane.shape[:2]).transpose(1, 0, 2)
+        product = parts @ plane
+        if zeros is not None:
+            product -= parts.sum(axis=-1, keepdims=True) * zeros[place]
+        product *= factors[place]
+        yield product.sum(axis=0)
+
+
+def _scaled_before(
+    x: Array, planes: Iterator[Array], zeros: list[Any] | None, factors: list[Array]
+) -> Iterator[Array]:
+    """Yields the same by way of dequantised planes."""
+    for place, plane in enumerate(planes):
+        if zeros is not None:
+            plane -= zeros[place]
+        plane *= factors[place]
+        yield x @ plane.reshape(-1, plane.shape[-1])
 
 
 def _planes(xp: Namespace, packed: Array, bits: int, signed: int) -> Iterator[Array]:
