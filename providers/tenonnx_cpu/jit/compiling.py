@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -78,7 +79,7 @@ class Kernel:
         Args:
             name: What its module calls it, if that is not the function's own name.
         """
-        with global_compiler_lock:
+        with global_compiler_lock, _frozen():
             if self._compiled is None:
                 pool.start()
                 name = name or self.function.__name__
@@ -94,7 +95,7 @@ class Kernel:
     def keep(self, name: str) -> None:
         """Compiles it into the disk cache, unless it is there, and does not load it."""
         path = image_path(Path(self.function.__code__.co_filename), name)
-        with global_compiler_lock:
+        with global_compiler_lock, _frozen():
             if not path.exists():
                 self._build(name, path)
 
@@ -102,7 +103,8 @@ class Kernel:
         dispatcher = helper(self.function)
         dispatcher.compile(self.signature)
         compiled = dispatcher.overloads[self.signature]
-        module = compiled.library.optimised()
+        module = compiled.library.whole(compiled.fndesc.mangled_name)
+        building.optimise(module)
         # By itself: a kernel that is inlined into its entry is slower.
         entry = llvm.parse_assembly(str(self._entry(name, compiled)))
         building.optimise(entry)
@@ -122,6 +124,22 @@ class Kernel:
             dispatcher(*(_next(kind, values) for kind in self.signature))
 
         return call
+
+
+@contextlib.contextmanager
+def _frozen() -> Iterator[None]:
+    """Has the garbage collector pass over what there is already, of which compiling makes none.
+
+    It would look at all of numba's objects and the program's whenever numba has made some more.
+    """
+    if gc.get_freeze_count():  # by the program, which knows what for
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _next(kind: Type, values: Iterator[Any]) -> Any:

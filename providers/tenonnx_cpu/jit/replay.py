@@ -25,7 +25,6 @@ from tenonnx_cpu.jit.code.entry import (
     NDIM,
     SHAPE,
     STRIDES,
-    define_destructor,
 )
 from tenonnx_cpu.jit.code.images import ENTRY
 from tenonnx_cpu.jit.compiling import Kernel, helper, size
@@ -280,7 +279,6 @@ def _entry(_name: str, compiled: Any) -> ir.Module:
     module = context.codegen().create_library(ENTRY).create_ir_module(ENTRY)
     function = ir.Function(module, FASTCALL, ENTRY)
     builder = ir.IRBuilder(function.append_basic_block("entry"))
-    define_destructor(module)
     own, given, count = function.args
     words = [builder.ptrtoint(own, I64), builder.ptrtoint(given, I64), count]
     _, found = context.call_internal_no_propagate(

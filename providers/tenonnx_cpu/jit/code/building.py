@@ -25,8 +25,9 @@ def machine() -> Any:
 
 
 def optimise(module: Any) -> None:
-    """Optimises a module that numba has not seen."""
+    """Optimises a module."""
     options = llvm.create_pipeline_tuning_options(speed_level=SPEED)
+    options.loop_vectorization, options.slp_vectorization = True, False
     builder = llvm.create_pass_builder(machine(), options)
     builder.getModulePassManager().run(module, builder)
 

@@ -41,7 +41,6 @@ def make_entry(name: str, compiled: Any) -> ir.Module:
     module = context.codegen().create_library(ENTRY).create_ir_module(ENTRY)
     function = ir.Function(module, FASTCALL, ENTRY)
     builder = ir.IRBuilder(function.append_basic_block("entry"))
-    define_destructor(module)
     parameters = compiled.signature.args
     kinds = tuple(itertools.chain.from_iterable(map(_members, parameters)))
     differ = builder.icmp_signed("!=", function.args[2], I64(len(kinds)))
@@ -163,13 +162,3 @@ def _python(builder: Builder, name: str, result: ir.Type, values: Sequence[Value
     """Calls a function of CPython's."""
     kind = ir.FunctionType(result, [value.type for value in values])
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), values)
-
-
-def define_destructor(module: Any) -> None:
-    """Defines what numba's counting of references calls last, which never happens.
-
-    No array here has a counter: their callers keep them.
-    """
-    kind = ir.FunctionType(VOID, [POINTER])
-    function = ir.Function(module, kind, "NRT_MemInfo_call_dtor")
-    ir.IRBuilder(function.append_basic_block("entry")).ret_void()

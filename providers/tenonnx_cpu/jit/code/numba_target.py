@@ -1,9 +1,9 @@
 """numba's target for kernels: LLVM modules that are optimised once, and never made executable here.
 
 numba's own target optimises every function fully before it is linked into its callers, and again
-with each of them, and hands all of them to a just-in-time linker. An image needs neither: functions
-get the passes that make them small, the whole module of a kernel is optimised when it is complete
-(``building``), and only then becomes machine code.
+with each of them, and hands all of them to a just-in-time linker. An image needs neither: the whole
+module of a kernel is optimised when it is complete (``library``, ``building``), and only then
+becomes machine code.
 """
 
 from __future__ import annotations
@@ -13,14 +13,18 @@ from typing import Any
 
 import llvmlite.binding as llvm
 import numba
-from numba.core import codegen, fastmathpass
+from numba import types
+from numba.core import codegen, fastmathpass, typing
 from numba.core.cpu import CPUContext
 from numba.core.registry import CPUDispatcher, CPUTarget, cpu_target
-from numba.core.runtime import nrtdynmod, rtsys
+from numba.core.runtime import rtsys
 from numba.core.target_extension import CPU, dispatcher_registry, jit_registry, target_registry
 
 from tenonnx_cpu.jit.code import images
 from tenonnx_cpu.jit.code.cpu import compiled_architecture, target
+from tenonnx_cpu.jit.code.library import Library
+from tenonnx_cpu.jit.code.lowering import Uncounted
+from tenonnx_cpu.jit.code.passes import Compiler
 
 NAME = "tenonnx"
 
@@ -31,32 +35,10 @@ VBMI, WIDE = "avx512vbmi", ",-prefer-256-bit"
 have no such instructions."""
 
 
-class _Library(codegen.AOTCodeLibrary):
-    """What one function compiles to, with all that it calls."""
-
-    def _optimize_final_module(self) -> None:
-        manager, builder = self._codegen._module_pass_manager(
-            loop_vectorize=False, slp_vectorize=False, opt=0, cost="cheap"
-        )
-        manager.run(self._final_module, builder)
-
-    def optimised(self) -> Any:
-        """Returns a module with all of it."""
-        module = llvm.parse_bitcode(self.emit_bitcode())
-        manager, builder = self._codegen._module_pass_manager()
-        manager.run(module, builder)
-        return module
-
-    def get_pointer_to_function(self, name: str) -> int:
-        """Returns no address: what Python calls is an image's entry."""
-        del name
-        return 0
-
-
 class _Codegen(codegen.AOTCPUCodegen):
     """Makes such libraries, for the processor that kernels are compiled for."""
 
-    _library_class = _Library
+    _library_class = Library
 
     def _init(self, llvm_module: Any) -> None:
         del llvm_module
@@ -95,28 +77,67 @@ class _Codegen(codegen.AOTCPUCodegen):
         """Does nothing: kernels use nothing of Python's."""
 
 
+class _Typing(typing.Context):
+    """Types calls and attributes, each combination of types once in a process.
+
+    numba goes through all definitions of an operator for every use.
+    """
+
+    def init(self) -> None:
+        self._calls: dict[Any, Any] = {}
+        self._found: dict[Any, Any] = {}
+
+    def load_additional_registries(self) -> None:
+        if not self._registries:
+            super().load_additional_registries()
+
+    def resolve_function_type(self, func: Any, args: Any, kws: Any) -> Any:
+        if not isinstance(func, types.Callable):
+            return super().resolve_function_type(func, args, kws)
+        key = func, tuple(args), tuple(kws.items())
+        if (known := self._calls.get(key)) is None:
+            known = super().resolve_function_type(func, args, kws)
+            if known is not None:
+                self._calls[key] = known
+        return known
+
+    def resolve_getattr(self, typ: Any, attr: str) -> Any:
+        if (known := self._found.get((typ, attr))) is None:
+            known = self._found[typ, attr] = super().resolve_getattr(typ, attr)
+        return known
+
+
 class _Context(CPUContext):
     """Lowers functions into such libraries."""
 
     def init(self) -> None:
-        # numba's own target must have made what it links into every function of its own.
+        # Of numba's runtime there is one in the process: its own target must have made it.
         rtsys.initialize(cpu_target.target_context)
         super().init()
         self._internal_codegen = _Codegen("tenonnx.kernels")
 
+    def load_additional_registries(self) -> None:
+        if not self._registries:
+            super().load_additional_registries()
+        for registry in tuple(self._registries):
+            self.install_registry(registry)  # an intrinsic that is typed adds to one of them
+
     @functools.cached_property
-    def _counting(self) -> Any:
-        """What counts references, for the processor that kernels are compiled for."""
-        return nrtdynmod.compile_nrt_functions(self)
+    def nrt(self) -> Any:
+        return Uncounted(self, self.enable_nrt)
 
     def post_lowering(self, mod: Any, library: Any) -> None:
-        """Makes arithmetic as fast as is asked for, and links what every module needs."""
+        """Makes arithmetic as fast as is asked for."""
+        del library  # into which numba links its runtime
         if self.fastmath:
             fastmathpass.rewrite_module(mod, self.fastmath)
-        library.add_linking_library(self._counting)
 
 
 class _Target(CPUTarget):
+    @functools.cached_property
+    def _toplevel_typing_context(self) -> Any:
+        return _Typing()
+
     @functools.cached_property
     def _toplevel_target_context(self) -> Any:
         return _Context(self.typing_context, NAME)
@@ -137,6 +158,7 @@ jit_registry[Kernels] = njit = functools.partial(
     _target=NAME if images.SUPPORTED else "cpu",  # numba calls what no image is made of
     no_cpython_wrapper=True,
     no_cfunc_wrapper=True,
+    pipeline_class=Compiler,
 )
 """Decorates a function that kernels consist of; takes numba's options."""
 

@@ -1,0 +1,57 @@
+"""From typed functions to LLVM's language: what numba does, less what kernels have no use for.
+
+Kernels own no memory: arrays are their callers', so nobody counts references. They have no
+environment either, for they use nothing of Python's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba.core import lowering, typed_passes
+from numba.core.compiler_machinery import register_pass
+from numba.core.runtime.context import NRTContext
+
+
+class Uncounted(NRTContext):
+    """numba's runtime without counters of references; what allocates finds no function to call."""
+
+    def incref(self, builder: Any, typ: Any, value: Any) -> None:
+        """Does nothing."""
+
+    def decref(self, builder: Any, typ: Any, value: Any) -> None:
+        """Does nothing."""
+
+
+class Lower(lowering.Lower):
+    """Lowers a function whose variables are memory of the stack and nothing more."""
+
+    def emit_environment_object(self) -> None:
+        """Does nothing."""
+
+    def storevar(self, value: Any, name: str, argidx: int | None = None) -> None:
+        """Stores a variable; what it held before needs no care."""
+        del argidx
+        self._alloca_var(name, self.typeof(name))
+        if name in self._singly_assigned_vars:
+            self._blk_local_varmap[name] = value
+        else:
+            self.builder.store(value, self.getvar(name))
+
+    def delvar(self, name: str) -> None:
+        """Notes that a variable is deleted before it is set, as in a loop; the memory stays."""
+        if name not in self._blk_local_varmap:
+            self._singly_assigned_vars.discard(name)
+        self._alloca_var(name, self.typeof(name))
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class Lowering(typed_passes.NativeLowering):
+    """Numba's pass, lowering so."""
+
+    _name = "tenonnx_lowering"
+
+    @property
+    def lowering_class(self) -> type[Lower]:
+        """What lowers."""
+        return Lower
