@@ -143,6 +143,16 @@ def test_kernels_that_lack_their_processor_are_named_once(
     assert cpu() == Cpu(4, 16, "")
 
 
+def test_an_emulator_may_lack_what_the_system_tells_of(
+    machine: Machine, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for kind in KINDS:
+        (folder / kind).mkdir()
+    monkeypatch.setattr(processor, "_asked_by_numpy", lambda: {"AVX512F": False, "AVX2": True})
+    machine.become("", NEWER)
+    assert target() == processor.parse("x86-64-v3")
+
+
 def test_kernels_of_another_architecture_are_not_used(machine: Machine, folder: Path) -> None:
     (folder / "armv8-a").mkdir()
     machine.become("", NEWER)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import logging
 import os
 import sys
@@ -248,8 +249,17 @@ def _features() -> frozenset[str]:
 def _own_features() -> frozenset[str]:
     if flags := description().get("flags") or description().get("Features"):
         # Linux writes avx512_vnni where LLVM writes avx512vnni.
-        return frozenset(flags.replace("_", "").split())
+        found = flags.replace("_", "").split()
+        return frozenset(name for name in found if _asked_by_numpy().get(name.upper(), True))
     return _asked()
+
+
+def _asked_by_numpy() -> dict[str, bool]:
+    """Returns what numpy found: an emulator's processor is not the one that Linux tells of."""
+    with contextlib.suppress(ImportError):
+        found = importlib.import_module("numpy._core._multiarray_umath")
+        return dict(getattr(found, "__cpu_features__", {}))
+    return {}
 
 
 def _asked() -> frozenset[str]:
