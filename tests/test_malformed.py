@@ -71,6 +71,18 @@ def twice(op: str, **attributes: Any) -> onnx.NodeProto:
     return made
 
 
+def holding(made: onnx.NodeProto, **fields: Any) -> onnx.NodeProto:
+    """Sets fields of a node's last attribute; those that are ``None`` are cleared."""
+    for name, held in fields.items():
+        if held is None:
+            made.attribute[-1].ClearField(name)
+        elif isinstance(held, list):
+            getattr(made.attribute[-1], name).extend(held)
+        else:
+            setattr(made.attribute[-1], name, held)
+    return made
+
+
 def branching(*nodes: onnx.NodeProto, made: str, held: str | None = None) -> list[onnx.NodeProto]:
     branch = graph(nodes, [], [value(made)], {held: W} if held else None)
     return [
@@ -85,6 +97,34 @@ LIKE_ONNXRUNTIME: dict[str, tuple[list[onnx.NodeProto], str | None]] = {
     "an attribute twice": (
         [twice("LeakyRelu", alpha=0.5)],
         r"LeakyRelu 'y' has .* alpha more than",
+    ),
+    "an attribute with two values": (
+        [holding(node("LeakyRelu", "x", "y", alpha=0.5), i=3)],
+        r"^the attribute alpha of LeakyRelu 'y' is of type FLOAT, .* its field i has a value",
+    ),
+    "an attribute with a list, too": (
+        [holding(node("LeakyRelu", "x", "y", alpha=0.5), floats=[1.0])],
+        r"^the attribute alpha of LeakyRelu 'y' is of type FLOAT, .* its field floats has a value",
+    ),
+    "an attribute of another type": (
+        [holding(node("Transpose", "x", "y", perm=[1, 0]), type=onnx.AttributeProto.FLOATS)],
+        r"^the attribute perm of Transpose 'y' is of type FLOATS, .* its field ints has a value",
+    ),
+    "an attribute without a type": (
+        [holding(node("LeakyRelu", "x", "y", alpha=0.5), type=None)],
+        r"^the attribute alpha of LeakyRelu 'y' lacks its type",
+    ),
+    "an attribute with two values, in a body": (
+        branching(holding(node("LeakyRelu", "x", "r", alpha=0.5), i=3), made="r"),
+        r"^the attribute alpha of LeakyRelu 'r' is of type FLOAT",
+    ),
+    "an attribute without a value": (
+        [holding(node("LeakyRelu", "x", "y", alpha=0.5), f=None, doc_string="0")],
+        None,
+    ),
+    "a constant with two values": (
+        [holding(node("Constant", "", "y", value_float=0.5), i=3)],
+        None,
     ),
     "inputs too many": ([node("Neg", "x x", "y")], r"^Neg 'y' .* has 2 inputs, it needs 1$"),
     "inputs too many, absent": ([node("Neg", "x _", "y")], r"^Neg 'y' .* has 2 inputs"),

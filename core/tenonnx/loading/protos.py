@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import onnx
 
@@ -14,14 +14,36 @@ from tenonnx.errors import MalformedGraph
 P = TypeVar("P")
 R = TypeVar("R")
 
-WITH_GRAPHS = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
+WITH_GRAPHS: Final = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
+
+FIELD_OF: Final = {
+    number: onnx.AttributeProto.DESCRIPTOR.fields_by_name[field]
+    for number, field in (
+        (onnx.AttributeProto.FLOAT, "f"),
+        (onnx.AttributeProto.INT, "i"),
+        (onnx.AttributeProto.STRING, "s"),
+        (onnx.AttributeProto.TENSOR, "t"),
+        (onnx.AttributeProto.GRAPH, "g"),
+        (onnx.AttributeProto.SPARSE_TENSOR, "sparse_tensor"),
+        (onnx.AttributeProto.TYPE_PROTO, "tp"),
+        (onnx.AttributeProto.FLOATS, "floats"),
+        (onnx.AttributeProto.INTS, "ints"),
+        (onnx.AttributeProto.STRINGS, "strings"),
+        (onnx.AttributeProto.TENSORS, "tensors"),
+        (onnx.AttributeProto.GRAPHS, "graphs"),
+        (onnx.AttributeProto.SPARSE_TENSORS, "sparse_tensors"),
+        (onnx.AttributeProto.TYPE_PROTOS, "type_protos"),
+    )
+}
+"""The field that has the value of an attribute of each type."""
 
 
 def graphs(model: onnx.ModelProto) -> tuple[onnx.GraphProto, ...]:
     """Returns a model's graph, and all graphs inside it and inside its functions.
 
     Raises:
-        MalformedGraph: A node has two attributes of one name, of which onnx_ir would keep one.
+        MalformedGraph: A node has two attributes of one name, or an attribute without a type or
+            with a value of another: onnx_ir would keep one, or take 0 for the value.
     """
     found = [model.graph]
     for function in model.functions:
@@ -37,7 +59,12 @@ def _inside(nodes: Sequence[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:
         if len(attributes) > 1:
             _refuse_twice(node)
         for attribute in attributes:
-            if attribute.type in WITH_GRAPHS:
+            kind = attribute.type
+            # Nearly all: the name, the value and the type, in the order of the fields' numbers.
+            fields = attribute.ListFields()
+            if len(fields) != 3 or fields[1][0] is not FIELD_OF.get(kind):
+                _refuse_misfit(node, attribute)
+            if kind in WITH_GRAPHS:
                 yield attribute.g
                 yield from attribute.graphs
 
@@ -46,8 +73,32 @@ def _refuse_twice(node: onnx.NodeProto) -> None:
     names = [attribute.name for attribute in node.attribute]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        called = node.name or next(iter(node.output), "") or "?"
-        raise MalformedGraph(f"{node.op_type} '{called}' has the attribute {twice} more than once")
+        raise MalformedGraph(f"{_label(node)} has the attribute {twice} more than once")
+
+
+def _refuse_misfit(node: onnx.NodeProto, attribute: onnx.AttributeProto) -> None:
+    """Refuses values that are not what an attribute's type says; none at all is 0, or no items.
+
+    Of constants onnxruntime reads the value of the type, whatever else there is.
+    """
+    if node.op_type == "Constant" or attribute.ref_attr_name:
+        return
+    wanted = FIELD_OF.get(attribute.type)
+    where = f"the attribute {attribute.name} of {_label(node)}"
+    if wanted is None:
+        raise MalformedGraph(f"{where} lacks its type")
+    given = [field for field, _ in attribute.ListFields() if field in FIELD_OF.values()]
+    if wrong := [field.name for field in given if field is not wanted]:
+        kind = onnx.AttributeProto.AttributeType.Name(attribute.type)
+        raise MalformedGraph(
+            f"{where} is of type {kind}, whose value is the field {wanted.name}, but its field "
+            f"{wrong[0]} has a value",
+            hint="onnx.helper.make_attribute sets the type and the field that belongs to it.",
+        )
+
+
+def _label(node: onnx.NodeProto) -> str:
+    return f"{node.op_type} '{node.name or next(iter(node.output), '') or '?'}'"
 
 
 def read_quietly(read: Callable[[P], R], proto: P) -> R:
