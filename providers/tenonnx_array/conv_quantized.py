@@ -123,6 +123,8 @@ def qlinear_conv(
         strides=strides,
     )
     y = add_bias(y, B)
-    scale = x_scale.reshape(()) * w_scale / y_scale.reshape(())
-    scale = by_output_channel(scale, y.ndim - 1)
-    return round_to(xp, y * scale.astype(xp.float64), y_zero_point.reshape(()), y_zero_point.dtype)
+    x_scale, w_scale, y_scale = (s.astype(xp.float32) for s in (x_scale, w_scale, y_scale))
+    scale = by_output_channel(x_scale.reshape(()) * w_scale / y_scale.reshape(()), y.ndim - 1)
+    # In float32 throughout, as onnxruntime: what is half in it goes to the even one.
+    y = y.astype(xp.float32) * scale
+    return round_to(xp, y, y_zero_point.reshape(()), y_zero_point.dtype)

@@ -11,7 +11,7 @@ from test_jit_conv import ALONE, Case, places
 from windows_oracle import convolve
 
 import tenonnx
-from models import node
+from models import model, node, value
 from tenonnx_cpu.int8.conv_weights import CONV, DEPTHWISE
 
 SLIDING = [
@@ -102,6 +102,40 @@ def test_sums_as_real_numbers(
     assert kernel.calls == 1
     assert np.allclose(y, np.clip(real, -2, 6), rtol=1e-6, atol=1e-6)
     assert y.dtype == np.float32
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize(
+    ("x_scale", "w_scale", "y_scale"), [(0.1, 0.1, 0.2), (0.05, 0.02, 0.04), (1, 0.05, 8)]
+)
+def test_what_is_half_in_float32_is_rounded_as_onnxruntime_does(
+    x_scale: float,
+    w_scale: float,
+    y_scale: float,
+    compiled: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 256, (1, 16, 16, 16), np.uint8)
+    given = {
+        "xs": np.float32(x_scale), "ws": np.float32(w_scale), "ys": np.float32(y_scale),
+        "xz": np.uint8(120), "wz": np.int8(0), "yz": np.uint8(100),
+        "w": rng.integers(-9, 9, (16, 16, 1, 1), np.int8),
+        "b": rng.integers(-99, 99, 16, np.int32),
+    }  # fmt: skip
+    results = [value("y", TensorProto.UINT8, None)]
+    nodes = [node("QLinearConv", "x xs xz w ws wz ys yz b", "y")]
+    content = model(
+        nodes, [value("x", TensorProto.UINT8, x.shape)], results, given, opset=21
+    ).SerializeToString()
+    reference = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    if not compiled:
+        monkeypatch.setenv("TENONNX_JIT", "0")
+    y, wanted = (
+        made.run(None, {"x": x})[0] for made in (tenonnx.InferenceSession(content), reference)
+    )
+    assert np.array_equal(y, wanted)
 
 
 @pytest.mark.parametrize("w_type", TYPES)

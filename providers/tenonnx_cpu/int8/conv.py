@@ -49,9 +49,8 @@ class ByteConv:
     def finish(self) -> Finish:
         """What becomes of sums."""
         rows = self.weights.rows
-        unit = self.x.scale.reshape(-1)[:1].astype(np.float64) * np.broadcast_to(
-            self.w.scale.reshape(-1), rows
-        )
+        # In float32, in this order, as onnxruntime: ties are those that it has.
+        unit = self.x.scale.reshape(-1)[:1] * np.broadcast_to(self.w.scale.reshape(-1), rows)
         whole, summand = NO_WORDS, np.zeros(rows)
         if self.bias is not None and self.bias.dtype == np.int32:
             whole = self.bias.reshape(-1)
@@ -61,7 +60,7 @@ class ByteConv:
         least, most = (limit / self.y.step for limit in self.limits)
         return Finish(
             self.y.dtype,
-            (unit / self.y.step).astype(np.float32),
+            (unit / self.y.scale.reshape(-1)[:1]).astype(np.float32),
             summand.astype(np.float32),
             whole,
             float(np.clip(np.rint(least), low, high)),
