@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from tenonnx_cpu.jit.claims import claimed
 from tenonnx_cpu.jit.code.worker import UNKEPT
 from tenonnx_cpu.jit.compiler_process import CompilerProcess, Died
+from tenonnx_cpu.jit.runtime import NUMPY
 from tenonnx_cpu.jit.sharing import Turns
 
 if TYPE_CHECKING:
@@ -222,6 +223,8 @@ class Background:
         self._reset()
         self._stopped = inside  # numba's lock is the thread's, for ever
         for demand in demands:
+            for kernel in demand.waiting() if inside else ():
+                kernel.state, kernel.reason = NUMPY, "the process was forked while it compiled"
             self.put(demand)
 
 
