@@ -242,6 +242,28 @@ def test_trees_of_two_classes_with_one_score(transform: str, base: Any, signed: 
     assert said.startswith("matched") == (signed or transform != "LOGISTIC")
 
 
+@pytest.mark.parametrize("transform", ["NONE", "SOFTMAX", "LOGISTIC"])
+@pytest.mark.parametrize(
+    ("voted", "base"),
+    [((0,), [0.75, 0.5]), ((0,), [2.0]), ((1,), [2.0]), ((0, 1), [2.0])],
+)
+def test_base_values_of_two_classes(voted: Any, base: Any, transform: str) -> None:
+    votes = [(0, voted[0], 0.3), (1, voted[-1], 0.45), (2, voted[0], -0.35)]
+    layer = trees(votes, classlabels_int64s=[0, 1], post_transform=transform, base_values=base)
+    results = [value("l", INT64, None), value("p", FLOAT, None)]
+    made = model([layer], [value("x", FLOAT, [None, 5])], results, domains={"ai.onnx.ml": 3})
+    onnxruntime = pytest.importorskip("onnxruntime")
+    ours, theirs = (
+        runtime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"]).run(
+            None, {"x": X}
+        )
+        for runtime in (tenonnx, onnxruntime)
+    )
+    np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-6)
+    if len(voted) == 1:
+        assert ours[0].tolist() == theirs[0].tolist()
+
+
 @pytest.mark.parametrize(
     ("votes", "classes"),
     [([(0, 0, 0.1)] * 5, 2), ([(0, 0, 0.5), *[(0, 1, 0.1)] * 5, (0, 2, 0.2)], 3)],

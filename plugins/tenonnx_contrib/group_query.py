@@ -88,7 +88,6 @@ def group_query_attention(
     )
     new = [store.encode(xp, heads) for store, heads in zip(stores, (k, v), strict=True)]
     if sliding_window_cache:
-        refuse_padding(counts)
         window = Window(past_key, local_window_size, before, totals)
         held, present, places = window.step(xp, (past_key, past_value), new)
         attention_bias = window.columns(xp, attention_bias)
@@ -142,12 +141,6 @@ def valid_tokens(valid: Array | None, totals: Array, length: int, total: int) ->
             f"expected total_sequence_length of {totals.max()} at least, found {total}"
         )
     return [int(count) for count in counts]
-
-
-def refuse_padding(counts: list[int] | None) -> None:
-    """Raise ValueError if new tokens of caches that keep the last ones alone are padding."""
-    if counts is not None:
-        raise ValueError("expected no query_seqlens with sliding_window_cache=1, found some")
 
 
 def split(

@@ -140,7 +140,8 @@ def trees_classifier(node: ir.Node) -> Made | str:
         return writer.classify(scores, labels, transform)
     weights = node.attributes.get("class_weights") or node.attributes["class_weights_as_tensor"]
     signed = bool((_numbers(weights) < 0).any())
-    if voted != {0} or (transform == "LOGISTIC" and not signed):
+    several = base is not None and _numbers(base).size != 1
+    if voted != {0} or several or (transform == "LOGISTIC" and not signed):
         return "one score is made two in another way"
     # The second class scores s, the first one -s or 1 - s.
     score = _trees(writer, node, 1, None)

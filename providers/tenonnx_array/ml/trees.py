@@ -219,7 +219,8 @@ def tree_ensemble_classifier(
 ) -> Choice:
     """Makes [N, F] → labels [N] and scores [N, E] float32; a vector is one row.
 
-    Version 3 added the attributes that are tensors.
+    Version 3 added the attributes that are tensors. One base value for two classes is the first
+    one's score's, as in onnxruntime; if all votes are for the second, it is nobody's.
     """
     labels = labels_of(classlabels_int64s, classlabels_strings)
     trees = TreeList(nodes_treeids, nodes_nodeids, nodes_modes)
@@ -238,6 +239,8 @@ def tree_ensemble_classifier(
     if base.size and (len(labels) != 2 or base.size != 1):
         check_lengths(len(labels), base_values=base)
     voted = np.unique(class_ids)
+    if base.size == 1 and len(labels) == 2 and 1 in voted:
+        base = np.array([0.0 if len(voted) == 1 else base[0], 0.0])
     decide = _decision(voted, len(labels), weights, base, post_transform)
     return Choice(forest, labels, decide)
 
@@ -248,7 +251,8 @@ def _decision(
     """Returns how summed votes [N, E] become the winner's index [N] and the scores [N, E].
 
     A class that no leaf votes for never wins. Of two classes of which one has all the votes,
-    the second wins by more than half if all votes are positive, else by more than zero. Sums that
+    the second wins by more than half if all votes are positive, else by more than zero. If the
+    first has all votes and both have base values, onnxruntime has the second score 0. Sums that
     are the same in float32, as which they are returned, are a tie.
     """
     transform = transform_of(post_transform)
@@ -270,6 +274,8 @@ def _decision(
         winner = (score.astype(np.float32) > (0 if signed else 0.5)).astype(np.intp)
         if voted[0]:
             return winner, transform(np, scores)
+        if base.size == 2:
+            return winner, transform(np, np.where([True, False], scores, 0))
         return winner, pair(np, score, post_transform, signed=signed)
 
     return decide_one
