@@ -50,7 +50,8 @@ class Window:
     ) -> tuple[list[Array], list[Array], Array]:
         """Return the entries to attend to, the caches after the step, and the former's positions.
 
-        The entries are (batch, heads, longest, size); a position that is missing is the batch's
+        Of the new entries those behind an entry's ``totals - before`` are padding. The results
+        are (batch, heads, longest, size); a position that is missing is the batch's
         greatest, which no query sees.
         """
         spans = [(b - self.resident(b), t) for b, t in zip(self.before, self.totals, strict=True)]

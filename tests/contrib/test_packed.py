@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from draw import real
 from formulas import run, sigmoid
+from rows import Row, feeds_of, model_of
 
 import tenonnx
 
@@ -56,6 +57,37 @@ def test_epsilons_of_queries_and_keys() -> None:
     plain = [None, None, *counts]
     (z,) = run("GroupQueryAttention", normed(q, 0.5), normed(k, 0.25), v, *plain, **heads)
     np.testing.assert_allclose(y, z, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("totals", "valid"), [([5, 4], [3, 2]), ([12, 7], [3, 2]), ([12, 7], [1, 3]), ([3, 9], [0, 3])]
+)
+def test_caches_of_the_last_tokens_with_padding(totals: list[int], valid: list[int]) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    q, k, v, keys, values = real(2, 3, 16), *(real(2, 3, 8) for _ in "kv"), *[real(2, 1, 8, 8)] * 2
+    lengths = np.array(totals, np.int32) - 1, np.array([max(totals)], np.int32)
+    row = Row(
+        "GroupQueryAttention",
+        [q, k, v, keys, values, *lengths, *[None] * 9, np.array(valid, np.int32)],
+        {
+            "num_heads": 2,
+            "kv_num_heads": 1,
+            "local_window_size": 4,
+            "sliding_window_cache": 1,
+        },
+        (0, 1, 2),
+    )
+    ours, theirs = (
+        runtime.InferenceSession(
+            model_of(row).SerializeToString(), providers=["CPUExecutionProvider"]
+        ).run(None, feeds_of(row))
+        for runtime in (tenonnx, onnxruntime)
+    )
+    for entry, (total, count) in enumerate(zip(totals, valid, strict=True)):
+        held = total if total <= 8 else total - 5 * -(-(total - 8) // 5)
+        np.testing.assert_allclose(ours[0][entry, :count], theirs[0][entry, :count], atol=1e-6)
+        for mine, other in zip(ours[1:], theirs[1:], strict=True):
+            assert np.array_equal(mine[entry, :, :held], other[entry, :, :held])
 
 
 @pytest.mark.parametrize(
