@@ -68,7 +68,8 @@ def compile_ahead(
         with ThreadPoolExecutor(count) as threads:
             for _ in range(count - 1):
                 threads.submit(crew.run_new, kind, folder)
-            crew.run(first)
+            crew.run(first, last=True)
+        crew.run(first, last=True)  # what others left that ended
         return {name: crew.errors.get(name, "") for name in work.kernels}
 
 
@@ -83,32 +84,39 @@ class _Crew:
         )
         self._total = len(self.waiting)
         self._done = 0
+        self._left: set[str] = set()
         self.errors: dict[str, str] = {}
 
     def run_new(self, kind: str, folder: Path) -> None:
         """Has a new worker work."""
         with contextlib.suppress(Failed, OSError), _Worker(kind, folder) as worker:
-            self.run(worker)
+            self.run(worker, last=False)
 
-    def run(self, worker: _Worker) -> None:
-        """Has a worker work until nothing is left."""
+    def run(self, worker: _Worker, *, last: bool) -> None:
+        """Has a worker work until nothing is left.
+
+        What it ends in the middle of, as for lack of memory, is tried once more. It is started anew
+        if it is the last.
+        """
         with contextlib.suppress(IndexError):
             while True:
                 what, name = self.waiting.popleft()
                 with self._lock:
-                    self._tell(name, self._done / self._total)
-                error = self._one(worker, what, name)
+                    self._tell(name, min(1.0, self._done / self._total))
+                try:
+                    error = str(worker.ask({what: name})["error"])
+                except Failed as failure:
+                    error = str(failure) if name in self._left else ""
+                    if not error:
+                        self._left.add(name)
+                        self.waiting.append((what, name))
+                    if not last:
+                        raise
+                    worker.start()
                 with self._lock:
                     self._done += 1
                     if error:
                         self.errors[name] = error
-
-    def _one(self, worker: _Worker, what: str, name: str) -> str:
-        try:
-            return str(worker.ask({what: name})["error"])
-        except Failed as error:
-            worker.start()
-            return str(error)
 
 
 class _Worker:
