@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import sys
 import tempfile
 import time
@@ -122,6 +123,7 @@ def main(arguments: list[str] | None = None) -> int:
         for number, name in enumerate(names, 1):
             tell(f"[{number}/{len(names)}] {name}")
             results.add(comparison.run(name))
+        results.machine["load average"] = round(os.getloadavg()[0], 1)
     tell(f"{(time.perf_counter() - start) / 60:.1f} minutes")
     report.save(results, target)
     print(report.as_markdown(results))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from typing import Any
 
 from bench.child import ENGINES, blas, clock, compiling, read_feeds, repeat, tell, write_outputs
@@ -26,6 +27,9 @@ def kernels() -> list[int]:
 def main(job: dict[str, Any]) -> None:
     """Tells how long every step took; ``answered`` is a time of the clock, which parents share.
 
+    Processor seconds, ``*_cpu_s``, are those of all threads, and since the process was started for
+    the first answer. They tell more where others keep the machine busy.
+
     Args:
         job: ``engine``, ``threads``, ``model``, ``feeds`` and ``outputs`` (files), ``patience``
             (seconds that kernels may take to be compiled) and ``budget`` (seconds of warm runs).
@@ -43,12 +47,17 @@ def main(job: dict[str, Any]) -> None:
     outputs = run(feed)
     answered = clock()
     facts["first_s"] = answered - start
-    early = list(repeat(lambda: run(feed), 0, LEAST - 1))
+    facts["answer_cpu_s"] = time.process_time()
+    early = list(repeat(lambda: run(feed), 0, 1))
+    facts["second_cpu_s"] = time.process_time() - facts["answer_cpu_s"]
+    early += repeat(lambda: run(feed), 0, LEAST - 2)
     compiled = compiling()
     while compiling() and clock() < answered + job["patience"]:
         early += repeat(lambda: run(feed), 0, 1)
     complete = not compiling()
+    used = time.process_time()
     warm = list(repeat(lambda: run(feed), job["budget"], LEAST))
+    facts["warm_cpu_s"] = (time.process_time() - used) / len(warm)
     runs: dict[str, Any] = {"early": early, "compiled": compiled, "complete": complete}
     tell("ran", **facts, **runs, warm=warm, answered=answered, kernels=kernels())
     write_outputs(job["outputs"], [outputs])

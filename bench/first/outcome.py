@@ -19,10 +19,12 @@ WINDOW = 5
 COLUMNS = {
     "import_s": "import",
     "answer_s": "first answer",
+    "answer_cpu_s": "its CPU time",
     "second_s": "second run",
     "tenth_s": "tenth run",
     "warm_s": "warm",
     "ratio": "second / warm",
+    "cpu_ratio": "of CPU time",
     "full_s": "full speed after",
     "ran_mib": "private MiB",
 }
@@ -88,6 +90,8 @@ def trial(facts: dict[str, Any], begun: float) -> dict[str, float]:
         "tenth_s": early[8],
         "warm_s": warm,
         "ratio": early[0] / warm,
+        "answer_cpu_s": facts["answer_cpu_s"],
+        "cpu_ratio": facts["second_cpu_s"] / facts["warm_cpu_s"],
         "ran_mib": facts["ran_mib"],
         "busy": facts["busy"],
     }

@@ -14,7 +14,8 @@ from bench.first.states import STATES
 from bench.first.table import ROWS
 from bench.report import show
 
-SPREAD = ("answer_s", "second_s", "warm_s", "ratio")
+RATIOS = ("ratio", "cpu_ratio")
+SPREAD = ("answer_s", "answer_cpu_s", "second_s", "warm_s", *RATIOS)
 """Of these the minimum is told, too."""
 
 EXPLAINED = (
@@ -97,4 +98,4 @@ def _cell(each: Outcome, column: str) -> str:
 
 
 def _show(column: str, value: float | None) -> str:
-    return f"{value:.2f}" if column == "ratio" and value is not None else show(column, value)
+    return f"{value:.2f}" if column in RATIOS and value is not None else show(column, value)
