@@ -53,14 +53,16 @@ def test_states_beside_onnxruntime(tmp_path: Path) -> None:
 
 def test_results_are_replaced_row_by_row(tmp_path: Path) -> None:
     report, outcome = first("report"), first("outcome")
-    results = report.Results({"cpu": "one"}, installs={"it": {"seconds": 2.0, "disk_mib": 30.0}})
+    results = report.Results(
+        {"cpu": "one"}, installs={"it": {"seconds": 2.0, "cpu_s": 1.5, "disk_mib": 30.0}}
+    )
     for name, state, warm in (("lstm", "numpy", 1.0), ("bert", "jit", 2.0), ("lstm", "numpy", 3.0)):
         results.add([outcome.Outcome(name, state, state, [{"warm_s": warm}])])
     report.save(results, tmp_path / "first.json")
     assert report.read(tmp_path / "first.json") == results
     found = [(each.name, each.median("warm_s")) for each in results.rows]
     assert found == [("bert", 2.0), ("lstm", 3.0)]
-    assert "| it | 2.0 | 30 |  |" in (tmp_path / "first.md").read_text()
+    assert "| it | 2.0 | 1.5 | 30 |  |" in (tmp_path / "first.md").read_text()
 
 
 def test_full_speed_is_found() -> None:

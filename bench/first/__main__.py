@@ -123,9 +123,9 @@ def main(arguments: list[str] | None = None) -> int:
         for number, name in enumerate(names, 1):
             tell(f"[{number}/{len(names)}] {name}")
             results.add(comparison.run(name))
-        results.machine["load average"] = round(os.getloadavg()[0], 1)
+            results.machine["load average"] = round(os.getloadavg()[0], 1)
+            report.save(results, target)
     tell(f"{(time.perf_counter() - start) / 60:.1f} minutes")
-    report.save(results, target)
     print(report.as_markdown(results))
     measured = [each for each in results.rows if each.name in names and not parsed.quick]
     return int(any(not each.holds for each in measured))

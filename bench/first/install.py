@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -31,8 +32,8 @@ def measure_installs(folder: Path) -> tuple[str, dict[str, dict[str, float]]]:
     """Installs each into an environment of its own, from nothing: no cache of pip's.
 
     Returns:
-        The interpreter that has the clone's tenonnx, and onnxruntime as well; and seconds, MiB on
-        disk and of the wheel by what was installed.
+        The interpreter that has the clone's tenonnx, and onnxruntime as well; and seconds, those of
+        processors, MiB on disk and of the wheel by what was installed.
 
     Raises:
         Failed: Something cannot be installed.
@@ -59,11 +60,18 @@ def _install(place: Path, what: str, where: Path) -> tuple[str, dict[str, float]
     said([sys.executable, "-m", "venv", str(place)])
     python = str(place / "bin" / "python")
     before = _bytes(place)
-    made = time.perf_counter()
+    made, used = time.perf_counter(), _processor()
     said([python, "-m", "pip", "install", "-q", "--no-cache-dir", what], where)
     seconds = time.perf_counter() - made
     tell(f"  {seconds:.1f} s, after {made - start:.1f} s for the environment")
-    return python, {"seconds": seconds, "disk_mib": (_bytes(place) - before) / MIB}
+    told = {"seconds": seconds, "cpu_s": _processor() - used}
+    return python, told | {"disk_mib": (_bytes(place) - before) / MIB}
+
+
+def _processor() -> float:
+    """Returns the processor seconds of all processes that this one has waited for."""
+    used = os.times()
+    return used.children_user + used.children_system
 
 
 def _bytes(place: Path) -> int:

@@ -76,11 +76,12 @@ def as_markdown(results: Results) -> str:
 
 def _installs(installs: dict[str, dict[str, float]]) -> Iterator[str]:
     if installs:
-        yield "| installing | seconds | MiB on disk | MiB of the wheel |"
-        yield "| --- | ---: | ---: | ---: |"
+        yield "| installing | seconds | of processors | MiB on disk | MiB of the wheel |"
+        yield "| --- | ---: | ---: | ---: | ---: |"
         for name, told in installs.items():
             wheel = f"{told['wheel_mib']:.1f}" if "wheel_mib" in told else ""
-            yield f"| {name} | {told['seconds']:.1f} | {told['disk_mib']:.0f} | {wheel} |"
+            seconds = f"{told['seconds']:.1f} | {told['cpu_s']:.1f}"
+            yield f"| {name} | {seconds} | {told['disk_mib']:.0f} | {wheel} |"
         yield ""
 
 
