@@ -44,6 +44,18 @@ SMALL = 1 << 18
 """Elements that numpy computes at once, some hundredths of a second of the slowest operators."""
 
 
+_FAST = """
+    Abs Add And Ceil Clip Div Equal Floor Greater GreaterOrEqual Less LessOrEqual Max Min Mul Neg
+    Not Or Reciprocal Relu Sign Sqrt Sub Where Xor
+"""
+
+FAST = frozenset(_FAST.split())
+"""Of these, those that are a pass or two over their inputs, which broadcast."""
+
+MANY = 1 << 22
+"""Elements that numpy computes of them at once: a hundredth of a second, into new memory."""
+
+
 class Stoppable:
     """A call of numpy's that is made in chunks of large inputs, so that it can be stopped."""
 
@@ -63,9 +75,21 @@ class Stoppable:
                 size *= x.size or 1
         if size <= self.small:
             return self.func(*inputs)
+        if self._is_fast(inputs):
+            return self.func(*inputs)
         from tenonnx_array.chunks import in_chunks  # for the largest inputs only
 
         return in_chunks(self.func, self.node, inputs)
+
+    def _is_fast(self, inputs: Sequence[Any]) -> bool:
+        """Says whether numpy is soon done with large inputs, too."""
+        arrays = [x for x in inputs if x is not None]
+        if self.node.op_type not in FAST or any(x.dtype == object for x in arrays):
+            return False
+        try:
+            return np.broadcast(*arrays).size <= MANY
+        except ValueError:  # they do not fit, or are too many
+            return False
 
 
 class Writing(Stoppable):
@@ -77,7 +101,8 @@ class Writing(Stoppable):
 
     def __call__(self, *inputs: Any, _out: Any = None) -> Any:
         """Returns what the call does, in the buffer if that can be."""
-        if _out is None or any(x is not None and x.size > self.small for x in inputs):
+        large = any(x is not None and x.size > self.small for x in inputs)
+        if _out is None or (large and not self._is_fast(inputs)):
             return super().__call__(*inputs)
         return self.write(_out, *inputs)
 

@@ -196,3 +196,22 @@ def test_draws_in_pieces_are_the_same_draws(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(sampling, "LONGEST", 4)
     for found, each in zip(draws(), wanted, strict=True):
         assert_equal(found, each, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "dtype", "fast"),
+    [
+        (((1 << 11, 1), (1 << 11,)), np.float32, True),
+        (((1 << 12, 1), (1 << 11,)), np.float32, False),
+        (((1 << 10, 1), (1 << 10,)), object, False),
+    ],
+)
+def test_fast_operators_are_cut_where_their_results_are_large(
+    shapes: Any, dtype: Any, fast: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``FAST`` ones, of numbers."""
+    seen: list[int] = []
+    monkeypatch.setattr(chunks, "in_chunks", lambda *_: seen.append(1))
+    node = ir.node("Add", [ir.val("a"), ir.val("b")])
+    Stoppable(lambda *_: None, node)(*(np.zeros(shape, dtype) for shape in shapes))
+    assert bool(seen) != fast
