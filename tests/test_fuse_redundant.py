@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from typing import Any
 
@@ -145,6 +146,48 @@ def test_what_only_looks_as_if_it_changed_nothing(name: str) -> None:
     proto.graph.output[0].type.tensor_type.ClearField("shape")
     counts, _ = fused(proto, {"x": normal(first, 3, 4)}, rtol=0, atol=0)
     assert counts[name] == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("(float[2,3] x) => (float[2,3] y) { a = Add(x, w)  y = Reshape(a, s) }", 0),
+        (
+            "(float[2,3] x) => (float[2,3] y) { a = Reshape(x, s)  b = Neg(a)  y = Reshape(b, s) }",
+            0,
+        ),
+        ("(float[n,3] x) => (float[n,3] y) { a = Add(x, w)  y = Reshape(a, s) }", 0),
+        (
+            "(float[n,m] x) => (float[n,m] y) { a = Reshape(x, s)  b = Neg(a)  y = Reshape(b, s) }",
+            1,
+        ),
+        ("(float[n,m] x) => (float[n,m] y) { a = Mul(x, x)  y = Reshape(a, s) }", 1),
+        ("(float[1,1,9] x) => (float[1,2,7] y) { a = Conv(x, c)  y = Reshape(a, t) }", 0),
+        (
+            "(float[1,9] x) => (float[1,2,7] y) "
+            "{ u = Unsqueeze(x, one)  a = Conv(u, c)  y = Reshape(a, t) }",
+            0,
+        ),
+        ("(float[2,3] x) => (float[5,3] y) { a = Gather(x, i)  y = Reshape(a, s) }", 0),
+        ("(float[2,3] x) => (float[2,5] y) { a = Gather<axis=1>(x, i)  y = Reshape(a, s5) }", 1),
+        ("(float[n,1,9] x) => (float[n,2,7] y) { a = Conv(x, c)  y = Reshape(a, t) }", 1),
+        ("(float[2,3] x) => (float[2,2] y) { a = Gemm(x, g)  y = Reshape(a, z) }", 0),
+        ("(float[2,3] x) => (float[2,2] y) { a = Gemm<transA=1>(g, g)  y = Reshape(a, z) }", 0),
+        ("(float[2,3] x) => (float[1,2,3] y) { a = Add(x, o)  y = Reshape(a, t2) }", 0),
+    ],
+)
+def test_reshapes_to_the_shape_that_follows(text: str, left: int) -> None:
+    given = {
+        "w": normal(3), "o": normal(1, 2, 1), "c": normal(2, 1, 3), "g": normal(3, 2),
+        "s": np.array([-1, 3]), "t": np.array([0, 2, -1]), "z": np.array([-1, 2]),
+        "t2": np.array([1, -1, 3]), "one": np.array([-2]), "i": np.array([0, 1, 0, 1, 1]),
+        "s5": np.array([-1, 5]),
+    }  # fmt: skip
+    shapes = {"float[1,9]": (1, 9), "float[1,1,9]": (1, 1, 9), "float[n,1,9]": (1, 1, 9)}
+    shape = shapes.get(text[1:].split(" x)")[0], (2, 3))
+    used = {name: array for name, array in given.items() if re.search(rf"\b{name}\b", text[20:])}
+    counts, _ = fused(parse(text, **used), {"x": normal(*shape)})
+    assert counts.get("Reshape", 0) == left
 
 
 def test_outputs_keep_their_names_and_their_own_memory() -> None:
