@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
-from tenonnx import TransformContext
+from tenonnx import HOST, TransformContext
 from tenonnx.graph import graphs
 from tenonnx_fuse.bypass import sweep
 from tenonnx_fuse.heads import size_of, unrepeated, unturned
@@ -27,6 +28,8 @@ from tenonnx_fuse.subexpressions import share
 
 ABSORBING = -1e9
 """What is this or less in float32 is the sum of itself and a score."""
+
+NARROW = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 
 def _over_last(node: ir.Node) -> str | None:
@@ -84,7 +87,7 @@ def _scale(found: Found) -> float | str:
     return scale * found.numbers.get("cap", 1.0)
 
 
-def _mask(found: Found) -> tuple[list[ir.Node], ir.Value | None] | str:
+def _mask(found: Found, context: TransformContext) -> tuple[list[ir.Node], ir.Value | None] | str:
     """Returns what scores are added to, and the nodes that make it."""
     values = found.values
     if "fill" not in values and "second mask" in values:
@@ -97,13 +100,29 @@ def _mask(found: Found) -> tuple[list[ir.Node], ir.Value | None] | str:
     dtype = dtype_of(values["fill"])
     if dtype == ir.DataType.FLOAT and found.numbers["fill"] > ABSORBING and not _sees(values):
         return f"a query that sees no key weighs all alike, and not by {found.numbers['fill']:g}"
+    fill, new = values["fill"], []
+    if dtype in NARROW and found.numbers["fill"] > ABSORBING and _may_widen(values, context):
+        dtype = ir.DataType.FLOAT
+        low = ir.tensor([np.finfo(np.float32).min], dtype=dtype)
+        new.append(ir.node("Constant", [], {"value": low}, version=13))
+        fill = new[0].outputs[0]
     zero = ir.node("Constant", [], {"value": ir.tensor([0.0], dtype=dtype)}, version=13)
     condition = values.get("kept") or values["hidden"]
-    branches = [zero.outputs[0], values["fill"]]
+    branches = [zero.outputs[0], fill]
     if "hidden" in values:
         branches.reverse()
     added = ir.node("Where", [condition, *branches], version=16)
-    return [zero, added], added.outputs[0]
+    return [*new, zero, added], added.outputs[0]
+
+
+def _may_widen(values: dict[str, ir.Value], context: TransformContext) -> bool:
+    """Says whether a mask of 16 bits has to be of 32, and may.
+
+    Scores are added to it in float32, where its least number absorbs none: a query that sees no
+    key would not weigh all alike. Kernels on devices read masks of the queries' type.
+    """
+    on_host = all(provider.device is HOST for provider in context.providers)
+    return on_host and not context.options.optimized_model_filepath and not _sees(values)
 
 
 def _sees(values: dict[str, ir.Value]) -> bool:
@@ -122,7 +141,7 @@ def _attention(found: Found, context: TransformContext) -> Sequence[ir.Node] | s
             return f"the {name} '{value.name}' have {found_rank} axes, not 4"
     if dtype_of(queries) == ir.DataType.DOUBLE:
         return "it is in float64"
-    scale, masking = _scale(found), _mask(found)
+    scale, masking = _scale(found), _mask(found, context)
     if isinstance(scale, str):
         return scale
     attributes: dict[str, Any] = {"scale": scale}

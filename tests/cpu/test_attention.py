@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 from running import Watch, floats, run, session, softmax
 
-from models import node
+import tenonnx
+from models import model, node, value
 from tenonnx_cpu.attention.attention import ATTEND, Rule, attend_launch
 from tenonnx_cpu.recording.launch import done
 
+FLOAT16, BOOL = 10, 9
 Case = tuple[int, int, int, int, int, int, int]
 
 
@@ -287,3 +289,33 @@ def test_the_operators_unfilled_caches(
     assert kernel.calls or numpys
     monkeypatch.setattr(ATTEND, "run", None)
     np.testing.assert_allclose(fast, one.run(None, feeds)[0], rtol=2e-5, atol=5e-6)
+
+
+@pytest.mark.parametrize("low", [np.finfo(np.float16).min, -1e4])
+@pytest.mark.parametrize("hidden", [False, True])
+def test_queries_without_keys_in_16_bits(kernel: Watch, hidden: bool, low: float) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    nodes = [
+        node("Transpose", "k", "t", perm=[0, 1, 3, 2]),
+        node("MatMul", "q t", "p"),
+        node("Not", "c", "h"),
+        node("Where", "h low p" if hidden else "c p low", "n"),
+        node("Softmax", "n", "a", axis=-1),
+        node("MatMul", "a v", "y"),
+    ]
+    feeds = {name: floats(1, 2, 5, 8, seed=n).astype(np.float16) for n, name in enumerate("qkv")}
+    feeds["c"] = np.tri(5, k=-1, dtype=bool)
+    inputs = [value(name, FLOAT16, list(feeds[name].shape)) for name in "qkv"]
+    content = model(
+        nodes if hidden else [each for each in nodes if each.op_type != "Not"],
+        [*inputs, value("c", BOOL, [5, 5])],
+        [value("y", FLOAT16, None)],
+        {"low": np.array(low, np.float16)},
+        opset=21,
+    ).SerializeToString()
+    y, wanted = (
+        runtime.InferenceSession(content, providers=["CPUExecutionProvider"]).run(None, feeds)[0]
+        for runtime in (tenonnx, onnxruntime)
+    )
+    assert kernel.calls == 1
+    np.testing.assert_allclose(np.float32(y), np.float32(wanted), rtol=4e-3, atol=4e-3)
