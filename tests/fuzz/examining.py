@@ -72,6 +72,7 @@ def examine(drawn: Drawn, kernels: bool) -> tuple[Finding | None, str]:
             todo = tuple(rounds(session.get_inputs(), drawn.feeds, drawn.number, **counts))
         first: Any = None
         state = "run"
+        failure: BaseException | None = None
         for feeds in todo:
             given.append(feeds)
             try:
@@ -79,10 +80,11 @@ def examine(drawn: Drawn, kernels: bool) -> tuple[Finding | None, str]:
             except BaseException as error:
                 if (found := judged(error, "run", tuple(given))) is not None:
                     return found, state
-                made, state = None, "failed"
+                made, state, failure = None, "failed", error
             if feeds is todo[0] and not RANDOM.search(_operators(session)):
                 if given[1:] and not alike(first, made):
-                    reason = f"run {len(given)} of the same inputs: {first!r:.80} {made!r:.80}"
+                    other = repr(failure if made is None else made)
+                    reason = f"run {len(given)} of the same inputs: {first!r:.80} {other:.300}"
                     where = f"{_operators(session):.60}"
                     return Finding("answer", where, reason, tuple(given)), state
                 first = _copied(made)
