@@ -92,6 +92,7 @@ ROWS = [
     one("DepthToSpace", "DepthToSpace", [f32(2, 16, 20, 20)], blocksize=2),
     one("Split", "Split", [f32(40, 300), i64(100, 150, 50)], outputs=3, axis=1),
     one("Concat", "Concat", [f32(4, 40000), f32(4, 40001)], axis=1),
+    one("Concat of many", "Concat", [f32(4, 4000 + i) for i in range(17)], axis=1),
     chain(
         "Transpose Relu",
         [("Transpose", [f32(64, 48, 33)], {"perm": [2, 0, 1]}), ("Relu", [...], {})],
