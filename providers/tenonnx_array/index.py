@@ -13,8 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from tenonnx.interruption import check, copied, pieces
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.allocation import check_allocation
+
+LONGEST, PIECE = 1 << 22, 1 << 18
+"""Elements up to which those that are not zero are found at once, and of a piece beyond."""
 
 table = OperatorTable()
 op = table.op
@@ -113,7 +117,26 @@ def non_zero(xp: Namespace, x: Array) -> Array:
     if x.ndim == 0:
         # A device is not asked: it counts when it finds the places of one element.
         return xp.zeros((0, len(xp.nonzero(x.reshape(1))[0])), xp.int64)
+    if xp is np and x.size > LONGEST:
+        return _non_zero_in_pieces(x)
     return xp.stack(xp.nonzero(x)).astype(xp.int64)
+
+
+def _non_zero_in_pieces(x: Array) -> Array:
+    """Return what ``non_zero`` does, looking whether to stop."""
+    flat = (x if x.flags.c_contiguous else copied(x)).reshape(-1)
+    found = [
+        np.unravel_index(np.flatnonzero(flat[some]) + some.start, x.shape)
+        for some in pieces(flat.size, flat.size, PIECE)
+    ]
+    shape = x.ndim, sum(len(places[0]) for places in found)
+    check_allocation(np, shape, np.dtype(np.int64))
+    indices, start = np.empty(shape, np.int64), 0
+    for places in found:
+        check()
+        stop = start + len(places[0])
+        indices[:, start:stop], start = places, stop
+    return indices
 
 
 @op("OneHot", since=9, host=(1,))

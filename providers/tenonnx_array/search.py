@@ -63,11 +63,29 @@ def _smallest(xp: Namespace, keys: Array, k: int) -> Array:
     """Return the stable order of the k least along the last axis; numpy sorts some rows a time."""
     if xp is not np or keys.size <= LONGEST:
         return _smallest_at_once(xp, keys, k)
+    if 0 < 64 * k < LONGEST < keys.shape[-1]:
+        return _smallest_of_long_rows(keys, k)
     rows = keys.reshape(-1, keys.shape[-1])
     indices = np.empty((len(rows), k), np.intp)
     for some in pieces(len(rows), rows.size, LONGEST):
         indices[some] = _smallest_at_once(xp, rows[some], k)
     return indices.reshape(*keys.shape[:-1], k)
+
+
+def _smallest_of_long_rows(keys: Array, k: int) -> Array:
+    """Return the order of the k least of those that are the k least of a piece of their row."""
+    indices = np.empty((*keys.shape[:-1], k), np.intp)
+    for place in np.ndindex(keys.shape[:-1]):
+        row = keys[place]
+        some = np.concatenate(
+            [
+                _smallest_at_once(np, row[piece], k) + piece.start
+                for piece in pieces(len(row), len(row), LONGEST)
+            ]
+        )
+        # Where keys are equal, their indices go up in this order, too.
+        indices[place] = some[_smallest_at_once(np, row[some], k)]
+    return indices
 
 
 def _smallest_at_once(xp: Namespace, keys: Array, k: int) -> Array:
