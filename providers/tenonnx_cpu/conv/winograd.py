@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tenonnx.cores import available_cores
 from tenonnx.provider import HOST
 from tenonnx.records import record
 from tenonnx_array.windows import Windows
@@ -115,9 +116,13 @@ def tiled(weight: Weight, size: int) -> NDArray:
 
 def transformed(w: NDArray, size: int) -> NDArray:
     """Returns weights ``(K, C, 3, 3)`` as ``(panels, places, C, PANEL)``, for tiles of a size."""
+    from tenonnx.planning.blas import leaving  # with the first weights that no file has
+
     rows, channels = w.shape[:2]
     side = matrices(size).weights
-    places = w.reshape(rows * channels, -1) @ np.kron(side, side).T
+    # More of OpenBLAS's threads would wait for another product, in the way of the next run.
+    with leaving(available_cores()):
+        places = w.reshape(rows * channels, -1) @ np.kron(side, side).T
     panels = -(-rows // PANEL)
     made = np.zeros((panels * PANEL, channels, len(side) ** 2), np.float32)
     made[:rows] = places.reshape(rows, channels, -1)
