@@ -31,16 +31,16 @@ def lstm_cells(line: Any, n: Any, own: Any, cell: Any, hidden: Any) -> None:
             sums[k] += given[k]
     i, o, f, g = own, own[count:], own[2 * count :], own[3 * count :]
     for k in range(count):
-        cell[k] = vmath.sigmoid(f[k]) * cell[k] + vmath.sigmoid(i[k]) * vmath.tanh(g[k])
+        cell[k] = vmath.gate(f[k]) * cell[k] + vmath.gate(i[k]) * vmath.tanh(g[k])
     for k in range(count):
-        hidden[k] = vmath.sigmoid(o[k]) * vmath.tanh(cell[k])
+        hidden[k] = vmath.gate(o[k]) * vmath.tanh(cell[k])
 
 
 @helper
 def gru_mix(update: Any, candidate: Any, before: Any, hidden: Any) -> None:
     """Mixes the state with a candidate; the update gate's sums say how much of it stays."""
     for k in range(hidden.size):
-        z = vmath.sigmoid(update[k])
+        z = vmath.gate(update[k])
         hidden[k] = (F(1) - z) * vmath.tanh(candidate[k]) + z * before[k]
 
 
@@ -52,7 +52,7 @@ def gru_reset(line: Any, n: Any, own: Any, before: Any, mixed: Any) -> None:
     for k in range(count):
         line[k] += own[k]
     for k in range(count):
-        mixed[k] = vmath.sigmoid(r[k] + more[k]) * before[k]
+        mixed[k] = vmath.gate(r[k] + more[k]) * before[k]
 
 
 @helper
@@ -63,7 +63,7 @@ def gru_after(line: Any, n: Any, own: Any, bias: Any, before: Any, hidden: Any) 
     for k in range(count):
         line[k] += own[k]
     for k in range(count):
-        candidate[k] += vmath.sigmoid(r[k] + more[k]) * (product[k] + bias[k])
+        candidate[k] += vmath.gate(r[k] + more[k]) * (product[k] + bias[k])
     gru_mix(line, candidate, before, hidden)
 
 
