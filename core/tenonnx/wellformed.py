@@ -37,8 +37,7 @@ def misfit(node: ir.Node) -> str | None:
     """Returns in what a node differs from its operator's schema; ``None`` if in nothing.
 
     That is, in the number of its inputs or outputs, one that is left out, or in the type of an
-    attribute. Asking takes
-    longer than compiling the node, so only nodes are asked about that failed.
+    attribute. Asking takes longer than compiling the node: only of nodes that failed is it asked.
     """
     if (schema := schema_of(node)) is None:
         return None
@@ -144,13 +143,16 @@ def check_bodies(node: ir.Node) -> None:
     """Checks a control-flow node against its specification.
 
     Raises:
-        InvalidGraph: A body is missing, or takes or makes another number of values; or the node
-            has one that its operator has not.
+        InvalidGraph: Inputs are missing, or a body, or it takes or makes another number of values;
+            or the node has one that its operator has not.
     """
     bodies = dict(graphs.subgraphs(node))
     known = {"then_branch", "else_branch"} if node.op_type == "If" else {"body"}
     for name in bodies.keys() - known:
         raise InvalidGraph(f"{graphs.label(node)} has a graph {name!r}, its operator has not")
+    alone = node.op_type == "If"
+    if not node.inputs or (alone and (len(node.inputs) > 1 or node.inputs[0] is None)):
+        raise MalformedGraph(misfit(node) or f"{graphs.label(node)} has no inputs")
     match node.op_type:
         case "If":
             for name in ("then_branch", "else_branch"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tempfile
 import traceback
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from google.protobuf.message import DecodeError
 
 import tenonnx
 from fusing import Plain
@@ -128,7 +130,8 @@ def _session(drawn: Drawn, folder: Path, *, plain: bool = False) -> tenonnx.Infe
         source = folder / f"model{drawn.suffix}"
         source.write_bytes(drawn.data)
     elif drawn.form == "proto":
-        source = onnx.ModelProto.FromString(drawn.data)
+        with contextlib.suppress(DecodeError):  # of what nests too deeply, which stays bytes
+            source = onnx.ModelProto.FromString(drawn.data)
     if plain:
         options.plugins = tenonnx.PluginSet()
         options.plugins.register(Plain())

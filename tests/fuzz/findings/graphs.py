@@ -56,6 +56,12 @@ def scan_of_no_axes() -> onnx.ModelProto:
     return model([made], [value("x")], [value("y")])
 
 
+def if_of_nothing() -> onnx.ModelProto:
+    then, otherwise = (graph([node(op, "x", "b")], [], [value("b")]) for op in ("Neg", "Abs"))
+    made = helper.make_node("If", [], ["y"], then_branch=then, else_branch=otherwise)
+    return model([made], [value("x")], [value("y")])
+
+
 def function_of_no_text() -> onnx.ModelProto:
     imports = [helper.make_opsetid("", 21)]
     body = helper.make_function("f", "Named", ["a"], ["b"], [node("Neg", "a", "b")], imports)
@@ -93,6 +99,7 @@ GRAPHS: dict[str, tuple[onnx.ModelProto, dict[str, Any]]] = {
     "a Scan of no type": (scan_of_no_type(), {"x": X[:0]}),
     "a Scan of no number": (scan_of_no_number(onnx.AttributeProto.UNDEFINED), {"x": X}),
     "a Scan of a text": (scan_of_no_number(onnx.AttributeProto.STRING), {"x": X}),
+    "an If of nothing": (if_of_nothing(), {"x": X}),
     "a Scan of no axes": (scan_of_no_axes(), {"x": X}),
     "a function whose name is no text": (function_of_no_text(), {"x": X}),
     "a Loop of growing values": (loop_of_growing_values(), {"x": X}),
