@@ -35,9 +35,15 @@ HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 class _Pool(threading.local):
     """Buffers of one thread, the last one taken last; no other thread can bring one back to use."""
 
-    def __init__(self) -> None:
-        self.bytes = 0
-        self.buffers: list[Buffer] = []
+    bytes = 0
+    buffers: list[Buffer]
+
+    def __getattr__(self, name: str) -> list[Buffer]:
+        """Makes the thread's list, unless a signal's handler that runs a session has by then."""
+        if name != "buffers":
+            raise AttributeError(name)
+        made: list[Buffer] = self.__dict__.setdefault(name, [])
+        return made
 
     def take(self, size: int) -> Buffer:
         """Returns a buffer of a size, or up to twice that, that nobody uses.
