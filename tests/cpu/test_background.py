@@ -13,10 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import onnx
 import pytest
 
-from models import FLOAT, model, node, value
 from tenonnx_cpu.jit import background, claims, compiler_process, runtime
 from tenonnx_cpu.jit.background import Background
 from tenonnx_cpu.jit.code import images
@@ -187,18 +185,6 @@ def test_a_process_that_never_ends_is_not_waited_for(
     queue.put(demand({"theirs": 1}))
     queue.settle()
     assert asked(tmp_path) == ["theirs"]
-
-
-@pytest.fixture(scope="module")
-def pooling(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    proto = model(
-        [node("GlobalAveragePool", "x", "y")],
-        [value("x", FLOAT, [1, 8, 64, 64])],
-        [value("y")],
-    )
-    path = tmp_path_factory.mktemp("model") / "pooling.onnx"
-    onnx.save(proto, path)
-    return path
 
 
 PRELUDE = """

@@ -14,11 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 
 import tenonnx
-from models import FLOAT, model, node, value
 from tenonnx_cpu.jit import runtime, scratch
 from tenonnx_cpu.jit.code import images
 from tenonnx_cpu.jit.code.ahead import images_in
@@ -52,18 +50,6 @@ import numba.core.event
 compilations = numba.core.event.RecordingListener()
 numba.core.event.register("numba:compile", compilations)
 """
-
-
-@pytest.fixture(scope="module")
-def pooling(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    proto = model(
-        [node("GlobalAveragePool", "x", "y")],
-        [value("x", FLOAT, [1, 8, 64, 64])],
-        [value("y")],
-    )
-    path = tmp_path_factory.mktemp("model") / "pooling.onnx"
-    onnx.save(proto, path)
-    return path
 
 
 @pytest.fixture(scope="module")
