@@ -346,16 +346,29 @@ def doubled(x: Any, y: Any) -> None:
 
 @kernel((In(f32, 1), Out(f32, 1)))
 def doubled_twice(x: Any, y: Any) -> None:
-    doubled(x, y)
+    if max(x.size, y.size) == x.size:
+        doubled(x, y)
     doubled(y, y)
 
 
-def test_kernels_leave_numba_as_it_is_for_others() -> None:
+@kernel((In(f32, 1), Out(f32, 1)))
+def halved(x: Any, y: Any) -> None:
+    for i in range(max(x.size, y.size)):
+        y[i] = x[i] / 2
+
+
+def test_kernels_leave_numba_as_it_is_for_others_and_others_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its definitions of functions that are Python's are of all who use them."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     x, y = np.arange(5, dtype=np.float32), np.empty(5, np.float32)
     doubled_twice.compile()(x, y)
     assert y.tolist() == [0, 4, 8, 12, 16]
-    added = importlib.import_module("numba").njit(lambda a, b: min(a, b) + len((a, b)))
-    assert added(3, 5) == 5
+    added = importlib.import_module("numba").njit(lambda a, b: max(a, b) + len((a, b)))
+    assert added(3, 5) == 7
+    halved.compile()(y, y)
+    assert y.tolist() == [0, 2, 4, 6, 8]
 
 
 def test_processor_is_the_one_that_llvm_finds() -> None:

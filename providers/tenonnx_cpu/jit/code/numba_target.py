@@ -14,7 +14,7 @@ from typing import Any
 import llvmlite.binding as llvm
 import numba
 from numba import types
-from numba.core import codegen, fastmathpass, typing
+from numba.core import codegen, fastmathpass, targetconfig, typing
 from numba.core.cpu import CPUContext
 from numba.core.registry import CPUDispatcher, CPUTarget, cpu_target
 from numba.core.runtime import rtsys
@@ -80,7 +80,9 @@ class _Codegen(codegen.AOTCPUCodegen):
 class _Typing(typing.Context):
     """Types calls and attributes, each combination of types once in a process.
 
-    numba goes through all definitions of an operator for every use.
+    numba goes through all definitions of an operator for every use. What a definition in Python is
+    compiled to depends on the caller's arithmetic, and numba keeps by types alone, for all targets,
+    which one was typed last: a use that is known says its own again.
     """
 
     def init(self) -> None:
@@ -94,12 +96,18 @@ class _Typing(typing.Context):
     def resolve_function_type(self, func: Any, args: Any, kws: Any) -> Any:
         if not isinstance(func, types.Callable):
             return super().resolve_function_type(func, args, kws)
-        key = func, tuple(args), tuple(kws.items())
+        flags = targetconfig.ConfigStack.top_or_none()
+        fast = frozenset(flags.fastmath.flags) if flags else None
+        key = func, tuple(args), tuple(kws.items()), fast
         if (known := self._calls.get(key)) is None:
-            known = super().resolve_function_type(func, args, kws)
-            if known is not None:
-                self._calls[key] = known
-        return known
+            signature = super().resolve_function_type(func, args, kws)
+            if signature is None:
+                return None
+            known = self._calls[key] = signature, func.get_impl_key(signature)
+        signature, definition = known
+        if isinstance(func, types.BaseFunction):
+            func._impl_keys[signature.args] = definition
+        return signature
 
     def resolve_getattr(self, typ: Any, attr: str) -> Any:
         if (known := self._found.get((typ, attr))) is None:
