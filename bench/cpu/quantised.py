@@ -21,9 +21,9 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 from bench.cpu.rounds import alternate
+from tenonnx_cpu.capture.launch import done
 from tenonnx_cpu.quantised.matrix import Quantised
 from tenonnx_cpu.quantised.product import Activations, matmul_q, request
-from tenonnx_cpu.recording.launch import done
 
 INT4 = {False: TensorProto.UINT4, True: TensorProto.INT4}
 

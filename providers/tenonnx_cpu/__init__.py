@@ -14,8 +14,8 @@ What becomes of a node, in the order in which it happens:
 4. numba compiles the kernel once per machine (``jit.compiling``) into an *image* that processes map
    and share (``jit.code``); one crew of threads shares its loops (``jit.threads``, ``team``).
 5. In a run, the override checks its inputs, allocates the result (``buffers``) and returns a
-   *launch*: the kernel with its arguments (``recording.launch``).
-6. If it returns the same launch when it is asked again, that is written down (``recording``), and
+   *launch*: the kernel with its arguments (``capture.launch``).
+6. If it returns the same launch when it is asked again, that is written down (``capture``), and
    from then on *replayed*, in machine code, without it (``jit.replay``, ``jit.layout``).
 """
 

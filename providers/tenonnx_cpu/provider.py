@@ -13,10 +13,10 @@ from tenonnx.records import record
 from tenonnx_array import TABLE
 from tenonnx_array.provider import ArrayProvider
 from tenonnx_cpu.brought import bring, bring_all
+from tenonnx_cpu.capture.capturable import replayed
 from tenonnx_cpu.fuse import Fused, Scope, find_fusions, may_begin
 from tenonnx_cpu.jit.code.cache import cached_files
 from tenonnx_cpu.jit.runtime import ASKING, NO_NUMBA, NUMPY, Demand, has_kernels, jit_mode, warm_up
-from tenonnx_cpu.recording.recorded import replayed
 from tenonnx_cpu.shapes import looked_up, on_shapes
 from tenonnx_cpu.specialise import SPECIALISATIONS, Site
 from tenonnx_cpu.team import TEAM, heed, most_threads

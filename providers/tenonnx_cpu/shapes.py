@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from tenonnx.planning.lower import is_constant
 from tenonnx.provider import Step
+from tenonnx_cpu.capture.capturable import Capturable, replayed
+from tenonnx_cpu.capture.constants import fix
+from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.fuse import straight_line
-from tenonnx_cpu.recording.fixed import fix
-from tenonnx_cpu.recording.launch import Launch
-from tenonnx_cpu.recording.recorded import Recorded, replayed
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -111,7 +111,7 @@ def _step(
         return Launch(None, (), results if len(results) > 1 else results[0])
 
     return Step(
-        call=replayed(Recorded(call), asked),
+        call=replayed(Capturable(call), asked),
         inputs=asked,
         outputs=tuple(wanted),
         nodes=tuple(nodes),

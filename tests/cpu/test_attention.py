@@ -10,7 +10,7 @@ from running import Watch, floats, run, session, softmax
 import tenonnx
 from models import model, node, value
 from tenonnx_cpu.attention.attention import ATTEND, Rule, attend_launch
-from tenonnx_cpu.recording.launch import done
+from tenonnx_cpu.capture.launch import done
 
 FLOAT16, BOOL = 10, 9
 Case = tuple[int, int, int, int, int, int, int]
@@ -210,7 +210,7 @@ def test_joined_keys_and_values_are_those_of_the_run() -> None:
         [node("Attention", "q k v _ pk pv", "y keys values")], feeds, "y keys values", opset=23
     )
     first = one.run(None, feeds)
-    made = [one.run(None, feeds) for _ in range(5)]  # a step is recorded in its third run
+    made = [one.run(None, feeds) for _ in range(5)]  # a step is captured in its third run
     for each in made:
         for again, before in zip(each, first, strict=True):
             np.testing.assert_array_equal(again, before)

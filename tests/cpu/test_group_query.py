@@ -148,7 +148,7 @@ def test_caches_of_the_last_tokens_alone(totals: list[int], length: int) -> None
             np.testing.assert_allclose(ours[places], theirs[places], rtol=1e-5, atol=1e-6)
 
 
-def test_recordings_heed_lengths() -> None:
+def test_captures_heed_lengths() -> None:
     feeds = problem(1, [20], 64)
     made = session(feeds)
     for total in (20, 21, 22, 40, 64, 65):

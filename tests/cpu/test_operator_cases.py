@@ -21,7 +21,7 @@ TAKEN = [case for case in CASES if "::".join(filter(None, [case.domain, case.op]
 def test_case(case: Case) -> None:
     session = tenonnx.InferenceSession(model_of(case), providers=["cpu"])
     feeds, answers = feeds_of(case), case.answers()
-    for _ in range(5):  # a step is recorded in its third run
+    for _ in range(5):  # a step is captured in its third run
         made = session.run(None, copy.deepcopy(feeds))
         for actual, expected in zip(made, answers, strict=True):
             assert_equal(actual, expected, case.rtol, case.atol)

@@ -12,12 +12,12 @@ from running import require_kernels
 
 import tenonnx
 from models import FLOAT, model, node, value
+from tenonnx_cpu.capture.launch import done
 from tenonnx_cpu.jit.code import images
 from tenonnx_cpu.quantised import nbits as nbits_module
 from tenonnx_cpu.quantised import product as products
 from tenonnx_cpu.quantised.matrix import Quantised
 from tenonnx_cpu.quantised.product import matmul_q, request
-from tenonnx_cpu.recording.launch import done
 
 require_kernels()
 
@@ -258,7 +258,7 @@ def test_matmul_nbits(
         spread = np.repeat(shift * problem.matrix.scales.astype(np.float64), 32, axis=1)
         answer = answer - x.astype(np.float64) @ spread.T
     fast, plain = nbits(problem, x, level, **extras)
-    # Recorded runs ask what to do once more; what zeros of real numbers add is not recorded.
+    # Captured runs ask what to do once more; what zeros of real numbers add is not captured.
     assert len(calls) == 1 + (images.SUPPORTED and zeros != "real")
     assert calls[0] is not None
     limit = problem.limit(x.reshape(-1, 256).astype(np.float64), "int8" if level else "float32")

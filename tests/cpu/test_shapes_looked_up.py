@@ -1,4 +1,4 @@
-"""What depends on shapes alone is computed once, and what depends on it is recorded."""
+"""What depends on shapes alone is computed once, and what depends on it is captured."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from running import floats, require_kernels, session
 
 from models import node
+from tenonnx_cpu.capture.constants import fix, is_fixed
 from tenonnx_cpu.jit.code import images
-from tenonnx_cpu.recording.fixed import fix, is_fixed
 
 require_kernels()
 
@@ -41,7 +41,7 @@ def opened() -> Any:
     return session(HALVES, {"x": floats(3, 8)}, "y z", weights)
 
 
-def recordings(one: Any) -> dict[str, int]:
+def captures(one: Any) -> dict[str, int]:
     cells = {step.nodes[0].op_type: getattr(step.call, "__self__", ()) for step in one.plan.steps}
     return {name: len(cell) // 2 - 1 for name, cell in cells.items() if isinstance(cell, list)}
 
@@ -58,7 +58,7 @@ def test_views_of_computed_shapes() -> None:
     assert kinds.count("Shape") == 1
     assert "Gather" not in kinds
     if images.SUPPORTED:
-        assert recordings(one)["Shape"] == recordings(one)["Reshape"] == 2
+        assert captures(one)["Shape"] == captures(one)["Reshape"] == 2
 
 
 def test_what_is_given_out_can_be_written() -> None:

@@ -1,9 +1,9 @@
 """What a launch must have seen to before its kernel reads anything, by kernel.
 
 Kernels check nothing of shapes. ``plan`` is what constants and attributes decide, once; ``launch``
-what dtypes, shapes and strides decide, before a recording is made that fits only such arrays;
+what dtypes, shapes and strides decide, before a capture is made that fits only such arrays;
 ``values`` what the numbers in inputs decide, in each run: the kernel looks before it reads, and
-refuses (``Launch.refusal``), or the launch is not recorded and looks itself. What does not hold is
+refuses (``Launch.refusal``), or the launch is not captured and looks itself. What does not hold is
 left to numpy's kernel, which says what is wrong.
 """
 
@@ -18,7 +18,7 @@ class Contract(NamedTuple):
     plan: str = ""
     launch: str = ""
     values: str = ""
-    recorded: bool = True
+    captured: bool = True
 
 
 PRODUCT = Contract(
@@ -62,7 +62,7 @@ CONTRACTS: dict[str, Contract] = {
             for kind in ("gemm", "stream")
             for dtype in ("f16", "bf16")
         ],
-        PRODUCT._replace(recorded=False),
+        PRODUCT._replace(captured=False),
     ),
     "products.gemm.gemm_f32": PRODUCT,
     "products.stream.stream_f32": PRODUCT,
@@ -91,26 +91,26 @@ CONTRACTS: dict[str, Contract] = {
         ],
         WINDOWS,
     ),
-    "conv.phases.interleave_f32": WINDOWS._replace(recorded=False),
+    "conv.phases.interleave_f32": WINDOWS._replace(captured=False),
     "conv.resize.resize_f32": Contract(
-        plan="scales or sizes have the rank", launch="the result has elements", recorded=False
+        plan="scales or sizes have the rank", launch="the result has elements", captured=False
     ),
     "conv.channel_norms.normalise_channels": ROWS._replace(plan="num_groups is positive"),
     "conv.boxes.suppress": Contract(
         launch="four numbers per box, a score per class and box",
         values="counts and thresholds are one number each",
-        recorded=False,
+        captured=False,
     ),
     "int8.conv.conv_int8": BYTES,
     "int8.depthwise.byte_depthwise": BYTES,
     "int8.gemm.byte_gemm": BYTES,
     **dict.fromkeys(
         [f"int8.between.{name}" for name in ("max_pool", "average", "add", "multiply")],
-        BYTES._replace(recorded=False),
+        BYTES._replace(captured=False),
     ),
     "int8.table.look_up": Contract(plan="scales and zero points have one number each"),
-    "int8.quantising.quantize": BYTES._replace(recorded=False),
-    "int8.quantising.dequantize": BYTES._replace(recorded=False),
+    "int8.quantising.quantize": BYTES._replace(captured=False),
+    "int8.quantising.dequantize": BYTES._replace(captured=False),
     "int8.quantising.quantize_by_range": Contract(values="the range is finite"),
     "elementwise.run_program": ELEMENTS,
     "rows.norms.softmax": Contract(launch="the axis is the last one, with elements"),
@@ -120,9 +120,9 @@ CONTRACTS: dict[str, Contract] = {
     "copying.moving.move": Contract(
         plan="numpy moves the places of elements, and refuses what is wrong"
     ),
-    "copying.joining.join": Contract(launch="shapes agree but along the axis", recorded=False),
+    "copying.joining.join": Contract(launch="shapes agree but along the axis", captured=False),
     "copying.picking.pick": Contract(
-        launch="as many rows of places as of data", values="places are in a row", recorded=False
+        launch="as many rows of places as of data", values="places are in a row", captured=False
     ),
     "copying.turning.turn": Contract(launch="strides are positive"),
     "recurrent.layer.run_layer": Contract(
@@ -132,7 +132,7 @@ CONTRACTS: dict[str, Contract] = {
     ),
     "classical.distances.distances_f32": Contract(launch="rows have the points' features"),
     "classical.distances.distances_f64": Contract(launch="rows have the points' features"),
-    "classical.svm.couple": Contract(plan="a probability per pair of classes", recorded=False),
+    "classical.svm.couple": Contract(plan="a probability per pair of classes", captured=False),
     "classical.trees.score_f32": Contract(
         plan="lists of one length; branches, leaves and targets exist; no cycle; features from 0",
         launch="the input has the features that nodes test",

@@ -48,7 +48,7 @@ class Report:
         self.trials = 0
         self.launches: Counter[str] = Counter()
         self.shared: Counter[str] = Counter()
-        self.recorded: Counter[str] = Counter()
+        self.captured: Counter[str] = Counter()
 
 
 def run(job: Job, folder: Path, tell: Callable[[str], object] = str) -> Report:
@@ -76,12 +76,12 @@ def run(job: Job, folder: Path, tell: Callable[[str], object] = str) -> Report:
         for place, kind, what in _entries(out):
             last = place, kind, what
             if kind == "end":
-                name, wrong, (launches, shared), recorded = what
+                name, wrong, (launches, shared), captured = what
                 found(*(f"{name}: {each}" for each in wrong))
                 report.trials += 1
                 report.launches.update(launches)
                 report.shared.update(shared)
-                report.recorded.update(recorded)
+                report.captured.update(captured)
         if last is not None and last[1] == "done":
             return report
         if last is None or last[1] != "begin":

@@ -1,6 +1,6 @@
 """Sessions whose constants, results and scratch memory lie in guarded memory.
 
-Kernels are called as they always are, by recordings, too; what callers feed they guard themselves.
+Kernels are called as they always are, by captures, too; what callers feed they guard themselves.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from launches import rebind
 from memory import NDArray, guarded_bytes, guarded_copy, span
 
 from tenonnx_cpu import buffers, specialise
+from tenonnx_cpu.capture import capturable, captured_call
 from tenonnx_cpu.jit import scratch
 from tenonnx_cpu.jit.runtime import KERNELS
-from tenonnx_cpu.recording import recorded, recording
 
-RECORDED: Counter[str] = Counter()
-"""How many recordings each kernel has."""
+CAPTURED: Counter[str] = Counter()
+"""How many captures each kernel has."""
 
 CALLS: Counter[int] = Counter()
-"""How often a step that may be recorded did without a recording."""
+"""How often a step that may be captured did without a capture."""
 
 COPIES: dict[Any, NDArray] = {}
 """What constants are read from, until a trial is over."""
@@ -38,9 +38,9 @@ def guard_sessions(*, before: bool) -> None:
 
     rebind(buffers.empty, empty)
     rebind(scratch.aligned, lambda nbytes: guarded_bytes(nbytes, before=before, alignment=64))
-    buffers.SMALL = recording.SMALL = 0
+    buffers.SMALL = captured_call.SMALL = 0
     _guard_constants(before)
-    _count_recordings()
+    _count_captures()
 
 
 def _guard_constants(before: bool) -> None:
@@ -65,20 +65,20 @@ def _guard_constants(before: bool) -> None:
         setattr(site, name, wrapped(getattr(site, name)))
 
 
-def _count_recordings() -> None:
-    write, call = recording.written, recorded._Recorder.__call__
+def _count_captures() -> None:
+    write, call = captured_call.encode, capturable._Tracer.__call__
     by_entry = {}
 
-    def written(described: Any) -> Any:
+    def encode(described: Any) -> Any:
         run = described.facts[0]
         if isinstance(run, types.BuiltinFunctionType):
             by_entry.update({id(kernel.run): str(kernel) for kernel in KERNELS})
-            RECORDED[by_entry[id(run)]] += 1
+            CAPTURED[by_entry[id(run)]] += 1
         return write(described)
 
     def counted(self: Any, *arguments: Any) -> Any:
         CALLS[id(self)] += 1
         return call(self, *arguments)
 
-    recording.written = written
-    recorded._Recorder.__call__ = counted  # type: ignore[method-assign]
+    captured_call.encode = encode
+    capturable._Tracer.__call__ = counted  # type: ignore[method-assign]

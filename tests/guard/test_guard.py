@@ -64,7 +64,7 @@ def launched() -> Counter[str]:
 
 
 @pytest.fixture(scope="module")
-def recorded() -> Counter[str]:
+def captured() -> Counter[str]:
     return Counter()
 
 
@@ -74,21 +74,21 @@ def all_is_well(report: Report) -> None:
 
 
 @pytest.mark.parametrize("job", VALID, ids=name_of)
-def test_rows(job: Job, tmp_path: Path, launched: Counter[str], recorded: Counter[str]) -> None:
+def test_rows(job: Job, tmp_path: Path, launched: Counter[str], captured: Counter[str]) -> None:
     report = run(job, tmp_path)
     launched.update(report.launches)
-    recorded.update(report.recorded)
+    captured.update(report.captured)
     all_is_well(report)
 
 
 def test_every_kernel_has_a_contract_and_rows(
-    launched: Counter[str], recorded: Counter[str]
+    launched: Counter[str], captured: Counter[str]
 ) -> None:
     assert kernels() == set(CONTRACTS)
-    if not launched or not recorded:
+    if not launched or not captured:
         pytest.skip("rows have not run")
     assert kernels() == set(launched)
-    assert set(recorded) == {name for name, each in CONTRACTS.items() if each.recorded}
+    assert set(captured) == {name for name, each in CONTRACTS.items() if each.captured}
 
 
 @pytest.mark.parametrize("kind", ["hostile", "strided", "unreal"])

@@ -46,7 +46,7 @@ def main() -> None:
 
     from tenonnx_cpu.listing import LISTING
 
-    for module in (*LISTING, "recording.recording"):
+    for module in (*LISTING, "capture.captured_call"):
         importlib.import_module(f"tenonnx_cpu.{module}")
     launches.STATE.copying, launches.STATE.before = job["copying"], job["before"]
     launches.guard_launches()
@@ -65,12 +65,12 @@ def main() -> None:
             log.write(pickle.dumps((place, "begin", trials[place].name)))
             found = Run(trials[place], job["threads"], job["before"]).found()
             marks = dict(launches.STATE.launches), dict(launches.STATE.shared)
-            recorded = dict(sessions.RECORDED) if sessions else {}
-            log.write(pickle.dumps((place, "end", (trials[place].name, found, marks, recorded))))
+            captured = dict(sessions.CAPTURED) if sessions else {}
+            log.write(pickle.dumps((place, "end", (trials[place].name, found, marks, captured))))
             launches.STATE.launches.clear()
             launches.STATE.shared.clear()
             if sessions:
-                sessions.RECORDED.clear()
+                sessions.CAPTURED.clear()
                 sessions.COPIES.clear()
         log.write(pickle.dumps((len(trials), "done", None)))
 

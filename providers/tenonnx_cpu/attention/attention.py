@@ -10,11 +10,11 @@ import numpy as np
 from tenonnx.records import record
 from tenonnx_cpu.attention.sizes import FEW, QUERIES, workspace
 from tenonnx_cpu.buffers import F32, empty
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces
-from tenonnx_cpu.recording.launch import Launch
-from tenonnx_cpu.recording.recorded import Recorded
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -164,7 +164,7 @@ def fuse_attention(node: ir.Node, scope: Scope) -> Fused | None:
             return plain(q, k, v) if mask is None else plain(q, k, v, mask)
         return made
 
-    return Fused(tuple(nodes), given, (last.outputs[0],), Recorded(call))
+    return Fused(tuple(nodes), given, (last.outputs[0],), Capturable(call))
 
 
 def _alone(q: Any, k: Any, v: Any, mask: Any, rule: Rule, threads: int) -> Launch | None:

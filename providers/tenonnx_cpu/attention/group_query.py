@@ -13,10 +13,10 @@ import numpy as np
 from tenonnx.records import record
 from tenonnx_cpu.attention.attention import NO_MASK, NO_SINKS, Rule, adjacent, shares
 from tenonnx_cpu.buffers import F32, contiguous, empty
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces
-from tenonnx_cpu.recording.launch import Launch, done
-from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 GROUP_QUERY = JitKernel("attention.group_query", "group_query")
@@ -253,8 +253,8 @@ def _are_caches(past_k: Any, past_v: Any, shape: tuple[int, ...]) -> bool:
 
 
 @record
-class CachedStep(Recorded):
-    """A recorded step with a recording of its own for caches that are bound to their outputs.
+class CachedStep(Capturable):
+    """A captured step with a capture of its own for caches that are bound to their outputs.
 
     Attributes:
         function: Returns results from the operator's inputs.
@@ -275,7 +275,7 @@ class CachedStep(Recorded):
     def replayed(self, constants: Sequence[bool]) -> CachedStep:
         """Returns what a step calls."""
         ways = (self.function, self.in_place)
-        return CachedStep(*(Recorded(way).replayed(constants) for way in ways))
+        return CachedStep(*(Capturable(way).replayed(constants) for way in ways))
 
 
 def _is_memory_of(buffer: NDArray | None, cache: NDArray | None) -> bool:

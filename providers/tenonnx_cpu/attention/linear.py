@@ -11,10 +11,10 @@ from tenonnx.records import record
 from tenonnx_array.linear_attention import RULES
 from tenonnx_cpu.attention.attention import adjacent
 from tenonnx_cpu.buffers import F32, contiguous, empty
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces
-from tenonnx_cpu.recording.launch import Launch
-from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import Call, Site, specialise
 
 ATTEND = JitKernel("attention.linear", "linear_attend")
@@ -98,7 +98,7 @@ def linear_attention(site: Site, plain: Call) -> Call | None:
         made = form.launch(*inputs, *(None,) * (6 - len(inputs)))
         return plain(*inputs) if made is None else made
 
-    return Recorded(call)
+    return Capturable(call)
 
 
 def _is_gate(x: Any, q: Any, wanted: bool, widths: tuple[int, int]) -> bool:

@@ -10,8 +10,8 @@ import numpy as np
 from tenonnx_array.attention import fits
 from tenonnx_cpu.attention.attention import ATTEND, Rule, attend_launch
 from tenonnx_cpu.buffers import F32, HALVES, empty
-from tenonnx_cpu.recording.launch import done
-from tenonnx_cpu.recording.recorded import Recorded
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.launch import done
 from tenonnx_cpu.specialise import Call, Site, specialise
 
 
@@ -68,10 +68,10 @@ def specialise_attention(site: Site, plain: Call) -> Call | None:
             return plain(q, k, v, *rest)
         y = _joined(made.result) if packed else made.result
         made = made._replace(result=(y, ks, vs, None), otherwise=plain)
-        # A recording knows nothing of what numpy joined.
+        # A capture knows nothing of what numpy joined.
         return made if past_k is None else done(made)
 
-    return Recorded(call)
+    return Capturable(call)
 
 
 def _unfit(found: tuple[Any, Any, Any], past_k: Any, past_v: Any, lengths: Any) -> bool:

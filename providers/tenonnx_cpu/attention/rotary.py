@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tenonnx.planning.lower import is_constant
 from tenonnx_cpu.buffers import F32, empty
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.constants import is_fixed
+from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.recording.fixed import is_fixed
-from tenonnx_cpu.recording.launch import Launch
-from tenonnx_cpu.recording.recorded import Recorded
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -64,7 +64,7 @@ def fuse_rotary(node: ir.Node, scope: Scope) -> Fused | None:
         y = empty(x.shape)
         return Launch(run, (x, cos, sin, y, threads if x.size >= ENOUGH else 1), y)
 
-    return Fused(nodes, inputs, (output,), Recorded(call))
+    return Fused(nodes, inputs, (output,), Capturable(call))
 
 
 def _match(x: ir.Value, scope: Scope) -> Match | None:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from tenonnx_cpu.buffers import F32, contiguous, empty
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces
-from tenonnx_cpu.recording.launch import Launch
-from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import Call, Site, specialise
 
 EMBED = JitKernel("attention.rotary", "embed")
@@ -95,7 +95,7 @@ def rotary_embedding(site: Site, plain: Call) -> Call | None:
             return plain(x, cos, sin, positions)
         return made._replace(otherwise=plain)
 
-    return Recorded(call)
+    return Capturable(call)
 
 
 @specialise("RotaryEmbedding", domain="com.microsoft")
@@ -116,4 +116,4 @@ def microsoft_rotary_embedding(site: Site, plain: Call) -> Call | None:
             return plain(x, positions, cos, sin)
         return made._replace(otherwise=plain)
 
-    return Recorded(call)
+    return Capturable(call)

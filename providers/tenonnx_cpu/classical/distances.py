@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from tenonnx_cpu.buffers import F32, contiguous, empty
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.recording.launch import Launch
-from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 from tenonnx_cpu.team import shared_out
 
@@ -43,4 +43,4 @@ def specialise_distances(site: Site, plain: Call) -> Call | None:
         grain, team = shared_out(rows, x.size * count, ENOUGH, site.threads)
         return Launch(kernel.run, (contiguous(x), columns, root, y, grain, team), y)
 
-    return Recorded(call)
+    return Capturable(call)

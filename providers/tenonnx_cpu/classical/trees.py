@@ -11,10 +11,10 @@ from tenonnx_array.ml.forest import Forest
 from tenonnx_array.ml.trees import Scores
 from tenonnx_array.ml.walk import numbered
 from tenonnx_cpu.buffers import F32, contiguous, empty
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces
-from tenonnx_cpu.recording.launch import Launch
-from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 F64 = np.dtype(np.float64)
@@ -54,7 +54,7 @@ def specialise_trees(site: Site, plain: Any) -> Call | None:
         made = walks.launch(x, base)
         return plain(x) if made is None else made
 
-    return Recorded(call)
+    return Capturable(call)
 
 
 class Table(NamedTuple):

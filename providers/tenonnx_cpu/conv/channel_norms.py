@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.products.product import fits
-from tenonnx_cpu.recording.launch import Launch
-from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 NORMALISE = JitKernel("conv.channel_norms", "normalise_channels")
@@ -45,4 +45,4 @@ def specialise_norm(site: Site, plain: Call) -> Call | None:
         )  # fmt: skip
         return Launch(run, arguments, y)
 
-    return Recorded(call)
+    return Capturable(call)

@@ -11,6 +11,8 @@ import numpy as np
 from tenonnx.records import record
 from tenonnx_array.windows import Windows
 from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.channels_last import channels_first, channels_last, is_last
 from tenonnx_cpu.conv.depthwise import channels_layout, depthwise_layout, is_narrow, variant_of
@@ -25,8 +27,6 @@ from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
 from tenonnx_cpu.products.product import F32, fits
-from tenonnx_cpu.recording.launch import Launch, done
-from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import NDArray
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
     handle = site.weight(1) if scope.packs else None
     last = better_last(tail.output, scope)
     call = ConvCall(Attributes.of(site), tail, scope.threads, plain, handle, last)
-    return Fused(tail.nodes, inputs, (tail.output,), Recorded(call.launch))
+    return Fused(tail.nodes, inputs, (tail.output,), Capturable(call.launch))
 
 
 def request(weight: NDArray | None) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from tenonnx.provider import HOST
 from tenonnx_cpu.activation import CLIP, NONE
+from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.channels_last import channels_first, channels_last, taking_first, taking_last
 from tenonnx_cpu.conv.conv import ConvCall, request
@@ -16,7 +17,6 @@ from tenonnx_cpu.conv.tail import LINEAR, SIMPLE, Tail
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.int8.codes import BYTES
 from tenonnx_cpu.int8.pooling import max_pool_of_bytes
-from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import F32, Call, NDArray, Site, specialise
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def fuse_fused_conv(node: ir.Node, scope: Scope) -> Fused | None:
     plain = scope.fallback(tail.nodes, inputs_of(node), tail.output)
     handle = scope.site(node).weight(1) if scope.packs else None
     call = ConvCall(Attributes.of(scope.site(node)), tail, scope.threads, plain, handle)
-    return Fused(tail.nodes, inputs_of(node), (tail.output,), Recorded(call.launch))
+    return Fused(tail.nodes, inputs_of(node), (tail.output,), Capturable(call.launch))
 
 
 @fusion("NhwcConv", "NhwcFusedConv", domain="com.microsoft")

@@ -10,13 +10,13 @@ import numpy as np
 
 from tenonnx_array.windows import Windows, place
 from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.conv.channels_last import channels_last, is_last
 from tenonnx_cpu.conv.depthwise import depthwise_layout
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
 from tenonnx_cpu.products.product import fits
-from tenonnx_cpu.recording.launch import Launch
-from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.rows.reduction import REDUCE, SUM, cut_of, reduction
 from tenonnx_cpu.specialise import F32, Call, NDArray, Site, specialise
 
@@ -82,7 +82,7 @@ def pool(site: Site, plain: Call) -> Call | None:
         )  # fmt: skip
         return Launch(run, arguments, y if means else (y,))
 
-    return Recorded(call)
+    return Capturable(call)
 
 
 def _counts(windows: Windows, padding: bool) -> tuple[NDArray, NDArray, NDArray]:
@@ -104,7 +104,7 @@ def global_average_pool(site: Site, plain: Call) -> Call | None:
         made = averaged(x, shape, site.threads) if x.ndim >= 3 else None
         return plain(x) if made is None else made
 
-    return Recorded(call)
+    return Capturable(call)
 
 
 @specialise("ReduceMean")
@@ -115,7 +115,7 @@ def mean_of_channels(site: Site, plain: Call) -> Call | None:
     keeps = site.attribute("keepdims", 1)
     other = reduction(site, plain)
     if other is None or not axes:
-        return None if other is None else Recorded(other)
+        return None if other is None else Capturable(other)
     AVERAGE.request()
 
     def call(x: NDArray, *rest: NDArray) -> Any:
@@ -127,7 +127,7 @@ def mean_of_channels(site: Site, plain: Call) -> Call | None:
             made = averaged(x, shape, site.threads)
         return other(x, *rest) if made is None else made
 
-    return Recorded(call)
+    return Capturable(call)
 
 
 def averaged(x: NDArray, shape: tuple[int, ...], threads: int) -> Launch | None:

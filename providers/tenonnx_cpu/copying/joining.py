@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx_cpu.buffers import SMALL, empty
+from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.copying.moving import (
     LARGE,
     NOTHING,
@@ -24,7 +25,6 @@ from tenonnx_cpu.copying.moving import (
     traced,
 )
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 JOIN = JitKernel("copying.joining", "join")
@@ -72,7 +72,7 @@ def specialise_concat(site: Site, plain: Call) -> Call | None:
             return None
         return traced(plain(*(numbers_of(array, n) for n, array in enumerate(arrays))))
 
-    return call if count > SOURCES else Recorded(Mover(trace, call, NOTHING, count, threads).call)
+    return call if count > SOURCES else Capturable(Mover(trace, call, NOTHING, count, threads).call)
 
 
 def join(arrays: tuple[Any, ...], axis: int, out: Any, threads: int) -> bool:

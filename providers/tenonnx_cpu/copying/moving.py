@@ -13,10 +13,10 @@ import numpy as np
 
 from tenonnx.records import record
 from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.capture.capturable import PATIENCE, Capturable
+from tenonnx_cpu.capture.constants import is_fixed
+from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.recording.fixed import is_fixed
-from tenonnx_cpu.recording.launch import Launch
-from tenonnx_cpu.recording.recorded import PATIENCE, Recorded
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 from tenonnx_cpu.team import shared_out
 
@@ -80,10 +80,10 @@ def specialise_moves(site: Site, plain: Call) -> Call | None:
         if site.attribute("mode", "constant") == "constant":
             parameters[1:2] = [np.array(-1)]
 
-    return Recorded(_mover(plain, parameters, fill, site.threads).call)
+    return Capturable(_mover(plain, parameters, fill, site.threads).call)
 
 
-def _repeated(plain: Call, threads: int) -> Recorded:
+def _repeated(plain: Call, threads: int) -> Capturable:
     """Returns what repeats an array as often as shapes say."""
 
     @functools.lru_cache(maxsize=4)
@@ -93,7 +93,7 @@ def _repeated(plain: Call, threads: int) -> Recorded:
     def call(x: NDArray, repeats: NDArray) -> Any:
         return mover(repeats.tobytes()).call(x, repeats) if is_fixed(repeats) else plain(x, repeats)
 
-    return Recorded(call)
+    return Capturable(call)
 
 
 def _mover(plain: Call, parameters: Sequence[NDArray | None], fill: NDArray, threads: int) -> Mover:

@@ -11,9 +11,9 @@ from numpy.lib.stride_tricks import as_strided
 
 from tenonnx.records import record
 from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.recording.launch import Launch
-from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import F32, Call, NDArray, Site, specialise
 from tenonnx_cpu.team import shared_out
 
@@ -75,7 +75,7 @@ def specialise_transpose(site: Site, plain: Call) -> Call | None:
         start = as_strided(y, (1,), (4,))
         return Launch(run, (start, made.reshape(-1), cut.numbers, cut.threads), made)
 
-    return Recorded(call)
+    return Capturable(call)
 
 
 def _is_copied(value: ir.Value) -> bool:

@@ -1,4 +1,4 @@
-"""Operators whose results are views: what numpy finds out about strides, recorded."""
+"""Operators whose results are views: what numpy finds out about strides, captured."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.constants import is_fixed
+from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.fuse import Fused, Scope, fusion
-from tenonnx_cpu.recording.fixed import is_fixed
-from tenonnx_cpu.recording.launch import Launch
-from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import Call, Site, specialise
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def specialise_view(site: Site, plain: Call) -> Call:
                 return result
         return Launch(None, (), result)
 
-    return Recorded(call)
+    return Capturable(call)
 
 
 def _added(site: Site) -> int:
@@ -75,4 +75,4 @@ def fuse_split(node: ir.Node, scope: Scope) -> Fused | None:
         return Launch(None, (), result) if constant or is_fixed(given[1]) else result
 
     outputs = tuple(each.outputs[0] for each in readers)
-    return Fused((node, *readers), (x, *sizes), outputs, Recorded(call))
+    return Fused((node, *readers), (x, *sizes), outputs, Capturable(call))

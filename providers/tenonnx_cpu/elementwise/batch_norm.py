@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.elementwise.program import Line, Program, ProgramCall
-from tenonnx_cpu.recording.launch import Launch
-from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import F32, Call, NDArray, Site, specialise
 
 
@@ -36,7 +36,7 @@ def specialise_batch_norm(site: Site, plain: Call) -> Call | None:
         made = program_call.launch(x, *placed(x.ndim))
         return made._replace(result=(made.result,)) if isinstance(made, Launch) else (made,)
 
-    return Recorded(call)
+    return Capturable(call)
 
 
 def affine_of(site: Site) -> tuple[NDArray, NDArray] | None:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from tenonnx_cpu.buffers import F32
+from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.clipping import clip_bounds
 from tenonnx_cpu.elementwise.opcodes import BINARY, INPUTS
 from tenonnx_cpu.elementwise.program import Line, Program, ProgramCall
 from tenonnx_cpu.fuse import Fused, Scope, fusion
-from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.regions import find_region, inputs_of
 from tenonnx_cpu.specialise import Site
 
@@ -190,7 +190,7 @@ def fuse_chain(node: ir.Node, scope: Scope) -> Fused | None:
     program, arrays = compile_region(region, scope.threads)
     output = region[-1].outputs[0]
     plain = scope.fallback(region, arrays, output)
-    call = Recorded(ProgramCall(program, plain, scope.threads).launch)
+    call = Capturable(ProgramCall(program, plain, scope.threads).launch)
     return Fused(tuple(region), arrays, (output,), call)
 
 

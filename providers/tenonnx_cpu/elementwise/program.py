@@ -10,11 +10,11 @@ import numpy as np
 
 from tenonnx.records import record
 from tenonnx_cpu.buffers import F32, HALVES, contiguous, empty
+from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.channels_last import channels_first, channels_last, is_last
 from tenonnx_cpu.elementwise.opcodes import AXES, BLOCK, CODES, INPUTS, MEMORY, REGISTERS
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
-from tenonnx_cpu.recording.launch import Launch, done
 from tenonnx_cpu.specialise import Call
 from tenonnx_cpu.team import shared_out
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx.records import record
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.launch import done
 from tenonnx_cpu.clipping import clip_bounds
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.channels_last import taking_first, taking_last
@@ -15,8 +17,6 @@ from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.int8.codes import BYTES, Code, code_of, dequantized, quantizer, unread
 from tenonnx_cpu.int8.conv_weights import ByteWeights
 from tenonnx_cpu.int8.product import NO_WORDS, Finish
-from tenonnx_cpu.recording.launch import done
-from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
     plain = scope.fallback(every, inputs, output)
     call = ByteConv(weights, x, w, y, bias, limits, plain)
     taken = (*unread(sources, nodes, scope), *nodes)
-    return Fused(taken, inputs, (output,), Recorded(call.launch))
+    return Fused(taken, inputs, (output,), Capturable(call.launch))
 
 
 def limits_of(node: ir.Node, scope: Scope) -> tuple[float, float] | None:
@@ -202,4 +202,4 @@ def qlinear_conv(site: Site, plain: Call) -> Call | None:
     if last:
         call = taking_last(conv, 0)
         return lambda image, *_: call(image)
-    return Recorded(lambda image, *_: conv.launch(image))
+    return Capturable(lambda image, *_: conv.launch(image))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.int8.codes import scaled_sums
@@ -13,7 +14,6 @@ from tenonnx_cpu.int8.conv import limits_of
 from tenonnx_cpu.int8.conv_weights import ByteWeights
 from tenonnx_cpu.int8.product import NO_NUMBERS, SUMS, Finish
 from tenonnx_cpu.products.product import F32
-from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def conv_integer(site: Site, plain: Call) -> Call | None:
         made = None if origin is None else weights.launch(x, origin, SUMS)
         return plain(x, w, x_zero, *rest) if made is None else made
 
-    return Recorded(call)
+    return Capturable(call)
 
 
 @fusion("ConvInteger", turn=-1)
@@ -78,7 +78,7 @@ def fuse_scaled(node: ir.Node, scope: Scope) -> Fused | None:
             made = weights.launch(x, origin, finish)
         return plain(*given) if made is None else made
 
-    return Fused(tuple(nodes), inputs, (nodes[-1].outputs[0],), Recorded(call))
+    return Fused(tuple(nodes), inputs, (nodes[-1].outputs[0],), Capturable(call))
 
 
 def _by_row(value: NDArray | None, weights: ByteWeights) -> NDArray | None:

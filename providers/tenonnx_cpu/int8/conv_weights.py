@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.channels_last import channels_first, channels_last
 from tenonnx_cpu.conv.layout import Layout
@@ -16,7 +17,6 @@ from tenonnx_cpu.int8.product import FORMS, Finish
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import scratch
-from tenonnx_cpu.recording.launch import Launch
 from tenonnx_cpu.specialise import NDArray, Site
 
 CONV = JitKernel("int8.conv", "conv_int8")

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.int8.codes import BYTES, scaled_sums
 from tenonnx_cpu.int8.product import GEMM, NO_WORDS, Finish, byte_launch, byte_product, column_zeros
 from tenonnx_cpu.int8.quantising import BY_RANGE, dynamic_quantize
 from tenonnx_cpu.products.product import F32
-from tenonnx_cpu.recording.launch import Launch, done
-from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def matmul_integer(site: Site, plain: Call) -> Call | None:
                 return made
         return plain(a, b, a_zero, b_zero)
 
-    return Recorded(call)
+    return Capturable(call)
 
 
 def _by_column(scale: NDArray, columns: int) -> NDArray | None:
@@ -250,7 +250,7 @@ def fuse_scaled(node: ir.Node, scope: Scope) -> Fused | None:
         given = zip(inputs, (a, b, a_zero, b_zero, scale), strict=True)
         return plain(*dict(pair for pair in given if pair[0] is not None).values())
 
-    return Fused(tuple(nodes), inputs, (output,), Recorded(call))
+    return Fused(tuple(nodes), inputs, (output,), Capturable(call))
 
 
 def _constant_bias(node: ir.Node, value: ir.Value, scope: Scope) -> NDArray | None:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx_cpu.buffers import contiguous, empty
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.channels_last import memory_order
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.int8.between import SERIAL, between, byte_limits, flat
 from tenonnx_cpu.int8.codes import Code, code_at
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.recording.launch import Launch, done
-from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def fuse_pair(node: ir.Node, scope: Scope) -> Fused | None:
     def make(codes: Sequence[Code], made: Code, least: float, plain: Call) -> Call:
         limits = byte_limits(made, least)
         pair = PairCall(kind, codes[0], codes[1], made, limits, scope.threads, plain)
-        return Recorded(pair.launch)
+        return Capturable(pair.launch)
 
     return between(node, 2, scope, KERNELS[kind], make)
 
@@ -55,7 +55,7 @@ def qlinear_pair(site: Site, plain: Call) -> Call | None:
         return plain(x, *rest[:2], z, *rest[2:])
 
     pair = PairCall(kind, a, b, y, y.bounds, site.threads, whole)
-    return Recorded(lambda x, _, __, z, *___: pair.launch(x, z))
+    return Capturable(lambda x, _, __, z, *___: pair.launch(x, z))
 
 
 class PairCall:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx_cpu.buffers import contiguous, empty
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.channels_last import channels_first, channels_last, taking_first, taking_last
 from tenonnx_cpu.conv.layout import numbers_of, places_of
@@ -20,8 +22,6 @@ from tenonnx_cpu.int8.codes import BYTES, Code, code_at
 from tenonnx_cpu.int8.sizes import POOL_FIELDS
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces
-from tenonnx_cpu.recording.launch import Launch
-from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def max_pool_of_bytes(site: Site, plain: Call) -> Call:
         arguments = *flat(contiguous(channels_last(x)), y), flip, numbers, threads
         return Launch(run, arguments, channels_first(y))
 
-    return Recorded(call)
+    return Capturable(call)
 
 
 @fusion("GlobalAveragePool", turn=-1)
@@ -130,4 +130,4 @@ def average_of_bytes(code: Code, made: Code, limits: tuple[float, float], plain:
         )  # fmt: skip
         return Launch(run, arguments, y.reshape(batch, channels, *(1,) * (x.ndim - 2)))
 
-    return Recorded(call)
+    return Capturable(call)

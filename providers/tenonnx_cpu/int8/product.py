@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tenonnx_cpu.buffers import contiguous, empty
+from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.layout import fixed
 from tenonnx_cpu.int8.codes import BYTES
 from tenonnx_cpu.int8.sizes import FEW, ROOM
@@ -17,7 +18,6 @@ from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces
 from tenonnx_cpu.products.product import SERIAL_ELEMENTS, SERIAL_PRODUCTS, batches
 from tenonnx_cpu.quantised.matrix import chunk_codes
-from tenonnx_cpu.recording.launch import Launch, done
 from tenonnx_cpu.specialise import NDArray
 
 GEMM = JitKernel("int8.gemm", "byte_gemm")

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from tenonnx_cpu.buffers import contiguous, empty
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.conv.channels_last import memory_order
 from tenonnx_cpu.int8.codes import BYTES
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces
 from tenonnx_cpu.products.product import F32
-from tenonnx_cpu.recording.launch import Launch
-from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 QUANTIZE, DEQUANTIZE, BY_RANGE = (
@@ -102,7 +102,7 @@ def dynamic_quantize_linear(site: Site, plain: Call) -> Call | None:
         made = dynamic_quantize(x, threads)
         return plain(x) if made is None else made._replace(otherwise=plain)
 
-    return Recorded(call)
+    return Capturable(call)
 
 
 def _single(site: Site) -> bool:

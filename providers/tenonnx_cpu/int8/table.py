@@ -10,6 +10,8 @@ import numpy as np
 
 from tenonnx.planning.lower import is_constant
 from tenonnx_cpu.buffers import contiguous, empty
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.channels_last import memory_order
 from tenonnx_cpu.copying.joining import JOIN, join
 from tenonnx_cpu.elementwise.elementwise import MEANINGS
@@ -17,8 +19,6 @@ from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.int8.between import SERIAL, between, flat
 from tenonnx_cpu.int8.codes import BYTES, Code
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.recording.launch import Launch, done
-from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import Call, NDArray
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def fuse_table(node: ir.Node, scope: Scope) -> Fused | None:
         if last.op_type in (QUANTIZE, *OF_BYTES) and all(each.inputs[0] is source for each in left):
             LOOK_UP.request()
             plain = scope.fallback(needed, (source,), last.outputs[0])
-            call = Recorded(table_call(plain, scope.threads))
+            call = Capturable(table_call(plain, scope.threads))
             return Fused(tuple(taken), (source,), (last.outputs[0],), call)
     return None
 

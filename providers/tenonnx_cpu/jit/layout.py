@@ -1,6 +1,6 @@
-"""What lies where in the recordings that ``replay`` reads. Imported without numba.
+"""What lies where in the captures that ``replay`` reads. Imported without numba.
 
-A recording is an array of words, the *code*, and one of objects, the *things*: first the kernel's
+A capture is an array of words, the *code*, and one of objects, the *things*: first the kernel's
 arguments, then whatever words of the code refer to by number. The code begins with the words below;
 its sections are lists of entries. An entry's first word is its length; for every section but the
 guards, a word before the first one says how many there are.
@@ -38,7 +38,7 @@ MOST_ARGUMENTS, MOST_HEADERS, MOST_OUTPUTS = 48, 24, 8
     INCREF, DECREF, VECTORCALL, CALL_NOTHING, TUPLE, TUPLE_SET, THREAD,
     NDARRAY, EMPTY, NEW_VIEW, SET_BASE, ROOMS, ROOMS_AT,
 ) = range(13)  # fmt: skip
-"""Addresses that every recording needs: functions of CPython's, numpy's type of arrays, functions
+"""Addresses that every capture needs: functions of CPython's, numpy's type of arrays, functions
 of numpy's, how many rows the table of scratch memory has and where they are."""
 
 ROOM_WORDS = 3

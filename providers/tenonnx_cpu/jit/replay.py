@@ -1,9 +1,9 @@
 """A step's kernel called again as it was before, with nothing of Python in between.
 
-For arrays of the shapes that it was recorded with, the arguments of a kernel are known but for
+For arrays of the shapes that it was captured with, the arguments of a kernel are known but for
 where the arrays lie. What is called here is a function of CPython's (``METH_FASTCALL``) whose self
-is a list: addresses of functions, what to call for arrays that nothing is recorded for, and
-recordings, each of two arrays. ``recording`` writes them and says what is in them.
+is a list: addresses of functions, what to call for arrays that nothing is captured for, and
+captures, each of two arrays. ``capture`` writes them and says what is in them.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def is_array_as(array: Any, guard: Any, api: Any) -> Any:
 
 @helper
 def fits(code: Any, things: Any, args: Any, count: Any, api: Any) -> Any:
-    """Says whether a recording is of such arguments."""
+    """Says whether a capture is of such arguments."""
     if word(code + 8 * at.COUNT) != count:
         return False
     guard = code + 8 * word(code + 8 * at.GUARDS)
@@ -165,7 +165,7 @@ def make(code: Any, things: Any, stores: Any, api: Any) -> Any:
 def lay_out(
     code: Any, things: Any, args: Any, stores: Any, room: Any, headers: Any, slots: Any, api: Any
 ) -> None:
-    """Writes the kernel's arguments; arrays among them are seen as the recording says."""
+    """Writes the kernel's arguments; arrays among them are seen as the capture says."""
     for n in range(word(code + 8 * at.SLOTS)):
         store_int(word(things + 8 * n), slots + 8 * n)
     place = code + 8 * word(code + 8 * at.HEADERS)
@@ -247,7 +247,7 @@ def results(code: Any, things: Any, args: Any, stores: Any, api: Any) -> Any:
 def perform(
     code: Any, things: Any, args: Any, stores: Any, headers: Any, slots: Any, api: Any
 ) -> Any:
-    """Does what was recorded; returns its results, 0 with an error raised, or ``MISS``."""
+    """Does what was captured; returns its results, 0 with an error raised, or ``MISS``."""
     count = make(code, things, stores, api)
     if count == MISS:
         return 0
@@ -289,7 +289,7 @@ def _entry(_name: str, compiled: Any) -> ir.Module:
 
 
 def _replay(cell: Any, args: Any, count: Any) -> Any:
-    """Does what a recording says, if there is one of such arguments; else what the list says.
+    """Does what a capture says, if there is one of such arguments; else what the list says.
 
     Args:
         cell: Self.
@@ -305,14 +305,14 @@ def _replay(cell: Any, args: Any, count: Any) -> Any:
     api = word(word(items) + DATA)
     position = 2
     while position < word(cell + HEAD):
-        recorded, objects = word(items + 8 * position), word(items + 8 * position + 8)
-        code, things = word(recorded + DATA), word(objects + DATA)
+        captured, objects = word(items + 8 * position), word(items + 8 * position + 8)
+        code, things = word(captured + DATA), word(objects + DATA)
         if fits(code, things, args, count, api):
-            # While the kernel runs, another thread may take the recording out of the list.
-            invoke(word(api + 8 * at.INCREF), (recorded,))
+            # While the kernel runs, another thread may take the capture out of the list.
+            invoke(word(api + 8 * at.INCREF), (captured,))
             invoke(word(api + 8 * at.INCREF), (objects,))
             found = perform(code, things, args, stores, headers, slots, api)
-            invoke(word(api + 8 * at.DECREF), (recorded,))
+            invoke(word(api + 8 * at.DECREF), (captured,))
             invoke(word(api + 8 * at.DECREF), (objects,))
             if found != MISS:
                 return found

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from tenonnx.records import record
 from tenonnx_cpu.activation import GELU, GELU_TANH, LEAKY_RELU, NONE, RELU, SIGMOID, TANH
+from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.products.product import F32, KINDS, Epilogue, product_launch, request
-from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.regions import inputs_of
 from tenonnx_cpu.specialise import Call, NDArray, Site
 
@@ -64,7 +64,7 @@ def fuse_affine(node: ir.Node, scope: Scope) -> Fused | None:
     return Fused(every if alone else nodes, inputs, (output,), call)
 
 
-def affine_call(found: Affine, epilogue: Epilogue, plain: Call, threads: int) -> Recorded:
+def affine_call(found: Affine, epilogue: Epilogue, plain: Call, threads: int) -> Capturable:
     """Returns what computes all of it; ``plain`` does from the same arguments, of any dtype."""
     weights, bias = found.weights, found.bias
     matrix = found.nodes[0].op_type == "Gemm"
@@ -75,7 +75,7 @@ def affine_call(found: Affine, epilogue: Epilogue, plain: Call, threads: int) ->
             made = product_launch(x, weights, threads, bias, None, epilogue)
         return plain(x, *constants) if made is None else made
 
-    return Recorded(call)
+    return Capturable(call)
 
 
 def activation(site: Site) -> Epilogue | None:

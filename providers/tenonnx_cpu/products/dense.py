@@ -8,14 +8,14 @@ import numpy as np
 
 from tenonnx.records import record
 from tenonnx_cpu.buffers import F32, contiguous, empty
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.products.workspace import WORKSPACE
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
 from tenonnx_cpu.products.affine import activation, gemm_of
 from tenonnx_cpu.products.product import PLAIN, SERIAL_PRODUCTS, Epilogue, fits
-from tenonnx_cpu.recording.launch import Launch
-from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.regions import inputs_of
 from tenonnx_cpu.specialise import Call, NDArray
 
@@ -61,7 +61,7 @@ def fuse_layers(node: ir.Node, scope: Scope) -> Fused | None:
     inputs = inputs_of(list(nodes))
     inputs = (x, *(value for value in inputs if value is not x))
     plain = scope.fallback(nodes, inputs, output)
-    return Fused(nodes, inputs, (output,), Recorded(LayersCall(layers, plain, scope.threads)))
+    return Fused(nodes, inputs, (output,), Capturable(LayersCall(layers, plain, scope.threads)))
 
 
 def _layer(node: ir.Node, scope: Scope) -> Layer | None:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.products.affine import widening
 from tenonnx_cpu.products.product import F32, KINDS, Epilogue, product, product_launch, request
-from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def matmul(site: Site, plain: Call) -> Call | None:
     return _matmul_call(site, plain)
 
 
-def _matmul_call(site: Site, plain: Call) -> Recorded:
+def _matmul_call(site: Site, plain: Call) -> Capturable:
     threads = site.threads
 
     def call(a: NDArray, b: NDArray) -> Any:
@@ -35,7 +35,7 @@ def _matmul_call(site: Site, plain: Call) -> Recorded:
             return plain(a, b) if made is None else made
         return _narrow(a, b, threads, plain)
 
-    return Recorded(call)
+    return Capturable(call)
 
 
 def _narrow(a: NDArray, b: NDArray, threads: int, plain: Call) -> Any:
@@ -56,7 +56,7 @@ def gemm(site: Site, plain: Call) -> Call | None:
     return _gemm_call(site, plain)
 
 
-def _gemm_call(site: Site, plain: Call) -> Recorded:
+def _gemm_call(site: Site, plain: Call) -> Capturable:
     threads, beta = site.threads, site.attribute("beta", 1.0)
     turn_a, turn_b = site.attribute("transA", 0), site.attribute("transB", 0)
     epilogue = Epilogue(alpha=site.attribute("alpha", 1.0))
@@ -69,7 +69,7 @@ def _gemm_call(site: Site, plain: Call) -> Recorded:
         made = product_launch(left, right, threads, bias, residual, epilogue)
         return plain(a, b, c) if made is None else made
 
-    return Recorded(call)
+    return Capturable(call)
 
 
 @fusion("MatMul", "Gemm")

@@ -13,10 +13,10 @@ import numpy as np
 from tenonnx.records import record
 from tenonnx_cpu.activation import NONE
 from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.jit.products.workspace import WORKSPACE
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
-from tenonnx_cpu.recording.launch import Launch, done
 from tenonnx_cpu.specialise import NDArray
 
 F32 = np.dtype(np.float32)

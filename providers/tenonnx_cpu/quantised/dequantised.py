@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.products.product import F32
 from tenonnx_cpu.quantised.matrix import Quantised
 from tenonnx_cpu.quantised.product import activations_at, matmul_q, request
-from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 
@@ -27,7 +27,7 @@ def dequantize_matmul(site: Site, plain: Call) -> Call | None:
         made = matmul_q(x, weights, threads, activations=activations)
         return plain(x, *constants) if made is None else made
 
-    return Recorded(call)
+    return Capturable(call)
 
 
 def quantised_weights(site: Site) -> Quantised | None:

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.products.product import F32
-from tenonnx_cpu.recording.launch import Launch
-from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 GATHER = JitKernel("quantised.gather", "gather_rows")
@@ -53,4 +53,4 @@ def gather_block_quantized(site: Site, plain: Call) -> Call | None:
         rows = indices.reshape(-1), bits, block, y.reshape(-1, width)
         return Launch(run, (*arrays, *rows, threads), y) if y.size else y
 
-    return Recorded(call)
+    return Capturable(call)

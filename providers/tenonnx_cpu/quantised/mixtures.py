@@ -8,11 +8,11 @@ import numpy as np
 
 from tenonnx_array.experts import Activation, mixture, route
 from tenonnx_cpu.buffers import F32, contiguous
+from tenonnx_cpu.capture.launch import done
 from tenonnx_cpu.products.product import KINDS, product
 from tenonnx_cpu.products.product import request as request_products
 from tenonnx_cpu.quantised.matrix import Quantised
 from tenonnx_cpu.quantised.product import Activations, activations_at, matmul_q, request
-from tenonnx_cpu.recording.launch import done
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.launch import done
 from tenonnx_cpu.products.product import KINDS, product
 from tenonnx_cpu.products.product import request as request_products
 from tenonnx_cpu.quantised.matrix import Quantised
 from tenonnx_cpu.quantised.product import activations_at, matmul_q, request
-from tenonnx_cpu.recording.launch import done
-from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 
@@ -46,7 +46,7 @@ def matmul_nbits(site: Site, plain: Call) -> Call | None:
             y = product(np.add.reduceat(x, starts, axis=-1), offsets.T, threads, residual=y)
         return plain(a, *constants) if y is None else y.astype(a.dtype, copy=False)
 
-    return Recorded(call)
+    return Capturable(call)
 
 
 def _weights(site: Site) -> Quantised | None:

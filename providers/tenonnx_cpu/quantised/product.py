@@ -8,12 +8,12 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from tenonnx_cpu.buffers import contiguous, empty
+from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.products.workspace import LINES_ROOM, WORKSPACE
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats, pieces
 from tenonnx_cpu.products.product import F32, NO_BIAS, NO_RESIDUAL, PLAIN, Epilogue, fits
 from tenonnx_cpu.quantised.matrix import Quantised
-from tenonnx_cpu.recording.launch import Launch
 from tenonnx_cpu.specialise import NDArray
 
 Activations: TypeAlias = Literal["float32", "int8"]

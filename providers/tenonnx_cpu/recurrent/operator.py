@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from tenonnx_cpu.buffers import F32, contiguous, empty
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
 from tenonnx_cpu.products.product import NO_RESIDUAL, ONE_BATCH
-from tenonnx_cpu.recording.launch import Launch
-from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.recurrent.layout import GATES, GRU, GRU_RESET_AFTER, LSTM, RNN, Sizes, layout
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
@@ -38,7 +38,7 @@ def specialise_recurrent(site: Site, plain: Call) -> Call | None:
         made = None if given[7] is not None else layer.launch(*given[:7])
         return plain(*arguments) if made is None else made._replace(otherwise=plain)
 
-    return Recorded(call)
+    return Capturable(call)
 
 
 def layer_of(site: Site, operator: str) -> Layer | None:

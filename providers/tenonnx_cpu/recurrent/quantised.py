@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx_cpu.buffers import F32
+from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.fuse import Fused, Scope, fusion
-from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.recurrent.operator import layer_of
 from tenonnx_cpu.specialise import NDArray, Site
 
@@ -51,7 +51,7 @@ def fuse_quantised(node: ir.Node, scope: Scope) -> Fused | None:
         return made._replace(result=result, otherwise=otherwise)
 
     inputs = (node.inputs[0], *node.inputs[3:7])
-    return Fused((node,), inputs, tuple(node.outputs), Recorded(call))
+    return Fused((node,), inputs, tuple(node.outputs), Capturable(call))
 
 
 def real(site: Site, places: tuple[int, ...]) -> NDArray:

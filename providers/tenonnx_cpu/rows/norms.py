@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx_cpu.buffers import F32, HALVES, contiguous, empty
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.recording.launch import Launch, done
-from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import Call, Site, specialise
 from tenonnx_cpu.team import shared_out
 
@@ -50,7 +50,7 @@ def specialise_softmax(site: Site, plain: Call) -> Call | None:
         both = contiguous(x).reshape(rows, width), y.reshape(rows, width)
         return Launch(run, (*both, logarithm, grain, team), y)
 
-    return Recorded(call)
+    return Capturable(call)
 
 
 class Normalise:
@@ -137,7 +137,7 @@ def specialise_norm(site: Site, plain: Call) -> Call | None:
         made = norm(x, None, scale, *(bias or (None,))) if last else None
         return plain(x, scale, *bias) if made is None else made
 
-    return Recorded(call)
+    return Capturable(call)
 
 
 @fusion("Add", turn=1)
@@ -172,7 +172,7 @@ def fuse_skip(node: ir.Node, scope: Scope) -> Fused | None:
         result = step.call(both, *((scale, bias) if centred else (scale,)))
         return (result[0] if step.multiple else result), both
 
-    return Fused((node, norm), inputs, (norm.outputs[0], total), Recorded(call))
+    return Fused((node, norm), inputs, (norm.outputs[0], total), Capturable(call))
 
 
 SKIPPED = ("LayerNormalization", "RMSNormalization")

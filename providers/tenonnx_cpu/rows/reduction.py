@@ -1,4 +1,4 @@
-"""Reductions of float32 over axes that lie side by side, in one recorded call."""
+"""Reductions of float32 over axes that lie side by side, in one captured call."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 
 from tenonnx.records import record
 from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.recording.launch import Launch
-from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import F32, Call, NDArray, Site, specialise
 from tenonnx_cpu.team import shared_out
 
@@ -45,7 +45,7 @@ ENOUGH = 1 << 15
 def specialise_reduction(site: Site, plain: Call) -> Call | None:
     """Takes axes that are constants."""
     call = reduction(site, plain)
-    return None if call is None else Recorded(call)
+    return None if call is None else Capturable(call)
 
 
 def reduction(site: Site, plain: Call) -> Callable[..., Any] | None:

@@ -1,4 +1,4 @@
-"""TopK along the last axis in one recorded call."""
+"""TopK along the last axis in one captured call."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.constants import is_fixed
+from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.recording.fixed import is_fixed
-from tenonnx_cpu.recording.launch import Launch, done
-from tenonnx_cpu.recording.recorded import Recorded
 from tenonnx_cpu.specialise import F32, Call, NDArray, Site, specialise
 from tenonnx_cpu.team import shared_out
 
@@ -55,4 +55,4 @@ def specialise_top_k(site: Site, plain: Call) -> Call | None:
         launch = Launch(TOP_K.run, (*flat, largest, grain, team), (values, places))
         return launch if constant or is_fixed(k) else done(launch)
 
-    return Recorded(call)
+    return Capturable(call)

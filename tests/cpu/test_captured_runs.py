@@ -18,12 +18,12 @@ from tenonnx.interface.profiling import kernel_name
 pytest.importorskip("numba")
 
 from tenonnx_cpu import buffers
+from tenonnx_cpu.capture import capturable
+from tenonnx_cpu.capture.captured_call import capture, repeats
+from tenonnx_cpu.capture.constants import fix
+from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit import runtime, scratch
 from tenonnx_cpu.jit.code import images
-from tenonnx_cpu.recording import recorded
-from tenonnx_cpu.recording.fixed import fix
-from tenonnx_cpu.recording.launch import Launch
-from tenonnx_cpu.recording.recording import describe, is_said_by
 
 pytestmark = pytest.mark.skipif(not images.SUPPORTED, reason="numba calls kernels here")
 
@@ -73,16 +73,16 @@ def given(shape: tuple[int, int], seed: int = 0) -> dict[str, Any]:
     return {"x": x, "flat": x[0] * 2}
 
 
-def unrecorded(monkeypatch: pytest.MonkeyPatch, threads: int = 1) -> tenonnx.InferenceSession:
+def uncaptured(monkeypatch: pytest.MonkeyPatch, threads: int = 1) -> tenonnx.InferenceSession:
     with monkeypatch.context() as patch:
-        patch.setattr(recorded, "COUNTED", False)
+        patch.setattr(capturable, "COUNTED", False)
         return opened(threads)
 
 
-def recordings(one: tenonnx.InferenceSession) -> list[int]:
-    """How many recordings each step has that could have some."""
+def captures(one: tenonnx.InferenceSession) -> list[int]:
+    """How many captures each step has that could have some."""
     cells = [getattr(step.call, "__self__", None) for step in one._plan.steps]
-    return [len(cell) // 2 - 1 for cell in cells if isinstance(cell, recorded.Cell)]
+    return [len(cell) // 2 - 1 for cell in cells if isinstance(cell, capturable.Cell)]
 
 
 def same(found: list[Any], wanted: list[Any]) -> None:
@@ -93,32 +93,32 @@ def same(found: list[Any], wanted: list[Any]) -> None:
 @pytest.mark.parametrize("threads", [1, 3])
 def test_results_are_the_same(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is done by machine code: for shapes that come once, again, or in turns."""
-    plain, one = unrecorded(monkeypatch, threads), opened(threads)
-    assert not recordings(plain)
+    plain, one = uncaptured(monkeypatch, threads), opened(threads)
+    assert not captures(plain)
     shapes = [(2, 5)] * 5 + [(1, 1)] * 4 + [(2, 5), (1, 1), (3, 9), (40, 17)] * 4
     for seed, shape in enumerate(shapes):
         feeds = given(shape, seed)
         same(one.run(None, feeds), plain.run(None, feeds))
-    found = recordings(one)
+    found = captures(one)
     assert len(found) == len(one._plan.steps) >= 10
     assert set(found) == {2}, "the first one, and the one that came twice in a row"
 
 
-def test_recordings_are_few() -> None:
+def test_captures_are_few() -> None:
     one = opened()
     for length in range(1, 9):
         for _ in range(4):
             one.run(None, given((1, length)))
-    assert set(recordings(one)) == {recorded.KEPT}
+    assert set(captures(one)) == {capturable.KEPT}
 
 
 def test_a_step_gives_up_on_shapes_that_never_come_again() -> None:
     one = opened()
-    for length in range(1, recorded.PATIENCE + 2):
+    for length in range(1, capturable.PATIENCE + 2):
         one.run(None, given((1, length)))
     for _ in range(4):
         one.run(None, given((1, 3)))
-    assert set(recordings(one)) == {1}, "the first one"
+    assert set(captures(one)) == {1}, "the first one"
 
 
 @pytest.mark.parametrize("shape", [(2, 5), (1, 1)])
@@ -128,53 +128,53 @@ def test_the_second_run_is_machine_codes(
     """Of axes of one element, too, whose strides machine code makes otherwise than numpy."""
     one = opened()
     wanted = one.run(None, given(shape))
-    assert set(recordings(one)) == {1}
-    monkeypatch.setattr(recorded._Recorder, "__call__", nothing)
+    assert set(captures(one)) == {1}
+    monkeypatch.setattr(capturable._Tracer, "__call__", nothing)
     for _ in range(2):
         same(one.run(None, given(shape)), wanted)
 
 
-def test_recording_keeps_no_buffers() -> None:
+def test_capturing_keeps_no_buffers() -> None:
     """What is made to see whether a step says the same again is of no use to any run."""
     one = session([node("Relu", "x", "y")], {"x": floats(1 << 16)}, "y")
     before = buffers._pool.bytes
     kept = one.run(None, {"x": floats(1 << 16)})
-    assert recordings(one) == [1]
+    assert captures(one) == [1]
     assert buffers._pool.bytes - before <= 1.2 * kept[0].nbytes
 
 
-def test_nothing_is_recorded_while_kernels_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_captured_while_kernels_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel that is not there yet may do better than those that are."""
     one = opened()
     with monkeypatch.context() as patch:
-        patch.setattr(recorded, "compiles", lambda: True)
+        patch.setattr(capturable, "compiles", lambda: True)
         for _ in range(3):
             wanted = one.run(None, given((2, 5)))
-        assert set(recordings(one)) == {0}
+        assert set(captures(one)) == {0}
     same(one.run(None, given((2, 5))), wanted)
-    assert set(recordings(one)) == {1}
+    assert set(captures(one)) == {1}
 
 
 def test_sessions_that_are_there_before_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What replays recordings may be compiled after a session was opened, as any kernel."""
+    """What replays captures may be compiled after a session was opened, as any kernel."""
     with monkeypatch.context() as patch:
         patch.setattr(runtime, "KERNELS", [])
-        late = recorded.JitKernel("replay", "replay")
+        late = capturable.JitKernel("replay", "replay")
         late.state = runtime.NUMPY
         patch.setenv("TENONNX_JIT", "1")
-        patch.setattr(recorded, "REPLAY", late)
-        patch.setattr(recorded, "compiles", lambda: True)
+        patch.setattr(capturable, "REPLAY", late)
+        patch.setattr(capturable, "compiles", lambda: True)
         one = opened()
         wanted = one.run(None, given((2, 5)))
     names = {kernel_name(step.call) for step in one._plan.steps}
     assert "tenonnx_cpu.elementwise.program.ProgramCall.launch" in names
     same(one.run(None, given((2, 5))), wanted)
     cells = [step.call._call.__self__ for step in one._plan.steps]
-    assert {len(cell) for cell in cells} == {4}, "a recording each"
+    assert {len(cell) for cell in cells} == {4}, "a capture each"
 
 
 def test_arrays_that_lie_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain, one = unrecorded(monkeypatch), opened()
+    plain, one = uncaptured(monkeypatch), opened()
     feeds = given((2, 5))
     for _ in range(4):
         one.run(None, feeds)
@@ -200,7 +200,7 @@ def test_results_have_memory_of_their_own() -> None:
 
 
 def test_threads_with_shapes_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain, one = unrecorded(monkeypatch), opened(2)
+    plain, one = uncaptured(monkeypatch), opened(2)
     problems = [given((n % 3 + 1, n + 1), seed=n) for n in range(6)]
     wanted = [plain.run(None, feeds) for feeds in problems]
     failures: list[BaseException] = []
@@ -233,20 +233,20 @@ def test_nothing_of_a_run_is_kept() -> None:
         assert not any(array() is not None for array in gone)
 
 
-def test_a_session_goes_with_its_recordings() -> None:
+def test_a_session_goes_with_its_captures() -> None:
     one = opened()
     for _ in range(4):
         one.run(None, given((2, 5)))
-    cell = next(step.call.__self__ for step in one._plan.steps if recordings(one))
+    cell = next(step.call.__self__ for step in one._plan.steps if captures(one))
     gone = weakref.ref(one)
-    recorder = weakref.ref(cell[1])
+    tracer = weakref.ref(cell[1])
     del one, cell
     gc.collect()
     assert gone() is None
-    assert recorder() is None
+    assert tracer() is None
 
 
-def test_profiles_name_what_is_recorded() -> None:
+def test_profiles_name_what_is_captured() -> None:
     names = {kernel_name(step.call) for step in opened()._plan.steps}
     assert "tenonnx_cpu.elementwise.program.ProgramCall.launch" in names
     assert not any("Cell" in name or "replay" in name for name in names)
@@ -271,10 +271,10 @@ def turning() -> tuple[Any, dict[str, Any]]:
     return one, feeds
 
 
-def test_what_a_kernel_refuses_after_it_was_recorded() -> None:
+def test_what_a_kernel_refuses_after_it_was_captured() -> None:
     one, feeds = turning()
     (first,) = [one.run(None, feeds) for _ in range(5)][-1]
-    assert recordings(one) == [1]
+    assert captures(one) == [1]
     feeds["ids"] = np.array([[0, 4, -1]])
     (found,) = one.run(None, feeds)
     np.testing.assert_allclose(found, first, rtol=1e-6)  # numpy counts from the end
@@ -304,34 +304,34 @@ def test_chains_that_read_views() -> None:
         a, b = np.split(x.astype(np.float64), 2, 1)
         (y,) = one.run(None, {"x": x})
         np.testing.assert_allclose(y, b / (1 + np.exp(-a)), rtol=1e-5)
-    assert recordings(one) == [1, 1]
+    assert captures(one) == [1, 1]
 
 
 def nothing(*_: Any) -> None:
     raise AssertionError
 
 
-class TestDescriptions:
+class TestCapturedCalls:
     x = floats(3, 4)
     run = staticmethod(len)
     """Something that CPython calls."""
 
-    def describe(self, arguments: tuple[Any, ...], inputs: Any = None, result: Any = None) -> Any:
+    def captured(self, arguments: tuple[Any, ...], inputs: Any = None, result: Any = None) -> Any:
         inputs = (self.x,) if inputs is None else inputs
         result = np.empty((3, 4), np.float32) if result is None else result
         launch = Launch(self.run, (*arguments, result.reshape(-1)), result)
-        return describe(inputs, [False] * len(inputs), launch)
+        return capture(inputs, [False] * len(inputs), launch)
 
     def test_places_do_not_depend_on_addresses(self) -> None:
         room = scratch.floats(8)
         found = [
-            self.describe((x.reshape(-1), x[1:], room[2:4], 7), inputs=(x,))
+            self.captured((x.reshape(-1), x[1:], room[2:4], 7), inputs=(x,))
             for x in (self.x, floats(3, 4))
         ]
         assert found[0].facts == found[1].facts
 
     def test_a_copy_is_not_the_same_twice(self) -> None:
-        first, second = (self.describe((self.x.copy(),)) for _ in range(2))
+        first, second = (self.captured((self.x.copy(),)) for _ in range(2))
         assert first.facts != second.facts
 
     @pytest.mark.parametrize(
@@ -346,33 +346,33 @@ class TestDescriptions:
         ],
     )
     def test_what_is_said_again(self, first: Any, second: Any, said: bool) -> None:
-        described = self.describe(first)
+        captured = self.captured(first)
         result = np.empty((3, 4), np.float32)
         again = Launch(self.run, (*second, result.reshape(-1)), result)
-        assert is_said_by(described, again) == said
-        assert not is_said_by(described, again._replace(run=min))
-        assert not is_said_by(described, result)
+        assert repeats(captured, again) == said
+        assert not repeats(captured, again._replace(run=min))
+        assert not repeats(captured, result)
 
     def test_fixed_results_are_compared(self) -> None:
         one, same, other = (fix(np.array(n)) for n in (1, 1, 2))
-        described = describe((self.x,), [False], Launch(None, (), one))
-        assert is_said_by(described, Launch(None, (), same))
-        assert not is_said_by(described, Launch(None, (), other))
+        captured = capture((self.x,), [False], Launch(None, (), one))
+        assert repeats(captured, Launch(None, (), same))
+        assert not repeats(captured, Launch(None, (), other))
 
     def test_numbers_count(self) -> None:
-        assert self.describe((1,)).facts != self.describe((2,)).facts
+        assert self.captured((1,)).facts != self.captured((2,)).facts
 
     def test_inputs_that_share_memory(self) -> None:
-        assert self.describe((self.x[0],), inputs=(self.x, self.x)) is None
+        assert self.captured((self.x[0],), inputs=(self.x, self.x)) is None
         whole = floats(3, 8)
         left, right = whole[:, :4], whole[:, 4:]
-        places = self.describe((left, right), inputs=(left, right)).facts[1]
+        places = self.captured((left, right), inputs=(left, right)).facts[1]
         assert [place.number for place in places[:2]] == [0, 1]
 
     @pytest.mark.parametrize("result", [floats(3, 8)[:, ::2], np.empty((0, 4), np.float32)])
     def test_results_that_are_not_whole_memory(self, result: Any) -> None:
-        assert self.describe((), result=result) is None
+        assert self.captured((), result=result) is None
 
     def test_functions_of_python(self) -> None:
         launch = Launch(nothing, (), np.empty(3, np.float32))
-        assert describe((self.x,), [False], launch) is None
+        assert capture((self.x,), [False], launch) is None

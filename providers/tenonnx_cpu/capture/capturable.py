@@ -1,8 +1,8 @@
-"""Steps that are recorded: what Python does for a call is done once for arrays of some shapes.
+"""Steps that are captured: what Python does for a call is done once for arrays of some shapes.
 
 Most steps call one kernel, and all that they do before depends on shapes alone: whether the kernel
 takes the arrays, which of several it is, what the result looks like, how work is shared out. A
-function that is ``Recorded`` returns that as a ``Launch`` instead of calling the kernel. Asked
+function that is ``Capturable`` returns that as a ``Launch`` instead of calling the kernel. Asked
 twice, it must say the same; then machine code (``jit.replay``) does it from the next run on.
 """
 
@@ -19,12 +19,12 @@ import numpy as np
 from tenonnx.planning.lower import is_constant
 from tenonnx.records import record
 from tenonnx_cpu.buffers import COUNTED, apart
+from tenonnx_cpu.capture.constants import is_fixed
+from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.jit import layout as at
 from tenonnx_cpu.jit.code import images
 from tenonnx_cpu.jit.runtime import JitKernel, compiles
 from tenonnx_cpu.jit.scratch import ROOMS
-from tenonnx_cpu.recording.fixed import is_fixed
-from tenonnx_cpu.recording.launch import Launch, done
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 REPLAY = JitKernel("replay", "replay")
 
 KEPT = 4
-"""Recordings that a step keeps."""
+"""Captured calls that a step keeps."""
 
 PATIENCE = 64
-"""Calls with other shapes than the call before after which a step is not recorded any more."""
+"""Calls with other shapes than the call before after which a step is not captured any more."""
 
 
 @record
-class Recorded:
+class Capturable:
     """A step's function that returns a ``Launch``, or results where no kernel is to be called.
 
     What it decides must depend on nothing but its inputs' dtypes, shapes and strides, on constants
@@ -68,24 +68,24 @@ class Recorded:
             return self
         if REPLAY.run is None:
             return Waiting(self, constants) if compiles() else self
-        cell = Cell((_services(), _Recorder(self.function, tuple(constants))))
+        cell = Cell((_services(), _Tracer(self.function, tuple(constants))))
         cell.__wrapped__ = self.function
         return images.builtin("replay", images.entry_of(REPLAY.run), cell)
 
 
 def replayed(call: Callable[..., Any], inputs: Sequence[ir.Value | None]) -> Callable[..., Any]:
-    """Returns what a step of these inputs calls: what records itself, where that can be."""
-    if not isinstance(call, Recorded):
+    """Returns what a step of these inputs calls: what captures itself, where that can be."""
+    if not isinstance(call, Capturable):
         return call
     return call.replayed([value is not None and is_constant(value) for value in inputs])
 
 
 class Waiting:
-    """Calls a recorded step's function until machine code is there that can do it again."""
+    """Calls a captured step's function until machine code is there that can do it again."""
 
     __slots__ = ("__wrapped__", "_call", "_constants", "_step")
 
-    def __init__(self, step: Recorded, constants: Sequence[bool]) -> None:
+    def __init__(self, step: Capturable, constants: Sequence[bool]) -> None:
         self.__wrapped__ = step.function
         self._step = step
         self._constants = constants
@@ -103,13 +103,13 @@ class Waiting:
 
 
 class Cell(list[Any]):
-    """What ``jit.replay`` has as its self: addresses, a ``_Recorder``, and recordings."""
+    """What ``jit.replay`` has as its self: addresses, a ``_Tracer``, and captures."""
 
     __wrapped__: Callable[..., Any]
 
 
-class _Recorder:
-    """Does what no recording does, and records the first call, and shapes that come again.
+class _Tracer:
+    """Does what no capture does, and captures the first call, and shapes that come again.
 
     Args:
         function: Returns a launch.
@@ -141,19 +141,19 @@ class _Recorder:
             self._shapes = shapes
             return
         self._shapes = shapes
-        # Not imported before the first step that is recorded: some sessions have none.
-        from tenonnx_cpu.recording.recording import describe, is_said_by, written
+        # Not imported before the first step that is captured: some sessions have none.
+        from tenonnx_cpu.capture.captured_call import capture, encode, repeats
 
-        described = describe(inputs, self._constants, made)
-        if described is None or self._patience <= 0:
+        captured = capture(inputs, self._constants, made)
+        if captured is None or self._patience <= 0:
             self._patience = 0
             return
         # Results are made once more, and dropped: kept, they would be memory that no run needs.
         with contextlib.suppress(MemoryError), apart():
-            if is_said_by(described, self._function(*inputs)):
+            if repeats(captured, self._function(*inputs)):
                 if len(cell) >= 2 + 2 * KEPT:
                     del cell[2:4]
-                cell.extend(written(described))
+                cell.extend(encode(captured))
 
 
 @functools.cache

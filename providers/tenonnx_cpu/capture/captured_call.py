@@ -1,4 +1,4 @@
-"""What is written down of a call to a kernel, so that machine code can make it again.
+"""What is captured of a call to a kernel, so that machine code can make it again.
 
 What differs from call to call is found by address: an argument that lies in an input, in a result
 or in scratch memory lies there the next time, too. Any other array must be the same one both times.
@@ -16,11 +16,11 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from tenonnx_cpu.buffers import SMALL, empty
+from tenonnx_cpu.capture.constants import is_fixed
+from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit import layout as at
 from tenonnx_cpu.jit.code.images import entry_of
 from tenonnx_cpu.jit.scratch import scratch
-from tenonnx_cpu.recording.fixed import is_fixed
-from tenonnx_cpu.recording.launch import Launch
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
 
@@ -83,7 +83,7 @@ class Store(NamedTuple):
     shape: tuple[int, ...]
 
 
-class Description(NamedTuple):
+class CapturedCall(NamedTuple):
     """A launch as it is for all arrays of its inputs' dtypes, shapes and strides.
 
     Attributes:
@@ -103,10 +103,10 @@ class _Unclear(Exception):
     """A launch that cannot be told from others."""
 
 
-def describe(
+def capture(
     inputs: tuple[Any, ...], constants: Sequence[bool], made: Launch
-) -> Description | None:
-    """Returns a description; ``None`` if there is none that fits every call.
+) -> CapturedCall | None:
+    """Captures a launch; ``None`` if it does not fit every call.
 
     Args:
         inputs: The step's.
@@ -122,7 +122,7 @@ def describe(
     if made.run is not None and type(made.run) is not types.BuiltinFunctionType:
         return None
     try:
-        found = _Finder(inputs, known, made).description
+        found = _Finder(inputs, known, made).captured
     except _Unclear:
         return None
     places = sum(isinstance(argument, Place) for argument in found.facts[1])
@@ -131,33 +131,33 @@ def describe(
     return found if fits else None
 
 
-def is_said_by(described: Description, again: Any) -> bool:
-    """Says whether a launch of the same inputs is described, too: no array was made for either.
+def repeats(captured: CapturedCall, again: Any) -> bool:
+    """Says whether a launch of the same inputs is captured, too: no array was made for either.
 
     Where arrays lie in inputs, results and scratch memory depends on shapes alone.
     """
-    if type(again) is not Launch or again.run is not described.facts[0]:
+    if type(again) is not Launch or again.run is not captured.facts[0]:
         return False
-    arguments, results = described.facts[1], described.facts[3]
+    arguments, results = captured.facts[1], captured.facts[3]
     found = again.result if isinstance(again.result, tuple) else (again.result,)
     return (
         len(arguments) == len(again.arguments)
         and len(results) == len(found)
-        and all(map(_is_same, arguments, described.things, again.arguments))
+        and all(map(_is_same, arguments, captured.things, again.arguments))
         and all(map(_is_same_result, results, found))
     )
 
 
-def _is_same(described: Any, thing: Any, argument: Any) -> bool:
-    if isinstance(described, Place) or thing is argument:
+def _is_same(captured: Any, thing: Any, argument: Any) -> bool:
+    if isinstance(captured, Place) or thing is argument:
         return True
-    if not isinstance(described, Same):
-        return bool(described == argument)
-    return isinstance(argument, np.ndarray) and described == _same(argument)
+    if not isinstance(captured, Same):
+        return bool(captured == argument)
+    return isinstance(argument, np.ndarray) and captured == _same(argument)
 
 
-def _is_same_result(described: Any, result: Any) -> bool:
-    return not isinstance(described, Fixed) or described == Fixed(result)
+def _is_same_result(captured: Any, result: Any) -> bool:
+    return not isinstance(captured, Fixed) or captured == Fixed(result)
 
 
 _UNFIT: Any = object()
@@ -230,7 +230,7 @@ class _Finder:
             for place, argument in zip(arguments, made.arguments, strict=True)
         )
         facts = made.run, arguments, tuple(stores), results, self._room, refusal, several
-        self.description = Description(facts, known, things)
+        self.captured = CapturedCall(facts, known, things)
 
     def _result(self, result: Any, stores: list[Store], is_view: bool) -> Any:
         if result is None:
@@ -284,11 +284,11 @@ class _Finder:
         return exact[0]
 
 
-def written(described: Description) -> tuple[NDArray, NDArray]:
-    """Returns a recording, as ``jit.layout`` says."""
-    run, arguments, stores, results, room, refusal, several = described.facts
-    things: list[Any] = list(described.things)
-    guards = [_guard(form, things) for form in described.inputs]
+def encode(captured: CapturedCall) -> tuple[NDArray, NDArray]:
+    """Returns a captured call as ``jit.layout`` says."""
+    run, arguments, stores, results, room, refusal, several = captured.facts
+    things: list[Any] = list(captured.things)
+    guards = [_guard(form, things) for form in captured.inputs]
     headers = [
         [slot, *_words(place)] for slot, place in enumerate(arguments) if isinstance(place, Place)
     ]

@@ -1,1 +1,0 @@
-"""Steps that are recorded once for each combination of shapes, and replayed in machine code."""
