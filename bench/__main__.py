@@ -13,10 +13,10 @@ from pathlib import Path
 from bench import report
 from bench.compare import Comparison, Row
 from bench.machine import machine, tell
+from bench.options import parser
 from bench.scenarios import FULL, ON_REQUEST, QUICK, SCENARIOS
 from bench.suites import SUITES, run_suite
 
-RESULTS = Path(__file__).with_name("results")
 NAMES = sorted({*SCENARIOS, *SUITES})
 
 OTHERS = {
@@ -34,25 +34,16 @@ OTHERS = {
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench",
-        description="Measures tenonnx beside onnxruntime, prints one table and saves it.",
-        epilog=f"Benchmarks with options of their own: {', '.join(OTHERS)}; "
-        "`python -m bench cpu --help` tells of one.",
+    made = parser(
+        "", "Measures tenonnx beside onnxruntime, prints one table and saves it.", NAMES, "NAME"
     )
-    parser.add_argument(
-        "names",
-        nargs="*",
-        metavar="NAME",
-        help=f"what to measure, all but {ON_REQUEST} by default: {', '.join(NAMES)}",
+    made.epilog = (
+        f"{made.epilog}\n\n{ON_REQUEST} is measured on request alone.\n"
+        f"Benchmarks with options of their own: {', '.join(OTHERS)};\n"
+        "`python -m bench cpu --help` tells of one."
     )
-    parser.add_argument("--quick", action="store_true", help="small models, one round")
-    parser.add_argument("--output", type=Path, default=RESULTS, metavar="DIR")
-    parsed = parser.parse_args(arguments)
-    for name in parsed.names:
-        if name not in NAMES:
-            parser.error(f"{name!r} is not one of {', '.join(NAMES)}")
-    return parsed
+    made.add_argument("--quick", action="store_true", help="small models, one round")
+    return made.parse_args(arguments)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -2,14 +2,13 @@
 
 The process tells its parent after each phase how long it took, and waits for a word, so that the
 parent can look at its memory meanwhile. It is run as a script and imports nothing of this
-package, so that what is measured is the engine.
+package, so that what is measured is the engine; the timing of runs comes with ``main``, after it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import statistics
 import sys
 import threading
 import time
@@ -109,33 +108,6 @@ def compiling() -> bool:
     return runtime is not None and runtime.compiles()
 
 
-def seconds(call: Callable[[], object]) -> float:
-    """Returns how long a call takes."""
-    start = clock()
-    call()
-    return clock() - start
-
-
-def repeat(call: Callable[[], object], budget: float, least: int) -> Iterator[float]:
-    """Yields how long each of many calls takes, until the budget is spent."""
-    end = clock() + budget
-    while least > 0 or clock() < end:
-        least -= 1
-        yield seconds(call)
-
-
-def alternate(
-    one: Callable[[], object], other: Callable[[], object], budget: float
-) -> tuple[float, float]:
-    """Returns the shortest times of two calls that take turns."""
-    times = [(seconds(one), seconds(other)) for _ in range(3)]
-    end = clock() + budget
-    while clock() < end:
-        times.append((seconds(one), seconds(other)))
-    ones, others = zip(*times, strict=True)
-    return min(ones), min(others)
-
-
 def bare_relus(x: Any, length: int) -> Callable[[], Any]:
     """Returns a function that makes the numpy calls of a chain of Relus and nothing else."""
     import numpy as np
@@ -191,7 +163,10 @@ def main(job: dict[str, Any]) -> None:
     first = engine.load(job["tiny"])
     first(read_feeds(job["tiny_feeds"])[0])
     settle()
-    tell("started", import_s=imported, start_s=clock() - start)
+    started = clock() - start
+    from tenonnx.cli.timing import alternate, turn
+
+    tell("started", import_s=imported, start_s=started)
 
     start = clock()
     without = [job["without"]] if job["without"] else []
@@ -203,26 +178,30 @@ def main(job: dict[str, Any]) -> None:
     def run() -> list[list[Any]]:
         return [session(feed) for session in sessions for feed in feeds]
 
+    def in_turn(other: Callable[[], object], budget: float) -> tuple[float, float]:
+        one, two = alternate((run, other), 0, 3, budget, pause=0)
+        return one.fastest, two.fastest
+
     start = clock()
     outputs = run()
     facts = {"first_s": clock() - start}
     settle()
-    times = list(repeat(run, job["budget"], job["least"]))
-    facts |= {"run_s": min(times), "median_s": statistics.median(times), "runs": len(times)}
+    timed = turn(run, job["budget"], job["least"])
+    facts |= {"run_s": timed.fastest, "median_s": timed.median, "runs": timed.runs}
     tell("ran", **facts)
 
     write_outputs(job["outputs"], outputs)
     facts = {"blas": blas()}
     if job["relus"]:
         bare = bare_relus(feeds[0]["x"], job["relus"])
-        mine, facts["bare_s"] = alternate(run, bare, job["budget"])
+        mine, facts["bare_s"] = in_turn(bare, job["budget"])
         facts["over_numpy"] = mine / facts["bare_s"]
     if job["beside"] is not None:
         other = engine.load(job["model"], job["beside"])
         other(feeds[0])
         settle()
-        alternate(run, lambda: other(feeds[0]), 0)  # buffers and caches are there now
-        facts["one_s"], facts["other_s"] = alternate(run, lambda: other(feeds[0]), job["budget"])
+        in_turn(lambda: other(feeds[0]), 0)  # buffers and caches are there now
+        facts["one_s"], facts["other_s"] = in_turn(lambda: other(feeds[0]), job["budget"])
     tell("done", **facts)
 
 

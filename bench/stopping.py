@@ -17,6 +17,7 @@ import numpy as np
 from onnx import helper
 
 import tenonnx
+from bench.options import one_of
 from tenonnx import interruption
 
 BOUND = 0.1
@@ -298,23 +299,27 @@ def measure(op: str, thunk: Thunk, attributes: Mapping[str, Any], rounds: int) -
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns 0 if every operator looks often enough."""
+    rows = [(kind, *row) for kind, listed in KINDS.items() for row in listed()]
+    known = [*KINDS, *dict.fromkeys(op for _, op, *_ in rows)]
     parser = argparse.ArgumentParser(prog="python -m bench stopping", description=__doc__)
     parser.add_argument(
-        "names", nargs="*", help=f"operators, or {', '.join(KINDS)}; all by default"
+        "names",
+        nargs="*",
+        type=one_of(known),
+        help=f"operators, or {', '.join(KINDS)}; all by default",
     )
     parser.add_argument("--rounds", type=int, default=2)
     parsed = parser.parse_args(arguments)
     print("   whole  longest")
     late = 0
-    for kind, listed in KINDS.items():
-        for op, thunk, attributes in listed():
-            if parsed.names and not {op, kind} & set(parsed.names):
-                continue
-            longest, seconds = measure(op, thunk, attributes, parsed.rounds)
-            late += longest > BOUND
-            told = " ".join(f"{name}={value}" for name, value in attributes.items())
-            mark = "LATE" if longest > BOUND else ""
-            print(f"{seconds * 1e3:8.0f} {longest * 1e3:8.0f} ms {mark:4} {op} {told}", flush=True)
+    for kind, op, thunk, attributes in rows:
+        if parsed.names and not {op, kind} & set(parsed.names):
+            continue
+        longest, seconds = measure(op, thunk, attributes, parsed.rounds)
+        late += longest > BOUND
+        told = " ".join(f"{name}={value}" for name, value in attributes.items())
+        mark = "LATE" if longest > BOUND else ""
+        print(f"{seconds * 1e3:8.0f} {longest * 1e3:8.0f} ms {mark:4} {op} {told}", flush=True)
     print(f"{late} act later than {BOUND * 1e3:.0f} ms")
     return int(late > 0)
 

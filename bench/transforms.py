@@ -14,7 +14,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,11 +31,11 @@ from bench.convnets import resnet50
 from bench.machine import machine, tell
 from bench.measure import Job, environment, measure, write_feeds
 from bench.models import models
+from bench.options import parser, telling_minutes
 from bench.smaller import quantised
 from bench.transforms_report import ALL, Row
 from tenonnx_cpu.jit.code.cache import cache_folder
 
-RESULTS = Path(__file__).with_name("results")
 INT8 = "resnet50-int8"
 ARCHITECTURES = "architectures"
 BUILT = [name for name in models(quick=False) if name not in ("relus", "forest")]
@@ -143,19 +142,11 @@ def built(names: Sequence[str], folder: Path, *, quick: bool) -> Iterator[tuple[
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench transforms", description=__doc__)
-    parser.add_argument(
-        "names", nargs="*", metavar="MODEL", help=f"all by default: {', '.join(CHOICES)}"
-    )
-    parser.add_argument("--quick", action="store_true", help="small models, a moment each")
-    parser.add_argument("--seconds", type=float, default=0.3, help="of runs, for each pair")
-    parser.add_argument("--threads", type=int, default=0, help="inside an operator; 0 is all")
-    parser.add_argument("--output", type=Path, default=RESULTS, metavar="DIR")
-    parsed = parser.parse_args(arguments)
-    for name in parsed.names:
-        if name not in CHOICES:
-            parser.error(f"{name!r} is not one of {', '.join(CHOICES)}")
-    return parsed
+    made = parser("transforms", __doc__, CHOICES, "MODEL")
+    made.add_argument("--quick", action="store_true", help="small models, a moment each")
+    made.add_argument("--seconds", type=float, default=0.3, help="of runs, for each pair")
+    made.add_argument("--threads", type=int, default=0, help="inside an operator; 0 is all")
+    return made.parse_args(arguments)
 
 
 def prepared(folder: Path) -> None:
@@ -176,16 +167,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     variables = {"NUMBA_CACHE_DIR": str(cache_folder().parent)}
     if parsed.quick:
         variables = {"TENONNX_JIT": os.environ.get("TENONNX_JIT", "0")}
-    start = time.perf_counter()
     rows: list[Row] = []
-    with tempfile.TemporaryDirectory(prefix="bench-") as place:
+    with telling_minutes(), tempfile.TemporaryDirectory(prefix="bench-") as place:
         folder = Path(place)
         prepared(folder)
         seconds = 0.02 if parsed.quick else parsed.seconds
         bench = Bench(folder, seconds, parsed.threads, variables)
         for name, path, feeds in built(names, folder, quick=parsed.quick):
             rows += bench.rows(name, path, feeds)
-    tell(f"{(time.perf_counter() - start) / 60:.1f} minutes")
     measured = {row.model for row in rows}
     rows += [row for row in kept if row.model not in measured]
     report.save(rows, target, machine() | {"threads": parsed.threads or "all"})

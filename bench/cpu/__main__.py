@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from bench.cpu import report
@@ -18,35 +17,24 @@ from bench.cpu.compare import Settings, compare
 from bench.cpu.roofline import measure_roofline
 from bench.cpu.table import ROWS
 from bench.machine import machine, tell
+from bench.options import parser, telling_minutes
 
-RESULTS = Path(__file__).parents[1] / "results"
+ROOFLINE = "roofline"
 FULL = Settings(rounds=5, seconds=0.3)
 QUICK = Settings(rounds=1, seconds=0.01, small=True)
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    names = "\n".join(f"  {name:20} {row.about}" for name, row in ROWS.items())
-    parser = argparse.ArgumentParser(
-        prog="python -m bench cpu",
-        description=__doc__,
-        epilog=f"rows:\n{names}\n  {'roofline':20} the machine's peaks, and what kernels reach",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("names", nargs="*", metavar="ROW", help="what to measure, all by default")
-    parser.add_argument("--quick", action="store_true", help="small models, a moment each")
-    parser.add_argument(
+    about = {name: row.about for name, row in ROWS.items()}
+    about[ROOFLINE] = "the machine's peaks, and what kernels reach"
+    made = parser("cpu", __doc__, about)
+    made.add_argument("--quick", action="store_true", help="small models, a moment each")
+    made.add_argument(
         "--threads", type=int, nargs="+", default=[1, 0], help="numbers of threads; 0 is all"
     )
-    parser.add_argument("--rounds", type=int, help=f"turns per engine, {FULL.rounds} by default")
-    parser.add_argument(
-        "--seconds", type=float, help=f"length of a turn, {FULL.seconds} by default"
-    )
-    parser.add_argument("--output", type=Path, default=RESULTS, metavar="DIR")
-    parsed = parser.parse_args(arguments)
-    for name in parsed.names:
-        if name not in ROWS and name != "roofline":
-            parser.error(f"{name!r} is not one of {', '.join([*ROWS, 'roofline'])}")
-    return parsed
+    made.add_argument("--rounds", type=int, help=f"turns per engine, {FULL.rounds} by default")
+    made.add_argument("--seconds", type=float, help=f"length of a turn, {FULL.seconds} by default")
+    return made.parse_args(arguments)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -58,21 +46,19 @@ def main(arguments: list[str] | None = None) -> int:
         seconds=parsed.seconds or given.seconds,
         small=given.small,
     )
-    names = parsed.names or [*ROWS, "roofline"]
+    names = parsed.names or [*ROWS, ROOFLINE]
     title = "cpu-quick" if parsed.quick else "cpu"
     parsed.output.mkdir(parents=True, exist_ok=True)
     target = parsed.output / f"{title}.json"
     kept = report.read(target) if parsed.names and target.exists() else report.Results()
     kept.machine = machine()
-    start = time.perf_counter()
-    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+    with telling_minutes(), tempfile.TemporaryDirectory(prefix="bench-") as folder:
         for number, name in enumerate(names, 1):
             tell(f"[{number}/{len(names)}] {name}")
-            if name == "roofline":
+            if name == ROOFLINE:
                 kept.roofline = measure_roofline(parsed.threads, quick=parsed.quick)
             else:
                 kept.add(compare(name, parsed.threads, settings, Path(folder)))
-    tell(f"{(time.perf_counter() - start) / 60:.1f} minutes")
     report.save(kept, target)
     print(report.as_markdown(kept))
     measured = [outcome for outcome in kept.outcomes if outcome.name in names]

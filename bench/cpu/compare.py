@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import statistics
+import functools
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,9 +12,10 @@ from pathlib import Path
 import onnx
 
 from bench.cpu.table import ROWS
-from bench.cpu.turns import Timing, difference, opened, take_turns
+from bench.cpu.turns import PAUSE_SECONDS, difference, opened
 from bench.machine import tell
 from bench.measure import Failed, write_feeds
+from tenonnx.cli.timing import Timing, take_turns
 
 ENGINES = ("onnxruntime", "tenonnx")
 
@@ -60,15 +61,7 @@ class Outcome:
     def ratios(self) -> dict[str, float]:
         """The times in units of onnxruntime's; ``turn`` compares turns that followed each other."""
         mine, theirs = self.mine, self.theirs
-        if mine is None or theirs is None:
-            return {}
-        pairs = zip(mine.turns, theirs.turns, strict=True)
-        return {
-            "turn": statistics.median(a / b for a, b in pairs),
-            "fastest": mine.fastest / theirs.fastest,
-            "median": mine.median / theirs.median,
-            "processor": mine.processor / max(theirs.processor, 1e-9),
-        }
+        return {} if mine is None or theirs is None else mine.ratios(theirs)
 
     @property
     def holds(self) -> bool:
@@ -112,8 +105,8 @@ def _fill(
             outputs["tenonnx"], outputs["onnxruntime"], tolerance
         )
         if not outcome.note:
-            times = take_turns(children, settings.rounds, settings.seconds)
-            outcome.mine, outcome.theirs = times["tenonnx"], times["onnxruntime"]
+            turns = [functools.partial(each.turn, settings.seconds) for each in children.values()]
+            outcome.theirs, outcome.mine = take_turns(turns, settings.rounds, pause=PAUSE_SECONDS)
 
 
 def _words(outcome: Outcome) -> str:

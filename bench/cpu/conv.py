@@ -10,10 +10,9 @@ import os
 os.environ.pop("OPENBLAS_CORETYPE", None)
 os.environ.setdefault("TENONNX_JIT", "wait")
 
-import argparse
 import functools
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,10 +21,9 @@ import onnx
 import onnxruntime
 from onnxruntime import quantization
 
-import tenonnx
 from bench.builder import FLOAT, Builder, Feeds
 from bench.convnets import mobilenet_v2, resnet50
-from bench.cpu.rounds import alternate
+from bench.cpu.side_by_side import COLUMNS, line, parser
 
 Built = tuple[bytes, Feeds, int]
 """A model, its inputs, and how many floating-point operations it takes; 0 if nobody counted."""
@@ -142,39 +140,16 @@ CASES: dict[str, Callable[[], Built]] = {
 }
 
 
-def lines(name: str, threads: list[int], seconds: float, turns: int) -> Iterator[str]:
-    """Times one case; yields a line of the table for each number of threads."""
-    model, feeds, operations = CASES[name]()
-    for count in threads:
-        ours, theirs = tenonnx.SessionOptions(), onnxruntime.SessionOptions()
-        ours.intra_op_num_threads = theirs.intra_op_num_threads = count
-        providers = ["CPUExecutionProvider"]
-        mine = tenonnx.InferenceSession(model, ours, providers=providers)
-        other = onnxruntime.InferenceSession(model, theirs, providers=providers)
-        run, rerun = (functools.partial(s.run, None, feeds) for s in (other, mine))
-        expected, found = run()[0], rerun()[0]
-        error = np.abs(expected - found).max() / np.abs(expected).max()
-        (his, my), (_, ratio) = alternate([run, rerun], seconds, turns)
-        yield (
-            f"{name:28} {count:2} {his.fastest * 1e6:9.1f} {my.fastest * 1e6:9.1f} "
-            f"{my.fastest / his.fastest:6.2f} {ratio:6.2f} {my.median / his.median:7.2f} "
-            f"{my.processor / his.processor:6.2f} {operations / my.fastest / 1e9:8.0f} {error:8.1e}"
-        )
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("filter", nargs="?", default="")
-    parser.add_argument("--threads", type=int, nargs="*", default=[1, os.cpu_count() or 1])
-    parser.add_argument("--seconds", type=float, default=0.2)
-    parser.add_argument("--turns", type=int, default=5)
-    given = parser.parse_args()
+    given = parser(__doc__, seconds=0.2).parse_args()
     print(f"onnxruntime {onnxruntime.__version__}, onnx {onnx.__version__}; microseconds")
-    print(f"{'case':28} th      ort      ours  min/min turns  median    cpu   GFLOP/s    error")
+    print(f"{COLUMNS}    error  GFLOP/s")
     for name in CASES:
         if given.filter in name:
-            for line in lines(name, given.threads, given.seconds, given.turns):
-                print(line, flush=True)
+            model, feeds, operations = CASES[name]()
+            for threads in given.threads:
+                text, fastest = line(name, model, feeds, threads, given)
+                print(f"{text} {operations / fastest / 1e9:8.0f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,4 @@
-"""Layers and models against onnxruntime: ``python -m bench.cpu.layers [--threads 1 4] [filter]``.
-
-``turns`` is the median over turns of the ratio of fastest runs: the figure to go by on a machine
-that others use, too.
-"""
+"""Layers and models against onnxruntime: ``python -m bench.cpu.layers [--threads 1] [filter]``."""
 
 from __future__ import annotations
 
@@ -11,17 +7,15 @@ import os
 os.environ.pop("OPENBLAS_CORETYPE", None)
 os.environ.setdefault("TENONNX_JIT", "wait")
 
-import argparse
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import onnxruntime
 
-import tenonnx
 from bench import models, transformers
 from bench.builder import FLOAT, Builder
-from bench.cpu.rounds import alternate
+from bench.cpu.side_by_side import COLUMNS, line, parser
 from bench.models import Built
 
 
@@ -112,41 +106,15 @@ CASES: dict[str, Callable[[], Built]] = {
 }
 
 
-def measure(name: str, build: Callable[[], Built], threads: int, given: argparse.Namespace) -> str:
-    """Times one case; returns a line of the table."""
-    proto, feeds = build()
-    model = proto.SerializeToString()
-    ours, theirs = tenonnx.SessionOptions(), onnxruntime.SessionOptions()
-    ours.intra_op_num_threads = theirs.intra_op_num_threads = threads
-    providers = ["CPUExecutionProvider"]
-    mine = tenonnx.InferenceSession(model, ours, providers=providers)
-    other = onnxruntime.InferenceSession(model, theirs, providers=providers)
-    pairs = zip(other.run(None, feeds), mine.run(None, feeds), strict=True)
-    error = max(float(np.abs(a.astype(np.float64) - b).max()) for a, b in pairs)
-    (his, my), (_, ratio) = alternate(
-        [lambda: other.run(None, feeds), lambda: mine.run(None, feeds)], given.seconds, given.turns
-    )
-    return (
-        f"{name:22} {threads:2} {his.fastest * 1e6:10.1f} {my.fastest * 1e6:10.1f} "
-        f"{my.fastest / his.fastest:7.2f} {ratio:6.2f} {my.median / his.median:7.2f} "
-        f"{my.processor / max(his.processor, 1e-9):6.2f} {error:8.1e}"
-    )
-
-
 def main() -> None:
     """Prints a table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("filter", nargs="?", default="")
-    parser.add_argument("--threads", type=int, nargs="*", default=[1, os.cpu_count() or 1])
-    parser.add_argument("--seconds", type=float, default=0.1)
-    parser.add_argument("--turns", type=int, default=5)
-    given = parser.parse_args()
-    print(f"onnxruntime {onnxruntime.__version__}; microseconds")
-    print(f"{'case':22} th        ort       ours min/min  turns  median    cpu    error")
+    given = parser(__doc__).parse_args()
+    print(f"onnxruntime {onnxruntime.__version__}; microseconds\n{COLUMNS}    error")
     for threads in given.threads:
         for name, build in CASES.items():
             if given.filter in name:
-                print(measure(name, build, threads, given), flush=True)
+                proto, feeds = build()
+                print(line(name, proto.SerializeToString(), feeds, threads, given)[0], flush=True)
 
 
 if __name__ == "__main__":

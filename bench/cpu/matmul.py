@@ -7,7 +7,6 @@ import os
 os.environ.pop("OPENBLAS_CORETYPE", None)
 os.environ.setdefault("TENONNX_JIT", "wait")
 
-import argparse
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +14,7 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-import tenonnx
-from bench.cpu.rounds import alternate
+from bench.cpu.side_by_side import COLUMNS, line, parser
 
 
 @dataclass(frozen=True)
@@ -98,40 +96,16 @@ def build(case: Case) -> tuple[bytes, dict[str, np.ndarray]]:
     return model.SerializeToString(), feeds
 
 
-def measure(case: Case, threads: int, seconds: float, turns: int) -> str:
-    """Times one case; returns a line of the table."""
-    model, feeds = build(case)
-    ours, theirs = tenonnx.SessionOptions(), onnxruntime.SessionOptions()
-    ours.intra_op_num_threads = theirs.intra_op_num_threads = threads
-    providers = ["CPUExecutionProvider"]
-    mine = tenonnx.InferenceSession(model, ours, providers=providers)
-    other = onnxruntime.InferenceSession(model, theirs, providers=providers)
-    expected, found = other.run(None, feeds)[0], mine.run(None, feeds)[0]
-    error = np.abs(expected - found).max() / np.abs(expected).max()
-    (his, my), (_, ratio) = alternate(
-        [lambda: other.run(None, feeds), lambda: mine.run(None, feeds)], seconds, turns
-    )
-    flops = 2 * case.batch * case.rows * case.depth * case.columns
-    return (
-        f"{case.name:18} {threads:2} {his.fastest * 1e6:9.1f} {my.fastest * 1e6:9.1f} "
-        f"{my.fastest / his.fastest:6.2f} {ratio:6.2f} {my.median / his.median:7.2f} "
-        f"{my.processor / his.processor:6.2f} {flops / my.fastest / 1e9:8.0f} {error:8.1e}"
-    )
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("filter", nargs="?", default="")
-    parser.add_argument("--threads", type=int, nargs="*", default=[1, os.cpu_count() or 1])
-    parser.add_argument("--seconds", type=float, default=0.1)
-    parser.add_argument("--turns", type=int, default=5)
-    given = parser.parse_args()
+    given = parser(__doc__).parse_args()
     print(f"onnxruntime {onnxruntime.__version__}, onnx {onnx.__version__}; microseconds")
-    print(f"{'case':18} th      ort      ours  min/min turns  median    cpu   GFLOP/s    error")
+    print(f"{COLUMNS}    error  GFLOP/s")
     for threads in given.threads:
         for case in CASES:
             if given.filter in case.name:
-                print(measure(case, threads, given.seconds, given.turns), flush=True)
+                text, fastest = line(case.name, *build(case), threads, given)
+                flops = 2 * case.batch * case.rows * case.depth * case.columns
+                print(f"{text} {flops / fastest / 1e9:8.0f}", flush=True)
 
 
 if __name__ == "__main__":

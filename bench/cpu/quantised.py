@@ -20,7 +20,7 @@ import numpy as np
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from bench.cpu.rounds import alternate
+from bench.cpu.side_by_side import COLUMNS, compared, parser
 from tenonnx_cpu.capture.launch import done
 from tenonnx_cpu.quantised.matrix import Quantised
 from tenonnx_cpu.quantised.product import Activations, matmul_q, request
@@ -106,13 +106,13 @@ def build(case: Case, rng: np.random.Generator) -> tuple[bytes, Quantised]:
     return helper.make_model(graph, opset_imports=imports, ir_version=10).SerializeToString(), own
 
 
-def measure(case: Case, threads: int, mib: int, seconds: float, turns: int) -> str:
+def measure(case: Case, threads: int, given: argparse.Namespace) -> str:
     """Times one case; returns a line of the table."""
     rng = np.random.default_rng(0)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     size = case.depth * case.columns * case.bits // 8
-    count = max(1, min(8, (mib << 20) // size))
+    count = max(1, min(8, (given.mib << 20) // size))
     made = [build(case, rng) for _ in range(count)]
     activations: Activations = "int8" if case.accuracy == 4 else "float32"
     request(made[0][1], activations)
@@ -126,40 +126,28 @@ def measure(case: Case, threads: int, mib: int, seconds: float, turns: int) -> s
     assert found is not None
     error = np.abs(expected - found).max() / np.abs(expected).max()
     his, mine = itertools.cycle(sessions), itertools.cycle(own for _, own in made)
-    (theirs, ours), (_, ratio) = alternate(
-        [
-            lambda: next(his).run(None, {"x": x}),
-            lambda: done(matmul_q(x, next(mine), threads, activations=activations)),
-        ],
-        seconds,
-        turns,
+    text, fastest = compared(
+        lambda: next(his).run(None, {"x": x}),
+        lambda: done(matmul_q(x, next(mine), threads, activations=activations)),
+        given,
     )
     products = case.rows * case.depth * case.columns
     return (
-        f"{case.name:18} {threads:2} {theirs.fastest * 1e6:9.1f} {ours.fastest * 1e6:9.1f} "
-        f"{ours.fastest / theirs.fastest:6.2f} {ratio:6.2f} {ours.median / theirs.median:7.2f} "
-        f"{ours.processor / theirs.processor:6.2f} {products / ours.fastest / 1e9:8.0f} "
-        f"{size / ours.fastest / 1e9:6.1f} {error:8.1e}"
+        f"{case.name:28} {threads:2} {text} {error:8.1e} {products / fastest / 1e9:8.0f} "
+        f"{size / fastest / 1e9:6.1f}"
     )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("filter", nargs="?", default="")
-    parser.add_argument("--threads", type=int, nargs="*", default=[1, os.cpu_count() or 1])
-    parser.add_argument("--mib", type=int, default=128)
-    parser.add_argument("--seconds", type=float, default=0.1)
-    parser.add_argument("--turns", type=int, default=5)
-    given = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--mib", type=int, default=128)
+    given = options.parse_args()
     print(f"onnxruntime {onnxruntime.__version__}; microseconds; matrices of {given.mib} MiB")
-    print(
-        f"{'case':18} th      ort      ours  min/min turns  median    cpu  Gprod/s   GB/s    error"
-    )
+    print(f"{COLUMNS}    error  Gprod/s   GB/s")
     for threads in given.threads:
         for case in CASES:
             if given.filter in case.name:
-                line = measure(case, threads, given.mib, given.seconds, given.turns)
-                print(line, flush=True)
+                print(measure(case, threads, given), flush=True)
 
 
 if __name__ == "__main__":

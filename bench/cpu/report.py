@@ -11,9 +11,9 @@ from typing import Any
 
 from bench.cpu.compare import Outcome
 from bench.cpu.table import ROWS
-from bench.cpu.turns import Timing
 from bench.machine import tell
 from bench.report import show
+from tenonnx.cli.timing import Timing
 
 TITLES = ["model", "threads", "tenonnx", "onnxruntime", "ratio", "of medians", "of CPU time"]
 

@@ -12,7 +12,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 from bench.cpu.turns import ROOT
 from bench.machine import tell
 from bench.measure import UNSET
+from tenonnx.cli.timing import repeat
 
 READ, FLOPS = "GB/s", "GFLOP/s"
 
@@ -52,12 +52,7 @@ class Work:
 
     def rate(self, seconds: float) -> float:
         """Returns 1e-9 times what it does per second, when fastest."""
-        best, stop = float("inf"), time.perf_counter() + seconds
-        while time.perf_counter() < stop or best == float("inf"):
-            start = time.perf_counter()
-            self.call()
-            best = min(best, time.perf_counter() - start)
-        return self.amount / best / 1e9
+        return self.amount / min(repeat(self.call, seconds)) / 1e9
 
 
 def peaks(threads: int, seconds: float, mib: int) -> dict[str, Work]:

@@ -9,20 +9,18 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-import statistics
 import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bench.measure import Failed, environment
+from tenonnx.cli.timing import Turn
 from tenonnx_cpu.jit.code.cache import cache_folder
 
 ROOT = Path(__file__).parents[2]
@@ -36,17 +34,6 @@ Facts = dict[str, Any]
 def kernels() -> str:
     """Returns the folder of compiled kernels that users have: only side files are made anew."""
     return str(cache_folder().parent)
-
-
-@dataclass(frozen=True)
-class Timing:
-    """Seconds per run of one engine over all its turns."""
-
-    fastest: float
-    median: float
-    processor: float
-    turns: tuple[float, ...]
-    """The fastest run of each turn."""
 
 
 class Child:
@@ -79,12 +66,12 @@ class Child:
         self._killer.cancel()
         return facts
 
-    def turn(self, seconds: float) -> Facts:
+    def turn(self, seconds: float) -> Turn:
         """Has it run for some time."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{seconds}\n")
         self._process.stdin.flush()
-        return self._hear()
+        return Turn(**self._hear())
 
     def close(self) -> None:
         """Ends it."""
@@ -121,28 +108,6 @@ def opened(
     finally:
         for child in children.values():
             child.close()
-
-
-def take_turns(children: Mapping[str, Child], rounds: int, seconds: float) -> dict[str, Timing]:
-    """Times processes in turn, the order reversed in every other round."""
-    told: dict[str, list[Facts]] = {engine: [] for engine in children}
-    for number in range(rounds):
-        order = list(children)
-        for engine in reversed(order) if number % 2 else order:
-            time.sleep(PAUSE_SECONDS)
-            told[engine].append(children[engine].turn(seconds))
-    return {engine: timing(each) for engine, each in told.items()}
-
-
-def timing(turns: list[Facts]) -> Timing:
-    """Returns what turns come to."""
-    runs = sum(each["runs"] for each in turns)
-    return Timing(
-        fastest=min(each["fastest"] for each in turns),
-        median=statistics.median(each["median"] for each in turns),
-        processor=sum(each["processor"] * each["runs"] for each in turns) / runs,
-        turns=tuple(each["fastest"] for each in turns),
-    )
 
 
 def difference(mine: Path, theirs: Path, tolerance: float) -> tuple[float, str]:

@@ -21,12 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.cuda.page import CONFORMANCE, KERNELS, SMALL, TESTS
-from bench.cuda.processes import ROOT, Runs
+from bench.cuda.processes import Runs
 from bench.cuda.results import Results
 from bench.cuda.table import ROWS
 from bench.machine import machine, tell
-
-RESULTS = ROOT / "bench" / "results"
+from bench.options import parser
 
 COUNTED = (TESTS, CONFORMANCE)
 """What takes minutes and says every second how far it is."""
@@ -36,48 +35,36 @@ TELL_SECONDS = 10
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    names = "\n".join(f"  {name:20} {row.about}" for name, row in ROWS.items())
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.cuda",
-        description=__doc__,
-        epilog=f"rows:\n{names}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("names", nargs="*", metavar="ROW", help="what to measure, all by default")
-    parser.add_argument(
+    made = parser("cuda", __doc__, {name: row.about for name, row in ROWS.items()})
+    made.add_argument(
         "--quick", action="store_true", help="small networks, a moment each: whether they run"
     )
-    parser.add_argument("--seconds", type=float, default=3.0, help="length of a measurement")
-    parser.add_argument("--limit", type=float, default=150.0, help="seconds that a row may take")
-    parser.add_argument(
+    made.add_argument("--seconds", type=float, default=3.0, help="length of a measurement")
+    made.add_argument("--limit", type=float, default=150.0, help="seconds that a row may take")
+    made.add_argument(
         "--budget",
         type=float,
         default=float("inf"),
         metavar="SECONDS",
         help="that all of it may take: what does not fit is cut short, or left out and named",
     )
-    parser.add_argument(
+    made.add_argument(
         "--skip-done",
         action="store_true",
         help="leave out what the results of this device in the output folder have, if nothing of "
         "it failed",
     )
-    parser.add_argument("--kernels", action="store_true", help="time kernels one by one, too")
-    parser.add_argument(
+    made.add_argument("--kernels", action="store_true", help="time kernels one by one, too")
+    made.add_argument(
         "--tests", action="store_true", help="run tests/cuda and ONNX's backend tests, too"
     )
-    parser.add_argument(
+    made.add_argument(
         "--wheels",
         type=Path,
         metavar="DIR",
         help="install the wheels in a folder first, without a network, for this run alone",
     )
-    parser.add_argument("--output", type=Path, default=RESULTS, metavar="DIR")
-    parsed = parser.parse_args(arguments)
-    for name in parsed.names:
-        if name not in ROWS:
-            parser.error(f"{name!r} is not one of {', '.join(ROWS)}")
-    return parsed
+    return made.parse_args(arguments)
 
 
 def main(arguments: list[str] | None = None) -> int:

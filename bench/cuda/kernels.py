@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 import onnx_ir as ir
 
 from bench.cuda.measure import report
+from tenonnx.cli.timing import seconds
 
 CACHE = 256 << 20
 """Bytes that inputs take together at least."""
@@ -100,15 +100,13 @@ def host_microseconds(run: Callable[..., Any], given: tuple[Any, ...], count: in
     from tenonnx_cuda.repeating import Repeated
 
     run = Repeated(run, connect(0))
-    best = float("inf")
+    wait = cupy.cuda.Device().synchronize
+    taken = []
     for _ in range(4):
-        cupy.cuda.Device().synchronize()
-        start = time.perf_counter()
-        for _ in range(count):
-            run(*given)
-        best = min(best, 1e6 * (time.perf_counter() - start) / count)
-    cupy.cuda.Device().synchronize()
-    return best
+        wait()
+        taken.append(seconds(lambda: [run(*given) for _ in range(count)]) / count)
+    wait()
+    return 1e6 * min(taken)
 
 
 def copies(nbytes: int) -> int:

@@ -12,7 +12,6 @@ import importlib.util
 import itertools
 import json
 import os
-import statistics
 import sys
 import tempfile
 import time
@@ -27,6 +26,7 @@ import onnx
 from bench.builder import Feeds
 from bench.cuda.health import go_on_after, is_broken
 from bench.cuda.table import ROWS, Row
+from tenonnx.cli.timing import turn
 
 WARM = 5
 
@@ -220,14 +220,7 @@ def per_run(run: Callable[[], Any], wait: Callable[[], Any], seconds: float) -> 
     for _ in range(WARM):
         run()
     wait()
-    times: list[float] = []
-    stop = time.perf_counter() + seconds
-    while not times or time.perf_counter() < stop:
-        start = time.perf_counter()
-        run()
-        wait()
-        times.append(1e3 * (time.perf_counter() - start))
-    return statistics.median(times)
+    return 1e3 * turn(lambda: (run(), wait()), seconds).median
 
 
 def report(measured: Mapping[str, Callable[[], dict[str, float]]], after: str = "") -> None:

@@ -15,7 +15,6 @@ import json
 import os
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -26,24 +25,19 @@ from bench.first.states import CACHED, INSTALLED, JIT, STATES
 from bench.first.table import ROWS
 from bench.machine import tell
 from bench.measure import ROOT, Failed
+from bench.options import parser, telling_minutes
 
-RESULTS = Path(__file__).parents[1] / "results"
 FULL = Settings(rounds=3, budget=0.3, patience=20.0)
 QUICK = Settings(rounds=1, budget=0.01, patience=0.0, small=True)
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    names = "\n".join(f"  {name:14} {row.about}" for name, row in ROWS.items())
-    states = "\n".join(f"  {name:14} {state.about}" for name, state in STATES.items())
-    parser = argparse.ArgumentParser(
-        prog="python -m bench first",
-        description=__doc__,
-        epilog=f"rows:\n{names}\n\nstates:\n{states}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("names", nargs="*", metavar="ROW", help="what to measure, all by default")
-    parser.add_argument("--quick", action="store_true", help="small models, a moment each")
-    parser.add_argument(
+    about = {name: row.about for name, row in ROWS.items()}
+    made = parser("first", __doc__, about)
+    states = "\n".join(f"  {name:20} {state.about}" for name, state in STATES.items())
+    made.epilog = f"{made.epilog}\n\nSTATE:\n{states}"
+    made.add_argument("--quick", action="store_true", help="small models, a moment each")
+    made.add_argument(
         "--states",
         nargs="+",
         choices=STATES,
@@ -51,32 +45,27 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         metavar="STATE",
         help="what to measure it in, all by default",
     )
-    parser.add_argument("--rounds", type=int, help=f"processes, {FULL.rounds} by default")
-    parser.add_argument(
+    made.add_argument("--rounds", type=int, help=f"processes, {FULL.rounds} by default")
+    made.add_argument(
         "--patience",
         type=float,
         metavar="SECONDS",
         help=f"how long kernels may take to be compiled, {FULL.patience:g} by default",
     )
-    parser.add_argument("--threads", type=int, default=0, help="0, the default: as engines choose")
-    parser.add_argument(
+    made.add_argument("--threads", type=int, default=0, help="0, the default: as engines choose")
+    made.add_argument(
         "--install",
         action="store_true",
         help="install this clone, its wheel and onnxruntime into new environments first, and "
         "measure those; takes minutes and a network",
     )
-    parser.add_argument(
+    made.add_argument(
         "--python",
         default=sys.executable,
         metavar="PATH",
         help="measure what this interpreter has, not the one that runs this",
     )
-    parser.add_argument("--output", type=Path, default=RESULTS, metavar="DIR")
-    parsed = parser.parse_args(arguments)
-    for name in parsed.names:
-        if name not in ROWS:
-            parser.error(f"{name!r} is not one of {', '.join(ROWS)}")
-    return parsed
+    return made.parse_args(arguments)
 
 
 def settings_of(parsed: argparse.Namespace) -> Settings:
@@ -107,8 +96,8 @@ def main(arguments: list[str] | None = None) -> int:
     parsed.output.mkdir(parents=True, exist_ok=True)
     target = parsed.output / f"first{'-quick' if parsed.quick else ''}.json"
     results = report.read(target) if target.exists() else report.Results()
-    names, start = parsed.names or list(ROWS), time.perf_counter()
-    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+    names = parsed.names or list(ROWS)
+    with telling_minutes(), tempfile.TemporaryDirectory(prefix="bench-") as folder:
         python = parsed.python
         if parsed.install:
             python, results.installs = measure_installs(Path(folder))
@@ -125,7 +114,6 @@ def main(arguments: list[str] | None = None) -> int:
             results.add(comparison.run(name))
             results.machine["load average"] = round(os.getloadavg()[0], 1)
             report.save(results, target)
-    tell(f"{(time.perf_counter() - start) / 60:.1f} minutes")
     print(report.as_markdown(results))
     measured = [each for each in results.rows if each.name in names and not parsed.quick]
     return int(any(not each.holds for each in measured))

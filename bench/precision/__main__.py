@@ -8,32 +8,22 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from bench.machine import machine, tell
+from bench.options import parser, telling_minutes
 from bench.precision import models, pointwise, products, rows, table, windows
 from bench.precision.case import DTYPES
 from bench.precision.measure import ENGINES, Row, errors_of
 
-RESULTS = Path(__file__).parents[1] / "results"
 CASES = [*pointwise.CASES, *rows.CASES, *products.CASES, *windows.CASES, *models.CASES]
 OPERATORS = sorted({case.op for case in CASES})
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench precision", description=__doc__)
-    parser.add_argument(
-        "names", nargs="*", metavar="OPERATOR", help=f"all by default: {', '.join(OPERATORS)}"
-    )
-    parser.add_argument("--dtype", choices=DTYPES, action="append", help="all by default")
-    parser.add_argument("--output", type=Path, default=RESULTS, metavar="DIR")
-    parsed = parser.parse_args(arguments)
-    for name in parsed.names:
-        if name not in OPERATORS:
-            parser.error(f"{name!r} is not one of {', '.join(OPERATORS)}")
-    return parsed
+    made = parser("precision", __doc__, OPERATORS, "OPERATOR")
+    made.add_argument("--dtype", choices=DTYPES, action="append", help="all by default")
+    return made.parse_args(arguments)
 
 
 def measured(names: Sequence[str], dtypes: Sequence[str]) -> list[Row]:
@@ -56,10 +46,9 @@ def measured(names: Sequence[str], dtypes: Sequence[str]) -> list[Row]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns 0 if no error exceeds onnxruntime's by more than what is allowed, else 1."""
     parsed = parse(arguments)
-    start = time.perf_counter()
-    found = measured(parsed.names, parsed.dtype or list(DTYPES))
+    with telling_minutes():
+        found = measured(parsed.names, parsed.dtype or list(DTYPES))
     print(table.as_markdown(found), end="")
-    tell(f"{(time.perf_counter() - start) / 60:.1f} minutes")
     parsed.output.mkdir(parents=True, exist_ok=True)
     target = parsed.output / "precision.json"
     table.save(_merged(table.read(target), found), target, machine())

@@ -11,29 +11,22 @@ import time
 from pathlib import Path
 
 from bench.machine import machine
+from bench.options import parser
 from bench.seeds import report
 from bench.seeds.compare import SCENARIOS, Comparison, Settings
 
-RESULTS = Path(__file__).parents[1] / "results"
-
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench.seeds", description=__doc__)
+    made = parser("seeds", __doc__, SCENARIOS, "SCENARIO")
     default = Settings()
-    parser.add_argument("names", nargs="*", metavar="SCENARIO", help=f"of {', '.join(SCENARIOS)}")
-    parser.add_argument("--scale", type=float, default=default.scale, help="size; 1 is full size")
-    parser.add_argument(
+    made.add_argument("--scale", type=float, default=default.scale, help="size; 1 is full size")
+    made.add_argument(
         "--layers", type=int, default=default.layers, help="of the quantised model; it has 32"
     )
-    parser.add_argument("--rounds", type=int, default=default.rounds)
-    parser.add_argument("--threads", type=int, default=default.threads, help="0: as engines choose")
-    parser.add_argument("--budget", type=float, default=default.budget, help="seconds of runs")
-    parser.add_argument("--output", type=Path, default=RESULTS, metavar="DIR")
-    parsed = parser.parse_args(arguments)
-    for name in parsed.names:
-        if name not in SCENARIOS:
-            parser.error(f"{name!r} is not one of {', '.join(SCENARIOS)}")
-    return parsed
+    made.add_argument("--rounds", type=int, default=default.rounds)
+    made.add_argument("--threads", type=int, default=default.threads, help="0: as engines choose")
+    made.add_argument("--budget", type=float, default=default.budget, help="seconds of runs")
+    return made.parse_args(arguments)
 
 
 def main(arguments: list[str] | None = None) -> int:

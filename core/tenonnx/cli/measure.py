@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from tenonnx.cli import timing
 from tenonnx.cli.contender import Open, Opened, Run
 from tenonnx.cli.memory import growth, private_bytes
 from tenonnx.cli.smoke import tiny_model
@@ -75,16 +76,13 @@ def open_all(
         try:
             _warm_up(open_model, show)
             before = private_bytes()
-            start = time.perf_counter()
-            result.run = open_model(path)
-            result.load_seconds = time.perf_counter() - start
-            result.compile_seconds = _compile(result.run, show)
-            start = time.perf_counter()
-            result.outputs = result.run(feeds)
-            result.first_seconds = time.perf_counter() - start
-            result.compile_seconds += _compile(result.run, show)  # what that asked for
+            run, result.load_seconds = timing.timed(functools.partial(open_model, path))
+            result.compile_seconds = _compile(run, show)
+            result.outputs, result.first_seconds = timing.timed(functools.partial(run, feeds))
+            result.compile_seconds += _compile(run, show)  # what that asked for
+            result.run = run
         except (TenonnxError, MemoryError) as error:
-            result.error, result.run = error, None
+            result.error = error
             continue
         result.private_bytes = growth(before, private_bytes())
     _compare([result for result in results if result.error is None])
@@ -129,29 +127,18 @@ def race(
         show("warming up", 0)
         for run, _ in racing:
             run(feeds)
-    begin = time.perf_counter()
+    begin = timing.clock()
     while True:
-        elapsed = (time.perf_counter() - begin) / len(racing)
+        elapsed = (timing.clock() - begin) / len(racing)
         fewest = min(len(times) for _, times in racing)
         done = fewest / repeat if repeat else elapsed / seconds
         show("running in turn", min(done, 1))
         if done >= 1 and (repeat or fewest >= MIN_RUNS):
             return
         for run, times in racing:
-            _take_turn(run, times, feeds, repeat)
-
-
-def _take_turn(run: Run, times: list[float], feeds: Mapping[str, Any], repeat: int | None) -> None:
-    """Runs for a while, first uncounted: the threads of the contender before may still spin."""
-    run(feeds)
-    end = time.perf_counter() + TURN_SECONDS
-    while repeat is None or len(times) < repeat:
-        start = time.perf_counter()
-        run(feeds)
-        stop = time.perf_counter()
-        times.append(stop - start)
-        if stop > end:
-            return
+            run(feeds)  # uncounted: the threads of the contender before may still spin
+            left = None if repeat is None else repeat - len(times)
+            times += timing.repeat(functools.partial(run, feeds), TURN_SECONDS, 1, left)
 
 
 def _compare(results: Sequence[Result]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.cli.arguments import Level
+from tenonnx.cli.timing import clock, timed
 from tenonnx.errors import InvalidArgument, NoSuchFile
 
 if TYPE_CHECKING:
@@ -92,9 +93,7 @@ def open_session(state: State, model: Any, request: Request) -> tuple[InferenceS
     check_readable(model)
     options = session_options(state, request)
     providers = [parse_provider(text) for text in request.providers]
-    start = time.perf_counter()
-    session = InferenceSession(model, options, providers or None)
-    return session, time.perf_counter() - start
+    return timed(lambda: InferenceSession(model, options, providers or None))
 
 
 def wait_for_kernels(session: InferenceSession, show: Callable[[str, float], None]) -> float:
@@ -102,11 +101,11 @@ def wait_for_kernels(session: InferenceSession, show: Callable[[str, float], Non
 
     Runs that are measured would be disturbed, and would not be what the later ones are.
     """
-    start = time.perf_counter()
+    start = clock()
     while True:
         left = sum(kernel.state == "compiling" for kernel in session.kernels.values())
         if not left:
-            return time.perf_counter() - start
+            return clock() - start
         show(f"compiling {left} kernel{'s' * (left > 1)}", 0)
         time.sleep(POLL_SECONDS)
 

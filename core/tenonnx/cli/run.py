@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,6 +25,7 @@ from tenonnx.cli.arguments import (
 from tenonnx.cli.opening import Request, open_session
 from tenonnx.cli.output import count, duration, emit_json, lines, progress, table
 from tenonnx.cli.state import state_of
+from tenonnx.cli.timing import timed
 
 if TYPE_CHECKING:
     from tenonnx.session import InferenceSession
@@ -94,9 +94,8 @@ def _time(
         for done in range(repeat):
             if repeat > 1:
                 show(f"running {repeat} times", done)
-            start = time.perf_counter()
-            values = session.run(None, feeds)
-            seconds.append(time.perf_counter() - start)
+            values, taken = timed(lambda: session.run(None, feeds))
+            seconds.append(taken)
     return values, seconds
 
 
