@@ -52,7 +52,7 @@ def unfused() -> Iterator[None]:
     """Lets the CPU provider compile a step per node; ``ORT_DISABLE_ALL`` stops transforms, too."""
     from unittest import mock
 
-    with mock.patch("tenonnx_cpu.provider.find_fusions", return_value={}):
+    with mock.patch("tenonnx_cpu.fuse.FUSIONS.find", return_value={}):
         yield
 
 

@@ -60,8 +60,7 @@ def operators(module: str) -> list[str]:
     if isinstance(table, OperatorTable):
         return list(table.names())
     keys = {key for key, found in SPECIALISATIONS.items() if _of(module, [found])}
-    for kind in FUSIONS.values():
-        keys |= {key for key, found in kind.items() if _of(module, found)}
+    keys |= {key for _, key, found in FUSIONS if _of(module, [found])}
     return sorted(f"{domain or 'ai.onnx'}::{op_type}" for domain, op_type in keys)
 
 

@@ -1,100 +1,77 @@
-"""Several nodes as one step.
-
-A fusion is tried at every node of an operator it starts from. It follows values that nobody else
-reads, and returns the nodes it takes with a callable for all of them, or ``None``. What a model
-writes between them never exists, so a fusion must compute what the nodes would.
-"""
+"""Several nodes as one step on the CPU: what fusions see of a node, and what they fall back on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
+from tenonnx.planning.fusion import Fused as Fused
+from tenonnx.planning.fusion import Fusions
+from tenonnx.planning.fusion import Scope as AnyScope
 from tenonnx.planning.lower import is_constant
 from tenonnx.provider import Step
-from tenonnx.records import record
 from tenonnx_cpu.jit.runtime import ASKING
 from tenonnx_cpu.specialise import Call, Site, on_host
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+LOOKED_UP = 10
+"""Chains from one byte to another: any other fusion would take a part of one."""
 
-@record
-class Fused:
-    """What a fusion found.
+PATTERN = 20
+"""Several anchors as one kernel, which would each be taken with what follows it."""
 
-    Attributes:
-        nodes: All it stands for, in the segment's order.
-        inputs: What ``call`` takes, constants among them.
-        outputs: What it returns: one value, or a tuple of several.
-        call: Computes them.
-    """
+QUANTIZED = 30
+"""Between codes: a fusion of floats would take the node, and leave its bytes to be widened."""
 
-    nodes: tuple[ir.Node, ...]
-    inputs: tuple[ir.Value | None, ...]
-    outputs: tuple[ir.Value, ...]
-    call: Call
+CHOSEN = 40
+"""Products with chosen matrices: attention takes such a product with all that is made of it."""
+
+WIDENED = 60
+"""Products with a widened matrix: an anchor takes a bias and an activation besides."""
+
+RESIDUAL = 70
+"""Sums and their normalisations: an anchor adds as it stores, which spares a pass, not a part."""
+
+ELEMENTWISE = 80
+"""Regions of elementwise nodes: what nothing else took."""
 
 
-class Scope:
+class Scope(AnyScope):
     """What a fusion may take nodes from.
 
     Args:
-        nodes: Those of a segment that may be computed otherwise.
+        nodes: A segment's.
+        free: Those of them that may be computed otherwise than one by one.
         escaping: Values that something outside the segment reads.
         threads: How many threads a kernel may use.
         plain: Returns a node's step on array kernels.
         packs: Whether a kernel may have a copy made of weights.
-
-    Attributes:
-        known: What fusions have found out about nodes, for them to look up.
     """
 
     def __init__(
         self,
         nodes: Sequence[ir.Node],
+        free: Iterable[ir.Node],
         escaping: frozenset[ir.Value],
         threads: int,
         plain: Callable[[ir.Node], Step],
         packs: bool = True,
     ) -> None:
+        super().__init__(nodes, free, escaping)
         self.threads = threads
         self.packs = packs
         self.plain = plain
-        self.taken: set[ir.Node] = set()
-        self.known: dict[str, dict[ir.Node, Any]] = {}
-        self._escaping = escaping
-        self._positions = {node: position for position, node in enumerate(nodes)}
+        self._demand = ASKING.get()
 
-    @property
-    def nodes(self) -> Iterable[ir.Node]:
-        """All of them, in an order in which they can run."""
-        return self._positions
+    def enter(self, node: ir.Node) -> None:
+        """Notes the node for which kernels are asked from now on."""
+        self._demand.node = node
 
     def site(self, node: ir.Node) -> Site:
         """Returns a node as specialisations see it."""
         return Site(node, self.threads)
-
-    def has(self, node: ir.Node | None) -> bool:
-        """Says whether a node can be taken: it is one of these and not in another fusion."""
-        return node in self._positions and node not in self.taken
-
-    def position(self, node: ir.Node) -> int:
-        """Returns which of the scope's nodes it is, in an order in which they can run."""
-        return self._positions[node]
-
-    def escapes(self, value: ir.Value) -> bool:
-        """Says whether something outside the segment reads a value."""
-        return value in self._escaping
-
-    def reader(self, value: ir.Value) -> ir.Node | None:
-        """Returns the node that alone reads a value, and once, if it can be taken."""
-        uses = tuple(value.uses())
-        if value in self._escaping or len(uses) != 1:
-            return None
-        node = uses[0].node
-        return node if self.has(node) else None
 
     def fallback(
         self,
@@ -154,70 +131,7 @@ def straight_line(
     return namespace["call"]  # type: ignore[no-any-return]  # what exec has just defined
 
 
-Fusion: TypeAlias = Callable[["ir.Node", Scope], Fused | None]
+FUSIONS: Fusions[Scope] = Fusions()
 
-FUSIONS: dict[int, dict[tuple[str, str], list[Fusion]]] = {}
-"""By turn, then by domain and operator of the node to start from."""
-
-
-def fusion(*names: str, domain: str = "", turn: int = 0) -> Callable[[Fusion], Fusion]:
-    """Decorates a fusion: ``@fusion("MatMul", "Gemm")``.
-
-    Those of an earlier turn are tried at all nodes before the others: larger patterns take -1,
-    what gathers the rest, 1, and what takes any node, 2.
-    """
-
-    def decorate(function: Fusion) -> Fusion:
-        for name in names:
-            found = FUSIONS.setdefault(turn, {}).setdefault((domain, name), [])
-            found.append(function)
-            found.sort(key=lambda each: each.__module__)  # in whatever order they are imported
-        return function
-
-    return decorate
-
-
-def may_begin(domain: str, operator: str) -> bool:
-    """Says whether a fusion may start from a node of an operator."""
-    return any((domain, operator) in found for found in FUSIONS.values())
-
-
-def find_fusions(nodes: Sequence[ir.Node], scope: Scope) -> dict[ir.Node, Fused]:
-    """Returns the fusions among the nodes of a scope, none overlapping, by where they run."""
-    found: dict[ir.Node, Fused] = {}
-    position = {node: index for index, node in enumerate(nodes)}
-    demand = ASKING.get()
-    for turn in sorted(FUSIONS):
-        for node in nodes:
-            for attempt in FUSIONS[turn].get((node.domain, node.op_type), ()):
-                demand.node = node
-                if not scope.has(node) or (fused := attempt(node, scope)) is None:
-                    continue
-                place = _place_of(fused, position)
-                if place is not None:
-                    scope.taken.update(fused.nodes)
-                    found[place] = fused
-                    break
-    return found
-
-
-def _place_of(fused: Fused, position: Mapping[ir.Node, int]) -> ir.Node | None:
-    """Returns the node at which a fusion can run: the last, or if need be the first.
-
-    Nothing may read what it makes before it runs. At the first node there is what that reads.
-    """
-    ordered = sorted(fused.nodes, key=position.__getitem__)
-    if not _is_read_before(ordered[-1], fused, position):
-        return ordered[-1]
-    given = (value for value in fused.inputs if value is not None and not is_constant(value))
-    return ordered[0] if all(value in ordered[0].inputs for value in given) else None
-
-
-def _is_read_before(last: ir.Node, fused: Fused, position: Mapping[ir.Node, int]) -> bool:
-    """Says whether a node in between reads what would be made at the last one only."""
-    return any(
-        position.get(user, position[last]) < position[last]
-        for value in fused.outputs
-        for user in value.consumers()
-        if user not in fused.nodes
-    )
+fusion = FUSIONS.add
+"""Decorates a fusion: ``@fusion("MatMul", "Gemm")``."""

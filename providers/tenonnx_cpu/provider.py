@@ -12,9 +12,8 @@ from tenonnx.provider import HOST, Device, KernelState, Segment, Step
 from tenonnx.records import record
 from tenonnx_array import TABLE
 from tenonnx_array.provider import ArrayProvider
-from tenonnx_cpu.brought import bring, bring_all
 from tenonnx_cpu.capture.capturable import replayed
-from tenonnx_cpu.fuse import Fused, Scope, find_fusions, may_begin
+from tenonnx_cpu.fuse import FUSIONS, Fused, Scope
 from tenonnx_cpu.jit.code.cache import cached_files
 from tenonnx_cpu.jit.runtime import ASKING, NO_NUMBA, NUMPY, Demand, has_kernels, jit_mode, warm_up
 from tenonnx_cpu.shapes import looked_up, on_shapes
@@ -87,6 +86,8 @@ class CPUExecutionProvider(ArrayProvider):
     def warm_up(cls, tell: Callable[[str, float], None], *, everything: bool) -> dict[str, bool]:
         """Compiles kernels into the disk cache: all, or those that sessions asked for."""
         if everything:
+            from tenonnx_cpu.brought import bring_all
+
             bring_all()
         return warm_up(tell, everything=everything)
 
@@ -120,12 +121,16 @@ class CPUExecutionProvider(ArrayProvider):
             ASKING.reset(token)
 
     def _compile(self, segment: Segment) -> Sequence[Step]:
+        from tenonnx_cpu.brought import bring  # whoever has no kernels needs no list of them
+
         bring((node.domain, node.op_type) for node in segment.nodes)
         free = dict.fromkeys(filter(self._is_free, segment.nodes))
         level = self.session_options.graph_optimization_level
         fusible = tuple(free) if level != GraphOptimizationLevel.ORT_DISABLE_ALL else ()
-        scope = Scope(fusible, segment.escaping, self.threads, self._step, self.packs)
-        fused = find_fusions(segment.nodes, scope)
+        scope = Scope(
+            segment.nodes, fusible, segment.escaping, self.threads, self._step, self.packs
+        )
+        fused = FUSIONS.find(scope)
         asked = on_shapes([node for node in fusible if node not in scope.taken])
         scope.taken.update(asked)
         steps = []
@@ -172,7 +177,7 @@ class CPUExecutionProvider(ArrayProvider):
         """
         place = (node.domain, node.op_type, node.version or 1)
         if (plain := TABLE.find(*place)) is None:
-            return place[:2] in SPECIALISATIONS or may_begin(*place[:2])
+            return place[:2] in SPECIALISATIONS or FUSIONS.start_at(place[:2])
         return self.table.find(*place) is plain
 
 

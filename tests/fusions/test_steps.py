@@ -22,6 +22,7 @@ from drafts import Row, drawn
 from test_transforms import EXAMPLES
 from test_transforms import ROWS as TRANSFORMED
 
+from tenonnx.planning.fusion import Fusions
 from tenonnx_cpu import fuse
 from tenonnx_cpu.brought import bring_all
 
@@ -66,18 +67,16 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
         return attempt
 
-    watching = {
-        turn: {place: list(map(watched, fusions)) for place, fusions in found.items()}
-        for turn, found in fuse.FUSIONS.items()
-    }
-    monkeypatch.setattr(fuse, "FUSIONS", watching)
+    watching = Fusions[fuse.Scope]()
+    for priority, (domain, name), fusion in fuse.FUSIONS:
+        watching.add(name, domain=domain, priority=priority)(watched(fusion))
+    monkeypatch.setattr("tenonnx_cpu.provider.FUSIONS", watching)
     return names
 
 
 def test_every_fusion_has_a_row() -> None:
     bring_all()
-    found = (f for by_place in fuse.FUSIONS.values() for fs in by_place.values() for f in fs)
-    assert {name_of(fusion) for fusion in found} == ROWS.keys()
+    assert {name_of(fusion) for _, _, fusion in fuse.FUSIONS} == ROWS.keys()
 
 
 @pytest.mark.parametrize("name", ROWS)

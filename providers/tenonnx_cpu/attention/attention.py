@@ -12,7 +12,7 @@ from tenonnx_cpu.attention.sizes import FEW, QUERIES, workspace
 from tenonnx_cpu.buffers import F32, empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
-from tenonnx_cpu.fuse import Fused, Scope, fusion
+from tenonnx_cpu.fuse import PATTERN, Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces
 
@@ -121,7 +121,7 @@ def adjacent(x: Any) -> Any:
     return x if fits and x.flags.aligned else np.array(x, order="C")
 
 
-@fusion("MatMul", turn=-1)
+@fusion("MatMul", priority=PATTERN)
 def fuse_attention(node: ir.Node, scope: Scope) -> Fused | None:
     """Takes a product, perhaps scaled and masked, its softmax and the product of that."""
     nodes = [node]

@@ -11,7 +11,7 @@ from tenonnx_cpu.buffers import F32, empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.constants import is_fixed
 from tenonnx_cpu.capture.launch import Launch
-from tenonnx_cpu.fuse import Fused, Scope, fusion
+from tenonnx_cpu.fuse import PATTERN, Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Match(NamedTuple):
     sin: ir.Value | None
 
 
-@fusion("Slice", turn=-1)
+@fusion("Slice", priority=PATTERN)
 def fuse_rotary(node: ir.Node, scope: Scope) -> Fused | None:
     """Takes ``x * cos + concat(-x[half:], x[:half]) * sin``, over the last axis."""
     x = node.inputs[0]

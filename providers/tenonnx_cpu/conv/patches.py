@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx_cpu.fuse import Fused, Scope, fusion
+from tenonnx_cpu.fuse import PATTERN, Fused, Scope, fusion
 from tenonnx_cpu.products.product import F32, fits, product, request
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ TURNED = ("Flatten", "Reshape", "Shape", "Transpose")
 """Operators that take channels in any place."""
 
 
-@fusion("Conv", turn=-1)
+@fusion("Conv", priority=PATTERN)
 def fuse_patches(node: ir.Node, scope: Scope) -> Fused | None:
     """Takes a convolution of such windows that is laid out anew; channels then are adjacent."""
     site = scope.site(node)

@@ -20,7 +20,7 @@ from tenonnx_cpu.activation import (
     SILU,
     TANH,
 )
-from tenonnx_cpu.clipping import clip_bounds
+from tenonnx_cpu.elementwise.elementwise import clip_bounds
 from tenonnx_cpu.fuse import Scope
 from tenonnx_cpu.products.product import fits
 from tenonnx_cpu.specialise import NDArray

@@ -47,7 +47,7 @@ def _added(site: Site) -> int:
     return count if whole and site.node.op_type == "Unsqueeze" else 0
 
 
-@fusion("SplitToSequence", turn=-1)
+@fusion("SplitToSequence")
 def fuse_split(node: ir.Node, scope: Scope) -> Fused | None:
     """Takes a sequence of pieces from which some are picked by constant places."""
     sequence, (x, *sizes) = node.outputs[0], node.inputs

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+import numpy as np
+
 from tenonnx_cpu.buffers import F32
 from tenonnx_cpu.capture.capturable import Capturable
-from tenonnx_cpu.clipping import clip_bounds
 from tenonnx_cpu.elementwise.opcodes import BINARY, INPUTS
 from tenonnx_cpu.elementwise.program import Line, Program, ProgramCall
-from tenonnx_cpu.fuse import Fused, Scope, fusion
+from tenonnx_cpu.fuse import ELEMENTWISE, Fused, Scope, fusion
 from tenonnx_cpu.regions import find_region, inputs_of
 from tenonnx_cpu.specialise import Site
 
@@ -52,6 +54,20 @@ def _gelu(site: Site) -> Line | None:
 
 def _swish(site: Site) -> Line | None:
     return Line("Silu") if site.attribute("alpha", 1.0) == 1.0 else None
+
+
+def clip_bounds(site: Site) -> tuple[float, float] | None:
+    """Returns a Clip's bounds, infinite where it has none; ``None`` if they are not known."""
+    inputs = site.node.inputs
+    if (site.node.version or 1) < 11:
+        return float(site.attribute("min", -math.inf)), float(site.attribute("max", math.inf))
+    bounds = [-math.inf, math.inf]
+    for place, given in enumerate(inputs[1:3]):
+        bound = site.scalar(place + 1)
+        if given is not None and (bound is None or np.isnan(bound).any()):
+            return None
+        bounds[place] = bounds[place] if bound is None else float(bound.reshape(()))
+    return bounds[0], bounds[1]
 
 
 def _clip(site: Site) -> Line | None:
@@ -172,7 +188,7 @@ def compile_region(region: list[ir.Node], threads: int) -> tuple[Program, tuple[
     return program, tuple(arrays)
 
 
-@fusion(*MEANINGS, turn=2)
+@fusion(*MEANINGS, priority=ELEMENTWISE)
 def fuse_chain(node: ir.Node, scope: Scope) -> Fused | None:
     """Takes a region of elementwise nodes, or one that is known to be of float32."""
     known: dict[ir.Node, bool] = scope.known.setdefault(MEMBERS, {})

@@ -10,10 +10,10 @@ import numpy as np
 from tenonnx.records import record
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import done
-from tenonnx_cpu.clipping import clip_bounds
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.channels_last import taking_first, taking_last
-from tenonnx_cpu.fuse import Fused, Scope, fusion
+from tenonnx_cpu.elementwise.elementwise import clip_bounds
+from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
 from tenonnx_cpu.int8.codes import BYTES, Code, code_of, dequantized, quantizer, unread
 from tenonnx_cpu.int8.conv_weights import ByteWeights
 from tenonnx_cpu.int8.product import NO_WORDS, Finish
@@ -100,7 +100,7 @@ def takes(
     )
 
 
-@fusion("Conv", turn=-1)
+@fusion("Conv", priority=QUANTIZED)
 def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
     """A convolution of dequantised bytes, a Relu or Clip perhaps, and what quantises the result."""
     image, kernel = (dequantized(value, scope) for value in node.inputs[:2])

@@ -8,7 +8,7 @@ import numpy as np
 
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.conv.attributes import Attributes
-from tenonnx_cpu.fuse import Fused, Scope, fusion
+from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
 from tenonnx_cpu.int8.codes import scaled_sums
 from tenonnx_cpu.int8.conv import limits_of
 from tenonnx_cpu.int8.conv_weights import ByteWeights
@@ -44,7 +44,7 @@ def conv_integer(site: Site, plain: Call) -> Call | None:
     return Capturable(call)
 
 
-@fusion("ConvInteger", turn=-1)
+@fusion("ConvInteger", priority=QUANTIZED)
 def fuse_scaled(node: ir.Node, scope: Scope) -> Fused | None:
     """ConvInteger, a Cast to float32, a Mul with the scales, an Add of a bias, a Relu or Clip."""
     found = scaled_sums(node, scope)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tenonnx.planning.lower import is_constant
-from tenonnx_cpu.fuse import Fused, Scope, fusion
+from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
 from tenonnx_cpu.int8.codes import BYTES, Code, code_of, dequantized, quantizer, unread
 from tenonnx_cpu.int8.product import GEMM, NO_NUMBERS, Finish, byte_product, column_zeros
 from tenonnx_cpu.products.product import F32
@@ -94,7 +94,7 @@ def constant_row(
     return row, source
 
 
-@fusion("DequantizeMatMul", domain="ai.tenonnx", turn=-1)
+@fusion("DequantizeMatMul", domain="ai.tenonnx", priority=QUANTIZED)
 def fuse_weights(node: ir.Node, scope: Scope) -> Fused | None:
     """A product with a constant matrix of bytes."""
     x = dequantized(node.inputs[0], scope)
@@ -120,7 +120,7 @@ def fuse_weights(node: ir.Node, scope: Scope) -> Fused | None:
     return _fused(node, (x,), tail, inputs, call, scope)
 
 
-@fusion("MatMul", turn=-1)
+@fusion("MatMul", priority=QUANTIZED)
 def fuse_matmul(node: ir.Node, scope: Scope) -> Fused | None:
     """A product of two dequantised tensors, as attention has them."""
     found = [source for value in node.inputs if (source := dequantized(value, scope)) is not None]

@@ -9,7 +9,7 @@ import numpy as np
 
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, done
-from tenonnx_cpu.fuse import Fused, Scope, fusion
+from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
 from tenonnx_cpu.int8.codes import BYTES, scaled_sums
 from tenonnx_cpu.int8.product import GEMM, NO_WORDS, Finish, byte_launch, byte_product, column_zeros
 from tenonnx_cpu.int8.quantising import BY_RANGE, dynamic_quantize
@@ -218,7 +218,7 @@ def q_gemm(site: Site, plain: Call) -> Call | None:
     return call
 
 
-@fusion("MatMulInteger", turn=-1)
+@fusion("MatMulInteger", priority=QUANTIZED)
 def fuse_scaled(node: ir.Node, scope: Scope) -> Fused | None:
     """MatMulInteger, a Cast to float32, a Mul with the scales, and the Add of a bias if any."""
     found = scaled_sums(node, scope)

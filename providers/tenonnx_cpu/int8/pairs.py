@@ -11,7 +11,7 @@ from tenonnx_cpu.buffers import contiguous, empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.channels_last import memory_order
-from tenonnx_cpu.fuse import Fused, Scope, fusion
+from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
 from tenonnx_cpu.int8.between import SERIAL, between, byte_limits, flat
 from tenonnx_cpu.int8.codes import Code, code_at
 from tenonnx_cpu.jit.runtime import JitKernel
@@ -28,7 +28,7 @@ ROW = 1024
 KERNELS = {"Add": ADD, "Mul": MULTIPLY}
 
 
-@fusion("Add", "Mul", turn=-1)
+@fusion("Add", "Mul", priority=QUANTIZED)
 def fuse_pair(node: ir.Node, scope: Scope) -> Fused | None:
     """The sum or the product of two tensors of bytes."""
     kind = node.op_type

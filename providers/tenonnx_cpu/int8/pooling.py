@@ -16,7 +16,7 @@ from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.channels_last import channels_first, channels_last, taking_first, taking_last
 from tenonnx_cpu.conv.layout import numbers_of, places_of
 from tenonnx_cpu.conv.pooling import EMPTY
-from tenonnx_cpu.fuse import Fused, Scope, fusion
+from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
 from tenonnx_cpu.int8.between import SERIAL, between, byte_limits, flat
 from tenonnx_cpu.int8.codes import BYTES, Code, code_at
 from tenonnx_cpu.int8.sizes import POOL_FIELDS
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MAX_POOL, AVERAGE = (JitKernel("int8.between", name) for name in ("max_pool", "average"))
 
 
-@fusion("MaxPool", turn=-1)
+@fusion("MaxPool", priority=QUANTIZED)
 def fuse_max_pool(node: ir.Node, scope: Scope) -> Fused | None:
     """The maximum of bytes, where they stand for the same numbers before and after."""
     site = scope.site(node)
@@ -78,7 +78,7 @@ def max_pool_of_bytes(site: Site, plain: Call) -> Call:
     return Capturable(call)
 
 
-@fusion("GlobalAveragePool", turn=-1)
+@fusion("GlobalAveragePool", priority=QUANTIZED)
 def fuse_average(node: ir.Node, scope: Scope) -> Fused | None:
     """The mean of each channel of bytes."""
 

@@ -15,7 +15,7 @@ from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.channels_last import memory_order
 from tenonnx_cpu.copying.joining import JOIN, join
 from tenonnx_cpu.elementwise.elementwise import MEANINGS
-from tenonnx_cpu.fuse import Fused, Scope, fusion
+from tenonnx_cpu.fuse import LOOKED_UP, QUANTIZED, Fused, Scope, fusion
 from tenonnx_cpu.int8.between import SERIAL, between, flat
 from tenonnx_cpu.int8.codes import BYTES, Code
 from tenonnx_cpu.jit.runtime import JitKernel
@@ -38,8 +38,8 @@ MOST = 64
 """Nodes that depend on a byte and are looked at."""
 
 
-@fusion(DEQUANTIZE, turn=-2)
-@fusion(*OF_BYTES[:2], domain=MICROSOFT, turn=-2)
+@fusion(DEQUANTIZE, priority=LOOKED_UP)
+@fusion(*OF_BYTES[:2], domain=MICROSOFT, priority=LOOKED_UP)
 def fuse_table(node: ir.Node, scope: Scope) -> Fused | None:
     """Elementwise nodes from one byte to another, such as an activation between codes."""
     source = node.inputs[0]
@@ -106,7 +106,7 @@ def _is_read_by(nodes: Collection[ir.Node], node: ir.Node, scope: Scope) -> bool
     return not scope.escapes(value) and all(use.node in nodes for use in value.uses())
 
 
-@fusion("Concat", turn=-1)
+@fusion("Concat", priority=QUANTIZED)
 def fuse_concat(node: ir.Node, scope: Scope) -> Fused | None:
     """Arrays of bytes side by side, those whose bytes stand for other numbers looked up."""
     axis = scope.site(node).attribute("axis", None)

@@ -10,7 +10,7 @@ from tenonnx.records import record
 from tenonnx_cpu.buffers import F32, contiguous, empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
-from tenonnx_cpu.fuse import Fused, Scope, fusion
+from tenonnx_cpu.fuse import PATTERN, Fused, Scope, fusion
 from tenonnx_cpu.jit.products.workspace import WORKSPACE
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
@@ -41,7 +41,7 @@ class Layer:
     finish: Epilogue
 
 
-@fusion("Gemm", turn=-1)
+@fusion("Gemm", priority=PATTERN)
 def fuse_layers(node: ir.Node, scope: Scope) -> Fused | None:
     """Takes two or more dense layers that lead to one another."""
     layers: list[Layer] = []

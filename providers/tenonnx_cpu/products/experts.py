@@ -8,7 +8,7 @@ import numpy as np
 
 from tenonnx_cpu.activation import NONE
 from tenonnx_cpu.buffers import contiguous, empty
-from tenonnx_cpu.fuse import Fused, Scope, fusion
+from tenonnx_cpu.fuse import CHOSEN, Fused, Scope, fusion
 from tenonnx_cpu.jit.products.workspace import WORKSPACE
 from tenonnx_cpu.jit.scratch import floats
 from tenonnx_cpu.products.product import (
@@ -29,7 +29,7 @@ FEW = 8
 """Rows up to which each reads the matrix that is its own."""
 
 
-@fusion("MatMul", turn=-1)
+@fusion("MatMul", priority=CHOSEN)
 def fuse_choice(node: ir.Node, scope: Scope) -> Fused | None:
     """Takes a product with the choice from a constant stack of matrices that it alone reads.
 

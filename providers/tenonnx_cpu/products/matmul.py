@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx_cpu.capture.capturable import Capturable
-from tenonnx_cpu.fuse import Fused, Scope, fusion
+from tenonnx_cpu.fuse import WIDENED, Fused, Scope, fusion
 from tenonnx_cpu.products.affine import widening
 from tenonnx_cpu.products.product import F32, KINDS, Epilogue, product, product_launch, request
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
@@ -72,7 +72,7 @@ def _gemm_call(site: Site, plain: Call) -> Capturable:
     return Capturable(call)
 
 
-@fusion("MatMul", "Gemm")
+@fusion("MatMul", "Gemm", priority=WIDENED)
 def fuse_widened(node: ir.Node, scope: Scope) -> Fused | None:
     """Takes a product with the Cast that makes its constant B float32, to widen B in the cache."""
     cast, weight = widening(node, scope)

@@ -10,7 +10,7 @@ import numpy as np
 from tenonnx_cpu.buffers import F32, HALVES, contiguous, empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, done
-from tenonnx_cpu.fuse import Fused, Scope, fusion
+from tenonnx_cpu.fuse import RESIDUAL, Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.specialise import Call, Site, specialise
 from tenonnx_cpu.team import shared_out
@@ -140,7 +140,7 @@ def specialise_norm(site: Site, plain: Call) -> Call | None:
     return Capturable(call)
 
 
-@fusion("Add", turn=1)
+@fusion("Add", priority=RESIDUAL)
 def fuse_skip(node: ir.Node, scope: Scope) -> Fused | None:
     """Takes a sum that is normalised at once; the sum itself may be read by others, too."""
     total = node.outputs[0]

@@ -1,0 +1,193 @@
+"""Several nodes as one step: what a fusion sees of a segment, and in which order fusions are tried.
+
+A fusion is tried at every node of an operator that it starts from. It follows values that nobody
+else reads, and returns the nodes that it takes with what computes them, or ``None``. Intermediate
+results then never exist, so a fusion computes what its nodes do, whatever shapes come: what it
+assumes of them is proved from constants and shapes, or looked at as it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+from tenonnx.errors import PluginError
+from tenonnx.planning.lower import is_constant
+from tenonnx.records import record
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+ANCHOR = 50
+"""The priority of an operator that takes what follows it, where nothing else is said."""
+
+
+@record
+class Fused:
+    """What a fusion found.
+
+    Attributes:
+        nodes: All it stands for, in the segment's order.
+        inputs: What ``call`` takes, constants among them.
+        outputs: What it returns: one value, or a tuple of several.
+        call: Computes them.
+        host: Inputs, by position, that it takes on the host.
+    """
+
+    nodes: tuple[ir.Node, ...]
+    inputs: tuple[ir.Value | None, ...]
+    outputs: tuple[ir.Value, ...]
+    call: Callable[..., Any]
+    host: tuple[int, ...] = ()
+
+
+class Scope:
+    """What a fusion may take nodes from.
+
+    Args:
+        nodes: A segment's.
+        free: Those of them that may be computed otherwise than one by one.
+        escaping: Values that something outside the segment reads.
+
+    Attributes:
+        taken: Nodes of the fusions that were found so far.
+        known: What fusions have found out about nodes, for them to look up.
+    """
+
+    def __init__(
+        self, nodes: Sequence[ir.Node], free: Iterable[ir.Node], escaping: frozenset[ir.Value]
+    ) -> None:
+        self.taken: set[ir.Node] = set()
+        self.known: dict[str, dict[ir.Node, Any]] = {}
+        self._free = dict.fromkeys(free)
+        self._escaping = escaping
+        self._positions = {node: position for position, node in enumerate(nodes)}
+
+    @property
+    def nodes(self) -> Iterable[ir.Node]:
+        """Those that may be taken or are, in an order in which they can run."""
+        return self._free
+
+    def enter(self, node: ir.Node) -> None:
+        """Hears that fusions are tried at a node."""
+
+    def has(self, node: ir.Node | None) -> bool:
+        """Says whether a node can be taken: it is one of these and not in another fusion."""
+        return node in self._free and node not in self.taken
+
+    def position(self, node: ir.Node) -> int:
+        """Returns which of the segment's nodes it is, in an order in which they can run."""
+        return self._positions[node]
+
+    def escapes(self, value: ir.Value) -> bool:
+        """Says whether something outside the segment reads a value."""
+        return value in self._escaping
+
+    def reader(self, value: ir.Value) -> ir.Node | None:
+        """Returns the node that alone reads a value, and once, if it can be taken."""
+        uses = tuple(value.uses())
+        if len(uses) != 1 or value in self._escaping:
+            return None
+        node = uses[0].node
+        return node if self.has(node) else None
+
+    def consumer(self, value: ir.Value) -> ir.Node | None:
+        """Returns the node that alone reads a value, however often, if it can be taken."""
+        readers = {use.node for use in value.uses()}
+        if value in self._escaping or len(readers) != 1:
+            return None
+        (node,) = readers
+        return node if self.has(node) else None
+
+    def place_of(self, fused: Fused) -> ir.Node | None:
+        """Returns the node at which a fusion can run: the last, or if need be the first.
+
+        Nothing may read what it makes before it runs. At the first node there is what that reads.
+        """
+        ordered = sorted(fused.nodes, key=self.position)
+        if not self._is_read_before(ordered[-1], fused):
+            return ordered[-1]
+        given = (value for value in fused.inputs if value is not None and not is_constant(value))
+        return ordered[0] if all(value in ordered[0].inputs for value in given) else None
+
+    def _is_read_before(self, last: ir.Node, fused: Fused) -> bool:
+        """Says whether a node in between reads what would be made at the last one only."""
+        end = self._positions[last]
+        return any(
+            self._positions.get(user, end) < end
+            for value in fused.outputs
+            for user in value.consumers()
+            if user not in fused.nodes
+        )
+
+
+S = TypeVar("S", bound=Scope)
+
+Fusion: TypeAlias = "Callable[[ir.Node, S], Fused | None]"
+
+Place: TypeAlias = tuple[str, str]
+"""A domain and an operator of it."""
+
+
+class Fusions(Generic[S]):
+    """A provider's fusions.
+
+    Those of a lower priority are tried at all nodes before others; at an operator there is one of a
+    priority. So nothing depends on where a fusion is defined, or on what is imported first.
+    """
+
+    def __init__(self) -> None:
+        self._by_priority: dict[int, dict[Place, Fusion[S]]] = {}
+
+    def add(
+        self, *names: str, domain: str = "", priority: int = ANCHOR
+    ) -> Callable[[Fusion[S]], Fusion[S]]:
+        """Decorates a fusion.
+
+        Args:
+            names: Operators that it starts from.
+            domain: Theirs.
+            priority: When it is tried.
+
+        Raises:
+            PluginError: Another fusion starts from one of the operators at this priority.
+        """
+
+        def decorate(fusion: Fusion[S]) -> Fusion[S]:
+            there = self._by_priority.setdefault(priority, {})
+            for name in names:
+                other = there.setdefault((domain, name), fusion)
+                if other is not fusion:
+                    raise PluginError(
+                        f"{fusion.__qualname__} and {other.__qualname__} both start from {name} at "
+                        f"priority {priority}: say which one is tried first"
+                    )
+            return fusion
+
+        return decorate
+
+    def __iter__(self) -> Iterator[tuple[int, Place, Fusion[S]]]:
+        """Yields priorities, operators and what is tried there, the first ones first."""
+        for priority, there in sorted(self._by_priority.items()):
+            for place, fusion in there.items():
+                yield priority, place, fusion
+
+    def start_at(self, place: Place) -> bool:
+        """Says whether a fusion may start from a node of an operator."""
+        return any(place in there for there in self._by_priority.values())
+
+    def find(self, scope: S) -> dict[ir.Node, Fused]:
+        """Returns the fusions among the nodes of a scope, none overlapping, by where they run."""
+        found: dict[ir.Node, Fused] = {}
+        places = [(node, (node.domain, node.op_type)) for node in scope.nodes]
+        for _, there in sorted(self._by_priority.items()):
+            for node, operator in places:
+                if operator not in there or not scope.has(node):
+                    continue
+                scope.enter(node)
+                fused = there[operator](node, scope)
+                place = None if fused is None else scope.place_of(fused)
+                if fused is not None and place is not None:
+                    scope.taken.update(fused.nodes)
+                    found[place] = fused
+        return found
