@@ -26,7 +26,7 @@ OTHERS = {
     "folder": "bench.folder",
     "precision": "bench.precision.__main__",
     "providers": "bench.providers",
-    "seeds": "bench.seeds.__main__",
+    "weight_sharing": "bench.weight_sharing.__main__",
     "stopping": "bench.stopping",
     "transforms": "bench.transforms",
 }

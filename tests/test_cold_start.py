@@ -21,7 +21,7 @@ import tenonnx
 session = tenonnx.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
 session.run(None, {"image": np.zeros((1, 1, 8, 8), np.float32)})
 new = {name for name in set(sys.modules) - before}
-print(json.dumps(sorted(n for n in new if type(sys.modules[n]).__name__ != "Deferred")))
+print(json.dumps(sorted(n for n in new if type(sys.modules[n]).__name__ != "LazyModule")))
 """
 
 SELDOM = {

@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from tenonnx import deferred
+from tenonnx import lazy_modules
 from tenonnx.errors import (
     DeviceReset,
     EngineError,
@@ -33,7 +33,7 @@ from tenonnx.errors import (
     TenonnxError,
 )
 
-deferred.install()
+lazy_modules.install()
 
 if TYPE_CHECKING:
     from tenonnx.custom_ops import operator

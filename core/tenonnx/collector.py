@@ -1,4 +1,4 @@
-"""Python's search for garbage, left out while there is none."""
+"""The garbage collector, left out while there is no garbage."""
 
 from __future__ import annotations
 

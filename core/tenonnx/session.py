@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tenonnx import assembly, collector, interruption
+from tenonnx import collector, interruption, session_builder
 from tenonnx.cores import bound
 from tenonnx.errors import TenonnxError
 from tenonnx.interface.recipes import kept, recipe, refuse_unkept
@@ -73,7 +73,7 @@ class InferenceSession(Session):
             raise TypeError(f"disabled_optimizers is {disabled_optimizers!r}; expected a list")
         self._disabled = tuple(disabled_optimizers or ())
         self._fallback = enable_fallback
-        self._embedded = assembly.wants_embedded_options(read_config_from_model)
+        self._embedded = session_builder.wants_embedded_options(read_config_from_model)
         self._load(providers, provider_options)
         self._recipe = (kept(path_or_bytes), *self._recipe[1:])
 
@@ -82,7 +82,7 @@ class InferenceSession(Session):
         providers: Sequence[ProviderRequest] | None,
         provider_options: Sequence[Mapping[str, Any]] | None,
     ) -> None:
-        limit = assembly.LoadLimit(self._given)
+        limit = session_builder.LoadLimit(self._given)
         with collector.paused(), interruption.limited(limit):
             self._build(providers, provider_options)
         file = (self._model_path or "").rpartition(os.sep)[2]
@@ -95,28 +95,28 @@ class InferenceSession(Session):
         provider_options: Sequence[Mapping[str, Any]] | None,
     ) -> None:
         moments = [time.perf_counter_ns()]
-        options = self._options = assembly.effective(self._given)
-        plugins, registry = assembly.surroundings(options)
+        options = self._options = session_builder.effective(self._given)
+        plugins, registry = session_builder.surroundings(options)
         self._registry = registry
-        model = assembly.read_model(self._recipe[0], registry, options, plugins)
+        model = session_builder.read_model(self._recipe[0], registry, options, plugins)
         if self._embedded:
-            assembly.take_embedded_options(model, options)
+            session_builder.take_embedded_options(model, options)
         moments.append(time.perf_counter_ns())
         requests = providers or options._providers or None
         self._providers = choose_providers(plugins, requests, provider_options, options)
-        overridable = assembly.take_overridable(model)
+        overridable = session_builder.take_overridable(model)
         context = TransformContext(
             registry, host_providers(plugins), self._providers, self._options
         )
-        transforms = assembly.choose_transforms(plugins, options, self._disabled)
+        transforms = session_builder.choose_transforms(plugins, options, self._disabled)
         self.transforms: list[TransformReport] = run_transforms(model, transforms, context)
-        assembly.save_optimised(model, options, plugins.formats)
+        session_builder.save_optimised(model, options, plugins.formats)
         moments.append(time.perf_counter_ns())
 
         self._model = model
         interruption.enter("nodes were placed")
         self.placement: Placement = place(model, self._providers, context.hosts)
-        assembly.refuse_cpu(self.placement.counts(), options)
+        session_builder.refuse_cpu(self.placement.counts(), options)
         moments.append(time.perf_counter_ns())
         interruption.enter("the plan was compiled")
         self._plan = Plan(self.placement, bound(options.intra_op_num_threads))
@@ -131,7 +131,7 @@ class InferenceSession(Session):
             kind = "uri" if isinstance(self._recipe[0], str | os.PathLike) else "array"
             built = time.perf_counter_ns()
             self.watch(Profiler(self.placement, plugins, started, loaded, built, kind))
-        self._weights = tuple(assembly.weights_of(model))
+        self._weights = tuple(session_builder.weights_of(model))
         registry.attach(self, options.logid or str(model.graph.name or "session"), self._weights)
         self._moments = (*moments, time.perf_counter_ns())
 
@@ -143,9 +143,11 @@ class InferenceSession(Session):
         """
         from tenonnx.inference import infer_types  # which most sessions do without
 
-        plugins = assembly.surroundings(self._options)[0]
+        plugins = session_builder.surroundings(self._options)[0]
         try:
-            model = assembly.read_model(self._recipe[0], self._registry, self._options, plugins)
+            model = session_builder.read_model(
+                self._recipe[0], self._registry, self._options, plugins
+            )
         except (TenonnxError, OSError):
             model = self._model.clone()
         infer_types(model)

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import onnx_ir as ir
 
-from tenonnx import assembly
 from tenonnx import graph as graphs
+from tenonnx import session_builder
 from tenonnx.cli.facts import of_placement, operators
 from tenonnx.options import SessionOptions
 from tenonnx.planning.placement import Placement, place
@@ -43,15 +43,15 @@ def explain_model(
     Raises:
         TenonnxError: As a session that is opened so.
     """
-    plugins, registry = assembly.surroundings(options)
+    plugins, registry = session_builder.surroundings(options)
     doing("reading the model", 0)
-    model = assembly.read_model(source, registry, options, plugins)
+    model = session_builder.read_model(source, registry, options, plugins)
     providers = choose_providers(plugins, requests, None, options)
-    assembly.take_overridable(model)
+    session_builder.take_overridable(model)
     context = TransformContext(registry, host_providers(plugins), providers, options)
     before = operators(model)
     history = History(model, context)
-    for count, transform in enumerate(assembly.choose_transforms(plugins, options, ())):
+    for count, transform in enumerate(session_builder.choose_transforms(plugins, options, ())):
         doing("transforming", count)
         history.run(transform)
     after = operators(model)

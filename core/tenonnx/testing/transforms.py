@@ -10,7 +10,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from tenonnx import assembly
+from tenonnx import session_builder
 from tenonnx.options import GraphOptimizationLevel, SessionOptions
 from tenonnx.plugins.manager import PluginSet, default_plugins
 from tenonnx.session import InferenceSession
@@ -125,7 +125,7 @@ class TransformTests:
         registry, options = WeightRegistry(), SessionOptions(plugins=plugins)
         hosts = host_providers(plugins)
         context = TransformContext(registry, hosts, hosts, options)
-        model = assembly.read_model(proto, registry, options, plugins)
+        model = session_builder.read_model(proto, registry, options, plugins)
         run_transforms(model, [plugins.transforms[name] for name in self.after], context)
         text = _text(model)
         transform = self._transform(plugins)

@@ -8,7 +8,7 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from bench.builder import Builder
-from bench.seeds.case import Bound, Case, Weights, row, save, scaled
+from bench.weight_sharing.case import Bound, Case, Weights, row, save, scaled
 
 WIDTH, LAYERS, HEADS = 2304, 6, 16
 """At full scale these make 1.5 GB."""

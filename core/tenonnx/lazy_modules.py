@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 if TYPE_CHECKING:
     from importlib.abc import Loader  # takes longer to import than all of this
 
-DEFERRED = {
+LAZY = {
     "onnx": frozenset(
         {
             "calendar",
@@ -56,12 +56,12 @@ DEFERRED = {
 """By the package that is being imported, the modules that it does not need at once."""
 
 
-class Deferred(ModuleType):
+class LazyModule(ModuleType):
     """A module that has not run yet."""
 
     def __getattr__(self, name: str) -> Any:
         loader = self.__dict__["__loader__"]
-        if isinstance(loader, DeferredLoader):
+        if isinstance(loader, LazyModuleLoader):
             if loader.importing:
                 if name.startswith("__"):
                     raise AttributeError(name)
@@ -71,7 +71,7 @@ class Deferred(ModuleType):
         return self.__getattribute__(name)
 
 
-class DeferredLoader:
+class LazyModuleLoader:
     """Loads a module in two steps: at first it is empty, and runs when it is used."""
 
     def __init__(self, loader: Loader) -> None:
@@ -86,7 +86,7 @@ class DeferredLoader:
 
     def exec_module(self, module: ModuleType) -> None:
         """Puts it off."""
-        module.__class__ = Deferred
+        module.__class__ = LazyModule
 
     def run(self, module: ModuleType) -> None:
         """Runs the module, once; who asks for more of it while it runs sees what there is."""
@@ -106,8 +106,8 @@ class DeferredLoader:
             module.__class__ = ModuleType
 
 
-class ImportDeferring:
-    """Runs a package's own loader while modules that it names are deferred."""
+class LazyImports:
+    """Runs a package's own loader while modules that it names are lazy."""
 
     def __init__(self, loader: Loader, names: frozenset[str]) -> None:
         self._loader = loader
@@ -119,7 +119,7 @@ class ImportDeferring:
 
     def exec_module(self, module: ModuleType) -> None:
         """Imports the package."""
-        finder = DeferringFinder(self._names)
+        finder = LazyModuleFinder(self._names)
         sys.meta_path.insert(0, finder)
         try:
             self._loader.exec_module(module)
@@ -129,40 +129,40 @@ class ImportDeferring:
                 loader.importing = False
 
 
-class DeferringFinder:
-    """Finds the modules to defer."""
+class LazyModuleFinder:
+    """Finds the lazy modules."""
 
     def __init__(self, names: frozenset[str]) -> None:
         self._names = names
-        self.loaders: list[DeferredLoader] = []
+        self.loaders: list[LazyModuleLoader] = []
 
     def find_spec(
         self, fullname: str, path: Any = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Returns the spec of a module to defer, with a loader that does; ``None`` for others."""
+        """Returns a lazy module's spec, with the loader for it; ``None`` for other modules."""
         if fullname not in self._names:
             return None
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.loader is not None:
-            loader = DeferredLoader(spec.loader)
+            loader = LazyModuleLoader(spec.loader)
             self.loaders.append(loader)
             spec.loader = cast("Loader", loader)
         return spec
 
 
 class PackageFinder:
-    """Finds the packages in whose import something is deferred."""
+    """Finds the packages in whose import something is lazy."""
 
     def find_spec(
         self, fullname: str, path: Any = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Returns the spec of such a package; ``None`` for others."""
-        names = DEFERRED.get(fullname)
+        names = LAZY.get(fullname)
         if names is None:
             return None
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.loader is not None:
-            spec.loader = cast("Loader", ImportDeferring(spec.loader, names))
+            spec.loader = cast("Loader", LazyImports(spec.loader, names))
         return spec
 
 
@@ -173,7 +173,7 @@ def install() -> None:
 
 
 def _attribute(module: ModuleType, name: str) -> Any:
-    if isinstance(loader := module.__loader__, DeferredLoader):
+    if isinstance(loader := module.__loader__, LazyModuleLoader):
         loader.run(module)
     return getattr(module, name)
 
@@ -198,4 +198,4 @@ ANSWERS: dict[str, Callable[[ModuleType, str], Any]] = {
     "importlib.metadata": _function_of_metadata,
     "sympy": _function_of_sympy,
 }
-"""What a deferred module says, while its importer is imported, without running."""
+"""What a lazy module says, while its importer is imported, without running."""

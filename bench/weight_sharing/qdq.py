@@ -8,7 +8,7 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from bench.builder import Builder
-from bench.seeds.case import Bound, Case, Weights, row, save, scaled
+from bench.weight_sharing.case import Bound, Case, Weights, row, save, scaled
 
 HIDDEN, INTERMEDIATE, BLOCK = 3072, 8192, 32
 

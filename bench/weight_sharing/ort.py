@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 from bench.builder import Builder
 from bench.models import models
-from bench.seeds.case import NO_PREPACKING, Bound, Case, Weights, row, save, scaled
+from bench.weight_sharing.case import NO_PREPACKING, Bound, Case, Weights, row, save, scaled
 
 WIDTH, LAYERS = 4096, 16
 """At full scale these make 1 GiB."""

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.report import WIDTH, show
-from bench.seeds.case import Bound
+from bench.weight_sharing.case import Bound
 
 COLUMNS = {
     "base_mib": "engine itself",
@@ -93,14 +93,16 @@ def print_table(rows: Sequence[Row]) -> None:
 
 
 def save(rows: Sequence[Row], folder: Path, about: Mapping[str, Any]) -> None:
-    """Writes ``seeds.md`` and ``seeds.json``."""
+    """Writes ``weight_sharing.md`` and ``weight_sharing.json``."""
     folder.mkdir(parents=True, exist_ok=True)
     titles, *body = lines(rows)
     table = [titles, ["---", "---", *["---:"] * len(COLUMNS), "---"], *body]
     text = "".join(f"| {' | '.join(line)} |\n" for line in table)
-    (folder / "seeds.md").write_text(text)
+    (folder / "weight_sharing.md").write_text(text)
     content = {**about, "rows": [dataclasses.asdict(row) for row in rows]}
-    (folder / "seeds.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    (folder / "weight_sharing.json").write_text(
+        json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    )
 
 
 def save_plot(rows: Sequence[Row], path: Path) -> None:

@@ -14,13 +14,13 @@ from typing import Any
 from bench.compare import difference
 from bench.machine import tell
 from bench.measure import Failed, write_feeds
-from bench.seeds.case import Case
-from bench.seeds.fold import fold
-from bench.seeds.measure import Job, measure
-from bench.seeds.ort import ort
-from bench.seeds.qdq import qdq
-from bench.seeds.report import ENGINES, Row, check
-from bench.seeds.tied import tied
+from bench.weight_sharing.case import Case
+from bench.weight_sharing.fold import fold
+from bench.weight_sharing.measure import Job, measure
+from bench.weight_sharing.ort import ort
+from bench.weight_sharing.qdq import qdq
+from bench.weight_sharing.report import ENGINES, Row, check
+from bench.weight_sharing.tied import tied
 
 SCENARIOS = ("fold", "qdq", "tied", "ort")
 TINY = 1e-4

@@ -8,7 +8,7 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from bench.builder import BOOL, FLOAT, INT64, Builder, Specs
-from bench.seeds.case import Bound, Case, Weights, row, save
+from bench.weight_sharing.case import Bound, Case, Weights, row, save
 
 WORDS, WIDTH = 256_206, 1024
 BOUNDS = (Bound("ran_mib", 16), Bound("run_s", 1, relative=True))

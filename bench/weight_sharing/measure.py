@@ -47,7 +47,12 @@ class Watched:
     def __init__(self, job: Job, cache: Path, variables: dict[str, str]) -> None:
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - ``close`` closes it
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "bench.seeds.child", json.dumps(dataclasses.asdict(job))],
+            [
+                sys.executable,
+                "-m",
+                "bench.weight_sharing.child",
+                json.dumps(dataclasses.asdict(job)),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,

@@ -1,4 +1,4 @@
-"""``python -m bench.seeds [SCENARIO ...]`` measures the seed scenarios beside onnxruntime."""
+"""``python -m bench weight_sharing [SCENARIO ...]``: shared weights, beside onnxruntime."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pathlib import Path
 
 from bench.machine import machine
 from bench.options import parser
-from bench.seeds import report
-from bench.seeds.compare import SCENARIOS, Comparison, Settings
+from bench.weight_sharing import report
+from bench.weight_sharing.compare import SCENARIOS, Comparison, Settings
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    made = parser("seeds", __doc__, SCENARIOS, "SCENARIO")
+    made = parser("weight_sharing", __doc__, SCENARIOS, "SCENARIO")
     default = Settings()
     made.add_argument("--scale", type=float, default=default.scale, help="size; 1 is full size")
     made.add_argument(
@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     start = time.perf_counter()
     rows = []
-    with tempfile.TemporaryDirectory(prefix="seeds-") as folder:
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         comparison = Comparison(Path(folder), settings)
         for name in parsed.names or SCENARIOS:
             rows += comparison.run(name)
@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
     }
     report.save(rows, parsed.output, about)
     if importlib.util.find_spec("matplotlib"):
-        report.save_plot(rows, parsed.output / "seeds.png")
+        report.save_plot(rows, parsed.output / "weight_sharing.png")
     mine = [row for row in rows if row.engine == "tenonnx"]
     return int(any(row.note or not all(row.bounds.values()) for row in mine))
 

@@ -77,7 +77,7 @@ def test_importing_onnx_ir_first_is_fine() -> None:
     )
 
 
-def test_what_was_deferred_is_there_when_it_is_used() -> None:
+def test_what_is_lazy_is_there_when_it_is_used() -> None:
     assert (
         child(
             """
@@ -96,7 +96,7 @@ def test_what_was_deferred_is_there_when_it_is_used() -> None:
             print(text, made.op_type, type(onnx.helper), type(onnx.helper.__loader__).__name__)
             """
         )
-        == "Deferred True\ny = Relu (x) Relu <class 'module'> SourceFileLoader"
+        == "LazyModule True\ny = Relu (x) Relu <class 'module'> SourceFileLoader"
     )
 
 

@@ -14,9 +14,9 @@ ROOT = Path(__file__).parents[1]
 ENGINES = ["tenonnx", "onnxruntime", "onnxruntime, best options"]
 
 
-def seeds(*arguments: str) -> subprocess.CompletedProcess[str]:
+def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "bench.seeds", *arguments],
+        [sys.executable, "-m", "bench.weight_sharing", *arguments],
         cwd=ROOT,
         env={**os.environ, "TENONNX_JIT": "0"},
         capture_output=True,
@@ -26,7 +26,7 @@ def seeds(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_small_models_are_measured_and_compared(tmp_path: Path) -> None:
-    done = seeds(
+    done = bench(
         "fold",
         "qdq",
         "tied",
@@ -36,7 +36,7 @@ def test_small_models_are_measured_and_compared(tmp_path: Path) -> None:
         "--budget=0.01",
         f"--output={tmp_path}",
     )
-    rows = json.loads((tmp_path / "seeds.json").read_text())["rows"]
+    rows = json.loads((tmp_path / "weight_sharing.json").read_text())["rows"]
     assert [row["engine"] for row in rows] == ENGINES * 3, done.stderr
     assert [row["note"] for row in rows] == [""] * 9
     for row in rows:
@@ -47,10 +47,10 @@ def test_small_models_are_measured_and_compared(tmp_path: Path) -> None:
     assert sum("MiB" in text for text in bounds) == 5
     assert sum("of onnxruntime" in text for text in bounds) == 3
     assert all(ok for row in rows for text, ok in row["bounds"].items() if "MiB" in text)
-    assert "| fold (" in (tmp_path / "seeds.md").read_text()
+    assert "| fold (" in (tmp_path / "weight_sharing.md").read_text()
 
 
 def test_an_unknown_scenario_is_refused() -> None:
-    done = seeds("fald")
+    done = bench("fald")
     assert done.returncode == 2
     assert "'fald' is not one of fold, qdq, tied, ort" in done.stderr
