@@ -121,24 +121,11 @@ class CUDAExecutionProvider(ArrayProvider):
         self, segment: Segment, steps: dict[ir.Node, Step], on_host: frozenset[ir.Node]
     ) -> list[Step]:
         """Returns the steps of nodes, some of them for several nodes."""
-        from tenonnx_cuda.attention.attend import join_caches
-        from tenonnx_cuda.attention.turning import join_turns
-        from tenonnx_cuda.elementwise.chains import join_chains
-        from tenonnx_cuda.joining import Joining
-        from tenonnx_cuda.norms.residual import join_residuals
-        from tenonnx_cuda.products.linear import join_linears
+        from tenonnx_cuda.fuse import Scope, fuse
 
-        joining = Joining(
-            [node for node in segment.nodes if node not in on_host],
-            segment.escaping,
-            steps,
-            lambda node: not self._is_free(node),
-            self.platform,
-            self.device,
-            self.options,
-        )
-        for join in (join_turns, join_caches, join_linears, join_residuals, join_chains):
-            join(joining)
+        nodes = [node for node in segment.nodes if node not in on_host]
+        free = filter(self._is_free, nodes)
+        fuse(Scope(nodes, free, segment.escaping, self.platform, self.options), steps, self.device)
         return [steps[node] for node in segment.nodes if node in steps]
 
     def _on_host(self, node: ir.Node) -> Step:

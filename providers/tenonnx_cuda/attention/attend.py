@@ -15,8 +15,8 @@ from tenonnx_cuda.attention.caches import Turn, append, cached, continues, grown
 from tenonnx_cuda.attention.choosing import attended
 from tenonnx_cuda.attention.flash import FARTHEST, Heads, Sight, attends, masked
 from tenonnx_cuda.chosen import Call, Site, choose, same_element
+from tenonnx_cuda.fuse import PATTERN, Fused, Scope, fusion
 from tenonnx_cuda.growing import Grown
-from tenonnx_cuda.joining import Joining
 from tenonnx_cuda.noting import Growing
 from tenonnx_cuda.rooms import is_cache
 
@@ -41,29 +41,29 @@ def attention(site: Site, plain: Call) -> Call | None:
     return call
 
 
-def join_caches(joining: Joining) -> None:
-    """Makes a step of each Attention and the Concats of its keys and of its values.
+@fusion("Attention", priority=PATTERN)
+def fuse_caches(node: ir.Node, scope: Scope) -> Fused | None:
+    """Takes an Attention and the Concats of its keys and of its values.
 
     A Concat tells Attention nothing of how many keys are before the queries, so it has to see all.
     """
-    for node in joining.free():
-        if (node.domain, node.op_type) != ("", "Attention") or len(node.inputs) > 4:
-            continue
-        makers = [value.producer() if value is not None else None for value in node.inputs[1:3]]
-        concats = [m for m in makers if m is not None and is_cache(m) and _axis(m) in STEPS]
-        alone = all(joining.is_free(c) and set(c.outputs[0].consumers()) == {node} for c in concats)
-        site = Site(node, joining.platform, joining.options)
-        bounds = ("is_causal", "left_window_size", "right_window_size")
-        sees_all = [site.attribute(n, d) == d for n, d in zip(bounds, (0, -1, -1), strict=True)]
-        if len(set(concats)) != 2 or not alone or not all(sees_all) or len(node.outputs) > 1:
-            continue
-        call = attention_call(site, lambda *_: None, caches=True)
-        pasts, news = zip(*(concat.inputs for concat in concats), strict=True)
-        mask = node.inputs[3] if len(node.inputs) > 3 else None
-        inputs = (node.inputs[0], *news, mask, *pasts)
-        outputs = (node.outputs[0], *(concat.outputs[0] for concat in concats))
-        grown = Grown(call, {4: -2, 5: -2}, along={3: -1})
-        joining.join((*concats, node), inputs, outputs, grown)
+    makers = [value.producer() if value is not None else None for value in node.inputs[1:3]]
+    concats = [m for m in makers if m is not None and is_cache(m) and _axis(m) in STEPS]
+    alone = all(scope.has(c) and set(c.outputs[0].consumers()) == {node} for c in concats)
+    site = scope.site(node)
+    bounds = ("is_causal", "left_window_size", "right_window_size")
+    sees_all = [site.attribute(n, d) == d for n, d in zip(bounds, (0, -1, -1), strict=True)]
+    if len(set(concats)) != 2 or not alone or not all(sees_all) or len(node.outputs) > 1:
+        return None
+    if len(node.inputs) > 4:
+        return None
+    call = attention_call(site, lambda *_: None, caches=True)
+    pasts, news = zip(*(concat.inputs for concat in concats), strict=True)
+    mask = node.inputs[3] if len(node.inputs) > 3 else None
+    inputs = (node.inputs[0], *news, mask, *pasts)
+    outputs = (node.outputs[0], *(concat.outputs[0] for concat in concats))
+    grown = Grown(call, {4: -2, 5: -2}, along={3: -1})
+    return Fused((*concats, node), inputs, outputs, grown)
 
 
 def _axis(concat: ir.Node) -> int:

@@ -13,7 +13,7 @@ from tenonnx.graph import array_of
 from tenonnx.operators import Array
 from tenonnx.planning.lower import is_constant
 from tenonnx_cuda.chosen import same_element
-from tenonnx_cuda.joining import Joining
+from tenonnx_cuda.fuse import PATTERN, Fused, Scope, fusion
 from tenonnx_cuda.platform import Platform
 from tenonnx_cuda.sources import THREADS, blocks, kernel
 
@@ -46,21 +46,22 @@ class Turn:
     half: int | None
 
 
-def join_turns(joining: Joining) -> None:
-    """Makes a step of each rotary embedding."""
+@fusion("Add", priority=PATTERN)
+def fuse_turn(add: ir.Node, scope: Scope) -> Fused | None:
+    """Takes a rotary embedding."""
 
     def maker(value: ir.Value | None, op_type: str) -> ir.Node | None:
         node = None if value is None else value.producer()
         if node is None or (node.domain, node.op_type) != ("", op_type):
             return None
-        alone = joining.is_free(node) and joining.only_reader(node) is not None
+        alone = scope.has(node) and scope.consumer(node.outputs[0]) is not None
         return node if alone else None
 
-    for node in joining.free():
-        if (node.domain, node.op_type) == ("", "Add") and (turn := _turn(node, maker)) is not None:
-            call = functools.partial(turned, joining.platform, turn.half)
-            on_host = range(3, len(turn.inputs))
-            joining.join(turn.nodes, turn.inputs, node.outputs, call, host=tuple(on_host))
+    if (turn := _turn(add, maker)) is None:
+        return None
+    call = functools.partial(turned, scope.platform, turn.half)
+    on_host = tuple(range(3, len(turn.inputs)))
+    return Fused(turn.nodes, turn.inputs, tuple(add.outputs), call, on_host)
 
 
 def _turn(add: ir.Node, maker: Maker) -> Turn | None:

@@ -11,9 +11,9 @@ import numpy as np
 
 from tenonnx.operators import Array
 from tenonnx_cuda.chosen import same_element
-from tenonnx_cuda.elementwise.expressions import expression, pays_alone
+from tenonnx_cuda.elementwise.expressions import COMPOUND, MICROSOFT, SIMPLE, expression, pays_alone
+from tenonnx_cuda.fuse import ELEMENTWISE, Fused, Scope, fusion
 from tenonnx_cuda.images import layouts
-from tenonnx_cuda.joining import Joining
 from tenonnx_cuda.platform import Platform
 from tenonnx_cuda.sources import THREADS, Kernel, blocks, common, header, is_aligned
 
@@ -71,21 +71,23 @@ class Chain:
         ])  # fmt: skip
 
 
-def join_chains(joining: Joining) -> None:
-    """Makes a step of each chain of at least two nodes, or of one that pays alone."""
-    for node in joining.free():
-        if expression(node) is None:
-            continue
-        found = [node]
-        while (following := joining.only_reader(found[-1])) is not None:
-            longer = [*found, following]
-            if expression(following) is None or len(_inputs(longer)) > MOST_INPUTS:
-                break
-            found = longer
-        if len(found) > 1 or pays_alone(node):
-            chain = Chain(tuple(found), _inputs(found))
-            call = chain_call(chain, joining.platform)
-            joining.join(found, chain.inputs, found[-1].outputs[:1], call)
+@fusion(*SIMPLE, *(name for domain, name in COMPOUND if not domain), priority=ELEMENTWISE)
+@fusion(*(name for domain, name in COMPOUND if domain), domain=MICROSOFT, priority=ELEMENTWISE)
+def fuse_chain(node: ir.Node, scope: Scope) -> Fused | None:
+    """Takes a chain of at least two nodes, or one that pays alone."""
+    if expression(node) is None:
+        return None
+    found = [node]
+    while (following := scope.consumer(found[-1].outputs[0])) is not None:
+        longer = [*found, following]
+        if expression(following) is None or len(_inputs(longer)) > MOST_INPUTS:
+            break
+        found = longer
+    if len(found) < 2 and not pays_alone(node):
+        return None
+    chain = Chain(tuple(found), _inputs(found))
+    call = chain_call(chain, scope.platform)
+    return Fused(chain.nodes, chain.inputs, (found[-1].outputs[0],), call)
 
 
 def _inputs(nodes: Sequence[ir.Node]) -> tuple[ir.Value, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tenonnx.operators import Array
 from tenonnx.planning.lower import is_constant
 from tenonnx_cuda.chosen import Site, attribute
-from tenonnx_cuda.joining import Joining
+from tenonnx_cuda.fuse import RESIDUAL, Fused, Scope, fusion
 from tenonnx_cuda.norms.rows import FLOAT32, normalised
 
 if TYPE_CHECKING:
@@ -17,33 +17,22 @@ if TYPE_CHECKING:
 NORMS: Final = ("LayerNormalization", "RMSNormalization")
 
 
-def join_residuals(joining: Joining) -> None:
-    """Makes a step of each Add and the normalisation of what it makes.
-
-    It stands where the Add did: what reads the sum may come before the normalisation, which
-    reads constants besides.
-    """
-    for norm in joining.free():
-        if (add := _added(norm, joining)) is not None:
-            read = len(add.outputs[0].uses()) > 1 or add.outputs[0] in joining.escaping
-            inputs = [value for value in (*add.inputs, *norm.inputs[1:]) if value is not None]
-            outputs = (*(add.outputs if read else ()), norm.outputs[0])
-            call = residual_call(Site(norm, joining.platform, joining.options), total=read)
-            joining.join((add, norm), inputs, outputs, call, at=add)
-
-
-def _added(norm: ir.Node, joining: Joining) -> ir.Node | None:
-    """Returns the Add that a normalisation by constants, with the default axis, is of."""
-    if norm.domain != "" or norm.op_type not in NORMS:
-        return None
+@fusion(*NORMS, priority=RESIDUAL)
+def fuse_residual(norm: ir.Node, scope: Scope) -> Fused | None:
+    """Takes a normalisation by constants, with the default axis, and the Add that it is of."""
     add = None if norm.inputs[0] is None else norm.inputs[0].producer()
-    if add is None or (add.domain, add.op_type) != ("", "Add") or not joining.is_free(add):
+    if add is None or (add.domain, add.op_type) != ("", "Add") or not scope.has(add):
         return None
     simple = all(v is not None and is_constant(v) for v in norm.inputs[1:])
     others = any(v.uses() or v.is_graph_output() for v in norm.outputs[1:])
     by_default = attribute(norm, "axis", -1) == -1
     by_default = by_default and attribute(norm, "stash_type", FLOAT32) == FLOAT32
-    return add if simple and by_default and not others and len(set(add.inputs)) == 2 else None
+    if not simple or not by_default or others or len(set(add.inputs)) != 2:
+        return None
+    read = len(add.outputs[0].uses()) > 1 or scope.escapes(add.outputs[0])
+    inputs = tuple(value for value in (*add.inputs, *norm.inputs[1:]) if value is not None)
+    outputs = (*(add.outputs if read else ()), norm.outputs[0])
+    return Fused((add, norm), inputs, outputs, residual_call(scope.site(norm), total=read))
 
 
 def residual_call(site: Site, *, total: bool) -> Callable[..., tuple[Any, ...] | None]:

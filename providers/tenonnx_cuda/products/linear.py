@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from tenonnx.operators import Array
 from tenonnx_cuda.chosen import attribute, same_element
 from tenonnx_cuda.elementwise.expressions import MICROSOFT, expression
-from tenonnx_cuda.joining import Joining
+from tenonnx_cuda.fuse import Fused, Scope, fusion
 from tenonnx_cuda.products.epilogue import epilogue_of
 from tenonnx_cuda.products.few import product_of_few
 
@@ -47,27 +47,28 @@ class Linear:
         return tuple(dict.fromkeys(value for value in self.operands if value is not None))
 
 
-def join_linears(joining: Joining) -> None:
-    """Makes a step of each product behind which no elementwise node is left.
+@fusion("MatMul", "Gemm")
+def fuse_linear(node: ir.Node, scope: Scope) -> Fused | None:
+    """Takes a product behind which no elementwise node is left.
 
     Where one is, a kernel of those nodes costs the same.
     """
-    products = joining.platform.xp.products
+    products = scope.platform.xp.products
     if products is None or products.lt is None:
-        return
-    for node in joining.free():
-        if node.domain == "" and node.op_type in ("MatMul", "Gemm"):
-            linear = _behind(node, joining)
-            following = joining.only_reader(linear.nodes[-1])
-            if len(linear.nodes) > 1 and (following is None or expression(following) is None):
-                call = linear_call(linear, joining.platform, tf32=joining.options.use_tf32)
-                joining.join(linear.nodes, linear.inputs, linear.nodes[-1].outputs[:1], call)
+        return None
+    linear = _behind(node, scope)
+    output = linear.nodes[-1].outputs[0]
+    following = scope.consumer(output)
+    if len(linear.nodes) < 2 or (following is not None and expression(following) is not None):
+        return None
+    call = linear_call(linear, scope.platform, tf32=scope.options.use_tf32)
+    return Fused(linear.nodes, linear.inputs, (output,), call)
 
 
-def _behind(product: ir.Node, joining: Joining) -> Linear:
+def _behind(product: ir.Node, scope: Scope) -> Linear:
     nodes, activation = [product], ""
     added = [value for value in product.inputs[2:] if value is not None]
-    while not activation and (node := joining.only_reader(nodes[-1])) is not None:
+    while not activation and (node := scope.consumer(nodes[-1].outputs[0])) is not None:
         if expression(node) is None:
             break
         others = [v for v in node.inputs if v not in (None, nodes[-1].outputs[0])]

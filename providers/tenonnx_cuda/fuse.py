@@ -1,0 +1,115 @@
+"""Several nodes of a segment as one step on the device."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from tenonnx.planning.fusion import Fused as Fused
+from tenonnx.planning.fusion import Fusions
+from tenonnx.planning.fusion import Scope as AnyScope
+from tenonnx.provider import Device, Step
+from tenonnx_cuda.chosen import Site
+from tenonnx_cuda.graphs.grouping import Group
+from tenonnx_cuda.graphs.program import Program
+from tenonnx_cuda.growing import Grown
+from tenonnx_cuda.noting import cannot_repeat
+from tenonnx_cuda.repeating import Repeated
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from tenonnx_cuda.options import CudaOptions
+    from tenonnx_cuda.platform import Platform
+
+PATTERN: Final = 20
+"""Patterns of several operators: their parts are elementwise, and chains would take them."""
+
+RESIDUAL: Final = 70
+"""Sums and their normalisations: a product adds as it stores, which spares a pass, not a part."""
+
+ELEMENTWISE: Final = 80
+"""Chains of elementwise nodes: what nothing else took."""
+
+
+class Scope(AnyScope):
+    """What a fusion may take nodes from.
+
+    Args:
+        nodes: A segment's that run on the device.
+        free: Those of them that are not computed by a kernel of somebody else's.
+        escaping: Values that something outside of them reads.
+        platform: The device.
+        options: The session's.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[ir.Node],
+        free: Iterable[ir.Node],
+        escaping: frozenset[ir.Value],
+        platform: Platform,
+        options: CudaOptions,
+    ) -> None:
+        super().__init__(nodes, free, escaping)
+        self.platform = platform
+        self.options = options
+
+    def site(self, node: ir.Node) -> Site:
+        """Returns a node as choices see it."""
+        return Site(node, self.platform, self.options)
+
+
+FUSIONS: Final[Fusions[Scope]] = Fusions()
+
+fusion = FUSIONS.add
+"""Decorates a fusion, whose call may return ``None``: the nodes' own steps run then."""
+
+MODULES: Final = (
+    *("attention.attend", "attention.turning", "elementwise.chains", "norms.residual"),
+    "products.linear",
+)
+"""Where fusions are; they register themselves."""
+
+
+def fuse(scope: Scope, steps: dict[ir.Node, Step], device: Device) -> None:
+    """Puts the steps of fusions in the place of their nodes'."""
+    for module in MODULES:
+        importlib.import_module(f"tenonnx_cuda.{module}")
+    for place, found in FUSIONS.find(scope).items():
+        own = [steps.pop(node) for node in sorted(found.nodes, key=scope.position)]
+        steps[place] = Step(
+            _call(found, own, scope.platform),
+            found.inputs,
+            found.outputs,
+            found.nodes,
+            multiple=True,
+            device=device,
+            host=found.host,
+        )
+
+
+def _call(found: Fused, own: Sequence[Step], platform: Platform) -> Repeated:
+    """Returns what computes a fusion, or its nodes one by one where it does not fit."""
+    call, inputs = found.call, found.inputs
+
+    @functools.cache
+    def program() -> Program:
+        group = Group()
+        for step in own:
+            group.add(step)
+        return Program(group, found.outputs)
+
+    grown = call if isinstance(call, Grown) else None
+
+    @functools.wraps(call if grown is None else grown.call)  # with its buffers, if it takes any
+    def run(*arrays: Any, **buffers: Any) -> Any:
+        if (made := call(*arrays, **buffers)) is not None:
+            return made
+        cannot_repeat()
+        values = dict(zip(inputs, arrays, strict=True))
+        return program()(*(values[value] for value, _ in program().inputs))
+
+    return Repeated(run, platform, grown=grown)
