@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tenonnx.plugins import installed
+from tenonnx import installed
 
 
 def by_metadata(group: str) -> set[tuple[str, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import os
 import subprocess
@@ -70,6 +71,15 @@ COMMAND_NEEDS = CORE_NEEDS | {"click", "rich", "typer"}
 KIT_NEEDS = CORE_NEEDS | {"hypothesis", "pytest"}
 """What the runtime, its command line, and what plugins are tested with may import of others."""
 
+LARGEST_CYCLE = 4
+"""Modules that import each other in a ring, lazily or for their types: the array of
+``tenonnx_array.standard`` and the functions that it has as methods."""
+
+KERNELS = "tenonnx_cpu.jit"
+FROM_ABOVE = 33
+"""Imports of what calls kernels, by kernels: of layouts of arguments, which both sides read. It
+only shrinks: a layout belongs to its kernel."""
+
 MAX_FILE = 400
 MAX_BODY = 40
 
@@ -111,6 +121,61 @@ def test_packages_import_downwards_only(package: str) -> None:
     for path in sources(package):
         others = {module.split(".")[0] for module in imported(path)} & LAYERS.keys()
         assert others <= allowed, f"{path} imports {others - allowed}"
+
+
+@functools.cache
+def imports() -> dict[str, set[str]]:
+    """Returns the modules that each module imports, inside functions and for type checkers too."""
+    paths = {
+        ".".join(path.relative_to(ROOT / root).with_suffix("").parts).removesuffix(
+            ".__init__"
+        ): path
+        for root in ROOTS
+        for path in (ROOT / root).rglob("*.py")
+    }
+    found = {}
+    for module, path in paths.items():
+        names = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module is not None:
+                inner = {f"{node.module}.{alias.name}" for alias in node.names}
+                names |= inner & paths.keys() if inner <= paths.keys() else {*inner, node.module}
+        found[module] = names & paths.keys() - {module}
+    return found
+
+
+def reached(start: str, graph: dict[str, set[str]]) -> set[str]:
+    found, ahead = set[str](), [start]
+    while ahead:
+        new = graph[ahead.pop()] - found
+        found |= new
+        ahead += new
+    return found
+
+
+def test_cycles_of_imports_are_small() -> None:
+    graph = imports()
+    after = {module: reached(module, graph) for module in graph}
+    cycles = {
+        frozenset(other for other in after[module] if module in after[other])
+        for module in graph
+        if module in after[module]
+    }
+    assert {cycle for cycle in cycles if len(cycle) > LARGEST_CYCLE} == set()
+
+
+def test_kernels_import_little_from_above() -> None:
+    above = {
+        (module, other)
+        for module, others in imports().items()
+        for other in others
+        if module.startswith(KERNELS)
+        and other.startswith("tenonnx_cpu")
+        and not other.startswith(KERNELS)
+    }
+    assert len(above) <= FROM_ABOVE, sorted(above)
 
 
 @pytest.mark.parametrize("part", PARTS)

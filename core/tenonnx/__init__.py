@@ -337,9 +337,9 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from tenonnx.plugins.installed import version
+        from tenonnx.installed import release
 
-        return version("tenonnx") or "unreleased"
+        return release()
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'tenonnx' has no attribute {name!r}")
     value = getattr(importlib.import_module(f"tenonnx.{_MODULE_OF[name]}"), name)

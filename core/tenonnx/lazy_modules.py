@@ -187,7 +187,7 @@ def _function_of_metadata(metadata: ModuleType, name: str) -> Callable[..., Any]
     """Answers which version onnx has."""
 
     def version(distribution: str) -> str:
-        from tenonnx.plugins import installed
+        from tenonnx import installed
 
         return installed.version(distribution) or _attribute(metadata, name)(distribution)
 

@@ -8,7 +8,7 @@ import enum
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from tenonnx.errors import InvalidArgument, NotFound, NotSupported, did_you_mean
 from tenonnx.interface.config import SESSION_KEYS, check_entry, set_attribute
@@ -18,10 +18,18 @@ from tenonnx.operators import OperatorTable
 
 if TYPE_CHECKING:
     from tenonnx.custom_ops import Function
-    from tenonnx.plugins.manager import PluginSet
     from tenonnx.weights.registry import WeightRegistry
 
 Options = TypeVar("Options")
+
+
+class Plugins(Protocol):
+    """A ``tenonnx.PluginSet``, which itself is made of what options are given to."""
+
+    records: list[Any]
+
+    def register(self, plugin: Any, name: str | None = None) -> Any:
+        """Adds a plugin."""
 
 
 @dataclass
@@ -52,7 +60,7 @@ class SessionOptions:
     graph_optimization_level: GraphOptimizationLevel = GraphOptimizationLevel.ORT_ENABLE_ALL
     disabled_transforms: Iterable[str] = ()
     weights: WeightRegistry | None = None
-    plugins: PluginSet | None = None
+    plugins: Plugins | None = None
     allowed_roots: Iterable[str] = ()
     intra_op_num_threads: int = 0
     inter_op_num_threads: int = 0

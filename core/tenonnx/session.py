@@ -20,9 +20,9 @@ from tenonnx.interruption import Limit
 from tenonnx.options import SessionOptions, checked
 from tenonnx.planning.placement import Placement, place
 from tenonnx.planning.plan import Observer, Plan
-from tenonnx.plugins.choosing import ProviderRequest, choose_providers
+from tenonnx.plugins.choosing import ProviderRequest, choose_providers, host_providers
 from tenonnx.provider import HOST, Device
-from tenonnx.transforms import TransformContext, TransformReport, host_providers, run_transforms
+from tenonnx.transforms import TransformContext, TransformReport, run_transforms
 
 if TYPE_CHECKING:  # imported when first used: the others save the time
     from tenonnx.interface.io_binding import IOBinding

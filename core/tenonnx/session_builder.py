@@ -20,7 +20,8 @@ from tenonnx.interruption import Stopped
 from tenonnx.loading.declared import forget_unknown_sizes
 from tenonnx.loading.supplied import Supplied
 from tenonnx.options import PROCESS_DEFAULTS, SessionOptions
-from tenonnx.plugins.manager import PluginSet, default_plugins
+from tenonnx.plugins.choosing import plugins_of
+from tenonnx.plugins.manager import PluginSet
 from tenonnx.provider import HOST
 from tenonnx.transforms import Transform, select
 from tenonnx.weights.registry import Weight, WeightRegistry, default_registry
@@ -44,13 +45,12 @@ def surroundings(options: SessionOptions) -> tuple[PluginSet, WeightRegistry]:
     Raises:
         InvalidArgument: They name something else.
     """
-    for name, kind in (("plugins", PluginSet), ("weights", WeightRegistry)):
-        given = getattr(options, name)
-        if given is not None and not isinstance(given, kind):
-            raise InvalidArgument(
-                f"SessionOptions.{name} is {given!r}; expected a {kind.__name__}, or None"
-            )
-    return options.plugins or default_plugins(), options.weights or default_registry()
+    weights = options.weights
+    if weights is not None and not isinstance(weights, WeightRegistry):
+        raise InvalidArgument(
+            f"SessionOptions.weights is {weights!r}; expected a WeightRegistry, or None"
+        )
+    return plugins_of(options), weights or default_registry()
 
 
 def read_model(

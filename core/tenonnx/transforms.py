@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -23,17 +22,15 @@ from tenonnx.errors import (
 from tenonnx.interruption import Stopped
 from tenonnx.memory import at_most
 from tenonnx.options import GraphOptimizationLevel, SessionOptions
-from tenonnx.provider import HOST, Provider, Segment, why_unusable
+from tenonnx.provider import Provider, Segment
 from tenonnx.records import record
 from tenonnx.wellformed import misfit
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from tenonnx.plugins.manager import PluginSet
     from tenonnx.weights.registry import WeightRegistry
 
-log = logging.getLogger("tenonnx")
 
 Level = Literal["required", "basic", "extended", "layout", "all"]
 
@@ -246,19 +243,3 @@ def _declined(transform: Transform, context: TransformContext) -> str | None:
     if provider.domains is not None and transform.domain not in provider.domains:
         why = f"it has no operators of {transform.domain}"
     return None if why is None else f"left to {provider.name}: {why}"
-
-
-def host_providers(plugins: PluginSet) -> list[Provider]:
-    """Instantiates the usable providers that run on the host, with default options.
-
-    Nobody asked for them, so one that has no default options or does not start is left out.
-    """
-    found = []
-    for provider in plugins.providers.values():
-        if provider.unasked and provider.device is HOST and why_unusable(provider) is None:
-            try:
-                options = provider.Options() if provider.Options else None
-                found.append(provider(options, plugins.operators_for(provider)))
-            except Exception as error:
-                log.info("no constants are folded on %s: %r", provider.name, error)
-    return found

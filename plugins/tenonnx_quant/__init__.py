@@ -46,9 +46,6 @@ __all__ = [
     "quantize_weights",
 ]
 
-DOMAIN = "ai.tenonnx"
-"""Where the fused operator lives; it is made by the transform and never found in a file."""
-
 
 @hookimpl
 def register_transforms(register: Callable[[Transform], None]) -> None:

@@ -7,7 +7,7 @@ import onnx_ir as ir
 from tenonnx import TransformContext, Weight, WeightTensor
 from tenonnx.graph import attribute, graphs
 from tenonnx.records import record
-from tenonnx_quant import DOMAIN
+from tenonnx_quant.kernels import DOMAIN
 
 BITS = {
     ir.DataType.INT8: (8, 1),

@@ -6,8 +6,10 @@ import math
 from typing import Final
 
 from tenonnx import Array, Namespace, OperatorTable
-from tenonnx_quant import DOMAIN
 from tenonnx_quant.planes import by_planes
+
+DOMAIN = "ai.tenonnx"
+"""Where the fused operator lives; it is made by the transform and never found in a file."""
 
 table = OperatorTable(DOMAIN)
 

@@ -126,7 +126,7 @@ def test_after_a_warmup_nothing_is_compiled(pooling: Path, warm: Path, expected:
 
 
 WITHOUT_NUMBA = """
-from tenonnx.plugins import installed
+from tenonnx import installed
 for name in ("numba", "llvmlite", "tbb"): sys.modules[name] = None
 version = installed.version
 installed.version = lambda name: None if name == "numba" else version(name)

@@ -14,8 +14,8 @@ from tenonnx.cli.facts import of_placement, operators
 from tenonnx.options import SessionOptions
 from tenonnx.planning.placement import Placement, place
 from tenonnx.planning.plan import Plan
-from tenonnx.plugins.choosing import ProviderRequest, choose_providers
-from tenonnx.transforms import Transform, TransformContext, host_providers, run_transforms
+from tenonnx.plugins.choosing import ProviderRequest, choose_providers, host_providers
+from tenonnx.transforms import Transform, TransformContext, run_transforms
 
 NEARLY = "nearly "
 """How a transform's note begins that tells what it did not match, and why."""

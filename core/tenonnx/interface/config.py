@@ -5,12 +5,9 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from tenonnx.errors import InvalidArgument, NotSupported, did_you_mean
-
-if TYPE_CHECKING:
-    from tenonnx.options import SessionOptions
 
 log = logging.getLogger("tenonnx")
 
@@ -260,7 +257,7 @@ def check_entry(key: str, value: str, keys: Mapping[str, ConfigKey], kind: str) 
         log.info("%s has no effect: %s", key, known.reason)
 
 
-def set_attribute(options: SessionOptions, key: str, value: str) -> None:
+def set_attribute(options: object, key: str, value: str) -> None:
     """Sets the attribute that an entry stands for, if it stands for one.
 
     Raises:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from tenonnx.interface.signature import NodeArg
-
-if TYPE_CHECKING:
-    from tenonnx.interface.session_facts import Session
 
 OPEN = frozenset({"type", "shape"})
 
@@ -17,11 +15,11 @@ class Inferred(NodeArg):
 
     Args:
         said: What the model says; that stays if nothing is found.
-        session: Where to ask; it is kept until then.
+        infer: Returns all outputs by name; it is kept until it is asked.
     """
 
-    def __init__(self, said: NodeArg, session: Session) -> None:
-        vars(self).update(name=said.name, _said=said, _session=session)
+    def __init__(self, said: NodeArg, infer: Callable[[], Mapping[str, NodeArg]]) -> None:
+        vars(self).update(name=said.name, _said=said, _infer=infer)
 
     def __getattr__(self, name: str) -> Any:
         if name not in OPEN:
@@ -43,11 +41,11 @@ class Inferred(NodeArg):
     def _settled(self) -> Any:
         """Returns itself, which is an output like others from now on."""
         state = vars(self)
-        said, session = state.get("_said"), state.get("_session")
-        if said is not None and session is not None:  # or another thread was faster
-            found = session._inferred.get(said.name, said)
+        said, infer = state.get("_said"), state.get("_infer")
+        if said is not None and infer is not None:  # or another thread was faster
+            found = infer().get(said.name, said)
             state.update(type=found.type or said.type, shape=found.shape)
             object.__setattr__(self, "__class__", NodeArg)
             state.pop("_said", None)
-            state.pop("_session", None)
+            state.pop("_infer", None)
         return self

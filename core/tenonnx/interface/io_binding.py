@@ -16,7 +16,7 @@ from tenonnx.planning.on_devices import lends
 from tenonnx.provider import HOST, Device
 
 if TYPE_CHECKING:
-    from tenonnx.session import InferenceSession
+    from tenonnx.interface.session_facts import Session
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -44,7 +44,7 @@ class IOBinding:
     place: a cache of keys and values grows without a copy.
     """
 
-    def __init__(self, session: InferenceSession) -> None:
+    def __init__(self, session: Session) -> None:
         inputs = (*session.get_inputs(), *session.get_overridable_initializers())
         self._input_names = dict.fromkeys(arg.name for arg in inputs)
         self._output_names = dict.fromkeys(arg.name for arg in session.get_outputs())

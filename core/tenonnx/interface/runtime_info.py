@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
-import tenonnx
 from tenonnx.errors import InvalidArgument, NotSupported, PluginError
+from tenonnx.installed import release
 from tenonnx.interface.devices import OrtEpDevice, ep_devices
 from tenonnx.operators import Kernel
 from tenonnx.options import PROCESS_DEFAULTS
@@ -39,7 +39,7 @@ def get_ep_devices() -> list[OrtEpDevice]:
 
 def get_version_string() -> str:
     """Returns the version of tenonnx."""
-    return str(tenonnx.__version__)
+    return release()
 
 
 def get_available_providers() -> list[str]:

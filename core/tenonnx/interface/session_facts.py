@@ -13,7 +13,7 @@ import onnx_ir as ir
 from tenonnx.errors import NotSupported
 from tenonnx.interface.signature import NodeArg, Signature
 from tenonnx.options import SessionOptions
-from tenonnx.plugins.manager import default_plugins
+from tenonnx.plugins.choosing import plugins_of
 
 if TYPE_CHECKING:
     from tenonnx.interface.assigned import OrtEpAssignedSubgraph
@@ -61,7 +61,10 @@ class Session:
             return [arg for arg, _ in pairs]
         from tenonnx.interface.inferred import Inferred  # for models that leave something open
 
-        return [arg if _is_said(value) else Inferred(arg, self) for arg, value in pairs]
+        return [
+            arg if _is_said(value) else Inferred(arg, lambda: self._inferred)
+            for arg, value in pairs
+        ]
 
     @functools.cached_property
     def _inferred(self) -> dict[str, NodeArg]:
@@ -120,7 +123,7 @@ class Session:
         """Returns the preferred provider's device for each input; ``None`` if it has no name."""
         from tenonnx.interface.devices import ep_devices
 
-        devices = ep_devices(self._options.plugins or default_plugins())
+        devices = ep_devices(plugins_of(self._options))
         preferred = self._providers[0].name
         device = next((found for found in devices if found.ep_name == preferred), None)
         return [device for _ in self._signature.inputs]

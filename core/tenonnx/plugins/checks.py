@@ -7,9 +7,9 @@ from typing import Any
 
 import pluggy
 
-import tenonnx
 from tenonnx import hookspecs
 from tenonnx.errors import PluginError, did_you_mean
+from tenonnx.installed import release
 from tenonnx.plugins.catalogue import PluginRecord
 
 DISTRIBUTION = "tenonnx"
@@ -24,7 +24,7 @@ def check_api(plugin: Any, record: PluginRecord) -> None:
     record.api = getattr(plugin, "tenonnx_api", None)
     if record.api is None or record.api == hookspecs.API_VERSION:
         return
-    here = tenonnx.__version__
+    here = release()
     newer = isinstance(record.api, int) and record.api > hookspecs.API_VERSION
     raise PluginError(
         f"it was written for version {record.api} of the plugin API, and tenonnx {here} has "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
@@ -11,8 +12,10 @@ from tenonnx.custom_ops import GLOBAL
 from tenonnx.errors import EPFail, InvalidArgument, TenonnxError, did_you_mean
 from tenonnx.operators import OperatorTable
 from tenonnx.options import SessionOptions
-from tenonnx.plugins.manager import PluginSet
-from tenonnx.provider import Provider, resolve_provider_name, why_unusable
+from tenonnx.plugins.manager import PluginSet, default_plugins
+from tenonnx.provider import HOST, Provider, resolve_provider_name, why_unusable
+
+log = logging.getLogger("tenonnx")
 
 ProviderRequest: TypeAlias = "str | tuple[str, Mapping[str, Any]] | Provider"
 
@@ -164,3 +167,33 @@ def _normalise(
                     f"providers[{position}] is {request!r}; expected a name, (name, options) or "
                     "a Provider"
                 )
+
+
+def plugins_of(options: SessionOptions) -> PluginSet:
+    """Returns the plugins that options name; the process's if they name none.
+
+    Raises:
+        InvalidArgument: They name something else.
+    """
+    given = options.plugins
+    if given is None:
+        return default_plugins()
+    if isinstance(given, PluginSet):
+        return given
+    raise InvalidArgument(f"SessionOptions.plugins is {given!r}; expected a PluginSet, or None")
+
+
+def host_providers(plugins: PluginSet) -> list[Provider]:
+    """Instantiates the usable providers that run on the host, with default options.
+
+    Nobody asked for them, so one that has no default options or does not start is left out.
+    """
+    found = []
+    for provider in plugins.providers.values():
+        if provider.unasked and provider.device is HOST and why_unusable(provider) is None:
+            try:
+                options = provider.Options() if provider.Options else None
+                found.append(provider(options, plugins.operators_for(provider)))
+            except Exception as error:
+                log.info("no constants are folded on %s: %r", provider.name, error)
+    return found

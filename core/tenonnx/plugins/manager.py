@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import pluggy
 
-from tenonnx import hookspecs
+from tenonnx import hookspecs, installed
 from tenonnx.errors import PluginError, did_you_mean
-from tenonnx.plugins import installed
 from tenonnx.plugins.catalogue import Catalogue, PluginRecord
 from tenonnx.plugins.checks import DISTRIBUTION, check_api, check_hooks, refused
 

@@ -12,13 +12,14 @@ import pytest
 
 from tenonnx import session_builder
 from tenonnx.options import GraphOptimizationLevel, SessionOptions
+from tenonnx.plugins.choosing import host_providers
 from tenonnx.plugins.manager import PluginSet, default_plugins
 from tenonnx.session import InferenceSession
 from tenonnx.testing.compare import assert_similar
 from tenonnx.testing.models import branch, loop, mlp
 from tenonnx.testing.nodes import node_cases
 from tenonnx.testing.one import plugins_and
-from tenonnx.transforms import Transform, TransformContext, host_providers, run_transforms
+from tenonnx.transforms import Transform, TransformContext, run_transforms
 from tenonnx.weights.registry import WeightRegistry
 
 SIZE = 4

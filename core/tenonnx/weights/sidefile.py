@@ -21,9 +21,9 @@ from typing import NamedTuple
 import numpy as np
 import onnx_ir as ir
 
-import tenonnx
 from tenonnx.digest import digest
 from tenonnx.errors import InvalidArgument
+from tenonnx.installed import release
 from tenonnx.weights import draft
 from tenonnx.weights.folder import cache_root
 from tenonnx.weights.mapping import Identity, Mapping
@@ -162,7 +162,7 @@ class SideFiles:
     def _path(self, key: str) -> Path:
         # Another version of tenonnx may compute the same thing otherwise.
         assert self.folder is not None
-        return self.folder / f"{digest(f'{VERSION} {tenonnx.__version__} {key}')}.weight"
+        return self.folder / f"{digest(f'{VERSION} {release()} {key}')}.weight"
 
     def files(self) -> list[Path]:
         """Returns the side files that there are."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from tenonnx.digest import digest
-from tenonnx.plugins.installed import version
+from tenonnx.installed import version
 from tenonnx.weights.folder import cache_root
 from tenonnx.weights.trusted import is_trusted, open_trusted, read_trusted
 from tenonnx_cpu.jit.code.cpu import architecture, description, installed, own_code, target

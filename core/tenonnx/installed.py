@@ -70,6 +70,11 @@ def version(distribution: str) -> str | None:
     return _version(distribution, tuple(sys.path))
 
 
+def release() -> str:
+    """Returns this package's own version."""
+    return version("tenonnx") or "unreleased"
+
+
 @functools.cache
 def _version(distribution: str, path: tuple[str, ...]) -> str | None:
     if _elsewhere():
