@@ -61,43 +61,6 @@ def test_folded_convolutions_are_shared_by_sessions() -> None:
     assert first.weights == second.weights
 
 
-@pytest.mark.parametrize(
-    "activation",
-    ["Relu(h)", "Tanh(h)", "Sigmoid(h)", "LeakyRelu<alpha=0.2>(h)", "Clip(h, low, high)"],
-)
-def test_a_convolution_and_its_activation(activation: str) -> None:
-    text = CONV.format(c=4, o=6, s=4, conv="Conv(x, w, b)", after=activation)
-    bounds = {"low": np.float32(-0.5), "high": np.float32(0.5)}
-    weights = {"w": normal(6, 4, 3, 3), "b": normal(6), **bounds}
-    counts, _ = fused(parse(text, **weights), {"x": normal(2, 4, 6, 6)}, rtol=1e-4)
-    assert counts == {"FusedConv": 1}
-
-
-@pytest.mark.parametrize("conv", ["Conv(x, w, b)", "Conv(x, w)"])
-@pytest.mark.parametrize(
-    "after", ["Add(h, z)", "Add(z, h)  y0 = Relu(s)", "Add(h, h)  y0 = Tanh(s)"]
-)
-def test_a_convolution_and_what_is_added_to_it(conv: str, after: str) -> None:
-    """Also where the sum is larger; and not what is added to itself."""
-    text = f"""(float[a,4,6,6] x, float[e,6,4,4] z) => (float[d,6,4,4] y) {{
-        h = {conv}  s = {after}  y = Neg({"y0" if "y0" in after else "s"}) }}"""
-    weights = {"w": normal(6, 4, 3, 3), "b": normal(6)}
-    for count in (1, 2):
-        feeds = {"x": normal(1, 4, 6, 6), "z": normal(count, 6, 4, 4, seed=1)}
-        counts, _ = fused(parse(text, **weights), feeds, rtol=1e-4)
-        twice = "h, h" in after
-        assert counts == ({"Conv": 1, "Add": 1, "Tanh": 1, "Neg": 1} if twice else
-                          {"FusedConv": 1, "Neg": 1})  # fmt: skip
-
-
-def test_of_two_convolutions_the_one_that_nobody_else_reads_takes_the_sum() -> None:
-    text = """(float[a,4,6,6] x) => (float[a,4,6,6] y) {
-        g = Conv(x, w)  h = Conv(g, w)  s = Add(g, h)  y = Neg(s) }"""
-    feeds = {"x": normal(1, 4, 6, 6)}
-    counts, _ = fused(parse(text, w=normal(4, 4, 1, 1)), feeds, rtol=1e-4)
-    assert counts == {"Conv": 1, "FusedConv": 1, "Neg": 1}
-
-
 @pytest.mark.parametrize("kind", ["Conv", "ConvTranspose"])
 def test_convolutions_of_narrow_floats_are_widened_with_their_weights(kind: str) -> None:
     """However few they are, and without a cast of weights whenever the model runs."""

@@ -96,7 +96,7 @@ def test_transforms_into_other_domains_are_left_out() -> None:
     session = opened(models.mlp())
     notes = {report.name: report.notes for report in session.transforms}
     why = "left to RecordingExecutionProvider: it has no operators of com.microsoft"
-    assert notes["skip-norm"] == (why,)
+    assert notes["attention"] == (why,)
     assert notes["layer-norm"] == ()
 
 

@@ -65,10 +65,6 @@ def register_transforms(register: Callable[[Transform], None]) -> None:
     add("rotary", "extended", 64, "rotary:rotary", "Neg", "Slice", domain=MICROSOFT)
     add("attention", "extended", 65, "attention:attention", "Softmax", domain=MICROSOFT)
     add("packed-heads", "extended", 66, "packed:packed_heads", "Attention", domain=MICROSOFT)
-    add("bias-gelu", "extended", 70, "gelu:bias_gelu", "Gelu", domain=MICROSOFT)
-    norms = ("LayerNormalization", "RMSNormalization")
-    add("skip-norm", "extended", 71, "skip:skip_norms", "Add", norms, domain=MICROSOFT)
-    add("conv-activation", "extended", 72, "activations:conv_activation", "Conv", domain=MICROSOFT)
 
 
 def later(place: str) -> Callable[[ir.Model, TransformContext], bool]:

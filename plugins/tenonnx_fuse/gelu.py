@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from tenonnx import TransformContext
 from tenonnx_fuse.known import dtype_of, number_of, rank_of, weight_of
-from tenonnx_fuse.pattern import AnyNumber, Found, Like, Op, Pattern, Vector, either, op
+from tenonnx_fuse.pattern import AnyNumber, Found, Like, Op, Pattern, either, op
 from tenonnx_fuse.rewrite import Rule, rewriting
 
 FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE)
@@ -38,7 +38,6 @@ QUICK = op("Mul", "x", op("Sigmoid", either(op("Mul", "x", AnyNumber("alpha")), 
 SIX = op("Clip", op("Add", "x", 3.0), 0.0, 6.0)
 SIXTH = op("Mul", SIX, 1 / 6), op("Div", SIX, 6.0)
 HARD = op("Mul", op("Mul", "x", SIX), 1 / 6), op("Div", op("Mul", "x", SIX), 6.0)
-BIASED = op("Gelu", op("Add", "x", Vector("bias")))
 
 
 def _unfit(found: Found) -> str | None:
@@ -82,14 +81,6 @@ def _hard_swish(found: Found, _: TransformContext) -> list[ir.Node] | str:
     return _unfit(found) or [ir.node("HardSwish", [found.values["x"]], version=14)]
 
 
-def _bias_gelu(found: Found, _: TransformContext) -> list[ir.Node] | str:
-    approximate = found.last.attributes.get("approximate")
-    if approximate is not None and approximate.as_string() != "none":
-        return "the operator is not for the approximation by tanh"
-    inputs = [found.values["x"], found.values["bias"]]
-    return [ir.node("BiasGelu", inputs, domain="com.microsoft", version=1)]
-
-
 gelu = rewriting(
     *(Rule("Gelu", p, _gelu, 4, needs=("Erf",)) for p in _thirds("x", ERF, 0.5)),
     *(Rule("Gelu of tanh", p, _gelu, 4, needs=("Tanh",)) for p in _thirds("x", TANH, 0.5)),
@@ -99,4 +90,3 @@ hard_swish = rewriting(
     *(Rule("HardSwish", p, _hard_swish, needs=("Clip",)) for p in HARD),
     *(Rule("HardSigmoid", p, _hard_sigmoid, needs=("Clip",)) for p in SIXTH),
 )
-bias_gelu = rewriting(Rule("BiasGelu", BIASED, _bias_gelu, needs=("Gelu",)))

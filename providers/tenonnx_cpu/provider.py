@@ -27,17 +27,14 @@ if TYPE_CHECKING:
 
 
 DECLINED_COMPILED = {
-    "bias-gelu": "sums and activations are one pass, however many nodes they are",
-    "conv-activation": "activations are computed while the convolution's result is in the cache",
     "conv-batchnorm": "factors are applied as the result is stored, and need no other weights",
     "rotary": "halves are turned in one pass over what exporters write",
-    "skip-norm": "a sum and its normalisation are one pass",
     "swish": "products with a sigmoid are computed with what is around them, in one pass",
 }
 """Transforms that would hide what is found as nodes are compiled, or copy weights for it."""
 
 DECLINED_PLAIN = dict.fromkeys(
-    ("attention", "bias-gelu", "conv-activation", "rotary", "skip-norm"),
+    ("attention", "rotary"),
     "numpy takes as many passes for the operator as for the nodes that it stands for",
 )
 """Transforms that gain nothing where nobody compiles kernels."""

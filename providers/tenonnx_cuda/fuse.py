@@ -68,16 +68,21 @@ fusion = FUSIONS.add
 """Decorates a fusion, whose call may return ``None``: the nodes' own steps run then."""
 
 MODULES: Final = (
-    *("attention.attend", "attention.turning", "elementwise.chains", "norms.residual"),
-    "products.linear",
+    *("attention.attend", "attention.turning", "elementwise.chains", "images.convolve"),
+    *("norms.residual", "products.linear"),
 )
 """Where fusions are; they register themselves."""
 
 
-def fuse(scope: Scope, steps: dict[ir.Node, Step], device: Device) -> None:
-    """Puts the steps of fusions in the place of their nodes'."""
+def bring_all() -> None:
+    """Imports the modules that have fusions."""
     for module in MODULES:
         importlib.import_module(f"tenonnx_cuda.{module}")
+
+
+def fuse(scope: Scope, steps: dict[ir.Node, Step], device: Device) -> None:
+    """Puts the steps of fusions in the place of their nodes'."""
+    bring_all()
     for place, found in FUSIONS.find(scope).items():
         own = [steps.pop(node) for node in sorted(found.nodes, key=scope.position)]
         steps[place] = Step(

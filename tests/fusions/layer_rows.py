@@ -118,16 +118,6 @@ def rms_norm(d: Draft) -> None:
     d.both("Mul", normal, d.weight(d.floats(*d.choose(sizes), dtype=narrow)))
 
 
-def skip_norm(d: Draft) -> None:
-    """The norm of a sum."""
-    x = d.input("x", *d.choose([(2, 3, 8), (1, 3, 8), (2, 1, 8), (2, 3, 1), (3, 8), (8,)]))
-    z = d.input("z", *d.choose([(2, 3, 8), (1, 3, 8), (2, 1, 8), (2, 3, 1), (3, 8), (8,), ()]))
-    total = d.both("Add", x, z)
-    scale = d.weight(d.floats(*d.choose([(8,), (1,)])))
-    given = [scale, d.weight(d.floats(8))] if d.choose([True, False]) else [scale]
-    d.add("LayerNormalization", total, *given, axis=d.choose([-1, 2, 1, 0]))
-
-
 def matmul_add(d: Draft) -> None:
     """A product of matrices and a vector."""
     kind = d.choose([np.float32, np.float16, np.float64, np.int32])
@@ -245,15 +235,12 @@ ROWS = {
     "gelu, tangent": tanh_gelu,
     "swish": swish,
     "hard-swish": hard_swish,
-    "bias-gelu": bias_gelu,
     "layer-norm": layer_norm,
     "rms-norm": rms_norm,
-    "skip-norm": skip_norm,
     "matmul-add": matmul_add,
     "transposed-gemm": transposed_gemm,
     "conv-bias": conv_bias,
     "conv-batchnorm": conv_batchnorm,
     "conv-batchnorm, transposed": conv_transpose,
     "conv-pads": conv_pads,
-    "conv-activation": conv_activation,
 }

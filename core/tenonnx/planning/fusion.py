@@ -91,6 +91,11 @@ class Scope:
         node = uses[0].node
         return node if self.has(node) else None
 
+    def follower(self, value: ir.Value, *operators: str) -> ir.Node | None:
+        """Returns the reader of a value if it is one of some operators of ONNX's own domain."""
+        node = self.reader(value)
+        return node if node is not None and node.op_type in operators and not node.domain else None
+
     def consumer(self, value: ir.Value) -> ir.Node | None:
         """Returns the node that alone reads a value, however often, if it can be taken."""
         readers = {use.node for use in value.uses()}
@@ -119,6 +124,11 @@ class Scope:
             for user in value.consumers()
             if user not in fused.nodes
         )
+
+
+def beside(node: ir.Node, value: ir.Value) -> int:
+    """Returns the position of the operand that a node of two has beside a value."""
+    return 1 if node.inputs[0] is value else 0
 
 
 S = TypeVar("S", bound=Scope)

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from tenonnx.graph import array_of, attribute
 from tenonnx.operators import Array
+from tenonnx.planning.fusion import beside
+from tenonnx.planning.lower import is_constant
 from tenonnx.provider import HOST
 from tenonnx_array.conv import check_weights
 from tenonnx_array.windows import Windows, place, place_transposed
 from tenonnx_cuda.chosen import Call, Instead, Site, choose, same_element
+from tenonnx_cuda.fuse import Fused, Scope, fusion
 from tenonnx_cuda.images import layouts
 from tenonnx_cuda.images.by_cudnn import by_cudnn, on_tensor_cores
 from tenonnx_cuda.images.depthwise import depthwise
 from tenonnx_cuda.images.implicit import implicit
 from tenonnx_cuda.images.task import ACTIVATIONS, Ending, Task
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+BROADCASTING: Final = 7
+"""The opset version from which on Add broadcasts as numpy does."""
 
 LARGEST: Final = 2**31 - 1
 """Pixels of a channel, which kernels count by an int."""
@@ -38,6 +48,48 @@ def fused_conv(site: Site, plain: Call) -> Call | Instead | None:
     given = [*site.attribute("activation_params", ()), *[None] * 2]
     numbers = [d if g is None else g for g, d in zip(given, (*defaults, 0.0, 0.0), strict=False)]
     return instead(Convolving(site, plain, Ending(activation, *numbers[:2])))
+
+
+@fusion("Conv")
+def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
+    """Takes a convolution, what is added to it and an activation, if there are two nodes."""
+    nodes, added, ending = [node], None, Ending()
+    total = scope.follower(node.outputs[0], "Add")
+    if total is not None and (total.version or 1) >= BROADCASTING:
+        added = total.inputs[beside(total, node.outputs[0])]
+        if added is None or is_constant(added):
+            return None
+        nodes.append(total)
+    last = scope.follower(nodes[-1].outputs[0], *ACTIVATIONS)
+    if last is not None and (found := _ending(last)) is not None:
+        nodes, ending = [*nodes, last], found
+    if len(nodes) < 2:
+        return None
+    call = instead(Convolving(scope.site(node), lambda *_: None, ending, last=nodes[-1]))
+    inputs = (*node.inputs, None)[:3]
+    if isinstance(call, Instead):
+        inputs, call = (*call.inputs(node), None)[:3], call.call
+
+    def run(*arrays: Array | None) -> tuple[Array] | None:
+        y = call(*arrays)
+        return None if y is None else (y,)
+
+    return Fused(tuple(nodes), (*inputs, added), (nodes[-1].outputs[0],), run)
+
+
+def _ending(node: ir.Node) -> Ending | None:
+    """Returns what an activation does; ``None`` if its numbers are not known."""
+    activation, *defaults = ACTIVATIONS[node.op_type]
+    if node.op_type == "Clip":
+        bounds = [
+            array_of(value.const_value)
+            for value in node.inputs[1:]
+            if value is not None and is_constant(value) and value.const_value is not None
+        ]
+        known = len(bounds) == 2 and all(bound.size == 1 for bound in bounds)
+        return Ending(activation, *(float(b.reshape(())) for b in bounds)) if known else None
+    numbers = zip(("alpha", "beta"), defaults, strict=False)
+    return Ending(activation, *(attribute(node, name, default) for name, default in numbers))
 
 
 @choose("ConvTranspose")
@@ -74,9 +126,18 @@ class Convolving:
         plain: Takes what this does not.
         ending: What becomes of the results.
         transposed: Goes the other way.
+        last: The node whose result it makes, if it is not the convolution's.
     """
 
-    def __init__(self, site: Site, plain: Call, ending: Ending, *, transposed: bool = False):
+    def __init__(
+        self,
+        site: Site,
+        plain: Call,
+        ending: Ending,
+        *,
+        transposed: bool = False,
+        last: ir.Node | None = None,
+    ):
         self.site, self._plain, self._ending = site, plain, ending
         self._group = site.attribute("group", 1)
         self._transposed = transposed
@@ -84,7 +145,7 @@ class Convolving:
         found = {name: site.attribute(name, None) for name in names}
         self._geometry: dict[str, Any] = {k: tuple(v) for k, v in found.items() if v is not None}
         self._geometry["auto_pad"] = site.attribute("auto_pad", "NOTSET")
-        self._free = layouts.may_choose(site.node)
+        self._free = layouts.may_choose(last or site.node)
 
     def __call__(self, X: Array, W: Array, B: Array | None = None, Z: Array | None = None) -> Array:
         """Returns the result."""

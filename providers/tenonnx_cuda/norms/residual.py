@@ -19,15 +19,14 @@ NORMS: Final = ("LayerNormalization", "RMSNormalization")
 
 @fusion(*NORMS, priority=RESIDUAL)
 def fuse_residual(norm: ir.Node, scope: Scope) -> Fused | None:
-    """Takes a normalisation by constants, with the default axis, and the Add that it is of."""
+    """Takes a normalisation by constants and the Add that it is of."""
     add = None if norm.inputs[0] is None else norm.inputs[0].producer()
     if add is None or (add.domain, add.op_type) != ("", "Add") or not scope.has(add):
         return None
     simple = all(v is not None and is_constant(v) for v in norm.inputs[1:])
     others = any(v.uses() or v.is_graph_output() for v in norm.outputs[1:])
-    by_default = attribute(norm, "axis", -1) == -1
-    by_default = by_default and attribute(norm, "stash_type", FLOAT32) == FLOAT32
-    if not simple or not by_default or others or len(set(add.inputs)) != 2:
+    stashed = attribute(norm, "stash_type", FLOAT32) == FLOAT32
+    if not simple or not stashed or others or len(set(add.inputs)) != 2:
         return None
     read = len(add.outputs[0].uses()) > 1 or scope.escapes(add.outputs[0])
     inputs = tuple(value for value in (*add.inputs, *norm.inputs[1:]) if value is not None)
@@ -43,14 +42,17 @@ def residual_call(site: Site, *, total: bool) -> Callable[..., tuple[Any, ...] |
         total: Return the sum, too, before what is made of it.
     """
     how = {"epsilon": site.attribute("epsilon", 1e-5), "rms": site.node.op_type == NORMS[1]}
+    given = site.attribute("axis", -1)
 
     def call(x: Array, y: Array, scale: Array, bias: Array | None = None) -> Any:
         if x.ndim < y.ndim:
             x, y = y, x
         skip, row = (y, None) if y.shape == x.shape else (None, y)
-        if scale.shape != x.shape[-1:] or (row is not None and row.shape != scale.shape):
-            return None
         axis = x.ndim - 1
+        if given not in (-1, axis) or scale.shape != x.shape[-1:]:
+            return None
+        if row is not None and row.shape != scale.shape:
+            return None
         found = normalised(
             site, x, scale, bias, axis=axis, skip=skip, extra=row, total=total, **how
         )
