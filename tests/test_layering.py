@@ -60,6 +60,7 @@ PUBLIC_MODULES = {
     "tenonnx.interruption",
     "tenonnx.load",
     "tenonnx.records",
+    "tenonnx.traits",
 }
 """What of the runtime a plugin may import."""
 

@@ -18,16 +18,11 @@ from tenonnx import HOST, TransformContext, Weight, WeightTensor
 from tenonnx.digest import digest
 from tenonnx.graph import graphs, has_bodies, label, python_attributes, replace_uses
 from tenonnx.interruption import Stopped
+from tenonnx.traits import RANDOM
 from tenonnx_fold.pieces import in_pieces
 
-NEVER = frozenset(
-    {
-        "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
-        "RandomUniformLike",  # a new draw every run
-        "Dropout",  # likewise, in training mode
-        "DequantizeLinear", "QuantizeLinear",  # kernels read quantised weights as they are
-    }
-)  # fmt: skip
+NEVER = RANDOM | {"DequantizeLinear", "QuantizeLinear"}
+"""A draw is a new one in every run; kernels read quantised weights as they are."""
 
 MAX_GROWTH = 1 << 20
 """A result may need this many bytes more than its sources have, unless the session's options say

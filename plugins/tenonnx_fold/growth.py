@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx.graph import attribute
-from tenonnx_fold.pieces import ELEMENTWISE
+from tenonnx.traits import ELEMENTWISE
 
 
 def predicted_bytes(node: ir.Node, inputs: Sequence[np.ndarray[Any, Any] | None]) -> int:
@@ -32,7 +32,7 @@ def predicted_bytes(node: ir.Node, inputs: Sequence[np.ndarray[Any, Any] | None]
 def _elements(node: ir.Node, arrays: list[np.ndarray[Any, Any]]) -> int:
     if node.op_type in ELEMENTWISE:
         return math.prod(np.broadcast_shapes(*(array.shape for array in arrays)))
-    if node.op_type in ("Concat", "Sum", "Mean"):
+    if node.op_type == "Concat":
         return sum(array.size for array in arrays)
     if node.op_type == "MatMul":
         a, b = arrays

@@ -10,19 +10,9 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx import HOST, TransformContext, Weight
+from tenonnx.traits import ELEMENTWISE
 
 PIECE_BYTES: Final = 2 << 20
-
-ELEMENTWISE = frozenset(
-    {
-        "Abs", "Add", "And", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Cast", "Ceil",
-        "Clip", "Cos", "Div", "Equal", "Erf", "Exp", "Floor", "Greater", "GreaterOrEqual",
-        "IsInf", "IsNaN", "Less", "LessOrEqual", "Log", "Max", "Min", "Mod", "Mul", "Neg", "Not",
-        "Or", "Pow", "Reciprocal", "Relu", "Round", "Sigmoid", "Sign", "Sin", "Sqrt", "Sub",
-        "Tanh", "Where", "Xor",
-    }
-)  # fmt: skip
-"""Operators whose every element of the result depends on one element of each input."""
 
 Array = np.ndarray[Any, Any]
 
@@ -55,7 +45,7 @@ def in_pieces(
         return None
     if any(weight.dtype.bitwidth < 8 for weight in sources):
         return None
-    if node.domain != "" or len(node.outputs) != 1:
+    if node.domain or len(node.outputs) != 1 or (node.version or 1) < 7:
         return None
     arrays = [weight.on(HOST) for weight in sources]
     if node.op_type == "Concat":

@@ -15,9 +15,8 @@ from typing import TypeAlias
 import onnx_ir as ir
 
 from tenonnx.graph import label
+from tenonnx.traits import COMMUTATIVE
 from tenonnx_fuse.known import number_of, weight_of
-
-COMMUTATIVE = frozenset({"Add", "Mul"})
 
 TOLERANCE = {ir.DataType.FLOAT16: 1e-3, ir.DataType.BFLOAT16: 8e-3}
 """How far a constant may be from what it stands for, relatively: as far as its type rounds it."""

@@ -8,15 +8,8 @@ import onnx_ir as ir
 
 from tenonnx import TransformContext
 from tenonnx.graph import array_of, graphs, is_control_flow, replace_uses
+from tenonnx.traits import RANDOM
 from tenonnx_fuse.known import weight_of
-
-RANDOM = frozenset(
-    {
-        "Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
-        "RandomUniformLike",
-    }
-)  # fmt: skip
-"""Operators of which two nodes may give different results."""
 
 PURE = frozenset({"", "ai.onnx.ml", "ai.tenonnx"})
 """Domains whose other operators are functions of their inputs; of strangers' that is not known."""

@@ -10,26 +10,15 @@ import onnx_ir as ir
 
 from tenonnx import HOST, TransformContext
 from tenonnx.graph import graphs
+from tenonnx.traits import BROADCASTING, REDUCTIONS, UNARY
 from tenonnx_fuse.bypass import bypass, tell
 from tenonnx_fuse.constants import derived
 from tenonnx_fuse.known import attribute, integers_of, operand, permutation, rank_of, weight_of
 
-UNARY = frozenset(
-    {
-        "Abs", "Cast", "Ceil", "Clip", "DequantizeLinear", "Elu", "Erf", "Exp", "Floor", "Gelu",
-        "HardSigmoid", "HardSwish", "LeakyRelu", "Log", "Neg", "Not", "Pad", "QuantizeLinear",
-        "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "Relu", "Round",
-        "Sigmoid", "Sign", "Softplus", "Sqrt", "Swish", "Tanh",
-    }
-)  # fmt: skip
-"""Of whose inputs the first is turned."""
-
-BINARY = frozenset({"Add", "And", "Div", "Equal", "Greater", "Less", "Max", "Min", "Mul", "Or",
-                    "Pow", "Sub"})  # fmt: skip
-
-REDUCING = frozenset({"ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum"})
-
 QUANTISING = frozenset({"DequantizeLinear", "QuantizeLinear"})
+
+FIRST = UNARY | REDUCTIONS | QUANTISING | {"Pad"}
+"""Of whose inputs the first is transposed."""
 
 MAX_NODES = 4096
 """Nodes of a region that is looked at."""
@@ -97,12 +86,12 @@ class Region:
 
     def _turned(self, node: ir.Node) -> Iterator[ir.Value]:
         """Gives the inputs that have the order of axes, constants excepted."""
-        for value in node.inputs if node.op_type in BINARY else node.inputs[:1]:
+        for value in node.inputs if node.op_type in BROADCASTING else node.inputs[:1]:
             if value is not None and weight_of(value) is None:
                 yield value
 
     def _may_turn(self, node: ir.Node) -> bool:
-        if node.op_type not in UNARY | BINARY or node.domain or (node.version or 1) < 7:
+        if node.op_type not in FIRST | BROADCASTING or node.domain or (node.version or 1) < 7:
             return False
         if len(node.outputs) != 1 or node.outputs[0].is_graph_output():
             return False
@@ -111,7 +100,7 @@ class Region:
             return False
         if not _names_axes(node, rank):
             return False
-        constants = (weight_of(value) for value in node.inputs if node.op_type in BINARY)
+        constants = (weight_of(value) for value in node.inputs if node.op_type in BROADCASTING)
         if any(weight is not None and len(weight.shape) > rank for weight in constants):
             return False
         turned = list(self._turned(node))
@@ -159,7 +148,7 @@ class Region:
             for position, value in enumerate(node.inputs):
                 if value in turned and value is not None and value.producer() not in self.nodes:
                     node.replace_input_with(position, self._source(node, value, sources))
-                elif value is not None and node.op_type in BINARY and weight_of(value) is not None:
+                elif value and node.op_type in BROADCASTING and weight_of(value):
                     node.replace_input_with(position, self._constant(node, value))
             self._turn_axes(node)
             output = node.outputs[0]
@@ -230,7 +219,7 @@ class Region:
             pads = integers_of(operand(node, 1)) or ()
             numbers = [pads[side + axis] for side in (0, rank) for axis in self.back]
             node.replace_input_with(1, self._integers(node, numbers))
-        elif node.op_type in REDUCING:
+        elif node.op_type in REDUCTIONS:
             axes = [self.order[axis] for axis in _axes(node, rank)]
             if "axes" in node.attributes:
                 node.attributes["axes"] = ir.AttrInt64s("axes", axes)
@@ -245,7 +234,7 @@ class Region:
 
 def _names_axes(node: ir.Node, rank: int) -> bool:
     """Says whether a node names the axes that it works along by constants, if it does at all."""
-    if node.op_type in REDUCING:
+    if node.op_type in REDUCTIONS:
         # Along the last axis reductions are fast, and parts of norms that are found later.
         axes = _axes(node, rank)
         return bool(axes) and rank - 1 not in axes and attribute(node, "keepdims", 1) == 1

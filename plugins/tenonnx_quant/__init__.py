@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tenonnx import Transform, hookimpl
+from tenonnx import OperatorTable, Transform, hookimpl
 
 if TYPE_CHECKING:
     import typer
@@ -61,9 +61,7 @@ def register_transforms(register: Callable[[Transform], None]) -> None:
 @hookimpl
 def register_operators(register: RegisterOperators) -> None:
     """Add the fused operator to every provider that takes kernels."""
-    from tenonnx_quant.kernels import table
-
-    register(table)
+    register(OperatorTable.listed(__name__, {"kernels": "DequantizeMatMul-1"}, DOMAIN))
 
 
 @hookimpl

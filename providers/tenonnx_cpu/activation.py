@@ -1,8 +1,85 @@
-"""The activations that kernels can apply to their results: codes, and how nodes spell them."""
+"""The activations that kernels apply to their results, and how nodes spell them."""
 
 from __future__ import annotations
 
-NONE, RELU, GELU, GELU_TANH, SIGMOID, SILU, TANH, CLIP, LEAKY_RELU = range(9)
+import math
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
-HARD_SIGMOID, HARD_SWISH = 9, 10
-"""Those that only convolutions apply."""
+import numpy as np
+
+from tenonnx.traits import ACTIVATIONS
+from tenonnx_cpu.elementwise import opcodes
+from tenonnx_cpu.specialise import Site
+
+CODES: Final = {
+    "Clip": opcodes.CLIP,
+    "Gelu": opcodes.GELU,
+    "HardSigmoid": opcodes.HARD_SIGMOID,
+    "HardSwish": opcodes.HARD_SWISH,
+    "LeakyRelu": opcodes.LEAKY_RELU,
+    "Relu": opcodes.RELU,
+    "Sigmoid": opcodes.SIGMOID,
+    "Softsign": opcodes.SOFTSIGN,
+    "Swish": opcodes.SILU,
+    "Tanh": opcodes.TANH,
+    "ThresholdedRelu": opcodes.THRESHOLDED_RELU,
+}
+
+SWISH: Final = (1 / 6, 0.5)
+"""The parameters of the HardSigmoid that is in HardSwish."""
+
+
+class Activation(NamedTuple):
+    """What kernels do to every number of a result.
+
+    Attributes:
+        code: One of ``elementwise.opcodes``'s.
+        first: Its first parameter.
+        second: Its second parameter.
+    """
+
+    code: int = opcodes.NONE
+    first: float = 0.0
+    second: float = 0.0
+
+
+NONE: Final = Activation()
+
+
+def activation_of(site: Site) -> Activation | None:
+    """Returns what a node does to its first input, if it is an activation that kernels apply."""
+    name = site.node.op_type
+    if site.node.domain or name not in CODES:
+        return None
+    if name == "Clip":
+        bounds = clip_bounds(site)
+        return named(name, bounds) if bounds is not None and bounds[0] <= bounds[1] else None
+    if name == "Gelu" and site.attribute("approximate", "none") == "tanh":
+        return Activation(opcodes.GELU_TANH)
+    if name == "Swish" and site.attribute("alpha", 1.0) != 1.0:
+        return None
+    return named(name, [float(site.attribute(*known)) for known in ACTIVATIONS[name].items()])
+
+
+def named(name: str, given: Sequence[float] = ()) -> Activation | None:
+    """Returns an activation by its operator's name and the parameters that are given."""
+    if name == "HardSwish":
+        given = SWISH
+    elif name != "Clip":
+        given = [*given, *[*ACTIVATIONS.get(name, {}).values()][len(given) :]]
+    return Activation(CODES[name], *given[:2]) if name in CODES else None
+
+
+def clip_bounds(site: Site) -> tuple[float, float] | None:
+    """Returns a Clip's bounds, infinite where it has none; ``None`` if they are not known."""
+    inputs = site.node.inputs
+    if (site.node.version or 1) < 11:
+        return float(site.attribute("min", -math.inf)), float(site.attribute("max", math.inf))
+    bounds = [-math.inf, math.inf]
+    for place, given in enumerate(inputs[1:3]):
+        bound = site.scalar(place + 1)
+        if given is not None and (bound is None or np.isnan(bound).any()):
+            return None
+        bounds[place] = bounds[place] if bound is None else float(bound.reshape(()))
+    return bounds[0], bounds[1]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenonnx.planning.lower import is_constant
 from tenonnx.provider import Step
+from tenonnx.traits import SHAPE_ARITHMETIC
 from tenonnx_cpu.capture.capturable import Capturable, replayed
 from tenonnx_cpu.capture.constants import fix
 from tenonnx_cpu.capture.launch import Launch
@@ -17,15 +18,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 ASKED = frozenset({"Shape", "Size"})
-COMPUTED = frozenset(
-    {
-        "Abs", "Add", "And", "Cast", "Ceil", "Concat", "Div", "Equal", "Floor", "Gather", "Greater",
-        "GreaterOrEqual", "Identity", "Less", "LessOrEqual", "Max", "Min", "Mod", "Mul", "Neg",
-        "Not", "Or", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Reshape", "Slice",
-        "Sqrt", "Squeeze", "Sub", "Unsqueeze", "Where",
-    }
-)  # fmt: skip
-"""Operators whose results are no larger than their inputs together, for constants are small."""
 
 LARGEST = 256
 """Elements of a constant that takes part."""
@@ -75,7 +67,7 @@ def on_shapes(nodes: Sequence[ir.Node]) -> list[ir.Node]:
         if node.op_type in ASKED:
             takes_part = node.inputs[0] is not None and not is_constant(node.inputs[0])
         else:
-            takes_part = node.op_type in COMPUTED or _is_small_expand(node)
+            takes_part = node.op_type in SHAPE_ARITHMETIC or _is_small_expand(node)
             takes_part &= any(value in found for value in node.inputs)
             takes_part &= all(
                 value is None or value in found or _is_small_constant(value)

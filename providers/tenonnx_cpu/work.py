@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from tenonnx.planning.lower import is_constant
+from tenonnx.traits import COSTLY
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -13,14 +14,8 @@ if TYPE_CHECKING:
 OPEN = 32
 """What a dimension is taken for that the model leaves open."""
 
-FUNCTIONS = frozenset(
-    {
-        "Attention", "BiasGelu", "Erf", "Exp", "FastGelu", "Gelu", "GroupNormalization",
-        "HardSwish", "InstanceNormalization", "LayerNormalization", "LogSoftmax", "Mish", "Pow",
-        "Sigmoid", "SkipLayerNormalization", "Softmax", "Softplus", "Swish", "Tanh",
-    }
-)  # fmt: skip
-"""Operators that take numpy several passes, or a function of every element."""
+FAMILIES = ("Attention", "Gelu", "Normalization", "Softmax")
+"""In the names of operators that take numpy several passes; see ``COSTLY``, too."""
 FUNCTION = 8.0
 
 PRODUCT = 1 / 16
@@ -32,7 +27,7 @@ BLAS = frozenset({"Gemm", "MatMul"})
 def work_of(node: ir.Node) -> float:
     """Returns the time in passes over an element; at least 1."""
     result = max((_elements(value) for value in node.outputs), default=1.0)
-    work = result * (FUNCTION if node.op_type in FUNCTIONS else 1.0)
+    work = result * (FUNCTION if _takes_passes(node.op_type) else 1.0)
     weights = [v for v in node.inputs if v is not None and is_constant(v) and _rank(v) >= 2]
     if weights:
         products = _products(result, weights, node.op_type)
@@ -42,6 +37,10 @@ def work_of(node: ir.Node) -> float:
         given = node.inputs[0].shape if node.inputs[0] is not None else None
         work += PRODUCT * result * (_size(given[-1]) if given else OPEN)
     return max(1.0, work)
+
+
+def _takes_passes(operator: str) -> bool:
+    return operator in COSTLY or any(family in operator for family in FAMILIES)
 
 
 def _products(result: float, weights: list[ir.Value], operator: str) -> float:

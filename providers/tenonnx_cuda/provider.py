@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 import numpy as np
 
 from tenonnx.provider import HOST, Device
+from tenonnx.traits import VIEWS
 from tenonnx_array.provider import ArrayProvider
 from tenonnx_cuda.device import CudaDevice, SomeDevice
 from tenonnx_cuda.options import CudaOptions
@@ -27,9 +28,7 @@ if TYPE_CHECKING:
     from tenonnx_cuda.platform import Platform, Stream
 
 
-VIEWS: Final = frozenset(
-    {"Flatten", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"}
-)
+PARTS: Final = VIEWS | {"Slice", "Split", "Transpose"}
 """Operators whose results are parts of arrays that they read, or copies."""
 
 
@@ -155,7 +154,7 @@ class CUDAExecutionProvider(ArrayProvider):
         if not self._is_free(node):
             return step
         if choice is None:
-            is_view = not node.domain and node.op_type in VIEWS
+            is_view = not node.domain and node.op_type in PARTS
             call = Repeated(step.call, self.platform) if is_view else step.call
             return dataclasses.replace(step, call=call)
         library = step.call

@@ -14,6 +14,7 @@ from scipy import special
 import tenonnx
 from models import node
 from tenonnx_cpu import regions
+from tenonnx_cpu.elementwise import opcodes
 from tenonnx_cpu.elementwise.program import (
     RUN,
     Line,
@@ -278,7 +279,7 @@ def test_short_rows_are_one() -> None:
 def test_what_rows_have_in_common_is_repeated(shape: tuple[int, ...], threads: int) -> None:
     program = Program()
     x, y, z = program.array(), program.array(), program.array()
-    program.add(Line("Add"), (program.add(Line("Mul"), (x, y)), z))
+    program.add(Line(opcodes.ADD), (program.add(Line(opcodes.MUL), (x, y)), z))
     call = ProgramCall(program, lambda x, y, z: x * y + z, threads)
     a, b, c = floats(*shape), floats(shape[-1], seed=1), floats(*shape[:1], *[1] * (len(shape) - 1))
     np.testing.assert_allclose(call(a, b, c), a * b + c, rtol=1e-6)
@@ -295,7 +296,7 @@ def test_views_are_read_where_they_are(data: st.DataObject) -> None:
         views.append(base[tuple(slice(None, None, s) for s in steps)][tuple(map(slice, shape))])
     program = Program()
     x, y = program.array(), program.array()
-    program.add(Line("Neg"), (program.add(Line("Mul"), (x, y)),))
+    program.add(Line(opcodes.NEG), (program.add(Line(opcodes.MUL), (x, y)),))
     call = ProgramCall(program, lambda x, y: -(x * y), 1)
     np.testing.assert_array_equal(call(*views), -(views[0] * views[1]))
 

@@ -197,7 +197,7 @@ class ConvCall:
         scale = per_channel(w.shape[0])[0] if tail.scale is None else tail.scale
         count, threads = cut.floats * cut.threads, cut.threads
         after = scale, shift
-        kind = tail.activation, tail.first, tail.second, UNITS
+        kind = *tail.activation, UNITS
         places = cut.numbers, cut.offsets, cut.panel, cut.planes
 
         def call(x: NDArray, residual: NDArray | None) -> Launch | None:

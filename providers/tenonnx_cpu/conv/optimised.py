@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx.provider import HOST
-from tenonnx_cpu.activation import CLIP, NONE
+from tenonnx_cpu.activation import NONE, named
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.channels_last import channels_first, channels_last, taking_first, taking_last
 from tenonnx_cpu.conv.conv import ConvCall, request
 from tenonnx_cpu.conv.pooling import pool
-from tenonnx_cpu.conv.tail import LINEAR, SIMPLE, Tail
+from tenonnx_cpu.conv.tail import Tail
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.int8.codes import BYTES
 from tenonnx_cpu.int8.pooling import max_pool_of_bytes
@@ -70,18 +70,10 @@ def tail_of(node: ir.Node, scope: Scope) -> Tail | None:
     site = scope.site(node)
     weight = site.constant(1)
     name, numbers = site.attribute("activation", ""), site.attribute("activation_params", ())
-    tail = Tail((node,), node.outputs[0], residual=inputs_of(node)[3])
-    if name in LINEAR:
-        tail.activation, parameters = LINEAR[name]
-        defaults = [default for _, default in parameters]
-        values = [*numbers, *defaults[len(numbers) :]]
-        tail.first, tail.second = values[0], values[-1]
-    elif name == "Clip" and len(numbers) == 2:
-        tail.activation, (tail.first, tail.second) = CLIP, numbers
-    elif name and name not in SIMPLE:
+    made = named(name, numbers) if name else NONE
+    if made is None or (name == "Clip" and len(numbers) != 2):
         return None
-    else:
-        tail.activation = SIMPLE.get(name, NONE)
+    tail = Tail((node,), node.outputs[0], residual=inputs_of(node)[3], activation=made)
     if weight is not None and weight.dtype != F32:
         return None
     request(weight)

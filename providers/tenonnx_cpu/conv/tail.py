@@ -9,34 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tenonnx_cpu.activation import (
-    CLIP,
-    HARD_SIGMOID,
-    HARD_SWISH,
-    LEAKY_RELU,
-    NONE,
-    RELU,
-    SIGMOID,
-    SILU,
-    TANH,
-)
-from tenonnx_cpu.elementwise.elementwise import clip_bounds
+from tenonnx_cpu.activation import NONE, SWISH, Activation, activation_of
+from tenonnx_cpu.elementwise.opcodes import HARD_SWISH, LEAKY_RELU, SILU
 from tenonnx_cpu.fuse import Scope
 from tenonnx_cpu.products.product import fits
 from tenonnx_cpu.specialise import NDArray
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-
-SIMPLE = {"Relu": RELU, "Sigmoid": SIGMOID, "Tanh": TANH, "HardSwish": HARD_SWISH}
-"""Activations without parameters."""
-
-LINEAR = {"LeakyRelu": (LEAKY_RELU, (("alpha", 0.01),)),
-          "HardSigmoid": (HARD_SIGMOID, (("alpha", 0.2), ("beta", 0.5)))}  # fmt: skip
-"""Activations whose parameters are attributes, with defaults."""
-
-SWISH = (1 / 6, 0.5)
-"""The parameters of the HardSigmoid that is in HardSwish, which exporters round to float32."""
 
 
 @functools.lru_cache(maxsize=256)
@@ -55,9 +35,7 @@ class Tail:
         scale: A factor per channel, or ``None``.
         shift: What is added per channel beside the convolution's bias times the scale.
         residual: What is added element by element.
-        activation: One of ``tenonnx_cpu.activation``'s.
-        first: Its first parameter.
-        second: Its second parameter.
+        activation: What is done to the sums.
     """
 
     nodes: tuple[ir.Node, ...]
@@ -65,9 +43,7 @@ class Tail:
     scale: NDArray | None = None
     shift: NDArray | None = None
     residual: ir.Value | None = None
-    activation: int = NONE
-    first: float = 0.0
-    second: float = 0.0
+    activation: Activation = NONE
     _shifts: dict[int, tuple[NDArray, NDArray]] = field(default_factory=dict)
 
     def shifted(self, bias: NDArray | None) -> NDArray:
@@ -198,24 +174,14 @@ def _is_narrow(value: ir.Value) -> bool:
 
 def _take_activation(tail: Tail, node: ir.Node, scope: Scope) -> bool:
     site = scope.site(node)
-    if node.op_type in SIMPLE:
-        tail.activation = SIMPLE[node.op_type]
-        return True
-    if node.op_type in LINEAR:
-        tail.activation, parameters = LINEAR[node.op_type]
-        values = [float(site.attribute(*parameter)) for parameter in parameters]
-        tail.first, tail.second = values[0], values[-1]
-        return True
-    if node.op_type == "PRelu" and node.inputs[0] is tail.output and (node.version or 1) >= 7:
+    made = activation_of(site)
+    if node.op_type == "PRelu" and (node.version or 1) >= 7:
         slope = site.constant(1)
-        if slope is None or slope.size != 1 or slope.ndim > 3:
-            return False
-        tail.activation, tail.first = LEAKY_RELU, float(slope.reshape(-1)[0])
-        return True
-    bounds = clip_bounds(site) if node.op_type == "Clip" else None
-    if bounds is None or node.inputs[0] is not tail.output:
+        if slope is not None and slope.size == 1 and slope.ndim <= 3:
+            made = Activation(LEAKY_RELU, float(slope.reshape(-1)[0]))
+    if made is None or node.inputs[0] is not tail.output:
         return False
-    tail.activation, (tail.first, tail.second) = CLIP, bounds
+    tail.activation = made
     return True
 
 
@@ -236,11 +202,11 @@ def _take_gate(tail: Tail, scope: Scope) -> None:
     tail.extend(product)
 
 
-def _gated(node: ir.Node, scope: Scope) -> int | None:
+def _gated(node: ir.Node, scope: Scope) -> Activation | None:
     """Returns the activation that a number times a node's result is, if it is one."""
     if node.op_type == "Sigmoid":
-        return SILU
-    site = scope.site(node)
-    parameters = [site.attribute(name, default) for name, default in LINEAR["HardSigmoid"][1]]
-    is_swish = node.op_type == "HardSigmoid" and np.allclose(parameters, SWISH, rtol=1e-6, atol=0)
-    return HARD_SWISH if is_swish else None
+        return Activation(SILU)
+    made = activation_of(scope.site(node)) if node.op_type == "HardSigmoid" else None
+    # Exporters round the parameters to float32.
+    is_swish = made is not None and np.allclose(made[1:], SWISH, rtol=1e-6, atol=0)
+    return Activation(HARD_SWISH, *SWISH) if is_swish else None

@@ -141,8 +141,6 @@ class TransposedCall:
             None if tail.scale is None else self._repeated(tail.scale),
             None if tail.shift is None else self._repeated(tail.shift),
             activation=tail.activation,
-            first=tail.first,
-            second=tail.second,
         )
         self._convolutions: dict[tuple[int, ...], ConvCall] = {}
         self._cuts: dict[tuple[int, ...], Cut | None] = {}

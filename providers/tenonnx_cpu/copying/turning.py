@@ -10,6 +10,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from tenonnx.records import record
+from tenonnx.traits import VIEWS
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
@@ -43,8 +44,6 @@ ENOUGH = 1 << 14
 
 LEAST = 1 << 10
 """Elements from which on a copy costs the reader more than a call does."""
-
-VIEWS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 
 STRIDED = frozenset(
     {

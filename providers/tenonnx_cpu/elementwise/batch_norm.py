@@ -9,6 +9,7 @@ import numpy as np
 
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
+from tenonnx_cpu.elementwise.opcodes import ADD, MUL
 from tenonnx_cpu.elementwise.program import Line, Program, ProgramCall
 from tenonnx_cpu.specialise import F32, Call, NDArray, Site, specialise
 
@@ -21,7 +22,7 @@ def specialise_batch_norm(site: Site, plain: Call) -> Call | None:
         return None
     program = Program()
     x, factor, shift = (program.array() for _ in range(3))
-    program.add(Line("Add"), (program.add(Line("Mul"), (x, factor)), shift))
+    program.add(Line(ADD), (program.add(Line(MUL), (x, factor)), shift))
     program_call = ProgramCall(program, _in_two_passes, site.threads)
     channels = affine[0].size
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-import numpy as np
-
+from tenonnx.traits import COSTLY
+from tenonnx_cpu.activation import CODES as ACTIVATIONS
+from tenonnx_cpu.activation import activation_of
 from tenonnx_cpu.buffers import F32
 from tenonnx_cpu.capture.capturable import Capturable
-from tenonnx_cpu.elementwise.opcodes import BINARY, INPUTS
+from tenonnx_cpu.elementwise import opcodes
+from tenonnx_cpu.elementwise.opcodes import INPUTS
 from tenonnx_cpu.elementwise.program import Line, Program, ProgramCall
 from tenonnx_cpu.fuse import ELEMENTWISE, Fused, Scope, fusion
 from tenonnx_cpu.regions import find_region, inputs_of
@@ -29,93 +30,59 @@ Meaning: TypeAlias = Callable[[Site], "Line | None"]
 """Says what instruction a node is, if it is one; its operands are filled in later."""
 
 
-def _plain(name: str, since: int = 1, first: float = 0.0, second: float = 0.0) -> Meaning:
+def _since(version: int, code: int) -> Meaning:
+    """Returns what an operator without parameters means from a version on."""
+
     def meaning(site: Site) -> Line | None:
-        if (site.node.version or 1) < since:
-            return None
-        return Line(name, (first, second))
+        return Line(code) if (site.node.version or 1) >= version else None
 
     return meaning
 
 
-def _with(name: str, *attributes: tuple[str, float]) -> Meaning:
-    """An operator whose parameters are attributes, with these defaults."""
-
-    def meaning(site: Site) -> Line | None:
-        values = [float(site.attribute(key, default)) for key, default in attributes]
-        return Line(name, (values[0], values[1] if len(values) > 1 else 0.0))
-
-    return meaning
+def _activation(site: Site) -> Line | None:
+    made = activation_of(site)
+    return None if made is None else Line(made.code, (made.first, made.second), operands=1)
 
 
-def _gelu(site: Site) -> Line | None:
-    return Line("GeluTanh" if site.attribute("approximate", "none") == "tanh" else "Gelu")
-
-
-def _swish(site: Site) -> Line | None:
-    return Line("Silu") if site.attribute("alpha", 1.0) == 1.0 else None
-
-
-def clip_bounds(site: Site) -> tuple[float, float] | None:
-    """Returns a Clip's bounds, infinite where it has none; ``None`` if they are not known."""
-    inputs = site.node.inputs
-    if (site.node.version or 1) < 11:
-        return float(site.attribute("min", -math.inf)), float(site.attribute("max", math.inf))
-    bounds = [-math.inf, math.inf]
-    for place, given in enumerate(inputs[1:3]):
-        bound = site.scalar(place + 1)
-        if given is not None and (bound is None or np.isnan(bound).any()):
-            return None
-        bounds[place] = bounds[place] if bound is None else float(bound.reshape(()))
-    return bounds[0], bounds[1]
-
-
-def _clip(site: Site) -> Line | None:
-    bounds = clip_bounds(site)
-    if bounds is None or not bounds[0] <= bounds[1]:
-        return None
-    return Line("Clip", bounds, operands=1)
-
-
-POWERS = {1.0: "Copy", 2.0: "Square", 3.0: "Cube", -1.0: "Reciprocal"}
+POWERS = {1.0: opcodes.COPY, 2.0: opcodes.SQUARE, 3.0: opcodes.CUBE, -1.0: opcodes.RECIPROCAL}
 
 
 def _power(site: Site) -> Line | None:
     exponent = site.constant(1)
     if (site.node.version or 1) < 7 or exponent is None or exponent.ndim or exponent.dtype != F32:
         return None
-    name = POWERS.get(float(exponent))
-    return None if name is None else Line(name, operands=1)
+    code = POWERS.get(float(exponent))
+    return None if code is None else Line(code, operands=1)
 
 
-def _variadic(name: str) -> Meaning:
+def _variadic(code: int) -> Meaning:
     def meaning(site: Site) -> Line | None:
         wanted = (site.node.version or 1) >= 8 and len(site.node.inputs) == 2
-        return Line(name) if wanted else None
+        return Line(code) if wanted else None
 
     return meaning
 
 
-UNARY = ("Relu", "Neg", "Abs", "Sqrt", "Reciprocal", "Exp", "Sigmoid", "Tanh", "Floor", "Ceil")
 MEANINGS: Mapping[str, Meaning] = {
-    **{name: _plain(name, since=6) for name in UNARY},
-    **{name: _plain(name, since=7) for name in ("Add", "Sub", "Mul", "Div", "PRelu")},
-    **{name: _variadic(name) for name in ("Max", "Min")},
-    "Erf": _plain("Erf"),
-    "Softsign": _plain("Softsign"),
-    "Gelu": _gelu,
-    "Swish": _swish,
-    "HardSwish": _plain("HardSwish", first=1 / 6, second=0.5),
-    "LeakyRelu": _with("LeakyRelu", ("alpha", 0.01)),
-    "ThresholdedRelu": _with("ThresholdedRelu", ("alpha", 1.0)),
-    "HardSigmoid": _with("HardSigmoid", ("alpha", 0.2), ("beta", 0.5)),
-    "Clip": _clip,
+    **dict.fromkeys(ACTIVATIONS, _activation),
+    "Abs": _since(6, opcodes.ABS),
+    "Add": _since(7, opcodes.ADD),
+    "Ceil": _since(6, opcodes.CEIL),
+    "Div": _since(7, opcodes.DIV),
+    "Erf": _since(9, opcodes.ERF),
+    "Exp": _since(6, opcodes.EXP),
+    "Floor": _since(6, opcodes.FLOOR),
+    "Max": _variadic(opcodes.MAX),
+    "Min": _variadic(opcodes.MIN),
+    "Mul": _since(7, opcodes.MUL),
+    "Neg": _since(6, opcodes.NEG),
+    "PRelu": _since(7, opcodes.PRELU),
     "Pow": _power,
+    "Reciprocal": _since(6, opcodes.RECIPROCAL),
+    "Sqrt": _since(6, opcodes.SQRT),
+    "Sub": _since(7, opcodes.SUB),
 }
 """What nodes of ONNX's own domain mean."""
-
-COSTLY = ("Erf", "Exp", "Sigmoid", "Tanh", "Gelu", "Swish", "HardSwish", "HardSigmoid", "PRelu")
-"""Operators that numpy computes in several passes."""
 
 
 OF_FLOATS = frozenset(
@@ -145,7 +112,7 @@ def line_of(node: ir.Node, threads: int) -> Line | None:
 
 
 def _operands(line: Line) -> int:
-    return line.operands or (2 if line.name in BINARY else 1)
+    return line.operands or (2 if line.code >= opcodes.ADD else 1)
 
 
 def _may_be_float(value: ir.Value | None) -> bool:

@@ -1,19 +1,21 @@
-"""The elementwise operators that chains are made of: codes of the block interpreter."""
+"""Codes of elementwise operators: what chains are made of, and activations in other kernels."""
 
 from __future__ import annotations
 
-UNARY = (
-    "Relu", "Neg", "Abs", "Sqrt", "Reciprocal", "Floor", "Ceil", "Square", "Cube", "Copy",
-    "Softsign",
-    "Exp", "Erf", "Sigmoid", "Tanh", "Gelu", "GeluTanh", "Silu",
-    "LeakyRelu", "HardSigmoid", "HardSwish", "Clip", "ThresholdedRelu",
-)  # fmt: skip
-"""Operators of one operand: cheap ones, those that need polynomials, those with parameters."""
+COPY, RELU, NEG, ABS, SQRT, RECIPROCAL, FLOOR, CEIL, SQUARE, CUBE, SOFTSIGN = range(11)
+"""Operators of one operand and a few instructions."""
 
-BINARY = ("Add", "Sub", "Mul", "Div", "Max", "Min", "PRelu")
+EXP, ERF, SIGMOID, TANH, GELU, GELU_TANH, SILU = range(11, 18)
+"""Those that need polynomials."""
+
+LEAKY_RELU, HARD_SIGMOID, HARD_SWISH, CLIP, THRESHOLDED_RELU = range(18, 23)
+"""Those with parameters."""
+
+ADD, SUB, MUL, DIV, MAX, MIN, PRELU = range(23, 30)
 """Operators of two operands."""
 
-CODES = {name: code for code, name in enumerate((*UNARY, *BINARY))}
+NONE = COPY
+"""The activation that changes nothing."""
 
 INPUTS = 6
 """Arrays that a program reads at most."""

@@ -12,7 +12,7 @@ from tenonnx.records import record
 from tenonnx_cpu.buffers import F32, HALVES, contiguous, empty
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.channels_last import channels_first, channels_last, is_last
-from tenonnx_cpu.elementwise.opcodes import AXES, BLOCK, CODES, INPUTS, MEMORY, REGISTERS
+from tenonnx_cpu.elementwise.opcodes import AXES, BLOCK, INPUTS, MEMORY, REGISTERS
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
 from tenonnx_cpu.specialise import Call
@@ -39,12 +39,12 @@ class Line(NamedTuple):
     """One instruction.
 
     Attributes:
-        name: A key of ``CODES``.
+        code: One of ``opcodes``.
         numbers: Its parameters.
         operands: How many of the node's inputs are operands; 0 for as many as it takes.
     """
 
-    name: str
+    code: int
     numbers: tuple[float, float] = (0.0, 0.0)
     operands: int = 0
 
@@ -112,7 +112,7 @@ class Program:
             else:
                 place[result] = free.pop()
             x, z = place[operands[0]], place[operands[-1]]
-            code.append((CODES[line.name], x, z, place[result]))
+            code.append((line.code, x, z, place[result]))
             ends = {value for value in operands if last[value] == n}
             free += [place[v] for v in ends if place[v] >= INPUTS + taken]
         return code

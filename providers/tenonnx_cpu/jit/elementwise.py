@@ -10,85 +10,76 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.elementwise.opcodes import AXES, BLOCK, CODES, INPUTS, MEMORY
+from tenonnx_cpu.elementwise import opcodes
+from tenonnx_cpu.elementwise.opcodes import AXES, BLOCK, INPUTS, MEMORY
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
 from tenonnx_cpu.jit.threads.pool import parallel
-from tenonnx_cpu.jit.vectors import vmath
+from tenonnx_cpu.jit.vectors import activations, vmath
 from tenonnx_cpu.jit.vectors.views import floats, on_stack
 
 F = np.float32
-
-RELU, NEG, ABS, SQRT = CODES["Relu"], CODES["Neg"], CODES["Abs"], CODES["Sqrt"]
-RECIPROCAL, FLOOR, CEIL = CODES["Reciprocal"], CODES["Floor"], CODES["Ceil"]
-SQUARE, CUBE, COPY, SOFTSIGN = CODES["Square"], CODES["Cube"], CODES["Copy"], CODES["Softsign"]
-EXP, ERF, SIGMOID, TANH = CODES["Exp"], CODES["Erf"], CODES["Sigmoid"], CODES["Tanh"]
-GELU, GELU_TANH, SILU = CODES["Gelu"], CODES["GeluTanh"], CODES["Silu"]
-LEAKY_RELU, HARD_SIGMOID = CODES["LeakyRelu"], CODES["HardSigmoid"]
-HARD_SWISH, CLIP, THRESHOLDED = CODES["HardSwish"], CODES["Clip"], CODES["ThresholdedRelu"]
-ADD, SUB, MUL, DIV = CODES["Add"], CODES["Sub"], CODES["Mul"], CODES["Div"]
-MAX, MIN, PRELU = CODES["Max"], CODES["Min"], CODES["PRelu"]
 
 
 @helper
 def apply_cheap(op: Any, x: Any, y: Any) -> None:
     """Applies a unary operator of a few instructions."""
-    if op == RELU:
+    if op == opcodes.RELU:
         for i in range(y.size):
-            y[i] = F(0) if x[i] < F(0) else x[i]
-    elif op == NEG:
+            y[i] = activations.relu(x[i])
+    elif op == opcodes.NEG:
         for i in range(y.size):
             y[i] = -x[i]
-    elif op == ABS:
+    elif op == opcodes.ABS:
         for i in range(y.size):
             y[i] = abs(x[i])
-    elif op == SQRT:
+    elif op == opcodes.SQRT:
         for i in range(y.size):
             y[i] = np.sqrt(x[i])
-    elif op == RECIPROCAL:
+    elif op == opcodes.RECIPROCAL:
         for i in range(y.size):
             y[i] = F(1) / x[i]
-    elif op == FLOOR:
+    elif op == opcodes.FLOOR:
         for i in range(y.size):
             y[i] = np.floor(x[i])
-    elif op == CEIL:
+    elif op == opcodes.CEIL:
         for i in range(y.size):
             y[i] = np.ceil(x[i])
-    elif op == SQUARE:
+    elif op == opcodes.SQUARE:
         for i in range(y.size):
             y[i] = x[i] * x[i]
-    elif op == CUBE:
+    elif op == opcodes.CUBE:
         for i in range(y.size):
             y[i] = x[i] * x[i] * x[i]
-    elif op == COPY:
+    elif op == opcodes.COPY:
         for i in range(y.size):
             y[i] = x[i]
-    elif op == SOFTSIGN:
+    elif op == opcodes.SOFTSIGN:
         for i in range(y.size):
-            y[i] = x[i] / (F(1) + abs(x[i]))
+            y[i] = activations.softsign(x[i])
 
 
 @helper
 def apply_smooth(op: Any, x: Any, y: Any) -> None:
     """Applies a unary operator that needs a polynomial."""
-    if op == EXP:
+    if op == opcodes.EXP:
         for i in range(y.size):
             y[i] = vmath.exp(x[i])
-    elif op == ERF:
+    elif op == opcodes.ERF:
         for i in range(y.size):
             y[i] = vmath.erf(x[i])
-    elif op == SIGMOID:
+    elif op == opcodes.SIGMOID:
         for i in range(y.size):
             y[i] = vmath.sigmoid(x[i])
-    elif op == TANH:
+    elif op == opcodes.TANH:
         for i in range(y.size):
             y[i] = vmath.tanh(x[i])
-    elif op == GELU:
+    elif op == opcodes.GELU:
         for i in range(y.size):
             y[i] = vmath.gelu(x[i])
-    elif op == GELU_TANH:
+    elif op == opcodes.GELU_TANH:
         for i in range(y.size):
             y[i] = vmath.gelu_tanh(x[i])
-    elif op == SILU:
+    elif op == opcodes.SILU:
         for i in range(y.size):
             y[i] = vmath.silu(x[i])
 
@@ -96,58 +87,57 @@ def apply_smooth(op: Any, x: Any, y: Any) -> None:
 @helper
 def apply_with(op: Any, x: Any, y: Any, first: Any, second: Any) -> None:
     """Applies a unary operator that has parameters."""
-    if op == LEAKY_RELU:
+    if op == opcodes.LEAKY_RELU:
         for i in range(y.size):
-            y[i] = x[i] * first if x[i] < F(0) else x[i]
-    elif op in (HARD_SIGMOID, HARD_SWISH):
+            y[i] = activations.leaky_relu(x[i], first)
+    elif op == opcodes.HARD_SIGMOID:
         for i in range(y.size):
-            z = x[i] * first + second
-            z = F(0) if z < F(0) else z
-            z = F(1) if z > F(1) else z
-            y[i] = z * x[i] if op == HARD_SWISH else z
-    elif op == CLIP:
+            y[i] = activations.hard_sigmoid(x[i], first, second)
+    elif op == opcodes.HARD_SWISH:
         for i in range(y.size):
-            z = first if x[i] < first else x[i]
-            y[i] = second if z > second else z
-    elif op == THRESHOLDED:
+            y[i] = activations.hard_sigmoid(x[i], first, second) * x[i]
+    elif op == opcodes.CLIP:
         for i in range(y.size):
-            y[i] = x[i] if x[i] > first else F(0)
+            y[i] = activations.clip(x[i], first, second)
+    elif op == opcodes.THRESHOLDED_RELU:
+        for i in range(y.size):
+            y[i] = activations.thresholded_relu(x[i], first)
 
 
 @helper
 def apply_binary(op: Any, x: Any, z: Any, y: Any) -> None:
     """Applies an operator of two operands; maxima and minima hand NaN on, as numpy's do."""
-    if op == ADD:
+    if op == opcodes.ADD:
         for i in range(y.size):
             y[i] = x[i] + z[i]
-    elif op == SUB:
+    elif op == opcodes.SUB:
         for i in range(y.size):
             y[i] = x[i] - z[i]
-    elif op == MUL:
+    elif op == opcodes.MUL:
         for i in range(y.size):
             y[i] = x[i] * z[i]
-    elif op == DIV:
+    elif op == opcodes.DIV:
         for i in range(y.size):
             y[i] = x[i] / z[i]
-    elif op == MAX:
+    elif op == opcodes.MAX:
         for i in range(y.size):
             y[i] = x[i] if (x[i] >= z[i]) | (x[i] != x[i]) else z[i]
-    elif op == MIN:
+    elif op == opcodes.MIN:
         for i in range(y.size):
             y[i] = x[i] if (x[i] <= z[i]) | (x[i] != x[i]) else z[i]
-    elif op == PRELU:
+    elif op == opcodes.PRELU:
         for i in range(y.size):
-            y[i] = x[i] * z[i] if x[i] < F(0) else x[i]
+            y[i] = activations.leaky_relu(x[i], z[i])
 
 
 @helper
 def apply(op: Any, x: Any, z: Any, y: Any, first: Any, second: Any) -> None:
     """Computes ``y = op(x, z)`` for adjacent elements; unary operators do without ``z``."""
-    if op >= ADD:
+    if op >= opcodes.ADD:
         apply_binary(op, x, z, y)
-    elif op >= LEAKY_RELU:
+    elif op >= opcodes.LEAKY_RELU:
         apply_with(op, x, y, first, second)
-    elif op >= EXP:
+    elif op >= opcodes.EXP:
         apply_smooth(op, x, y)
     else:
         apply_cheap(op, x, y)

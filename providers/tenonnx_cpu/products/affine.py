@@ -5,20 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.records import record
-from tenonnx_cpu.activation import GELU, GELU_TANH, LEAKY_RELU, NONE, RELU, SIGMOID, TANH
+from tenonnx_cpu.activation import activation_of
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.products.product import F32, KINDS, Epilogue, product_launch, request
 from tenonnx_cpu.regions import inputs_of
-from tenonnx_cpu.specialise import Call, NDArray, Site
+from tenonnx_cpu.specialise import Call, NDArray
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
 FLOAT = 1
 """``onnx.TensorProto.FLOAT``."""
-
-ACTIVATIONS = {"Relu": RELU, "Sigmoid": SIGMOID, "Tanh": TANH}
 
 
 @record
@@ -49,8 +47,8 @@ def fuse_affine(node: ir.Node, scope: Scope) -> Fused | None:
         return None
     nodes, epilogue = found.nodes, Epilogue()
     after = scope.reader(nodes[-1].outputs[0])
-    if after is not None and (made := activation(scope.site(after))) is not None:
-        nodes, epilogue = (*nodes, after), made
+    if after is not None and (made := activation_of(scope.site(after))) is not None:
+        nodes, epilogue = (*nodes, after), Epilogue(activation=made)
     if len(nodes) < 2:
         return None
     x, output, cast = node.inputs[0], nodes[-1].outputs[0], found.cast
@@ -76,20 +74,6 @@ def affine_call(found: Affine, epilogue: Epilogue, plain: Call, threads: int) ->
         return plain(x, *constants) if made is None else made
 
     return Capturable(call)
-
-
-def activation(site: Site) -> Epilogue | None:
-    """Returns what a node does to a product, if it is an activation that kernels apply."""
-    node = site.node
-    if node.domain:
-        return None
-    if node.op_type == "Gelu":
-        tanh = site.attribute("approximate", "none") == "tanh"
-        return Epilogue(activation=GELU_TANH if tanh else GELU)
-    if node.op_type == "LeakyRelu":
-        return Epilogue(activation=LEAKY_RELU, first=float(site.attribute("alpha", 0.01)))
-    code = ACTIVATIONS.get(node.op_type, NONE)
-    return None if code == NONE else Epilogue(activation=code)
 
 
 def _product_and_sum(node: ir.Node, scope: Scope) -> Affine | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx.records import record
+from tenonnx_cpu.activation import NONE, Activation, activation_of
 from tenonnx_cpu.buffers import F32, contiguous, empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
@@ -14,8 +15,8 @@ from tenonnx_cpu.fuse import PATTERN, Fused, Scope, fusion
 from tenonnx_cpu.jit.products.workspace import WORKSPACE
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
-from tenonnx_cpu.products.affine import activation, gemm_of
-from tenonnx_cpu.products.product import PLAIN, SERIAL_PRODUCTS, Epilogue, fits
+from tenonnx_cpu.products.affine import gemm_of
+from tenonnx_cpu.products.product import SERIAL_PRODUCTS, fits
 from tenonnx_cpu.regions import inputs_of
 from tenonnx_cpu.specialise import Call, NDArray
 
@@ -38,7 +39,7 @@ class Layer:
     nodes: tuple[ir.Node, ...]
     weights: NDArray
     bias: NDArray | None
-    finish: Epilogue
+    finish: Activation
 
 
 @fusion("Gemm", priority=PATTERN)
@@ -75,9 +76,9 @@ def _layer(node: ir.Node, scope: Scope) -> Layer | None:
     if not weights.flags.aligned or not (bias is None or fits(bias)):
         return None
     after = scope.reader(node.outputs[0])
-    finish = None if after is None else activation(scope.site(after))
+    finish = None if after is None else activation_of(scope.site(after))
     if after is None or finish is None:
-        return Layer((node,), weights, bias, PLAIN)
+        return Layer((node,), weights, bias, NONE)
     return Layer((node, after), weights, bias, finish)
 
 
@@ -122,4 +123,4 @@ def _line(layer: Layer) -> tuple[int, ...]:
     weights, bias = layer.weights, layer.bias
     down, across = weights.strides
     start = 0 if bias is None else bias.ctypes.data
-    return (weights.ctypes.data, down, across, weights.shape[1], start, layer.finish.activation)
+    return (weights.ctypes.data, down, across, weights.shape[1], start, layer.finish.code)

@@ -96,7 +96,7 @@ def chosen_product(x: NDArray, stack: NDArray, places: NDArray, threads: int) ->
     offsets = np.stack([np.arange(x.shape[0]) * x.strides[0], places * stack.strides[0]], axis=1)
     run(
         x[:1], stack[0] if kind == "f32" else stack[0].view(np.uint16), result, offsets, NO_BIAS,
-        NO_RESIDUAL, 1.0, NONE, 0.0, 0.0, floats(WORKSPACE * threads), threads,
+        NO_RESIDUAL, 1.0, *NONE, floats(WORKSPACE * threads), threads,
     )  # fmt: skip
     return result
 

@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from tenonnx.records import record
-from tenonnx_cpu.activation import NONE
+from tenonnx_cpu.activation import NONE, Activation
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.jit.products.workspace import WORKSPACE
@@ -50,9 +50,7 @@ class Epilogue:
     """What is done to a product before it is written: ``activation(alpha * A @ B + ...)``."""
 
     alpha: float = 1.0
-    activation: int = NONE
-    first: float = 0.0
-    second: float = 0.0
+    activation: Activation = NONE
 
 
 PLAIN = Epilogue()
@@ -133,7 +131,7 @@ def product_launch(
     arguments = (
         left, right if kind == "f32" else right.view(np.uint16),
         result if result.ndim == 2 else result.reshape(-1, columns), offsets, bias, residual,
-        epilogue.alpha, epilogue.activation, epilogue.first, epilogue.second,
+        epilogue.alpha, *epilogue.activation,
         floats(WORKSPACE * threads), threads,
     )  # fmt: skip
     return Launch(run, arguments, result)

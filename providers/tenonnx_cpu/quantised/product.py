@@ -96,7 +96,7 @@ def matmul_q(
         rows, *weights.arguments, *((group,) if group else ()), result.reshape(-1, columns),
         NO_BIAS if bias is None else bias,
         NO_RESIDUAL if residual is None else residual.reshape(-1, columns),
-        epilogue.alpha, epilogue.activation, epilogue.first, epilogue.second,
+        epilogue.alpha, *epilogue.activation,
         *room(Job(padded, weights, group, threads)), threads,
     )  # fmt: skip
     return Launch(run, arguments, result)

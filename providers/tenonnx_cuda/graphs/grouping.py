@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from tenonnx.planning.lower import is_constant
 from tenonnx.provider import HOST, Step
+from tenonnx.traits import RANDOM
 from tenonnx_cuda.graphs.sized import Sized
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-NEVER: Final = frozenset(
+NEVER: Final = RANDOM | frozenset(
     {
         *("NonZero", "Unique", "Compress"),  # the host has to know how much there is
-        *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
-        *("Bernoulli", "Multinomial", "Dropout"),  # replayed, they would draw the same numbers
         # cupy leaves them to libraries that wait for the device, or that it does not let record.
         *("DFT", "Det", "Einsum", "Inverse", "Rfft", "Irfft", "STFT", "TopK"),
         *("SplitToSequence", "ConcatFromSequence", "Optional", "OptionalGetElement"),
@@ -26,7 +25,7 @@ NEVER: Final = frozenset(
         *("MatMulBnb4", "QLinearAveragePool", "RoiAlign", "SparseAttention", "Upsample"),
     }
 )
-"""Operators whose work cannot be repeated as it was."""
+"""Operators whose work cannot be repeated as it was: random ones would draw the same numbers."""
 
 LENGTHS: Final = frozenset({"GroupQueryAttention"})
 """Those that are told lengths by the host, unless a kernel reads them on the device."""

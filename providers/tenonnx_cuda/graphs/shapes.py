@@ -12,21 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tenonnx.planning.lower import is_constant
+from tenonnx.traits import SHAPE_ARITHMETIC
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
     from tenonnx.operators import Kernel
-
-ARITHMETIC: Final = frozenset(
-    {
-        *("Abs", "Add", "And", "Cast", "Ceil", "Concat", "Div", "Equal", "Floor", "Gather"),
-        *("Greater", "GreaterOrEqual", "Identity", "Less", "LessOrEqual", "Max", "Min", "Mod"),
-        *("Mul", "Neg", "Not", "Or", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum"),
-        *("Reshape", "Slice", "Squeeze", "Sub", "Unsqueeze", "Where"),
-    }
-)
-"""Operators whose results are no larger than what they read, as shapes and parts of them are."""
 
 LARGEST: Final = 64
 """Elements of a constant that is taken for a shape, or an index into one."""
@@ -53,7 +44,7 @@ def shape_nodes(
 
 
 def _computes(node: ir.Node, known: set[ir.Value]) -> bool:
-    if node.domain or node.op_type not in ARITHMETIC:
+    if node.domain or node.op_type not in SHAPE_ARITHMETIC:
         return False
     given = [value for value in node.inputs if value is not None]
     moving = [value for value in given if not is_constant(value)]

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tenonnx_cpu.activation import CLIP, HARD_SIGMOID, HARD_SWISH, RELU
+from tenonnx_cpu.elementwise.opcodes import CLIP, RELU
 from tenonnx_cpu.jit.compiling import helper
-from tenonnx_cpu.jit.products.epilogue import activate, clip
+from tenonnx_cpu.jit.products.epilogue import activate
 from tenonnx_cpu.jit.vectors.views import floats
 
 
@@ -19,7 +19,7 @@ class Finish(NamedTuple):
         scale: Address of a factor for every channel.
         shift: Address of a summand, likewise.
         residual: Address of what is added, which is like the result; or 0.
-        activation: One of ``tenonnx_cpu.activation``.
+        activation: One of ``elementwise.opcodes``.
         first: Its first parameter.
         second: Its second.
         low: The bound that it clips to from below; infinite if it does something else.
@@ -59,19 +59,5 @@ def activate_lines(start: Any, apart: Any, lines: Any, columns: Any, finish: Any
     """Applies the activation to lines at an address, so far apart, if clipping has not done it."""
     if finish.activation > RELU and finish.activation != CLIP:
         for line in range(lines):
-            apply(floats(start + line * apart, columns), finish)
-
-
-@helper
-def apply(row: Any, finish: Any) -> None:
-    """Applies an activation that is not done by clipping to a row, in place."""
-    first, second = finish.first, finish.second
-    if finish.activation == HARD_SIGMOID:
-        for i in range(row.size):
-            row[i] = clip(row[i] * first + second, np.float32(0), np.float32(1))
-    elif finish.activation == HARD_SWISH:
-        for i in range(row.size):
-            gate = row[i] * np.float32(1 / 6) + np.float32(0.5)
-            row[i] *= clip(gate, np.float32(0), np.float32(1))
-    else:
-        activate(row, finish.activation, first, second)
+            row = floats(start + line * apart, columns)
+            activate(row, finish.activation, finish.first, finish.second)

@@ -9,7 +9,7 @@ AFTER = (In(f32, 1), In(f32, 1), In(f32, 1), size, f32, f32, In(f32, 1))
 
 * ``scale``, ``shift``: a number for every channel of the result;
 * ``residual``: like the result, or empty;
-* ``activation``, ``first``, ``second``: one of ``tenonnx_cpu.activation`` and its parameters;
+* ``activation``, ``first``, ``second``: one of ``elementwise.opcodes`` and its parameters;
 * ``units``: 64 ones and 64 zeros.
 """
 

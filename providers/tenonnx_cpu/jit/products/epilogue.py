@@ -6,19 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.activation import (
-    CLIP,
-    GELU,
-    GELU_TANH,
-    LEAKY_RELU,
-    NONE,
-    RELU,
-    SIGMOID,
-    SILU,
-    TANH,
-)
-from tenonnx_cpu.jit.compiling import In, f32, helper, inlined, size
-from tenonnx_cpu.jit.vectors import vmath
+from tenonnx_cpu.elementwise import opcodes
+from tenonnx_cpu.jit.compiling import In, f32, helper, size
+from tenonnx_cpu.jit.vectors import activations, vmath
 
 EXTRAS = (In(f32, 1), In(f32, 2), f32, size, f32, f32)
 """``bias, residual, alpha, activation, first, second``: what ``finish_rows`` does to a product.
@@ -29,40 +19,45 @@ EXTRAS = (In(f32, 1), In(f32, 2), f32, size, f32, f32)
 """
 
 
-@inlined
-def clip(x: Any, low: Any, high: Any) -> Any:
-    """The value, or the bound that it is beyond; NaN stays."""
-    x = low if x < low else x
-    return high if x > high else x
-
-
 @helper
 def activate(row: Any, activation: Any, first: Any, second: Any) -> None:
     """Applies an activation to a row in place; ``first`` and ``second`` are its parameters."""
-    if activation == RELU:
+    if activation == opcodes.RELU:
         for i in range(row.size):
-            row[i] = np.float32(0) if row[i] < np.float32(0) else row[i]
-    elif activation == GELU:
+            row[i] = activations.relu(row[i])
+    elif activation == opcodes.GELU:
         for i in range(row.size):
             row[i] = vmath.gelu(row[i])
-    elif activation == GELU_TANH:
+    elif activation == opcodes.GELU_TANH:
         for i in range(row.size):
             row[i] = vmath.gelu_tanh(row[i])
-    elif activation == SIGMOID:
+    elif activation == opcodes.SIGMOID:
         for i in range(row.size):
             row[i] = vmath.sigmoid(row[i])
-    elif activation == SILU:
+    elif activation == opcodes.SILU:
         for i in range(row.size):
             row[i] = vmath.silu(row[i])
-    elif activation == TANH:
+    elif activation == opcodes.TANH:
         for i in range(row.size):
             row[i] = vmath.tanh(row[i])
-    elif activation == CLIP:
+    elif activation == opcodes.CLIP:
         for i in range(row.size):
-            row[i] = clip(row[i], first, second)
-    elif activation == LEAKY_RELU:
+            row[i] = activations.clip(row[i], first, second)
+    elif activation == opcodes.LEAKY_RELU:
         for i in range(row.size):
-            row[i] = row[i] * first if row[i] < np.float32(0) else row[i]
+            row[i] = activations.leaky_relu(row[i], first)
+    elif activation == opcodes.HARD_SIGMOID:
+        for i in range(row.size):
+            row[i] = activations.hard_sigmoid(row[i], first, second)
+    elif activation == opcodes.HARD_SWISH:
+        for i in range(row.size):
+            row[i] *= activations.hard_sigmoid(row[i], first, second)
+    elif activation == opcodes.SOFTSIGN:
+        for i in range(row.size):
+            row[i] = activations.softsign(row[i])
+    elif activation == opcodes.THRESHOLDED_RELU:
+        for i in range(row.size):
+            row[i] = activations.thresholded_relu(row[i], first)
 
 
 @helper
@@ -76,7 +71,7 @@ def finish(
         alpha: A scale.
         bias: As long as the row, or empty.
         residual: As long as the row, or empty.
-        activation: One of ``tenonnx_cpu.activation``'s.
+        activation: One of ``elementwise.opcodes``'s.
         first: Its first parameter.
         second: Its second parameter.
     """
@@ -89,7 +84,7 @@ def finish(
     if residual.size:
         for i in range(row.size):
             row[i] += residual[i]
-    if activation != NONE:
+    if activation != opcodes.NONE:
         activate(row, activation, first, second)
 
 
@@ -106,7 +101,8 @@ def finish_rows(c: Any, top: int, bottom: int, left: int, right: int, extras: An
         extras: See ``EXTRAS``.
     """
     bias, residual, alpha, activation, first, second = extras
-    if alpha == np.float32(1) and not bias.size and not residual.size and activation == NONE:
+    empty = not bias.size and not residual.size
+    if alpha == np.float32(1) and empty and activation == opcodes.NONE:
         return
     for row in range(top, bottom):
         own = residual[row % max(1, residual.shape[0])] if residual.size else bias[:0]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.activation import NONE
+from tenonnx_cpu.elementwise.opcodes import NONE
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i32, i64, kernel, pasted
 from tenonnx_cpu.jit.products.gemm import make_product
 from tenonnx_cpu.jit.recurrent.steps import pack_part, run_items, run_units

@@ -1,0 +1,92 @@
+"""Traits of ONNX's operators: which work element by element, commute, reduce, draw, or move data.
+
+One table for providers and transforms: who needs a set of operators derives it from these. All of
+them are of the domain ai.onnx. This module is public: plugins of others may import it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+
+def _named(operators: str) -> frozenset[str]:
+    return frozenset(operators.split())
+
+
+ACTIVATIONS: Final[Mapping[str, Mapping[str, float]]] = {
+    "Celu": {"alpha": 1.0},
+    "Elu": {"alpha": 1.0},
+    "Gelu": {},
+    "HardSigmoid": {"alpha": 0.2, "beta": 0.5},
+    "HardSwish": {},
+    "LeakyRelu": {"alpha": 0.01},
+    "Mish": {},
+    "Relu": {},
+    "Selu": {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875},
+    "Sigmoid": {},
+    "Softplus": {},
+    "Softsign": {},
+    "Swish": {"alpha": 1.0},
+    "Tanh": {},
+    "ThresholdedRelu": {"alpha": 1.0},
+}
+"""Activations: their parameters in order, with defaults.
+
+Their formulas are under the same names where they are compiled: numpy's in
+``tenonnx_array.nonlinear``, numba's in ``tenonnx_cpu.activation``, C's in
+``tenonnx_cuda.elementwise.expressions``.
+"""
+
+UNARY: Final = frozenset(ACTIVATIONS) | _named(
+    """
+    Abs Acos Acosh Asin Asinh Atan Atanh BitwiseNot Cast Ceil Clip Cos Cosh Erf Exp Floor Identity
+    IsInf IsNaN Log Neg Not Reciprocal Round Shrink Sign Sin Sinh Sqrt Tan
+    """
+)
+"""An element of the result depends on that element of the first input; others are parameters."""
+
+BROADCASTING: Final = _named(
+    """
+    Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Div Equal Greater GreaterOrEqual Less
+    LessOrEqual Max Mean Min Mod Mul Or PRelu Pow Sub Sum Where Xor
+    """
+)
+"""An element of the result depends on one element of each input; the inputs are broadcast."""
+
+ELEMENTWISE: Final = UNARY | BROADCASTING
+
+COMMUTATIVE: Final = _named(
+    "Add And BitwiseAnd BitwiseOr BitwiseXor Equal Max Mean Min Mul Or Sum Xor"
+)
+"""The order of two inputs does not matter."""
+
+COSTLY: Final = frozenset(ACTIVATIONS) - {"Relu"} | _named("Erf Exp PRelu Pow")
+"""Elementwise operators that take an array library several passes, or a function."""
+
+REDUCTIONS: Final = _named(
+    """
+    ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd
+    ReduceSum ReduceSumSquare
+    """
+)
+"""Operators with the same ``axes`` and ``keepdims``."""
+
+RANDOM: Final = _named(
+    """
+    Bernoulli Dropout Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike
+    """
+)
+"""Two nodes, or two runs, may give different results."""
+
+VIEWS: Final = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
+"""The result has the first input's elements in the same order."""
+
+SHAPE_ARITHMETIC: Final = _named(
+    """
+    Abs Add And Cast Ceil Concat Div Equal Floor Gather Greater GreaterOrEqual Identity Less
+    LessOrEqual Max Min Mod Mul Neg Not Or ReduceMax ReduceMin ReduceProd ReduceSum Reshape Slice
+    Sqrt Squeeze Sub Unsqueeze Where
+    """
+)
+"""What exporters compute with what ``Shape`` says; results are no larger than all inputs."""
