@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from tenonnx import Array, Namespace, OperatorTable
+from tenonnx.traits import ACTIVATIONS
 from tenonnx_array import nonlinear
 from tenonnx_array.conv import conv
 from tenonnx_array.linalg import gemm, matmul
@@ -14,22 +15,11 @@ from tenonnx_array.softmax import softmax
 table = OperatorTable("com.microsoft")
 op = table.op
 
-ACTIVATIONS: dict[str, tuple[Callable[..., Array], tuple[str, ...]]] = {
-    "": (lambda _, x: x, ()),
-    "Clip": (lambda xp, x, low=None, high=None: xp.clip(x, low, high), ("low", "high")),
-    "Elu": (nonlinear.elu, ("alpha",)),
-    "HardSigmoid": (nonlinear.hard_sigmoid, ("alpha", "beta")),
-    "HardSwish": (nonlinear.hard_swish, ()),
-    "LeakyRelu": (nonlinear.leaky_relu, ("alpha",)),
-    "Relu": (nonlinear.relu, ()),
-    "Selu": (nonlinear.selu, ("alpha", "gamma")),
-    "Sigmoid": (nonlinear.sigmoid, ()),
-    "Softplus": (nonlinear.softplus, ()),
-    "Softsign": (nonlinear.softsign, ()),
-    "Tanh": (lambda xp, x: xp.tanh(x), ()),
-    "ThresholdedRelu": (nonlinear.thresholded_relu, ("alpha",)),
+FUNCTIONS: dict[str, Callable[..., Array]] = {
+    **nonlinear.ACTIVATIONS,
+    "": lambda _, x: x,
+    "Clip": lambda xp, x, low=None, high=None: xp.clip(x, low, high),
 }
-"""Functions, and what they take."""
 
 
 def activated(
@@ -47,14 +37,14 @@ def activated(
     Raises:
         ValueError: An activation that is never fused.
     """
-    if name not in ACTIVATIONS:
-        known = ", ".join(filter(None, ACTIVATIONS))
+    if name not in FUNCTIONS:
+        known = ", ".join(filter(None, FUNCTIONS))
         raise ValueError(f"expected activation to be one of {known}, found {name!r}")
-    function, names = ACTIVATIONS[name]
+    names = ("low", "high") if name == "Clip" else tuple(ACTIVATIONS.get(name, ()))
     if not isinstance(given, Mapping):
         given = dict(zip(names, given, strict=False))
     taken = {key: value for key in names if (value := given.get(key)) is not None}
-    return function(xp, x, **taken)
+    return FUNCTIONS[name](xp, x, **taken)
 
 
 @op("FusedConv")

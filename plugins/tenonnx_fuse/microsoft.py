@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from tenonnx.traits import ACTIVATIONS
 from tenonnx_fuse.fused_attention import attention, multi_head_attention, q_attention
 from tenonnx_fuse.known import attribute, dtype_of, operand, rank_of, weight_of
 from tenonnx_fuse.writing import Made, Refusal, Writer, Writers, is_read, writing_out
@@ -16,8 +17,8 @@ MICROSOFT = "com.microsoft"
 
 NARROW = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
-ACTIVATIONS = {"Relu": 0, "Sigmoid": 0, "Tanh": 0, "LeakyRelu": 1}
-"""What a FusedGemm may end with, and how many numbers it takes."""
+OF_GEMM = ("Relu", "Sigmoid", "Tanh", "LeakyRelu")
+"""What a FusedGemm may end with."""
 
 
 def bias_gelu(node: ir.Node) -> Made:
@@ -96,7 +97,7 @@ def fused_matmul(node: ir.Node) -> Made:
 def fused_gemm(node: ir.Node) -> Made:
     """Gemm, and an activation."""
     name = attribute(node, "activation", "")
-    if name not in ACTIVATIONS:
+    if name not in OF_GEMM:
         raise Refusal(f"its activation is {name!r}")
     kept = {
         key: attribute(node, key, default)
@@ -104,7 +105,8 @@ def fused_gemm(node: ir.Node) -> Made:
     }
     writer = Writer()
     y = writer.add("Gemm", *node.inputs, **kept)
-    own = {"alpha": attribute(node, "activation_alpha", 0.01)} if ACTIVATIONS[name] else {}
+    parameters = ACTIVATIONS[name].items()
+    own = {key: attribute(node, f"activation_{key}", default) for key, default in parameters}
     return Made(writer.nodes, [writer.add(name, y, **own)])
 
 

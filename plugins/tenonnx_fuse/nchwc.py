@@ -16,14 +16,12 @@ import onnx_ir as ir
 
 from tenonnx import HOST, TransformContext
 from tenonnx.graph import graphs
+from tenonnx.traits import ACTIVATIONS
 from tenonnx_fuse.constants import Array, derived
 from tenonnx_fuse.known import attribute, operand, weight_of
 
 DOMAIN = "com.microsoft.nchwc"
 POOLS = ("MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool")
-PARAMETERS = {"LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta")}
-"""Attributes of activations, in the order in which a fused operator has them."""
-
 MAX_DEPTH = 40
 """Nodes that are followed backwards to the convolution that says how many channels there are."""
 
@@ -103,8 +101,8 @@ def _conv(node: ir.Node, block: int, context: TransformContext) -> list[ir.Node]
 
 def _activation(kind: str, x: ir.Value, parameters: list[float]) -> list[ir.Node]:
     if kind != "Clip":
-        names = PARAMETERS.get(kind, ())
-        return [ir.node(kind, [x], dict(zip(names, parameters, strict=False)))]
+        named = zip(ACTIVATIONS.get(kind, ()), parameters, strict=False)
+        return [ir.node(kind, [x], dict(named))]
     bounds = [ir.node("Constant", [], {"value": ir.tensor(np.float32(p))}) for p in parameters]
     return [*bounds, ir.node("Clip", [x, *(bound.outputs[0] for bound in bounds)])]
 

@@ -47,6 +47,10 @@ __all__ = [
 ]
 
 
+LISTING = {"kernels": "ai.tenonnx::DequantizeMatMul-1"}
+"""Which module is for the fused operator."""
+
+
 @hookimpl
 def register_transforms(register: Callable[[Transform], None]) -> None:
     """Announce the transform; it runs once constants are folded."""
@@ -61,7 +65,7 @@ def register_transforms(register: Callable[[Transform], None]) -> None:
 @hookimpl
 def register_operators(register: RegisterOperators) -> None:
     """Add the fused operator to every provider that takes kernels."""
-    register(OperatorTable.listed(__name__, {"kernels": "DequantizeMatMul-1"}, DOMAIN))
+    register(OperatorTable.listed(__name__, LISTING))
 
 
 @hookimpl

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from tenonnx.operators import Array, Namespace
+from tenonnx.traits import ACTIVATIONS
 from tenonnx_array import nonlinear
 
 Function: TypeAlias = Callable[[Array], Array]
@@ -23,27 +24,15 @@ def scaled_tanh(xp: Namespace, x: Array, *, alpha: float, beta: float) -> Array:
     return alpha * xp.tanh(beta * x)
 
 
-def tanh(xp: Namespace, x: Array) -> Array:
-    """Return the hyperbolic tangent."""
-    return xp.tanh(x)
-
-
 def thresholded_relu(xp: Namespace, x: Array, *, alpha: float) -> Array:
     """Return x from alpha on, else 0; the operator of that name starts above alpha."""
     return xp.where(x >= alpha, x, 0)
 
 
 FUNCTIONS: Mapping[str, tuple[Callable[..., Array], Mapping[str, float]]] = {
+    **{name.lower(): (nonlinear.ACTIVATIONS[name], ACTIVATIONS[name]) for name in ACTIVATIONS},
     "affine": (affine, {"alpha": 1.0, "beta": 0.0}),
-    "elu": (nonlinear.elu, {"alpha": 1.0}),
-    "hardsigmoid": (nonlinear.hard_sigmoid, {"alpha": 0.2, "beta": 0.5}),
-    "leakyrelu": (nonlinear.leaky_relu, {"alpha": 0.01}),
-    "relu": (nonlinear.relu, {}),
     "scaledtanh": (scaled_tanh, {"alpha": 1.0, "beta": 1.0}),
-    "sigmoid": (nonlinear.sigmoid, {}),
-    "softplus": (nonlinear.softplus, {}),
-    "softsign": (nonlinear.softsign, {}),
-    "tanh": (tanh, {}),
     "thresholdedrelu": (thresholded_relu, {"alpha": 1.0}),
 }
 """Functions by lower-case name, and the defaults of what they take of alpha and beta."""

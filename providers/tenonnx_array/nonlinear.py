@@ -7,6 +7,7 @@ Where a function has branches it is written with ``maximum`` and ``minimum`` rat
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.accurate import logistic
@@ -78,7 +79,7 @@ def selu(
     return scaled_elu(xp, x, alpha=alpha, gamma=gamma)
 
 
-NAMED = {
+NAMED: dict[str, Callable[..., Array]] = {
     "Elu": elu,
     "HardSigmoid": hard_sigmoid,
     "LeakyRelu": leaky_relu,
@@ -193,3 +194,23 @@ def swiglu(xp: Namespace, a: Array, b: Array, *, alpha: float = 1.0) -> Array:
 def thresholded_relu(xp: Namespace, x: Array, *, alpha: float = 1.0) -> Array:
     """Return x above alpha, else 0."""
     return xp.where(x > alpha, x, 0)
+
+
+def tanh(xp: Namespace, x: Array) -> Array:
+    """Return the hyperbolic tangent."""
+    return xp.tanh(x)
+
+
+ACTIVATIONS: dict[str, Callable[..., Array]] = NAMED | {
+    "Celu": celu,
+    "Gelu": gelu,
+    "HardSwish": hard_swish,
+    "Mish": mish,
+    "Selu": selu,
+    "Softplus": softplus,
+    "Softsign": softsign,
+    "Swish": swish,
+    "Tanh": tanh,
+    "ThresholdedRelu": thresholded_relu,
+}
+"""Functions of activations; ``tenonnx.traits.ACTIVATIONS`` has their parameters."""

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from tenonnx_cuda.platform import Platform, Stream
 
 
-PARTS: Final = VIEWS | {"Slice", "Split", "Transpose"}
-"""Operators whose results are parts of arrays that they read, or copies."""
+PARTS: Final = VIEWS - {"Identity"} | {"Slice", "Split", "Transpose"}
+"""Operators whose results are parts of arrays that they read, or copies; an Identity's may be a
+sequence."""
 
 
 class CUDAExecutionProvider(ArrayProvider):

@@ -11,6 +11,7 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
+from tenonnx_cuda.elementwise.formulas import endings
 from tenonnx_cuda.noting import Growing, notes, start
 from tenonnx_cuda.platform import Grid, Launch, Platform
 
@@ -23,7 +24,7 @@ ELEMENTS: Final = {
 }
 """What the sources call the element types of activations."""
 
-INCLUDE: Final = re.compile(r'^#include "(\w+)\.cuh"$', re.MULTILINE)
+INCLUDE: Final = re.compile(r'^#include "(\w+)\.cuh".*$', re.MULTILINE)
 
 NULL: Final = np.uintp(0)
 """A pointer to nothing, as an argument."""
@@ -37,7 +38,7 @@ LARGEST_GRID: Final = 65535
 @functools.cache
 def header(name: str) -> str:
     """Returns what several sources include."""
-    return (FOLDER / f"{name}.cuh").read_text()
+    return endings() if name == "endings" else (FOLDER / f"{name}.cuh").read_text()
 
 
 @functools.cache

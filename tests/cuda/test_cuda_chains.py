@@ -19,7 +19,8 @@ import tenonnx
 from models import model, node, value
 from tenonnx_cuda.elementwise import chains
 from tenonnx_cuda.elementwise.chains import Chain, repeats, whole
-from tenonnx_cuda.elementwise.expressions import COMPOUND, SIMPLE, expression
+from tenonnx_cuda.elementwise.expressions import MICROSOFT, expression
+from tenonnx_cuda.elementwise.formulas import COMPOUND, MICROSOFTS, SIMPLE
 from tenonnx_cuda.sources import ELEMENTS
 
 pytestmark = pytest.mark.skipif(hosted.COMPILER is None, reason="no C++ compiler")
@@ -153,7 +154,8 @@ def test_threads_take_several_elements_of_many(dtype: str, monkeypatch: pytest.M
 def test_every_expression_compiles(capability: int, tmp_path: Path) -> None:
     last, other = ir.Value(name="x"), ir.Value(name="other")
     nodes = []
-    for domain, name in [*(("", name) for name in SIMPLE), *COMPOUND]:
+    rows = {"": SIMPLE | COMPOUND, MICROSOFT: MICROSOFTS}
+    for domain, name in ((domain, name) for domain, names in rows.items() for name in names):
         node = ir.Node(domain, name, [last, other], version=21 if domain == "" else 1)
         if "{1}" not in (expression(node) or ""):
             node.resize_inputs(1)

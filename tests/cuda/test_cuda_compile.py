@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from test_cuda_contract import EVERY
 
+from tenonnx_cuda.elementwise.formulas import function_of
 from tenonnx_cuda.sources import ELEMENTS, FOLDER, source
 
 NVCC = shutil.which("nvcc")
@@ -39,7 +40,8 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     ],
     "channels": [{"T": t, "LAST": last} for t, last in (("f16", 0), ("f32", 1))],
     "depthwise": [
-        {"T": t, "KH": 3, "KW": 5, "TIMES": n, "LAST": last, "VECTOR": v, "ACTIVATION": 2}
+        {"T": t, "KH": 3, "KW": 5, "TIMES": n, "LAST": last, "VECTOR": v}
+        | {"ACTIVATED": function_of("LeakyRelu")}
         for t, n, last, v in (
             ("f32", 2, 0, 1),
             ("f32", 1, 1, 4),
@@ -48,7 +50,8 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         )
     ],
     "ending": [
-        {"T": t, "S": s, "ACTIVATION": n} for t, s, n in (("bf16", "float", 5), ("f16", "f16", 3))
+        {"T": t, "S": s, "ACTIVATED": function_of(n)}
+        for t, s, n in (("bf16", "float", "HardSwish"), ("f16", "f16", "Clip"))
     ],
     "pool": [
         {"T": t, "LAST": last, "MAXIMUM": most}
@@ -88,8 +91,8 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         for t, b, s, z, by_rows in (("f16", 4, 0, 1, 1), ("bf16", 8, 1, 0, 0), ("f32", 2, 0, 2, 1))
     ],
     "few": [
-        {"T": t, "ROWS": rows, "ACTIVATION": activation}
-        for t, rows, activation in (("f16", 1, 0), ("bf16", 4, 2), ("f16", 2, 1))
+        {"T": t, "ROWS": rows, "ACTIVATED": function_of(activation)}
+        for t, rows, activation in (("f16", 1, ""), ("bf16", 4, "GeluTanh"), ("f16", 2, "Relu"))
     ],
     "nbits_mma": [
         {"T": t, "S": t, "BITS": b, "SIGNED": s, "MIDDLE": 8, "ZERO": z, "TILES": n}

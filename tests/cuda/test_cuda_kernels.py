@@ -11,8 +11,8 @@ import strict
 from emulated import FakePlatform
 from kernel_calls import BFLOAT16, FLOATS, chosen, close, draw, needs_compiler
 
-from tenonnx_contrib.fused import fused_conv
-from tenonnx_cuda.images.task import ACTIVATIONS
+from tenonnx_contrib.fused import FUNCTIONS, fused_conv
+from tenonnx_cuda.elementwise.formulas import ENDINGS
 from tenonnx_cuda.norms import rows
 from tenonnx_cuda.products.epilogue import Epilogue
 from tenonnx_cuda.products.few import product_of_few
@@ -134,7 +134,7 @@ def test_convolution(dtype: Any, shape: Any, capability: tuple[int, int]) -> Non
 
 
 @needs_compiler
-@pytest.mark.parametrize("name", ACTIVATIONS)
+@pytest.mark.parametrize("name", ["", *sorted(ENDINGS.keys() & FUNCTIONS.keys() - {""})])
 def test_fused_convolution(name: str) -> None:
     """A sum and an activation, by the array library; a NaN goes through."""
     x, w, b, z = draw(0, 2, 5, 9, 8), draw(1, 6, 5, 3, 3), draw(2, 6), draw(3, 2, 6, 7, 6)
@@ -233,7 +233,7 @@ def test_products_of_few_rows(dtype: Any, turned: bool, rows: tuple[int, ...]) -
     assert y is not None
     close(y.held, product, dtype)
     sum_ = 0.5 * product + 2 * added.astype(np.float64) + bias.astype(np.float64)
-    for activation, expected in (("relu", np.maximum(sum_, 0)), ("gelu", gelu_by_tanh(sum_))):
+    for activation, expected in (("Relu", np.maximum(sum_, 0)), ("GeluTanh", gelu_by_tanh(sum_))):
         epilogue = Epilogue(0.5, 2.0, given[3], given[2], activation)
         y = product_of_few(platform, *given[:2], epilogue)
         assert y is not None

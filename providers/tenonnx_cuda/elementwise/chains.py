@@ -11,7 +11,8 @@ import numpy as np
 
 from tenonnx.operators import Array
 from tenonnx_cuda.chosen import same_element
-from tenonnx_cuda.elementwise.expressions import COMPOUND, MICROSOFT, SIMPLE, expression, pays_alone
+from tenonnx_cuda.elementwise.expressions import MICROSOFT, expression, pays_alone
+from tenonnx_cuda.elementwise.formulas import COMPOUND, MICROSOFTS, SIMPLE
 from tenonnx_cuda.fuse import ELEMENTWISE, Fused, Scope, fusion
 from tenonnx_cuda.images import layouts
 from tenonnx_cuda.platform import Platform
@@ -71,8 +72,8 @@ class Chain:
         ])  # fmt: skip
 
 
-@fusion(*SIMPLE, *(name for domain, name in COMPOUND if not domain), priority=ELEMENTWISE)
-@fusion(*(name for domain, name in COMPOUND if domain), domain=MICROSOFT, priority=ELEMENTWISE)
+@fusion(*SIMPLE, *COMPOUND, priority=ELEMENTWISE)
+@fusion(*MICROSOFTS, domain=MICROSOFT, priority=ELEMENTWISE)
 def fuse_chain(node: ir.Node, scope: Scope) -> Fused | None:
     """Takes a chain of at least two nodes, or one that pays alone."""
     if expression(node) is None:

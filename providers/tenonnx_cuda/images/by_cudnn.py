@@ -21,7 +21,7 @@ from tenonnx_cuda.images.convolution_graph import (
     X,
     Y,
 )
-from tenonnx_cuda.images.task import RELU, Ending, Task, finish
+from tenonnx_cuda.images.task import Ending, Task, finish
 from tenonnx_cuda.sources import ELEMENTS, is_aligned
 
 
@@ -82,7 +82,7 @@ def described(task: Task, x: Array, w: Array, z: Array | None, *, last: bool) ->
         options.use_tf32,
         z=None if z is None else Tensor.of(z),
         bias=task.b is not None,
-        relu=task.ending.activation == RELU,
+        relu=task.ending.activation == "Relu",
         measured=options.cudnn_conv_algo_search == "EXHAUSTIVE",
         workspace=WORKSPACE if options.cudnn_conv_use_max_workspace else LITTLE_WORKSPACE,
     )

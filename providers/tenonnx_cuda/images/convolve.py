@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -12,15 +13,17 @@ from tenonnx.operators import Array
 from tenonnx.planning.fusion import beside
 from tenonnx.planning.lower import is_constant
 from tenonnx.provider import HOST
+from tenonnx.traits import ACTIVATIONS
 from tenonnx_array.conv import check_weights
 from tenonnx_array.windows import Windows, place, place_transposed
 from tenonnx_cuda.chosen import Call, Instead, Site, choose, same_element
+from tenonnx_cuda.elementwise.formulas import ENDINGS
 from tenonnx_cuda.fuse import Fused, Scope, fusion
 from tenonnx_cuda.images import layouts
 from tenonnx_cuda.images.by_cudnn import by_cudnn, on_tensor_cores
 from tenonnx_cuda.images.depthwise import depthwise
 from tenonnx_cuda.images.implicit import implicit
-from tenonnx_cuda.images.task import ACTIVATIONS, Ending, Task
+from tenonnx_cuda.images.task import Ending, Task
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -42,12 +45,10 @@ def conv(site: Site, plain: Call) -> Call | Instead:
 def fused_conv(site: Site, plain: Call) -> Call | Instead | None:
     """FusedConv: with a sum and an activation."""
     name = site.attribute("activation", "")
-    if name not in ACTIVATIONS:
+    if name not in ENDINGS:
         return None
-    activation, *defaults = ACTIVATIONS[name]
-    given = [*site.attribute("activation_params", ()), *[None] * 2]
-    numbers = [d if g is None else g for g, d in zip(given, (*defaults, 0.0, 0.0), strict=False)]
-    return instead(Convolving(site, plain, Ending(activation, *numbers[:2])))
+    given = site.attribute("activation_params", ())
+    return instead(Convolving(site, plain, _named(name, given)))
 
 
 @fusion("Conv")
@@ -60,7 +61,7 @@ def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
         if added is None or is_constant(added):
             return None
         nodes.append(total)
-    last = scope.follower(nodes[-1].outputs[0], *ACTIVATIONS)
+    last = scope.follower(nodes[-1].outputs[0], *ENDINGS)
     if last is not None and (found := _ending(last)) is not None:
         nodes, ending = [*nodes, last], found
     if len(nodes) < 2:
@@ -79,17 +80,24 @@ def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
 
 def _ending(node: ir.Node) -> Ending | None:
     """Returns what an activation does; ``None`` if its numbers are not known."""
-    activation, *defaults = ACTIVATIONS[node.op_type]
-    if node.op_type == "Clip":
+    name = node.op_type
+    if name == "Clip":
         bounds = [
             array_of(value.const_value)
             for value in node.inputs[1:]
             if value is not None and is_constant(value) and value.const_value is not None
         ]
         known = len(bounds) == 2 and all(bound.size == 1 for bound in bounds)
-        return Ending(activation, *(float(b.reshape(())) for b in bounds)) if known else None
-    numbers = zip(("alpha", "beta"), defaults, strict=False)
-    return Ending(activation, *(attribute(node, name, default) for name, default in numbers))
+        return Ending(name, *(float(b.reshape(())) for b in bounds)) if known else None
+    if name == "Gelu" and attribute(node, "approximate", "none") == "tanh":
+        name = "GeluTanh"
+    return _named(name, [attribute(node, *known) for known in ACTIVATIONS.get(name, {}).items()])
+
+
+def _named(name: str, given: Sequence[float]) -> Ending:
+    """Returns what an activation does, with the defaults of what is not given."""
+    numbers = [*given, *[*ACTIVATIONS.get(name, {}).values()][len(given) :], 0.0, 0.0]
+    return Ending(name, *numbers[:2])
 
 
 @choose("ConvTranspose")

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from tenonnx.operators import Array
+from tenonnx_cuda.elementwise.formulas import function_of
 from tenonnx_cuda.images import layouts
 from tenonnx_cuda.images.implicit import numbers_of, window_of
 from tenonnx_cuda.images.task import Task
@@ -39,7 +40,7 @@ def depthwise(task: Task) -> Array | None:
     height, width = window_of(task.windows)
     launch = task.site.kernel(
         "depthwise", "depthwise", T=ELEMENTS[x.dtype], KH=height, KW=width, TIMES=times,
-        LAST=int(last), VECTOR=vector, ACTIVATION=task.ending.activation,
+        LAST=int(last), VECTOR=vector, ACTIVATED=function_of(task.ending.activation),
     )  # fmt: skip
     chunk, places = (32 * vector, 8 * PLACES) if last else (1, THREADS * PLACES)
     grid = (-(-math.prod(shape[2:]) // places), -(-maps // chunk), shape[0])

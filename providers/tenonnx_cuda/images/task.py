@@ -4,40 +4,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tenonnx.operators import Array
 from tenonnx_array.windows import Windows
 from tenonnx_cuda.chosen import Site
+from tenonnx_cuda.elementwise.formulas import function_of
 from tenonnx_cuda.sources import ELEMENTS, THREADS, blocks, pointer
-
-ACTIVATIONS: Final[dict[str, tuple[Any, ...]]] = {
-    "": (0,),
-    "Relu": (1,),
-    "LeakyRelu": (2, 0.01),
-    "Clip": (3,),
-    "HardSigmoid": (4, 0.2, 0.5),
-    "HardSwish": (5,),
-    "Sigmoid": (6,),
-    "Tanh": (7,),
-}
-"""What ``ending.cuh`` calls activations, and the defaults of their parameters."""
-
-RELU: Final = 1
 
 
 class Ending(NamedTuple):
     """What becomes of a convolution's results.
 
     Attributes:
-        activation: Its number.
+        activation: One of ``ENDINGS``.
         alpha: Its parameters.
         beta: Likewise.
     """
 
-    activation: int = 0
+    activation: str = ""
     alpha: float = 0.0
     beta: float = 0.0
 
@@ -93,7 +80,9 @@ def finish(
     """
     element = ELEMENTS[y.dtype]
     slices, kind = (1, element) if sums is y else (sums.shape[0], "float")
-    launch = site.kernel("ending", "finish", T=element, S=kind, ACTIVATION=ending.activation)
+    launch = site.kernel(
+        "ending", "finish", T=element, S=kind, ACTIVATED=function_of(ending.activation)
+    )
     inner = math.prod(y.shape[2:]) if y.flags.c_contiguous else 1
     counts = (np.int32(slices), np.int64(y.size), np.int32(y.shape[1]), np.int32(inner))
     arrays = (sums, pointer(b), pointer(z), y)

@@ -5,7 +5,7 @@
 // at a place, next to those of its neighbour, as 16 bytes of float32 or 8 of 16 bits. VECTOR is 1 if
 // TIMES is not.
 #include "activations.cuh"
-#include "ending.cuh"
+#include "endings.cuh"  // of elementwise.formulas
 #define THREADS 256
 #define WINDOW (KH * KW)
 #define CHUNK (LAST ? 32 * VECTOR : 1)  // maps of a block
@@ -54,7 +54,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) depthwise(
         if (extra) more = *(const vector*)(extra + at);
         UNROLL for (int v = 0; v < VECTOR; ++v) {
             if (extra) sum[v] += number(more.items[v]);
-            put(&made.items[v], activated(sum[v], alpha, beta));
+            put(&made.items[v], ACTIVATED(sum[v], alpha, beta));
         }
         *(vector*)(y + at) = made;
     }

@@ -2,7 +2,7 @@
 
 // S is the type of the sums: float, or T where they are in y already.
 #include "activations.cuh"
-#include "ending.cuh"
+#include "endings.cuh"  // of elementwise.formulas
 
 // y[i] = the activation of bias of its map + extra[i] + sum over s of sums[s, i], in order. A map has
 // `inner` elements in turn: all places where channels are first, one where they are last; there are
@@ -15,5 +15,5 @@ extern "C" __global__ void finish(
     float total = bias ? number(bias[i / inner % all_maps]) : 0.0f;
     for (int s = 0; s < slices; ++s) total += number(sums[s * count + i]);
     if (extra) total += number(extra[i]);
-    put(&y[i], activated(total, alpha, beta));
+    put(&y[i], ACTIVATED(total, alpha, beta));
 }

@@ -2,6 +2,7 @@
 // is all: y = activation(alpha * x * W + beta * added + bias), where there are added and bias.
 
 #include "activations.cuh"
+#include "endings.cuh"  // of elementwise.formulas
 
 #define WARPS 8
 #define WIDTH 32  // columns of a block
@@ -25,7 +26,7 @@ struct ending {
         sum *= alpha;
         if (added) sum += beta * number(added[at]);
         if (bias) sum += number(bias[n]);
-        return ACTIVATION == 1 ? (sum < 0.0f ? 0.0f : sum) : ACTIVATION == 2 ? gelu_by_tanh(sum) : sum;
+        return ACTIVATED(sum, 0.0f, 0.0f);
     }
 };
 

@@ -31,7 +31,7 @@ TRANSPOSES, EPILOGUE, BIAS_POINTER = (3, 4), 7, 8
 NO_EPILOGUE, WITH_BIAS = 1, 4
 """CUBLASLT_EPILOGUE_DEFAULT and _BIAS."""
 
-ACTIVATIONS: Final = {"": 0, "relu": 2, "gelu": 32}
+ACTIVATIONS: Final = {"": 0, "Relu": 2, "GeluTanh": 32}
 """CUBLASLT_EPILOGUE_RELU and _GELU, which is the form with tanh."""
 
 MOST_WORKSPACE, REDUCTIONS, ALIGNMENTS = 1, 3, (5, 6, 7, 8)

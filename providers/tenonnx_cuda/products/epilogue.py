@@ -17,7 +17,7 @@ class Epilogue:
         beta: A factor.
         added: Of the product's shape.
         bias: A number for each column.
-        activation: ``relu``, ``gelu`` in its form with tanh, or none.
+        activation: ``Relu``, ``GeluTanh``, or none.
     """
 
     alpha: float = 1.0

@@ -8,6 +8,7 @@ import numpy as np
 
 from tenonnx.operators import Array
 from tenonnx_cuda.chosen import same_element
+from tenonnx_cuda.elementwise.formulas import function_of
 from tenonnx_cuda.platform import Platform
 from tenonnx_cuda.products.cublas import placed
 from tenonnx_cuda.products.epilogue import Epilogue
@@ -23,8 +24,6 @@ LEAST: Final = 64
 """Blocks from which on they read as fast as a device can."""
 
 PLAIN: Final = Epilogue()
-
-ACTIVATIONS: Final = {"": 0, "relu": 1, "gelu": 2}
 
 
 def product_of_few(
@@ -56,7 +55,7 @@ def product_of_few(
     y = xp.empty((*a.shape[:-1], outer), a.dtype)
     rows = next(n for n in ROWS if n >= count)
     name = "few_by_rows" if turned else "few_by_columns"
-    macros: dict[str, Any] = {"T": element, "ROWS": rows, "ACTIVATION": ACTIVATIONS[activation]}
+    macros: dict[str, Any] = {"T": element, "ROWS": rows, "ACTIVATED": function_of(activation)}
     launch = kernel(platform, "few", name, **macros)
     numbers = (
         np.float32(epilogue.alpha),

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from tenonnx.operators import Array
 from tenonnx_cuda.chosen import attribute, same_element
-from tenonnx_cuda.elementwise.expressions import MICROSOFT, expression
+from tenonnx_cuda.elementwise.expressions import expression
+from tenonnx_cuda.elementwise.formulas import ENDINGS
 from tenonnx_cuda.fuse import Fused, Scope, fusion
 from tenonnx_cuda.products.epilogue import epilogue_of
 from tenonnx_cuda.products.few import product_of_few
@@ -83,12 +84,9 @@ def _behind(product: ir.Node, scope: Scope) -> Linear:
 
 
 def _activation(node: ir.Node) -> str:
-    """Returns what cuBLASLt calls an activation; nothing for what is none of its."""
-    if (node.domain, node.op_type) == ("", "Relu"):
-        return "relu"
-    by_tanh = attribute(node, "approximate", "none") == "tanh"
-    is_gelu = (node.domain, node.op_type) == ("", "Gelu") and by_tanh
-    return "gelu" if is_gelu or (node.domain, node.op_type) == (MICROSOFT, "FastGelu") else ""
+    """Returns the activation that a node is; nothing for what cuBLASLt does not apply."""
+    text = expression(node)
+    return next((name for name in ("Relu", "GeluTanh") if ENDINGS[name] == text), "")
 
 
 def linear_call(
