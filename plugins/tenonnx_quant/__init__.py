@@ -75,9 +75,10 @@ def register_commands(register: Callable[[Callable[[], typer.Typer]], Any]) -> N
 
 
 def _application() -> typer.Typer:
-    from tenonnx_quant.command import application
+    from tenonnx.cli.arguments import application
+    from tenonnx_quant import command
 
-    return application()
+    return application(quantize=(command.quantize, command.HELP))
 
 
 def __getattr__(name: str) -> Any:

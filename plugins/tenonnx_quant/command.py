@@ -181,10 +181,3 @@ def tell_of(report: api.Report, as_json: bool) -> None:
     else:
         lines(*(f"wrote {name}, {size(nbytes)}" for name, nbytes in sizes.items()))
         lines(*str(report).splitlines())
-
-
-def application() -> typer.Typer:
-    """Returns the application that has the command."""
-    app = typer.Typer(rich_markup_mode=None)
-    app.command("quantize", help=HELP)(quantize)
-    return app

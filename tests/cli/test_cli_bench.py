@@ -12,9 +12,9 @@ import pytest
 from small import Cli
 
 from models import FLOAT, model, node, value
-from tenonnx.cli.measure import open_all, race
 from tenonnx.provider import KernelState
 from tenonnx.session import InferenceSession
+from tenonnx_bench.measure import open_all, race
 
 
 def test_contenders_are_measured_and_compared(cli: Cli, adder: str, double: str) -> None:
@@ -72,7 +72,7 @@ def test_onnxruntime_is_a_contender(cli: Cli, mlp: str) -> None:
 
 
 def test_onnxruntime_is_not_installed(cli: Cli, mlp: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tenonnx.cli.contender.is_peer_here", lambda: False)
+    monkeypatch.setattr("tenonnx_bench.contender.is_peer_here", lambda: False)
     result = cli("bench", mlp, "-p", "onnxruntime")
     assert result.exit_code == 2
     assert result.stderr == ("error: onnxruntime is not installed\nhint: pip install onnxruntime\n")

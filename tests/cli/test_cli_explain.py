@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from small import Cli
 
 from models import FLOAT, model, node, value
-from tenonnx.cli.boxes import MANY, MOST, boxes_of
-from tenonnx.cli.layers import GAP, HEIGHT, draw
+from tenonnx_explain.boxes import MANY, MOST, boxes_of
+from tenonnx_explain.layers import GAP, HEIGHT, draw
 
 
 @pytest.fixture

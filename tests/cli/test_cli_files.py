@@ -13,8 +13,8 @@ import pytest
 from small import Cli
 
 from models import FLOAT, model, node, value
-from tenonnx.cli.footprint_page import POINTS, _thinned
 from tenonnx.cli.output import size
+from tenonnx_bench.memory_page import POINTS, _thinned
 
 
 def test_convert_says_what_it_wrote(cli: Cli, mlp: str, folder: Path) -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from small import Cli
 
-from tenonnx.cli.new import checking
-from tenonnx.cli.scaffold_kinds import KINDS
+from tenonnx_scaffold.command import checking
+from tenonnx_scaffold.kinds import KINDS
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [str(ROOT / root) for root in ("core", "providers", "plugins")]

@@ -9,16 +9,11 @@ import typer
 from typer.core import TyperGroup
 
 from tenonnx.cli import (
-    bench,
     cache,
     convert,
     doctor,
-    explain,
-    footprint,
     inspect,
-    new,
     plugins,
-    profile,
     providers,
     run,
     warmup,
@@ -77,13 +72,13 @@ class Group(TyperGroup):
         if self._merged:
             return
         self._merged = True
-        for plugin, given in state_of(ctx).plugins.commands:
+        for record, given in state_of(ctx).plugins.commands:
             try:
                 app = given if isinstance(given, typer.Typer) else given()
                 group = typer.main.get_group(app)
             except Exception as error:  # a stranger's code may raise anything
                 what = f"{type(error).__name__}: {error}"
-                say("warning", f"the subcommands of plugin {plugin!r} are left out: {what}")
+                say("warning", f"the subcommands of plugin {record.name!r} are left out: {what}")
                 continue
             found = {group.name: group} if group.name else group.commands
             for name, command in found.items():
@@ -197,14 +192,9 @@ def tenonnx_options(
 for name, command, text in (
     ("run", run.run, run.HELP),
     ("inspect", inspect.inspect, inspect.HELP),
-    ("explain", explain.explain, explain.HELP),
-    ("bench", bench.bench, bench.HELP),
-    ("profile", profile.profile, profile.HELP),
-    ("memory", footprint.memory, footprint.HELP),
     ("convert", convert.convert, convert.HELP),
     ("warmup", warmup.warmup, warmup.HELP),
     ("cache", cache.cache, cache.HELP),
-    ("new", new.new, new.HELP),
     ("plugins", plugins.plugins, plugins.HELP),
     ("providers", providers.providers, providers.HELP),
     ("doctor", doctor.doctor, doctor.HELP),

@@ -16,9 +16,9 @@ from tenonnx.cli.arguments import (
     Roots,
     Without,
 )
-from tenonnx.cli.explain import print_operators, print_placement
 from tenonnx.cli.failures import code_of, explain
 from tenonnx.cli.memory import growth, private_bytes
+from tenonnx.cli.model_tables import print_operators, print_placement
 from tenonnx.cli.opening import Request, load_original, open_session
 from tenonnx.cli.output import count, duration, emit_json, lines, shape_text, size, table, title
 from tenonnx.cli.state import State, state_of

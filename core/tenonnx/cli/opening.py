@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tenonnx.cli.state import State
     from tenonnx.interface.profiling import Profiler
     from tenonnx.options import SessionOptions
+    from tenonnx.provider import Provider
     from tenonnx.session import InferenceSession
 
 
@@ -55,6 +56,27 @@ def parse_provider(text: str) -> tuple[str, dict[str, str]]:
     if not name:
         raise InvalidArgument(f"--provider {text!r} names no provider")
     return name, options
+
+
+def check_provider(state: State, text: str) -> str:
+    """Returns the name of a provider that ``--provider`` asks for.
+
+    Raises:
+        InvalidArgument: There is no such provider, or it has no such option.
+    """
+    from tenonnx.plugins.choosing import make_options
+
+    name, options = parse_provider(text)
+    provider = state.plugins.provider(name)
+    make_options(provider.Options, options, provider.name)
+    return name
+
+
+def usable_providers(state: State) -> list[type[Provider]]:
+    """Returns the providers that work here, in the order in which they are preferred."""
+    from tenonnx.provider import why_unusable
+
+    return [p for p in state.plugins.providers.values() if why_unusable(p) is None]
 
 
 def session_options(state: State, request: Request) -> SessionOptions:

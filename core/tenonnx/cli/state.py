@@ -47,6 +47,7 @@ class State:
             blocked = [os.environ.get(BLOCKED, ""), *self.without]
             os.environ[BLOCKED] = ",".join(filter(None, blocked))
         plugins = default_plugins()
+        plugins.load_commands()
         names = [record.name for record in plugins.records]
         for name in self.without:
             if name not in names:

@@ -19,7 +19,7 @@ from tenonnx.cli.arguments import (
     Roots,
     Without,
 )
-from tenonnx.cli.opening import Request, open_session, parse_provider
+from tenonnx.cli.opening import Request, open_session, parse_provider, usable_providers
 from tenonnx.cli.output import count, duration, emit_json, lines, progress, say
 from tenonnx.cli.state import State, state_of
 from tenonnx.errors import Fail
@@ -90,8 +90,6 @@ def _ask(
 
 
 def _usable(state: State, names: Sequence[str]) -> list[type[Provider]]:
-    from tenonnx.provider import why_unusable
-
     if names:
         return [state.plugins.provider(parse_provider(name)[0]) for name in names]
-    return [p for p in state.plugins.providers.values() if why_unusable(p) is None]
+    return usable_providers(state)

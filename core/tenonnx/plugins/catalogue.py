@@ -15,6 +15,9 @@ from tenonnx.errors import InvalidArgument, PluginError, did_you_mean
 from tenonnx.operators import OperatorTable
 from tenonnx.provider import Provider, resolve_provider_name
 
+DISTRIBUTION = "tenonnx"
+"""The runtime's own."""
+
 if TYPE_CHECKING:
     from tenonnx.formats import Format
     from tenonnx.transforms import Transform
@@ -44,6 +47,11 @@ class PluginRecord:
     version: str = ""
     api: int | None = None
 
+    @property
+    def builtin(self) -> bool:
+        """Whether it comes with the runtime."""
+        return self.distribution.partition(" ")[0] == DISTRIBUTION
+
 
 class Catalogue:
     """What plugins registered, by name; no name is ever taken twice."""
@@ -53,7 +61,7 @@ class Catalogue:
         self.providers: dict[str, type[Provider]] = {}
         self.transforms: dict[str, Transform] = {}
         self.formats: dict[str, Format] = {}
-        self.commands: list[tuple[str, Any]] = []
+        self.commands: list[tuple[PluginRecord, Any]] = []
         self._operators: list[tuple[str | None, OperatorTable]] = []
         self._owners: dict[tuple[str, str], PluginRecord] = {}
 
@@ -163,7 +171,8 @@ class Catalogue:
                 f"expected a typer.Typer to be registered, or what makes one, got {app!r}"
             )
         record.registered.append("commands")
-        self.commands.append((record.name, app))
+        self.commands.append((record, app))
+        self.commands.sort(key=lambda command: not command[0].builtin)
 
 
 def _expect(kind: type, given: object) -> None:

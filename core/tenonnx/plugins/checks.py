@@ -10,9 +10,7 @@ import pluggy
 from tenonnx import hookspecs
 from tenonnx.errors import PluginError, did_you_mean
 from tenonnx.installed import release
-from tenonnx.plugins.catalogue import PluginRecord
-
-DISTRIBUTION = "tenonnx"
+from tenonnx.plugins.catalogue import DISTRIBUTION, PluginRecord
 
 
 def check_api(plugin: Any, record: PluginRecord) -> None:

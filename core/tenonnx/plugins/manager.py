@@ -23,13 +23,16 @@ import pluggy
 
 from tenonnx import hookspecs, installed
 from tenonnx.errors import PluginError, did_you_mean
-from tenonnx.plugins.catalogue import Catalogue, PluginRecord
-from tenonnx.plugins.checks import DISTRIBUTION, check_api, check_hooks, refused
+from tenonnx.plugins.catalogue import DISTRIBUTION, Catalogue, PluginRecord
+from tenonnx.plugins.checks import check_api, check_hooks, refused
 
 if TYPE_CHECKING:
     from tenonnx.planning.plan import Observer, Plan
 
 GROUP = hookspecs.NAMESPACE
+COMMANDS = f"{GROUP}.commands"
+"""The entry points of plugins that programs without a command line need not import."""
+
 SLOW_SECONDS = 5.0
 """How long a plugin may load before the log says who keeps everybody waiting."""
 
@@ -76,22 +79,36 @@ class PluginSet(Catalogue):
         super().__init__()
         self._manager = _Manager(hookspecs.NAMESPACE)
         self._manager.add_hookspecs(hookspecs)
+        self._allow, self._block = None if allow is None else set(allow), set(block)
+        self._undiscovered = [COMMANDS] if autoload else []
         if autoload:
-            self._discover(None if allow is None else set(allow), set(block))
+            self._discover(GROUP)
+            self._tell_missing()
 
-    def _discover(self, allow: set[str] | None, block: set[str]) -> None:
-        for entry in _entry_points():
-            builtin = entry.distribution == DISTRIBUTION
+    def load_commands(self) -> None:
+        """Discovers the plugins that bring subcommands alone, which only the command line wants."""
+        while self._undiscovered:
+            self._discover(self._undiscovered.pop())
+
+    def _discover(self, group: str) -> None:
+        allow = self._allow
+        for entry in _entry_points(group):
             record = PluginRecord(entry.name, f"{entry.distribution} {entry.version}")
             record.version = entry.version
             self.records.append(record)
-            if entry.name in block or not (builtin or allow is None or entry.name in allow):
+            if entry.name in self._block or not (
+                record.builtin or allow is None or entry.name in allow
+            ):
                 record.error = "blocked by TENONNX_BLOCK_PLUGINS or TENONNX_PLUGINS"
                 continue
-            with contextlib.nullcontext() if builtin else _watched(record):
+            with contextlib.nullcontext() if record.builtin else _watched(record):
                 self._add(record, entry.load)
+
+    def _tell_missing(self) -> None:
         there = {record.name for record in self.records}
-        for name in sorted((allow or set()) - there):
+        if missing := (self._allow or set()) - there:
+            there |= {entry.name for entry in _entry_points(COMMANDS)}
+        for name in sorted(missing - there):
             error = "TENONNX_PLUGINS names it, but no such plugin is installed"
             error += did_you_mean(name, sorted(there))
             self.records.append(PluginRecord(name, "not installed", error=error))
@@ -243,9 +260,9 @@ def _watched(record: PluginRecord) -> Iterator[None]:
         timer.cancel()
 
 
-def _entry_points() -> list[installed.EntryPoint]:
+def _entry_points(group: str) -> list[installed.EntryPoint]:
     """Installed plugins, each once, the built-ins first."""
-    found = {(e.name, e.value): e for e in installed.entry_points(GROUP)}
+    found = {(e.name, e.value): e for e in installed.entry_points(group)}
     return sorted(found.values(), key=lambda e: e.distribution != DISTRIBUTION)
 
 

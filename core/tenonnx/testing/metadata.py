@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from tenonnx.plugins.checks import DISTRIBUTION
+from tenonnx.plugins.catalogue import DISTRIBUTION
 from tenonnx.plugins.manager import GROUP
 
 PROGRAM = """

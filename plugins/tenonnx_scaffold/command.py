@@ -15,11 +15,11 @@ from typing import Annotated
 
 import typer
 
+from tenonnx import InvalidArgument
 from tenonnx.cli.output import lines
-from tenonnx.cli.scaffold import COMMON
-from tenonnx.cli.scaffold_kinds import KINDS
 from tenonnx.cli.state import State, state_of
-from tenonnx.errors import InvalidArgument
+from tenonnx_scaffold.common import COMMON
+from tenonnx_scaffold.kinds import KINDS
 
 HELP = """Writes a plugin as a distribution of its own, with its tests.
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.cli.contender import PEER, opener
 from tenonnx.cli.opening import Request, open_session
 from tenonnx.cli.smoke import tiny_model
+from tenonnx_bench.contender import PEER, opener
 
 if TYPE_CHECKING:
     from tenonnx.cli.state import State

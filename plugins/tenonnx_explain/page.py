@@ -6,9 +6,9 @@ import json
 from html import escape
 from typing import Any
 
-from tenonnx.cli.boxes import Box, Boxes, boxes_of
-from tenonnx.cli.graph_style import SCRIPT, STYLE
-from tenonnx.cli.layers import HEIGHT, Drawing, draw
+from tenonnx_explain.boxes import Box, Boxes, boxes_of
+from tenonnx_explain.layers import HEIGHT, Drawing, draw
+from tenonnx_explain.style import SCRIPT, STYLE
 
 COLOURS = ("#2f6fde", "#1f9d61", "#c2571a", "#8a4fd0", "#b3284f", "#0f8a96", "#8a7a12")
 ENDS = {"input": "#6b7280", "output": "#6b7280"}

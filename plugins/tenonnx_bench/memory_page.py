@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tenonnx.cli.output import count, duration, size
 
 if TYPE_CHECKING:
-    from tenonnx.cli.sampling import Course
+    from tenonnx_bench.sampling import Course
 
 WIDTH, LABEL, BAR, GAP = 860, 110, 26, 12
 PLOT = 260

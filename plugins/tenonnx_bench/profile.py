@@ -21,7 +21,6 @@ from tenonnx.cli.arguments import (
     Seed,
     Without,
 )
-from tenonnx.cli.hot import Hot, as_html, by_node, by_operator, run_seconds
 from tenonnx.cli.opening import Request, open_profiled, wait_for_kernels
 from tenonnx.cli.output import (
     count,
@@ -35,6 +34,7 @@ from tenonnx.cli.output import (
     write_text,
 )
 from tenonnx.cli.state import state_of
+from tenonnx_bench.hot import Hot, as_html, by_node, by_operator, run_seconds
 
 HELP = """Shows which operators and nodes a model's time goes to.
 

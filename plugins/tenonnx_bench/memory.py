@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tenonnx import Fail, InvalidArgument
 from tenonnx.cli.arguments import (
     NOTHING,
     Dims,
@@ -22,7 +23,6 @@ from tenonnx.cli.arguments import (
     Roots,
     Without,
 )
-from tenonnx.cli.contender import PEER, is_peer_here
 from tenonnx.cli.opening import Request, load_original
 from tenonnx.cli.output import (
     count,
@@ -36,7 +36,7 @@ from tenonnx.cli.output import (
     write_text,
 )
 from tenonnx.cli.state import State, state_of
-from tenonnx.errors import Fail, InvalidArgument
+from tenonnx_bench.contender import PEER, is_peer_here
 
 HELP = f"""Shows which bytes a model takes, and what processes share.
 
@@ -88,7 +88,7 @@ def memory(
     """Measures a model's memory."""
     state, request = state_of(context), Request(providers, level, without, roots)
     if child:
-        from tenonnx.cli.held import hold
+        from tenonnx_bench.held import hold
 
         hold(state, child, model, request, feeds)
         return
@@ -103,7 +103,7 @@ def memory(
         arguments = [*_repeated(request), "--level", level.value, "--feeds", str(given)]
         found = measure(state, model, arguments, contenders, processes, rounds)
     if html:
-        from tenonnx.cli.footprint_page import as_html
+        from tenonnx_bench.memory_page import as_html
 
         write_text(html, as_html(model, found))
     if as_json:
@@ -143,7 +143,7 @@ def measure(
     Contenders take turns. Where there are several, each goes once without being counted, so that
     the model's file is in the page cache and kernels are in theirs, for all alike.
     """
-    from tenonnx.cli.sampling import Course, follow
+    from tenonnx_bench.sampling import Course, follow
 
     plugins = [part for file in state.files for part in ("--plugin", file)]
     courses: dict[str, list[Course]] = {name: [] for name in contenders}

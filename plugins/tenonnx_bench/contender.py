@@ -8,13 +8,18 @@ import importlib.util
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tenonnx.cli.opening import Request, open_session, parse_provider, wait_for_kernels
+from tenonnx.cli.opening import (
+    Request,
+    check_provider,
+    open_session,
+    parse_provider,
+    wait_for_kernels,
+)
 from tenonnx.errors import Fail, InvalidArgument, did_you_mean
-from tenonnx.plugins.choosing import make_options
 
 if TYPE_CHECKING:
+    from tenonnx import InferenceSession
     from tenonnx.cli.state import State
-    from tenonnx.session import InferenceSession
 
 PEER = "onnxruntime"
 FALLBACK = "cpu"
@@ -57,8 +62,7 @@ def opener(state: State, text: str, request: Request, behind: Sequence[str] = ()
     name, options = parse_provider(text)
     if name == PEER and PEER not in state.plugins.providers:
         return _peer_opener(options, request)
-    provider = state.plugins.provider(name)
-    make_options(provider.Options, options, provider.name)
+    check_provider(state, text)
 
     def open_model(model: str | bytes) -> Run:
         names = (text, *(other for other in behind if other != name))

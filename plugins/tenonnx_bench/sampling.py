@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tenonnx.errors import Fail, NotSupported
+from tenonnx import Fail, NotSupported
 
 INTERVAL_SECONDS = 0.002
 """Between samples of one process; what is allocated and freed faster than that is not seen."""

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx import TenonnxError
 from tenonnx.cli import timing
-from tenonnx.cli.contender import Open, Opened, Run
 from tenonnx.cli.memory import growth, private_bytes
 from tenonnx.cli.smoke import tiny_model
-from tenonnx.errors import TenonnxError
+from tenonnx_bench.contender import Open, Opened, Run
 
 MIN_RUNS = 5
 TURN_SECONDS = 0.05

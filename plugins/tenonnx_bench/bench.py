@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tenonnx import Fail, TenonnxError
 from tenonnx.cli.arguments import (
     NOTHING,
     Contenders,
@@ -24,13 +25,12 @@ from tenonnx.cli.arguments import (
     Without,
 )
 from tenonnx.cli.failures import Code, code_of, explain
-from tenonnx.cli.opening import Request, load_original
+from tenonnx.cli.opening import Request, load_original, usable_providers
 from tenonnx.cli.output import duration, emit_json, lines, note, progress, size, table
 from tenonnx.cli.state import State, state_of
-from tenonnx.errors import Fail, TenonnxError
 
 if TYPE_CHECKING:
-    from tenonnx.cli.measure import Result
+    from tenonnx_bench.measure import Result
 
 SHOWN_SECONDS = 0.1
 """What compiling takes at least that is told."""
@@ -85,7 +85,7 @@ def bench(
 ) -> None:
     """Opens a model for every contender and runs them in turn."""
     from tenonnx.cli.feeds import make_feeds, parse_dims
-    from tenonnx.cli.measure import open_all, race
+    from tenonnx_bench.measure import open_all, race
 
     state = state_of(context)
     request = Request((), level, without, roots, threads)
@@ -105,13 +105,11 @@ def bench(
 def _openers(
     state: State, names: Sequence[str], request: Request, *, every: bool
 ) -> dict[str, Any]:
-    from tenonnx.cli.contender import FALLBACK, PEER, is_peer_here, opener
-    from tenonnx.provider import why_unusable
+    from tenonnx_bench.contender import FALLBACK, PEER, is_peer_here, opener
 
     behind = (FALLBACK,) if every else ()
     if not names or every:
-        found = [p for p in state.plugins.providers.values() if every or p.unasked]
-        usable = [provider for provider in found if why_unusable(provider) is None]
+        usable = [p for p in usable_providers(state) if every or p.unasked]
         others = [p.aliases[0] if p.aliases else p.name for p in usable]
         given = [name.partition(":")[0] for name in names]
         names = [*names, *(name for name in others if name not in given)]

@@ -16,6 +16,7 @@ from tenonnx.cli.arguments import (
     Roots,
     Without,
 )
+from tenonnx.cli.model_tables import print_operators, print_placement
 from tenonnx.cli.opening import Request, check_readable, parse_provider, session_options
 from tenonnx.cli.output import count, duration, emit_json, lines, progress, table, title, write_text
 from tenonnx.cli.state import State, state_of
@@ -33,11 +34,6 @@ Examples:
   tenonnx explain model.onnx --html model.html
   tenonnx explain model.onnx --json | jq '.transforms[] | select(.modified) | .name'
 """
-
-STAGES = ("in the model", "as it runs")
-
-MAX_SHOWN = 5
-"""Nodes named with each reason for not being where they were wanted."""
 
 MAX_CALLS = 12
 """Kinds of calls that are listed."""
@@ -67,7 +63,7 @@ def explain(
     report = _gather(state_of(context), model, Request(providers, level, without, roots))
     report["transforms"] = _chosen(report["transforms"], transform)
     if html:
-        from tenonnx.cli.graph_page import as_page
+        from tenonnx_explain.page import as_page
 
         write_text(html, as_page(report))
     if as_json:
@@ -157,31 +153,6 @@ def _print_changes(change: dict[str, Any]) -> None:
     lines(*(f"+ {text}" for text in change["added"]))
     for pair in change["changed"]:
         lines(f"~ {pair['before']}", f"  {pair['after']}")
-
-
-def print_operators(before: dict[str, int], after: dict[str, int]) -> None:
-    """Prints how often each operator occurs in the model, and in what runs if that differs."""
-    if after == before:
-        table(("operator", "nodes"), list(before.items()), right=("nodes",))
-        return
-    names = dict.fromkeys([*before, *after])
-    rows = [(name, before.get(name, 0), after.get(name, 0)) for name in names]
-    table(("operator", *STAGES), rows, right=STAGES)
-
-
-def print_placement(placement: dict[str, Any], *, every: bool) -> None:
-    """Prints who runs how many nodes, and which nodes, or every one, are not where wanted."""
-    title("Placement")
-    table(("provider", "nodes"), list(placement["counts"].items()), right=("nodes",))
-    for group in placement["elsewhere"]:
-        shown = group["nodes"] if every else group["nodes"][:MAX_SHOWN]
-        more = len(group["nodes"]) - len(shown)
-        lines(
-            f"on {group['provider']} because {group['reasons']}: {', '.join(shown)}"
-            + (f" and {more} more (--nodes)" if more else "")
-        )
-    if not placement["elsewhere"]:
-        lines("every node is where it was wanted first")
 
 
 def _print_calls(calls: dict[str, Any]) -> None:

@@ -1,0 +1,24 @@
+"""``tenonnx explain``: what transforms and providers make of a model, as text or as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tenonnx import hookimpl
+
+if TYPE_CHECKING:
+    import typer
+
+
+@hookimpl
+def register_commands(register: Callable[[Callable[[], typer.Typer]], Any]) -> None:
+    """Add the subcommand; typer is imported when the command line asks for it."""
+    register(_application)
+
+
+def _application() -> typer.Typer:
+    from tenonnx.cli.arguments import application
+    from tenonnx_explain import command
+
+    return application(explain=(command.explain, command.HELP))
