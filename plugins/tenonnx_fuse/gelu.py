@@ -7,7 +7,7 @@ import math
 import onnx_ir as ir
 
 from tenonnx import TransformContext
-from tenonnx_fuse.known import dtype_of, number_of, rank_of, weight_of
+from tenonnx_fuse.known import attribute, dtype_of, number_of, rank_of, weight_of
 from tenonnx_fuse.pattern import AnyNumber, Found, Like, Op, Pattern, either, op
 from tenonnx_fuse.rewrite import Rule, rewriting
 
@@ -37,7 +37,20 @@ TANH = op("Add", op("Tanh", ARGUMENT), 1.0)
 QUICK = op("Mul", "x", op("Sigmoid", either(op("Mul", "x", AnyNumber("alpha")), "x")))
 SIX = op("Clip", op("Add", "x", 3.0), 0.0, 6.0)
 SIXTH = op("Mul", SIX, 1 / 6), op("Div", SIX, 6.0)
-HARD = op("Mul", op("Mul", "x", SIX), 1 / 6), op("Div", op("Mul", "x", SIX), 6.0)
+HARD = (
+    *(op("Mul", op("Mul", "x", SIX), 1 / 6), op("Div", op("Mul", "x", SIX), 6.0)),
+    *(op("Mul", "x", sixth) for sixth in SIXTH),
+)
+
+
+def _is_swish(node: ir.Node) -> str | None:
+    """Says why a HardSigmoid is not the one of HardSwish, whose slope exporters round."""
+    slope, middle = attribute(node, "alpha", 0.2), attribute(node, "beta", 0.5)
+    fits = math.isclose(slope, 1 / 6, rel_tol=1e-6) and math.isclose(middle, 0.5, rel_tol=1e-6)
+    return None if fits else f"has the slope {slope:g} and {middle:g} in the middle"
+
+
+GATED = op("Mul", "x", op("HardSigmoid", "x", where=_is_swish))
 
 
 def _unfit(found: Found) -> str | None:
@@ -88,5 +101,6 @@ gelu = rewriting(
 swish = rewriting(Rule("Swish", QUICK, _swish, needs=("Sigmoid",)))
 hard_swish = rewriting(
     *(Rule("HardSwish", p, _hard_swish, needs=("Clip",)) for p in HARD),
+    Rule("HardSwish", GATED, _hard_swish, needs=("HardSigmoid",)),
     *(Rule("HardSigmoid", p, _hard_sigmoid, needs=("Clip",)) for p in SIXTH),
 )

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 DECLINED_COMPILED = {
     "conv-batchnorm": "factors are applied as the result is stored, and need no other weights",
     "rotary": "halves are turned in one pass over what exporters write",
-    "swish": "products with a sigmoid are computed with what is around them, in one pass",
 }
 """Transforms that would hide what is found as nodes are compiled, or copy weights for it."""
 

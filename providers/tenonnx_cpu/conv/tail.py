@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tenonnx_cpu.activation import NONE, SWISH, Activation, activation_of
-from tenonnx_cpu.elementwise.opcodes import HARD_SWISH, LEAKY_RELU, SILU
+from tenonnx_cpu.activation import NONE, Activation, activation_of
+from tenonnx_cpu.elementwise.opcodes import LEAKY_RELU
 from tenonnx_cpu.fuse import Scope
 from tenonnx_cpu.products.product import fits
 from tenonnx_cpu.specialise import NDArray
@@ -94,11 +94,7 @@ def find_tail(node: ir.Node, scope: Scope, *, residual: bool = True) -> Tail:
             pass
     if residual:
         _take(tail, scope, _take_residual)
-    following = scope.reader(tail.output)
-    if following is None:
-        _take_gate(tail, scope)
-    else:
-        _take(tail, scope, _take_activation)
+    _take(tail, scope, _take_activation)
     return tail
 
 
@@ -183,30 +179,3 @@ def _take_activation(tail: Tail, node: ir.Node, scope: Scope) -> bool:
         return False
     tail.activation = made
     return True
-
-
-def _take_gate(tail: Tail, scope: Scope) -> None:
-    """Takes ``x * sigmoid(x)`` or ``x * hard_sigmoid(x)``, whose x has two readers."""
-    users = [use.node for use in tail.output.uses()]
-    if len(users) != 2 or scope.escapes(tail.output) or any(user.domain for user in users):
-        return
-    gates = [(user, kind) for user in users if (kind := _gated(user, scope)) is not None]
-    if len(gates) != 1 or not all(scope.has(user) for user in users):
-        return
-    gate, activation = gates[0]
-    product = scope.reader(gate.outputs[0])
-    if product is None or product.op_type != "Mul" or product not in users:
-        return
-    tail.activation = activation
-    tail.extend(gate)
-    tail.extend(product)
-
-
-def _gated(node: ir.Node, scope: Scope) -> Activation | None:
-    """Returns the activation that a number times a node's result is, if it is one."""
-    if node.op_type == "Sigmoid":
-        return Activation(SILU)
-    made = activation_of(scope.site(node)) if node.op_type == "HardSigmoid" else None
-    # Exporters round the parameters to float32.
-    is_swish = made is not None and np.allclose(made[1:], SWISH, rtol=1e-6, atol=0)
-    return Activation(HARD_SWISH, *SWISH) if is_swish else None

@@ -44,6 +44,10 @@ def _activation(site: Site) -> Line | None:
     return None if made is None else Line(made.code, (made.first, made.second), operands=1)
 
 
+def _swish(site: Site) -> Line | None:
+    return Line(opcodes.SILU, (float(site.attribute("alpha", 1.0)), 0.0))
+
+
 POWERS = {1.0: opcodes.COPY, 2.0: opcodes.SQUARE, 3.0: opcodes.CUBE, -1.0: opcodes.RECIPROCAL}
 
 
@@ -81,6 +85,7 @@ MEANINGS: Mapping[str, Meaning] = {
     "Reciprocal": _since(6, opcodes.RECIPROCAL),
     "Sqrt": _since(6, opcodes.SQRT),
     "Sub": _since(7, opcodes.SUB),
+    "Swish": _swish,
 }
 """What nodes of ONNX's own domain mean."""
 
@@ -151,8 +156,18 @@ def compile_region(region: list[ir.Node], threads: int) -> tuple[Program, tuple[
                     places[value] = program.array()
                     arrays.append(value)
             operands.append(places[value])
-        places[node.outputs[0]] = program.add(line, operands)
+        places[node.outputs[0]] = _add(program, line, operands)
     return program, tuple(arrays)
+
+
+def _add(program: Program, line: Line, operands: list[int]) -> int:
+    """Adds the instruction of a node, or those of a Swish whose slope is not 1."""
+    slope = line.numbers[0]
+    if line.code != opcodes.SILU or slope == 1:
+        return program.add(line, operands)
+    inside = program.add(Line(opcodes.MUL), (*operands, program.number(slope)))
+    gate = program.add(Line(opcodes.SIGMOID), (inside,))
+    return program.add(Line(opcodes.MUL), (*operands, gate))
 
 
 @fusion(*MEANINGS, priority=ELEMENTWISE)
