@@ -1,7 +1,7 @@
 """The build backend: setuptools', with compiled kernels added to the wheel.
 
 A wheel with kernels is the plain one, which is for any machine, with a folder of images for each
-kind of processor (``tenonnx_cpu.jit.code.cpu.INSTALLED``) and the name of their system. One that is
+target CPU (``tenonnx_cpu.jit.code.cpu.INSTALLED``) and the name of their system. One that is
 built where it is installed, by ``pip install .``, has those for the processor at hand. Editable
 installs have none: their kernels are compiled as they are wanted.
 
@@ -119,7 +119,7 @@ def say(reason: str) -> None:
 
 
 def best_kind() -> str:
-    """Returns the best kind of processor that this one is of.
+    """Returns the best target CPU that this processor supports.
 
     Raises:
         LookupError: It is of none.
@@ -135,7 +135,7 @@ def best_kind() -> str:
 
 
 def compile_kind(kind: str, folder: Path, kernels: Iterable[str] = ()) -> Path:
-    """Compiles kernels for a kind of processor, all unless some are named.
+    """Compiles kernels for a target CPU, all unless some are named.
 
     Returns:
         The folder of their images.
@@ -176,7 +176,7 @@ def with_kernels(plain: Path, kinds: Mapping[str, Path], system: str) -> Path:
 
     Args:
         plain: The one without.
-        kinds: Folders of images, by the kinds of processor that they are for.
+        kinds: Folders of images, by their target CPU.
         system: What pip calls the system: one tag, or several with dots between.
     """
     from tenonnx_cpu.jit.code.ahead import images_in

@@ -59,7 +59,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split(":")[0], allow_abbrev=False)
     parser.add_argument("--output", type=Path, default=Path("dist"), help="a folder (dist)")
     parser.add_argument(
-        "--kind", nargs="+", default=[], help="these kinds of processor (all that are released)"
+        "--kind", nargs="+", default=[], help="these target CPUs (all that are released)"
     )
     parser.add_argument(
         "--arm-python",
@@ -99,7 +99,7 @@ def build_plain(output: Path, folder: Path) -> Path:
 
 
 def build_compiled(plain: Path, folder: Path, chosen: Iterable[str]) -> list[Path]:
-    """Compiles kernels for every kind of processor, and adds them to the plain wheel."""
+    """Compiles kernels for every target CPU, and adds them to the plain wheel."""
     from tenonnx_cpu.jit.code.cpu import KINDS, parse
 
     found: dict[str, dict[str, Path]] = {}
@@ -145,7 +145,7 @@ def _check_image(name: str, content: bytes) -> None:
 
 
 def try_installed(wheel: Path) -> None:
-    """Installs a wheel where no numba is, and tries it on every kind of processor it can."""
+    """Installs a wheel where no numba is, and tries it for every target CPU it can."""
     with tempfile.TemporaryDirectory() as folder:
         python = Path(folder, "venv", "bin", "python")
         subprocess.run([sys.executable, "-m", "venv", str(python.parents[1])], check=True)
@@ -164,7 +164,7 @@ def try_emulated(wheel: Path, python: Path) -> None:
 
 
 def usable_kinds(wheel: Path) -> list[str]:
-    """Returns the kinds of processor that a wheel has kernels for and this one is of."""
+    """Returns the target CPUs that a wheel has kernels for and this processor supports."""
     from tenonnx_cpu.jit.code.cpu import lacks, parse
 
     with ZipFile(wheel) as file:
@@ -173,7 +173,7 @@ def usable_kinds(wheel: Path) -> list[str]:
 
 
 def run(python: Path, kind: str, folder: Path) -> None:
-    """Classifies digits and runs tests of kernels, on those of a kind of processor."""
+    """Classifies digits and runs tests of kernels, with those of a target CPU."""
     variables = {k: v for k, v in os.environ.items() if not k.startswith(("TENONNX_", "PYTHON"))}
     variables |= {
         "TENONNX_CACHE_DIR": str(folder / kind / "cache"),

@@ -5,9 +5,9 @@ What becomes of a node, in the order in which it happens:
 1. An *operator* is a function of ``tenonnx_array`` over numpy; ``provider`` makes a step of it.
 2. An *override* looks at the node, or at it and others, and returns what computes it faster, or
    ``None``: ``@specialise`` for one node (``specialise``), ``@fusion`` for several (``fuse``;
-   ``regions`` finds those that compute one value). They are in the packages, one for each kind of
-   operator: ``listing`` says which module is about which operators, and ``brought`` imports those
-   of a graph's. What depends on shapes alone is a step of its own (``shapes``).
+   ``subgraph`` finds those that compute one value). They are in the packages, one for each kind of
+   operator: ``listing`` says which module is about which operators, and ``lazy_import`` imports
+   those of a graph's. What depends on shapes alone is a step of its own (``shapes``).
 3. An override asks for a *kernel*, a function in ``jit``'s package of the same name, by a
    ``JitKernel`` (``jit.runtime``); until there is one, or if it does not take what it gets, the
    override calls the operator, which it has been given as ``plain``.

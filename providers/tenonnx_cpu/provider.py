@@ -16,7 +16,7 @@ from tenonnx_cpu.capture.capturable import replayed
 from tenonnx_cpu.fuse import FUSIONS, Fused, Scope
 from tenonnx_cpu.jit.code.cache import cached_files
 from tenonnx_cpu.jit.runtime import ASKING, NO_NUMBA, NUMPY, Demand, has_kernels, jit_mode, warm_up
-from tenonnx_cpu.shapes import looked_up, on_shapes
+from tenonnx_cpu.shapes import on_shapes, shape_cache
 from tenonnx_cpu.specialise import SPECIALISATIONS, Site
 from tenonnx_cpu.team import TEAM, heed, most_threads
 
@@ -82,9 +82,9 @@ class CPUExecutionProvider(ArrayProvider):
     def warm_up(cls, tell: Callable[[str, float], None], *, everything: bool) -> dict[str, bool]:
         """Compiles kernels into the disk cache: all, or those that sessions asked for."""
         if everything:
-            from tenonnx_cpu.brought import bring_all
+            from tenonnx_cpu.lazy_import import import_all
 
-            bring_all()
+            import_all()
         return warm_up(tell, everything=everything)
 
     @classmethod
@@ -117,9 +117,9 @@ class CPUExecutionProvider(ArrayProvider):
             ASKING.reset(token)
 
     def _compile(self, segment: Segment) -> Sequence[Step]:
-        from tenonnx_cpu.brought import bring  # whoever has no kernels needs no list of them
+        from tenonnx_cpu.lazy_import import import_for  # a list for those who have kernels
 
-        bring((node.domain, node.op_type) for node in segment.nodes)
+        import_for((node.domain, node.op_type) for node in segment.nodes)
         free = dict.fromkeys(filter(self._is_free, segment.nodes))
         level = self.session_options.graph_optimization_level
         fusible = tuple(free) if level != GraphOptimizationLevel.ORT_DISABLE_ALL else ()
@@ -135,7 +135,7 @@ class CPUExecutionProvider(ArrayProvider):
                 steps.append(_fused_step(fused[node]))
             elif node not in scope.taken:
                 steps.append(self._special_step(node) if node in free else self._step(node))
-        return looked_up(asked, steps, self._step) if asked else steps
+        return shape_cache(asked, steps, self._step) if asked else steps
 
     def opened(self, model: str) -> None:
         """Says what is compiled for a model, if anything is."""

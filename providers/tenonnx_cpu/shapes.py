@@ -23,7 +23,7 @@ LARGEST = 256
 """Elements of a constant that takes part."""
 
 
-def looked_up(
+def shape_cache(
     nodes: Sequence[ir.Node], steps: Sequence[Step], plain: Callable[[ir.Node], Step]
 ) -> list[Step]:
     """Returns steps with those in between that compute what depends on shapes alone.

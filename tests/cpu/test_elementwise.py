@@ -13,7 +13,7 @@ from scipy import special
 
 import tenonnx
 from models import node
-from tenonnx_cpu import regions
+from tenonnx_cpu import subgraph
 from tenonnx_cpu.elementwise import opcodes
 from tenonnx_cpu.elementwise.program import (
     RUN,
@@ -178,13 +178,13 @@ def test_a_long_chain_is_one_call(kernel: Watch) -> None:
 
 def test_deep_graphs_are_searched_in_step_with_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[int] = []
-    upstream = regions._upstream
+    upstream = subgraph._upstream
 
     def counted(*given: Any) -> Any:
         tried.append(len(region := upstream(*given)))
         return region
 
-    monkeypatch.setattr(regions, "_upstream", counted)
+    monkeypatch.setattr(subgraph, "_upstream", counted)
     x = floats(3, 4)
     blocks, nodes = 60, []
     for i in range(blocks):  # each value is read by what is added to it, and through a sum

@@ -154,7 +154,7 @@ def test_kernels_that_a_warmup_left_need_no_numba(pooling: Path, warm: Path, exp
 
 @pytest.fixture(scope="module")
 def kind(pooling: Path, tmp_path_factory: pytest.TempPathFactory, expected: Any) -> Path:
-    """A cache folder whose kernels are of a kind of processor that this one is of."""
+    """A cache folder whose kernels are for a target CPU that this processor supports."""
     if lacks(parse("x86-64-v3")):
         pytest.skip("this processor is of no such kind")
     folder = tmp_path_factory.mktemp("kind")

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from tenonnx_cpu.brought import bring_all
 from tenonnx_cpu.jit import runtime
 from tenonnx_cpu.jit.code.naming import name_by_content
+from tenonnx_cpu.lazy_import import import_all
 
 TELL = """
 import gc, importlib, pkgutil, sys
@@ -57,7 +57,7 @@ def test_a_function_has_one_name_in_all_processes() -> None:
 
 def test_kernels_are_functions_of_the_files_by_which_they_are_kept() -> None:
     pytest.importorskip("numba")
-    bring_all()
+    import_all()
     for declared in runtime.KERNELS:
         module = importlib.import_module(f"tenonnx_cpu.jit.{declared.module}")
         file = module.__dict__[declared.name].function.__code__.co_filename

@@ -1,4 +1,4 @@
-"""TENONNX_PROCESSOR: kernels of a kind of processor, which machines of that kind share."""
+"""TENONNX_PROCESSOR: kernels for a target CPU, shared by machines that support it."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ import tenonnx
 from tenonnx.errors import PluginError
 from tenonnx.planning.fusion import Fusions, Scope
 from tenonnx_cpu import fuse
-from tenonnx_cpu.brought import bring_all
+from tenonnx_cpu.lazy_import import import_all
 
 EXPORTS = sorted((Path(__file__).parents[1] / "exports").glob("*.onnx"))
 
@@ -30,7 +30,7 @@ EXPORTS = sorted((Path(__file__).parents[1] / "exports").glob("*.onnx"))
 def on_kernels(own_cache: None, monkeypatch: pytest.MonkeyPatch) -> None:
     assert own_cache is None  # it says otherwise, before
     monkeypatch.setenv("TENONNX_JIT", "wait")
-    bring_all()
+    import_all()
 
 
 def plan(model: Any, disabled: Any = ()) -> list[list[str]]:

@@ -24,7 +24,7 @@ from test_transforms import ROWS as TRANSFORMED
 
 from tenonnx.planning.fusion import Fusions
 from tenonnx_cpu import fuse
-from tenonnx_cpu.brought import bring_all
+from tenonnx_cpu.lazy_import import import_all
 
 ROWS: dict[str, Row] = {**step_rows.ROWS, **byte_rows.ROWS}
 
@@ -55,7 +55,7 @@ def name_of(fusion: Any) -> str:
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """The names of fusions that took nodes."""
-    bring_all()
+    import_all()
     names: set[str] = set()
 
     def watched(fusion: Any) -> Any:
@@ -75,7 +75,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
 
 def test_every_fusion_has_a_row() -> None:
-    bring_all()
+    import_all()
     assert {name_of(fusion) for _, _, fusion in fuse.FUSIONS} == ROWS.keys()
 
 

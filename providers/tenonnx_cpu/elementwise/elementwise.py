@@ -14,8 +14,8 @@ from tenonnx_cpu.elementwise import opcodes
 from tenonnx_cpu.elementwise.opcodes import INPUTS
 from tenonnx_cpu.elementwise.program import Line, Program, ProgramCall
 from tenonnx_cpu.fuse import ELEMENTWISE, Fused, Scope, fusion
-from tenonnx_cpu.regions import find_region, inputs_of
 from tenonnx_cpu.specialise import Site
+from tenonnx_cpu.subgraph import find_subgraph, inputs_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -137,12 +137,12 @@ def scalar_of(site: Site, position: int) -> _Constant | None:
     return _Constant(value.shape, float(value.reshape(-1)[0]))
 
 
-def compile_region(region: list[ir.Node], threads: int) -> tuple[Program, tuple[ir.Value, ...]]:
+def compile_subgraph(subgraph: list[ir.Node], threads: int) -> tuple[Program, tuple[ir.Value, ...]]:
     """Returns the program of some nodes, and what it reads."""
     program = Program()
     places: dict[ir.Value, int] = {}
     arrays: list[ir.Value] = []
-    for node in region:
+    for node in subgraph:
         line = line_of(node, threads)
         assert line is not None
         operands = []
@@ -172,7 +172,7 @@ def _add(program: Program, line: Line, operands: list[int]) -> int:
 
 @fusion(*MEANINGS, priority=ELEMENTWISE)
 def fuse_chain(node: ir.Node, scope: Scope) -> Fused | None:
-    """Takes a region of elementwise nodes, or one that is known to be of float32."""
+    """Takes a subgraph of elementwise nodes, or one that is known to be of float32."""
     known: dict[ir.Node, bool] = scope.known.setdefault(MEMBERS, {})
 
     def member(node: ir.Node) -> bool:
@@ -180,16 +180,16 @@ def fuse_chain(node: ir.Node, scope: Scope) -> Fused | None:
             known[node] = line_of(node, scope.threads) is not None
         return known[node]
 
-    region = find_region(node, scope, member, lambda nodes: _fits(nodes, scope.threads))
-    if region is None:
+    subgraph = find_subgraph(node, scope, member, lambda nodes: _fits(nodes, scope.threads))
+    if subgraph is None:
         if not (member(node) and _pays_alone(node) and _fits([node], scope.threads)):
             return None
-        region = [node]
-    program, arrays = compile_region(region, scope.threads)
-    output = region[-1].outputs[0]
-    plain = scope.fallback(region, arrays, output)
+        subgraph = [node]
+    program, arrays = compile_subgraph(subgraph, scope.threads)
+    output = subgraph[-1].outputs[0]
+    plain = scope.fallback(subgraph, arrays, output)
     call = Capturable(ProgramCall(program, plain, scope.threads).launch)
-    return Fused(tuple(region), arrays, (output,), call)
+    return Fused(tuple(subgraph), arrays, (output,), call)
 
 
 def _pays_alone(node: ir.Node) -> bool:
@@ -212,14 +212,14 @@ def _is_float(value: ir.Value | None, depth: int) -> bool:
     return follows and any(_is_float(source, depth - 1) for source in maker.inputs)
 
 
-def _fits(region: list[ir.Node], threads: int) -> bool:
+def _fits(subgraph: list[ir.Node], threads: int) -> bool:
     constants = {
         value
-        for node in region
+        for node in subgraph
         for position, value in enumerate(node.inputs)
         if value is not None and scalar_of(Site(node, threads), position) is not None
     }
-    arrays = [value for value in inputs_of(region) if value not in constants]
+    arrays = [value for value in inputs_of(subgraph) if value not in constants]
     if not 1 <= len(arrays) <= INPUTS:
         return False
-    return compile_region(region, threads)[0].fits()
+    return compile_subgraph(subgraph, threads)[0].fits()

@@ -120,7 +120,7 @@ def fuse_concat(node: ir.Node, scope: Scope) -> Fused | None:
             if [x.dtype for x in arrays] != kinds:
                 return plain(*arrays)
             parts = [
-                x if table is None else done(looked_up(x, table, scope.threads), (x,))
+                x if table is None else done(look_up(x, table, scope.threads), (x,))
                 for x, table in zip(arrays, tables, strict=True)
             ]
             order = memory_order(parts[0])
@@ -168,12 +168,12 @@ def table_call(plain: Call, threads: int) -> Call:
         table = tables[x.dtype]
         if table.dtype not in BYTES or table.shape != CODES.shape:
             return plain(x)
-        return looked_up(x, table, threads)
+        return look_up(x, table, threads)
 
     return call
 
 
-def looked_up(x: NDArray, table: NDArray, threads: int) -> Any:
+def look_up(x: NDArray, table: NDArray, threads: int) -> Any:
     """Returns what looks up bytes that lie in any order of axes; numpy's result of others."""
     order = memory_order(x)
     lain, run = x.transpose(order), LOOK_UP.run

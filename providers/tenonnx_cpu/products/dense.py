@@ -17,8 +17,8 @@ from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
 from tenonnx_cpu.products.affine import gemm_of
 from tenonnx_cpu.products.product import SERIAL_PRODUCTS, fits
-from tenonnx_cpu.regions import inputs_of
 from tenonnx_cpu.specialise import Call, NDArray
+from tenonnx_cpu.subgraph import inputs_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -74,12 +74,12 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
 
 def _list(kernels: list[str]) -> dict[str, Any]:
     """Returns what there is to compile for some kernels, or for all."""
-    from tenonnx_cpu.brought import bring_all
     from tenonnx_cpu.jit.runtime import FOLDER, KERNELS
     from tenonnx_cpu.jit.vectors import shared
+    from tenonnx_cpu.lazy_import import import_all
 
     if not kernels:
-        bring_all()
+        import_all()
         kernels = sorted({str(kernel) for kernel in KERNELS})
     for name in kernels:
         _module(name.rpartition(".")[0])

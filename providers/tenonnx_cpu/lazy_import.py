@@ -26,7 +26,7 @@ MODULES = _by_operator()
 """By domain and operator."""
 
 
-def bring(operators: Iterable[tuple[str, str]]) -> None:
+def import_for(operators: Iterable[tuple[str, str]]) -> None:
     """Imports the modules that do something about some operators."""
     found = set(operators)
     names = {module for operator in found for module in MODULES.get(operator, ())}
@@ -36,6 +36,6 @@ def bring(operators: Iterable[tuple[str, str]]) -> None:
         importlib.import_module(f"tenonnx_cpu.{name}")
 
 
-def bring_all() -> None:
+def import_all() -> None:
     """Imports all of them."""
-    bring(MODULES)
+    import_for(MODULES)

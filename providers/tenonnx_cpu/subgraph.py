@@ -12,25 +12,25 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 MOST = 256
-"""Nodes that a region has at most."""
+"""Nodes that a subgraph has at most."""
 
 PATIENCE = 16
 """Ends in a row that need not fit before no further ones are tried."""
 
 
-def find_region(
+def find_subgraph(
     start: ir.Node,
     scope: Scope,
     member: Callable[[ir.Node], bool],
     fits: Callable[[list[ir.Node]], bool],
 ) -> list[ir.Node] | None:
-    """Returns the largest region found around a node, each of its nodes after those it reads.
+    """Returns the largest subgraph found around a node, each of its nodes after those it reads.
 
     Args:
-        start: A node of the region.
+        start: A node of the subgraph.
         scope: Where nodes may be taken from.
-        member: Says whether a node may be part of a region; all have one output.
-        fits: Says whether a region will do.
+        member: Says whether a node may be part of a subgraph; all have one output.
+        fits: Says whether a subgraph will do.
     """
     known: dict[ir.Node, bool] = {}
 
@@ -42,8 +42,8 @@ def find_region(
         return known[node]
 
     def ending_in(last: ir.Node) -> list[ir.Node] | None:
-        region = _upstream(last, scope, free)
-        return region if start in region and len(region) > 1 and fits(region) else None
+        subgraph = _upstream(last, scope, free)
+        return subgraph if start in subgraph and len(subgraph) > 1 and fits(subgraph) else None
 
     ends = _meetings(start, scope, free)
     if not ends:
@@ -54,15 +54,15 @@ def find_region(
     for last in ends:
         if misfits == PATIENCE:
             break
-        region = ending_in(last)
-        largest, misfits = (largest, misfits + 1) if region is None else (region, 0)
+        subgraph = ending_in(last)
+        largest, misfits = (largest, misfits + 1) if subgraph is None else (subgraph, 0)
     return largest
 
 
-def inputs_of(region: list[ir.Node]) -> tuple[ir.Value, ...]:
-    """Returns what a region reads, each value once."""
-    made = {node.outputs[0] for node in region}
-    read = (value for node in region for value in node.inputs)
+def inputs_of(subgraph: list[ir.Node]) -> tuple[ir.Value, ...]:
+    """Returns what a subgraph reads, each value once."""
+    made = {node.outputs[0] for node in subgraph}
+    read = (value for node in subgraph for value in node.inputs)
     return tuple(dict.fromkeys(v for v in read if v is not None and v not in made))
 
 
@@ -71,7 +71,7 @@ def _meetings(
 ) -> list[ir.Node]:
     """Returns the nodes through which all goes that is made of a node's value, the nearest first.
 
-    A region around a node ends in one of them, for nobody else reads what is inside.
+    A subgraph around a node ends in one of them, for nobody else reads what is inside.
     """
     met: list[ir.Node] = []
     seen = {start} if free(start) else set()
@@ -93,14 +93,14 @@ def _meetings(
 def _upstream(last: ir.Node, scope: Scope, free: Callable[[ir.Node | None], bool]) -> list[ir.Node]:
     """Returns a node and those before it that nobody else needs, in an order they can run in."""
     order = _postorder(last, free)
-    region = set(order)
+    subgraph = set(order)
     # A node whose value is read elsewhere stays outside; then so may what it alone read.
     for node in reversed(order):
         value = node.outputs[0]
-        inside = all(use.node in region for use in value.uses())
+        inside = all(use.node in subgraph for use in value.uses())
         if node is not last and (scope.escapes(value) or not inside):
-            region.discard(node)
-    return [node for node in order if node in region]
+            subgraph.discard(node)
+    return [node for node in order if node in subgraph]
 
 
 def _postorder(last: ir.Node, free: Callable[[ir.Node | None], bool]) -> list[ir.Node]:

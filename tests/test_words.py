@@ -1,0 +1,101 @@
+"""Words: retired names do not come back, and those that are left become fewer."""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = ("bench", "core", "docs", "examples", "plugins", "providers", "tests", "tools")
+SUFFIXES = {".cu", ".cuh", ".md", ".py", ".toml", ".ini"}
+
+MODULES = {
+    "arrivals": ("uploads", 1),
+    "assembly": ("session_builder", 0),
+    "between": ("requantize", 2),
+    "brought": ("lazy_import", 0),
+    "chosen": ("kernel_selection", 1),
+    "codes": ("quantized_values", 2),
+    "crew": ("thread_pool", 1),
+    "deferred": ("lazy_modules", 0),
+    "few": ("gemv_*", 3),
+    "growing": ("dynamic_length", 1),
+    "images": ("code_object, conv", 2),
+    "islands": ("widen_fp16", 1),
+    "joining": ("fusion, concat", 2),
+    "lines": ("gemv_*", 1),
+    "noting": ("tracer", 1),
+    "placing": ("memory_plan, layout_assignment", 2),
+    "quantised": ("quantized", 4),
+    "recording": ("capture", 1),
+    "regions": ("subgraph", 0),
+    "repeating": ("replay", 1),
+    "residence": ("device_weights", 1),
+    "rooms": ("kv_cache", 1),
+    "slabs": ("allocations", 1),
+    "specialise": ("kernel_selection", 1),
+    "stream": ("gemv_*", 3),
+    "takes": ("captured_call", 1),
+    "team": ("threading_config", 1),
+    "together": ("step_fusion", 1),
+    "turning": ("transpose, rotary_fusion", 3),
+}
+"""Retired names of modules and packages, the field's words, and how many are left at most."""
+
+OTHERWISE = {
+    ("plugins", "tenonnx_contrib", "images"),
+    ("providers", "tenonnx_array", "images"),
+}
+"""Modules that are about what they are called: operators on images."""
+
+PHRASES = {
+    r"li(e|es|ying) alike": ("have the same dtype, shape and strides", 3),
+    r"search for garbage": ("the garbage collector", 0),
+    r"kinds? of processor": ("target CPU", 11),
+    r"wr(ites|itten|ote) down": ("capture, keep", 21),
+    r"initialis": ("initializ, as ONNX", 4),
+    r"normalis": ("normaliz, as ONNX", 134),
+    r"optimis": ("optimiz", 77),
+    r"quantis": ("quantiz, as ONNX", 539),
+    r"serialis": ("serializ", 10),
+    r"specialis": ("specializ", 197),
+}
+"""Retired words of texts and names, the field's words, and how often they are left at most."""
+
+
+@functools.cache
+def paths() -> list[Path]:
+    found = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*")]
+    found += ROOT.iterdir()
+    left_out = {"__pycache__", "results", Path(__file__).name}
+    return [p for p in found if p.suffix in SUFFIXES and not left_out & set(p.parts)]
+
+
+@functools.cache
+def text() -> str:
+    return "\n".join(path.read_text("utf-8").lower() for path in paths())
+
+
+@functools.cache
+def modules() -> set[tuple[str, ...]]:
+    """Returns all modules and packages, as parts of their paths."""
+    code = [path.relative_to(ROOT) for path in paths() if path.suffix in {".py", ".cu"}]
+    parts = [path.with_suffix("").parts for path in code]
+    return {path[:end] for path in parts for end in range(1, len(path) + 1)}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_retired_modules_become_fewer(name: str) -> None:
+    better, left = MODULES[name]
+    found = {path for path in modules() if path[-1] == name} - OTHERWISE
+    assert len(found) <= left, f"call it {better}"
+
+
+@pytest.mark.parametrize("phrase", PHRASES)
+def test_retired_words_become_fewer(phrase: str) -> None:
+    better, left = PHRASES[phrase]
+    found = len(re.findall(phrase, text()))
+    assert found <= left, f"say: {better}"
