@@ -138,13 +138,14 @@ def compile_kind(kind: str, folder: Path, kernels: Iterable[str] = ()) -> Path:
     """Compiles kernels for a target CPU, all unless some are named.
 
     Returns:
-        The folder of their images.
+        The folder of their images, and of an index of their sources.
 
     Raises:
         RuntimeError: One of them fails.
     """
     _import_packages()
     from tenonnx_cpu.jit.code.ahead import compile_ahead
+    from tenonnx_cpu.jit.code.sources import write_index
 
     for name in list(os.environ):
         if name.startswith(("NUMBA_", "TENONNX_")):  # which might have others compiled
@@ -154,6 +155,7 @@ def compile_kind(kind: str, folder: Path, kernels: Iterable[str] = ()) -> Path:
     for name, error in errors.items():
         if error:
             raise RuntimeError(f"{name}: {error}")
+    write_index(images)
     return images
 
 

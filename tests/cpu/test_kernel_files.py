@@ -56,6 +56,24 @@ def test_files_that_the_index_knows_are_not_read(
     assert stamps(index, package) == before
 
 
+def test_an_installed_index_says_what_files_import_that_are_as_they_were(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (package / "jit").mkdir()
+    (package / "jit" / "kernel.py").write_text("from tenonnx_cpu.a import y\n")
+    (tmp_path / "kernels").mkdir()
+    sources.write_index(tmp_path / "kernels")
+    installed = tmp_path / "kernels" / sources.INDEX
+    before = sources.Sources(tmp_path / "empty").stamp(package / "a.py")
+    with monkeypatch.context() as patch:
+        patch.setattr(sources, "IMPORT", None)
+        assert sources.Sources(tmp_path / "index", installed).stamp(package / "a.py") == before
+    (package / "c.py").write_text("x = 2\n")  # as long as before
+    found = sources.Sources(tmp_path / "another", installed)
+    assert found.stamp(package / "a.py") != before
+    assert {"a.py", "jit/kernel.py"} <= sources._read(tmp_path / "another").keys()
+
+
 @pytest.mark.parametrize("content", [b"", b"1\nnonsense", b"a.py 1 2 b.py"])
 def test_an_index_that_is_not_whole_is_none(content: bytes, package: Path, tmp_path: Path) -> None:
     index = tmp_path / "index"

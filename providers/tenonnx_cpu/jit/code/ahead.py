@@ -164,8 +164,11 @@ class _Worker:
 
 
 def images_in(folder: Path) -> Iterator[Path]:
-    """Yields what a folder holds for others to use: images, and which compiler they are of."""
+    """Yields what a folder holds for others to use: images, and what they were compiled from."""
     from tenonnx_cpu.jit.code.cache import COMPILER
+    from tenonnx_cpu.jit.code.sources import INDEX
 
     yield folder / COMPILER
+    if (index := folder / INDEX).exists():
+        yield index
     yield from sorted(folder.glob("*.image"))

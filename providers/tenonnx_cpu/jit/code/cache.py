@@ -17,7 +17,7 @@ from tenonnx.installed import version
 from tenonnx.weights.folder import cache_root
 from tenonnx.weights.trusted import is_trusted, open_trusted, read_trusted
 from tenonnx_cpu.jit.code.cpu import architecture, description, installed, own_code, target
-from tenonnx_cpu.jit.code.sources import ROOT, Sources
+from tenonnx_cpu.jit.code.sources import INDEX, ROOT, Sources
 
 KERNELS = Path(__file__).parents[1]
 
@@ -117,7 +117,8 @@ def refuse_changed() -> None:
 
 @functools.cache
 def _sources() -> Sources:
-    return Sources(cache_folder() / f"{digest(str(ROOT))[:16]}.sources")
+    shipped = None if (folder := installed()) is None else folder / INDEX
+    return Sources(cache_folder() / f"{digest(str(ROOT))[:16]}.sources", shipped)
 
 
 def cached_files() -> Iterator[Path]:

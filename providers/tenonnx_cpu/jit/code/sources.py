@@ -1,7 +1,8 @@
 """Which source a kernel is compiled from: a digest of its module and of all that it imports.
 
 An index beside the kernels tells the digests of files that are as they were when it was written, so
-that no process reads them again.
+that no process reads them again. One that is installed with kernels tells what each file imports,
+if its content is the same: the first process reads the files, and looks for nothing in them.
 """
 
 from __future__ import annotations
@@ -12,16 +13,24 @@ import os
 import re
 import time
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from tenonnx.digest import digest
 from tenonnx.weights.trusted import read_trusted, write_trusted
+from tenonnx_cpu.jit.code.cpu import own_code
 
 IMPORT = re.compile(r"^from (tenonnx_cpu[\w.]*) import (.*)", re.MULTILINE)
 WORD = re.compile(r"\w+")
 
 ROOT = Path(__file__).parents[2]
+
+INDEX = "sources"
+"""The file beside installed kernels that tells what they were compiled from."""
+
+UNKNOWN = "-"
+"""The state of a file that somebody else installs."""
 
 BEGAN = time.time_ns() - 10_000_000
 """When this process began to import what is here; clocks of file systems are a little behind."""
@@ -53,12 +62,18 @@ class Sources:
 
     Any thread may ask. None waits for another one: they may both read a file, and know the same of
     it; what is looked through is a copy, for others add to it meanwhile.
+
+    Args:
+        index: Where the index is, or is to be.
+        installed: Another one, which came with the files.
     """
 
-    def __init__(self, index: Path) -> None:
+    def __init__(self, index: Path, installed: Path | None = None) -> None:
         self._index = index
         self._known: dict[str, Source] = {}
         self._indexed = _read(index)
+        if not self._indexed and installed is not None:
+            self._indexed = _read(installed, own_code())
         self._stamps: dict[str, str] = {}
 
     def stamp(self, path: Path) -> str:
@@ -85,7 +100,7 @@ class Sources:
             state = _state(_status(name))
             known = self._indexed.get(name)
             if known is None or known.state != state:
-                known = _look_at(Path(ROOT, name), state)
+                known = _look_at(Path(ROOT, name), state, known)
             self._known[name] = known
         return known
 
@@ -104,20 +119,42 @@ class Sources:
         if known.items() <= indexed.items():
             return
         self._indexed = indexed | known
-        rows = [
-            " ".join((name, source.content, source.state, *source.imports))
-            for name, source in (indexed | known).items()
-        ]
-        text = "\n".join(rows).encode()
         with contextlib.suppress(OSError):
-            write_trusted(self._index, b"%d\n%b" % (zlib.crc32(text), text))
+            write_trusted(self._index, _packed(self._indexed))
+
+    def keep_for_installing(self) -> None:
+        """Writes the index as it is to be installed: of files whose states are unknown.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        known = {name: source._replace(state=UNKNOWN) for name, source in self._known.items()}
+        write_trusted(self._index, _packed(known))
 
 
-def _read(index: Path) -> dict[str, Source]:
+def write_index(folder: Path) -> None:
+    """Writes what the kernels of this package are compiled from, to be installed beside them."""
+    sources = Sources(folder / INDEX)
+    for path in sorted(Path(ROOT, "jit").rglob("*.py")):
+        sources.stamp(path)
+    sources.keep_for_installing()
+
+
+def _packed(known: Mapping[str, Source]) -> bytes:
+    """Returns an index as it lies in a file."""
+    rows = [
+        " ".join((name, source.content, source.state, *source.imports))
+        for name, source in sorted(known.items())
+    ]
+    text = "\n".join(rows).encode()
+    return b"%d\n%b" % (zlib.crc32(text), text)
+
+
+def _read(index: Path, like: os.stat_result | None = None) -> dict[str, Source]:
     """Returns what an index knows; nothing if it is not whole, or not trusted."""
     found = {}
     try:
-        checksum, _, text = read_trusted(index).partition(b"\n")
+        checksum, _, text = read_trusted(index, like).partition(b"\n")
         if checksum == b"%d" % zlib.crc32(text):
             for row in text.decode().splitlines():
                 name, content, state, *imports = row.split(" ")
@@ -140,11 +177,13 @@ def _status(name: str) -> os.stat_result:
     return status
 
 
-def _look_at(path: Path, state: str) -> Source:
-    """Reads a file."""
+def _look_at(path: Path, state: str, before: Source | None) -> Source:
+    """Reads a file; what it imports is looked for unless it is as it was before."""
     source = path.read_text("utf-8")
     _status(os.path.relpath(path, ROOT))
     content = digest(source)
+    if before is not None and before.content == content:
+        return before._replace(state=state)
     modules = _modules()
     names = dict.fromkeys(
         name
