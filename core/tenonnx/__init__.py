@@ -342,7 +342,10 @@ def __getattr__(name: str) -> Any:
         return release()
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'tenonnx' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"tenonnx.{_MODULE_OF[name]}"), name)
+    from tenonnx.collector import paused
+
+    with paused():
+        value = getattr(importlib.import_module(f"tenonnx.{_MODULE_OF[name]}"), name)
     globals()[name] = value
     return value
 
