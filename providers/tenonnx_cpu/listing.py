@@ -12,7 +12,7 @@ LISTING: Final = {
     "attention.group_query": "com.microsoft::GroupQueryAttention",
     "attention.linear": "LinearAttention com.microsoft::LinearAttention",
     "attention.operator": "Attention",
-    "attention.rotary": "Slice",
+    "attention.rotary": "Neg",
     "attention.rotary_operator": "RotaryEmbedding com.microsoft::RotaryEmbedding",
     "classical.distances": "com.microsoft::CDist",
     "classical.svm": "ai.onnx.ml::SVMClassifier",

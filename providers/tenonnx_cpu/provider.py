@@ -28,14 +28,12 @@ if TYPE_CHECKING:
 
 DECLINED_COMPILED = {
     "conv-batchnorm": "factors are applied as the result is stored, and need no other weights",
-    "rotary": "halves are turned in one pass over what exporters write",
 }
-"""Transforms that would hide what is found as nodes are compiled, or copy weights for it."""
+"""Transforms that would copy weights for what kernels do without."""
 
-DECLINED_PLAIN = dict.fromkeys(
-    ("attention", "rotary"),
-    "numpy takes as many passes for the operator as for the nodes that it stands for",
-)
+DECLINED_PLAIN = {
+    "attention": "numpy takes as many passes for the operator as for the nodes it stands for",
+}
 """Transforms that gain nothing where nobody compiles kernels."""
 
 

@@ -47,7 +47,7 @@ def rms_skip(d: Draft) -> None:
 
 
 ROWS: dict[str, Row] = {
-    "fuse_turn": step_rows.rotary,
+    "fuse_rotary": step_rows.rotary,
     "fuse_conv": layer_rows.conv_activation,
     "fuse_residual": step_rows.skip,
     "fuse_residual, read": rms_skip,

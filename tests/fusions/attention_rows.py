@@ -121,30 +121,6 @@ def packed_heads(d: Draft) -> None:
     d.add("Reshape", turned, d.weight(np.array(d.choose([[0, 0, heads * size], [batch, -1, 16]]))))
 
 
-def rotary(d: Draft) -> None:
-    """Halves exchanged, one of them negated, times sines, and what is turned times cosines."""
-    length, size = 3, d.choose([8, 10, 6])
-    x = d.input("x", d.choose([2, 1]), d.choose([2, 1]), length, size)
-    shape = d.choose(
-        [(2, 1, length, size), (1, 1, length, size), (2, 2, length, size), (2, 1, 1, size),
-         (length, size), (size,), (3, 1, length, size), (2, 1, length, 1)]
-    )  # fmt: skip
-    angles = d.feed("angles", d.random.random((*shape[:-1], max(shape[-1] // 2, 1))))
-    d.feeds["angles"] = d.feeds["angles"].astype(np.float32)
-    twice = d.choose([True, False])
-    angles = d.add("Concat", angles, angles, axis=-1) if twice else angles
-    cos, sin = d.add("Cos", angles), d.add("Sin", angles)
-    half = d.choose([4, 5, 3])
-    bounds = [(0, half), (half, d.choose([np.iinfo(np.int64).max, 2 * half]))]
-    axis = d.choose([3, -1, 2])
-    low, high = (
-        d.add("Slice", x, *(d.weight(np.array([n])) for n in (start, end, axis)))
-        for start, end in bounds
-    )
-    turned = d.add("Concat", d.add("Neg", high), low, axis=d.choose([-1, 3, 2]))
-    d.both("Add", d.both("Mul", x, cos), d.both("Mul", turned, sin))
-
-
 ROWS = {
     "attention": attention,
     "attention, bare": bare_attention,
@@ -152,5 +128,4 @@ ROWS = {
     "attention, chosen": chosen_attention,
     "attention, heads repeated": cast_attention,
     "packed-heads": packed_heads,
-    "rotary": rotary,
 }

@@ -1,0 +1,94 @@
+"""Rotary embeddings as exporters write them: halves are exchanged, one of them negated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tenonnx.graph import array_of, attribute
+from tenonnx.planning.fusion import Scope, beside
+from tenonnx.planning.lower import is_constant
+from tenonnx.records import record
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+LAST: Final = (-1, 3)
+"""The last of four axes."""
+
+
+@record
+class RotaryHalves:
+    """``x * cos + concat(-x[half:end], x[:half]) * sin`` along the last of four axes.
+
+    Attributes:
+        nodes: In order.
+        inputs: x, cosines and sines; and half of the last axis, if that is computed as it runs.
+        half: That half, if it is known.
+        end: Where the second half ends at most.
+    """
+
+    nodes: tuple[ir.Node, ...]
+    inputs: tuple[ir.Value, ...]
+    half: int | None
+    end: int
+
+    def fits(self, shape: tuple[int, ...], half: int) -> bool:
+        """Says whether such a half is half of what is turned, which has four axes."""
+        return len(shape) == 4 and 0 < shape[3] == 2 * half and self.end >= shape[3]
+
+
+def find_rotary_halves(minus: ir.Node, scope: Scope) -> RotaryHalves | None:
+    """Returns the rotary embedding in which a Neg is, if nobody reads its intermediate results."""
+    joined = scope.follower(minus.outputs[0], "Concat")
+    crossed = None if joined is None else scope.follower(joined.outputs[0], "Mul")
+    add = None if crossed is None else scope.follower(crossed.outputs[0], "Add")
+    if joined is None or crossed is None or add is None or len(joined.inputs) != 2:
+        return None
+    if joined.inputs[0] is not minus.outputs[0] or attribute(joined, "axis", 0) not in LAST:
+        return None
+    straight = _maker(add.inputs[beside(add, crossed.outputs[0])], "Mul", scope)
+    high, low = (_maker(value, "Slice", scope) for value in (minus.inputs[0], joined.inputs[1]))
+    sin = crossed.inputs[beside(crossed, joined.outputs[0])]
+    if straight is None or high is None or low is None or sin is None:
+        return None
+    x = low.inputs[0]
+    if x is None or high.inputs[0] is not x or x not in straight.inputs:
+        return None
+    cos, half = straight.inputs[beside(straight, x)], low.inputs[2] if len(low.inputs) > 2 else None
+    bounds = _bounds(low, high)
+    if cos is None or half is None or bounds is None:
+        return None
+    known, end = bounds
+    nodes = (low, high, minus, joined, straight, crossed, add)
+    return RotaryHalves(nodes, (x, cos, sin, *(() if known else (half,))), known, end)
+
+
+def _maker(value: ir.Value | None, op_type: str, scope: Scope) -> ir.Node | None:
+    """Returns the node that makes a value, if its operator is named so and one node reads that."""
+    node = None if value is None else value.producer()
+    if node is None or (node.domain, node.op_type) != ("", op_type) or not scope.has(node):
+        return None
+    return node if scope.reader(node.outputs[0]) is not None else None
+
+
+def _bounds(low: ir.Node, high: ir.Node) -> tuple[int | None, int] | None:
+    """Returns where two slices meet, if that is a constant, and where the second one ends.
+
+    ``x.shape[-1] // 2`` is what that is in models whose sizes are computed as they run.
+    """
+    first, second = ([_number(value) for value in each.inputs[1:]] for each in (low, high))
+    if any(len(b) < 3 or b[2] not in LAST or b[3:] not in ([], [1]) for b in (first, second)):
+        return None
+    (zero, half, *_), (start, end, *_) = first, second
+    if zero != 0 or end is None:
+        return None
+    if half is None:
+        return (half, end) if low.inputs[2] is high.inputs[1] else None
+    return (half, end) if 0 < half == start and end >= 2 * half else None
+
+
+def _number(value: ir.Value | None) -> int | None:
+    if value is None or not is_constant(value) or value.const_value is None:
+        return None
+    array = array_of(value.const_value)
+    return int(array.reshape(())) if array.size == 1 else None
