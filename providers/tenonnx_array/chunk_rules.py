@@ -1,16 +1,18 @@
-"""Along which axes operators can be cut into chunks; see `chunks`."""
+"""Along which axes operators can be cut into chunks; see `chunks`.
+
+Every rule is called as ``CHUNKED`` of `provider` calls it. ``None`` is no axis, or no fit.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from tenonnx.operators import Array
-from tenonnx_array.provider import CHUNKED
 
 LONGEST = 1 << 18
 """Elements of a chunk: the slowest operators take some hundredths of a second for them."""
@@ -28,10 +30,14 @@ class Given(NamedTuple):
     op_type: str
     version: int
     attributes: Mapping[str, Any]
+    outputs: int = 1
 
 
 class Cut(NamedTuple):
-    """How an operator is cut: the axis of each input, ``None`` of what all chunks take whole."""
+    """How an operator is cut: the axis of each input, ``None`` of what all chunks take whole.
+
+    ``output`` is the axis of all outputs.
+    """
 
     inputs: tuple[int | None, ...]
     output: int
@@ -40,7 +46,6 @@ class Cut(NamedTuple):
     longest: int = LONGEST
 
 
-Rule = Callable[[Given, Sequence[Any]], "Cut | None"]
 STRING = 8
 
 
@@ -103,22 +108,18 @@ def reduction(given: Given, inputs: Sequence[Any]) -> Cut | None:
     return first(x, axis, len(inputs) - 1, output)
 
 
-def along(default: int) -> Rule:
-    """Returns the rule of what goes along one axis, an attribute, and keeps the shape."""
-
-    def rule(given: Given, inputs: Sequence[Any]) -> Cut | None:
-        x = inputs[0]
-        own = normalize_axis_index(given.attributes.get("axis", default), x.ndim)
-        return first(x, best(x.shape, (each for each in range(x.ndim) if each != own)),
-                     len(inputs) - 1)  # fmt: skip
-
-    return rule
+def along(given: Given, inputs: Sequence[Any]) -> Cut | None:
+    """What goes along one axis, an attribute, and keeps the shape."""
+    x = inputs[0]
+    own = normalize_axis_index(given.attributes.get("axis", -1), x.ndim)
+    axis = best(x.shape, (each for each in range(x.ndim) if each != own))
+    return first(x, axis, len(inputs) - 1)
 
 
 def softmax(given: Given, inputs: Sequence[Any]) -> Cut | None:
     """Before version 13, all axes from the attribute's on are one."""
     if given.version >= 13:
-        return along(-1)(given, inputs)
+        return along(given, inputs)
     x = inputs[0]
     axis = normalize_axis_index(given.attributes.get("axis", 1), x.ndim)
     return first(x, best(x.shape, range(axis)), 0)
@@ -155,13 +156,20 @@ def channels(given: Given, inputs: Sequence[Any]) -> Cut | None:
 
 def batch_norm(given: Given, inputs: Sequence[Any]) -> Cut | None:
     """What is trained takes its statistics of the whole batch."""
-    if given.version < 7 or given.attributes.get("training_mode", 0):
+    if given.version < 7 or given.outputs > 1 or given.attributes.get("training_mode", 0):
         return None
     return channels(given, inputs)
 
 
-def planes(_given: Given, inputs: Sequence[Any]) -> Cut | None:
-    """Channels, too, which have no factors."""
+def samples(given: Given, inputs: Sequence[Any]) -> Cut | None:
+    """Rows of features are apart; a vector is one of them."""
+    return batch(given, inputs) if inputs[0].ndim == 2 else None
+
+
+def planes(given: Given, inputs: Sequence[Any]) -> Cut | None:
+    """Channels, too, which have no factors; places of the greatest count through all of them."""
+    if given.outputs > 1:
+        return None
     x = inputs[0]
     return first(x, best(x.shape, [0, 1]), len(inputs) - 1)
 
@@ -258,6 +266,24 @@ def rotary(_given: Given, inputs: Sequence[Any]) -> Cut | None:
     return Cut((0, *where), 0, len(x), x.size) if len(x) > 1 else None
 
 
+def heads(_given: Given, inputs: Sequence[Any]) -> Cut | None:
+    """Samples, or the only one's heads, if each has keys of its own."""
+    q, k, v = inputs[:3]
+    work = math.prod(q.shape[:-1]) * k.shape[-2]
+    if len(q) > 1:
+        whole = any(x is not None and x.ndim > 2 and len(x) != len(q) for x in inputs[:3])
+        where = [None if x is None or x.ndim < 3 or len(x) == 1 else 0 for x in inputs]
+        mask, lengths = (inputs[i] if i < len(inputs) else None for i in (3, 6))
+        if whole or (mask is not None and mask.ndim == 3):
+            return None
+        if lengths is not None:
+            where[6] = 0
+        return Cut(tuple(where), 0, len(q), work)
+    if not q.ndim == k.ndim == v.ndim == 4 or not q.shape[1] == k.shape[1] == v.shape[1]:
+        return None
+    return Cut(aligned(inputs, 1, 4), 1, q.shape[1], work) if q.shape[1] > 1 else None
+
+
 def reverse_sequence(given: Given, inputs: Sequence[Any]) -> Cut | None:
     x = inputs[0]
     own = given.attributes.get("batch_axis", 1)
@@ -273,33 +299,8 @@ def transform(given: Given, inputs: Sequence[Any]) -> Cut | None:
     return None if normalize_axis_index(axis, x.ndim) == 0 else batch(given, inputs)
 
 
-_REDUCTIONS = (
-    "ArgMax ArgMin ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin "
-    "ReduceProd ReduceSum ReduceSumSquare"
-)
+def whole(_given: Given, _inputs: Sequence[Any]) -> None:
+    """Nothing is apart."""
 
-RULES: dict[str, Rule] = {
-    **dict.fromkeys(CHUNKED, pointwise),
-    **dict.fromkeys(_REDUCTIONS.split(), reduction),
-    **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax"), softmax),
-    **dict.fromkeys(("LayerNormalization", "RMSNormalization"), last_axes),
-    **dict.fromkeys(("GroupNormalization", "ConvTranspose", "STFT"), batch),
-    "BatchNormalization": batch_norm,
-    "InstanceNormalization": channels,
-    **dict.fromkeys(("AveragePool", "MaxPool", "LpPool"), planes),
-    **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), quantisation),
-    "DFT": transform,
-    "Det": matrices,
-    "Gather": gather,
-    "GatherElements": gather_elements,
-    "GatherND": gather_nd,
-    "GridSample": together,
-    "LRN": all_but_channels,
-    "LpNormalization": along(-1),
-    "MeanVarianceNormalization": mean_variance,
-    "OneHot": one_hot,
-    "ReverseSequence": reverse_sequence,
-    "RotaryEmbedding": rotary,
-    "ScatterElements": scatter_elements,
-}
-"""By operator of ai.onnx; what has no other is pointwise."""
+
+light = written = pointwise

@@ -6,6 +6,7 @@ outputs is, is what the operator makes of a chunk of the inputs. Chunks depend o
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,10 @@ import numpy as np
 from tenonnx.graph import python_attributes
 from tenonnx.interruption import MOVED, pieces
 from tenonnx.operators import Array
+from tenonnx_array import chunk_rules
 from tenonnx_array.allocation import check_allocation
-from tenonnx_array.chunk_rules import RULES, Cut, Given
+from tenonnx_array.chunk_rules import Cut, Given
+from tenonnx_array.piecewise import piecewise
 
 PAGE = 4096
 """Bytes of memory that are made when the first of them is written."""
@@ -24,36 +27,55 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 
-def in_chunks(call: Callable[..., Any], node: ir.Node, inputs: Sequence[Any]) -> Any:
-    """Returns what a node's kernel does, of whose outputs the first is wanted, chunk by chunk.
+def in_chunks(
+    call: Callable[..., Any],
+    node: ir.Node,
+    inputs: Sequence[Any],
+    rule: str,
+    whole: Callable[..., Any],
+) -> Any:
+    """Returns what a node's kernel does, chunk by chunk.
 
-    It is all of them at once if the operator, or these inputs, cannot be cut.
+    Where a chunk is large, or nothing can be cut, numpy's operations are done in pieces instead.
+
+    Args:
+        call: The kernel, bound to the node's attributes.
+        node: It says how many outputs are wanted, of those that the kernel has.
+        inputs: The node's.
+        rule: How its operator is cut: the name of one of `chunk_rules`.
+        whole: The kernel as it is called where nothing is cut.
     """
-    given = Given(node.op_type, node.version or 1, python_attributes(node))
-    cut = cut_of(given, inputs)
-    if cut is None or cut.work <= cut.longest:
-        return call(*inputs)
-    result: Array | None = None
+    given = Given(node.op_type, node.version or 1, python_attributes(node), len(node.outputs))
+    cut = cut_of(given, inputs, rule)
+    if cut is None:
+        return piecewise(whole, *inputs)
+    if cut.work <= cut.longest:
+        return whole(*inputs)
+    if cut.work > 2 * cut.length * cut.longest:
+        call = functools.partial(piecewise, call)
+    results: list[Array | None] = []
     several = False
     for some in pieces(cut.length, cut.work, cut.longest):
-        part = call(*(_part(x, axis, some) for x, axis in zip(inputs, cut.inputs, strict=True)))
-        if several := isinstance(part, tuple):
-            part = part[0]
-        if result is None:
-            result = _whole(part, cut)
-        result[_index(cut.output, some)] = part
-    return (result,) if several else result
+        found = call(*(_part(x, axis, some) for x, axis in zip(inputs, cut.inputs, strict=True)))
+        several = isinstance(found, tuple)
+        parts = found[: given.outputs] if several else (found,)
+        if not results:
+            results = [None if part is None else _whole(part, cut) for part in parts]
+        for result, part in zip(results, parts, strict=True):
+            if result is not None:
+                result[_index(cut.output, some)] = part
+    return tuple(results) if several else results[0]
 
 
-def cut_of(given: Given, inputs: Sequence[Any]) -> Cut | None:
+def cut_of(given: Given, inputs: Sequence[Any], rule: str) -> Cut | None:
     """Returns how a node's inputs are cut; ``None`` if they cannot be, or do not fit."""
-    rule = RULES[given.op_type]
     if not all(x is None or isinstance(x, np.ndarray) for x in inputs):
         return None
     try:
-        return rule(given, inputs)
+        cut: Cut | None = getattr(chunk_rules, rule)(given, inputs)
     except (ValueError, IndexError, TypeError, AttributeError):
         return None  # what is wrong about them is the operator's to say
+    return cut
 
 
 def _index(axis: int, some: slice) -> tuple[slice, ...]:

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx.interruption import MOVED, pieces
 from tenonnx.operators import Array, Namespace, OperatorTable
-from tenonnx_array.allocation import check_allocation
+from tenonnx_array.allocation import check_allocation, filled
 from tenonnx_array.dtypes import INTEGERS, accumulator, dtype_of
 
 table = OperatorTable()
@@ -67,9 +68,9 @@ def constant_of_shape(xp: Namespace, shape: Array, *, value: Array | None = None
     element = np.zeros(1, np.float32) if value is None else value.reshape(-1)
     check_allocation(xp, dims, element.dtype)
     # Zeros take no memory until they are written to.
-    return (
-        xp.full(dims, element[0], element.dtype) if element.any() else xp.zeros(dims, element.dtype)
-    )
+    if not element.any():
+        return xp.zeros(dims, element.dtype)
+    return filled(xp, dims, element[0], element.dtype)
 
 
 @op("Range", since=27, host=(0, 1, 2))
@@ -88,7 +89,12 @@ def range_(
         wide = dtype if accumulator(dtype) == dtype else dtype_of(stash_type)
     check_allocation(xp, (count,), wide)
     first, step = (x.astype(wide).item() for x in (start, delta))
-    return (xp.arange(count, dtype=wide) * step + first).astype(dtype)
+    if xp is not np or count <= MOVED:
+        return (xp.arange(count, dtype=wide) * step + first).astype(dtype)
+    y = np.empty(count, dtype)
+    for some in pieces(count, count, MOVED):
+        y[some] = np.arange(some.start, min(some.stop, count), dtype=wide) * step + first
+    return y
 
 
 def _count(start: Array, limit: Array, delta: Array) -> int:

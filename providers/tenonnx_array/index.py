@@ -163,6 +163,8 @@ def unique(
 ) -> tuple[Array, ...]:
     """Distinct elements, or subtensors along ``axis``; where each first occurs; inverse; counts."""
     keys: Any = x.reshape(-1)
+    if axis is None and xp is np and x.dtype != object:
+        return _unique_of_row(keys, bool(sorted))
     if axis is not None:
         # Ranks in place of values: rows of integers compare whatever the dtype, strings too.
         ranks = xp.unique(keys, return_inverse=True)[1].reshape(x.shape)
@@ -181,6 +183,33 @@ def unique(
         first, counts, inverse = first[order], counts[order], xp.argsort(order)[inverse]
     values = keys.take(first) if axis is None else xp.take(x, first, axis)
     return values, *(a.astype(xp.int64) for a in (first, inverse, counts))
+
+
+def _unique_of_row(keys: Array, by_value: bool) -> tuple[Array, ...]:
+    """Return what ``unique`` does of numpy's; all operations are of whole arrays.
+
+    NaN are all the same one.
+    """
+    order = np.argsort(keys, kind="stable").astype(np.int64, copy=False)
+    row = keys[order]
+    new = np.empty_like(row, bool)
+    new[:1] = True
+    np.not_equal(row[1:], row[:-1], out=new[1:])
+    if row.dtype.kind in "fcV":
+        new[1:] &= (row[1:] == row[1:]) | (row[:-1] == row[:-1])
+    starts = non_zero(np, new)[0]
+    first, counts = order[starts], np.empty_like(order, shape=starts.shape)
+    np.subtract(starts[1:], starts[:-1], out=counts[:-1])
+    counts[-1:] = len(keys) - starts[-1:]
+    number = np.arange(len(starts))
+    if not by_value:
+        by_place = np.argsort(first)
+        first, counts = first[by_place], counts[by_place]
+        number[by_place] = np.arange(len(starts))
+    inverse = np.empty_like(order)
+    place = np.add.accumulate(new, dtype=np.int64) - 1
+    inverse[order] = place if by_value else number[place]
+    return keys[first], first, inverse, counts
 
 
 @op("Compress", since=9)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from tenonnx.interruption import fill
+from tenonnx.interruption import MOVED, fill, pieces
 from tenonnx.operators import Array, Namespace, OperatorTable
-from tenonnx_array.allocation import check_allocation
+from tenonnx_array.allocation import check_allocation, filled
 
 table = OperatorTable()
 op = table.op
@@ -109,20 +110,36 @@ def _frame(
     shape = [b + n + a for n, (b, a) in zip(data.shape, widths, strict=True)]
     check_allocation(xp, shape, data.dtype)
     if mode != "constant":
-        return xp.pad(data, widths, mode=mode)
-    if value == 0:
-        fresh = xp.zeros(shape, data.dtype)
-    elif xp is np:
-        fresh = np.empty(shape, data.dtype)
-        fill(fresh, np.broadcast_to(np.array(value, data.dtype), shape))
-    else:
-        fresh = xp.full(shape, value, data.dtype)
+        large = xp is np and math.prod(shape) > MOVED
+        return _mirrored(data, widths, mode) if large else xp.pad(data, widths, mode=mode)
+    fresh = xp.zeros(shape, data.dtype) if value == 0 else filled(xp, shape, value, data.dtype)
     where = tuple(slice(b, b + n) for n, (b, _) in zip(data.shape, widths, strict=True))
     if xp is np:
         fill(fresh[where], data)
     else:
         fresh[where] = data
     return fresh
+
+
+def _mirrored(data: Array, widths: Sequence[tuple[int, int]], mode: str) -> Array:
+    """Return what ``numpy.pad`` does, in pieces: every axis of what the ones before it made."""
+    y = np.empty([b + n + a for n, (b, a) in zip(data.shape, widths, strict=True)], data.dtype)
+    inside = [slice(b, b + n) for n, (b, _) in zip(data.shape, widths, strict=True)]
+    fill(y[tuple(inside)], data)
+    for axis, (n, (before, after)) in enumerate(zip(data.shape, widths, strict=True)):
+        if not before and not after:
+            continue
+        source = y[tuple(inside)]
+        inside[axis] = slice(None)
+        target, own = y[tuple(inside)], (slice(None),) * axis
+        framed: Any = np.pad
+        at = framed(np.arange(n), (before, after), mode=mode)
+        for start, stop in ((0, before), (before + n, len(at))):
+            work = (stop - start) * (target.size // len(at))
+            for some in pieces(stop - start, work, MOVED):
+                places = at[start:stop][some]
+                target[(*own, slice(start, stop))][(*own, some)] = source[(*own, places)]
+    return y
 
 
 @op("CenterCropPad", since=18, host=(1,))

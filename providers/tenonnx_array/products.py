@@ -43,7 +43,7 @@ def matmul(
     if np.prod(shape, dtype=np.float64) * a.shape[-1] <= longest:
         return _product(a, b, out, chain)
     if out is None:
-        out = np.empty(shape, np.result_type(a, b))
+        out = np.empty_like(a, np.result_type(a, b), order="C", shape=shape)
     _fill(a, b, out, longest, chain)
     return out
 

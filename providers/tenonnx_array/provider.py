@@ -9,7 +9,7 @@ import functools
 import importlib
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import numpy as np
 
@@ -23,48 +23,94 @@ from tenonnx.provider import HOST, Device, Provider, Segment, Step
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-_CHUNKED = """
-    Abs Acos Acosh Add And ArgMax ArgMin Asin Asinh Atan Atanh AveragePool BatchNormalization
-    BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Ceil Celu Clip ConvTranspose Cos
-    Cosh DFT DequantizeLinear Det Div Elu Equal Erf Exp Floor Gather GatherElements GatherND
-    Gelu Greater GreaterOrEqual GridSample GroupNormalization HardSigmoid HardSwish Hardmax
-    InstanceNormalization IsInf IsNaN LRN LayerNormalization LeakyRelu Less LessOrEqual Log
-    LogSoftmax LpNormalization LpPool Max MaxPool Mean MeanVarianceNormalization Min Mish Mod
-    Mul Neg Not OneHot Or PRelu Pow QuantizeLinear RMSNormalization Reciprocal ReduceL1 ReduceL2
-    ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum
-    ReduceSumSquare Relu ReverseSequence RotaryEmbedding Round STFT ScatterElements Selu Shrink
-    Sigmoid Sign Sin Sinh Softmax Softplus Softsign Sqrt StringConcat Sub Sum Swish Tan Tanh
-    ThresholdedRelu Where Xor
-"""
+CHUNKED: Final = {
+    "light": (
+        "Abs Add And Ceil Clip Div Equal Floor Greater GreaterOrEqual Less LessOrEqual Max Min Mul "
+        "Neg Not Or Reciprocal Relu Sign Sqrt Sub Where Xor"
+    ),
+    "pointwise": (
+        "Acos Acosh Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Celu "
+        "Cos Cosh Elu Erf Exp Gelu HardSigmoid HardSwish IsInf IsNaN LeakyRelu Log Mean Mish Mod "
+        "PRelu Pow Round Selu Shrink Sigmoid Sin Sinh Softplus Softsign Sum Swish Tan Tanh "
+        "ThresholdedRelu com.microsoft::BiasAdd com.microsoft::BiasGelu com.microsoft::FastGelu "
+        "com.microsoft::Gelu com.microsoft::QLinearAdd com.microsoft::QLinearLeakyRelu "
+        "com.microsoft::QLinearMul com.microsoft::QLinearSigmoid com.microsoft::QLinearWhere "
+        "com.microsoft::QuickGelu com.microsoft::ScaledSiLU ai.onnx.ml::CategoryMapper "
+        "ai.onnx.ml::LabelEncoder"
+    ),
+    "written": "Cast StringConcat",
+    "one_hot": "OneHot",
+    "reduction": (
+        "ArgMax ArgMin ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean "
+        "ReduceMin ReduceProd ReduceSum ReduceSumSquare"
+    ),
+    "softmax": "Hardmax LogSoftmax Softmax",
+    "along": "LpNormalization",
+    "last_axes": (
+        "LayerNormalization RMSNormalization SimplifiedLayerNormalization "
+        "com.microsoft::SkipLayerNormalization com.microsoft::SkipSimplifiedLayerNormalization"
+    ),
+    "batch": "ConvTranspose GroupNormalization com.microsoft::GroupNorm",
+    "samples": (
+        "ai.onnx.ml::Binarizer ai.onnx.ml::Imputer ai.onnx.ml::LinearClassifier "
+        "ai.onnx.ml::LinearRegressor ai.onnx.ml::Normalizer ai.onnx.ml::OneHotEncoder "
+        "ai.onnx.ml::SVMClassifier ai.onnx.ml::SVMRegressor ai.onnx.ml::Scaler"
+    ),
+    "batch_norm": "BatchNormalization",
+    "channels": "InstanceNormalization",
+    "planes": "AveragePool LpPool MaxPool",
+    "quantisation": (
+        "DequantizeLinear QuantizeLinear com.microsoft::DequantizeLinear "
+        "com.microsoft::QuantizeLinear"
+    ),
+    "transform": "DFT",
+    "matrices": "Det com.microsoft::Inverse",
+    "gather": "Gather",
+    "gather_elements": "GatherElements",
+    "gather_nd": "GatherND",
+    "together": "GridSample",
+    "all_but_channels": "LRN",
+    "mean_variance": "MeanVarianceNormalization",
+    "rotary": "RotaryEmbedding",
+    "reverse_sequence": "ReverseSequence",
+    "scatter_elements": "ScatterElements",
+    "heads": "Attention",
+    "whole": (
+        "Col2Im Compress Dropout DynamicQuantizeLinear "
+        "NegativeLogLikelihoodLoss ScatterND SoftmaxCrossEntropyLoss SwiGLU Trilu Unique "
+        "ai.onnx.ml::ArrayFeatureExtractor ai.onnx.preview.training::Adagrad "
+        "ai.onnx.preview.training::Adam ai.onnx.preview.training::Momentum "
+        "com.microsoft::BiasSoftmax com.microsoft::BiasSplitGelu com.microsoft::CDist "
+        "com.microsoft::ComplexMul com.microsoft::ComplexMulConj "
+        "com.microsoft::EmbedLayerNormalization "
+        "com.microsoft::GatedAdd com.microsoft::IsAllFinite com.microsoft::MulInteger "
+        "com.microsoft::QLinearConcat com.microsoft::QLinearReduceMean "
+        "com.microsoft::QLinearSoftmax com.microsoft::ReduceSumInteger "
+        "com.microsoft::RotaryEmbedding com.microsoft::SkipGroupNorm com.microsoft::Trilu "
+        "com.microsoft::Unique"
+    ),
+}
+"""Operators of which numpy computes large inputs in chunks, by the rule of `chunk_rules`."""
 
-CHUNKED = frozenset(_CHUNKED.split())
-"""Operators of ai.onnx that numpy computes in chunks, if they have one output; see `chunks`."""
+RULE_OF = {key: rule for rule, keys in CHUNKED.items() for key in keys.split()}
+"""The other way round, as a node's domain and operator are written there."""
 
 SMALL = 1 << 18
 """Elements that numpy computes at once, some hundredths of a second of the slowest operators."""
 
-
-_FAST = """
-    Abs Add And Ceil Clip Div Equal Floor Greater GreaterOrEqual Less LessOrEqual Max Min Mul Neg
-    Not Or Reciprocal Relu Sign Sqrt Sub Where Xor
-"""
-
-FAST = frozenset(_FAST.split())
-"""Of these, those that are a pass or two over their inputs, which broadcast."""
+FEW = 1 << 11
+"""Elements of those that make much of each: strings, or rows."""
 
 MANY = 1 << 22
-"""Elements that numpy computes of them at once: a hundredth of a second, into new memory."""
+"""Elements that numpy computes of light ones at once: a hundredth of a second, into new memory."""
 
 
 class Stoppable:
     """A call of numpy's that is made in chunks of large inputs, so that it can be stopped."""
 
-    small = SMALL
-
-    def __init__(self, call: Callable[..., Any], node: ir.Node) -> None:
-        self.func, self.node = call, node
-        if node.op_type in ("Cast", "StringConcat", "OneHot"):  # strings, or a larger result
-            self.small = 1 << 11
+    def __init__(self, call: Callable[..., Any], node: ir.Node, rule: str) -> None:
+        self.func, self.node, self.rule = call, node, rule
+        self.small = FEW if rule in ("written", "one_hot") else SMALL
 
     def __call__(self, *inputs: Any) -> Any:
         """Returns what the call does."""
@@ -77,14 +123,18 @@ class Stoppable:
             return self.func(*inputs)
         if self._is_fast(inputs):
             return self.func(*inputs)
+        return self.in_chunks(self.func, inputs)
+
+    def in_chunks(self, whole: Callable[..., Any], inputs: Sequence[Any]) -> Any:
+        """Returns what the call does of large inputs; ``whole``, if they cannot be cut."""
         from tenonnx_array.chunks import in_chunks  # for the largest inputs only
 
-        return in_chunks(self.func, self.node, inputs)
+        return in_chunks(self.func, self.node, inputs, self.rule, whole)
 
     def _is_fast(self, inputs: Sequence[Any]) -> bool:
         """Says whether numpy is soon done with large inputs, too."""
         arrays = [x for x in inputs if x is not None]
-        if self.node.op_type not in FAST or any(x.dtype == object for x in arrays):
+        if self.rule != "light" or any(x.dtype == object for x in arrays):
             return False
         try:
             return np.broadcast(*arrays).size <= MANY
@@ -95,24 +145,30 @@ class Stoppable:
 class Writing(Stoppable):
     """One whose call can write into a buffer that it is given."""
 
-    def __init__(self, call: Callable[..., Any], node: ir.Node, write: Callable[..., Any]) -> None:
-        super().__init__(call, node)
+    def __init__(
+        self, call: Callable[..., Any], node: ir.Node, rule: str, write: Callable[..., Any]
+    ) -> None:
+        super().__init__(call, node, rule)
         self.write = write
 
     def __call__(self, *inputs: Any, _out: Any = None) -> Any:
         """Returns what the call does, in the buffer if that can be."""
         large = any(x is not None and x.size > self.small for x in inputs)
-        if _out is None or (large and not self._is_fast(inputs)):
+        if _out is None:
             return super().__call__(*inputs)
+        if large and not self._is_fast(inputs):
+            return self.in_chunks(functools.partial(self.write, _out), inputs)
         return self.write(_out, *inputs)
 
 
 def stoppable(call: Callable[..., Any], node: ir.Node) -> Callable[..., Any]:
     """Returns a call of numpy's as one that can be stopped, if the operator can be cut."""
-    if node.domain or node.op_type not in CHUNKED or len(node.outputs) > 1:
+    domain = node.domain and f"{node.domain}::"
+    rule = RULE_OF.get(f"{domain}{node.op_type}")
+    if rule is None:
         return call
     write = writer(call)
-    return Stoppable(call, node) if write is None else Writing(call, node, write)
+    return Stoppable(call, node, rule) if write is None else Writing(call, node, rule, write)
 
 
 class ArrayDevice:

@@ -110,8 +110,14 @@ def bernoulli(
     xp: Namespace, p: Array, *, dtype: int | None = None, seed: float | None = None
 ) -> Array:
     """Draw 1 with the probability that each element says, else 0."""
-    draws = xp.asarray(generator(xp, seed).uniform(size=p.shape))
-    return (draws < p.astype(draws.dtype)).astype(p.dtype if dtype is None else dtype_of(dtype))
+    draw, to = generator(xp, seed).uniform, p.dtype if dtype is None else dtype_of(dtype)
+    if xp is not np or p.size <= LONGEST:
+        draws = xp.asarray(draw(size=p.shape))
+        return (draws < p.astype(draws.dtype)).astype(to)
+    flat, y = p.reshape(-1), np.empty(p.size, to)
+    for some in pieces(p.size, p.size, LONGEST):
+        y[some] = draw(size=len(flat[some])) < flat[some].astype(np.float64)
+    return y.reshape(p.shape)
 
 
 @op("Multinomial", since=7)
@@ -194,6 +200,7 @@ def _drop(xp: Namespace, data: Array, ratio: float, seed: float | None) -> tuple
         raise ValueError(f"expected a ratio in [0, 1), found {ratio}")
     if ratio == 0:
         return data, xp.ones(data.shape, bool)
-    mask = xp.asarray(generator(xp, seed).uniform(size=data.shape) >= ratio)
+    draw = generator(xp, seed).uniform
+    mask = drawn(lambda size: draw(size=size) >= ratio, xp, data.shape, bool)
     wide = data.astype(xp.float64 if data.dtype == xp.float64 else xp.float32)
     return (wide * mask * (1 / (1 - ratio))).astype(data.dtype), mask

@@ -7,6 +7,7 @@ import numpy as np
 from tenonnx.interruption import pieces
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.dtypes import INTEGERS, accumulator
+from tenonnx_array.sorting import stable_order
 
 LONGEST = 1 << 19
 """Elements that are sorted at once, if rows are no longer: some hundredths of a second."""
@@ -63,7 +64,7 @@ def _smallest(xp: Namespace, keys: Array, k: int) -> Array:
     """Return the stable order of the k least along the last axis; numpy sorts some rows a time."""
     if xp is not np or keys.size <= LONGEST:
         return _smallest_at_once(xp, keys, k)
-    if 0 < 64 * k < LONGEST < keys.shape[-1]:
+    if k > 0 and keys.shape[-1] > LONGEST:
         return _smallest_of_long_rows(keys, k)
     rows = keys.reshape(-1, keys.shape[-1])
     indices = np.empty((len(rows), k), np.intp)
@@ -77,6 +78,9 @@ def _smallest_of_long_rows(keys: Array, k: int) -> Array:
     indices = np.empty((*keys.shape[:-1], k), np.intp)
     for place in np.ndindex(keys.shape[:-1]):
         row = keys[place]
+        if 64 * k >= LONGEST:
+            indices[place] = stable_order(row, k)
+            continue
         some = np.concatenate(
             [
                 _smallest_at_once(np, row[piece], k) + piece.start

@@ -5,9 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
+from tenonnx.interruption import pieces
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.allocation import check_allocation
 from tenonnx_array.dtypes import accumulator, dtype_of
+
+LONGEST = 1 << 18
+"""Samples of frames that are transformed at once."""
 
 table = OperatorTable()
 op = table.op
@@ -126,11 +132,24 @@ def stft(
         raise ValueError(f"expected a window of shape ({length},), found {window.shape}")
     count = max(0, (signal.shape[1] - length) // step + 1)
     check_allocation(xp, (signal.shape[0], count, length), "complex64")
-    starts = xp.arange(count) * step
-    frames = to_complex(xp, signal)[:, starts[:, None] + xp.arange(length)]
+    fourier = pick(xp, signal, False, bool(onesided))
     if window is not None:
-        frames = frames * window.astype(accumulator(window.dtype), copy=False)
-    return to_pairs(xp, pick(xp, signal, False, bool(onesided))(frames, axis=-1), signal.dtype)
+        window = window.astype(accumulator(window.dtype), copy=False)
+    samples = to_complex(xp, signal)
+
+    def spectra(some: slice) -> Array:
+        starts = xp.arange(count)[some, None] * step
+        frames = samples[:, starts + xp.arange(length)]
+        frames = frames if window is None else frames * window
+        return to_pairs(xp, fourier(frames, axis=-1), signal.dtype)
+
+    work = len(signal) * count * length
+    if xp is not np or work <= LONGEST:
+        return spectra(slice(None))
+    y = np.empty((len(signal), count, length // 2 + 1 if onesided else length, 2), signal.dtype)
+    for some in pieces(count, work, LONGEST):
+        y[:, some] = spectra(some)
+    return y
 
 
 def cosine_window(*coefficients: float) -> Any:

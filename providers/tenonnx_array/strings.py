@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,6 +16,9 @@ from tenonnx_array.re2 import compile_re2
 
 LONGEST = 1 << 16
 """Characters that are matched between two looks whether to stop."""
+
+AT_ONCE = 1 << 14
+"""Strings that are changed between two looks."""
 
 table = OperatorTable()
 op = table.op
@@ -40,14 +44,17 @@ def string_split(
     x = np.asarray(x, object)
     limit = -1 if maxsplit is None else maxsplit
     strings = x.reshape(-1).tolist()
-    if delimiter:
-        rows = [s.split(delimiter, limit) for s in strings]
-    else:
-        rows = [s.strip().split(None, limit) for s in strings]
-    counts = np.array([len(row) for row in rows], np.int64)
-    parts = np.full((len(rows), counts.max(initial=0)), "", object)
-    for i, row in enumerate(rows):
-        parts[i, : len(row)] = row
+    counts, found = np.empty(len(strings), np.int64), []
+    for some in pieces(len(strings), len(strings), AT_ONCE):
+        if delimiter:
+            rows = [s.split(delimiter, limit) for s in strings[some]]
+        else:
+            rows = [s.strip().split(None, limit) for s in strings[some]]
+        counts[some] = list(map(len, rows))
+        found.append(np.array(list(itertools.chain.from_iterable(rows)), dtype=object))
+    parts = np.full((len(strings), counts.max(initial=0)), "", object)
+    for i, some in enumerate(pieces(len(strings), len(strings), AT_ONCE)):
+        parts[some][np.arange(parts.shape[1]) < counts[some, None]] = found[i]
     return parts.reshape((*x.shape, parts.shape[1])), counts.reshape(x.shape)
 
 
@@ -74,10 +81,10 @@ def string_normalizer(
     key: Callable[[str], str] = str if is_case_sensitive else lower
     stopped = {key(word) for word in stopwords}
     words = x.reshape(-1).tolist()
-    if stopped:
-        words = [word for word in words if key(word) not in stopped]
-    words = list(map(actions[case_change_action], words))
-    return np.array(words or [""], object).reshape((-1,) if x.ndim == 1 else (1, -1))
+    change, kept = actions[case_change_action], list[str]()
+    for some in pieces(len(words), len(words), AT_ONCE):
+        kept.extend(change(w) for w in words[some] if not stopped or key(w) not in stopped)
+    return np.array(kept or [""], dtype=object).reshape((-1,) if x.ndim == 1 else (1, -1))
 
 
 def _case_functions(locale: str) -> tuple[Callable[[str], str], Callable[[str], str]]:

@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx.errors import InvalidArgument, MalformedGraph, did_you_mean
+from tenonnx.interruption import MOVED, pieces
 from tenonnx.records import record
 from tenonnx.type_names import TYPE, proto_type_name, type_name
 
@@ -227,7 +228,9 @@ def _as_strings(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 def _worded(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Returns an array of objects as one of strings, which those of data frames often are not."""
-    if set(map(type, array.ravel().tolist())) <= {str}:
+    row = array.ravel()
+    parts = (row[some] for some in pieces(len(row), len(row), MOVED))
+    if all(set(map(type, part.tolist())) <= {str} for part in parts):
         return array
     words = np.empty(array.shape, object)
     words.reshape(-1)[:] = [str(item) for item in array.flat]
