@@ -16,7 +16,8 @@ import onnx
 
 from bench.builder import FLOAT, Builder
 from bench.machine import tell
-from bench.measure import COLUMNS, Failed, Job, measure, write_feeds
+from bench.measure import COLUMNS, Job, measure, write_feeds
+from bench.process import Failed
 from bench.scenarios import ENGINES, REFERENCE, SCENARIOS, Bound, Case, Settings
 
 TIMEOUT = 120.0

@@ -7,12 +7,9 @@ import dataclasses
 import json
 import os
 import re
-import subprocess
 import sys
-import tempfile
 import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from bench.builder import Feeds
+from bench.process import Child
 
 CHILD = Path(__file__).with_name("child.py")
-ROOT = Path(__file__).parents[1]
 SAMPLE_SECONDS = 0.002
 MIB = 1 << 20
 
@@ -83,10 +80,6 @@ class Job:
     relus: int = 0
     without: Sequence[str] = ()
     beside: Sequence[str] | None = None
-
-
-class Failed(Exception):
-    """The engine does not run the model; the message says why, in its words."""
 
 
 def write_feeds(path: Path, feeds: Sequence[Feeds]) -> Path:
@@ -165,67 +158,29 @@ def watch(command: Sequence[str], timeout: float, variables: Mapping[str, str]) 
     Raises:
         Failed: It did not come to its end, told by ``blas``.
     """
-    start = time.perf_counter()
-    with tempfile.TemporaryFile("w+") as errors:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            cwd=ROOT,
-            env=variables,
-        )
-        killer = threading.Timer(timeout, process.kill)
-        killer.start()
-        memory = Memory(process.pid)
-        try:
-            facts = _listen(process, memory)
-        finally:
-            killer.cancel()
-            memory.close()
-            process.kill()
-            process.communicate()
-        facts["busy"] = os.getloadavg()[0]
-        if "error" in facts:
-            raise Failed(facts["error"])
-        if "blas" not in facts:
-            if time.perf_counter() - start >= timeout:
-                raise Failed(f"takes more than {timeout:g} s")
-            errors.seek(0)
-            raise Failed((errors.read().splitlines() or ["the process ended"])[-1])
-    return facts
-
-
-def _listen(process: subprocess.Popen[str], memory: Memory) -> dict[str, Any]:
-    """Collects what the process tells, and what its memory is after each phase."""
     facts: dict[str, Any] = {}
     base = 0
-    for phase, told in _phases(process):
-        facts |= told
-        now, peak = memory.read(), memory.take_peak()
-        if phase == "started":
-            base = now["RssAnon"]
-            facts["base_mib"] = base / MIB
-        elif phase in ("loaded", "ran"):
-            facts[f"{phase}_mib"] = (now["RssAnon"] - base) / MIB
-            facts[f"{phase}_file_mib"] = (now["RssFile"] + now["RssShmem"]) / MIB
-            if phase == "loaded":
-                facts["peak_mib"] = (max(peak, now["RssAnon"]) - base) / MIB
-                facts["hwm_mib"] = now["VmHWM"] / MIB
-        assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.write("\n")
-            process.stdin.flush()
+    with (
+        contextlib.closing(Child(command, variables, timeout)) as child,
+        contextlib.closing(Memory(child.pid)) as memory,
+    ):
+        while "blas" not in facts:
+            told = child.hear()
+            phase = told.pop("phase")
+            facts |= told
+            now, peak = memory.read(), memory.take_peak()
+            if phase == "started":
+                base = now["RssAnon"]
+                facts["base_mib"] = base / MIB
+            elif phase in ("loaded", "ran"):
+                facts[f"{phase}_mib"] = (now["RssAnon"] - base) / MIB
+                facts[f"{phase}_file_mib"] = (now["RssFile"] + now["RssShmem"]) / MIB
+                if phase == "loaded":
+                    facts["peak_mib"] = (max(peak, now["RssAnon"]) - base) / MIB
+                    facts["hwm_mib"] = now["VmHWM"] / MIB
+            child.send()
+    facts["busy"] = os.getloadavg()[0]
     return facts
-
-
-def _phases(process: subprocess.Popen[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith('{"phase"'):
-            told = json.loads(line)
-            yield told.pop("phase"), told
 
 
 def environment(threads: int, cache: Path) -> dict[str, str]:

@@ -12,9 +12,10 @@ from pathlib import Path
 import onnx
 
 from bench.cpu.table import ROWS
-from bench.cpu.turns import PAUSE_SECONDS, difference, opened
+from bench.cpu.turns import PAUSE_SECONDS, difference, opened, turn
 from bench.machine import tell
-from bench.measure import Failed, write_feeds
+from bench.measure import write_feeds
+from bench.process import Failed
 from tenonnx.cli.timing import Timing, take_turns
 
 ENGINES = ("onnxruntime", "tenonnx")
@@ -105,7 +106,7 @@ def _fill(
             outputs["tenonnx"], outputs["onnxruntime"], tolerance
         )
         if not outcome.note:
-            turns = [functools.partial(each.turn, settings.seconds) for each in children.values()]
+            turns = [functools.partial(turn, each, settings.seconds) for each in children.values()]
             outcome.theirs, outcome.mine = take_turns(turns, settings.rounds, pause=PAUSE_SECONDS)
 
 

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench.cpu.turns import ROOT
 from bench.machine import tell
 from bench.measure import UNSET
+from bench.process import ROOT
 from tenonnx.cli.timing import repeat
 
 READ, FLOPS = "GB/s", "GFLOP/s"

@@ -24,8 +24,8 @@ from bench.first.install import has_kernels, has_numba, measure_installs, said
 from bench.first.states import CACHED, INSTALLED, JIT, STATES
 from bench.first.table import ROWS
 from bench.machine import tell
-from bench.measure import ROOT, Failed
 from bench.options import parser, telling_minutes
+from bench.process import ROOT, Failed
 
 FULL = Settings(rounds=3, budget=0.3, patience=20.0)
 QUICK = Settings(rounds=1, budget=0.01, patience=0.0, small=True)

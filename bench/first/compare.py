@@ -17,7 +17,8 @@ from bench.first.outcome import Outcome, judge, trial
 from bench.first.states import INSTALLED, PEER, State
 from bench.first.table import ROWS
 from bench.machine import tell
-from bench.measure import Failed, environment, watch, write_feeds
+from bench.measure import environment, watch, write_feeds
+from bench.process import Failed
 
 TIMEOUT = 120.0
 

@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 
 from bench.machine import tell
-from bench.measure import MIB, ROOT, Failed
+from bench.measure import MIB
+from bench.process import ROOT, Failed
 
 CLONE = "tenonnx, `pip install .` in a clone"
 WHEEL = "tenonnx, from a wheel"

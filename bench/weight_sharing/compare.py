@@ -13,7 +13,8 @@ from typing import Any
 
 from bench.compare import difference
 from bench.machine import tell
-from bench.measure import Failed, write_feeds
+from bench.measure import write_feeds
+from bench.process import Failed
 from bench.weight_sharing.case import Case
 from bench.weight_sharing.fold import fold
 from bench.weight_sharing.measure import Job, measure

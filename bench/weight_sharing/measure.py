@@ -7,18 +7,15 @@ import dataclasses
 import json
 import re
 import statistics
-import subprocess
 import sys
-import tempfile
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.measure import MIB, Failed, Memory, environment
+from bench.measure import MIB, Memory, environment
+from bench.process import Child
 
-ROOT = Path(__file__).parents[2]
 TIMEOUT = 300.0
 
 
@@ -45,37 +42,18 @@ class Watched:
     """A process that waits for a word after every phase."""
 
     def __init__(self, job: Job, cache: Path, variables: dict[str, str]) -> None:
-        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - ``close`` closes it
-        self.process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "bench.weight_sharing.child",
-                json.dumps(dataclasses.asdict(job)),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.errors,
-            text=True,
-            cwd=ROOT,
-            env=environment(job.threads, cache) | variables,
-        )
+        told = json.dumps(dataclasses.asdict(job))
+        command = [sys.executable, "-m", "bench.weight_sharing.child", told]
+        self.process = Child(command, environment(job.threads, cache) | variables, TIMEOUT)
         self.memory = Memory(self.process.pid)
         self.facts: dict[str, float] = {}
         self._base: dict[str, int] = {}
 
     def await_phase(self) -> None:
         """Waits for the end of a phase and notes what it took."""
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if line.startswith('{"phase"'):
-                told = json.loads(line)
-                if told.pop("phase") == "failed":
-                    raise Failed(told["error"])
-                self.facts |= told
-                return
-        self.errors.seek(0)
-        raise Failed((self.errors.read().splitlines() or ["the process ended"])[-1])
+        told = self.process.hear()
+        del told["phase"]
+        self.facts |= told
 
     def look(self, phase: str) -> None:
         """Notes the process's memory while it waits."""
@@ -91,19 +69,10 @@ class Watched:
         self.facts["pss_mib"] = (self._pss() - self._base["Pss"]) / MIB
         self.facts["hwm_mib"] = (now["VmHWM"] - self._base["VmRSS"]) / MIB
 
-    def go_on(self) -> None:
-        """Lets the process begin its next phase."""
-        assert self.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.write("\n")
-            self.process.stdin.flush()
-
     def close(self) -> None:
         """Ends the process."""
         self.memory.close()
-        self.process.kill()
-        self.process.communicate()
-        self.errors.close()
+        self.process.close()
 
     def _pss(self) -> int:
         text = Path(f"/proc/{self.process.pid}/smaps_rollup").read_text()
@@ -133,25 +102,22 @@ def measure(job: Job, processes: int, cache: Path, variables: dict[str, str]) ->
         for _ in range(processes):
             watched.append(each := Watched(job, cache, variables))
             stack.callback(each.close)
-            killer = threading.Timer(TIMEOUT, each.process.kill)
-            killer.start()
-            stack.callback(killer.cancel)
         for each in watched:
             each.await_phase()
             each.look("started")
         # One loads after the other: what engines take meanwhile would not fit eight times.
         for each in watched:
-            each.go_on()
+            each.process.send()
             each.await_phase()
             each.look("loaded")
         for each in watched:
-            each.go_on()
+            each.process.send()
         for each in watched:
             each.await_phase()
         for each in watched:
             each.look("ran")
         for each in watched:
-            each.go_on()
+            each.process.send()
             each.await_phase()
     return combined([each.facts for each in watched])
 
