@@ -20,6 +20,7 @@ from fusing import Plain
 from fuzz.corpus import Feeds
 from fuzz.drawing import Drawn
 from fuzz.feeds import rounds
+from tenonnx.interruption import Stopped
 
 TIME_LIMIT = 0.5
 """Seconds that a run may take by its own session's option; loops may be endless."""
@@ -74,22 +75,26 @@ def examine(drawn: Drawn, kernels: bool) -> tuple[Finding | None, str]:
             todo = tuple(rounds(session.get_inputs(), drawn.feeds, drawn.number, **counts))
         first: Any = None
         state = "run"
-        failure: BaseException | None = None
+        is_known = False
         for feeds in todo:
             given.append(feeds)
+            failure: BaseException | None = None
             try:
                 made = session.run(None, feeds)
             except BaseException as error:
                 if (found := judged(error, "run", tuple(given))) is not None:
                     return found, state
                 made, state, failure = None, "failed", error
+            if isinstance(failure, Stopped | MemoryError):  # the machine's answer, and no other
+                continue
             if feeds is todo[0] and not RANDOM.search(_operators(session)):
-                if given[1:] and not alike(first, made):
+                if is_known and not alike(first, made):
                     other = repr(failure if made is None else made)
                     reason = f"run {len(given)} of the same inputs: {first!r:.80} {other:.300}"
                     where = f"{_operators(session):.60}"
                     return Finding("answer", where, reason, tuple(given)), state
-                first = _copied(made)
+                with contextlib.suppress(MemoryError):
+                    first, is_known = _copied(made), True
     return None, state
 
 

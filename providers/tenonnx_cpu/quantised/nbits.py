@@ -55,7 +55,9 @@ def _weights(site: Site) -> Quantised | None:
         return None
     depth, columns = site.attribute("K", 0), site.attribute("N", 0)
     bits, block = site.attribute("bits", 4), site.attribute("block_size", 0)
-    if site.attribute("weight_prepacked", 0) or depth < 1 or columns < 1 or block < 1:
+    if site.attribute("weight_prepacked", 0) or bits not in (2, 4, 8):
+        return None
+    if depth < 1 or columns < 1 or block < 1:
         return None
     if site.given(4) and (groups is None or not np.array_equal(groups, np.arange(depth) // block)):
         return None

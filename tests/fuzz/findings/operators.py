@@ -58,6 +58,10 @@ OPERATORS: dict[str, tuple[onnx.ModelProto, dict[str, Any]]] = {
     "MatMulNBits of nothing": one(
         "MatMulNBits", {"x": X}, inputs="x _ x", domain=MS, K=3, N=2, bits=4, block_size=16
     ),
+    "MatMulNBits of very wide codes": one(
+        "MatMulNBits", {"x": X}, domain=MS, K=3, N=2, bits=1 << 62, block_size=16,
+        weights={"w": np.zeros((2, 1, 8), np.uint8), "s": np.ones((2, 1), np.float32)},
+    ),
     "a gradient of nothing": one(
         "Gradient", {"x": X}, domain="ai.onnx.preview.training", y="x"
     ),
