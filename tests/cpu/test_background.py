@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tenonnx.planning import blas
 from tenonnx_cpu.jit import background, claims, compiler_process, runtime
 from tenonnx_cpu.jit.background import Background
 from tenonnx_cpu.jit.code import images
@@ -27,8 +28,10 @@ STUB = """
 import json, os, sys, time
 answers = dict(pair.split("=") for pair in os.environ["ANSWERS"].split(","))
 for line in sys.stdin:
-    name = json.loads(line)["image"].rpartition(".")[2]
-    with open(os.environ["ASKED"], "a") as file: print(name, file=file)
+    name = json.loads(line).get("image", "").rpartition(".")[2]
+    if name:
+        with open(os.environ["ASKED"], "a") as file: print(name, file=file)
+    else: time.sleep(float(os.environ.get("STARTING", 0)))
     answer = answers.get(name, "")
     if answer == "endless": time.sleep(100)
     if answer == "dies": os.kill(os.getpid(), 9)
@@ -89,6 +92,32 @@ def test_what_takes_most_time_comes_first_and_models_take_turns(
     queue.put(demand({"b2": 2, "b3": 3}))
     queue.settle()
     assert asked(tmp_path) == ["a9", "b3", "a5", "b2", "a1"]
+
+
+def test_what_is_asked_for_while_the_compiler_starts_may_come_first(
+    queue: Background, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STARTING", "1")
+    wanted = demand({"early": 1})
+    queue.put(wanted)
+    until(lambda: queue._compiler._process is not None)
+    wanted.update(demand({"late": 9}))
+    queue.settle()
+    assert asked(tmp_path) == ["late", "early"]
+
+
+def test_numpys_products_leave_the_compiler_a_core(
+    queue: Background, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = blas.openblas()
+    if library is None or library.own or library.get() < 2:
+        pytest.skip("numpy's products use one thread here, or another library's")
+    before = library.get()
+    monkeypatch.setenv("ANSWERS", "one=endless")
+    queue.put(demand({"one": 1}))
+    until(lambda: library.get() == before - 1)
+    queue.stop()
+    assert library.get() == before
 
 
 @pytest.mark.parametrize("answer", ["dies", "LoweringError: no"])

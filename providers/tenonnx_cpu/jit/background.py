@@ -3,11 +3,16 @@
 A thread takes them one after the other and hands them to a process (``compiler_process``), which
 leaves images in the cache. Where no such process can be started, or none can write the cache, the
 thread compiles itself. It lives while there is something to do.
+
+The process has a core of its own: numpy's products leave it one while it compiles. They wait for
+the slowest of their threads and yield while they wait, so that two threads beside a compiler take
+longer than one; and the sooner kernels are there, the fewer runs are slow.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import logging
 import math
@@ -19,11 +24,11 @@ import time
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
+from tenonnx.planning.blas import leaving
 from tenonnx_cpu.jit.claims import claimed
 from tenonnx_cpu.jit.code.worker import UNKEPT
 from tenonnx_cpu.jit.compiler_process import CompilerProcess, Died
 from tenonnx_cpu.jit.runtime import NUMPY
-from tenonnx_cpu.jit.sharing import Turns
 
 if TYPE_CHECKING:
     from tenonnx_cpu.jit.runtime import Demand, JitKernel
@@ -90,12 +95,22 @@ class Background:
         try:
             with self._changed:
                 self._changed.wait_for(lambda: self._stopped or self._hurry, PAUSE_SECONDS)
+            self._prepare()
             while (kernel := self._take()) is not None:
                 self._advance(kernel)
         except SystemExit:  # which ``stop`` raises here
             pass
         finally:
             self._compiler.close()
+
+    def _prepare(self) -> None:
+        """Starts the compiler before a kernel is chosen: a session asks for most of them meanwhile.
+
+        That it cannot be started is found out again with the first kernel.
+        """
+        if not self._stopped:
+            with contextlib.suppress(Died, OSError), leaving(1):
+                self._compiler.prepare()
 
     def _take(self) -> JitKernel | None:
         """Returns the next kernel, once there is one; ``None`` if there is none for a while."""
@@ -156,8 +171,8 @@ class Background:
     def _compile(self, kernel: JitKernel) -> None:
         start = time.monotonic()
         try:
-            with Turns(self._compiler.signal) as turns:
-                answer = self._compiler.ask(str(kernel), turns.tick)
+            with leaving(1):
+                answer = self._compiler.ask(str(kernel))
         except Died as error:
             answer = str(error)
         except OSError:
@@ -249,7 +264,7 @@ def compile_beside(kernel: JitKernel) -> None:
     """
     compiler = CompilerProcess()
     try:
-        answer = compiler.ask(str(kernel), lambda: None)
+        answer = compiler.ask(str(kernel))
     finally:
         compiler.close()
     if not kernel.load(compiled=True):

@@ -1,9 +1,8 @@
 """The process that compiles kernels beside this one, so that no thread of this one does.
 
 It is this program's Python and sees its modules, but runs nothing of it. It takes kernels from its
-standard input (``code.worker``) and leaves images in the cache; it ends with whoever started it. It
-yields to whatever else wants the processor, and can be killed at any time: images are written at
-once or not at all.
+standard input (``code.worker``) and leaves images in the cache. It ends with whoever started it,
+and can be killed at any time: images are written at once or not at all.
 """
 
 from __future__ import annotations
@@ -11,15 +10,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from tenonnx_cpu.jit.code import images
-from tenonnx_cpu.jit.sharing import TICK_SECONDS
 
 CODE = """
 import sys
@@ -58,33 +54,39 @@ class CompilerProcess:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
-    def ask(self, kernel: str, tick: Callable[[], None]) -> str:
-        """Has a kernel compiled; returns why it has no image, or ``""``.
+    def prepare(self) -> None:
+        """Starts it, unless it is there, and waits until it can compile.
 
-        Args:
-            kernel: Its name.
-            tick: Called every ``TICK_SECONDS`` meanwhile.
+        Raises:
+            Died: The process ended before that.
+            OSError: It cannot be started.
+        """
+        self._ask({"ready": True})
+
+    def ask(self, kernel: str) -> str:
+        """Has a kernel compiled, by its name; returns why it has no image, or ``""``.
 
         Raises:
             Died: The process ended before it answered.
             OSError: It cannot be started.
         """
+        return " ".join(str(self._ask({"image": kernel})["error"]).split())
+
+    def _ask(self, what: dict[str, object]) -> dict[str, object]:
         process = self._process or self._start()
         assert process.stdin is not None
         assert process.stdout is not None
         answer = b""
         try:
-            process.stdin.write(json.dumps({"image": kernel}).encode() + b"\n")
+            process.stdin.write(json.dumps(what).encode() + b"\n")
             while not answer.endswith(b"\n"):
-                while not select.select([process.stdout], [], [], TICK_SECONDS)[0]:
-                    tick()
                 more = process.stdout.read(1000)
                 if not more:
                     raise Died(self._ended())
                 answer += more
         except BrokenPipeError as error:
             raise Died(self._ended()) from error
-        return " ".join(str(json.loads(answer)["error"]).split())
+        return dict(json.loads(answer))
 
     def _start(self) -> subprocess.Popen[bytes]:
         command = interpreter()

@@ -6,6 +6,7 @@ environment either, for they use nothing of Python's.
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from numba.core import lowering, typed_passes
@@ -37,6 +38,24 @@ class Lower(lowering.Lower):
             self._blk_local_varmap[name] = value
         else:
             self.builder.store(value, self.getvar(name))
+
+    def lower_binop(self, resty: Any, expr: Any, op: Any) -> Any:
+        """Lowers arithmetic by the types that are known; numba would type it again.
+
+        An operand that is a constant has a definition of its own only as an exponent.
+        """
+        if op in (operator.pow, operator.ipow):
+            return super().lower_binop(resty, expr, op)
+        context, typing = self.context, self.context.typing_context
+        given = self.fndesc.calltypes[expr].args
+        values = [
+            context.cast(self.builder, self.loadvar(each.name), self.typeof(each.name), kind)
+            for each, kind in zip((expr.lhs, expr.rhs), given, strict=True)
+        ]
+        function = typing.resolve_value_type(op)
+        signature = typing.resolve_function_type(function, given, {})
+        result = context.get_function(function, signature)(self.builder, values)
+        return context.cast(self.builder, result, signature.return_type, resty)
 
     def delvar(self, name: str) -> None:
         """Notes that a variable is deleted before it is set, as in a loop; the memory stays."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -19,13 +20,13 @@ from typing import Any
 
 from tenonnx_cpu.jit.code.cpu import compile_for
 
-NICE = 5
-"""How much one beside a program yields: a quarter of a core that both want is its own."""
-
 PR_SET_PDEATHSIG = 1
 
 UNKEPT = "unkept"
 """What it answers for a kernel that no folder keeps."""
+
+YOUNG = 300_000
+"""New objects after which garbage is looked for among them."""
 
 DRAFT_SECONDS = 3600
 """After which a file that is still being written is one that nobody goes on with."""
@@ -38,19 +39,30 @@ def main() -> None:
 
 
 def beside(program: int) -> None:
-    """Compiles for a program that runs, by its process: yields to it, and ends when that does."""
+    """Compiles for a program that runs, by its process; ends when that does."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != program:  # it ended before that
         return
-    with contextlib.suppress(OSError):
-        os.nice(NICE)
     _sweep_drafts()
     _serve()
 
 
+def _lighten() -> None:
+    """Spares numba what the kernels of a process that does nothing else have no use for.
+
+    That is colours in messages of errors, which it makes and drops whenever it looks for the
+    definition that fits; SciPy, whose BLAS it asks for; and to look again and again for garbage
+    among what one kernel is made of.
+    """
+    os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
+    sys.modules.setdefault("scipy", None)  # type: ignore[arg-type] # which says it is not there
+    gc.set_threshold(YOUNG, 100, 100)
+
+
 def _serve() -> None:
     """Answers until there is nothing more to read."""
+    _lighten()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what numba and LLVM may print is no answer
     for line in sys.stdin:
@@ -61,9 +73,11 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
     if "kernels" in asked:
         return _list(asked["kernels"])
     try:
-        if "image" in asked:
+        if "ready" in asked:
+            _module("compiling")
+        elif "image" in asked:
             return {"error": "" if _is_kept(asked["image"]) else UNKEPT}
-        if "shared" in asked:
+        elif "shared" in asked:
             _keep_shared(asked["shared"])
         else:
             _keep_kernel(asked["kernel"])
