@@ -126,6 +126,9 @@ def q_moe(
 
     Packed weights are (experts, outputs, inputs * bits / 8). Scales are one per output, or one
     per block of ``block_size`` inputs. A third layer shares the first's global scale.
+
+    Raises:
+        ValueError: The first or the second layer has no weights.
     """
     experts, shares = route(
         xp,
@@ -148,8 +151,10 @@ def q_moe(
         else Dense(Quantised(xp, quant_type, bits or expert_weight_bits, block_size, *parts), bias)
         for parts, bits, bias in zip(given, widths, biases, strict=True)
     )
-    assert first is not None
-    assert second is not None
+    if first is None or second is None:
+        raise ValueError(
+            "expected fc1_experts_weights and fc2_experts_weights, found one without the other"
+        )
     activation = Activation(
         activation_type,
         activation_alpha,

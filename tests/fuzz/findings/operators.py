@@ -62,6 +62,11 @@ OPERATORS: dict[str, tuple[onnx.ModelProto, dict[str, Any]]] = {
         "MatMulNBits", {"x": X}, domain=MS, K=3, N=2, bits=1 << 62, block_size=16,
         weights={"w": np.zeros((2, 1, 8), np.uint8), "s": np.ones((2, 1), np.float32)},
     ),
+    "QMoE of one layer": one(
+        "QMoE", {"x": np.ones((1, 16), np.float32), "p": np.ones((1, 1), np.float32)}, domain=MS,
+        inputs="x p w s _ _ s", block_size=16, expert_weight_bits=2,
+        weights={"w": np.ones((1, 3, 4), np.uint8), "s": np.ones((1, 3, 1), np.float32)},
+    ),
     "a gradient of nothing": one(
         "Gradient", {"x": X}, domain="ai.onnx.preview.training", y="x"
     ),
