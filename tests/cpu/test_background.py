@@ -16,10 +16,12 @@ from typing import Any
 import pytest
 
 from tenonnx.planning import blas
+from tenonnx_cpu import team
 from tenonnx_cpu.jit import background, claims, compiler_process, runtime
 from tenonnx_cpu.jit.background import Background
 from tenonnx_cpu.jit.code import images
 from tenonnx_cpu.jit.runtime import COMPILING, NUMPY, Demand, JitKernel
+from tenonnx_cpu.jit.threads import memory as crew_memory
 
 pytest.importorskip("numba")
 pytestmark = pytest.mark.skipif(not images.SUPPORTED, reason="a thread compiles here")
@@ -104,6 +106,27 @@ def test_what_is_asked_for_while_the_compiler_starts_may_come_first(
     wanted.update(demand({"late": 9}))
     queue.settle()
     assert asked(tmp_path) == ["late", "early"]
+
+
+def test_what_no_node_waits_for_comes_last(queue: Background, tmp_path: Path) -> None:
+    queue.put(demand({"nobody's": 0}))
+    queue.put(demand({"a": 1, "b": 2}))
+    queue.settle()
+    assert asked(tmp_path) == ["b", "a", "nobody's"]
+
+
+def test_kernels_leave_the_compiler_a_core(
+    queue: Background, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = [0] * crew_memory.WORDS
+    monkeypatch.setattr(crew_memory, "_memory", words)
+    monkeypatch.setattr(crew_memory, "available_cores", lambda: 4)
+    monkeypatch.setattr(team, "most_threads", lambda: 4)
+    monkeypatch.setenv("ANSWERS", "one=endless")
+    queue.put(demand({"one": 1}))
+    until(lambda: words[crew_memory.SIZE] == 2)
+    queue.stop()
+    assert words[crew_memory.SIZE] == 3
 
 
 def test_numpys_products_leave_the_compiler_a_core(

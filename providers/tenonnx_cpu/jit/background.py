@@ -4,9 +4,9 @@ A thread takes them one after the other and hands them to a process (``compiler_
 leaves images in the cache. Where no such process can be started, or none can write the cache, the
 thread compiles itself. It lives while there is something to do.
 
-The process has a core of its own: numpy's products leave it one while it compiles. They wait for
-the slowest of their threads and yield while they wait, so that two threads beside a compiler take
-longer than one; and the sooner kernels are there, the fewer runs are slow.
+The process has a core of its own: numpy's products and kernels leave it one while it compiles.
+Products wait for the slowest of their threads and yield while they wait, so that two threads beside
+a compiler take longer than one; and the sooner kernels are there, the fewer runs are slow.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from tenonnx.planning.blas import leaving
@@ -29,6 +29,7 @@ from tenonnx_cpu.jit.claims import claimed
 from tenonnx_cpu.jit.code.worker import UNKEPT
 from tenonnx_cpu.jit.compiler_process import CompilerProcess, Died
 from tenonnx_cpu.jit.runtime import NUMPY
+from tenonnx_cpu.jit.threads import memory as crew_memory
 
 if TYPE_CHECKING:
     from tenonnx_cpu.jit.runtime import Demand, JitKernel
@@ -109,7 +110,7 @@ class Background:
         That it cannot be started is found out again with the first kernel.
         """
         if not self._stopped:
-            with contextlib.suppress(Died, OSError), leaving(1):
+            with contextlib.suppress(Died, OSError), _room():
                 self._compiler.prepare()
 
     def _take(self) -> JitKernel | None:
@@ -133,14 +134,21 @@ class Background:
     def _next(self) -> JitKernel | None:
         """Returns what the session that waited longest spends most time in.
 
-        One that another process compiles, or that could not be compiled, comes last.
+        One that another process compiles, or that could not be compiled, comes last, and before
+        these what does the work of no node.
         """
         now = time.monotonic()
         self._demands = [demand for demand in self._demands if demand.waiting()]
+        found: dict[bool, tuple[int, JitKernel]] = {}
         for position, demand in enumerate(self._demands):
             if free := [k for k in demand.waiting() if not self._is_busy(k, now)]:
+                kernel = min(free, key=lambda kernel: (kernel in self._failed, -demand[kernel]))
+                found.setdefault(bool(demand[kernel]), (position, kernel))
+        for works in (True, False):
+            if works in found:
+                position, kernel = found[works]
                 self._demands.append(self._demands.pop(position))
-                return min(free, key=lambda kernel: (kernel in self._failed, -demand[kernel]))
+                return kernel
         return None
 
     def _is_busy(self, kernel: JitKernel, now: float) -> bool:
@@ -171,7 +179,7 @@ class Background:
     def _compile(self, kernel: JitKernel) -> None:
         start = time.monotonic()
         try:
-            with leaving(1):
+            with _room():
                 answer = self._compiler.ask(str(kernel))
         except Died as error:
             answer = str(error)
@@ -235,12 +243,24 @@ class Background:
         """Begins anew in a child that was forked: it has no such thread, and no compiler."""
         inside, demands = self._inside, [d for d in self._demands if d.waiting()]
         self._compiler.forget()
+        crew_memory.leave(0)
         self._reset()
         self._stopped = inside  # numba's lock is the thread's, for ever
         for demand in demands:
             for kernel in demand.waiting() if inside else ():
                 kernel.state, kernel.reason = NUMPY, "the process was forked while it compiled"
             self.put(demand)
+
+
+@contextlib.contextmanager
+def _room() -> Iterator[None]:
+    """Leaves the compiler a core."""
+    with leaving(1):
+        crew_memory.leave(1)
+        try:
+            yield
+        finally:
+            crew_memory.leave(0)
 
 
 class Timing:

@@ -10,6 +10,7 @@ import threading
 import time
 from typing import Any
 
+from tenonnx.cores import available_cores
 from tenonnx_cpu import team
 from tenonnx_cpu.jit.code import images
 
@@ -41,6 +42,7 @@ WINDOWS = sys.platform == "win32"
 
 _lock = threading.RLock()  # a signal's handler may load kernels, too
 _memory: Any = None
+_left = 0
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
@@ -70,7 +72,7 @@ def _begin() -> Any:
     begin = time.perf_counter()
     rest(TRIED)
     speed = TRIED / max(1e-6, time.perf_counter() - begin)
-    memory[SIZE] = team.most_threads() - 1
+    memory[SIZE] = _helpers()
 
     def watch(seconds: float) -> None:
         memory[SPINS] = int(seconds * speed)
@@ -83,6 +85,19 @@ def _begin() -> Any:
 
         interrupts.start(memory, functools.partial(_function(WAKE), 0))
     return memory
+
+
+def leave(cores: int) -> None:
+    """Leaves so many cores to what somebody else does, from the next loop on."""
+    global _left
+    with _lock:
+        _left = cores
+        if _memory is not None:
+            _memory[SIZE] = _helpers()
+
+
+def _helpers() -> int:
+    return max(1, min(team.most_threads(), available_cores() - _left)) - 1
 
 
 def _after_fork(memory: Any) -> None:
