@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.planning.fusion import beside
 from tenonnx.records import record
 from tenonnx_cpu.attention.sizes import FEW, QUERIES, workspace
 from tenonnx_cpu.buffers import F32, empty
@@ -124,29 +125,23 @@ def adjacent(x: Any) -> Any:
 @fusion("MatMul", priority=PATTERN)
 def fuse_attention(node: ir.Node, scope: Scope) -> Fused | None:
     """Takes a product, perhaps scaled and masked, its softmax and the product of that."""
-    nodes = [node]
-    scale = 1.0
-    step = scope.reader(node.outputs[0])
-    if step is not None and step.op_type in ("Mul", "Div") and not step.domain:
-        factor = _factor(step, nodes[-1].outputs[0], scope)
-        if factor is not None:
-            scale = factor
-            nodes.append(step)
-            step = scope.reader(step.outputs[0])
-    mask = None
-    if step is not None and step.op_type == "Add" and not step.domain:
-        first, second = step.inputs
-        mask = second if first is nodes[-1].outputs[0] else first
-        nodes.append(step)
-        step = scope.reader(step.outputs[0])
-    if step is None or step.op_type != "Softmax" or step.domain or (step.version or 1) < 13:
+    nodes, scale, mask = [node], 1.0, None
+    scaled = scope.follower(node.outputs[0], "Mul", "Div")
+    factor = None if scaled is None else _factor(scaled, node.outputs[0], scope)
+    if scaled is not None and factor is not None:
+        nodes, scale = [node, scaled], factor
+    masked = scope.follower(nodes[-1].outputs[0], "Add")
+    if masked is not None:
+        mask = masked.inputs[beside(masked, nodes[-1].outputs[0])]
+        nodes.append(masked)
+    softmax = scope.follower(nodes[-1].outputs[0], "Softmax")
+    if softmax is None or (softmax.version or 1) < 13:
         return None
-    axis = scope.site(step).attribute("axis", -1)
-    nodes.append(step)
-    last = scope.reader(step.outputs[0])
-    if last is None or last.op_type != "MatMul" or last.inputs[0] is not step.outputs[0]:
+    axis = scope.site(softmax).attribute("axis", -1)
+    last = scope.follower(softmax.outputs[0], "MatMul")
+    if last is None or last.inputs[0] is not softmax.outputs[0]:
         return None
-    nodes.append(last)
+    nodes += softmax, last
     given = (*node.inputs, last.inputs[1], *(() if mask is None else (mask,)))
     plain = scope.fallback(nodes, given, last.outputs[0])
     rule, threads = Rule(scale), scope.threads
@@ -179,7 +174,7 @@ def _alone(q: Any, k: Any, v: Any, mask: Any, rule: Rule, threads: int) -> Launc
 
 def _factor(node: ir.Node, product: ir.Value, scope: Scope) -> float | None:
     """Returns what a node multiplies its first operand by, if that is one number."""
-    position = 1 if node.inputs[0] is product else 0
+    position = beside(node, product)
     value = scope.site(node).constant(position)
     if value is None or value.size != 1 or value.dtype != F32 or value.ndim > 4:
         return None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tenonnx.planning.fusion import beside
 from tenonnx_cpu.activation import NONE, Activation, activation_of
 from tenonnx_cpu.elementwise.opcodes import LEAKY_RELU
 from tenonnx_cpu.fuse import Scope
@@ -128,7 +129,7 @@ def _take_affine(tail: Tail, node: ir.Node, scope: Scope) -> bool:
     """Folds a factor or a summand per channel, or one for all."""
     if node.op_type not in ("Add", "Div", "Mul", "Sub") or (node.version or 1) < 7:
         return False
-    position = 1 if node.inputs[0] is tail.output else 0
+    position = beside(node, tail.output)
     if position == 0 and node.op_type in ("Div", "Sub"):
         return False
     weight, array = scope.site(tail.nodes[0]).constant(1), scope.site(node).constant(position)
@@ -152,11 +153,9 @@ def _take_affine(tail: Tail, node: ir.Node, scope: Scope) -> bool:
 def _take_residual(tail: Tail, node: ir.Node, scope: Scope) -> bool:
     if node.op_type != "Add" or (node.version or 1) < 7:
         return False
-    first, second = node.inputs
-    other = second if first is tail.output else first
-    if other is None or other is tail.output or _is_narrow(other):
-        return False
-    if scope.site(node).constant(1 if other is second else 0) is not None:
+    position = beside(node, tail.output)
+    other = node.inputs[position]
+    if other is None or _is_narrow(other) or scope.site(node).constant(position) is not None:
         return False
     tail.residual = other
     return True

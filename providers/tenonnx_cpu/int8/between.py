@@ -34,8 +34,8 @@ def between(node: ir.Node, count: int, scope: Scope, kernel: JitKernel, make: Ma
     """
     sources = [dequantized(value, scope) for value in node.inputs[:count]]
     nodes, least = [node], -np.inf
-    following = scope.reader(node.outputs[0])
-    if following is not None and following.op_type == "Relu" and not following.domain:
+    following = scope.follower(node.outputs[0], "Relu")
+    if following is not None:
         nodes.append(following)
         least = 0.0
     last = quantizer(nodes[-1].outputs[0], scope)

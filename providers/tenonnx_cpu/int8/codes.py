@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.planning.fusion import beside
 from tenonnx.records import record
 from tenonnx_cpu.fuse import Scope
 from tenonnx_cpu.specialise import NDArray, Site
@@ -119,9 +120,8 @@ def dequantized(value: ir.Value | None, scope: Scope) -> ir.Node | None:
 
 def quantizer(value: ir.Value, scope: Scope) -> ir.Node | None:
     """Returns the QuantizeLinear that alone reads a value."""
-    node = scope.reader(value)
-    is_one = node is not None and node.op_type == "QuantizeLinear" and not node.domain
-    return node if is_one and node is not None and node.inputs[0] is value else None
+    node = scope.follower(value, "QuantizeLinear")
+    return node if node is not None and node.inputs[0] is value else None
 
 
 def unread(
@@ -140,11 +140,9 @@ def unread(
 
 def scaled_sums(node: ir.Node, scope: Scope) -> tuple[list[ir.Node], ir.Value] | None:
     """Returns a node of int32 sums, the Cast of them to float32, the Mul of that, and its scale."""
-    cast = scope.reader(node.outputs[0])
-    if cast is None or cast.op_type != "Cast" or scope.site(cast).attribute("to", 0) != FLOAT:
+    cast = scope.follower(node.outputs[0], "Cast")
+    if cast is None or scope.site(cast).attribute("to", 0) != FLOAT:
         return None
-    scaled = scope.reader(cast.outputs[0])
-    if scaled is None or scaled.op_type != "Mul" or scaled.domain:
-        return None
-    others = [value for value in scaled.inputs if value is not cast.outputs[0]]
-    return ([node, cast, scaled], others[0]) if len(others) == 1 and others[0] else None
+    scaled = scope.follower(cast.outputs[0], "Mul")
+    scale = None if scaled is None else scaled.inputs[beside(scaled, cast.outputs[0])]
+    return None if scaled is None or scale is None else ([node, cast, scaled], scale)

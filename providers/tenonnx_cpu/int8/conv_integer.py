@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.planning.fusion import beside
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
@@ -54,10 +55,10 @@ def fuse_scaled(node: ir.Node, scope: Scope) -> Fused | None:
     nodes, scale = found
     summand, limits = NO_NUMBERS, (-np.inf, np.inf)
     scaled = nodes[-1]
-    added = scope.reader(scaled.outputs[0])
-    if added is not None and added.op_type == "Add" and not added.domain:
-        other = 1 if added.inputs[0] is scaled.outputs[0] else 0
-        bias = _by_row(scope.site(added).constant(other), weights)
+    added = scope.follower(scaled.outputs[0], "Add")
+    if added is not None:
+        given = scope.site(added).constant(beside(added, scaled.outputs[0]))
+        bias = _by_row(given, weights)
         if bias is not None:
             nodes, summand = [*nodes, added], np.broadcast_to(bias, weights.rows)
     last = scope.reader(nodes[-1].outputs[0])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from tenonnx.planning.fusion import beside
 from tenonnx.planning.lower import is_constant
 from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
 from tenonnx_cpu.int8.codes import BYTES, Code, code_of, dequantized, quantizer, unread
@@ -50,18 +51,17 @@ def tail_of(value: ir.Value, columns: int, scope: Scope) -> Tail:
     nodes: list[ir.Node] = []
     sources: tuple[ir.Node, ...] = ()
     bias, least, end = NO_NUMBERS, -np.inf, value
-    added = scope.reader(end)
-    if added is not None and added.op_type == "Add" and not added.domain:
-        other = added.inputs[1 if added.inputs[0] is end else 0]
-        found = constant_row(other, columns, scope)
+    added = scope.follower(end, "Add")
+    if added is not None:
+        found = constant_row(added.inputs[beside(added, end)], columns, scope)
         if found is not None:
             bias, source = found
             sources = () if source is None else (source,)
             nodes.append(added)
             end = added.outputs[0]
     real = tuple(nodes)
-    relu = scope.reader(end)
-    if relu is not None and relu.op_type == "Relu" and not relu.domain:
+    relu = scope.follower(end, "Relu")
+    if relu is not None:
         nodes.append(relu)
         least, end = 0.0, relu.outputs[0]
     last = quantizer(end, scope)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.planning.fusion import beside
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
@@ -226,11 +227,11 @@ def fuse_scaled(node: ir.Node, scope: Scope) -> Fused | None:
         return None
     nodes, scale = found
     scaled, bias = nodes[-1], None
-    added = scope.reader(scaled.outputs[0])
-    if added is not None and added.op_type == "Add" and not added.domain:
-        bias = _constant_bias(added, scaled.outputs[0], scope)
-        if bias is not None:
-            nodes.append(added)
+    added = scope.follower(scaled.outputs[0], "Add")
+    if added is not None:
+        given = scope.site(added).constant(beside(added, scaled.outputs[0]))
+        if given is not None and given.ndim == 1 and given.dtype == F32:
+            nodes, bias = [*nodes, added], given
     output = nodes[-1].outputs[0]
     places = (*node.inputs, None, None)[:4]
     inputs = (*places, scale)
@@ -251,10 +252,3 @@ def fuse_scaled(node: ir.Node, scope: Scope) -> Fused | None:
         return plain(*dict(pair for pair in given if pair[0] is not None).values())
 
     return Fused(tuple(nodes), inputs, (output,), Capturable(call))
-
-
-def _constant_bias(node: ir.Node, value: ir.Value, scope: Scope) -> NDArray | None:
-    """Returns the constant vector that a node adds to a value."""
-    position = 0 if node.inputs[1] is value else 1
-    bias = scope.site(node).constant(position)
-    return bias if bias is not None and bias.ndim == 1 and bias.dtype == F32 else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tenonnx.planning.fusion import beside
 from tenonnx.records import record
 from tenonnx_cpu.activation import activation_of
 from tenonnx_cpu.capture.capturable import Capturable
@@ -78,12 +79,10 @@ def affine_call(found: Affine, epilogue: Epilogue, plain: Call, threads: int) ->
 
 def _product_and_sum(node: ir.Node, scope: Scope) -> Affine | None:
     cast, weights = _matrix(node, scope)
-    added = scope.reader(node.outputs[0])
-    if weights is None or added is None or added.op_type != "Add" or added.domain:
+    added = scope.follower(node.outputs[0], "Add")
+    if weights is None or added is None or (added.version or 1) < 7:
         return None
-    if (added.version or 1) < 7:
-        return None
-    bias = scope.site(added).constant(1 if added.inputs[0] is node.outputs[0] else 0)
+    bias = scope.site(added).constant(beside(added, node.outputs[0]))
     if bias is None or bias.dtype != F32 or bias.shape != weights.shape[1:]:
         return None
     return Affine((node, added), weights, bias, cast)
