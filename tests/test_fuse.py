@@ -14,7 +14,7 @@ import pytest
 
 import tenonnx
 from fusing import ELEMENTWISE, GELUS, NUMBERS, fused, normal, notes, parse, session
-from tenonnx_fuse import known
+from tenonnx import sizes
 from tenonnx_fuse.pattern import Found, op
 
 X = {"x": normal(2, 3, 8)}
@@ -23,8 +23,13 @@ VECTOR = normal(8, seed=1)
 
 def test_ranks_are_known_however_deep_and_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[ir.Node] = []
-    made = known._rank_made
-    monkeypatch.setattr(known, "_rank_made", lambda node: (looked.append(node), made(node))[1])
+    made = sizes._made
+
+    def counted(value: ir.Value, node: ir.Node | None, rule: Any) -> Any:
+        looked.extend([node] if node is not None else [])
+        return made(value, node, rule)
+
+    monkeypatch.setattr(sizes, "_made", counted)
     blocks = 300
     body = (f"p{i} = MatMul(v{i}, w)  s{i} = Add(p{i}, b)  v{i + 1} = Add(v{i}, s{i})"
             for i in range(blocks))  # fmt: skip

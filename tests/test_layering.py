@@ -52,12 +52,14 @@ PUBLIC_MODULES = {
     "tenonnx.convert",
     "tenonnx.delegate",
     "tenonnx.digest",
+    "tenonnx.dtypes",
     "tenonnx.graph",
     "tenonnx.functions",
     "tenonnx.inference",
     "tenonnx.interruption",
     "tenonnx.load",
     "tenonnx.records",
+    "tenonnx.sizes",
     "tenonnx.traits",
 }
 """What of the runtime a plugin may import."""

@@ -10,7 +10,7 @@ import logging
 import onnx
 import onnx_ir as ir
 
-from tenonnx.functions import schema_of
+from tenonnx.dtypes import binding
 from tenonnx.graph import nodes
 from tenonnx.type_names import SCALAR
 
@@ -21,14 +21,6 @@ LARGE_BYTES = 1024
 
 MAX_ROUNDS = 100
 """Each types one more row of operators that inference does not know."""
-
-TENSORS = {
-    "tensor(float)": ir.DataType.FLOAT,
-    "tensor(double)": ir.DataType.DOUBLE,
-    "tensor(int64)": ir.DataType.INT64,
-    "tensor(string)": ir.DataType.STRING,
-}
-"""What operators of ai.onnx.ml give."""
 
 LABELS = {ir.DataType.STRING, ir.DataType.INT64}
 """What classifiers give, by the labels they were fitted to."""
@@ -54,23 +46,16 @@ def _from_schema(value: ir.Value) -> bool:
     node, index = value.producer(), value.index()
     if node is None or index is None:
         return False
-    if (schema := schema_of(node)) is None:
-        return False
-    wanted = schema.outputs[min(index, len(schema.outputs) - 1)]
-    for given, parameter in zip(node.inputs, schema.inputs, strict=False):
-        if parameter.type_str == wanted.type_str and given is not None and given.type is not None:
-            value.type = given.type
-            return True
-    named = {each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}
-    texts = named.get(wanted.type_str, [wanted.type_str])
-    allowed = {TENSORS[text] for text in texts if text in TENSORS}
+    bound, allowed = binding(node, index)
+    if (given := next((v.type for v in bound if v.type is not None), None)) is not None:
+        value.type = given
+        return True
     if allowed == LABELS:
-        allowed = {
-            ir.DataType.STRING if "classlabels_strings" in node.attributes else ir.DataType.INT64
-        }
+        of_strings = "classlabels_strings" in node.attributes
+        allowed = frozenset({ir.DataType.STRING if of_strings else ir.DataType.INT64})
     if len(allowed) != 1:
         return False
-    value.type = ir.TensorType(allowed.pop())
+    value.type = ir.TensorType(*allowed)
     return True
 
 

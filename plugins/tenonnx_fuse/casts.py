@@ -7,9 +7,10 @@ from collections import Counter
 import onnx_ir as ir
 
 from tenonnx import TransformContext
+from tenonnx.dtypes import cast_type, dtype_of
 from tenonnx.graph import graphs
+from tenonnx.sizes import operand
 from tenonnx_fuse.bypass import bypass, tell
-from tenonnx_fuse.known import cast_type, dtype_of, operand
 
 HOLDS: dict[ir.DataType, frozenset[ir.DataType]] = {
     ir.DataType.FLOAT16: frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE}),

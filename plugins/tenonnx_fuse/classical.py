@@ -12,17 +12,10 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from tenonnx.dtypes import dtype_of
+from tenonnx.sizes import integers_of, last_of, operand, rank_of
 from tenonnx_fuse.constants import Array
-from tenonnx_fuse.known import (
-    array_of,
-    attribute,
-    dtype_of,
-    features_of,
-    integers_of,
-    number_of,
-    operand,
-    rank_of,
-)
+from tenonnx_fuse.known import array_of, attribute, number_of
 from tenonnx_fuse.writing import Made, Writer, Writers, writing_out
 
 ML = "ai.onnx.ml"
@@ -71,7 +64,7 @@ def _weights(node: ir.Node, rows: int) -> tuple[Array, Array] | str:
     intercepts = np.array(attribute(node, "intercepts", ()), np.float32)
     if not rows or not coefficients.size or coefficients.size % rows:
         return f"{coefficients.size} coefficients are not of {rows} rows"
-    features = features_of(operand(node, 0))
+    features = last_of(operand(node, 0))
     if features is None:
         return "it reads as many coefficients as there are features, and these are not known"
     if features * rows > coefficients.size:
@@ -183,7 +176,7 @@ def scaler(node: ir.Node) -> Made | str:
     writer = _Writer()
     offset = np.array(attribute(node, "offset", ()) or (0.0,), np.float32)
     scale = np.array(attribute(node, "scale", ()) or (1.0,), np.float32)
-    if {offset.size, scale.size} - {1, features_of(x)}:
+    if {offset.size, scale.size} - {1, last_of(x)}:
         return "it has not as many offsets and scales as its input is known to have features"
     return Made(writer.nodes, [writer.add("Mul", writer.add("Sub", x, offset), scale)])
 

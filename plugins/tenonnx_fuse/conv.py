@@ -11,8 +11,9 @@ import onnx_ir as ir
 from tenonnx import HOST, TransformContext, Weight
 from tenonnx.digest import digest
 from tenonnx.graph import graphs
+from tenonnx.sizes import operand
 from tenonnx_fuse.constants import Array, derived
-from tenonnx_fuse.known import array_of, attribute, operand, weight_of
+from tenonnx_fuse.known import array_of, attribute, weight_of
 from tenonnx_fuse.rewrite import Rewriting, has_any
 
 FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from tenonnx import TransformContext
+from tenonnx.dtypes import dtype_of
 from tenonnx.graph import graphs, subgraphs
-from tenonnx_fuse.known import attribute, dtype_of, integers_of, rank_of
+from tenonnx.sizes import integers_of, rank_of
+from tenonnx_fuse.known import attribute
 from tenonnx_fuse.rewrite import Rewriting
 
 REALS = (ir.DataType.FLOAT, ir.DataType.DOUBLE)

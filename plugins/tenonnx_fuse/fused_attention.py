@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from tenonnx_fuse.known import attribute, dtype_of, operand, rank_of, weight_of
+from tenonnx.dtypes import dtype_of
+from tenonnx.sizes import operand, rank_of
+from tenonnx_fuse.known import attribute, weight_of
 from tenonnx_fuse.writing import FLOATS, Made, Refusal, Writer, is_read
 
 HIDDEN = -10000.0

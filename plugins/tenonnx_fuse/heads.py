@@ -6,7 +6,8 @@ from typing import TypeAlias
 
 import onnx_ir as ir
 
-from tenonnx_fuse.known import attribute, integers_of, operand, rank_of
+from tenonnx.sizes import integers_of, operand, rank_of
+from tenonnx_fuse.known import attribute
 
 Size: TypeAlias = int | str | tuple[ir.Value, int] | None
 """A number, a name, the size of a value along an axis, or something else."""

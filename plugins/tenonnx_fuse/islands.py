@@ -6,10 +6,12 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx import HOST, TransformContext
+from tenonnx.dtypes import dtype_of, said_type
 from tenonnx.graph import graphs, replace_input
+from tenonnx.sizes import operand
 from tenonnx_fuse.bypass import bypass
 from tenonnx_fuse.constants import derived
-from tenonnx_fuse.known import attribute, dtype_of, operand, weight_of
+from tenonnx_fuse.known import attribute, weight_of
 
 NARROW = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
@@ -80,7 +82,7 @@ def widen_islands(model: ir.Model, context: TransformContext) -> bool:
 def _has_narrow(model: ir.Model) -> bool:
     """Says whether the type of any value is 16 bits without following it to another one."""
     return any(
-        dtype_of(value, 1) in NARROW
+        said_type(value) in NARROW
         for graph in graphs(model)
         for values in (graph.inputs, graph.initializers.values(), *(n.outputs for n in graph))
         for value in values

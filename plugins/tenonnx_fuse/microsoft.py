@@ -8,9 +8,11 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from tenonnx.dtypes import dtype_of
+from tenonnx.sizes import operand, rank_of
 from tenonnx.traits import ACTIVATIONS
 from tenonnx_fuse.fused_attention import attention, multi_head_attention, q_attention
-from tenonnx_fuse.known import attribute, dtype_of, operand, rank_of, weight_of
+from tenonnx_fuse.known import attribute, weight_of
 from tenonnx_fuse.writing import Made, Refusal, Writer, Writers, is_read, writing_out
 
 MICROSOFT = "com.microsoft"

@@ -16,9 +16,10 @@ import onnx_ir as ir
 
 from tenonnx import HOST, TransformContext
 from tenonnx.graph import graphs
+from tenonnx.sizes import operand
 from tenonnx.traits import ACTIVATIONS
 from tenonnx_fuse.constants import Array, derived
-from tenonnx_fuse.known import attribute, operand, weight_of
+from tenonnx_fuse.known import attribute, weight_of
 
 DOMAIN = "com.microsoft.nchwc"
 POOLS = ("MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool")

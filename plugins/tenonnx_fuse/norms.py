@@ -5,8 +5,9 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from tenonnx import TransformContext
-from tenonnx_fuse.known import attribute, dtype_of, integers_of, operand, rank_of, weight_of
-from tenonnx_fuse.last_axis import last_of
+from tenonnx.dtypes import dtype_of
+from tenonnx.sizes import integers_of, last_of, operand, rank_of
+from tenonnx_fuse.known import attribute, weight_of
 from tenonnx_fuse.pattern import AnyNumber, Found, Like, Pattern, Vector, either, let, op, optional
 from tenonnx_fuse.rewrite import Rule, rewriting
 

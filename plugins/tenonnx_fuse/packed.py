@@ -5,7 +5,8 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from tenonnx import TransformContext
-from tenonnx_fuse.known import operand, permutation
+from tenonnx.sizes import operand
+from tenonnx_fuse.known import permutation
 from tenonnx_fuse.pattern import Found, Pattern, let, op
 from tenonnx_fuse.rewrite import Rule, rewriting
 

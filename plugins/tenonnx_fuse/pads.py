@@ -8,8 +8,9 @@ import onnx_ir as ir
 
 from tenonnx import TransformContext
 from tenonnx.graph import graphs
+from tenonnx.sizes import integers_of, operand
 from tenonnx_fuse.bypass import tell
-from tenonnx_fuse.known import attribute, integers_of, number_of, operand
+from tenonnx_fuse.known import attribute, number_of
 
 
 def fold_pads(model: ir.Model, context: TransformContext) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from tenonnx import TransformContext
-from tenonnx_fuse.known import attribute, operand, permutation, rank_of, weight_of
-from tenonnx_fuse.last_axis import last_of
+from tenonnx.sizes import last_of, operand, rank_of
+from tenonnx_fuse.known import attribute, permutation, weight_of
 from tenonnx_fuse.pattern import Found, Vector, op
 from tenonnx_fuse.rewrite import Rule, rewriting
 

@@ -4,34 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import TypeAlias
 
 import numpy as np
 import onnx_ir as ir
 
 from tenonnx import TransformContext, WeightTensor
 from tenonnx.graph import graphs
+from tenonnx.sizes import ANY, integers_of, operand, rank_of, sizes_of
 from tenonnx_fuse.bypass import bypass, tell
-from tenonnx_fuse.known import (
-    BROADCASTING,
-    MAX_DEPTH,
-    SHAPE_KEEPING,
-    array_of,
-    attribute,
-    integers_of,
-    operand,
-    permutation,
-    rank_of,
-    weight_of,
-)
-
-Sizes: TypeAlias = tuple[int | None, ...]
-
-SIZES = "tenonnx_fuse.sizes"
-"""Where a value remembers its sizes."""
-
-SIZED = SHAPE_KEEPING | BROADCASTING | {"Conv", "Gather", "Gemm", "Reshape", "Unsqueeze"}
-"""Operators whose result's sizes follow here."""
+from tenonnx_fuse.known import array_of, attribute, permutation, weight_of
 
 
 def drop_redundant(model: ir.Model, context: TransformContext) -> bool:
@@ -116,8 +97,8 @@ def _reshape(node: ir.Node) -> bool:
 
 def _is_shape_of(sizes: tuple[int, ...], x: ir.Value, allow_zero: int) -> bool:
     """Says whether a Reshape to these sizes leaves x as it is, or the run refuses it."""
-    known = _sizes(x)
-    if known is None or len(known) != len(sizes) or (allow_zero and 0 in sizes):
+    known = sizes_of(x)
+    if ANY in known[:1] or len(known) != len(sizes) or (allow_zero and 0 in sizes):
         return False
     if -1 in sizes:  # The rest is what is there if the others are; beside a 0 it is no number.
         others = [axis for axis, size in enumerate(sizes) if size != -1]
@@ -128,83 +109,9 @@ def _is_shape_of(sizes: tuple[int, ...], x: ir.Value, allow_zero: int) -> bool:
 
 def _known(value: ir.Value) -> tuple[int, ...] | None:
     """Returns a shape that is known to the last size, whatever a file says of values between."""
-    sizes = _sizes(value)
-    if sizes is None or None in sizes:
-        return None
-    return tuple(size for size in sizes if size is not None)
-
-
-def _sizes(value: ir.Value | None, depth: int = MAX_DEPTH) -> Sizes | None:
-    """Returns the sizes that a value has if its model runs; ``None`` for those not known.
-
-    Runs check what is fed and what a Reshape is told to make, but not what files say of results.
-    They are remembered: a value is looked at once, however its graph branches.
-    """
-    if value is None or depth == 0:
-        return None
-    if SIZES not in value.meta:
-        node, shape = value.producer(), value.shape
-        if node is not None:
-            first = not node.domain and node.outputs[0] is value
-            value.meta[SIZES] = _made(node, depth - 1) if first else None
-        else:
-            said = None if shape is None else shape.dims
-            value.meta[SIZES] = said and tuple(s if isinstance(s, int) else None for s in said)
-    found: Sizes | None = value.meta[SIZES]
-    return found
-
-
-def _made(node: ir.Node, depth: int) -> Sizes | None:
-    """Returns the sizes of a node's first output, as they follow from those of its inputs."""
-    kind, second = node.op_type, operand(node, 1)
-    if kind not in SIZED or (kind in BROADCASTING and "axis" in node.attributes):
-        return None  # Before opset 7 an attribute said which axes broadcast.
-    x = _sizes(operand(node, 0), depth)
-    if kind == "Reshape":
-        told = integers_of(second)
-        return None if told is None else tuple(size if size > 0 else None for size in told)
-    if kind in BROADCASTING:
-        given = [_sizes(each, depth) for each in node.inputs]
-        return _broadcast([each for each in given if each is not None], len(given))
-    if x is None or kind in SHAPE_KEEPING:
-        return x
-    if kind == "Unsqueeze":
-        axes = integers_of(second)
-        return None if axes is None else _with_ones(x, axes)
-    weight = _sizes(second, depth)
-    if kind == "Gather" and weight is not None and not attribute(node, "axis", 0):
-        return (*weight, *x[1:])
-    if kind == "Conv" and weight is not None:
-        return (x[0], weight[0], *[None] * (len(weight) - 2))
-    if kind == "Gemm" and weight is not None and len(x) == len(weight) == 2:
-        a, b = (attribute(node, f"trans{side}", 0) for side in "AB")
-        return x[1 if a else 0], weight[0 if b else 1]
-    return None
-
-
-def _with_ones(x: Sizes, axes: tuple[int, ...]) -> Sizes | None:
-    """Returns what an Unsqueeze makes of sizes; ``None`` if the run refuses its axes."""
-    rank = len(x) + len(axes)
-    places = {axis % rank for axis in axes if -rank <= axis < rank}
-    old = iter(x)
-    made = tuple(1 if axis in places else next(old, None) for axis in range(rank))
-    return made if len(places) == len(axes) else None
-
-
-def _broadcast(given: list[Sizes], count: int) -> Sizes | None:
-    """Returns what shapes broadcast to, or the run refuses; ``None`` if there are not so many."""
-    if len(given) < count:
-        return None
-    rank = max(map(len, given))
-    columns = zip(*((1,) * (rank - len(each)) + each for each in given), strict=True)
-    # What is longer than 1 is as long as the result.
-    return tuple(
-        next(
-            (size for size in column if size is not None and size != 1),
-            None if None in column else 1,
-        )
-        for column in columns
-    )
+    sizes = sizes_of(value)
+    known = tuple(size for size in sizes if size is not None)
+    return known if len(known) == len(sizes) and ANY not in known else None
 
 
 def _expand(node: ir.Node) -> bool:

@@ -10,10 +10,11 @@ import onnx_ir as ir
 
 from tenonnx import HOST, TransformContext
 from tenonnx.graph import graphs
+from tenonnx.sizes import forget, integers_of, operand, rank_of
 from tenonnx.traits import BROADCASTING, REDUCTIONS, UNARY
 from tenonnx_fuse.bypass import bypass, tell
 from tenonnx_fuse.constants import derived
-from tenonnx_fuse.known import attribute, integers_of, operand, permutation, rank_of, weight_of
+from tenonnx_fuse.known import attribute, permutation, weight_of
 
 QUANTISING = frozenset({"DequantizeLinear", "QuantizeLinear"})
 
@@ -154,6 +155,7 @@ class Region:
             output = node.outputs[0]
             if output.shape is not None:
                 output.shape = ir.Shape([output.shape[axis] for axis in self.back])
+            forget(output)
         inside = {*self.nodes, *behind}
         for value in written:
             others = [use for use in value.uses() if use.node not in inside]

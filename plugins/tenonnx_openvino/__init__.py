@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from tenonnx import Provider, Transform, hookimpl
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from tenonnx import TransformContext
 
 
 @hookimpl
@@ -18,6 +24,12 @@ def register_providers(register: Callable[[type[Provider]], None]) -> None:
 @hookimpl
 def register_transforms(register: Callable[[Transform], None]) -> None:
     """Add what finds the ranks of values, without which OpenVINO runs nothing; it comes last."""
+    register(Transform("openvino-ranks", _infer_ranks, level="basic", order=2000))
+
+
+def _infer_ranks(model: ir.Model, context: TransformContext) -> bool:
+    if not any(provider.name == "OpenVINOExecutionProvider" for provider in context.providers):
+        return False
     from tenonnx_openvino.ranks import infer_ranks
 
-    register(Transform("openvino-ranks", infer_ranks, level="basic", order=2000))
+    return infer_ranks(model)

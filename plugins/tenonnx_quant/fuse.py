@@ -7,7 +7,9 @@ import onnx_ir as ir
 from tenonnx import TransformContext, Weight, WeightTensor
 from tenonnx.graph import attribute, graphs
 from tenonnx.records import record
-from tenonnx_quant.kernels import DOMAIN
+
+DOMAIN = "ai.tenonnx"
+"""Where the fused operator lives; it is made by the transform and never found in a file."""
 
 BITS = {
     ir.DataType.INT8: (8, 1),

@@ -6,10 +6,8 @@ import math
 from typing import Final
 
 from tenonnx import Array, Namespace, OperatorTable
+from tenonnx_quant.fuse import DOMAIN
 from tenonnx_quant.planes import by_planes
-
-DOMAIN = "ai.tenonnx"
-"""Where the fused operator lives; it is made by the transform and never found in a file."""
 
 table = OperatorTable(DOMAIN)
 

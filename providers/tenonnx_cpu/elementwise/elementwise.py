@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from tenonnx.dtypes import dtype_of
 from tenonnx.traits import COSTLY
 from tenonnx_cpu.activation import CODES as ACTIVATIONS
 from tenonnx_cpu.activation import activation_of
@@ -88,21 +89,6 @@ MEANINGS: Mapping[str, Meaning] = {
     "Swish": _swish,
 }
 """What nodes of ONNX's own domain mean."""
-
-
-OF_FLOATS = frozenset(
-    {
-        "AveragePool", "BatchNormalization", "Conv", "ConvTranspose", "Exp", "GlobalAveragePool",
-        "LayerNormalization", "Sigmoid", "Softmax", "Sqrt", "Tanh",
-    }
-)  # fmt: skip
-"""Operators that make floats."""
-
-FOLLOWING = frozenset({"Concat", "MatMul", "MaxPool", "Pad", "ReduceMean", "Reshape", "Transpose"})
-"""Operators, beside elementwise ones, that make floats of floats."""
-
-DEEPEST = 6
-"""Nodes that are followed backwards to find out."""
 
 
 def line_of(node: ir.Node, threads: int) -> Line | None:
@@ -194,22 +180,7 @@ def fuse_chain(node: ir.Node, scope: Scope) -> Fused | None:
 
 def _pays_alone(node: ir.Node) -> bool:
     """Says whether a node is worth a program: what is not float32 only costs it a look."""
-    return node.op_type in COSTLY or _is_float(node.outputs[0], DEEPEST)
-
-
-def _is_float(value: ir.Value | None, depth: int) -> bool:
-    """Says whether a value is of floats, as the model says or as what makes it tells."""
-    if value is None or depth == 0:
-        return False
-    if value.dtype is not None:
-        return int(value.dtype) == FLOAT
-    maker = value.producer()
-    if maker is None or maker.domain:
-        return False
-    if maker.op_type in OF_FLOATS:
-        return True
-    follows = maker.op_type in MEANINGS or maker.op_type in FOLLOWING
-    return follows and any(_is_float(source, depth - 1) for source in maker.inputs)
+    return node.op_type in COSTLY or dtype_of(node.outputs[0]) == FLOAT
 
 
 def _fits(subgraph: list[ir.Node], threads: int) -> bool:

@@ -1,0 +1,95 @@
+"""The element types of values, as it follows before a model runs from what operators' schemas say.
+
+This module is public: plugins of others may import it.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Final
+
+import onnx_ir as ir
+
+from tenonnx.functions import schema_of
+from tenonnx.graph import attribute
+from tenonnx.sizes import RULES, operand
+
+FARTHEST: Final = 40
+"""Nodes that types are followed through; exporters leave most values with theirs."""
+
+TYPED: Final = {
+    "EmbedLayerNormalization": 2,
+    "SkipLayerNormalization": 2,
+    "SkipSimplifiedLayerNormalization": 2,
+    "Attention": 1,
+}
+"""Which input has the type of the first output, of com.microsoft's; of the others, the first."""
+
+
+def dtype_of(value: ir.Value | None) -> ir.DataType | None:
+    """Returns a value's element type, as the model says or as operators' schemas bind it."""
+    for _ in range(FARTHEST):
+        if value is None or (known := said_type(value)) is not None:
+            return None if value is None else known
+        node, index = value.producer(), value.index()
+        if node is None or index is None:
+            return None
+        if node.op_type == "Cast" and not node.domain:
+            return cast_type(node)
+        if node.domain == "com.microsoft":
+            is_first = index == 0 and (node.domain, node.op_type) in RULES
+            value = operand(node, TYPED.get(node.op_type, 0)) if is_first else None
+            continue
+        bound, allowed = binding(node, index)
+        if bound and (known := next(filter(None, map(said_type, bound)), None)) is not None:
+            return known
+        if not bound:
+            return next(iter(allowed)) if len(allowed) == 1 else None
+        value = bound[0]
+    return None
+
+
+def said_type(value: ir.Value) -> ir.DataType | None:
+    """Returns the element type that a model says of a value."""
+    kind = value.dtype if value.const_value is None else value.const_value.dtype
+    return None if kind == ir.DataType.UNDEFINED else kind
+
+
+def cast_type(node: ir.Node) -> ir.DataType | None:
+    """Returns the type that a Cast makes, if there is one of its number, or before 6 its name."""
+    to = attribute(node, "to", 0)
+    try:
+        return ir.DataType[to] if isinstance(to, str) else ir.DataType(to)
+    except (KeyError, ValueError):
+        return None
+
+
+def binding(node: ir.Node, index: int) -> tuple[list[ir.Value], frozenset[ir.DataType]]:
+    """Returns the inputs that have an output's type, and the types of tensors that it may have."""
+    kind = node.op_type, node.version or 1, node.domain
+    positions, allowed = _binding(*kind, index, len(node.inputs))
+    given = (node.inputs[position] for position in positions)
+    return [value for value in given if value is not None], allowed
+
+
+@functools.lru_cache(maxsize=2048)
+def _binding(
+    op_type: str, version: int, domain: str, index: int, count: int
+) -> tuple[tuple[int, ...], frozenset[ir.DataType]]:
+    schema = schema_of(ir.Node(domain, op_type, [], num_outputs=0, version=version))
+    if schema is None or not schema.outputs:
+        return (), frozenset()
+    wanted = schema.outputs[min(index, len(schema.outputs) - 1)]
+    if not wanted.is_homogeneous:  # a body's results
+        return (), frozenset()
+    last = schema.inputs[-1].type_str if schema.inputs else ""  # of as many as there are
+    names = [p.type_str for p in schema.inputs] + [last] * (count - len(schema.inputs))
+    positions = tuple(n for n, name in enumerate(names[:count]) if name == wanted.type_str)
+    said = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
+    types = map(_tensor_type, said.get(wanted.type_str, [wanted.type_str]))
+    return positions, frozenset(kind for kind in types if kind is not None)
+
+
+def _tensor_type(name: str) -> ir.DataType | None:
+    element = name.removeprefix("tensor(").removesuffix(")").upper()
+    return ir.DataType.__members__.get(element) if name.startswith("tensor(") else None
