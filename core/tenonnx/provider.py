@@ -92,6 +92,10 @@ class Step:
     bodies: tuple[str, ...] = ()
     parts: tuple[Step, ...] = ()
 
+    def called(self, call: Callable[..., Any]) -> Step:
+        """Returns the same step by another call."""
+        return Step(**{**vars(self), "call": call})
+
     def device_of_input(self, position: int) -> Device:
         """Where the call expects an input."""
         return HOST if self.host == "all" or position in self.host else self.device

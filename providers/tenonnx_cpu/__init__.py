@@ -15,8 +15,9 @@ What becomes of a node, in the order in which it happens:
    and share (``jit.code``); one crew of threads shares its loops (``jit.threads``, ``team``).
 5. In a run, the override checks its inputs, allocates the result (``buffers``) and returns a
    *launch*: the kernel with its arguments (``capture.launch``).
-6. If it returns the same launch when it is asked again, that is written down (``capture``), and
-   from then on *replayed*, in machine code, without it (``jit.replay``, ``jit.layout``).
+6. If consecutive steps return the same launches when they are asked again, their run is *captured*
+   as one (``capture.span``), and from then on *replayed*, in machine code, without them
+   (``jit.replay``, ``jit.layout``).
 """
 
 from __future__ import annotations

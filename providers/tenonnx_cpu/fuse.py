@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.planning.fusion import Fused as Fused
 from tenonnx.planning.fusion import Fusions
 from tenonnx.planning.fusion import Scope as AnyScope
-from tenonnx.planning.lower import is_constant
-from tenonnx.provider import Step
+from tenonnx.provider import HOST, Step
 from tenonnx_cpu.jit.runtime import ASKING
-from tenonnx_cpu.specialise import Call, Site, on_host
+from tenonnx_cpu.specialise import Call, Site
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+
+    from tenonnx.planning.program import Program
 
 LOOKED_UP = 10
 """Chains from one byte to another: any other fusion would take a part of one."""
@@ -84,51 +86,21 @@ class Scope(AnyScope):
         It is made when it is first called, which is seldom: where a kernel is not compiled yet, or
         does not take what it gets.
         """
-        plain, taken, made = self.plain, tuple(inputs), list[Call]()
+        plain, taken = self.plain, tuple(inputs)
+
+        @functools.cache
+        def program() -> Program:
+            from tenonnx.planning.program import Program  # seldom
+
+            given = [(value, HOST) for value in taken if value is not None]
+            return Program([plain(node) for node in nodes], given, [output])
 
         def call(*arrays: Any) -> Any:
-            if not made:
-                made.append(straight_line([plain(node) for node in nodes], taken, output))
-            return made[0](*arrays)
+            given = (x for x, value in zip(arrays, taken, strict=True) if value is not None)
+            (found,) = program()(*given)
+            return found
 
         return call
-
-
-def straight_line(
-    steps: Sequence[Step],
-    inputs: Iterable[ir.Value | None],
-    output: ir.Value | Sequence[ir.Value],
-) -> Call:
-    """Returns steps as a Python function, a line for each, as a plan has them.
-
-    Args:
-        steps: What to run, in order.
-        inputs: What the function takes. A constant need not be among them.
-        output: What it returns; values come as a tuple.
-    """
-    namespace: dict[str, Any] = {}
-    names: dict[ir.Value | None, str] = {None: "None"}
-    taken = tuple(inputs)
-    parameters = [f"p{number}" for number, _ in enumerate(taken)]
-    names |= {v: name for v, name in zip(taken, parameters, strict=True) if v is not None}
-    lines = [f"def call({', '.join(parameters)}):"]
-    for number, step in enumerate(steps):
-        for value in step.inputs:
-            if value not in names and value is not None and is_constant(value):
-                names[value] = f"c{len(namespace)}"
-                namespace[names[value]] = on_host(value.const_value)
-        namespace[f"k{number}"] = step.call
-        results = [f"v{number}_{place}" for place, _ in enumerate(step.outputs)]
-        arguments = ", ".join(names[value] for value in step.inputs)
-        target = f"{', '.join(results)}, *_" if step.multiple else results[0]
-        lines.append(f"    {target} = k{number}({arguments})")
-        names |= zip(step.outputs, results, strict=True)
-    if isinstance(output, Sequence):
-        lines.append(f"    return {''.join(f'{names[value]}, ' for value in output)}")
-    else:
-        lines.append(f"    return {names[output]}")
-    exec("\n".join(lines), namespace)
-    return namespace["call"]  # type: ignore[no-any-return]  # what exec has just defined
 
 
 FUSIONS: Fusions[Scope] = Fusions()

@@ -12,7 +12,6 @@ from tenonnx.provider import HOST, Device, KernelState, Segment, Step
 from tenonnx.records import record
 from tenonnx_array import TABLE
 from tenonnx_array.provider import ArrayProvider
-from tenonnx_cpu.capture.capturable import replayed
 from tenonnx_cpu.fuse import FUSIONS, Fused, Scope
 from tenonnx_cpu.jit.code.cache import cached_files
 from tenonnx_cpu.jit.runtime import ASKING, NO_NUMBA, NUMPY, Demand, has_kernels, jit_mode, warm_up
@@ -133,7 +132,10 @@ class CPUExecutionProvider(ArrayProvider):
                 steps.append(_fused_step(fused[node]))
             elif node not in scope.taken:
                 steps.append(self._special_step(node) if node in free else self._step(node))
-        return shape_cache(asked, steps, self._step) if asked else steps
+        from tenonnx_cpu.capture.span import alone, captured  # for sessions that have kernels
+
+        steps = shape_cache(asked, steps, self._step) if asked else steps
+        return captured(steps, segment.escaping) if fusible else [*map(alone, steps)]
 
     def opened(self, model: str) -> None:
         """Says what is compiled for a model, if anything is."""
@@ -161,7 +163,7 @@ class CPUExecutionProvider(ArrayProvider):
         call = None if special is None else special(Site(node, self.threads), step.call)
         if call is None:
             return step
-        return dataclasses.replace(step, call=replayed(call, step.inputs))
+        return dataclasses.replace(step, call=call)
 
     def _is_free(self, node: ir.Node) -> bool:
         """Says whether a node may be computed otherwise than by the kernel it has.
@@ -177,7 +179,7 @@ class CPUExecutionProvider(ArrayProvider):
 
 def _fused_step(fused: Fused) -> Step:
     return Step(
-        call=replayed(fused.call, fused.inputs),
+        call=fused.call,
         inputs=fused.inputs,
         outputs=fused.outputs,
         nodes=fused.nodes,

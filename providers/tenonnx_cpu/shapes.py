@@ -7,12 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.planning.lower import is_constant
-from tenonnx.provider import Step
+from tenonnx.provider import HOST, Step
 from tenonnx.traits import SHAPE_ARITHMETIC
-from tenonnx_cpu.capture.capturable import Capturable, replayed
+from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.constants import fix
 from tenonnx_cpu.capture.launch import Launch
-from tenonnx_cpu.fuse import straight_line
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -96,14 +95,17 @@ def _step(
     wanted: Sequence[ir.Value],
     plain: Callable[[ir.Node], Step],
 ) -> Step:
-    compute = straight_line([plain(node) for node in nodes], asked, wanted)
+    from tenonnx.planning.program import Program  # for models that compute with shapes
+
+    given = [(value, HOST) for value in asked]
+    compute = Program([plain(node) for node in nodes], given, wanted)
 
     def call(*inputs: Any) -> Launch:
         results = tuple(map(fix, compute(*inputs)))
         return Launch(None, (), results if len(results) > 1 else results[0])
 
     return Step(
-        call=replayed(Capturable(call), asked),
+        call=Capturable(call),
         inputs=asked,
         outputs=tuple(wanted),
         nodes=tuple(nodes),

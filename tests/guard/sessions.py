@@ -5,7 +5,6 @@ Kernels are called as they always are, by captures, too; what callers feed they 
 
 from __future__ import annotations
 
-import types
 from collections import Counter
 from typing import Any
 
@@ -14,15 +13,12 @@ from launches import rebind
 from memory import NDArray, guarded_bytes, guarded_copy, span
 
 from tenonnx_cpu import buffers, specialise
-from tenonnx_cpu.capture import capturable, captured_call
+from tenonnx_cpu.capture import captured_run
 from tenonnx_cpu.jit import scratch
 from tenonnx_cpu.jit.runtime import KERNELS
 
 CAPTURED: Counter[str] = Counter()
 """How many captures each kernel has."""
-
-CALLS: Counter[int] = Counter()
-"""How often a step that may be captured did without a capture."""
 
 COPIES: dict[Any, NDArray] = {}
 """What constants are read from, until a trial is over."""
@@ -38,9 +34,14 @@ def guard_sessions(*, before: bool) -> None:
 
     rebind(buffers.empty, empty)
     rebind(scratch.aligned, lambda nbytes: guarded_bytes(nbytes, before=before, alignment=64))
-    buffers.SMALL = captured_call.SMALL = 0
+    buffers.SMALL = captured_run.SMALL = 0
+    captured_run.CapturedRun._share = _share_nothing  # type: ignore[method-assign]
     _guard_constants(before)
     _count_captures()
+
+
+def _share_nothing(_: Any) -> None:
+    """Leaves what steps exchange where it is, in guarded memory each."""
 
 
 def _guard_constants(before: bool) -> None:
@@ -66,19 +67,11 @@ def _guard_constants(before: bool) -> None:
 
 
 def _count_captures() -> None:
-    write, call = captured_call.encode, capturable._Tracer.__call__
-    by_entry = {}
+    write = captured_run.CapturedRun.encode
 
-    def encode(described: Any) -> Any:
-        run = described.facts[0]
-        if isinstance(run, types.BuiltinFunctionType):
-            by_entry.update({id(kernel.run): str(kernel) for kernel in KERNELS})
-            CAPTURED[by_entry[id(run)]] += 1
-        return write(described)
+    def encode(self: Any) -> Any:
+        by_entry = {id(kernel.run): str(kernel) for kernel in KERNELS}
+        CAPTURED.update(by_entry[id(launch.run)] for launch in self._launches)
+        return write(self)
 
-    def counted(self: Any, *arguments: Any) -> Any:
-        CALLS[id(self)] += 1
-        return call(self, *arguments)
-
-    captured_call.encode = encode
-    capturable._Tracer.__call__ = counted  # type: ignore[method-assign]
+    captured_run.CapturedRun.encode = encode  # type: ignore[method-assign]

@@ -46,7 +46,7 @@ def main() -> None:
 
     from tenonnx_cpu.listing import LISTING
 
-    for module in (*LISTING, "capture.captured_call"):
+    for module in (*LISTING, "capture.captured_run"):
         importlib.import_module(f"tenonnx_cpu.{module}")
     launches.STATE.copying, launches.STATE.before = job["copying"], job["before"]
     launches.guard_launches()

@@ -102,8 +102,7 @@ class Generator:
         return Code(run, compiled, self._namespace, self._origin, source)
 
     def _emit_function(self, block: Block) -> None:
-        homes = ((value, self.homes.home_of(value) or HOST) for value in block.graph.inputs)
-        parameters = [self.define(value, home) for value, home in homes]
+        parameters = [self.define(value, home) for value, home in self.homes.inputs()]
         parameters += self._buffers.values()
         self._lines.append(f"def run({', '.join(parameters)}):")
         self.emit_block(block)

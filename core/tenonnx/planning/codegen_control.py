@@ -241,6 +241,7 @@ def bodies(g: Generator, item: Control, step: Step) -> list[str]:
     keywords = []
     for name in step.bodies:
         body = item.bodies[name]
+        assert isinstance(body.graph, ir.Graph), "a body is a graph"
         parameters = []
         for value in body.graph.inputs:
             g.homes.home[value] = device

@@ -37,10 +37,17 @@ class Control:
         return self.node.outputs if self.step is None else self.step.outputs
 
 
+class Ends(NamedTuple):
+    """What a graph takes and leaves, of steps that are part of one."""
+
+    inputs: tuple[ir.Value, ...]
+    outputs: tuple[ir.Value, ...]
+
+
 class Block(NamedTuple):
     """A graph as steps in order. ``last_use[i]`` are the values that item ``i`` reads last."""
 
-    graph: ir.Graph
+    graph: ir.Graph | Ends
     items: tuple[Step | Control, ...]
     last_use: tuple[tuple[ir.Value, ...], ...]
 
@@ -76,10 +83,34 @@ class Lowering:
         home: Where each value that a step or node produces appears first.
     """
 
+    _given: Sequence[tuple[ir.Value, Device]] = ()
+
     def __init__(self, placement: Placement) -> None:
         self.home: dict[ir.Value, Device] = {}
         self.block = self._lower(placement)
         self.outputs: tuple[ir.Value, ...] = tuple(placement.graph.outputs)
+
+    @classmethod
+    def of_steps(
+        cls,
+        steps: Sequence[Step],
+        inputs: Sequence[tuple[ir.Value, Device]],
+        outputs: Sequence[ir.Value],
+    ) -> Lowering:
+        """Returns a lowering of steps that are compiled already, and of where its inputs are."""
+        made = cls.__new__(cls)
+        made._given = inputs
+        made.home = {value: step.device_of_outputs for step in steps for value in step.outputs}
+        made.home.update(inputs)
+        ends = Ends(tuple(value for value, _ in inputs), tuple(outputs))
+        made.block = Block(ends, tuple(steps), _last_uses(ends, steps))
+        made.outputs = ends.outputs
+        return made
+
+    def inputs(self) -> Sequence[tuple[ir.Value, Device]]:
+        """Returns the inputs and where they are; one that is in two places comes twice."""
+        own = self.block.graph.inputs
+        return self._given or [(value, self.home_of(value) or HOST) for value in own]
 
     def apart(self) -> Lowering:
         """Returns a lowering of the parts of those steps that have any."""
@@ -188,7 +219,7 @@ def compile_segment(provider: Provider, segment: Segment) -> Sequence[Step]:
 
 
 def _last_uses(
-    graph: ir.Graph, items: Sequence[Step | Control]
+    graph: ir.Graph | Ends, items: Sequence[Step | Control]
 ) -> tuple[tuple[ir.Value, ...], ...]:
     own: set[ir.Value] = set(graph.inputs)
     for item in items:

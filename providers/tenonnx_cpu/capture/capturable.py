@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.planning.lower import is_constant
 from tenonnx.records import record
 from tenonnx_cpu.buffers import COUNTED, apart
 from tenonnx_cpu.capture.constants import is_fixed
@@ -25,9 +24,11 @@ from tenonnx_cpu.jit import layout as at
 from tenonnx_cpu.jit.code import images
 from tenonnx_cpu.jit.runtime import JitKernel, compiles
 from tenonnx_cpu.jit.scratch import ROOMS
+from tenonnx_cpu.jit.threads import memory as crew_memory
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
+    from tenonnx_cpu.capture.captured_call import CapturedCall
+    from tenonnx_cpu.capture.captured_run import CapturedRun
 
 REPLAY = JitKernel("replay", "replay")
 
@@ -55,40 +56,84 @@ class Capturable:
         """Returns the results."""
         return done(self.function(*inputs), inputs)
 
+    def traced(
+        self, inputs: tuple[Any, ...], constants: Sequence[bool]
+    ) -> tuple[Any, CapturedCall | None]:
+        """Returns the results, and the call if it is the same for all such inputs.
+
+        Args:
+            inputs: The step's.
+            constants: Which of them are the same arrays in every run.
+        """
+        made = self.function(*inputs)
+        result = done(made, inputs)
+        if type(made) is not Launch or result is not made.result:
+            return result, None
+        # Not imported before the first step that is captured: some sessions have none.
+        from tenonnx_cpu.capture.captured_call import capture, repeats
+
+        if (captured := capture(inputs, constants, made)) is None:
+            return result, None
+        # Results are made once more, and dropped: kept, they would be memory that no run needs.
+        with contextlib.suppress(MemoryError), apart():
+            if repeats(captured, self.function(*inputs)):
+                return result, captured
+        return result, None
+
     def replayed(self, constants: Sequence[bool]) -> Callable[..., Any]:
         """Returns what a step calls.
 
         Args:
             constants: Which of its inputs are the same arrays in every run.
         """
-        if not images.SUPPORTED:
-            return self
-        REPLAY.request(works=False)
-        if not COUNTED:
-            return self
-        if REPLAY.run is None:
-            return Waiting(self, constants) if compiles() else self
-        cell = Cell((_services(), _Tracer(self.function, tuple(constants))))
-        cell.__wrapped__ = self.function
-        return images.builtin("replay", images.entry_of(REPLAY.run), cell)
+        return attach(_Tracer(self, tuple(constants)), self, self.function)
 
 
-def replayed(call: Callable[..., Any], inputs: Sequence[ir.Value | None]) -> Callable[..., Any]:
-    """Returns what a step of these inputs calls: what captures itself, where that can be."""
-    if not isinstance(call, Capturable):
-        return call
-    return call.replayed([value is not None and is_constant(value) for value in inputs])
+def replayed(call: Callable[..., Any], constants: Sequence[bool]) -> Callable[..., Any]:
+    """Returns what a step calls: what captures itself, where that can be."""
+    return call.replayed(constants) if isinstance(call, Capturable) else call
+
+
+def attach(
+    tracer: Callable[..., Any], plain: Callable[..., Any], wrapped: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Returns what replays captures, and calls a tracer for what fits none.
+
+    Args:
+        tracer: Takes a ``Cell``, which it may extend, and inputs.
+        plain: What to call where nothing is captured.
+        wrapped: What the call is named after.
+    """
+    if not images.SUPPORTED:
+        return plain
+    REPLAY.request(works=False)
+    if not COUNTED:
+        return plain
+    if REPLAY.run is None:
+        return Waiting(tracer, plain, wrapped) if compiles() else plain
+    cell = Cell((_services(), tracer))
+    cell.__wrapped__ = wrapped
+    return images.builtin("replay", images.entry_of(REPLAY.run), cell)
+
+
+def keep(cell: Cell, run: CapturedRun) -> int:
+    """Has a captured run replayed from now on; returns how many there are."""
+    if len(cell) >= 2 + 2 * KEPT:
+        del cell[2:4]
+    cell.extend(run.encode())
+    return len(cell) // 2 - 1
 
 
 class Waiting:
-    """Calls a captured step's function until machine code is there that can do it again."""
+    """Calls steps without captures until machine code is there that replays them."""
 
-    __slots__ = ("__wrapped__", "_call", "_constants", "_step")
+    __slots__ = ("__wrapped__", "_call", "_plain", "_tracer")
 
-    def __init__(self, step: Capturable, constants: Sequence[bool]) -> None:
-        self.__wrapped__ = step.function
-        self._step = step
-        self._constants = constants
+    def __init__(
+        self, tracer: Callable[..., Any], plain: Callable[..., Any], wrapped: Callable[..., Any]
+    ) -> None:
+        self.__wrapped__ = wrapped
+        self._tracer, self._plain = tracer, plain
         self._call: Callable[..., Any] = self._look
 
     def __call__(self, *inputs: Any) -> Any:
@@ -97,8 +142,8 @@ class Waiting:
 
     def _look(self, *inputs: Any) -> Any:
         if REPLAY.run is None:
-            return self._step(*inputs)
-        self._call = self._step.replayed(self._constants)
+            return self._plain(*inputs)
+        self._call = attach(self._tracer, self._plain, self.__wrapped__)
         return self._call(*inputs)
 
 
@@ -108,52 +153,45 @@ class Cell(list[Any]):
     __wrapped__: Callable[..., Any]
 
 
+def key_of(x: Any) -> Any:
+    """Returns what tells captures of an input apart."""
+    if x is None or is_fixed(x) or not hasattr(x, "strides"):
+        return id(x)
+    return x.shape, x.strides, x.dtype
+
+
 class _Tracer:
-    """Does what no capture does, and captures the first call, and shapes that come again.
+    """What is called for inputs that no capture of a step fits.
+
+    It captures the first call, and shapes that come again.
 
     Args:
-        function: Returns a launch.
+        step: The step's call.
         constants: Which of its inputs are the same arrays in every run.
     """
 
-    def __init__(self, function: Callable[..., Any], constants: tuple[bool, ...]) -> None:
-        self._function = function
+    def __init__(self, step: Capturable, constants: tuple[bool, ...]) -> None:
+        self._step = step
         self._constants = constants
         self._patience = PATIENCE
-        self._shapes: Any = None
+        self._last: Any = None
 
     def __call__(self, cell: Cell, *inputs: Any) -> Any:
         """Returns the results."""
-        made = self._function(*inputs)
-        result = done(made, inputs)
-        if self._patience > 0 and type(made) is Launch and result is made.result:
-            self._learn(cell, inputs, made)
-        return result
-
-    def _learn(self, cell: Cell, inputs: tuple[Any, ...], made: Launch) -> None:
-        if compiles():
-            return  # a better kernel than this one may be on its way
-        shapes = [
-            id(x) if x is None or is_fixed(x) else (x.shape, x.strides, x.dtype) for x in inputs
-        ]
+        if self._patience <= 0 or compiles():  # a better kernel may be on its way
+            return self._step(*inputs)
         self._patience -= 1
-        if self._shapes not in (None, shapes):
-            self._shapes = shapes
-            return
-        self._shapes = shapes
-        # Not imported before the first step that is captured: some sessions have none.
-        from tenonnx_cpu.capture.captured_call import capture, encode, repeats
+        key = [key_of(x) for x in inputs]
+        again = self._last in (None, key)
+        self._last = key
+        if not again:
+            return self._step(*inputs)
+        result, captured = self._step.traced(inputs, self._constants)
+        if captured is not None:
+            from tenonnx_cpu.capture.captured_run import alone
 
-        captured = capture(inputs, self._constants, made)
-        if captured is None or self._patience <= 0:
-            self._patience = 0
-            return
-        # Results are made once more, and dropped: kept, they would be memory that no run needs.
-        with contextlib.suppress(MemoryError), apart():
-            if repeats(captured, self._function(*inputs)):
-                if len(cell) >= 2 + 2 * KEPT:
-                    del cell[2:4]
-                cell.extend(encode(captured))
+            keep(cell, alone(captured))
+        return result
 
 
 @functools.cache
@@ -179,5 +217,7 @@ def _services() -> np.ndarray[Any, Any]:
     for place, number in ((at.EMPTY, 184), (at.NEW_VIEW, 94), (at.SET_BASE, 282)):
         words[place] = ctypes.c_size_t.from_address(table + 8 * number).value
     words[at.NDARRAY] = id(np.ndarray)
+    stopped = ctypes.addressof(crew_memory.start()) + 8 * crew_memory.STOPS
+    words[at.STOPPED] = stopped
     words[at.ROOMS], words[at.ROOMS_AT] = len(ROOMS), ROOMS.ctypes.data
     return words

@@ -7,19 +7,15 @@ or in scratch memory lies there the next time, too. Any other array must be the 
 from __future__ import annotations
 
 import ctypes
-import functools
-import math
 import types
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tenonnx_cpu.buffers import SMALL, empty
 from tenonnx_cpu.capture.constants import is_fixed
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit import layout as at
-from tenonnx_cpu.jit.code.images import entry_of
 from tenonnx_cpu.jit.scratch import scratch
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
@@ -57,14 +53,14 @@ class Same(NamedTuple):
     dtype: np.dtype[Any]
 
 
-class Fixed:
+class Constant:
     """A result that is the same array in every call."""
 
     def __init__(self, array: NDArray) -> None:
         self.array = array
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Fixed) or self.array.dtype != other.array.dtype:
+        if not isinstance(other, Constant) or self.array.dtype != other.array.dtype:
             return False
         return self.array.shape == other.array.shape and self._bytes == other._bytes
 
@@ -88,7 +84,7 @@ class CapturedCall(NamedTuple):
 
     Attributes:
         facts: The kernel, its arguments, the stores and the results (a ``Place`` in a store or an
-            input; the number of a store; ``Fixed``; ``None``), bytes of scratch memory, where in
+            input; the number of a store; ``Constant``; ``None``), bytes of scratch memory, where in
             it the kernel may refuse, and whether there are several results.
         inputs: Every constant and fixed array, and of other inputs dtype, shape and strides.
         things: The arguments that are the same in every call, ``None`` for others.
@@ -114,8 +110,7 @@ def capture(
         made: What it does with them.
     """
     known = tuple(
-        x if x is None or constant or is_fixed(x) else _form(x)
-        for x, constant in zip(inputs, constants, strict=False)
+        x if constant else form_of(x) for x, constant in zip(inputs, constants, strict=False)
     )
     if len(known) < len(inputs) or any(form is _UNFIT for form in known):
         return None
@@ -157,13 +152,16 @@ def _is_same(captured: Any, thing: Any, argument: Any) -> bool:
 
 
 def _is_same_result(captured: Any, result: Any) -> bool:
-    return not isinstance(captured, Fixed) or captured == Fixed(result)
+    return not isinstance(captured, Constant) or captured == Constant(result)
 
 
 _UNFIT: Any = object()
 
 
-def _form(x: Any) -> Any:
+def form_of(x: Any) -> Any:
+    """Returns an array's dtype, shape and strides; the array itself if it never changes."""
+    if x is None or is_fixed(x):
+        return x
     if type(x) is not np.ndarray or not x.flags.aligned or x.dtype.hasobject:
         return _UNFIT
     return x.dtype, x.shape, x.strides
@@ -236,7 +234,7 @@ class _Finder:
         if result is None:
             return None
         if is_fixed(result):
-            return Fixed(result)
+            return Constant(result)
         if type(result) is not np.ndarray or not result.size:
             raise _Unclear
         address, low, high = _extent(result)
@@ -282,63 +280,3 @@ class _Finder:
         if not exact or (len(exact) > 1 and any(each.varies for each in exact)):
             raise _Unclear
         return exact[0]
-
-
-def encode(captured: CapturedCall) -> tuple[NDArray, NDArray]:
-    """Returns a captured call as ``jit.layout`` says."""
-    run, arguments, stores, results, room, refusal, several = captured.facts
-    things: list[Any] = list(captured.things)
-    guards = [_guard(form, things) for form in captured.inputs]
-    headers = [
-        [slot, *_words(place)] for slot, place in enumerate(arguments) if isinstance(place, Place)
-    ]
-    sections = {
-        at.STORES: [_allocation(store, things) for store in stores],
-        at.HEADERS: headers,
-        at.RESULTS: [_given(result, things) for result in results],
-    }
-    code = [0] * at.FIRST
-    entry = 0 if run is None else entry_of(run)
-    code[: at.GUARDS] = len(guards), entry, len(arguments), room, refusal, int(several)
-    code[at.GUARDS] = len(code)
-    code += [word for guard in guards for word in (len(guard) + 1, *guard)]
-    for section, entries in sections.items():
-        code[section] = len(code)
-        code.append(len(entries))
-        code += [word for each in entries for word in (len(each) + 1, *each)]
-    objects = np.empty(len(things), object)
-    for number, thing in enumerate(things):
-        objects[number] = thing
-    return np.array(code, np.int64), objects
-
-
-def _guard(form: Any, things: list[Any]) -> list[int]:
-    if type(form) is not tuple:
-        things.append(form)
-        return [at.IDENTICAL, len(things) - 1]
-    dtype, shape, strides = form
-    things.append(dtype)
-    return [at.ARRAY, id(dtype), len(shape), *shape, *strides]
-
-
-def _allocation(store: Store, things: list[Any]) -> list[int]:
-    dtype, shape = store
-    large = dtype.itemsize * math.prod(shape) >= SMALL
-    things.append(functools.partial(empty, shape, dtype) if large else dtype)
-    kind = at.MADE_LARGE if large else at.MADE_SMALL
-    return [kind, len(things) - 1, len(shape), *shape]
-
-
-def _given(result: Any, things: list[Any]) -> list[int]:
-    if isinstance(result, Place):
-        kind = at.VIEW_OF_INPUT if result.source == at.FROM_INPUT else at.VIEW_OF_STORE
-        return [kind, *_words(result)[1:]]
-    if isinstance(result, int):
-        return [at.MADE, result]
-    things.append(None if result is None else result.array)
-    return [at.THING, len(things) - 1]
-
-
-def _words(place: Place) -> list[int]:
-    shape, strides = place.shape, place.strides
-    return [place.source, place.number, place.offset, len(shape), *shape, *strides]

@@ -1,6 +1,6 @@
 """What lies where in the captures that ``replay`` reads. Imported without numba.
 
-A capture is an array of words, the *code*, and one of objects, the *things*: first the kernel's
+A capture is an array of words, the *code*, and one of objects, the *things*: first the kernels'
 arguments, then whatever words of the code refer to by number. The code begins with the words below;
 its sections are lists of entries. An entry's first word is its length; for every section but the
 guards, a word before the first one says how many there are.
@@ -9,7 +9,10 @@ guards, a word before the first one says how many there are.
   of its dtype, its number of dimensions, its shape and its strides;
 * stores, what is to be allocated: ``MADE_SMALL``, a dtype among the things, the number of
   dimensions, the shape; or ``MADE_LARGE`` and what to call, among the things;
-* headers, arrays among the kernel's arguments that differ from call to call: the argument's number,
+* launches, one for each kernel: the address of its entry, how many arguments it has, where in
+  scratch memory it says that it refuses, how many headers there are, the addresses of arguments
+  that are the same in every run (numbers lie behind the code), and the headers, entries again:
+  arrays among the arguments that differ from run to run, each with the argument's number,
   ``FROM_INPUT``, ``FROM_OUTPUT`` or ``FROM_SCRATCH``, the number of that, bytes from its beginning,
   the number of dimensions, the shape and the strides;
 * results: ``MADE`` and a store; ``VIEW_OF_STORE`` or ``VIEW_OF_INPUT``, the number of that, bytes
@@ -18,12 +21,11 @@ guards, a word before the first one says how many there are.
 
 from __future__ import annotations
 
-COUNT, KERNEL, SLOTS, SCRATCH, REFUSAL, MANY, GUARDS, STORES, HEADERS, RESULTS = range(10)
-"""The words that a code begins with: how many inputs and arguments, the address of the kernel's
-entry or 0, bytes of scratch memory, where in it the kernel says that it refuses, whether there are
-several results, and in which word each section begins."""
+COUNT, SCRATCH, MANY, GUARDS, STORES, LAUNCHES, RESULTS = range(7)
+"""The words that a code begins with: how many inputs there are, bytes of scratch memory, whether
+there are several results, and in which word each section begins."""
 
-FIRST = 10
+FIRST = 7
 ABSENT = -1
 
 IDENTICAL, ARRAY = 0, 1
@@ -31,15 +33,16 @@ MADE_SMALL, MADE_LARGE = 0, 1
 FROM_INPUT, FROM_OUTPUT, FROM_SCRATCH = 0, 1, 2
 MADE, VIEW_OF_STORE, VIEW_OF_INPUT, THING = 0, 1, 2, 3
 
-MOST_ARGUMENTS, MOST_HEADERS, MOST_OUTPUTS = 48, 24, 8
+MOST_ARGUMENTS, MOST_HEADERS, MOST_OUTPUTS = 64, 24, 64
 """What there is room for on the stack."""
 
 (
     INCREF, DECREF, VECTORCALL, CALL_NOTHING, TUPLE, TUPLE_SET, THREAD,
-    NDARRAY, EMPTY, NEW_VIEW, SET_BASE, ROOMS, ROOMS_AT,
-) = range(13)  # fmt: skip
+    NDARRAY, EMPTY, NEW_VIEW, SET_BASE, STOPPED, ROOMS, ROOMS_AT,
+) = range(14)  # fmt: skip
 """Addresses that every capture needs: functions of CPython's, numpy's type of arrays, functions
-of numpy's, how many rows the table of scratch memory has and where they are."""
+of numpy's, how many threads are stopped in their kernels, how many rows the table of scratch memory
+has and where they are."""
 
 ROOM_WORDS = 3
 """A row: the thread, the address of its memory, how many bytes it has."""

@@ -28,9 +28,12 @@ from tenonnx_cpu.jit.code.entry import (
 )
 from tenonnx_cpu.jit.code.images import ENTRY
 from tenonnx_cpu.jit.compiling import Kernel, helper, size
+from tenonnx_cpu.jit.threads.look import call
+from tenonnx_cpu.jit.threads.memory import RESUME
+from tenonnx_cpu.jit.threads.pool import look
 from tenonnx_cpu.jit.vectors.memory import load_int as word
 from tenonnx_cpu.jit.vectors.memory import load_word, store_int
-from tenonnx_cpu.jit.vectors.vector import I64, POINTER
+from tenonnx_cpu.jit.vectors.vector import I64, POINTER, VOID
 
 MISS = -1
 """Said in place of an object by what is not able to do it."""
@@ -61,7 +64,8 @@ def on_stack(words: int) -> Any:
     @intrinsic
     def memory(typing_context: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            place = cgutils.alloca_once(builder, ir.ArrayType(I64, words))
+            with builder.goto_entry_block():
+                place = builder.alloca(ir.ArrayType(I64, words))
             return builder.ptrtoint(place, I64)
 
         return types.intp(), generate
@@ -161,17 +165,41 @@ def make(code: Any, things: Any, stores: Any, api: Any) -> Any:
     return count
 
 
+@intrinsic
+def let_go(typing_context: Any) -> Any:
+    """Lets other threads have the interpreter; returns what takes it back."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return builder.ptrtoint(call(builder, "PyEval_SaveThread", POINTER), I64)
+
+    return types.intp(), generate
+
+
+@intrinsic
+def take_back(typing_context: Any, thread: Any) -> Any:
+    """Takes the interpreter back; says whether the thread was stopped meanwhile."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        call(builder, "PyEval_RestoreThread", VOID, builder.inttoptr(values[0], POINTER))
+        stopped = cgutils.is_not_null(builder, call(builder, "PyErr_Occurred", POINTER))
+        with builder.if_then(stopped, likely=False):
+            call(builder, RESUME, VOID)
+        return stopped
+
+    return types.boolean(types.intp), generate
+
+
 @helper
 def lay_out(
-    code: Any, things: Any, args: Any, stores: Any, room: Any, headers: Any, slots: Any, api: Any
+    launch: Any, args: Any, stores: Any, room: Any, headers: Any, slots: Any, api: Any
 ) -> None:
-    """Writes the kernel's arguments; arrays among them are seen as the capture says."""
-    for n in range(word(code + 8 * at.SLOTS)):
-        store_int(word(things + 8 * n), slots + 8 * n)
-    place = code + 8 * word(code + 8 * at.HEADERS)
-    count = word(place)
-    place += 8
-    for _ in range(count):
+    """Writes a kernel's arguments; arrays among them are seen as the capture says."""
+    count = word(launch + 16)
+    place = launch + 40
+    for n in range(count):
+        store_int(word(place + 8 * n), slots + 8 * n)
+    place += 8 * count
+    for _ in range(word(launch + 32)):
         source, index = word(place + 16), word(place + 24)
         if source == at.FROM_SCRATCH:
             start = room
@@ -188,6 +216,36 @@ def lay_out(
         store_int(headers, slots + 8 * word(place + 8))
         headers += HEADER
         place += 8 * word(place)
+
+
+@helper
+def launch_all(
+    code: Any, args: Any, stores: Any, room: Any, headers: Any, slots: Any, api: Any
+) -> Any:
+    """Calls the kernels; returns 1, 0 with an error raised, or ``MISS`` if one refuses.
+
+    Other threads have the interpreter meanwhile.
+    """
+    launch = code + 8 * word(code + 8 * at.LAUNCHES)
+    count = word(launch)
+    if count == 0:
+        return 1
+    launch += 8
+    thread = let_go()
+    for n in range(count):
+        lay_out(launch, args, stores, room, headers, slots, api)
+        invoke(word(launch + 8), (0, slots, -1))
+        refusal = word(launch + 24)
+        if refusal != at.ABSENT and half(room + refusal):
+            return 0 if take_back(thread) else MISS
+        if n + 1 < count:
+            look()
+            if word(word(api + 8 * at.STOPPED)) > 0:  # some thread; if this one, here it ends
+                if take_back(thread):
+                    return 0
+                thread = let_go()
+        launch += 8 * word(launch)
+    return 0 if take_back(thread) else 1
 
 
 @helper
@@ -258,16 +316,10 @@ def perform(
         if room == 0:
             drop(stores, count, api)
             return MISS
-    if word(code + 8 * at.KERNEL):
-        lay_out(code, things, args, stores, room, headers, slots, api)
-        said = invoke(word(code + 8 * at.KERNEL), (0, slots, word(code + 8 * at.SLOTS)))
-        if said == 0:
-            drop(stores, count, api)
-            return 0
-        invoke(word(api + 8 * at.DECREF), (said,))
-        if word(code + 8 * at.REFUSAL) != at.ABSENT and half(room + word(code + 8 * at.REFUSAL)):
-            drop(stores, count, api)
-            return MISS
+    said = launch_all(code, args, stores, room, headers, slots, api)
+    if said != 1:
+        drop(stores, count, api)
+        return said
     found = results(code, things, args, stores, api)
     drop(stores, count, api)
     return found

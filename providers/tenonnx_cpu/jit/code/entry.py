@@ -4,12 +4,15 @@ An entry is a function of CPython's ``METH_FASTCALL`` in LLVM's language. It rea
 numpy keeps what describes them (``PyArrayObject_fields``, whose beginning numpy's ABI fixes: data,
 number of dimensions, shape, strides), converts numbers, and lets other threads have the
 interpreter while the kernel runs. A kernel that was stopped has left an exception, which it raises.
+
+Called with a count below 0, an entry does without the interpreter: numbers come as addresses of the
+number as an integer and, in the next word, as a float; whoever calls looks for exceptions.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -43,45 +46,87 @@ def make_entry(name: str, compiled: Any) -> ir.Module:
     builder = ir.IRBuilder(function.append_basic_block("entry"))
     parameters = compiled.signature.args
     kinds = tuple(itertools.chain.from_iterable(map(_members, parameters)))
+    bare = builder.icmp_signed("<", function.args[2], I64(0))
     differ = builder.icmp_signed("!=", function.args[2], I64(len(kinds)))
-    with builder.if_then(differ, likely=False):
+    with builder.if_then(builder.and_(builder.not_(bare), differ), likely=False):
         _refuse(builder, f"{name}() takes {len(kinds)} arguments")
     given = [
         builder.load(builder.gep(function.args[1], [I64(position)], inbounds=True))
         for position in range(len(kinds))
     ]
-    members = (
-        _array(context, builder, kind, value, f"{name}(): argument {position} must be")
-        if isinstance(kind, types.Array)
-        else _number(context, builder, kind, value)
+    arrays = {
+        position: _array(context, builder, kind, value, f"{name}(): argument {position} must be")
         for position, (kind, value) in enumerate(zip(kinds, given, strict=True))
-    )
+        if isinstance(kind, types.Array)
+    }
+    numbers = {n: (kind, given[n]) for n, kind in enumerate(kinds) if n not in arrays}
+    found = arrays | _numbers(context, builder, numbers, bare)
+    members = iter([found[position] for position in range(len(kinds))])
     values = [
         context.make_tuple(builder, kind, [next(members) for _ in kind])
         if isinstance(kind, types.BaseTuple)
         else next(members)
         for kind in parameters
     ]
-    if not all(isinstance(kind, types.Array) for kind in kinds):
-        error = _python(builder, "PyErr_Occurred", POINTER, [])
-        with builder.if_then(cgutils.is_not_null(builder, error), likely=False):
-            builder.ret(POINTER(None))
-    _run(context, builder, compiled, values)
+    _run(context, builder, compiled, values, bare)
     none = _global(builder, "_Py_NoneStruct")
     _python(builder, "Py_IncRef", VOID, [none])
     builder.ret(none)
     return module
 
 
-def _run(context: Any, builder: Builder, compiled: Any, values: Sequence[Value]) -> None:
+def _run(
+    context: Any, builder: Builder, compiled: Any, values: Sequence[Value], bare: Value
+) -> None:
     """Calls the kernel while other threads have the interpreter; leaves if it was stopped."""
-    thread = _python(builder, "PyEval_SaveThread", POINTER, [])
+    before = builder.block
+    with builder.if_then(builder.not_(bare)):
+        saved, held = _python(builder, "PyEval_SaveThread", POINTER, []), builder.block
+    thread = builder.phi(POINTER)
+    thread.add_incoming(POINTER(None), before)
+    thread.add_incoming(saved, held)
     context.call_internal_no_propagate(builder, compiled.fndesc, compiled.signature, values)
+    with builder.if_then(bare):
+        builder.ret(POINTER(None))
     _python(builder, "PyEval_RestoreThread", VOID, [thread])
     stopped = _python(builder, "PyErr_Occurred", POINTER, [])
     with builder.if_then(cgutils.is_not_null(builder, stopped), likely=False):
         _python(builder, RESUME, VOID, [])
         builder.ret(POINTER(None))
+
+
+def _numbers(
+    context: Any, builder: Builder, given: Mapping[int, tuple[Any, Value]], bare: Value
+) -> dict[int, Value]:
+    """Returns numbers by position; leaves if one is none."""
+    if not given:
+        return {}
+    with builder.if_else(bare) as (raw, objects):
+        with raw:
+            read = {n: _raw(context, builder, *each) for n, each in given.items()}
+            read_at = builder.block
+        with objects:
+            converted = {n: _number(context, builder, *each) for n, each in given.items()}
+            error = _python(builder, "PyErr_Occurred", POINTER, [])
+            with builder.if_then(cgutils.is_not_null(builder, error), likely=False):
+                builder.ret(POINTER(None))
+            converted_at = builder.block
+    found = {}
+    for n, number in read.items():
+        found[n] = builder.phi(number.type)
+        found[n].add_incoming(number, read_at)
+        found[n].add_incoming(converted[n], converted_at)
+    return found
+
+
+def _raw(context: Any, builder: Builder, kind: Any, value: Value) -> Value:
+    """Returns a number that lies in memory, as ``capture`` writes it."""
+    own = context.get_value_type(kind)
+    if isinstance(kind, types.Float):
+        number = _field(builder, value, 8, F64)
+        return number if own == F64 else builder.fptrunc(number, own)
+    number = _field(builder, value, 0, I64)
+    return number if own == I64 else builder.trunc(number, own)
 
 
 def _members(kind: Any) -> Sequence[Any]:

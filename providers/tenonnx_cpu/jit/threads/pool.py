@@ -69,7 +69,8 @@ def _generate(dispatcher: Any) -> Callable[..., Any]:
         context.active_code_library.add_linking_library(compiled.library)
         region = ir.LiteralStructType([ir.ArrayType(SHARE, MOST), I64, given.type])
         worker = _worker(context, builder.module, compiled, region)
-        state = cgutils.alloca_once(builder, region)
+        with builder.goto_entry_block():
+            state = builder.alloca(region)  # numba's own way fills it with zeros
         state.align = LINE
         for most in (count, I64(MOST)):
             limit = builder.select(builder.icmp_signed("<", most, limit), most, limit)
