@@ -26,7 +26,7 @@ NARROW = (
 
 @pytest.fixture(autouse=True)
 def importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(Path(__file__).parents[1])
+    monkeypatch.syspath_prepend(Path(__file__).parents[2])
 
 
 def rows_of(op: str, dtype: str, engine: str) -> list[Any]:

@@ -11,7 +11,7 @@ from onnx.reference import ReferenceEvaluator
 import tenonnx
 import tenonnx_quant
 
-EXPORTS = Path(__file__).parent / "exports"
+EXPORTS = Path(__file__).parents[1] / "exports"
 NAMES = ("distilbert", "gpt2", "llama", "qwen2", "phi3", "gemma2", "t5", "whisper")
 
 

@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("onnxruntime")
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)

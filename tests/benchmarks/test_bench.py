@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("onnxruntime")
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 # pytest-benchmark does not measure in what it takes for a worker of xdist.
 VARIABLES = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
 MIB = 1 << 20

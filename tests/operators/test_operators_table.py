@@ -10,7 +10,7 @@ import pytest
 
 from tenonnx.operators import OperatorTable
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 TOOL = runpy.run_path(str(ROOT / "tools" / "operators_table.py"))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from fusing import session
 
-MODELS = sorted((Path(__file__).parent / "exports").glob("*.onnx"))
+MODELS = sorted((Path(__file__).parents[1] / "exports").glob("*.onnx"))
 
 
 @pytest.mark.parametrize("path", MODELS, ids=lambda path: path.stem)
@@ -53,6 +53,6 @@ FOUND = {
 
 @pytest.mark.parametrize("name", FOUND)
 def test_what_is_found_in_exports(name: str) -> None:
-    path = Path(__file__).parent / "exports" / f"{name}.onnx"
+    path = Path(__file__).parents[1] / "exports" / f"{name}.onnx"
     kinds = [node.op_type for node in session(path).model.graph]
     assert {kind: kinds.count(kind) for kind in FOUND[name]} == FOUND[name]
