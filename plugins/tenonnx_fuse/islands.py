@@ -6,9 +6,10 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx import HOST, TransformContext
-from tenonnx.dtypes import dtype_of, said_type
+from tenonnx.dtypes import binding, dtype_of, said_type
 from tenonnx.graph import graphs, replace_input
 from tenonnx.sizes import operand
+from tenonnx.traits import ELEMENTWISE, VIEWS
 from tenonnx_fuse.bypass import bypass
 from tenonnx_fuse.constants import derived
 from tenonnx_fuse.known import attribute, weight_of
@@ -17,27 +18,16 @@ NARROW = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
 
-MEMBERS = CONVOLUTIONS | frozenset(
+MEMBERS = CONVOLUTIONS | (ELEMENTWISE - {"Cast"}) | VIEWS | frozenset(
     {
-        "Abs", "Add", "Attention", "AveragePool", "BatchNormalization", "Ceil", "Clip", "Concat",
-        "Cos", "DepthToSpace", "Div", "Elu", "Erf", "Exp", "Expand", "Flatten", "Floor", "Gelu",
-        "Gemm", "GlobalAveragePool", "GlobalMaxPool", "GroupNormalization", "HardSigmoid",
-        "HardSwish", "InstanceNormalization", "LayerNormalization", "LeakyRelu", "Log",
-        "LogSoftmax", "MatMul", "Max", "MaxPool", "Min", "Mish", "Mul", "Neg", "PRelu", "Pad",
-        "Pow", "RMSNormalization", "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin",
-        "ReduceSum", "Relu", "Reshape", "Resize", "Selu", "Sigmoid", "Sin", "Slice", "Softmax",
-        "Softplus", "Softsign", "SpaceToDepth", "Sqrt", "Squeeze", "Sub", "Swish", "Tanh",
-        "Transpose", "Unsqueeze",
+        "Attention", "AveragePool", "BatchNormalization", "Concat", "DepthToSpace", "Expand",
+        "Gemm", "GlobalAveragePool", "GlobalMaxPool", "GroupNormalization", "InstanceNormalization",
+        "LayerNormalization", "LogSoftmax", "MatMul", "MaxPool", "Pad", "RMSNormalization",
+        "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "Resize", "Slice", "Softmax",
+        "SpaceToDepth", "Transpose",
     }
 )  # fmt: skip
-"""Operators that take 16-bit floats and float32 alike, and give back what they take."""
-
-OPERANDS = {
-    "Attention": 3, "Expand": 1, "Pad": 1, "Pow": 1, "ReduceMax": 1, "ReduceMean": 1,
-    "ReduceMin": 1, "ReduceSum": 1, "Reshape": 1, "Resize": 1, "Slice": 1, "Squeeze": 1,
-    "Unsqueeze": 1,
-}  # fmt: skip
-"""How many inputs of a member have its type; of those that are not here, all."""
+"""Operators that take 16-bit floats and float32 alike; nodes count whose results are 16-bit."""
 
 Casts = dict[tuple[ir.Graph | ir.Function, ir.Value], ir.Value]
 """Values that were cast, by the graph that it is done in."""
@@ -124,8 +114,9 @@ def _entering(island: dict[ir.Node, None]) -> list[ir.Value]:
 
 def _is_narrow(node: ir.Node, position: int) -> bool:
     """Says whether an input is of 16-bit floats; data of unknown type are, for the node is."""
-    kind = dtype_of(node.inputs[position])
-    return kind in NARROW or (kind is None and position < OPERANDS.get(node.op_type, 9))
+    value = node.inputs[position]
+    kind = dtype_of(value)
+    return kind in NARROW or (kind is None and value in binding(node, 0)[0])
 
 
 def _leaving(island: dict[ir.Node, None]) -> list[ir.Value]:
