@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from tenonnx import Array, Namespace, OperatorTable
+from tenonnx.interruption import check
 from tenonnx_array import generate, index, pad
 from tenonnx_array.dtypes import accumulator
 
@@ -160,8 +161,11 @@ def cdist(xp: Namespace, A: Array, B: Array, *, metric: str = "sqeuclidean") -> 
     if metric not in ("euclidean", "sqeuclidean"):
         raise ValueError(f"expected metric euclidean or sqeuclidean, found {metric!r}")
     step = max(1, DIFFERENCES // max(math.prod(B.shape), 1))
-    blocks = [A[first : first + step, None] - B for first in range(0, max(len(A), 1), step)]
-    squares = xp.concatenate([xp.sum(xp.square(block), axis=-1) for block in blocks])
+    sums = []
+    for first in range(0, max(len(A), 1), step):
+        check()
+        sums.append(xp.sum(xp.square(A[first : first + step, None] - B), axis=-1))
+    squares = xp.concatenate(sums)
     return xp.sqrt(squares) if metric == "euclidean" else squares
 
 

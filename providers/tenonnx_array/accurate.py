@@ -40,11 +40,11 @@ def logistic(xp: Namespace, x: Array, slope: float = 1.0, *, times: bool = False
         y = xp.exp(-slope * x)
         y += 1
         return x / y if times else xp.reciprocal(y)
-    y = np.empty(x.shape)
+    y = np.empty_like(x, np.float64)
     np.multiply(x, -slope, y, dtype=np.float64)
     np.exp(y, y)
     y += 1
-    return np.divide(x if times else 1.0, y, np.empty(x.shape, SINGLE), casting="same_kind")
+    return np.divide(x if times else 1.0, y, np.empty_like(x), casting="same_kind")
 
 
 def summed(xp: Namespace, x: Array, axis: tuple[int, ...] | None, keepdims: bool) -> Array:

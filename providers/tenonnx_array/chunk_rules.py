@@ -171,7 +171,15 @@ def planes(given: Given, inputs: Sequence[Any]) -> Cut | None:
     if given.outputs > 1:
         return None
     x = inputs[0]
-    return first(x, best(x.shape, [0, 1]), len(inputs) - 1)
+    axes = [0] if given.attributes.get("channels_last") else [0, 1]
+    return first(x, best(x.shape, axes), len(inputs) - 1)
+
+
+def signals(given: Given, inputs: Sequence[Any]) -> Cut | None:
+    """Those of a batch are apart."""
+    x = inputs[0]
+    own = given.attributes.get("signal_ndim", 1) + (given.op_type == "Irfft")
+    return batch(given, inputs) if x.ndim > own else None
 
 
 def all_but_channels(_given: Given, inputs: Sequence[Any]) -> Cut | None:

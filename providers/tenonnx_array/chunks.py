@@ -23,6 +23,9 @@ from tenonnx_array.piecewise import piecewise
 PAGE = 4096
 """Bytes of memory that are made when the first of them is written."""
 
+NEWEST = 1 << 16
+"""Version of operators of other domains: rules tell those of ai.onnx apart."""
+
 if TYPE_CHECKING:
     import onnx_ir as ir
 
@@ -45,7 +48,8 @@ def in_chunks(
         rule: How its operator is cut: the name of one of `chunk_rules`.
         whole: The kernel as it is called where nothing is cut.
     """
-    given = Given(node.op_type, node.version or 1, python_attributes(node), len(node.outputs))
+    version = NEWEST if node.domain else node.version or 1
+    given = Given(node.op_type, version, python_attributes(node), len(node.outputs))
     cut = cut_of(given, inputs, rule)
     if cut is None:
         return piecewise(whole, *inputs)

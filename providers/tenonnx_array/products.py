@@ -22,6 +22,9 @@ DOT = 4
 Of 1,000 positive ones it loses 2.6 ulp at once, 1.7 in chains, which take half as long again.
 """
 
+NARROW = 4
+"""By so much sums of chains are slower where they are nearly as many as products."""
+
 SLOWER = 16
 """By so much numpy is slower for what BLAS has not."""
 
@@ -39,6 +42,8 @@ def matmul(
     if xp is not np or min(a.ndim, b.ndim) < 2 or a.shape[-1] != b.shape[-2]:
         return xp.matmul(a, b) if out is None else xp.matmul(a, b, out=out)
     longest = LONGEST if a.dtype == b.dtype and a.dtype.kind in "fc" else LONGEST // SLOWER
+    if b.shape[-1] <= chain < a.shape[-1]:  # few columns, summed up in long chains
+        longest //= NARROW
     shape = (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
     if np.prod(shape, dtype=np.float64) * a.shape[-1] <= longest:
         return _product(a, b, out, chain)

@@ -50,7 +50,9 @@ CHUNKED: Final = {
         "LayerNormalization RMSNormalization SimplifiedLayerNormalization "
         "com.microsoft::SkipLayerNormalization com.microsoft::SkipSimplifiedLayerNormalization"
     ),
-    "batch": "ConvTranspose GroupNormalization com.microsoft::GroupNorm",
+    "batch": (
+        "ConvTranspose GroupNormalization com.microsoft::GroupNorm com.microsoft::NhwcMaxPool"
+    ),
     "samples": (
         "ai.onnx.ml::Binarizer ai.onnx.ml::Imputer ai.onnx.ml::LinearClassifier "
         "ai.onnx.ml::LinearRegressor ai.onnx.ml::Normalizer ai.onnx.ml::OneHotEncoder "
@@ -58,7 +60,11 @@ CHUNKED: Final = {
     ),
     "batch_norm": "BatchNormalization",
     "channels": "InstanceNormalization",
-    "planes": "AveragePool LpPool MaxPool",
+    "planes": (
+        "AveragePool LpPool MaxPool com.microsoft::QLinearAveragePool "
+        "com.microsoft::QLinearGlobalAveragePool"
+    ),
+    "signals": "com.microsoft::Irfft com.microsoft::Rfft",
     "quantisation": (
         "DequantizeLinear QuantizeLinear com.microsoft::DequantizeLinear "
         "com.microsoft::QuantizeLinear"
@@ -68,7 +74,7 @@ CHUNKED: Final = {
     "gather": "Gather",
     "gather_elements": "GatherElements",
     "gather_nd": "GatherND",
-    "together": "GridSample",
+    "together": "GridSample com.microsoft::GridSample",
     "all_but_channels": "LRN",
     "mean_variance": "MeanVarianceNormalization",
     "rotary": "RotaryEmbedding",
@@ -76,18 +82,18 @@ CHUNKED: Final = {
     "scatter_elements": "ScatterElements",
     "heads": "Attention",
     "whole": (
-        "Col2Im Compress Dropout DynamicQuantizeLinear "
-        "NegativeLogLikelihoodLoss ScatterND SoftmaxCrossEntropyLoss SwiGLU Trilu Unique "
-        "ai.onnx.ml::ArrayFeatureExtractor ai.onnx.preview.training::Adagrad "
-        "ai.onnx.preview.training::Adam ai.onnx.preview.training::Momentum "
-        "com.microsoft::BiasSoftmax com.microsoft::BiasSplitGelu com.microsoft::CDist "
-        "com.microsoft::ComplexMul com.microsoft::ComplexMulConj "
-        "com.microsoft::EmbedLayerNormalization "
-        "com.microsoft::GatedAdd com.microsoft::IsAllFinite com.microsoft::MulInteger "
-        "com.microsoft::QLinearConcat com.microsoft::QLinearReduceMean "
-        "com.microsoft::QLinearSoftmax com.microsoft::ReduceSumInteger "
-        "com.microsoft::RotaryEmbedding com.microsoft::SkipGroupNorm com.microsoft::Trilu "
-        "com.microsoft::Unique"
+        "Col2Im Compress Dropout DynamicQuantizeLinear NegativeLogLikelihoodLoss ScatterND "
+        "SoftmaxCrossEntropyLoss SwiGLU Trilu Unique ai.onnx.ml::ArrayFeatureExtractor "
+        "ai.onnx.preview.training::Adagrad ai.onnx.preview.training::Adam "
+        "ai.onnx.preview.training::Momentum com.microsoft::Attention com.microsoft::BiasSoftmax "
+        "com.microsoft::BiasSplitGelu com.microsoft::ComplexMul com.microsoft::ComplexMulConj "
+        "com.microsoft::EmbedLayerNormalization com.microsoft::GatedAdd "
+        "com.microsoft::GroupQueryAttention com.microsoft::IsAllFinite com.microsoft::MulInteger "
+        "com.microsoft::MultiHeadAttention com.microsoft::PackedAttention "
+        "com.microsoft::PackedMultiHeadAttention com.microsoft::QLinearConcat "
+        "com.microsoft::QLinearReduceMean com.microsoft::QLinearSoftmax "
+        "com.microsoft::ReduceSumInteger com.microsoft::RotaryEmbedding "
+        "com.microsoft::SkipGroupNorm com.microsoft::Trilu com.microsoft::Unique"
     ),
 }
 """Operators of which numpy computes large inputs in chunks, by the rule of `chunk_rules`."""
@@ -101,6 +107,9 @@ SMALL = 1 << 18
 FEW = 1 << 11
 """Elements of those that make much of each: strings, or rows."""
 
+LARGEST = ("whole", "heads")
+"""Rules by which the largest input tells how long a step takes."""
+
 MANY = 1 << 22
 """Elements that numpy computes of light ones at once: a hundredth of a second, into new memory."""
 
@@ -110,7 +119,8 @@ class Stoppable:
 
     def __init__(self, call: Callable[..., Any], node: ir.Node, rule: str) -> None:
         self.func, self.node, self.rule = call, node, rule
-        self.small = FEW if rule in ("written", "one_hot") else SMALL
+        self.small = {"written": FEW, "one_hot": FEW, "heads": SMALL >> 3}.get(rule, SMALL)
+        self.by_largest = rule in LARGEST
 
     def __call__(self, *inputs: Any) -> Any:
         """Returns what the call does."""
@@ -118,7 +128,7 @@ class Stoppable:
         for x in inputs:
             if x is not None and x.shape != shape:  # the result has no more than their product
                 shape = x.shape
-                size *= x.size or 1
+                size = max(size, x.size) if self.by_largest else size * (x.size or 1)
         if size <= self.small:
             return self.func(*inputs)
         if self._is_fast(inputs):
