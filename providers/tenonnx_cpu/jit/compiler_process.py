@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 
 from tenonnx_cpu.jit.code import images
+from tenonnx_cpu.jit.code.ahead import VARIABLES
 
 CODE = """
 import sys
@@ -93,8 +94,8 @@ class CompilerProcess:
         if command is None:
             raise OSError("there is no Python to start")
         paths = [path for path in sys.path if isinstance(path, str)]
-        # The compiler needs no threads of numpy's, and no module of another name.
-        variables = {"OPENBLAS_NUM_THREADS": "1", "TENONNX_AS_ONNXRUNTIME": "0"}
+        # The compiler needs no module of another name.
+        variables = VARIABLES | {"TENONNX_AS_ONNXRUNTIME": "0"}
         self._process = subprocess.Popen(
             [*command, "-c", CODE, str(os.getpid()), *paths],
             bufsize=0,

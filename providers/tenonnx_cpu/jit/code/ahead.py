@@ -23,6 +23,10 @@ from tenonnx.cores import available_cores
 
 MODULE = "tenonnx_cpu.jit.code.worker"
 
+VARIABLES = {"OPENBLAS_NUM_THREADS": "1", "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING": "1"}
+"""Of every process that compiles. It needs no threads of numpy's, and no colours in messages of
+errors, which numba makes and drops whenever it looks for the definition that fits."""
+
 Tell = Callable[[str, float], None]
 """Hears what is about to be compiled, and the share of all that is done."""
 
@@ -124,11 +128,9 @@ class _Worker:
 
     def __init__(self, kind: str, folder: Path) -> None:
         self._kind = kind
-        self._environment = os.environ | {
-            "NUMBA_CACHE_DIR": os.fspath(folder.parent),
-            "OPENBLAS_NUM_THREADS": "1",
-            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-        }
+        self._environment = os.environ | VARIABLES
+        self._environment["NUMBA_CACHE_DIR"] = os.fspath(folder.parent)
+        self._environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         self.start()
 
     def start(self) -> None:

@@ -34,28 +34,31 @@ DRAFT_SECONDS = 3600
 
 def main() -> None:
     """Compiles for a kind of processor, and loads nothing."""
+    _end_with_starter()
     compile_for(sys.argv[1])
     _serve()
 
 
 def beside(program: int) -> None:
     """Compiles for a program that runs, by its process; ends when that does."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    _end_with_starter()
     if os.getppid() != program:  # it ended before that
         return
     _sweep_drafts()
     _serve()
 
 
+def _end_with_starter() -> None:
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
 def _lighten() -> None:
     """Spares numba what the kernels of a process that does nothing else have no use for.
 
-    That is colours in messages of errors, which it makes and drops whenever it looks for the
-    definition that fits; SciPy, whose BLAS it asks for; and to look again and again for garbage
-    among what one kernel is made of.
+    That is SciPy, whose BLAS it asks for, and to look again and again for garbage among what one
+    kernel is made of.
     """
-    os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
     sys.modules.setdefault("scipy", None)  # type: ignore[arg-type] # which says it is not there
     gc.set_threshold(YOUNG, 100, 100)
 
