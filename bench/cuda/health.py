@@ -37,7 +37,7 @@ def go_on_after(name: str) -> None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Notes a failure."""
+    """Trace a failure."""
     if report.failed:
         _failed.append(True)
 

@@ -96,10 +96,10 @@ def host_microseconds(run: Callable[..., Any], given: tuple[Any, ...], count: in
     """Returns how long Python takes to start a call from its third time on."""
     import cupy
 
+    from tenonnx_cuda.capture.replay import Replayed
     from tenonnx_cuda.cupy_platform import connect
-    from tenonnx_cuda.repeating import Repeated
 
-    run = Repeated(run, connect(0))
+    run = Replayed(run, connect(0))
     wait = cupy.cuda.Device().synchronize
     taken = []
     for _ in range(4):

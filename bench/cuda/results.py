@@ -37,7 +37,7 @@ class Results:
         self.content["failed"].pop(name, None)
 
     def add(self, name: str, found: Mapping[str, Any], failed: Mapping[str, str]) -> None:
-        """Notes figures, and why there are none of others."""
+        """Trace figures, and why there are none of others."""
         for kind, said in (("found", found), ("failed", failed)):
             if said:
                 self.content[kind].setdefault(name, {}).update(said)

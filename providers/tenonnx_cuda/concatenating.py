@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tenonnx.operators import Array
+from tenonnx_cuda.capture.dynamic_length import DynamicCall
+from tenonnx_cuda.capture.tracer import is_capturing
 from tenonnx_cuda.chosen import Call, Site, choose
-from tenonnx_cuda.growing import Grown
 from tenonnx_cuda.images import layouts
-from tenonnx_cuda.noting import is_recording
-from tenonnx_cuda.rooms import is_cache, longer, write
+from tenonnx_cuda.kv_cache import is_cache, longer, write
 
 
 @choose("Concat")
@@ -38,7 +38,7 @@ def growing(site: Site, plain: Call) -> Call:
     def call(past: Array, new: Array, *, _out: Array | None = None) -> Any:
         axis = given_axis % past.ndim
         sizes = [(x.ndim, x.dtype, x.shape[:axis], x.shape[axis + 1 :]) for x in (past, new)]
-        stays = _out is not None or is_recording()
+        stays = _out is not None or is_capturing()
         if sizes[0] != sizes[1] or not past.size or not new.size or stays:
             return plain(past, new)
         before, steps = int(past.shape[axis]), int(new.shape[axis])
@@ -46,4 +46,4 @@ def growing(site: Site, plain: Call) -> Call:
         write(site.platform, present, new, before, axis)
         return present
 
-    return Grown(call, {0: given_axis})
+    return DynamicCall(call, {0: given_axis})

@@ -35,7 +35,7 @@ class CudaDevice:
         self._underway: list[Arrival] = []
 
     def expect(self, arrivals: Iterable[Arrival]) -> None:
-        """Notes weights that the session's own steps read and may be underway."""
+        """Trace weights that the session's own steps read and may be underway."""
         self._underway += arrivals
 
     def _arrive(self) -> None:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 from tenonnx.planning.fusion import Fused as Fused
 from tenonnx.planning.fusion import Fusions
 from tenonnx.planning.fusion import Scope as AnyScope
+from tenonnx.planning.spans import Span
 from tenonnx.provider import Device, Step
+from tenonnx_cuda.capture.dynamic_length import DynamicCall
+from tenonnx_cuda.capture.program import DeviceProgram
+from tenonnx_cuda.capture.replay import Replayed
+from tenonnx_cuda.capture.tracer import cannot_capture
 from tenonnx_cuda.chosen import Site
-from tenonnx_cuda.graphs.grouping import Group
-from tenonnx_cuda.graphs.program import Program
-from tenonnx_cuda.growing import Grown
-from tenonnx_cuda.noting import cannot_repeat
-from tenonnx_cuda.repeating import Repeated
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -96,25 +96,25 @@ def fuse(scope: Scope, steps: dict[ir.Node, Step], device: Device) -> None:
         )
 
 
-def _call(found: Fused, own: Sequence[Step], platform: Platform) -> Repeated:
+def _call(found: Fused, own: Sequence[Step], platform: Platform) -> Replayed:
     """Returns what computes a fusion, or its nodes one by one where it does not fit."""
     call, inputs = found.call, found.inputs
 
     @functools.cache
-    def program() -> Program:
-        group = Group()
+    def program() -> DeviceProgram:
+        span = Span()
         for step in own:
-            group.add(step)
-        return Program(group, found.outputs)
+            span.add(step)
+        return DeviceProgram(span, found.outputs)
 
-    grown = call if isinstance(call, Grown) else None
+    grown = call if isinstance(call, DynamicCall) else None
 
     @functools.wraps(call if grown is None else grown.call)  # with its buffers, if it takes any
     def run(*arrays: Any, **buffers: Any) -> Any:
         if (made := call(*arrays, **buffers)) is not None:
             return made
-        cannot_repeat()
+        cannot_capture()
         values = dict(zip(inputs, arrays, strict=True))
         return program()(*(values[value] for value, _ in program().inputs))
 
-    return Repeated(run, platform, grown=grown)
+    return Replayed(run, platform, grown=grown)

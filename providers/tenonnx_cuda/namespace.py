@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from tenonnx.operators import Array
-from tenonnx_cuda.noting import allocate
+from tenonnx_cuda.capture.tracer import allocate
 
 if TYPE_CHECKING:
     from tenonnx_cuda.products.cublas import Products

@@ -102,8 +102,8 @@ class CUDAExecutionProvider(ArrayProvider):
 
     def compile(self, segment: Segment) -> Sequence[Step]:
         """Returns a step per node, each on the session's stream; or recordings of many."""
-        from tenonnx_cuda.graphs.shapes import shape_nodes
-        from tenonnx_cuda.together import together
+        from tenonnx_cuda.capture.step_fusion import fuse_steps
+        from tenonnx_cuda.host_shapes import shape_nodes
 
         on_host = shape_nodes(segment.nodes, self.kernel)
         chosen = {n: self._on_host(n) if n in on_host else self._chosen(n) for n in segment.nodes}
@@ -111,10 +111,10 @@ class CUDAExecutionProvider(ArrayProvider):
         steps = self._joined(segment, chosen, on_host)
         steps = [self._after_weights(step) for step in steps]
         if self.options.enable_cuda_graph:
-            from tenonnx_cuda.graphs.recording import recorded
+            from tenonnx_cuda.capture.graph import captured_graphs
 
-            steps = recorded(steps, segment.escaping, self.stream, self._there)
-        steps = together(steps, segment.escaping, self._there)
+            steps = captured_graphs(steps, segment.escaping, self.stream, self._there)
+        steps = fuse_steps(steps, segment.escaping, self._there)
         return [on_stream(self.stream, step) for step in steps]
 
     def _joined(
@@ -130,7 +130,7 @@ class CUDAExecutionProvider(ArrayProvider):
 
     def _on_host(self, node: ir.Node) -> Step:
         """Returns the step of a node that computes with shapes."""
-        from tenonnx_cuda.graphs.shapes import as_array
+        from tenonnx_cuda.host_shapes import as_array
 
         call = as_array(self.bound(node, np))
         return dataclasses.replace(self._step(node), call=call, host="all")
@@ -144,11 +144,11 @@ class CUDAExecutionProvider(ArrayProvider):
 
     def _chosen(self, node: ir.Node) -> Step:
         """Returns the step of a node, with a kernel of the provider's own if there is one."""
+        from tenonnx_cuda.capture.bounded import Bounded
+        from tenonnx_cuda.capture.dynamic_length import DynamicCall
+        from tenonnx_cuda.capture.replay import Replayed
+        from tenonnx_cuda.capture.tracer import cannot_capture
         from tenonnx_cuda.chosen import Instead, Site, choices
-        from tenonnx_cuda.graphs.sized import Sized
-        from tenonnx_cuda.growing import Grown
-        from tenonnx_cuda.noting import cannot_repeat
-        from tenonnx_cuda.repeating import Repeated
 
         step = self._step(node)
         choice = choices().get((node.domain, node.op_type))
@@ -156,27 +156,27 @@ class CUDAExecutionProvider(ArrayProvider):
             return step
         if choice is None:
             is_view = not node.domain and node.op_type in PARTS
-            call = Repeated(step.call, self.platform) if is_view else step.call
+            call = Replayed(step.call, self.platform) if is_view else step.call
             return dataclasses.replace(step, call=call)
         library = step.call
 
         def plain(*inputs: Any) -> Any:
-            cannot_repeat()
+            cannot_capture()
             return library(*inputs)
 
         found = choice(Site(node, self.platform, self.options), plain)
         if found is None:
             return step
-        if isinstance(found, Sized):
-            call = Repeated(found.call, self.platform, found.spared, found.grown)
+        if isinstance(found, Bounded):
+            call = Replayed(found.call, self.platform, found.spared, found.grown)
             found = dataclasses.replace(found, call=call)
             return dataclasses.replace(step, call=found, host=found.host)
-        if isinstance(found, Grown):
-            return dataclasses.replace(step, call=Repeated(found.call, self.platform, grown=found))
+        if isinstance(found, DynamicCall):
+            return dataclasses.replace(step, call=Replayed(found.call, self.platform, grown=found))
         if isinstance(found, Instead):
             step = dataclasses.replace(step, inputs=found.inputs(node))
             found = found.call
-        return dataclasses.replace(step, call=Repeated(found, self.platform))
+        return dataclasses.replace(step, call=Replayed(found, self.platform))
 
     def _preload(self, segment: Segment, steps: Iterable[Step]) -> None:
         """Brings all weights that steps read to the device, as its bus likes it.
@@ -227,16 +227,16 @@ def weights(values: Iterable[ir.Value | None]) -> Iterator[Weight]:
 
 def on_stream(stream: Stream, step: Step) -> Step:
     """Returns a step whose work goes to a stream; a recording looks after that itself."""
-    from tenonnx_cuda.graphs.sized import Sized
-    from tenonnx_cuda.repeating import Repeated
+    from tenonnx_cuda.capture.bounded import Bounded
+    from tenonnx_cuda.capture.replay import Replayed
 
     parts = tuple(on_stream(stream, part) for part in step.parts)
     step, call = dataclasses.replace(step, parts=parts), step.call
-    if isinstance(call, Sized):
+    if isinstance(call, Bounded):
         call = call.call
     if getattr(call, "has_stream", False) or step.host == "all":
         return step
-    if isinstance(call, Repeated):
+    if isinstance(call, Replayed):
         return dataclasses.replace(step, call=call.on(stream))
 
     @functools.wraps(call)

@@ -11,8 +11,8 @@ from numpy.lib.array_utils import normalize_axis_index
 from tenonnx.operators import Array
 from tenonnx_array.index import element_positions, from_front
 from tenonnx_cuda.attention.caches import is_same
+from tenonnx_cuda.capture.tracer import cannot_capture
 from tenonnx_cuda.chosen import Call, Site, choose
-from tenonnx_cuda.noting import cannot_repeat
 from tenonnx_cuda.sources import THREADS, blocks, is_aligned, pointer
 
 OPERATIONS: Final = {"add": 0, "mul": 1, "max": 2, "min": 3}
@@ -134,6 +134,6 @@ def carried(site: Site, past: Array, out: Array | None) -> Array:
     if not is_same(out, past):
         if site.xp.may_share_memory(out, past):
             return past.copy()
-        cannot_repeat()
+        cannot_capture()
         out[...] = past
     return out

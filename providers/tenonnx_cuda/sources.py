@@ -11,8 +11,8 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
+from tenonnx_cuda.capture.tracer import DynamicNumber, current_trace, start
 from tenonnx_cuda.elementwise.formulas import endings
-from tenonnx_cuda.noting import Growing, notes, start
 from tenonnx_cuda.platform import Grid, Launch, Platform
 
 FOLDER: Final = Path(__file__).with_name("kernels")
@@ -61,9 +61,9 @@ class Kernel:
         self._launch = launch
 
     def __call__(self, grid: Grid, block: Grid, arguments: Sequence[Any]) -> None:
-        """Starts it: blocks, threads of a block, arguments (arrays, numpy scalars, ``Growing``)."""
-        if notes() is None:
-            plain = [each.value if isinstance(each, Growing) else each for each in arguments]
+        """Starts it: blocks, threads of a block; arrays, numpy scalars, ``DynamicNumber``s."""
+        if current_trace() is None:
+            plain = [each.value if isinstance(each, DynamicNumber) else each for each in arguments]
             self._launch(grid, block, plain)
         else:
             others = [each for each in arguments if not isinstance(each, np.generic)]

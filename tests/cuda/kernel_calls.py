@@ -12,11 +12,11 @@ import pytest
 import strict
 from emulated import FakePlatform
 
+from tenonnx_cuda.capture.bounded import Bounded
+from tenonnx_cuda.capture.replay import Replayed
 from tenonnx_cuda.chosen import Instead, Site, choices
-from tenonnx_cuda.graphs.sized import Sized
+from tenonnx_cuda.kv_cache import ALIGNED
 from tenonnx_cuda.options import CudaOptions
-from tenonnx_cuda.repeating import Repeated
-from tenonnx_cuda.rooms import ALIGNED
 
 needs_compiler = pytest.mark.skipif(hosted.COMPILER is None, reason="no C++ compiler")
 
@@ -60,7 +60,7 @@ def chosen(
         algorithm: The option ``cudnn_conv_algo_search``.
         plain: What it may leave arrays to; without, it fails there.
         inside: Its outputs are none of the graph's.
-        times: How often it is called, at the second time noted, from the third on repeated.
+        times: How often it is called, at the second time traced, from the third on repeated.
         attributes: Of the node.
     """
     attrs = [ir.convenience.convert_attribute(k, v) for k, v in attributes.items()]
@@ -75,12 +75,12 @@ def chosen(
     assert graph is node.graph
 
     call = call.call if isinstance(call, Instead) else call
-    repeated = Repeated(call, platform)
+    repeated = Replayed(call, platform)
 
     def run(*inputs: Any, host: tuple[int, ...] = ()) -> Any:
-        """Returns what the call does, which is the same when it is noted, and then repeated."""
+        """Returns what the call does, which is the same when it is traced, and then repeated."""
         results = []
-        for _ in range(1 if isinstance(call, Sized) else times):
+        for _ in range(1 if isinstance(call, Bounded) else times):
             given = [x if i in host else strict.wrap(moved(x)) for i, x in enumerate(inputs)]
             result = repeated(*given)
             several = result if isinstance(result, tuple) else (result,)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cuda.noting import notes
+from tenonnx_cuda.capture.tracer import current_trace
 
 CUPY = json.loads(Path(__file__).with_name("cupy_names.json").read_text())
 ARRAY_NAMES = frozenset(CUPY["array"])
@@ -48,12 +48,12 @@ def refuse(what: str) -> Any:
 
 
 def written(array: np.ndarray[Any, Any]) -> None:
-    """Refuses what would be left out when a call that is being noted is repeated."""
-    noted = notes()
-    if noted is not None and noted.complete:
-        known = [*noted.made, *(buffer for buffer in noted.buffers if buffer is not None)]
+    """Refuses what would be left out when a call that is being traced is repeated."""
+    traced = current_trace()
+    if traced is not None and traced.complete:
+        known = [*traced.made, *(buffer for buffer in traced.buffers if buffer is not None)]
         shares = any(np.may_share_memory(array, one.held) for one in known)
-        assert not shares, "this is not noted: call cannot_repeat() where it is written to"
+        assert not shares, "this is not traced: call cannot_capture() where it is written to"
 
 
 def has_dtype(dtype: np.dtype[Any]) -> bool:

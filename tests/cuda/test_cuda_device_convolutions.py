@@ -15,7 +15,7 @@ import tenonnx
 from models import model, node, value
 from tenonnx.provider import why_unusable
 from tenonnx_array.conv_transpose import conv_transpose
-from tenonnx_cuda.graphs.recording import Replayed
+from tenonnx_cuda.capture.graph import CapturedRuns
 from tenonnx_cuda.provider import CUDAExecutionProvider
 
 MISSING = why_unusable(CUDAExecutionProvider)
@@ -73,5 +73,7 @@ def test_a_recorded_network_agrees(kind: str) -> None:
         pairs = zip(session.run(None, {"x": x}), plain.run(None, {"x": x}), strict=True)
         for actual, expected in pairs:
             near(actual, expected.astype(np.float64), kind)
-    replays = [step.call.replays for step in session.plan.steps if isinstance(step.call, Replayed)]
+    replays = [
+        step.call.replays for step in session.plan.steps if isinstance(step.call, CapturedRuns)
+    ]
     assert replays == [4]

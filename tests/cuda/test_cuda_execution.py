@@ -18,8 +18,9 @@ import strict
 import tenonnx
 from models import model, node, value
 from tenonnx.interface.ort_value import OrtValue
+from tenonnx_cuda.capture.graph import LARGE, CapturedGraph, CapturedRuns
+from tenonnx_cuda.capture.replay import MOST
 from tenonnx_cuda.cupy_stream import LARGEST_LIMIT, TF32, CupyStream
-from tenonnx_cuda.graphs.recording import LARGE, MOST, Replayed, Take
 
 CHAIN = model(
     [
@@ -36,8 +37,8 @@ CHAIN = model(
 )
 
 
-def recordings(session: tenonnx.InferenceSession) -> list[Replayed]:
-    return [step.call for step in session.plan.steps if isinstance(step.call, Replayed)]
+def recordings(session: tenonnx.InferenceSession) -> list[CapturedRuns]:
+    return [step.call for step in session.plan.steps if isinstance(step.call, CapturedRuns)]
 
 
 def run(session: tenonnx.InferenceSession, x: Any, axis: int = 1) -> None:
@@ -280,7 +281,7 @@ def test_what_brings_arrays_from_the_host_is_not_recorded(
     )
     for listed in (True, False):
         if not listed:
-            monkeypatch.setattr("tenonnx_cuda.graphs.grouping.NEVER", frozenset())
+            monkeypatch.setattr("tenonnx_cuda.capture.capturable.NEVER", frozenset())
         session = graphed(large, graph_optimization_level=0)
         x = np.linspace(-1, 3, 6, dtype=np.float32).reshape(1, 2, 3)
         (expected,) = tenonnx.InferenceSession(large, providers=["cpu"]).run(None, {"x": x})
@@ -307,7 +308,7 @@ def test_large_inputs_are_read_where_they_are_until_they_move() -> None:
         np.testing.assert_allclose(z.numpy(), -c, rtol=1e-5)
 
     def copied_in() -> int:
-        (take,) = (take for take in recording._takes.values() if isinstance(take, Take))
+        (take,) = (take for take in recording._captured.values() if isinstance(take, CapturedGraph))
         return sum(own is not None and own.nbytes >= LARGE for own in take.inputs)
 
     for _ in range(4):

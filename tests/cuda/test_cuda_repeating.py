@@ -1,4 +1,4 @@
-"""Steps that are noted, and done again at other addresses."""
+"""Steps that are traced, and done again at other addresses."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from kernel_calls import moved, needs_compiler
 
 import tenonnx
 from models import model, node, value
-from tenonnx_cuda import noting
-from tenonnx_cuda.noting import cannot_repeat, start
-from tenonnx_cuda.repeating import MOST, Repeated
+from tenonnx_cuda.capture import tracer
+from tenonnx_cuda.capture.replay import MOST, Replayed
+from tenonnx_cuda.capture.tracer import cannot_capture, start
 
 Array = np.ndarray[Any, Any]
 
@@ -67,7 +67,7 @@ def results(found: Any) -> list[Any]:
 def test_the_third_run_is_a_repetition() -> None:
     platform = FakePlatform()
     calls = Calls(platform)
-    run = Repeated(calls, platform)
+    run = Replayed(calls, platform)
     kept = []
     for turn in range(5):
         x = draw(turn, 3, 4)
@@ -84,7 +84,7 @@ def test_the_third_run_is_a_repetition() -> None:
 def test_what_lies_otherwise_is_noted_by_itself() -> None:
     platform = FakePlatform()
     calls = Calls(platform)
-    run = Repeated(calls, platform)
+    run = Replayed(calls, platform)
     ways = [draw(0, 3, 4), draw(1, 2, 6), moved_to(draw(2, 3, 4), 16)]
     for _ in range(4):
         for x in ways:
@@ -95,7 +95,7 @@ def test_what_lies_otherwise_is_noted_by_itself() -> None:
 def test_what_the_host_is_told_is_part_of_it() -> None:
     platform = FakePlatform()
     calls = Calls(platform)
-    run, x = Repeated(calls, platform), draw(0, 5)
+    run, x = Replayed(calls, platform), draw(0, 5)
     for _ in range(4):
         for factor in (4.0, 5.0):
             found = run(strict.wrap(x), np.array(factor))
@@ -106,7 +106,7 @@ def test_what_the_host_is_told_is_part_of_it() -> None:
 def test_much_that_the_host_is_told_is_not_remembered() -> None:
     platform = FakePlatform()
     calls = Calls(platform)
-    run, x = Repeated(lambda x, _: calls(x), platform), strict.wrap(draw(0, 5))
+    run, x = Replayed(lambda x, _: calls(x), platform), strict.wrap(draw(0, 5))
     for _ in range(4):
         run(x, np.zeros(1000))
     assert calls.count == 4
@@ -130,7 +130,7 @@ def adds(platform: FakePlatform) -> Callable[..., Any]:
 
 def test_inputs_that_share_memory_are_told_from_others() -> None:
     platform = FakePlatform()
-    run = Repeated(adds(platform), platform)
+    run = Replayed(adds(platform), platform)
     whole = draw(0, 64)
     one = whole[:4]
     pairs = [(one, one)] * 3 + [(draw(1, 4), draw(2, 4)), (one, one), (draw(3, 4), draw(4, 4))]
@@ -140,7 +140,7 @@ def test_inputs_that_share_memory_are_told_from_others() -> None:
 
 def test_parts_of_one_array_are_told_apart() -> None:
     platform = FakePlatform()
-    run = Repeated(adds(platform), platform)
+    run = Replayed(adds(platform), platform)
     for seed in range(5):
         whole = draw(seed, 64)
         given = whole[:4], whole[32:36]  # as pieces that Split makes
@@ -152,7 +152,7 @@ def test_parts_of_one_array_are_told_apart() -> None:
 def test_what_is_more_than_was_noted_is_not_repeated(
     how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(noting, "MOST", 8 if how == "takes much" else noting.MOST)
+    monkeypatch.setattr(tracer, "MOST", 8 if how == "takes much" else tracer.MOST)
     platform = FakePlatform()
     count = 0
 
@@ -163,11 +163,11 @@ def test_what_is_more_than_was_noted_is_not_repeated(
         given = x.copy() if how == "copies" else x
         start(doubling(x.size, 2.0), given, y)
         if how == "says so":
-            cannot_repeat()
+            cannot_capture()
             y += x
         return y
 
-    run = Repeated(call, platform)
+    run = Replayed(call, platform)
     for turn in range(5):
         x = draw(turn, 4)
         np.testing.assert_array_equal(run(strict.wrap(x)).held, (3 if how == "says so" else 2) * x)
@@ -194,7 +194,7 @@ def test_what_is_held_for_the_notes_makes_room(monkeypatch: pytest.MonkeyPatch) 
         return x
 
     monkeypatch.setattr(strict.xp, "empty", scarce)
-    run, x = Repeated(call, platform), draw(0, 4)
+    run, x = Replayed(call, platform), draw(0, 4)
     for _ in range(4):
         np.testing.assert_array_equal(run(strict.wrap(x)).held, 16 * x)
 
@@ -207,22 +207,22 @@ def test_an_unnoted_write_is_seen() -> None:
         y[...] = x
         return y
 
-    run, x = Repeated(call, platform), strict.wrap(draw(0, 4))
+    run, x = Replayed(call, platform), strict.wrap(draw(0, 4))
     run(x)
-    with pytest.raises(AssertionError, match="this is not noted"):
+    with pytest.raises(AssertionError, match="this is not traced"):
         run(x)
 
 
 def test_few_ways_are_kept_and_buffers_are_written_to() -> None:
     platform = FakePlatform()
     calls = Calls(platform)
-    run = Repeated(calls, platform)
+    run = Replayed(calls, platform)
     for _ in range(2):
         for n in range(1, MOST + 2):
             run(strict.wrap(draw(0, n)))
     assert calls.count == 2 * (MOST + 1)
     given = []
-    written = Repeated(lambda x, _out=None: given.append(_out) or x, platform)
+    written = Replayed(lambda x, _out=None: given.append(_out) or x, platform)
     x = strict.wrap(draw(0, 3))
     for out in (None, None, None, x, None):
         written(x, _out=out)
@@ -243,7 +243,7 @@ def test_buffers_are_written_to_at_other_addresses() -> None:
         start(doubling(x.size, 2.0), x, y)
         return y, x
 
-    run = Repeated(call, platform)
+    run = Replayed(call, platform)
     for turn in range(4):
         x, y = draw(turn, 64), draw(9, 64)
         out = strict.wrap(y)

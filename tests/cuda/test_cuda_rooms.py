@@ -26,10 +26,10 @@ from test_cuda_generation import (
 import tenonnx
 from models import FLOAT, model, node, value
 from tenonnx.interface.ort_value import OrtValue
-from tenonnx_cuda import rooms
-from tenonnx_cuda.graphs.recording import Replayed
-from tenonnx_cuda.repeating import Repeated
-from tenonnx_cuda.together import PATIENCE
+from tenonnx_cuda import kv_cache
+from tenonnx_cuda.capture.graph import CapturedRuns
+from tenonnx_cuda.capture.replay import Replayed
+from tenonnx_cuda.capture.step_fusion import PATIENCE
 
 
 def joined(*, apart: bool = False, counted: bool = False) -> Any:
@@ -145,16 +145,16 @@ class Generation:
 
 
 @pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[Repeated]:
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[Replayed]:
     """Returns a list that gets an item for each call that is not repeated."""
-    found: list[Repeated] = []
-    done = Repeated._done
+    found: list[Replayed] = []
+    done = Replayed._done
 
-    def counted(self: Repeated, *arguments: Any) -> Any:
+    def counted(self: Replayed, *arguments: Any) -> Any:
         found.append(self)
         return done(self, *arguments)
 
-    monkeypatch.setattr(Repeated, "_done", counted)
+    monkeypatch.setattr(Replayed, "_done", counted)
     return found
 
 
@@ -170,7 +170,7 @@ def test_a_generation_says_what_the_hosts_says(kind: str, batch: int, options: A
 
 @needs_compiler
 @pytest.mark.parametrize("kind", LAYERS)
-def test_steps_are_repeated_however_long_a_cache_is(kind: str, calls: list[Repeated]) -> None:
+def test_steps_are_repeated_however_long_a_cache_is(kind: str, calls: list[Replayed]) -> None:
     generation = Generation(kind)
     for number in range(2 * PATIENCE):
         generation.step(number)
@@ -183,7 +183,7 @@ def test_steps_are_repeated_however_long_a_cache_is(kind: str, calls: list[Repea
 @needs_compiler
 @pytest.mark.parametrize("kind", ["joined", "attention", "grouped"])
 def test_a_layer_that_is_to_be_recorded_is_repeated_where_its_cache_grows(
-    kind: str, calls: list[Repeated]
+    kind: str, calls: list[Replayed]
 ) -> None:
     generation = Generation(kind, 1, GRAPHED)
     for number in range(2 * PATIENCE):
@@ -192,7 +192,7 @@ def test_a_layer_that_is_to_be_recorded_is_repeated_where_its_cache_grows(
     for number in range(5):
         generation.step(number)
     assert not any(call.grown for call in calls)
-    recorded = [s.call for s in generation.session.plan.steps if isinstance(s.call, Replayed)]
+    recorded = [s.call for s in generation.session.plan.steps if isinstance(s.call, CapturedRuns)]
     assert [call.replays for call in recorded] == [0]
 
 
@@ -237,8 +237,8 @@ def test_two_may_go_on_from_one_cache(kind: str) -> None:
 @needs_compiler
 @pytest.mark.parametrize("kind", LAYERS)
 def test_a_full_room_is_left_for_a_larger_one(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rooms, "LEAST_MORE", 4)
-    monkeypatch.setattr(rooms, "MULTIPLE", 1)
+    monkeypatch.setattr(kv_cache, "LEAST_MORE", 4)
+    monkeypatch.setattr(kv_cache, "MULTIPLE", 1)
     generation = Generation(kind)
     places = set()
     for number in range(24):
@@ -274,8 +274,8 @@ def test_heads_that_are_joined_are_no_steps() -> None:
 def test_what_is_behind_a_cache_is_claimed_once() -> None:
     platform = emulated.FakePlatform()
     past = platform.to_device(np.zeros((2, 3, 5, 4), np.float32))
-    (cache,) = rooms.longer(platform, [past], 2, 1)
-    room = rooms.room_of(cache, 2)
+    (cache,) = kv_cache.longer(platform, [past], 2, 1)
+    room = kv_cache.room_of(cache, 2)
     assert room is not None
     won: list[bool] = []
     start = threading.Barrier(8)
@@ -296,10 +296,10 @@ def test_what_is_behind_a_cache_is_claimed_once() -> None:
 def test_a_room_goes_with_its_last_cache() -> None:
     platform = emulated.FakePlatform()
     past = platform.to_device(np.ones((1, 3, 5, 4), np.float32))
-    (cache,) = rooms.longer(platform, [past], 2, 1)
+    (cache,) = kv_cache.longer(platform, [past], 2, 1)
     at = cache.data.ptr
-    (longer,) = rooms.longer(platform, [cache], 2, 1)
+    (longer,) = kv_cache.longer(platform, [cache], 2, 1)
     del cache
-    assert rooms.room_of(longer, 2) is not None
+    assert kv_cache.room_of(longer, 2) is not None
     del longer
-    assert at not in rooms._rooms
+    assert at not in kv_cache._rooms

@@ -8,40 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 from emulated import FakePlatform, provider_on, session
-from hypothesis import given
-from hypothesis import strategies as st
 from kernel_calls import needs_compiler
 from test_cuda_execution import on_device
 from test_cuda_repeating import draw
 
 import tenonnx
 from models import model, node, value
-from tenonnx_cuda.placing import packed
-from tenonnx_cuda.rooms import ALIGNED
-from tenonnx_cuda.takes import Take
-from tenonnx_cuda.together import PATIENCE, Joined
-
-SPANS = st.lists(
-    st.tuples(st.integers(1, 3000), st.integers(0, 9), st.integers(0, 9)).map(
-        lambda span: (span[0], *sorted(span[1:]))
-    ),
-    max_size=30,
-)
-
-
-@given(SPANS)
-def test_what_is_needed_at_one_time_is_apart(spans: list[tuple[int, int, int]]) -> None:
-    offsets, nbytes = packed(spans)
-    places = [(at, at + size) for at, (size, _, _) in zip(offsets, spans, strict=True)]
-    assert all(at % ALIGNED == 0 and end <= nbytes for at, end in places)
-    for i, j in itertools.combinations(range(len(spans)), 2):
-        if spans[i][1] <= spans[j][2] and spans[j][1] <= spans[i][2]:
-            assert places[i][1] <= places[j][0] or places[j][1] <= places[i][0]
-
-
-def test_what_is_needed_at_different_times_is_in_one_place() -> None:
-    chain = [(1000, n, n + 1) for n in range(10)]
-    assert packed(chain)[1] == 2 * 1024
+from tenonnx_cuda.capture.captured_call import CapturedCall
+from tenonnx_cuda.capture.step_fusion import PATIENCE, FusedSteps
 
 
 def chained(count: int, *, odd: str = "") -> Any:
@@ -55,11 +29,11 @@ def chained(count: int, *, odd: str = "") -> Any:
     return model(nodes, [value("h0", shape=shape)], [value(f"h{count}", shape=shape)])
 
 
-def joined(opened: tenonnx.InferenceSession) -> list[Joined]:
+def joined(opened: tenonnx.InferenceSession) -> list[FusedSteps]:
     """Returns the groups of a session whose other steps are the array library's."""
     cells = (step.call.__closure__ for step in opened.plan._lowering.block.steps() if step.parts)
     found = [cell.cell_contents for cell in itertools.chain(*cells)]
-    return [each for each in found if isinstance(each, Joined)]
+    return [each for each in found if isinstance(each, FusedSteps)]
 
 
 @needs_compiler
@@ -71,8 +45,8 @@ def test_steps_between_which_nothing_is_read_are_one() -> None:
     (first,) = opened.run(None, {"h0": x})
     for _ in range(3):
         np.testing.assert_array_equal(opened.run(None, {"h0": x})[0], first)
-    (take,) = group._takes.values()
-    assert isinstance(take, Take)
+    (take,) = group._captured.values()
+    assert isinstance(take, CapturedCall)
     assert (len(take.starts), len(take.made)) == (6, 2)
 
 
@@ -113,5 +87,5 @@ def test_a_step_that_is_another_each_time_leaves_the_others() -> None:
         x = draw(turn, 2, 8).astype(np.float32)
         expected = cpu.run(None, {"h0": x})[0]
         np.testing.assert_allclose(opened.run(None, {"h0": x})[0], expected, rtol=1e-5)
-    calls = [line.step.call for line in group._call._lines]  # type: ignore[attr-defined]
+    calls = [step.call for step in group._call._steps]  # type: ignore[attr-defined]
     assert [call.missed == 0 for call in calls] == [True, False, True]

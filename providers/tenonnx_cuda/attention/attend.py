@@ -14,11 +14,11 @@ from tenonnx_array.attention import count_before
 from tenonnx_cuda.attention.caches import Turn, append, cached, continues, grown, in_room, outputs
 from tenonnx_cuda.attention.choosing import attended
 from tenonnx_cuda.attention.flash import FARTHEST, Heads, Sight, attends, masked
+from tenonnx_cuda.capture.dynamic_length import DynamicCall
+from tenonnx_cuda.capture.tracer import DynamicNumber
 from tenonnx_cuda.chosen import Call, Site, choose, same_element
 from tenonnx_cuda.fuse import PATTERN, Fused, Scope, fusion
-from tenonnx_cuda.growing import Grown
-from tenonnx_cuda.noting import Growing
-from tenonnx_cuda.rooms import is_cache
+from tenonnx_cuda.kv_cache import is_cache
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -35,9 +35,9 @@ def attention(site: Site, plain: Call) -> Call | None:
         return None
     call = attention_call(site, plain, caches=len(site.node.outputs) > 1)
     if given[4] is not None:
-        return Grown(call, {4: -2, 5: -2}, along={3: -1})
+        return DynamicCall(call, {4: -2, 5: -2}, along={3: -1})
     if all(value is not None and is_cache(value.producer()) for value in given[1:3]):
-        return Grown(call, {1: -2, 2: -2}, along={3: -1})
+        return DynamicCall(call, {1: -2, 2: -2}, along={3: -1})
     return call
 
 
@@ -62,7 +62,7 @@ def fuse_caches(node: ir.Node, scope: Scope) -> Fused | None:
     mask = node.inputs[3] if len(node.inputs) > 3 else None
     inputs = (node.inputs[0], *news, mask, *pasts)
     outputs = (node.outputs[0], *(concat.outputs[0] for concat in concats))
-    grown = Grown(call, {4: -2, 5: -2}, along={3: -1})
+    grown = DynamicCall(call, {4: -2, 5: -2}, along={3: -1})
     return Fused((*concats, node), inputs, outputs, grown)
 
 
@@ -116,7 +116,7 @@ def attention_call(site: Site, plain: Call, *, caches: bool) -> Call:
         else:
             k, v = in_room(k), in_room(v)
         factor = 1 / math.sqrt(q.size) if scale is None else scale
-        start = Growing(np.int32(before)) if before else 0
+        start = DynamicNumber(np.int32(before)) if before else 0
         offset = start if lengths is None else -1
         y = attended(site, q, k, v, Sight(seen, offset, lengths, left, right, factor, softcap))
         y = y.reshape(*Q.shape[:2], -1) if Q.ndim == 3 else y

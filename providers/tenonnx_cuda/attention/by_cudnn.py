@@ -20,8 +20,8 @@ from tenonnx_cuda.attention.attention_graph import (
     Y,
 )
 from tenonnx_cuda.attention.flash import FROM_ZERO, Heads, Task
+from tenonnx_cuda.capture.tracer import DynamicNumber, cannot_capture
 from tenonnx_cuda.cudnn.operations import Tensor
-from tenonnx_cuda.noting import Growing, cannot_repeat
 from tenonnx_cuda.sources import THREADS, Kernel, blocks, is_aligned, pointer
 
 LEAST: Final = 64
@@ -49,7 +49,7 @@ def by_cudnn(task: Task) -> bool:
     if plan is None:
         return False
     if task.k.room:
-        cannot_repeat()  # a plan is for as many keys as there are now
+        cannot_capture()  # a plan is for as many keys as there are now
     arrays = {Q: task.q.array, K: task.k.array, V: task.v.array, Y: task.y}
     if what.bias is not None:
         arrays[BIAS] = spread(task, what.bias)
@@ -163,4 +163,4 @@ def blank(task: Task) -> None:
 def first(task: Task) -> int:
     """Returns how many keys are before the first query, or that the lengths say."""
     offset = task.sight.offset
-    return int(offset.value if isinstance(offset, Growing) else offset)
+    return int(offset.value if isinstance(offset, DynamicNumber) else offset)

@@ -12,9 +12,9 @@ import numpy as np
 
 from tenonnx.operators import Array
 from tenonnx_cuda.attention.flash import Heads
+from tenonnx_cuda.capture.tracer import DynamicNumber, cannot_capture, is_capturing
 from tenonnx_cuda.chosen import Site
-from tenonnx_cuda.noting import Growing, cannot_repeat, is_recording
-from tenonnx_cuda.rooms import longer, room_of
+from tenonnx_cuda.kv_cache import longer, room_of
 from tenonnx_cuda.sources import THREADS, blocks, is_aligned, pointer
 
 Pair: TypeAlias = "tuple[Any, Any]"
@@ -74,13 +74,13 @@ def grown(site: Site, past: Pair, room: tuple[Heads, Heads], outs: Sequence[Any]
         outs: Arrays to write to, or ``None``s. One that is the past cache is that already.
     """
     steps = 0 if past[0] is None else room[0].steps - past[0].shape[2]
-    if steps and not is_recording() and all(out is None for out in outs):
+    if steps and not is_capturing() and all(out is None for out in outs):
         keys, values = longer(site.platform, past, 2, steps)
         return keys, values
     places = zip(room, past, outs, strict=True)
     present = [_room(site, heads, before, out) for heads, before, out in places]
     if past[0] is None:
-        cannot_repeat()
+        cannot_capture()
         for cache in present:
             cache[...] = 0
         return present[0], present[1]
@@ -91,7 +91,7 @@ def grown(site: Site, past: Pair, room: tuple[Heads, Heads], outs: Sequence[Any]
     if whole and not any(same):
         _carry(site, past, (present[0], present[1]))
         return present[0], present[1]
-    cannot_repeat()
+    cannot_capture()
     for cache, before, is_it in zip(present, past, same, strict=True):
         if not is_it:
             cache[:, :, : before.shape[2]] = before
@@ -149,7 +149,7 @@ def append(
         k.batch, k.steps, heads, k.heads, k.size, v.size, cached(site.xp, present[0]).capacity,
         size, angled, turn.interleaved,
     )  # fmt: skip
-    start = Growing(np.int32(turn.start))
+    start = DynamicNumber(np.int32(turn.start))
     strides = [np.int64(n) for h in (k if q is None else q, k, v) for n in h.strides]
     arguments = (*arrays, pointer(turned), *present, *map(pointer, angles))
     count = k.batch * k.steps * ((heads + k.heads) * k.size + k.heads * v.size)

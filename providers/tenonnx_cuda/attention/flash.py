@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 
 from tenonnx.operators import Array
+from tenonnx_cuda.capture.tracer import DynamicNumber
 from tenonnx_cuda.chosen import Site, same_element
-from tenonnx_cuda.noting import Growing
 from tenonnx_cuda.sources import LARGEST_GRID, Kernel, is_aligned, pointer
 
 LARGEST: Final = 256
@@ -91,7 +91,7 @@ class Sight:
 
     Attributes:
         mask: Its kind, array, strides and keys, as ``masked`` returns them.
-        offset: How many keys are before the first query, ``Growing`` if they are a cache;
+        offset: How many keys are before the first query, ``DynamicNumber`` if they are a cache;
             negative if ``lengths`` say, which may be ``FROM_ZERO``.
         lengths: int64 (batch,): keys of each sequence, or ``None`` for all.
         sinks: float32 (heads,): one more score of each head, or ``None``.
@@ -102,7 +102,7 @@ class Sight:
     """
 
     mask: tuple[int, Array | None, tuple[int, ...], int]
-    offset: int | Growing
+    offset: int | DynamicNumber
     lengths: Array | None
     left: int
     right: int
@@ -113,7 +113,7 @@ class Sight:
     @property
     def numbers(self) -> tuple[Any, ...]:
         """The kernels' arguments of its attributes that are numbers."""
-        offset = self.offset if isinstance(self.offset, Growing) else np.int32(self.offset)
+        offset = self.offset if isinstance(self.offset, DynamicNumber) else np.int32(self.offset)
         factors = (np.float32(self.scale), np.float32(self.softcap))
         return (offset, np.int32(self.left), np.int32(self.right), *factors)
 
@@ -201,9 +201,9 @@ class Task:
         where = (*strides, *rows, self._longer(np.int32(keys)) if keys else np.int32(0))
         return (q.array, k.array, v.array, *more, self.y, *sizes, *where, *sight.numbers)
 
-    def _longer(self, number: np.generic, times: int = 1) -> np.generic | Growing:
+    def _longer(self, number: np.generic, times: int = 1) -> np.generic | DynamicNumber:
         """Returns a number that grows where keys do."""
-        return Growing(number, times) if self.k.room else number
+        return DynamicNumber(number, times) if self.k.room else number
 
     @property
     def suits_tensor_cores(self) -> bool:

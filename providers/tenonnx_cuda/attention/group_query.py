@@ -13,9 +13,9 @@ from tenonnx.operators import Array
 from tenonnx_cuda.attention.caches import Turn, append, cached, continues, grown, longest, outputs
 from tenonnx_cuda.attention.choosing import attended
 from tenonnx_cuda.attention.flash import FARTHEST, FROM_ZERO, Heads, Sight, attends, masked
+from tenonnx_cuda.capture.bounded import Bounded
+from tenonnx_cuda.capture.dynamic_length import DynamicCall
 from tenonnx_cuda.chosen import Call, Site, choose, same_element
-from tenonnx_cuda.graphs.sized import Sized
-from tenonnx_cuda.growing import Grown
 
 ELSEWHERE: Final = {
     "k_quant_type": "NONE",
@@ -92,9 +92,9 @@ def group_query_attention(site: Site, plain: Call) -> Call | None:
     def has_angles(inputs: Sequence[Any]) -> bool:
         return not rotates or bool(inputs[6].item() <= len(inputs[7]))
 
-    return Sized(
+    return Bounded(
         call, (6,), 6, bounds, (5, 6), ((9, -1),) if positioned else (),
-        Grown(call, {3: 2, 4: 2}, numbers=(6,), also=has_angles),
+        DynamicCall(call, {3: 2, 4: 2}, numbers=(6,), also=has_angles),
     )  # fmt: skip
 
 

@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple, Protocol
 import numpy as np
 
 from tenonnx.operators import Array, Namespace
+from tenonnx_cuda.capture.tracer import start
 from tenonnx_cuda.cudnn.descriptors import Backend, CuDNNError, Descriptor, load
 from tenonnx_cuda.cudnn.operations import Operations
-from tenonnx_cuda.noting import start
 
 HEURISTICS: Final = (3, 2)
 """CUDNN_HEUR_MODE_A, then CUDNN_HEUR_MODE_FALLBACK."""
@@ -65,7 +65,7 @@ class Graph(NamedTuple):
     serves_all: bool = False
 
 
-class Notes(NamedTuple):
+class Trace(NamedTuple):
     """What cuDNN says of an engine.
 
     Attributes:
@@ -77,7 +77,7 @@ class Notes(NamedTuple):
     behavior: set[int]
 
     @classmethod
-    def of(cls, way: Descriptor) -> Notes:
+    def of(cls, way: Descriptor) -> Trace:
         """Asks the engine of an engine configuration."""
         (engine,) = way.fill("ENGINE", "ENGINE", 1)
         kinds = ("NUMERICAL_NOTE", "BEHAVIOR_NOTE")
@@ -112,7 +112,7 @@ class Computation(Protocol):
         """Returns what does it in one of the forms."""
         ...
 
-    def suits(self, notes: Notes) -> bool:
+    def suits(self, notes: Trace) -> bool:
         """Says whether an engine of which cuDNN says so may do it."""
         ...
 
@@ -255,7 +255,7 @@ class Cudnn:
                 log.debug("cuDNN proposes nothing: %s", error)
                 continue
             for way in ways:
-                if what.suits(Notes.of(way)) and (made := self._made(way, kernels)) is not None:
+                if what.suits(Trace.of(way)) and (made := self._made(way, kernels)) is not None:
                     plan, workspace = made
                     if workspace <= what.workspace:
                         yield Plan(form, plan, workspace, graph.names, graph.numbers)

@@ -19,7 +19,7 @@ import ml_dtypes
 import numpy as np
 
 from tenonnx.operators import Array
-from tenonnx_cuda.noting import allocate, cannot_repeat, start
+from tenonnx_cuda.capture.tracer import allocate, cannot_capture, start
 from tenonnx_cuda.products.cublaslt import Lt, cublaslt
 from tenonnx_cuda.products.epilogue import Epilogue
 
@@ -78,10 +78,10 @@ class Products:
         """Returns products as numpy's matmul does; others than of floats are left to cupy."""
         kind = KINDS.get(a.dtype)
         if kind is None or a.dtype != b.dtype or not a.size or not b.size or not a.ndim * b.ndim:
-            cannot_repeat()
+            cannot_capture()
             return self._cupy.matmul(a, b) if out is None else self._cupy.matmul(a, b, out=out)
         if out is not None:
-            cannot_repeat()
+            cannot_capture()
             out[...] = self.matmul(a, b)
             return out
         if a.ndim == 1:
@@ -110,7 +110,7 @@ class Products:
         if c is None or beta == 0:
             return self.scaled(a, b, alpha)
         y = self._cupy.empty((a.shape[0], b.shape[1]), a.dtype)
-        cannot_repeat()
+        cannot_capture()
         y[...] = c
         self.into(a, b, y, alpha, beta)
         return y

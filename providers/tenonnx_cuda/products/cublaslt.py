@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from tenonnx.operators import Array
-from tenonnx_cuda.noting import allocate, start
+from tenonnx_cuda.capture.tracer import allocate, start
 from tenonnx_cuda.products.epilogue import Epilogue
 
 log = logging.getLogger("tenonnx")

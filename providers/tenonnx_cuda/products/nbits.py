@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 
 from tenonnx.operators import Array
+from tenonnx_cuda.capture.tracer import cannot_capture
 from tenonnx_cuda.chosen import Call, Site, choose
-from tenonnx_cuda.noting import cannot_repeat
 from tenonnx_cuda.products.matrix import Matrix
 from tenonnx_cuda.products.nbits_tensor import added, by_tensor_cores, suits_tensor_cores
 from tenonnx_cuda.sources import LARGEST_GRID, THREADS, blocks, pointer
@@ -104,7 +104,7 @@ def multiply_into(site: Site, a: Array, b: Array, y: Array, *, adds: bool) -> No
     if (products := site.xp.products) is not None:
         products.into(a, b, y, 1.0, float(adds))
         return
-    cannot_repeat()
+    cannot_capture()
     if adds:
         y += site.xp.matmul(a, b)
     else:

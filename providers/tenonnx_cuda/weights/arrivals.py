@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tenonnx.provider import Step
-from tenonnx_cuda.graphs.sized import Sized
+from tenonnx_cuda.capture.bounded import Bounded
+from tenonnx_cuda.capture.replay import Replayed
 from tenonnx_cuda.platform import Event, Stream
-from tenonnx_cuda.repeating import Repeated
 
 
 class Arrival:
@@ -65,9 +65,9 @@ def after(arrivals: Sequence[Arrival], step: Step, stream: Stream) -> Step:
         return step
 
     def wrapped(call: Any) -> Any:
-        if isinstance(call, Repeated):
+        if isinstance(call, Replayed):
             return call.around(wrapped)
-        if isinstance(call, Sized):
+        if isinstance(call, Bounded):
             return dataclasses.replace(call, call=wrapped(call.call))
         return waiting(arrivals, call, stream)
 

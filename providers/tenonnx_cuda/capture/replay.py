@@ -2,34 +2,48 @@
 
 Before a kernel is started, Python looks at its inputs, chooses, allocates, and puts arguments
 together. That takes longer than many kernels do, and depends on how inputs lie, not on where. So
-what a call allocates and starts is noted once, and from then on done without the call.
+what a call allocates and starts is traced once, and from then on done without the call.
 """
 
 from __future__ import annotations
 
 import functools
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
 from tenonnx.operators import Array
-from tenonnx_cuda.growing import NONE, Grown, Growth
-from tenonnx_cuda.noting import notes, noting
-from tenonnx_cuda.placing import taken
+from tenonnx_cuda.capture.captured_call import CapturedCall
+from tenonnx_cuda.capture.dynamic_length import NONE, DynamicCall, DynamicInputs
+from tenonnx_cuda.capture.memory_plan import capture
+from tenonnx_cuda.capture.tracer import current_trace, tracing
+from tenonnx_cuda.kv_cache import ALIGNED
 from tenonnx_cuda.platform import Platform, Stream
-from tenonnx_cuda.rooms import ALIGNED
-from tenonnx_cuda.takes import Take
 
 MOST: Final = 16
-"""Ways that inputs lie, of which a step keeps what it did."""
+"""Ways that inputs lie, of which what was done is kept."""
+
+T = TypeVar("T")
 
 REFUSED: Final = "refused"
-"""In place of what was noted of a call that cannot be done again."""
+"""In place of what was traced of a call that cannot be done again."""
 
 SMALL: Final = 64
 """Elements of an input on the host that a step may depend on."""
+
+
+class Captures(OrderedDict[Any, T]):
+    """What was captured, or is known of not being, by how inputs lie; the latest."""
+
+    def keep(self, key: Any, captured: T) -> None:
+        """Keeps it as the last one to be dropped."""
+        self[key] = captured
+        self.move_to_end(key)
+        if len(self) > MOST:
+            self.popitem(last=False)
 
 
 class Look(NamedTuple):
@@ -38,22 +52,24 @@ class Look(NamedTuple):
     Attributes:
         arrays: Its inputs, and the buffers for its outputs.
         growth: What of them may be longer another time.
-        key: How those lie; ``None`` if that is not to be noted.
-        take: What was noted.
+        key: How those lie; ``None`` if that is not to be traced.
+        captured: What was traced.
     """
 
     arrays: Sequence[Any]
-    growth: Growth = NONE
+    growth: DynamicInputs = NONE
     key: Any = None
-    take: Take | None = None
+    captured: CapturedCall | None = None
 
     def again(self, empty: Callable[..., Array], part: Callable[..., Array]) -> Any:
-        """Does what was noted."""
-        assert self.take is not None, "something was noted"
-        return self.take.again(self.arrays, self.growth.length - self.take.length, empty, part)
+        """Does what was traced."""
+        assert self.captured is not None, "something was traced"
+        return self.captured.again(
+            self.arrays, self.growth.length - self.captured.length, empty, part
+        )
 
 
-class Repeated:
+class Replayed:
     """A call of arrays that is done again.
 
     Args:
@@ -72,14 +88,14 @@ class Repeated:
         call: Callable[..., Any],
         platform: Platform,
         spared: Callable[[Sequence[Any]], Collection[int]] = lambda _: (),
-        grown: Grown | None = None,
+        grown: DynamicCall | None = None,
     ) -> None:
         self._call = call
         self._platform = platform
         self._spared = spared
         self.grown = grown
         self.missed = 0
-        self._takes: dict[Any, Take | str | None] = {}
+        self._captured = Captures[CapturedCall | str | None]()
         # What is started has its addresses in one place: no two threads may write them at once.
         self._lock = threading.Lock()
         # Its signature says which buffers it takes; its attributes are no business of this one's.
@@ -87,10 +103,10 @@ class Repeated:
 
     def __call__(self, *inputs: Any, **buffers: Any) -> Any:
         """Returns what the call does, on the active stream."""
-        if notes() is not None:  # of steps around this one
+        if current_trace() is not None:  # of steps around this one
             return self._call(*inputs, **buffers)
         look = self._look(inputs, buffers)
-        if look.take is not None:
+        if look.captured is not None:
             with self._lock:
                 return look.again(self._platform.xp.empty, self._platform.part)
         return self._done(look, inputs, buffers)
@@ -102,8 +118,8 @@ class Repeated:
         @functools.wraps(self._call)
         def run(*inputs: Any, **buffers: Any) -> Any:
             look = self._look(inputs, buffers)
-            if (take := look.take) is not None:
-                if not (take.made or take.starts):
+            if (captured := look.captured) is not None:
+                if not (captured.made or captured.starts):
                     return look.again(empty, part)
                 try:
                     with self._lock, ordered:
@@ -115,46 +131,43 @@ class Repeated:
 
         return run
 
-    def around(self, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Repeated:
+    def around(self, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Replayed:
         """Returns the same of another call around this one, for what only first runs have to do."""
-        return Repeated(wrap(self._call), self._platform, self._spared, self.grown)
+        return Replayed(wrap(self._call), self._platform, self._spared, self.grown)
 
     def _look(self, inputs: Sequence[Any], buffers: Mapping[str, Any]) -> Look:
-        """Returns what was noted of arrays that lie so; how they do, if that may be noted."""
+        """Returns what was traced of arrays that lie so; how they do, if that may be traced."""
         arrays = (*inputs, *arrays_of(buffers)) if buffers else inputs
         growth = NONE if self.grown is None else self.grown.look(arrays)
         key = described(arrays, () if growth.known else self._spared(inputs), growth.known)
-        take = None if key is None else self._takes.get(key)
-        if not isinstance(take, Take):
-            return Look(arrays, growth, None if take is REFUSED else key)
-        if not take.fits(arrays, growth.rooms):
+        captured = None if key is None else self._captured.get(key)
+        if not isinstance(captured, CapturedCall):
+            return Look(arrays, growth, None if captured is REFUSED else key)
+        if not captured.fits(arrays, growth.rooms):
             return Look(arrays)
         self.missed = 0
-        return Look(arrays, growth, key, take)
+        return Look(arrays, growth, key, captured)
 
     def _done(self, look: Look, inputs: Sequence[Any], buffers: Mapping[str, Any]) -> Any:
         """Calls, and notes what that does if arrays lay so before."""
         self.missed += 1
-        if look.key not in self._takes:  # kernels are compiled, and libraries make plans
+        if look.key not in self._captured:  # kernels are compiled, and libraries make plans
             if look.key is not None:
                 self._keep(look.key, None)
             return self._call(*inputs, **buffers)
-        with noting(arrays_of(buffers)) as noted:
+        with tracing(arrays_of(buffers)) as trace:
             result = self._call(*inputs, **buffers)
-        take = taken(noted, look.arrays, result, look.growth)
-        if take is not None or not look.growth.known:
-            self._keep(look.key, take or REFUSED)
+        captured = capture(trace, look.arrays, result, look.growth)
+        if captured is not None or not look.growth.known:
+            self._keep(look.key, captured or REFUSED)
         else:
             with self._lock:  # another time, what is behind caches may be free
-                self._takes.pop(look.key, None)
+                self._captured.pop(look.key, None)
         return result
 
-    def _keep(self, key: Any, take: Take | str | None) -> None:
+    def _keep(self, key: Any, captured: CapturedCall | str | None) -> None:
         with self._lock:
-            self._takes.pop(key, None)
-            self._takes[key] = take
-            if len(self._takes) > MOST:
-                del self._takes[next(iter(self._takes))]
+            self._captured.keep(key, captured)
 
 
 def arrays_of(buffers: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tenonnx.operators import Array
-from tenonnx_cuda.noting import Start, address, hold
+from tenonnx_cuda.capture.tracer import Start, address, hold
+from tenonnx_cuda.kv_cache import Room
 from tenonnx_cuda.platform import View
-from tenonnx_cuda.rooms import Room
 
 Place: TypeAlias = tuple[int, int]
 """Which of what there are addresses of, and bytes from there."""
@@ -43,7 +43,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Take:
+class CapturedCall:
     """What a call did.
 
     Sources are its inputs that are on the device, then what it allocates, then what it held.
@@ -78,7 +78,7 @@ class Take:
     multiple: bool
 
     def fits(self, inputs: Sequence[Any], rooms: Mapping[int, Room]) -> bool:
-        """Says whether inputs that lie alike share memory as those did that it was noted of.
+        """Says whether inputs that lie alike share memory as those did that it was traced of.
 
         If so, what is behind caches in rooms is claimed.
         """

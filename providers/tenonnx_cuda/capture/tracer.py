@@ -1,8 +1,8 @@
-"""What a call does on a device, noted so that it can be done again.
+"""What a call does on a device, traced so that it can be done again.
 
-Only what goes through ``allocate`` and ``start`` can be noted. An array that came about otherwise
-is known by its address, which belongs to nothing noted; what writes to an array otherwise has to
-say so by ``cannot_repeat``, and what lies on the device for several runs, by ``hold``.
+Only what goes through ``allocate`` and ``start`` can be traced. An array that came about otherwise
+is known by its address, which belongs to nothing traced; what writes to an array otherwise has to
+say so by ``cannot_capture``, and what lies on the device for several runs, by ``hold``.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import numpy as np
 from tenonnx.operators import Array
 
 MOST: Final = 256 << 20
-"""Bytes that a call may allocate: what is noted of it holds all of them, also those that it is done
-with. One that takes more has the device do more than takes the host's time."""
+"""Bytes that a call may allocate: its trace holds all of them, also those that it is done with. One
+that takes more has the device do more than takes the host's time."""
 
 Start: TypeAlias = Callable[..., None]
 """Starts something on the active stream; takes addresses, and numbers that grow."""
 
 
-class Growing(NamedTuple):
+class DynamicNumber(NamedTuple):
     """A number that is another one where a call's caches are longer.
 
     Attributes:
@@ -37,11 +37,11 @@ class Growing(NamedTuple):
     times: int = 1
 
 
-Argument: TypeAlias = "Array | Growing | None"
+Argument: TypeAlias = "Array | DynamicNumber | None"
 
 
 @dataclass
-class Notes:
+class Trace:
     """What a call does.
 
     Attributes:
@@ -63,45 +63,45 @@ class Notes:
     complete: bool = True
 
     def give_up(self) -> None:
-        """Lets go of what was noted, for it is not all."""
+        """Lets go of what was traced, for it is not all."""
         self.complete = False
-        for noted in (self.made, self.held, self.claims, self.starts):
-            noted.clear()
+        for traced in (self.made, self.held, self.claims, self.starts):
+            traced.clear()
 
 
 _thread = threading.local()
 
 
-def notes() -> Notes | None:
-    """Returns what is noted of the call that this thread is in, as long as that is all."""
-    noted: Notes | None = getattr(_thread, "notes", None)
-    return noted if noted is not None and noted.complete else None
+def current_trace() -> Trace | None:
+    """Returns what is traced of the call that this thread is in, as long as that is all."""
+    traced: Trace | None = getattr(_thread, "trace", None)
+    return traced if traced is not None and traced.complete else None
 
 
 @contextmanager
-def noting(buffers: Sequence[Array | None]) -> Iterator[Notes]:
-    """Yields what is noted of this thread's work meanwhile, which may write to some buffers."""
-    outer, noted = getattr(_thread, "notes", None), Notes(buffers)
-    _thread.notes = noted
+def tracing(buffers: Sequence[Array | None]) -> Iterator[Trace]:
+    """Yields what is traced of this thread's work meanwhile, which may write to some buffers."""
+    outer, traced = getattr(_thread, "trace", None), Trace(buffers)
+    _thread.trace = traced
     try:
-        yield noted
+        yield traced
     finally:
-        _thread.notes = outer
+        _thread.trace = outer
 
 
 def allocate(xp: Any, shape: Any, dtype: Any) -> Array:
     """Returns an array whose elements are still to be written."""
-    if (noted := notes()) is None:
+    if (traced := current_trace()) is None:
         return xp.empty(shape, dtype)
     try:
         made = xp.empty(shape, dtype)
     except MemoryError:
-        noted.give_up()  # there is more room where nothing is held for the notes
+        traced.give_up()  # there is more room where nothing is held for the notes
         return xp.empty(shape, dtype)
-    noted.made.append(made)
-    noted.nbytes += made.nbytes
-    if noted.nbytes > MOST:
-        noted.give_up()
+    traced.made.append(made)
+    traced.nbytes += made.nbytes
+    if traced.nbytes > MOST:
+        traced.give_up()
     return made
 
 
@@ -110,15 +110,15 @@ def start(function: Start, *arguments: Argument) -> None:
 
     It holds no array, and does the same whenever it is called, but for what it is given.
     """
-    function(*(int(a.value) if isinstance(a, Growing) else address(a) for a in arguments))
-    if (noted := notes()) is not None:
-        noted.starts.append((function, arguments))
+    function(*(int(a.value) if isinstance(a, DynamicNumber) else address(a) for a in arguments))
+    if (traced := current_trace()) is not None:
+        traced.starts.append((function, arguments))
 
 
 def claim(cache: Array, axis: int, steps: int) -> None:
     """Notes that what is behind a cache in its room was claimed."""
-    if (noted := notes()) is not None:
-        noted.claims.append((cache, axis, steps))
+    if (traced := current_trace()) is not None:
+        traced.claims.append((cache, axis, steps))
 
 
 @contextmanager
@@ -131,23 +131,23 @@ def holding() -> Iterator[list[Array]]:
         _thread.held = before
 
 
-def is_recording() -> bool:
+def is_capturing() -> bool:
     """Says whether what this thread starts is going to be replayed as it is."""
     return getattr(_thread, "held", None) is not None
 
 
 def hold(*arrays: Array) -> None:
     """Notes what is there for several runs: whoever repeats this one needs it."""
-    if (noted := notes()) is not None:
-        noted.held += arrays
+    if (traced := current_trace()) is not None:
+        traced.held += arrays
     if (held := getattr(_thread, "held", None)) is not None:
         held += arrays
 
 
-def cannot_repeat() -> None:
-    """Notes that a call does what is not noted."""
-    if (noted := notes()) is not None:
-        noted.give_up()
+def cannot_capture() -> None:
+    """Notes that a call does what is not traced."""
+    if (traced := current_trace()) is not None:
+        traced.give_up()
 
 
 def address(array: Any) -> int:

@@ -10,30 +10,26 @@ they do not move.
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
+from tenonnx.planning import spans
 from tenonnx.provider import Step
+from tenonnx_cuda.capture.capturable import is_capturable, lengths_first
+from tenonnx_cuda.capture.program import DeviceProgram
+from tenonnx_cuda.capture.replay import REFUSED, Captures
+from tenonnx_cuda.capture.step_fusion import fuse_steps, grows
+from tenonnx_cuda.capture.tracer import address, holding
 from tenonnx_cuda.device import CudaDevice
-from tenonnx_cuda.graphs.grouping import Group, as_one, groups, lengths_first, recordable
-from tenonnx_cuda.graphs.program import Program
-from tenonnx_cuda.noting import holding
 from tenonnx_cuda.platform import CannotRecordError, Platform, Recording, Stream
-from tenonnx_cuda.together import grows, together
-
-MOST: Final = 16
-"""Recordings of a group that are kept: those replayed last."""
 
 log = logging.getLogger("tenonnx")
 
 LARGE: Final = 1 << 16
 """Bytes of an input from which on copying it takes longer than starting to."""
-
-REFUSED: Final = "refused"
 
 FITS: Final = "fits"
 """In place of a number up to which everything is the same."""
@@ -49,9 +45,14 @@ class Seen:
 
     places: Mapping[int, int]
 
+    def is_due(self, inputs: Sequence[Any]) -> bool:
+        """Says whether it is time to capture a graph: at once, when it comes again."""
+        del inputs
+        return True
+
 
 @dataclass(frozen=True)
-class Take:
+class CapturedGraph:
     """A recording, and the arrays that it reads and writes.
 
     Attributes:
@@ -68,8 +69,15 @@ class Take:
     outputs: tuple[Any, ...]
     held: tuple[Any, ...]
 
+    def is_due(self, inputs: Sequence[Any]) -> bool:
+        """Says whether an input is not where the graph reads it."""
+        return any(
+            address(inputs[i]) != at or not inputs[i].flags.c_contiguous
+            for i, at in self.places.items()
+        )
 
-class Replayed:
+
+class CapturedRuns:
     """A group of steps as one call.
 
     An input that an output is bound to is used where it is: a cache that is updated in place. A
@@ -90,13 +98,17 @@ class Replayed:
     has_stream: Final = True
 
     def __init__(
-        self, program: Program, stream: Stream, platform: Platform, growing: Program | None = None
+        self,
+        program: DeviceProgram,
+        stream: Stream,
+        platform: Platform,
+        growing: DeviceProgram | None = None,
     ) -> None:
         self._program = program
         self._growing = growing
         self._stream = stream
         self._platform = platform
-        self._takes: OrderedDict[Any, Take | Seen | str] = OrderedDict()
+        self._captured = Captures[CapturedGraph | Seen | str]()
         self._unbound = (None,) * len(program.outputs)
         self.replays = 0
 
@@ -106,27 +118,29 @@ class Replayed:
         kept = shared(inputs, outs)
         key = self._key(inputs, kept)
         with self._stream.replaying:
-            take = self._takes.get(key)
-            if take is None:
+            captured = self._captured.get(key)
+            if captured is None:
                 self._see(key, Seen(large(inputs, kept)))
-            elif isinstance(take, Seen) or (isinstance(take, Take) and has_moved(take, inputs)):
+            elif not isinstance(captured, str) and captured.is_due(inputs):
                 # What has moved once is copied from then on.
                 there = large(inputs, kept)
-                steady = {i: at for i, at in take.places.items() if there.get(i) == at}
-                take = self._record(inputs, outs, kept, steady)
-                self._keep(key, take)
-            if isinstance(take, Take):
-                self._takes.move_to_end(key)
-                return self._replay(take, inputs, outs)
+                steady = {i: at for i, at in captured.places.items() if there.get(i) == at}
+                captured = self._record(inputs, outs, kept, steady)
+                self._captured.keep(key, captured)
+            if isinstance(captured, CapturedGraph):
+                self._captured.move_to_end(key)
+                return self._replay(captured, inputs, outs)
         with self._stream.active():
             return (self._growing or self._program)(*inputs, _outs=outs)
 
     def _see(self, key: Any, seen: Seen) -> None:
-        """Notes a run. Where caches grow, it has to come again at once to be recorded."""
+        """Trace a run. Where caches grow, it has to come again at once to be recorded."""
         if self._growing is not None:
-            for other in [k for k, take in self._takes.items() if isinstance(take, Seen)]:
-                del self._takes[other]
-        self._keep(key, seen)
+            for other in [
+                k for k, captured in self._captured.items() if isinstance(captured, Seen)
+            ]:
+                del self._captured[other]
+        self._captured.keep(key, seen)
 
     def _key(self, inputs: Sequence[Any], kept: Mapping[int, int]) -> Any:
         spared = self._program.spared(inputs)
@@ -140,7 +154,7 @@ class Replayed:
         outs: Sequence[Any],
         kept: Mapping[int, int],
         steady: Mapping[int, int],
-    ) -> Take | str:
+    ) -> CapturedGraph | str:
         addresses, callers = set(kept.values()), kept.keys() | steady.keys()
         bound = [o if o is not None and address(o) in addresses else None for o in outs]
         try:
@@ -160,16 +174,18 @@ class Replayed:
         read = tuple(None if i in callers else given for i, given in enumerate(own))
         pairs = zip(made, bound, strict=True)
         outputs = tuple(None if m is b else m for m, b in pairs)
-        return Take(recording, steady, read, outputs, tuple(held))
+        return CapturedGraph(recording, steady, read, outputs, tuple(held))
 
-    def _replay(self, take: Take, inputs: Sequence[Any], outs: Sequence[Any]) -> tuple[Any, ...]:
+    def _replay(
+        self, captured: CapturedGraph, inputs: Sequence[Any], outs: Sequence[Any]
+    ) -> tuple[Any, ...]:
         with self._stream.active():
-            for own, given in zip(take.inputs, inputs, strict=True):
+            for own, given in zip(captured.inputs, inputs, strict=True):
                 if own is not None and not isinstance(own, np.ndarray):
                     self._platform.write(own, given)
-            take.recording.launch()
+            captured.recording.launch()
             self.replays += 1
-            pairs = zip(take.outputs, outs, strict=True)
+            pairs = zip(captured.outputs, outs, strict=True)
             return tuple(out if made is None else self._kept(made, out) for made, out in pairs)
 
     def _kept(self, made: Any, out: Any) -> Any:
@@ -178,11 +194,6 @@ class Replayed:
             out = self._platform.xp.empty(made.shape, made.dtype)
         self._platform.write(out, made)
         return out
-
-    def _keep(self, key: Any, take: Take | Seen | str) -> None:
-        self._takes[key] = take
-        while len(self._takes) > MOST:
-            self._takes.popitem(last=False)
 
 
 def shared(inputs: Sequence[Any], outs: Sequence[Any]) -> dict[int, int]:
@@ -215,19 +226,6 @@ def large(inputs: Sequence[Any], kept: Mapping[int, int]) -> dict[int, int]:
     }
 
 
-def has_moved(take: Take, inputs: Sequence[Any]) -> bool:
-    """Says whether an input is not where a recording reads it."""
-    return any(
-        address(inputs[i]) != at or not inputs[i].flags.c_contiguous
-        for i, at in take.places.items()
-    )
-
-
-def address(array: Any) -> int:
-    """Returns where an array of the device begins."""
-    return int(array.data.ptr)
-
-
 def describe(given: Any, at: int | None = None) -> Any:
     """Names what a recording depends on: shape and type; for what is on the host, the contents.
 
@@ -241,19 +239,22 @@ def describe(given: Any, at: int | None = None) -> Any:
     return (*kind, given.tobytes()) if isinstance(given, np.ndarray) else kind
 
 
-def recorded(
+def captured_graphs(
     steps: Sequence[Step], escaping: frozenset[Any], stream: Stream, device: CudaDevice
 ) -> list[Step]:
     """Returns steps as fewer that are recorded; those that are not to be, as they are."""
 
-    def one(group: Group, outputs: tuple[Any, ...]) -> Step:
-        program, growing = Program(group, outputs), None
-        if any(map(grows, group.steps)):
-            parts = Group(inputs=group.inputs.copy())
-            for step in together(group.steps, frozenset(outputs), device):
+    def one(span: spans.Span, outputs: tuple[Any, ...]) -> Step | None:
+        if span.made[outputs[0]]:
+            return None
+        program, growing = DeviceProgram(span, outputs), None
+        if any(map(grows, span.steps)):
+            parts = spans.Span(inputs=span.inputs.copy())
+            for step in fuse_steps(span.steps, frozenset(outputs), device):
                 parts.add(step)
-            growing = Program(parts, outputs)
-        return program.step(Replayed(program, stream, device.platform, growing), device)
+            growing = DeviceProgram(parts, outputs)
+        return program.step(CapturedRuns(program, stream, device.platform, growing), device)
 
-    cut = [group for part in lengths_first(steps) for group in groups(part, recordable, Group)]
-    return as_one(cut, escaping, recordable, one)
+    ordered = lengths_first(steps)
+    cut = [span for part in ordered for span in spans.cut(part, is_capturable, spans.Span)]
+    return spans.as_one(cut, escaping, is_capturable, one)

@@ -1,6 +1,6 @@
 """Consecutive steps that are repeated as one: what lies between them is no array of Python's.
 
-They are noted together, as a step by itself is; and by themselves as well, for runs in which the
+They are traced together, as a step by itself is; and by themselves as well, for runs in which the
 inputs of one lie as they did before and those of another do not.
 """
 
@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from tenonnx.planning import spans
 from tenonnx.planning.lower import is_constant
 from tenonnx.provider import Step
+from tenonnx_cuda.capture.bounded import Bounded
+from tenonnx_cuda.capture.dynamic_length import DynamicCall
+from tenonnx_cuda.capture.program import DeviceProgram
+from tenonnx_cuda.capture.replay import Look, Replayed
 from tenonnx_cuda.device import CudaDevice
-from tenonnx_cuda.graphs.grouping import Group, as_one, groups
-from tenonnx_cuda.graphs.program import Program
-from tenonnx_cuda.graphs.sized import Sized
-from tenonnx_cuda.growing import Grown
-from tenonnx_cuda.repeating import Look, Repeated
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -28,7 +28,7 @@ class Role(NamedTuple):
     """How an input says how long caches are.
 
     Attributes:
-        kind: Of ``Grown``: ``caches``, ``along`` or ``numbers``.
+        kind: Of ``DynamicCall``: ``caches``, ``along`` or ``numbers``.
         axis: The one along which it gets longer.
     """
 
@@ -37,11 +37,11 @@ class Role(NamedTuple):
 
 
 @dataclass
-class Together(Group):
+class FusedSpan(spans.Span):
     """Steps to be repeated as one.
 
     Where they go on from caches, nothing in it may depend on how long those are, but for the steps
-    that are told by ``Growing`` numbers.
+    that are told by ``DynamicNumber`` numbers.
 
     Attributes:
         roles: Of inputs that say how long caches are.
@@ -76,10 +76,10 @@ PATIENCE: Final = 8
 """Runs in a row without a repetition, after which a group's steps are looked at one by one."""
 
 ENOUGH: Final = 2
-"""Of such runs of one step, while kernels are compiled, and what they do is noted."""
+"""Of such runs of one step, while kernels are compiled, and what they do is traced."""
 
 
-def together(
+def fuse_steps(
     steps: Sequence[Step],
     escaping: frozenset[Any],
     device: CudaDevice,
@@ -94,16 +94,18 @@ def together(
         alike: Returns what steps that may be one have in common.
     """
 
-    def one(group: Together, outputs: tuple[ir.Value, ...]) -> Step:
-        program = Program(group, outputs)
-        return program.step(Joined(group, program, device), device, tuple(group.steps))
+    def one(group: FusedSpan, outputs: tuple[ir.Value, ...]) -> Step | None:
+        if group.made[outputs[0]]:
+            return None
+        program = DeviceProgram(group, outputs)
+        return program.step(FusedSteps(group, program, device), device, tuple(group.steps))
 
     runs = (tuple(run) for _, run in itertools.groupby(steps, alike))
-    cut = [group for run in runs for group in groups(run, is_repeated, Together)]
-    return as_one(cut, escaping, is_repeated, one)
+    cut = [group for run in runs for group in spans.cut(run, is_replayed, FusedSpan)]
+    return spans.as_one(cut, escaping, is_replayed, one)
 
 
-class Joined(Repeated):
+class FusedSteps(Replayed):
     """Steps that are repeated as one, unless some of them keep the others from it.
 
     Args:
@@ -112,7 +114,7 @@ class Joined(Repeated):
         device: Where.
     """
 
-    def __init__(self, group: Together, program: Program, device: CudaDevice) -> None:
+    def __init__(self, group: FusedSpan, program: DeviceProgram, device: CudaDevice) -> None:
         super().__init__(program, device.platform, program.spared, grown_of(group, program))
         self._steps, self._device = group.steps, device
         self._inputs, self._outputs = program.inputs, program.outputs
@@ -133,22 +135,22 @@ class Joined(Repeated):
         hinder = {call for call in calls if call.missed > ENOUGH}
         self.missed = 0
         if 0 < len(hinder) < len(calls):
-            parts = Group(inputs=dict.fromkeys(self._inputs))
-            for step in together(
+            parts = spans.Span(inputs=dict.fromkeys(self._inputs))
+            for step in fuse_steps(
                 self._steps, frozenset(self._outputs), self._device, lambda s: repeated(s) in hinder
             ):
                 parts.add(step)
-            self._call = Program(parts, self._outputs)
+            self._call = DeviceProgram(parts, self._outputs)
             self._is_one, self.grown = False, None
 
 
-def repeated(step: Step) -> Repeated | None:
+def repeated(step: Step) -> Replayed | None:
     """Returns a step's call if it is repeated."""
-    call = step.call.call if isinstance(step.call, Sized) else step.call
-    return call if isinstance(call, Repeated) else None
+    call = step.call.call if isinstance(step.call, Bounded) else step.call
+    return call if isinstance(call, Replayed) else None
 
 
-def is_repeated(step: Step) -> bool:
+def is_replayed(step: Step) -> bool:
     """Says whether a step is repeated, or computes with shapes alone, which say how inputs lie."""
     if any(map(is_constant, roles_of(step))):  # by which no run is told from another
         return False
@@ -173,7 +175,7 @@ def roles_of(step: Step) -> dict[ir.Value, Role]:
     return {value: role for value, role in given if value is not None}
 
 
-def grown_of(group: Together, program: Program) -> Grown | None:
+def grown_of(group: FusedSpan, program: DeviceProgram) -> DynamicCall | None:
     """Returns how a group's inputs get longer, if there are caches among them."""
     if not group.roles:
         return None
@@ -187,4 +189,4 @@ def grown_of(group: Together, program: Program) -> Grown | None:
     def also(inputs: Sequence[Any]) -> Any:
         return tuple(ask(read(inputs)) for ask, read in asked)
 
-    return Grown(program, found["caches"], found["along"], tuple(found["numbers"]), also)
+    return DynamicCall(program, found["caches"], found["along"], tuple(found["numbers"]), also)

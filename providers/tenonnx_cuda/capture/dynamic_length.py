@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from tenonnx_cuda.rooms import ALIGNED, Room, room_of
+from tenonnx_cuda.kv_cache import ALIGNED, Room, room_of
 
 
-class Growth(NamedTuple):
+class DynamicInputs(NamedTuple):
     """Inputs that may be longer another time.
 
     Attributes:
@@ -23,15 +23,15 @@ class Growth(NamedTuple):
     rooms: dict[int, Room]
 
 
-NONE: Final = Growth(0, {}, {})
+NONE: Final = DynamicInputs(0, {}, {})
 
 
 @dataclass(frozen=True)
-class Grown:
+class DynamicCall:
     """A call whose inputs get longer from run to run, all by as much.
 
     Where the caches among them are in rooms, all that it does with how long they are is to claim
-    what is behind them, and to hand ``Growing`` numbers to kernels.
+    what is behind them, and to hand ``DynamicNumber`` numbers to kernels.
 
     Attributes:
         call: Takes the inputs.
@@ -47,7 +47,7 @@ class Grown:
     numbers: Sequence[int] = ()
     also: Callable[[Sequence[Any]], Any] = lambda _: None
 
-    def look(self, inputs: Sequence[Any]) -> Growth:
+    def look(self, inputs: Sequence[Any]) -> DynamicInputs:
         """Returns what may grow of some inputs; nothing if no caches are there, or not in rooms."""
         rooms: dict[int, Room] = {}
         lengths = set()
@@ -71,7 +71,7 @@ class Grown:
         for i in self.numbers:
             said = int(inputs[i].item()) - length
             known[i] = inputs[i].shape, inputs[i].dtype, said, self.also(inputs)
-        return Growth(length, known, rooms)
+        return DynamicInputs(length, known, rooms)
 
     def __call__(self, *inputs: Any, **buffers: Any) -> Any:
         """Runs the call."""

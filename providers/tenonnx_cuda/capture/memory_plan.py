@@ -1,7 +1,7 @@
-"""From what was noted of a call to what it takes to do it again: places instead of addresses.
+"""From what was traced of a call to what it takes to do it again: places instead of addresses.
 
 What a call allocates and is done with when it returns gets places in one allocation, that of one
-array where that of another was: all that reads or writes them was noted, so it is known how long
+array where that of another was: all that reads or writes them was traced, so it is known how long
 each is needed.
 """
 
@@ -15,36 +15,39 @@ from typing import Any
 import numpy as np
 
 from tenonnx.operators import Array
-from tenonnx_cuda.growing import NONE, Growth
-from tenonnx_cuda.noting import Argument, Growing, Notes, address
+from tenonnx.planning.arena import Lifetime, pack
+from tenonnx_cuda.capture.captured_call import CapturedCall, Place, Result, extent, shared
+from tenonnx_cuda.capture.dynamic_length import NONE, DynamicInputs
+from tenonnx_cuda.capture.tracer import Argument, DynamicNumber, Trace, address
+from tenonnx_cuda.kv_cache import ALIGNED, room_of
 from tenonnx_cuda.platform import View
-from tenonnx_cuda.rooms import ALIGNED, room_of
-from tenonnx_cuda.takes import Place, Result, Take, extent, shared
 
 
-def taken(noted: Notes, inputs: Sequence[Any], result: Any, growth: Growth = NONE) -> Take | None:
-    """Returns what was noted with places for addresses; ``None`` if it cannot be done again.
+def capture(
+    trace: Trace, inputs: Sequence[Any], result: Any, growth: DynamicInputs = NONE
+) -> CapturedCall | None:
+    """Returns what was traced with places for addresses; ``None`` if it cannot be done again.
 
     Args:
-        noted: What was noted.
+        trace: What was traced.
         inputs: The call's, and buffers.
         result: What it returned.
         growth: What of the inputs may be longer another time.
     """
-    if not noted.complete:
+    if not trace.complete:
         return None
     multiple = isinstance(result, tuple)
     given = tuple(i for i, x in enumerate(inputs) if not (x is None or isinstance(x, np.ndarray)))
     arrays = [inputs[i] for i in given]
-    places = Places(arrays, noted, {n for n, i in enumerate(given) if i in growth.known})
+    places = Places(arrays, trace, {n for n, i in enumerate(given) if i in growth.known})
     try:
         results = [places.result(x) for x in (result if multiple else (result,))]
-        starts = [(function, [places.of(x) for x in some]) for function, some in noted.starts]
-        claims = [(given[places.source(x)], axis, steps) for x, axis, steps in noted.claims]
+        starts = [(function, [places.of(x) for x in some]) for function, some in trace.starts]
+        claims = [(given[places.source(x)], axis, steps) for x, axis, steps in trace.claims]
     except UnknownPlaceError:
         return None
     memory = Memory(places, results, [some for _, some in starts])
-    return Take(
+    return CapturedCall(
         given=given,
         made=memory.made,
         held=places.held,
@@ -54,7 +57,7 @@ def taken(noted: Notes, inputs: Sequence[Any], result: Any, growth: Growth = NON
         claims=tuple(claims),
         length=growth.length,
         apart=tuple(shared(inputs)),
-        writes=any(buffer is not None for buffer in noted.buffers),
+        writes=any(buffer is not None for buffer in trace.buffers),
         multiple=multiple,
     )
 
@@ -68,7 +71,7 @@ class Places:
 
     Args:
         given: The inputs on the device.
-        noted: What else there was, what was claimed, and with which numbers work was started.
+        trace: What else there was, what was claimed, and with which numbers work was started.
         loose: Those of the inputs that may be longer another time.
 
     Attributes:
@@ -78,17 +81,17 @@ class Places:
         times: By what numbers grow when caches are a step longer.
     """
 
-    def __init__(self, given: Sequence[Array], noted: Notes, loose: Collection[int]) -> None:
-        self.held = tuple({id(array): array for array in noted.held}.values())
-        self.sources = [*given, *noted.made, *self.held]
+    def __init__(self, given: Sequence[Array], trace: Trace, loose: Collection[int]) -> None:
+        self.held = tuple({id(array): array for array in trace.held}.values())
+        self.sources = [*given, *trace.made, *self.held]
         self.given = len(given)
         self._loose = loose
-        self._claims = {address(cache): (axis, steps) for cache, axis, steps in noted.claims}
+        self._claims = {address(cache): (axis, steps) for cache, axis, steps in trace.claims}
         extents = [(n, self._extent(source)) for n, source in enumerate(self.sources)]
         # Where several begin at one address, the first of them is the last here.
         self._ordered = sorted((at[0], -n, at[1]) for n, at in extents if at is not None)
-        arguments = (each for _, started in noted.starts for each in started)
-        self.times = tuple(sorted({x.times for x in arguments if isinstance(x, Growing)}))
+        arguments = (each for _, started in trace.starts for each in started)
+        self.times = tuple(sorted({x.times for x in arguments if isinstance(x, DynamicNumber)}))
 
     def _extent(self, source: Array) -> tuple[int, int] | None:
         """Returns an array's addresses; of a cache, those of its whole room."""
@@ -109,7 +112,7 @@ class Places:
         """Returns where an argument is; behind the sources are 0, and the numbers that grow."""
         if argument is None:
             return len(self.sources), 0
-        if isinstance(argument, Growing):
+        if isinstance(argument, DynamicNumber):
             return len(self.sources) + 1 + self.times.index(argument.times), int(argument.value)
         number = self.source(argument)
         return number, address(argument) - address(self.sources[number])
@@ -160,8 +163,8 @@ class Memory:
             for number, _ in some:
                 when.get(number, []).append(moment)
         used = [n for n in inner if when[n]]
-        spans = [(sources[n].nbytes, when[n][0], when[n][-1]) for n in used]
-        offsets, nbytes = packed(spans)
+        lifetimes = [Lifetime(sources[n].nbytes, when[n][0], when[n][-1]) for n in used]
+        offsets, nbytes = pack(lifetimes, ALIGNED)
         self.made = tuple((sources[n].shape, sources[n].dtype) for n in kept)
         if nbytes:
             self.made += (((nbytes,), np.dtype(np.uint8)),)
@@ -185,26 +188,3 @@ class Memory:
         beyond = result.source - self._held
         number = self._zero + beyond if beyond >= 0 else self._moved[result.source][0]
         return dataclasses.replace(result, source=number)
-
-
-def packed(spans: Sequence[tuple[int, int, int]]) -> tuple[list[int], int]:
-    """Returns where stretches of memory go in one, and how long that is.
-
-    Those that are needed at one time are apart; the largest are placed first.
-
-    Args:
-        spans: Bytes, and the first and the last moment at which they are needed.
-    """
-    offsets = [0] * len(spans)
-    placed: list[tuple[int, int, int, int]] = []
-    for i in sorted(range(len(spans)), key=lambda i: -spans[i][0]):
-        size, first, last = spans[i]
-        at = 0
-        for begin, end, since, until in placed:
-            if since <= last and first <= until:
-                if at + size <= begin:
-                    break
-                at = max(at, end)
-        offsets[i] = at
-        bisect.insort(placed, (at, at + -(-size // ALIGNED) * ALIGNED, first, last))
-    return offsets, max((end for _, end, _, _ in placed), default=0)

@@ -6,12 +6,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tenonnx_cuda.capture.dynamic_length import DynamicCall
 from tenonnx_cuda.chosen import Call
-from tenonnx_cuda.growing import Grown
 
 
 @dataclass(frozen=True)
-class Sized:
+class Bounded:
     """A call that gets a number on the host, which only says how much there may be.
 
     Attributes:
@@ -31,7 +31,7 @@ class Sized:
     bounds: tuple[tuple[int, int], ...]
     lengths: tuple[int, ...]
     unlike: tuple[tuple[int, int], ...] = ()
-    grown: Grown | None = None
+    grown: DynamicCall | None = None
 
     def spared(self, inputs: Sequence[Any]) -> Collection[int]:
         """Returns the number's position if the call does the same for all as large; or none."""

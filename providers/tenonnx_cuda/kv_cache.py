@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tenonnx.operators import Array
-from tenonnx_cuda.noting import Growing, cannot_repeat, claim
+from tenonnx_cuda.capture.tracer import DynamicNumber, cannot_capture, claim
 from tenonnx_cuda.platform import Platform, View
 from tenonnx_cuda.sources import THREADS, blocks, kernel
 
@@ -122,7 +122,7 @@ def longer(platform: Platform, pasts: Sequence[Array], axis: int, steps: int) ->
         for past in pasts:
             claim(past, axis, steps)
         return [room.first(platform, before + steps) for room in rooms if room is not None]
-    cannot_repeat()
+    cannot_capture()
     space = before + steps + max(LEAST_MORE, before // 4)
     found = []
     for past in pasts:
@@ -144,6 +144,6 @@ def write(platform: Platform, cache: Array, part: Array, before: int, axis: int)
     width = next(n for n in WIDTHS if inner % n == 0 and laid.data.ptr % n == 0)
     step, count = inner // width, laid.nbytes // width
     sizes = map(np.int64, (count, part.shape[axis] * step, room.capacity * step))
-    start = Growing(np.int64(before * step), step)
+    start = DynamicNumber(np.int64(before * step), step)
     launch = kernel(platform, "room", "extend", WIDTH=width)
     launch(blocks(count), (THREADS,), (laid, cache, *sizes, start))

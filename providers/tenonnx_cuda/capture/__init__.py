@@ -1,0 +1,1 @@
+"""Calls and runs that are captured once, and replayed for inputs of the same form."""

@@ -1,0 +1,56 @@
+"""Which steps a graph of the device can be captured of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tenonnx.provider import Step
+from tenonnx.traits import RANDOM
+from tenonnx_cuda.capture.bounded import Bounded
+
+NEVER: Final = RANDOM | frozenset(
+    {
+        *("NonZero", "Unique", "Compress"),  # the host has to know how much there is
+        # cupy leaves them to libraries that wait for the device, or that it does not let record.
+        *("DFT", "Det", "Einsum", "Inverse", "Rfft", "Irfft", "STFT", "TopK"),
+        *("SplitToSequence", "ConcatFromSequence", "Optional", "OptionalGetElement"),
+        # They bring arrays from the host, which a replay would not read anew.
+        *("AffineGrid", "Constant", "DeformConv", "Imputer"),
+        *("MatMulBnb4", "QLinearAveragePool", "RoiAlign", "SparseAttention", "Upsample"),
+    }
+)
+"""Operators whose work cannot be repeated as it was: random ones would draw the same numbers."""
+
+LENGTHS: Final = frozenset({"GroupQueryAttention"})
+"""Those that are told lengths by the host, unless a kernel reads them on the device."""
+
+
+def lengths_first(steps: Sequence[Step]) -> tuple[list[Step], list[Step]]:
+    """Returns the steps that make what changes in every run of a decoder; and the others.
+
+    Such as how many tokens there are by now, of a mask that gets longer.
+    """
+    wanted = {
+        step.inputs[position]
+        for step in steps
+        if isinstance(step.call, Bounded)
+        for position in step.call.lengths
+    }
+    first: list[Step] = []
+    for step in reversed(steps):
+        if not wanted.isdisjoint(step.outputs):
+            first.insert(0, step)
+            wanted.update(step.inputs)
+    makers = {id(step) for step in first}
+    return first, [step for step in steps if id(step) not in makers]
+
+
+def is_capturable(step: Step) -> bool:
+    """Says whether a step does the same whenever its inputs have the same shapes."""
+    if isinstance(step.call, Bounded):
+        return bool(step.call.bounds)
+    return not any(
+        node.op_type in NEVER | LENGTHS or node.op_type.startswith("Sequence")
+        for node in step.nodes
+    )

@@ -1,0 +1,162 @@
+"""Steps that run as one call, for a recording to be made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tenonnx.graph import array_of
+from tenonnx.planning.lower import is_constant
+from tenonnx.planning.program import Program
+from tenonnx.provider import HOST, Device, Step
+from tenonnx.weights.tensors import WeightTensor
+from tenonnx_cuda.capture.bounded import Bounded
+from tenonnx_cuda.capture.captured_call import shared
+from tenonnx_cuda.capture.tracer import hold
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from tenonnx.planning.spans import Span
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What of a number makes no difference.
+
+    Attributes:
+        of: An array, or the position of an input.
+        axis: The axis that is meant.
+        unlike: The number is another than its length; otherwise, it is no more than that.
+    """
+
+    of: Any
+    axis: int
+    unlike: bool
+
+    def holds(self, number: int, inputs: Sequence[Any]) -> bool:
+        """Says whether a number makes no difference."""
+        array = inputs[self.of] if isinstance(self.of, int) else self.of
+        if array is None:
+            return False
+        length = array.shape[self.axis]
+        return bool(number != length if self.unlike else number <= length)
+
+
+class DeviceProgram(Program):
+    """A span's steps as one call.
+
+    Args:
+        span: The steps.
+        outputs: The values that something outside reads.
+
+    Attributes:
+        inputs: Values from outside, and whether each is wanted on the host.
+        outputs: Likewise.
+        limits: For the positions of inputs that only say how much there may be.
+    """
+
+    def __init__(self, span: Span, outputs: Sequence[ir.Value]) -> None:
+        self.inputs = tuple(span.inputs)
+        self.outputs = tuple(outputs)
+        device = span.steps[0].device
+        given = [(value, HOST if on_host else device) for value, on_host in self.inputs]
+        super().__init__(span.steps, given, outputs)
+        self._steps = span.steps
+        self._positions = {key: i for i, key in enumerate(self.inputs)}
+        constants = (
+            constant_on(value, device)
+            for step in span.steps
+            for i, value in enumerate(step.inputs)
+            if value is not None and is_constant(value) and step.device_of_input(i) is not HOST
+        )
+        self._held = list({id(x): x for x in constants}.values())
+        self.limits = self._limits()
+
+    def _known(self, step: Step, i: int) -> Any:
+        """Returns the position of a step's input, a constant's array, or ``None`` for neither."""
+        value = step.inputs[i] if i < len(step.inputs) else None
+        if value is None:
+            return None
+        where = step.device_of_input(i)
+        if is_constant(value):
+            return constant_on(value, where)
+        return self._positions.get((value, where is HOST))
+
+    def _limits(self) -> dict[int, list[Limit]]:
+        found: dict[int, list[Limit]] = {}
+        exact = set()
+        for step in self._steps:
+            bounded = step.call if isinstance(step.call, Bounded) else None
+            for i, value in enumerate(step.inputs):
+                slot = None if value is None else self._positions.get((value, True))
+                if slot is None or step.device_of_input(i) is not HOST:
+                    continue
+                if bounded is None or i != bounded.number or not bounded.bounds:
+                    exact.add(slot)
+                    continue
+                lengths = [(*bound, False) for bound in bounded.bounds]
+                lengths += [(*other, True) for other in bounded.unlike]
+                limits = [Limit(self._known(step, k), axis, unlike) for k, axis, unlike in lengths]
+                if any(limit.of is None for limit in limits):
+                    exact.add(slot)
+                found.setdefault(slot, []).extend(limits)
+        return {slot: limits for slot, limits in found.items() if slot not in exact}
+
+    def spared(self, inputs: Sequence[Any]) -> frozenset[int]:
+        """Returns the positions of numbers that make no difference."""
+        return frozenset(
+            i
+            for i, limits in self.limits.items()
+            if all(limit.holds(inputs[i].item(), inputs) for limit in limits)
+        )
+
+    def reader(self, step: Step) -> Callable[[Sequence[Any]], list[Any]]:
+        """Returns what says, of the program's inputs, what a step takes; ``None`` for the rest."""
+        known = [self._known(step, i) for i in range(len(step.inputs))]
+
+        def read(inputs: Sequence[Any]) -> list[Any]:
+            return [inputs[each] if isinstance(each, int) else each for each in known]
+
+        return read
+
+    def step(self, call: Any, device: Device, parts: tuple[Step, ...] = ()) -> Step:
+        """Returns a step that does it by a call."""
+        return Step(
+            call=call,
+            inputs=tuple(value for value, _ in self.inputs),
+            outputs=self.outputs,
+            nodes=tuple(node for step in self._steps for node in step.nodes),
+            multiple=True,
+            device=device,
+            host=tuple(i for i, (_, on_host) in enumerate(self.inputs) if on_host),
+            parts=parts,
+        )
+
+    def __call__(self, *inputs: Any, _outs: Sequence[Any] = ()) -> tuple[Any, ...]:
+        """Returns the outputs, in the arrays ``_outs`` as far as steps can write there."""
+        hold(*self._held)
+        if not any(out is not None for out in _outs):
+            return super().__call__(*inputs)
+        read = in_common(inputs, _outs)
+        free = [None if read[d.position] - d.owned else _outs[d.position] for d in self.direct]
+        return self.run_into(inputs, free)
+
+
+def in_common(inputs: Sequence[Any], outs: Sequence[Any]) -> list[set[int]]:
+    """Returns the positions of the inputs that each buffer has memory in common with."""
+    found: list[set[int]] = [set() for _ in outs]
+    for i, j, _ in shared([*inputs, *outs]):
+        if i < len(inputs) <= j:
+            found[j - len(inputs)].add(i)
+    return found
+
+
+def constant_on(value: ir.Value, device: Device) -> Any:
+    """Returns a constant's array on a device."""
+    tensor = value.const_value
+    assert tensor is not None, "the value is a constant"
+    if isinstance(tensor, WeightTensor):
+        return tensor.weight.on(device)
+    return device.upload(array_of(tensor))

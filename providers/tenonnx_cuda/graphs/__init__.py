@@ -1,1 +1,0 @@
-"""Runs recorded as CUDA graphs: which steps, by which shapes, and how they are replayed."""
