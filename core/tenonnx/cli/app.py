@@ -8,16 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from tenonnx.cli import (
-    cache,
-    convert,
-    doctor,
-    inspect,
-    plugins,
-    providers,
-    run,
-    warmup,
-)
+from tenonnx.cli import doctor, inspect, plugins, providers, run
 from tenonnx.cli.arguments import NOTHING
 from tenonnx.cli.failures import MEANINGS, explained, quiet_end
 from tenonnx.cli.output import say
@@ -192,9 +183,6 @@ def tenonnx_options(
 for name, command, text in (
     ("run", run.run, run.HELP),
     ("inspect", inspect.inspect, inspect.HELP),
-    ("convert", convert.convert, convert.HELP),
-    ("warmup", warmup.warmup, warmup.HELP),
-    ("cache", cache.cache, cache.HELP),
     ("plugins", plugins.plugins, plugins.HELP),
     ("providers", providers.providers, providers.HELP),
     ("doctor", doctor.doctor, doctor.HELP),

@@ -10,6 +10,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+from tenonnx import default_registry
 from tenonnx.cli.arguments import Json
 from tenonnx.cli.output import count, emit_json, lines, size, table
 from tenonnx.cli.state import State, state_of
@@ -70,9 +71,7 @@ def cache(
 
 
 def _kinds(state: State) -> Iterator[tuple[str, list[Path]]]:
-    from tenonnx.weights.sidefile import SideFiles
-
-    yield "derived weights", SideFiles.from_environment().files()
+    yield "derived weights", default_registry().side_files.files()
     for provider in state.plugins.providers.values():
         if files := list(provider.kept_files()):
             yield f"kernels of {provider.name}", files

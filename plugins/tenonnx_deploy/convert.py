@@ -47,9 +47,9 @@ def convert(
     as_json: Json = False,
 ) -> None:
     """Converts a model."""
+    from tenonnx import default_registry
     from tenonnx.convert import Layout
     from tenonnx.convert import convert as write
-    from tenonnx.weights.registry import default_registry
 
     with progress(1.0) as tell:
         written = write(

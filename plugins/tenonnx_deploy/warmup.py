@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tenonnx import Fail
 from tenonnx.cli.arguments import (
     NOTHING,
     Dims,
@@ -22,10 +23,9 @@ from tenonnx.cli.arguments import (
 from tenonnx.cli.opening import Request, open_session, parse_provider, usable_providers
 from tenonnx.cli.output import count, duration, emit_json, lines, progress, say
 from tenonnx.cli.state import State, state_of
-from tenonnx.errors import Fail
 
 if TYPE_CHECKING:
-    from tenonnx.provider import Provider
+    from tenonnx import Provider
 
 HELP = """Compiles kernels ahead, into the cache on disk.
 
