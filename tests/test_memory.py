@@ -67,7 +67,7 @@ def stack(padding: int = 0) -> onnx.ModelProto:
     return model(nodes, [value("x0", FLOAT, ["n", SIDE])], [value(f"x{LAYERS}")], weights)
 
 
-def serialised(offset: int) -> bytes:
+def serialized(offset: int) -> bytes:
     """A model with its weights inline, each at a file offset of ``offset`` modulo 4."""
     for padding in range(4):
         proto = stack(padding)
@@ -102,7 +102,7 @@ def test_external_data_is_mapped(tmp_path: Path, sessions: int, bound: int) -> N
 @pytest.mark.parametrize(("sessions", "bound"), [(1, 8 * MIB), (10, 16 * MIB)])
 def test_aligned_inline_data_is_mapped(tmp_path: Path, sessions: int, bound: int) -> None:
     path = tmp_path / "model.onnx"
-    path.write_bytes(serialised(offset=0))
+    path.write_bytes(serialized(offset=0))
     used = child(LOAD_AND_RUN, path, str(sessions), tmp_path=tmp_path)
     assert used["load"] <= bound
     assert used["run"] <= bound
@@ -110,7 +110,7 @@ def test_aligned_inline_data_is_mapped(tmp_path: Path, sessions: int, bound: int
 
 def test_unaligned_inline_data_is_realigned_once_for_all_processes(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
-    path.write_bytes(serialised(offset=1))
+    path.write_bytes(serialized(offset=1))
     first = child(LOAD_AND_RUN, path, "3", tmp_path=tmp_path)
     files = {file: file.stat().st_ino for file in (tmp_path / "cache").rglob("*.weight")}
     assert len(files) == LAYERS
@@ -155,7 +155,7 @@ def test_tied_weight_in_two_branches_is_mapped_once(tmp_path: Path) -> None:
 
 def test_bytes_are_viewed_in_the_callers_buffer(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
-    path.write_bytes(serialised(offset=0))
+    path.write_bytes(serialized(offset=0))
     used = child(
         """
         with open(sys.argv[2], "rb") as file:
@@ -196,7 +196,7 @@ def save_as(form: str, folder: Path) -> Path:
         onnx.save(stack(), path)
         path = save_ort(path)
     else:
-        path.write_bytes(serialised(offset=1 if form == "unaligned" else 0))
+        path.write_bytes(serialized(offset=1 if form == "unaligned" else 0))
     return path
 
 

@@ -72,11 +72,11 @@ def build(case: Case) -> tuple[bytes, dict[str, np.ndarray]]:
     a = rng.standard_normal((*lead, case.rows, case.depth), dtype=np.float32)
     shape = (case.columns, case.depth) if case.turned else (case.depth, case.columns)
     b = rng.standard_normal((*lead, *shape), dtype=np.float32)
-    nodes, initialisers = [], []
+    nodes, initializers = [], []
     inputs = [helper.make_tensor_value_info("a", TensorProto.FLOAT, a.shape)]
     feeds = {"a": a}
     if case.constant:
-        initialisers.append(numpy_helper.from_array(b, "b"))
+        initializers.append(numpy_helper.from_array(b, "b"))
     else:
         inputs.append(helper.make_tensor_value_info("b", TensorProto.FLOAT, b.shape))
         feeds["b"] = b
@@ -86,12 +86,12 @@ def build(case: Case) -> tuple[bytes, dict[str, np.ndarray]]:
         nodes.append(helper.make_node("MatMul", ["a", "b"], ["y0"]))
     last = "y0"
     if case.epilogue:
-        initialisers.append(numpy_helper.from_array(b[0].copy() * 0, "bias"))
+        initializers.append(numpy_helper.from_array(b[0].copy() * 0, "bias"))
         nodes.append(helper.make_node("Add", ["y0", "bias"], ["y1"]))
         nodes.append(helper.make_node(case.epilogue, ["y1"], ["y2"]))
         last = "y2"
     output = helper.make_tensor_value_info(last, TensorProto.FLOAT, None)
-    graph = helper.make_graph(nodes, case.name, inputs, [output], initialisers)
+    graph = helper.make_graph(nodes, case.name, inputs, [output], initializers)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
     return model.SerializeToString(), feeds
 

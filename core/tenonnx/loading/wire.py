@@ -1,4 +1,4 @@
-"""Finds the weights in a serialised model without parsing them.
+"""Finds the weights in a serialized model without parsing them.
 
 A model's bytes are mostly tensors. ``skim`` walks the protobuf wire format, steps over whatever
 is short, and copies all but the tensors' contents into a skeleton: the same model, in which a
@@ -62,7 +62,7 @@ class Skeleton(NamedTuple):
     """A model without its long tensors.
 
     Attributes:
-        data: The serialised model.
+        data: The serialized model.
         location: The external data's location that stands for the buffer itself. It is drawn at
             random, so no model can name it.
     """
@@ -72,7 +72,7 @@ class Skeleton(NamedTuple):
 
 
 def skim(buffer: memoryview, threshold: int = THRESHOLD) -> Skeleton:
-    """Returns the skeleton of a serialised ``ModelProto``.
+    """Returns the skeleton of a serialized ``ModelProto``.
 
     Takes time in proportion to the number of messages, not of bytes, and copies only what the
     skeleton has. Messages no longer than the threshold are not looked into.

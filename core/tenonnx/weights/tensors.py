@@ -16,7 +16,7 @@ from tenonnx.weights.weight import Weight
 class WeightTensor(ir.TensorProtocol):
     """A tensor of a graph whose data is a weight of the registry.
 
-    Passes, cloning and serialisation treat it like any other tensor; the first two leave the
+    Passes, cloning and serialization treat it like any other tensor; the first two leave the
     weight where it is.
 
     Args:
