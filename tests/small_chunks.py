@@ -25,6 +25,7 @@ def make_chunks_small(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     for module in (chunk_rules, piecewise, sorting):
         monkeypatch.setattr(module, "LONGEST", 3)
     monkeypatch.setattr(sorting, "OBJECTS", 3)
+    monkeypatch.setattr(chunks, "PIECEWISE", 3)
     return found
 
 

@@ -23,6 +23,9 @@ from tenonnx_array.piecewise import piecewise
 PAGE = 4096
 """Bytes of memory that are made when the first of them is written."""
 
+PIECEWISE = 1 << 19
+"""Elements of an input beyond which pieces cost little beside what is done."""
+
 NEWEST = 1 << 16
 """Version of operators of other domains: rules tell those of ai.onnx apart."""
 
@@ -52,7 +55,8 @@ def in_chunks(
     given = Given(node.op_type, version, python_attributes(node), len(node.outputs))
     cut = cut_of(given, inputs, rule)
     if cut is None:
-        return piecewise(whole, *inputs)
+        large = max((x.size for x in inputs if x is not None), default=0) > PIECEWISE
+        return piecewise(whole, *inputs) if large else whole(*inputs)
     if cut.work <= cut.longest:
         return whole(*inputs)
     if cut.work > 2 * cut.length * cut.longest:

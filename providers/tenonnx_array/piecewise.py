@@ -173,10 +173,10 @@ def elementwise(function: Callable[..., Any], inputs: Sequence[Any], out: Any = 
         return function(*inputs, **into)
     for place in places(out):
         found = _part(out, place)
-        if into:
-            function(*(_part(x, place) for x in inputs), out=found)
-        else:
+        if function is np.where:
             found[...] = function(*(_part(x, place) for x in inputs))
+        else:
+            function(*(_part(x, place) for x in inputs), out=found)
     return out
 
 
