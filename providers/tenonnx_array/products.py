@@ -25,6 +25,9 @@ Of 1,000 positive ones it loses 2.6 ulp at once, 1.7 in chains, which take half 
 NARROW = 4
 """By so much sums of chains are slower where they are nearly as many as products."""
 
+SUMMANDS = 1 << 17
+"""Elements of the products of all chains if they are made at once: numpy is called less often."""
+
 SLOWER = 16
 """By so much numpy is slower for what BLAS has not."""
 
@@ -44,6 +47,8 @@ def matmul(
     longest = LONGEST if a.dtype == b.dtype and a.dtype.kind in "fc" else LONGEST // SLOWER
     if b.shape[-1] <= chain < a.shape[-1]:  # few columns, summed up in long chains
         longest //= NARROW
+    if a.size * b.size <= longest * a.shape[-1]:
+        return _product(a, b, out, chain)
     shape = (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
     if np.prod(shape, dtype=np.float64) * a.shape[-1] <= longest:
         return _product(a, b, out, chain)
@@ -72,12 +77,22 @@ def _product(a: Array, b: Array, out: Array | None, chain: int) -> Array:
         chain *= DOT
     if depth <= chain or not a.dtype == b.dtype == np.float32:
         return np.matmul(a, b, out=out)
-    step = -(-depth // -(-depth // chain))
+    count = -(-depth // chain)
+    step = -(-depth // count)
+    if count * step == depth and a.size * b.size * count <= SUMMANDS * depth * depth:
+        return _at_once(a, b, out, count)
     y = np.matmul(a[..., :step], b[..., :step, :], out=out)
     part = np.empty_like(y)
     for start in range(step, depth, step):
         y += np.matmul(a[..., start : start + step], b[..., start : start + step, :], out=part)
     return y
+
+
+def _at_once(a: Array, b: Array, out: Array | None, count: int) -> Array:
+    """Return the sum of products of so many columns, all of which are made at first."""
+    rows = a.reshape(*a.shape[:-1], count, -1).swapaxes(-2, -3)
+    columns = b.reshape(*b.shape[:-2], count, -1, b.shape[-1])
+    return np.add.reduce(np.matmul(rows, columns), -3, out=out)
 
 
 def _operands(a: Array, b: Array, axis: int, some: slice) -> tuple[Array, Array]:

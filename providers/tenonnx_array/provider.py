@@ -114,24 +114,29 @@ MANY = 1 << 22
 """Elements that numpy computes of light ones at once: a hundredth of a second, into new memory."""
 
 
+FIRST = frozenset(["reduction", "last_axes", "batch_norm", "channels", "quantisation"])
+"""Rules of those that have as much to do as their first input has elements."""
+
+WORDS = frozenset(["Cast", "Equal", "Where"])
+"""Light ones that may be given strings."""
+
+STRING = 8
+"""The data type of strings, as attributes name it."""
+
+
 class Stoppable:
     """A call of numpy's that is made in chunks of large inputs, so that it can be stopped."""
 
     def __init__(self, call: Callable[..., Any], node: ir.Node, rule: str) -> None:
         self.func, self.node, self.rule = call, node, rule
-        self.small = {"written": FEW, "one_hot": FEW, "heads": SMALL >> 3}.get(rule, SMALL)
-        self.by_largest = rule in LARGEST
+        light = rule == "light" or node.op_type in ("Cast", "DequantizeLinear")
+        self._small = FEW if _is_slow(node) else MANY if light else SMALL
+        if rule == "heads":
+            self._small = SMALL >> 3
 
     def __call__(self, *inputs: Any) -> Any:
         """Returns what the call does."""
-        size, shape = 1, None
-        for x in inputs:
-            if x is not None and x.shape != shape:  # the result has no more than their product
-                shape = x.shape
-                size = max(size, x.size) if self.by_largest else size * (x.size or 1)
-        if size <= self.small:
-            return self.func(*inputs)
-        if self._is_fast(inputs):
+        if self._is_small(inputs):
             return self.func(*inputs)
         return self.in_chunks(self.func, inputs)
 
@@ -141,15 +146,40 @@ class Stoppable:
 
         return in_chunks(self.func, self.node, inputs, self.rule, whole)
 
-    def _is_fast(self, inputs: Sequence[Any]) -> bool:
-        """Says whether numpy is soon done with large inputs, too."""
-        arrays = [x for x in inputs if x is not None]
-        if self.rule != "light" or any(x.dtype == object for x in arrays):
-            return False
-        try:
-            return np.broadcast(*arrays).size <= MANY
-        except ValueError:  # they do not fit, or are too many
-            return False
+    def _is_small(self, inputs: Sequence[Any]) -> bool:
+        """Says whether numpy is soon done with inputs."""
+        if self.rule in FIRST:
+            return bool(inputs[0].size <= self._small)
+        if self.rule in LARGEST:
+            return all(x is None or x.size <= self._small for x in inputs)
+        size, shape = 1, None
+        for x in inputs:
+            if x is not None and x.shape != shape:  # the result has no more than their product
+                shape = x.shape
+                size *= x.size or 1
+        small = self._small
+        if size > FEW and self.node.op_type in WORDS and any(map(_has_words, inputs)):
+            small = FEW if self.node.op_type == "Cast" else SMALL
+        return size <= small or (small == MANY and _broadcast_size(inputs) <= MANY)
+
+
+def _has_words(x: Any) -> bool:
+    return x is not None and x.dtype.hasobject
+
+
+def _is_slow(node: ir.Node) -> bool:
+    """Says whether strings are made, or a result that is larger than what it is made of."""
+    if node.op_type == "Cast":
+        return python_attributes(node).get("to") in (STRING, "STRING")
+    return node.op_type in ("StringConcat", "OneHot")
+
+
+def _broadcast_size(inputs: Sequence[Any]) -> int:
+    """Returns the number of elements that inputs have together; 0 if they do not fit."""
+    try:
+        return int(np.broadcast(*(x for x in inputs if x is not None)).size)
+    except ValueError:
+        return 0
 
 
 class Writing(Stoppable):
@@ -163,10 +193,9 @@ class Writing(Stoppable):
 
     def __call__(self, *inputs: Any, _out: Any = None) -> Any:
         """Returns what the call does, in the buffer if that can be."""
-        large = any(x is not None and x.size > self.small for x in inputs)
         if _out is None:
             return super().__call__(*inputs)
-        if large and not self._is_fast(inputs):
+        if not self._is_small(inputs):
             return self.in_chunks(functools.partial(self.write, _out), inputs)
         return self.write(_out, *inputs)
 

@@ -96,7 +96,7 @@ class Windows:
         on its own: as few steps, so that no more digits are lost.
         """
         few = group == 1 and channels < FEW and len(self.kernel) == 2 and min(self.kernel) > 1
-        return min(most, SHORT) if few else most
+        return min(most, max(SHORT, math.prod(self.kernel))) if few else most
 
     @functools.cached_property
     def around(self) -> tuple[tuple[int, int], ...]:

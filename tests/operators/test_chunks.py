@@ -16,7 +16,7 @@ from tenonnx.interruption import copied
 from tenonnx.operators import OperatorTable
 from tenonnx_array import TABLE, chunk_rules, chunks, sampling, slicing
 from tenonnx_array.piecewise import Piecewise
-from tenonnx_array.provider import CHUNKED, RULE_OF, Stoppable
+from tenonnx_array.provider import CHUNKED, FIRST, RULE_OF, Stoppable
 from tenonnx_contrib import register_operators
 
 OPERATORS = OperatorTable().update(TABLE)
@@ -161,6 +161,21 @@ def test_what_does_not_fit_is_left_to_the_operator() -> None:
         both("Gather", 13, [floats(4, 5), below(3, 9) + 9])
 
 
+def test_what_the_first_input_decides_is_as_much_work_as_that_has_elements() -> None:
+    cases = [(name_of(case), case.version, case.inputs, case.attributes) for case in SOME]
+    for key, version, inputs, attributes in [*cases, *ROWS]:
+        if RULE_OF[key] in FIRST:
+            given = chunk_rules.Given(key.rpartition(":")[2], version, attributes)
+            cut = chunks.cut_of(given, inputs, RULE_OF[key])
+            assert cut is None or cut.work == inputs[0].size
+
+
+def test_factors_that_broadcast_make_no_norm_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks, "in_chunks", lambda *_: pytest.fail("it is cut"))
+    node = ir.node("LayerNormalization", [ir.val("x"), ir.val("w")])
+    Stoppable(lambda *_: None, node, "last_axes")(np.zeros((99, 768)), np.zeros(768))
+
+
 def test_small_inputs_are_not_cut() -> None:
     given = Stoppable(np.add, ir.node("Add", []), "light")
     np.testing.assert_array_equal(given(np.ones(3), np.ones(3)), [2, 2, 2])
@@ -204,19 +219,22 @@ def test_draws_in_pieces_are_the_same_draws(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(
-    ("shapes", "dtype", "fast"),
+    ("op", "shapes", "dtype", "fast"),
     [
-        (((1 << 11, 1), (1 << 11,)), np.float32, True),
-        (((1 << 12, 1), (1 << 11,)), np.float32, False),
-        (((1 << 10, 1), (1 << 10,)), object, False),
+        ("Add", ((1 << 11, 1), (1 << 11,)), np.float32, True),
+        ("Add", ((1 << 12, 1), (1 << 11,)), np.float32, False),
+        ("Equal", ((1 << 10, 1), (1 << 10,)), np.float32, True),
+        ("Equal", ((1 << 10, 1), (1 << 10,)), object, False),
+        ("Cast", ((1 << 22,),), np.float32, True),
+        ("Cast", ((1 << 12,),), object, False),
     ],
 )
 def test_fast_operators_are_cut_where_their_results_are_large(
-    shapes: Any, dtype: Any, fast: bool, monkeypatch: pytest.MonkeyPatch
+    op: str, shapes: Any, dtype: Any, fast: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Light ones, of numbers."""
     seen: list[int] = []
     monkeypatch.setattr(chunks, "in_chunks", lambda *_: seen.append(1))
-    node = ir.node("Add", [ir.val("a"), ir.val("b")])
-    Stoppable(lambda *_: None, node, "light")(*(np.zeros(shape, dtype) for shape in shapes))
+    node = ir.node(op, [ir.val("a"), ir.val("b")])
+    Stoppable(lambda *_: None, node, RULE_OF[op])(*(np.zeros(shape, dtype) for shape in shapes))
     assert bool(seen) != fast
