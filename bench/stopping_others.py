@@ -16,7 +16,7 @@ def small_bytes(*shape: int) -> Any:
     return ints(*shape, high=255).astype(np.uint8)
 
 
-def quantised() -> list[Any]:
+def quantized() -> list[Any]:
     return [small_bytes(MANY), SCALE, ZERO]
 
 
@@ -74,14 +74,14 @@ def microsoft() -> Iterator[Row]:
         floats(768),
     ], {}  # fmt: skip
     for op in ("QLinearAdd", "QLinearMul"):
-        yield f"com.microsoft::{op}", lambda: [*quantised(), *quantised(), SCALE, ZERO], {}
+        yield f"com.microsoft::{op}", lambda: [*quantized(), *quantized(), SCALE, ZERO], {}
     for op in ("QLinearSigmoid", "QLinearLeakyRelu"):
-        yield f"com.microsoft::{op}", lambda: [*quantised(), SCALE, ZERO], {}
+        yield f"com.microsoft::{op}", lambda: [*quantized(), SCALE, ZERO], {}
     many = [SCALE, ZERO]
     yield "com.microsoft::QLinearSoftmax", lambda: [
         small_bytes(3000, 10_000), *many, *many,
     ], {"opset": 13}  # fmt: skip
-    yield "com.microsoft::QLinearConcat", lambda: [*many, *quantised(), *quantised()], {"axis": 0}
+    yield "com.microsoft::QLinearConcat", lambda: [*many, *quantized(), *quantized()], {"axis": 0}
     yield "com.microsoft::QLinearGlobalAveragePool", lambda: [
         small_bytes(30, 10, 300, 300), *many, *many,
     ], {"channels_last": 0}  # fmt: skip
@@ -89,7 +89,7 @@ def microsoft() -> Iterator[Row]:
         small_bytes(16, 16, 256, 256), *many, *many,
     ], {"kernel_shape": [3, 3]}  # fmt: skip
     yield "com.microsoft::QuantizeLinear", lambda: [floats(MANY), *many], {}
-    yield "com.microsoft::DequantizeLinear", lambda: [*quantised()], {}
+    yield "com.microsoft::DequantizeLinear", lambda: [*quantized()], {}
     yield "com.microsoft::MatMulIntegerToFloat", lambda: [
         small_bytes(3000, 1000), small_bytes(1000, 1000), SCALE, SCALE,
     ], {}  # fmt: skip

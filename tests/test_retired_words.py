@@ -28,7 +28,7 @@ MODULES = {
     "joining": ("fusion, concat", 2),
     "lines": ("gemv_*", 1),
     "noting": ("tracer", 0),
-    "placing": ("memory_plan, layout_assignment", 2),
+    "placing": ("memory_plan, layout_assignment", 1),
     "quantised": ("quantized", 4),
     "recording": ("capture", 0),
     "regions": ("subgraph", 0),

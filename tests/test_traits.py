@@ -49,8 +49,8 @@ PLACES = {
     "plugins/tenonnx_fuse/nchwc.py": "what onnxruntime has blocks of channels for",
     "plugins/tenonnx_openvino/declined.py": OTHERS,
     "plugins/tenonnx_ort_format/write.py": OTHERS,
-    "plugins/tenonnx_quant/choosing.py": "what is quantised, as a scheme's user is told",
-    "plugins/tenonnx_quant/dynamic.py": "what is quantised, as a scheme's user is told",
+    "plugins/tenonnx_quant/choosing.py": "what is quantized, as a scheme's user is told",
+    "plugins/tenonnx_quant/dynamic.py": "what is quantized, as a scheme's user is told",
     "plugins/tenonnx_torch/provider.py": "what torch has no kernel for",
     "plugins/tenonnx_training/rules.py": "what no gradient flows through",
 }
