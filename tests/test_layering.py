@@ -49,6 +49,7 @@ PARTS = {
 
 PUBLIC_MODULES = {
     "tenonnx",
+    "tenonnx.affine",
     "tenonnx.convert",
     "tenonnx.delegate",
     "tenonnx.digest",

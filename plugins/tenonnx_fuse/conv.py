@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
@@ -13,23 +13,19 @@ from tenonnx.digest import digest
 from tenonnx.graph import graphs
 from tenonnx.sizes import operand
 from tenonnx_fuse.constants import Array, derived
-from tenonnx_fuse.known import array_of, attribute, weight_of
+from tenonnx_fuse.known import attribute, weight_of
 from tenonnx_fuse.rewrite import Rewriting, has_any
+
+if TYPE_CHECKING:
+    from tenonnx.affine import Affine
 
 FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE)
 SCALING = ("BatchNormalization", "Mul", "Div")
 ADDING = ("Add", "Sub")
 
 
-class Affine(NamedTuple):
-    """``y = x * factor + shift`` per channel, in float64; a factor of ``None`` is 1."""
-
-    factor: Array | None
-    shift: Array | None
-
-
 def fold_into_weights(model: ir.Model, context: TransformContext) -> bool:
-    """Folds normalisations and factors per channel into the convolutions before them.
+    """Folds normalizations and factors per channel into the convolutions before them.
 
     That makes new weights, once for all sessions; those of a convolution that shares them with
     another node stay as they are.
@@ -69,15 +65,17 @@ def _follow(node: ir.Node, work: Rewriting, types: tuple[str, ...]) -> ir.Node |
     if operand(node, 2) is not None and bias is None:
         work.miss(name, after, "the bias is no constant")
         return None
-    channels = _channels(node, weight)
-    affine = _affine(after, node.outputs[0], channels, len(weight.shape))
+    from tenonnx.affine import affine_of, channels_of  # most models have folded theirs
+
+    channels = channels_of(node, weight.shape)
+    affine = affine_of(after, node.outputs[0], channels, len(weight.shape))
     if affine is None:
         return None
     kernel = operand(node, 1)
     if affine.factor is not None and kernel is not None and len(kernel.uses()) > 1:
         work.miss(name, after, "its weights are read by another node too, and would be copied")
         return None
-    inputs = _folded(node, weight, bias, affine, _digest(after), work.context)
+    inputs = _folded(node, weight, bias, affine, channels, _digest(after), work.context)
     attributes = tuple(node.attributes.values())
     new = ir.Node("", node.op_type, inputs, attributes, num_outputs=1, version=node.version)
     graph = node.graph
@@ -87,51 +85,6 @@ def _follow(node: ir.Node, work: Rewriting, types: tuple[str, ...]) -> ir.Node |
         return None
     work.replace(name, graph, after, (after, node), [new])
     return new
-
-
-def _channels(node: ir.Node, weight: Weight) -> int:
-    if node.op_type == "Conv":
-        return weight.shape[0]
-    return weight.shape[1] * int(attribute(node, "group", 1))
-
-
-def _affine(node: ir.Node, x: ir.Value, channels: int, rank: int) -> Affine | None:
-    """Returns what a node does per channel, if that is all it does."""
-    if node.op_type == "BatchNormalization":
-        return _normalisation(node, x, channels)
-    first, second = operand(node, 0), operand(node, 1)
-    other = second if first is x else first
-    if node.op_type in ("Sub", "Div") and second is x:
-        return None
-    array = array_of(other)
-    shape = (1,) * (rank - 2)
-    fits = ((), (1,), (1, *shape), (1, 1, *shape), (channels, *shape), (1, channels, *shape))
-    if array is None or array.shape not in fits or (node.version or 1) < 7:
-        return None
-    if array.shape == (channels,) and not shape:
-        return None
-    column = np.broadcast_to(array.astype(np.float64).reshape(-1), channels)
-    match node.op_type:
-        case "Add":
-            return Affine(None, column)
-        case "Sub":
-            return Affine(None, -column)
-        case "Mul":
-            return Affine(column, None)
-    return Affine(1 / column, None) if np.all(column) else None
-
-
-def _normalisation(node: ir.Node, x: ir.Value, channels: int) -> Affine | None:
-    arrays = [array_of(value) for value in node.inputs[1:5]]
-    fits = [array for array in arrays if array is not None and array.shape == (channels,)]
-    given = [array.astype(np.float64) for array in fits]
-    if operand(node, 0) is not x or len(given) != 4 or (node.version or 1) < 9:
-        return None
-    if attribute(node, "training_mode", 0) or len(node.outputs) > 1:
-        return None
-    scale, bias, mean, var = given
-    factor = scale / np.sqrt(var + attribute(node, "epsilon", 1e-5))
-    return Affine(factor, bias - mean * factor)
 
 
 def _digest(node: ir.Node) -> str:
@@ -146,6 +99,7 @@ def _folded(
     weight: Weight,
     bias: Weight | None,
     affine: Affine,
+    channels: int,
     what: str,
     context: TransformContext,
 ) -> list[ir.Value | None]:
@@ -164,7 +118,6 @@ def _folded(
         )
 
     def summands() -> Array:
-        channels = _channels(node, weight)
         shift = np.zeros(channels) if affine.shift is None else affine.shift
         if bias is not None:
             old = bias.on(HOST).astype(np.float64)
@@ -176,7 +129,7 @@ def _folded(
         kernel = _constant(node, "weight", f"{what}:{weight.key}:{group}", weights, context)
     if affine.shift is None and bias is None:
         return [operand(node, 0), kernel]
-    key = f"{what}:{weight.dtype}:{_channels(node, weight)}:{bias.key if bias else ''}"
+    key = f"{what}:{weight.dtype}:{channels}:{bias.key if bias else ''}"
     return [operand(node, 0), kernel, _constant(node, "bias", key, summands, context)]
 
 

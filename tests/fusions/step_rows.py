@@ -118,7 +118,12 @@ def transposed(d: Draft) -> None:
     y = d.add("ConvTranspose", x, weights, *bias, group=group, strides=[2, 2], **more)
     count = d.choose([rows, 1])
     given = [d.weight(d.random.random(count).astype(np.float32) + 0.5) for _ in range(4)]
-    activate(d, d.add("BatchNormalization", y, *given) if d.choose([True, False]) else y)
+    y = d.add("BatchNormalization", y, *given) if d.choose([True, False]) else y
+    if d.choose([False, True]):
+        shape = d.choose([(rows, 1, 1), (1, rows, 1, 1), (), (1,), (7,), (11,), (3, rows, 1, 1)])
+        column = d.weight(d.floats(*shape))
+        y = d.add(d.choose(["Add", "Mul", "Sub", "Div"]), *d.choose([(y, column), (column, y)]))
+    activate(d, y)
 
 
 def optimised(d: Draft) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tenonnx.affine import Affine, affine_of, channels_of
 from tenonnx.planning.fusion import beside
 from tenonnx_cpu.activation import NONE, Activation, activation_of
 from tenonnx_cpu.elementwise.opcodes import LEAKY_RELU
@@ -73,11 +74,15 @@ class Tail:
         shift = self.shifted(bias)
         return shift if shift.shape == (rows,) and fits(shift) else None
 
-    def follow(self, factor: NDArray, shift: NDArray) -> None:
-        """Takes one more factor and summand per channel, of float64."""
+    def follow(self, affine: Affine) -> None:
+        """Takes one more factor and summand per channel."""
+        factor, shift = affine
+        if factor is None:
+            factor = np.ones_like(shift)
         scale, before = self.scale, self.shift
         self.scale = (factor if scale is None else scale * factor).astype(np.float32)
-        self.shift = (shift if before is None else before * factor + shift).astype(np.float32)
+        after = np.zeros_like(factor) if shift is None else shift
+        self.shift = (after if before is None else before * factor + after).astype(np.float32)
 
     def extend(self, node: ir.Node) -> None:
         """Takes one more node."""
@@ -91,7 +96,7 @@ def find_tail(node: ir.Node, scope: Scope, *, residual: bool = True) -> Tail:
     site = scope.site(node)
     # With a bias that varies, what is added per channel would have to be computed in each run.
     if not site.given(2) or site.constant(2) is not None:
-        while _take(tail, scope, _take_norm) or _take(tail, scope, _take_affine):
+        while _take(tail, scope, _take_affine):
             pass
     if residual:
         _take(tail, scope, _take_residual)
@@ -108,45 +113,15 @@ def _take(tail: Tail, scope: Scope, step: Callable[[Tail, ir.Node, Scope], bool]
     return True
 
 
-def _take_norm(tail: Tail, node: ir.Node, scope: Scope) -> bool:
-    """Folds a BatchNormalization of constants; in one factor and one summand per channel."""
-    site = scope.site(node)
-    version = node.version or 1
-    if node.op_type != "BatchNormalization" or node.inputs[0] is not tail.output or version < 9:
-        return False
-    if site.attribute("training_mode", 0) or len(node.outputs) > 1:
-        return False
-    given = [site.constant(position) for position in range(1, 5)]
-    if any(array is None or array.dtype != np.float32 or array.ndim != 1 for array in given):
-        return False
-    scale, bias, mean, var = (array.astype(np.float64) for array in given if array is not None)
-    factor = scale / np.sqrt(var + site.attribute("epsilon", 1e-5))
-    tail.follow(factor, bias - mean * factor)
-    return True
-
-
 def _take_affine(tail: Tail, node: ir.Node, scope: Scope) -> bool:
-    """Folds a factor or a summand per channel, or one for all."""
-    if node.op_type not in ("Add", "Div", "Mul", "Sub") or (node.version or 1) < 7:
+    """Folds a normalization by constants, or a factor or summand of each channel."""
+    anchor = tail.nodes[0]
+    weight = scope.site(anchor).constant(1)
+    channels = None if weight is None else channels_of(anchor, weight.shape)
+    found = affine_of(node, tail.output, channels, 0 if weight is None else weight.ndim)
+    if found is None:
         return False
-    position = beside(node, tail.output)
-    if position == 0 and node.op_type in ("Div", "Sub"):
-        return False
-    weight, array = scope.site(tail.nodes[0]).constant(1), scope.site(node).constant(position)
-    if weight is None or array is None or array.dtype != np.float32:
-        return False
-    if tail.nodes[0].op_type != "Conv" or weight.ndim < 3:
-        return False
-    channels, ones = weight.shape[0], (1,) * (weight.ndim - 2)
-    if array.shape not in ((), (1,), (channels, *ones), (1, channels, *ones)):
-        return False
-    column = np.broadcast_to(array.reshape(-1).astype(np.float64), channels)
-    if node.op_type in ("Add", "Sub"):
-        tail.follow(np.ones(channels), column if node.op_type == "Add" else -column)
-    elif node.op_type == "Mul" or column.all():
-        tail.follow(column if node.op_type == "Mul" else 1 / column, np.zeros(channels))
-    else:
-        return False
+    tail.follow(found)
     return True
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import numpy as np
-
+from tenonnx.affine import affine_of
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.elementwise.opcodes import ADD, MUL
@@ -17,8 +16,10 @@ from tenonnx_cpu.specialise import F32, Call, NDArray, Site, specialise
 @specialise("BatchNormalization")
 def specialise_batch_norm(site: Site, plain: Call) -> Call | None:
     """Normalises float32 by constant statistics."""
-    affine = affine_of(site)
-    if affine is None:
+    image = site.node.inputs[0]
+    found = None if image is None else affine_of(site.node, image, None, 0)
+    affine = () if found is None else tuple(a.astype(F32) for a in found if a is not None)
+    if len(affine) < 2:
         return None
     program = Program()
     x, factor, shift = (program.array() for _ in range(3))
@@ -38,21 +39,6 @@ def specialise_batch_norm(site: Site, plain: Call) -> Call | None:
         return made._replace(result=(made.result,)) if isinstance(made, Launch) else (made,)
 
     return Capturable(call)
-
-
-def affine_of(site: Site) -> tuple[NDArray, NDArray] | None:
-    """Returns the factor and the summand of each channel, if a node's statistics are constants."""
-    if (site.node.version or 1) < 9 or len(site.node.outputs) > 1:
-        return None
-    if site.attribute("training_mode", 0):
-        return None
-    given = [site.constant(position) for position in range(1, 5)]
-    wide = [a.astype(np.float64) for a in given if a is not None and a.dtype == F32 and a.ndim == 1]
-    if len(wide) < 4 or not wide[0].size or len({a.size for a in wide}) > 1:
-        return None
-    scale, bias, mean, var = wide
-    factor = scale / np.sqrt(var + site.attribute("epsilon", 1e-5))
-    return factor.astype(F32), (bias - mean * factor).astype(F32)
 
 
 def _in_two_passes(x: NDArray, factor: NDArray, shift: NDArray) -> NDArray:
