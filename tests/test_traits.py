@@ -38,7 +38,7 @@ PLACES = {
     "providers/tenonnx_cpu/conv/patches.py": ANSWERS,
     "providers/tenonnx_cpu/conv/tail.py": ANSWERS,
     "providers/tenonnx_cpu/copying/turning.py": ANSWERS,
-    "providers/tenonnx_cuda/graphs/grouping.py": "what cupy leaves to libraries that wait",
+    "providers/tenonnx_cuda/capture/capturable.py": "what cupy leaves to libraries that wait",
     "providers/tenonnx_cuda/provider.py": ANSWERS,
     "providers/tenonnx_array/provider.py": ANSWERS,
     "providers/tenonnx_array/tracing.py": ANSWERS,
