@@ -59,7 +59,7 @@ PHRASES = {
     r"initialis": ("initializ, as ONNX", 0),
     r"normalis": ("normaliz, as ONNX", 134),
     r"optimis": ("optimiz", 77),
-    r"quantis": ("quantiz, as ONNX", 539),
+    r"quantis": ("quantiz, as ONNX", 538),
     r"serialis": ("serializ", 0),
     r"specialis": ("specializ", 197),
 }
