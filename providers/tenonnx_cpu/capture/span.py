@@ -16,6 +16,7 @@ from tenonnx.planning import spans
 from tenonnx.planning.lower import is_constant
 from tenonnx.planning.program import Program
 from tenonnx.provider import HOST, Step
+from tenonnx_cpu.buffers import drop_idle
 from tenonnx_cpu.capture.capturable import (
     PATIENCE,
     Capturable,
@@ -149,6 +150,7 @@ class Tracer:
             run = self._captured(inputs, calls)
             if run.fits:
                 self._kept = [*self._kept, key][-keep(cell, run) :]
+                drop_idle()  # what steps exchanged is in the arena from now on
 
     def _captured(self, inputs: Sequence[Any], calls: Sequence[CapturedCall | None]) -> CapturedRun:
         slots: dict[Any, int] = {value: n for n, value in enumerate(self._inputs)}
