@@ -31,5 +31,5 @@ def make_chunks_small(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
 def cut_all_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Has steps that are compiled from now on cut the smallest inputs, too."""
-    for name in ("SMALL", "FEW", "MANY"):
-        monkeypatch.setattr(provider, name, 0)
+    for name, count in {"SMALL": 0, "FEW": 0, "MANY": -1}.items():
+        monkeypatch.setattr(provider, name, count)

@@ -23,7 +23,7 @@ from tenonnx_array.piecewise import piecewise
 PAGE = 4096
 """Bytes of memory that are made when the first of them is written."""
 
-PIECEWISE = 1 << 19
+PIECEWISE = 1 << 21
 """Elements of an input beyond which pieces cost little beside what is done."""
 
 NEWEST = 1 << 16

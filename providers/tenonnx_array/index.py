@@ -16,6 +16,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from tenonnx.interruption import check, copied, pieces
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.allocation import check_allocation
+from tenonnx_array.sorting import stable_order
 
 LONGEST, PIECE = 1 << 22, 1 << 18
 """Elements up to which those that are not zero are found at once, and of a piece beyond."""
@@ -190,7 +191,7 @@ def _unique_of_row(keys: Array, by_value: bool) -> tuple[Array, ...]:
 
     NaN are all the same one.
     """
-    order = np.argsort(keys, kind="stable").astype(np.int64, copy=False)
+    order = stable_order(keys).astype(np.int64, copy=False)
     row = keys[order]
     new = np.empty_like(row, bool)
     new[:1] = True
