@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 DIST = "tenonnx-0.1.0.dist-info"
-KERNELS = ("rows.reduction.reduce", "rows.topk.top_k")
+KERNELS = ("reduce.reduction.reduce", "reduce.topk.top_k")
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_a_wheel_has_kernels_for_other_processors(kind: str, tmp_path: Path) -> 
         assert {name.split("/")[1] for name in inside} == {"kernels"}
         assert {name.split("/")[2] for name in inside} == {kind}
         found = {name.split("/")[3].partition("-")[0]: name for name in inside}
-        assert {*KERNELS, "threads.crew.shared", "compiler", "sources"} <= found.keys()
+        assert {*KERNELS, "jit.threads.crew.shared", "compiler", "sources"} <= found.keys()
         assert b"\njit/rows/topk.py " in file.read(found["sources"])
         content = file.read(found[KERNELS[0]])
         _, _, start, whole = images.FRONT.unpack_from(content)

@@ -101,8 +101,8 @@ LAYOUT = "one pass that lays out a node's constants and returns the closure over
 LOOP = "one loop nest: numba compiles it as a whole, and its buffers live in registers"
 
 BIG_FUNCTIONS: dict[str, str] = {
-    "providers/tenonnx_cpu/jit/attention/attention.py::attend_blocks": LOOP,
-    "providers/tenonnx_cpu/products/product.py::product_launch": LAYOUT,
+    "providers/tenonnx_cpu/attention/kernels/attention.py::attend_blocks": LOOP,
+    "providers/tenonnx_cpu/matmul/product.py::product_launch": LAYOUT,
 }
 """Exceptions: path, or path and function, to the reason why it is better in one piece."""
 

@@ -22,8 +22,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from bench.cpu.side_by_side import COLUMNS, compared, parser
 from tenonnx_cpu.capture.launch import done
-from tenonnx_cpu.quantised.matrix import Quantised
-from tenonnx_cpu.quantised.product import Activations, matmul_q, request
+from tenonnx_cpu.quantized.matrix import Quantised
+from tenonnx_cpu.quantized.product import Activations, matmul_q, request
 
 INT4 = {False: TensorProto.UINT4, True: TensorProto.INT4}
 

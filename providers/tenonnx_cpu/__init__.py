@@ -5,10 +5,10 @@ What becomes of a node, in the order in which it happens:
 1. An *operator* is a function of ``tenonnx_array`` over numpy; ``provider`` makes a step of it.
 2. An *override* looks at the node, or at it and others, and returns what computes it faster, or
    ``None``: ``@specialise`` for one node (``specialise``), ``@fusion`` for several (``fuse``;
-   ``subgraph`` finds those that compute one value). They are in the packages, one for each kind of
-   operator: ``listing`` says which module is about which operators, and ``lazy_import`` imports
+   ``subgraph`` finds those that compute one value). They are in the folders of families of
+   operators: ``listing`` says which module is about which operators, and ``lazy_import`` imports
    those of a graph's. What depends on shapes alone is a step of its own (``shapes``).
-3. An override asks for a *kernel*, a function in ``jit``'s package of the same name, by a
+3. An override asks for a *kernel*, a function in the family's ``kernels``, by a
    ``JitKernel`` (``jit.runtime``); until there is one, or if it does not take what it gets, the
    override calls the operator, which it has been given as ``plain``.
 4. numba compiles the kernel once per machine (``jit.compiling``) into an *image* that processes map
@@ -17,7 +17,7 @@ What becomes of a node, in the order in which it happens:
    *launch*: the kernel with its arguments (``capture.launch``).
 6. If consecutive steps return the same launches when they are asked again, their run is *captured*
    as one (``capture.span``), and from then on *replayed*, in machine code, without them
-   (``jit.replay``, ``jit.layout``).
+   (``capture.kernels.replay``, ``jit.layout``).
 """
 
 from __future__ import annotations

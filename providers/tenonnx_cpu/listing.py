@@ -14,12 +14,6 @@ LISTING: Final = {
     "attention.operator": "Attention",
     "attention.rotary": "Neg",
     "attention.rotary_operator": "RotaryEmbedding com.microsoft::RotaryEmbedding",
-    "classical.distances": "com.microsoft::CDist",
-    "classical.svm": "ai.onnx.ml::SVMClassifier",
-    "classical.trees": (
-        "ai.onnx.ml::TreeEnsemble ai.onnx.ml::TreeEnsembleClassifier "
-        "ai.onnx.ml::TreeEnsembleRegressor"
-    ),
     "conv.boxes": "NonMaxSuppression",
     "conv.channel_norms": "GroupNormalization InstanceNormalization",
     "conv.conv": "Conv",
@@ -31,11 +25,11 @@ LISTING: Final = {
     "conv.pooling": "AveragePool GlobalAveragePool MaxPool ReduceMean",
     "conv.resizing": "Resize",
     "conv.transposed": "ConvTranspose",
-    "copying.joining": "Concat",
-    "copying.moving": "DepthToSpace Gather Pad ReverseSequence SpaceToDepth Tile",
-    "copying.picking": "GatherElements",
-    "copying.turning": "Transpose",
-    "copying.views": "Expand Flatten Reshape Slice Split SplitToSequence Squeeze Unsqueeze",
+    "data_movement.joining": "Concat",
+    "data_movement.moving": "DepthToSpace Gather Pad ReverseSequence SpaceToDepth Tile",
+    "data_movement.picking": "GatherElements",
+    "data_movement.turning": "Transpose",
+    "data_movement.views": "Expand Flatten Reshape Slice Split SplitToSequence Squeeze Unsqueeze",
     "elementwise.batch_norm": "BatchNormalization",
     "elementwise.elementwise": (
         "Abs Add Ceil Clip Div Erf Exp Floor Gelu HardSigmoid HardSwish LeakyRelu Max Min Mul Neg "
@@ -58,20 +52,26 @@ LISTING: Final = {
     "int8.table": (
         "Concat DequantizeLinear com.microsoft::QLinearLeakyRelu com.microsoft::QLinearSigmoid"
     ),
-    "products.affine": "Gemm MatMul",
-    "products.dense": "Gemm",
-    "products.experts": "MatMul",
-    "products.matmul": "Gemm MatMul",
-    "quantised.dequantised": "ai.tenonnx::DequantizeMatMul",
-    "quantised.gather": "com.microsoft::GatherBlockQuantized",
-    "quantised.mixtures": "com.microsoft::MoE com.microsoft::QMoE",
-    "quantised.nbits": "com.microsoft::MatMulNBits",
-    "recurrent.operator": "GRU LSTM RNN",
-    "recurrent.quantised": "com.microsoft::DynamicQuantizeLSTM",
-    "rows.norms": (
+    "matmul.affine": "Gemm MatMul",
+    "matmul.dense": "Gemm",
+    "matmul.experts": "MatMul",
+    "matmul.matmul": "Gemm MatMul",
+    "ml.distances": "com.microsoft::CDist",
+    "ml.svm": "ai.onnx.ml::SVMClassifier",
+    "ml.trees": (
+        "ai.onnx.ml::TreeEnsemble ai.onnx.ml::TreeEnsembleClassifier "
+        "ai.onnx.ml::TreeEnsembleRegressor"
+    ),
+    "norm.norms": (
         "Add LayerNormalization LogSoftmax RMSNormalization SimplifiedLayerNormalization Softmax "
         "com.microsoft::SimplifiedLayerNormalization"
     ),
-    "rows.reduction": "ReduceL2 ReduceMax ReduceMin ReduceProd ReduceSum ReduceSumSquare",
-    "rows.topk": "TopK",
+    "quantized.dequantised": "ai.tenonnx::DequantizeMatMul",
+    "quantized.gather": "com.microsoft::GatherBlockQuantized",
+    "quantized.mixtures": "com.microsoft::MoE com.microsoft::QMoE",
+    "quantized.nbits": "com.microsoft::MatMulNBits",
+    "recurrent.operator": "GRU LSTM RNN",
+    "recurrent.quantised": "com.microsoft::DynamicQuantizeLSTM",
+    "reduce.reduction": "ReduceL2 ReduceMax ReduceMin ReduceProd ReduceSum ReduceSumSquare",
+    "reduce.topk": "TopK",
 }

@@ -10,7 +10,7 @@ from running import Watch, floats, session
 from scipy import special
 
 from models import node
-from tenonnx_cpu.products.product import GEMM, STREAM, product, request
+from tenonnx_cpu.matmul.product import GEMM, STREAM, product, request
 
 FUNCTIONS: dict[str, Any] = {
     "none": lambda z: z,

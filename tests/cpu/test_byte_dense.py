@@ -12,7 +12,7 @@ from test_byte_products import KINDS, TYPES, bytes_of, exact, rounded
 from models import node
 from tenonnx_cpu.int8.pairs import ADD, MULTIPLY
 from tenonnx_cpu.int8.product import GEMM
-from tenonnx_cpu.rows.norms import SOFTMAX
+from tenonnx_cpu.norm.norms import SOFTMAX
 
 # Scales are powers of two, so that nothing but the last rounding rounds.
 XS, WS, YS = np.float32(2.0**-3), np.float32(2.0**-5), np.float32(2.0**-1)

@@ -166,7 +166,7 @@ def test_sessions_that_are_there_before_the_kernel(monkeypatch: pytest.MonkeyPat
     """What replays captures may be compiled after a session was opened, as any kernel."""
     with monkeypatch.context() as patch:
         patch.setattr(runtime, "KERNELS", [])
-        late = capturable.JitKernel("replay", "replay")
+        late = capturable.JitKernel("capture.replay", "replay")
         late.state = runtime.NUMPY
         patch.setenv("TENONNX_JIT", "1")
         patch.setattr(capturable, "REPLAY", late)

@@ -19,7 +19,7 @@ import tenonnx
 from models import model, node, value
 from tenonnx.errors import InvalidArgument
 from tenonnx_cpu import team
-from tenonnx_cpu.rows.norms import SOFTMAX
+from tenonnx_cpu.norm.norms import SOFTMAX
 
 pool = pytest.importorskip("tenonnx_cpu.jit.threads.pool", reason="there is no numba here")
 from tenonnx_cpu.jit.threads import crew  # noqa: E402 - it imports numba, too
@@ -107,7 +107,7 @@ def test_helpers_sleep_when_there_is_nothing_to_do(memory: Any) -> None:
 def test_processes_end_while_helpers_watch() -> None:
     code = (
         "import os, numpy as np; os.environ['TENONNX_JIT'] = 'wait'\n"
-        "from tenonnx_cpu.rows.norms import SOFTMAX\n"
+        "from tenonnx_cpu.norm.norms import SOFTMAX\n"
         "SOFTMAX.request()\n"
         "x = np.ones((512, 64), np.float32)\n"
         "SOFTMAX.run(x, np.empty_like(x), 0, 8, 4)\n"

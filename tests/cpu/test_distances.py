@@ -11,7 +11,7 @@ from running import Watch, floats
 import tenonnx
 from fusing import notes
 from models import FLOAT, graph, model, node, value
-from tenonnx_cpu.classical import distances
+from tenonnx_cpu.ml import distances
 
 DOUBLE = 11
 

@@ -12,8 +12,8 @@ from running import Watch, floats, require_kernels, session
 
 import tenonnx
 from models import INT64, node
-from tenonnx_cpu.products.product import GEMM, STREAM
-from tenonnx_cpu.quantised import mixtures
+from tenonnx_cpu.matmul.product import GEMM, STREAM
+from tenonnx_cpu.quantized import mixtures
 
 require_kernels()
 

@@ -19,12 +19,12 @@ import pytest
 from models import FLOAT, model, node, value
 
 pytest.importorskip("numba")
+from tenonnx_cpu.conv.kernels import pool as conv_pool
 from tenonnx_cpu.jit.code import images
 from tenonnx_cpu.jit.code.cache import image_path
 from tenonnx_cpu.jit.code.cpu import _asked, _own_features
 from tenonnx_cpu.jit.compiling import In, Out, boolean, f32, helper, kernel, size
-from tenonnx_cpu.jit.conv import pool as conv_pool
-from tenonnx_cpu.jit.rows import norms
+from tenonnx_cpu.norm.kernels import norms
 
 pytestmark = pytest.mark.skipif(not images.SUPPORTED, reason="no images are made here")
 
@@ -46,7 +46,7 @@ def run(session):
 def compiled():
     return sorted(str(kernel) for kernel in runtime.KERNELS if kernel.run is not None)
 """
-KERNELS = ["products.gemm.gemm_f32", "rows.norms.softmax"]
+KERNELS = ["matmul.gemm.gemm_f32", "norm.norms.softmax"]
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +163,7 @@ def test_threads_load_an_image_once(product: Path, warm: str) -> None:
     assert child(
         """
         from tenonnx_cpu.jit.code.cache import image_path
-        path = image_path(runtime.source_of("products.gemm"), "gemm_f32")
+        path = image_path(runtime.source_of("matmul.gemm"), "gemm_f32")
         found, start = [], threading.Barrier(8)
         def load():
             start.wait()
@@ -172,7 +172,7 @@ def test_threads_load_an_image_once(product: Path, warm: str) -> None:
         for thread in threads: thread.start()
         for thread in threads: thread.join()
         lines = [line for line in open("/proc/self/maps") if "r-xp" in line]
-        maps = sum("products.gemm.gemm_f32" in line for line in lines)
+        maps = sum("matmul.gemm.gemm_f32" in line for line in lines)
         print(json.dumps([len(found), len(set(found)), maps]))
         """,
         product, warm,

@@ -42,7 +42,7 @@ def compiled():
     return sorted(str(kernel) for kernel in runtime.KERNELS if kernel.run is not None)
 """
 
-NEEDED = ["conv.pool.average_f32", "replay.replay", "rows.reduction.reduce"]
+NEEDED = ["conv.pool.average_f32", "capture.replay.replay", "reduce.reduction.reduce"]
 """Kernels that the model's sessions ask for."""
 
 RECORD = """
@@ -106,7 +106,7 @@ def test_two_processes_leave_one_image_of_each(warm: Path) -> None:
     files = [Path(name) for name in contents(warm)]
     names = [file.name.split("-")[0] for file in files]
     assert sorted(set(names)) == sorted(names)
-    assert {*NEEDED, "threads.crew.shared"} <= set(names)
+    assert {*NEEDED, "jit.threads.crew.shared"} <= set(names)
     assert {file.suffix or file.name for file in files} == {".image", ".sources", COMPILER}
 
 

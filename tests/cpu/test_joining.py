@@ -9,7 +9,7 @@ import pytest
 from running import Watch, session
 
 from models import node
-from tenonnx_cpu.copying.joining import JOIN, join
+from tenonnx_cpu.data_movement.joining import JOIN, join
 from tenonnx_cpu.team import most_threads
 
 SHAPES = [

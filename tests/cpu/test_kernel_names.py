@@ -15,8 +15,12 @@ from tenonnx_cpu.lazy_import import import_all
 TELL = """
 import gc, importlib, pkgutil, sys
 from numba.core.dispatcher import Dispatcher
-import tenonnx_cpu.jit as jit
-names = sorted(module.name for module in pkgutil.walk_packages(jit.__path__, "tenonnx_cpu.jit."))
+import tenonnx_cpu
+names = sorted(
+    module.name
+    for module in pkgutil.walk_packages(tenonnx_cpu.__path__, "tenonnx_cpu.")
+    if {"jit", "kernels"} & set(module.name.split("."))
+)
 for name in names[::int(sys.argv[1])]:
     importlib.import_module(name)
 for thing in gc.get_objects():
@@ -59,6 +63,6 @@ def test_kernels_are_functions_of_the_files_by_which_they_are_kept() -> None:
     pytest.importorskip("numba")
     import_all()
     for declared in runtime.KERNELS:
-        module = importlib.import_module(f"tenonnx_cpu.jit.{declared.module}")
+        module = importlib.import_module(runtime.module_of(declared.module))
         file = module.__dict__[declared.name].function.__code__.co_filename
         assert file == str(runtime.source_of(declared.module)), declared

@@ -14,7 +14,7 @@ from models import node
 from tenonnx_cpu import buffers
 from tenonnx_cpu.attention import rotary
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.products import dense
+from tenonnx_cpu.matmul import dense
 from tenonnx_cpu.recurrent import operator as recurrent
 
 

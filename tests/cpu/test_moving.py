@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from running import Watch, floats, session
 
 from models import node
-from tenonnx_cpu.copying.moving import MOVE, SMALL, numbers_of, traced
+from tenonnx_cpu.data_movement.moving import MOVE, SMALL, numbers_of, traced
 
 X = floats(2, 3, 20, 30)
 INT64 = 7

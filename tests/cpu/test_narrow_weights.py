@@ -20,8 +20,8 @@ import numba
 from numba import types
 from numba.extending import intrinsic
 
-from tenonnx_cpu.jit.products.pack import floats_of_halves
 from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.matmul.kernels.pack import floats_of_halves
 
 
 def session(nodes: Any, weights: Any) -> Any:

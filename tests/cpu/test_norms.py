@@ -7,7 +7,7 @@ import pytest
 from running import Watch, floats, run, session, softmax, wide
 
 from models import node
-from tenonnx_cpu.rows.norms import NORMALISE, SOFTMAX
+from tenonnx_cpu.norm.norms import NORMALISE, SOFTMAX
 
 WIDTHS = [1, 7, 16, 64, 300, 768]
 

@@ -10,7 +10,7 @@ from running import Watch, floats, require_kernels, session
 
 import tenonnx
 from models import INT64, node
-from tenonnx_cpu.copying.picking import PICK
+from tenonnx_cpu.data_movement.picking import PICK
 
 require_kernels()
 

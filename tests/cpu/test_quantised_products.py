@@ -14,10 +14,10 @@ import tenonnx
 from models import FLOAT, model, node, value
 from tenonnx_cpu.capture.launch import done
 from tenonnx_cpu.jit.code import images
-from tenonnx_cpu.quantised import nbits as nbits_module
-from tenonnx_cpu.quantised import product as products
-from tenonnx_cpu.quantised.matrix import Quantised
-from tenonnx_cpu.quantised.product import matmul_q, request
+from tenonnx_cpu.quantized import nbits as nbits_module
+from tenonnx_cpu.quantized import product as products
+from tenonnx_cpu.quantized.matrix import Quantised
+from tenonnx_cpu.quantized.product import matmul_q, request
 
 require_kernels()
 

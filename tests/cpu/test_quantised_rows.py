@@ -9,7 +9,7 @@ import pytest
 from running import Watch, require_kernels, session
 
 from models import INT64, node
-from tenonnx_cpu.quantised.gather import GATHER
+from tenonnx_cpu.quantized.gather import GATHER
 
 require_kernels()
 

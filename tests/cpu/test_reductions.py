@@ -9,7 +9,7 @@ import pytest
 from running import Watch, floats, run, session, wide
 
 from models import node
-from tenonnx_cpu.rows.reduction import REDUCE, cut_of
+from tenonnx_cpu.reduce.reduction import REDUCE, cut_of
 
 FUNCTIONS: dict[str, Any] = {
     "ReduceL2": lambda x, **how: np.sqrt(np.sum(x * x, **how)),

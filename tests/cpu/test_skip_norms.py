@@ -9,7 +9,7 @@ import pytest
 from running import Watch, floats, require_kernels, session
 
 from models import node
-from tenonnx_cpu.rows.norms import NORMALISE
+from tenonnx_cpu.norm.norms import NORMALISE
 
 require_kernels()
 

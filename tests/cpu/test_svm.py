@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tenonnx_array.ml.svm import coupled
-from tenonnx_cpu.classical.svm import COUPLE, couple
+from tenonnx_cpu.ml.svm import COUPLE, couple
 
 CHANCES = st.integers(2, 5).flatmap(
     lambda classes: st.tuples(

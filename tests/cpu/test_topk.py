@@ -11,7 +11,7 @@ from running import Watch, floats, session
 
 from models import INT64, node
 from tenonnx_array.search import top_k
-from tenonnx_cpu.rows import topk
+from tenonnx_cpu.reduce import topk
 
 FEW = st.sampled_from([-np.inf, -1.0, -0.0, 0.0, 0.5, 1.0, np.inf, np.nan])
 ROWS = hnp.arrays(np.float32, st.tuples(st.integers(1, 3), st.integers(8, 40)), elements=FEW)

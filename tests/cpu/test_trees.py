@@ -12,7 +12,7 @@ from test_ml_laws import ROWS, bound, split_apart
 from test_ml_laws import trees as any_trees
 
 from models import FLOAT, node
-from tenonnx_cpu.classical import trees
+from tenonnx_cpu.ml import trees
 
 
 def forest(trees_count: int, depth: int, features: int, modes: list[str]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from running import Watch, floats, run
 
 from models import node
-from tenonnx_cpu.copying.turning import TURN, cut_of
+from tenonnx_cpu.data_movement.turning import TURN, cut_of
 
 LENGTHS = st.sampled_from([1, 2, 3, 7, 16, 17, 33, 40])
 

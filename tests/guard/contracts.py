@@ -64,19 +64,19 @@ CONTRACTS: dict[str, Contract] = {
         ],
         PRODUCT._replace(captured=False),
     ),
-    "products.gemm.gemm_f32": PRODUCT,
-    "products.stream.stream_f32": PRODUCT,
-    "products.dense.run_layers": Contract(
+    "matmul.gemm.gemm_f32": PRODUCT,
+    "matmul.stream.stream_f32": PRODUCT,
+    "matmul.dense.run_layers": Contract(
         plan="each layer's rows are the columns of the one before; a bias has a number per column",
         launch="x is a matrix of the first layer's rows",
     ),
-    **dict.fromkeys([f"quantised.gemm.q_gemm_{bits}" for bits in (2, 4, 8)], CODES),
-    **dict.fromkeys([f"quantised.bytes.q_bytes_{bits}" for bits in (2, 4, 8)], CODES),
-    **dict.fromkeys([f"quantised.stream.q_dots_{bits}" for bits in (2, 4, 8)], CODES),
-    **dict.fromkeys([f"quantised.reals.q_reals_{bits}" for bits in (2, 4, 8)], CODES),
-    **dict.fromkeys([f"quantised.few.q_few_bytes_{bits}" for bits in (2, 4)], CODES),
-    **dict.fromkeys([f"quantised.few.q_few_reals_{bits}" for bits in (2, 4, 8)], CODES),
-    "quantised.gather.gather_rows": Contract(
+    **dict.fromkeys([f"quantized.gemm.q_gemm_{bits}" for bits in (2, 4, 8)], CODES),
+    **dict.fromkeys([f"quantized.bytes.q_bytes_{bits}" for bits in (2, 4, 8)], CODES),
+    **dict.fromkeys([f"quantized.stream.q_dots_{bits}" for bits in (2, 4, 8)], CODES),
+    **dict.fromkeys([f"quantized.reals.q_reals_{bits}" for bits in (2, 4, 8)], CODES),
+    **dict.fromkeys([f"quantized.few.q_few_bytes_{bits}" for bits in (2, 4)], CODES),
+    **dict.fromkeys([f"quantized.few.q_few_reals_{bits}" for bits in (2, 4, 8)], CODES),
+    "quantized.gather.gather_rows": Contract(
         plan=CODES.plan, values="rows beyond the table are zeros, as in onnxruntime"
     ),
     **dict.fromkeys(
@@ -112,30 +112,32 @@ CONTRACTS: dict[str, Contract] = {
     "int8.quantising.quantize": BYTES._replace(captured=False),
     "int8.quantising.dequantize": BYTES._replace(captured=False),
     "int8.quantising.quantize_by_range": Contract(values="the range is finite"),
-    "elementwise.run_program": ELEMENTS,
-    "rows.norms.softmax": Contract(launch="the axis is the last one, with elements"),
-    "rows.norms.normalise_all": ROWS,
-    "rows.reduction.reduce": Contract(launch="axes are the input's, and have elements"),
-    "rows.topk.top_k": Contract(values="k is at most the axis, in each run"),
-    "copying.moving.move": Contract(
+    "elementwise.program.run_program": ELEMENTS,
+    "norm.norms.softmax": Contract(launch="the axis is the last one, with elements"),
+    "norm.norms.normalise_all": ROWS,
+    "reduce.reduction.reduce": Contract(launch="axes are the input's, and have elements"),
+    "reduce.topk.top_k": Contract(values="k is at most the axis, in each run"),
+    "data_movement.moving.move": Contract(
         plan="numpy moves the places of elements, and refuses what is wrong"
     ),
-    "copying.joining.join": Contract(launch="shapes agree but along the axis", captured=False),
-    "copying.picking.pick": Contract(
+    "data_movement.joining.join": Contract(
+        launch="shapes agree but along the axis", captured=False
+    ),
+    "data_movement.picking.pick": Contract(
         launch="as many rows of places as of data", values="places are in a row", captured=False
     ),
-    "copying.turning.turn": Contract(launch="strides are positive"),
+    "data_movement.turning.turn": Contract(launch="strides are positive"),
     "recurrent.layer.run_layer": Contract(
         plan="hidden_size is R's",
         launch="W, R, B and states agree; a length per item",
         values="lengths are from 0 to the steps",
     ),
-    "classical.distances.distances_f32": Contract(launch="rows have the points' features"),
-    "classical.distances.distances_f64": Contract(launch="rows have the points' features"),
-    "classical.svm.couple": Contract(plan="a probability per pair of classes", captured=False),
-    "classical.trees.score_f32": Contract(
+    "ml.distances.distances_f32": Contract(launch="rows have the points' features"),
+    "ml.distances.distances_f64": Contract(launch="rows have the points' features"),
+    "ml.svm.couple": Contract(plan="a probability per pair of classes", captured=False),
+    "ml.trees.score_f32": Contract(
         plan="lists of one length; branches, leaves and targets exist; no cycle; features from 0",
         launch="the input has the features that nodes test",
     ),
 }
-CONTRACTS["classical.trees.score_f64"] = CONTRACTS["classical.trees.score_f32"]
+CONTRACTS["ml.trees.score_f64"] = CONTRACTS["ml.trees.score_f32"]

@@ -17,10 +17,10 @@ from tenonnx_cpu import buffers
 from tenonnx_cpu.jit import scratch
 from tenonnx_cpu.jit.runtime import KERNELS, JitKernel
 
-ADDRESSED = {"copying.joining.join", "products.dense.run_layers"}
+ADDRESSED = {"data_movement.joining.join", "matmul.dense.run_layers"}
 """Kernels that are given addresses instead of arrays: sessions guard what lies there."""
 
-APART = {"replay.replay"}
+APART = {"capture.replay.replay"}
 """What takes no arrays, and is called by machine code."""
 
 

@@ -267,7 +267,7 @@ def test_compiled_products(
     kind: str, through: str, axis: int, block: int, zeros: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("numba")
-    from tenonnx_cpu.quantised import dequantised
+    from tenonnx_cpu.quantized import dequantised
 
     monkeypatch.setenv("TENONNX_JIT", "wait")
     found: list[Any] = []

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tenonnx_cpu.capture.captured_call import CapturedCall
     from tenonnx_cpu.capture.captured_run import CapturedRun
 
-REPLAY = JitKernel("replay", "replay")
+REPLAY = JitKernel("capture.replay", "replay")
 
 KEPT = 4
 """Captured calls that a step keeps."""

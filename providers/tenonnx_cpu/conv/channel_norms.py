@@ -8,7 +8,7 @@ from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.products.product import fits
+from tenonnx_cpu.matmul.product import fits
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 NORMALISE = JitKernel("conv.channel_norms", "normalise_channels")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx_cpu.fuse import PATTERN, Fused, Scope, fusion
-from tenonnx_cpu.products.product import F32, fits, product, request
+from tenonnx_cpu.matmul.product import F32, fits, product, request
 
 if TYPE_CHECKING:
     import onnx_ir as ir

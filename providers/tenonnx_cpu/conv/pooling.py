@@ -16,8 +16,8 @@ from tenonnx_cpu.conv.channels_last import channels_last, is_last
 from tenonnx_cpu.conv.depthwise import depthwise_layout
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
-from tenonnx_cpu.products.product import fits
-from tenonnx_cpu.rows.reduction import REDUCE, SUM, cut_of, reduction
+from tenonnx_cpu.matmul.product import fits
+from tenonnx_cpu.reduce.reduction import REDUCE, SUM, cut_of, reduction
 from tenonnx_cpu.specialise import F32, Call, NDArray, Site, specialise
 
 POOL = JitKernel("conv.pool", "pool_f32")

@@ -13,7 +13,7 @@ from tenonnx_array.resize import Readings, readings_of
 from tenonnx_cpu.buffers import contiguous, empty
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
-from tenonnx_cpu.products.product import fits
+from tenonnx_cpu.matmul.product import fits
 from tenonnx_cpu.specialise import F32, Call, NDArray, Site, specialise
 
 RESIZE = JitKernel("conv.resize", "resize_f32")

@@ -25,7 +25,7 @@ Form: TypeAlias = tuple[Shape, Shape]
 Axis: TypeAlias = tuple[int, tuple[int, ...]]
 """How long it is, and every array's stride along it in elements."""
 
-RUN = JitKernel("elementwise", "run_program")
+RUN = JitKernel("elementwise.program", "run_program")
 NOTHING = np.zeros(1, np.float32)
 
 ENOUGH = 1 << 15

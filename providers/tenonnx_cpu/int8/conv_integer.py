@@ -14,7 +14,7 @@ from tenonnx_cpu.int8.codes import scaled_sums
 from tenonnx_cpu.int8.conv import limits_of
 from tenonnx_cpu.int8.conv_weights import ByteWeights
 from tenonnx_cpu.int8.product import NO_NUMBERS, SUMS, Finish
-from tenonnx_cpu.products.product import F32
+from tenonnx_cpu.matmul.product import F32
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 if TYPE_CHECKING:

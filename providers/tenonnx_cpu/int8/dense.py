@@ -12,8 +12,8 @@ from tenonnx.planning.lower import is_constant
 from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
 from tenonnx_cpu.int8.codes import BYTES, Code, code_of, dequantized, quantizer, unread
 from tenonnx_cpu.int8.product import GEMM, NO_NUMBERS, Finish, byte_product, column_zeros
-from tenonnx_cpu.products.product import F32
-from tenonnx_cpu.quantised.dequantised import quantised_weights
+from tenonnx_cpu.matmul.product import F32
+from tenonnx_cpu.quantized.dequantised import quantised_weights
 from tenonnx_cpu.specialise import Call, NDArray, on_host
 
 if TYPE_CHECKING:

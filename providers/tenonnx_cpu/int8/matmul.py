@@ -14,7 +14,7 @@ from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
 from tenonnx_cpu.int8.codes import BYTES, scaled_sums
 from tenonnx_cpu.int8.product import GEMM, NO_WORDS, Finish, byte_launch, byte_product, column_zeros
 from tenonnx_cpu.int8.quantising import BY_RANGE, dynamic_quantize
-from tenonnx_cpu.products.product import F32
+from tenonnx_cpu.matmul.product import F32
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 if TYPE_CHECKING:

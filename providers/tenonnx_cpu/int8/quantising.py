@@ -13,7 +13,7 @@ from tenonnx_cpu.conv.channels_last import memory_order
 from tenonnx_cpu.int8.codes import BYTES
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces
-from tenonnx_cpu.products.product import F32
+from tenonnx_cpu.matmul.product import F32
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 QUANTIZE, DEQUANTIZE, BY_RANGE = (

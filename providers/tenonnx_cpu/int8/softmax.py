@@ -6,7 +6,7 @@ from typing import Any
 
 from tenonnx_cpu.int8.codes import code_at
 from tenonnx_cpu.int8.quantising import DEQUANTIZE, QUANTIZE, dequantize, quantize
-from tenonnx_cpu.rows.norms import SOFTMAX, specialise_softmax
+from tenonnx_cpu.norm.norms import SOFTMAX, specialise_softmax
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 

@@ -13,7 +13,7 @@ from tenonnx_cpu.buffers import contiguous, empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.channels_last import memory_order
-from tenonnx_cpu.copying.joining import JOIN, join
+from tenonnx_cpu.data_movement.joining import JOIN, join
 from tenonnx_cpu.elementwise.elementwise import MEANINGS
 from tenonnx_cpu.fuse import LOOKED_UP, QUANTIZED, Fused, Scope, fusion
 from tenonnx_cpu.int8.between import SERIAL, between, flat

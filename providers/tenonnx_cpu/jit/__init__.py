@@ -2,12 +2,12 @@
 
 A compiled kernel is kept as an *image* (``code.images``): machine code that is mapped and called
 without numba, and shared by processes. ``runtime``, what that imports, ``scratch``, ``layout`` and
-``products.workspace`` may be imported without numba; every other module here imports it, and is
-itself imported when a kernel in it is first compiled.
+``matmul.kernels.workspace`` may be imported without numba; every other module here, or in the
+``kernels`` of a family, imports it, and is itself imported when a kernel in it is first compiled.
 
 A kernel in three steps:
 
-1. *Write it* in a module of this package, on plain arrays and numbers::
+1. *Write it* in a family's ``kernels``, on plain arrays and numbers::
 
        from tenonnx_cpu.jit.compiling import In, Out, f32, kernel, size
        from tenonnx_cpu.jit.threads.pool import parallel
@@ -40,7 +40,7 @@ A kernel in three steps:
 
 2. *Declare it* where it is used, which does not import numba::
 
-       NEGATE = JitKernel("elementwise", "negate")
+       NEGATE = JitKernel("elementwise.program", "negate")
 
 3. *Call it* from a specialisation (``tenonnx_cpu.specialise``) or a fusion (``tenonnx_cpu.fuse``).
    ``NEGATE.request()`` when the node is compiled; then, on every run::

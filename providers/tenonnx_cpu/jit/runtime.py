@@ -27,7 +27,7 @@ from tenonnx.errors import InvalidArgument
 from tenonnx_cpu.jit.code import images
 from tenonnx_cpu.jit.code.cache import cache_folder, compiler, forget_unused, image_path
 from tenonnx_cpu.jit.code.cpu import NATIVE, installed, target
-from tenonnx_cpu.jit.code.sources import Changed
+from tenonnx_cpu.jit.code.sources import ROOT, Changed
 from tenonnx_cpu.jit.threads import memory as crew_memory
 
 if TYPE_CHECKING:
@@ -45,8 +45,6 @@ PREBUILT, CACHED, COMPILED, COMPILING, NUMPY = (
 """States of a kernel; see ``JitKernel.state``."""
 
 NO_NUMBA = "numba is not installed: pip install 'tenonnx[jit]'"
-
-FOLDER = Path(__file__).parent
 
 KERNELS: list[JitKernel] = []
 """Every kernel declared, in order of import."""
@@ -83,7 +81,7 @@ class JitKernel:
     """A handle on a compiled kernel, cheap to create and to ask.
 
     Args:
-        module: The module under ``tenonnx_cpu.jit``, which only compiling imports.
+        module: Which module of kernels has it, ``family.name``; only compiling imports it.
         name: The function in it, decorated with ``compiling.kernel``.
 
     Attributes:
@@ -179,7 +177,7 @@ class JitKernel:
 
             compile_beside(self)
             return
-        module = importlib.import_module(f"tenonnx_cpu.jit.{self.module}")
+        module = importlib.import_module(module_of(self.module))
         self.run = module.__dict__[self.name].compile(self.name)
         self.state = COMPILED
 
@@ -214,9 +212,15 @@ def _queue() -> Background:
     return QUEUE
 
 
-def source_of(module: str) -> Path:
-    """Returns the file of a module under ``tenonnx_cpu.jit``."""
-    return FOLDER.joinpath(*module.split(".")).with_suffix(".py")
+def module_of(name: str) -> str:
+    """Returns the full name of a module of kernels: ``family.name``, or ``jit`` and more."""
+    family, _, own = name.partition(".")
+    return f"{ROOT.name}.{name}" if family == "jit" else f"{ROOT.name}.{family}.kernels.{own}"
+
+
+def source_of(name: str) -> Path:
+    """Returns the file of a module of kernels."""
+    return ROOT.parent.joinpath(*module_of(name).split(".")).with_suffix(".py")
 
 
 def jit_mode() -> str:

@@ -6,7 +6,7 @@ import functools
 from typing import NamedTuple
 
 from tenonnx_cpu.conv.layout import fixed
-from tenonnx_cpu.jit.products.workspace import WORKSPACE
+from tenonnx_cpu.matmul.kernels.workspace import WORKSPACE
 from tenonnx_cpu.specialise import NDArray
 
 RNN, LSTM, GRU, GRU_RESET_AFTER = range(4)

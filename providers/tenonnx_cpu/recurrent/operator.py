@@ -12,7 +12,7 @@ from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
-from tenonnx_cpu.products.product import NO_RESIDUAL, ONE_BATCH
+from tenonnx_cpu.matmul.product import NO_RESIDUAL, ONE_BATCH
 from tenonnx_cpu.recurrent.layout import GATES, GRU, GRU_RESET_AFTER, LSTM, RNN, Sizes, layout
 from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 

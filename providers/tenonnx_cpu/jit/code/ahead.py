@@ -39,7 +39,7 @@ class Work(NamedTuple):
     """What there is to compile.
 
     Attributes:
-        kernels: By name, as in ``rows.norms.softmax``.
+        kernels: By name, as in ``norm.norms.softmax``.
         shared: Modules whose functions they share.
     """
 

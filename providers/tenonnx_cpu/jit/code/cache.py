@@ -19,8 +19,6 @@ from tenonnx.weights.trusted import is_trusted, open_trusted, read_trusted
 from tenonnx_cpu.jit.code.cpu import architecture, description, installed, own_code, target
 from tenonnx_cpu.jit.code.sources import INDEX, ROOT, Sources
 
-KERNELS = Path(__file__).parents[1]
-
 PROCESSOR = (
     "vendor_id", "cpu family", "model", "flags",
     "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "Features",
@@ -48,15 +46,19 @@ def image_path(file: Path, name: str) -> Path:
 
     That is the cache, unless an image is installed that is trusted.
     """
-    inside = file.relative_to(KERNELS) if file.is_relative_to(KERNELS) else Path(file.name)
-    module = ".".join(inside.with_suffix("").parts)
-    start = f"{module}.{name}-{source_stamp(file)[:16]}"
+    start = f"{name_of(file)}.{name}-{source_stamp(file)[:16]}"
     if (folder := installed()) is not None:
         path = folder / f"{start}-{_installed_stamp(folder)[:16]}.image"
         with contextlib.suppress(OSError):
             os.close(open_trusted(path, own_code()))
             return path
     return cache_folder() / f"{start}-{machine_stamp(compiler())[:16]}.image"
+
+
+def name_of(file: Path) -> str:
+    """Returns a module's name as kernels have it; see ``runtime.module_of``."""
+    inside = file.relative_to(ROOT) if file.is_relative_to(ROOT) else Path(file.name)
+    return ".".join(part for part in inside.with_suffix("").parts if part != "kernels")
 
 
 @functools.cache

@@ -91,7 +91,8 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
 
 def _list(kernels: list[str]) -> dict[str, Any]:
     """Returns what there is to compile for some kernels, or for all."""
-    from tenonnx_cpu.jit.runtime import FOLDER, KERNELS
+    from tenonnx_cpu.jit.code.cache import name_of
+    from tenonnx_cpu.jit.runtime import KERNELS
     from tenonnx_cpu.jit.vectors import shared
     from tenonnx_cpu.lazy_import import import_all
 
@@ -100,12 +101,13 @@ def _list(kernels: list[str]) -> dict[str, Any]:
         kernels = sorted({str(kernel) for kernel in KERNELS})
     for name in kernels:
         _module(name.rpartition(".")[0])
-    files = (file.relative_to(FOLDER).with_suffix("") for file in shared.files())
-    return {"kernels": kernels, "shared": [".".join(file.parts) for file in files]}
+    return {"kernels": kernels, "shared": [name_of(file) for file in shared.files()]}
 
 
 def _module(name: str) -> Any:
-    return importlib.import_module(f"tenonnx_cpu.jit.{name}")
+    from tenonnx_cpu.jit.runtime import module_of
+
+    return importlib.import_module(module_of(name))
 
 
 def _keep_kernel(name: str) -> None:

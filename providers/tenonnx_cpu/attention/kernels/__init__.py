@@ -1,0 +1,1 @@
+"""Attention in tiles of scores, and rotary positions."""

@@ -1,0 +1,264 @@
+"""Scaled dot-product attention over blocks of queries and keys, without all scores at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenonnx_cpu.attention import sizes as attention_sizes
+from tenonnx_cpu.attention.kernels.scores import F, finish_row, hide, score_row, weigh, weigh_row
+from tenonnx_cpu.attention.sizes import FEW, KEYS, QUERIES
+from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i32, i64, inlined, kernel, size
+from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.vectors import vmath
+from tenonnx_cpu.jit.vectors.lanes import LANES
+from tenonnx_cpu.jit.vectors.memory import load_float, store_float
+from tenonnx_cpu.jit.vectors.views import floats
+from tenonnx_cpu.matmul.kernels.block import multiply_block
+from tenonnx_cpu.matmul.kernels.pack import make_pack
+from tenonnx_cpu.matmul.kernels.stream_dots import make_dot_lines
+from tenonnx_cpu.matmul.kernels.stream_lines import make_sum_lines
+from tenonnx_cpu.matmul.kernels.tile import ADD, COLUMNS, ZERO
+
+pack = make_pack("f32")
+dots, sum_lines = make_dot_lines("f32"), make_sum_lines("f32")
+few_line = helper(attention_sizes.few_line)
+
+ENOUGH = 1 << 14
+"""Multiplications that are worth a second thread."""
+
+
+@inlined
+def seen_by(spans: Any, batch: Any, query: Any, left: Any, right: Any) -> Any:
+    """Returns the first key that a query sees, and the one after the last; one side may be open."""
+    everything, own = spans[batch, 0], spans[batch, 1] + query
+    first = min(everything, max(0, own - left)) if left >= 0 else 0
+    last = min(everything, own + right + 1) if right >= 0 else everything
+    return first, max(first, last)
+
+
+@helper
+def places_of(q: Any, k: Any, v: Any, batch: Any, head: Any) -> Any:
+    """Returns the addresses of a head's queries, keys and values."""
+    group = head // (q.shape[1] // k.shape[1])
+    return (
+        q.ctypes.data + batch * q.strides[0] + head * q.strides[1],
+        k.ctypes.data + batch * k.strides[0] + group * k.strides[1],
+        v.ctypes.data + batch * v.strides[0] + group * v.strides[1],
+    )
+
+
+@helper
+def mask_at(mask: Any, batch: Any, head: Any, query: Any, key: Any) -> Any:
+    """Returns the address of what is added to a score, or 0 without a mask."""
+    if not mask.size:
+        return 0
+    row = mask.ctypes.data + batch * mask.strides[0] + head * mask.strides[1]
+    return row + query * mask.strides[2] + 4 * key
+
+
+@parallel
+def attend_blocks(arguments: Any, task: Any, worker: Any) -> None:
+    """Attends with some queries of one head."""
+    q, k, v, mask, sinks, rule, spans, y, rows, memory, share = arguments
+    scale, softcap, left, right, nothing = rule
+    queries, heads, width, value_width = q.shape[2], q.shape[1], q.shape[3], v.shape[3]
+    blocks = -(-queries // rows)
+    item, top = task // blocks, task % blocks * rows
+    batch, head = item // heads, item % heads
+    bottom = min(queries, top + rows)
+    own = memory.ctypes.data + 4 * share * worker
+    query, keys, values = places_of(q, k, v, batch, head)
+    count = bottom - top
+    wide = -(-value_width // COLUMNS) * COLUMNS
+    high = min(spans[batch, 0], KEYS)
+    line = -(-high // COLUMNS) * COLUMNS
+    scores, sums = own, own + 4 * QUERIES * line
+    states = sums + 4 * QUERIES * wide
+    packed = states + 8 * QUERIES
+    edge = packed + 4 * KEYS * max(width, wide)
+    for row in range(count):
+        state = floats(states + 8 * row, 2)
+        if sinks.size:
+            state[0], state[1] = sinks[head], F(1)
+        else:
+            state[0], state[1] = F(-np.inf), F(0)
+        out = floats(sums + 4 * wide * row, wide)
+        for i in range(wide):
+            out[i] = F(0)
+    start, _ = seen_by(spans, batch, top, left, right)
+    _, limit = seen_by(spans, batch, bottom - 1, left, right)
+    for first in range(start, limit, KEYS):
+        span = min(KEYS, limit - first)
+        for column in range(0, span, COLUMNS):
+            source = keys + (first + column) * k.strides[2]
+            target = packed + 4 * width * column
+            pack(source, 4, k.strides[2], width, min(COLUMNS, span - column), target)
+        multiply_block(
+            count, -(-span // LANES) * LANES, width, query + top * q.strides[2],
+            q.strides[2], 4, packed, 4 * COLUMNS, 4 * COLUMNS * width, scores, 4 * line, ZERO, edge,
+        )  # fmt: skip
+        for row in range(count):
+            own_scores, own_sums = scores + 4 * line * row, sums + 4 * wide * row
+            begin, end = seen_by(spans, batch, top + row, left, right)
+            begin, end = min(span, max(0, begin - first)), min(span, max(0, end - first))
+            place = mask_at(mask, batch, head, top + row, first + begin)
+            most = score_row(own_scores + 4 * begin, end - begin, place, scale, softcap)
+            weigh_row(
+                own_scores + 4 * begin, end - begin, most, own_sums, value_width, states + 8 * row
+            )
+            hide(own_scores, begin, end, span)
+        seen, seen_row, seen_panel = (
+            values + first * v.strides[2],
+            v.strides[2],
+            4 * COLUMNS,
+        )
+        if wide != value_width:
+            for column in range(0, value_width, COLUMNS):
+                target = packed + 4 * span * column
+                columns = min(COLUMNS, value_width - column)
+                pack(seen + 4 * column, v.strides[2], 4, span, columns, target)
+            seen, seen_row, seen_panel = packed, 4 * COLUMNS, 4 * COLUMNS * span
+        multiply_block(
+            count, wide, span, scores, 4 * line, 4, seen, seen_row, seen_panel,
+            sums, 4 * wide, ADD, edge,
+        )  # fmt: skip
+    for row in range(count):
+        total, place = (
+            load_float(states + 8 * row + 4),
+            (batch * queries + top + row) * heads + head,
+        )
+        out = y.ctypes.data + 4 * value_width * place
+        finish_row(sums + 4 * wide * row, total, out, value_width, nothing)
+
+
+@helper
+def heads_together(q: Any, k: Any, threads: Any) -> Any:
+    """Returns how many heads of a group one task attends with, reading their keys once."""
+    if q.shape[2] > 1:
+        return 1
+    ratio = q.shape[1] // k.shape[1]
+    together = 8
+    while together > 1 and (ratio % together or q.shape[0] * q.shape[1] < together * threads):
+        together //= 2
+    return together
+
+
+@parallel
+def attend_few(arguments: Any, task: Any, worker: Any) -> None:
+    """Attends with a few queries of a head, or one each of some heads, reading keys in place."""
+    q, k, v, mask, sinks, rule, spans, y, together, memory, share = arguments
+    scale, softcap, left, right, nothing = rule
+    queries, heads, width, value_width = q.shape[2], q.shape[1], q.shape[3], v.shape[3]
+    first = task * together
+    batch, head = first // heads, first % heads
+    query, keys, values = places_of(q, k, v, batch, head)
+    start, _ = seen_by(spans, batch, 0, left, right)
+    _, stop = seen_by(spans, batch, queries - 1, left, right)
+    rows, count = queries * together, stop - start
+    line = 4 * few_line(k.shape[2])
+    scores = memory.ctypes.data + 4 * share * worker
+    sums, sum_line = scores + FEW * line, 4 * few_line(value_width)
+    dots(
+        rows, count, width, query, q.strides[1] if together > 1 else q.strides[2],
+        keys + start * k.strides[2], k.strides[2], scores, line,
+    )  # fmt: skip
+    for row in range(rows):
+        place, own = row % queries, head + row // queries
+        begin, end = seen_by(spans, batch, place, left, right)
+        seen = scores + row * line + 4 * (begin - start)
+        added = mask_at(mask, batch, own, place, begin)
+        most = score_row(seen, end - begin, added, scale, softcap)
+        total = F(0)
+        if sinks.size:
+            most = max(most, sinks[own])
+            total = vmath.exp(sinks[own] - most)
+        total += weigh(seen, end - begin, most)
+        store_float(total, sums + FEW * sum_line + 4 * row)
+        hide(scores + row * line, begin - start, end - start, count)
+    sum_lines(
+        rows, value_width, 0, count, v.shape[2] - 1 - start, scores, line, 4,
+        values + start * v.strides[2], v.strides[2], sums, sum_line,
+    )  # fmt: skip
+    for row in range(rows):
+        place = (batch * queries + row % queries) * heads + head + row // queries
+        total = load_float(sums + FEW * sum_line + 4 * row)
+        out = y.ctypes.data + 4 * value_width * place
+        finish_row(sums + row * sum_line, total, out, value_width, nothing)
+
+
+OPERANDS = (In(f32, 4, "A"), In(f32, 4, "A"), In(f32, 4, "A"))
+MASK, SINKS = In(f32, 4, "A"), In(f32, 1)
+RULE = (f32, f32, size, size, f32)
+SPANS = Out(i64, 2)
+
+
+@helper
+def attend_heads(
+    operands: Any, mask: Any, sinks: Any, rule: Any, spans: Any, y: Any, work: Any
+) -> None:
+    """Computes ``softmax(cap(scale * q @ k') + mask) @ v`` for every head.
+
+    Args:
+        operands: Queries, ``(batch, heads, queries, size)``, keys, ``(batch, groups, keys, size)``,
+            and values, ``(batch, groups, keys, value size)``; adjacent in the last axis. The heads
+            of a group share keys and values.
+        mask: What scores are added to, of their shape; or of no size.
+        sinks: A score of each head more, which gives no value; or of no size.
+        rule: ``scale``, ``softcap``, ``left``, ``right`` and ``nothing`` of ``Rule``.
+        spans: How many keys of each entry count, and which is its first query's own.
+        y: The result, ``(batch, queries, heads, value size)``. It may be the queries' memory.
+        work: ``rows``, queries of a task, ``QUERIES`` at most; ``memory``, ``share`` floats for
+            every thread (``sizes.workspace``); ``share``; ``threads``, how many to use at most.
+    """
+    q, k, v = operands
+    rows, memory, share, threads = work
+    pairs, most = q.shape[0] * q.shape[1], 0
+    for entry in range(q.shape[0]):
+        most = max(most, spans[entry, 0])
+    if pairs * q.shape[2] * most * q.shape[3] < ENOUGH:
+        threads = 1
+    if q.shape[2] <= FEW:
+        together = heads_together(q, k, threads)
+        few = (q, k, v, mask, sinks, rule, spans, y, together, memory, share)
+        attend_few(few, pairs // together, threads)
+    else:
+        arguments = (q, k, v, mask, sinks, rule, spans, y, rows, memory, share)
+        attend_blocks(arguments, pairs * -(-q.shape[2] // rows), threads)
+
+
+WORK = (size, Out(f32, 1), size, size)
+
+
+@kernel((OPERANDS, MASK, SINKS, RULE, size, In(i64, 1), Out(f32, 4), SPANS, WORK, Out(i32, 1)))
+def attend(operands, mask, sinks, rule, before, lengths, y, spans, work, refusal):  # type: ignore[no-untyped-def] # the signature has them
+    """Attends with entries of the same length, or of one each.
+
+    Args:
+        operands: As of ``attend_heads``.
+        mask: Likewise.
+        sinks: Likewise.
+        rule: Likewise.
+        before: Keys before the first query's own.
+        lengths: How many keys of each entry count, ``(batch,)``, or of no size; ``before`` is then
+            what they leave before the queries.
+        y: As of ``attend_heads``.
+        spans: Room for what ``attend_heads`` is told, ``(batch, 2)``.
+        work: As of ``attend_heads``.
+        refusal: Where 1 is written if there are not so many keys, or too few for queries that see
+            some around their own, else 0.
+    """
+    q, k, _ = operands
+    _, _, left, right, _ = rule
+    keys = min(k.shape[2], mask.shape[3]) if mask.size else k.shape[2]
+    least = 1 if left < 0 and right < 0 else q.shape[2]
+    refusal[0] = 0
+    for entry in range(q.shape[0]):
+        spans[entry, 0], spans[entry, 1] = keys, before
+        if lengths.size:
+            spans[entry, 0], spans[entry, 1] = lengths[entry], lengths[entry] - q.shape[2]
+            if not least <= lengths[entry] <= keys:
+                refusal[0] = 1
+                return
+    attend_heads(operands, mask, sinks, rule, spans, y, work)

@@ -1,0 +1,1 @@
+"""Replay: calls kernel after kernel, from a list."""

@@ -1,0 +1,101 @@
+"""Convolution of float32 images as matrix products whose second operand is never unfolded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenonnx_cpu.conv.kernels.finish import finish_of
+from tenonnx_cpu.conv.kernels.planes import pack_planes
+from tenonnx_cpu.conv.kernels.rows import place_lines
+from tenonnx_cpu.conv.kernels.signature import CONVOLUTION
+from tenonnx_cpu.conv.kernels.strip import Result, Room, Rows, multiply_image, multiply_strip
+from tenonnx_cpu.conv.kernels.tasks import part_of
+from tenonnx_cpu.conv.layout import FIELDS
+from tenonnx_cpu.jit.compiling import helper, kernel
+from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.vectors.named import named
+from tenonnx_cpu.matmul.kernels.tile import ADD, ZERO
+
+conv_sizes = named("ConvSizes", FIELDS)
+
+
+@parallel
+def convolve_part(arguments: Any, task: Any, worker: Any) -> None:
+    """Makes a part of the result; see ``tenonnx_cpu.conv.layout``."""
+    x, w, y, finish, sizes, offsets, panel, planes, memory = arguments
+    part = part_of(task, sizes)
+    image, slice_z = part.image // sizes.out_depth, part.image % sizes.out_depth
+    row = image % sizes.groups * sizes.rows + part.first
+    apart = sizes.out_depth * sizes.out_height * sizes.out_width
+    place = (image // sizes.groups * sizes.groups * sizes.rows + row) * apart
+    place += (slice_z * sizes.out_height + part.top) * sizes.out_width + part.left
+    result = Result(y, place, apart, row, finish)
+    a_row, area = 4 * sizes.channels * sizes.taps, 4 * sizes.height * sizes.width
+    source = x.ctypes.data + image * (sizes.channels // sizes.taps_z) * sizes.depth * area
+    work = memory.ctypes.data + 4 * sizes.work * worker
+    c, packed = Rows(work, 4 * sizes.pitch), work + 4 * sizes.task_rows * sizes.pitch
+    room = Room(work + 4 * sizes.copy, work + 4 * sizes.edge)
+    for channel in range(0, sizes.channels, sizes.block):
+        some = min(sizes.block, sizes.channels - channel)
+        a = Rows(w.ctypes.data + row * a_row + 4 * channel * sizes.taps, a_row)
+        mode, last = ADD if channel else ZERO, channel + sizes.block >= sizes.channels
+        if sizes.direct:
+            multiply_image(
+                part.rows, some, part.columns, a, source + channel * area + 4 * part.left, area,
+                offsets.ctypes.data, panel.ctypes.data, packed, c, mode, last, result, room,
+            )  # fmt: skip
+        else:
+            pack_part(source, channel, some, slice_z, part, sizes, planes, packed)
+            multiply_strip(
+                part.rows, some * sizes.taps, part.columns, a, packed, offsets.ctypes.data, c,
+                mode, last, result, room, Rows(0, 0),
+            )  # fmt: skip
+
+
+@helper
+def pack_part(
+    source: Any, first: Any, count: Any, slice_z: Any, part: Any, sizes: Any, planes: Any,
+    target: Any,
+) -> None:  # fmt: skip
+    """Writes planes of some channels of an image, or of images of a volume's channels.
+
+    Args:
+        source: Address of the image, or the volume.
+        first: The first of all the channels' images that a window sees, channel by channel.
+        count: How many.
+        slice_z: Which image of the result it is.
+        part: Which part of that.
+        sizes: As ``tenonnx_cpu.conv.layout.FIELDS`` says.
+        planes: As ``pack_planes`` takes them.
+        target: Likewise.
+    """
+    area, lines, zero = 4 * sizes.height * sizes.width, part.lines + sizes.reach, np.float32(0)
+    if sizes.taps_z * sizes.depth * sizes.out_depth == 1 and not sizes.front:
+        pack_planes(
+            source + first * area, count, part.top, lines, part.left, sizes, planes, zero, target
+        )
+        return
+    for index in range(first, first + count):
+        channel, tap = index // sizes.taps_z, index % sizes.taps_z
+        z = slice_z * sizes.stride_z + tap * sizes.step_z - sizes.front
+        if 0 <= z < sizes.depth:
+            image = source + (channel * sizes.depth + z) * area
+            pack_planes(image, 1, part.top, lines, part.left, sizes, planes, zero, target)
+        else:
+            place_lines(target, 0, target, planes.shape[0] * sizes.plane, 0, 0, 1, zero)
+        target += 4 * planes.shape[0] * sizes.plane
+
+
+@kernel(CONVOLUTION)
+def conv_f32(x, w, y, after, layout, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
+    """Convolves as ``tenonnx_cpu.conv.layout.layout`` says."""
+    numbers, offsets, panel, planes = layout
+    sizes = conv_sizes(numbers)
+    finish = finish_of(after)
+    convolve_part(
+        (x, w, np.intp(y.ctypes.data), finish, sizes, offsets, panel, planes, memory),
+        sizes.tasks,
+        threads,
+    )

@@ -1,0 +1,111 @@
+"""Pooling: maxima and means over windows that slide along each channel, and over whole channels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenonnx_cpu.conv.depthwise import FIELDS
+from tenonnx_cpu.conv.kernels.planes import pack_planes
+from tenonnx_cpu.conv.kernels.slide import slide_maxima, slide_sums
+from tenonnx_cpu.conv.kernels.stencil import DIRECT, slide_maxima_directly
+from tenonnx_cpu.conv.kernels.tasks import channels_of
+from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
+from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.vectors.named import named
+from tenonnx_cpu.reduce.kernels.reduction import total
+from tenonnx_cpu.reduce.reduction import SUM
+
+depthwise_sizes = named("DepthwiseSizes", FIELDS)
+
+
+@parallel
+def pool_channels(arguments: Any, task: Any, worker: Any) -> None:
+    """Pools some channels, or some lines of one; see ``tenonnx_cpu.conv.depthwise``."""
+    x, y, weights, rows, columns, sizes, offsets, planes, memory = arguments
+    packed = memory.ctypes.data + 4 * sizes.work * worker
+    width = sizes.out_width
+    item, first, last, begin, end = channels_of(task, sizes)
+    fill = np.float32(0) if weights.size else np.float32(-np.inf)
+    for channel in range(first, last):
+        image = item * sizes.channels + channel
+        source = x.ctypes.data + 4 * image * sizes.height * sizes.width
+        for top in range(begin, end, sizes.task_height):
+            lines = min(end - top, sizes.task_height)
+            start = (image * sizes.out_height + top) * width
+            made = y.ctypes.data + 4 * start
+            if DIRECT and sizes.variant and not weights.size:
+                slide_maxima_directly(
+                    sizes.variant, source, sizes.height, sizes.width,
+                    top * sizes.stride_y - sizes.top, sizes.left, made, width, lines,
+                )  # fmt: skip
+                continue
+            pack_planes(source, 1, top, lines + sizes.reach, 0, sizes, planes, fill, packed)
+            if not weights.size:
+                slide_maxima(
+                    packed, 4 * sizes.line, offsets.ctypes.data, sizes.taps, made, width, lines,
+                    sizes.unrolled,
+                )  # fmt: skip
+                continue
+            slide_sums(
+                packed, 4 * sizes.line, offsets.ctypes.data, weights.ctypes.data, sizes.taps,
+                made, 0, width, lines, sizes.unrolled,
+                np.float32(1), np.float32(0), np.float32(-np.inf), np.float32(np.inf),
+            )  # fmt: skip
+            for line in range(lines):
+                divide(y[start + line * width :][:width], columns, rows[top + line])
+
+
+@helper
+def divide(line: Any, columns: Any, row: Any) -> None:
+    """Divides sums by how many elements they are of, which is a product."""
+    for i in range(line.size):
+        line[i] /= columns[i] * row
+
+
+@kernel((
+    In(f32, 1), Out(f32, 1), In(f32, 1), In(f32, 1), In(f32, 1), In(i64, 1), In(i64, 1),
+    In(i64, 2), Out(f32, 1), size,
+))  # fmt: skip
+def pool_f32(x, y, weights, rows, columns, numbers, offsets, planes, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
+    """Pools over windows, cut into tasks by ``tenonnx_cpu.conv.depthwise``.
+
+    Args:
+        x: The image.
+        y: The result.
+        weights: Ones, one per tap, for means; empty for maxima.
+        rows: Elements that count for a window of each line, along the columns.
+        columns: Elements that count for a window of each column, along a line.
+        numbers: See ``tenonnx_cpu.conv.depthwise``; so are ``offsets`` and ``planes``.
+        offsets: Likewise.
+        planes: Likewise.
+        memory: Floats to work in.
+        threads: How many threads to use.
+    """
+    sizes = depthwise_sizes(numbers)
+    arguments = (x, y, weights, rows, columns, sizes, offsets, planes, memory)
+    pool_channels(arguments, sizes.tasks, threads)
+
+
+ROWS_PER_TASK = 64
+
+
+@parallel
+def average_rows(arguments: Any, task: Any, worker: Any) -> None:
+    """Takes the means of ``ROWS_PER_TASK`` rows."""
+    x, y = arguments
+    for row in range(task * ROWS_PER_TASK, min(y.size, (task + 1) * ROWS_PER_TASK)):
+        y[row] = average(x[row])
+
+
+@helper
+def average(row: Any) -> Any:
+    """Returns the mean of a row."""
+    return np.float32(total(SUM, row) / np.float64(row.size))
+
+
+@kernel((In(f32, 2), Out(f32, 1), size))
+def average_f32(x, y, threads):  # type: ignore[no-untyped-def] # the signature has them
+    """Computes the mean of each row."""
+    average_rows((x, y), -(-y.size // ROWS_PER_TASK), threads)

@@ -1,0 +1,202 @@
+"""A strip of a convolution: some of its channels for columns of the image that lie at hand."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tenonnx_cpu.conv.kernels.finish import activate_lines
+from tenonnx_cpu.conv.kernels.planes import pack_columns, pack_panel
+from tenonnx_cpu.conv.kernels.rows import copy_row
+from tenonnx_cpu.conv.kernels.tile import DOT_ROWS, DOTS, multiply_dots, multiply_taps
+from tenonnx_cpu.jit.compiling import helper
+from tenonnx_cpu.jit.vectors.lanes import LANES
+from tenonnx_cpu.matmul.kernels.block import split
+from tenonnx_cpu.matmul.kernels.tile import ADD, COLUMNS, ROWS, VECTORS
+
+TOLD = 16
+"""Lines of the cache of each row that ``ahead`` means: a tile tells as many lines as it is deep."""
+
+
+class Rows(NamedTuple):
+    """The address of the first of some rows, and bytes from row to row."""
+
+    start: Any
+    apart: Any
+
+
+class Room(NamedTuple):
+    """Addresses of floats to work in, ``ROWS`` and ``DOTS`` times ``depth + 16``."""
+
+    copy: Any
+    edge: Any
+
+
+class Result(NamedTuple):
+    """Where what is complete goes.
+
+    Attributes:
+        y: Address of all of it.
+        place: Of the first element, in floats.
+        apart: Floats from channel to channel.
+        channel: The first one's number among scales and shifts.
+        finish: What becomes of sums.
+    """
+
+    y: Any
+    place: Any
+    apart: Any
+    channel: Any
+    finish: Any
+
+
+class Target(NamedTuple):
+    """What a tile reads and writes beside its factors; see ``multiply_taps``."""
+
+    before: Any
+    rows: Any
+    added: Any
+    scale: Any
+    shift: Any
+    low: Any
+    high: Any
+
+
+@helper
+def multiply_strip(
+    rows: Any, depth: Any, columns: Any, a: Any, b: Any, offsets: Any, c: Any, mode: Any, last: Any,
+    result: Any, room: Any, soon: Any,
+) -> None:  # fmt: skip
+    """Multiplies rows of A by columns of B; writes ``activate(C * scale + shift + residual)``.
+
+    Args:
+        rows: Of A and C.
+        depth: Columns of A, rows of B.
+        columns: Of B and C.
+        a: Rows, whose columns are adjacent.
+        b: Address that the offsets count from.
+        offsets: Address of where the rows of B are.
+        c: Rows that have room for whole panels. If C is complete with this, nothing is written
+            there.
+        mode: ``ZERO`` or ``ADD``.
+        last: Whether C is complete with this.
+        result: Where it goes then.
+        room: To work in.
+        soon: As many rows of B that come next, which memory is told; at address 0 if there are
+            none. Other threads may have made them, and no cache of this one has them then.
+    """
+    high = split(rows, ROWS, 1)
+    dots = columns % LANES if columns % LANES <= DOTS else 0
+    pitch = 4 * depth + 64
+    pack_columns(b + 4 * (columns - dots), offsets, depth, dots, room.edge, pitch)
+    told = 0 if soon.start else depth
+    for row in range(0, rows, high):
+        count = min(high, rows - row)
+        left = Rows(a.start + row * a.apart, a.apart)
+        beyond = left.start + count * a.apart if row + count < rows else a.start + 4 * depth
+        if a.apart % 4096 == 0 and columns > dots:
+            # Rows so far apart would share few places in the cache, where they are to stay.
+            for i in range(count):
+                copy_row(left.start + i * a.apart, room.copy + i * pitch, depth)
+            left = Rows(room.copy, pitch)
+        target = target_of(row, c, mode, last, result)
+        for column in range(0, columns - dots, COLUMNS):
+            # Shorter rows follow one another: what a tile tells is all of them.
+            ahead = Rows(beyond, max(a.apart, 64 * TOLD))
+            if column and told < depth:
+                ahead = Rows(soon.start + told * soon.apart, soon.apart)
+                told += depth // TOLD
+            span = columns - dots - column
+            multiply_taps(
+                VECTORS // 2 if span <= LANES else VECTORS, count, left.start, left.apart,
+                b + 4 * column, offsets, depth, right_of(target.before, column),
+                target.before.apart, right_of(target.rows, column), target.rows.apart,
+                right_of(target.added, column), target.added.apart, target.scale, target.shift,
+                ahead.start, ahead.apart, span if last else COLUMNS, target.low, target.high,
+            )  # fmt: skip
+        if dots:
+            multiply_edge(count, dots, left, Rows(room.edge, pitch), depth, target, columns - dots)
+        if last:
+            start = result.y + 4 * (result.place + row * result.apart)
+            activate_lines(start, 4 * result.apart, count, columns, result.finish)
+
+
+@helper
+def multiply_image(
+    rows: Any, depth: Any, columns: Any, a: Any, b: Any, area: Any, offsets: Any, panel: Any,
+    packed: Any, c: Any, mode: Any, last: Any, result: Any, room: Any,
+) -> None:  # fmt: skip
+    """Multiplies as ``multiply_strip`` does, by channels of an image where they are.
+
+    The last columns may lie beyond the image's last element: they are copied.
+
+    Args:
+        rows: See ``multiply_strip``, as for what is not below.
+        depth: Likewise.
+        columns: Likewise.
+        a: Likewise.
+        b: Address of the first column in the first channel.
+        area: Bytes from channel to channel.
+        offsets: Where channels are.
+        panel: Where rows are of a panel that is copied.
+        packed: Address of one.
+        c: Likewise.
+        mode: Likewise.
+        last: Likewise.
+        result: Likewise.
+        room: Likewise.
+    """
+    whole = columns // COLUMNS * COLUMNS
+    if whole:
+        soon = Rows(0 if last else b + depth * area, area)
+        multiply_strip(rows, depth, whole, a, b, offsets, c, mode, last, result, room, soon)
+    if whole < columns:
+        pack_panel(b + 4 * whole, area, depth, columns - whole, packed)
+        rest = Result(result.y, result.place + whole, result.apart, result.channel, result.finish)
+        multiply_strip(
+            rows, depth, columns - whole, a, packed, panel,
+            Rows(c.start + 4 * whole, c.apart), mode, last, rest, room, Rows(0, 0),
+        )  # fmt: skip
+
+
+@helper
+def target_of(row: Any, c: Any, mode: Any, last: Any, result: Any) -> Any:
+    """Returns what tiles from a row on read and write."""
+    finish, ones, zeros = result.finish, result.finish.units, result.finish.units + 256
+    rows, nothing = Rows(c.start + row * c.apart, c.apart), Rows(zeros, 0)
+    before = rows if mode == ADD else nothing
+    if not last:
+        low, high = np.float32(-np.inf), np.float32(np.inf)
+        return Target(before, rows, nothing, ones, zeros, low, high)
+    start, apart = 4 * (result.place + row * result.apart), 4 * result.apart
+    channel = 4 * (result.channel + row)
+    return Target(
+        before, Rows(result.y + start, apart),
+        Rows(finish.residual + start, apart) if finish.residual else nothing,
+        finish.scale + channel, finish.shift + channel, finish.low, finish.high,
+    )  # fmt: skip
+
+
+@helper
+def right_of(rows: Any, column: Any) -> Any:
+    """Returns the address of a column of the first row, or of what stands for all rows."""
+    return rows.start + (4 * column if rows.apart else 0)
+
+
+@helper
+def multiply_edge(
+    rows: Any, columns: Any, a: Any, edge: Any, depth: Any, target: Any, column: Any
+) -> None:
+    """Multiplies rows of A by the last few columns, from ``column`` on, which ``edge`` has."""
+    before, added = right_of(target.before, column), right_of(target.added, column)
+    made = right_of(target.rows, column)
+    for i in range(0, rows, DOT_ROWS):
+        multiply_dots(
+            min(DOT_ROWS, rows - i), columns, a.start + i * a.apart, a.apart,
+            edge.start, edge.apart, depth,
+            before + i * target.before.apart, target.before.apart,
+            made + i * target.rows.apart, target.rows.apart,
+            added + i * target.added.apart, target.added.apart,
+            target.scale + 4 * i, target.shift + 4 * i, target.low, target.high,
+        )  # fmt: skip

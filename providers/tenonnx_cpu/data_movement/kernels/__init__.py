@@ -1,0 +1,1 @@
+"""Copies: slices, transposes, joins and picks of elements."""

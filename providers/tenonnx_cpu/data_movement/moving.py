@@ -1,0 +1,228 @@
+"""Operators that move elements as constants say: Pad, Tile, and others of their kind.
+
+Where an element goes is found out by moving elements' numbers in their place.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tenonnx.records import record
+from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.capture.capturable import PATIENCE, Capturable
+from tenonnx_cpu.capture.constants import is_fixed
+from tenonnx_cpu.capture.launch import Launch
+from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
+from tenonnx_cpu.team import shared_out
+
+MOVE = JitKernel("data_movement.moving", "move")
+
+TEXT = np.dtype(object)
+
+SOURCES = 16
+FILL = SOURCES
+"""The number of the source that has what nothing is moved to."""
+
+RUNS = 1 << 15
+SHORT = 8
+"""Runs at most, and elements that one should have unless the result is ``SMALL``."""
+
+SMALL, LARGE = 1 << 12, 1 << 20
+"""Elements of a result that may be moved one by one, and up to which it is found out how."""
+
+ENOUGH = 1 << 17
+"""Bytes that are worth a second thread."""
+
+PLACES = 40
+"""Bits of an element's place in a source."""
+
+NOTHING = np.zeros(1, np.uint8)
+UNKNOWN, VIEW = object(), object()
+
+
+@record
+class Moves:
+    """How the elements of a result are moved.
+
+    Attributes:
+        shape: The result's.
+        runs: As the kernel takes them.
+    """
+
+    shape: tuple[int, ...]
+    runs: NDArray
+
+
+@specialise("DepthToSpace", "Gather", "Pad", "ReverseSequence", "SpaceToDepth", "Tile")
+def specialise_moves(site: Site, plain: Call) -> Call | None:
+    """Takes nodes whose inputs are constants but for the first; Tile's may be of shapes alone."""
+    node = site.node
+    if node.op_type == "Gather" and (site.constant(1) is None or site.dtype(0) == TEXT):
+        return None
+    parameters = [site.constant(n) for n in range(1, len(node.inputs))]
+    given = zip(parameters, node.inputs[1:], strict=True)
+    if any(value is not None and constant is None for constant, value in given):
+        is_tile = node.op_type == "Tile" and len(parameters) == 1
+        return _repeated(plain, site.threads) if is_tile else None
+    fill = NOTHING
+    if node.op_type == "Pad":
+        if (node.version or 1) < 11:
+            return None
+        if len(parameters) > 1 and parameters[1] is not None:
+            fill = parameters[1].reshape(-1)
+            if fill.size != 1:
+                return None
+        if site.attribute("mode", "constant") == "constant":
+            parameters[1:2] = [np.array(-1)]
+
+    return Capturable(_mover(plain, parameters, fill, site.threads).call)
+
+
+def _repeated(plain: Call, threads: int) -> Capturable:
+    """Returns what repeats an array as often as shapes say."""
+
+    @functools.lru_cache(maxsize=4)
+    def mover(repeats: bytes) -> Mover:
+        return _mover(plain, [np.frombuffer(repeats, np.int64)], NOTHING, threads)
+
+    def call(x: NDArray, repeats: NDArray) -> Any:
+        return mover(repeats.tobytes()).call(x, repeats) if is_fixed(repeats) else plain(x, repeats)
+
+    return Capturable(call)
+
+
+def _mover(plain: Call, parameters: Sequence[NDArray | None], fill: NDArray, threads: int) -> Mover:
+    """Returns what does as an array kernel does with its first input."""
+
+    def trace(arrays: Sequence[NDArray]) -> Any:
+        if arrays[0].size > LARGE:
+            return None
+        numbers = numbers_of(arrays[0], 0)
+        moved = plain(numbers, *parameters)
+        return VIEW if np.may_share_memory(moved, numbers) else traced(moved)
+
+    return Mover(trace, plain, fill, 1, threads)
+
+
+class Mover:
+    """Moves elements of arrays whose shapes come again.
+
+    Args:
+        trace: Returns how, for arrays of some shapes; ``None`` if the kernel is not for them.
+        plain: Does it for all.
+        fill: What the result has where nothing is moved to.
+        count: How many of a step's inputs are moved.
+        threads: How many threads to use at most.
+    """
+
+    def __init__(self, trace: Any, plain: Call, fill: NDArray, count: int, threads: int) -> None:
+        self._trace = trace
+        self._plain = plain
+        self._count = count
+        self._threads = threads
+        self._fills = functools.cache(lambda dtype: fill.astype(dtype).view(np.uint8))
+        self._patience = PATIENCE
+        self._seen: tuple[Any, Any] = None, UNKNOWN
+        MOVE.request()
+
+    def call(self, *given: Any) -> Any:
+        """Returns the result, or a launch of what makes it."""
+        arrays = given[: self._count]
+        moves = self._moves(arrays)
+        if moves is None:
+            return self._plain(*given)
+        if moves is VIEW:
+            return Launch(None, (), self._plain(*given))
+        dtype = arrays[0].dtype
+        out = empty(moves.shape, dtype)
+        sources = [bytes_of(array) for array in arrays]
+        sources += [NOTHING] * (SOURCES - len(sources))
+        runs = len(moves.runs)
+        grain, team = shared_out(runs, out.nbytes, ENOUGH, self._threads)
+        arguments = (
+            moves.runs, *sources, self._fills(dtype), out.reshape(-1).view(np.uint8),
+            out.itemsize, grain, team,
+        )  # fmt: skip
+        return Launch(MOVE.run, arguments, out)
+
+    def _moves(self, arrays: Sequence[Any]) -> Any:
+        if (
+            MOVE.run is None
+            or not self._patience
+            or any(type(array) is not np.ndarray for array in arrays)
+        ):
+            return None
+        dtype = arrays[0].dtype
+        if dtype.hasobject or dtype.itemsize not in (1, 2, 4, 8):
+            return None
+        if any(array.dtype != dtype or not array.flags.aligned for array in arrays):
+            return None
+        forms = [(array.shape, array.strides) for array in arrays]
+        seen, found = self._seen
+        if forms != seen:
+            self._seen = forms, UNKNOWN
+            self._patience -= 1
+            # To find out how takes longer than numpy does: for the first shapes, and those that
+            # come again.
+            if seen is not None:
+                return None
+        if found is UNKNOWN:
+            found = self._trace(arrays)
+            self._seen = forms, found
+        return found
+
+
+def bytes_of(array: NDArray) -> NDArray:
+    """Returns the bytes of an array's first element, where they are."""
+    if not array.size:
+        return NOTHING
+    return array[(slice(1),) * array.ndim].reshape(1).view(np.uint8)
+
+
+def place_in(source: Any) -> Any:
+    """Returns the number of a source's first element; those before it are in the same source."""
+    return (source << PLACES) + (1 << PLACES - 1)
+
+
+def numbers_of(array: NDArray, source: int) -> NDArray:
+    """Returns an array whose elements say where an array's elements lie in its memory."""
+    numbers = np.full(array.shape, place_in(source), np.int64)
+    for axis, (length, step) in enumerate(zip(array.shape, array.strides, strict=True)):
+        steps = np.arange(length) * (step // array.itemsize)
+        numbers += steps.reshape(-1, *(1,) * (array.ndim - 1 - axis))
+    return numbers
+
+
+def traced(numbers: NDArray) -> Moves | None:
+    """Returns the moves that put elements where their numbers are; -1 is the fill.
+
+    Only from adjacent elements, in either direction, and from one again and again.
+    """
+    flat = numbers.reshape(-1)
+    if not flat.size or flat.size > LARGE or numbers.dtype != np.int64:
+        return None
+    flat = np.where(flat < 0, place_in(FILL), flat)
+    steps = np.diff(flat)
+    near = np.abs(steps) <= 1
+    within = np.append(False, near)
+    within[2:] &= ~near[:-1] | (steps[1:] == steps[:-1])
+    starts = np.flatnonzero(~within)
+    counts = np.diff(np.append(starts, flat.size))
+    if starts.size > RUNS or (flat.size > SMALL and flat.size < SHORT * starts.size):
+        return None
+    first, apart = flat[starts], np.where(counts > 1, np.append(steps, 1)[starts], 1)
+    sources = first >> PLACES
+    columns = (sources, first - place_in(sources), starts, counts, apart)
+    return Moves(numbers.shape, fixed(np.stack(columns, 1)))
+
+
+def fixed(runs: NDArray) -> NDArray:
+    """Returns runs as the kernel takes them, which nobody may change."""
+    runs = np.ascontiguousarray(runs, np.int64)
+    runs.flags.writeable = False
+    return runs

@@ -1,0 +1,153 @@
+"""Transpose into adjacent elements, where what reads the result would copy it to have them so."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from tenonnx.records import record
+from tenonnx.traits import VIEWS
+from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.launch import Launch
+from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.specialise import F32, Call, NDArray, Site, specialise
+from tenonnx_cpu.team import shared_out
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+TURN = JitKernel("data_movement.turning", "turn")
+
+AXES = 4
+"""Axes at most, beside the two that squares are turned along."""
+
+FIELDS = ("columns", "apart", "lines", "target_line", "bands", "units", "grain", "tasks")
+"""What the kernel calls the first of its numbers, in elements:
+
+A line of the result has ``columns``, ``apart`` in the source, where ``lines`` of them lie side by
+side if that is not 1; in the result they are ``target_line`` apart. A unit is one of ``bands`` of
+``TOGETHER`` lines; ``grain`` of ``units`` are one of ``tasks``. Then come lengths of the outer
+axes, strides in the source, and strides in the result.
+"""
+
+TOGETHER = 32
+"""Lines of a unit: a line of the source's cache lines, if they begin anywhere in one, is read by
+few units."""
+
+ENOUGH = 1 << 14
+"""Elements that are worth a second thread."""
+
+LEAST = 1 << 10
+"""Elements from which on a copy costs the reader more than a call does."""
+
+STRIDED = frozenset(
+    {
+        "Attention", "Einsum", "Gather", "Gemm", "MatMul", "MultiHeadAttention", "Shape", "Size",
+        "Slice", "Split", "Transpose",
+    }
+)  # fmt: skip
+"""Operators that read elements wherever they are, or make views of them."""
+
+
+@specialise("Transpose")
+def specialise_transpose(site: Site, plain: Call) -> Call | None:
+    """Returns a view, or copies on a kernel if some reader would on numpy."""
+    copies = _is_copied(site.node.outputs[0])
+    threads = site.threads
+    if copies:
+        TURN.request()
+
+    def call(x: NDArray) -> Launch:
+        y = plain(x)
+        run = TURN.run if copies else None
+        if run is None or y.dtype != F32 or y.size < LEAST or y.flags.c_contiguous:
+            return Launch(None, (), y)
+        cut = cut_of(y.shape, y.strides, threads)
+        if cut is None or not y.flags.aligned:
+            return Launch(None, (), y)
+        made = empty(y.shape)
+        start = as_strided(y, (1,), (4,))
+        return Launch(run, (start, made.reshape(-1), cut.numbers, cut.threads), made)
+
+    return Capturable(call)
+
+
+def _is_copied(value: ir.Value) -> bool:
+    """Says whether some node wants a value's elements side by side, now or after a view of them."""
+    for node, _ in value.uses():
+        if node.op_type not in VIEWS | STRIDED:
+            return True
+        if node.op_type in VIEWS and (
+            _joins(value, node.outputs[0]) or _is_copied(node.outputs[0])
+        ):
+            return True
+    return False
+
+
+def _joins(value: ir.Value, view: ir.Value) -> bool:
+    """Says whether a view has less axes, as far as is known, so that it most likely is a copy."""
+    if value.shape is None or view.shape is None or view.producer() is None:
+        return False
+    return len(view.shape) < len(value.shape) and 1 not in value.shape
+
+
+@record
+class Cut:
+    """How an array is written in another order.
+
+    Attributes:
+        numbers: ``FIELDS``.
+        threads: How many are of use.
+    """
+
+    numbers: NDArray
+    threads: int
+
+
+@functools.lru_cache(maxsize=1024)
+def cut_of(shape: tuple[int, ...], strides: tuple[int, ...], threads: int) -> Cut | None:
+    """Returns how to copy an array with these strides in bytes; ``None`` if the kernel does not."""
+    axes = _axes(shape, strides)
+    if any(step <= 0 for _, step, _ in axes):
+        return None
+    columns, apart, _ = axes.pop()
+    lines, line = 1, 0
+    if apart > 1:
+        beside = next((axis for axis in axes if axis[1] == 1), None)
+        if beside is None:
+            return None
+        axes.remove(beside)
+        lines, _, line = beside
+    if len(axes) > AXES:
+        return None
+    outer = [*[(1, 0, 0)] * (AXES - len(axes)), *axes]
+    bands = -(-lines // TOGETHER)
+    units = bands * math.prod(length for length, _, _ in axes)
+    grain, team = shared_out(units, math.prod(shape), ENOUGH, threads)
+    tasks = -(-units // grain)
+    numbers = [columns, apart, lines, line, bands, units, grain, tasks]
+    numbers += [axis[field] for field in range(3) for axis in outer]
+    array = np.array(numbers, np.int64)
+    return Cut(array, min(team, tasks))
+
+
+def _axes(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[tuple[int, int, int]]:
+    """Returns the fewest axes: lengths, and strides in the source and the result, in elements."""
+    axes: list[tuple[int, int, int]] = []
+    target = 1
+    for length, stride in zip(reversed(shape), reversed(strides), strict=True):
+        step = stride // 4
+        if length == 1:
+            continue
+        if axes and step == axes[0][0] * axes[0][1]:
+            inner, below, place = axes[0]
+            axes[0] = (length * inner, below, place)
+        else:
+            axes.insert(0, (length, step, target))
+        target *= length
+    return axes or [(1, 1, 1)]

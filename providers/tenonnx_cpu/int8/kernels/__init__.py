@@ -1,0 +1,1 @@
+"""Products, convolutions and what is between them, in integers."""

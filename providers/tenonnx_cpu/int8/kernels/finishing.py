@@ -1,0 +1,132 @@
+"""What becomes of sums of products of bytes: they are kept, made real numbers, or those rounded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils
+
+from tenonnx_cpu.jit.compiling import helper
+from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.dot8 import SUMS
+from tenonnx_cpu.jit.vectors.lanes import LANES, MASK, clipped, lanes_below
+from tenonnx_cpu.jit.vectors.memory import load_word, store_float, store_word
+from tenonnx_cpu.jit.vectors.vector import F32, I8, I32, I64, Builder, Value
+from tenonnx_cpu.matmul.kernels.tile import COLUMNS
+
+SUMMED, REAL, ROUNDED = 4, 5, 1
+"""What a result is: sums as int32, those multiplied and shifted as float32, or that as bytes."""
+
+NUMBERS = 4 * COLUMNS
+"""Bytes of each kind of numbers that a panel's columns have."""
+
+WIDE = v.vector(F32, LANES)
+
+
+def own_numbers(b: Builder, numbers: Value, place: int, n: int, kind: Any) -> Value:
+    """Loads a vector of the numbers of a kind, as ``pack_numbers`` writes them."""
+    return v.load(b, kind, b.add(numbers, I64(NUMBERS * place + 4 * LANES * n)), 4)
+
+
+def finish_sums(
+    b: Builder, sums: Mapping[tuple[int, int], Value], numbers: Value, result: Sequence[Value]
+) -> None:
+    """Writes what becomes of sums, which are of a row and a vector of columns each.
+
+    Args:
+        b: Writes it.
+        sums: Vectors of int32.
+        numbers: Address of what ``pack_numbers`` writes.
+        result: Address of the first row and bytes from row to row, how many columns are written,
+            the form, the least result but for the zero point, the greatest, and the zero point.
+    """
+    c, c_row, columns, form = result[:4]
+    low, high, zero = (v.splat(b, x, LANES) for x in result[4:])
+    vectors = 1 + max(n for _, n in sums)
+    factors, summands = (
+        [own_numbers(b, numbers, place, n, WIDE) for n in range(vectors)] for place in (2, 3)
+    )
+
+    def real(value: Value, n: int) -> Value:
+        return b.fadd(b.fmul(b.sitofp(value, WIDE), factors[n]), summands[n])
+
+    makers: dict[int, Callable[[Value, int], Value]] = {
+        SUMMED: lambda value, n: value,
+        REAL: lambda value, n: clipped(b, real(value, n), low, high),
+        ROUNDED: lambda value, n: to_bytes(b, real(value, n), low, high, zero),
+    }
+
+    def write(masks: Sequence[Value | None]) -> None:
+        for wanted, make in makers.items():
+            width = 1 if wanted == ROUNDED else 4
+            with b.if_then(b.icmp_signed("==", form, I64(wanted))):
+                for (row, n), value in sums.items():
+                    start = b.add(c, b.mul(c_row, I64(row)))
+                    place = b.add(start, I64(width * LANES * n))
+                    _store(b, make(value, n), place, width, masks[n])
+
+    whole = b.icmp_signed(">=", columns, I64(LANES * vectors))
+    with b.if_else(whole, likely=True) as (every, some):
+        with every:
+            write([None] * vectors)
+        with some:
+            write([lanes_below(b, b.sub(columns, I64(LANES * n))) for n in range(vectors)])
+
+
+def _store(b: Builder, value: Value, address: Value, align: int, mask: Value | None) -> None:
+    """Stores a vector, or the lanes of a mask."""
+    if mask is None:
+        v.store(b, value, address, align)
+        return
+    pointer = b.inttoptr(address, value.type.as_pointer())
+    name = {I8: "i8", I32: "i32", F32: "f32"}[value.type.element]
+    kind = ir.FunctionType(v.VOID, [value.type, pointer.type, I32, MASK])
+    function = cgutils.get_or_insert_function(
+        b.module, kind, f"llvm.masked.store.v{LANES}{name}.p0"
+    )
+    b.call(function, [value, pointer, I32(align), mask])
+
+
+def to_bytes(b: Builder, x: Value, low: Value, high: Value, zero: Value) -> Value:
+    """Returns numbers as bytes: clipped, rounded half to even, moved to the zero point."""
+    x = clipped(b, x, low, high)
+    if llvm.llvm_version_info[0] >= 20:
+        name = f"llvm.lrint.v{LANES}i32.v{LANES}f32"
+        function = cgutils.get_or_insert_function(b.module, ir.FunctionType(SUMS, [x.type]), name)
+        whole = b.call(function, [x])
+    else:
+        whole = b.fptosi(v.call(b, "llvm.rint", x.type, x), SUMS)
+    return b.trunc(b.add(whole, zero), v.vector(I8, LANES))
+
+
+@helper
+def pack_numbers(column: Any, depth: Any, columns_own: Any, numbers: Any) -> None:
+    """Writes what becomes of the sums of ``COLUMNS`` columns, of which B's sums are there.
+
+    With o A's zero point, z B's, and s a column's sum, what is added to sums less z times a row's
+    total is ``o * (depth * z - s)``.
+
+    Args:
+        column: The first of them.
+        depth: Rows of B.
+        columns_own: A's zero point; how many columns there are; B's zero point, or that of every
+            column; what is added to every column's sums, what they are multiplied by, one or for
+            every column, and what is added then.
+        numbers: An address: of two int32, then two float32, ``COLUMNS`` of each.
+    """
+    origin, columns, zeros, extra, factor, summand = columns_own
+    for i in range(COLUMNS):
+        j = min(column + i, columns - 1)
+        zero = zeros[j if zeros.size > 1 else 0]
+        start = origin * (np.int32(depth) * zero - np.int32(load_word(numbers + 4 * i)))
+        if extra.size:
+            start += extra[j]
+        store_word(start, numbers + 4 * i)
+        store_word(zero, numbers + NUMBERS + 4 * i)
+        store_float(factor[j if factor.size > 1 else 0], numbers + 2 * NUMBERS + 4 * i)
+        shift = summand[j] if summand.size else np.float32(0)
+        store_float(shift, numbers + 3 * NUMBERS + 4 * i)

@@ -1,0 +1,153 @@
+"""Numbers to bytes and back, with one scale and one zero point for all."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numba.extending import intrinsic
+
+from tenonnx_cpu.int8.kernels.between import to_byte
+from tenonnx_cpu.jit.compiling import In, Out, f32, i32, kernel, size, u8
+from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.lanes import LANES
+from tenonnx_cpu.jit.vectors.shared import Shared, procedure
+from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
+from tenonnx_cpu.jit.vectors.views import floats
+
+F = np.float32
+CHUNK = 1 << 15
+ABREAST = 4
+"""Vectors that are looked at side by side."""
+
+
+@parallel
+def quantize_rows(arguments: Any, task: Any, worker: Any) -> None:
+    """Rounds some rows, or ``CHUNK`` numbers of one; see ``quantize``."""
+    source, apart, result, columns, together, scale, low, high, zero = arguments
+    parts = -(-columns // CHUNK)
+    first, begin = task // parts * together, task % parts * CHUNK
+    for row in range(first, min(result.size // columns, first + together)):
+        y = result[row * columns :][:columns][begin : begin + CHUNK]
+        x = floats(source + row * apart + 4 * begin, y.size)
+        for i in range(y.size):
+            y[i] = to_byte(x[i] / scale, low, high, zero)
+
+
+@kernel((In(f32, 2, "A"), Out(u8, 1), f32, f32, f32, i32, size))
+def quantize(x, y, scale, low, high, zero, threads):  # type: ignore[no-untyped-def] # the signature has them
+    """Computes ``y = clip(round(x / scale), low, high) + zero``, halves to even.
+
+    A row's numbers are adjacent; rows may be apart.
+    """
+    rows, columns = x.shape
+    together = max(1, CHUNK // columns)
+    tasks = -(-rows // together) * -(-columns // CHUNK)
+    arguments = x.ctypes.data, x.strides[0], y, columns, together, scale, low, high, zero
+    quantize_rows(arguments, tasks, threads)
+
+
+@parallel
+def dequantize_chunk(arguments: Any, task: Any, worker: Any) -> None:
+    """Widens ``CHUNK`` bytes; see ``dequantize``."""
+    every, result, scale, zero, flip = arguments
+    x = every[task * CHUNK : (task + 1) * CHUNK]
+    y = result[task * CHUNK : (task + 1) * CHUNK]
+    for i in range(y.size):
+        y[i] = F(np.int32(x[i] ^ flip) - zero) * scale
+
+
+@kernel((In(u8, 1), Out(f32, 1), f32, i32, u8, size))
+def dequantize(x, y, scale, zero, flip, threads):  # type: ignore[no-untyped-def] # the signature has them
+    """Computes ``y = ((x ^ flip) - zero) * scale``."""
+    dequantize_chunk((x, y, scale, zero, flip), -(-x.size // CHUNK), threads)
+
+
+def _range(b: Builder, values: Sequence[Value]) -> None:
+    source, vectors, found = values
+    kind = v.vector(F32, LANES)
+
+    def step(index: Value, carried: list[Value]) -> list[Value]:
+        at = b.add(source, b.mul(index, I64(4 * LANES * ABREAST)))
+        xs = [v.load(b, kind, b.add(at, I64(4 * LANES * n)), 4) for n in range(ABREAST)]
+        lows, highs = carried[:ABREAST], carried[ABREAST:]
+        return [
+            *(least(b, x, low) for x, low in zip(xs, lows, strict=True)),
+            *(greatest(b, x, high) for x, high in zip(xs, highs, strict=True)),
+        ]
+
+    carried = v.loop(b, vectors, [v.constant(kind, 0.0)] * (2 * ABREAST), step)
+    for n, (choose, own) in enumerate(((least, carried[:ABREAST]), (greatest, carried[ABREAST:]))):
+        best = functools.reduce(lambda x, y: choose(b, x, y), own)
+        lanes = LANES
+        while lanes > 1:
+            lanes //= 2
+            halves = [v.shuffle(b, best, best, range(k * lanes, (k + 1) * lanes)) for k in (0, 1)]
+            best = choose(b, *halves)
+        v.store(b, best, b.add(found, I64(4 * n)), 4)
+
+
+def least(b: Builder, x: Value, y: Value) -> Value:
+    """Returns the lesser lanes; y where x is NaN."""
+    return b.select(b.fcmp_ordered("<", x, y), x, y)
+
+
+def greatest(b: Builder, x: Value, y: Value) -> Value:
+    """Returns the greater lanes; y where x is NaN."""
+    return b.select(b.fcmp_ordered(">", x, y), x, y)
+
+
+RANGE = Shared(__file__, "tenonnx_find_range", [I64] * 3, _range)
+
+
+@intrinsic
+def vector_range(typing_context: Any, source: Any, vectors: Any, found: Any) -> Any:
+    """Writes the least and the greatest of some vectors and 0, ``ABREAST`` vectors at a time."""
+    return procedure(RANGE)
+
+
+@parallel
+def chunk_range(arguments: Any, task: Any, worker: Any) -> None:
+    """Finds the least and the greatest of ``CHUNK`` numbers; see ``quantize_by_range``."""
+    every, found = arguments
+    x = every[task * CHUNK : (task + 1) * CHUNK]
+    vectors = x.size // (ABREAST * LANES)
+    vector_range(x.ctypes.data, vectors, found[task].ctypes.data)
+    low, high = found[task, 0], found[task, 1]
+    rest = x[vectors * ABREAST * LANES :]
+    for i in range(rest.size):
+        low = rest[i] if rest[i] < low else low
+        high = rest[i] if rest[i] > high else high
+    found[task, 0], found[task, 1] = low, high
+
+
+@kernel((In(f32, 1), Out(u8, 1), Out(f32, 1), Out(u8, 1), Out(f32, 2), Out(i32, 1), size))
+def quantize_by_range(x, y, scale, zero, ranges, refusal, threads):  # type: ignore[no-untyped-def] # the signature has them
+    """Computes what DynamicQuantizeLinear does.
+
+    Args:
+        x: Numbers.
+        y: The bytes.
+        scale: Of one element; so is ``zero``.
+        zero: Likewise.
+        ranges: Room for the least and the greatest of every ``CHUNK`` numbers and 0.
+        refusal: Where 1 is written if the range is infinite, else 0.
+        threads: How many to use.
+    """
+    chunk_range((x, ranges), ranges.shape[0], threads)
+    low, high = ranges[0, 0], ranges[0, 1]
+    for chunk in range(1, ranges.shape[0]):
+        low, high = min(low, ranges[chunk, 0]), max(high, ranges[chunk, 1])
+    step = (high - low) / F(255)
+    refusal[0] = 0 if np.isfinite(step) else 1
+    if refusal[0]:
+        return
+    step = step if step else F(1)
+    origin = np.int32(to_byte(-low / step, F(0), F(255), np.int32(0)))
+    scale[0], zero[0] = step, origin
+    bounds = F(-origin), F(255 - origin)
+    arguments = x.ctypes.data, 0, y, x.size, 1, step, bounds[0], bounds[1], origin
+    quantize_rows(arguments, ranges.shape[0], threads)

@@ -1,0 +1,189 @@
+"""Products of a few rows of bytes: B is read once, four rows of it at a time in long runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numba.extending import intrinsic
+
+from tenonnx_cpu.int8.kernels.finishing import pack_numbers
+from tenonnx_cpu.int8.kernels.tile import multiply_bytes
+from tenonnx_cpu.int8.sizes import FEW, SPAN
+from tenonnx_cpu.jit.compiling import helper
+from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.dot8 import BYTES, SUMS, dot
+from tenonnx_cpu.jit.vectors.lanes import LANES
+from tenonnx_cpu.jit.vectors.shared import Shared, one_of, procedure
+from tenonnx_cpu.jit.vectors.vector import I8, I32, I64, Builder, Value
+from tenonnx_cpu.jit.vectors.views import floats
+from tenonnx_cpu.matmul.kernels.block import split
+from tenonnx_cpu.matmul.kernels.tile import COLUMNS, VECTORS
+from tenonnx_cpu.matmul.kernels.workspace import BYTE_ROOM
+from tenonnx_cpu.quantized.kernels.lines import interleaved
+
+PANEL = 4 * LANES
+"""Columns whose bytes of one row are a vector."""
+
+ONES = 0x01010101
+"""Four bytes that are 1."""
+
+AHEAD = 8192
+"""Bytes that are on their way from memory."""
+
+
+def _lines(rows: int) -> Callable[[Builder, Sequence[Value]], None]:
+    def body(b: Builder, arguments: Sequence[Value]) -> None:
+        a, a_row, source, b_row, count, ahead, flip, panels, sums, sums_row = arguments
+        line = v.vector(I8, PANEL)
+        flips = v.splat(b, b.trunc(flip, I8), PANEL)
+        last = b.sub(count, I64(1))
+        steps = [b.select(b.icmp_signed("<", I64(n), last), I64(n), last) for n in range(4)]
+        places = [b.add(source, b.mul(b_row, step)) for step in steps]
+        # Columns themselves are summed as if by one more row of ones, as many as there are rows.
+        ones = b.trunc(b.lshr(I64(ONES), b.mul(I64(8), b.sub(I64(4), count))), I32)
+        words = [v.load(b, I32, b.add(a, b.mul(a_row, I64(row)))) for row in range(rows)]
+        lefts = [b.bitcast(v.splat(b, word, LANES), BYTES) for word in (*words, ones)]
+
+        def step(index: Value, carried: list[Value]) -> list[Value]:
+            at = b.mul(index, I64(PANEL))
+            for place in places:
+                v.prefetch(b, b.add(b.add(place, ahead), at))
+            lines = [b.xor(v.load(b, line, b.add(place, at)), flips) for place in places]
+            parts = interleaved(b, lines)
+            for row, left in enumerate(lefts):
+                target = b.add(b.add(sums, b.mul(sums_row, I64(row))), b.mul(at, I64(4)))
+                for n, part in enumerate(parts):
+                    place = b.add(target, I64(4 * LANES * n))
+                    v.store(b, dot(b, v.load(b, SUMS, place, 4), left, part), place, 4)
+            return []
+
+        v.loop(b, panels, [], step)
+
+    return body
+
+
+LINES = {
+    (rows,): Shared(__file__, f"tenonnx_byte_lines_{rows}", [I64] * 10, _lines(rows))
+    for rows in range(1, FEW + 1)
+}
+
+
+@intrinsic
+def add_lines(
+    typing_context: Any, rows: Any, a: Any, a_row: Any, b: Any, b_row: Any, count: Any, ahead: Any,
+    flip: Any, panels: Any, sums: Any, sums_row: Any,
+) -> Any:  # fmt: skip
+    """Adds what four rows of B contribute to sums.
+
+    Args:
+        rows: 1 to ``FEW``.
+        a: Address of A's four columns, uint8 and 0 beyond ``count``; bytes from row to row.
+        a_row: Likewise.
+        b: Address of B's rows, whose columns are adjacent, and bytes from row to row.
+        b_row: Likewise.
+        count: How many rows there are, four or less.
+        ahead: Bytes from a row to the one that will be needed soon.
+        flip: Bits of B that are inverted: it is signed then.
+        panels: How many times ``PANEL`` columns.
+        sums: Address of int32: a line for each row, and one for the sums of B's columns.
+        sums_row: Bytes from line to line.
+    """
+    return one_of(LINES)
+
+
+def _sum(b: Builder, arguments: Sequence[Value]) -> None:
+    x, y, out = arguments
+    for n in range(VECTORS):
+        one, other, place = (b.add(start, I64(4 * LANES * n)) for start in (x, y, out))
+        v.store(b, b.add(v.load(b, SUMS, one, 4), v.load(b, SUMS, other, 4)), place, 4)
+
+
+ADD = Shared(__file__, "tenonnx_byte_lines_add", [I64] * 3, _sum)
+
+
+@intrinsic
+def add_words(typing_context: Any, x: Any, y: Any, out: Any) -> Any:
+    """Adds ``COLUMNS`` int32 at two addresses."""
+    return procedure(ADD)
+
+
+@helper
+def finish_span(
+    c: Any, left: Any, width: Any, depth: Any, columns_own: Any, limits: Any, totals: Any,
+    sums: Any, sums_row: Any, own: Any,
+) -> None:  # fmt: skip
+    """Makes results of the sums of some columns, the last panel of the matrix ending where it does.
+
+    Args:
+        c: All results, as bytes.
+        left: The first column.
+        width: How many sums there are, whole panels.
+        depth: Rows of B.
+        columns_own: What ``pack_numbers`` takes.
+        limits: What ``multiply_bytes`` ends with.
+        totals: What it takes from every row.
+        sums: Address of the sums; see ``add_lines``.
+        sums_row: Bytes from line to line of them.
+        own: Address of what ``pack_numbers`` writes.
+    """
+    form, low, high, zero, size, columns = limits
+    rows = c.shape[0]
+    for place in range(0, width, COLUMNS):
+        within = place % PANEL
+        at = min(left + place - within, columns - PANEL) + within
+        starts = floats(sums + rows * sums_row + 4 * place, COLUMNS)
+        numbers = floats(own, COLUMNS)
+        # They are int32: nothing but their bits is copied.
+        for i in range(COLUMNS):
+            numbers[i] = starts[i]
+        pack_numbers(at, depth, columns_own, own)
+        for i in range(COLUMNS):
+            starts[i] = numbers[i]
+        for row in range(rows):
+            add_words(starts.ctypes.data, sums + row * sums_row + 4 * place, own)
+            multiply_bytes(
+                VECTORS, 1, own, 0, own, own, 0, totals.ctypes.data + 4 * row, own,
+                c.ctypes.data + row * c.strides[0] + size * at, c.strides[0],
+                COLUMNS, form, low, high, zero,
+            )  # fmt: skip
+
+
+@parallel
+def stream_span(arguments: Any, task: Any, worker: Any) -> None:
+    """Computes some columns of all rows."""
+    a, b, c, totals, columns_own, flip, limits, span, share, memory = arguments
+    depth, columns = b.shape
+    rows = c.shape[0]
+    left = task * span
+    width = -(-min(span, columns - left) // PANEL) * PANEL
+    whole = min(width, (columns - left) // PANEL * PANEL)
+    own = memory.ctypes.data + worker * share
+    sums, sums_row = own + BYTE_ROOM, 4 * width
+    ahead = b.strides[0] * (4 + AHEAD // (4 * min(span, columns)) * 4)
+    zeroed = floats(sums, (rows + 1) * width)
+    for i in range(zeroed.size):
+        zeroed[i] = np.float32(0)
+    for k in range(0, depth, 4):
+        count = min(4, depth - k)
+        source = b.ctypes.data + k * b.strides[0]
+        left_of = a.ctypes.data + k
+        add_lines(
+            rows, left_of, a.strides[0], source + left, b.strides[0], count, ahead, flip,
+            whole // PANEL, sums, sums_row,
+        )  # fmt: skip
+        if whole < width:
+            add_lines(
+                rows, left_of, a.strides[0], source + columns - PANEL, b.strides[0], count, 0, flip,
+                1, sums + 4 * whole, sums_row,
+            )  # fmt: skip
+    finish_span(c, left, width, depth, columns_own, limits, totals, sums, sums_row, own)
+
+
+@helper
+def span_of(columns: Any, threads: Any) -> Any:
+    """Returns the columns of a task."""
+    tasks = max(-(-columns // SPAN), 2 * threads if threads > 1 else 1)
+    return split(columns, -(-columns // tasks), PANEL)

@@ -1,1 +1,0 @@
-"""Attention, its caches, and rotary positions."""

@@ -1,1 +1,0 @@
-"""Products of matrices of real numbers, and the tile that all products share."""

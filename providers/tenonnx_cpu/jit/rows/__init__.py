@@ -1,1 +1,0 @@
-"""Kernels that go over rows."""

@@ -1,0 +1,126 @@
+"""Small dense layers in a row as one kernel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tenonnx.records import record
+from tenonnx_cpu.activation import NONE, Activation, activation_of
+from tenonnx_cpu.buffers import F32, contiguous, empty
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.launch import Launch
+from tenonnx_cpu.fuse import PATTERN, Fused, Scope, fusion
+from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.jit.scratch import floats
+from tenonnx_cpu.matmul.affine import gemm_of
+from tenonnx_cpu.matmul.kernels.workspace import WORKSPACE
+from tenonnx_cpu.matmul.product import SERIAL_PRODUCTS, fits
+from tenonnx_cpu.specialise import Call, NDArray
+from tenonnx_cpu.subgraph import inputs_of
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+RUN = JitKernel("matmul.dense", "run_layers")
+
+SMALL, WIDE = 1 << 16, 1024
+"""Weights of a layer at most that one thread reads from its own cache, and rows or columns."""
+
+BLOCK = 56
+"""Rows of a task at most."""
+
+
+@record
+class Layer:
+    """A dense layer: ``finish(x @ weights + bias)``, weights of any strides with one of 4."""
+
+    nodes: tuple[ir.Node, ...]
+    weights: NDArray
+    bias: NDArray | None
+    finish: Activation
+
+
+@fusion("Gemm", priority=PATTERN)
+def fuse_layers(node: ir.Node, scope: Scope) -> Fused | None:
+    """Takes two or more dense layers that lead to one another."""
+    layers: list[Layer] = []
+    step: ir.Node | None = node
+    while step is not None and (made := _layer(step, scope)) is not None:
+        if layers and layers[-1].weights.shape[1] != made.weights.shape[0]:
+            break  # numpy says what is wrong with them
+        layers.append(made)
+        step = scope.reader(made.nodes[-1].outputs[0])
+        if step is not None and step.inputs[0] is not made.nodes[-1].outputs[0]:
+            break
+    if len(layers) < 2:
+        return None
+    nodes = tuple(node for layer in layers for node in layer.nodes)
+    x, output = node.inputs[0], nodes[-1].outputs[0]
+    assert x is not None
+    inputs = inputs_of(list(nodes))
+    inputs = (x, *(value for value in inputs if value is not x))
+    plain = scope.fallback(nodes, inputs, output)
+    return Fused(nodes, inputs, (output,), Capturable(LayersCall(layers, plain, scope.threads)))
+
+
+def _layer(node: ir.Node, scope: Scope) -> Layer | None:
+    """Returns the layer that a Gemm and its activation are, if they are a small one."""
+    found = gemm_of(node, scope) if node.op_type == "Gemm" and not node.domain else None
+    if found is None or found.cast is not None:
+        return None
+    weights, bias = found.weights, found.bias
+    if weights.size > SMALL or max(weights.shape) > WIDE or 4 not in weights.strides:
+        return None
+    if not weights.flags.aligned or not (bias is None or fits(bias)):
+        return None
+    after = scope.reader(node.outputs[0])
+    finish = None if after is None else activation_of(scope.site(after))
+    if after is None or finish is None:
+        return Layer((node,), weights, bias, NONE)
+    return Layer((node, after), weights, bias, finish)
+
+
+class LayersCall:
+    """Runs dense layers.
+
+    Args:
+        layers: What to run.
+        plain: Computes the same from the same arguments, of any dtype.
+        threads: How many threads to use at most.
+    """
+
+    def __init__(self, layers: list[Layer], plain: Call, threads: int) -> None:
+        self._layers = layers
+        self._plain = plain
+        self._threads = threads
+        self._table = np.array([_line(layer) for layer in layers], np.int64)
+        parameters = [(layer.finish.first, layer.finish.second) for layer in layers]
+        self._numbers = np.array(parameters, np.float32)
+        self._inner = layers[0].weights.shape[0]
+        self._outer = layers[-1].weights.shape[1]
+        self._widest = 2 * max(layer.weights.shape[1] for layer in layers)
+        self._work = sum(layer.weights.size for layer in layers)
+        RUN.request()
+
+    def __call__(self, x: Any, *constants: Any) -> Any:
+        """Returns a launch, or what numpy computes."""
+        run = RUN.run
+        if run is None or x.dtype != F32 or x.ndim != 2 or x.shape[1] != self._inner or not x.size:
+            return self._plain(x, *constants)
+        rows = x.shape[0]
+        team = self._threads if rows * self._work > SERIAL_PRODUCTS else 1
+        grain = -(-rows // (team * -(-rows // (team * BLOCK))))
+        share = WORKSPACE + grain * self._widest
+        y = empty((rows, self._outer))
+        memory = floats(share * team)
+        arguments = contiguous(x), self._table, self._numbers, memory, share, y, grain, team
+        return Launch(run, arguments, y)
+
+
+def _line(layer: Layer) -> tuple[int, ...]:
+    weights, bias = layer.weights, layer.bias
+    down, across = weights.strides
+    start = 0 if bias is None else bias.ctypes.data
+    return (weights.ctypes.data, down, across, weights.shape[1], start, layer.finish.code)

@@ -1,0 +1,112 @@
+"""Products with matrices that are chosen as the model runs, as layers of experts have them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tenonnx_cpu.activation import NONE
+from tenonnx_cpu.buffers import contiguous, empty
+from tenonnx_cpu.fuse import CHOSEN, Fused, Scope, fusion
+from tenonnx_cpu.jit.scratch import floats
+from tenonnx_cpu.matmul.kernels.workspace import WORKSPACE
+from tenonnx_cpu.matmul.product import (
+    F32,
+    KINDS,
+    NO_BIAS,
+    NO_RESIDUAL,
+    STREAM,
+    product,
+    request,
+)
+from tenonnx_cpu.specialise import NDArray
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+FEW = 8
+"""Rows up to which each reads the matrix that is its own."""
+
+
+@fusion("MatMul", priority=CHOSEN)
+def fuse_choice(node: ir.Node, scope: Scope) -> Fused | None:
+    """Takes a product with the choice from a constant stack of matrices that it alone reads.
+
+    The matrices are read where they are; the nodes copy one for every row that is multiplied.
+    """
+    for position, value in enumerate(node.inputs):
+        choice = None if value is None else value.producer()
+        if choice is None or value is None or not scope.has(choice) or choice.domain:
+            continue
+        if choice.op_type in ("Gather", "GatherND") and scope.reader(value) is node:
+            return _fused(choice, node, scope, is_left=position == 0)
+    return None
+
+
+def _fused(node: ir.Node, matmul: ir.Node, scope: Scope, *, is_left: bool) -> Fused | None:
+    site = scope.site(node)
+    stack = site.constant(0)
+    if stack is None or stack.ndim != 3 or stack.dtype not in KINDS:
+        return None
+    if site.attribute("axis", 0) or site.attribute("batch_dims", 0):
+        return None
+    request(KINDS[stack.dtype])
+    inputs = (node.inputs[0], node.inputs[1], matmul.inputs[1 if is_left else 0])
+    plain = scope.fallback((node, matmul), inputs, matmul.outputs[0])
+    deep, threads = node.op_type == "GatherND", scope.threads
+
+    def call(stack: NDArray, choice: NDArray, x: NDArray) -> Any:
+        places = choice[:, 0] if deep and choice.shape[1:] == (1,) else choice
+        row, column = (x.shape[-1] == 1, 2) if is_left else (x.shape[-2:-1] == (1,), 1)
+        if places.ndim != 1 or x.ndim != 3 or not row or x.shape[0] != places.size:
+            return plain(stack, choice, x)
+        result = chosen_product(
+            np.squeeze(x, column), stack.transpose(0, 2, 1) if is_left else stack, places, threads
+        )
+        return plain(stack, choice, x) if result is None else np.expand_dims(result, column)
+
+    return Fused((node, matmul), inputs, (matmul.outputs[0],), call)
+
+
+def chosen_product(x: NDArray, stack: NDArray, places: NDArray, threads: int) -> NDArray | None:
+    """Returns ``x[p] @ stack[places[p]]`` for every row.
+
+    Args:
+        x: float32 ``[rows, depth]``.
+        stack: ``[matrices, depth, columns]`` of any strides.
+        places: Which matrix, for each row; negative ones count from the end.
+        threads: How many to use at most.
+
+    Returns:
+        ``None`` if no kernel takes these arrays or it is not ready, or there is no such matrix.
+    """
+    count, depth, columns = stack.shape
+    wrong = x.dtype != F32 or x.shape[1] != depth or not (x.size and columns and stack.size)
+    if wrong or not stack.flags.aligned or places.min() < -count or places.max() >= count:
+        return None
+    places, x = places % count, contiguous(x)
+    result = empty((x.shape[0], columns))
+    if x.shape[0] > FEW:
+        return result if _by_matrix(x, stack, places, threads, result) else None
+    kind = KINDS[stack.dtype]
+    run = STREAM[kind].run
+    if run is None:
+        return None
+    offsets = np.stack([np.arange(x.shape[0]) * x.strides[0], places * stack.strides[0]], axis=1)
+    run(
+        x[:1], stack[0] if kind == "f32" else stack[0].view(np.uint16), result, offsets, NO_BIAS,
+        NO_RESIDUAL, 1.0, *NONE, floats(WORKSPACE * threads), threads,
+    )  # fmt: skip
+    return result
+
+
+def _by_matrix(x: NDArray, stack: NDArray, places: NDArray, threads: int, result: NDArray) -> bool:
+    """Multiplies all rows of each matrix at once; returns whether kernels took them."""
+    for place in np.unique(places):
+        rows = np.flatnonzero(places == place)
+        done = product(x[rows], stack[place], threads)
+        if done is None:
+            return False
+        result[rows] = done
+    return True

@@ -1,0 +1,1 @@
+"""Products of packed panels, tile by tile, with epilogues."""

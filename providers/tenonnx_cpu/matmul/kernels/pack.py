@@ -1,0 +1,146 @@
+"""Panels of B: ``COLUMNS`` columns side by side, every row adjacent to the next.
+
+A panel of a few hundred rows fits the first-level cache, whatever B's strides are; elements
+narrower than float32 are widened on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.extending import intrinsic
+
+from tenonnx_cpu.jit.code.cpu import compiled_architecture, cpu
+from tenonnx_cpu.jit.compiling import helper
+from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.lanes import LANES
+from tenonnx_cpu.jit.vectors.memory import store_float
+from tenonnx_cpu.jit.vectors.shared import Shared, procedure
+from tenonnx_cpu.jit.vectors.vector import F16, F32, I16, I32, I64, Builder, Value
+from tenonnx_cpu.matmul.kernels.tile import COLUMNS, VECTORS
+
+WIDTH = {"f32": 4, "f16": 2, "bf16": 2}
+"""Bytes of an element as it lies in memory."""
+
+CONVERTS = cpu().lanes >= 8 or compiled_architecture() in ("aarch64", "arm64")
+"""Whether the processor has float16: of x86, all that have AVX2, and few of the others."""
+
+
+def widened(b: Builder, kind: str, address: Value, lanes: int) -> Value:
+    """Loads adjacent elements as a vector of float32."""
+    if kind == "f32":
+        return v.load(b, v.vector(F32, lanes), address, 4)
+    if kind == "f16" and CONVERTS:
+        return b.fpext(v.load(b, v.vector(F16, lanes), address, 2), v.vector(F32, lanes))
+    halves = b.zext(v.load(b, v.vector(I16, lanes), address, 2), v.vector(I32, lanes))
+    if kind == "f16":
+        return floats_of_halves(b, halves)
+    wide = b.shl(halves, v.constant(v.vector(I32, lanes), 16))
+    return b.bitcast(wide, v.vector(F32, lanes))
+
+
+def floats_of_halves(b: Builder, bits: Value) -> Value:
+    """Returns what the low 16 bits of a vector's int32 are as float16, as float32.
+
+    A float16's exponent and fraction, moved to a float32's, are a number 2**112 too small; but
+    infinity and NaN have the exponent that means that.
+    """
+    whole, real = bits.type, v.vector(F32, bits.type.count)
+    sign = b.shl(b.and_(bits, v.constant(whole, 0x8000)), v.constant(whole, 16))
+    rest = b.and_(bits, v.constant(whole, 0x7FFF))
+    small = b.bitcast(b.shl(rest, v.constant(whole, 13)), real)
+    made = b.bitcast(b.fmul(small, v.constant(real, 2.0**112)), whole)
+    endless = b.icmp_signed(">=", rest, v.constant(whole, 0x7C00))
+    made = b.or_(made, b.select(endless, v.constant(whole, 0x7F800000), v.constant(whole, 0)))
+    return b.bitcast(b.or_(made, sign), real)
+
+
+def _rows(kind: str) -> Shared:
+    def body(b: Builder, values: Sequence[Value]) -> None:
+        source, stride, count, target = values
+
+        def step(index: Value, carried: list[Value]) -> list[Value]:
+            line, place = carried
+            for n in range(VECTORS):
+                x = widened(b, kind, b.add(line, I64(WIDTH[kind] * LANES * n)), LANES)
+                v.store(b, x, b.add(place, I64(4 * LANES * n)), 4)
+            return [b.add(line, stride), b.add(place, I64(4 * COLUMNS))]
+
+        v.loop(b, count, [source, target], step)
+
+    return Shared(__file__, f"tenonnx_pack_rows_{kind}", [I64] * 4, body)
+
+
+def _square(kind: str) -> Shared:
+    def body(b: Builder, values: Sequence[Value]) -> None:
+        address, apart, last, place = values
+        numbers = [b.select(b.icmp_signed("<", I64(n), last), I64(n), last) for n in range(LANES)]
+        lines = [b.add(address, b.mul(apart, number)) for number in numbers]
+        rows = [widened(b, kind, line, LANES) for line in lines]
+        for n, column in enumerate(v.transpose(b, rows)):
+            v.store(b, column, b.add(place, I64(4 * COLUMNS * n)), 4)
+
+    return Shared(__file__, f"tenonnx_pack_square_{kind}", [I64] * 4, body)
+
+
+ROWS_OF = {kind: _rows(kind) for kind in WIDTH}
+SQUARES_OF = {kind: _square(kind) for kind in WIDTH}
+
+
+def make_pack(kind: str) -> Any:
+    """Returns ``pack(b, b_row, b_column, depth, columns, panel)`` for a kind of elements.
+
+    It fills a panel of ``depth`` rows at the address ``panel`` from B at the address ``b``, with
+    zeros or other elements of B beyond ``columns``; strides are in bytes.
+    """
+    width = WIDTH[kind]
+    load_one = make_load(kind)
+
+    @intrinsic
+    def copy_rows(typing_context: Any, b: Any, b_row: Any, depth: Any, panel: Any) -> Any:
+        """Copies rows whose columns are adjacent."""
+        return procedure(ROWS_OF[kind])
+
+    @intrinsic
+    def copy_square(typing_context: Any, source: Any, stride: Any, last: Any, target: Any) -> Any:
+        """Transposes ``LANES`` rows, ``stride`` apart; after ``last`` that row comes again."""
+        return procedure(SQUARES_OF[kind])
+
+    @helper
+    def pack(b: Any, b_row: Any, b_column: Any, depth: Any, columns: Any, panel: Any) -> None:
+        if columns == COLUMNS and b_column == width:
+            copy_rows(b, b_row, depth, panel)
+            return
+        first = 0
+        if b_row == width:
+            first = depth // LANES * LANES
+            for row in range(0, first, LANES):
+                for column in range(0, columns, LANES):
+                    source, last = b + row * width + column * b_column, columns - column - 1
+                    copy_square(source, b_column, last, panel + 4 * (row * COLUMNS + column))
+        for row in range(first, depth):
+            for column in range(COLUMNS):
+                x = np.float32(0)
+                if column < columns:
+                    x = load_one(b + row * b_row + column * b_column)
+                store_float(x, panel + 4 * (row * COLUMNS + column))
+
+    return pack
+
+
+def make_load(kind: str) -> Any:
+    """Returns ``load(address)``: an element of a kind, as float32."""
+
+    @intrinsic
+    def load_one(typing_context: Any, address: Any) -> Any:
+        """Returns one element as float32."""
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            return builder.extract_element(widened(builder, kind, values[0], 1), I32(0))
+
+        return types.float32(types.intp), generate
+
+    return load_one

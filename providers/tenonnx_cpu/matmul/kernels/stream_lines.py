@@ -1,0 +1,133 @@
+"""Rows of the result as sums of rows of B, for products of a few rows by a large B."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numba.extending import intrinsic
+
+from tenonnx_cpu.jit.compiling import helper
+from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.lanes import LANES
+from tenonnx_cpu.jit.vectors.memory import load_float, store_float
+from tenonnx_cpu.jit.vectors.shared import Shared, one_of, under
+from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
+from tenonnx_cpu.matmul.kernels.pack import WIDTH, make_load, widened
+
+LINES = {1: 8, 2: 8, 3: 8, 4: 8, 5: 4, 6: 4, 7: 4, 8: 4}
+"""Rows of B that are added at a time, by rows of A; one by one at the end."""
+
+
+def _add(kind: str, rows: int, lines: int) -> Callable[[Builder, Sequence[Value]], None]:
+    wide = v.vector(F32, LANES)
+
+    def body(b: Builder, arguments: Sequence[Value]) -> None:
+        a, a_row, a_column, right, b_row, c, c_row, vectors = arguments
+        factors = []
+        for row in range(rows):
+            start = b.add(a, b.mul(a_row, I64(row)))
+            places = [b.add(start, b.mul(a_column, I64(line))) for line in range(lines)]
+            factors.append([v.splat(b, v.load(b, F32, place, 4), LANES) for place in places])
+        tops = [b.add(right, b.mul(b_row, I64(line))) for line in range(lines)]
+        later = [b.add(top, b.mul(b_row, I64(lines))) for top in tops]
+        targets = [b.add(c, b.mul(c_row, I64(row))) for row in range(rows)]
+
+        def step(index: Value, carried: list[Value]) -> list[Value]:
+            near, far = b.mul(index, I64(WIDTH[kind] * LANES)), b.mul(index, I64(4 * LANES))
+            xs = [widened(b, kind, b.add(top, near), LANES) for top in tops]
+            for line in later if lines > 1 else ():
+                v.prefetch(b, b.add(line, near))
+            for own, target in zip(factors, targets, strict=True):
+                place = b.add(target, far)
+                before = v.load(b, wide, place, 4)
+                # Of one row the lines' sum comes first, so that less is lost; memory is what takes
+                # time. Of more rows another addition for each would.
+                apart = rows == 1 < lines
+                value = v.constant(wide, 0.0) if apart else before
+                for x, factor in zip(xs, own, strict=True):
+                    value = v.fma(b, x, factor, value)
+                v.store(b, b.fadd(before, value) if apart else value, place, 4)
+            return []
+
+        v.loop(b, vectors, [], step)
+
+    return body
+
+
+ADD_LINES = {
+    (kind, rows, lines): Shared(
+        __file__, f"tenonnx_lines_{kind}_{rows}_{lines}", [I64] * 8, _add(kind, rows, lines)
+    )
+    for kind in WIDTH
+    for rows, most in LINES.items()
+    for lines in (1, most)
+}
+
+
+def make_sum_lines(kind: str) -> Any:
+    """Returns ``sum_lines`` for B of a kind of elements."""
+    load_one = make_load(kind)
+    width = WIDTH[kind]
+
+    @intrinsic
+    def add_lines(
+        typing_context: Any, rows: Any, lines: Any, a: Any, a_row: Any, a_column: Any,
+        b: Any, b_row: Any, c: Any, c_row: Any, vectors: Any,
+    ) -> Any:  # fmt: skip
+        """Adds ``rows`` x ``lines`` of A by whole vectors of B's rows to C."""
+        return one_of(under(ADD_LINES, kind))
+
+    @helper
+    def sum_lines(
+        rows: Any, columns: Any, first: Any, end: Any, last: Any,
+        a: Any, a_row: Any, a_column: Any, b: Any, b_row: Any, c: Any, c_row: Any,
+    ) -> None:  # fmt: skip
+        """Computes ``C = A[:, first:end] @ B[first:end]``, where B's columns are adjacent.
+
+        Args:
+            rows: Of A and C, 1 to 8.
+            columns: Of B and C. C has room for a vector more.
+            first: The first row of B to add.
+            end: After the last one.
+            last: B's last row, beyond which there is nothing to read.
+            a: Address of A, and bytes from row to row and from column to column.
+            a_row: Likewise.
+            a_column: Likewise.
+            b: Address of B, and bytes from row to row.
+            b_row: Likewise.
+            c: Address of C, and bytes from row to row.
+            c_row: Likewise.
+        """
+        whole = columns // LANES
+        # A vector may reach into B's next row: what it brings lands in C's room.
+        beyond = whole * LANES < columns and b_row >= width * LANES
+        vectors = whole + 1 if beyond else whole
+        for row in range(rows):
+            for column in range((whole + 1) * LANES):
+                store_float(np.float32(0), c + row * c_row + 4 * column)
+        stop = min(end, last) if beyond else end
+        most = 8 if rows <= 4 else 4
+        k = first
+        while k < stop:
+            lines = most if stop - k >= most else 1
+            add_lines(
+                rows, lines, a + k * a_column, a_row, a_column, b + k * b_row, b_row,
+                c, c_row, vectors,
+            )  # fmt: skip
+            k += lines
+        if stop < end:
+            add_lines(
+                rows, 1, a + stop * a_column, a_row, a_column, b + stop * b_row, b_row,
+                c, c_row, whole,
+            )  # fmt: skip
+        for k in range(stop if beyond else first, end):
+            for column in range(whole * LANES, columns):
+                x = load_one(b + k * b_row + column * width)
+                for row in range(rows):
+                    target = c + row * c_row + 4 * column
+                    y = load_float(a + row * a_row + k * a_column)
+                    store_float(load_float(target) + x * y, target)
+
+    return sum_lines

@@ -1,0 +1,100 @@
+"""MatMul and Gemm on the CPU provider's own kernels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.fuse import WIDENED, Fused, Scope, fusion
+from tenonnx_cpu.matmul.affine import widening
+from tenonnx_cpu.matmul.product import F32, KINDS, Epilogue, product, product_launch, request
+from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+
+@specialise("MatMul")
+def matmul(site: Site, plain: Call) -> Call | None:
+    """Products of float32, and of 16-bit floats whose B is widened in the cache."""
+    weight = site.constant(1)
+    if weight is not None and weight.dtype not in KINDS:
+        return None
+    request("f32" if weight is None else KINDS[weight.dtype])
+    return _matmul_call(site, plain)
+
+
+def _matmul_call(site: Site, plain: Call) -> Capturable:
+    threads = site.threads
+
+    def call(a: NDArray, b: NDArray) -> Any:
+        if a.dtype == F32:
+            made = product_launch(a, b, threads)
+            return plain(a, b) if made is None else made
+        return _narrow(a, b, threads, plain)
+
+    return Capturable(call)
+
+
+def _narrow(a: NDArray, b: NDArray, threads: int, plain: Call) -> Any:
+    """Multiplies 16-bit floats as float32; only A and the result are ever copied."""
+    if a.dtype != b.dtype or a.dtype not in KINDS:
+        return plain(a, b)
+    result = product(a.astype(np.float32), b, threads)
+    return plain(a, b) if result is None else result.astype(a.dtype)
+
+
+@specialise("Gemm")
+def gemm(site: Site, plain: Call) -> Call | None:
+    """Gemm in float32 with one bias per column, or one per element."""
+    weight = site.constant(1)
+    if (site.node.version or 1) < 7 or (weight is not None and weight.dtype != F32):
+        return None
+    request("f32")
+    return _gemm_call(site, plain)
+
+
+def _gemm_call(site: Site, plain: Call) -> Capturable:
+    threads, beta = site.threads, site.attribute("beta", 1.0)
+    turn_a, turn_b = site.attribute("transA", 0), site.attribute("transB", 0)
+    epilogue = Epilogue(alpha=site.attribute("alpha", 1.0))
+
+    def call(a: NDArray, b: NDArray, c: NDArray | None = None) -> Any:
+        if a.dtype != F32 or a.ndim != 2 or b.ndim != 2:
+            return plain(a, b, c)
+        left, right = a.T if turn_a else a, b.T if turn_b else b
+        bias, residual = addend(c, beta, (left.shape[0], right.shape[1]))
+        made = product_launch(left, right, threads, bias, residual, epilogue)
+        return plain(a, b, c) if made is None else made
+
+    return Capturable(call)
+
+
+@fusion("MatMul", "Gemm", priority=WIDENED)
+def fuse_widened(node: ir.Node, scope: Scope) -> Fused | None:
+    """Takes a product with the Cast that makes its constant B float32, to widen B in the cache."""
+    cast, weight = widening(node, scope)
+    if cast is None or weight is None or (node.version or 1) < 7:
+        return None
+    request(KINDS[weight.dtype])
+    inputs = (node.inputs[0], cast.inputs[0], *node.inputs[2:])
+    plain = scope.fallback((cast, node), inputs, node.outputs[0])
+    make = _matmul_call if node.op_type == "MatMul" else _gemm_call
+    alone = scope.reader(cast.outputs[0]) is node
+    nodes = (cast, node) if alone else (node,)
+    return Fused(nodes, inputs, (node.outputs[0],), make(scope.site(node), plain))
+
+
+def addend(
+    c: NDArray | None, beta: float, shape: tuple[int, int]
+) -> tuple[NDArray | None, NDArray | None]:
+    """Returns Gemm's C, scaled, as a bias per column or a residual of the result's shape."""
+    if c is None or beta == 0:
+        return None, None
+    if beta != 1:
+        c = (c * beta).astype(c.dtype)
+    if c.shape[-1:] == shape[1:] and c.size == shape[1]:
+        return c.reshape(-1), None
+    return None, np.ascontiguousarray(np.broadcast_to(c, shape))

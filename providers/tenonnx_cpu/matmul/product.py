@@ -1,0 +1,182 @@
+"""Matrix products on JIT kernels: which kernel, and what it is called with."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from tenonnx.records import record
+from tenonnx_cpu.activation import NONE, Activation
+from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.capture.launch import Launch, done
+from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.jit.scratch import floats
+from tenonnx_cpu.matmul.kernels.workspace import WORKSPACE
+from tenonnx_cpu.specialise import NDArray
+
+F32 = np.dtype(np.float32)
+KINDS = {F32: "f32", np.dtype(np.float16): "f16", np.dtype(ml_dtypes.bfloat16): "bf16"}
+"""Elements of B that kernels widen as they read them."""
+
+GEMM = {kind: JitKernel("matmul.gemm", f"gemm_{kind}") for kind in KINDS.values()}
+STREAM = {kind: JitKernel("matmul.stream", f"stream_{kind}") for kind in KINDS.values()}
+
+FEW_ROWS, FEW_DOTS = {"f32": 5, "f16": 8, "bf16": 8}, 16
+"""Rows of A up to which B is streamed, when its columns or its rows are adjacent."""
+
+DOTS, DEEP, CACHED = 128, 256, 1 << 17
+"""Rows of A, of float32, up to which B of adjacent rows is, if a sum has many products and A stays
+in the second-level cache: B would else be turned for a few tiles."""
+
+NARROW, TALL, ALONE = 4, 256, 1 << 17
+"""Columns up to which numpy multiplies rows, this many or more, in less time: a tile has more
+columns. Of one column always, of others as long as one thread has so many elements of A."""
+
+SERIAL_PRODUCTS, SERIAL_ELEMENTS = 1 << 19, 1 << 17
+"""Products, and elements of B, up to which one thread is done before others have started."""
+
+NO_BIAS = np.empty(0, np.float32)
+NO_RESIDUAL = np.empty((0, 0), np.float32)
+ONE_BATCH = np.zeros((1, 2), np.int64)
+
+
+@record
+class Epilogue:
+    """What is done to a product before it is written: ``activation(alpha * A @ B + ...)``."""
+
+    alpha: float = 1.0
+    activation: Activation = NONE
+
+
+PLAIN = Epilogue()
+
+
+def request(kind: str) -> None:
+    """Has the kernels for B of a kind of elements compiled."""
+    GEMM[kind].request()
+    STREAM[kind].request()
+
+
+def product(a: NDArray, b: NDArray, threads: int, *more: Any, **named: Any) -> Any | None:
+    """Returns what ``product_launch`` computes from the same arguments; ``None`` as it does."""
+    made = product_launch(a, b, threads, *more, **named)
+    return None if made is None else done(made)
+
+
+def product_launch(
+    a: NDArray,
+    b: NDArray,
+    threads: int,
+    bias: NDArray | None = None,
+    residual: NDArray | None = None,
+    epilogue: Epilogue = PLAIN,
+) -> Launch | None:
+    """Returns what computes ``activation(alpha * matmul(a, b) + bias + residual)`` as float32.
+
+    Args:
+        a: float32 of any strides, of 2 dimensions or more.
+        b: float32, float16 or bfloat16, likewise.
+        threads: How many to use at most.
+        bias: float32, one for every column.
+        residual: float32, of the result's shape.
+        epilogue: What else to do.
+
+    Returns:
+        ``None`` if no kernel takes these arrays, or the one that does is not ready: empty,
+        unaligned or of other types, or their shapes do not fit.
+    """
+    kind = KINDS.get(b.dtype)
+    if kind is None or a.dtype != F32 or a.ndim < 2 or b.ndim < 2:
+        return None
+    depth, columns = b.shape[-2:]
+    if a.shape[-1] != depth or not (a.size and b.size and a.flags.aligned and b.flags.aligned):
+        return None
+    offsets = ONE_BATCH
+    if b.ndim == 2:
+        shape = (*a.shape[:-1], columns)
+        left, right, rows = a if a.ndim == 2 else a.reshape(-1, depth), b, a.size // depth
+    else:
+        rows = a.shape[-2]
+        try:
+            batch, offsets = batches(a.shape[:-2], a.strides[:-2], b.shape[:-2], b.strides[:-2])
+        except ValueError:
+            return None
+        shape = (*batch, rows, columns)
+        left, right = a[(0,) * (a.ndim - 2)], b[(0,) * (b.ndim - 2)]
+    alone = columns == 1 or threads == 1 or rows * depth <= ALONE
+    if alone and columns <= NARROW and rows >= TALL and b.ndim == 2 and kind == "f32":
+        return None
+    run = _choose(kind, rows, left, right)
+    if run is None:
+        return None
+    if bias is None:
+        bias = NO_BIAS
+    elif bias.shape != (columns,) or not fits(bias):
+        return None
+    if residual is None:
+        residual = NO_RESIDUAL
+    elif residual.shape != shape or not fits(residual):
+        return None
+    else:
+        residual = residual.reshape(-1, columns)
+    work = offsets.shape[0] * depth * columns
+    if work * rows <= SERIAL_PRODUCTS and work <= SERIAL_ELEMENTS:
+        threads = 1
+    result = empty(shape)
+    arguments = (
+        left, right if kind == "f32" else right.view(np.uint16),
+        result if result.ndim == 2 else result.reshape(-1, columns), offsets, bias, residual,
+        epilogue.alpha, *epilogue.activation,
+        floats(WORKSPACE * threads), threads,
+    )  # fmt: skip
+    return Launch(run, arguments, result)
+
+
+def _choose(kind: str, rows: int, left: NDArray, right: NDArray) -> Callable[..., Any] | None:
+    width, depth = right.itemsize, len(right)
+    down, across = right.strides
+    # The kernel asks in this order: where both are adjacent, it takes B by its lines.
+    if across == width:
+        few = rows <= FEW_ROWS[kind]
+    elif down != width or left.strides[1] != 4:
+        few = False
+    else:
+        cached = depth >= DEEP and rows * depth <= CACHED
+        few = rows <= FEW_DOTS or (kind == "f32" and rows <= DOTS and cached)
+    return STREAM[kind].run if few else GEMM[kind].run
+
+
+def fits(array: NDArray) -> bool:
+    """Says whether an array is float32, adjacent and aligned."""
+    flags = array.flags
+    return array.dtype == F32 and flags.c_contiguous and flags.aligned
+
+
+@functools.lru_cache(maxsize=1024)
+def batches(
+    a_shape: tuple[int, ...],
+    a_strides: tuple[int, ...],
+    b_shape: tuple[int, ...],
+    b_strides: tuple[int, ...],
+) -> tuple[tuple[int, ...], NDArray]:
+    """Returns the shape that two stacks of matrices broadcast to, and where each pair lies.
+
+    Raises:
+        ValueError: They do not broadcast.
+    """
+    shape = np.broadcast_shapes(a_shape, b_shape)
+    offsets = np.zeros((math.prod(shape), 2), np.int64)
+    for column, (own, strides) in enumerate(((a_shape, a_strides), (b_shape, b_strides))):
+        places = np.zeros(1, np.int64)
+        missing = len(shape) - len(own)
+        for axis, size in enumerate(shape):
+            spread = axis >= missing and own[axis - missing] > 1
+            steps = np.arange(size) * (strides[axis - missing] if spread else 0)
+            places = (places[:, None] + steps).ravel()
+        offsets[:, column] = places
+    return shape, offsets

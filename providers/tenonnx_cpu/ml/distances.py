@@ -1,0 +1,46 @@
+"""Distances of rows to points that are constants, as nearest neighbours ask for, in one call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenonnx_cpu.buffers import F32, contiguous, empty
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.launch import Launch
+from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
+from tenonnx_cpu.team import shared_out
+
+KERNELS = {
+    F32: JitKernel("ml.distances", "distances_f32"),
+    np.dtype(np.float64): JitKernel("ml.distances", "distances_f64"),
+}
+
+ENOUGH = 1 << 17
+"""Differences that are worth a second thread."""
+
+
+@specialise("CDist", domain="com.microsoft")
+def specialise_distances(site: Site, plain: Call) -> Call | None:
+    """Takes float32 and float64."""
+    metric, points = site.attribute("metric", "sqeuclidean"), site.constant(1)
+    if points is None or points.dtype not in KERNELS or points.ndim != 2 or not points.size:
+        return None
+    if metric not in ("sqeuclidean", "euclidean"):
+        return None
+    kernel, root = KERNELS[points.dtype], int(metric == "euclidean")
+    columns = site.derived("columns-1", (1,), lambda: np.ascontiguousarray(points.T))
+    kernel.request()
+
+    def call(x: NDArray, same: NDArray) -> Any:
+        fits = x.dtype == columns.dtype and x.ndim == 2 and x.shape[1] == len(columns)
+        if kernel.run is None or not fits or not x.size:
+            return plain(x, same)
+        rows, count = len(x), columns.shape[1]
+        y = empty((rows, count), x.dtype)
+        grain, team = shared_out(rows, x.size * count, ENOUGH, site.threads)
+        return Launch(kernel.run, (contiguous(x), columns, root, y, grain, team), y)
+
+    return Capturable(call)

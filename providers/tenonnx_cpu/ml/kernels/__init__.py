@@ -1,0 +1,1 @@
+"""Trees, support vectors and distances."""

@@ -1,0 +1,33 @@
+"""Support vector machines: the probabilities of their classes on a JIT kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenonnx_array.ml.svm import Decisions, coupled
+from tenonnx_cpu.buffers import contiguous
+from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.specialise import NDArray, Site, specialise
+
+COUPLE = JitKernel("ml.svm", "couple")
+
+
+@specialise("SVMClassifier", domain="ai.onnx.ml")
+def specialise_classes(site: Site, plain: Any) -> None:  # noqa: ARG001 - of the node there is no need
+    """Has the kernel couple chances, step by step for each row; the rest is numpy's."""
+    if isinstance(plain, Decisions):
+        COUPLE.request()
+        plain.couple = couple
+
+
+def couple(chances: NDArray, classes: int) -> NDArray:
+    """Does what ``coupled`` does."""
+    run = COUPLE.run
+    if run is None:
+        made: NDArray = coupled(chances, classes)
+        return made
+    p = np.empty((len(chances), classes))
+    run(contiguous(chances), p, np.empty((classes + 1, classes)), max(100, classes))
+    return p

@@ -1,0 +1,154 @@
+"""Ensembles of decision trees on a JIT kernel."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tenonnx_array.ml.forest import Forest
+from tenonnx_array.ml.trees import Scores
+from tenonnx_array.ml.walk import numbered
+from tenonnx_cpu.buffers import F32, contiguous, empty
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.launch import Launch
+from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.jit.scratch import pieces
+from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
+
+F64 = np.dtype(np.float64)
+
+SCORES = {
+    F32: JitKernel("ml.trees", "score_f32"),
+    F64: JitKernel("ml.trees", "score_f64"),
+}
+
+ENOUGH = 2048
+"""Walks that are worth a second thread."""
+
+LONGEST = 1 << 20
+"""Walks of a task: some milliseconds."""
+
+
+@specialise("TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor", domain="ai.onnx.ml")
+def specialise_trees(site: Site, plain: Any) -> Call | None:
+    """Has trees walked by the kernel, and a regressor's sums written by it, too."""
+    forest: Forest = plain.forest
+    if not Walks.take(forest):
+        return None
+    walks = Walks(forest, site.threads)
+    forest.faster = walks.sums
+    told = site.dtype(0)
+    dtype = told if told in SCORES else F32
+    SCORES[dtype].request()
+    walks.table(dtype)
+    if not isinstance(plain, Scores) or plain.transforms:
+        return None
+    base = np.zeros(forest.targets)
+    base += plain.base if plain.base.size else 0
+
+    def call(x: NDArray) -> Any:
+        if x.dtype != F32 and plain.keeps_dtype:
+            return plain(x)
+        made = walks.launch(x, base)
+        return plain(x) if made is None else made
+
+    return Capturable(call)
+
+
+class Table(NamedTuple):
+    """A forest as ``jit.classical.trees.score`` reads it; it says what is in the arrays."""
+
+    trees: NDArray
+    nodes: NDArray
+    splits: NDArray
+    missing: NDArray
+    values: NDArray
+
+
+class Walks:
+    """Walks down the trees of a forest that adds up votes.
+
+    Args:
+        forest: One that ``take`` takes.
+        threads: How many threads to use at most.
+    """
+
+    def __init__(self, forest: Forest, threads: int) -> None:
+        self._forest = forest
+        self._threads = threads
+        self._walks = len(forest.nodes.roots)
+        self._zeros = np.zeros(forest.targets)
+        self.table = functools.cache(functools.partial(_table, forest))
+
+    @staticmethod
+    def take(forest: Forest) -> bool:
+        """Says whether the kernel has all that a forest asks for."""
+        nodes = forest.nodes
+        sums = forest.aggregate in ("SUM", "AVERAGE")
+        return sums and len(nodes) > 0 and forest.targets > 0
+
+    def sums(self, x: NDArray) -> NDArray | None:
+        """Returns the targets' scores, [N, E] float64; ``None`` where there is no kernel."""
+        sums = np.empty((len(x), self._forest.targets))
+        made = self.launch(x, self._zeros, sums)
+        if made is None:
+            return None
+        made.run(*made.arguments)  # type: ignore[misc]  # there is a kernel
+        return sums
+
+    def launch(self, x: NDArray, base: NDArray, sums: NDArray | None = None) -> Launch | None:
+        """Returns what scores rows, beginning with a base; ``None`` where there is no kernel.
+
+        Args:
+            x: [N, F].
+            base: [E] float64.
+            sums: Where the sums are left as float64; anywhere if not given.
+        """
+        score = SCORES.get(x.dtype)
+        if score is None or x.ndim != 2 or not x.size:
+            return None
+        score.request()
+        if score.run is None:
+            return None
+        self._forest.check(x)
+        rows, team, grain = len(x), 1, 16
+        if rows * self._walks >= ENOUGH:
+            team = self._threads
+            most = max(grain, LONGEST // max(1, self._walks))
+            grain = max(grain, min(most, -(-rows // (4 * team))))
+        shape = rows, self._forest.targets
+        y = empty(shape)
+        if sums is None:
+            (sums,) = pieces((shape, np.float64))
+        arguments = contiguous(x), *self.table(x.dtype), base, sums, y, grain, team
+        return Launch(score.run, arguments, y)
+
+
+def _table(forest: Forest, dtype: np.dtype[Any]) -> Table:
+    nodes = forest.nodes
+    feature, split, missing, branches, steps = nodes.comparisons()
+    count, leaves = len(feature), len(forest.values)
+    # A feature, where failure and success lead to, and the split: 16 bytes, or 24.
+    table = np.zeros((count + leaves, 4 if dtype == F32 else 6), np.uint32)
+    splits: NDArray = table.view(dtype)[:, -1]
+    table[:count, 0] = feature
+    table[:count, 1:3] = numbered(branches, count)
+    table[count:, 1:3] = np.arange(count, count + leaves)[:, None]
+    splits[:count] = _rounded_down(split) if dtype == F32 else split
+    tracks = np.zeros(0, np.int32)
+    if missing.any():
+        tracks = np.concatenate([missing, np.zeros(leaves)]).astype(np.int32)
+    only = np.full(len(nodes.roots), -1) if forest.only is None else forest.only
+    trees = np.stack([numbered(nodes.roots, count), forest.depths * steps, only])
+    votes = forest.values / len(only) if forest.aggregate == "AVERAGE" else forest.values
+    values = np.concatenate([np.zeros((count, votes.shape[1])), votes])
+    return Table(trees.astype(np.int32), table, splits, tracks, values)
+
+
+def _rounded_down(split: NDArray) -> NDArray:
+    """Returns float32 splits that float32 values pass as they would pass the given ones."""
+    with np.errstate(over="ignore"):
+        near = split.astype(np.float32)
+    return np.where(near > split, np.nextafter(near, np.float32(-np.inf)), near)

@@ -1,0 +1,1 @@
+"""Softmax, layer norms and others that normalize rows."""

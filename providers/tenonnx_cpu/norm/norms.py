@@ -1,0 +1,178 @@
+"""Softmax, layer and root-mean-square normalisation over the last axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tenonnx_cpu.buffers import F32, HALVES, contiguous, empty
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.launch import Launch, done
+from tenonnx_cpu.fuse import RESIDUAL, Fused, Scope, fusion
+from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.specialise import Call, Site, specialise
+from tenonnx_cpu.team import shared_out
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+SOFTMAX = JitKernel("norm.norms", "softmax")
+NORMALISE = JitKernel("norm.norms", "normalise_all")
+
+NONE = np.zeros(0, np.float32)
+NO_ROWS = np.zeros((0, 0), np.float32)
+
+ENOUGH = 1 << 14
+"""Elements that are worth a second thread."""
+
+
+@specialise("Softmax", "LogSoftmax")
+def specialise_softmax(site: Site, plain: Call) -> Call | None:
+    """Takes float32 along the last axis; before version 13, the last of two or so."""
+    axis = site.attribute("axis", -1 if (site.node.version or 1) >= 13 else 1)
+    old = (site.node.version or 1) < 13
+    logarithm = int(site.node.op_type == "LogSoftmax")
+    SOFTMAX.request()
+
+    def call(x: Any) -> Any:
+        run = SOFTMAX.run
+        rank = x.ndim
+        if run is None or x.dtype != F32 or not x.size or not rank:
+            return plain(x)
+        if axis != rank - 1 and axis != -1 and not (old and axis == 0 and rank == 1):
+            return plain(x)
+        y = empty(x.shape)
+        width = x.shape[-1]
+        rows = x.size // width
+        grain, team = shared_out(rows, x.size, ENOUGH, site.threads)
+        both = contiguous(x).reshape(rows, width), y.reshape(rows, width)
+        return Launch(run, (*both, logarithm, grain, team), y)
+
+    return Capturable(call)
+
+
+class Normalise:
+    """Normalises the last axis of float32 arrays.
+
+    Args:
+        epsilon: What is added to the mean square.
+        centred: Whether the mean is subtracted.
+        threads: How many threads to use at most.
+        form: Returns the step's results for the rows normalised, and for what was normalised.
+    """
+
+    def __init__(
+        self, epsilon: float, centred: bool, threads: int, form: Callable[[Any, Any], Any]
+    ) -> None:
+        self._epsilon = epsilon
+        self._centred = int(centred)
+        self._threads = threads
+        self._form = form
+        NORMALISE.request()
+
+    def __call__(self, x: Any, other: Any, scale: Any, bias: Any) -> Any:
+        """Returns a launch that normalises ``x + other``, or results; ``None`` for numpy."""
+        if x.dtype in HALVES:
+            return self._of_halves(x, other, scale, bias)
+        run = NORMALISE.run
+        if run is None or x.dtype != F32 or scale.dtype != F32 or not x.ndim or not x.size:
+            return None
+        width = x.shape[-1]
+        if scale.shape != (width,):
+            return None
+        if bias is not None and (bias.shape != (width,) or bias.dtype != F32):
+            return None
+        if other is not None and (other.shape != x.shape or other.dtype != F32):
+            return None
+        shape = (x.size // width, width)
+        grain, team = shared_out(shape[0], x.size, ENOUGH, self._threads)
+        y = empty(x.shape)
+        total = y if other is None else empty(x.shape)
+        arguments = (
+            contiguous(x).reshape(shape),
+            NO_ROWS if other is None else contiguous(other).reshape(shape),
+            contiguous(scale), NONE if bias is None else contiguous(bias),
+            self._epsilon, self._centred, y.reshape(shape), total.reshape(shape), grain, team,
+        )  # fmt: skip
+        return Launch(run, arguments, self._form(y, total))
+
+    def _of_halves(self, x: Any, *others: Any) -> Any:
+        if any(a is not None and a.dtype != x.dtype for a in others):
+            return None
+        wide = [None if a is None else a.astype(F32) for a in (x, *others)]
+        made = done(self(*wide), wide)
+        if isinstance(made, tuple):
+            return tuple(None if a is None else a.astype(x.dtype) for a in made)
+        return None if made is None else made.astype(x.dtype)
+
+
+def is_read(values: Iterable[ir.Value]) -> bool:
+    """Says whether somebody reads one of some values."""
+    return any(value.uses() or value.is_graph_output() for value in values)
+
+
+OUTPUTS = {"LayerNormalization": 3, "RMSNormalization": 1, "SimplifiedLayerNormalization": 2}
+"""How many outputs normalisations have; after the first one come mean and deviation."""
+
+
+@specialise(*OUTPUTS)
+@specialise("SimplifiedLayerNormalization", domain="com.microsoft")
+def specialise_norm(site: Site, plain: Call) -> Call | None:
+    """Takes the last axis, unless mean or deviation are asked for."""
+    name, axis = site.node.op_type, site.attribute("axis", -1)
+    if is_read(site.node.outputs[1:]) or site.attribute("stash_type", 1) != 1:
+        return None
+    others = (None,) * (OUTPUTS[name] - 1)
+    norm = Normalise(
+        site.attribute("epsilon", 1e-5),
+        name == "LayerNormalization",
+        site.threads,
+        lambda y, _: (y, *others) if others else y,
+    )
+
+    def call(x: Any, scale: Any, *bias: Any) -> Any:
+        last = axis in (-1, x.ndim - 1)
+        made = norm(x, None, scale, *(bias or (None,))) if last else None
+        return plain(x, scale, *bias) if made is None else made
+
+    return Capturable(call)
+
+
+@fusion("Add", priority=RESIDUAL)
+def fuse_skip(node: ir.Node, scope: Scope) -> Fused | None:
+    """Takes a sum that is normalised at once; the sum itself may be read by others, too."""
+    total = node.outputs[0]
+    norms = [use.node for use in total.uses() if use.idx == 0 and use.node.op_type in SKIPPED]
+    if (node.version or 1) < 7 or len(norms) != 1 or not scope.has(norms[0]) or norms[0].domain:
+        return None
+    norm, site = norms[0], scope.site(norms[0])
+    if is_read(norm.outputs[1:]) or site.attribute("stash_type", 1) != 1:
+        return None
+    if total in norm.inputs[1:]:
+        return None
+    parts = node.inputs
+    if any(v is None or scope.site(node).constant(i) is not None for i, v in enumerate(parts)):
+        return None
+    centred = norm.op_type == "LayerNormalization"
+    axis = site.attribute("axis", -1)
+    norm_of = Normalise(
+        site.attribute("epsilon", 1e-5), centred, scope.threads, lambda y, total: (y, total)
+    )
+    inputs = (*parts, *norm.inputs[1:])
+    step = scope.plain(norm)
+
+    def call(x: Any, other: Any, scale: Any, bias: Any = None) -> Any:
+        last = axis == -1 or axis == x.ndim - 1
+        made = norm_of(x, other, scale, bias) if last else None
+        if made is not None:
+            return made
+        both = x + other
+        result = step.call(both, *((scale, bias) if centred else (scale,)))
+        return (result[0] if step.multiple else result), both
+
+    return Fused((node, norm), inputs, (norm.outputs[0], total), Capturable(call))
+
+
+SKIPPED = ("LayerNormalization", "RMSNormalization")

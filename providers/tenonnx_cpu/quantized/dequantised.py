@@ -1,0 +1,69 @@
+"""``ai.tenonnx::DequantizeMatMul`` on the CPU provider's own kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.matmul.product import F32
+from tenonnx_cpu.quantized.matrix import Quantised
+from tenonnx_cpu.quantized.product import activations_at, matmul_q, request
+from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
+
+
+@specialise("DequantizeMatMul", domain="ai.tenonnx")
+def dequantize_matmul(site: Site, plain: Call) -> Call | None:
+    """Products of float32 with a matrix that the kernels read as it is stored."""
+    weights = quantised_weights(site)
+    if weights is None:
+        return None
+    activations = activations_at(site.attribute("accuracy_level", 0))
+    request(weights, activations)
+    threads = site.threads
+
+    def call(x: NDArray, *constants: NDArray | None) -> Any:
+        made = matmul_q(x, weights, threads, activations=activations)
+        return plain(x, *constants) if made is None else made
+
+    return Capturable(call)
+
+
+def quantised_weights(site: Site) -> Quantised | None:
+    """Returns the constant matrix of a DequantizeMatMul, if kernels read it as it is stored."""
+    codes, scales, zeros = (site.constant(position) for position in (1, 2, 3))
+    if codes is None or scales is None or scales.dtype != F32:
+        return None
+    if zeros is None and site.given(3):
+        return None
+    rows, columns, block = (site.attribute(n, 0) for n in ("rows", "columns", "block_size"))
+    axis, turned = site.attribute("axis", -1), bool(site.attribute("transposed", 0))
+    depth, width = (columns, rows) if turned else (rows, columns)
+    along_depth = axis == int(turned)
+    bits, signed, zero = site.attribute("bits", 8), bool(site.attribute("signed", 0)), 0
+    if axis < 0:
+        if zeros is not None:
+            zero = int(zeros.reshape(-1)[0]) & (1 << bits) - 1
+            zero -= signed * (zero >> bits - 1) << bits
+            zeros = None
+        scales = np.full(width, scales.reshape(()))
+    elif along_depth != bool(block):  # a scale for every row, or blocks of columns
+        return None
+    block = block or depth
+    blocks = -(-depth // block)
+    try:
+        return Quantised(
+            codes,
+            scales.reshape((width, blocks) if turned else (blocks, width)),
+            zeros,
+            bits,
+            depth,
+            width,
+            block,
+            by_column=turned,
+            signed=signed,
+            zero=zero,
+        )
+    except ValueError:  # lines that end inside a byte, or blocks inside a line
+        return None

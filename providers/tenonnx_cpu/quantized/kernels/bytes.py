@@ -1,0 +1,110 @@
+"""Products of many rows with quantised matrices: activations as bytes, codes packed as bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenonnx_cpu.jit.compiling import In, Kernel, Out, f32, kernel, size, u8
+from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.matmul.kernels.block import split
+from tenonnx_cpu.matmul.kernels.epilogue import EXTRAS, finish_rows
+from tenonnx_cpu.matmul.kernels.gemm import block_shape
+from tenonnx_cpu.matmul.kernels.tile import ADD, COLUMNS, ZERO
+from tenonnx_cpu.matmul.kernels.workspace import (
+    BYTES_DEPTH,
+    BYTES_NUMBERS,
+    BYTES_STARTS,
+    BYTES_WORDS,
+    WORKSPACE,
+)
+from tenonnx_cpu.quantized.kernels.matrix import WEIGHTS, Weights
+from tenonnx_cpu.quantized.kernels.pack import SHIFT, make_pack_codes
+from tenonnx_cpu.quantized.kernels.round8 import round_groups
+from tenonnx_cpu.quantized.kernels.tile import ROWS, multiply_codes
+
+
+def make_q_bytes(bits: int) -> Kernel:
+    """Returns the product of many rows with codes of so many bits."""
+    each = 8 // bits
+    pack_codes = make_pack_codes(bits)
+
+    @parallel
+    def round_rows(arguments: Any, task: Any, worker: Any) -> None:
+        a, group, mixed, numbers, bytes_ = arguments
+        round_groups(
+            a[task], group, 4, mixed, SHIFT, numbers[0, task], numbers[1, task], bytes_[task]
+        )
+
+    @parallel
+    def compute_blocks(arguments: Any, task: Any, worker: Any) -> None:
+        x, numbers, weights, group, c, extras, shape, memory = arguments
+        rows, columns = c.shape
+        depth = x.shape[1]
+        across = -(-columns // shape[1])
+        top, left = task // across * shape[0], task % across * shape[1]
+        high, wide = min(shape[0], rows - top), min(shape[1], columns - left)
+        space = memory.ctypes.data + 4 * WORKSPACE * worker
+        deep = max(1, BYTES_DEPTH // group)
+        total = depth // group
+        for g in range(0, total, deep):
+            count = min(deep, total - g)
+            for column in range(0, wide, COLUMNS):
+                pack_codes(
+                    weights, g * group, count, group, left + column, space + 4 * BYTES_WORDS,
+                    space + column * BYTES_DEPTH,
+                    space + 4 * BYTES_NUMBERS + column * BYTES_DEPTH // 4,
+                    space + 4 * BYTES_STARTS + column * BYTES_DEPTH // 4,
+                )  # fmt: skip
+            tall = split(high, ROWS, 1)
+            for row in range(top, top + high, tall):
+                for column in range(0, wide, COLUMNS):
+                    multiply_codes(
+                        min(tall, top + high - row),
+                        x.ctypes.data + row * depth + g * group, depth,
+                        numbers.ctypes.data + 4 * (row * total + g), 4 * total,
+                        space + column * BYTES_DEPTH,
+                        space + 4 * BYTES_NUMBERS + column * BYTES_DEPTH // 4,
+                        space + 4 * BYTES_STARTS + column * BYTES_DEPTH // 4,
+                        count, group // 4,
+                        c.ctypes.data + 4 * (row * columns + left + column), 4 * columns,
+                        ADD if g else ZERO,
+                    )  # fmt: skip
+        finish_rows(c, top, top + high, left, left + wide, extras)
+
+    @kernel(
+        (
+            In(f32, 2), WEIGHTS, size, Out(f32, 2), EXTRAS,
+            (Out(u8, 2), Out(f32, 3), Out(f32, 1)), size,
+        )
+    )  # fmt: skip
+    def product(
+        a: Any, weights: Any, group: Any, c: Any, extras: Any, room: Any, threads: Any
+    ) -> None:
+        """Computes ``C = finish(A @ W)`` for whole panels of columns.
+
+        Args:
+            a: ``(rows, depth)``.
+            weights: See ``WEIGHTS``.
+            group: Elements of A that have a scale in common: a multiple of 16 that divides a
+                block's.
+            c: The result.
+            extras: See ``EXTRAS``.
+            room: For A as bytes, of its shape; for two floats per row and group, ``(2, rows,
+                groups)``; and for ``WORKSPACE`` floats per thread.
+            threads: How many to use.
+        """
+        bytes_, numbers, memory = room
+        matrix = Weights(*weights)
+        mixed = each if matrix.by_column else 1
+        round_rows((a, group, mixed, numbers, bytes_), a.shape[0], threads)
+        rows, columns = c.shape
+        shape = block_shape(rows, columns, a.shape[1], 1, threads)
+        tasks = -(-rows // shape[0]) * -(-columns // shape[1])
+        compute_blocks(
+            (bytes_, numbers[0], matrix, group, c, extras, shape, memory), tasks, threads
+        )
+
+    return product
+
+
+q_bytes_2, q_bytes_4, q_bytes_8 = (make_q_bytes(bits) for bits in (2, 4, 8))

@@ -1,0 +1,167 @@
+"""Panels of float32 from blockwise quantised matrices, as they are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numba.extending import intrinsic
+
+from tenonnx_cpu.jit.compiling import helper
+from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.codes import WIDTHS, code_at, spread
+from tenonnx_cpu.jit.vectors.lanes import LANES
+from tenonnx_cpu.jit.vectors.memory import load_float, store_float
+from tenonnx_cpu.jit.vectors.shared import Shared, procedure
+from tenonnx_cpu.jit.vectors.vector import F32, I8, I32, I64, Builder, Value
+from tenonnx_cpu.matmul.kernels.tile import COLUMNS, VECTORS
+
+WIDE = v.vector(F32, LANES)
+
+
+def _lines(bits: int) -> Shared:
+    def body(b: Builder, values: Sequence[Value]) -> None:
+        source, stride, count, numbers, flip, panel = values
+        flip = b.trunc(flip, I8)
+        offsets = [I64(4 * LANES * n) for n in range(VECTORS)]
+        scales = [v.load(b, WIDE, b.add(numbers, offset), 4) for offset in offsets]
+        after = b.add(numbers, I64(4 * COLUMNS))
+        zeros = [v.load(b, WIDE, b.add(after, offset), 4) for offset in offsets]
+
+        def step(index: Value, carried: list[Value]) -> list[Value]:
+            line, place = carried
+            for n, (scale, zero) in enumerate(zip(scales, zeros, strict=True)):
+                codes = spread(b, bits, b.add(line, I64(LANES * bits // 8 * n)), flip, LANES)
+                x = b.fmul(b.fsub(b.sitofp(codes, WIDE), zero), scale)
+                v.store(b, x, b.add(place, offsets[n]), 4)
+            return [b.add(line, stride), b.add(place, I64(4 * COLUMNS))]
+
+        v.loop(b, count, [source, panel], step)
+
+    return Shared(__file__, f"tenonnx_dequantise_lines_{bits}", [I64] * 6, body)
+
+
+def _words(bits: int) -> Shared:
+    def body(b: Builder, values: Sequence[Value]) -> None:
+        source, stride, count, numbers, flip, panel = values
+        kind = v.vector(I32, LANES)
+        flips = v.splat(b, b.mul(b.trunc(flip, I32), I32(0x01010101)), LANES)
+        mask = v.constant(kind, (1 << bits) - 1)
+        scale = v.load(b, WIDE, numbers, 4)
+        zero = v.load(b, WIDE, b.add(numbers, I64(4 * COLUMNS)), 4)
+
+        def step(index: Value, carried: list[Value]) -> list[Value]:
+            place, row = carried
+            words = v.constant(kind, 0)
+            for n in range(LANES):
+                word = v.load(b, I32, b.add(place, b.mul(stride, I64(n))))
+                words = b.insert_element(words, word, I32(n))
+            words = b.xor(words, flips)
+            for n in range(32 // bits):
+                codes = b.and_(b.lshr(words, v.constant(kind, n * bits)), mask)
+                x = b.fmul(b.fsub(b.sitofp(codes, WIDE), zero), scale)
+                v.store(b, x, b.add(row, I64(4 * COLUMNS * n)), 4)
+            return [b.add(place, I64(4)), b.add(row, I64(4 * COLUMNS * 32 // bits))]
+
+        v.loop(b, count, [source, panel], step)
+
+    return Shared(__file__, f"tenonnx_dequantise_words_{bits}", [I64] * 6, body)
+
+
+LINES = {bits: _lines(bits) for bits in WIDTHS}
+WORDS = {bits: _words(bits) for bits in WIDTHS}
+
+
+@helper
+def block_numbers(weights: Any, bits: Any, column: Any, span: Any, number: Any, out: Any) -> None:
+    """Writes ``COLUMNS`` scales of a block of rows at an address, and as many zero points after.
+
+    Args:
+        weights: ``Weights``.
+        bits: Of a code.
+        column: The first column.
+        span: How many there are; beyond them the scale is 0.
+        number: The block's.
+        out: The address.
+    """
+    scales, zeros = weights.scales, weights.zeros
+    for i in range(COLUMNS):
+        scale, offset = np.float32(0), np.float32(weights.zero)
+        if i < span:
+            line, index = (column + i, number) if weights.by_column else (number, column + i)
+            scale = scales[line, index]
+            if zeros.size:
+                place = line * weights.zero_line + index
+                offset = np.float32(code_at(zeros.ctypes.data, place, bits, weights.flip))
+        store_float(scale, out + 4 * i)
+        store_float(offset, out + 4 * (COLUMNS + i))
+
+
+def make_dequantise(bits: int) -> Any:
+    """Returns what fills a panel of float32 from codes of so many bits."""
+    each = 32 // bits
+
+    @intrinsic
+    def lines(
+        typing_context: Any, source: Any, stride: Any, count: Any, numbers: Any, flip: Any,
+        panel: Any,
+    ) -> Any:  # fmt: skip
+        """Turns rows of adjacent codes into rows of a panel."""
+        return procedure(LINES[bits])
+
+    @intrinsic
+    def words(
+        typing_context: Any, source: Any, stride: Any, count: Any, numbers: Any, flip: Any,
+        panel: Any,
+    ) -> Any:  # fmt: skip
+        """Turns so many words of adjacent codes of ``LANES`` columns into rows of a panel."""
+        return procedure(WORDS[bits])
+
+    @helper
+    def dequantise(
+        weights: Any, row: Any, depth: Any, column: Any, span: Any, numbers: Any, panel: Any
+    ) -> None:
+        """Fills a panel of ``depth`` rows, with zeros beyond ``span`` columns.
+
+        Args:
+            weights: ``Weights``.
+            row: The first row, a multiple of ``LANES`` beyond a block's first.
+            depth: How many rows.
+            column: The first column; its code begins a byte.
+            span: How many columns.
+            numbers: Address of ``2 * COLUMNS`` floats to work in.
+            panel: Address of the panel.
+        """
+        by_column, block, flip = weights.by_column, weights.block, weights.flip
+        start, line = weights.codes.ctypes.data, weights.code_line
+        end = row + depth
+        while row < end:
+            stop = min(end, (row // block + 1) * block)
+            block_numbers(weights, bits, column, span, row // block, numbers)
+            place = panel
+            count = stop - row
+            done = 0
+            if span == COLUMNS and by_column:
+                done = count // each * each
+                for n in range(0, COLUMNS, LANES):
+                    source = start + (column + n) * line + row * bits // 8
+                    words(source, line, count // each, numbers + 4 * n, flip, place + 4 * n)
+            elif span == COLUMNS:
+                done = count
+                source = start + row * line + column * bits // 8
+                lines(source, line, count, numbers, flip, place)
+            for k in range(done, count):
+                for n in range(COLUMNS):
+                    x = np.float32(0)
+                    if n < span:
+                        at = (column + n, row + k) if by_column else (row + k, column + n)
+                        code = code_at(start + at[0] * line, at[1], bits, flip)
+                        x = (np.float32(code) - load_float(numbers + 4 * (COLUMNS + n))) * (
+                            load_float(numbers + 4 * n)
+                        )
+                    store_float(x, place + 4 * (k * COLUMNS + n))
+            panel += 4 * COLUMNS * count
+            row = stop
+
+    return dequantise

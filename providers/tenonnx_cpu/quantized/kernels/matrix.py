@@ -1,0 +1,30 @@
+"""A blockwise quantised matrix as kernels see it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tenonnx_cpu.jit.compiling import In, boolean, f32, size, u8
+
+WEIGHTS = (In(u8, 1), In(f32, 2), In(u8, 1), boolean, size, size, size, size, size)
+"""The types of ``Weights``: ``Quantised.arguments``, which are a tuple to a kernel."""
+
+
+class Weights(NamedTuple):
+    """What is called so in ``tenonnx_cpu.quantized.matrix.Quantised``, and ``flip``.
+
+    Attributes:
+        zeros: Of no size if every zero point is ``zero``.
+        flip: What bytes of codes and of zero points are combined with by exclusive or: they are
+            unsigned then.
+    """
+
+    codes: Any
+    scales: Any
+    zeros: Any
+    by_column: Any
+    code_line: Any
+    zero_line: Any
+    flip: Any
+    zero: Any
+    block: Any

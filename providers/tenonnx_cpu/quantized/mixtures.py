@@ -1,0 +1,149 @@
+"""``com.microsoft``'s mixtures of experts, on kernels that read matrices as they are stored."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tenonnx_array.experts import Activation, mixture, route
+from tenonnx_cpu.buffers import F32, contiguous
+from tenonnx_cpu.capture.launch import done
+from tenonnx_cpu.matmul.product import KINDS, product
+from tenonnx_cpu.matmul.product import request as request_products
+from tenonnx_cpu.quantized.matrix import Quantised
+from tenonnx_cpu.quantized.product import Activations, activations_at, matmul_q, request
+from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
+
+
+class _NotReadyError(Exception):
+    """Says that a kernel does not take some rows, or is still being compiled."""
+
+
+class Dense(NamedTuple):
+    """A layer of every expert: matrices ``(experts, outputs, inputs)``, and perhaps biases."""
+
+    stack: NDArray
+    biases: NDArray | None
+    threads: int
+
+    def __call__(self, x: NDArray, expert: int) -> NDArray:
+        """Returns an expert's outputs of rows."""
+        bias = None if self.biases is None else self.biases[expert]
+        y = product(x, self.stack[expert].T, self.threads, bias)
+        if y is None:
+            raise _NotReadyError
+        return y  # type: ignore[no-any-return]  # what a launch computes
+
+
+class DenseOfCodes(NamedTuple):
+    """The same, of quantised matrices."""
+
+    matrices: tuple[Quantised, ...]
+    biases: NDArray | None
+    activations: Activations
+    threads: int
+
+    def __call__(self, x: NDArray, expert: int) -> NDArray:
+        """Returns an expert's outputs of rows."""
+        bias = None if self.biases is None else self.biases[expert]
+        made = matmul_q(
+            contiguous(x), self.matrices[expert], self.threads, bias, activations=self.activations
+        )
+        if made is None:
+            raise _NotReadyError
+        return done(made)  # type: ignore[no-any-return]  # likewise
+
+
+@specialise("MoE", "QMoE", domain="com.microsoft")
+def mixture_of_experts(site: Site, plain: Call) -> Call | None:
+    """Takes float32 rows, and constant matrices of numbers, or of codes in the portable layout."""
+    node = site.node
+    of_codes = node.op_type == "QMoE"
+    if of_codes and (site.given(*range(15, 22)) or site.attribute("quant_type", "int") != "int"):
+        return None
+    places = (
+        ((2, 3, 4, 11), (5, 6, 7, 12), (8, 9, 10, 13)) if of_codes else ((2, 3), (4, 5), (6, 7))
+    )
+    build = _of_codes if of_codes else _of_numbers
+    layers = [build(site, *place) for place in places]
+    if layers[0] is None or layers[1] is None or (layers[2] is None and site.given(places[2][0])):
+        return None
+    three: Any = tuple(layers)
+    activation = Activation(
+        site.attribute("activation_type", "relu"),
+        site.attribute("activation_alpha", 1.0),
+        site.attribute("activation_beta", 0.0),
+        site.attribute("swiglu_limit", None),
+        site.attribute("swiglu_fusion", 0),
+        bool(site.attribute("swiglu_limit_after_activation", 0)),
+    )
+    count, sparse = site.attribute("k", 1), bool(site.attribute("use_sparse_mixer", 0))
+    normalize = bool(site.attribute("normalize_routing_weights", 0))
+
+    def call(*inputs: Any) -> Any:
+        x, scores = inputs[:2]
+        weights = inputs[14] if of_codes and len(inputs) > 14 else None
+        if x.dtype != F32 or not x.size:
+            return plain(*inputs)
+        experts, shares = route(
+            np, scores, count, normalize=normalize, sparse=sparse, weights=weights
+        )
+        try:
+            return mixture(np, x, experts, shares, three, activation)
+        except _NotReadyError:
+            return plain(*inputs)
+
+    return call
+
+
+def _of_numbers(site: Site, stack: int, bias: int) -> Dense | None:
+    matrices, biases = site.constant(stack), site.constant(bias)
+    if matrices is None or matrices.dtype not in KINDS or matrices.ndim != 3:
+        return None
+    if site.given(bias) and not _are_biases(biases, matrices.shape[:2]):
+        return None
+    request_products(KINDS[matrices.dtype])
+    return Dense(matrices, biases, site.threads)
+
+
+def _are_biases(biases: NDArray | None, shape: tuple[int, ...]) -> bool:
+    """Says whether there is one float32 for every column of every matrix."""
+    return biases is not None and biases.dtype == F32 and biases.shape == shape
+
+
+def _of_codes(site: Site, stack: int, scale: int, bias: int, zero: int) -> DenseOfCodes | None:
+    codes, scales, biases, zeros = (site.constant(n) for n in (stack, scale, bias, zero))
+    if codes is None or scales is None or codes.dtype != np.uint8 or scales.dtype not in KINDS:
+        return None
+    if codes.ndim != 3 or (site.given(bias) and not _are_biases(biases, codes.shape[:2])):
+        return None
+    name = f"fc{1 + (stack - 2) // 3}_expert_weight_bits"
+    bits = site.attribute(name, 0) or site.attribute("expert_weight_bits", 4)
+    if bits not in (2, 4, 8):
+        return None
+    experts, columns = codes.shape[:2]
+    depth = codes.shape[2] * 8 // bits
+    block = site.attribute("block_size", 0) or depth
+    # Zero points of whole columns are packed across these, which no kernel reads.
+    if site.given(zero) and (zeros is None or zeros.ndim != 3 or len(zeros) != experts):
+        return None
+    if zeros is not None and zeros.dtype != np.uint8:
+        return None
+    if scales.shape[:2] != (experts, columns):
+        return None
+    wide = site.float32(scale).reshape(experts, columns, -1)
+    try:
+        matrices = tuple(
+            Quantised(
+                codes[expert].reshape(-1), wide[expert],
+                None if zeros is None else zeros[expert].reshape(-1),
+                bits, depth, columns, block, by_column=True, zero=1 << bits - 1,
+            )
+            for expert in range(experts)
+        )  # fmt: skip
+    except ValueError:  # sizes that the operator itself refuses, in its own words
+        return None
+    activations = activations_at(site.attribute("accuracy_level", 0))
+    request(matrices[0], activations)
+    return DenseOfCodes(matrices, biases, activations, site.threads)

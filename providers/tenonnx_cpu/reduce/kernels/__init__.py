@@ -1,0 +1,1 @@
+"""Reductions and the greatest elements of rows."""

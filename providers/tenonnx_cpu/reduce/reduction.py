@@ -1,0 +1,121 @@
+"""Reductions of float32 over axes that lie side by side, in one captured call."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tenonnx.records import record
+from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.capture.launch import Launch
+from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.specialise import F32, Call, NDArray, Site, specialise
+from tenonnx_cpu.team import shared_out
+
+REDUCE = JitKernel("reduce.reduction", "reduce")
+
+SUM, SQUARES, GREATEST, LEAST, PRODUCT = range(5)
+KINDS = {
+    "ReduceL2": SQUARES,
+    "ReduceMax": GREATEST,
+    "ReduceMean": SUM,
+    "ReduceMin": LEAST,
+    "ReduceProd": PRODUCT,
+    "ReduceSum": SUM,
+    "ReduceSumSquare": SQUARES,
+}
+OF_INTEGERS: dict[str, Any] = {
+    "ReduceMax": np.maximum,
+    "ReduceMin": np.minimum,
+    "ReduceProd": np.multiply,
+    "ReduceSum": np.add,
+}
+INTEGERS = (np.dtype(np.int32), np.dtype(np.int64))
+
+ENOUGH = 1 << 15
+"""Elements that are worth a second thread."""
+
+
+@specialise("ReduceL2", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare")
+def specialise_reduction(site: Site, plain: Call) -> Call | None:
+    """Takes axes that are constants."""
+    call = reduction(site, plain)
+    return None if call is None else Capturable(call)
+
+
+def reduction(site: Site, plain: Call) -> Callable[..., Any] | None:
+    """Returns what a node computes, or a launch of that; ``None`` if its axes are not constants."""
+    inputs, operator = site.node.inputs, site.node.op_type
+    axes = site.attribute("axes", None)
+    if len(inputs) > 1 and inputs[1] is not None:
+        given = site.constant(1)
+        if given is None:
+            return None
+        axes = given.reshape(-1).tolist()
+    if not axes and site.attribute("noop_with_empty_axes", 0):
+        return None
+    axes = tuple(axes) if axes else None
+    keeps = bool(site.attribute("keepdims", 1))
+    root, means = int(operator == "ReduceL2"), operator == "ReduceMean"
+    integers = OF_INTEGERS.get(operator)
+    places = axes or ()
+    signs = {axis < 0 for axis in places}
+    apart = len(set(places)) == len(places) and len(signs) < 2  # 0 and -2 may be one axis
+    REDUCE.request()
+
+    def call(x: NDArray, *rest: Any) -> Any:
+        run = REDUCE.run
+        if x.dtype != F32 or run is None:
+            if integers is not None and x.dtype in INTEGERS and x.size and x.ndim and apart:
+                return integers.reduce(x, axis=axes, dtype=x.dtype, keepdims=keeps)
+            return plain(x, *rest)
+        cut = cut_of(x.shape, axes, keeps, KINDS[operator], site.threads)
+        if cut is None or not (x.flags.c_contiguous and x.flags.aligned):
+            return plain(x, *rest)
+        y = empty(cut.result)
+        scale = 1 / cut.count if means else 1.0
+        arguments = (x.reshape(-1), y.reshape(-1), cut.shape, scale, root, cut.threads)
+        return Launch(run, arguments, y)
+
+    return call
+
+
+@record
+class _Cut:
+    result: tuple[int, ...]
+    count: int
+    shape: NDArray
+    threads: int
+
+
+@functools.lru_cache(maxsize=1024)
+def cut_of(
+    shape: tuple[int, ...], axes: tuple[int, ...] | None, keeps: bool, kind: int, threads: int
+) -> _Cut | None:
+    """Returns how to reduce an array; ``None`` if its axes do not lie side by side."""
+    rank = len(shape)
+    reduced = set(range(rank)) if axes is None else {a + rank if a < 0 else a for a in axes}
+    if axes is not None and (len(reduced) < len(axes) or not reduced <= set(range(rank))):
+        return None
+    long = [axis for axis in reduced if shape[axis] > 1]
+    first, last = (min(long), max(long)) if long else (0, -1)
+    if not rank or not math.prod(shape):
+        return None
+    if any(shape[axis] > 1 and axis not in reduced for axis in range(first, last + 1)):
+        return None
+    outer, count = math.prod(shape[:first]), math.prod(shape[first : last + 1])
+    inner = math.prod(shape[last + 1 :])
+    work = outer * count * inner
+    team = threads if work >= ENOUGH else 1
+    grain, _ = shared_out(outer, work, ENOUGH, threads)
+    numbers = np.array([kind, outer, count, inner, grain], np.int64)
+    numbers.flags.writeable = False
+    kept = [
+        1 if axis in reduced else n for axis, n in enumerate(shape) if keeps or axis not in reduced
+    ]
+    return _Cut(tuple(kept), count, numbers, team)

@@ -1,1 +1,0 @@
-"""What goes over rows: softmax, norms, reductions, the greatest elements."""
