@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
 from bench.machine import tell
-from tenonnx.cli.timing import clock
 
 RESULTS = Path(__file__).with_name("results")
 
@@ -51,6 +51,6 @@ def one_of(known: Collection[str]) -> Callable[[str], str]:
 @contextlib.contextmanager
 def telling_minutes() -> Iterator[None]:
     """Tells how long a benchmark took."""
-    start = clock()
+    start = time.monotonic()
     yield
-    tell(f"{(clock() - start) / 60:.1f} minutes")
+    tell(f"{(time.monotonic() - start) / 60:.1f} minutes")

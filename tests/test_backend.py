@@ -79,7 +79,7 @@ def test_a_wheel_has_kernels_for_other_processors(kind: str, tmp_path: Path) -> 
         assert {name.split("/")[2] for name in inside} == {kind}
         found = {name.split("/")[3].partition("-")[0]: name for name in inside}
         assert {*KERNELS, "jit.threads.crew.shared", "compiler", "sources"} <= found.keys()
-        assert b"\njit/rows/topk.py " in file.read(found["sources"])
+        assert b"\nreduce/kernels/topk.py " in file.read(found["sources"])
         content = file.read(found[KERNELS[0]])
         _, _, start, whole = images.FRONT.unpack_from(content)
         assert whole == len(content)

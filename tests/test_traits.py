@@ -31,6 +31,7 @@ PLACES = {
     "core/tenonnx/sizes.py": "a rule of inference for each",
     "core/tenonnx/graph.py": "what the runtime runs itself, which everything imports",
     "core/tenonnx/wellformed.py": "where zero points are among the inputs",
+    "providers/tenonnx_array/gates.py": "activations that recurrent layers know",
     "providers/tenonnx_array/logical.py": "numpy's names",
     "providers/tenonnx_cpu/work.py": "parts of names, of com.microsoft's too",
     "providers/tenonnx_cuda/elementwise/formulas.py": "formulas in C",

@@ -29,8 +29,11 @@ def thresholded_relu(xp: Namespace, x: Array, *, alpha: float) -> Array:
     return xp.where(x >= alpha, x, 0)
 
 
+OPERATORS = ("Elu", "HardSigmoid", "LeakyRelu", "Relu", "Sigmoid", "Softplus", "Softsign", "Tanh")
+"""Operators among the activations that the specification of the layers names."""
+
 FUNCTIONS: Mapping[str, tuple[Callable[..., Array], Mapping[str, float]]] = {
-    **{name.lower(): (nonlinear.ACTIVATIONS[name], ACTIVATIONS[name]) for name in ACTIVATIONS},
+    **{name.lower(): (nonlinear.ACTIVATIONS[name], ACTIVATIONS[name]) for name in OPERATORS},
     "affine": (affine, {"alpha": 1.0, "beta": 0.0}),
     "scaledtanh": (scaled_tanh, {"alpha": 1.0, "beta": 1.0}),
     "thresholdedrelu": (thresholded_relu, {"alpha": 1.0}),

@@ -136,7 +136,7 @@ class Stoppable:
 
     def __call__(self, *inputs: Any) -> Any:
         """Returns what the call does."""
-        if self._is_small(inputs):
+        if (len(inputs) == 1 and inputs[0].size <= FEW) or self._is_small(inputs):
             return self.func(*inputs)
         return self.in_chunks(self.func, inputs)
 
@@ -193,11 +193,10 @@ class Writing(Stoppable):
 
     def __call__(self, *inputs: Any, _out: Any = None) -> Any:
         """Returns what the call does, in the buffer if that can be."""
-        if _out is None:
-            return super().__call__(*inputs)
-        if not self._is_small(inputs):
-            return self.in_chunks(functools.partial(self.write, _out), inputs)
-        return self.write(_out, *inputs)
+        if (len(inputs) == 1 and inputs[0].size <= FEW) or self._is_small(inputs):
+            return self.func(*inputs) if _out is None else self.write(_out, *inputs)
+        whole = self.func if _out is None else functools.partial(self.write, _out)
+        return self.in_chunks(whole, inputs)
 
 
 def stoppable(call: Callable[..., Any], node: ir.Node) -> Callable[..., Any]:

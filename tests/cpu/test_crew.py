@@ -19,6 +19,7 @@ import tenonnx
 from models import model, node, value
 from tenonnx.errors import InvalidArgument
 from tenonnx_cpu import team
+from tenonnx_cpu.jit.threads import memory as crew_memory
 from tenonnx_cpu.norm.norms import SOFTMAX
 
 pool = pytest.importorskip("tenonnx_cpu.jit.threads.pool", reason="there is no numba here")
@@ -28,11 +29,12 @@ ROWS = 512
 
 
 @pytest.fixture
-def memory() -> Iterator[Any]:
-    """The crew's memory, with three helpers whatever the machine has."""
+def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The crew's memory, with three helpers whatever the machine has, after a fork, too."""
     SOFTMAX.compile()
     memory = pool.start()
     before = memory[crew.SIZE], memory[crew.SPINS]
+    monkeypatch.setattr(crew_memory, "_helpers", lambda: 3)
     memory[crew.SIZE] = 3
     yield memory
     memory[crew.SIZE], memory[crew.SPINS] = before

@@ -232,7 +232,7 @@ def test_a_network_has_its_channels_last_and_its_weights_once(dtype: Any) -> Non
         for actual, wanted in zip(session.run(None, {"x": x}), expected, strict=True):
             close(actual, wanted.astype(np.float64), dtype, scale=8)
             assert actual.flags.c_contiguous
-    assert set(platform.compiled) == {"pool", "chain", "pool_whole"}, "cuDNN did the others"
+    assert set(platform.compiled) == {"pool", "finish", "pool_whole"}, "cuDNN did the others"
     weights = sum(draw(0, 2 * (8 * 8 * 9 + 8), dtype=dtype).nbytes for _ in "w")
     assert sum(n for what, n in platform.log if what == "copy") == weights
     assert platform.allocated <= weights + 4 * 256

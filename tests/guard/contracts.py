@@ -58,7 +58,7 @@ CONTRACTS: dict[str, Contract] = {
     ),
     **dict.fromkeys(
         [
-            f"products.{kind}.{kind}_{dtype}"
+            f"matmul.{kind}.{kind}_{dtype}"
             for kind in ("gemm", "stream")
             for dtype in ("f16", "bf16")
         ],

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from sides import COUNT, FLOAT, content, names, ramp, write
 
-import tenonnx
 from tenonnx.errors import InvalidArgument
-from tenonnx.weights import draft
+from tenonnx.weights import draft, sidefile
 from tenonnx.weights.registry import SIDE_FILE_BYTES, WeightRegistry
 from tenonnx.weights.sidefile import HEADER_BYTES, SideFiles
 
@@ -97,7 +96,7 @@ def test_switched_off_everything_is_private() -> None:
 
 def test_another_release_starts_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(SideFiles(folder))
-    monkeypatch.setattr(tenonnx, "__version__", "99.0")
+    monkeypatch.setattr(sidefile, "release", lambda: "99.0")
     assert SideFiles(folder).find("key", "name") is None
 
 

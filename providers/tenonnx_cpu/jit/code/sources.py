@@ -136,7 +136,7 @@ class Sources:
 def write_index(folder: Path) -> None:
     """Writes what the kernels of this package are compiled from, to be installed beside them."""
     sources = Sources(folder / INDEX)
-    for path in sorted(Path(ROOT, "jit").rglob("*.py")):
+    for path in sorted((*ROOT.glob("jit/**/*.py"), *ROOT.glob("*/kernels/*.py"))):
         sources.stamp(path)
     sources.keep_for_installing()
 
