@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx_array.ml.svm import Decisions, coupled
+from tenonnx_array.provider import Stoppable
 from tenonnx_cpu.buffers import contiguous
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.specialise import NDArray, Site, specialise
@@ -17,9 +18,10 @@ COUPLE = JitKernel("ml.svm", "couple")
 @specialise("SVMClassifier", domain="ai.onnx.ml")
 def specialise_classes(site: Site, plain: Any) -> None:  # noqa: ARG001 - of the node there is no need
     """Has the kernel couple chances, step by step for each row; the rest is numpy's."""
-    if isinstance(plain, Decisions):
+    machine = plain.func if isinstance(plain, Stoppable) else plain
+    if isinstance(machine, Decisions):
         COUPLE.request()
-        plain.couple = couple
+        machine.couple = couple
 
 
 def couple(chances: NDArray, classes: int) -> NDArray:
