@@ -1,15 +1,13 @@
 """Memory for what kernels return, used again when nothing refers to it any more.
 
 Fresh memory costs the system more than most kernels that fill it: a page at a time is mapped and
-cleared, about 0.5 us per KiB. Here a buffer stays until its thread ends or others need the room,
-and a thread that has some takes memory for more of them in huge pages, a twentieth as expensive.
+cleared, about 0.5 us per KiB. Here a buffer stays until its thread ends or others need the room.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-import mmap
 import sys
 import threading
 from collections.abc import Iterator
@@ -22,17 +20,11 @@ NDArray: TypeAlias = np.ndarray[Any, Any]
 Buffer: TypeAlias = tuple[NDArray, tuple[int, int]]
 """Memory; where an aligned array begins in it, and how many bytes it has."""
 
-Rest: TypeAlias = tuple[Any, int, int]
-"""Memory of which a part is free: from where to where."""
-
 SMALL = 32 << 10
 """Bytes below which the allocator keeps memory itself."""
 
 KEPT = 128 << 20
 """Bytes at most that a thread keeps, in use or not."""
-
-HUGE = 2 << 20
-"""Bytes of a huge page, of which a thread takes none before it has a quarter of one in buffers."""
 
 ALIGNMENT = 64
 F32 = np.dtype(np.float32)
@@ -45,14 +37,12 @@ class _Pool(threading.local):
 
     bytes = 0
     buffers: list[Buffer]
-    rests: list[Rest]
-    """What is left of huge pages, for the next buffers."""
 
-    def __getattr__(self, name: str) -> list[Any]:
+    def __getattr__(self, name: str) -> list[Buffer]:
         """Makes the thread's list, unless a signal's handler that runs a session has by then."""
-        if name not in ("buffers", "rests"):
+        if name != "buffers":
             raise AttributeError(name)
-        made: list[Any] = self.__dict__.setdefault(name, [])
+        made: list[Buffer] = self.__dict__.setdefault(name, [])
         return made
 
     def take(self, size: int) -> Buffer:
@@ -66,51 +56,21 @@ class _Pool(threading.local):
                 if back > 1:
                     buffers.append(buffers.pop(-back))
                 return memory, made
+        memory = np.empty(size, np.uint8)
+        made = -memory.ctypes.data % ALIGNMENT, size
         if self.bytes + size > KEPT:
             self.drop_idle()
-        keep = self.bytes + size <= KEPT
-        is_large = keep and self.bytes + size >= HUGE // 4
-        memory = self._cut(size) if is_large else np.empty(size, np.uint8)
-        made = -memory.ctypes.data % ALIGNMENT, size
-        if keep:
+        if self.bytes + size <= KEPT:
             self.buffers.append((memory, made))
             self.bytes += size
         return memory, made
 
-    def _cut(self, size: int) -> NDArray:
-        """Returns memory of a size in huge pages; what is left of them is for later."""
-        tried: list[Rest] = []
-        try:  # one at a time: a signal's handler may take them meanwhile
-            while (rest := self.rests.pop())[2] - rest[1] < size:
-                tried.append(rest)
-        except IndexError:
-            rest = huge_pages(size)
-        room, start, stop = rest
-        self.rests += tried
-        if stop - (after := start + size + ALIGNMENT) >= SMALL:
-            self.rests.append((room, after, stop))
-        # Were it a view of another array, that would be the base of whatever is made of it.
-        return np.frombuffer(room, np.uint8, size, start)
-
     def drop_idle(self) -> None:
         """Forgets what nobody uses; if that frees less than half, what is in use, too."""
         self.buffers = [each for each in self.buffers if sys.getrefcount(each[0]) >= IDLE]
-        self.bytes, self.rests = sum(made[1] for _, made in self.buffers), []
+        self.bytes = sum(made[1] for _, made in self.buffers)
         if self.bytes > KEPT // 2:
             self.buffers, self.bytes = [], 0
-
-
-def huge_pages(size: int) -> Rest:
-    """Returns bytes, at least so many, in pages as large as the system has them."""
-    whole = -(-size // HUGE) * HUGE
-    try:
-        room = mmap.mmap(-1, whole + HUGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    except (AttributeError, OSError):  # Windows; limits
-        return np.empty(size, np.uint8).data, 0, size
-    start = -np.frombuffer(room, np.uint8).ctypes.data % HUGE
-    with contextlib.suppress(AttributeError, OSError):  # a system without such pages
-        room.madvise(mmap.MADV_HUGEPAGE, start, whole)
-    return room, start, start + whole
 
 
 def _references_when_idle() -> int:
@@ -135,12 +95,12 @@ def drop_idle() -> None:
 @contextlib.contextmanager
 def apart() -> Iterator[None]:
     """Has no buffer kept, or taken of those that are, by what is allocated meanwhile."""
-    kept = _pool.buffers, _pool.bytes, _pool.rests
-    _pool.buffers, _pool.bytes, _pool.rests = [], 0, []
+    kept = _pool.buffers, _pool.bytes
+    _pool.buffers, _pool.bytes = [], 0
     try:
         yield
     finally:
-        _pool.buffers, _pool.bytes, _pool.rests = kept
+        _pool.buffers, _pool.bytes = kept
 
 
 def size_class(nbytes: int) -> int:

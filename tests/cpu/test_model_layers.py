@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import gc
-import sys
 import threading
 from typing import Any
 
@@ -283,34 +282,6 @@ def test_a_buffer_nobody_uses_is_given_again() -> None:
     other = buffers.empty((100, 333), np.dtype(np.int32))
     assert other.ctypes.data == place
     assert other.dtype == np.int32
-
-
-def missing(*_: Any) -> Any:
-    raise OSError("no such pages")
-
-
-@pytest.mark.parametrize("has_pages", [True, False])
-def test_large_buffers_lie_beside_each_other(
-    has_pages: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(buffers, "_pool", pool := buffers._Pool())
-    if not has_pages:
-        monkeypatch.setattr(buffers.mmap, "mmap", missing)
-    size = buffers.HUGE // 4 // 5
-    kept = [buffers.empty((size,), np.dtype(np.uint8)) for _ in range(99)]
-    for n, array in enumerate(kept):
-        array[:] = n
-    assert all((array == n).all() for n, array in enumerate(kept))
-    assert {array.ctypes.data % buffers.ALIGNMENT for array in kept} == {0}
-    places = np.sort([array.ctypes.data for array in kept])
-    beside = np.count_nonzero(np.diff(places) < 1.2 * size)
-    assert beside > 80 or not has_pages or sys.platform == "win32"
-    views = [kept.pop(50)[::2], kept.pop(50)[5:]]
-    buffers.empty((size,), np.dtype(np.uint8))[:] = 255
-    assert [view.max() for view in views] == [50, 51]
-    del kept, views, array
-    pool.drop_idle()
-    assert pool.rests == []
 
 
 def test_a_smaller_array_takes_what_was_used_last(monkeypatch: pytest.MonkeyPatch) -> None:
