@@ -16,7 +16,7 @@ WIDTH, INNER, HEADS = 3072, 8192, 32
 
 
 def linear(b: Builder, x: str, inner: int, outer: int, form: Form) -> str:
-    """A product with a matrix: an int4 one dequantised by a node of its own or by it, or floats."""
+    """A product with a matrix: an int4 one dequantized by a node of its own or by it, or floats."""
     if form == "float":
         return b("MatMul", x, b.small(inner, outer))
     if form == "qdq":

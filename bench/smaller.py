@@ -23,7 +23,7 @@ def half(built: Built) -> Built:
     return convert_float_to_float16(proto, keep_io_types=True), feeds
 
 
-def quantised(built: Built, samples: int = 2) -> Built:
+def quantized(built: Built, samples: int = 2) -> Built:
     """Returns a convolutional network of QDQ nodes: uint8 activations, int8 weights per channel."""
     from onnxruntime.quantization import (
         CalibrationDataReader,
@@ -49,7 +49,7 @@ def quantised(built: Built, samples: int = 2) -> Built:
             return self.left.pop() if self.left else None
 
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        target = Path(folder, "quantised.onnx")
+        target = Path(folder, "quantized.onnx")
         quantize_static(
             proto,
             target,

@@ -32,7 +32,7 @@ from bench.machine import machine, tell
 from bench.measure import Job, environment, measure, write_feeds
 from bench.models import models
 from bench.options import parser, telling_minutes
-from bench.smaller import quantised
+from bench.smaller import quantized
 from bench.transforms_report import ALL, Row
 from tenonnx_cpu.jit.code.cache import cache_folder
 
@@ -129,7 +129,7 @@ def built(names: Sequence[str], folder: Path, *, quick: bool) -> Iterator[tuple[
     """Yields models by name, their files and inputs."""
     builders = models(quick=quick)
     small = {"image": 32, "blocks": (1, 1, 1, 1), "width": 8}
-    builders[INT8] = lambda: quantised(resnet50(**(small if quick else {})))  # type: ignore[arg-type] # they are as they should be
+    builders[INT8] = lambda: quantized(resnet50(**(small if quick else {})))  # type: ignore[arg-type] # they are as they should be
     for name in names:
         if name in builders:
             proto, feeds = builders[name]()

@@ -35,7 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--level",
         default="",
         choices=["", "0", "99", "all"],
-        help="optimisation level of the conformance suite's sessions",
+        help="optimization level of the conformance suite's sessions",
     )
     parser.addoption(
         "--starts", type=int, default=3, help="processes that tests/cpu/test_starts.py kills"

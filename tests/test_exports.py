@@ -16,7 +16,7 @@ MODELS = sorted((Path(__file__).parent / "exports").glob("*.onnx"))
 
 
 @pytest.mark.parametrize("path", MODELS, ids=lambda path: path.stem)
-@pytest.mark.parametrize("level", [0, 99], ids=["plain", "optimised"])
+@pytest.mark.parametrize("level", [0, 99], ids=["plain", "optimized"])
 def test_export(path: Path, level: int) -> None:
     arrays = np.load(path.with_suffix(".npz"))
     options = tenonnx.SessionOptions(graph_optimization_level=tenonnx.GraphOptimizationLevel(level))

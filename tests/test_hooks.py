@@ -199,7 +199,7 @@ def test_an_observers_exception_reaches_the_caller_as_it_is() -> None:
         session.run(None, {"x": X})
 
 
-def test_a_format_reads_the_files_it_recognises(tmp_path: Path) -> None:
+def test_a_format_reads_the_files_it_recognizes(tmp_path: Path) -> None:
     def load(source: Any, registry: tenonnx.WeightRegistry) -> ir.Model:
         assert source
         assert isinstance(registry, tenonnx.WeightRegistry)

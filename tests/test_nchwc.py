@@ -1,6 +1,6 @@
-"""Convolutional networks in onnxruntime's own layout, as its optimised models have them.
+"""Convolutional networks in onnxruntime's own layout, as its optimized models have them.
 
-``tests/contrib/optimise.py`` writes the network, on a machine with blocks of sixteen channels.
+``tests/contrib/optimize.py`` writes the network, on a machine with blocks of sixteen channels.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def test_filters_are_put_in_order(shape: tuple[int, ...], group: int, block: int
     np.testing.assert_array_equal(nchwc.unblocked(laid, block, group), filters)
 
 
-@pytest.mark.parametrize("level", [0, 99], ids=["plain", "optimised"])
+@pytest.mark.parametrize("level", [0, 99], ids=["plain", "optimized"])
 def test_network(level: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nchwc, "_native_block", lambda: 16)
     options = tenonnx.SessionOptions(graph_optimization_level=tenonnx.GraphOptimizationLevel(level))

@@ -274,7 +274,7 @@ def test_models_that_outgrow_the_format_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["by entry", "by ending"])
-def test_sessions_write_optimised_models(named: bool, tmp_path: Path) -> None:
+def test_sessions_write_optimized_models(named: bool, tmp_path: Path) -> None:
     """Both runtimes read the file, and tell the description that the graph had."""
     proto = model(
         [node("Transpose", "w", "t"), node("MatMul", "x t", "h"), node("Relu", "h", "y")],
@@ -303,7 +303,7 @@ def test_sessions_write_optimised_models(named: bool, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wanted", ["ORT", "TFLITE"])
-def test_optimised_models_in_formats_that_nobody_writes(wanted: str, tmp_path: Path) -> None:
+def test_optimized_models_in_formats_that_nobody_writes(wanted: str, tmp_path: Path) -> None:
     path = tmp_path / "saved"
     options = tenonnx.SessionOptions(
         optimized_model_filepath=str(path), plugins=tenonnx.PluginSet(block=["ort_format"])

@@ -29,14 +29,13 @@ MODULES = {
     "lines": ("gemv_*", 1),
     "noting": ("tracer", 0),
     "placing": ("memory_plan, layout_assignment", 1),
-    "quantised": ("quantized", 4),
     "recording": ("capture", 0),
     "regions": ("subgraph", 0),
     "repeating": ("replay", 0),
     "residence": ("device_weights", 1),
     "rooms": ("kv_cache", 0),
     "slabs": ("allocations", 1),
-    "specialise": ("kernel_selection", 1),
+    "specialise": ("kernel_selection", 0),
     "stream": ("gemv_*", 3),
     "takes": ("captured_call", 0),
     "team": ("threading_config", 1),
@@ -57,11 +56,8 @@ PHRASES = {
     r"kinds? of processor": ("target CPU", 11),
     r"wr(ites|itten|ote) down": ("capture, keep", 19),
     r"initialis": ("initializ, as ONNX", 0),
-    r"normalis": ("normaliz, as ONNX", 134),
-    r"optimis": ("optimiz", 77),
-    r"quantis": ("quantiz, as ONNX", 538),
     r"serialis": ("serializ", 0),
-    r"specialis": ("specializ", 197),
+    r"(normali|optimi|quanti|recogni|speciali|standardi)s(e|a|i)": ("...iz..., as ONNX", 0),
 }
 """Retired words of texts and names, the field's words, and how often they are left at most."""
 

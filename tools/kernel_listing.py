@@ -11,7 +11,7 @@ from typing import Any
 
 from tenonnx.operators import OperatorTable
 from tenonnx_cpu.fuse import FUSIONS
-from tenonnx_cpu.specialise import SPECIALISATIONS
+from tenonnx_cpu.kernel_selection import SPECIALIZATIONS
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = {
@@ -21,7 +21,7 @@ PACKAGES = {
 }
 """Where a package is, and the domain of the operators that are listed without one."""
 
-HAS_KERNELS = re.compile(r"^(table\b.*= |@(specialise|fusion)\()", re.MULTILINE)
+HAS_KERNELS = re.compile(r"^(table\b.*= |@(specialize|fusion)\()", re.MULTILINE)
 
 INTRODUCTION = '''\
 """Which module is for which operators; it is imported when one of them is first needed.
@@ -59,7 +59,7 @@ def operators(module: str) -> list[str]:
     table = getattr(importlib.import_module(module), "table", None)
     if isinstance(table, OperatorTable):
         return list(table.names())
-    keys = {key for key, found in SPECIALISATIONS.items() if _of(module, [found])}
+    keys = {key for key, found in SPECIALIZATIONS.items() if _of(module, [found])}
     keys |= {key for _, key, found in FUSIONS if _of(module, [found])}
     return sorted(f"{domain or 'ai.onnx'}::{op_type}" for domain, op_type in keys)
 

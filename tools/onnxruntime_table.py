@@ -61,7 +61,7 @@ what nothing is found of.
 Numbers differ in a few places. NaN wins in ReduceMax, ReduceMin, ArgMax, ArgMin and every MaxPool,
 where onnxruntime may pass it over. Sums, products and powers of integers wrap around instead of
 becoming the largest integer, the least integer divided by -1 is itself, and Mod with `fmod` of
-64 bits is exact. Quantised operators round the exact result, halves to even; the softmax of bytes
+64 bits is exact. Quantized operators round the exact result, halves to even; the softmax of bytes
 that onnxruntime makes of DequantizeLinear, Softmax and QuantizeLinear is one level off now and
 then, which is what static int8 transformers differ by.
 Tanh and Sigmoid never exceed 1, as onnxruntime's do by 2e-7: calibrated on such values, a range

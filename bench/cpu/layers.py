@@ -31,8 +31,8 @@ def one(op: str, *shape: int, **attributes: Any) -> Callable[[], Built]:
     return build
 
 
-def normalised(rows: int, width: int, *, skip: bool = False) -> Callable[[], Built]:
-    """Layer normalisation, perhaps of a sum that is an output, too."""
+def normalized(rows: int, width: int, *, skip: bool = False) -> Callable[[], Built]:
+    """Layer normalization, perhaps of a sum that is an output, too."""
 
     def build() -> Built:
         b = Builder()
@@ -81,8 +81,8 @@ def attention(heads: int, queries: int, keys: int, size: int = 64) -> Callable[[
 CASES: dict[str, Callable[[], Built]] = {
     "softmax-1536x128": one("Softmax", 1536, 128, axis=-1),
     "softmax-8x50257": one("Softmax", 8, 50257, axis=-1),
-    "norm-128x768": normalised(128, 768),
-    "norm-skip-128x768": normalised(128, 768, skip=True),
+    "norm-128x768": normalized(128, 768),
+    "norm-skip-128x768": normalized(128, 768, skip=True),
     "gelu-five-128x3072": gelu(128, 3072),
     "erf-128x3072": one("Erf", 128, 3072),
     "tanh-128x3072": one("Tanh", 128, 3072),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from bench.convnets import STAGES, mobilenet_v2, resnet50
 from bench.llm import Form, phi3
 from bench.models import Built, forest, lstm_layers, mlp, mlp_stack
-from bench.smaller import half, quantised
+from bench.smaller import half, quantized
 from bench.transformers import decoder, encoder
 
 BERT = {"layers": 12, "width": 768, "heads": 12, "vocabulary": 30522}
@@ -78,8 +78,8 @@ ROWS: dict[str, Row] = {
     ),
     "resnet50-int8": Row(
         "ResNet-50, int8 QDQ",
-        lambda: quantised(resnet50()),
-        lambda: quantised(_small_resnet()),
+        lambda: quantized(resnet50()),
+        lambda: quantized(_small_resnet()),
         limit=1.2,
         tolerance=0.1,
     ),

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 
 class EncoderLayer(nn.Module):
-    """A layer of BERT: attention with a mask, then a GELU, each added and normalised."""
+    """A layer of BERT: attention with a mask, then a GELU, each added and normalized."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class Bottleneck(nn.Module):
 
 
 class ResNet(nn.Module):
-    """ResNet-50 as it is exported: normalisations folded into the convolutions."""
+    """ResNet-50 as it is exported: normalizations folded into the convolutions."""
 
     def __init__(self, blocks: Sequence[int] = (3, 4, 6, 3), width: int = 64) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Cases of images: convolutions, pools, resampling; and of quantised values and transforms."""
+"""Cases of images: convolutions, pools, resampling; and of quantized values and transforms."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ RESAMPLING = [
     ),
 ]
 
-QUANTISED = [
+QUANTIZED = [
     Case(
         "DequantizeLinear",
         {
@@ -163,4 +163,4 @@ QUANTISED = [
     ),
 ]
 
-CASES = [*CONVOLUTIONS, *POOLS, *RESAMPLING, *QUANTISED]
+CASES = [*CONVOLUTIONS, *POOLS, *RESAMPLING, *QUANTIZED]

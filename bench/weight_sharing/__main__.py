@@ -21,7 +21,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     default = Settings()
     made.add_argument("--scale", type=float, default=default.scale, help="size; 1 is full size")
     made.add_argument(
-        "--layers", type=int, default=default.layers, help="of the quantised model; it has 32"
+        "--layers", type=int, default=default.layers, help="of the quantized model; it has 32"
     )
     made.add_argument("--rounds", type=int, default=default.rounds)
     made.add_argument("--threads", type=int, default=default.threads, help="0: as engines choose")

@@ -36,7 +36,7 @@ class Settings:
 
     Attributes:
         scale: The models' size; 1 is full size.
-        layers: Layers of the quantised model.
+        layers: Layers of the quantized model.
         rounds: Measurements of each engine in each case.
         threads: Threads inside an operator; 0 leaves it to the engine.
         budget: Seconds of repeated runs in each.

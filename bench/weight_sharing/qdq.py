@@ -1,4 +1,4 @@
-"""Layers of Phi-3-mini in 4 bits, quantised in blocks, as DequantizeLinear and MatMul."""
+"""Layers of Phi-3-mini in 4 bits, quantized in blocks, as DequantizeLinear and MatMul."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.weight_sharing.case import Bound, Case, Weights, row, save, scaled
 HIDDEN, INTERMEDIATE, BLOCK = 3072, 8192, 32
 
 BEST = {"session.qdq_matmulnbits_accuracy_level": "1"}
-"""By default onnxruntime rounds activations to 8 bits, and without prepacking it dequantises whole
+"""By default onnxruntime rounds activations to 8 bits, and without prepacking it dequantizes whole
 matrices in every run."""
 
 BOUNDS = (Bound("peak_mib", 64), Bound("ran_mib", 128), Bound("load_s", 1 / 20, relative=True))
@@ -30,12 +30,12 @@ def qdq(folder: Path, scale: float, layers: int) -> Case:
 
         def product(a: str, name: str, depth: int, columns: int) -> str:
             """Multiplies by a matrix in 4 bits."""
-            quantised = (
+            quantized = (
                 weights.uint4(f"{name}.w", depth, columns),
                 weights.positive(f"{name}.s", depth // BLOCK, columns, scale=depth**-0.5 / 4),
                 weights.uint4(f"{name}.z", depth // BLOCK, columns),
             )
-            matrix = b("DequantizeLinear", *quantised, axis=0, block_size=BLOCK)
+            matrix = b("DequantizeLinear", *quantized, axis=0, block_size=BLOCK)
             return b("MatMul", a, matrix)
 
         for layer in range(layers):

@@ -31,7 +31,7 @@ class Format:
     Attributes:
         name: For messages and listings.
         load: Takes a path or buffer and a registry; returns a model whose weights live there.
-        sniff: Recognises the first bytes.
+        sniff: Recognizes the first bytes.
         suffixes: File name endings, for listings and for choosing a format to write.
         save: Writes a model to a path; ``None`` if the format is only read.
     """
@@ -50,7 +50,7 @@ def load_model(
     allowed_roots: Iterable[str] = (),
     supplied: Supplied = NOTHING,
 ) -> ir.Model:
-    """Loads a model in whichever format recognises it; ONNX if none does.
+    """Loads a model in whichever format recognizes it; ONNX if none does.
 
     Args:
         source: A path, a buffer, an ``onnx.ModelProto`` or an ``onnx_ir.Model``.
@@ -65,7 +65,7 @@ def load_model(
     """
     header = _header(source) if formats else b""
     for candidate in formats:
-        if header and _recognises(candidate, header):
+        if header and _recognizes(candidate, header):
             if supplied:
                 raise NotSupported(f"initializers cannot be supplied for a {candidate.name} model")
             return _load(candidate, source, registry)
@@ -86,7 +86,7 @@ def _load(candidate: Format, source: Any, registry: WeightRegistry) -> ir.Model:
     return model
 
 
-def _recognises(candidate: Format, header: bytes) -> bool:
+def _recognizes(candidate: Format, header: bytes) -> bool:
     try:
         return candidate.sniff(header)
     except Exception as error:  # a stranger's code may raise anything, about anybody's files

@@ -110,7 +110,7 @@ class InferenceSession(Session):
         )
         transforms = session_builder.choose_transforms(plugins, options, self._disabled)
         self.transforms: list[TransformReport] = run_transforms(model, transforms, context)
-        session_builder.save_optimised(model, options, plugins.formats)
+        session_builder.save_optimized(model, options, plugins.formats)
         moments.append(time.perf_counter_ns())
 
         self._model = model

@@ -146,7 +146,7 @@ def choose_transforms(
     return select(transforms, level, [*options.disabled_transforms, *off])
 
 
-def save_optimised(model: ir.Model, options: SessionOptions, formats: Mapping[str, Format]) -> None:
+def save_optimized(model: ir.Model, options: SessionOptions, formats: Mapping[str, Format]) -> None:
     """Writes the model as transforms left it, if the options say where.
 
     Raises:
@@ -158,7 +158,7 @@ def save_optimised(model: ir.Model, options: SessionOptions, formats: Mapping[st
         return
     from tenonnx.convert import Layout, save_onnx  # sessions seldom write models
 
-    interruption.enter("the optimised model was written")
+    interruption.enter("the optimized model was written")
 
     path = Path(options.optimized_model_filepath)
     wanted = options.entry(config.SAVED_FORMAT) or ("ORT" if path.suffix == ".ort" else "ONNX")

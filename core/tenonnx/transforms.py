@@ -52,7 +52,7 @@ class Transform:
         apply: Takes the model and a :class:`TransformContext`; returns whether it changed
             anything. An ``onnx_ir`` pass fits through a lambda:
             ``lambda model, _: SomePass()(model).modified``.
-        level: The lowest optimisation level that includes it. One that is ``required`` belongs
+        level: The lowest optimization level that includes it. One that is ``required`` belongs
             to no level: it rewrites what could not run otherwise, before all others.
         order: Transforms run by this number, then by name.
         domain: The domain of the operators that it writes, if they are not ONNX's own.

@@ -103,7 +103,7 @@ def perplexity(model: Decoder, heldout: Tensor, length: int) -> float:
 
 
 def main() -> None:
-    """Trains, reports, exports, quantises."""
+    """Trains, reports, exports, quantizes."""
     options = arguments()
     random.seed(options.seed)
     torch.manual_seed(options.seed)

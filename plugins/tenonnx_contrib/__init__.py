@@ -1,4 +1,4 @@
-"""Operators of the domain ``com.microsoft``, which onnxruntime's optimiser and exporters emit."""
+"""Operators of the domain ``com.microsoft``, which onnxruntime's optimizer and exporters emit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gated norms and hyper-connections: streams of features that are mixed and normalised apart."""
+"""Gated norms and hyper-connections: streams of features that are mixed and normalized apart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Caches of keys and values: where new ones go, and how they are quantised."""
+"""Caches of keys and values: where new ones go, and how they are quantized."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Store:
 
     Args:
         kind: NONE, PER_TENSOR or PER_CHANNEL.
-        scale: Broadcasts to (batch, heads, length, size); None if the cache is not quantised.
+        scale: Broadcasts to (batch, heads, length, size); None if the cache is not quantized.
         bits: 4 keeps two numbers in a byte, each 8 too large; 8 keeps them in the cache's type.
         cache: The cache so far; without one, 8 bits are int8.
 
@@ -28,10 +28,10 @@ class Store:
     def __init__(self, kind: str, scale: Array | None, bits: int, cache: Array | None) -> None:
         if kind not in ("NONE", "PER_TENSOR", "PER_CHANNEL"):
             raise ValueError(
-                f"expected a cache quantised as NONE, PER_TENSOR or PER_CHANNEL, found {kind!r}"
+                f"expected a cache quantized as NONE, PER_TENSOR or PER_CHANNEL, found {kind!r}"
             )
         if (kind != "NONE") != (scale is not None):
-            raise ValueError(f"expected a scale exactly for a quantised cache, found kind {kind!r}")
+            raise ValueError(f"expected a scale exactly for a quantized cache, found kind {kind!r}")
         self.scale, self.bits = scale, bits
         self.dtype = np.dtype(np.int8) if cache is None else cache.dtype
         if scale is not None and scale.ndim == 3:

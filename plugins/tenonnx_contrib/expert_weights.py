@@ -1,4 +1,4 @@
-"""Quantised weights of experts, dequantised one expert at a time."""
+"""Quantized weights of experts, dequantized one expert at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tenonnx_contrib.packed import levels, unpack
 
 
 @dataclasses.dataclass(frozen=True)
-class Quantised:
+class Quantized:
     """Matrices (experts, outputs, inputs) as they are stored.
 
     Attributes:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from tenonnx import Array, Namespace, OperatorTable
 from tenonnx_array.experts import Activation, mixture, route
-from tenonnx_contrib.expert_weights import Quantised
+from tenonnx_contrib.expert_weights import Quantized
 
 table = OperatorTable("com.microsoft")
 op = table.op
@@ -122,7 +122,7 @@ def q_moe(
     use_sparse_mixer: int = 0,
     weights_prepacked: int = -1,  # noqa: ARG001 - the portable layout is the only one here
 ) -> Array:
-    """Return MoE with quantised weights, of which an expert's are dequantised while it is used.
+    """Return MoE with quantized weights, of which an expert's are dequantized while it is used.
 
     Packed weights are (experts, outputs, inputs * bits / 8). Scales are one per output, or one
     per block of ``block_size`` inputs. A third layer shares the first's global scale.
@@ -148,7 +148,7 @@ def q_moe(
     first, second, third = (
         None
         if parts[0] is None
-        else Dense(Quantised(xp, quant_type, bits or expert_weight_bits, block_size, *parts), bias)
+        else Dense(Quantized(xp, quant_type, bits or expert_weight_bits, block_size, *parts), bias)
         for parts, bits, bias in zip(given, widths, biases, strict=True)
     )
     if first is None or second is None:

@@ -1,4 +1,4 @@
-"""GatherBlockQuantized: rows of a quantised table, dequantised after they are taken."""
+"""GatherBlockQuantized: rows of a quantized table, dequantized after they are taken."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def taken(xp: Namespace, values: Array, rows: Array, axis: int) -> Array:
 
 
 def widen(xp: Namespace, values: Array, wide: Array) -> Array:
-    """Return quantised values in a float type, through a byte where that is much faster."""
+    """Return quantized values in a float type, through a byte where that is much faster."""
     if values.dtype in INTEGERS and values.dtype.kind == "V":
         values = values.astype(xp.int8)
     return values.astype(wide)

@@ -47,7 +47,7 @@ def matmul_integer_to_float(
     b_zero_point: Array | None = None,
     bias: Array | None = None,
 ) -> Array:
-    """Return the product of two quantised matrices plus a bias, in the scales' type."""
+    """Return the product of two quantized matrices plus a bias, in the scales' type."""
     y = dequantized_product(xp, A, B, a_scale, b_scale, a_zero_point, b_zero_point)
     if bias is not None:
         y += bias.astype(xp.float32, copy=False)
@@ -63,7 +63,7 @@ def dynamic_quantize_matmul(
     b_zero_point: Array | None = None,
     bias: Array | None = None,
 ) -> Array:
-    """Return ``A @ B + bias`` with A quantised to uint8 by its own range first."""
+    """Return ``A @ B + bias`` with A quantized to uint8 by its own range first."""
     a, a_scale, a_zero_point = dynamic_quantize_linear(xp, A)
     y = dequantized_product(
         xp, a, B, xp.asarray(a_scale), b_scale, xp.asarray(a_zero_point), b_zero_point
@@ -88,7 +88,7 @@ def q_gemm(
     transA: int = 0,
     transB: int = 0,
 ) -> Array:
-    """Return ``alpha * A' @ B' + C``, quantised if ``y_scale`` is given, else float32.
+    """Return ``alpha * A' @ B' + C``, quantized if ``y_scale`` is given, else float32.
 
     C counts in units of ``alpha * a_scale * b_scale``.
     """

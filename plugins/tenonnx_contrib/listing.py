@@ -50,7 +50,7 @@ LISTING: Final = {
         "QLinearLeakyRelu-1 QLinearSoftmax-1 QLinearReduceMean-1 QLinearConcat-1 QLinearWhere-1 "
         "QLinearAveragePool-1 QLinearGlobalAveragePool-1 QLinearConv-1"
     ),
-    "quantised_lstm": "DynamicQuantizeLSTM-1",
+    "quantized_lstm": "DynamicQuantizeLSTM-1",
     "rotary": "RotaryEmbedding-1 MRotaryEmbedding-1",
     "routing": "MoEGroupRouter-1",
     "skip_norm": (

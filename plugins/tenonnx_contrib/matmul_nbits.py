@@ -1,4 +1,4 @@
-"""MatMulNBits, MatMulFpQ4: products with a blockwise quantised matrix, read as it is stored."""
+"""MatMulNBits, MatMulFpQ4: products with a blockwise quantized matrix, read as it is stored."""
 
 from __future__ import annotations
 

@@ -270,7 +270,7 @@ def q_attention(
     scale: float = 0.0,
     unidirectional: int = 0,
 ) -> tuple[Array, Array]:
-    """Return Attention of a quantised input and quantised weights."""
+    """Return Attention of a quantized input and quantized weights."""
     projected = dequantized_product(
         xp, input, weight, input_scale, weight_scale, input_zero_point, weight_zero_point
     )

@@ -1,4 +1,4 @@
-"""Several blockwise quantised products of one input, with the norm before them."""
+"""Several blockwise quantized products of one input, with the norm before them."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def _scaled_after(planes: Iterable[Array], parts: list[Array], scales: Array) ->
 
 
 def _scaled_before(planes: Iterable[Array], parts: list[Array], scales: Array) -> Array:
-    """Return a strip's product (rows, M), of dequantised planes."""
+    """Return a strip's product (rows, M), of dequantized planes."""
     products = [
         (plane * scales[:, :, None]).reshape(len(scales), -1) @ part.reshape(-1, part.shape[-1])
         for plane, part in zip(planes, parts, strict=True)

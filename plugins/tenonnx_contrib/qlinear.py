@@ -1,4 +1,4 @@
-"""Operators on quantised tensors: dequantised, computed in float32, quantised again."""
+"""Operators on quantized tensors: dequantized, computed in float32, quantized again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def real(xp: Namespace, x: Array, scale: Array, zero_point: Array | None) -> Arr
     return y
 
 
-def quantised(
+def quantized(
     xp: Namespace, y: Array, scale: Array, zero_point: Array | None, like: Array
 ) -> Array:
     """Return ``y / scale + zero_point`` rounded to the type of ``like``."""
@@ -37,7 +37,7 @@ def quantised(
 
 
 def binary(combine: Callable[[Namespace, Array, Array], Array]) -> Callable[..., Array]:
-    """Return the operator on quantised tensors that combines their values."""
+    """Return the operator on quantized tensors that combines their values."""
 
     def call(
         xp: Namespace,
@@ -51,7 +51,7 @@ def binary(combine: Callable[[Namespace, Array, Array], Array]) -> Callable[...,
         C_zero_point: Array | None = None,
     ) -> Array:
         a, b = real(xp, A, A_scale, A_zero_point), real(xp, B, B_scale, B_zero_point)
-        return quantised(xp, combine(xp, a, b), C_scale, C_zero_point, A)
+        return quantized(xp, combine(xp, a, b), C_scale, C_zero_point, A)
 
     return call
 
@@ -74,7 +74,7 @@ def qlinear_sigmoid(
     Y_zero_point: Array | None = None,
 ) -> Array:
     y = sigmoid(xp, real(xp, X, X_scale, X_zero_point))
-    return quantised(xp, y, Y_scale, Y_zero_point, X)
+    return quantized(xp, y, Y_scale, Y_zero_point, X)
 
 
 @op("QLinearLeakyRelu")
@@ -90,7 +90,7 @@ def qlinear_leaky_relu(
 ) -> Array:
     x = real(xp, X, X_scale, X_zero_point)
     y = xp.where(x < 0, x * xp.float32(alpha), x)
-    return quantised(xp, y, Y_scale, Y_zero_point, X)
+    return quantized(xp, y, Y_scale, Y_zero_point, X)
 
 
 @op("QLinearSoftmax")
@@ -105,10 +105,10 @@ def qlinear_softmax(
     axis: int = -1,
     opset: int,
 ) -> Array:
-    """Return the quantised softmax along the axis, before opset 13 over all from it on."""
+    """Return the quantized softmax along the axis, before opset 13 over all from it on."""
     kernel = softmax if opset >= 13 else flattening(softmax)
     y = kernel(xp, real(xp, X, X_scale, x_zero_point), axis=axis)
-    return quantised(xp, y, y_scale, y_zero_point, X)
+    return quantized(xp, y, y_scale, y_zero_point, X)
 
 
 @op("QLinearReduceMean")
@@ -125,7 +125,7 @@ def qlinear_reduce_mean(
 ) -> Array:
     x = real(xp, data, data_scale, data_zero_point)
     y = xp.mean(x, axis=tuple(axes) or None, keepdims=bool(keepdims))
-    return quantised(xp, y, reduced_scale, reduced_zero_point, data)
+    return quantized(xp, y, reduced_scale, reduced_zero_point, data)
 
 
 @op("QLinearConcat")
@@ -135,7 +135,7 @@ def qlinear_concat(
     """Return tensors side by side; the inputs are a tensor, its scale and its zero point each."""
     parts = []
     for x, scale, zero_point in zip(inputs[::3], inputs[1::3], inputs[2::3], strict=True):
-        parts.append(quantised(xp, real(xp, x, scale, zero_point), Y_scale, Y_zero_point, x))
+        parts.append(quantized(xp, real(xp, x, scale, zero_point), Y_scale, Y_zero_point, x))
     return xp.concatenate(parts, axis=axis)
 
 
@@ -153,7 +153,7 @@ def qlinear_where(
     z_zero_point: Array,
 ) -> Array:
     x, y = (
-        quantised(xp, real(xp, *value), z_scale, z_zero_point, X)
+        quantized(xp, real(xp, *value), z_scale, z_zero_point, X)
         for value in ((X, x_scale, x_zero_point), (Y, y_scale, y_zero_point))
     )
     return xp.where(condition, x, y)
@@ -176,7 +176,7 @@ def qlinear_average_pool(
     pads: tuple[int, ...] | None = None,
     strides: tuple[int, ...] | None = None,
 ) -> Array:
-    """Return the quantised mean of each window of (N, C, D1, ...), or of (N, D1, ..., C)."""
+    """Return the quantized mean of each window of (N, C, D1, ...), or of (N, D1, ..., C)."""
     x = real(xp, X, x_scale, x_zero_point)
     y = average_pool(
         xp,
@@ -189,7 +189,7 @@ def qlinear_average_pool(
         strides=strides,
     )
     y = xp.moveaxis(y, 1, -1) if channels_last else y
-    return quantised(xp, y, y_scale, y_zero_point, X)
+    return quantized(xp, y, y_scale, y_zero_point, X)
 
 
 @op("QLinearGlobalAveragePool")
@@ -203,10 +203,10 @@ def qlinear_global_average_pool(
     *,
     channels_last: int = 0,
 ) -> Array:
-    """Return the quantised mean of each channel of (N, C, D1, ...), or of (N, D1, ..., C)."""
+    """Return the quantized mean of each channel of (N, C, D1, ...), or of (N, D1, ..., C)."""
     axes = tuple(range(1, X.ndim - 1) if channels_last else range(2, X.ndim))
     y = xp.mean(real(xp, X, x_scale, x_zero_point), axis=axes, keepdims=True)
-    return quantised(xp, y, y_scale, y_zero_point, X)
+    return quantized(xp, y, y_scale, y_zero_point, X)
 
 
 @op("QLinearConv")

@@ -1,4 +1,4 @@
-"""Normalisation of sums, as transformers have it: by layer and by root mean square."""
+"""Normalization of sums, as transformers have it: by layer and by root mean square."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 from tenonnx import Array, Namespace, OperatorTable
 from tenonnx_array.dtypes import accumulator, dtype_of
-from tenonnx_array.norm import mean_square, standardise, wide_scalar
+from tenonnx_array.norm import mean_square, standardize, wide_scalar
 from tenonnx_array.quant import dequantize_linear
 
 default = OperatorTable()
@@ -63,10 +63,10 @@ def skip_layer_normalization(
 ) -> tuple[Array, ...]:
     """Return the layer norm of ``input + skip + bias``, means, factors, and that sum.
 
-    skip broadcasts over the batch. Sums are in float32 and not rounded before they are normalised.
+    skip broadcasts over the batch. Sums are in float32 and not rounded before they are normalized.
     """
     total = added(input, skip, bias)
-    y, mean, factor = standardise(xp, total, total.ndim - 1, epsilon)
+    y, mean, factor = standardize(xp, total, total.ndim - 1, epsilon)
     y = weighted(y, gamma, beta, input.dtype)
     return y, mean, factor, total.astype(input.dtype, copy=False)
 
@@ -126,7 +126,7 @@ def embed_layer_normalization(
     if segment_ids is not None and segment_embedding is not None:
         total += segment_embedding[segment_ids].astype(total.dtype, copy=False)
     dtype = word_embedding.dtype
-    y = weighted(standardise(xp, total, 2, epsilon)[0], gamma, beta, dtype)
+    y = weighted(standardize(xp, total, 2, epsilon)[0], gamma, beta, dtype)
     return y, words(xp, input_ids, mask), total.astype(dtype, copy=False)
 
 
@@ -154,7 +154,7 @@ def q_embed_layer_normalization(
     *,
     epsilon: float = 1e-12,
 ) -> tuple[Array, Array]:
-    """Return EmbedLayerNormalization of quantised tables: only rows in use are dequantised."""
+    """Return EmbedLayerNormalization of quantized tables: only rows in use are dequantized."""
     total = dequantize_linear(
         xp, word_embedding_quant[input_ids], word_embedding_scale, word_embedding_zero_point
     )
@@ -173,7 +173,7 @@ def q_embed_layer_normalization(
         )
     gamma = dequantize_linear(xp, gamma_quant, gamma_scale, gamma_zero_point)
     beta = dequantize_linear(xp, beta_quant, beta_scale, beta_zero_point)
-    y = weighted(standardise(xp, total, 2, epsilon)[0], gamma, beta, total.dtype)
+    y = weighted(standardize(xp, total, 2, epsilon)[0], gamma, beta, total.dtype)
     return y, words(xp, input_ids, mask)
 
 

@@ -116,7 +116,7 @@ def rfft(
     """Return the Fourier transform of the last ``signal_ndim`` axes, as pairs on a new last axis.
 
     Raises:
-        ValueError: Both sides, or a normalisation, are asked for.
+        ValueError: Both sides, or a normalization, are asked for.
     """
     check_fourier(normalized, onesided)
     y = xp.fft.rfftn(X.astype(accumulator(X.dtype)), axes=tuple(range(-signal_ndim, 0)))
@@ -130,7 +130,7 @@ def irfft(
     """Return the inverse of Rfft, of an even length.
 
     Raises:
-        ValueError: Both sides, or a normalisation, are asked for.
+        ValueError: Both sides, or a normalization, are asked for.
     """
     check_fourier(normalized, onesided)
     x = X.astype(accumulator(X.dtype))
@@ -142,7 +142,7 @@ def check_fourier(normalized: int, onesided: int) -> None:
     """Refuse forms that no implementation has.
 
     Raises:
-        ValueError: Both sides, or a normalisation, are asked for.
+        ValueError: Both sides, or a normalization, are asked for.
     """
     if normalized or not onesided:
         raise ValueError(f"expected normalized=0 and onesided=1, found {normalized} and {onesided}")

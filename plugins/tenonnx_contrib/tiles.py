@@ -1,4 +1,4 @@
-"""Products with a matrix that is dequantised some rows at a time."""
+"""Products with a matrix that is dequantized some rows at a time."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Final
 from tenonnx import Array, Namespace, interruption
 
 TILE_BYTES: Final = 2 << 20
-"""Dequantised weights that exist at any one time: they stay in a core's cache."""
+"""Dequantized weights that exist at any one time: they stay in a core's cache."""
 
 
 def strips(rows: int, columns: int, size: int = TILE_BYTES) -> Iterator[slice]:
-    """Yields the rows to dequantise at a time, having looked whether to stop.
+    """Yields the rows to dequantize at a time, having looked whether to stop.
 
     Args:
         rows: All of them.

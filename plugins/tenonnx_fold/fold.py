@@ -22,7 +22,7 @@ from tenonnx.traits import RANDOM
 from tenonnx_fold.pieces import in_pieces
 
 NEVER = RANDOM | {"DequantizeLinear", "QuantizeLinear"}
-"""A draw is a new one in every run; kernels read quantised weights as they are."""
+"""A draw is a new one in every run; kernels read quantized weights as they are."""
 
 MAX_GROWTH = 1 << 20
 """A result may need this many bytes more than its sources have, unless the session's options say

@@ -143,7 +143,7 @@ def attention(node: ir.Node) -> Made:
 
 
 def q_attention(node: ir.Node) -> Made:
-    """The same of a quantised input and quantised weights."""
+    """The same of a quantized input and quantized weights."""
     x, weights, bias, x_scale, scale, mask, x_zero, zero, past = (
         operand(node, place) for place in range(9)
     )

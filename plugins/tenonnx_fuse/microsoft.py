@@ -1,6 +1,6 @@
 """com.microsoft's fused operators in ONNX's own, which providers have kernels for.
 
-onnxruntime's optimiser writes them, and so do builders of language models.
+onnxruntime's optimizer writes them, and so do builders of language models.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def fused_gemm(node: ir.Node) -> Made:
 
 
 def skip_norm(node: ir.Node) -> Made:
-    """A sum, and its normalisation; a bias is added where a product is made."""
+    """A sum, and its normalization; a bias is added where a product is made."""
     if is_read(node, 1) or is_read(node, 2):
         raise Refusal("mean or deviation are read")
     by_layer = node.op_type == "SkipLayerNormalization"

@@ -1,4 +1,4 @@
-"""com.microsoft.nchwc: convolutions over blocks of channels, as onnxruntime saves optimised models.
+"""com.microsoft.nchwc: convolutions over blocks of channels, as onnxruntime saves optimized models.
 
 Its values hold a few channels of a pixel side by side, a block that fits a vector register of the
 machine that saved the model. In ONNX's operators, channels are where ONNX has them, filled up to

@@ -1,4 +1,4 @@
-"""Layer and root-mean-square normalisation, which older exporters write out."""
+"""Layer and root-mean-square normalization, which older exporters write out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tenonnx_fuse.pattern import AnyNumber, Found, Like, Pattern, Vector, either
 from tenonnx_fuse.rewrite import Rule, rewriting
 
 FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
-"""Types that are normalised in float32, which is what the operators do unless told otherwise."""
+"""Types that are normalized in float32, which is what the operators do unless told otherwise."""
 
 
 def _keeps_last_axis(node: ir.Node) -> str | None:
@@ -53,7 +53,7 @@ RMS_SCALED = op("Mul", optional("Cast", RMS), Vector("scale"))
 
 
 def _inputs(found: Found) -> tuple[ir.Value, ir.Value] | str:
-    """Returns what is normalised, and the scale; or why the operators do something else."""
+    """Returns what is normalized, and the scale; or why the operators do something else."""
     x, scale = found.values["x"], found.values["scale"]
     dtype = dtype_of(scale)
     casts = [node for node in found.nodes if node.op_type == "Cast"]

@@ -16,9 +16,9 @@ from tenonnx_fuse.bypass import bypass, tell
 from tenonnx_fuse.constants import derived
 from tenonnx_fuse.known import attribute, permutation, weight_of
 
-QUANTISING = frozenset({"DequantizeLinear", "QuantizeLinear"})
+QUANTIZING = frozenset({"DequantizeLinear", "QuantizeLinear"})
 
-FIRST = UNARY | REDUCTIONS | QUANTISING | {"Pad"}
+FIRST = UNARY | REDUCTIONS | QUANTIZING | {"Pad"}
 """Of whose inputs the first is transposed."""
 
 MAX_NODES = 4096
@@ -240,7 +240,7 @@ def _names_axes(node: ir.Node, rank: int) -> bool:
         # Along the last axis reductions are fast, and parts of norms that are found later.
         axes = _axes(node, rank)
         return bool(axes) and rank - 1 not in axes and attribute(node, "keepdims", 1) == 1
-    if node.op_type in QUANTISING:
+    if node.op_type in QUANTIZING:
         return rank_of(operand(node, 1)) == 0
     if node.op_type == "Pad":
         return len(node.inputs) <= 3 and len(integers_of(operand(node, 1)) or ()) == 2 * rank

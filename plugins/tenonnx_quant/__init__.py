@@ -1,4 +1,4 @@
-"""Quantised models: made by ``tenonnx quantize``, and run with weights read as they are stored."""
+"""Quantized models: made by ``tenonnx quantize``, and run with weights read as they are stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a quantised model's outputs are from those of the model it was made of."""
+"""How far a quantized model's outputs are from those of the model it was made of."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ class Accuracy:
         )
 
 
-def compare(original: Any, quantised: Path, feeds: Iterable[Feed]) -> Sequence[Accuracy]:
+def compare(original: Any, quantized: Path, feeds: Iterable[Feed]) -> Sequence[Accuracy]:
     """Runs both models on the feeds; returns the error of every output of numbers."""
-    sessions = [InferenceSession(model) for model in (original, quantised)]
+    sessions = [InferenceSession(model) for model in (original, quantized)]
     names = [output.name for output in sessions[0].get_outputs()]
     found = {name: Accuracy(name) for name in names}
     for feed in feeds:

@@ -97,7 +97,7 @@ def _joined(name: str, found: Range | None, x: Any) -> Range:
     if not np.isfinite(low + high):
         raise InvalidArgument(
             f"activation {name!r} is not finite on the calibration data",
-            hint="leave the nodes around it out of what is quantised",
+            hint="leave the nodes around it out of what is quantized",
         )
     if found is not None:
         low, high = min(low, found.low), max(high, found.high)

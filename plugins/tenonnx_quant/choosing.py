@@ -1,4 +1,4 @@
-"""Which activations of a graph to quantise, and who is to read them quantised."""
+"""Which activations of a graph to quantize, and who is to read them quantized."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import onnx_ir as ir
 from tenonnx_quant.selection import Selection
 
 PRODUCTS: Final = ("Conv", "ConvTranspose", "MatMul", "Gemm")
-"""What quantising is for: their inputs are quantised in any case."""
+"""What quantizing is for: their inputs are quantized in any case."""
 
 ELEMENTWISE: Final = ("Add", "Mul", "Concat", "AveragePool", "GlobalAveragePool")
-"""Taken along where all that they read is quantised already."""
+"""Taken along where all that they read is quantized already."""
 
 MOVERS: Final = (
     "MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Slice", "DepthToSpace",
@@ -24,16 +24,16 @@ MOVERS: Final = (
 
 @dataclass
 class Choice:
-    """What to quantise in a graph.
+    """What to quantize in a graph.
 
     Attributes:
-        quantised: Values, each with the one whose range it has: itself, but behind a mover.
-        readers: Nodes that are to read quantised values.
-        finished: Values that all are to read quantised, as integer kernels write nothing else.
+        quantized: Values, each with the one whose range it has: itself, but behind a mover.
+        readers: Nodes that are to read quantized values.
+        finished: Values that all are to read quantized, as integer kernels write nothing else.
         products: The products among the readers.
     """
 
-    quantised: dict[ir.Value, ir.Value] = field(default_factory=dict)
+    quantized: dict[ir.Value, ir.Value] = field(default_factory=dict)
     readers: set[ir.Node] = field(default_factory=set)
     finished: set[ir.Value] = field(default_factory=set)
     products: list[ir.Node] = field(default_factory=list)
@@ -41,24 +41,24 @@ class Choice:
     @property
     def roots(self) -> list[ir.Value]:
         """The values whose ranges are wanted."""
-        return list(dict.fromkeys(self.quantised.values()))
+        return list(dict.fromkeys(self.quantized.values()))
 
     def take(self, value: ir.Value, root: ir.Value | None = None) -> None:
-        """Quantises a value, unless it is so already."""
-        self.quantised.setdefault(value, self.quantised.get(root, root) if root else value)
+        """Quantizes a value, unless it is so already."""
+        self.quantized.setdefault(value, self.quantized.get(root, root) if root else value)
 
     def finish(self, value: ir.Value) -> None:
-        """Quantises a value for all its readers; one that leaves the graph stays as it is."""
+        """Quantizes a value for all its readers; one that leaves the graph stays as it is."""
         if not value.is_graph_output():
             self.take(value)
             self.finished.add(value)
 
 
 def choose(graph: ir.Graph, selection: Selection) -> Choice:
-    """Returns what to quantise: products first, then what only passes on what they read or write.
+    """Returns what to quantize: products first, then what only passes on what they read or write.
 
     A bias that is added, or a Relu, right behind a product is its own: the value behind it is
-    quantised and the one between stays as it is.
+    quantized and the one between stays as it is.
     """
     choice = Choice()
     for node in graph:
@@ -96,23 +96,23 @@ def _activations(node: ir.Node) -> list[ir.Value]:
 
 def _pass_on(node: ir.Node, choice: Choice) -> None:
     source, result = node.inputs[0], node.outputs[0]
-    if source in choice.quantised and not result.is_graph_output():
+    if source in choice.quantized and not result.is_graph_output():
         assert source is not None
         choice.readers.add(node)
         # A reader may have asked for the result with a range of its own.
-        choice.quantised[result] = choice.quantised[source]
+        choice.quantized[result] = choice.quantized[source]
         choice.finished.add(result)
 
 
 def _is_surrounded(node: ir.Node, choice: Choice) -> bool:
     activations = _activations(node)
     sources = [value.producer() for value in activations]
-    quantised = all(
-        value in choice.quantised or (source is not None and source in choice.readers)
+    quantized = all(
+        value in choice.quantized or (source is not None and source in choice.readers)
         for value, source in zip(activations, sources, strict=True)
     )
     whole = len(activations) == sum(value is not None for value in node.inputs)
-    return bool(activations) and whole and quantised
+    return bool(activations) and whole and quantized
 
 
 def _end(node: ir.Node) -> ir.Value:

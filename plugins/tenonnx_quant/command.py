@@ -17,7 +17,7 @@ from tenonnx_quant.selection import Selection
 from tenonnx_quant.static import StaticScheme
 from tenonnx_quant.weight_only import WeightScheme
 
-HELP = """Quantises a model and writes it as standard ONNX.
+HELP = """Quantizes a model and writes it as standard ONNX.
 
 \b
   weights   constant matrices in 4 or 8 bits, activations stay floats: language models
@@ -36,7 +36,7 @@ Examples:
 
 
 class Mode(enum.StrEnum):
-    """What is quantised."""
+    """What is quantized."""
 
     WEIGHTS = "weights"
     DYNAMIC = "dynamic"
@@ -52,7 +52,7 @@ class Method(enum.StrEnum):
 
 
 class Form(enum.StrEnum):
-    """Which operators the quantised model has."""
+    """Which operators the quantized model has."""
 
     QDQ = "qdq"
     INTEGER = "integer"
@@ -80,14 +80,14 @@ Excluded = Annotated[
 ]
 Operators = Annotated[
     list[str],
-    typer.Option("--operator", metavar="TYPE", help="Quantise these operators only; repeatable."),
+    typer.Option("--operator", metavar="TYPE", help="Quantize these operators only; repeatable."),
 ]
 
 
 def quantize(
     model: Model,
     output: Annotated[str, typer.Argument(metavar="OUTPUT", help="The .onnx file to write.")],
-    mode: Annotated[Mode, typer.Option(help="What to quantise.")] = Mode.WEIGHTS,
+    mode: Annotated[Mode, typer.Option(help="What to quantize.")] = Mode.WEIGHTS,
     data: Data = "",
     batch: Annotated[
         int, typer.Option(min=0, metavar="ROWS", help="Cut the data into batches; 0: as it is.")
@@ -138,7 +138,7 @@ def quantize(
     roots: Roots = NOTHING,
     as_json: Json = False,
 ) -> None:
-    """Quantises a model."""
+    """Quantizes a model."""
     form = form or FORMS[mode][0]
     if form not in FORMS[mode]:
         raise InvalidArgument(
@@ -177,7 +177,7 @@ def tell_of(report: api.Report, as_json: bool) -> None:
             item.output: {"max": item.largest, "mean": item.mean, "snr": item.snr}
             for item in report.accuracy
         }
-        emit_json({"written": sizes, "quantised": report.quantised, "accuracy": accuracy})
+        emit_json({"written": sizes, "quantized": report.quantized, "accuracy": accuracy})
     else:
         lines(*(f"wrote {name}, {size(nbytes)}" for name, nbytes in sizes.items()))
         lines(*str(report).splitlines())

@@ -1,4 +1,4 @@
-"""Products of integers whose activations are quantised in every run, by the range they have."""
+"""Products of integers whose activations are quantized in every run, by the range they have."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tenonnx import InvalidArgument
 from tenonnx.graph import attribute
 from tenonnx_quant.opset import at_least
 from tenonnx_quant.selection import Selection, is_scaled, weights
-from tenonnx_quant.stored import Quantised, by_channel, constant
+from tenonnx_quant.stored import Quantized, by_channel, constant
 
 PRODUCTS = ("MatMul", "Gemm", "Conv")
 
@@ -22,7 +22,7 @@ MATRIX_PRODUCTS: Final = Selection(("MatMul", "Gemm"))
 
 @dataclass(frozen=True)
 class DynamicScheme:
-    """How products are quantised.
+    """How products are quantized.
 
     Attributes:
         per_channel: Whether every column, or channel, of a weight has a scale of its own.
@@ -43,7 +43,7 @@ def quantize_dynamic(model: ir.Model, scheme: DynamicScheme) -> tuple[ir.Model, 
     stays as it is, so that it stays one tensor.
 
     Raises:
-        InvalidArgument: The selection names what cannot be quantised, or there is nothing.
+        InvalidArgument: The selection names what cannot be quantized, or there is nothing.
         NotSupported: The model cannot be brought to the opset that is needed.
     """
     scheme.selection.refuse_unknown(model, PRODUCTS)
@@ -60,7 +60,7 @@ def quantize_dynamic(model: ir.Model, scheme: DynamicScheme) -> tuple[ir.Model, 
             rewriter.replace(graph, value, readers)
     if not rewriter.count:
         raise InvalidArgument(
-            "the model has no product to quantise: none selected has a float32 matrix of its own",
+            "the model has no product to quantize: none selected has a float32 matrix of its own",
             hint="`tenonnx inspect MODEL` lists operators and weights",
         )
     return model, rewriter.count
@@ -76,7 +76,7 @@ def _fits(node: ir.Node, weight: ir.Value) -> bool:
 
 
 class Rewriter:
-    """Exchanges products one weight at a time; an activation is quantised once for all of them.
+    """Exchanges products one weight at a time; an activation is quantized once for all of them.
 
     Args:
         scheme: How.
@@ -87,18 +87,18 @@ class Rewriter:
 
     def __init__(self, scheme: DynamicScheme) -> None:
         self.scheme, self.count = scheme, 0
-        self._quantised: dict[tuple[ir.Graph, ir.Value], ir.Node] = {}
+        self._quantized: dict[tuple[ir.Graph, ir.Value], ir.Node] = {}
 
     def replace(self, graph: ir.Graph, value: ir.Value, readers: list[ir.Node]) -> None:
-        """Exchanges all nodes that read a weight, which is quantised with one set of scales."""
+        """Exchanges all nodes that read a weight, which is quantized with one set of scales."""
         stored = self._stored(graph, value, readers[0])
         for node in readers:
             assert isinstance(node.graph, ir.Graph)
             source = node.inputs[0]
             assert source is not None
-            quantised = self._activation(node.graph, source)
+            quantized = self._activation(node.graph, source)
             form = self._qdq if self.scheme.form == "qdq" else self._integer
-            made = form(node, quantised, stored)
+            made = form(node, quantized, stored)
             made += _biased(node, made[-1].outputs[0])
             old, new = node.outputs[0], made[-1].outputs[0]
             for index, part in enumerate(made):
@@ -109,7 +109,7 @@ class Rewriter:
         assert value.name is not None
         del graph.initializers[value.name]
 
-    def _stored(self, graph: ir.Graph, value: ir.Value, node: ir.Node) -> Quantised:
+    def _stored(self, graph: ir.Graph, value: ir.Value, node: ir.Node) -> Quantized:
         """Returns a weight in int8, ``[K, N]`` of products."""
         turned = node.op_type == "Gemm" and bool(attribute(node, "transB", 0))
         channels = 0 if turned or node.op_type == "Conv" else 1
@@ -117,8 +117,8 @@ class Rewriter:
         return by_channel(graph, value, axis, turned=turned)
 
     def _activation(self, graph: ir.Graph, source: ir.Value) -> ir.Node:
-        """Returns the node that quantises an activation, made where it is first needed."""
-        found = self._quantised.get((graph, source))
+        """Returns the node that quantizes an activation, made where it is first needed."""
+        found = self._quantized.get((graph, source))
         if found is None:
             found = ir.node("DynamicQuantizeLinear", [source], num_outputs=3)
             found.name = f"{source.name}.quantized"
@@ -129,11 +129,11 @@ class Rewriter:
                 graph.insert_after(producer, found)
             else:
                 graph.insert_before(graph[0], found)
-            self._quantised[graph, source] = found
+            self._quantized[graph, source] = found
         return found
 
-    def _integer(self, node: ir.Node, quantised: ir.Node, stored: Quantised) -> list[ir.Node]:
-        x, scale, zero = quantised.outputs
+    def _integer(self, node: ir.Node, quantized: ir.Node, stored: Quantized) -> list[ir.Node]:
+        x, scale, zero = quantized.outputs
         conv = node.op_type == "Conv"
         op = "ConvInteger" if conv else "MatMulInteger"
         attributes = list(node.attributes.values()) if conv else []
@@ -148,9 +148,9 @@ class Rewriter:
         made.append(ir.node("Mul", [floats.outputs[0], made[-1].outputs[0]]))
         return made
 
-    def _qdq(self, node: ir.Node, quantised: ir.Node, stored: Quantised) -> list[ir.Node]:
+    def _qdq(self, node: ir.Node, quantized: ir.Node, stored: Quantized) -> list[ir.Node]:
         axis = {"axis": 0 if node.op_type == "Conv" else 1} if self.scheme.per_channel else {}
-        x = ir.node("DequantizeLinear", quantised.outputs)
+        x = ir.node("DequantizeLinear", quantized.outputs)
         weight = ir.node("DequantizeLinear", stored.parts, axis)
         inputs = [x.outputs[0], weight.outputs[0]]
         op = "Conv" if node.op_type == "Conv" else "MatMul"

@@ -15,7 +15,7 @@ from tenonnx import InvalidArgument
 
 Feed: TypeAlias = Mapping[str, Any]
 Feeds: TypeAlias = Callable[[], Iterable[Feed]]
-"""Starts over: quantising reads the data more than once."""
+"""Starts over: quantizing reads the data more than once."""
 
 SUFFIXES = (".npz", ".npy")
 

@@ -29,7 +29,7 @@ ROUNDING = 4
 
 
 @record
-class Quantised:
+class Quantized:
     """A constant matrix behind a DequantizeLinear, as its weights are stored."""
 
     weight: Weight
@@ -40,7 +40,7 @@ class Quantised:
 
 
 def fuse_dequantize_matmul(model: ir.Model, context: TransformContext) -> bool:
-    """Fuses every MatMul and Gemm whose second operand is a dequantised constant matrix.
+    """Fuses every MatMul and Gemm whose second operand is a dequantized constant matrix.
 
     Also through a Transpose in between. A bias of Gemm, or anything else added to the product,
     stays a node of its own. The DequantizeLinear goes once nobody reads it. A model that is to be
@@ -58,7 +58,7 @@ def fuse_dequantize_matmul(model: ir.Model, context: TransformContext) -> bool:
     return modified
 
 
-def _match(node: ir.Node) -> tuple[Quantised, bool] | None:
+def _match(node: ir.Node) -> tuple[Quantized, bool] | None:
     """Returns the matrix and whether the node multiplies by its transpose."""
     if node.domain != "" or len(node.inputs) not in OPERANDS.get(node.op_type, ()):
         return None
@@ -80,8 +80,8 @@ def _match(node: ir.Node) -> tuple[Quantised, bool] | None:
         producer = operand.producer() if operand is not None else None
     if producer is None or producer.op_type != "DequantizeLinear" or producer.domain != "":
         return None
-    quantised = _quantised(producer)
-    return None if quantised is None else (quantised, transposed)
+    quantized = _quantized(producer)
+    return None if quantized is None else (quantized, transposed)
 
 
 def _is_row(bias: ir.Value | None) -> bool:
@@ -93,7 +93,7 @@ def _is_row(bias: ir.Value | None) -> bool:
     return bias is None or (shape is not None and (len(shape) < 2 or shape[0] == 1))
 
 
-def _quantised(node: ir.Node) -> Quantised | None:
+def _quantized(node: ir.Node) -> Quantized | None:
     inputs = [*node.inputs, None, None, None][:3]
     weight, scales = (_weight_of(value) for value in inputs[:2])
     zero_points = _weight_of(inputs[2])
@@ -114,7 +114,7 @@ def _quantised(node: ir.Node) -> Quantised | None:
     block = attribute(node, "block_size", 0)
     assert inputs[1] is not None
     per_tensor = len(scales.shape) == 0 or (scales.shape == (1,) and weight.shape[axis] != 1)
-    return Quantised(weight, inputs[1], zero_points, -1 if per_tensor else axis, block)
+    return Quantized(weight, inputs[1], zero_points, -1 if per_tensor else axis, block)
 
 
 def _weight_of(value: ir.Value | None) -> Weight | None:
@@ -131,20 +131,20 @@ def _supported(node: ir.Node, context: TransformContext) -> bool:
     return context.supports(ir.Node(DOMAIN, "DequantizeMatMul", alike, version=1, attributes=()))
 
 
-def _accuracy(quantised: Quantised, context: TransformContext) -> int:
+def _accuracy(quantized: Quantized, context: TransformContext) -> int:
     """Returns the level that onnxruntime, too, has for blocks unless it is told otherwise."""
     asked = context.option("session.qdq_matmulnbits_accuracy_level")
-    return ROUNDING if quantised.block_size and asked in (None, str(ROUNDING)) else 0
+    return ROUNDING if quantized.block_size and asked in (None, str(ROUNDING)) else 0
 
 
 def _replace(
-    graph: ir.Graph, node: ir.Node, quantised: Quantised, transposed: bool, accuracy: int
+    graph: ir.Graph, node: ir.Node, quantized: Quantized, transposed: bool, accuracy: int
 ) -> None:
-    bits, signed = BITS[quantised.weight.dtype]
-    rows, columns = quantised.weight.shape
-    inputs = [node.inputs[0], _bytes_of(graph, node, "weight", quantised.weight), quantised.scales]
-    if quantised.zero_points is not None:
-        inputs.append(_bytes_of(graph, node, "zero_points", quantised.zero_points))
+    bits, signed = BITS[quantized.weight.dtype]
+    rows, columns = quantized.weight.shape
+    inputs = [node.inputs[0], _bytes_of(graph, node, "weight", quantized.weight), quantized.scales]
+    if quantized.zero_points is not None:
+        inputs.append(_bytes_of(graph, node, "zero_points", quantized.zero_points))
     output = node.outputs[0]
     product = ir.node(
         "DequantizeMatMul",
@@ -154,8 +154,8 @@ def _replace(
             "signed": signed,
             "rows": rows,
             "columns": columns,
-            "axis": quantised.axis,
-            "block_size": quantised.block_size,
+            "axis": quantized.axis,
+            "block_size": quantized.block_size,
             "transposed": int(transposed),
             "accuracy_level": accuracy,
         },

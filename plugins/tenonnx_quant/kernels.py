@@ -12,7 +12,7 @@ from tenonnx_quant.planes import by_planes
 table = OperatorTable(DOMAIN)
 
 TILE_BYTES: Final = 1 << 20
-"""Dequantised weights that exist at any one time: what a core's cache holds."""
+"""Dequantized weights that exist at any one time: what a core's cache holds."""
 
 LEAST_GROUP: Final = 8
 """Rows of the weight that must share their scales for that to pay."""
@@ -35,7 +35,7 @@ def dequantize_matmul(
     transposed: int = 0,
     accuracy_level: int = 0,  # noqa: ARG001 - a licence to be less accurate
 ) -> Array:
-    """Multiplies by a dequantised matrix W without ever holding all of it.
+    """Multiplies by a dequantized matrix W without ever holding all of it.
 
     W is ``(weight - zero_points) * scales``, of shape [rows, columns] as stored, and is used
     as it is or, if ``transposed``, as its transpose.

@@ -1,4 +1,4 @@
-"""Quantised weights as com.microsoft's MatMulNBits and GatherBlockQuantized keep them."""
+"""Quantized weights as com.microsoft's MatMulNBits and GatherBlockQuantized keep them."""
 
 from __future__ import annotations
 

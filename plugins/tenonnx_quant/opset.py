@@ -1,4 +1,4 @@
-"""Bringing a model to the opset that quantised types need."""
+"""Bringing a model to the opset that quantized types need."""
 
 from __future__ import annotations
 

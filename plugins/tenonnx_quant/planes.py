@@ -1,4 +1,4 @@
-"""Products with a quantised matrix, by way of planes.
+"""Products with a quantized matrix, by way of planes.
 
 The low bits of all bytes are a matrix of their own, of every other column (every fourth, with 2
 bits), so nothing has to be interleaved but the result. And where rows of W share their scales,
@@ -91,7 +91,7 @@ def _scaled_after(
 def _scaled_before(
     x: Array, planes: Iterator[Array], zeros: list[Any] | None, factors: list[Array]
 ) -> Iterator[Array]:
-    """Yields the same by way of dequantised planes."""
+    """Yields the same by way of dequantized planes."""
     for place, plane in enumerate(planes):
         if zeros is not None:
             plane -= zeros[place]

@@ -1,4 +1,4 @@
-"""Quantising model files: static and dynamic int8, and weights alone in 4 or 8 bits."""
+"""Quantizing model files: static and dynamic int8, and weights alone in 4 or 8 bits."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ SEPARATE: Final = Layout()
 
 @dataclass(frozen=True)
 class Report:
-    """What quantising did.
+    """What quantizing did.
 
     Attributes:
         written: The files, the model itself last.
-        quantised: Weights, or nodes of a dynamic scheme, that were quantised.
+        quantized: Weights, or nodes of a dynamic scheme, that were quantized.
         bytes_before: What the tensors of the model took.
         bytes_after: What they take.
         accuracy: The error of every output on the calibration data; empty without data.
     """
 
     written: Sequence[Path]
-    quantised: int
+    quantized: int
     bytes_before: int
     bytes_after: int
     accuracy: Sequence[Accuracy] = ()
@@ -52,7 +52,7 @@ class Report:
     def __str__(self) -> str:
         mib = [size / 2**20 for size in (self.bytes_before, self.bytes_after)]
         first = (
-            f"{self.quantised or 'nothing'} quantised: tensors take {mib[1]:.2f} MiB instead of "
+            f"{self.quantized or 'nothing'} quantized: tensors take {mib[1]:.2f} MiB instead of "
             f"{mib[0]:.2f} MiB"
         )
         return "\n".join([first, *map(str, self.accuracy)])
@@ -60,7 +60,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Job:
-    """What all ways to quantise share.
+    """What all ways to quantize share.
 
     Attributes:
         data: Calibration data, as ``open_feeds`` takes it; ``None`` for none.
@@ -92,7 +92,7 @@ Rewrite = Callable[[ir.Model, Any], tuple[ir.Model, int]]
 def quantize_weights(
     source: Any, target: str | os.PathLike[str], scheme: WeightScheme | None = None, **job: Any
 ) -> Report:
-    """Quantises the constant matrices of products to 4 or 8 bits; activations stay floats.
+    """Quantizes the constant matrices of products to 4 or 8 bits; activations stay floats.
 
     Weights are read from the mapped file, and written, one after the other.
 
@@ -103,7 +103,7 @@ def quantize_weights(
         **job: Fields of ``Job``.
 
     Raises:
-        InvalidArgument: Nothing can be quantised, or the scheme or the data contradict the model.
+        InvalidArgument: Nothing can be quantized, or the scheme or the data contradict the model.
         NotSupported: The model cannot be brought to the opset that is needed.
         Fail: The files cannot be written; whatever was there before is still there.
     """
@@ -114,7 +114,7 @@ def quantize_weights(
 def quantize_dynamic(
     source: Any, target: str | os.PathLike[str], scheme: DynamicScheme | None = None, **job: Any
 ) -> Report:
-    """Quantises products to int8, their activations by ranges found in every run.
+    """Quantizes products to int8, their activations by ranges found in every run.
 
     Arguments and errors are those of ``quantize_weights``.
     """
@@ -125,7 +125,7 @@ def quantize_dynamic(
 def quantize_static(
     source: Any, target: str | os.PathLike[str], scheme: StaticScheme | None = None, **job: Any
 ) -> Report:
-    """Quantises weights and activations to 8 bits, by ranges that calibration data has.
+    """Quantizes weights and activations to 8 bits, by ranges that calibration data has.
 
     Arguments and errors are those of ``quantize_weights``; ``data`` is needed.
     """
@@ -159,7 +159,7 @@ def _quantize(source: Any, target: str | os.PathLike[str], rewrite: Rewrite, job
 def _prepare(model: ir.Model) -> None:
     """Makes every constant an initializer, and every product a node of a graph.
 
-    Models of old IR versions list their weights among the inputs; quantised, they cannot be
+    Models of old IR versions list their weights among the inputs; quantized, they cannot be
     given by a caller any more.
     """
     inline_functions(model)

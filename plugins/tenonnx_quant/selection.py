@@ -1,4 +1,4 @@
-"""Which nodes are quantised, and which of their operands are weights."""
+"""Which nodes are quantized, and which of their operands are weights."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 @dataclass(frozen=True)
 class Selection:
-    """The nodes to quantise.
+    """The nodes to quantize.
 
     Attributes:
         operators: Their operators, of ai.onnx.
@@ -36,14 +36,14 @@ class Selection:
         """Raises what is wrong with the selection.
 
         Raises:
-            InvalidArgument: An operator that cannot be quantised, or an excluded name that no
+            InvalidArgument: An operator that cannot be quantized, or an excluded name that no
                 node has.
         """
         known = sorted(known)
         for operator in self.operators:
             if operator not in known:
                 raise InvalidArgument(
-                    f"{operator} cannot be quantised in this way", hint=f"It can: {known}"
+                    f"{operator} cannot be quantized in this way", hint=f"It can: {known}"
                 )
         names = [node.name or "" for node in model.graph.all_nodes()]
         for name in self.exclude:

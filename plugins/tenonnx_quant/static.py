@@ -18,11 +18,11 @@ from tenonnx_quant.opset import at_least
 from tenonnx_quant.rounding import TYPES, Integers
 from tenonnx_quant.selection import Selection, is_scaled, is_weight
 from tenonnx_quant.stored import (
-    Quantised,
+    Quantized,
     by_channel,
     constant,
     deferred,
-    dequantised,
+    dequantized,
     forget_unread,
 )
 
@@ -31,7 +31,7 @@ EVERYTHING: Final = Selection((*PRODUCTS, *ELEMENTWISE, *MOVERS))
 
 @dataclass(frozen=True)
 class StaticScheme:
-    """How weights and activations are quantised, both to 8 bits.
+    """How weights and activations are quantized, both to 8 bits.
 
     Attributes:
         method: How ranges are found: ``minmax``, ``percentile`` or ``entropy``.
@@ -58,17 +58,17 @@ class StaticScheme:
 def quantize_static(
     model: ir.Model, feeds: Feeds | None, scheme: StaticScheme, progress: Progress
 ) -> tuple[ir.Model, int]:
-    """Puts quantised values between a model's operators; returns the model and their number.
+    """Puts quantized values between a model's operators; returns the model and their number.
 
     Raises:
-        InvalidArgument: There is no data, the selection names what cannot be quantised, or there
+        InvalidArgument: There is no data, the selection names what cannot be quantized, or there
             is nothing.
         NotSupported: The model cannot be brought to the opset that is needed.
     """
     if feeds is None:
         raise InvalidArgument(
-            "static quantisation finds ranges on calibration data, and there is none",
-            hint="give data, or quantise dynamically",
+            "static quantization finds ranges on calibration data, and there is none",
+            hint="give data, or quantize dynamically",
         )
     scheme.selection.refuse_unknown(model, (*PRODUCTS, *ELEMENTWISE, *MOVERS))
     half = any(value.dtype == ir.DataType.FLOAT16 for value in model.graph.inputs)
@@ -76,15 +76,15 @@ def quantize_static(
     choice = choose(model.graph, scheme.selection)
     if not choice.products:
         raise InvalidArgument(
-            "the model has nothing to quantise: none of the operators that are selected",
+            "the model has nothing to quantize: none of the operators that are selected",
             hint="`tenonnx inspect MODEL` lists operators",
         )
     names = [value.name or "" for value in choice.roots]
     ranges = calibrate(model, names, feeds, scheme.method, scheme.percentile, progress)
     writer = Writer(model.graph, choice, ranges, scheme)
-    writer.quantise_activations()
+    writer.quantize_activations()
     for node in choice.products:
-        writer.quantise_constants(node)
+        writer.quantize_constants(node)
     return model, writer.count
 
 
@@ -93,12 +93,12 @@ class Writer:
 
     Args:
         graph: The graph.
-        choice: What to quantise.
+        choice: What to quantize.
         ranges: By name of the activation.
         scheme: How.
 
     Attributes:
-        count: Operators that read quantised values.
+        count: Operators that read quantized values.
     """
 
     def __init__(
@@ -107,15 +107,15 @@ class Writer:
         self.graph, self.choice, self.ranges, self.scheme = graph, choice, ranges, scheme
         self.kind = Integers(8, scheme.signed, scheme.symmetric)
         self._parameters: dict[ir.Value, tuple[ir.Value, ir.Value]] = {}
-        self._weights: dict[tuple[ir.Value, int | None], tuple[Quantised, ir.Value]] = {}
+        self._weights: dict[tuple[ir.Value, int | None], tuple[Quantized, ir.Value]] = {}
         self.count = sum(
-            any(v in choice.quantised and choice.quantised[v].name in ranges for v in node.inputs)
+            any(v in choice.quantized and choice.quantized[v].name in ranges for v in node.inputs)
             for node in choice.readers
         )
 
-    def quantise_activations(self) -> None:
-        """Quantises every chosen value once, behind what makes it, for all that are to read it."""
-        for value, root in self.choice.quantised.items():
+    def quantize_activations(self) -> None:
+        """Quantizes every chosen value once, behind what makes it, for all that are to read it."""
+        for value, root in self.choice.quantized.items():
             if root.name not in self.ranges:
                 continue
             readers = [
@@ -126,16 +126,16 @@ class Writer:
             if not readers:
                 continue
             scale, zero = self._parameters_of(root)
-            quantise = ir.node("QuantizeLinear", [value, scale, zero], name=f"{value.name}.q")
-            quantise.outputs[0].name = f"{value.name}.quantized"
-            dequantise = dequantised(value, [*quantise.outputs, scale, zero])
+            quantize = ir.node("QuantizeLinear", [value, scale, zero], name=f"{value.name}.q")
+            quantize.outputs[0].name = f"{value.name}.quantized"
+            dequantize = dequantized(value, [*quantize.outputs, scale, zero])
             producer = value.producer()
             if producer is None:
-                self.graph.insert_before(self.graph[0], (quantise, dequantise))
+                self.graph.insert_before(self.graph[0], (quantize, dequantize))
             else:
-                self.graph.insert_after(producer, (quantise, dequantise))
+                self.graph.insert_after(producer, (quantize, dequantize))
             for node, index in readers:
-                node.replace_input_with(index, dequantise.outputs[0])
+                node.replace_input_with(index, dequantize.outputs[0])
 
     def _parameters_of(self, root: ir.Value) -> tuple[ir.Value, ir.Value]:
         if root not in self._parameters:
@@ -152,8 +152,8 @@ class Writer:
             self._parameters[root] = pair
         return self._parameters[root]
 
-    def quantise_constants(self, node: ir.Node) -> None:
-        """Quantises a product's weight to int8 and, if it has one, its bias to int32."""
+    def quantize_constants(self, node: ir.Node) -> None:
+        """Quantizes a product's weight to int8 and, if it has one, its bias to int32."""
         weight = node.inputs[1]
         source = node.inputs[0].producer() if node.inputs[0] is not None else None
         if not is_weight(weight) or source is None or source.op_type != "DequantizeLinear":
@@ -163,7 +163,7 @@ class Writer:
         stored, result = self._weight(weight, axis)
         node.replace_input_with(1, result)
         if len(node.inputs) > 2:
-            self._quantise_bias(node, source.inputs[1], stored, axis)
+            self._quantize_bias(node, source.inputs[1], stored, axis)
         forget_unread(self.graph, weight)
 
     def _axis(self, node: ir.Node, weight: ir.Value) -> int | None:
@@ -176,18 +176,18 @@ class Writer:
             return None
         return 0 if node.op_type == "Gemm" and attribute(node, "transB", 0) else 1
 
-    def _weight(self, weight: ir.Value, axis: int | None) -> tuple[Quantised, ir.Value]:
+    def _weight(self, weight: ir.Value, axis: int | None) -> tuple[Quantized, ir.Value]:
         key = weight, axis
         if key not in self._weights:
             stored = by_channel(self.graph, weight, axis)
             attributes = {} if axis is None else {"axis": axis}
-            dequantise = dequantised(weight, stored.parts, **attributes)
-            self.graph.insert_before(self.graph[0], dequantise)
-            self._weights[key] = stored, dequantise.outputs[0]
+            dequantize = dequantized(weight, stored.parts, **attributes)
+            self.graph.insert_before(self.graph[0], dequantize)
+            self._weights[key] = stored, dequantize.outputs[0]
         return self._weights[key]
 
-    def _quantise_bias(
-        self, node: ir.Node, scale: ir.Value | None, stored: Quantised, axis: int | None
+    def _quantize_bias(
+        self, node: ir.Node, scale: ir.Value | None, stored: Quantized, axis: int | None
     ) -> None:
         """Stores a bias in steps of both scales' product, as sums of integers are."""
         bias = node.inputs[2]
@@ -211,8 +211,8 @@ class Writer:
         for value in parts:
             self.graph.register_initializer(value)
         attributes = {} if axis is None else {"axis": 0}
-        dequantise = ir.node("DequantizeLinear", parts, attributes, name=f"{name}.dq")
-        dequantise.outputs[0].name = f"{name}.dequantized"
-        self.graph.insert_before(node, dequantise)
-        node.replace_input_with(2, dequantise.outputs[0])
+        dequantize = ir.node("DequantizeLinear", parts, attributes, name=f"{name}.dq")
+        dequantize.outputs[0].name = f"{name}.dequantized"
+        self.graph.insert_before(node, dequantize)
+        node.replace_input_with(2, dequantize.outputs[0])
         forget_unread(self.graph, bias)

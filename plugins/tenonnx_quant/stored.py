@@ -1,4 +1,4 @@
-"""Quantised weights as tensors that are computed when they are written, one after the other."""
+"""Quantized weights as tensors that are computed when they are written, one after the other."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def constant(name: str, array: Any) -> ir.Value:
     )
 
 
-def dequantised(value: ir.Value, parts: Sequence[ir.Value], **attributes: int) -> ir.Node:
+def dequantized(value: ir.Value, parts: Sequence[ir.Value], **attributes: int) -> ir.Node:
     """Returns a DequantizeLinear whose result stands for a value, and is typed as it.
 
     Args:
@@ -65,7 +65,7 @@ def forget_unread(graph: ir.Graph, weight: ir.Value) -> None:
         graph.initializers.pop(weight.name, None)
 
 
-class Quantised:
+class Quantized:
     """A weight's integers, scales and zero points, as initializers of a graph.
 
     Args:
@@ -126,14 +126,14 @@ class Quantised:
 
 def by_channel(
     graph: ir.Graph, weight: ir.Value, axis: int | None, *, turned: bool = False
-) -> Quantised:
+) -> Quantized:
     """Returns a weight in symmetric int8, with a scale for each index of an axis.
 
     Args:
-        graph: As for ``Quantised``.
+        graph: As for ``Quantized``.
         weight: Likewise.
         axis: 0; 1 of a matrix; ``None`` for one scale for all.
-        turned: As for ``Quantised``.
+        turned: As for ``Quantized``.
     """
     tensor = weight.const_value
     assert tensor is not None
@@ -146,4 +146,4 @@ def by_channel(
         row = size // max(rows, 1)
         blocks = Blocks((rows, row), 1, max(row, 1))
     scales = () if axis is None else (shape[axis],)
-    return Quantised(graph, weight, blocks, Integers(8), scales=scales, turned=turned)
+    return Quantized(graph, weight, blocks, Integers(8), scales=scales, turned=turned)

@@ -12,7 +12,7 @@ from tenonnx_quant.nbits import DOMAIN, replace_by_nbits
 from tenonnx_quant.opset import at_least
 from tenonnx_quant.rounding import Blocks, Integers
 from tenonnx_quant.selection import Selection, depth_axis, product_uses, weights
-from tenonnx_quant.stored import Quantised, dequantised
+from tenonnx_quant.stored import Quantized, dequantized
 
 PRODUCTS = ("MatMul", "Gemm")
 TABLES = ("Gather",)
@@ -24,7 +24,7 @@ MATRIX_PRODUCTS: Final = Selection(PRODUCTS)
 
 @dataclass(frozen=True)
 class WeightScheme:
-    """How weights are quantised.
+    """How weights are quantized.
 
     Attributes:
         bits: 4 or 8.
@@ -67,11 +67,11 @@ class WeightScheme:
 def quantize_weights(model: ir.Model, scheme: WeightScheme) -> tuple[ir.Model, int]:
     """Replaces the weights of selected nodes; returns the model and how many they were.
 
-    Every weight is quantised once, whoever reads it. The new tensors are computed when they are
+    Every weight is quantized once, whoever reads it. The new tensors are computed when they are
     written.
 
     Raises:
-        InvalidArgument: The selection names what cannot be quantised, or there is nothing.
+        InvalidArgument: The selection names what cannot be quantized, or there is nothing.
         NotSupported: The model cannot be brought to the opset that is needed.
     """
     scheme.selection.refuse_unknown(model, (*PRODUCTS, *TABLES))
@@ -85,7 +85,7 @@ def quantize_weights(model: ir.Model, scheme: WeightScheme) -> tuple[ir.Model, i
             count += 1
     if not count:
         raise InvalidArgument(
-            "the model has no weight to quantise: no selected product with a constant matrix",
+            "the model has no weight to quantize: no selected product with a constant matrix",
             hint="`tenonnx inspect MODEL` lists operators and weights",
         )
     if scheme.form == "matmulnbits":
@@ -94,7 +94,7 @@ def quantize_weights(model: ir.Model, scheme: WeightScheme) -> tuple[ir.Model, i
 
 
 def _axis(value: ir.Value, selection: Selection) -> int | None:
-    """Returns the axis along which a weight is quantised; ``None`` if it stays as it is."""
+    """Returns the axis along which a weight is quantized; ``None`` if it stays as it is."""
     products = product_uses(value, selection)
     if products:
         return products[0][1]
@@ -119,29 +119,29 @@ def _replace(graph: ir.Graph, value: ir.Value, axis: int, scheme: WeightScheme) 
     whole = not scheme.block_size
     keep_axis = not whole or len(blocks.shape) > 2 or bool(gathers)
     scales = None if keep_axis else (blocks.shape[1 - axis],)
-    stored = Quantised(graph, value, blocks, scheme.kind(bits), scales=scales)
+    stored = Quantized(graph, value, blocks, scheme.kind(bits), scales=scales)
     attributes = {"axis": axis, "block_size": blocks.size} if keep_axis else {"axis": 1 - axis}
     for node in gathers:
         _gather_integers(node, stored)
     if value.uses():
-        dequantise = dequantised(value, stored.parts, **attributes)
-        graph.insert_before(graph[0], dequantise)
-        ir.convenience.replace_all_uses_with(value, dequantise.outputs[0])
+        dequantize = dequantized(value, stored.parts, **attributes)
+        graph.insert_before(graph[0], dequantize)
+        ir.convenience.replace_all_uses_with(value, dequantize.outputs[0])
     assert value.name is not None
     del graph.initializers[value.name]
     return True
 
 
-def _gather_integers(node: ir.Node, stored: Quantised) -> None:
-    """Gathers a table's integers and scales, and dequantises what was gathered."""
+def _gather_integers(node: ir.Node, stored: Quantized) -> None:
+    """Gathers a table's integers and scales, and dequantizes what was gathered."""
     graph, rows = node.graph, node.inputs[1]
     assert isinstance(graph, ir.Graph)
     parts = [ir.node("Gather", [part, rows], {"axis": 0}) for part in stored.parts]
     attributes = {"axis": -1, "block_size": stored.blocks.size}
     gathered = [part.outputs[0] for part in parts]
-    dequantise = ir.node("DequantizeLinear", gathered, attributes, name=node.name)
-    old, new = node.outputs[0], dequantise.outputs[0]
+    dequantize = ir.node("DequantizeLinear", gathered, attributes, name=node.name)
+    old, new = node.outputs[0], dequantize.outputs[0]
     for part, value in zip(parts, stored.parts, strict=True):
         part.name = part.outputs[0].name = f"{old.name}.{value.name}"
     new.shape, new.type, new.name = old.shape, old.type, old.name
-    ir.convenience.replace_nodes_and_values(graph, node, [node], [*parts, dequantise], [old], [new])
+    ir.convenience.replace_nodes_and_values(graph, node, [node], [*parts, dequantize], [old], [new])

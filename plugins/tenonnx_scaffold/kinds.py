@@ -262,7 +262,7 @@ def save(model: ir.Model, path: Path) -> None:
 
 
 def sniff(header: bytes) -> bool:
-    """Recognises the first bytes of a file."""
+    """Recognizes the first bytes of a file."""
     return header.startswith(MAGIC)
 
 

@@ -17,7 +17,7 @@ table = OperatorTable()
 op = table.op
 
 
-def normalise(
+def normalize(
     xp: Namespace, x: Array, scale: Array, bias: Array, mean: Array, var: Array, epsilon: float
 ) -> Array:
     """Return ``(x - mean) / sqrt(var + epsilon) * scale + bias`` in x's dtype.
@@ -57,7 +57,7 @@ def train(
     momentum: float,
     spatial: int = 1,
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """Normalise by x's own statistics: y, the running mean and variance, and x's own.
+    """Normalize by x's own statistics: y, the running mean and variance, and x's own.
 
     The variance is the population's. Without ``spatial`` every position has its own statistics.
     """
@@ -67,7 +67,7 @@ def train(
     own_mean = xp.mean(wide_x, axis=axes, keepdims=True)
     own_var = xp.mean(xp.square(wide_x - own_mean), axis=axes, keepdims=True)
     own_mean, own_var = own_mean.reshape(mean.shape), own_var.reshape(mean.shape)
-    y = normalise(xp, x, scale, bias, own_mean, own_var, epsilon)
+    y = normalize(xp, x, scale, bias, own_mean, own_var, epsilon)
     running = (
         (old.astype(wide, copy=False) * momentum + own * (1 - momentum)).astype(mean.dtype)
         for old, own in ((mean, own_mean), (var, own_var))
@@ -88,11 +88,11 @@ def batch_normalization(
     momentum: float = 0.9,
     training_mode: int = 0,
 ) -> tuple[Array, ...]:
-    """Return X normalised per channel; when training, also the running mean and variance."""
+    """Return X normalized per channel; when training, also the running mean and variance."""
     parameters = (scale, B, input_mean, input_var)
     if training_mode:
         return train(xp, X, *parameters, epsilon=epsilon, momentum=momentum)[:3]
-    return (normalise(xp, X, *parameters, epsilon),)
+    return (normalize(xp, X, *parameters, epsilon),)
 
 
 @op("BatchNormalization", since=9, multiple=True, without=("spatial",))
@@ -110,7 +110,7 @@ def batch_normalization_7(
     spatial: int = 1,
     _outputs: int = 1,
 ) -> tuple[Array, ...]:
-    """Return X normalised; training is told by the number of outputs.
+    """Return X normalized; training is told by the number of outputs.
 
     Without ``spatial`` the parameters have the shape of an item.
     """
@@ -118,7 +118,7 @@ def batch_normalization_7(
         return train(
             xp, X, scale, B, mean, var, epsilon=epsilon, momentum=momentum, spatial=spatial
         )
-    return (normalise(xp, X, scale, B, mean, var, epsilon),)
+    return (normalize(xp, X, scale, B, mean, var, epsilon),)
 
 
 @op("BatchNormalization", since=6, multiple=True)
@@ -135,14 +135,14 @@ def batch_normalization_6(
     momentum: float = 0.9,
     spatial: int = 1,
 ) -> tuple[Array, ...]:
-    """Return X normalised, by its own statistics unless ``is_test``.
+    """Return X normalized, by its own statistics unless ``is_test``.
 
     Without ``spatial`` the parameters are those of each position, in the shape of an item or flat.
     """
     if not spatial:
         scale, B, mean, var = (p.reshape(X.shape[1:]) for p in (scale, B, mean, var))
     if is_test:
-        return (normalise(xp, X, scale, B, mean, var, epsilon),)
+        return (normalize(xp, X, scale, B, mean, var, epsilon),)
     return train(xp, X, scale, B, mean, var, epsilon=epsilon, momentum=momentum, spatial=spatial)
 
 

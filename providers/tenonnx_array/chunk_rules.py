@@ -201,7 +201,7 @@ def together(_given: Given, inputs: Sequence[Any]) -> Cut | None:
     return Cut((0, 0), 0, x.shape[0], x.size + grid.size) if len(x) == len(grid) else None
 
 
-def quantisation(given: Given, inputs: Sequence[Any]) -> Cut | None:
+def quantization(given: Given, inputs: Sequence[Any]) -> Cut | None:
     """Scales and zero points are one, one for each place of an axis, or one for each block."""
     x, scale, *rest = inputs
     axis = best(x.shape, range(x.ndim))

@@ -99,7 +99,7 @@ def qlinear_conv(
     pads: tuple[int, ...] | None = None,
     strides: tuple[int, ...] | None = None,
 ) -> Array:
-    """Return the convolution of quantised tensors, quantised as ``y_scale`` and zero point say.
+    """Return the convolution of quantized tensors, quantized as ``y_scale`` and zero point say.
 
     B counts in units of ``x_scale * w_scale``.
 

@@ -1,4 +1,4 @@
-"""Matrix products: MatMul, Gemm, their integer and quantised forms, Einsum; and Det.
+"""Matrix products: MatMul, Gemm, their integer and quantized forms, Einsum; and Det.
 
 Operands are multiplied where they lie: a transposed or strided view goes to BLAS as it is.
 """
@@ -151,7 +151,7 @@ def qlinear_matmul(
     y_scale: Array,
     y_zero_point: Array,
 ) -> Array:
-    """Return the product of two quantised matrices, quantised as ``y_scale`` and zero point say.
+    """Return the product of two quantized matrices, quantized as ``y_scale`` and zero point say.
 
     Scales and zero points are scalars, one value per row (a) or column (b) of a 2-D matrix, or
     shaped to broadcast.

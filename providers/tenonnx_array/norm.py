@@ -1,4 +1,4 @@
-"""Normalisation by layer, instance, group, root mean square, and across channels."""
+"""Normalization by layer, instance, group, root mean square, and across channels."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def mean_square(xp: Namespace, x: Array) -> Array:
     return summed(xp, xp.square(x), (-1,), True) / max(x.shape[-1], 1)
 
 
-def standardise(xp: Namespace, x: Array, axis: int, epsilon: float) -> tuple[Array, Array, Array]:
+def standardize(xp: Namespace, x: Array, axis: int, epsilon: float) -> tuple[Array, Array, Array]:
     """Returns (x - mean) / sqrt(variance + epsilon) over the axes from ``axis`` on.
 
     Also the mean and the factor, with those axes as 1. The variance is that of the deviations,
@@ -53,7 +53,7 @@ def scale_and_shift(y: Array, scale: Array, bias: Array | None) -> Array:
     return y
 
 
-# Since 17 in ONNX; onnxruntime's optimiser writes it into models that import less.
+# Since 17 in ONNX; onnxruntime's optimizer writes it into models that import less.
 @op("LayerNormalization", since=1, multiple=True)
 def layer_normalization(
     xp: Namespace,
@@ -65,14 +65,14 @@ def layer_normalization(
     epsilon: float = 1e-5,
     stash_type: int = 1,
 ) -> tuple[Array, ...]:
-    """Normalises over the axes from ``axis`` on; returns Y, the means and 1 / deviations.
+    """Normalizes over the axes from ``axis`` on; returns Y, the means and 1 / deviations.
 
     ``stash_type`` is the dtype of the first stage and of the last two results. Small dtypes compute
     in float32 and are rounded at the end, Y after scale and bias.
     """
     stash = dtype_of(stash_type)
     wide = x.astype(accumulator(stash), copy=False)
-    y, mean, inverse = standardise(xp, wide, axis % x.ndim, epsilon)
+    y, mean, inverse = standardize(xp, wide, axis % x.ndim, epsilon)
     y = scale_and_shift(y.astype(accumulator(x.dtype), copy=False), scale, bias)
     return (
         y.astype(x.dtype, copy=False),
@@ -108,7 +108,7 @@ def rms_normalization(
 def instance_normalization(
     xp: Namespace, x: Array, scale: Array, bias: Array, *, epsilon: float = 1e-5
 ) -> Array:
-    y, _, _ = standardise(xp, x, 2, epsilon)
+    y, _, _ = standardize(xp, x, 2, epsilon)
     return scale_and_shift(y, per_channel(scale, x.ndim), per_channel(bias, x.ndim))
 
 
@@ -116,7 +116,7 @@ op("InstanceNormalization")(consuming(instance_normalization))
 
 
 def in_groups(xp: Namespace, x: Array, groups: int, epsilon: float) -> Array:
-    """Standardises every group of channels of every batch entry.
+    """Standardizes every group of channels of every batch entry.
 
     Raises:
         ValueError: The channels do not divide into so many groups.
@@ -124,7 +124,7 @@ def in_groups(xp: Namespace, x: Array, groups: int, epsilon: float) -> Array:
     if groups < 1 or x.shape[1] % groups:
         raise ValueError(f"{x.shape[1]} channels do not divide into {groups} groups")
     grouped = x.reshape(x.shape[0], groups, math.prod(x.shape[1:]) // groups)
-    return standardise(xp, grouped, 2, epsilon)[0].reshape(x.shape)
+    return standardize(xp, grouped, 2, epsilon)[0].reshape(x.shape)
 
 
 @op("GroupNormalization", since=21)

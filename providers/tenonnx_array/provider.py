@@ -65,7 +65,7 @@ CHUNKED: Final = {
         "com.microsoft::QLinearGlobalAveragePool"
     ),
     "signals": "com.microsoft::Irfft com.microsoft::Rfft",
-    "quantisation": (
+    "quantization": (
         "DequantizeLinear QuantizeLinear com.microsoft::DequantizeLinear "
         "com.microsoft::QuantizeLinear"
     ),
@@ -114,7 +114,7 @@ MANY = 1 << 22
 """Elements that numpy computes of light ones at once: a hundredth of a second, into new memory."""
 
 
-FIRST = frozenset(["reduction", "last_axes", "batch_norm", "channels", "quantisation"])
+FIRST = frozenset(["reduction", "last_axes", "batch_norm", "channels", "quantization"])
 """Rules of those that have as much to do as their first input has elements."""
 
 WORDS = frozenset(["Cast", "Equal", "Where"])

@@ -1,4 +1,4 @@
-"""Linear quantisation per tensor, per axis and in blocks, to narrow integers and floats."""
+"""Linear quantization per tensor, per axis and in blocks, to narrow integers and floats."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def round_to(
     dtype: np.dtype[Any],
     saturate: int = 1,
 ) -> Array:
-    """Return ``value + zero_point`` in a quantised type, clipped to its range.
+    """Return ``value + zero_point`` in a quantized type, clipped to its range.
 
     Integers take the value rounded half to even before the zero point is added. Without
     ``saturate`` a float8 out of range is infinity, or NaN in types that have none.
@@ -138,7 +138,7 @@ def round_to(
 
 
 def to_float32(x: Array) -> Array:
-    """Return a quantised tensor as float32."""
+    """Return a quantized tensor as float32."""
     if x.dtype in INTEGERS and BITS[x.dtype] < 8:
         x = x.astype(np.int8)
     return x.astype(FLOAT32)

@@ -124,7 +124,7 @@ def bernoulli(
 def multinomial(
     xp: Namespace, x: Array, *, dtype: int = 6, sample_size: int = 1, seed: float | None = None
 ) -> Array:
-    """Draw classes from rows of unnormalised log-probabilities, by inverting the cumulative sum.
+    """Draw classes from rows of unnormalized log-probabilities, by inverting the cumulative sum.
 
     Row b's cumulative probabilities are moved to [b, b+1), so that one sorted search serves all.
     """

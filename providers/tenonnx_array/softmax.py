@@ -1,4 +1,4 @@
-"""Softmax and other normalisations along an axis.
+"""Softmax and other normalizations along an axis.
 
 Before opset 13 the axis of Softmax and its kin began the inner half of a matrix to which the
 input was flattened.

@@ -1,4 +1,4 @@
-"""One step of an optimiser: Adagrad, Adam, Momentum (domain ai.onnx.preview.training).
+"""One step of an optimizer: Adagrad, Adam, Momentum (domain ai.onnx.preview.training).
 
 Every kernel takes the learning rate, the count of past updates, and then all tensors, all
 their gradients and all of each kind of state; it returns the new tensors and states.

@@ -4,7 +4,7 @@ What becomes of a node, in the order in which it happens:
 
 1. An *operator* is a function of ``tenonnx_array`` over numpy; ``provider`` makes a step of it.
 2. An *override* looks at the node, or at it and others, and returns what computes it faster, or
-   ``None``: ``@specialise`` for one node (``specialise``), ``@fusion`` for several (``fuse``;
+   ``None``: ``@specialize`` for one node (``kernel_selection``), ``@fusion`` for several (``fuse``;
    ``subgraph`` finds those that compute one value). They are in the folders of families of
    operators: ``listing`` says which module is about which operators, and ``lazy_import`` imports
    those of a graph's. What depends on shapes alone is a step of its own (``shapes``).

@@ -10,7 +10,7 @@ import numpy as np
 
 from tenonnx.traits import ACTIVATIONS
 from tenonnx_cpu.elementwise import opcodes
-from tenonnx_cpu.specialise import Site
+from tenonnx_cpu.kernel_selection import Site
 
 CODES: Final = {
     "Clip": opcodes.CLIP,

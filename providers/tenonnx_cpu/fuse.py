@@ -11,7 +11,7 @@ from tenonnx.planning.fusion import Fusions
 from tenonnx.planning.fusion import Scope as AnyScope
 from tenonnx.provider import HOST, Step
 from tenonnx_cpu.jit.runtime import ASKING
-from tenonnx_cpu.specialise import Call, Site
+from tenonnx_cpu.kernel_selection import Call, Site
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -34,7 +34,7 @@ WIDENED = 60
 """Products with a widened matrix: an anchor takes a bias and an activation besides."""
 
 RESIDUAL = 70
-"""Sums and their normalisations: an anchor adds as it stores, which spares a pass, not a part."""
+"""Sums and their normalizations: an anchor adds as it stores, which spares a pass, not a part."""
 
 ELEMENTWISE = 80
 """Regions of elementwise nodes: what nothing else took."""
@@ -72,7 +72,7 @@ class Scope(AnyScope):
         self._demand.node = node
 
     def site(self, node: ir.Node) -> Site:
-        """Returns a node as specialisations see it."""
+        """Returns a node as specializations see it."""
         return Site(node, self.threads)
 
     def fallback(

@@ -1,4 +1,4 @@
-"""Modules with specialisations and fusions, imported when a graph has an operator of theirs."""
+"""Modules with specializations and fusions, imported when a graph has an operator of theirs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from tenonnx_cpu.listing import LISTING
 
 OF_BYTES: Final = frozenset({"int8.dense", "int8.pooling", "int8.pairs", "int8.conv"})
-QUANTISED: Final = ("Quantize", "Dequantize", "QLinear")
+QUANTIZED: Final = ("Quantize", "Dequantize", "QLinear")
 """Modules about what stands between operators whose names begin so; nothing for other graphs."""
 
 
@@ -30,7 +30,7 @@ def import_for(operators: Iterable[tuple[str, str]]) -> None:
     """Imports the modules that do something about some operators."""
     found = set(operators)
     names = {module for operator in found for module in MODULES.get(operator, ())}
-    if not any(op_type.startswith(QUANTISED) for _, op_type in found):
+    if not any(op_type.startswith(QUANTIZED) for _, op_type in found):
         names -= OF_BYTES
     for name in names:
         importlib.import_module(f"tenonnx_cpu.{name}")

@@ -17,7 +17,7 @@ LISTING: Final = {
     "conv.boxes": "NonMaxSuppression",
     "conv.channel_norms": "GroupNormalization InstanceNormalization",
     "conv.conv": "Conv",
-    "conv.optimised": (
+    "conv.optimized": (
         "com.microsoft::FusedConv com.microsoft::NhwcConv com.microsoft::NhwcFusedConv "
         "com.microsoft::NhwcMaxPool"
     ),
@@ -44,7 +44,7 @@ LISTING: Final = {
     ),
     "int8.pairs": "Add Mul com.microsoft::QLinearAdd com.microsoft::QLinearMul",
     "int8.pooling": "GlobalAveragePool MaxPool com.microsoft::QLinearGlobalAveragePool",
-    "int8.quantising": (
+    "int8.quantizing": (
         "DequantizeLinear DynamicQuantizeLinear QuantizeLinear com.microsoft::DequantizeLinear "
         "com.microsoft::QuantizeLinear"
     ),
@@ -66,12 +66,12 @@ LISTING: Final = {
         "Add LayerNormalization LogSoftmax RMSNormalization SimplifiedLayerNormalization Softmax "
         "com.microsoft::SimplifiedLayerNormalization"
     ),
-    "quantized.dequantised": "ai.tenonnx::DequantizeMatMul",
+    "quantized.dequantized": "ai.tenonnx::DequantizeMatMul",
     "quantized.gather": "com.microsoft::GatherBlockQuantized",
     "quantized.mixtures": "com.microsoft::MoE com.microsoft::QMoE",
     "quantized.nbits": "com.microsoft::MatMulNBits",
     "recurrent.operator": "GRU LSTM RNN",
-    "recurrent.quantised": "com.microsoft::DynamicQuantizeLSTM",
+    "recurrent.quantized": "com.microsoft::DynamicQuantizeLSTM",
     "reduce.reduction": "ReduceL2 ReduceMax ReduceMin ReduceProd ReduceSum ReduceSumSquare",
     "reduce.topk": "TopK",
 }

@@ -15,8 +15,8 @@ from tenonnx_array.provider import ArrayProvider
 from tenonnx_cpu.fuse import FUSIONS, Fused, Scope
 from tenonnx_cpu.jit.code.cache import cached_files
 from tenonnx_cpu.jit.runtime import ASKING, NO_NUMBA, NUMPY, Demand, has_kernels, jit_mode, warm_up
+from tenonnx_cpu.kernel_selection import SPECIALIZATIONS, Site
 from tenonnx_cpu.shapes import on_shapes, shape_cache
-from tenonnx_cpu.specialise import SPECIALISATIONS, Site
 from tenonnx_cpu.team import TEAM, heed, most_threads
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class CPUExecutionProvider(ArrayProvider):
     def compile(self, segment: Segment) -> Sequence[Step]:
         """Returns a step per node, or for several where they are fused.
 
-        Without graph optimisations none are: observers then see what every node computes.
+        Without graph optimizations none are: observers then see what every node computes.
         """
         TEAM.set(self.threads)
         heed(self.session_options)
@@ -158,7 +158,7 @@ class CPUExecutionProvider(ArrayProvider):
     def _special_step(self, node: ir.Node) -> Step:
         """Returns a free node's step, on a kernel of the provider's own if there is one."""
         step = self._step(node)
-        special = SPECIALISATIONS.get((node.domain, node.op_type))
+        special = SPECIALIZATIONS.get((node.domain, node.op_type))
         self._demand.node = node
         call = None if special is None else special(Site(node, self.threads), step.call)
         if call is None:
@@ -173,7 +173,7 @@ class CPUExecutionProvider(ArrayProvider):
         """
         place = (node.domain, node.op_type, node.version or 1)
         if (plain := TABLE.find(*place)) is None:
-            return place[:2] in SPECIALISATIONS or FUSIONS.start_at(place[:2])
+            return place[:2] in SPECIALIZATIONS or FUSIONS.start_at(place[:2])
         return self.table.find(*place) is plain
 
 

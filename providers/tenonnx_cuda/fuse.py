@@ -28,7 +28,7 @@ PATTERN: Final = 20
 """Patterns of several operators: their parts are elementwise, and chains would take them."""
 
 RESIDUAL: Final = 70
-"""Sums and their normalisations: a product adds as it stores, which spares a pass, not a part."""
+"""Sums and their normalizations: a product adds as it stores, which spares a pass, not a part."""
 
 ELEMENTWISE: Final = 80
 """Chains of elementwise nodes: what nothing else took."""

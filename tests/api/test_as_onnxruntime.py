@@ -229,10 +229,10 @@ def test_an_onnxruntime_that_is_imported_is_not_replaced(folder: Path) -> None:
 
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize("bits", [2, 4, 8])
-def test_blocks_are_quantised_to_within_half_a_step(bits: int, symmetric: bool) -> None:
+def test_blocks_are_quantized_to_within_half_a_step(bits: int, symmetric: bool) -> None:
     rows, columns, size = 40, 3, 16
     weight = np.random.default_rng(bits).standard_normal((rows, columns)).astype(np.float32)
-    integers, scale, zero = blockwise.quantise(
+    integers, scale, zero = blockwise.quantize(
         np.pad(weight.T, ((0, 0), (0, 8))).reshape(columns, -1, size), bits, symmetric
     )
     back = (integers.astype(np.float32) - zero[..., None]) * scale[..., None]
@@ -244,7 +244,7 @@ def test_blocks_are_quantised_to_within_half_a_step(bits: int, symmetric: bool) 
 
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize("rows", [40, 48])
-def test_onnxruntime_quantises_alike(rows: int, symmetric: bool) -> None:
+def test_onnxruntime_quantizes_alike(rows: int, symmetric: bool) -> None:
     state: Any = pytest.importorskip("onnxruntime.capi._pybind_state", reason="compares with it")
     columns, size = 4, 16
     weight = np.random.default_rng(rows).standard_normal((rows, columns)).astype(np.float32)
@@ -266,7 +266,7 @@ def test_onnxruntime_quantises_alike(rows: int, symmetric: bool) -> None:
 
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize(("rows", "columns"), [(40, 4), (48, 4), (40, 5), (37, 8), (33, 7)])
-def test_onnxruntime_quantises_qdq_alike(rows: int, columns: int, symmetric: bool) -> None:
+def test_onnxruntime_quantizes_qdq_alike(rows: int, columns: int, symmetric: bool) -> None:
     state: Any = pytest.importorskip("onnxruntime.capi._pybind_state", reason="compares with it")
     size = 16
     weight = np.random.default_rng(rows).standard_normal((rows, columns)).astype(np.float32)
@@ -278,8 +278,8 @@ def test_onnxruntime_quantises_qdq_alike(rows: int, columns: int, symmetric: boo
             np.zeros((blocks, columns), np.float32),
             np.zeros(-(-blocks * columns // 2), np.uint8),
         )
-        quantise = module.quantize_qdq_matmul_4bits
-        assert quantise(outs[0], weight, *outs[1:], size, columns, rows, symmetric) is symmetric
+        quantize = module.quantize_qdq_matmul_4bits
+        assert quantize(outs[0], weight, *outs[1:], size, columns, rows, symmetric) is symmetric
         results.append(outs)
     for theirs, ours in zip(*results, strict=True):
         np.testing.assert_array_equal(theirs, ours)

@@ -30,7 +30,7 @@ def zipped() -> onnx.ModelProto:
     return model([made], [value("x", FLOAT, ["n", 2])], outputs, domains=ML)
 
 
-def vectorised() -> onnx.ModelProto:
+def vectorized() -> onnx.ModelProto:
     made = node("DictVectorizer", "x", "y", domain="ai.onnx.ml", string_vocabulary=["a", "b"])
     inputs = [map_value("x", TensorProto.STRING, FLOAT)]
     return model([made], inputs, [value("y", FLOAT, [1, 2])], domains=ML)
@@ -71,7 +71,7 @@ def test_maps_are_still_maps_in_a_model_that_was_saved(tmp_path: Path) -> None:
 
 
 def test_map_inputs() -> None:
-    session = tenonnx.InferenceSession(vectorised())
+    session = tenonnx.InferenceSession(vectorized())
     (x,) = session.get_inputs()
     assert (x.type, x.shape) == ("map(string,tensor(float))", [])
     (y,) = session.run(None, {"x": {"b": 2.0}})

@@ -200,12 +200,12 @@ def test_initializers_that_do_not_fit(name: str, array: Any, error: Any, message
 
 
 @pytest.mark.parametrize("data", ["", "weights.bin"])
-def test_the_optimised_model_is_written_and_runs_alike(tmp_path: Path, data: str) -> None:
+def test_the_optimized_model_is_written_and_runs_alike(tmp_path: Path, data: str) -> None:
     proto = product(np.ones((3, 400), np.float32))
     constant = helper.make_node("Constant", [], ["c"], value_floats=[1.0])
     proto.graph.node.extend([constant, node("Add", "c c", "unused")])
     proto.graph.node[1].input[0] = "h"
-    path = tmp_path / "optimised.onnx"
+    path = tmp_path / "optimized.onnx"
     options = tenonnx.SessionOptions(optimized_model_filepath=str(path))
     options.add_session_config_entry(config.SAVED_DATA, data)
     expected = tenonnx.InferenceSession(proto, options).run(None, {"x": X})[0]
@@ -219,13 +219,13 @@ def test_the_optimised_model_is_written_and_runs_alike(tmp_path: Path, data: str
     np.testing.assert_array_equal(y, expected)
 
 
-def test_the_optimised_model_says_nothing_twice(tmp_path: Path) -> None:
-    """Tools that replace weights by others, as quantisation does, leave value_info where it is."""
+def test_the_optimized_model_says_nothing_twice(tmp_path: Path) -> None:
+    """Tools that replace weights by others, as quantization does, leave value_info where it is."""
     proto = product()
     proto.graph.value_info.append(value("w", FLOAT, W.shape))
     proto.graph.initializer[0].name = "w"
     proto.graph.node[0].input[1] = "w"
-    path = tmp_path / "optimised.onnx"
+    path = tmp_path / "optimized.onnx"
     options = tenonnx.SessionOptions(optimized_model_filepath=str(path))
     session = tenonnx.InferenceSession(proto, options)
     written = onnx.load(path)
@@ -235,13 +235,13 @@ def test_the_optimised_model_says_nothing_twice(tmp_path: Path) -> None:
     onnx.shape_inference.infer_shapes(written, strict_mode=True, check_type=True, data_prop=True)
 
 
-def test_the_optimised_model_of_an_old_one_is_valid(tmp_path: Path) -> None:
+def test_the_optimized_model_of_an_old_one_is_valid(tmp_path: Path) -> None:
     """Weights were inputs before IR version 4; in the model that is written they are none."""
     proto = product()
     tensor = proto.graph.initializer[0]
     proto.graph.input.append(value(tensor.name, FLOAT, W.shape))
     proto.ir_version = 3
-    path = tmp_path / "optimised.onnx"
+    path = tmp_path / "optimized.onnx"
     tenonnx.InferenceSession(proto, tenonnx.SessionOptions(optimized_model_filepath=str(path)))
     written = onnx.load(path)
     assert [given.name for given in written.graph.input] == ["x"]

@@ -24,7 +24,7 @@ def test_a_model_in_four_bits(cli: Cli, folder: Path) -> None:
     done = cli("quantize", DIGITS / "digits.onnx", "int4.onnx", "--inline")
     assert done.exit_code == 0, done.output
     assert "wrote int4.onnx" in done.stdout
-    assert "1 quantised: tensors take 0.10 MiB instead of 0.13 MiB" in done.stdout
+    assert "1 quantized: tensors take 0.10 MiB instead of 0.13 MiB" in done.stdout
     operators = {n.op_type for n in onnx.load(folder / "int4.onnx").graph.node}
     assert "DequantizeLinear" in operators
 
@@ -35,11 +35,11 @@ def test_calibration_and_its_report(cli: Cli, images: str) -> None:
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     assert list(found["written"]) == ["int8.onnx.data", "int8.onnx"]
-    assert found["quantised"] == 6
+    assert found["quantized"] == 6
     assert found["accuracy"]["logits"]["snr"] > 35
     assert "finding ranges" in done.stderr
     done = cli(*command, "--data", images, "--uint8", "--method", "entropy", "--exclude", "conv1")
-    assert "5 quantised" in done.stdout
+    assert "5 quantized" in done.stdout
     assert "logits: max error" in done.stdout
 
 
@@ -50,7 +50,7 @@ def test_forms_belong_to_modes(cli: Cli, folder: Path) -> None:
     domains = {n.op_type for n in onnx.load(folder / "out.onnx").graph.node if n.domain}
     assert domains == {"MatMulNBits"}
     done = cli("quantize", model, "out.onnx", "--mode", "dynamic", "--operator", "Conv")
-    assert "3 quantised" in done.stdout
+    assert "3 quantized" in done.stdout
     done = cli("quantize", model, "out.onnx", "--mode", "static", "--format", "integer")
     assert done.exit_code == 2
     assert "--mode static has no form integer" in done.stderr
@@ -61,7 +61,7 @@ def test_mistakes_are_explained(cli: Cli, images: str) -> None:
     model = DIGITS / "digits.onnx"
     for options, message in (
         (["--mode", "static"], "there is none"),
-        (["--operator", "Softmax"], "Softmax cannot be quantised"),
+        (["--operator", "Softmax"], "Softmax cannot be quantized"),
         (["--exclude", "head"], "no node is called 'head'"),
         (["--bits", "5"], "4 or 8 bits, not of 5"),
         (["--data", "nothing.npz"], "there is no calibration data"),

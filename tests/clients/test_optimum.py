@@ -23,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model of two layers with random weights, and its tokeniser, as transformers saves them."""
+    """A model of two layers with random weights, and its tokenizer, as transformers saves them."""
     place = tmp_path_factory.mktemp("tiny")
     (place / "words.txt").write_text("\n".join(WORDS))
     torch.manual_seed(0)
@@ -51,7 +51,7 @@ def test_optimum_exports_and_runs(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def sentences(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
-    """A model of sentences, exported beside its tokeniser, and what torch embeds texts as."""
+    """A model of sentences, exported beside its tokenizer, and what torch embeds texts as."""
     from sentence_transformers import SentenceTransformer, models
 
     place = tmp_path_factory.mktemp("sentences")

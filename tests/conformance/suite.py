@@ -50,7 +50,7 @@ class CarefulRep(TenonnxBackendRep):
 
 
 class ChosenBackend(TenonnxBackend):
-    """Takes the form of the model, the optimisation level and a folder as keyword arguments."""
+    """Takes the form of the model, the optimization level and a folder as keyword arguments."""
 
     @classmethod
     def prepare(

@@ -1,7 +1,7 @@
 """Writes the ``.npz`` files of this folder with onnxruntime; the tests do not need it.
 
 ``python tests/contrib/record.py [TOPIC ...]`` runs every row of ``rows_<topic>.py`` on
-onnxruntime's CPU provider, unoptimised, and keeps inputs and answers in ``<topic>.npz``.
+onnxruntime's CPU provider, unoptimized, and keeps inputs and answers in ``<topic>.npz``.
 ``--check`` has the installed onnxruntime answer what is kept, and prints where it differs.
 """
 

@@ -104,7 +104,7 @@ def group_query_rows() -> Iterator[Row]:
     yield group_query(1, 3, [7], 8, causal=0)
 
 
-def quantised_cache_rows() -> Iterator[Row]:
+def quantized_cache_rows() -> Iterator[Row]:
     for bits, kind in (
         (8, "PER_TENSOR"),
         (8, "PER_CHANNEL"),
@@ -264,7 +264,7 @@ def sparse_rows() -> Iterator[Row]:
 
 ROWS = [
     *group_query_rows(),
-    *quantised_cache_rows(),
+    *quantized_cache_rows(),
     *window_rows(),
     *multi_head_rows(),
     *decoder_rows(),

@@ -93,17 +93,17 @@ def integer_rows() -> Iterator[Row]:
             inputs = [real(3, 16), whole(b, 16, 12), positive(*count), whole(b, *count), added]
             yield Row("DynamicQuantizeMatMul", inputs, name=label)
     pairs = ((np.uint8, np.uint8), (np.uint8, np.int8), (np.int8, np.int8))
-    for (a, b), count, quantised, turned in itertools.product(
+    for (a, b), count, quantized, turned in itertools.product(
         pairs, ((), (12,)), (False, True), (0, 1)
     ):
         inputs = [
             whole(a, *((16, 3) if turned else (3, 16))), positive(), whole(a),
             whole(b, *((12, 16) if turned else (16, 12))), positive(*count), whole(b, *count),
             below(9999, 12, dtype=np.int32) if turned else None,
-            positive(low=0.5, high=0.6) if quantised else None, whole(a) if quantised else None,
+            positive(low=0.5, high=0.6) if quantized else None, whole(a) if quantized else None,
         ]  # fmt: skip
-        given = {"transA": turned, "transB": turned, "alpha": 0.75 if quantised else 1.0}
-        label = f"{np.dtype(a).name}-{np.dtype(b).name}-{len(count)}-{quantised}-{turned}"
+        given = {"transA": turned, "transB": turned, "alpha": 0.75 if quantized else 1.0}
+        label = f"{np.dtype(a).name}-{np.dtype(b).name}-{len(count)}-{quantized}-{turned}"
         yield Row("QGemm", inputs, given, name=label)
     sixteen = [(below(600, *shape) - 300).astype(np.int16) for shape in ((2, 3, 4), (4, 5))]
     yield Row("MatMulInteger16", sixteen)

@@ -26,7 +26,7 @@ def test_groups_of_columns_have_their_zero_points(packed: bool) -> None:
     close(y, x @ w.T, 1e-4)
 
 
-def test_weights_are_dequantised_a_tile_at_a_time() -> None:
+def test_weights_are_dequantized_a_tile_at_a_time() -> None:
     n, k = 3000, 512
     codes, scales = bytes_of(n, k // 32, 16), np.abs(real(n, k // 32))
     x = real(2, k)

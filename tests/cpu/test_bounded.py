@@ -1,4 +1,4 @@
-"""Functions that have bounds keep to them: quantisers take their ranges from such values."""
+"""Functions that have bounds keep to them: quantizers take their ranges from such values."""
 
 from __future__ import annotations
 

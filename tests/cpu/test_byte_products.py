@@ -9,7 +9,7 @@ from running import Watch, run, session
 
 from models import node
 from tenonnx_cpu.int8.product import GEMM
-from tenonnx_cpu.int8.quantising import BY_RANGE, DEQUANTIZE, QUANTIZE
+from tenonnx_cpu.int8.quantizing import BY_RANGE, DEQUANTIZE, QUANTIZE
 
 CONTRIB = {"": 21, "com.microsoft": 1}
 TYPES = (np.uint8, np.int8)

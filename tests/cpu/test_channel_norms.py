@@ -9,7 +9,7 @@ import pytest
 from running import Watch, floats, run
 
 from models import node
-from tenonnx_cpu.conv.channel_norms import NORMALISE
+from tenonnx_cpu.conv.channel_norms import NORMALIZE
 
 SHAPES = [(1, 1, 50_000), (2, 6, 5, 7), (3, 4, 9), (1, 32, 40, 41), (2, 4, 3, 4, 5)]
 
@@ -17,10 +17,10 @@ SHAPES = [(1, 1, 50_000), (2, 6, 5, 7), (3, 4, 9), (1, 32, 40, 41), (2, 4, 3, 4,
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("groups", [0, 1, 2])
 @pytest.mark.parametrize("threads", [1, 4])
-def test_every_group_is_normalised(
+def test_every_group_is_normalized(
     shape: Any, groups: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watch = Watch(NORMALISE, monkeypatch)
+    watch = Watch(NORMALIZE, monkeypatch)
     channels = shape[1]
     if groups and channels % groups:
         pytest.skip("the channels do not divide into so many groups")
@@ -39,7 +39,7 @@ def test_every_group_is_normalised(
 
 
 def test_groups_with_a_factor_each_are_left_to_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = Watch(NORMALISE, monkeypatch)
+    watch = Watch(NORMALIZE, monkeypatch)
     nodes = [node("GroupNormalization", "x s b", "y", num_groups=2)]
     weights = {"s": floats(2, seed=1), "b": floats(2, seed=2)}
     y = run(nodes, {"x": floats(2, 4, 5)}, "y", weights, opset=18)

@@ -25,7 +25,7 @@ def statistics(channels: int) -> dict[str, Any]:
     return {"gain": gain, "shift": shift, "mean": mean, "var": spread**2}
 
 
-def normalised(x: Any, gain: Any, shift: Any, mean: Any, var: Any) -> Any:
+def normalized(x: Any, gain: Any, shift: Any, mean: Any, var: Any) -> Any:
     g, s, m, v = (per_channel(a, x.ndim) for a in (gain, shift, mean, var))
     return (x.astype(np.float64) - m) / np.sqrt(v + 1e-3) * g + s
 
@@ -37,7 +37,7 @@ def test_batch_normalization(shape: Any, threads: int, monkeypatch: pytest.Monke
     x, weights = floats(*shape), statistics(shape[1])
     y = run(NORM, {"x": x}, "y", weights, threads=threads)
     assert kernel.calls == 1
-    expected = normalised(x, **weights)
+    expected = normalized(x, **weights)
     scale = np.abs(weights["gain"] / np.sqrt(weights["var"] + 1e-3)).max() * 8
     assert np.abs(y - expected).max() <= 1e-6 * scale
 
@@ -46,7 +46,7 @@ def test_batch_normalization_of_what_the_kernel_does_not_take() -> None:
     weights = statistics(3)
     x = floats(2, 3, 4)
     y = run(NORM, {"x": x, **weights}, "y")
-    assert np.abs(y - normalised(x, **weights)).max() < 1e-4
+    assert np.abs(y - normalized(x, **weights)).max() < 1e-4
     narrow = x.astype(np.float16)
     y = run(
         NORM,
@@ -56,7 +56,7 @@ def test_batch_normalization_of_what_the_kernel_does_not_take() -> None:
         kinds=dict.fromkeys("xy", TensorProto.FLOAT16),
     )
     assert y.dtype == np.float16
-    assert np.abs(y - normalised(narrow, **weights)).max() < 0.05
+    assert np.abs(y - normalized(narrow, **weights)).max() < 0.05
 
 
 @pytest.mark.parametrize("shape", SHAPES)

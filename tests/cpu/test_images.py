@@ -221,8 +221,8 @@ def add_row(x: Any, what: Any, row: Any, y: Any) -> None:
 
 CALLS: dict[str, tuple[Any, tuple[Any, ...], int]] = {
     "softmax": (norms.softmax, (floats(40, 48), np.zeros((40, 48), np.float32), 0, 8, 2), 1),
-    "normalise_all": (
-        norms.normalise_all,
+    "normalize_all": (
+        norms.normalize_all,
         (
             floats(40, 48), floats(40, 48)[::-1].copy(), floats(48), floats(0),
             np.float32(1e-3), np.int64(1), np.zeros((40, 48), np.float32),

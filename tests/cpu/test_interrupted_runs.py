@@ -21,7 +21,7 @@ from tenonnx_cpu.jit import scratch
 
 require_kernels()
 
-QUANTISE = [node("DynamicQuantizeLinear", "x", "y y_scale y_zero_point")]
+QUANTIZE = [node("DynamicQuantizeLinear", "x", "y y_scale y_zero_point")]
 Array = np.ndarray[Any, Any]
 
 KINDS = dict.fromkeys(("y", "y_zero_point"), TensorProto.UINT8)
@@ -65,7 +65,7 @@ class Interrupted(threading.Thread):
 
 def test_a_session_runs_before_any_line_of_anothers_first_runs() -> None:
     def opened() -> Any:
-        return session(QUANTISE, {"x": FEW}, "y y_scale y_zero_point", kinds=KINDS)
+        return session(QUANTIZE, {"x": FEW}, "y y_scale y_zero_point", kinds=KINDS)
 
     own, other = opened(), opened()
     wanted, handled = [answers(own, x) for x in TURNS], answers(other, MANY)

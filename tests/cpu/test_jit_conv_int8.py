@@ -19,7 +19,7 @@ BYTE_KINDS = {np.uint8: TensorProto.UINT8, np.int8: TensorProto.INT8}
 CASES = [case for case in (*DENSE, ALONE[1], ALONE[4]) if np.prod(case.weights) < 120_000]
 
 
-def quantise(x: Any, scale: float, zero: int, dtype: Any) -> Any:
+def quantize(x: Any, scale: float, zero: int, dtype: Any) -> Any:
     limits = np.iinfo(dtype)
     return np.clip(np.rint(x / scale) + zero, limits.min, limits.max)
 
@@ -65,7 +65,7 @@ def check(y: Any, real: Any, given: dict[str, Any]) -> None:
     """Every byte is the rounded result, but for numbers that are all but half way between two."""
     dtype = given["yz"].dtype
     ratio = real / float(given["ys"])
-    wanted = quantise(real, float(given["ys"]), int(given["yz"]), dtype)
+    wanted = quantize(real, float(given["ys"]), int(given["yz"]), dtype)
     differing = y.astype(int) != wanted
     assert y.dtype == dtype
     assert np.abs(y.astype(int) - wanted).max() <= 1
@@ -121,7 +121,7 @@ def test_extreme_bytes_do_not_saturate_on_the_way(monkeypatch: pytest.MonkeyPatc
     check(y, expected(case, x, given), given)
 
 
-def test_image_that_two_read_is_dequantised_for_neither(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_image_that_two_read_is_dequantized_for_neither(monkeypatch: pytest.MonkeyPatch) -> None:
     conv, add = Watch(CONV, monkeypatch), Watch(ADD, monkeypatch)
     case = Case((1, 8, 9, 9), 8, (3, 3), pads=(1, 1, 1, 1))
     given = codes(case, np.uint8, True)
@@ -139,9 +139,9 @@ def test_image_that_two_read_is_dequantised_for_neither(monkeypatch: pytest.Monk
     given["ss"] = np.float32(float(given["ys"]) * 1.1)
     y = run(nodes, {"x": x}, "y", given, kinds=KINDS)
     assert (conv.calls, add.calls) == (1, 1)
-    first = quantise(expected(case, x, given), float(given["ys"]), 117, np.uint8)
+    first = quantize(expected(case, x, given), float(given["ys"]), 117, np.uint8)
     total = (first - 117) * float(given["ys"]) + (x - 131.0) * float(given["xs"])
-    wanted = quantise(total, float(given["ss"]), 117, np.uint8)
+    wanted = quantize(total, float(given["ss"]), 117, np.uint8)
     assert np.mean(y == wanted) > 0.995
     assert np.abs(y.astype(int) - wanted).max() <= 1
 

@@ -91,7 +91,7 @@ def test_a_cast_that_others_read_stays() -> None:
 
 @pytest.mark.parametrize("kind", [np.float16, ml_dtypes.bfloat16])
 def test_layers_of_halves_are_computed_in_float32(kind: Any) -> None:
-    """Attention, a sum that is normalised, and a chain of elementwise operators."""
+    """Attention, a sum that is normalized, and a chain of elementwise operators."""
     exact = 2e-3 if kind == np.float16 else 2e-2
     x, scale, bias = (floats(*shape).astype(kind) for shape in ((2, 6, 32), (32,), (32,)))
     nodes = [

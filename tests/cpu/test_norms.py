@@ -7,14 +7,14 @@ import pytest
 from running import Watch, floats, run, session, softmax, wide
 
 from models import node
-from tenonnx_cpu.norm.norms import NORMALISE, SOFTMAX
+from tenonnx_cpu.norm.norms import NORMALIZE, SOFTMAX
 
 WIDTHS = [1, 7, 16, 64, 300, 768]
 
 
 @pytest.fixture
 def norm(monkeypatch: pytest.MonkeyPatch) -> Watch:
-    return Watch(NORMALISE, monkeypatch)
+    return Watch(NORMALIZE, monkeypatch)
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_softmax_along_other_axes(soft: Watch) -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("threads", [1, 4])
-def test_layer_and_rms_normalisation(width: int, threads: int, norm: Watch) -> None:
+def test_layer_and_rms_normalization(width: int, threads: int, norm: Watch) -> None:
     x, weights = floats(2, 70, width, scale=3), {"s": floats(width), "b": floats(width, seed=1)}
     y = run([node("LayerNormalization", "x s b", "y")], {"x": x}, "y", weights, threads=threads)
     expected = wide(layer_norm, x, weights["s"], weights["b"])
@@ -114,7 +114,7 @@ NUMBERS = {
 }
 
 
-def test_layer_normalisation_in_nine_nodes(norm: Watch) -> None:
+def test_layer_normalization_in_nine_nodes(norm: Watch) -> None:
     x, s, b = floats(5, 6, 40), floats(40, seed=1), floats(40, seed=2)
     weights = {**NUMBERS, "s": s, "b": b}
     y = run(LAYER, {"x": x}, "y", weights, opset=17, shapes={"x": [None, None, 40]})
@@ -146,7 +146,7 @@ RMS = {
 
 @pytest.mark.parametrize("form", RMS)
 @pytest.mark.parametrize("square", ["Pow", "Mul"])
-def test_rms_normalisation_in_nodes(form: str, square: str, norm: Watch) -> None:
+def test_rms_normalization_in_nodes(form: str, square: str, norm: Watch) -> None:
     x, s = floats(5, 6, 40), floats(40, seed=1)
     nodes = [
         node(square, "x two" if square == "Pow" else "x x", "square"),
@@ -162,7 +162,7 @@ def test_rms_normalisation_in_nodes(form: str, square: str, norm: Watch) -> None
 
 
 @pytest.mark.parametrize("threads", [1, 4])
-def test_a_sum_is_normalised_at_once(threads: int, norm: Watch) -> None:
+def test_a_sum_is_normalized_at_once(threads: int, norm: Watch) -> None:
     feeds = {"x": floats(90, 200), "z": floats(90, 200, seed=1)}
     weights = {"s": floats(200, seed=2), "b": floats(200, seed=3)}
     nodes = [

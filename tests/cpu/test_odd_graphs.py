@@ -50,7 +50,7 @@ def test_layers_of_one_input(op: str) -> None:
 
 
 @pytest.mark.parametrize("norm", ["LayerNormalization", "RMSNormalization"])
-def test_a_sum_that_is_read_before_it_is_normalised(norm: str) -> None:
+def test_a_sum_that_is_read_before_it_is_normalized(norm: str) -> None:
     feeds = {"x": floats(6, 32), "z": floats(6, 32, seed=1)}
     nodes = [node("Add", "x z", "s"), node("Neg", "s", "n"), node(norm, "s w", "y")]
     negative, y = run(nodes, feeds, "n y", {"w": floats(32, seed=2)}, opset=23)

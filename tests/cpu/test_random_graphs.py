@@ -112,7 +112,7 @@ def convolution(graph: Graph, x: str) -> None:
     activate(graph, y)
 
 
-def normalisation(graph: Graph, x: str) -> None:
+def normalization(graph: Graph, x: str) -> None:
     scale = graph.weight(graph.values[x].shape[-1])
     other = graph.any(lambda array: array.shape == graph.values[x].shape)
     x = graph.add("Add", f"{x} {other}")
@@ -145,7 +145,7 @@ def moved(graph: Graph, x: str) -> None:
         graph.add(op, f"{x} {graph.constant(np.array([1]))}")
 
 
-LAYERS = [product, gemm, convolution, convolution, normalisation, narrow, moved, moved]
+LAYERS = [product, gemm, convolution, convolution, normalization, narrow, moved, moved]
 
 
 @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))

@@ -1,4 +1,4 @@
-"""Normalised sums of com.microsoft on kernels, against numpy's and float64."""
+"""Normalized sums of com.microsoft on kernels, against numpy's and float64."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from running import Watch, floats, require_kernels, session
 
 from models import node
-from tenonnx_cpu.norm.norms import NORMALISE
+from tenonnx_cpu.norm.norms import NORMALIZE
 
 require_kernels()
 
@@ -29,7 +29,7 @@ def test_sums(op: str, extras: str, shape: Any, monkeypatch: pytest.MonkeyPatch)
     if extras:
         feeds[extras] = floats(shape[-1], seed=3)
         names += " _ bias" if extras == "bias" and centred else f" {extras}"
-    watch = Watch(NORMALISE, monkeypatch)
+    watch = Watch(NORMALIZE, monkeypatch)
     made = node(op, names, "y", domain=DOMAIN, epsilon=1e-5)
     made.output.extend(["", "", "sum"])
     y, total = session([made], feeds, "y sum", domains={DOMAIN: 1}).run(None, feeds)
@@ -47,7 +47,7 @@ def test_sums(op: str, extras: str, shape: Any, monkeypatch: pytest.MonkeyPatch)
 def test_root_mean_squares(axis: int, monkeypatch: pytest.MonkeyPatch) -> None:
     x = floats(2, 5, 40)
     scale = floats(40) if axis != 1 else floats(5, 40)
-    watch = Watch(NORMALISE, monkeypatch)
+    watch = Watch(NORMALIZE, monkeypatch)
     feeds = {"x": x, "g": scale}
     made = node("SimplifiedLayerNormalization", "x g", "y", axis=axis, epsilon=1e-5)
     (y,) = session([made], feeds, "y").run(None, feeds)

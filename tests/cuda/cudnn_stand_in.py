@@ -99,7 +99,7 @@ class Library:
         assert len(values) == count
         if code == 15:
             values = [self.alive[value] for value in values]
-            assert all(value.done for value in values), "parts are finalised first"
+            assert all(value.done for value in values), "parts are finalized first"
         described.attributes[name.removeprefix(prefix)] = values
         return 0
 

@@ -85,7 +85,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         )
     ],
     "cache": [{"T": t} for t in ELEMENTS.values()],
-    "dequantise": [
+    "dequantize": [
         {"T": t, "S": t, "BITS": b, "SIGNED": s, "MIDDLE": 8, "ZERO": z}
         | {"BY_ROWS": by_rows, "K_BLOCK": 32, "N_BLOCK": 1}
         for t, b, s, z, by_rows in (("f16", 4, 0, 1, 1), ("bf16", 8, 1, 0, 0), ("f32", 2, 0, 2, 1))

@@ -152,7 +152,7 @@ def test_resize(name: str) -> None:
 
 @needs_compiler
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-def test_normalisation_by_channel(dtype: Any) -> None:
+def test_normalization_by_channel(dtype: Any) -> None:
     scale, bias, mean = (draw(i, 12, dtype=dtype) for i in range(3))
     variance = np.abs(draw(3, 12, dtype=dtype))
     wide = [a.astype(np.float64) for a in (scale, bias, mean, variance)]
@@ -170,7 +170,7 @@ def test_normalisation_by_channel(dtype: Any) -> None:
     ("InstanceNormalization", 6, 12, 1), ("GroupNormalization", 18, 3, 4),
     ("GroupNormalization", 21, 4, 1),
 ])  # fmt: skip
-def test_normalisation_of_groups(
+def test_normalization_of_groups(
     op: str, version: int, groups: int, shared: int, dtype: Any
 ) -> None:
     scale, bias = draw(1, 12 // shared, dtype=dtype), draw(2, 12 // shared, dtype=dtype)

@@ -39,7 +39,7 @@ def test_softmax(dtype: Any, length: int, monkeypatch: pytest.MonkeyPatch) -> No
 @needs_compiler
 @pytest.mark.parametrize("dtype", [FLOATS[0], FLOATS[2]], ids=str)
 @pytest.mark.parametrize("length", [50, -9001])
-def test_normalisations(dtype: Any, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_normalizations(dtype: Any, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last length is one of a row that no block may hold."""
     if length < 0:
         monkeypatch.setattr(rows, "NORM", ())

@@ -1,4 +1,4 @@
-"""Sums and their normalisations as one step."""
+"""Sums and their normalizations as one step."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def made(kind: Any, nodes: Any, outputs: list[str], shape: tuple[int, ...] = (2,
 
 @pytest.mark.parametrize("kind", FLOATS, ids=str)
 def test_a_sum_that_others_read(kind: Any) -> None:
-    """Before the normalisation comes a reader of the sum."""
+    """Before the normalization comes a reader of the sum."""
     nodes = [
         node("Add", "x r", "s"),
         node("Neg", "s", "minus"),
@@ -56,7 +56,7 @@ def test_a_sum_that_others_read(kind: Any) -> None:
 
 @pytest.mark.parametrize("shape", [(2, 3, 8), (8,)], ids=str)
 @pytest.mark.parametrize("order", ["x r", "r x"])
-def test_a_sum_that_is_only_normalised(shape: tuple[int, ...], order: str) -> None:
+def test_a_sum_that_is_only_normalized(shape: tuple[int, ...], order: str) -> None:
     nodes = [node("Add", order, "s"), node("LayerNormalization", "s scale bias", "n")]
     opened, (n,), given = made(np.float32, nodes, ["n"], shape)
     x, r, scale, bias = (a.astype(np.float64) for a in given)

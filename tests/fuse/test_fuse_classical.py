@@ -307,7 +307,7 @@ def test_products_of_rows_and_their_squares(axis: int, beta: float) -> None:
 
 @pytest.mark.parametrize("axis", [-1, 0])
 @pytest.mark.parametrize("p", [1, 2])
-def test_normalisation(axis: int, p: int) -> None:
+def test_normalization(axis: int, p: int) -> None:
     said = compare([node("LpNormalization", "x", "y", axis=axis, p=p)], {"y": FLOAT})
     assert said.startswith("matched 1 LpNormalization")
 

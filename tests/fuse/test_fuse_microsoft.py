@@ -159,7 +159,7 @@ def test_what_is_not_clear_is_left() -> None:
     assert done.run(None, feeds)[0].shape == X.shape
 
 
-def test_layer_normalization_of_onnxruntimes_optimiser() -> None:
+def test_layer_normalization_of_onnxruntimes_optimizer() -> None:
     feeds = {"x": X, "s": normal(WIDTH), "b": normal(WIDTH)}
     inputs = [value(n, FLOAT, x.shape) for n, x in feeds.items()]
     norm = [node("LayerNormalization", "x s b", "y", axis=-1)]

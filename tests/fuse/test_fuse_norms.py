@@ -1,4 +1,4 @@
-"""Normalisations and activations that graphs spell out become one node."""
+"""Normalizations and activations that graphs spell out become one node."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_layer_norm_whose_inside_is_read() -> None:
     assert "'v' is read elsewhere too" in notes(done, "layer-norm")[0]
 
 
-def test_float64_is_not_normalised_in_float32() -> None:
+def test_float64_is_not_normalized_in_float32() -> None:
     text = LAYER.format(square="Pow(d, two)", divided="Div(d, s)", scaled="n, scale")
     text = text.replace("float", "double")
     weights = {"scale": SCALE.astype(np.float64), "bias": VECTOR.astype(np.float64)}

@@ -25,13 +25,13 @@ def bytes_of(d: Draft, name: str, shape: Sequence[int], kind: Any) -> str:
     return d.feed(name, d.random.integers(limits.min, limits.max + 1, shape).astype(kind))
 
 
-def dequantised(d: Draft, name: str, *shape: int) -> str:
+def dequantized(d: Draft, name: str, *shape: int) -> str:
     """Adds an input of bytes and what makes it real."""
     kind = d.choose([np.uint8, np.int8])
     return d.add("DequantizeLinear", bytes_of(d, name, shape, kind), *code(d, kind))
 
 
-def quantised(d: Draft, y: str) -> None:
+def quantized(d: Draft, y: str) -> None:
     """Adds an activation and what makes bytes of it."""
     kind = d.choose(["", "Relu", "Clip"])
     if kind == "Relu":
@@ -59,10 +59,10 @@ def max_pool(d: Draft) -> None:
 
 def average(d: Draft) -> None:
     """The mean of each channel."""
-    y = dequantised(
+    y = dequantized(
         d, "x", *d.choose([(2, 3, 6, 6), (1, 3, 6, 6), (0, 3, 6, 6), (2, 3, 6), (2, 3)])
     )
-    quantised(d, d.add("GlobalAveragePool", y))
+    quantized(d, d.add("GlobalAveragePool", y))
 
 
 def concat(d: Draft) -> None:
@@ -70,30 +70,30 @@ def concat(d: Draft) -> None:
     shapes = d.choose(
         [((2, 3), (2, 3)), ((2, 3), (2, 1)), ((2, 3), (0, 3)), ((2, 3, 4), (2, 5, 4))]
     )
-    parts = [dequantised(d, name, *shape) for name, shape in zip("xz", shapes, strict=True)]
-    quantised(d, d.add("Concat", *parts, axis=d.choose([1, -1, 0])))
+    parts = [dequantized(d, name, *shape) for name, shape in zip("xz", shapes, strict=True)]
+    quantized(d, d.add("Concat", *parts, axis=d.choose([1, -1, 0])))
 
 
 def pairs(d: Draft) -> None:
     """Sums and products."""
     shapes = [(2, 3, 4), (1, 3, 4), (3, 4), (4,), (), (2, 1, 4), (2, 3, 1), (2, 0, 4), (1,)]
-    parts = [dequantised(d, name, *d.choose(shapes)) for name in "xz"]
-    quantised(d, d.both(d.choose(["Add", "Mul"]), *parts))
+    parts = [dequantized(d, name, *d.choose(shapes)) for name in "xz"]
+    quantized(d, d.both(d.choose(["Add", "Mul"]), *parts))
 
 
 def product(d: Draft) -> None:
     """Products of bytes."""
-    x = dequantised(d, "x", *d.choose([(2, 2, 3, 4), (1, 2, 3, 4), (3, 4), (4,), (2, 2, 0, 4)]))
-    z = dequantised(d, "z", *d.choose([(2, 2, 4, 5), (2, 1, 4, 5), (4, 5), (4,), (3, 2, 4, 5)]))
+    x = dequantized(d, "x", *d.choose([(2, 2, 3, 4), (1, 2, 3, 4), (3, 4), (4,), (2, 2, 0, 4)]))
+    z = dequantized(d, "z", *d.choose([(2, 2, 4, 5), (2, 1, 4, 5), (4, 5), (4,), (3, 2, 4, 5)]))
     y = d.add("MatMul", *d.choose([(x, z), (x, x)]))
     if d.choose([False, True]):
         y = d.both("Add", y, d.weight(d.floats(*d.choose([(5,), (1,), (3, 1)]))))
-    quantised(d, y) if d.choose([True, False]) else None
+    quantized(d, y) if d.choose([True, False]) else None
 
 
 def weights(d: Draft) -> None:
     """Products with a matrix of bytes."""
-    x = dequantised(d, "x", *d.choose([(3, 4), (2, 3, 4), (1, 4), (4,), (0, 4)]))
+    x = dequantized(d, "x", *d.choose([(3, 4), (2, 3, 4), (1, 4), (4,), (0, 4)]))
     columns = d.choose([5, 1])
     kind = d.choose([np.int8, np.uint8])
     codes = d.weight(d.random.integers(0, 100, (4, columns)).astype(kind))
@@ -105,12 +105,12 @@ def weights(d: Draft) -> None:
             [(columns,), (1,), (), (1, columns), (3, columns), (3, 1), (2, 1, columns)]
         )
         y = d.both("Add", y, d.weight(d.floats(*shape)))
-    quantised(d, y) if d.choose([True, False]) else None
+    quantized(d, y) if d.choose([True, False]) else None
 
 
 def conv(d: Draft) -> None:
     """Convolutions of bytes."""
-    x = dequantised(d, "x", *d.choose([(2, 4, 7, 7), (1, 4, 7, 7), (0, 4, 7, 7)]))
+    x = dequantized(d, "x", *d.choose([(2, 4, 7, 7), (1, 4, 7, 7), (0, 4, 7, 7)]))
     group = d.choose([1, 2])
     codes = d.weight(d.random.integers(-100, 100, (6, 4 // group, 3, 3)).astype(np.int8))
     count = d.choose([6, 1])
@@ -119,7 +119,7 @@ def conv(d: Draft) -> None:
     given = [d.add("DequantizeLinear", codes, scale, zero, axis=0)]
     if d.choose([True, False]):
         given.append(d.weight(d.floats(d.choose([6, 1]))))
-    quantised(d, d.add("Conv", x, *given, group=group, pads=d.choose([[1] * 4, [0] * 4])))
+    quantized(d, d.add("Conv", x, *given, group=group, pads=d.choose([[1] * 4, [0] * 4])))
 
 
 def conv_integer(d: Draft) -> None:
@@ -155,7 +155,7 @@ def matmul_integer(d: Draft) -> None:
 
 def table(d: Draft) -> None:
     """What depends on one byte."""
-    y = dequantised(d, "x", *d.choose([(2, 3, 4), (), (4,), (2, 0, 4)]))
+    y = dequantized(d, "x", *d.choose([(2, 3, 4), (), (4,), (2, 0, 4)]))
     op = d.choose(["Sigmoid", "HardSwish", "Mul"])
     y = d.both("Mul", y, d.number(2.0, 0, 1, 4)) if op == "Mul" else d.add(op, y)
     d.add("QuantizeLinear", y, *code(d, np.uint8))

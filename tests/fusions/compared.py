@@ -1,4 +1,4 @@
-"""Models with all optimisations against the same node by node, on numpy and on kernels."""
+"""Models with all optimizations against the same node by node, on numpy and on kernels."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def answer(case: Case, provider: str, level: Any, disabled: Sequence[str] = ()) 
 
 
 def differing(case: Case, provider: str = "plain", disabled: Sequence[str] = ()) -> str | None:
-    """Returns how a model with all optimisations differs from the same without, if it does.
+    """Returns how a model with all optimizations differs from the same without, if it does.
 
     Those that are disabled leave what the provider fuses itself.
     """

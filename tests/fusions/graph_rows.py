@@ -106,7 +106,7 @@ def transposes(d: Draft) -> None:
         (2, 1, 1, 1),
         (1, 2, 4, 5, 3),
     ]
-    match d.choose(["constant", "input", "reduced", "padded", "clipped", "both", "quantised"]):
+    match d.choose(["constant", "input", "reduced", "padded", "clipped", "both", "quantized"]):
         case "constant":
             y = d.both(d.choose(["Add", "Mul"]), y, d.weight(d.floats(*d.choose(shape))))
         case "input":
@@ -296,7 +296,7 @@ def constants(d: Draft) -> None:
     d.both("Add", x, made)
 
 
-def quantised(d: Draft) -> None:
+def quantized(d: Draft) -> None:
     """A product with a matrix of bytes."""
     x = d.input("x", *d.choose([(3, 4), (1, 4), (2, 3, 4), (4,), (0, 4)]))
     kind = d.choose([np.int8, np.uint8])
@@ -364,6 +364,6 @@ ROWS = {
     "classical-models, column": column,
     "free-loop-invariants": invariants,
     "fold-constants": constants,
-    "fuse-dequantize-matmul": quantised,
+    "fuse-dequantize-matmul": quantized,
     "microsoft-operators": microsoft,
 }

@@ -1,4 +1,4 @@
-"""Rows for transforms of layers: products, normalisations, activations and convolutions."""
+"""Rows for transforms of layers: products, normalizations, activations and convolutions."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def conv_bias(d: Draft) -> None:
 
 
 def conv_batchnorm(d: Draft) -> None:
-    """A convolution, its normalisation, and a factor for each channel."""
+    """A convolution, its normalization, and a factor for each channel."""
     y, rows = image(d, d.choose([(3, 3), (3,)]), d.choose([6, 2, 1]))
     ones = (1,) * (len(d.feeds["x"].shape) - 2)
     count = d.choose([rows, 1])

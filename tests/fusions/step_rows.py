@@ -126,7 +126,7 @@ def transposed(d: Draft) -> None:
     activate(d, y)
 
 
-def optimised(d: Draft) -> None:
+def optimized(d: Draft) -> None:
     """A convolution as onnxruntime leaves it."""
     x = d.input("x", *d.choose([(2, 4), (1, 4), (0, 4)]), 7, 7)
     n, rows = d.feeds["x"].shape[0], 6
@@ -218,7 +218,7 @@ def chain(d: Draft) -> None:
     d.add(d.choose(["Abs", "Neg", "Relu"]), y)
 
 
-def quantised_lstm(d: Draft) -> None:
+def quantized_lstm(d: Draft) -> None:
     """An LSTM whose weights are bytes."""
     steps, batch, size, hidden = 3, d.choose([2, 1]), 4, 5
     x = d.input("x", steps, batch, size)
@@ -240,13 +240,13 @@ ROWS = {
     "conv.patches:fuse_patches": patches,
     "conv.conv:fuse_conv": conv,
     "conv.transposed:fuse_conv_transpose": transposed,
-    "conv.optimised:fuse_fused_conv": optimised,
-    "conv.optimised:fuse_channels_last": channels_last,
+    "conv.optimized:fuse_fused_conv": optimized,
+    "conv.optimized:fuse_channels_last": channels_last,
     "data_movement.views:fuse_split": split,
     "matmul.experts:fuse_choice": experts,
     "matmul.dense:fuse_layers": layers,
     "matmul.affine:fuse_affine": affine,
     "matmul.matmul:fuse_widened": widened,
     "elementwise.elementwise:fuse_chain": chain,
-    "recurrent.quantised:fuse_quantised": quantised_lstm,
+    "recurrent.quantized:fuse_quantized": quantized_lstm,
 }

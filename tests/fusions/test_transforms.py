@@ -35,7 +35,7 @@ FORGIVING = {
 ELSEWHERE = {
     "conv-bias": "its row is that of conv-batchnorm, which folds sums before it",
     "lift-constants": "constants are lifted in all rows that have Constant nodes",
-    "lower-gradients": "no optimisation: the operator has no other meaning",
+    "lower-gradients": "no optimization: the operator has no other meaning",
     "lower-nchwc": "likewise",
     "openvino-ranks": "of another provider",
     "remove-unused": "takes out what others leave, in nearly all rows",

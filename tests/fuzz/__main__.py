@@ -23,7 +23,7 @@ from fuzz.corpus import GROUPS, Corpus
 from fuzz.drawing import draw_case
 from fuzz.examining import Finding
 from fuzz.findings import KEPT
-from fuzz.minimise import minimised
+from fuzz.minimize import minimized
 from fuzz.runner import SECONDS, WAITING, Ran, run_batch
 
 SAID = 30.0
@@ -69,7 +69,7 @@ class Campaign:
             return
         self.kinds[finding.kind] += 1
         print(f"{ran.drawn.number}: {finding.kind}: {finding.where}", flush=True)
-        small = minimised(ran.drawn, finding, kernels)
+        small = minimized(ran.drawn, finding, kernels)
         reporting.write(small, ran.drawn, finding, kernels, folder)
 
     def summary(self) -> str:
@@ -156,7 +156,7 @@ def arguments() -> argparse.Namespace:
         "--warm", action=argparse.BooleanOptionalAction, default=True, help="compile kernels first"
     )
     parser.add_argument(
-        "--compare", action="store_true", help="with node after node on numpy, unoptimised"
+        "--compare", action="store_true", help="with node after node on numpy, unoptimized"
     )
     parser.add_argument("--kept", action="store_true", help="what was found before, and mended")
     parser.add_argument("--out", type=Path, default=Path(".fuzz"), help="folder of findings")

@@ -74,10 +74,10 @@ def suite() -> Iterator[Seed]:
 
 
 def files() -> Iterator[Seed]:
-    """Exported, optimised, quantised and trained models, with what their tests feed them."""
+    """Exported, optimized, quantized and trained models, with what their tests feed them."""
     paths = [
         *TESTS.glob("exports/*.onnx"),
-        *TESTS.glob("contrib/optimised/*.onnx"),
+        *TESTS.glob("contrib/optimized/*.onnx"),
         *TESTS.glob("../examples/digits/*.onnx"),
     ]
     for path in sorted(filter(_is_small, paths)):
@@ -94,7 +94,7 @@ def graphs() -> Iterator[Seed]:
 
 
 def ort() -> Iterator[Seed]:
-    paths = [*TESTS.glob("ort_files/*.ort"), *TESTS.glob("contrib/optimised/*.ort")]
+    paths = [*TESTS.glob("ort_files/*.ort"), *TESTS.glob("contrib/optimized/*.ort")]
     for path in sorted(filter(_is_small, paths)):
         export = TESTS / "exports" / f"{path.stem.rsplit('-', 1)[0]}.npz"
         yield Seed(f"ort/{path.stem}", path.read_bytes, functools.partial(_feeds, export), "ort")

@@ -30,7 +30,7 @@ class Drawn:
         files: What lies beside the model.
         feeds: What the seed was run with; hostile ones are drawn when its signature is known.
         rounds: The feeds of each run, if they are not to be drawn.
-        level: Of optimisation.
+        level: Of optimization.
         threads: Of kernels.
     """
 

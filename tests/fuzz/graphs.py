@@ -1,4 +1,4 @@
-"""Seeds of several nodes: chains that fuse, bodies, functions, sparse and quantised weights."""
+"""Seeds of several nodes: chains that fuse, bodies, functions, sparse and quantized weights."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def image() -> onnx.ModelProto:
     return model(nodes, [value("x", FLOAT, ["n", 3, 12, 12])], [value("y", FLOAT, None)], weights)
 
 
-def quantised() -> onnx.ModelProto:
+def quantized() -> onnx.ModelProto:
     nodes = [
         node("QuantizeLinear", "x s z", "q"),
         node("DequantizeLinear", "q s z", "d"),
@@ -76,7 +76,7 @@ def quantised() -> onnx.ModelProto:
     return model(nodes, [value("x", FLOAT, ["n", 8])], [value("y", FLOAT, None)], weights)
 
 
-def quantised_image() -> onnx.ModelProto:
+def quantized_image() -> onnx.ModelProto:
     nodes = [
         node("QuantizeLinear", "x s z", "q"),
         node("QLinearConv", "q s z w ws wz s z b", "r", pads=[1, 1, 1, 1]),
@@ -178,7 +178,7 @@ def sparse() -> onnx.ModelProto:
 
 
 def annotated() -> onnx.ModelProto:
-    made = quantised()
+    made = quantized()
     note = made.graph.quantization_annotation.add(tensor_name="m")
     note.quant_parameter_tensor_names.add(key="SCALE_TENSOR", value="s")
     note.quant_parameter_tensor_names.add(key="ZERO_POINT_TENSOR", value="z")
@@ -191,8 +191,8 @@ X = floats(2, 4)
 GRAPHS: dict[str, tuple[onnx.ModelProto, dict[str, Any]]] = {
     "dense": (dense(), {"x": floats(3, 8)}),
     "image": (image(), {"x": floats(1, 3, 12, 12)}),
-    "quantised": (quantised(), {"x": floats(3, 8)}),
-    "quantised image": (quantised_image(), {"x": floats(1, 4, 6, 6)}),
+    "quantized": (quantized(), {"x": floats(3, 8)}),
+    "quantized image": (quantized_image(), {"x": floats(1, 4, 6, 6)}),
     "int4": (int4(), {"x": floats(2, 32)}),
     "nested": (
         nested(),

@@ -38,7 +38,7 @@ BYTES = Contract(
     launch="the image has the dtype of its zero point; windows as for real numbers",
 )
 ELEMENTS = Contract(launch="inputs are broadcast to the result's shape; dtypes are the program's")
-ROWS = Contract(launch="scale and bias have a number per normalised element, or channel")
+ROWS = Contract(launch="scale and bias have a number per normalized element, or channel")
 
 CONTRACTS: dict[str, Contract] = {
     "attention.attention.attend": Contract(
@@ -95,7 +95,7 @@ CONTRACTS: dict[str, Contract] = {
     "conv.resize.resize_f32": Contract(
         plan="scales or sizes have the rank", launch="the result has elements", captured=False
     ),
-    "conv.channel_norms.normalise_channels": ROWS._replace(plan="num_groups is positive"),
+    "conv.channel_norms.normalize_channels": ROWS._replace(plan="num_groups is positive"),
     "conv.boxes.suppress": Contract(
         launch="four numbers per box, a score per class and box",
         values="counts and thresholds are one number each",
@@ -109,12 +109,12 @@ CONTRACTS: dict[str, Contract] = {
         BYTES._replace(captured=False),
     ),
     "int8.table.look_up": Contract(plan="scales and zero points have one number each"),
-    "int8.quantising.quantize": BYTES._replace(captured=False),
-    "int8.quantising.dequantize": BYTES._replace(captured=False),
-    "int8.quantising.quantize_by_range": Contract(values="the range is finite"),
+    "int8.quantizing.quantize": BYTES._replace(captured=False),
+    "int8.quantizing.dequantize": BYTES._replace(captured=False),
+    "int8.quantizing.quantize_by_range": Contract(values="the range is finite"),
     "elementwise.program.run_program": ELEMENTS,
     "norm.norms.softmax": Contract(launch="the axis is the last one, with elements"),
-    "norm.norms.normalise_all": ROWS,
+    "norm.norms.normalize_all": ROWS,
     "reduce.reduction.reduce": Contract(launch="axes are the input's, and have elements"),
     "reduce.topk.top_k": Contract(values="k is at most the axis, in each run"),
     "data_movement.moving.move": Contract(

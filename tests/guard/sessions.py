@@ -12,7 +12,7 @@ import numpy as np
 from launches import rebind
 from memory import NDArray, guarded_bytes, guarded_copy, span
 
-from tenonnx_cpu import buffers, specialise
+from tenonnx_cpu import buffers, kernel_selection
 from tenonnx_cpu.capture import captured_run
 from tenonnx_cpu.jit import scratch
 from tenonnx_cpu.jit.runtime import KERNELS
@@ -56,7 +56,7 @@ def _guard_constants(before: bool) -> None:
             COPIES[id(copy)] = array  # so that no other array comes to lie there
         return COPIES[key]
 
-    site, plain = specialise.Site, specialise.on_host
+    site, plain = kernel_selection.Site, kernel_selection.on_host
 
     def wrapped(method: Any) -> Any:
         return lambda *arguments: kept(method(*arguments))

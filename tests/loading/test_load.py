@@ -213,7 +213,7 @@ def test_names_documentation_and_metadata_stay(registry: WeightRegistry) -> None
     )
 
 
-def test_a_model_can_be_saved_cloned_and_optimised(
+def test_a_model_can_be_saved_cloned_and_optimized(
     registry: WeightRegistry, tmp_path: Path
 ) -> None:
     from onnx_ir.passes import common

@@ -228,7 +228,7 @@ MIDDLE = np.uint8([128])
 BYTES = integers(np.uint8, 2, 4, 7, 6)
 SIGNED = integers(np.int8, 6, 2, 3, 3)
 UNITS = np.float32([0.5, 0.25, 1, 2, 0.125, 4]) / 64
-QUANTISED = [
+QUANTIZED = [
     conv_integer("bare", [BYTES, integers(np.uint8, 3, 4, 2, 2)]),
     conv_integer("padded", [BYTES, integers(np.int8, 3, 4, 3, 3), np.uint8(7)], pads=(1, 2, 0, 1)),
     conv_integer(
@@ -322,4 +322,4 @@ DEFORMED = [
     deform(22, "volume", [draw(1, 1, 3, 3, 3), draw(1, 1, 2, 2, 2), quarters(1, 24, 2, 2, 2)]),
 ]
 
-CASES = [*CONVOLUTIONS, *TRANSPOSED, *QUANTISED, *FOLDED, *DEFORMED]
+CASES = [*CONVOLUTIONS, *TRANSPOSED, *QUANTIZED, *FOLDED, *DEFORMED]

@@ -36,11 +36,11 @@ def by_hand(a: Any, b: Any) -> Any:
     return y
 
 
-def quantised(a: Any, b: Any, scale: float) -> Any:
+def quantized(a: Any, b: Any, scale: float) -> Any:
     return np.clip(np.rint((a.astype(int) - 3) @ (b.astype(int) + 5) * scale) + 7, -128, 127)
 
 
-def quantised_rows(scale: float) -> Any:
+def quantized_rows(scale: float) -> Any:
     exact = (U8.astype(int) - ROWS[:, None]) @ (I8.astype(int) - COLUMNS)
     weights = np.outer([1, 2, 4], [1, 2, 3, 4, 5]) * scale
     return np.clip(np.rint(exact * weights) + 100, 0, 255).astype(np.uint8)
@@ -91,7 +91,7 @@ CASES = [
             *(I8[4:8], *scalars(np.float32(0.5), np.int8(-5))),
             *scalars(np.float32(32), np.int8(7)),
         ],
-        quantised(I8[:4].T, I8[4:8], 0.25 * 0.5 / 32).astype(np.int8),
+        quantized(I8[:4].T, I8[4:8], 0.25 * 0.5 / 32).astype(np.int8),
     ),
     Case(
         "QLinearMatMul",
@@ -101,7 +101,7 @@ CASES = [
             *(I8, np.float32([1, 2, 3, 4, 5]), COLUMNS),
             *scalars(np.float32(2**16), np.uint8(100)),
         ],
-        quantised_rows(2.0**-16),
+        quantized_rows(2.0**-16),
         name="rows-columns",
     ),
     Case(

@@ -1,4 +1,4 @@
-"""Normalisation at versions, axes and types that the backend suite leaves out."""
+"""Normalization at versions, axes and types that the backend suite leaves out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ THREE, THREE_MORE = SIX[:3], SIX_MORE[:3]
 TABLE = RNG.standard_normal((4, 3)).astype(np.float32)
 
 
-def standardised(x: Any, axes: tuple[int, ...], epsilon: float = 1e-5) -> Any:
+def standardized(x: Any, axes: tuple[int, ...], epsilon: float = 1e-5) -> Any:
     mean, var = x.mean(axis=axes, keepdims=True), x.var(axis=axes, keepdims=True)
     return (x - mean) / np.sqrt(var + epsilon)
 
@@ -26,7 +26,7 @@ def layer(axis: int, epsilon: float = 1e-5, stash: Any = np.float32) -> Any:
     def answer(x: Any, scale: Any, bias: Any = 0.0) -> Any:
         wide, axes = np.float64(x), tuple(range(axis % x.ndim, x.ndim))
         mean, var = wide.mean(axis=axes, keepdims=True), wide.var(axis=axes, keepdims=True)
-        y = standardised(wide, axes, epsilon) * np.float64(scale) + np.float64(bias)
+        y = standardized(wide, axes, epsilon) * np.float64(scale) + np.float64(bias)
         return y.astype(x.dtype), mean.astype(stash), (1 / np.sqrt(var + epsilon)).astype(stash)
 
     return answer
@@ -48,13 +48,13 @@ def channels(values: Any) -> Any:
 
 @in64
 def instance(x: Any, scale: Any, bias: Any) -> Any:
-    return standardised(x, (2, 3)) * channels(scale) + channels(bias)
+    return standardized(x, (2, 3)) * channels(scale) + channels(bias)
 
 
 def group(groups: int, *, per_group: bool = False) -> Any:
     @in64
     def answer(x: Any, scale: Any, bias: Any) -> Any:
-        y = standardised(x.reshape(len(x), groups, -1), (2,)).reshape(x.shape)
+        y = standardized(x.reshape(len(x), groups, -1), (2,)).reshape(x.shape)
         repeats = x.shape[1] // groups if per_group else 1
         return y * channels(scale.repeat(repeats)) + channels(bias.repeat(repeats))
 

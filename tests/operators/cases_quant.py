@@ -1,4 +1,4 @@
-"""Quantisation at versions, granularities and types that the backend suite leaves out."""
+"""Quantization at versions, granularities and types that the backend suite leaves out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Losses and optimiser steps: options that the backend suite leaves out."""
+"""Losses and optimizer steps: options that the backend suite leaves out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds of resizing, sampling, normalising and decoding, whatever the data."""
+"""What holds of resizing, sampling, normalizing and decoding, whatever the data."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_the_whole_image_is_a_region(x: Any) -> None:
 
 
 @given(IMAGES, st.floats(-3, 3), st.floats(0.5, 4))
-def test_normalised_images_forget_shift_and_scale(x: Any, shift: float, factor: float) -> None:
+def test_normalized_images_forget_shift_and_scale(x: Any, shift: float, factor: float) -> None:
     x = x + np.arange(x[0, 0].size, dtype=np.float32).reshape(x.shape[2:])
     one, zero = np.ones(x.shape[1], np.float32), np.zeros(x.shape[1], np.float32)
     moved = x * np.float32(factor) + np.float32(shift)

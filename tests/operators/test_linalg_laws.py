@@ -88,7 +88,7 @@ def test_weights_of_bytes_are_widened_in_parts() -> None:
 
 
 @given(SEEDS, st.sampled_from([3, 2, 21, 22, 5, 4]), st.integers(0, 1))
-def test_what_was_dequantised_quantises_to_itself(seed: int, to: int, axis: int) -> None:
+def test_what_was_dequantized_quantizes_to_itself(seed: int, to: int, axis: int) -> None:
     rng = np.random.default_rng(seed)
     scale = np.exp2(rng.integers(-5, 5, (4, 6)[axis])).astype(np.float32)
     x = rng.normal(0, 9, (4, 6)).astype(np.float32)

@@ -25,7 +25,7 @@ ROI = np.array([[0, 0, 3, 3]], np.float32)
 SHAPE, SPATIAL, PADS = (MANY, MANY), (1, 1, MANY, MANY), (MANY,) * 4
 GROWN = [1, 1, MANY / 4, MANY / 4]
 ONE, ZERO = np.float32(1), np.uint8(0)
-QUANTISED = [BYTES, ONE, ZERO, BYTES[:, :, :1, :1], ONE, ZERO, ONE, ZERO]
+QUANTIZED = [BYTES, ONE, ZERO, BYTES[:, :, :1, :1], ONE, ZERO, ONE, ZERO]
 POOLED: dict[str, Any] = {"kernel_shape": (1, 1), "pads": (0, 0, 0, 0)}
 GRAMS = {
     "mode": "TF", "min_gram_length": 1, "max_gram_length": 1, "max_skip_count": 0,
@@ -65,7 +65,7 @@ CASES = [
     Row("Multinomial", 7, [X], attributes={"sample_size": MANY**2}),
     Row("Conv", 11, [IMAGE, KERNEL], attributes={"pads": PADS}),
     Row("ConvInteger", 10, [BYTES, BYTES], attributes={"pads": PADS}),
-    Row("QLinearConv", 10, QUANTISED, attributes={"pads": PADS}),
+    Row("QLinearConv", 10, QUANTIZED, attributes={"pads": PADS}),
     Row("ConvTranspose", 11, [IMAGE, KERNEL], attributes={"output_shape": SHAPE}, name="shape"),
     Row("ConvTranspose", 11, [IMAGE, KERNEL], attributes={"strides": SHAPE}, name="strides"),
     Row("Col2Im", 18, [X[:1, :1, None], ints(*SHAPE), ints(1, 1)], attributes={"strides": SHAPE}),

@@ -57,7 +57,7 @@ def test_bernoulli_follows_each_probability() -> None:
     np.testing.assert_allclose(draws.mean(1), [0, 0.1, 0.7, 1], atol=0.015)
 
 
-def test_multinomial_follows_unnormalised_logs() -> None:
+def test_multinomial_follows_unnormalized_logs() -> None:
     weights = np.array([[1, 0, 3, 4], [2, 2, 0, 0], [0, 0, 0, 9]])
     with np.errstate(divide="ignore"):
         logs = np.log(weights).astype(np.float32) + 5

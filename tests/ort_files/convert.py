@@ -1,6 +1,6 @@
 """Writes the ``.ort`` files of this folder with onnxruntime; the tests do not need it.
 
-``python tests/ort_files/convert.py`` converts models of ``tests/exports`` at optimisation levels 0
+``python tests/ort_files/convert.py`` converts models of ``tests/exports`` at optimization levels 0
 and 1, and a model of its own with subgraphs, sequences and strings.
 """
 

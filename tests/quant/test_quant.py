@@ -1,4 +1,4 @@
-"""The quant plugin: products over quantised weights, read as stored."""
+"""The quant plugin: products over quantized weights, read as stored."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def tensor(name: str, kind: str, values: np.ndarray[Any, Any]) -> onnx.TensorPro
 
 
 class Problem:
-    """A quantised matrix product and its answer in float64."""
+    """A quantized matrix product and its answer in float64."""
 
     def __init__(
         self,
@@ -175,8 +175,8 @@ def test_a_bias_and_a_residual_stay_outside_the_product() -> None:
     np.testing.assert_allclose(r, 2 * (problem.answer + 0.5 * bias), rtol=1e-3, atol=1e-3)
 
 
-def test_a_bias_that_is_dequantised_too_is_a_row() -> None:
-    """As quantisers write it, without saying what shape the result has."""
+def test_a_bias_that_is_dequantized_too_is_a_row() -> None:
+    """As quantizers write it, without saying what shape the result has."""
     problem = Problem("int8", 1, 0, through="transB")
     problem.model.graph.node[-1].input.append("c")
     problem.model.graph.node.insert(0, node("DequantizeLinear", "codes unit", "c"))
@@ -197,7 +197,7 @@ def test_a_model_that_is_saved_keeps_the_standards_operators(tmp_path: Path) -> 
     assert {node.domain for node in onnx.load(path).graph.node} == {""}
 
 
-def test_a_dequantised_matrix_that_is_read_elsewhere_too_keeps_its_node() -> None:
+def test_a_dequantized_matrix_that_is_read_elsewhere_too_keeps_its_node() -> None:
     problem = Problem("int8", 1, 0)
     problem.model.graph.node.append(node("ReduceSum", "d", "total"))
     problem.model.graph.output.append(value("total", FLOAT, [None, None]))
@@ -208,7 +208,7 @@ def test_a_dequantised_matrix_that_is_read_elsewhere_too_keeps_its_node() -> Non
     np.testing.assert_allclose(total.item(), problem.w.sum(), rtol=1e-4)
 
 
-def test_an_activation_that_is_dequantised_is_left_alone() -> None:
+def test_an_activation_that_is_dequantized_is_left_alone() -> None:
     nodes = [node("DequantizeLinear", "a s", "d"), node("MatMul", "x d", "y")]
     proto = model(
         nodes,
@@ -267,17 +267,17 @@ def test_compiled_products(
     kind: str, through: str, axis: int, block: int, zeros: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("numba")
-    from tenonnx_cpu.quantized import dequantised
+    from tenonnx_cpu.quantized import dequantized
 
     monkeypatch.setenv("TENONNX_JIT", "wait")
     found: list[Any] = []
-    compiled = dequantised.matmul_q
+    compiled = dequantized.matmul_q
 
     def noting(*arguments: Any, **options: Any) -> Any:
         found.append(compiled(*arguments, **options))
         return found[-1]
 
-    monkeypatch.setattr(dequantised, "matmul_q", noting)
+    monkeypatch.setattr(dequantized, "matmul_q", noting)
     problem = Problem(kind, axis, block, zero_points=zeros, through=through, shape=(128, 64))
     problem.check()
     assert all(result is not None for result in found)

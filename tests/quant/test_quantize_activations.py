@@ -73,7 +73,7 @@ def test_static_models_do_what_the_reference_does(
     scheme = StaticScheme(per_channel=per_channel, symmetric=symmetric, signed=signed)
     report = quantize_static(path, target, scheme, data=[{"x": X[:2]}, {"x": X[2:]}])
     onnx.checker.check_model(target, full_check=True)
-    assert report.quantised == 6
+    assert report.quantized == 6
     (expected,) = ReferenceEvaluator(onnx.load(target)).run(None, {"x": X})
     for plain in (True, False):
         found = run(target, {"x": X}, plain=plain)
@@ -103,7 +103,7 @@ def test_scales_are_those_of_the_ranges(tmp_path: Path) -> None:
     assert [n.op_type for n in graph.node].count("QuantizeLinear") == 6
 
 
-def test_activations_are_quantised_once_and_outputs_not_at_all(tmp_path: Path) -> None:
+def test_activations_are_quantized_once_and_outputs_not_at_all(tmp_path: Path) -> None:
     path, target = tmp_path / "float.onnx", tmp_path / "out.onnx"
     nodes = [
         node("MatMul", "x q", "a"), node("MatMul", "x k", "b"),
@@ -144,7 +144,7 @@ def test_dynamic_models_do_what_the_reference_does(
     scheme = DynamicScheme(per_channel, form, Selection(("Conv", "Gemm")))
     report = quantize_dynamic(path, target, scheme, data=[{"x": X}])
     onnx.checker.check_model(target, full_check=True)
-    assert report.quantised == 3
+    assert report.quantized == 3
     operators = [n.op_type for n in onnx.load(target).graph.node]
     assert operators.count("DynamicQuantizeLinear") == 3
     assert ("ConvInteger" in operators) == (form == "integer")
@@ -193,11 +193,11 @@ def test_what_is_refused(tmp_path: Path) -> None:
         quantize_static(path, target)
     with pytest.raises(tenonnx.InvalidArgument, match="is not finite"):
         quantize_static(path, target, data=[{"x": X * np.inf}])
-    with pytest.raises(tenonnx.InvalidArgument, match="nothing to quantise"):
+    with pytest.raises(tenonnx.InvalidArgument, match="nothing to quantize"):
         quantize_static(
             path, target, StaticScheme(selection=Selection(("MatMul",))), data=[{"x": X}]
         )
-    with pytest.raises(tenonnx.InvalidArgument, match="no product to quantise"):
+    with pytest.raises(tenonnx.InvalidArgument, match="no product to quantize"):
         quantize_dynamic(path, target, DynamicScheme(selection=Selection(("MatMul",))))
     with pytest.raises(tenonnx.InvalidArgument, match="minmax, percentile or entropy"):
         quantize_static(path, target, StaticScheme("median"), data=[{"x": X}])  # type: ignore[arg-type]  # what is refused

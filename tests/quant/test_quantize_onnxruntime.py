@@ -40,11 +40,11 @@ WAYS: dict[str, Any] = {
 @pytest.mark.parametrize("name", ["bert", "gpt2-dynamo", "llama", "resnet", "vit"])
 @pytest.mark.parametrize("way", WAYS)
 def test_both_runtimes_agree(tmp_path: Path, name: str, way: str) -> None:
-    source, target = EXPORTS / f"{name}.onnx", tmp_path / "quantised.onnx"
+    source, target = EXPORTS / f"{name}.onnx", tmp_path / "quantized.onnx"
     with np.load(EXPORTS / f"{name}.npz") as data:
         feeds = {key[3:]: data[key] for key in data if key.startswith("in:")}
-    quantise, scheme = WAYS[way]
-    report = quantise(source, target, scheme, data=[feeds])
+    quantize, scheme = WAYS[way]
+    report = quantize(source, target, scheme, data=[feeds])
     onnx.checker.check_model(target)
     answers = []
     for runtime in (tenonnx, onnxruntime):

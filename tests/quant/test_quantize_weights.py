@@ -137,7 +137,7 @@ def test_a_table_that_is_read_twice_stays_one(
     report = quantize_weights(path, target, WeightScheme(bits, 32, symmetric, form))
     onnx.checker.check_model(target)
     stored = written(target)
-    assert report.quantised == 1
+    assert report.quantized == 1
     assert sum(array.nbytes for array in stored.values() if array.size >= 50 * 32) <= 50 * 64
     assert "table" not in stored
     ids = np.array([[3, 49, 0]])
@@ -196,7 +196,7 @@ def test_weights_of_subgraphs_and_constants(tmp_path: Path) -> None:
     inputs = [value("c", TensorProto.BOOL, []), value("x", FLOAT, ["n", K])]
     nodes = [node("If", "c", "y", then_branch=body, else_branch=orelse)]
     onnx.save(model(nodes, inputs, [value("y", FLOAT, ["n", N])]), path)
-    assert quantize_weights(path, target, WeightScheme(8, 32)).quantised == 2
+    assert quantize_weights(path, target, WeightScheme(8, 32)).quantized == 2
     onnx.checker.check_model(target, full_check=True)
     for chosen, w in ((True, W), (False, W[:, ::-1])):
         (y,) = plain(target).run(None, {"c": np.array(chosen), "x": X})
@@ -215,7 +215,7 @@ def test_weights_that_are_inputs_or_go_through_functions(tmp_path: Path) -> None
     outputs, domains = [value("y", FLOAT, ["n", 4])], {"local": 1}
     proto = model(nodes, inputs, outputs, weights, functions=[dense], domains=domains)
     onnx.save(proto, path)
-    assert quantize_weights(path, target, WeightScheme(8, 16)).quantised == 2
+    assert quantize_weights(path, target, WeightScheme(8, 16)).quantized == 2
     onnx.checker.check_model(target, full_check=True)
     assert [given.name for given in onnx.load(target).graph.input] == ["x"]
     (y,) = plain(target).run(None, {"x": X})
@@ -238,7 +238,7 @@ def test_excluded_nodes_keep_their_weights(tmp_path: Path) -> None:
     assert "w" not in written(target)
 
 
-def test_a_model_may_be_quantised_in_place(tmp_path: Path) -> None:
+def test_a_model_may_be_quantized_in_place(tmp_path: Path) -> None:
     path = tmp_path / "float.onnx"
     onnx.save(product(), path, save_as_external_data=True, location="float.onnx.data")
     report = quantize_weights(path, path, WeightScheme(8), data=[{"x": X}])
@@ -270,9 +270,9 @@ def test_what_is_refused(tmp_path: Path) -> None:
         with pytest.raises(tenonnx.InvalidArgument, match=message):
             WeightScheme(**bad)  # type: ignore[arg-type]  # of various types
     for selection, message in (
-        (Selection(("Softmax",)), "Softmax cannot be quantised"),
+        (Selection(("Softmax",)), "Softmax cannot be quantized"),
         (Selection(("MatMul",), ("q",)), "no node is called 'q'"),
-        (Selection(("MatMul",), ("p",)), "no weight to quantise"),
+        (Selection(("MatMul",), ("p",)), "no weight to quantize"),
     ):
         with pytest.raises(tenonnx.InvalidArgument, match=message):
             quantize_weights(path, target, WeightScheme(selection=selection))

@@ -1,4 +1,4 @@
-"""Quantising weights block by block, which onnxruntime's tools call its inner module for.
+"""Quantizing weights block by block, which onnxruntime's tools call its inner module for.
 
 A block is ``block_size`` rows of a column. Its scale maps its range to the integers: with a zero
 point, from its least to its greatest element and zero; without, so that the element of greatest
@@ -22,7 +22,7 @@ __all__ = [
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
 
-def quantise(blocks: NDArray, bits: int, symmetric: bool) -> tuple[NDArray, NDArray, NDArray]:
+def quantize(blocks: NDArray, bits: int, symmetric: bool) -> tuple[NDArray, NDArray, NDArray]:
     """Returns integers, scales and zero points of blocks along the last axis."""
     top = 2**bits - 1
     blocks = blocks.astype(np.float32)
@@ -70,7 +70,7 @@ def _quantize_matmul(
     short = -rows % block_size
     padded = np.pad(weight[:rows].T, ((0, 0), (0, short)))
     blocks = padded.reshape(columns, -1, block_size)
-    integers, scale, zero = quantise(blocks, bits, is_symmetric)
+    integers, scale, zero = quantize(blocks, bits, is_symmetric)
     integers.reshape(columns, -1)[:, rows:] = 0
     packed.reshape(columns, blocks.shape[1], -1)[:] = pack(integers, bits)
     scales.reshape(columns, -1)[:] = scale
@@ -100,7 +100,7 @@ def quantize_qdq_matmul_4bits(
     short = -rows % block_size
     padded = np.pad(weight[:rows], ((0, short), (0, 0)))
     blocks = padded.reshape(-1, block_size, columns).transpose(0, 2, 1)
-    integers, scale, zero = quantise(blocks, 4, is_symmetric)
+    integers, scale, zero = quantize(blocks, 4, is_symmetric)
     by_row = integers.transpose(0, 2, 1).reshape(-1, columns)[:rows]
     if is_symmetric:
         by_row = (by_row - 8) & 0xF

@@ -138,7 +138,7 @@ SESSION_KEYS: dict[str, ConfigKey] = {
     "session.disable_qdq_constant_folding": _OWN_FUSIONS,
     "session.enable_dq_matmulnbits_fusion": _OWN_FUSIONS,
     "session.qdq_matmulnbits_accuracy_level": ConfigKey(
-        "same", "4, the default, lets blockwise quantised products round activations to 8 bits"
+        "same", "4, the default, lets blockwise quantized products round activations to 8 bits"
     ),
     "session.qdq_matmulnbits_block_size": _OWN_FUSIONS,
     "session.qdqisint8allowed": _OWN_FUSIONS,

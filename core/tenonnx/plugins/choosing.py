@@ -47,7 +47,7 @@ def choose_providers(
     """
     chosen: list[Provider] = []
     unusable: list[str] = []
-    for request, given in _normalise(plugins, requests, options):
+    for request, given in _normalize(plugins, requests, options):
         if isinstance(request, Provider):
             chosen.append(request)
             continue
@@ -132,7 +132,7 @@ def _start(
         ) from error
 
 
-def _normalise(
+def _normalize(
     plugins: PluginSet,
     requests: Sequence[ProviderRequest] | None,
     options: Sequence[Mapping[str, Any]] | None,

@@ -70,7 +70,7 @@ class FormatTests:
         return path
 
     def test_it_knows_its_own_files_and_no_others(self, sample: Path, plugins: PluginSet) -> None:
-        """``sniff`` recognises the sample, and neither ONNX nor what is too short to tell."""
+        """``sniff`` recognizes the sample, and neither ONNX nor what is too short to tell."""
         sniff = self._format(plugins).sniff
         assert sniff(sample.read_bytes()[:HEADER_BYTES])
         for other in (b"", b"\0", b"\0" * HEADER_BYTES, mlp().SerializeToString()[:HEADER_BYTES]):

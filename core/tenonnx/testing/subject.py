@@ -81,7 +81,7 @@ class Subject:
         model: Any,
         *,
         alone: bool = False,
-        optimise: bool = False,
+        optimize: bool = False,
         weights: WeightRegistry | None = None,
         after: Provider | None = None,
     ) -> InferenceSession:
@@ -90,13 +90,13 @@ class Subject:
         Args:
             model: What sessions take.
             alone: Without another provider.
-            optimise: With all transforms; without any if not.
+            optimize: With all transforms; without any if not.
             weights: The registry; the process's if ``None``.
             after: Another provider to take what this one declines.
         """
         levels = GraphOptimizationLevel
         options = SessionOptions(
-            graph_optimization_level=levels.ORT_ENABLE_ALL if optimise else levels.ORT_DISABLE_ALL,
+            graph_optimization_level=levels.ORT_ENABLE_ALL if optimize else levels.ORT_DISABLE_ALL,
             plugins=self.plugins,
         )
         if weights is not None:

@@ -17,7 +17,7 @@ from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces
-from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
+from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 
 GROUP_QUERY = JitKernel("attention.group_query", "group_query")
 
@@ -286,9 +286,9 @@ def _is_memory_of(buffer: NDArray | None, cache: NDArray | None) -> bool:
     return same and buffer.dtype == cache.dtype and buffer.ctypes.data == cache.ctypes.data
 
 
-@specialise("GroupQueryAttention", domain="com.microsoft")
+@specialize("GroupQueryAttention", domain="com.microsoft")
 def group_query_attention(site: Site, plain: Call) -> Call | None:
-    """Takes float32, unless the cache is quantised or scores are asked for."""
+    """Takes float32, unless the cache is quantized or scores are asked for."""
     if any(site.attribute(name, kept) != kept for name, kept in PLAIN.items()):
         return None
     if any(value is not None for value in site.node.inputs[12:]):

@@ -15,7 +15,7 @@ from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces
-from tenonnx_cpu.specialise import Call, Site, specialise
+from tenonnx_cpu.kernel_selection import Call, Site, specialize
 
 ATTEND = JitKernel("attention.linear", "linear_attend")
 
@@ -83,8 +83,8 @@ class Form:
         return not shared
 
 
-@specialise("LinearAttention")
-@specialise("LinearAttention", domain="com.microsoft")
+@specialize("LinearAttention")
+@specialize("LinearAttention", domain="com.microsoft")
 def linear_attention(site: Site, plain: Call) -> Call | None:
     """Takes float32 by any rule, and the last state alone."""
     rule = site.attribute("update_rule", "gated_delta")

@@ -12,11 +12,11 @@ from tenonnx_cpu.attention.attention import ATTEND, Rule, attend_launch
 from tenonnx_cpu.buffers import F32, HALVES, empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import done
-from tenonnx_cpu.specialise import Call, Site, specialise
+from tenonnx_cpu.kernel_selection import Call, Site, specialize
 
 
-@specialise("Attention")
-def specialise_attention(site: Site, plain: Call) -> Call | None:
+@specialize("Attention")
+def specialize_attention(site: Site, plain: Call) -> Call | None:
     """Takes floats, unless the scores or another precision of the softmax are asked for."""
     node = site.node
     if site.attribute("softmax_precision", None) is not None:

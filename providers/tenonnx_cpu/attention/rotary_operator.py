@@ -12,7 +12,7 @@ from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces
-from tenonnx_cpu.specialise import Call, Site, specialise
+from tenonnx_cpu.kernel_selection import Call, Site, specialize
 
 EMBED = JitKernel("attention.rotary", "embed")
 
@@ -83,7 +83,7 @@ class Turn:
         return Launch(run, arguments, y.reshape(batch, length, -1) if tokens_first else y, refusal)
 
 
-@specialise("RotaryEmbedding")
+@specialize("RotaryEmbedding")
 def rotary_embedding(site: Site, plain: Call) -> Call | None:
     """Takes float32, with positions or with angles for every token."""
     turn = Turn.of(site)
@@ -98,7 +98,7 @@ def rotary_embedding(site: Site, plain: Call) -> Call | None:
     return Capturable(call)
 
 
-@specialise("RotaryEmbedding", domain="com.microsoft")
+@specialize("RotaryEmbedding", domain="com.microsoft")
 def microsoft_rotary_embedding(site: Site, plain: Call) -> Call | None:
     """Takes float32, with the first token's position or one per token."""
     turn = Turn.of(site)

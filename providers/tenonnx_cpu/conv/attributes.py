@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tenonnx.records import record
 from tenonnx_array.windows import Windows, place
-from tenonnx_cpu.specialise import Site
+from tenonnx_cpu.kernel_selection import Site
 
 
 @record

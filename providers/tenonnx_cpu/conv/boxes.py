@@ -10,13 +10,13 @@ import numpy as np
 from tenonnx_array.boxes import select
 from tenonnx_cpu.buffers import F32
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
+from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 
 SUPPRESS = JitKernel("conv.boxes", "suppress")
 
 
-@specialise("NonMaxSuppression")
-def specialise_boxes(site: Site, plain: Call) -> Call | None:
+@specialize("NonMaxSuppression")
+def specialize_boxes(site: Site, plain: Call) -> Call | None:
     """Selects boxes per class."""
     SUPPRESS.request()
     center = site.attribute("center_point_box", 0)

@@ -8,17 +8,17 @@ from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.matmul.product import fits
-from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
-NORMALISE = JitKernel("conv.channel_norms", "normalise_channels")
+NORMALIZE = JitKernel("conv.channel_norms", "normalize_channels")
 
 SERIAL = 1 << 15
 """Elements up to which one thread is done before others have started."""
 
 
-@specialise("InstanceNormalization", "GroupNormalization")
-def specialise_norm(site: Site, plain: Call) -> Call | None:
+@specialize("InstanceNormalization", "GroupNormalization")
+def specialize_norm(site: Site, plain: Call) -> Call | None:
     """Takes float32 with a scale and a bias for every channel."""
     grouped = site.node.op_type == "GroupNormalization"
     groups = site.attribute("num_groups", 0)
@@ -27,10 +27,10 @@ def specialise_norm(site: Site, plain: Call) -> Call | None:
     if grouped and groups < 1:
         return None
     epsilon, threads = site.attribute("epsilon", 1e-5), site.threads
-    NORMALISE.request()
+    NORMALIZE.request()
 
     def call(x: NDArray, scale: NDArray, bias: NDArray) -> Any:
-        run = NORMALISE.run
+        run = NORMALIZE.run
         if run is None or not all(map(fits, (x, scale, bias))) or x.ndim < 2 or not x.size:
             return plain(x, scale, bias)
         channels = x.shape[1]

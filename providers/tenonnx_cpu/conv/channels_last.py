@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenonnx_cpu.specialise import Call, NDArray
+from tenonnx_cpu.kernel_selection import Call, NDArray
 
 
 def channels_first(x: NDArray) -> NDArray:

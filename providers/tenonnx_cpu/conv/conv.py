@@ -26,8 +26,8 @@ from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
+from tenonnx_cpu.kernel_selection import NDArray
 from tenonnx_cpu.matmul.product import F32, fits
-from tenonnx_cpu.specialise import NDArray
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,7 @@ import numpy as np
 
 from tenonnx.records import record
 from tenonnx_array.windows import Windows
-from tenonnx_cpu.specialise import NDArray
+from tenonnx_cpu.kernel_selection import NDArray
 
 FIELDS = (
     "batch", "groups", "rows", "channels", "height", "width", "out_height", "out_width",

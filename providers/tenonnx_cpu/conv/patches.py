@@ -12,7 +12,7 @@ from tenonnx_cpu.matmul.product import F32, fits, product, request
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from tenonnx_cpu.specialise import NDArray, Site
+    from tenonnx_cpu.kernel_selection import NDArray, Site
 
 RUN = 8
 """Elements of a row of a window that are worth copying one by one."""

@@ -13,7 +13,7 @@ import numpy as np
 from tenonnx.records import record
 from tenonnx_array.windows import Windows
 from tenonnx_cpu.conv.layout import fixed
-from tenonnx_cpu.specialise import NDArray
+from tenonnx_cpu.kernel_selection import NDArray
 
 FIELDS = (
     "stride_y", "stride_x", "top", "left", "height", "width", "out_height", "out_width",

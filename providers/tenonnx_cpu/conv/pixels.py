@@ -17,7 +17,7 @@ from tenonnx_array.windows import Windows
 from tenonnx_cpu.conv.layout import Layout, fixed, flattened, is_line, numbers_of, split_tasks
 from tenonnx_cpu.conv.reach import named_taps
 from tenonnx_cpu.jit.code.cpu import cpu
-from tenonnx_cpu.specialise import NDArray
+from tenonnx_cpu.kernel_selection import NDArray
 
 if TYPE_CHECKING:
     from tenonnx.weights.weight import Weight

@@ -13,7 +13,7 @@ from tenonnx_cpu.conv.depthwise import UNROLLED_WINDOWS
 from tenonnx_cpu.conv.winograd import KERNEL, LEAST_CHANNELS
 from tenonnx_cpu.elementwise.elementwise import MEANINGS
 from tenonnx_cpu.jit.code.cpu import cpu
-from tenonnx_cpu.specialise import F32, Site
+from tenonnx_cpu.kernel_selection import F32, Site
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -16,9 +16,9 @@ from tenonnx_cpu.conv.channels_last import channels_last, is_last
 from tenonnx_cpu.conv.depthwise import depthwise_layout
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
+from tenonnx_cpu.kernel_selection import F32, Call, NDArray, Site, specialize
 from tenonnx_cpu.matmul.product import fits
 from tenonnx_cpu.reduce.reduction import REDUCE, SUM, cut_of, reduction
-from tenonnx_cpu.specialise import F32, Call, NDArray, Site, specialise
 
 POOL = JitKernel("conv.pool", "pool_f32")
 AVERAGE = JitKernel("conv.pool", "average_f32")
@@ -31,7 +31,7 @@ EMPTY = 16
 """A window of so many times the image's elements sees next to nothing; the kernel visits it all."""
 
 
-@specialise("MaxPool", "AveragePool")
+@specialize("MaxPool", "AveragePool")
 def pool(site: Site, plain: Call) -> Call | None:
     """Pooling of float32 images."""
     if len(site.node.outputs) > 1:
@@ -93,7 +93,7 @@ def _counts(windows: Windows, padding: bool) -> tuple[NDArray, NDArray, NDArray]
     return np.ones(math.prod(windows.kernel), np.float32), rows, columns
 
 
-@specialise("GlobalAveragePool")
+@specialize("GlobalAveragePool")
 def global_average_pool(site: Site, plain: Call) -> Call | None:
     """The mean of each channel, in float32."""
     AVERAGE.request()
@@ -107,7 +107,7 @@ def global_average_pool(site: Site, plain: Call) -> Call | None:
     return Capturable(call)
 
 
-@specialise("ReduceMean")
+@specialize("ReduceMean")
 def mean_of_channels(site: Site, plain: Call) -> Call | None:
     """The same, as exporters write it: a mean over all axes behind the channels'."""
     given = site.constant(1) if len(site.node.inputs) > 1 else None

@@ -13,7 +13,7 @@ import numpy as np
 
 from tenonnx.provider import HOST
 from tenonnx_array.windows import Windows
-from tenonnx_cpu.specialise import NDArray
+from tenonnx_cpu.kernel_selection import NDArray
 
 if TYPE_CHECKING:
     from tenonnx.weights.weight import Weight

@@ -13,8 +13,8 @@ from tenonnx_array.resize import Readings, readings_of
 from tenonnx_cpu.buffers import contiguous, empty
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
+from tenonnx_cpu.kernel_selection import F32, Call, NDArray, Site, specialize
 from tenonnx_cpu.matmul.product import fits
-from tenonnx_cpu.specialise import F32, Call, NDArray, Site, specialise
 
 RESIZE = JitKernel("conv.resize", "resize_f32")
 
@@ -30,8 +30,8 @@ ATTRIBUTES = (
 )  # fmt: skip
 
 
-@specialise("Resize")
-def specialise_resize(site: Site, plain: Call) -> Call | None:
+@specialize("Resize")
+def specialize_resize(site: Site, plain: Call) -> Call | None:
     """Resizes by one or two elements along each axis; the rest is left to numpy."""
     given = {name: site.attribute(name, None) for name in ATTRIBUTES}
     attributes: dict[str, Any] = {

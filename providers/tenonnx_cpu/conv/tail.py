@@ -14,8 +14,8 @@ from tenonnx.planning.fusion import beside
 from tenonnx_cpu.activation import NONE, Activation, activation_of
 from tenonnx_cpu.elementwise.opcodes import LEAKY_RELU
 from tenonnx_cpu.fuse import Scope
+from tenonnx_cpu.kernel_selection import NDArray
 from tenonnx_cpu.matmul.product import fits
-from tenonnx_cpu.specialise import NDArray
 
 if TYPE_CHECKING:
     import onnx_ir as ir

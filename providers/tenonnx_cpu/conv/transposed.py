@@ -22,7 +22,7 @@ from tenonnx_cpu.conv.phases import Cut, cut_of, phases_of
 from tenonnx_cpu.conv.tail import Tail, find_tail
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.specialise import F32, Call, NDArray, Site
+from tenonnx_cpu.kernel_selection import F32, Call, NDArray, Site
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -23,7 +23,7 @@ from tenonnx.provider import HOST
 from tenonnx.records import record
 from tenonnx_array.windows import Windows
 from tenonnx_cpu.conv.layout import TILE_ROWS, Layout, numbers_of
-from tenonnx_cpu.specialise import NDArray
+from tenonnx_cpu.kernel_selection import NDArray
 
 if TYPE_CHECKING:
     from tenonnx.weights.weight import Weight

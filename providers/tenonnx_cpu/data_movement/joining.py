@@ -25,7 +25,7 @@ from tenonnx_cpu.data_movement.moving import (
     traced,
 )
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
+from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 
 JOIN = JitKernel("data_movement.joining", "join")
 
@@ -39,8 +39,8 @@ FEW, SHORT = 512, 32
 """Runs of which there may be more only if they have so many elements: numpy copies short ones."""
 
 
-@specialise("Concat")
-def specialise_concat(site: Site, plain: Call) -> Call | None:
+@specialize("Concat")
+def specialize_concat(site: Site, plain: Call) -> Call | None:
     """Takes arrays of one dtype."""
     axis, count = site.attribute("axis", None), len(site.node.inputs)
     if axis is None:

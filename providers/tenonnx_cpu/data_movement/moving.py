@@ -17,7 +17,7 @@ from tenonnx_cpu.capture.capturable import PATIENCE, Capturable
 from tenonnx_cpu.capture.constants import is_fixed
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
+from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.team import shared_out
 
 MOVE = JitKernel("data_movement.moving", "move")
@@ -58,8 +58,8 @@ class Moves:
     runs: NDArray
 
 
-@specialise("DepthToSpace", "Gather", "Pad", "ReverseSequence", "SpaceToDepth", "Tile")
-def specialise_moves(site: Site, plain: Call) -> Call | None:
+@specialize("DepthToSpace", "Gather", "Pad", "ReverseSequence", "SpaceToDepth", "Tile")
+def specialize_moves(site: Site, plain: Call) -> Call | None:
     """Takes nodes whose inputs are constants but for the first; Tile's may be of shapes alone."""
     node = site.node
     if node.op_type == "Gather" and (site.constant(1) is None or site.dtype(0) == TEXT):

@@ -6,7 +6,7 @@ import numpy as np
 
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
+from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 
 PICK = JitKernel("data_movement.picking", "pick")
 
@@ -17,7 +17,7 @@ SHARED = 1 << 16
 """Elements that are worth a second thread."""
 
 
-@specialise("GatherElements")
+@specialize("GatherElements")
 def gather_elements(site: Site, plain: Call) -> Call:
     """Takes float32 and as many places in each of its rows, which numpy takes one by one."""
     axis, threads = site.attribute("axis", 0), site.threads

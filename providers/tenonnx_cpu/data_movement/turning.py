@@ -15,7 +15,7 @@ from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.specialise import F32, Call, NDArray, Site, specialise
+from tenonnx_cpu.kernel_selection import F32, Call, NDArray, Site, specialize
 from tenonnx_cpu.team import shared_out
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ STRIDED = frozenset(
 """Operators that read elements wherever they are, or make views of them."""
 
 
-@specialise("Transpose")
-def specialise_transpose(site: Site, plain: Call) -> Call | None:
+@specialize("Transpose")
+def specialize_transpose(site: Site, plain: Call) -> Call | None:
     """Returns a view, or copies on a kernel if some reader would on numpy."""
     copies = _is_copied(site.node.outputs[0])
     threads = site.threads

@@ -10,14 +10,14 @@ from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.constants import is_fixed
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.fuse import Fused, Scope, fusion
-from tenonnx_cpu.specialise import Call, Site, specialise
+from tenonnx_cpu.kernel_selection import Call, Site, specialize
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
 
-@specialise("Expand", "Flatten", "Reshape", "Slice", "Split", "Squeeze", "Unsqueeze")
-def specialise_view(site: Site, plain: Call) -> Call:
+@specialize("Expand", "Flatten", "Reshape", "Slice", "Split", "Squeeze", "Unsqueeze")
+def specialize_view(site: Site, plain: Call) -> Call:
     """Takes what changes shapes as constants or shapes say; what must be copied, numpy copies."""
     inputs = site.node.inputs
     varying = [

@@ -10,12 +10,12 @@ from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.elementwise.opcodes import ADD, MUL
 from tenonnx_cpu.elementwise.program import Line, Program, ProgramCall
-from tenonnx_cpu.specialise import F32, Call, NDArray, Site, specialise
+from tenonnx_cpu.kernel_selection import F32, Call, NDArray, Site, specialize
 
 
-@specialise("BatchNormalization")
-def specialise_batch_norm(site: Site, plain: Call) -> Call | None:
-    """Normalises float32 by constant statistics."""
+@specialize("BatchNormalization")
+def specialize_batch_norm(site: Site, plain: Call) -> Call | None:
+    """Normalizes float32 by constant statistics."""
     image = site.node.inputs[0]
     found = None if image is None else affine_of(site.node, image, None, 0)
     affine = () if found is None else tuple(a.astype(F32) for a in found if a is not None)

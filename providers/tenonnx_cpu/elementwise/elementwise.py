@@ -15,7 +15,7 @@ from tenonnx_cpu.elementwise import opcodes
 from tenonnx_cpu.elementwise.opcodes import INPUTS
 from tenonnx_cpu.elementwise.program import Line, Program, ProgramCall
 from tenonnx_cpu.fuse import ELEMENTWISE, Fused, Scope, fusion
-from tenonnx_cpu.specialise import Site
+from tenonnx_cpu.kernel_selection import Site
 from tenonnx_cpu.subgraph import find_subgraph, inputs_of
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from tenonnx_cpu.conv.channels_last import channels_first, channels_last, is_las
 from tenonnx_cpu.elementwise.opcodes import AXES, BLOCK, INPUTS, MEMORY, REGISTERS
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
-from tenonnx_cpu.specialise import Call
+from tenonnx_cpu.kernel_selection import Call
 from tenonnx_cpu.team import shared_out
 
 NDArray: TypeAlias = np.ndarray[Any, Any]

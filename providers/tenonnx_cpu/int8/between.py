@@ -10,7 +10,7 @@ import numpy as np
 from tenonnx_cpu.fuse import Fused, Scope
 from tenonnx_cpu.int8.codes import BYTES, Code, code_of, dequantized, quantizer, unread
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.specialise import Call, NDArray
+from tenonnx_cpu.kernel_selection import Call, NDArray
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -22,7 +22,7 @@ Make = Callable[[Sequence[Code], Code, float, Call], Call]
 
 
 def between(node: ir.Node, count: int, scope: Scope, kernel: JitKernel, make: Make) -> Fused | None:
-    """Fuses a node whose first ``count`` inputs are dequantised and whose result is quantised.
+    """Fuses a node whose first ``count`` inputs are dequantized and whose result is quantized.
 
     Args:
         node: The node; a Relu may follow it.

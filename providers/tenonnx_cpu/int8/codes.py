@@ -10,7 +10,7 @@ import numpy as np
 from tenonnx.planning.fusion import beside
 from tenonnx.records import record
 from tenonnx_cpu.fuse import Scope
-from tenonnx_cpu.specialise import NDArray, Site
+from tenonnx_cpu.kernel_selection import NDArray, Site
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -17,7 +17,7 @@ from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
 from tenonnx_cpu.int8.codes import BYTES, Code, code_of, dequantized, quantizer, unread
 from tenonnx_cpu.int8.conv_weights import ByteWeights
 from tenonnx_cpu.int8.product import NO_WORDS, Finish
-from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
+from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -102,7 +102,7 @@ def takes(
 
 @fusion("Conv", priority=QUANTIZED)
 def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
-    """A convolution of dequantised bytes, a Relu or Clip perhaps, and what quantises the result."""
+    """A convolution of dequantized bytes, a Relu or Clip perhaps, and what quantizes the result."""
     image, kernel = (dequantized(value, scope) for value in node.inputs[:2])
     if image is None or kernel is None:
         return None
@@ -171,8 +171,8 @@ def _bias(node: ir.Node, x: Code, w: Code, scope: Scope) -> tuple[bool, NDArray 
     return True, whole * code.scale.reshape(-1).astype(np.float64)
 
 
-@specialise("QLinearConv")
-@specialise("QLinearConv", domain="com.microsoft")
+@specialize("QLinearConv")
+@specialize("QLinearConv", domain="com.microsoft")
 def qlinear_conv(site: Site, plain: Call) -> Call | None:
     """QLinearConv with constants for everything but the image."""
     given = [None if position == 0 else site.constant(position) for position in range(9)]

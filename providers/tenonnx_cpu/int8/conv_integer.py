@@ -14,8 +14,8 @@ from tenonnx_cpu.int8.codes import scaled_sums
 from tenonnx_cpu.int8.conv import limits_of
 from tenonnx_cpu.int8.conv_weights import ByteWeights
 from tenonnx_cpu.int8.product import NO_NUMBERS, SUMS, Finish
+from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.matmul.product import F32
-from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -30,7 +30,7 @@ def _origin(x: NDArray, zero: NDArray | None) -> NDArray | None:
     return zero.reshape(1) if zero.size == 1 else None
 
 
-@specialise("ConvInteger")
+@specialize("ConvInteger")
 def conv_integer(site: Site, plain: Call) -> Call | None:
     """Sums in int32."""
     weights = ByteWeights.of(Attributes.of(site), site, 1, 3, site.threads)

@@ -17,7 +17,7 @@ from tenonnx_cpu.int8.product import FORMS, Finish
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import scratch
-from tenonnx_cpu.specialise import NDArray, Site
+from tenonnx_cpu.kernel_selection import NDArray, Site
 
 CONV = JitKernel("int8.conv", "conv_int8")
 DEPTHWISE = JitKernel("int8.depthwise", "byte_depthwise")

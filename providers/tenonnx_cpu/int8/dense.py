@@ -1,4 +1,4 @@
-"""Products of dequantised bytes as products of the bytes, rounded to bytes again if they are."""
+"""Products of dequantized bytes as products of the bytes, rounded to bytes again if they are."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tenonnx.planning.lower import is_constant
 from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
 from tenonnx_cpu.int8.codes import BYTES, Code, code_of, dequantized, quantizer, unread
 from tenonnx_cpu.int8.product import GEMM, NO_NUMBERS, Finish, byte_product, column_zeros
+from tenonnx_cpu.kernel_selection import Call, NDArray, on_host
 from tenonnx_cpu.matmul.product import F32
-from tenonnx_cpu.quantized.dequantised import quantised_weights
-from tenonnx_cpu.specialise import Call, NDArray, on_host
+from tenonnx_cpu.quantized.dequantized import quantized_weights
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -101,7 +101,7 @@ def fuse_weights(node: ir.Node, scope: Scope) -> Fused | None:
     code = None if x is None else code_of(x, scope)
     if x is None or code is None or not code.is_single or code.dtype not in BYTES:
         return None
-    weights = quantised_weights(scope.site(node))
+    weights = quantized_weights(scope.site(node))
     if weights is None or weights.bits != 8 or weights.block < weights.depth:
         return None
     shape = (weights.columns, weights.depth)
@@ -122,7 +122,7 @@ def fuse_weights(node: ir.Node, scope: Scope) -> Fused | None:
 
 @fusion("MatMul", priority=QUANTIZED)
 def fuse_matmul(node: ir.Node, scope: Scope) -> Fused | None:
-    """A product of two dequantised tensors, as attention has them."""
+    """A product of two dequantized tensors, as attention has them."""
     found = [source for value in node.inputs if (source := dequantized(value, scope)) is not None]
     codes = [code for source in found if (code := code_of(source, scope)) is not None]
     if len(codes) < 2 or not all(code.is_single and code.dtype in BYTES for code in codes):

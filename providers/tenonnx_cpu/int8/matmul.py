@@ -13,9 +13,9 @@ from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
 from tenonnx_cpu.int8.codes import BYTES, scaled_sums
 from tenonnx_cpu.int8.product import GEMM, NO_WORDS, Finish, byte_launch, byte_product, column_zeros
-from tenonnx_cpu.int8.quantising import BY_RANGE, dynamic_quantize
+from tenonnx_cpu.int8.quantizing import BY_RANGE, dynamic_quantize
+from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.matmul.product import F32
-from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -44,7 +44,7 @@ def _origin(a: NDArray, zero: NDArray | None) -> NDArray | None:
     return zero.reshape(1) if zero.size == 1 and zero.dtype == a.dtype else None
 
 
-@specialise("MatMulInteger")
+@specialize("MatMulInteger")
 def matmul_integer(site: Site, plain: Call) -> Call | None:
     """Sums in int32."""
     GEMM.request()
@@ -101,7 +101,7 @@ def _real(
     return byte_launch(a, origin, b, zeros, threads, finish)
 
 
-@specialise("MatMulIntegerToFloat", domain=CONTRIB)
+@specialize("MatMulIntegerToFloat", domain=CONTRIB)
 def matmul_integer_to_float(site: Site, plain: Call) -> Call | None:
     """Sums times both scales, and a bias."""
     GEMM.request()
@@ -118,7 +118,7 @@ def matmul_integer_to_float(site: Site, plain: Call) -> Call | None:
     return call
 
 
-@specialise("DynamicQuantizeMatMul", domain=CONTRIB)
+@specialize("DynamicQuantizeMatMul", domain=CONTRIB)
 def dynamic_quantize_matmul(site: Site, plain: Call) -> Call | None:
     """The product of float32, rounded to bytes by its range, with a matrix of bytes."""
     GEMM.request()
@@ -157,8 +157,8 @@ def rounding(
     )
 
 
-@specialise("QLinearMatMul")
-@specialise("QLinearMatMul", domain=CONTRIB)
+@specialize("QLinearMatMul")
+@specialize("QLinearMatMul", domain=CONTRIB)
 def qlinear_matmul(site: Site, plain: Call) -> Call | None:
     """The product as bytes."""
     GEMM.request()
@@ -182,7 +182,7 @@ def qlinear_matmul(site: Site, plain: Call) -> Call | None:
     return call
 
 
-@specialise("QGemm", domain=CONTRIB)
+@specialize("QGemm", domain=CONTRIB)
 def q_gemm(site: Site, plain: Call) -> Call | None:
     """The product and C, which counts in units of the sums', as bytes or as real numbers."""
     if site.attribute("transA", 0):

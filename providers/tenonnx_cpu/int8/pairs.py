@@ -15,7 +15,7 @@ from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
 from tenonnx_cpu.int8.between import SERIAL, between, byte_limits, flat
 from tenonnx_cpu.int8.codes import Code, code_at
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
+from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -41,7 +41,7 @@ def fuse_pair(node: ir.Node, scope: Scope) -> Fused | None:
     return between(node, 2, scope, KERNELS[kind], make)
 
 
-@specialise("QLinearAdd", "QLinearMul", domain="com.microsoft")
+@specialize("QLinearAdd", "QLinearMul", domain="com.microsoft")
 def qlinear_pair(site: Site, plain: Call) -> Call | None:
     """The same as one operator."""
     a, b, y = (code_at(site, scale) for scale in (1, 4, 6))

@@ -22,7 +22,7 @@ from tenonnx_cpu.int8.codes import BYTES, Code, code_at
 from tenonnx_cpu.int8.sizes import POOL_FIELDS
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces
-from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
+from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -88,7 +88,7 @@ def fuse_average(node: ir.Node, scope: Scope) -> Fused | None:
     return between(node, 1, scope, AVERAGE, make)
 
 
-@specialise("QLinearGlobalAveragePool", domain="com.microsoft")
+@specialize("QLinearGlobalAveragePool", domain="com.microsoft")
 def qlinear_average(site: Site, plain: Call) -> Call | None:
     """The same as one operator, wherever its images have their channels."""
     code, made = code_at(site, 1), code_at(site, 3)

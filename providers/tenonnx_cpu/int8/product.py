@@ -15,10 +15,10 @@ from tenonnx_cpu.int8.codes import BYTES
 from tenonnx_cpu.int8.sizes import FEW, ROOM
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces
+from tenonnx_cpu.kernel_selection import NDArray
 from tenonnx_cpu.matmul.kernels.workspace import BYTE_ROOM
 from tenonnx_cpu.matmul.product import SERIAL_ELEMENTS, SERIAL_PRODUCTS, batches
 from tenonnx_cpu.quantized.matrix import chunk_codes
-from tenonnx_cpu.specialise import NDArray
 
 GEMM = JitKernel("int8.gemm", "byte_gemm")
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from tenonnx_cpu.int8.codes import code_at
-from tenonnx_cpu.int8.quantising import DEQUANTIZE, QUANTIZE, dequantize, quantize
-from tenonnx_cpu.norm.norms import SOFTMAX, specialise_softmax
-from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
+from tenonnx_cpu.int8.quantizing import DEQUANTIZE, QUANTIZE, dequantize, quantize
+from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
+from tenonnx_cpu.norm.norms import SOFTMAX, specialize_softmax
 
 
 def nothing(_: NDArray) -> None:
     """Stands for what numpy would compute."""
 
 
-@specialise("QLinearSoftmax", domain="com.microsoft")
+@specialize("QLinearSoftmax", domain="com.microsoft")
 def qlinear_softmax(site: Site, plain: Call) -> Call | None:
     """Along the last axis, between constant scales."""
     x_code, y_code = code_at(site, 1), code_at(site, 3)
@@ -23,7 +23,7 @@ def qlinear_softmax(site: Site, plain: Call) -> Call | None:
         return None
     for kernel in (DEQUANTIZE, SOFTMAX, QUANTIZE):
         kernel.request()
-    softmax = specialise_softmax(site, nothing)
+    softmax = specialize_softmax(site, nothing)
 
     def call(x: NDArray, *rest: Any) -> Any:
         real = None

@@ -19,7 +19,7 @@ from tenonnx_cpu.fuse import LOOKED_UP, QUANTIZED, Fused, Scope, fusion
 from tenonnx_cpu.int8.between import SERIAL, between, flat
 from tenonnx_cpu.int8.codes import BYTES, Code
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.specialise import Call, NDArray
+from tenonnx_cpu.kernel_selection import Call, NDArray
 
 if TYPE_CHECKING:
     import onnx_ir as ir

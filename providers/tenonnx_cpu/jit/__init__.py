@@ -26,7 +26,7 @@ A kernel in three steps:
    Read arrays are ``In``: read-only and writeable ones then share one compiled kernel, so mapped
    weights need no copy. Arguments that belong together are a tuple of types, and a tuple to the
    kernel; its callers hand them over one by one. The last argument is the number of threads.
-   Loops over contiguous memory without branches are vectorised by LLVM, if they count from 0 over
+   Loops over contiguous memory without branches are vectorized by LLVM, if they count from 0 over
    a slice (an index that may be negative to numba is not: 8 times slower); ``vectors.vmath`` has
    functions that stay so. Where LLVM does badly, an intrinsic writes vector instructions itself
    with ``vectors.vector``.
@@ -42,8 +42,8 @@ A kernel in three steps:
 
        NEGATE = JitKernel("elementwise.program", "negate")
 
-3. *Call it* from a specialisation (``tenonnx_cpu.specialise``) or a fusion (``tenonnx_cpu.fuse``).
-   ``NEGATE.request()`` when the node is compiled; then, on every run::
+3. *Call it* from an override of a node (``tenonnx_cpu.kernel_selection``) or a fusion
+   (``tenonnx_cpu.fuse``): ``NEGATE.request()`` when the node is compiled; then, on every run::
 
        run = NEGATE.run
        if run is None or not fits(x):

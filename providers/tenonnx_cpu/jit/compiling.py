@@ -104,10 +104,10 @@ class Kernel:
         dispatcher.compile(self.signature)
         compiled = dispatcher.overloads[self.signature]
         module = compiled.library.whole(compiled.fndesc.mangled_name)
-        building.optimise(module)
+        building.optimize(module)
         # By itself: a kernel that is inlined into its entry is slower.
         entry = llvm.parse_assembly(str(self._entry(name, compiled)))
-        building.optimise(entry)
+        building.optimize(entry)
         module.link_in(entry)
         return building.build(module, [ENTRY], path)
 
@@ -170,7 +170,7 @@ def pasted(function: Callable[..., Any]) -> Any:
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """Like ``helper``, for small functions that LLVM must inline, in loops it vectorises."""
+    """Like ``helper``, for small functions that LLVM must inline, in loops it vectorizes."""
     options = {"error_model": "numpy", "fastmath": set(FASTMATH), "forceinline": True}
     return numba_target.njit(**options)(name_by_content(function))
 

@@ -9,8 +9,8 @@ from tenonnx.records import record
 from tenonnx_cpu.activation import activation_of
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.fuse import Fused, Scope, fusion
+from tenonnx_cpu.kernel_selection import Call, NDArray
 from tenonnx_cpu.matmul.product import F32, KINDS, Epilogue, product_launch, request
-from tenonnx_cpu.specialise import Call, NDArray
 from tenonnx_cpu.subgraph import inputs_of
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from tenonnx_cpu.activation import NONE
 from tenonnx_cpu.buffers import contiguous, empty
 from tenonnx_cpu.fuse import CHOSEN, Fused, Scope, fusion
 from tenonnx_cpu.jit.scratch import floats
+from tenonnx_cpu.kernel_selection import NDArray
 from tenonnx_cpu.matmul.kernels.workspace import WORKSPACE
 from tenonnx_cpu.matmul.product import (
     F32,
@@ -20,7 +21,6 @@ from tenonnx_cpu.matmul.product import (
     product,
     request,
 )
-from tenonnx_cpu.specialise import NDArray
 
 if TYPE_CHECKING:
     import onnx_ir as ir

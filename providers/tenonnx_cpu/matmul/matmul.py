@@ -8,15 +8,15 @@ import numpy as np
 
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.fuse import WIDENED, Fused, Scope, fusion
+from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.matmul.affine import widening
 from tenonnx_cpu.matmul.product import F32, KINDS, Epilogue, product, product_launch, request
-from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
 
-@specialise("MatMul")
+@specialize("MatMul")
 def matmul(site: Site, plain: Call) -> Call | None:
     """Products of float32, and of 16-bit floats whose B is widened in the cache."""
     weight = site.constant(1)
@@ -46,7 +46,7 @@ def _narrow(a: NDArray, b: NDArray, threads: int, plain: Call) -> Any:
     return plain(a, b) if result is None else result.astype(a.dtype)
 
 
-@specialise("Gemm")
+@specialize("Gemm")
 def gemm(site: Site, plain: Call) -> Call | None:
     """Gemm in float32 with one bias per column, or one per element."""
     weight = site.constant(1)

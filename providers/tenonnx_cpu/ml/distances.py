@@ -10,7 +10,7 @@ from tenonnx_cpu.buffers import F32, contiguous, empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
+from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.team import shared_out
 
 KERNELS = {
@@ -22,8 +22,8 @@ ENOUGH = 1 << 17
 """Differences that are worth a second thread."""
 
 
-@specialise("CDist", domain="com.microsoft")
-def specialise_distances(site: Site, plain: Call) -> Call | None:
+@specialize("CDist", domain="com.microsoft")
+def specialize_distances(site: Site, plain: Call) -> Call | None:
     """Takes float32 and float64."""
     metric, points = site.attribute("metric", "sqeuclidean"), site.constant(1)
     if points is None or points.dtype not in KERNELS or points.ndim != 2 or not points.size:

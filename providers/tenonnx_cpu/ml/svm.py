@@ -10,13 +10,13 @@ from tenonnx_array.ml.svm import Decisions, coupled
 from tenonnx_array.provider import Stoppable
 from tenonnx_cpu.buffers import contiguous
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.specialise import NDArray, Site, specialise
+from tenonnx_cpu.kernel_selection import NDArray, Site, specialize
 
 COUPLE = JitKernel("ml.svm", "couple")
 
 
-@specialise("SVMClassifier", domain="ai.onnx.ml")
-def specialise_classes(site: Site, plain: Any) -> None:  # noqa: ARG001 - of the node there is no need
+@specialize("SVMClassifier", domain="ai.onnx.ml")
+def specialize_classes(site: Site, plain: Any) -> None:  # noqa: ARG001 - of the node there is no need
     """Has the kernel couple chances, step by step for each row; the rest is numpy's."""
     machine = plain.func if isinstance(plain, Stoppable) else plain
     if isinstance(machine, Decisions):

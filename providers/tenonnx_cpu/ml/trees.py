@@ -15,7 +15,7 @@ from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces
-from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
+from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 
 F64 = np.dtype(np.float64)
 
@@ -31,8 +31,8 @@ LONGEST = 1 << 20
 """Walks of a task: some milliseconds."""
 
 
-@specialise("TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor", domain="ai.onnx.ml")
-def specialise_trees(site: Site, plain: Any) -> Call | None:
+@specialize("TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor", domain="ai.onnx.ml")
+def specialize_trees(site: Site, plain: Any) -> Call | None:
     """Has trees walked by the kernel, and a regressor's sums written by it, too."""
     forest: Forest = plain.forest
     if not Walks.take(forest):

@@ -1,4 +1,4 @@
-"""Softmax, layer and root-mean-square normalisation over the last axis."""
+"""Softmax, layer and root-mean-square normalization over the last axis."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.fuse import RESIDUAL, Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.specialise import Call, Site, specialise
+from tenonnx_cpu.kernel_selection import Call, Site, specialize
 from tenonnx_cpu.team import shared_out
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
 SOFTMAX = JitKernel("norm.norms", "softmax")
-NORMALISE = JitKernel("norm.norms", "normalise_all")
+NORMALIZE = JitKernel("norm.norms", "normalize_all")
 
 NONE = np.zeros(0, np.float32)
 NO_ROWS = np.zeros((0, 0), np.float32)
@@ -28,8 +28,8 @@ ENOUGH = 1 << 14
 """Elements that are worth a second thread."""
 
 
-@specialise("Softmax", "LogSoftmax")
-def specialise_softmax(site: Site, plain: Call) -> Call | None:
+@specialize("Softmax", "LogSoftmax")
+def specialize_softmax(site: Site, plain: Call) -> Call | None:
     """Takes float32 along the last axis; before version 13, the last of two or so."""
     axis = site.attribute("axis", -1 if (site.node.version or 1) >= 13 else 1)
     old = (site.node.version or 1) < 13
@@ -53,14 +53,14 @@ def specialise_softmax(site: Site, plain: Call) -> Call | None:
     return Capturable(call)
 
 
-class Normalise:
-    """Normalises the last axis of float32 arrays.
+class Normalize:
+    """Normalizes the last axis of float32 arrays.
 
     Args:
         epsilon: What is added to the mean square.
         centred: Whether the mean is subtracted.
         threads: How many threads to use at most.
-        form: Returns the step's results for the rows normalised, and for what was normalised.
+        form: Returns the step's results for the rows normalized, and for what was normalized.
     """
 
     def __init__(
@@ -70,13 +70,13 @@ class Normalise:
         self._centred = int(centred)
         self._threads = threads
         self._form = form
-        NORMALISE.request()
+        NORMALIZE.request()
 
     def __call__(self, x: Any, other: Any, scale: Any, bias: Any) -> Any:
-        """Returns a launch that normalises ``x + other``, or results; ``None`` for numpy."""
+        """Returns a launch that normalizes ``x + other``, or results; ``None`` for numpy."""
         if x.dtype in HALVES:
             return self._of_halves(x, other, scale, bias)
-        run = NORMALISE.run
+        run = NORMALIZE.run
         if run is None or x.dtype != F32 or scale.dtype != F32 or not x.ndim or not x.size:
             return None
         width = x.shape[-1]
@@ -114,18 +114,18 @@ def is_read(values: Iterable[ir.Value]) -> bool:
 
 
 OUTPUTS = {"LayerNormalization": 3, "RMSNormalization": 1, "SimplifiedLayerNormalization": 2}
-"""How many outputs normalisations have; after the first one come mean and deviation."""
+"""How many outputs normalizations have; after the first one come mean and deviation."""
 
 
-@specialise(*OUTPUTS)
-@specialise("SimplifiedLayerNormalization", domain="com.microsoft")
-def specialise_norm(site: Site, plain: Call) -> Call | None:
+@specialize(*OUTPUTS)
+@specialize("SimplifiedLayerNormalization", domain="com.microsoft")
+def specialize_norm(site: Site, plain: Call) -> Call | None:
     """Takes the last axis, unless mean or deviation are asked for."""
     name, axis = site.node.op_type, site.attribute("axis", -1)
     if is_read(site.node.outputs[1:]) or site.attribute("stash_type", 1) != 1:
         return None
     others = (None,) * (OUTPUTS[name] - 1)
-    norm = Normalise(
+    norm = Normalize(
         site.attribute("epsilon", 1e-5),
         name == "LayerNormalization",
         site.threads,
@@ -142,7 +142,7 @@ def specialise_norm(site: Site, plain: Call) -> Call | None:
 
 @fusion("Add", priority=RESIDUAL)
 def fuse_skip(node: ir.Node, scope: Scope) -> Fused | None:
-    """Takes a sum that is normalised at once; the sum itself may be read by others, too."""
+    """Takes a sum that is normalized at once; the sum itself may be read by others, too."""
     total = node.outputs[0]
     norms = [use.node for use in total.uses() if use.idx == 0 and use.node.op_type in SKIPPED]
     if (node.version or 1) < 7 or len(norms) != 1 or not scope.has(norms[0]) or norms[0].domain:
@@ -157,7 +157,7 @@ def fuse_skip(node: ir.Node, scope: Scope) -> Fused | None:
         return None
     centred = norm.op_type == "LayerNormalization"
     axis = site.attribute("axis", -1)
-    norm_of = Normalise(
+    norm_of = Normalize(
         site.attribute("epsilon", 1e-5), centred, scope.threads, lambda y, total: (y, total)
     )
     inputs = (*parts, *norm.inputs[1:])

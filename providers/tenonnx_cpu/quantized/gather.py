@@ -10,8 +10,8 @@ from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.matmul.product import F32
-from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 GATHER = JitKernel("quantized.gather", "gather_rows")
 
@@ -21,7 +21,7 @@ ENOUGH = 1 << 16
 """Elements that are worth a second thread."""
 
 
-@specialise("GatherBlockQuantized", domain="com.microsoft")
+@specialize("GatherBlockQuantized", domain="com.microsoft")
 def gather_block_quantized(site: Site, plain: Call) -> Call | None:
     """Takes rows of a constant table of packed codes, with float32 scales along its last axis."""
     codes, scales, zeros = (site.constant(position) for position in (0, 2, 3))

@@ -1,4 +1,4 @@
-"""Blockwise quantised matrices as they are stored, and which kernels they fit."""
+"""Blockwise quantized matrices as they are stored, and which kernels they fit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from tenonnx.records import record
 from tenonnx_cpu.jit.runtime import has_kernels
-from tenonnx_cpu.specialise import NDArray
+from tenonnx_cpu.kernel_selection import NDArray
 
 NO_ZEROS = np.empty(0, np.uint8)
 FLIP = {2: 0xAA, 4: 0x88, 8: 0x80}
@@ -18,7 +18,7 @@ FLIP = {2: 0xAA, 4: 0x88, 8: 0x80}
 
 
 @record
-class Quantised:
+class Quantized:
     """A matrix of ``depth`` rows and ``columns``: ``(codes - zeros) * scales``.
 
     Attributes:
@@ -90,7 +90,7 @@ class Quantised:
 
     @functools.cached_property
     def arguments(self) -> tuple[Any, ...]:
-        """What every kernel takes of it: ``jit.quantised.matrix.WEIGHTS``."""
+        """What every kernel takes of it: ``jit.quantized.matrix.WEIGHTS``."""
         half = 1 << self.bits - 1
         return (
             self.codes,

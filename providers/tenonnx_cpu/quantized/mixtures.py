@@ -9,11 +9,11 @@ import numpy as np
 from tenonnx_array.experts import Activation, mixture, route
 from tenonnx_cpu.buffers import F32, contiguous
 from tenonnx_cpu.capture.launch import done
+from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.matmul.product import KINDS, product
 from tenonnx_cpu.matmul.product import request as request_products
-from tenonnx_cpu.quantized.matrix import Quantised
+from tenonnx_cpu.quantized.matrix import Quantized
 from tenonnx_cpu.quantized.product import Activations, activations_at, matmul_q, request
-from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 
 class _NotReadyError(Exception):
@@ -37,9 +37,9 @@ class Dense(NamedTuple):
 
 
 class DenseOfCodes(NamedTuple):
-    """The same, of quantised matrices."""
+    """The same, of quantized matrices."""
 
-    matrices: tuple[Quantised, ...]
+    matrices: tuple[Quantized, ...]
     biases: NDArray | None
     activations: Activations
     threads: int
@@ -55,7 +55,7 @@ class DenseOfCodes(NamedTuple):
         return done(made)  # type: ignore[no-any-return]  # likewise
 
 
-@specialise("MoE", "QMoE", domain="com.microsoft")
+@specialize("MoE", "QMoE", domain="com.microsoft")
 def mixture_of_experts(site: Site, plain: Call) -> Call | None:
     """Takes float32 rows, and constant matrices of numbers, or of codes in the portable layout."""
     node = site.node
@@ -135,7 +135,7 @@ def _of_codes(site: Site, stack: int, scale: int, bias: int, zero: int) -> Dense
     wide = site.float32(scale).reshape(experts, columns, -1)
     try:
         matrices = tuple(
-            Quantised(
+            Quantized(
                 codes[expert].reshape(-1), wide[expert],
                 None if zeros is None else zeros[expert].reshape(-1),
                 bits, depth, columns, block, by_column=True, zero=1 << bits - 1,

@@ -8,14 +8,14 @@ import numpy as np
 
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import done
+from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.matmul.product import KINDS, product
 from tenonnx_cpu.matmul.product import request as request_products
-from tenonnx_cpu.quantized.matrix import Quantised
+from tenonnx_cpu.quantized.matrix import Quantized
 from tenonnx_cpu.quantized.product import activations_at, matmul_q, request
-from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 
-@specialise("MatMulNBits", domain="com.microsoft")
+@specialize("MatMulNBits", domain="com.microsoft")
 def matmul_nbits(site: Site, plain: Call) -> Call | None:
     """Products of float32, or of 16-bit floats as float32, in the portable layout."""
     weights = _weights(site)
@@ -49,7 +49,7 @@ def matmul_nbits(site: Site, plain: Call) -> Call | None:
     return Capturable(call)
 
 
-def _weights(site: Site) -> Quantised | None:
+def _weights(site: Site) -> Quantized | None:
     codes, scales, zeros, groups = (site.constant(position) for position in (1, 2, 3, 4))
     if codes is None or codes.dtype != np.uint8 or scales is None or scales.dtype not in KINDS:
         return None
@@ -63,7 +63,7 @@ def _weights(site: Site) -> Quantised | None:
         return None
     packed = zeros is not None and zeros.dtype == np.uint8
     try:
-        return Quantised(
+        return Quantized(
             codes.reshape(-1),
             site.float32(2).reshape(columns, -1),
             zeros if packed else None,
@@ -78,7 +78,7 @@ def _weights(site: Site) -> Quantised | None:
         return None
 
 
-def _real_offsets(site: Site, weights: Quantised) -> NDArray | None:
+def _real_offsets(site: Site, weights: Quantized) -> NDArray | None:
     """Returns what a block's activations add to every column, for zero points of real numbers.
 
     ``(middle - zero_point) * scale``, (columns, blocks); ``None`` without such zero points.

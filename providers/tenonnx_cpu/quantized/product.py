@@ -1,4 +1,4 @@
-"""Products with blockwise quantised matrices: which kernel, and what it is called with."""
+"""Products with blockwise quantized matrices: which kernel, and what it is called with."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tenonnx_cpu.buffers import contiguous, empty
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats, pieces
+from tenonnx_cpu.kernel_selection import NDArray
 from tenonnx_cpu.matmul.kernels.workspace import LINES_ROOM, WORKSPACE
 from tenonnx_cpu.matmul.product import F32, NO_BIAS, NO_RESIDUAL, PLAIN, Epilogue, fits
-from tenonnx_cpu.quantized.matrix import Quantised
-from tenonnx_cpu.specialise import NDArray
+from tenonnx_cpu.quantized.matrix import Quantized
 
 Activations: TypeAlias = Literal["float32", "int8"]
 
@@ -23,7 +23,7 @@ class Job(NamedTuple):
     """What a kernel is about to do: multiply ``rows``, on ``threads``; its group if it has one."""
 
     rows: int
-    weights: Quantised
+    weights: Quantized
     group: int
     threads: int
 
@@ -47,7 +47,7 @@ def activations_at(accuracy_level: int) -> Activations:
     return "int8" if accuracy_level == 4 else "float32"
 
 
-def request(weights: Quantised, activations: Activations) -> None:
+def request(weights: Quantized, activations: Activations) -> None:
     """Has the kernels compiled that products with a matrix need."""
     for rows in (1, FEW + 1):
         _choose(weights, rows, activations)[0].request()
@@ -55,7 +55,7 @@ def request(weights: Quantised, activations: Activations) -> None:
 
 def matmul_q(
     x: NDArray,
-    weights: Quantised,
+    weights: Quantized,
     threads: int,
     bias: NDArray | None = None,
     residual: NDArray | None = None,
@@ -102,7 +102,7 @@ def matmul_q(
     return Launch(run, arguments, result)
 
 
-def _choose(weights: Quantised, rows: int, activations: Activations) -> tuple[JitKernel, int, Room]:
+def _choose(weights: Quantized, rows: int, activations: Activations) -> tuple[JitKernel, int, Room]:
     """Returns the kernel for so many rows, its group if it takes one, and its memory."""
     bits, rounded = weights.bits, activations == "int8"
     if rows <= FEW:

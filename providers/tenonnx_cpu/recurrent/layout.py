@@ -6,8 +6,8 @@ import functools
 from typing import NamedTuple
 
 from tenonnx_cpu.conv.layout import fixed
+from tenonnx_cpu.kernel_selection import NDArray
 from tenonnx_cpu.matmul.kernels.workspace import WORKSPACE
-from tenonnx_cpu.specialise import NDArray
 
 RNN, LSTM, GRU, GRU_RESET_AFTER = range(4)
 GATES = (1, 4, 3, 3)

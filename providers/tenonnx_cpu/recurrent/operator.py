@@ -12,9 +12,9 @@ from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
+from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.matmul.product import NO_RESIDUAL, ONE_BATCH
 from tenonnx_cpu.recurrent.layout import GATES, GRU, GRU_RESET_AFTER, LSTM, RNN, Sizes, layout
-from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 RUN = JitKernel("recurrent.layer", "run_layer")
 
@@ -26,8 +26,8 @@ ABSENT = np.zeros(0, np.float32)
 NO_LENGTHS = np.zeros(0, np.int32)
 
 
-@specialise("LSTM", "GRU", "RNN")
-def specialise_recurrent(site: Site, plain: Call) -> Call | None:
+@specialize("LSTM", "GRU", "RNN")
+def specialize_recurrent(site: Site, plain: Call) -> Call | None:
     """Takes float32 without clipping, peepholes or coupled gates."""
     layer = layer_of(site, site.node.op_type)
     if layer is None:

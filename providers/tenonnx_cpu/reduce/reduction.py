@@ -14,7 +14,7 @@ from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.specialise import F32, Call, NDArray, Site, specialise
+from tenonnx_cpu.kernel_selection import F32, Call, NDArray, Site, specialize
 from tenonnx_cpu.team import shared_out
 
 REDUCE = JitKernel("reduce.reduction", "reduce")
@@ -41,8 +41,8 @@ ENOUGH = 1 << 15
 """Elements that are worth a second thread."""
 
 
-@specialise("ReduceL2", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare")
-def specialise_reduction(site: Site, plain: Call) -> Call | None:
+@specialize("ReduceL2", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare")
+def specialize_reduction(site: Site, plain: Call) -> Call | None:
     """Takes axes that are constants."""
     call = reduction(site, plain)
     return None if call is None else Capturable(call)

@@ -12,7 +12,7 @@ from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.constants import is_fixed
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.jit.runtime import JitKernel
-from tenonnx_cpu.specialise import F32, Call, NDArray, Site, specialise
+from tenonnx_cpu.kernel_selection import F32, Call, NDArray, Site, specialize
 from tenonnx_cpu.team import shared_out
 
 TOP_K = JitKernel("reduce.topk", "top_k")
@@ -28,8 +28,8 @@ LEVEL = 32
 """What an element costs at worst for each level of the heap, in elements gone over."""
 
 
-@specialise("TopK")
-def specialise_top_k(site: Site, plain: Call) -> Call | None:
+@specialize("TopK")
+def specialize_top_k(site: Site, plain: Call) -> Call | None:
     """Takes float32."""
     axis, largest = site.attribute("axis", -1), site.attribute("largest", 1)
     if len(site.node.inputs) < 2:

@@ -1,4 +1,4 @@
-"""What cuDNN is told of attention: the graph that it recognises, and has one kernel for.
+"""What cuDNN is told of attention: the graph that it recognizes, and has one kernel for.
 
 It knows attention by its operations and their order, and takes what is masked and added between the
 first product and the softmax. The logarithm of the sums, which nothing reads, belongs to it.

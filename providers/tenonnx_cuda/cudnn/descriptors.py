@@ -1,6 +1,6 @@
 """cuDNN's descriptors: the C interface of its backend, which its own frontends use.
 
-A descriptor is created, given attributes, and finalised; then it says what it found out, or is an
+A descriptor is created, given attributes, and finalized; then it says what it found out, or is an
 attribute of another one. Names and numbers are those of ``cudnn_graph.h`` of cuDNN 9.
 """
 

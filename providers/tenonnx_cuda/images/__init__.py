@@ -1,1 +1,1 @@
-"""Convolution, pooling, resizing and normalisation of images, and how they lie in memory."""
+"""Convolution, pooling, resizing and normalization of images, and how they lie in memory."""

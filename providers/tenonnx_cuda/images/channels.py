@@ -1,4 +1,4 @@
-"""Normalisation of images in one launch: by channel, and of channels in groups."""
+"""Normalization of images in one launch: by channel, and of channels in groups."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def group_normalization(site: Site, plain: Call) -> Call | None:
 def grouped(
     site: Site, x: Array, scale: Array, bias: Array, groups: int, shared: int
 ) -> Array | None:
-    """Returns images normalised in groups of channels; ``None`` where the kernel does not fit.
+    """Returns images normalized in groups of channels; ``None`` where the kernel does not fit.
 
     Args:
         site: The node.

@@ -1,4 +1,4 @@
-// Normalisation of images by channel, whichever way they lie, and of their channels in groups.
+// Normalization of images by channel, whichever way they lie, and of their channels in groups.
 
 // With LAST images are [places, channels], else [channels, places].
 // y of x [batch, channels, places] by what is known of each channel. A thread for each element.

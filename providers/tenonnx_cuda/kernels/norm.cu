@@ -1,4 +1,4 @@
-// Normalisation of rows of n elements, a block each: Layer, RMS, and both after a residual sum.
+// Normalization of rows of n elements, a block each: Layer, RMS, and both after a residual sum.
 
 #include "packs.cuh"
 #include "held.cuh"
@@ -6,7 +6,7 @@
 // y = (s - mean) / sqrt(var + epsilon) * scale + bias, with s = x + skip + extra.
 // With rms the mean is taken for 0. Null: skip, extra (a row), scale, bias, total (gets s), mean,
 // deviation (gets 1 / sqrt(...)).
-extern "C" __global__ void __launch_bounds__(THREADS) normalise(
+extern "C" __global__ void __launch_bounds__(THREADS) normalize(
     const T* x, const T* skip, const T* extra, const T* scale, const T* bias, T* y, T* total,
     float* mean_out, float* deviation_out, int n, float epsilon, int rms) {
     __shared__ float shared[WARP];
@@ -35,7 +35,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) normalise(
 }
 
 // The same of rows that no block holds, which are read three times; the later times from the cache.
-extern "C" __global__ void __launch_bounds__(THREADS) normalise_long(
+extern "C" __global__ void __launch_bounds__(THREADS) normalize_long(
     const T* x, const T* skip, const T* extra, const T* scale, const T* bias, T* y, T* total,
     float* mean_out, float* deviation_out, int n, float epsilon, int rms) {
     __shared__ float shared[WARP];

@@ -1,1 +1,1 @@
-"""Normalisations and Softmax: a block of threads for each row."""
+"""Normalizations and Softmax: a block of threads for each row."""

@@ -1,4 +1,4 @@
-"""A sum and its normalisation as one kernel, which writes the sum only if others read it."""
+"""A sum and its normalization as one kernel, which writes the sum only if others read it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tenonnx.operators import Array
 from tenonnx.planning.lower import is_constant
 from tenonnx_cuda.chosen import Site, attribute
 from tenonnx_cuda.fuse import RESIDUAL, Fused, Scope, fusion
-from tenonnx_cuda.norms.rows import FLOAT32, normalised
+from tenonnx_cuda.norms.rows import FLOAT32, normalized
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -19,7 +19,7 @@ NORMS: Final = ("LayerNormalization", "RMSNormalization")
 
 @fusion(*NORMS, priority=RESIDUAL)
 def fuse_residual(norm: ir.Node, scope: Scope) -> Fused | None:
-    """Takes a normalisation by constants and the Add that it is of."""
+    """Takes a normalization by constants and the Add that it is of."""
     add = None if norm.inputs[0] is None else norm.inputs[0].producer()
     if add is None or (add.domain, add.op_type) != ("", "Add") or not scope.has(add):
         return None
@@ -35,10 +35,10 @@ def fuse_residual(norm: ir.Node, scope: Scope) -> Fused | None:
 
 
 def residual_call(site: Site, *, total: bool) -> Callable[..., tuple[Any, ...] | None]:
-    """Returns what adds and normalises; ``None`` where the kernel does not fit.
+    """Returns what adds and normalizes; ``None`` where the kernel does not fit.
 
     Args:
-        site: The normalisation.
+        site: The normalization.
         total: Return the sum, too, before what is made of it.
     """
     how = {"epsilon": site.attribute("epsilon", 1e-5), "rms": site.node.op_type == NORMS[1]}
@@ -53,7 +53,7 @@ def residual_call(site: Site, *, total: bool) -> Callable[..., tuple[Any, ...] |
             return None
         if row is not None and row.shape != scale.shape:
             return None
-        found = normalised(
+        found = normalized(
             site, x, scale, bias, axis=axis, skip=skip, extra=row, total=total, **how
         )
         if found is None:

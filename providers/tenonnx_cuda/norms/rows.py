@@ -1,4 +1,4 @@
-"""Normalisations and Softmax: a block of threads for each row."""
+"""Normalizations and Softmax: a block of threads for each row."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def softmax(site: Site, plain: Call) -> Call:
     return call
 
 
-def normalised(
+def normalized(
     site: Site,
     x: Array,
     scale: Array,
@@ -120,7 +120,7 @@ def normalised(
     form, threads, macros = held(length, *given, y, summed, shares=NORM)
     outs = [pointer(a) for a in (y, summed, mean, deviation)]
     numbers = (np.int32(length), np.float32(epsilon), np.int32(rms))
-    launch = site.kernel("norm", f"normalise{form}", T=element, **macros)
+    launch = site.kernel("norm", f"normalize{form}", T=element, **macros)
     launch((rows,), threads, (*map(pointer, given), *outs, *numbers))
     return y, mean, deviation, summed
 
@@ -136,7 +136,7 @@ def layer_normalization(site: Site, plain: Call) -> Call | None:
     def call(x: Array, scale: Array, bias: Array | None = None) -> Any:
         how = {"axis": axis % x.ndim, "epsilon": epsilon, "statistics": statistics}
         if tuple(scale.shape) == tuple(x.shape[how["axis"] :]):
-            found = normalised(site, x, scale, bias, rms=False, **how)
+            found = normalized(site, x, scale, bias, rms=False, **how)
             if found is not None:
                 return found[:3]
         return plain(x, scale, bias)
@@ -154,7 +154,7 @@ def rms_normalization(site: Site, plain: Call) -> Call | None:
     def call(x: Array, scale: Array) -> Any:
         start = axis % x.ndim
         if tuple(scale.shape) == tuple(x.shape[start:]):
-            found = normalised(site, x, scale, None, axis=start, epsilon=epsilon, rms=True)
+            found = normalized(site, x, scale, None, axis=start, epsilon=epsilon, rms=True)
             if found is not None:
                 return found[0]
         return plain(x, scale)
@@ -164,14 +164,14 @@ def rms_normalization(site: Site, plain: Call) -> Call | None:
 
 @choose("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", domain="com.microsoft")
 def skip_normalization(site: Site, plain: Call) -> Call:
-    """A residual sum and its normalisation, without writing the sum unless it is wanted."""
+    """A residual sum and its normalization, without writing the sum unless it is wanted."""
     epsilon, rms = site.attribute("epsilon", 1e-12), "Simplified" in site.node.op_type
     wanted = [value.uses() or value.is_graph_output() for value in site.node.outputs]
     statistics, total = any(wanted[1:3]), any(wanted[3:4])
 
     def call(x: Array, skip: Array, gamma: Array, *more: Array | None) -> Any:
         beta, extra = (None, *more, None)[:2] if rms else (*more, None, None)[:2]
-        found = normalised(
+        found = normalized(
             site,
             x,
             gamma,

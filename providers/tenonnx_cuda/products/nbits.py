@@ -17,7 +17,7 @@ FEW: Final = 16
 """Rows of x up to which the matrix is not written down: that is bound by reading it."""
 
 TILE_BYTES: Final = 32 << 20
-"""Dequantised weights that exist at any one time: most of them are in the device's cache yet when
+"""Dequantized weights that exist at any one time: most of them are in the device's cache yet when
 they are read."""
 
 SLICES: Final = 256
@@ -90,7 +90,7 @@ def by_tiles(site: Site, x: Array, matrix: Matrix) -> Array:
     whole = matrix.by_rows or step == matrix.rows
     y = site.xp.empty((len(x), outer), x.dtype if whole else np.float32)
     for start in range(0, matrix.rows, step):
-        tile = dequantised(site, x, matrix, start, min(step, matrix.rows - start))
+        tile = dequantized(site, x, matrix, start, min(step, matrix.rows - start))
         some = slice(start, start + len(tile))
         if matrix.by_rows:
             multiply_into(site, x, tile.T, y[:, some], adds=False)
@@ -111,12 +111,12 @@ def multiply_into(site: Site, a: Array, b: Array, y: Array, *, adds: bool) -> No
         y[...] = site.xp.matmul(a, b)
 
 
-def dequantised(site: Site, x: Array, matrix: Matrix, start: int, rows: int) -> Array:
+def dequantized(site: Site, x: Array, matrix: Matrix, start: int, rows: int) -> Array:
     """Returns some rows of the matrix in x's element type."""
     tile = site.xp.empty((rows, matrix.columns), x.dtype)
     k_block, k_step, n_block, n_step = matrix.places
     macros = {"BY_ROWS": int(matrix.by_rows), "K_BLOCK": k_block, "N_BLOCK": n_block}
-    launch = site.kernel("dequantise", "dequantise", **macros, **matrix.macros(x))
+    launch = site.kernel("dequantize", "dequantize", **macros, **matrix.macros(x))
     arrays = (matrix.weight, matrix.scales, pointer(matrix.zeros), tile)
     sizes = (start, rows, matrix.columns, k_step, n_step, matrix.zero_row)
     grid = (*blocks(matrix.columns // matrix.per_word), min(rows, LARGEST_GRID))

@@ -1,4 +1,4 @@
-"""Channels, or groups of them, normalised by their own mean and deviation."""
+"""Channels, or groups of them, normalized by their own mean and deviation."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def moment(x: Any, mean: Any, power: Any) -> Any:
 
 
 @parallel
-def normalise_group(arguments: Any, task: Any, worker: Any) -> None:
-    """Normalises one row."""
+def normalize_group(arguments: Any, task: Any, worker: Any) -> None:
+    """Normalizes one row."""
     x, y, scale, bias, together, epsilon = arguments
     row = x[task]
     mean = moment(row, F(0), 1)
@@ -51,11 +51,11 @@ def normalise_group(arguments: Any, task: Any, worker: Any) -> None:
 
 
 @kernel((In(f32, 2), Out(f32, 2), In(f32, 1), In(f32, 1), size, f32, size))
-def normalise_channels(x, y, scale, bias, together, epsilon, threads):  # type: ignore[no-untyped-def] # the signature has them
+def normalize_channels(x, y, scale, bias, together, epsilon, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Writes ``(x - mean) / sqrt(variance + epsilon) * scale + bias``.
 
     Args:
-        x: Rows, each of as many channels as are normalised together.
+        x: Rows, each of as many channels as are normalized together.
         y: The result.
         scale: One for every channel; after the last one, rows begin with the first again.
         bias: Likewise.
@@ -63,4 +63,4 @@ def normalise_channels(x, y, scale, bias, together, epsilon, threads):  # type: 
         epsilon: What is added to the variance.
         threads: How many threads to use.
     """
-    normalise_group((x, y, scale, bias, together, epsilon), x.shape[0], threads)
+    normalize_group((x, y, scale, bias, together, epsilon), x.shape[0], threads)

@@ -172,7 +172,7 @@ def multiply_dots(
     low: Any,
     high: Any,
 ) -> Any:
-    """Computes what ``multiply_taps`` does for a few columns, vectorised along the depth.
+    """Computes what ``multiply_taps`` does for a few columns, vectorized along the depth.
 
     Args:
         rows: 1 to ``DOT_ROWS``.

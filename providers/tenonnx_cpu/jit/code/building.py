@@ -16,16 +16,16 @@ from tenonnx_cpu.jit.code.cpu import compiles_only
 from tenonnx_cpu.jit.code.linking import link
 
 SPEED = 3
-"""How much LLVM optimises, of 3."""
+"""How much LLVM optimizes, of 3."""
 
 
 def machine() -> Any:
-    """Returns what writes code that is optimised fully."""
+    """Returns what writes code that is optimized fully."""
     return numba_target.context().codegen().machine(opt=SPEED)
 
 
-def optimise(module: Any) -> None:
-    """Optimises a module."""
+def optimize(module: Any) -> None:
+    """Optimizes a module."""
     options = llvm.create_pipeline_tuning_options(speed_level=SPEED)
     options.loop_vectorization, options.slp_vectorization = True, False
     builder = llvm.create_pass_builder(machine(), options)
@@ -33,7 +33,7 @@ def optimise(module: Any) -> None:
 
 
 def build(module: Any, exports: Sequence[str], path: Path) -> dict[str, int]:
-    """Makes an image of an optimised module, keeps it as a file and loads it.
+    """Makes an image of an optimized module, keeps it as a file and loads it.
 
     Returns:
         The addresses of its exports; 0 in a process that only compiles.

@@ -1,4 +1,4 @@
-"""What functions compile to before LLVM optimises anything: a module each, and whom it calls."""
+"""What functions compile to before LLVM optimizes anything: a module each, and whom it calls."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from numba.core import cgutils, codegen
 
 
 class Library(codegen.AOTCodeLibrary):
-    """What numba adds one function's code to; nothing is linked or optimised until ``whole``.
+    """What numba adds one function's code to; nothing is linked or optimized until ``whole``.
 
-    A helper is therefore read once, and no copy of it is optimised on its way up to a kernel.
+    A helper is therefore read once, and no copy of it is optimized on its way up to a kernel.
     """
 
     def __init__(self, codegen: Any, name: str) -> None:

@@ -1,8 +1,8 @@
-"""numba's target for kernels: LLVM modules that are optimised once, and never made executable here.
+"""numba's target for kernels: LLVM modules that are optimized once, and never made executable here.
 
-numba's own target optimises every function fully before it is linked into its callers, and again
+numba's own target optimizes every function fully before it is linked into its callers, and again
 with each of them, and hands all of them to a just-in-time linker. An image needs neither: the whole
-module of a kernel is optimised when it is complete (``library``, ``building``), and only then
+module of a kernel is optimized when it is complete (``library``, ``building``), and only then
 becomes machine code.
 """
 

@@ -1,4 +1,4 @@
-"""Reductions of adjacent float32 elements that LLVM does not vectorise, or not well enough."""
+"""Reductions of adjacent float32 elements that LLVM does not vectorize, or not well enough."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def _image(file: Path, functions: Sequence[Shared]) -> dict[str, int]:
 def _build(path: Path, file: Path, functions: Sequence[Shared]) -> dict[str, int]:
     names = [function.name for function in functions]
     module = llvm.parse_assembly(str(_module(numba_target.context(), file, functions)))
-    building.optimise(module)
+    building.optimize(module)
     return building.build(module, names, path)
 
 

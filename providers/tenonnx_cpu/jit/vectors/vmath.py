@@ -1,4 +1,4 @@
-"""Elementary functions of float32 without branches or calls, so that LLVM vectorises their loops.
+"""Elementary functions of float32 without branches or calls, so that LLVM vectorizes their loops.
 
 Polynomials and rational functions are weighted least-squares fits in float64. The errors stated
 are in units in the last place (ulp), over the whole range; NaN gives NaN.

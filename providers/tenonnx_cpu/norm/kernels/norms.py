@@ -1,4 +1,4 @@
-"""Softmax and normalisation of rows: each stays in the cache while it is gone over."""
+"""Softmax and normalization of rows: each stays in the cache while it is gone over."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def softmax(x, y, logarithm, grain, threads):  # type: ignore[no-untyped-def] # 
 
 
 @helper
-def normalise(x: Any, scale: Any, bias: Any, epsilon: Any, centred: Any, y: Any) -> None:
-    """Writes a row normalised by its deviation, or root mean square, into ``y`` (maybe ``x``)."""
+def normalize(x: Any, scale: Any, bias: Any, epsilon: Any, centred: Any, y: Any) -> None:
+    """Writes a row normalized by its deviation, or root mean square, into ``y`` (maybe ``x``)."""
     mean, rest = F(0), F(0)
     if centred:
         for i in range(x.size):
@@ -77,17 +77,17 @@ def normalise(x: Any, scale: Any, bias: Any, epsilon: Any, centred: Any, y: Any)
 
 
 @parallel
-def normalise_rows(arguments: Any, task: Any, worker: Any) -> None:
+def normalize_rows(arguments: Any, task: Any, worker: Any) -> None:
     """Does some rows."""
     x, other, scale, bias, epsilon, centred, y, total, grain = arguments
     for row in range(task * grain, min(x.shape[0], (task + 1) * grain)):
         if not other.size:
-            normalise(x[row], scale, bias, epsilon, centred, y[row])
+            normalize(x[row], scale, bias, epsilon, centred, y[row])
             continue
         one, two, both = x[row], other[row], total[row]
         for i in range(both.size):
             both[i] = one[i] + two[i]
-        normalise(both, scale, bias, epsilon, centred, y[row])
+        normalize(both, scale, bias, epsilon, centred, y[row])
 
 
 @kernel(
@@ -96,8 +96,8 @@ def normalise_rows(arguments: Any, task: Any, worker: Any) -> None:
         Out(f32, 2), Out(f32, 2), size, size,
     )
 )  # fmt: skip
-def normalise_all(x, other, scale, bias, epsilon, centred, y, total, grain, threads):  # type: ignore[no-untyped-def] # the signature has them
-    """Normalises the rows of ``x``, or of ``x + other``.
+def normalize_all(x, other, scale, bias, epsilon, centred, y, total, grain, threads):  # type: ignore[no-untyped-def] # the signature has them
+    """Normalizes the rows of ``x``, or of ``x + other``.
 
     Args:
         x: The rows.
@@ -105,11 +105,11 @@ def normalise_all(x, other, scale, bias, epsilon, centred, y, total, grain, thre
         scale: What the columns are multiplied by.
         bias: What is added to them, or of no size.
         epsilon: What is added to the mean square.
-        centred: Whether the mean is subtracted: layer normalisation, not root mean square.
+        centred: Whether the mean is subtracted: layer normalization, not root mean square.
         y: The result.
         total: ``x + other``, if there is such.
         grain: Rows in a task.
         threads: How many threads to use.
     """
     arguments = (x, other, scale, bias, epsilon, centred, y, total, grain)
-    normalise_rows(arguments, -(-x.shape[0] // grain), threads)
+    normalize_rows(arguments, -(-x.shape[0] // grain), threads)

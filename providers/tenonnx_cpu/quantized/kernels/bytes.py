@@ -1,4 +1,4 @@
-"""Products of many rows with quantised matrices: activations as bytes, codes packed as bytes."""
+"""Products of many rows with quantized matrices: activations as bytes, codes packed as bytes."""
 
 from __future__ import annotations
 

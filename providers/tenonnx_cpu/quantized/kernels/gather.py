@@ -1,4 +1,4 @@
-"""Rows of a blockwise quantised table, as embeddings are looked up: every thread takes some."""
+"""Rows of a blockwise quantized table, as embeddings are looked up: every thread takes some."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products with blockwise quantised matrices, dequantised panel by panel into the cache."""
+"""Products with blockwise quantized matrices, dequantized panel by panel into the cache."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tenonnx_cpu.matmul.kernels.epilogue import EXTRAS, finish_rows
 from tenonnx_cpu.matmul.kernels.gemm import block_shape
 from tenonnx_cpu.matmul.kernels.tile import ADD, COLUMNS, ZERO
 from tenonnx_cpu.matmul.kernels.workspace import DEPTH, NUMBERS, WORKSPACE
-from tenonnx_cpu.quantized.kernels.dequantise import make_dequantise
+from tenonnx_cpu.quantized.kernels.dequantize import make_dequantize
 from tenonnx_cpu.quantized.kernels.matrix import WEIGHTS, Weights
 
 
 def make_q_gemm(bits: int) -> Kernel:
     """Returns the product of float32 by codes of so many bits."""
-    dequantise = make_dequantise(bits)
+    dequantize = make_dequantize(bits)
 
     @parallel
     def compute_blocks(arguments: Any, task: Any, worker: Any) -> None:
@@ -37,7 +37,7 @@ def make_q_gemm(bits: int) -> Kernel:
             for column in range(0, wide, COLUMNS):
                 span = min(COLUMNS, wide - column)
                 target = packed + PANEL * kk * (column // COLUMNS)
-                dequantise(weights, k, kk, left + column, span, packed + 4 * NUMBERS, target)
+                dequantize(weights, k, kk, left + column, span, packed + 4 * NUMBERS, target)
             multiply_ahead(
                 high, wide, kk, a_block + k * a.strides[1], a.strides[0], a.strides[1],
                 packed, 0, 0, c_block, 4 * columns, ADD if k else ZERO, 0, 0, 0,

@@ -1,4 +1,4 @@
-"""A blockwise quantised matrix as kernels see it."""
+"""A blockwise quantized matrix as kernels see it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 from tenonnx_cpu.jit.compiling import In, boolean, f32, size, u8
 
 WEIGHTS = (In(u8, 1), In(f32, 2), In(u8, 1), boolean, size, size, size, size, size)
-"""The types of ``Weights``: ``Quantised.arguments``, which are a tuple to a kernel."""
+"""The types of ``Weights``: ``Quantized.arguments``, which are a tuple to a kernel."""
 
 
 class Weights(NamedTuple):
-    """What is called so in ``tenonnx_cpu.quantized.matrix.Quantised``, and ``flip``.
+    """What is called so in ``tenonnx_cpu.quantized.matrix.Quantized``, and ``flip``.
 
     Attributes:
         zeros: Of no size if every zero point is ``zero``.

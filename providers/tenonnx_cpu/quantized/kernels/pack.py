@@ -1,4 +1,4 @@
-"""Panels of bytes from quantised matrices: codes less their zero points, four rows interleaved.
+"""Panels of bytes from quantized matrices: codes less their zero points, four rows interleaved.
 
 Of codes of 8 bits the zero point must be the middle of the range: they fit a byte afterwards.
 """

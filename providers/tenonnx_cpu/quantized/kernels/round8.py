@@ -1,4 +1,4 @@
-"""Activations rounded to bytes, a group at a time, for products with quantised matrices."""
+"""Activations rounded to bytes, a group at a time, for products with quantized matrices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products of a few rows with quantised matrices: activations as bytes, codes read once."""
+"""Products of a few rows with quantized matrices: activations as bytes, codes read once."""
 
 from __future__ import annotations
 

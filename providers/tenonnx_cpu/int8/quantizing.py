@@ -13,11 +13,11 @@ from tenonnx_cpu.conv.channels_last import memory_order
 from tenonnx_cpu.int8.codes import BYTES
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces
+from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.matmul.product import F32
-from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 QUANTIZE, DEQUANTIZE, BY_RANGE = (
-    JitKernel("int8.quantising", name) for name in ("quantize", "dequantize", "quantize_by_range")
+    JitKernel("int8.quantizing", name) for name in ("quantize", "dequantize", "quantize_by_range")
 )
 CHUNK = 1 << 15
 """Numbers that a thread takes at a time."""
@@ -92,7 +92,7 @@ def dynamic_quantize(x: NDArray, threads: int) -> Launch | None:
     return Launch(run, arguments, (codes, scale, zero), refusal)
 
 
-@specialise("DynamicQuantizeLinear")
+@specialize("DynamicQuantizeLinear")
 def dynamic_quantize_linear(site: Site, plain: Call) -> Call | None:
     """The range, then the bytes."""
     BY_RANGE.request()
@@ -113,8 +113,8 @@ def _single(site: Site) -> bool:
     return single and not site.attribute("precision", 0)
 
 
-@specialise("QuantizeLinear")
-@specialise("QuantizeLinear", domain="com.microsoft")
+@specialize("QuantizeLinear")
+@specialize("QuantizeLinear", domain="com.microsoft")
 def quantize_linear(site: Site, plain: Call) -> Call | None:
     """float32 to bytes."""
     if not _single(site) or site.attribute("output_dtype", 0) not in (0, 2, 3):
@@ -134,8 +134,8 @@ def quantize_linear(site: Site, plain: Call) -> Call | None:
     return call
 
 
-@specialise("DequantizeLinear")
-@specialise("DequantizeLinear", domain="com.microsoft")
+@specialize("DequantizeLinear")
+@specialize("DequantizeLinear", domain="com.microsoft")
 def dequantize_linear(site: Site, plain: Call) -> Call | None:
     """Bytes to float32."""
     if not _single(site) or site.attribute("output_dtype", 0) not in (0, 1):

@@ -1,7 +1,7 @@
-"""Writes the models of ``optimised/`` with onnxruntime; the tests do not need it.
+"""Writes the models of ``optimized/`` with onnxruntime; the tests do not need it.
 
-``python tests/contrib/optimise.py`` saves models of ``tests/exports`` as onnxruntime optimises
-them, fuses them for transformers, and quantises them. A quantised model's answers lie beside it.
+``python tests/contrib/optimize.py`` saves models of ``tests/exports`` as onnxruntime optimizes
+them, fuses them for transformers, and quantizes them. A quantized model's answers lie beside it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from onnxruntime import quantization
 from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 from onnxruntime.transformers.optimizer import optimize_model
 
-HERE = Path(__file__).parent / "optimised"
+HERE = Path(__file__).parent / "optimized"
 EXPORTS = Path(__file__).parents[1] / "exports"
 LEVELS = {
     "extended": ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
@@ -44,7 +44,7 @@ blocked (float[n,3,h,w] x, float[n,a,b,20] z)
     z1 = Transpose<perm=[0,3,1,2]>(z)  c7 = Conv<kernel_shape=[3,3]>(z1, w7, b7)
     h7 = HardSigmoid<alpha=0.25>(c7)  t = Transpose<perm=[0,2,3,1]>(h7) }
 """
-"""Its optimised form has operators of com.microsoft.nchwc, and channels that fill no block."""
+"""Its optimized form has operators of com.microsoft.nchwc, and channels that fill no block."""
 
 
 def save_blocked() -> None:
@@ -90,10 +90,10 @@ def feeds_of(name: str) -> dict[str, Any]:
     return {key: array for key, array in inputs.items() if key in wanted}
 
 
-def finish(quantised: Path, name: str, target: str, level: str = "extended") -> None:
-    """Optimise a quantised model, and keep what it was and what onnxruntime answers."""
-    save(quantised, HERE / target, level)
-    quantised.unlink()
+def finish(quantized: Path, name: str, target: str, level: str = "extended") -> None:
+    """Optimize a quantized model, and keep what it was and what onnxruntime answers."""
+    save(quantized, HERE / target, level)
+    quantized.unlink()
     session = ort.InferenceSession(HERE / target, providers=["CPUExecutionProvider"])
     answers = session.run(None, feeds_of(name))
     np.savez_compressed((HERE / target).with_suffix(".npz"), *answers)
@@ -109,8 +109,8 @@ class Samples(quantization.CalibrationDataReader):  # type: ignore[misc]
         return self.left.pop() if self.left else None
 
 
-def quantise(name: str, form: str, source: Path | None = None) -> None:
-    path = HERE / "quantised.onnx"
+def quantize(name: str, form: str, source: Path | None = None) -> None:
+    path = HERE / "quantized.onnx"
     source = source or EXPORTS / f"{name}.onnx"
     if form == "dynamic":
         # Shapes are not inferred through operators of other domains.
@@ -138,8 +138,8 @@ if __name__ == "__main__":
         str(EXPORTS / "distilbert.onnx"), "bert", num_heads=4, hidden_size=32, opt_level=0
     )
     fused.save_model_to_file(str(HERE / "distilbert-fused.onnx"))
-    quantise("distilbert", "dynamic", HERE / "distilbert-fused.onnx")
-    quantise("bert", "dynamic")
-    quantise("llama", "int4")
-    quantise("convnext", "QDQ")
-    quantise("resnet", "QOperator")
+    quantize("distilbert", "dynamic", HERE / "distilbert-fused.onnx")
+    quantize("bert", "dynamic")
+    quantize("llama", "int4")
+    quantize("convnext", "QDQ")
+    quantize("resnet", "QOperator")

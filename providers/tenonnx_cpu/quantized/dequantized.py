@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 
 from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.matmul.product import F32
-from tenonnx_cpu.quantized.matrix import Quantised
+from tenonnx_cpu.quantized.matrix import Quantized
 from tenonnx_cpu.quantized.product import activations_at, matmul_q, request
-from tenonnx_cpu.specialise import Call, NDArray, Site, specialise
 
 
-@specialise("DequantizeMatMul", domain="ai.tenonnx")
+@specialize("DequantizeMatMul", domain="ai.tenonnx")
 def dequantize_matmul(site: Site, plain: Call) -> Call | None:
     """Products of float32 with a matrix that the kernels read as it is stored."""
-    weights = quantised_weights(site)
+    weights = quantized_weights(site)
     if weights is None:
         return None
     activations = activations_at(site.attribute("accuracy_level", 0))
@@ -30,7 +30,7 @@ def dequantize_matmul(site: Site, plain: Call) -> Call | None:
     return Capturable(call)
 
 
-def quantised_weights(site: Site) -> Quantised | None:
+def quantized_weights(site: Site) -> Quantized | None:
     """Returns the constant matrix of a DequantizeMatMul, if kernels read it as it is stored."""
     codes, scales, zeros = (site.constant(position) for position in (1, 2, 3))
     if codes is None or scales is None or scales.dtype != F32:
@@ -53,7 +53,7 @@ def quantised_weights(site: Site) -> Quantised | None:
     block = block or depth
     blocks = -(-depth // block)
     try:
-        return Quantised(
+        return Quantized(
             codes,
             scales.reshape((width, blocks) if turned else (blocks, width)),
             zeros,

@@ -21,7 +21,7 @@ SECONDS = 8.0
 Fails = Callable[[Drawn], bool]
 
 
-def minimised(drawn: Drawn, finding: Finding, kernels: bool) -> Drawn:
+def minimized(drawn: Drawn, finding: Finding, kernels: bool) -> Drawn:
     """Returns a case that fails in the same way, with fewer runs and a smaller model."""
 
     def fails(case: Drawn) -> bool:

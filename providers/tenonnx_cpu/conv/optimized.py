@@ -1,4 +1,4 @@
-"""Convolutions and pooling as onnxruntime leaves them in models that it has optimised."""
+"""Convolutions and pooling as onnxruntime leaves them in models that it has optimized."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tenonnx_cpu.conv.tail import Tail
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.int8.codes import BYTES
 from tenonnx_cpu.int8.pooling import max_pool_of_bytes
-from tenonnx_cpu.specialise import F32, Call, NDArray, Site, specialise
+from tenonnx_cpu.kernel_selection import F32, Call, NDArray, Site, specialize
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -80,7 +80,7 @@ def tail_of(node: ir.Node, scope: Scope) -> Tail | None:
     return tail
 
 
-@specialise("NhwcMaxPool", domain="com.microsoft")
+@specialize("NhwcMaxPool", domain="com.microsoft")
 def max_pool(site: Site, plain: Call) -> Call | None:
     """The maximum of floats or bytes of images that have their channels last."""
     first = taking_first(plain, 0)

@@ -33,9 +33,9 @@ def dynamic_quantize_lstm(
     hidden_size: int | None = None,
     input_forget: int = 0,
 ) -> tuple[Array, ...]:
-    """Return LSTM with dequantised weights; inputs and states keep their precision.
+    """Return LSTM with dequantized weights; inputs and states keep their precision.
 
-    The weights are (directions, inputs, 4 * hidden), quantised per direction or per column.
+    The weights are (directions, inputs, 4 * hidden), quantized per direction or per column.
     """
     w, r = (
         real_weights(xp, *parts)

@@ -1,4 +1,4 @@
-"""Products with quantised matrices, against float64: every kernel, layout and width."""
+"""Products with quantized matrices, against float64: every kernel, layout and width."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tenonnx_cpu.capture.launch import done
 from tenonnx_cpu.jit.code import images
 from tenonnx_cpu.quantized import nbits as nbits_module
 from tenonnx_cpu.quantized import product as products
-from tenonnx_cpu.quantized.matrix import Quantised
+from tenonnx_cpu.quantized.matrix import Quantized
 from tenonnx_cpu.quantized.product import matmul_q, request
 
 require_kernels()
@@ -39,7 +39,7 @@ def unpacked(flat: np.ndarray[Any, Any], bits: int) -> np.ndarray[Any, Any]:
 
 
 class Problem:
-    """A quantised matrix, and what it is in float64."""
+    """A quantized matrix, and what it is in float64."""
 
     def __init__(
         self, bits: int, depth: int, columns: int, block: int,
@@ -58,7 +58,7 @@ class Problem:
             )
         middle = 1 << bits - 1
         zero = 0 if signed else middle
-        self.matrix = Quantised(
+        self.matrix = Quantized(
             codes.reshape(-1), scales, points, bits, depth, columns, block, by_column, signed, zero
         )
 

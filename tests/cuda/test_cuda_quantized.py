@@ -1,4 +1,4 @@
-"""The CUDA kernels of quantised matrices, compiled for the host, against formulas in float64."""
+"""The CUDA kernels of quantized matrices, compiled for the host, against formulas in float64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""onnxruntime's quantisation tools: they calibrate through tenonnx, which runs what they make."""
+"""onnxruntime's quantization tools: they calibrate through tenonnx, which runs what they make."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def check_close(path: Path, reference: Path, most: float) -> None:
 
 @pytest.mark.parametrize("form", ["QDQ", "QOperator"])
 @pytest.mark.parametrize("method", ["MinMax", "Entropy", "Percentile"])
-def test_static_quantisation(path: Path, form: str, method: str) -> None:
+def test_static_quantization(path: Path, form: str, method: str) -> None:
     target = path.with_name("static.onnx")
     tools.quantize_static(
         str(path),
@@ -89,14 +89,14 @@ def test_static_quantisation(path: Path, form: str, method: str) -> None:
     check_close(target, path, 0.1)
 
 
-def test_dynamic_quantisation(path: Path) -> None:
+def test_dynamic_quantization(path: Path) -> None:
     target = path.with_name("dynamic.onnx")
     tools.quantize_dynamic(str(path), str(target), op_types_to_quantize=["MatMul"])
     assert "MatMulInteger" in {n.op_type for n in onnx.load(target).graph.node}
     check_close(target, path, 0.1)
 
 
-def test_preprocessing_writes_the_optimised_model(path: Path) -> None:
+def test_preprocessing_writes_the_optimized_model(path: Path) -> None:
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     target = path.with_name("prepared.onnx")

@@ -1,6 +1,6 @@
 """Kernels of the CPU provider's own, chosen for a node when it is compiled.
 
-A specialisation looks at one node (its attributes, its constants, what is known of its types) and
+A specialization looks at one node (its attributes, its constants, what is known of its types) and
 returns a callable that computes it, or ``None`` to leave it to the array kernel. That kernel,
 ``plain``, is handed to it: whatever the fast path does not take goes there at run time.
 """
@@ -115,18 +115,18 @@ def on_host(tensor: Any) -> NDArray:
     return array_of(tensor)
 
 
-Specialisation: TypeAlias = Callable[[Site, Call], Call | None]
+Specialization: TypeAlias = Callable[[Site, Call], Call | None]
 
-SPECIALISATIONS: dict[tuple[str, str], Specialisation] = {}
+SPECIALIZATIONS: dict[tuple[str, str], Specialization] = {}
 """By domain and operator; in force at every version, so one that depends on it must look."""
 
 
-def specialise(*names: str, domain: str = "") -> Callable[[Specialisation], Specialisation]:
-    """Decorates a specialisation: ``@specialise("MatMul")``."""
+def specialize(*names: str, domain: str = "") -> Callable[[Specialization], Specialization]:
+    """Decorates a specialization: ``@specialize("MatMul")``."""
 
-    def decorate(function: Specialisation) -> Specialisation:
+    def decorate(function: Specialization) -> Specialization:
         for name in names:
-            SPECIALISATIONS[domain, name] = function
+            SPECIALIZATIONS[domain, name] = function
         return function
 
     return decorate

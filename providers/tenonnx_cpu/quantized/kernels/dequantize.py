@@ -1,4 +1,4 @@
-"""Panels of float32 from blockwise quantised matrices, as they are stored."""
+"""Panels of float32 from blockwise quantized matrices, as they are stored."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _lines(bits: int) -> Shared:
 
         v.loop(b, count, [source, panel], step)
 
-    return Shared(__file__, f"tenonnx_dequantise_lines_{bits}", [I64] * 6, body)
+    return Shared(__file__, f"tenonnx_dequantize_lines_{bits}", [I64] * 6, body)
 
 
 def _words(bits: int) -> Shared:
@@ -66,7 +66,7 @@ def _words(bits: int) -> Shared:
 
         v.loop(b, count, [source, panel], step)
 
-    return Shared(__file__, f"tenonnx_dequantise_words_{bits}", [I64] * 6, body)
+    return Shared(__file__, f"tenonnx_dequantize_words_{bits}", [I64] * 6, body)
 
 
 LINES = {bits: _lines(bits) for bits in WIDTHS}
@@ -98,7 +98,7 @@ def block_numbers(weights: Any, bits: Any, column: Any, span: Any, number: Any, 
         store_float(offset, out + 4 * (COLUMNS + i))
 
 
-def make_dequantise(bits: int) -> Any:
+def make_dequantize(bits: int) -> Any:
     """Returns what fills a panel of float32 from codes of so many bits."""
     each = 32 // bits
 
@@ -119,7 +119,7 @@ def make_dequantise(bits: int) -> Any:
         return procedure(WORDS[bits])
 
     @helper
-    def dequantise(
+    def dequantize(
         weights: Any, row: Any, depth: Any, column: Any, span: Any, numbers: Any, panel: Any
     ) -> None:
         """Fills a panel of ``depth`` rows, with zeros beyond ``span`` columns.
@@ -164,4 +164,4 @@ def make_dequantise(bits: int) -> Any:
             panel += 4 * COLUMNS * count
             row = stop
 
-    return dequantise
+    return dequantize

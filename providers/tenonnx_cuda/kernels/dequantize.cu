@@ -12,7 +12,7 @@ struct __align__(sizeof(T) * PER < 16 ? sizeof(T) * PER : 16) word_of { T each[P
 // out = some rows of the matrix, from the first on. Rows are n and columns k if BY_ROWS, else the
 // other way about. The grid: words of a row, and any number of rows. The arguments of `levels` are
 // those of nbits.cu.
-extern "C" __global__ void dequantise(
+extern "C" __global__ void dequantize(
     const unsigned* w, const S* scales, const void* zeros, T* out, int first, int rows, int columns,
     int k_step, int n_step, int zero_row) {
     const levels l = {scales, zeros, K_BLOCK, k_step, N_BLOCK, n_step, zero_row};

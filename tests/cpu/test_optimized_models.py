@@ -1,4 +1,4 @@
-"""Operators that onnxruntime writes into models it optimises, on kernels, against float64."""
+"""Operators that onnxruntime writes into models it optimizes, on kernels, against float64."""
 
 from __future__ import annotations
 

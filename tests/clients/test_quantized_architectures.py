@@ -1,4 +1,4 @@
-"""Architectures as onnxruntime's quantisation tools leave them: the answers stay the same.
+"""Architectures as onnxruntime's quantization tools leave them: the answers stay the same.
 
 The tools calibrate, and compare, on whatever the name ``onnxruntime`` stands for.
 """
@@ -78,15 +78,15 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "quantise"), CASES)
+@pytest.mark.parametrize(("name", "quantize"), CASES)
 def test_tools_outputs_run(
-    tmp_path: Path, name: str, quantise: Callable[[Path, Path, Feeds], None]
+    tmp_path: Path, name: str, quantize: Callable[[Path, Path, Feeds], None]
 ) -> None:
-    source, target = EXPORTS / f"{name}.onnx", tmp_path / "quantised.onnx"
+    source, target = EXPORTS / f"{name}.onnx", tmp_path / "quantized.onnx"
     with np.load(EXPORTS / f"{name}.npz") as data:
         feeds = {key[3:]: data[key] for key in data if key.startswith("in:")}
         original = [data[key] for key in data if key.startswith("out:")]
-    quantise(source, target, feeds)
+    quantize(source, target, feeds)
     options = tenonnx.SessionOptions()
     options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "0")
     found = tenonnx.InferenceSession(target, options).run(None, feeds)

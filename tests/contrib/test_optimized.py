@@ -1,6 +1,6 @@
-"""Models as onnxruntime optimises, fuses and quantises them.
+"""Models as onnxruntime optimizes, fuses and quantizes them.
 
-``tests/contrib/optimise.py`` writes them. What is not quantised answers as the export does.
+``tests/contrib/optimize.py`` writes them. What is not quantized answers as the export does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 
 import tenonnx
 
-FOLDER = Path(__file__).parent / "optimised"
+FOLDER = Path(__file__).parent / "optimized"
 EXPORTS = Path(__file__).parents[1] / "exports"
 MODELS = sorted(path for path in FOLDER.iterdir() if path.suffix in (".onnx", ".ort"))
 
@@ -27,7 +27,7 @@ def answers_of(path: Path, exported: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("path", MODELS, ids=lambda path: path.name)
-@pytest.mark.parametrize("level", [0, 99], ids=["plain", "optimised"])
+@pytest.mark.parametrize("level", [0, 99], ids=["plain", "optimized"])
 def test_model(path: Path, level: int) -> None:
     options = tenonnx.SessionOptions(graph_optimization_level=tenonnx.GraphOptimizationLevel(level))
     session = tenonnx.InferenceSession(path, options, providers=["cpu"])

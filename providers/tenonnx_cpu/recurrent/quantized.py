@@ -10,8 +10,8 @@ import numpy as np
 from tenonnx_cpu.buffers import F32
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.fuse import Fused, Scope, fusion
+from tenonnx_cpu.kernel_selection import NDArray, Site
 from tenonnx_cpu.recurrent.operator import layer_of
-from tenonnx_cpu.specialise import NDArray, Site
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -21,7 +21,7 @@ WEIGHTS = ((1, 8, 9), (2, 10, 11))
 
 
 @fusion("DynamicQuantizeLSTM", domain="com.microsoft")
-def fuse_quantised(node: ir.Node, scope: Scope) -> Fused | None:
+def fuse_quantized(node: ir.Node, scope: Scope) -> Fused | None:
     """Takes constant weights, unless copies of weights are not wanted."""
     site = scope.site(node)
     layer = layer_of(site, "LSTM") if scope.packs and len(node.inputs) == 12 else None

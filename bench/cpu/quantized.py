@@ -1,4 +1,4 @@
-"""Blockwise quantised products against onnxruntime: ``python -m bench.cpu.quantised [filter]``.
+"""Blockwise quantized products against onnxruntime: ``python -m bench.cpu.quantized [filter]``.
 
 onnxruntime gets a ``MatMulNBits`` node, or for a matrix of rows DequantizeLinear and MatMul, which
 it turns into one. To see memory rather than caches at work, as a model's decoding does, there are
@@ -22,7 +22,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from bench.cpu.side_by_side import COLUMNS, compared, parser
 from tenonnx_cpu.capture.launch import done
-from tenonnx_cpu.quantized.matrix import Quantised
+from tenonnx_cpu.quantized.matrix import Quantized
 from tenonnx_cpu.quantized.product import Activations, matmul_q, request
 
 INT4 = {False: TensorProto.UINT4, True: TensorProto.INT4}
@@ -60,14 +60,14 @@ CASES = [
 ]
 
 
-def build(case: Case, rng: np.random.Generator) -> tuple[bytes, Quantised]:
+def build(case: Case, rng: np.random.Generator) -> tuple[bytes, Quantized]:
     """Returns a model, and the same matrix for ``matmul_q``."""
     blocks = case.depth // case.block
     lines = (case.columns, blocks) if case.by_column else (blocks, case.columns)
     scales = rng.random(lines, np.float32) * 0.01
     codes = rng.integers(0, 256, case.depth * case.columns * case.bits // 8, np.uint8)
     zeros = rng.integers(0, 256, scales.size * case.bits // 8, np.uint8) if case.zeros else None
-    own = Quantised(
+    own = Quantized(
         codes, scales, zeros, case.bits, case.depth, case.columns, case.block, case.by_column,
         signed=not case.by_column, zero=1 << case.bits - 1 if case.by_column else 0,
     )  # fmt: skip
