@@ -38,7 +38,7 @@ PLACES = {
     "core/tenonnx/affine.py": ANSWERS,
     "plugins/tenonnx_jax/declined.py": OTHERS,
     "providers/tenonnx_cpu/conv/patches.py": ANSWERS,
-    "providers/tenonnx_cpu/data_movement/turning.py": ANSWERS,
+    "providers/tenonnx_cpu/data_movement/transpose.py": ANSWERS,
     "providers/tenonnx_cuda/capture/capturable.py": "what cupy leaves to libraries that wait",
     "providers/tenonnx_cuda/provider.py": ANSWERS,
     "providers/tenonnx_array/provider.py": ANSWERS,

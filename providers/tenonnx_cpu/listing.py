@@ -25,10 +25,10 @@ LISTING: Final = {
     "conv.pooling": "AveragePool GlobalAveragePool MaxPool ReduceMean",
     "conv.resizing": "Resize",
     "conv.transposed": "ConvTranspose",
-    "data_movement.joining": "Concat",
+    "data_movement.concat": "Concat",
     "data_movement.moving": "DepthToSpace Gather Pad ReverseSequence SpaceToDepth Tile",
     "data_movement.picking": "GatherElements",
-    "data_movement.turning": "Transpose",
+    "data_movement.transpose": "Transpose",
     "data_movement.views": "Expand Flatten Reshape Slice Split SplitToSequence Squeeze Unsqueeze",
     "elementwise.batch_norm": "BatchNormalization",
     "elementwise.elementwise": (

@@ -11,9 +11,9 @@ from scipy import special
 from windows_oracle import convolve
 
 from models import node
-from tenonnx_cpu.conv import placing
+from tenonnx_cpu.conv import layout_assignment
 from tenonnx_cpu.conv.conv import CHANNELS, CONV, DEPTHWISE, PIXELS
-from tenonnx_cpu.conv.placing import SUITED
+from tenonnx_cpu.conv.layout_assignment import SUITED
 
 pytestmark = pytest.mark.skipif(not SUITED, reason="vectors cannot be loaded in part")
 
@@ -168,7 +168,7 @@ def test_dense_kernels_from_and_to_channels_last(
     case: Dense, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first takes channels first and leaves them last, the second does the opposite."""
-    monkeypatch.setattr(placing, "_has_depthwise", lambda _: True)
+    monkeypatch.setattr(layout_assignment, "_has_depthwise", lambda _: True)
     places, other = Watch(PIXELS, monkeypatch), Watch(CONV, monkeypatch)
     x = floats(*case.x, seed=1)
     w = floats(case.rows, case.x[1], *case.kernel, seed=2, scale=0.1)

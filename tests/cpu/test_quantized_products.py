@@ -166,9 +166,9 @@ def test_kernels_that_read_codes_once_are_used() -> None:
         (True, "int8", 16): "q_bytes_4",
         (True, "float32", 1): "q_reals_4",
         (True, "float32", 16): "q_gemm_4",
-        (False, "int8", 1): "q_few_bytes_4",
+        (False, "int8", 1): "q_gemv_bytes_4",
         (False, "int8", 16): "q_bytes_4",
-        (False, "float32", 1): "q_few_reals_4",
+        (False, "float32", 1): "q_gemv_reals_4",
         (False, "float32", 16): "q_gemm_4",
     }
 

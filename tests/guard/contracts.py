@@ -57,25 +57,21 @@ CONTRACTS: dict[str, Contract] = {
         values="positions are rows of the caches",
     ),
     **dict.fromkeys(
-        [
-            f"matmul.{kind}.{kind}_{dtype}"
-            for kind in ("gemm", "stream")
-            for dtype in ("f16", "bf16")
-        ],
+        [f"matmul.{kind}.{kind}_{dtype}" for kind in ("gemm", "gemv") for dtype in ("f16", "bf16")],
         PRODUCT._replace(captured=False),
     ),
     "matmul.gemm.gemm_f32": PRODUCT,
-    "matmul.stream.stream_f32": PRODUCT,
+    "matmul.gemv.gemv_f32": PRODUCT,
     "matmul.dense.run_layers": Contract(
         plan="each layer's rows are the columns of the one before; a bias has a number per column",
         launch="x is a matrix of the first layer's rows",
     ),
     **dict.fromkeys([f"quantized.gemm.q_gemm_{bits}" for bits in (2, 4, 8)], CODES),
     **dict.fromkeys([f"quantized.bytes.q_bytes_{bits}" for bits in (2, 4, 8)], CODES),
-    **dict.fromkeys([f"quantized.stream.q_dots_{bits}" for bits in (2, 4, 8)], CODES),
+    **dict.fromkeys([f"quantized.gemv_dot.q_dots_{bits}" for bits in (2, 4, 8)], CODES),
     **dict.fromkeys([f"quantized.reals.q_reals_{bits}" for bits in (2, 4, 8)], CODES),
-    **dict.fromkeys([f"quantized.few.q_few_bytes_{bits}" for bits in (2, 4)], CODES),
-    **dict.fromkeys([f"quantized.few.q_few_reals_{bits}" for bits in (2, 4, 8)], CODES),
+    **dict.fromkeys([f"quantized.gemv_axpy.q_gemv_bytes_{bits}" for bits in (2, 4)], CODES),
+    **dict.fromkeys([f"quantized.gemv_axpy.q_gemv_reals_{bits}" for bits in (2, 4, 8)], CODES),
     "quantized.gather.gather_rows": Contract(
         plan=CODES.plan, values="rows beyond the table are zeros, as in onnxruntime"
     ),
@@ -105,7 +101,7 @@ CONTRACTS: dict[str, Contract] = {
     "int8.depthwise.byte_depthwise": BYTES,
     "int8.gemm.byte_gemm": BYTES,
     **dict.fromkeys(
-        [f"int8.between.{name}" for name in ("max_pool", "average", "add", "multiply")],
+        [f"int8.requantize.{name}" for name in ("max_pool", "average", "add", "multiply")],
         BYTES._replace(captured=False),
     ),
     "int8.table.look_up": Contract(plan="scales and zero points have one number each"),
@@ -120,13 +116,13 @@ CONTRACTS: dict[str, Contract] = {
     "data_movement.moving.move": Contract(
         plan="numpy moves the places of elements, and refuses what is wrong"
     ),
-    "data_movement.joining.join": Contract(
+    "data_movement.concat.concat": Contract(
         launch="shapes agree but along the axis", captured=False
     ),
     "data_movement.picking.pick": Contract(
         launch="as many rows of places as of data", values="places are in a row", captured=False
     ),
-    "data_movement.turning.turn": Contract(launch="strides are positive"),
+    "data_movement.transpose.transpose": Contract(launch="strides are positive"),
     "recurrent.layer.run_layer": Contract(
         plan="hidden_size is R's",
         launch="W, R, B and states agree; a length per item",

@@ -17,7 +17,7 @@ from tenonnx_cpu import buffers
 from tenonnx_cpu.jit import scratch
 from tenonnx_cpu.jit.runtime import KERNELS, JitKernel
 
-ADDRESSED = {"data_movement.joining.join", "matmul.dense.run_layers"}
+ADDRESSED = {"data_movement.concat.concat", "matmul.dense.run_layers"}
 """Kernels that are given addresses instead of arrays: sessions guard what lies there."""
 
 APART = {"capture.replay.replay"}

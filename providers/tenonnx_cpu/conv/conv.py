@@ -17,8 +17,8 @@ from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.channels_last import channels_first, channels_last, is_last
 from tenonnx_cpu.conv.depthwise import channels_layout, depthwise_layout, is_narrow, variant_of
 from tenonnx_cpu.conv.layout import DEPTH, Layout, layout
+from tenonnx_cpu.conv.layout_assignment import SUITED, better_last
 from tenonnx_cpu.conv.pixels import PANEL, packed, pixels_layout
-from tenonnx_cpu.conv.placing import SUITED, better_last
 from tenonnx_cpu.conv.reach import kept, reached, without_others
 from tenonnx_cpu.conv.tail import Tail, find_tail, per_channel
 from tenonnx_cpu.conv.winograd import tile_size, tiled, winograd_layout

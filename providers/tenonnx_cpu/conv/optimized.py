@@ -15,8 +15,8 @@ from tenonnx_cpu.conv.conv import ConvCall, request
 from tenonnx_cpu.conv.pooling import pool
 from tenonnx_cpu.conv.tail import Tail
 from tenonnx_cpu.fuse import Fused, Scope, fusion
-from tenonnx_cpu.int8.codes import BYTES
 from tenonnx_cpu.int8.pooling import max_pool_of_bytes
+from tenonnx_cpu.int8.quantized_values import BYTES
 from tenonnx_cpu.kernel_selection import F32, Call, NDArray, Site, specialize
 
 if TYPE_CHECKING:

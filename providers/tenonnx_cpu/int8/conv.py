@@ -14,9 +14,16 @@ from tenonnx_cpu.capture.launch import done
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.channels_last import taking_first, taking_last
 from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
-from tenonnx_cpu.int8.codes import BYTES, Code, code_of, dequantized, quantizer, unread
 from tenonnx_cpu.int8.conv_weights import ByteWeights
 from tenonnx_cpu.int8.product import NO_WORDS, Finish
+from tenonnx_cpu.int8.quantized_values import (
+    BYTES,
+    QuantizedType,
+    dequantized,
+    quantized_type_of,
+    quantizer,
+    unread,
+)
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 
 if TYPE_CHECKING:
@@ -38,9 +45,9 @@ class ByteConv:
     """
 
     weights: ByteWeights
-    x: Code
-    w: Code
-    y: Code
+    x: QuantizedType
+    w: QuantizedType
+    y: QuantizedType
     bias: NDArray | None
     limits: tuple[float, float]
     plain: Call
@@ -82,9 +89,9 @@ class ByteConv:
 
 def takes(
     weights: ByteWeights | None,
-    x: Code | None,
-    w: Code | None,
-    y: Code | None,
+    x: QuantizedType | None,
+    w: QuantizedType | None,
+    y: QuantizedType | None,
     bias: NDArray | None,
 ) -> bool:
     """Says whether codes and a bias are of the kind that kernels take."""
@@ -114,7 +121,7 @@ def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
     last = quantizer(nodes[-1].outputs[0], scope)
     if last is None:
         return None
-    codes = [code_of(step, scope) for step in (image, kernel, last)]
+    codes = [quantized_type_of(step, scope) for step in (image, kernel, last)]
     x, w, y = codes
     attributes = Attributes.of(scope.site(node))
     weights = ByteWeights.of(attributes, scope.site(kernel), 0, 2, scope.threads)
@@ -151,7 +158,9 @@ def _sources(node: ir.Node, scope: Scope) -> list[ir.Node]:
     return [] if source is None else [source]
 
 
-def _bias(node: ir.Node, x: Code, w: Code, scope: Scope) -> tuple[bool, NDArray | None]:
+def _bias(
+    node: ir.Node, x: QuantizedType, w: QuantizedType, scope: Scope
+) -> tuple[bool, NDArray | None]:
     """Returns whether the bias is known, and which it is."""
     if len(node.inputs) < 3 or node.inputs[2] is None:
         return True, None
@@ -162,7 +171,7 @@ def _bias(node: ir.Node, x: Code, w: Code, scope: Scope) -> tuple[bool, NDArray 
     whole = None if source is None else scope.site(source).constant(0)
     if source is None or whole is None or whole.dtype != np.int32:
         return False, None
-    code = code_of(source, scope, np.dtype(np.int32))
+    code = quantized_type_of(source, scope, np.dtype(np.int32))
     if code is None or code.zero.any() or {code.scale.size, w.scale.size} - {1, whole.size}:
         return False, None
     unit = x.scale.reshape(-1)[:1] * w.scale.reshape(-1)
@@ -182,7 +191,7 @@ def qlinear_conv(site: Site, plain: Call) -> Call | None:
         return None
     _, x_scale, x_zero, _, w_scale, w_zero, y_scale, y_zero, bias = given
     x, w, y = (
-        Code(scale, zero, zero.dtype)
+        QuantizedType(scale, zero, zero.dtype)
         for scale, zero in ((x_scale, x_zero), (w_scale, w_zero), (y_scale, y_zero))
         if scale is not None and zero is not None
     )

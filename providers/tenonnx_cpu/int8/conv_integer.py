@@ -10,10 +10,10 @@ from tenonnx.planning.fusion import beside
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
-from tenonnx_cpu.int8.codes import scaled_sums
 from tenonnx_cpu.int8.conv import limits_of
 from tenonnx_cpu.int8.conv_weights import ByteWeights
 from tenonnx_cpu.int8.product import NO_NUMBERS, SUMS, Finish
+from tenonnx_cpu.int8.quantized_values import scaled_sums
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.matmul.product import F32
 

@@ -11,9 +11,9 @@ from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.channels_last import channels_first, channels_last
 from tenonnx_cpu.conv.layout import Layout
-from tenonnx_cpu.int8.codes import BYTES
 from tenonnx_cpu.int8.conv_layout import PANEL, Form, byte_depthwise_layout, bytes_layout
 from tenonnx_cpu.int8.product import FORMS, Finish
+from tenonnx_cpu.int8.quantized_values import BYTES
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import scratch

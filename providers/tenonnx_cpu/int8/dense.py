@@ -10,8 +10,15 @@ import numpy as np
 from tenonnx.planning.fusion import beside
 from tenonnx.planning.lower import is_constant
 from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
-from tenonnx_cpu.int8.codes import BYTES, Code, code_of, dequantized, quantizer, unread
 from tenonnx_cpu.int8.product import GEMM, NO_NUMBERS, Finish, byte_product, column_zeros
+from tenonnx_cpu.int8.quantized_values import (
+    BYTES,
+    QuantizedType,
+    dequantized,
+    quantized_type_of,
+    quantizer,
+    unread,
+)
 from tenonnx_cpu.kernel_selection import Call, NDArray, on_host
 from tenonnx_cpu.matmul.product import F32
 from tenonnx_cpu.quantized.dequantized import quantized_weights
@@ -27,7 +34,7 @@ class Tail(NamedTuple):
     sources: tuple[ir.Node, ...]
     bias: NDArray
     least: float
-    code: Code | None
+    code: QuantizedType | None
 
     def finish(self, unit: NDArray) -> Finish:
         """Returns what becomes of sums in units of ``unit``, float64, one or one per column."""
@@ -65,7 +72,7 @@ def tail_of(value: ir.Value, columns: int, scope: Scope) -> Tail:
         nodes.append(relu)
         least, end = 0.0, relu.outputs[0]
     last = quantizer(end, scope)
-    code = None if last is None else code_of(last, scope)
+    code = None if last is None else quantized_type_of(last, scope)
     if last is None or code is None or not code.is_single or code.dtype not in BYTES:
         return Tail(real, sources, bias, -np.inf, None)
     return Tail((*nodes, last), sources, bias, least, code)
@@ -82,7 +89,7 @@ def constant_row(
         row = on_host(value.const_value) if is_constant(value) else None
     else:
         source = dequantized(value, scope)
-        code = None if source is None else code_of(source, scope, np.dtype(np.int32))
+        code = None if source is None else quantized_type_of(source, scope, np.dtype(np.int32))
         whole = None if source is None else scope.site(source).constant(0)
         if code is None or whole is None or whole.ndim != 1:
             return None
@@ -98,7 +105,7 @@ def constant_row(
 def fuse_weights(node: ir.Node, scope: Scope) -> Fused | None:
     """A product with a constant matrix of bytes."""
     x = dequantized(node.inputs[0], scope)
-    code = None if x is None else code_of(x, scope)
+    code = None if x is None else quantized_type_of(x, scope)
     if x is None or code is None or not code.is_single or code.dtype not in BYTES:
         return None
     weights = quantized_weights(scope.site(node))
@@ -124,7 +131,7 @@ def fuse_weights(node: ir.Node, scope: Scope) -> Fused | None:
 def fuse_matmul(node: ir.Node, scope: Scope) -> Fused | None:
     """A product of two dequantized tensors, as attention has them."""
     found = [source for value in node.inputs if (source := dequantized(value, scope)) is not None]
-    codes = [code for source in found if (code := code_of(source, scope)) is not None]
+    codes = [code for source in found if (code := quantized_type_of(source, scope)) is not None]
     if len(codes) < 2 or not all(code.is_single and code.dtype in BYTES for code in codes):
         return None
     left, right = codes
@@ -143,7 +150,7 @@ def fuse_matmul(node: ir.Node, scope: Scope) -> Fused | None:
 
 def _call(
     operands: Callable[..., tuple[NDArray, NDArray]],
-    code: Code,
+    code: QuantizedType,
     zeros: NDArray,
     finish: Finish,
     threads: int,

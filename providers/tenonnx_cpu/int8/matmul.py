@@ -11,8 +11,8 @@ from tenonnx.planning.fusion import beside
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
-from tenonnx_cpu.int8.codes import BYTES, scaled_sums
 from tenonnx_cpu.int8.product import GEMM, NO_WORDS, Finish, byte_launch, byte_product, column_zeros
+from tenonnx_cpu.int8.quantized_values import BYTES, scaled_sums
 from tenonnx_cpu.int8.quantizing import BY_RANGE, dynamic_quantize
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.matmul.product import F32

@@ -12,15 +12,15 @@ from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.channels_last import memory_order
 from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
-from tenonnx_cpu.int8.between import SERIAL, between, byte_limits, flat
-from tenonnx_cpu.int8.codes import Code, code_at
+from tenonnx_cpu.int8.quantized_values import QuantizedType, quantized_type_at
+from tenonnx_cpu.int8.requantize import SERIAL, byte_limits, flat, requantize
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-ADD, MULTIPLY = (JitKernel("int8.between", name) for name in ("add", "multiply"))
+ADD, MULTIPLY = (JitKernel("int8.requantize", name) for name in ("add", "multiply"))
 
 ROW = 1024
 """Bytes that should be repeated at a time: shorter rows are repeated before."""
@@ -33,18 +33,20 @@ def fuse_pair(node: ir.Node, scope: Scope) -> Fused | None:
     """The sum or the product of two tensors of bytes."""
     kind = node.op_type
 
-    def make(codes: Sequence[Code], made: Code, least: float, plain: Call) -> Call:
+    def make(
+        codes: Sequence[QuantizedType], made: QuantizedType, least: float, plain: Call
+    ) -> Call:
         limits = byte_limits(made, least)
         pair = PairCall(kind, codes[0], codes[1], made, limits, scope.threads, plain)
         return Capturable(pair.launch)
 
-    return between(node, 2, scope, KERNELS[kind], make)
+    return requantize(node, 2, scope, KERNELS[kind], make)
 
 
 @specialize("QLinearAdd", "QLinearMul", domain="com.microsoft")
 def qlinear_pair(site: Site, plain: Call) -> Call | None:
     """The same as one operator."""
-    a, b, y = (code_at(site, scale) for scale in (1, 4, 6))
+    a, b, y = (quantized_type_at(site, scale) for scale in (1, 4, 6))
     if a is None or b is None or y is None or not a.dtype == b.dtype == y.dtype:
         return None
     kind = site.node.op_type.removeprefix("QLinear")
@@ -74,9 +76,9 @@ class PairCall:
     def __init__(
         self,
         kind: str,
-        a: Code,
-        b: Code,
-        made: Code,
+        a: QuantizedType,
+        b: QuantizedType,
+        made: QuantizedType,
         limits: tuple[float, float],
         threads: int,
         plain: Call,
@@ -130,7 +132,9 @@ class PairCall:
         return Launch(run, (*given, threads), z)
 
 
-def _numbers(kind: str, a: Code, b: Code, made: Code, limits: tuple[float, float]) -> NDArray:
+def _numbers(
+    kind: str, a: QuantizedType, b: QuantizedType, made: QuantizedType, limits: tuple[float, float]
+) -> NDArray:
     """Returns what the kernel takes besides bytes."""
     first, second = a.origin + a.flip, b.origin + b.flip
     if kind == "Mul":

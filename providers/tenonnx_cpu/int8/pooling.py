@@ -17,8 +17,8 @@ from tenonnx_cpu.conv.channels_last import channels_first, channels_last, taking
 from tenonnx_cpu.conv.layout import numbers_of, places_of
 from tenonnx_cpu.conv.pooling import EMPTY
 from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
-from tenonnx_cpu.int8.between import SERIAL, between, byte_limits, flat
-from tenonnx_cpu.int8.codes import BYTES, Code, code_at
+from tenonnx_cpu.int8.quantized_values import BYTES, QuantizedType, quantized_type_at
+from tenonnx_cpu.int8.requantize import SERIAL, byte_limits, flat, requantize
 from tenonnx_cpu.int8.sizes import POOL_FIELDS
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces
@@ -27,7 +27,7 @@ from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-MAX_POOL, AVERAGE = (JitKernel("int8.between", name) for name in ("max_pool", "average"))
+MAX_POOL, AVERAGE = (JitKernel("int8.requantize", name) for name in ("max_pool", "average"))
 
 
 @fusion("MaxPool", priority=QUANTIZED)
@@ -37,11 +37,13 @@ def fuse_max_pool(node: ir.Node, scope: Scope) -> Fused | None:
     if len(node.outputs) > 1 or site.attribute("ceil_mode", 0):
         return None
 
-    def make(codes: Sequence[Code], made: Code, least: float, plain: Call) -> Call:
+    def make(
+        codes: Sequence[QuantizedType], made: QuantizedType, least: float, plain: Call
+    ) -> Call:
         same = codes[0].same(made) and least != 0
         return max_pool_of_bytes(site, plain) if same else plain
 
-    return between(node, 1, scope, MAX_POOL, make)
+    return requantize(node, 1, scope, MAX_POOL, make)
 
 
 def max_pool_of_bytes(site: Site, plain: Call) -> Call:
@@ -82,16 +84,18 @@ def max_pool_of_bytes(site: Site, plain: Call) -> Call:
 def fuse_average(node: ir.Node, scope: Scope) -> Fused | None:
     """The mean of each channel of bytes."""
 
-    def make(codes: Sequence[Code], made: Code, least: float, plain: Call) -> Call:
+    def make(
+        codes: Sequence[QuantizedType], made: QuantizedType, least: float, plain: Call
+    ) -> Call:
         return average_of_bytes(codes[0], made, byte_limits(made, least), plain)
 
-    return between(node, 1, scope, AVERAGE, make)
+    return requantize(node, 1, scope, AVERAGE, make)
 
 
 @specialize("QLinearGlobalAveragePool", domain="com.microsoft")
 def qlinear_average(site: Site, plain: Call) -> Call | None:
     """The same as one operator, wherever its images have their channels."""
-    code, made = code_at(site, 1), code_at(site, 3)
+    code, made = quantized_type_at(site, 1), quantized_type_at(site, 3)
     if code is None or made is None:
         return None
     last = bool(site.attribute("channels_last", 0))
@@ -105,7 +109,9 @@ def qlinear_average(site: Site, plain: Call) -> Call | None:
     return lambda x, *_: call(x)
 
 
-def average_of_bytes(code: Code, made: Code, limits: tuple[float, float], plain: Call) -> Call:
+def average_of_bytes(
+    code: QuantizedType, made: QuantizedType, limits: tuple[float, float], plain: Call
+) -> Call:
     """Returns what computes the mean of each channel of bytes ``(N, C, D1, ...)``.
 
     Args:

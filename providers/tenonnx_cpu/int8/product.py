@@ -11,7 +11,7 @@ import numpy as np
 from tenonnx_cpu.buffers import contiguous, empty
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.layout import fixed
-from tenonnx_cpu.int8.codes import BYTES
+from tenonnx_cpu.int8.quantized_values import BYTES
 from tenonnx_cpu.int8.sizes import FEW, ROOM
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces

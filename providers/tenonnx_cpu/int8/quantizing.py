@@ -10,7 +10,7 @@ from tenonnx_cpu.buffers import contiguous, empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.conv.channels_last import memory_order
-from tenonnx_cpu.int8.codes import BYTES
+from tenonnx_cpu.int8.quantized_values import BYTES
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenonnx_cpu.int8.codes import code_at
+from tenonnx_cpu.int8.quantized_values import quantized_type_at
 from tenonnx_cpu.int8.quantizing import DEQUANTIZE, QUANTIZE, dequantize, quantize
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.norm.norms import SOFTMAX, specialize_softmax
@@ -17,7 +17,7 @@ def nothing(_: NDArray) -> None:
 @specialize("QLinearSoftmax", domain="com.microsoft")
 def qlinear_softmax(site: Site, plain: Call) -> Call | None:
     """Along the last axis, between constant scales."""
-    x_code, y_code = code_at(site, 1), code_at(site, 3)
+    x_code, y_code = quantized_type_at(site, 1), quantized_type_at(site, 3)
     axis, threads = site.attribute("axis", -1), site.threads
     if x_code is None or y_code is None:
         return None

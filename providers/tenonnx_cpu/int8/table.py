@@ -13,11 +13,11 @@ from tenonnx_cpu.buffers import contiguous, empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.channels_last import memory_order
-from tenonnx_cpu.data_movement.joining import JOIN, join
+from tenonnx_cpu.data_movement.concat import CONCAT, concat
 from tenonnx_cpu.elementwise.elementwise import MEANINGS
 from tenonnx_cpu.fuse import LOOKED_UP, QUANTIZED, Fused, Scope, fusion
-from tenonnx_cpu.int8.between import SERIAL, between, flat
-from tenonnx_cpu.int8.codes import BYTES, Code
+from tenonnx_cpu.int8.quantized_values import BYTES, QuantizedType
+from tenonnx_cpu.int8.requantize import SERIAL, flat, requantize
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import Call, NDArray
 
@@ -110,9 +110,11 @@ def _is_read_by(nodes: Collection[ir.Node], node: ir.Node, scope: Scope) -> bool
 def fuse_concat(node: ir.Node, scope: Scope) -> Fused | None:
     """Arrays of bytes side by side, those whose bytes stand for other numbers looked up."""
     axis = scope.site(node).attribute("axis", None)
-    JOIN.request()
+    CONCAT.request()
 
-    def make(codes: Sequence[Code], made: Code, least: float, plain: Call) -> Call:
+    def make(
+        codes: Sequence[QuantizedType], made: QuantizedType, least: float, plain: Call
+    ) -> Call:
         tables = [None if each.same(made) else _between(each, made) for each in codes]
         kinds = [each.dtype for each in codes]
 
@@ -130,7 +132,7 @@ def fuse_concat(node: ir.Node, scope: Scope) -> Fused | None:
 
         return plain if least == 0 else call
 
-    return between(node, len(node.inputs), scope, LOOK_UP, make)
+    return requantize(node, len(node.inputs), scope, LOOK_UP, make)
 
 
 def _joined(parts: Sequence[NDArray], axis: int, threads: int) -> NDArray:
@@ -142,12 +144,12 @@ def _joined(parts: Sequence[NDArray], axis: int, threads: int) -> NDArray:
     if rows and alike and not any(part.nbytes % (4 * rows) for part in parts):
         out = empty(shape, parts[0].dtype)
         words = [part.reshape(rows, -1).view(np.int32) for part in parts]
-        if join(tuple(words), 1, out.reshape(rows, -1).view(np.int32), threads):
+        if concat(tuple(words), 1, out.reshape(rows, -1).view(np.int32), threads):
             return out
     return np.concatenate(parts, axis)
 
 
-def _between(code: Code, made: Code) -> NDArray:
+def _between(code: QuantizedType, made: QuantizedType) -> NDArray:
     """Returns the bytes that stand for the same numbers as others do, as far as there are any."""
     bytes_of = CODES.view(code.dtype).astype(np.float32)
     numbers = (bytes_of - np.float32(code.origin)) * np.float32(code.step)

@@ -14,10 +14,10 @@ from tenonnx_cpu.kernel_selection import NDArray
 from tenonnx_cpu.matmul.kernels.workspace import WORKSPACE
 from tenonnx_cpu.matmul.product import (
     F32,
+    GEMV,
     KINDS,
     NO_BIAS,
     NO_RESIDUAL,
-    STREAM,
     product,
     request,
 )
@@ -90,7 +90,7 @@ def chosen_product(x: NDArray, stack: NDArray, places: NDArray, threads: int) ->
     if x.shape[0] > FEW:
         return result if _by_matrix(x, stack, places, threads, result) else None
     kind = KINDS[stack.dtype]
-    run = STREAM[kind].run
+    run = GEMV[kind].run
     if run is None:
         return None
     offsets = np.stack([np.arange(x.shape[0]) * x.strides[0], places * stack.strides[0]], axis=1)

@@ -24,7 +24,7 @@ KINDS = {F32: "f32", np.dtype(np.float16): "f16", np.dtype(ml_dtypes.bfloat16): 
 """Elements of B that kernels widen as they read them."""
 
 GEMM = {kind: JitKernel("matmul.gemm", f"gemm_{kind}") for kind in KINDS.values()}
-STREAM = {kind: JitKernel("matmul.stream", f"stream_{kind}") for kind in KINDS.values()}
+GEMV = {kind: JitKernel("matmul.gemv", f"gemv_{kind}") for kind in KINDS.values()}
 
 FEW_ROWS, FEW_DOTS = {"f32": 5, "f16": 8, "bf16": 8}, 16
 """Rows of A up to which B is streamed, when its columns or its rows are adjacent."""
@@ -59,7 +59,7 @@ PLAIN = Epilogue()
 def request(kind: str) -> None:
     """Has the kernels for B of a kind of elements compiled."""
     GEMM[kind].request()
-    STREAM[kind].request()
+    GEMV[kind].request()
 
 
 def product(a: NDArray, b: NDArray, threads: int, *more: Any, **named: Any) -> Any | None:
@@ -148,7 +148,7 @@ def _choose(kind: str, rows: int, left: NDArray, right: NDArray) -> Callable[...
     else:
         cached = depth >= DEEP and rows * depth <= CACHED
         few = rows <= FEW_DOTS or (kind == "f32" and rows <= DOTS and cached)
-    return STREAM[kind].run if few else GEMM[kind].run
+    return GEMV[kind].run if few else GEMM[kind].run
 
 
 def fits(array: NDArray) -> bool:

@@ -36,10 +36,10 @@ FEW = 4
 
 GEMM = {bits: JitKernel("quantized.gemm", f"q_gemm_{bits}") for bits in (2, 4, 8)}
 BYTES = {bits: JitKernel("quantized.bytes", f"q_bytes_{bits}") for bits in (2, 4, 8)}
-DOTS = {bits: JitKernel("quantized.stream", f"q_dots_{bits}") for bits in (2, 4, 8)}
+DOTS = {bits: JitKernel("quantized.gemv_dot", f"q_dots_{bits}") for bits in (2, 4, 8)}
 REAL_DOTS = {bits: JitKernel("quantized.reals", f"q_reals_{bits}") for bits in (2, 4, 8)}
-LINES = {bits: JitKernel("quantized.few", f"q_few_bytes_{bits}") for bits in (2, 4)}
-REAL_LINES = {bits: JitKernel("quantized.few", f"q_few_reals_{bits}") for bits in (2, 4, 8)}
+BYTE_GEMV = {bits: JitKernel("quantized.gemv_axpy", f"q_gemv_bytes_{bits}") for bits in (2, 4)}
+REAL_GEMV = {bits: JitKernel("quantized.gemv_axpy", f"q_gemv_reals_{bits}") for bits in (2, 4, 8)}
 
 
 def activations_at(accuracy_level: int) -> Activations:
@@ -107,9 +107,9 @@ def _choose(weights: Quantized, rows: int, activations: Activations) -> tuple[Ji
     bits, rounded = weights.bits, activations == "int8"
     if rows <= FEW:
         if group := weights.group_of_lines:
-            if rounded and bits in LINES:
-                return LINES[bits], group, _lines_room
-            return REAL_LINES[bits], group, _real_lines_room
+            if rounded and bits in BYTE_GEMV:
+                return BYTE_GEMV[bits], group, _lines_room
+            return REAL_GEMV[bits], group, _real_lines_room
         if rounded and (group := weights.group_of_chunk):
             return DOTS[bits], group, _dots_room
         if weights.fits_reals:

@@ -16,9 +16,9 @@ from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.memory import load_float, store_float
 from tenonnx_cpu.jit.vectors.views import floats
 from tenonnx_cpu.matmul.kernels.block import multiply_block
+from tenonnx_cpu.matmul.kernels.gemv_axpy import make_sum_lines
+from tenonnx_cpu.matmul.kernels.gemv_dot import make_dot_lines
 from tenonnx_cpu.matmul.kernels.pack import make_pack
-from tenonnx_cpu.matmul.kernels.stream_dots import make_dot_lines
-from tenonnx_cpu.matmul.kernels.stream_lines import make_sum_lines
 from tenonnx_cpu.matmul.kernels.tile import ADD, COLUMNS, ZERO
 
 pack = make_pack("f32")

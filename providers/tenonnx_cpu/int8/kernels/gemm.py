@@ -9,7 +9,7 @@ from numba.extending import intrinsic
 
 from tenonnx_cpu.int8.kernels.band import copy_bytes, fill_bytes
 from tenonnx_cpu.int8.kernels.finishing import NUMBERS, ROUNDED, pack_numbers
-from tenonnx_cpu.int8.kernels.stream import PANEL, span_of, stream_span
+from tenonnx_cpu.int8.kernels.gemv import PANEL, gemv_span, span_of
 from tenonnx_cpu.int8.kernels.tile import multiply_bytes
 from tenonnx_cpu.int8.sizes import FEW
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i32, i64, kernel, size, u8
@@ -176,7 +176,7 @@ def byte_gemm(a, fours, b, c, offsets, origin, of_columns, flips, finish, room, 
     if c.shape[0] <= FEW and batch == 1 and columns >= PANEL and b.strides[1] == 1:
         span = span_of(columns, threads)
         few = (left, b, c, totals, columns_own, flip_b, limits, span, share, memory)
-        stream_span(few, -(-columns // span), threads)
+        gemv_span(few, -(-columns // span), threads)
         return
     shape = block_shape(rows, columns, b.shape[0], batch, threads)
     tasks = batch * -(-rows // shape[0]) * -(-columns // shape[1])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numba.extending import intrinsic
 
-from tenonnx_cpu.int8.kernels.between import to_byte
+from tenonnx_cpu.int8.kernels.requantize import to_byte
 from tenonnx_cpu.jit.compiling import In, Out, f32, i32, kernel, size, u8
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors import vector as v

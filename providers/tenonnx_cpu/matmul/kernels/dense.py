@@ -11,7 +11,7 @@ from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors.views import floats
 from tenonnx_cpu.matmul.kernels.band import multiply_band
 from tenonnx_cpu.matmul.kernels.epilogue import activate
-from tenonnx_cpu.matmul.kernels.stream_dots import make_dot_lines
+from tenonnx_cpu.matmul.kernels.gemv_dot import make_dot_lines
 from tenonnx_cpu.matmul.kernels.workspace import WORKSPACE
 
 F = np.float32

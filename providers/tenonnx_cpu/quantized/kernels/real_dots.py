@@ -13,7 +13,7 @@ from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.shared import Shared, one_of, under
 from tenonnx_cpu.jit.vectors.vector import F32, I8, I64, Builder, Value
 from tenonnx_cpu.quantized.kernels.dots import LINES, ROWS, WIDE
-from tenonnx_cpu.quantized.kernels.lines import code_offset, real_codes
+from tenonnx_cpu.quantized.kernels.gemv_groups import code_offset, real_codes
 
 
 def _dots(

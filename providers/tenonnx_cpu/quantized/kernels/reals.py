@@ -10,9 +10,9 @@ from tenonnx_cpu.jit.compiling import In, Kernel, Out, f32, helper, kernel, size
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.matmul.kernels.epilogue import EXTRAS, finish_rows
+from tenonnx_cpu.quantized.kernels.gemv_dot import TASK
 from tenonnx_cpu.quantized.kernels.matrix import WEIGHTS, Weights
 from tenonnx_cpu.quantized.kernels.real_dots import make_real_dots
-from tenonnx_cpu.quantized.kernels.stream import TASK
 from tenonnx_cpu.quantized.kernels.zeros import make_subtract_zeros
 
 

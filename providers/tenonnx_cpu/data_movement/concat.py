@@ -27,7 +27,7 @@ from tenonnx_cpu.data_movement.moving import (
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 
-JOIN = JitKernel("data_movement.joining", "join")
+CONCAT = JitKernel("data_movement.concat", "concat")
 
 RUN = 1 << 14
 """Elements of a run at most: threads share out runs."""
@@ -47,7 +47,7 @@ def specialize_concat(site: Site, plain: Call) -> Call | None:
         return None
     threads = site.threads
     if threads > 1:
-        JOIN.request()
+        CONCAT.request()
 
     def call(*arrays: Any) -> Any:
         first = arrays[0]
@@ -61,13 +61,13 @@ def specialize_concat(site: Site, plain: Call) -> Call | None:
         shape = list(first.shape)
         shape[axis] = sum(array.shape[axis] for array in arrays)
         out = empty(tuple(shape), first.dtype)
-        if threads > 1 and nbytes >= ENOUGH and join(arrays, axis % first.ndim, out, threads):
+        if threads > 1 and nbytes >= ENOUGH and concat(arrays, axis % first.ndim, out, threads):
             return out
         return np.concatenate(arrays, axis, out=out)
 
     def trace(arrays: Sequence[NDArray]) -> Moves | None:
         if all(array.flags.c_contiguous for array in arrays):
-            return joined([array.shape for array in arrays], axis)
+            return moves_of([array.shape for array in arrays], axis)
         if sum(array.size for array in arrays) > LARGE:
             return None
         return traced(plain(*(numbers_of(array, n) for n, array in enumerate(arrays))))
@@ -75,16 +75,16 @@ def specialize_concat(site: Site, plain: Call) -> Call | None:
     return call if count > SOURCES else Capturable(Mover(trace, call, NOTHING, count, threads).call)
 
 
-def join(arrays: tuple[Any, ...], axis: int, out: Any, threads: int) -> bool:
+def concat(arrays: tuple[Any, ...], axis: int, out: Any, threads: int) -> bool:
     """Writes arrays side by side into ``out`` on several threads; ``False`` where numpy must.
 
     Args:
         arrays: Of one dtype, which takes a multiple of 4 bytes.
-        axis: Along which they are joined.
+        axis: Along which they are concatenated.
         out: C-contiguous.
         threads: How many to use at most.
     """
-    run = JOIN.run
+    run = CONCAT.run
     rows = math.prod(out.shape[:axis])
     if run is None or rows < threads or out.itemsize % 4:
         return False
@@ -99,7 +99,7 @@ def join(arrays: tuple[Any, ...], axis: int, out: Any, threads: int) -> bool:
     return True
 
 
-def joined(shapes: Sequence[tuple[int, ...]], axis: int) -> Moves | None:
+def moves_of(shapes: Sequence[tuple[int, ...]], axis: int) -> Moves | None:
     """Returns the moves that put contiguous arrays of these shapes side by side."""
     first = shapes[0]
     if not -len(first) <= axis < len(first):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from running import Watch, floats, run
 
 from models import node
-from tenonnx_cpu.data_movement.turning import TURN, cut_of
+from tenonnx_cpu.data_movement.transpose import TRANSPOSE, cut_of
 
 LENGTHS = st.sampled_from([1, 2, 3, 7, 16, 17, 33, 40])
 
@@ -19,7 +19,7 @@ LENGTHS = st.sampled_from([1, 2, 3, 7, 16, 17, 33, 40])
 @settings(max_examples=150, deadline=None)
 @given(data=st.data(), threads=st.sampled_from([1, 4]))
 def test_every_order_of_axes_is_written(data: st.DataObject, threads: int) -> None:
-    TURN.compile()
+    TRANSPOSE.compile()
     shape = data.draw(st.lists(LENGTHS, min_size=2, max_size=5))
     order = data.draw(st.permutations(range(len(shape))))
     x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
@@ -29,8 +29,8 @@ def test_every_order_of_axes_is_written(data: st.DataObject, threads: int) -> No
     if cut is None:
         return
     made = np.full(y.size, np.nan, np.float32)
-    assert TURN.run is not None
-    TURN.run(x.reshape(-1), made, cut.numbers, cut.threads)
+    assert TRANSPOSE.run is not None
+    TRANSPOSE.run(x.reshape(-1), made, cut.numbers, cut.threads)
     assert np.array_equal(made.reshape(y.shape), y)
 
 
@@ -53,7 +53,7 @@ def test_reversed_and_repeated_elements_are_left_to_numpy() -> None:
 def test_who_reads_it_decides(
     readers: list[Any], expected: Any, calls: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kernel = Watch(TURN, monkeypatch)
+    kernel = Watch(TRANSPOSE, monkeypatch)
     x = floats(64, 48)
     nodes = [node("Transpose", "x", "y", perm=[1, 0]), *readers]
     weights = {"o": np.array([0]), "t": np.array([40])}

@@ -1,4 +1,4 @@
-"""Arrays laid side by side: every thread copies some of the rows."""
+"""Concat: every thread copies some of the rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tenonnx_cpu.jit.vectors.views import floats
 
 
 @parallel
-def join_row(arguments: Any, task: Any, worker: Any) -> None:
+def concat_row(arguments: Any, task: Any, worker: Any) -> None:
     """Copies one row of every part."""
     starts, lengths, out, width = arguments
     place = out + 4 * width * task
@@ -23,7 +23,7 @@ def join_row(arguments: Any, task: Any, worker: Any) -> None:
 
 
 @kernel((In(i64, 1), In(i64, 1), size, size, size, size))
-def join(starts, lengths, out, rows, width, threads):  # type: ignore[no-untyped-def] # the signature has them
+def concat(starts, lengths, out, rows, width, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Writes rows that are the parts' rows one after the other.
 
     Args:
@@ -34,4 +34,4 @@ def join(starts, lengths, out, rows, width, threads):  # type: ignore[no-untyped
         width: Elements of a row of the result.
         threads: How many threads to use.
     """
-    join_row((starts, lengths, out, width), rows, threads)
+    concat_row((starts, lengths, out, width), rows, threads)

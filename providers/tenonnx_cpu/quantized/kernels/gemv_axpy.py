@@ -12,7 +12,7 @@ from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.matmul.kernels.epilogue import EXTRAS, finish_rows
 from tenonnx_cpu.matmul.kernels.tile import CACHE_LINE
 from tenonnx_cpu.matmul.kernels.workspace import LINES_SLAB, LINES_SLAB_ROW, LINES_SPAN
-from tenonnx_cpu.quantized.kernels.lines import line_bytes, make_add_group
+from tenonnx_cpu.quantized.kernels.gemv_groups import line_bytes, make_add_group
 from tenonnx_cpu.quantized.kernels.matrix import WEIGHTS, Weights
 from tenonnx_cpu.quantized.kernels.round8 import round_groups
 
@@ -74,7 +74,7 @@ def sum_bytes(x: Any, group: Any, sums: Any) -> None:
         sums[g] = total
 
 
-def make_few(bits: int, kind: str) -> Any:
+def make_gemv_axpy(bits: int, kind: str) -> Any:
     """Returns the product of 1 to 4 rows with codes of so many bits, row after row."""
     each = 8 // bits
     add_group = make_add_group(bits, kind)
@@ -220,9 +220,9 @@ def make_few(bits: int, kind: str) -> Any:
     return product
 
 
-def make_q_few_bytes(bits: int) -> Kernel:
+def make_q_gemv_bytes(bits: int) -> Kernel:
     """Returns the product of 1 to 4 rows, rounded to bytes, with codes of so many bits."""
-    few = make_few(bits, "bytes")
+    few = make_gemv_axpy(bits, "bytes")
 
     @kernel(
         (
@@ -233,10 +233,10 @@ def make_q_few_bytes(bits: int) -> Kernel:
     def product(
         a: Any, weights: Any, group: Any, c: Any, extras: Any, room: Any, threads: Any
     ) -> None:
-        """Computes ``C = finish(A @ W)``; see ``make_few``'s.
+        """Computes ``C = finish(A @ W)``; see ``make_gemv_axpy``'s.
 
         ``room`` is for A as bytes, ``(1, 2 or 4, depth)``; for two floats per group and row, ``(2,
-        rows as above, groups)``; for an integer, likewise; and what ``make_few``'s takes.
+        rows as above, groups)``; for an integer, likewise; and what ``make_gemv_axpy``'s takes.
         """
         bytes_, numbers, sums, memory = room
         for row in range(a.shape[0]):
@@ -247,9 +247,9 @@ def make_q_few_bytes(bits: int) -> Kernel:
     return product
 
 
-def make_q_few_reals(bits: int) -> Kernel:
+def make_q_gemv_reals(bits: int) -> Kernel:
     """Returns the product of 1 to 4 rows of float32 with codes of so many bits."""
-    few = make_few(bits, "reals")
+    few = make_gemv_axpy(bits, "reals")
 
     @kernel(
         (In(f32, 2), WEIGHTS, size, Out(f32, 2), EXTRAS, (Out(f32, 2), Out(f32, 1)), size)
@@ -257,9 +257,9 @@ def make_q_few_reals(bits: int) -> Kernel:
     def product(
         a: Any, weights: Any, group: Any, c: Any, extras: Any, room: Any, threads: Any
     ) -> None:
-        """Computes ``C = finish(A @ W)``; see ``make_few``'s.
+        """Computes ``C = finish(A @ W)``; see ``make_gemv_axpy``'s.
 
-        ``room`` is for A, ``(1, 2 or 4, depth)``, and what ``make_few``'s takes.
+        ``room`` is for A, ``(1, 2 or 4, depth)``, and what ``make_gemv_axpy``'s takes.
         """
         rows, memory = room
         for row in range(a.shape[0]):
@@ -271,5 +271,5 @@ def make_q_few_reals(bits: int) -> Kernel:
     return product
 
 
-q_few_bytes_2, q_few_bytes_4 = (make_q_few_bytes(bits) for bits in (2, 4))
-q_few_reals_2, q_few_reals_4, q_few_reals_8 = (make_q_few_reals(bits) for bits in (2, 4, 8))
+q_gemv_bytes_2, q_gemv_bytes_4 = (make_q_gemv_bytes(bits) for bits in (2, 4))
+q_gemv_reals_2, q_gemv_reals_4, q_gemv_reals_8 = (make_q_gemv_reals(bits) for bits in (2, 4, 8))

@@ -1,4 +1,4 @@
-"""Arrays written in another order of their axes: squares of them are turned in registers."""
+"""Arrays written in another order of their axes: squares of them are transposed in registers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from numba.extending import intrinsic
 
 from tenonnx_cpu.conv.kernels.rows import copy_row
-from tenonnx_cpu.data_movement.turning import AXES, FIELDS, TOGETHER
+from tenonnx_cpu.data_movement.transpose import AXES, FIELDS, TOGETHER
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors import vector as v
@@ -17,11 +17,11 @@ from tenonnx_cpu.jit.vectors.named import named
 from tenonnx_cpu.jit.vectors.shared import Shared, procedure
 from tenonnx_cpu.jit.vectors.vector import I64, Builder, Value
 
-turn_sizes = named("TurnSizes", FIELDS)
+transpose_sizes = named("TransposeSizes", FIELDS)
 
 
 @intrinsic
-def turn_lines(
+def transpose_lines(
     typing_context: Any,
     source: Any,
     apart: Any,
@@ -40,10 +40,10 @@ def turn_lines(
         target_line: Bytes from line to line.
         lines: How many, at most ``LANES``.
     """
-    return procedure(TURN)
+    return procedure(TRANSPOSE)
 
 
-def _turn(b: Builder, values: Sequence[Value]) -> None:
+def _transpose(b: Builder, values: Sequence[Value]) -> None:
     source, apart, columns, target, target_line, lines = values
     below = lanes_below(b, lines)
 
@@ -65,11 +65,11 @@ def _turn(b: Builder, values: Sequence[Value]) -> None:
     v.loop(b, vectors_for(b, columns), [], block)
 
 
-TURN = Shared(__file__, "tenonnx_turn_lines", [I64] * 6, _turn)
+TRANSPOSE = Shared(__file__, "tenonnx_transpose_lines", [I64] * 6, _transpose)
 
 
 @parallel
-def turn_part(arguments: Any, task: Any, worker: Any) -> None:
+def transpose_part(arguments: Any, task: Any, worker: Any) -> None:
     """Writes some lines of the result."""
     source, target, sizes, numbers = arguments
     apart, grain = sizes.apart, sizes.grain
@@ -80,7 +80,7 @@ def turn_part(arguments: Any, task: Any, worker: Any) -> None:
         if apart == 1:
             copy_row(source + 4 * read, target + 4 * write, sizes.columns)
         for line in range(first, first + count if apart > 1 else first, LANES):
-            turn_lines(
+            transpose_lines(
                 source + 4 * (read + line), 4 * apart, sizes.columns,
                 target + 4 * (write + line * sizes.target_line), 4 * sizes.target_line,
                 min(LANES, first + count - line),
@@ -101,14 +101,14 @@ def places_of(row: Any, axes: Any) -> Any:
 
 
 @kernel((In(f32, 1), Out(f32, 1), In(i64, 1), size))
-def turn(x, y, numbers, threads):  # type: ignore[no-untyped-def] # the signature has them
+def transpose(x, y, numbers, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Writes ``y = x.transpose(...)``.
 
     Args:
         x: Where the first element is; the others lie as strides say.
         y: The result, flat.
-        numbers: As ``tenonnx_cpu.data_movement.turning.FIELDS`` says.
+        numbers: As ``tenonnx_cpu.data_movement.transpose.FIELDS`` says.
         threads: How many threads to use.
     """
-    sizes = turn_sizes(numbers)
-    turn_part((x.ctypes.data, y.ctypes.data, sizes, numbers), sizes.tasks, threads)
+    sizes = transpose_sizes(numbers)
+    transpose_part((x.ctypes.data, y.ctypes.data, sizes, numbers), sizes.tasks, threads)

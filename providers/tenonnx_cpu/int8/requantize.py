@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tenonnx_cpu.fuse import Fused, Scope
-from tenonnx_cpu.int8.codes import BYTES, Code, code_of, dequantized, quantizer, unread
+from tenonnx_cpu.int8.quantized_values import (
+    BYTES,
+    QuantizedType,
+    dequantized,
+    quantized_type_of,
+    quantizer,
+    unread,
+)
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import Call, NDArray
 
@@ -18,10 +25,12 @@ if TYPE_CHECKING:
 SERIAL = 1 << 16
 """Bytes up to which one thread is done before others have started."""
 
-Make = Callable[[Sequence[Code], Code, float, Call], Call]
+Make = Callable[[Sequence[QuantizedType], QuantizedType, float, Call], Call]
 
 
-def between(node: ir.Node, count: int, scope: Scope, kernel: JitKernel, make: Make) -> Fused | None:
+def requantize(
+    node: ir.Node, count: int, scope: Scope, kernel: JitKernel, make: Make
+) -> Fused | None:
     """Fuses a node whose first ``count`` inputs are dequantized and whose result is quantized.
 
     Args:
@@ -42,8 +51,8 @@ def between(node: ir.Node, count: int, scope: Scope, kernel: JitKernel, make: Ma
     if last is None:
         return None
     found = [source for source in sources if source is not None]
-    codes = [code for source in found if (code := code_of(source, scope)) is not None]
-    made = code_of(last, scope)
+    codes = [code for source in found if (code := quantized_type_of(source, scope)) is not None]
+    made = quantized_type_of(last, scope)
     if len(codes) < count or made is None:
         return None
     if not all(code.is_single and code.dtype in BYTES for code in (*codes, made)):
@@ -56,7 +65,7 @@ def between(node: ir.Node, count: int, scope: Scope, kernel: JitKernel, make: Ma
     return Fused((*unread(found, nodes, scope), *nodes), inputs, (last.outputs[0],), call)
 
 
-def byte_limits(code: Code, least: float) -> tuple[float, float]:
+def byte_limits(code: QuantizedType, least: float) -> tuple[float, float]:
     """Returns the least and the greatest byte, from the zero point on, of numbers so large."""
     low, high = code.bounds
     return (max(low, round(least / code.step)) if least > -np.inf else low), high

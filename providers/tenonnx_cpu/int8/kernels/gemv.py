@@ -22,7 +22,7 @@ from tenonnx_cpu.jit.vectors.views import floats
 from tenonnx_cpu.matmul.kernels.block import split
 from tenonnx_cpu.matmul.kernels.tile import COLUMNS, VECTORS
 from tenonnx_cpu.matmul.kernels.workspace import BYTE_ROOM
-from tenonnx_cpu.quantized.kernels.lines import interleaved
+from tenonnx_cpu.quantized.kernels.gemv_groups import interleaved
 
 PANEL = 4 * LANES
 """Columns whose bytes of one row are a vector."""
@@ -152,7 +152,7 @@ def finish_span(
 
 
 @parallel
-def stream_span(arguments: Any, task: Any, worker: Any) -> None:
+def gemv_span(arguments: Any, task: Any, worker: Any) -> None:
     """Computes some columns of all rows."""
     a, b, c, totals, columns_own, flip, limits, span, share, memory = arguments
     depth, columns = b.shape

@@ -11,9 +11,9 @@ from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.matmul.kernels.epilogue import finish_rows
 from tenonnx_cpu.matmul.kernels.gemm import signature
+from tenonnx_cpu.matmul.kernels.gemv_axpy import make_sum_lines
+from tenonnx_cpu.matmul.kernels.gemv_dot import make_dot_lines
 from tenonnx_cpu.matmul.kernels.pack import WIDTH
-from tenonnx_cpu.matmul.kernels.stream_dots import make_dot_lines
-from tenonnx_cpu.matmul.kernels.stream_lines import make_sum_lines
 
 SPAN = 2048
 """Columns of a task at most: so much of a few rows of the result fits the first-level cache."""
@@ -26,7 +26,7 @@ DEEP = 64
 """Rows of B that a task should have at least."""
 
 
-def make_stream(kind: str) -> Any:
+def make_gemv(kind: str) -> Any:
     """Returns the product of a few rows of float32 by B of a kind of elements.
 
     Either B's columns are adjacent, and A has 8 rows at most; or B's rows and A's columns are.
@@ -88,9 +88,7 @@ def make_stream(kind: str) -> Any:
         )  # fmt: skip
         finish_rows(c, item * rows, (item + 1) * rows, left, left + wide, extras)
 
-    def stream(
-        a: Any, b: Any, c: Any, offsets: Any, extras: Any, memory: Any, threads: Any
-    ) -> None:
+    def gemv(a: Any, b: Any, c: Any, offsets: Any, extras: Any, memory: Any, threads: Any) -> None:
         """Computes what ``make_product``'s does, with as much memory."""
         batch, columns, depth = offsets.shape[0], b.shape[1], b.shape[0]
         if b.strides[1] != width:
@@ -110,9 +108,9 @@ def make_stream(kind: str) -> Any:
         if down > 1:
             join_parts((c, extras, memory, span, down), across, 1)
 
-    return stream
+    return gemv
 
 
-stream_f32, stream_f16, stream_bf16 = (
-    kernel(signature(kind))(make_stream(kind)) for kind in ("f32", "f16", "bf16")
+gemv_f32, gemv_f16, gemv_bf16 = (
+    kernel(signature(kind))(make_gemv(kind)) for kind in ("f32", "f16", "bf16")
 )

@@ -22,7 +22,7 @@ BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
 
 
 @record
-class Code:
+class QuantizedType:
     """How bytes stand for numbers: ``(byte - zero) * scale``.
 
     Attributes:
@@ -61,21 +61,23 @@ class Code:
         """Which bits are inverted to make signed bytes unsigned, 128 more."""
         return 128 if self.dtype == np.int8 else 0
 
-    def same(self, other: Code) -> bool:
+    def same(self, other: QuantizedType) -> bool:
         """Says whether bytes of both stand for the same numbers."""
         single = self.is_single and other.is_single and self.dtype == other.dtype
         return single and self.step == other.step and self.origin == other.origin
 
 
-def code_at(site: Site, scale: int) -> Code | None:
+def quantized_type_at(site: Site, scale: int) -> QuantizedType | None:
     """Returns the code of bytes whose scale and zero point are two inputs in a row, if constant."""
     step, zero = site.scalar(scale), site.scalar(scale + 1)
     if step is None or zero is None or step.dtype != np.float32 or zero.dtype not in BYTES:
         return None
-    return Code(step, zero, zero.dtype)
+    return QuantizedType(step, zero, zero.dtype)
 
 
-def code_of(node: ir.Node, scope: Scope, dtype: np.dtype[Any] | None = None) -> Code | None:
+def quantized_type_of(
+    node: ir.Node, scope: Scope, dtype: np.dtype[Any] | None = None
+) -> QuantizedType | None:
     """Returns the code of a DequantizeLinear or QuantizeLinear whose parameters are constants."""
     site = scope.site(node)
     if site.attribute("block_size", 0) or site.attribute("output_dtype", 0) not in (0, 1, 2, 3):
@@ -88,7 +90,7 @@ def code_of(node: ir.Node, scope: Scope, dtype: np.dtype[Any] | None = None) -> 
         if dtype is None or (len(node.inputs) > 2 and node.inputs[2] is not None):
             return None
         zero = np.zeros(1, dtype)
-    return Code(scale, zero, zero.dtype)
+    return QuantizedType(scale, zero, zero.dtype)
 
 
 def _told(node: ir.Node, scope: Scope) -> np.dtype[Any] | None:

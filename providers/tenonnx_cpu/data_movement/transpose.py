@@ -21,10 +21,10 @@ from tenonnx_cpu.team import shared_out
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-TURN = JitKernel("data_movement.turning", "turn")
+TRANSPOSE = JitKernel("data_movement.transpose", "transpose")
 
 AXES = 4
-"""Axes at most, beside the two that squares are turned along."""
+"""Axes at most, beside the two that squares are transposed along."""
 
 FIELDS = ("columns", "apart", "lines", "target_line", "bands", "units", "grain", "tasks")
 """What the kernel calls the first of its numbers, in elements:
@@ -60,11 +60,11 @@ def specialize_transpose(site: Site, plain: Call) -> Call | None:
     copies = _is_copied(site.node.outputs[0])
     threads = site.threads
     if copies:
-        TURN.request()
+        TRANSPOSE.request()
 
     def call(x: NDArray) -> Launch:
         y = plain(x)
-        run = TURN.run if copies else None
+        run = TRANSPOSE.run if copies else None
         if run is None or y.dtype != F32 or y.size < LEAST or y.flags.c_contiguous:
             return Launch(None, (), y)
         cut = cut_of(y.shape, y.strides, threads)
