@@ -6,6 +6,7 @@ import ast
 import functools
 import json
 import os
+import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -94,6 +95,7 @@ FROM_ABOVE = 30
 only shrinks: a layout belongs to its kernel."""
 
 MAX_FILE = 400
+MEDIAN_FILE = 130
 MAX_BODY = 40
 
 BIG_FILES: dict[str, str] = {}
@@ -105,6 +107,13 @@ BIG_FUNCTIONS: dict[str, str] = {
     "providers/tenonnx_cpu/matmul/product.py::product_launch": LAYOUT,
 }
 """Exceptions: path, or path and function, to the reason why it is better in one piece."""
+
+
+OF_THE_REPOSITORY = {
+    *("docs", "kernel_listing", "layering", "retired_words", "site"),
+    *("cold_start", "concurrency", "other_systems"),
+}
+"""Tests of no one package."""
 
 
 def sources(*packages: str) -> list[Path]:
@@ -312,12 +321,17 @@ def body_lines(function: Function) -> int:
     return len(lines)
 
 
-def big_files() -> set[str]:
+@functools.cache
+def lengths() -> dict[str, int]:
+    """Returns how many lines each source file has."""
     return {
-        str(path.relative_to(ROOT))
+        str(path.relative_to(ROOT)): len(path.read_text().splitlines())
         for path in sources(*PACKAGES)
-        if len(path.read_text().splitlines()) > MAX_FILE
     }
+
+
+def big_files() -> set[str]:
+    return {path for path, lines in lengths().items() if lines > MAX_FILE}
 
 
 def big_functions() -> set[str]:
@@ -331,6 +345,17 @@ def big_functions() -> set[str]:
 
 def test_files_are_short() -> None:
     assert big_files() == BIG_FILES.keys()
+
+
+def test_the_median_file_is_short() -> None:
+    assert statistics.median(lengths().values()) <= MEDIAN_FILE
+
+
+def test_tests_lie_with_the_package_that_they_are_of() -> None:
+    """At the top of ``tests`` are those of the runtime's modules and of the whole repository."""
+    modules = {path.stem for path in (PACKAGES["tenonnx"]).glob("*.py")}
+    found = {path.stem.removeprefix("test_") for path in ROOT.glob("tests/test_*.py")}
+    assert found - modules == OF_THE_REPOSITORY
 
 
 def test_functions_are_short() -> None:

@@ -94,7 +94,7 @@ def graphs() -> Iterator[Seed]:
 
 
 def ort() -> Iterator[Seed]:
-    paths = [*TESTS.glob("ort_files/*.ort"), *TESTS.glob("contrib/optimized/*.ort")]
+    paths = [*TESTS.glob("ort_format/files/*.ort"), *TESTS.glob("contrib/optimized/*.ort")]
     for path in sorted(filter(_is_small, paths)):
         export = TESTS / "exports" / f"{path.stem.rsplit('-', 1)[0]}.npz"
         yield Seed(f"ort/{path.stem}", path.read_bytes, functools.partial(_feeds, export), "ort")

@@ -20,8 +20,8 @@ from tenonnx_ort_format.build import Tables
 from tenonnx_ort_format.flat import Row
 from tenonnx_ort_format.schema import SCHEMA
 
-HERE = Path(__file__).parent
-FILES = sorted((HERE / "ort_files").glob("*.ort"))
+TESTS = Path(__file__).parents[1]
+FILES = sorted((TESTS / "ort_format/files").glob("*.ort"))
 NESTED = [path for path in FILES if path.stem.startswith("nested")]
 EXPORTS = [path for path in FILES if path not in NESTED]
 X = np.arange(8, dtype=np.float32).reshape(2, 4)
@@ -29,7 +29,7 @@ X = np.arange(8, dtype=np.float32).reshape(2, 4)
 
 @pytest.mark.parametrize("path", EXPORTS, ids=lambda path: path.stem)
 def test_converted_exports_give_the_frameworks_answers(path: Path) -> None:
-    arrays = np.load(HERE / "exports" / f"{path.stem.rsplit('-', 1)[0]}.npz")
+    arrays = np.load(TESTS / "exports" / f"{path.stem.rsplit('-', 1)[0]}.npz")
     session = tenonnx.InferenceSession(path)
     feeds = {arg.name: arrays[f"in:{arg.name}"] for arg in session.get_inputs()}
     expected = [arrays[name] for name in arrays.files if name.startswith("out:")]
@@ -144,7 +144,7 @@ def open_or_refuse(content: bytes) -> None:
 
 
 SOURCES = [
-    HERE / "exports" / f"{name}.onnx" for name in ("lstm", "gpt2", "sklearn-svc", "mobilenet")
+    TESTS / "exports" / f"{name}.onnx" for name in ("lstm", "gpt2", "sklearn-svc", "mobilenet")
 ]
 
 
@@ -229,7 +229,7 @@ def resolver(content: bytes) -> dict[str, Any]:
 
 
 def test_written_weights_are_viewed_where_they_lie(tmp_path: Path) -> None:
-    path = written(HERE / "exports" / "lstm.onnx", tmp_path)
+    path = written(TESTS / "exports" / "lstm.onnx", tmp_path)
     plain = tenonnx.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = tenonnx.InferenceSession(path, tenonnx.SessionOptions(graph_optimization_level=plain))
     file = np.frombuffer(tenonnx.default_registry().map(path).buffer, np.uint8)

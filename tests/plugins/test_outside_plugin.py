@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PLUGIN = ROOT / "examples/plugins/tenonnx-counting"
 SOURCES = ("core", "providers", "plugins", "tools", "pyproject.toml", "README.md", "LICENSE")
 
@@ -89,7 +89,7 @@ def report(python: Path) -> Any:
 
 
 def test_the_installed_packages_are_the_ones_that_run(python: Path, report: Any) -> None:
-    environment = python.parents[1]
+    environment = python.parents[2]
     assert Path(report["tenonnx"]).is_relative_to(environment)
 
 

@@ -16,7 +16,7 @@ import tenonnx
 from fusing import normal
 from tenonnx_fuse import nchwc
 
-BLOCKED = Path(__file__).parent / "contrib" / "blocked.onnx"
+BLOCKED = Path(__file__).parents[1] / "contrib" / "blocked.onnx"
 
 
 def blocked(filters: np.ndarray[Any, Any], block: int, group: int) -> np.ndarray[Any, Any]:

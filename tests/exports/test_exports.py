@@ -12,7 +12,7 @@ import pytest
 
 import tenonnx
 
-MODELS = sorted((Path(__file__).parent / "exports").glob("*.onnx"))
+MODELS = sorted(Path(__file__).parent.glob("*.onnx"))
 
 
 @pytest.mark.parametrize("path", MODELS, ids=lambda path: path.stem)

@@ -1,7 +1,7 @@
 """Writes the ``.ort`` files of this folder with onnxruntime; the tests do not need it.
 
-``python tests/ort_files/convert.py`` converts models of ``tests/exports`` at optimization levels 0
-and 1, and a model of its own with subgraphs, sequences and strings.
+``python tests/ort_format/files/convert.py`` converts models of ``tests/exports`` at optimization
+levels 0 and 1, and a model of its own with subgraphs, sequences and strings.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import numpy as np
 import onnxruntime as ort
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))
+TESTS = HERE.parents[1]
+sys.path.insert(0, str(TESTS))
 
 from models import BOOL, FLOAT, INT64, graph, model, node, value  # noqa: E402 - needs the path
 
@@ -60,6 +61,6 @@ def nested() -> bytes:
 if __name__ == "__main__":
     for export in ("bert", "lstm", "resnet"):
         for number in range(len(LEVELS)):
-            convert(str(HERE.parent / "exports" / f"{export}.onnx"), export, number)
+            convert(str(TESTS / "exports" / f"{export}.onnx"), export, number)
     for number in range(len(LEVELS)):
         convert(nested(), "nested", number)
