@@ -8,7 +8,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.code.cpu import cpu
-from tenonnx_cpu.jit.compiling import In, Out, f32, kernel, size
+from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, kernel, size
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.vector import F32, I64
@@ -68,7 +68,7 @@ def add_some(arguments: Any, task: Any, worker: Any) -> None:
     sums[64 * task] = read_all(memory.ctypes.data + 4 * share * task, share)
 
 
-@kernel((In(f32, 1), Out(f32, 1), size))
+@kernel((In(f32, 1), Out(f32, 1), size), Contract())
 def add_up(memory, sums, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Reads memory; the sums are there so that it must."""
     tasks = TASKS * threads
@@ -81,7 +81,7 @@ def multiply_some(arguments: Any, task: Any, worker: Any) -> None:
     sums[64 * task] = multiply_often(turns, sums[64 * task + 1])
 
 
-@kernel((size, Out(f32, 1), size))
+@kernel((size, Out(f32, 1), size), Contract())
 def multiply_add(turns, sums, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Multiplies and adds ``turns`` times in every chain of every task."""
     multiply_some((turns, sums), TASKS * threads, threads)

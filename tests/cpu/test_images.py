@@ -163,7 +163,8 @@ def test_threads_load_an_image_once(product: Path, warm: str) -> None:
     assert child(
         """
         from tenonnx_cpu.jit.code.cache import image_path
-        path = image_path(runtime.source_of("matmul.gemm"), "gemm_f32")
+        from tenonnx_cpu.jit.code.sources import source_of
+        path = image_path(source_of("matmul.gemm"), "gemm_f32")
         found, start = [], threading.Barrier(8)
         def load():
             start.wait()

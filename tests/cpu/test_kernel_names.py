@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import subprocess
 import sys
 
 import pytest
 
 from tenonnx_cpu.jit import runtime
+from tenonnx_cpu.jit.code import sources
 from tenonnx_cpu.jit.code.naming import name_by_content
 from tenonnx_cpu.lazy_import import import_all
 
@@ -61,8 +61,16 @@ def test_a_function_has_one_name_in_all_processes() -> None:
 
 def test_kernels_are_functions_of_the_files_by_which_they_are_kept() -> None:
     pytest.importorskip("numba")
+    from tenonnx_cpu.jit.compiling import declared
+
+    for name, kernel in declared().items():
+        file = kernel.function.__code__.co_filename
+        assert file == str(sources.source_of(name.rpartition(".")[0])), name
+
+
+def test_whoever_launches_kernels_names_all_that_there_are() -> None:
+    pytest.importorskip("numba")
+    from tenonnx_cpu.jit.compiling import declared
+
     import_all()
-    for declared in runtime.KERNELS:
-        module = importlib.import_module(runtime.module_of(declared.module))
-        file = module.__dict__[declared.name].function.__code__.co_filename
-        assert file == str(runtime.source_of(declared.module)), declared
+    assert {str(handle) for handle in runtime.KERNELS} == declared().keys()

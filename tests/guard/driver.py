@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 import pickle
@@ -40,6 +41,23 @@ class Job:
     parts: int = 1
 
 
+@functools.cache
+def contracts() -> dict[str, Any]:
+    """Returns the contract of every kernel; ``None`` of one that takes no arrays."""
+    from tenonnx_cpu.jit.compiling import declared
+
+    return {name: kernel.contract for name, kernel in declared().items()}
+
+
+def apart() -> dict[str, list[str]]:
+    """Returns the kernels that take no arrays, and those that get addresses of some instead."""
+    found = contracts().items()
+    return {
+        "arrayless": [name for name, each in found if each is None],
+        "addressed": [name for name, each in found if each is not None and each.addressed],
+    }
+
+
 class Report:
     """What came of trials: findings, and what each kernel did."""
 
@@ -70,7 +88,7 @@ def run(job: Job, folder: Path, tell: Callable[[str], object] = str) -> Report:
         out = folder / f"{first}.log"
         out.unlink(missing_ok=True)
         asked = folder / "job.json"
-        asked.write_text(json.dumps(dataclasses.asdict(job) | {"first": first}))
+        asked.write_text(json.dumps(dataclasses.asdict(job) | {"first": first} | apart()))
         ended = _process(asked, out, folder)
         last = None
         for place, kind, what in _entries(out):

@@ -17,12 +17,6 @@ from tenonnx_cpu import buffers
 from tenonnx_cpu.jit import scratch
 from tenonnx_cpu.jit.runtime import KERNELS, JitKernel
 
-ADDRESSED = {"data_movement.concat.concat", "matmul.dense.run_layers"}
-"""Kernels that are given addresses instead of arrays: sessions guard what lies there."""
-
-APART = {"capture.replay.replay"}
-"""What takes no arrays, and is called by machine code."""
-
 
 class State:
     """What the guards of this process are to do.
@@ -31,6 +25,8 @@ class State:
         reference: Whether there are no kernels.
         copying: Whether each argument of each launch is copied into guarded memory.
         before: Whether arrays begin behind the page that is not mapped, and not end before it.
+        arrayless: Kernels that take no arrays: machine code calls them.
+        addressed: Kernels that get addresses instead of arrays: sessions guard what lies there.
         launches: How often each kernel ran.
         shared: How often it ran on more than one thread.
     """
@@ -39,6 +35,8 @@ class State:
         self.reference = False
         self.copying = True
         self.before = False
+        self.arrayless: frozenset[str] = frozenset()
+        self.addressed: frozenset[str] = frozenset()
         self.launches: Counter[str] = Counter()
         self.shared: Counter[str] = Counter()
 
@@ -63,7 +61,7 @@ class GuardedKernel:
     def __call__(self, *arguments: Any) -> Any:
         STATE.launches[self.name] += 1
         STATE.shared[self.name] += int(isinstance(arguments[-1], int) and arguments[-1] > 1)
-        if not STATE.copying or self.name in ADDRESSED:
+        if not STATE.copying or self.name in STATE.addressed:
             return self.run(*arguments)
         arrays = [each for each in arguments if isinstance(each, np.ndarray) and each.size]
         groups = _joined([_reach(array) for array in arrays])
@@ -129,7 +127,7 @@ def guard_launches() -> None:
         name = str(kernel)
         if (
             run is not None
-            and name not in APART
+            and name not in STATE.arrayless
             and STATE.copying
             and type(run) is not GuardedKernel
         ):

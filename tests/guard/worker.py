@@ -49,6 +49,8 @@ def main() -> None:
     for module in (*LISTING, "capture.captured_run"):
         importlib.import_module(f"tenonnx_cpu.{module}")
     launches.STATE.copying, launches.STATE.before = job["copying"], job["before"]
+    launches.STATE.arrayless = frozenset(job["arrayless"])
+    launches.STATE.addressed = frozenset(job["addressed"])
     launches.guard_launches()
     sessions: Any = None
     if not job["copying"]:

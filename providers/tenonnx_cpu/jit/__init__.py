@@ -9,7 +9,7 @@ A kernel in three steps:
 
 1. *Write it* in a family's ``kernels``, on plain arrays and numbers::
 
-       from tenonnx_cpu.jit.compiling import In, Out, f32, kernel, size
+       from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, kernel, size
        from tenonnx_cpu.jit.threads.pool import parallel
 
        @parallel
@@ -19,7 +19,7 @@ A kernel in three steps:
            for i in range(x.size):
                y[i] = -x[i]
 
-       @kernel((In(f32, 1), Out(f32, 1), size))
+       @kernel((In(f32, 1), Out(f32, 1), size), Contract(launch="y is as long as x"))
        def negate(x, y, threads):
            negate_block((x, y), -(-x.size // BLOCK), threads)
 
@@ -38,7 +38,11 @@ A kernel in three steps:
    warmup`` warns of kernels that use such a thing, and numpy computes in their place. What a
    parallel body computes must not depend on which worker does it.
 
-2. *Declare it* where it is used, which does not import numba::
+   That is its only declaration: what is compiled ahead, and what ``tests/guard`` wants rows for,
+   are the kernels of all modules (``compiling.declared``). The contract says what must hold of
+   the arguments, and who sees to it.
+
+2. *Name it* where it is used, which does not import numba::
 
        NEGATE = JitKernel("elementwise.program", "negate")
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import llvmlite.binding as llvm
 import numba
@@ -22,6 +23,7 @@ from tenonnx_cpu.jit.code.cpu import target
 from tenonnx_cpu.jit.code.entry import make_entry
 from tenonnx_cpu.jit.code.images import ENTRY
 from tenonnx_cpu.jit.code.naming import name_by_content
+from tenonnx_cpu.jit.code.sources import ROOT, module_of
 from tenonnx_cpu.jit.threads import pool
 from tenonnx_cpu.jit.threads.pool import FASTMATH
 
@@ -50,6 +52,28 @@ def Out(dtype: Type, ndim: int) -> Type:  # noqa: N802
     return types.Array(dtype, ndim, "C")
 
 
+class Contract(NamedTuple):
+    """What must hold of a kernel's arguments, and who sees to it: the kernel checks no shape.
+
+    What does not hold is left to numpy's kernel, which says what is wrong. ``tests/guard`` breaks
+    every contract, and finds a kernel that then reads or writes beyond its arrays.
+
+    Attributes:
+        plan: What constants and attributes decide, once.
+        launch: What dtypes, shapes and strides decide, before a capture is made of them.
+        values: What the numbers in inputs decide, in each run: the kernel looks before it reads,
+            and refuses (``Launch.refusal``), or the launch is not captured, and looks itself.
+        captured: Whether launches are.
+        addressed: Whether it gets addresses instead of arrays.
+    """
+
+    plan: str = ""
+    launch: str = ""
+    values: str = ""
+    captured: bool = True
+    addressed: bool = False
+
+
 class Kernel:
     """A function that is compiled for the argument types it names, and for no others.
 
@@ -57,6 +81,7 @@ class Kernel:
         function: What to compile.
         signature: Its arguments' types. A tuple of types is one argument of the function, a tuple,
             and as many of a call.
+        contract: What must hold of them; ``None`` if they are not arrays.
         entry: Makes a module with what CPython calls, of a name and of what numba compiled.
     """
 
@@ -64,9 +89,11 @@ class Kernel:
         self,
         function: Callable[..., Any],
         signature: tuple[Type, ...],
+        contract: Contract | None = None,
         entry: Callable[[str, Any], Any] = make_entry,
     ) -> None:
         self.function = function
+        self.contract = contract
         self._entry = entry
         self.signature = tuple(
             types.Tuple(kind) if isinstance(kind, tuple) else kind for kind in signature
@@ -149,13 +176,26 @@ def _next(kind: Type, values: Iterator[Any]) -> Any:
     return next(values)
 
 
-def kernel(signature: tuple[Type, ...]) -> Callable[[Callable[..., Any]], Kernel]:
-    """Decorates a function that Python calls: ``@kernel((In(f32, 1), Out(f32, 1), size))``.
+def kernel(
+    signature: tuple[Type, ...], contract: Contract
+) -> Callable[[Callable[..., Any]], Kernel]:
+    """Declares that a function is a kernel, which Python calls.
 
-    It gets arrays whose memory is as the signature says (nobody checks more than their number of
+    ``@kernel((In(f32, 1), Out(f32, 1), size), Contract(launch="y is as long as x"))``: it gets
+    arrays whose memory is as the signature says (nobody checks more than their number of
     dimensions: callers do), holds no GIL, and neither raises nor returns anything.
     """
-    return lambda function: Kernel(function, signature)
+    return lambda function: Kernel(function, signature, contract)
+
+
+def declared() -> dict[str, Kernel]:
+    """Imports all modules of kernels; returns what they declare by name: ``norm.norms.softmax``."""
+    found: dict[str, Kernel] = {}
+    for path in sorted(ROOT.glob("*/kernels/[!_]*.py")):
+        name = f"{path.parts[-3]}.{path.stem}"
+        made = vars(importlib.import_module(module_of(name))).items()
+        found |= {f"{name}.{own}": each for own, each in made if isinstance(each, Kernel)}
+    return found
 
 
 def helper(function: Callable[..., Any]) -> Any:

@@ -27,7 +27,7 @@ from tenonnx.errors import InvalidArgument
 from tenonnx_cpu.jit.code import images
 from tenonnx_cpu.jit.code.cache import cache_folder, compiler, forget_unused, image_path
 from tenonnx_cpu.jit.code.cpu import NATIVE, installed, target
-from tenonnx_cpu.jit.code.sources import ROOT, Changed
+from tenonnx_cpu.jit.code.sources import Changed, module_of, source_of
 from tenonnx_cpu.jit.threads import memory as crew_memory
 
 if TYPE_CHECKING:
@@ -210,17 +210,6 @@ def _queue() -> Background:
     from tenonnx_cpu.jit.background import QUEUE
 
     return QUEUE
-
-
-def module_of(name: str) -> str:
-    """Returns the full name of a module of kernels: ``family.name``, or ``jit`` and more."""
-    family, _, own = name.partition(".")
-    return f"{ROOT.name}.{name}" if family == "jit" else f"{ROOT.name}.{family}.kernels.{own}"
-
-
-def source_of(name: str) -> Path:
-    """Returns the file of a module of kernels."""
-    return ROOT.parent.joinpath(*module_of(name).split(".")).with_suffix(".py")
 
 
 def jit_mode() -> str:

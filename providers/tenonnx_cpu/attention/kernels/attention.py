@@ -9,7 +9,18 @@ import numpy as np
 from tenonnx_cpu.attention import sizes as attention_sizes
 from tenonnx_cpu.attention.kernels.scores import F, finish_row, hide, score_row, weigh, weigh_row
 from tenonnx_cpu.attention.sizes import FEW, KEYS, QUERIES
-from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i32, i64, inlined, kernel, size
+from tenonnx_cpu.jit.compiling import (
+    Contract,
+    In,
+    Out,
+    f32,
+    helper,
+    i32,
+    i64,
+    inlined,
+    kernel,
+    size,
+)
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors import vmath
 from tenonnx_cpu.jit.vectors.lanes import LANES
@@ -231,7 +242,13 @@ def attend_heads(
 WORK = (size, Out(f32, 1), size, size)
 
 
-@kernel((OPERANDS, MASK, SINKS, RULE, size, In(i64, 1), Out(f32, 4), SPANS, WORK, Out(i32, 1)))
+@kernel(
+    (OPERANDS, MASK, SINKS, RULE, size, In(i64, 1), Out(f32, 4), SPANS, WORK, Out(i32, 1)),
+    Contract(
+        launch="heads divide, sizes agree, a mask is broadcast to the scores",
+        values="key lengths are at most the keys there are",
+    ),
+)
 def attend(operands, mask, sinks, rule, before, lengths, y, spans, work, refusal):  # type: ignore[no-untyped-def] # the signature has them
     """Attends with entries of the same length, or of one each.
 

@@ -14,7 +14,7 @@ from tenonnx_cpu.attention.kernels.attention import (
     WORK,
     attend_heads,
 )
-from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i32, i64, kernel, size
+from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, helper, i32, i64, kernel, size
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors.views import floats
 
@@ -144,7 +144,12 @@ def find_spans(
         (In(f32, 2), In(f32, 2)), In(i64, 2, "A"), (In(i32, 1), In(i32, 1)), MASK, SINKS, RULE,
         size, size, (In(f32, 4, "A"), Out(f32, 4)), (Out(f32, 4), Out(f32, 4)), SPANS, WORK,
         Out(i32, 1),
-    )
+    ),
+    Contract(
+        plan="heads divide; a window has a size",
+        launch="widths divide into heads; caches have the heads' shape; a length per entry",
+        values="lengths fit the caches, total_sequence_length is positive, positions have angles",
+    ),
 )  # fmt: skip
 def group_query(  # type: ignore[no-untyped-def] # the signature has them
     tokens, pasts, angles, positions, filled, mask, sinks, rule, window, interleaved, results,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.jit.compiling import In, Out, f32, helper, kernel, size
+from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, helper, kernel, size
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors.views import floats
 
@@ -92,7 +92,8 @@ def attend_group(arguments: Any, task: Any, worker: Any) -> None:
     (
         (TOKENS, TOKENS, TOKENS), (TOKENS, TOKENS), In(f32, 4), f32, size, Out(f32, 4),
         Out(f32, 4), Out(f32, 2), size,
-    )
+    ),
+    Contract(launch="heads divide, states have the heads' shape"),
 )  # fmt: skip
 def linear_attend(tokens, gates, past, scale, corrects, y, states, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Answers queries by states of a fixed size.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tenonnx_cpu.attention.kernels.group_query import turn as turn_pairs
-from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i32, i64, kernel, size
+from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, helper, i32, i64, kernel, size
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors.views import floats
 
@@ -39,7 +39,10 @@ def turn_heads(arguments: Any, task: Any, worker: Any) -> None:
         )
 
 
-@kernel((In(f32, 4, "A"), In(f32, 4, "A"), In(f32, 4, "A"), Out(f32, 4), size))
+@kernel(
+    (In(f32, 4, "A"), In(f32, 4, "A"), In(f32, 4, "A"), Out(f32, 4), size),
+    Contract(launch="cosines and sines are broadcast to x"),
+)
 def rotate(x, cos, sin, y, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Turns heads ``(batch, heads, length, size)``.
 
@@ -72,7 +75,11 @@ def embed_tokens(arguments: Any, task: Any, worker: Any) -> None:
     (
         In(f32, 4, "A"), In(f32, 2), In(f32, 2), In(i64, 2), size, size, Out(f32, 4),
         Out(i32, 1), size,
-    )
+    ),
+    Contract(
+        launch="caches have half of what is turned; a position per token, or one",
+        values="positions are rows of the caches",
+    ),
 )  # fmt: skip
 def embed(x, cos, sin, positions, interleaved, tokens_first, y, refusal, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Turns heads by the angles of their tokens' positions.

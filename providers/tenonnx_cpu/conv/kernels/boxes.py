@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
+from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, helper, i64, kernel, size
 from tenonnx_cpu.jit.threads.pool import look, parallel
 
 LONGEST = 1 << 22
@@ -30,7 +30,14 @@ def suppress_some(arguments: Any, task: Any, worker: Any) -> None:
     count[0] = found
 
 
-@kernel((In(f32, 2), In(f32, 1), Out(i64, 1), Out(i64, 1), size))
+@kernel(
+    (In(f32, 2), In(f32, 1), Out(i64, 1), Out(i64, 1), size),
+    Contract(
+        launch="four numbers per box, a score per class and box",
+        values="counts and thresholds are one number each",
+        captured=False,
+    ),
+)
 def suppress(sides, overlap, kept, count, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Selects boxes from the best one on.
 

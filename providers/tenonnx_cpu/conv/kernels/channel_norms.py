@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.jit.compiling import In, Out, f32, f64, helper, kernel, size
+from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, f64, helper, kernel, size
 from tenonnx_cpu.jit.threads.pool import parallel
 
 F = np.float32
@@ -50,7 +50,13 @@ def normalize_group(arguments: Any, task: Any, worker: Any) -> None:
             target[i] = (source[i] - mean) * times + plus
 
 
-@kernel((In(f32, 2), Out(f32, 2), In(f32, 1), In(f32, 1), size, f32, size))
+@kernel(
+    (In(f32, 2), Out(f32, 2), In(f32, 1), In(f32, 1), size, f32, size),
+    Contract(
+        plan="num_groups is positive",
+        launch="scale and bias have a number per normalized element, or channel",
+    ),
+)
 def normalize_channels(x, y, scale, bias, together, epsilon, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Writes ``(x - mean) / sqrt(variance + epsilon) * scale + bias``.
 

@@ -9,7 +9,7 @@ import numpy as np
 from tenonnx_cpu.conv.depthwise import CHANNELS_FIELDS
 from tenonnx_cpu.conv.kernels.channel_lanes import finish_lines, slide_channels, spread_lines
 from tenonnx_cpu.conv.kernels.finish import activate_lines, finish_of
-from tenonnx_cpu.conv.kernels.signature import CONVOLUTION
+from tenonnx_cpu.conv.kernels.signature import CONVOLUTION, WINDOWS
 from tenonnx_cpu.jit.compiling import helper, kernel
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors.lanes import LANES
@@ -122,7 +122,7 @@ def slide(
     activate_lines(y + start, 4 * area, channels, count, finish)
 
 
-@kernel(CONVOLUTION)
+@kernel(CONVOLUTION, WINDOWS)
 def conv_channels(x, w, y, after, layout, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Convolves as ``tenonnx_cpu.conv.depthwise.channels_layout`` says."""
     sizes = channels_sizes(layout[0])

@@ -9,7 +9,7 @@ import numpy as np
 from tenonnx_cpu.conv.kernels.finish import finish_of
 from tenonnx_cpu.conv.kernels.planes import pack_planes
 from tenonnx_cpu.conv.kernels.rows import place_lines
-from tenonnx_cpu.conv.kernels.signature import CONVOLUTION
+from tenonnx_cpu.conv.kernels.signature import CONVOLUTION, WINDOWS
 from tenonnx_cpu.conv.kernels.strip import Result, Room, Rows, multiply_image, multiply_strip
 from tenonnx_cpu.conv.kernels.tasks import part_of
 from tenonnx_cpu.conv.layout import FIELDS
@@ -88,7 +88,7 @@ def pack_part(
         target += 4 * planes.shape[0] * sizes.plane
 
 
-@kernel(CONVOLUTION)
+@kernel(CONVOLUTION, WINDOWS)
 def conv_f32(x, w, y, after, layout, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Convolves as ``tenonnx_cpu.conv.layout.layout`` says."""
     numbers, offsets, panel, planes = layout

@@ -9,7 +9,7 @@ import numpy as np
 from tenonnx_cpu.conv.depthwise import FIELDS
 from tenonnx_cpu.conv.kernels.finish import activate_lines, finish_of
 from tenonnx_cpu.conv.kernels.planes import pack_planes
-from tenonnx_cpu.conv.kernels.signature import CONVOLUTION
+from tenonnx_cpu.conv.kernels.signature import CONVOLUTION, WINDOWS
 from tenonnx_cpu.conv.kernels.slide import slide_sums
 from tenonnx_cpu.conv.kernels.stencil import DIRECT, slide_directly
 from tenonnx_cpu.conv.kernels.tasks import channels_of
@@ -72,7 +72,7 @@ def slide(
     activate_lines(made, 0, 1, lines * sizes.out_width, finish)
 
 
-@kernel(CONVOLUTION)
+@kernel(CONVOLUTION, WINDOWS)
 def conv_depthwise(x, w, y, after, layout, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Convolves as ``tenonnx_cpu.conv.depthwise.depthwise_layout`` says."""
     numbers, offsets, _, planes = layout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tenonnx_cpu.conv.kernels.signature import WINDOWS
 from tenonnx_cpu.conv.phases import FIELDS
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
 from tenonnx_cpu.jit.threads.pool import parallel
@@ -37,7 +38,7 @@ def interleave(x: Any, start: Any, line: Any, sizes: Any) -> None:
             target[i] = source[i]
 
 
-@kernel((In(f32, 1), Out(f32, 1), In(i64, 1), size))
+@kernel((In(f32, 1), Out(f32, 1), In(i64, 1), size), WINDOWS._replace(captured=False))
 def interleave_f32(x, y, numbers, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Puts phases (planes, stride_y, stride_x, height, width) together as (planes, Y, X).
 

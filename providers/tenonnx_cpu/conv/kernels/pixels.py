@@ -10,7 +10,7 @@ from tenonnx_cpu.conv.kernels.channel_lanes import finish_lines
 from tenonnx_cpu.conv.kernels.finish import activate_lines, finish_of
 from tenonnx_cpu.conv.kernels.pixel_tile import multiply_pixels
 from tenonnx_cpu.conv.kernels.rows import place_lines
-from tenonnx_cpu.conv.kernels.signature import CONVOLUTION
+from tenonnx_cpu.conv.kernels.signature import CONVOLUTION, WINDOWS
 from tenonnx_cpu.conv.kernels.tasks import part_of
 from tenonnx_cpu.conv.pixels import FIELDS
 from tenonnx_cpu.jit.compiling import helper, kernel
@@ -147,7 +147,7 @@ def make_channels(line: Any, offsets: Any, y: Any, finish: Any, sizes: Any, sums
             activate_lines(y + start, 4 * area, some, line.width, finish)
 
 
-@kernel(CONVOLUTION)
+@kernel(CONVOLUTION, WINDOWS)
 def conv_pixels(x, w, y, after, layout, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Convolves as ``tenonnx_cpu.conv.pixels.pixels_layout`` says."""
     numbers, offsets, _, _ = layout

@@ -8,6 +8,7 @@ import numpy as np
 
 from tenonnx_cpu.conv.depthwise import FIELDS
 from tenonnx_cpu.conv.kernels.planes import pack_planes
+from tenonnx_cpu.conv.kernels.signature import WINDOWS
 from tenonnx_cpu.conv.kernels.slide import slide_maxima, slide_sums
 from tenonnx_cpu.conv.kernels.stencil import DIRECT, slide_maxima_directly
 from tenonnx_cpu.conv.kernels.tasks import channels_of
@@ -64,10 +65,13 @@ def divide(line: Any, columns: Any, row: Any) -> None:
         line[i] /= columns[i] * row
 
 
-@kernel((
-    In(f32, 1), Out(f32, 1), In(f32, 1), In(f32, 1), In(f32, 1), In(i64, 1), In(i64, 1),
-    In(i64, 2), Out(f32, 1), size,
-))  # fmt: skip
+@kernel(
+    (
+        In(f32, 1), Out(f32, 1), In(f32, 1), In(f32, 1), In(f32, 1), In(i64, 1), In(i64, 1),
+        In(i64, 2), Out(f32, 1), size,
+    ),
+    WINDOWS,
+)  # fmt: skip
 def pool_f32(x, y, weights, rows, columns, numbers, offsets, planes, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Pools over windows, cut into tasks by ``tenonnx_cpu.conv.depthwise``.
 
@@ -105,7 +109,7 @@ def average(row: Any) -> Any:
     return np.float32(total(SUM, row) / np.float64(row.size))
 
 
-@kernel((In(f32, 2), Out(f32, 1), size))
+@kernel((In(f32, 2), Out(f32, 1), size), WINDOWS)
 def average_f32(x, y, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Computes the mean of each row."""
     average_rows((x, y), -(-y.size // ROWS_PER_TASK), threads)

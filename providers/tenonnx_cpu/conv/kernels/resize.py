@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size, u32
+from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, helper, i64, kernel, size, u32
 from tenonnx_cpu.jit.threads.pool import parallel
 
 
@@ -61,10 +61,15 @@ def widen(source: Any, columns: Any, weights: Any, taps: Any, line: Any) -> None
         target[i] = source[first[i]] * v[i] + source[second[i]] * w[i]
 
 
-@kernel((
-    In(f32, 1), Out(f32, 1), In(u32, 1), In(f32, 1), In(u32, 1), In(f32, 1), In(i64, 1),
-    Out(f32, 1), size,
-))  # fmt: skip
+@kernel(
+    (
+        In(f32, 1), Out(f32, 1), In(u32, 1), In(f32, 1), In(u32, 1), In(f32, 1), In(i64, 1),
+        Out(f32, 1), size,
+    ),
+    Contract(
+        plan="scales or sizes have the rank", launch="the result has elements", captured=False
+    ),
+)  # fmt: skip
 def resize_f32(x, y, lines, line_weights, columns, column_weights, sizes, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Resizes planes.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenonnx_cpu.jit.compiling import In, Out, f32, i64, size
+from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, i64, size
 
 AFTER = (In(f32, 1), In(f32, 1), In(f32, 1), size, f32, f32, In(f32, 1))
 """What becomes of sums, ``activate(sum * scale + shift + residual)``:
@@ -19,3 +19,9 @@ LAYOUT = (In(i64, 1), In(i64, 1), In(i64, 1), In(i64, 2))
 CONVOLUTION = (In(f32, 1), In(f32, 1), Out(f32, 1), AFTER, LAYOUT, Out(f32, 1), size)
 """Images, weights and the result, flat; what becomes of sums; the layout; floats for every thread
 to work in; how many threads to use."""
+
+WINDOWS = Contract(
+    plan="kernel_shape, strides, dilations and pads have the rank; weights divide into groups",
+    launch="channels are the weights'; each window begins in the padded image; a bias has a number "
+    "per channel",
+)

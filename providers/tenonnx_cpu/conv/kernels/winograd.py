@@ -8,7 +8,7 @@ import numpy as np
 
 from tenonnx_cpu.conv.kernels.channel_lanes import finish_lines
 from tenonnx_cpu.conv.kernels.finish import activate_lines, finish_of
-from tenonnx_cpu.conv.kernels.signature import CONVOLUTION
+from tenonnx_cpu.conv.kernels.signature import CONVOLUTION, WINDOWS
 from tenonnx_cpu.conv.kernels.winograd_steps import UNIT, transform_image, transform_products
 from tenonnx_cpu.conv.winograd import FIELDS, HEAD, PANEL
 from tenonnx_cpu.jit.compiling import helper, kernel
@@ -126,7 +126,7 @@ def finish_tiles(
         activate_lines(place, 4 * sizes.out_width, lines, columns, finish)
 
 
-@kernel(CONVOLUTION)
+@kernel(CONVOLUTION, WINDOWS)
 def conv_winograd(x, u, y, after, layout, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Convolves with weights that ``tenonnx_cpu.conv.winograd.transformed`` has made.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenonnx_cpu.jit.compiling import In, i64, kernel, size
+from tenonnx_cpu.jit.compiling import Contract, In, i64, kernel, size
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors.views import floats
 
@@ -22,7 +22,10 @@ def concat_row(arguments: Any, task: Any, worker: Any) -> None:
         place += 4 * count
 
 
-@kernel((In(i64, 1), In(i64, 1), size, size, size, size))
+@kernel(
+    (In(i64, 1), In(i64, 1), size, size, size, size),
+    Contract(launch="shapes agree but along the axis", captured=False, addressed=True),
+)
 def concat(starts, lengths, out, rows, width, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Writes rows that are the parts' rows one after the other.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.jit.compiling import In, Out, helper, i64, kernel, size, u8
+from tenonnx_cpu.jit.compiling import Contract, In, Out, helper, i64, kernel, size, u8
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors.views import elements
 
@@ -45,7 +45,10 @@ def move_runs(arguments: Any, task: Any, worker: Any) -> None:
             copy(elements(source, 1, np.uint64), elements(target, 1, np.uint64), count, step)
 
 
-@kernel((In(i64, 2), (In(u8, 1),) * 17, Out(u8, 1), size, size, size))
+@kernel(
+    (In(i64, 2), (In(u8, 1),) * 17, Out(u8, 1), size, size, size),
+    Contract(plan="numpy moves the places of elements, and refuses what is wrong"),
+)
 def move(runs, sources, out, width, grain, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Copies runs of elements.
 

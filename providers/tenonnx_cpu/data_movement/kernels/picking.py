@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenonnx_cpu.jit.compiling import In, Out, f32, i64, kernel, size
+from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, i64, kernel, size
 from tenonnx_cpu.jit.threads.pool import parallel
 
 
@@ -24,7 +24,12 @@ def pick_row(arguments: Any, task: Any, worker: Any) -> None:
             wrong[0] = 1
 
 
-@kernel((In(f32, 3, "A"), In(i64, 3, "A"), Out(f32, 3), Out(i64, 1), size))
+@kernel(
+    (In(f32, 3, "A"), In(i64, 3, "A"), Out(f32, 3), Out(i64, 1), size),
+    Contract(
+        launch="as many rows of places as of data", values="places are in a row", captured=False
+    ),
+)
 def pick(data, places, out, wrong, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Writes ``data[stack, row, places[stack, row, i]]``.
 

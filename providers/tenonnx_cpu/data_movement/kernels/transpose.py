@@ -9,7 +9,7 @@ from numba.extending import intrinsic
 
 from tenonnx_cpu.conv.kernels.rows import copy_row
 from tenonnx_cpu.data_movement.transpose import AXES, FIELDS, TOGETHER
-from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
+from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, helper, i64, kernel, size
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.lanes import LANES, lanes_below, load_masked, store_masked, vectors_for
@@ -100,7 +100,7 @@ def places_of(row: Any, axes: Any) -> Any:
     return read, write
 
 
-@kernel((In(f32, 1), Out(f32, 1), In(i64, 1), size))
+@kernel((In(f32, 1), Out(f32, 1), In(i64, 1), size), Contract(launch="strides are positive"))
 def transpose(x, y, numbers, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Writes ``y = x.transpose(...)``.
 

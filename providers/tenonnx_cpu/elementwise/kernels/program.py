@@ -12,7 +12,7 @@ import numpy as np
 
 from tenonnx_cpu.elementwise import opcodes
 from tenonnx_cpu.elementwise.opcodes import AXES, BLOCK, INPUTS, MEMORY
-from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
+from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, helper, i64, kernel, size
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors import activations, vmath
 from tenonnx_cpu.jit.vectors.views import floats, on_stack
@@ -257,7 +257,8 @@ def run_rows(arguments: Any, task: Any, worker: Any) -> None:
         In(i64, 2), In(f32, 2), In(i64, 1), In(i64, 2),
         In(f32, 1), In(f32, 1), In(f32, 1), In(f32, 1), In(f32, 1), In(f32, 1),
         Out(f32, 1), Out(f32, 1), size, size,
-    )
+    ),
+    Contract(launch="inputs are broadcast to the result's shape; dtypes are the program's"),
 )  # fmt: skip
 def run_program(  # type: ignore[no-untyped-def] # the signature has them
     program, numbers, shape, strides, a, b, c, d, e, f, y, memory, grain, threads

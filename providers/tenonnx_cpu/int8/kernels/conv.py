@@ -9,7 +9,7 @@ import numpy as np
 from tenonnx_cpu.conv.kernels.tasks import part_of
 from tenonnx_cpu.int8.conv_layout import FIELDS
 from tenonnx_cpu.int8.kernels.band import pack_band
-from tenonnx_cpu.int8.kernels.finishing import NUMBERS, ROUNDED, pack_numbers
+from tenonnx_cpu.int8.kernels.finishing import NUMBERS, ROUNDED, SCALED, pack_numbers
 from tenonnx_cpu.int8.kernels.tile import multiply_bytes
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i8, i32, i64, kernel, size, u8
 from tenonnx_cpu.jit.threads.pool import parallel
@@ -129,7 +129,7 @@ def multiply_lines(
             )  # fmt: skip
 
 
-@kernel(BYTE_CONVOLUTION)
+@kernel(BYTE_CONVOLUTION, SCALED)
 def conv_int8(x, w, y, origin, flip, rows_own, limits, numbers, offsets, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Convolves bytes as ``tenonnx_cpu.int8.conv_layout.bytes_layout`` says."""
     sizes = byte_conv_sizes(numbers)

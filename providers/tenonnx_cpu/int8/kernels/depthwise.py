@@ -11,7 +11,13 @@ from numba.extending import intrinsic
 from tenonnx_cpu.conv.kernels.tasks import part_of
 from tenonnx_cpu.int8.kernels.band import pack_band
 from tenonnx_cpu.int8.kernels.conv import BYTE_CONVOLUTION, byte_conv_sizes
-from tenonnx_cpu.int8.kernels.finishing import ROUNDED, finish_sums, own_numbers, pack_numbers
+from tenonnx_cpu.int8.kernels.finishing import (
+    ROUNDED,
+    SCALED,
+    finish_sums,
+    own_numbers,
+    pack_numbers,
+)
 from tenonnx_cpu.jit.compiling import kernel
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors import vector as v
@@ -119,7 +125,7 @@ def convolve_channels(arguments: Any, task: Any, worker: Any) -> None:
                 )  # fmt: skip
 
 
-@kernel(BYTE_CONVOLUTION)
+@kernel(BYTE_CONVOLUTION, SCALED)
 def byte_depthwise(x, w, y, origin, flip, rows_own, limits, numbers, offsets, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Convolves every channel by itself; zero points are in the weights already."""
     sizes = byte_conv_sizes(numbers)

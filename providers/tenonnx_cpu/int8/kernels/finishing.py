@@ -10,7 +10,7 @@ import numpy as np
 from llvmlite import ir
 from numba.core import cgutils
 
-from tenonnx_cpu.jit.compiling import helper
+from tenonnx_cpu.jit.compiling import Contract, helper
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.dot8 import SUMS
 from tenonnx_cpu.jit.vectors.lanes import LANES, MASK, clipped, lanes_below
@@ -25,6 +25,11 @@ NUMBERS = 4 * COLUMNS
 """Bytes of each kind of numbers that a panel's columns have."""
 
 WIDE = v.vector(F32, LANES)
+
+SCALED = Contract(
+    plan="a scale, a zero point and a bias have one number, or one per channel, and their dtypes",
+    launch="the image has the dtype of its zero point; windows as for real numbers",
+)
 
 
 def own_numbers(b: Builder, numbers: Value, place: int, n: int, kind: Any) -> Value:

@@ -8,7 +8,7 @@ import numpy as np
 from numba.extending import intrinsic
 
 from tenonnx_cpu.int8.kernels.band import copy_bytes, fill_bytes
-from tenonnx_cpu.int8.kernels.finishing import NUMBERS, ROUNDED, pack_numbers
+from tenonnx_cpu.int8.kernels.finishing import NUMBERS, ROUNDED, SCALED, pack_numbers
 from tenonnx_cpu.int8.kernels.gemv import PANEL, gemv_span, span_of
 from tenonnx_cpu.int8.kernels.tile import multiply_bytes
 from tenonnx_cpu.int8.sizes import FEW
@@ -132,11 +132,14 @@ def multiply_strip(arguments: Any, task: Any, worker: Any) -> None:
             )  # fmt: skip
 
 
-@kernel((
-    In(u8, 2), In(i64, 1), In(u8, 2, "A"), Out(u8, 2), In(i64, 2), In(u8, 1),
-    (In(i32, 1), In(i32, 1), In(f32, 1), In(f32, 1)), (u8, u8), (size, f32, f32, i32),
-    (Out(u8, 2), Out(i32, 1)), Out(u8, 1), size,
-))  # fmt: skip
+@kernel(
+    (
+        In(u8, 2), In(i64, 1), In(u8, 2, "A"), Out(u8, 2), In(i64, 2), In(u8, 1),
+        (In(i32, 1), In(i32, 1), In(f32, 1), In(f32, 1)), (u8, u8), (size, f32, f32, i32),
+        (Out(u8, 2), Out(i32, 1)), Out(u8, 1), size,
+    ),
+    SCALED,
+)  # fmt: skip
 def byte_gemm(a, fours, b, c, offsets, origin, of_columns, flips, finish, room, memory, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Computes ``(A - origin) @ (B - zeros) + extra`` for every pair of a batch, and finishes it.
 

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numba.extending import intrinsic
 
+from tenonnx_cpu.int8.kernels.finishing import SCALED
 from tenonnx_cpu.int8.kernels.requantize import to_byte
-from tenonnx_cpu.jit.compiling import In, Out, f32, i32, kernel, size, u8
+from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, i32, kernel, size, u8
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.lanes import LANES
@@ -37,7 +38,7 @@ def quantize_rows(arguments: Any, task: Any, worker: Any) -> None:
             y[i] = to_byte(x[i] / scale, low, high, zero)
 
 
-@kernel((In(f32, 2, "A"), Out(u8, 1), f32, f32, f32, i32, size))
+@kernel((In(f32, 2, "A"), Out(u8, 1), f32, f32, f32, i32, size), SCALED._replace(captured=False))
 def quantize(x, y, scale, low, high, zero, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Computes ``y = clip(round(x / scale), low, high) + zero``, halves to even.
 
@@ -60,7 +61,7 @@ def dequantize_chunk(arguments: Any, task: Any, worker: Any) -> None:
         y[i] = F(np.int32(x[i] ^ flip) - zero) * scale
 
 
-@kernel((In(u8, 1), Out(f32, 1), f32, i32, u8, size))
+@kernel((In(u8, 1), Out(f32, 1), f32, i32, u8, size), SCALED._replace(captured=False))
 def dequantize(x, y, scale, zero, flip, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Computes ``y = ((x ^ flip) - zero) * scale``."""
     dequantize_chunk((x, y, scale, zero, flip), -(-x.size // CHUNK), threads)
@@ -124,7 +125,10 @@ def chunk_range(arguments: Any, task: Any, worker: Any) -> None:
     found[task, 0], found[task, 1] = low, high
 
 
-@kernel((In(f32, 1), Out(u8, 1), Out(f32, 1), Out(u8, 1), Out(f32, 2), Out(i32, 1), size))
+@kernel(
+    (In(f32, 1), Out(u8, 1), Out(f32, 1), Out(u8, 1), Out(f32, 2), Out(i32, 1), size),
+    Contract(values="the range is finite"),
+)
 def quantize_by_range(x, y, scale, zero, ranges, refusal, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Computes what DynamicQuantizeLinear does.
 

@@ -9,7 +9,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from tenonnx_cpu.int8.kernels.band import copy_bytes, fill_bytes
-from tenonnx_cpu.int8.kernels.finishing import to_bytes
+from tenonnx_cpu.int8.kernels.finishing import SCALED, to_bytes
 from tenonnx_cpu.int8.sizes import POOL_FIELDS
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i32, i64, inlined, kernel, size, u8
 from tenonnx_cpu.jit.threads.pool import parallel
@@ -97,7 +97,10 @@ def add_vectors(
     return types.void(*[types.intp] * 4, *floats, types.int32, types.uint8, types.uint8), generate
 
 
-@kernel((In(u8, 1), In(u8, 1), Out(u8, 1), In(f32, 1), In(i32, 1), size))
+@kernel(
+    (In(u8, 1), In(u8, 1), Out(u8, 1), In(f32, 1), In(i32, 1), size),
+    SCALED._replace(captured=False),
+)
 def add(a, b, y, numbers, zeros, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Adds numbers that bytes stand for.
 
@@ -138,7 +141,10 @@ def multiply_bytes(a: Any, b: Any, y: Any, numbers: Any, zeros: Any) -> None:
         y[i] = to_byte(x * factor, low, high, zeros[0])
 
 
-@kernel((In(u8, 1), In(u8, 1), Out(u8, 1), In(f32, 1), In(i32, 1), size))
+@kernel(
+    (In(u8, 1), In(u8, 1), Out(u8, 1), In(f32, 1), In(i32, 1), size),
+    SCALED._replace(captured=False),
+)
 def multiply(a, b, y, numbers, zeros, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Multiplies numbers that bytes stand for; as ``add``, but for the numbers.
 
@@ -179,7 +185,7 @@ def take_maxima(seen: Any, best: Any, count: Any, flip: Any) -> None:
         y[i] = max(y[i], x[i] ^ flip)
 
 
-@kernel((In(u8, 1), Out(u8, 1), u8, In(i64, 1), size))
+@kernel((In(u8, 1), Out(u8, 1), u8, In(i64, 1), size), SCALED._replace(captured=False))
 def max_pool(x, y, flip, numbers, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Takes the maximum of what each window sees, of images that have their channels last.
 
@@ -194,7 +200,10 @@ def max_pool(x, y, flip, numbers, threads):  # type: ignore[no-untyped-def] # th
     pool_line((x, y, flip, sizes), y.size // (sizes.out_width * sizes.channels), threads)
 
 
-@kernel((In(u8, 3), Out(u8, 2), Out(i32, 1), (f32, f32, f32), (i32, u8, i32)))
+@kernel(
+    (In(u8, 3), Out(u8, 2), Out(i32, 1), (f32, f32, f32), (i32, u8, i32)),
+    SCALED._replace(captured=False),
+)
 def average(x, y, totals, numbers, limits):  # type: ignore[no-untyped-def] # the signature has them
     """Takes the mean of each channel of images that have theirs last.
 

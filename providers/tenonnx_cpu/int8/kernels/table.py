@@ -10,7 +10,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.code import numba_target
-from tenonnx_cpu.jit.compiling import In, Out, helper, kernel, size, u8
+from tenonnx_cpu.jit.compiling import Contract, In, Out, helper, kernel, size, u8
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.shared import Shared, procedure
@@ -79,7 +79,10 @@ def look_up_chunk(arguments: Any, task: Any, worker: Any) -> None:
     look_up_all(x, table, result[task * CHUNK : (task + 1) * CHUNK])
 
 
-@kernel((In(u8, 1), In(u8, 1), Out(u8, 1), size))
+@kernel(
+    (In(u8, 1), In(u8, 1), Out(u8, 1), size),
+    Contract(plan="scales and zero points have one number each"),
+)
 def look_up(x, table, y, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Computes ``y = table[x]``, for a table of 256 bytes."""
     look_up_chunk((x, table, y), -(-x.size // CHUNK), threads)

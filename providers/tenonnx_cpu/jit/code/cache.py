@@ -56,7 +56,7 @@ def image_path(file: Path, name: str) -> Path:
 
 
 def name_of(file: Path) -> str:
-    """Returns a module's name as kernels have it; see ``runtime.module_of``."""
+    """Returns a module's name as kernels have it; see ``sources.module_of``."""
     inside = file.relative_to(ROOT) if file.is_relative_to(ROOT) else Path(file.name)
     return ".".join(part for part in inside.with_suffix("").parts if part != "kernels")
 

@@ -36,6 +36,17 @@ BEGAN = time.time_ns() - 10_000_000
 """When this process began to import what is here; clocks of file systems are a little behind."""
 
 
+def module_of(name: str) -> str:
+    """Returns the full name of a module of kernels: ``family.name``, or ``jit`` and more."""
+    family, _, own = name.partition(".")
+    return f"{ROOT.name}.{name}" if family == "jit" else f"{ROOT.name}.{family}.kernels.{own}"
+
+
+def source_of(name: str) -> Path:
+    """Returns the file of a module of kernels."""
+    return ROOT.parent.joinpath(*module_of(name).split(".")).with_suffix(".py")
+
+
 class Changed(RuntimeError):
     """Sources are others than this process began with: which of them it has imported is unknown.
 

@@ -92,20 +92,17 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
 def _list(kernels: list[str]) -> dict[str, Any]:
     """Returns what there is to compile for some kernels, or for all."""
     from tenonnx_cpu.jit.code.cache import name_of
-    from tenonnx_cpu.jit.runtime import KERNELS
+    from tenonnx_cpu.jit.compiling import declared
     from tenonnx_cpu.jit.vectors import shared
-    from tenonnx_cpu.lazy_import import import_all
 
-    if not kernels:
-        import_all()
-        kernels = sorted({str(kernel) for kernel in KERNELS})
+    kernels = kernels or sorted(declared())
     for name in kernels:
         _module(name.rpartition(".")[0])
     return {"kernels": kernels, "shared": [name_of(file) for file in shared.files()]}
 
 
 def _module(name: str) -> Any:
-    from tenonnx_cpu.jit.runtime import module_of
+    from tenonnx_cpu.jit.code.sources import module_of
 
     return importlib.import_module(module_of(name))
 
@@ -120,7 +117,7 @@ def _keep_kernel(name: str) -> None:
 
 
 def _keep_shared(name: str) -> None:
-    from tenonnx_cpu.jit.runtime import source_of
+    from tenonnx_cpu.jit.code.sources import source_of
     from tenonnx_cpu.jit.vectors import shared
 
     _module(name)
@@ -131,7 +128,7 @@ def _keep_shared(name: str) -> None:
 def _is_kept(name: str) -> bool:
     """Compiles a kernel and what it shares, unless that is there and whole; says if it is kept."""
     from tenonnx_cpu.jit.code.cache import image_path
-    from tenonnx_cpu.jit.runtime import source_of
+    from tenonnx_cpu.jit.code.sources import source_of
 
     module, _, own = name.rpartition(".")
     getattr(_module(module), own).compile(own)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
+from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, helper, i64, kernel, size
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors.views import floats
 from tenonnx_cpu.matmul.kernels.band import multiply_band
@@ -84,7 +84,14 @@ def block_of_rows(arguments: Any, task: Any, worker: Any) -> None:
         given, depth = out, columns
 
 
-@kernel((In(f32, 2), In(i64, 2), In(f32, 2), Out(f32, 1), size, Out(f32, 2), size, size))
+@kernel(
+    (In(f32, 2), In(i64, 2), In(f32, 2), Out(f32, 1), size, Out(f32, 2), size, size),
+    Contract(
+        plan="each layer's rows are the columns of the one before; a bias has a number per column",
+        launch="x is a matrix of the first layer's rows",
+        addressed=True,
+    ),
+)
 def run_layers(x, layers, numbers, memory, share, y, grain, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Runs dense layers.
 

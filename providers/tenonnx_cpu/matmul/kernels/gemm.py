@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size, u16
+from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, helper, i64, kernel, size, u16
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.matmul.kernels.band import fits_band, multiply_band
@@ -194,14 +194,19 @@ def make_product(kind: str) -> Any:
     return product
 
 
-def signature(kind: str) -> tuple[Any, ...]:
-    """Returns the types of a product's arguments, for B of a kind of elements."""
+def product_of(kind: str) -> Any:
+    """Decorates a product of float32 by B of a kind of elements."""
     element = f32 if kind == "f32" else u16
-    return (
-        In(f32, 2, "A"), In(element, 2, "A"), Out(f32, 2), In(i64, 2), EXTRAS, Out(f32, 1), size
-    )  # fmt: skip
+    return kernel(
+        (In(f32, 2, "A"), In(element, 2, "A"), Out(f32, 2), In(i64, 2), EXTRAS, Out(f32, 1), size),
+        Contract(
+            launch="A's columns are B's rows; a bias has a number per column, a residual the "
+            "result's shape",
+            captured=kind == "f32",
+        ),
+    )
 
 
 gemm_f32, gemm_f16, gemm_bf16 = (
-    kernel(signature(kind))(make_product(kind)) for kind in ("f32", "f16", "bf16")
+    product_of(kind)(make_product(kind)) for kind in ("f32", "f16", "bf16")
 )

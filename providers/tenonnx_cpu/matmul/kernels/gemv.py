@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.jit.compiling import kernel
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.matmul.kernels.epilogue import finish_rows
-from tenonnx_cpu.matmul.kernels.gemm import signature
+from tenonnx_cpu.matmul.kernels.gemm import product_of
 from tenonnx_cpu.matmul.kernels.gemv_axpy import make_sum_lines
 from tenonnx_cpu.matmul.kernels.gemv_dot import make_dot_lines
 from tenonnx_cpu.matmul.kernels.pack import WIDTH
@@ -112,5 +111,5 @@ def make_gemv(kind: str) -> Any:
 
 
 gemv_f32, gemv_f16, gemv_bf16 = (
-    kernel(signature(kind))(make_gemv(kind)) for kind in ("f32", "f16", "bf16")
+    product_of(kind)(make_gemv(kind)) for kind in ("f32", "f16", "bf16")
 )

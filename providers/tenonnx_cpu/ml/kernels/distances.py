@@ -6,7 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.jit.compiling import In, Kernel, Out, Type, f32, f64, helper, kernel, size
+from tenonnx_cpu.jit.compiling import (
+    Contract,
+    In,
+    Kernel,
+    Out,
+    Type,
+    f32,
+    f64,
+    helper,
+    kernel,
+    size,
+)
 from tenonnx_cpu.jit.threads.pool import parallel
 
 SPAN = 1024
@@ -56,7 +67,10 @@ def measure_rows(arguments: Any, task: Any, worker: Any) -> None:
 def make_distances(real: Type) -> Kernel:
     """Returns what measures rows of a dtype."""
 
-    @kernel((In(real, 2), In(real, 2), size, Out(real, 2), size, size))
+    @kernel(
+        (In(real, 2), In(real, 2), size, Out(real, 2), size, size),
+        Contract(launch="rows have the points' features"),
+    )
     def distances(x: Any, points: Any, root: Any, y: Any, grain: Any, threads: Any) -> None:
         """Measures how far rows are from points.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenonnx_cpu.jit.compiling import In, Out, f64, kernel, size
+from tenonnx_cpu.jit.compiling import Contract, In, Out, f64, kernel, size
 from tenonnx_cpu.jit.threads.pool import look, parallel
 
 LONGEST = 1 << 22
@@ -50,7 +50,10 @@ def couple_some(arguments: Any, task: Any, worker: Any) -> None:
                     p[row, j] /= 1 + step
 
 
-@kernel((In(f64, 2), Out(f64, 2), Out(f64, 2), size))
+@kernel(
+    (In(f64, 2), Out(f64, 2), Out(f64, 2), size),
+    Contract(plan="a probability per pair of classes", captured=False),
+)
 def couple(chances, p, work, steps):  # type: ignore[no-untyped-def] # the signature has them
     """Does what ``tenonnx_array.ml.svm.coupled`` does, a row at a time.
 

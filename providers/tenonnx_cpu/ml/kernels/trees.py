@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx_cpu.jit.compiling import (
+    Contract,
     In,
     Kernel,
     Out,
@@ -125,7 +126,14 @@ def make_score(real: Type) -> Kernel:
     """Returns what scores rows of a dtype."""
     forest = In(i32, 2), In(u32, 2), In(real, 1, "A"), In(i32, 1), In(f64, 2), In(f64, 1)
 
-    @kernel((In(real, 2), forest, Out(f64, 2), Out(f32, 2), size, size))
+    @kernel(
+        (In(real, 2), forest, Out(f64, 2), Out(f32, 2), size, size),
+        Contract(
+            plan="lists have one length; branches, leaves and targets exist; no cycle; features "
+            "count from 0",
+            launch="the input has the features that nodes test",
+        ),
+    )
     def score(x: Any, forest: Any, sums: Any, y: Any, grain: Any, threads: Any) -> None:
         """Adds up what the leaves say that rows reach.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.jit.compiling import In, Out, f32, helper, kernel, size
+from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, helper, kernel, size
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors import vmath
 from tenonnx_cpu.jit.vectors.reductions import exponentials, greatest
@@ -43,7 +43,10 @@ def softmax_rows(arguments: Any, task: Any, worker: Any) -> None:
             softmax_row(x[row], y[row])
 
 
-@kernel((In(f32, 2), Out(f32, 2), size, size, size))
+@kernel(
+    (In(f32, 2), Out(f32, 2), size, size, size),
+    Contract(launch="the axis is the last one, with elements"),
+)
 def softmax(x, y, logarithm, grain, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Writes the softmax of every row, or its logarithm; ``grain`` rows are a task."""
     softmax_rows((x, y, logarithm, grain), -(-x.shape[0] // grain), threads)
@@ -94,7 +97,8 @@ def normalize_rows(arguments: Any, task: Any, worker: Any) -> None:
     (
         In(f32, 2), In(f32, 2), In(f32, 1), In(f32, 1), f32, size,
         Out(f32, 2), Out(f32, 2), size, size,
-    )
+    ),
+    Contract(launch="scale and bias have a number per normalized element, or channel"),
 )  # fmt: skip
 def normalize_all(x, other, scale, bias, epsilon, centred, y, total, grain, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Normalizes the rows of ``x``, or of ``x + other``.

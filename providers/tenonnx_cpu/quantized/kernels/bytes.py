@@ -17,7 +17,7 @@ from tenonnx_cpu.matmul.kernels.workspace import (
     BYTES_WORDS,
     WORKSPACE,
 )
-from tenonnx_cpu.quantized.kernels.matrix import WEIGHTS, Weights
+from tenonnx_cpu.quantized.kernels.matrix import CODES, WEIGHTS, Weights
 from tenonnx_cpu.quantized.kernels.pack import SHIFT, make_pack_codes
 from tenonnx_cpu.quantized.kernels.round8 import round_groups
 from tenonnx_cpu.quantized.kernels.tile import ROWS, multiply_codes
@@ -75,7 +75,8 @@ def make_q_bytes(bits: int) -> Kernel:
         (
             In(f32, 2), WEIGHTS, size, Out(f32, 2), EXTRAS,
             (Out(u8, 2), Out(f32, 3), Out(f32, 1)), size,
-        )
+        ),
+        CODES,
     )  # fmt: skip
     def product(
         a: Any, weights: Any, group: Any, c: Any, extras: Any, room: Any, threads: Any

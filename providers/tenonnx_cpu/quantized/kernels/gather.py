@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size, u8
+from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, helper, i64, kernel, size, u8
 from tenonnx_cpu.jit.threads.pool import parallel
 
 F = np.float32
@@ -49,7 +49,13 @@ def gather_row(arguments: Any, task: Any, worker: Any) -> None:
         widen(own, bits, zero, scales[row, group], out[first:last])
 
 
-@kernel((In(u8, 2), In(f32, 2), In(u8, 2), In(i64, 1), size, size, Out(f32, 2), size))
+@kernel(
+    (In(u8, 2), In(f32, 2), In(u8, 2), In(i64, 1), size, size, Out(f32, 2), size),
+    Contract(
+        plan="codes, scales and zero points have the lengths that bits, block and columns say",
+        values="rows beyond the table are zeros, as in onnxruntime",
+    ),
+)
 def gather_rows(codes, scales, zeros, rows, bits, block, y, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Writes rows ``(codes - zeros) * scales``; zeros of rows that there are none of.
 

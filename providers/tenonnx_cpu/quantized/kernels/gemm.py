@@ -13,7 +13,7 @@ from tenonnx_cpu.matmul.kernels.gemm import block_shape
 from tenonnx_cpu.matmul.kernels.tile import ADD, COLUMNS, ZERO
 from tenonnx_cpu.matmul.kernels.workspace import DEPTH, NUMBERS, WORKSPACE
 from tenonnx_cpu.quantized.kernels.dequantize import make_dequantize
-from tenonnx_cpu.quantized.kernels.matrix import WEIGHTS, Weights
+from tenonnx_cpu.quantized.kernels.matrix import CODES, WEIGHTS, Weights
 
 
 def make_q_gemm(bits: int) -> Kernel:
@@ -44,7 +44,7 @@ def make_q_gemm(bits: int) -> Kernel:
             )  # fmt: skip
         finish_rows(c, top, top + high, left, left + wide, extras)
 
-    @kernel((In(f32, 2, "A"), WEIGHTS, Out(f32, 2), EXTRAS, Out(f32, 1), size))
+    @kernel((In(f32, 2, "A"), WEIGHTS, Out(f32, 2), EXTRAS, Out(f32, 1), size), CODES)
     def product(a: Any, weights: Any, c: Any, extras: Any, memory: Any, threads: Any) -> None:
         """Computes ``C = finish(A @ W)``.
 

@@ -13,7 +13,7 @@ from tenonnx_cpu.matmul.kernels.epilogue import EXTRAS, finish_rows
 from tenonnx_cpu.matmul.kernels.tile import CACHE_LINE
 from tenonnx_cpu.matmul.kernels.workspace import LINES_SLAB, LINES_SLAB_ROW, LINES_SPAN
 from tenonnx_cpu.quantized.kernels.gemv_groups import line_bytes, make_add_group
-from tenonnx_cpu.quantized.kernels.matrix import WEIGHTS, Weights
+from tenonnx_cpu.quantized.kernels.matrix import CODES, WEIGHTS, Weights
 from tenonnx_cpu.quantized.kernels.round8 import round_groups
 
 DEEP = 512
@@ -228,7 +228,8 @@ def make_q_gemv_bytes(bits: int) -> Kernel:
         (
             In(f32, 2), WEIGHTS, size, Out(f32, 2), EXTRAS,
             (Out(i8, 2), Out(f32, 3), Out(i32, 2), Out(f32, 1)), size,
-        )
+        ),
+        CODES,
     )  # fmt: skip
     def product(
         a: Any, weights: Any, group: Any, c: Any, extras: Any, room: Any, threads: Any
@@ -252,8 +253,9 @@ def make_q_gemv_reals(bits: int) -> Kernel:
     few = make_gemv_axpy(bits, "reals")
 
     @kernel(
-        (In(f32, 2), WEIGHTS, size, Out(f32, 2), EXTRAS, (Out(f32, 2), Out(f32, 1)), size)
-    )  # fmt: skip
+        (In(f32, 2), WEIGHTS, size, Out(f32, 2), EXTRAS, (Out(f32, 2), Out(f32, 1)), size),
+        CODES,
+    )
     def product(
         a: Any, weights: Any, group: Any, c: Any, extras: Any, room: Any, threads: Any
     ) -> None:

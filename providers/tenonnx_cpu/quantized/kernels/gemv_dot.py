@@ -12,7 +12,7 @@ from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.shared import procedure
 from tenonnx_cpu.matmul.kernels.epilogue import EXTRAS, finish_rows
 from tenonnx_cpu.quantized.kernels.dots import CHUNK, STARTS, make_code_dots
-from tenonnx_cpu.quantized.kernels.matrix import WEIGHTS, Weights
+from tenonnx_cpu.quantized.kernels.matrix import CODES, WEIGHTS, Weights
 from tenonnx_cpu.quantized.kernels.round8 import round_groups
 from tenonnx_cpu.quantized.kernels.zeros import make_subtract_zeros
 
@@ -70,7 +70,8 @@ def make_q_dots(bits: int) -> Kernel:
         (
             In(f32, 2), WEIGHTS, size, Out(f32, 2), EXTRAS,
             (Out(i8, 2), Out(f32, 3), Out(i32, 2), Out(f32, 2)), size,
-        )
+        ),
+        CODES,
     )  # fmt: skip
     def product(
         a: Any, weights: Any, group: Any, c: Any, extras: Any, room: Any, threads: Any

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tenonnx_cpu.jit.compiling import In, boolean, f32, size, u8
+from tenonnx_cpu.jit.compiling import Contract, In, boolean, f32, size, u8
 
 WEIGHTS = (In(u8, 1), In(f32, 2), In(u8, 1), boolean, size, size, size, size, size)
 """The types of ``Weights``: ``Quantized.arguments``, which are a tuple to a kernel."""
@@ -28,3 +28,9 @@ class Weights(NamedTuple):
     flip: Any
     zero: Any
     block: Any
+
+
+CODES = Contract(
+    plan="codes, scales and zero points have the lengths that bits, block and columns say",
+    launch="rows have the matrix' depth; a bias has a number per column",
+)

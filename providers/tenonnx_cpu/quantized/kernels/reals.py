@@ -11,7 +11,7 @@ from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.matmul.kernels.epilogue import EXTRAS, finish_rows
 from tenonnx_cpu.quantized.kernels.gemv_dot import TASK
-from tenonnx_cpu.quantized.kernels.matrix import WEIGHTS, Weights
+from tenonnx_cpu.quantized.kernels.matrix import CODES, WEIGHTS, Weights
 from tenonnx_cpu.quantized.kernels.real_dots import make_real_dots
 from tenonnx_cpu.quantized.kernels.zeros import make_subtract_zeros
 
@@ -84,7 +84,8 @@ def make_q_reals(bits: int) -> Kernel:
         (
             In(f32, 2), WEIGHTS, Out(f32, 2), EXTRAS,
             (Out(f32, 2), Out(f32, 2), Out(f32, 2)), size,
-        )
+        ),
+        CODES,
     )  # fmt: skip
     def product(a: Any, weights: Any, c: Any, extras: Any, room: Any, threads: Any) -> None:
         """Computes ``C = finish(A @ W)``.

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx_cpu.elementwise.opcodes import NONE
-from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i32, i64, kernel, pasted
+from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, helper, i32, i64, kernel, pasted
 from tenonnx_cpu.jit.threads.pool import look
 from tenonnx_cpu.jit.vectors.views import floats
 from tenonnx_cpu.matmul.kernels.gemm import make_product
@@ -68,7 +68,12 @@ def end_states(shape: Any, memory: Any, start: Any, states: Any) -> None:
         In(i64, 1), In(f32, 2), In(f32, 2, "A"), In(f32, 3), In(f32, 1), In(f32, 1), In(f32, 2),
         In(i32, 1), Out(f32, 4), Out(f32, 1), Out(f32, 1), Out(f32, 1), Out(f32, 2), In(i64, 2),
         In(f32, 2), Out(i32, 1),
-    )
+    ),
+    Contract(
+        plan="hidden_size is R's",
+        launch="W, R, B and states agree; a length per item",
+        values="lengths are from 0 to the steps",
+    ),
 )  # fmt: skip
 def run_layer(  # type: ignore[no-untyped-def] # the signature has them
     shape, x, w, r, h, c, b, lengths, y, hidden, cell, memory, gates, offsets, residual,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.jit.compiling import In, Out, f32, f64, helper, i64, kernel, size
+from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, f64, helper, i64, kernel, size
 from tenonnx_cpu.jit.threads.pool import parallel
 from tenonnx_cpu.jit.vectors import vmath
 from tenonnx_cpu.jit.vectors.views import floats, on_stack
@@ -144,7 +144,10 @@ def reduce_rows(arguments: Any, task: Any, worker: Any) -> None:
         combine(kind, floats(start + 4 * n * inner, width), results)
 
 
-@kernel((In(f32, 1), Out(f32, 1), In(i64, 1), f64, size, size))
+@kernel(
+    (In(f32, 1), Out(f32, 1), In(i64, 1), f64, size, size),
+    Contract(launch="axes are the input's, and have elements"),
+)
 def reduce(x, y, shape, scale, root, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Reduces the middle one of three axes.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
+from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, helper, i64, kernel, size
 from tenonnx_cpu.jit.threads.pool import parallel
 
 
@@ -79,7 +79,10 @@ def select_rows(arguments: Any, task: Any, worker: Any) -> None:
         select(x[row], sign, values[row], places[row])
 
 
-@kernel((In(f32, 2), Out(f32, 2), Out(i64, 2), size, size, size))
+@kernel(
+    (In(f32, 2), Out(f32, 2), Out(i64, 2), size, size, size),
+    Contract(values="k is at most the axis, in each run"),
+)
 def top_k(x, values, places, largest, grain, threads):  # type: ignore[no-untyped-def] # the signature has them
     """Finds the first elements of each row in order, the first of equals first, NaN last.
 
