@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from tenonnx.planning.anchors import Part, Walk
 from tenonnx.traits import ACTIVATIONS
 from tenonnx_cpu.elementwise import opcodes
 from tenonnx_cpu.kernel_selection import Site
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 CODES: Final = {
     "Clip": opcodes.CLIP,
@@ -69,6 +73,15 @@ def named(name: str, given: Sequence[float] = ()) -> Activation | None:
     elif name != "Clip":
         given = [*given, *[*ACTIVATIONS.get(name, {}).values()][len(given) :]]
     return Activation(CODES[name], *given[:2]) if name in CODES else None
+
+
+def _activation(node: ir.Node, walk: Walk[Any]) -> Activation | str:
+    made = activation_of(walk.scope.site(node))
+    return "its parameters are not known before" if made is None else made
+
+
+ACTIVATION: Final = Part("activation", tuple(CODES), _activation)
+"""What anchors do to their results, last of all."""
 
 
 def clip_bounds(site: Site) -> tuple[float, float] | None:

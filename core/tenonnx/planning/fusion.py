@@ -9,6 +9,7 @@ assumes of them is proved from constants and shapes, or looked at as it runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from tenonnx.errors import PluginError
@@ -17,6 +18,11 @@ from tenonnx.records import record
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+
+    from tenonnx.near_misses import NearMisses
+
+MISSES: ContextVar[NearMisses | None] = ContextVar("MISSES", default=None)
+"""Where near misses of fusions are noted, while somebody asks for them."""
 
 ANCHOR = 50
 """The priority of an operator that takes what follows it, where nothing else is said."""
@@ -52,6 +58,7 @@ class Scope:
     Attributes:
         taken: Nodes of the fusions that were found so far.
         known: What fusions have found out about nodes, for them to look up.
+        misses: Where near misses are noted, if somebody asks.
     """
 
     def __init__(
@@ -59,6 +66,7 @@ class Scope:
     ) -> None:
         self.taken: set[ir.Node] = set()
         self.known: dict[str, dict[ir.Node, Any]] = {}
+        self.misses = MISSES.get()
         self._free = dict.fromkeys(free)
         self._escaping = escaping
         self._positions = {node: position for position, node in enumerate(nodes)}
@@ -91,6 +99,13 @@ class Scope:
         node = uses[0].node
         return node if self.has(node) else None
 
+    def hindrance(self, value: ir.Value) -> str:
+        """Says why ``reader`` returns nothing for a value that is read."""
+        count = len(value.uses())
+        if value in self._escaping:
+            return f"'{value.name}' is read by something else, too"
+        return f"'{value.name}' is read {count} times" if count > 1 else "another fusion has it"
+
     def follower(self, value: ir.Value, *operators: str) -> ir.Node | None:
         """Returns the reader of a value if it is one of some operators of ONNX's own domain."""
         node = self.reader(value)
@@ -103,6 +118,24 @@ class Scope:
             return None
         (node,) = readers
         return node if self.has(node) else None
+
+    def maker(self, value: ir.Value | None, *operators: str) -> ir.Node | None:
+        """Returns the node that makes a value if it can be taken and is of some operators."""
+        node = None if value is None else value.producer()
+        if node is None or node.op_type not in operators or node.domain:
+            return None
+        return node if self.has(node) else None
+
+    def unread(self, sources: Iterable[ir.Node], nodes: Iterable[ir.Node]) -> tuple[ir.Node, ...]:
+        """Returns those sources that nobody reads any more once these nodes are fused."""
+        fused = self.taken.union(nodes)
+        return tuple(
+            source
+            for source in dict.fromkeys(sources)
+            if self.has(source)
+            and not self.escapes(source.outputs[0])
+            and all(use.node in fused for use in source.outputs[0].uses())
+        )
 
     def place_of(self, fused: Fused) -> ir.Node | None:
         """Returns the node at which a fusion can run: the last, or if need be the first.

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tenonnx.affine import Affine, affine_of, channels_of
-from tenonnx.planning.fusion import beside
-from tenonnx_cpu.activation import NONE, Activation, activation_of
+from tenonnx.planning.anchors import BROADCASTING, Part, Walk, follow
+from tenonnx_cpu.activation import ACTIVATION, NONE, Activation
 from tenonnx_cpu.elementwise.opcodes import LEAKY_RELU
 from tenonnx_cpu.fuse import Scope
 from tenonnx_cpu.kernel_selection import NDArray
@@ -84,56 +83,25 @@ class Tail:
         after = np.zeros_like(factor) if shift is None else shift
         self.shift = (after if before is None else before * factor + after).astype(np.float32)
 
-    def extend(self, node: ir.Node) -> None:
-        """Takes one more node."""
-        self.nodes += (node,)
-        self.output = node.outputs[0]
 
-
-def find_tail(node: ir.Node, scope: Scope, *, residual: bool = True) -> Tail:
-    """Returns the longest tail after a convolution, with or without what is added to all of it."""
-    tail = Tail((node,), node.outputs[0])
-    site = scope.site(node)
-    # With a bias that varies, what is added per channel would have to be computed in each run.
-    if not site.given(2) or site.constant(2) is not None:
-        while _take(tail, scope, _take_affine):
-            pass
-    if residual:
-        _take(tail, scope, _take_residual)
-    _take(tail, scope, _take_activation)
-    return tail
-
-
-def _take(tail: Tail, scope: Scope, step: Callable[[Tail, ir.Node, Scope], bool]) -> bool:
-    """Takes the node that follows, if it alone does and is one of a step's."""
-    following = scope.reader(tail.output)
-    if following is None or following.domain or not step(tail, following, scope):
-        return False
-    tail.extend(following)
-    return True
-
-
-def _take_affine(tail: Tail, node: ir.Node, scope: Scope) -> bool:
-    """Folds a normalization by constants, or a factor or summand of each channel."""
-    anchor = tail.nodes[0]
-    weight = scope.site(anchor).constant(1)
+def _affine(node: ir.Node, walk: Walk[Scope]) -> Affine | str:
+    """Reads a normalization by constants, or a factor or summand of each channel."""
+    anchor, site = walk.nodes[0], walk.scope.site(walk.nodes[0])
+    if site.given(2) and site.constant(2) is None:
+        # What is added per channel would have to be computed in each run.
+        return "the convolution's bias varies"
+    weight = site.constant(1)
     channels = None if weight is None else channels_of(anchor, weight.shape)
-    found = affine_of(node, tail.output, channels, 0 if weight is None else weight.ndim)
-    if found is None:
-        return False
-    tail.follow(found)
-    return True
+    found = affine_of(node, walk.value, channels, 0 if weight is None else weight.ndim)
+    return "it has no constant for each channel" if found is None else found
 
 
-def _take_residual(tail: Tail, node: ir.Node, scope: Scope) -> bool:
-    if node.op_type != "Add" or (node.version or 1) < 7:
-        return False
-    position = beside(node, tail.output)
+def _residual(node: ir.Node, walk: Walk[Scope]) -> ir.Value | str:
+    position = walk.beside(node)
     other = node.inputs[position]
-    if other is None or _is_narrow(other) or scope.site(node).constant(position) is not None:
-        return False
-    tail.residual = other
-    return True
+    if other is None or walk.scope.site(node).constant(position) is not None:
+        return "it adds a constant"
+    return "it adds no image" if _is_narrow(other) else other
 
 
 def _is_narrow(value: ir.Value) -> bool:
@@ -142,14 +110,33 @@ def _is_narrow(value: ir.Value) -> bool:
     return shape is not None and (len(shape) not in (3, 4, 5) or all(d == 1 for d in shape[2:]))
 
 
-def _take_activation(tail: Tail, node: ir.Node, scope: Scope) -> bool:
-    site = scope.site(node)
-    made = activation_of(site)
-    if node.op_type == "PRelu" and (node.version or 1) >= 7:
-        slope = site.constant(1)
-        if slope is not None and slope.size == 1 and slope.ndim <= 3:
-            made = Activation(LEAKY_RELU, float(slope.reshape(-1)[0]))
-    if made is None or node.inputs[0] is not tail.output:
-        return False
-    tail.activation = made
-    return True
+def _activation(node: ir.Node, walk: Walk[Scope]) -> Activation | str:
+    """Reads an activation, or a PRelu of one slope."""
+    if node.op_type != "PRelu":
+        return ACTIVATION.read(node, walk)  # type: ignore[no-any-return]  # one, or why not
+    slope = walk.scope.site(node).constant(1)
+    if (node.version or 1) < BROADCASTING or node.inputs[0] is not walk.value:
+        return "it does not broadcast its slope"
+    if slope is None or slope.size != 1 or slope.ndim > 3:
+        return "it has not one constant slope"
+    return Activation(LEAKY_RELU, float(slope.reshape(-1)[0]))
+
+
+PER_CHANNEL = Part(
+    "factor of each channel", ("Add", "BatchNormalization", "Div", "Mul", "Sub"), _affine, many=True
+)
+RESIDUAL = Part("residual", ("Add",), _residual, since=BROADCASTING)
+ACTIVATED = Part("activation", (*ACTIVATION.operators, "PRelu"), _activation)
+
+
+def find_tail(node: ir.Node, scope: Scope, *, residual: bool = True) -> Tail:
+    """Returns the longest tail after a convolution, with or without what is added to all of it."""
+    added = (RESIDUAL,) if residual else ()
+    walk = follow(node, scope, PER_CHANNEL, *added, ACTIVATED)
+    activation = walk.found.get(ACTIVATED.name, NONE)
+    tail = Tail(
+        walk.nodes, walk.value, residual=walk.found.get(RESIDUAL.name), activation=activation
+    )
+    for affine in walk.found.get(PER_CHANNEL.name, ()):
+        tail.follow(affine)
+    return tail

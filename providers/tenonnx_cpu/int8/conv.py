@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.planning.anchors import follow
 from tenonnx.records import record
-from tenonnx_cpu.activation import clip_bounds
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import done
 from tenonnx_cpu.conv.attributes import Attributes
@@ -17,12 +17,13 @@ from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
 from tenonnx_cpu.int8.conv_weights import ByteWeights
 from tenonnx_cpu.int8.product import NO_WORDS, Finish
 from tenonnx_cpu.int8.quantized_values import (
+    ALL,
     BYTES,
+    BYTES_ONLY,
+    LIMITS,
     QuantizedType,
     dequantized,
     quantized_type_of,
-    quantizer,
-    unread,
 )
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 
@@ -63,15 +64,14 @@ class ByteConv:
             whole = self.bias.reshape(-1)
         elif self.bias is not None:
             summand = self.bias.reshape(-1) / self.y.step
-        low, high = self.y.bounds
-        least, most = (limit / self.y.step for limit in self.limits)
+        low, high = self.y.between(self.limits)
         return Finish(
             self.y.dtype,
             (unit / self.y.scale.reshape(-1)[:1]).astype(np.float32),
             summand.astype(np.float32),
             whole,
-            float(np.clip(np.rint(least), low, high)),
-            float(np.clip(np.rint(most), low, high)),
+            low,
+            high,
             self.y.origin,
         )
 
@@ -113,49 +113,31 @@ def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
     image, kernel = (dequantized(value, scope) for value in node.inputs[:2])
     if image is None or kernel is None:
         return None
-    nodes, limits = [node], (-np.inf, np.inf)
-    following = scope.reader(node.outputs[0])
-    if following is not None and (found := limits_of(following, scope)) is not None:
-        nodes.append(following)
-        limits = found
-    last = quantizer(nodes[-1].outputs[0], scope)
-    if last is None:
+    walk = follow(node, scope, LIMITS, BYTES_ONLY)
+    if not walk.is_whole:
         return None
-    codes = [quantized_type_of(step, scope) for step in (image, kernel, last)]
-    x, w, y = codes
+    x, w, y = (
+        quantized_type_of(image, scope),
+        quantized_type_of(kernel, scope),
+        walk.found[BYTES_ONLY.name],
+    )
     attributes = Attributes.of(scope.site(node))
     weights = ByteWeights.of(attributes, scope.site(kernel), 0, 2, scope.threads)
-    if weights is None or x is None or w is None or y is None:
+    if weights is None or x is None or w is None:
         return None
     if w.scale.size > 1 and scope.site(kernel).attribute("axis", 1) != 0:
         return None
     known, bias = _bias(node, x, w, scope)
     if not known or not takes(weights, x, w, y, bias):
         return None
-    nodes.append(last)
-    sources = [image, kernel, *_sources(node, scope)]
+    made = (dequantized(value, scope) for value in node.inputs)
+    sources = [source for source in made if source is not None]
     inputs = (image.inputs[0],)
-    every = tuple(dict.fromkeys(source for source in (*sources, *nodes)))
-    output = last.outputs[0]
-    plain = scope.fallback(every, inputs, output)
-    call = ByteConv(weights, x, w, y, bias, limits, plain)
-    taken = (*unread(sources, nodes, scope), *nodes)
-    return Fused(taken, inputs, (output,), Capturable(call.launch))
-
-
-def limits_of(node: ir.Node, scope: Scope) -> tuple[float, float] | None:
-    """Returns the least and the greatest result of a Relu or a Clip between constants."""
-    if node.domain or node.op_type not in ("Relu", "Clip"):
-        return None
-    if node.op_type == "Relu":
-        return 0.0, np.inf
-    return clip_bounds(scope.site(node))
-
-
-def _sources(node: ir.Node, scope: Scope) -> list[ir.Node]:
-    bias = node.inputs[2] if len(node.inputs) > 2 else None
-    source = dequantized(bias, scope)
-    return [] if source is None else [source]
+    every = tuple(dict.fromkeys((*sources, *walk.nodes)))
+    plain = scope.fallback(every, inputs, walk.value)
+    call = ByteConv(weights, x, w, y, bias, walk.found.get(LIMITS.name, ALL), plain)
+    taken = (*scope.unread(sources, walk.nodes), *walk.nodes)
+    return Fused(taken, inputs, (walk.value,), Capturable(call.launch))
 
 
 def _bias(
@@ -207,7 +189,7 @@ def qlinear_conv(site: Site, plain: Call) -> Call | None:
     def whole(image: NDArray) -> Any:
         return plain(image, *rest)
 
-    conv = ByteConv(weights, x, w, y, bias, (-np.inf, np.inf), whole)
+    conv = ByteConv(weights, x, w, y, bias, ALL, whole)
     if last:
         call = taking_last(conv, 0)
         return lambda image, *_: call(image)

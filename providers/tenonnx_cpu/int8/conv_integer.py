@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.planning.fusion import beside
+from tenonnx.planning.anchors import BROADCASTING, Part, Walk, follow
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
-from tenonnx_cpu.int8.conv import limits_of
 from tenonnx_cpu.int8.conv_weights import ByteWeights
 from tenonnx_cpu.int8.product import NO_NUMBERS, SUMS, Finish
-from tenonnx_cpu.int8.quantized_values import scaled_sums
+from tenonnx_cpu.int8.quantized_values import ALL, LIMITS, SCALED
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.matmul.product import F32
 
@@ -45,29 +44,30 @@ def conv_integer(site: Site, plain: Call) -> Call | None:
     return Capturable(call)
 
 
+def _row(node: ir.Node, walk: Walk[Scope]) -> NDArray | str:
+    row = _by_row(walk.scope.site(node).constant(walk.beside(node)), walk.about)
+    return "it adds no constant float32 for every channel" if row is None else row
+
+
+ROW = Part("bias", ("Add",), _row, since=BROADCASTING)
+
+
 @fusion("ConvInteger", priority=QUANTIZED)
 def fuse_scaled(node: ir.Node, scope: Scope) -> Fused | None:
     """ConvInteger, a Cast to float32, a Mul with the scales, an Add of a bias, a Relu or Clip."""
-    found = scaled_sums(node, scope)
     weights = ByteWeights.of(Attributes.of(scope.site(node)), scope.site(node), 1, 3, scope.threads)
-    if found is None or weights is None:
+    if weights is None:
         return None
-    nodes, scale = found
-    summand, limits = NO_NUMBERS, (-np.inf, np.inf)
-    scaled = nodes[-1]
-    added = scope.follower(scaled.outputs[0], "Add")
-    if added is not None:
-        given = scope.site(added).constant(beside(added, scaled.outputs[0]))
-        bias = _by_row(given, weights)
-        if bias is not None:
-            nodes, summand = [*nodes, added], np.broadcast_to(bias, weights.rows)
-    last = scope.reader(nodes[-1].outputs[0])
-    if last is not None and (clipped := limits_of(last, scope)) is not None:
-        nodes, limits = [*nodes, last], clipped
-    summand = np.ascontiguousarray(summand)
+    walk = follow(node, scope, *SCALED, ROW, LIMITS, about=weights)
+    if not walk.is_whole:
+        return None
+    limits, scale = walk.found.get(LIMITS.name, ALL), walk.found["scale"]
+    bias, summand = walk.found.get(ROW.name), NO_NUMBERS
+    if bias is not None:
+        summand = np.ascontiguousarray(np.broadcast_to(bias, weights.rows))
     image, zero = node.inputs[0], (*node.inputs, None, None)[2]
     inputs = tuple(dict.fromkeys(value for value in (image, zero, scale) if value is not None))
-    plain = scope.fallback(nodes, inputs, nodes[-1].outputs[0])
+    plain = scope.fallback(walk.nodes, inputs, walk.value)
     places = [None if value is None else inputs.index(value) for value in (image, zero, scale)]
 
     def call(*given: NDArray) -> Any:
@@ -79,7 +79,7 @@ def fuse_scaled(node: ir.Node, scope: Scope) -> Fused | None:
             made = weights.launch(x, origin, finish)
         return plain(*given) if made is None else made
 
-    return Fused(tuple(nodes), inputs, (nodes[-1].outputs[0],), Capturable(call))
+    return Fused(walk.nodes, inputs, (walk.value,), Capturable(call))
 
 
 def _by_row(value: NDArray | None, weights: ByteWeights) -> NDArray | None:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.planning.fusion import beside
+from tenonnx.planning.anchors import BROADCASTING, Part, Walk, follow
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
 from tenonnx_cpu.int8.product import GEMM, NO_WORDS, Finish, byte_launch, byte_product, column_zeros
-from tenonnx_cpu.int8.quantized_values import BYTES, scaled_sums
+from tenonnx_cpu.int8.quantized_values import ALL, BYTES, LIMITS, SCALED
 from tenonnx_cpu.int8.quantizing import BY_RANGE, dynamic_quantize
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.matmul.product import F32
@@ -90,14 +90,15 @@ def _real(
     scale: NDArray,
     bias: NDArray | None,
     threads: int,
+    limits: tuple[float, float] = ALL,
 ) -> Launch | NDArray | None:
-    """Returns what computes ``sum * scale + bias`` as float32, as ``byte_launch`` does."""
+    """Returns what computes ``sum * scale + bias`` between limits, as ``byte_launch`` does."""
     columns = b.shape[-1]
     origin, factor = _origin(a, a_zero), _by_column(scale, columns)
     summand = _summand(bias, columns)
     if origin is None or zeros is None or factor is None or summand is None:
         return None
-    finish = Finish(F32, factor, summand)
+    finish = Finish(F32, factor, summand, low=limits[0], high=limits[1])
     return byte_launch(a, origin, b, zeros, threads, finish)
 
 
@@ -219,24 +220,26 @@ def q_gemm(site: Site, plain: Call) -> Call | None:
     return call
 
 
+def _vector(node: ir.Node, walk: Walk[Scope]) -> NDArray | str:
+    given = walk.scope.site(node).constant(walk.beside(node))
+    if given is None or given.ndim != 1 or given.dtype != F32:
+        return "it adds no constant vector of float32"
+    return given
+
+
+VECTOR = Part("bias", ("Add",), _vector, since=BROADCASTING)
+
+
 @fusion("MatMulInteger", priority=QUANTIZED)
 def fuse_scaled(node: ir.Node, scope: Scope) -> Fused | None:
-    """MatMulInteger, a Cast to float32, a Mul with the scales, and the Add of a bias if any."""
-    found = scaled_sums(node, scope)
-    if found is None:
+    """MatMulInteger, a Cast to float32, a Mul with the scales, and a bias and limits if any."""
+    walk = follow(node, scope, *SCALED, VECTOR, LIMITS)
+    if not walk.is_whole:
         return None
-    nodes, scale = found
-    scaled, bias = nodes[-1], None
-    added = scope.follower(scaled.outputs[0], "Add")
-    if added is not None:
-        given = scope.site(added).constant(beside(added, scaled.outputs[0]))
-        if given is not None and given.ndim == 1 and given.dtype == F32:
-            nodes, bias = [*nodes, added], given
-    output = nodes[-1].outputs[0]
-    places = (*node.inputs, None, None)[:4]
-    inputs = (*places, scale)
+    bias, limits = walk.found.get(VECTOR.name), walk.found.get(LIMITS.name, ALL)
+    inputs = (*(*node.inputs, None, None)[:4], walk.found["scale"])
     every = tuple(dict.fromkeys(value for value in inputs if value is not None))
-    plain = scope.fallback(nodes, every, output)
+    plain = scope.fallback(walk.nodes, every, walk.value)
     GEMM.request()
     threads, zeros_of = scope.threads, _zeros_of(scope.site(node), 1, 3)
 
@@ -245,10 +248,10 @@ def fuse_scaled(node: ir.Node, scope: Scope) -> Fused | None:
     ) -> Any:
         made = None
         if scale.ndim <= a.ndim:
-            made = _real(a, a_zero, b, zeros_of(b_zero, b), scale, bias, threads)
+            made = _real(a, a_zero, b, zeros_of(b_zero, b), scale, bias, threads, limits)
         if made is not None:
             return made
         given = zip(inputs, (a, b, a_zero, b_zero, scale), strict=True)
         return plain(*dict(pair for pair in given if pair[0] is not None).values())
 
-    return Fused(tuple(nodes), inputs, (output,), Capturable(call))
+    return Fused(walk.nodes, inputs, (walk.value,), Capturable(call))

@@ -13,7 +13,7 @@ from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.channels_last import memory_order
 from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
 from tenonnx_cpu.int8.quantized_values import QuantizedType, quantized_type_at
-from tenonnx_cpu.int8.requantize import SERIAL, byte_limits, flat, requantize
+from tenonnx_cpu.int8.requantize import SERIAL, Limits, flat, requantize
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 
@@ -34,10 +34,10 @@ def fuse_pair(node: ir.Node, scope: Scope) -> Fused | None:
     kind = node.op_type
 
     def make(
-        codes: Sequence[QuantizedType], made: QuantizedType, least: float, plain: Call
+        codes: Sequence[QuantizedType], made: QuantizedType, limits: Limits, plain: Call
     ) -> Call:
-        limits = byte_limits(made, least)
-        pair = PairCall(kind, codes[0], codes[1], made, limits, scope.threads, plain)
+        bounds = made.between(limits)
+        pair = PairCall(kind, codes[0], codes[1], made, bounds, scope.threads, plain)
         return Capturable(pair.launch)
 
     return requantize(node, 2, scope, KERNELS[kind], make)

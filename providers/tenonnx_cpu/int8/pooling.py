@@ -17,8 +17,8 @@ from tenonnx_cpu.conv.channels_last import channels_first, channels_last, taking
 from tenonnx_cpu.conv.layout import numbers_of, places_of
 from tenonnx_cpu.conv.pooling import EMPTY
 from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
-from tenonnx_cpu.int8.quantized_values import BYTES, QuantizedType, quantized_type_at
-from tenonnx_cpu.int8.requantize import SERIAL, byte_limits, flat, requantize
+from tenonnx_cpu.int8.quantized_values import ALL, BYTES, QuantizedType, quantized_type_at
+from tenonnx_cpu.int8.requantize import SERIAL, Limits, flat, requantize
 from tenonnx_cpu.int8.sizes import POOL_FIELDS
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces
@@ -38,9 +38,9 @@ def fuse_max_pool(node: ir.Node, scope: Scope) -> Fused | None:
         return None
 
     def make(
-        codes: Sequence[QuantizedType], made: QuantizedType, least: float, plain: Call
+        codes: Sequence[QuantizedType], made: QuantizedType, limits: Limits, plain: Call
     ) -> Call:
-        same = codes[0].same(made) and least != 0
+        same = codes[0].same(made) and limits == ALL
         return max_pool_of_bytes(site, plain) if same else plain
 
     return requantize(node, 1, scope, MAX_POOL, make)
@@ -85,9 +85,9 @@ def fuse_average(node: ir.Node, scope: Scope) -> Fused | None:
     """The mean of each channel of bytes."""
 
     def make(
-        codes: Sequence[QuantizedType], made: QuantizedType, least: float, plain: Call
+        codes: Sequence[QuantizedType], made: QuantizedType, limits: Limits, plain: Call
     ) -> Call:
-        return average_of_bytes(codes[0], made, byte_limits(made, least), plain)
+        return average_of_bytes(codes[0], made, made.between(limits), plain)
 
     return requantize(node, 1, scope, AVERAGE, make)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.planning.fusion import beside
+from tenonnx.planning.anchors import BROADCASTING, Part, Walk
 from tenonnx.records import record
+from tenonnx_cpu.activation import clip_bounds
 from tenonnx_cpu.fuse import Scope
 from tenonnx_cpu.kernel_selection import NDArray, Site
 
@@ -55,6 +55,13 @@ class QuantizedType:
         """The least and the greatest byte, from the zero point on."""
         limits = np.iinfo(self.dtype)
         return int(limits.min) - self.origin, int(limits.max) - self.origin
+
+    def between(self, limits: tuple[float, float]) -> tuple[float, float]:
+        """Returns the least and the greatest byte that stand for numbers between two, likewise."""
+        with np.errstate(all="ignore"):
+            steps = np.rint(np.array(limits, np.float32) / np.float32(self.step))
+        low, high = np.clip(steps, *self.bounds)
+        return float(low), float(high)
 
     @property
     def flip(self) -> int:
@@ -114,37 +121,40 @@ def _told(node: ir.Node, scope: Scope) -> np.dtype[Any] | None:
 
 def dequantized(value: ir.Value | None, scope: Scope) -> ir.Node | None:
     """Returns the DequantizeLinear that makes a value, if it can be left out."""
-    node = None if value is None else value.producer()
-    if node is None or node.op_type != "DequantizeLinear" or node.domain or not scope.has(node):
-        return None
-    return node
+    return scope.maker(value, "DequantizeLinear")
 
 
-def quantizer(value: ir.Value, scope: Scope) -> ir.Node | None:
-    """Returns the QuantizeLinear that alone reads a value."""
-    node = scope.follower(value, "QuantizeLinear")
-    return node if node is not None and node.inputs[0] is value else None
+def _limits(node: ir.Node, walk: Walk[Scope]) -> tuple[float, float] | str:
+    """Reads the least and the greatest result of a Relu or a Clip between constants."""
+    found = (0.0, np.inf) if node.op_type == "Relu" else clip_bounds(walk.scope.site(node))
+    return "its bounds are not known before" if found is None else found
 
 
-def unread(
-    sources: Iterable[ir.Node], nodes: Iterable[ir.Node], scope: Scope
-) -> tuple[ir.Node, ...]:
-    """Returns those sources that nobody reads any more once these nodes are fused."""
-    fused = scope.taken.union(nodes)
-    return tuple(
-        source
-        for source in dict.fromkeys(sources)
-        if scope.has(source)
-        and not scope.escapes(source.outputs[0])
-        and all(use.node in fused for use in source.outputs[0].uses())
-    )
+def _quantizer(node: ir.Node, walk: Walk[Scope]) -> QuantizedType | str:
+    code = quantized_type_of(node, walk.scope) if node.inputs[0] is walk.value else None
+    if code is None or not code.is_single or code.dtype not in BYTES:
+        return "it does not round to bytes by one constant scale"
+    return code
 
 
-def scaled_sums(node: ir.Node, scope: Scope) -> tuple[list[ir.Node], ir.Value] | None:
-    """Returns a node of int32 sums, the Cast of them to float32, the Mul of that, and its scale."""
-    cast = scope.follower(node.outputs[0], "Cast")
-    if cast is None or scope.site(cast).attribute("to", 0) != FLOAT:
-        return None
-    scaled = scope.follower(cast.outputs[0], "Mul")
-    scale = None if scaled is None else scaled.inputs[beside(scaled, cast.outputs[0])]
-    return None if scaled is None or scale is None else ([node, cast, scaled], scale)
+LIMITS = Part("limits", ("Clip", "Relu"), _limits)
+ROUNDED = Part("quantizer", ("QuantizeLinear",), _quantizer)
+BYTES_ONLY = Part("quantizer", ("QuantizeLinear",), _quantizer, needed=True)
+
+ALL = (-np.inf, np.inf)
+"""Limits of what is not limited."""
+
+
+def _cast(node: ir.Node, walk: Walk[Scope]) -> bool | str:
+    return walk.scope.site(node).attribute("to", 0) == FLOAT or "it is to another type"
+
+
+def _scale(node: ir.Node, walk: Walk[Scope]) -> ir.Value | str:
+    return node.inputs[walk.beside(node)] or "it has one operand"
+
+
+SCALED = (
+    Part("cast", ("Cast",), _cast, needed=True),
+    Part("scale", ("Mul",), _scale, since=BROADCASTING, needed=True),
+)
+"""What makes int32 sums real numbers: a Cast to float32, and a Mul with their scale."""

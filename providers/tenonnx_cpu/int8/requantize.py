@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from tenonnx.planning.anchors import follow
 from tenonnx_cpu.fuse import Fused, Scope
 from tenonnx_cpu.int8.quantized_values import (
+    ALL,
     BYTES,
+    BYTES_ONLY,
+    LIMITS,
     QuantizedType,
     dequantized,
     quantized_type_of,
-    quantizer,
-    unread,
 )
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import Call, NDArray
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
 SERIAL = 1 << 16
 """Bytes up to which one thread is done before others have started."""
 
-Make = Callable[[Sequence[QuantizedType], QuantizedType, float, Call], Call]
+Limits: TypeAlias = tuple[float, float]
+
+Make = Callable[[Sequence[QuantizedType], QuantizedType, Limits, Call], Call]
 
 
 def requantize(
@@ -34,41 +38,27 @@ def requantize(
     """Fuses a node whose first ``count`` inputs are dequantized and whose result is quantized.
 
     Args:
-        node: The node; a Relu may follow it.
+        node: The node; a Relu or a Clip may follow it.
         count: How many inputs.
         scope: Where it is.
         kernel: Is requested if all fits.
-        make: From the inputs' codes, the result's, the least result and what computes the same
-            from bytes, returns what to call.
+        make: From the inputs' codes, the result's, the limits of the result and what computes
+            the same from bytes, returns what to call.
     """
     sources = [dequantized(value, scope) for value in node.inputs[:count]]
-    nodes, least = [node], -np.inf
-    following = scope.follower(node.outputs[0], "Relu")
-    if following is not None:
-        nodes.append(following)
-        least = 0.0
-    last = quantizer(nodes[-1].outputs[0], scope)
-    if last is None:
-        return None
     found = [source for source in sources if source is not None]
     codes = [code for source in found if (code := quantized_type_of(source, scope)) is not None]
-    made = quantized_type_of(last, scope)
-    if len(codes) < count or made is None:
+    if len(codes) < count or not all(code.is_single and code.dtype in BYTES for code in codes):
         return None
-    if not all(code.is_single and code.dtype in BYTES for code in (*codes, made)):
+    walk = follow(node, scope, LIMITS, BYTES_ONLY)
+    if not walk.is_whole:
         return None
-    nodes.append(last)
+    made, limits = walk.found[BYTES_ONLY.name], walk.found.get(LIMITS.name, ALL)
     inputs = tuple(source.inputs[0] for source in found)
-    every = tuple(dict.fromkeys((*found, *nodes)))
-    call = make(codes, made, least, scope.fallback(every, inputs, last.outputs[0]))
+    every = tuple(dict.fromkeys((*found, *walk.nodes)))
+    call = make(codes, made, limits, scope.fallback(every, inputs, walk.value))
     kernel.request()
-    return Fused((*unread(found, nodes, scope), *nodes), inputs, (last.outputs[0],), call)
-
-
-def byte_limits(code: QuantizedType, least: float) -> tuple[float, float]:
-    """Returns the least and the greatest byte, from the zero point on, of numbers so large."""
-    low, high = code.bounds
-    return (max(low, round(least / code.step)) if least > -np.inf else low), high
+    return Fused((*scope.unread(found, walk.nodes), *walk.nodes), inputs, (walk.value,), call)
 
 
 def flat(*arrays: NDArray) -> list[NDArray]:

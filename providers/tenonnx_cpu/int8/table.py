@@ -16,8 +16,8 @@ from tenonnx_cpu.conv.channels_last import memory_order
 from tenonnx_cpu.data_movement.concat import CONCAT, concat
 from tenonnx_cpu.elementwise.elementwise import MEANINGS
 from tenonnx_cpu.fuse import LOOKED_UP, QUANTIZED, Fused, Scope, fusion
-from tenonnx_cpu.int8.quantized_values import BYTES, QuantizedType
-from tenonnx_cpu.int8.requantize import SERIAL, flat, requantize
+from tenonnx_cpu.int8.quantized_values import ALL, BYTES, QuantizedType
+from tenonnx_cpu.int8.requantize import SERIAL, Limits, flat, requantize
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import Call, NDArray
 
@@ -113,7 +113,7 @@ def fuse_concat(node: ir.Node, scope: Scope) -> Fused | None:
     CONCAT.request()
 
     def make(
-        codes: Sequence[QuantizedType], made: QuantizedType, least: float, plain: Call
+        codes: Sequence[QuantizedType], made: QuantizedType, limits: Limits, plain: Call
     ) -> Call:
         tables = [None if each.same(made) else _between(each, made) for each in codes]
         kinds = [each.dtype for each in codes]
@@ -130,7 +130,7 @@ def fuse_concat(node: ir.Node, scope: Scope) -> Fused | None:
             whole = _joined(lain, order.index(axis % len(order)), scope.threads)
             return whole.transpose(np.argsort(order))
 
-        return plain if least == 0 else call
+        return call if limits == ALL else plain
 
     return requantize(node, len(node.inputs), scope, LOOK_UP, make)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.planning.fusion import beside
+from tenonnx.planning.anchors import BROADCASTING, Part, Walk, follow
 from tenonnx.records import record
-from tenonnx_cpu.activation import activation_of
+from tenonnx_cpu.activation import ACTIVATION, NONE
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.kernel_selection import Call, NDArray
@@ -22,16 +22,14 @@ FLOAT = 1
 
 @record
 class Affine:
-    """A product by a constant matrix, and what is added to its rows.
+    """A product by a constant matrix, and what it adds to its rows itself.
 
     Attributes:
-        nodes: What it consists of, after ``cast``.
         weights: The matrix, of any strides; 16-bit floats are widened as they are read.
         bias: One number for every column, if there is one.
         cast: The node that would widen the matrix.
     """
 
-    nodes: tuple[ir.Node, ...]
     weights: NDArray
     bias: NDArray | None
     cast: ir.Node | None = None
@@ -43,30 +41,28 @@ def fuse_affine(node: ir.Node, scope: Scope) -> Fused | None:
 
     A Cast that widens the matrix goes with them.
     """
-    found = _product_and_sum(node, scope) if node.op_type == "MatMul" else gemm_of(node, scope)
-    if found is None:
+    is_gemm = node.op_type == "Gemm"
+    found = gemm_of(node, scope) if is_gemm else _product_of(node, scope)
+    parts = (ACTIVATION,) if is_gemm else (BIAS, ACTIVATION)
+    walk = None if found is None else follow(node, scope, *parts, about=found)
+    if found is None or walk is None or len(walk.nodes) < 2:
         return None
-    nodes, epilogue = found.nodes, Epilogue()
-    after = scope.reader(nodes[-1].outputs[0])
-    if after is not None and (made := activation_of(scope.site(after))) is not None:
-        nodes, epilogue = (*nodes, after), Epilogue(activation=made)
-    if len(nodes) < 2:
-        return None
-    x, output, cast = node.inputs[0], nodes[-1].outputs[0], found.cast
+    x, nodes = node.inputs[0], walk.nodes
     assert x is not None
-    every = nodes if cast is None else (cast, *nodes)
+    sources = () if found.cast is None else (found.cast,)
+    every = (*sources, *nodes)
     inputs = (x, *(value for value in inputs_of(list(every)) if value is not x))
-    plain = scope.fallback(every, inputs, output)
+    plain = scope.fallback(every, inputs, walk.value)
     request(KINDS[found.weights.dtype])
-    call = affine_call(found, epilogue, plain, scope.threads)
-    alone = cast is not None and scope.reader(cast.outputs[0]) is node
-    return Fused(every if alone else nodes, inputs, (output,), call)
+    call = _call(found, walk, plain, scope.threads)
+    return Fused((*scope.unread(sources, nodes), *nodes), inputs, (walk.value,), call)
 
 
-def affine_call(found: Affine, epilogue: Epilogue, plain: Call, threads: int) -> Capturable:
+def _call(found: Affine, walk: Walk[Scope], plain: Call, threads: int) -> Capturable:
     """Returns what computes all of it; ``plain`` does from the same arguments, of any dtype."""
-    weights, bias = found.weights, found.bias
-    matrix = found.nodes[0].op_type == "Gemm"
+    weights, bias = found.weights, walk.found.get("bias", found.bias)
+    epilogue = Epilogue(activation=walk.found.get("activation", NONE))
+    matrix = walk.nodes[0].op_type == "Gemm"
 
     def call(x: Any, *constants: Any) -> Any:
         made = None
@@ -77,15 +73,19 @@ def affine_call(found: Affine, epilogue: Epilogue, plain: Call, threads: int) ->
     return Capturable(call)
 
 
-def _product_and_sum(node: ir.Node, scope: Scope) -> Affine | None:
+def _bias(node: ir.Node, walk: Walk[Scope]) -> NDArray | str:
+    bias, columns = walk.scope.site(node).constant(walk.beside(node)), walk.about.weights.shape[1:]
+    if bias is None or bias.dtype != F32 or bias.shape != columns:
+        return "it adds no constant float32 for every column"
+    return bias
+
+
+BIAS = Part("bias", ("Add",), _bias, since=BROADCASTING)
+
+
+def _product_of(node: ir.Node, scope: Scope) -> Affine | None:
     cast, weights = _matrix(node, scope)
-    added = scope.follower(node.outputs[0], "Add")
-    if weights is None or added is None or (added.version or 1) < 7:
-        return None
-    bias = scope.site(added).constant(beside(added, node.outputs[0]))
-    if bias is None or bias.dtype != F32 or bias.shape != weights.shape[1:]:
-        return None
-    return Affine((node, added), weights, bias, cast)
+    return None if weights is None else Affine(weights, None, cast)
 
 
 def gemm_of(node: ir.Node, scope: Scope) -> Affine | None:
@@ -105,7 +105,7 @@ def gemm_of(node: ir.Node, scope: Scope) -> Affine | None:
         if bias.shape[-1:] != weights.shape[1:]:
             return None
         bias = bias.reshape(-1)
-    return Affine((node,), weights, bias, cast)
+    return Affine(weights, bias, cast)
 
 
 def _matrix(node: ir.Node, scope: Scope) -> tuple[ir.Node | None, NDArray | None]:
@@ -121,11 +121,8 @@ def _matrix(node: ir.Node, scope: Scope) -> tuple[ir.Node | None, NDArray | None
 
 def widening(node: ir.Node, scope: Scope) -> tuple[ir.Node | None, NDArray | None]:
     """Returns the Cast that makes a product's constant B float32, and B in 16 bits."""
-    b = node.inputs[1]
-    cast = None if b is None else b.producer()
-    if cast is None or cast.op_type != "Cast" or cast.domain or not scope.has(cast):
-        return None, None
-    weight = scope.site(cast).constant(0)
-    if weight is None or KINDS.get(weight.dtype, "f32") == "f32":
+    cast = scope.maker(node.inputs[1], "Cast")
+    weight = None if cast is None else scope.site(cast).constant(0)
+    if cast is None or weight is None or KINDS.get(weight.dtype, "f32") == "f32":
         return None, None
     return (cast, weight) if scope.site(cast).attribute("to", 0) == FLOAT else (None, None)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.planning.anchors import follow
 from tenonnx.records import record
-from tenonnx_cpu.activation import NONE, Activation, activation_of
+from tenonnx_cpu.activation import ACTIVATION, NONE, Activation
 from tenonnx_cpu.buffers import F32, contiguous, empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
@@ -75,11 +76,8 @@ def _layer(node: ir.Node, scope: Scope) -> Layer | None:
         return None
     if not weights.flags.aligned or not (bias is None or fits(bias)):
         return None
-    after = scope.reader(node.outputs[0])
-    finish = None if after is None else activation_of(scope.site(after))
-    if after is None or finish is None:
-        return Layer((node,), weights, bias, NONE)
-    return Layer((node, after), weights, bias, finish)
+    walk = follow(node, scope, ACTIVATION)
+    return Layer(walk.nodes, weights, bias, walk.found.get("activation", NONE))
 
 
 class LayersCall:

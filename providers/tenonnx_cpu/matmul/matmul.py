@@ -82,8 +82,7 @@ def fuse_widened(node: ir.Node, scope: Scope) -> Fused | None:
     inputs = (node.inputs[0], cast.inputs[0], *node.inputs[2:])
     plain = scope.fallback((cast, node), inputs, node.outputs[0])
     make = _matmul_call if node.op_type == "MatMul" else _gemm_call
-    alone = scope.reader(cast.outputs[0]) is node
-    nodes = (cast, node) if alone else (node,)
+    nodes = (*scope.unread((cast,), (node,)), node)
     return Fused(nodes, inputs, (node.outputs[0],), make(scope.site(node), plain))
 
 

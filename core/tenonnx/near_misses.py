@@ -1,0 +1,43 @@
+"""What nearly matched, and why it did not: of transforms and of providers' fusions.
+
+This module is public: plugins of others may import it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from tenonnx.graph import label
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+NEARLY: Final = "nearly "
+"""How the note of a near miss begins."""
+
+MOST: Final = 8
+"""Near misses that are told; those that differ in names alone are told together."""
+
+NAMES: Final = re.compile(r"'[^']*'")
+
+
+class NearMisses:
+    """Remembers what nearly matched."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, list[str]] = {}
+
+    def add(self, name: str, node: ir.Node, why: str) -> None:
+        """Remembers that a node is nearly something."""
+        kind = NAMES.sub("", f"{name} {node.op_type} {why}")
+        self._found.setdefault(kind, []).append(f"{NEARLY}{name} at {label(node)}: {why}")
+
+    def notes(self) -> Iterator[str]:
+        """Yields a line for each kind."""
+        for like in list(self._found.values())[:MOST]:
+            more = f" (and {len(like) - 1} like it)" if len(like) > 1 else ""
+            yield like[-1] + more
+        if len(self._found) > MOST:
+            yield f"... and {len(self._found) - MOST} more kinds that nearly match"

@@ -1,0 +1,138 @@
+"""What an anchor takes behind it: one walk along values that nobody else reads.
+
+An anchor is a node whose kernel can do more to its result before that leaves the cache: a product,
+a convolution, a normalization. Its provider declares the epilogue as parts, in order: a bias, what
+is added element by element, an activation, a quantizer. Nodes that an operator is written as are
+parts, too, all of them needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from tenonnx.graph import label
+from tenonnx.planning.fusion import Scope
+from tenonnx.records import record
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from tenonnx.near_misses import NearMisses
+
+BROADCASTING = 7
+"""The opset version from which on arithmetic broadcasts as numpy does."""
+
+S = TypeVar("S", bound=Scope)
+
+
+@record
+class Part:
+    """A node that an anchor's kernel takes with it.
+
+    Attributes:
+        name: What it is to the kernel.
+        operators: What it is in a model, of ONNX's own domain.
+        read: Returns what the kernel has to know of the node; a string says why it does not take
+            it.
+        since: The opset version from which on the operators are meant.
+        many: There may be several in a row.
+        needed: Without it nothing is worth taking.
+    """
+
+    name: str
+    operators: tuple[str, ...]
+    read: Callable[[ir.Node, Walk[Any]], Any]
+    since: int = 1
+    many: bool = False
+    needed: bool = False
+
+    def is_meant(self, node: ir.Node) -> bool:
+        """Says whether a node may be this part, by its operator."""
+        known = not node.domain and node.op_type in self.operators
+        return known and (node.version or 1) >= self.since
+
+
+class Walk(Generic[S]):
+    """The way from an anchor along the nodes of its epilogue.
+
+    Args:
+        anchor: Where it begins.
+        scope: Where nodes may be taken from.
+        about: What parts have to know of the anchor.
+
+    Attributes:
+        nodes: Those taken, the anchor first.
+        found: What was read of them, by the names of their parts; a list where there may be many.
+        is_whole: Whether all parts that are needed were found.
+    """
+
+    def __init__(self, anchor: ir.Node, scope: S, about: Any = None) -> None:
+        self.scope = scope
+        self.about = about
+        self.nodes: tuple[ir.Node, ...] = (anchor,)
+        self.found: dict[str, Any] = {}
+        self.is_whole = True
+
+    @property
+    def value(self) -> ir.Value:
+        """The value that the last of the nodes makes."""
+        return self.nodes[-1].outputs[0]
+
+    def beside(self, node: ir.Node) -> int:
+        """Returns the position of the operand that a node of two has beside the value."""
+        return 1 if node.inputs[0] is self.value else 0
+
+    def takes(self, part: Part) -> bool:
+        """Goes on by a node, if it is a part that the kernel takes."""
+        node = self.scope.reader(self.value)
+        if node is None or not part.is_meant(node):
+            return False
+        read = part.read(node, self)
+        if isinstance(read, str):
+            return False
+        if part.many:
+            self.found.setdefault(part.name, []).append(read)
+        else:
+            self.found[part.name] = read
+        self.nodes += (node,)
+        return True
+
+
+def follow(anchor: ir.Node, scope: S, *parts: Part, about: Any = None) -> Walk[S]:
+    """Returns the longest epilogue of an anchor.
+
+    Args:
+        anchor: Where it begins.
+        scope: Where nodes may be taken from.
+        parts: What the anchor's kernel takes, in order.
+        about: What parts have to know of the anchor.
+    """
+    walk, first = Walk(anchor, scope, about), 0
+    for place, part in enumerate(parts):
+        while walk.takes(part):
+            first = place if part.many else place + 1
+            if not part.many:
+                break
+        if part.needed and part.name not in walk.found:
+            parts, walk.is_whole = parts[: place + 1], False
+            break
+    if scope.misses is not None:
+        _tell(walk, parts[first:], scope.misses)
+    return walk
+
+
+def _tell(walk: Walk[Any], missed: Sequence[Part], misses: NearMisses) -> None:
+    """Notes why a walk ends where it does, if a node behind its end is nearly a part."""
+    if not walk.is_whole and len(walk.nodes) == 1:
+        missed = missed[-1:]
+    anchor, alone = walk.nodes[0], walk.scope.reader(walk.value) is not None
+    for node in dict.fromkeys(use.node for use in walk.value.uses()):
+        if nearly := [part for part in missed if part.is_meant(node)]:
+            why = [
+                part.read(node, walk) if alone else walk.scope.hindrance(walk.value)
+                for part in nearly
+            ]
+            name = f"{anchor.op_type} with its {nearly[-1].name}"
+            misses.add(name, anchor, f"{label(node)}: {' and '.join(dict.fromkeys(why))}")
+            break
