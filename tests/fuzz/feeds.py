@@ -75,7 +75,8 @@ def _usual(argument: Any, feeds: Feeds, draw: random.Random) -> Any:
 
 def _shape(dims: list[Any], draw: random.Random) -> tuple[int, ...]:
     sizes = [d if isinstance(d, int) and d >= 0 else draw.choice(SIZES) for d in dims[:32]]
-    while sizes and np.prod(sizes, dtype=np.float64) > MAX_ELEMENTS:
+    # A 0 does not make a shape small: numpy refuses what is too large without it.
+    while sizes and np.prod([d or 1 for d in sizes], dtype=np.float64) > MAX_ELEMENTS:
         largest = max(sizes)
         sizes[sizes.index(largest)] = 2 if largest > 2 else 1
     return tuple(sizes)
