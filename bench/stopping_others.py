@@ -119,6 +119,38 @@ def microsoft() -> Iterator[Row]:
         floats(1, 2000, 512), floats(1, 2000, 128), floats(1, 2000, 128), None, None,
         np.array([1999], np.int32), np.array(2000, np.int32),
     ], {"num_heads": 8, "kv_num_heads": 2}  # fmt: skip
+    yield "com.microsoft::CropAndResize", lambda: [
+        floats(4, 16, 256, 256), np.tile(np.array([0, 0, 1, 1], np.float32), (64, 1)),
+        np.arange(64, dtype=np.int32) % 4, np.array([200, 200], np.int32),
+    ], {}  # fmt: skip
+    yield from experts()
+    yield from cached_attention()
+
+
+def experts() -> Iterator[Row]:
+    yield "com.microsoft::MoE", lambda: [
+        floats(2000, 512), floats(2000, 8), floats(8, 2048, 512), None, floats(8, 512, 2048),
+    ], {"k": 2}  # fmt: skip
+    yield "com.microsoft::QMoE", lambda: [
+        floats(2000, 512), floats(2000, 8), small_bytes(8, 2048, 256), np.abs(floats(8, 2048)),
+        None, small_bytes(8, 512, 1024), np.abs(floats(8, 512)),
+    ], {"k": 2}  # fmt: skip
+
+
+def cached_attention() -> Iterator[Row]:
+    tokens, blocks = 2000, 2048 // 16
+    heads = {"num_heads": 8, "kv_num_heads": 2}
+    keys = [floats(1, tokens, 512), floats(1, tokens, 128), floats(1, tokens, 128)]
+    yield "com.microsoft::SparseAttention/3", lambda: [
+        *keys, *[floats(1, 2, 2048, 64)] * 2, np.arange(33, dtype=np.int32)[None],
+        np.arange(32, dtype=np.int32)[None], np.array([tokens], np.int32),
+        np.array([tokens], np.int32),
+    ], {**heads, "sparse_block_size": 64}  # fmt: skip
+    yield "com.microsoft::PagedAttention/3", lambda: [
+        *[x[0] for x in keys], *[floats(blocks, 16, 2, 64)] * 2,
+        np.array([0, tokens], np.int32), np.zeros(1, np.int32),
+        np.arange(blocks, dtype=np.int32)[None],
+    ], heads  # fmt: skip
 
 
 def classical() -> Iterator[Row]:

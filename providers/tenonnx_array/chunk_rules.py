@@ -298,6 +298,15 @@ def reverse_sequence(given: Given, inputs: Sequence[Any]) -> Cut | None:
     return Cut((own, 0), own, x.shape[own], x.size)
 
 
+def crops(_given: Given, inputs: Sequence[Any]) -> Cut | None:
+    """Each box of an image makes a crop of its own."""
+    x, boxes, _, size = inputs
+    if len(boxes) < 2:
+        return None
+    work = len(boxes) * x.shape[1] * math.prod(size.tolist())
+    return Cut((None, 0, 0, None), 0, len(boxes), work)
+
+
 def transform(given: Given, inputs: Sequence[Any]) -> Cut | None:
     """A Fourier transform along another axis than the batch's."""
     x = inputs[0]
@@ -305,6 +314,18 @@ def transform(given: Given, inputs: Sequence[Any]) -> Cut | None:
     if len(inputs) > 2 and inputs[2] is not None:
         axis = int(inputs[2].item())
     return None if normalize_axis_index(axis, x.ndim) == 0 else batch(given, inputs)
+
+
+def largest(given: Given, inputs: Sequence[Any]) -> int:
+    """Returns the elements of the largest array: of the inputs, or an attention's scores."""
+    arrays = [x for x in inputs if x is not None]
+    found: int = max((x.size for x in arrays), default=0)
+    if not given.op_type.endswith("Attention"):
+        return found
+    count = given.attributes.get("q_num_heads") or given.attributes.get("num_heads", 1)
+    keys = max(x.shape[-2] for x in arrays if x.ndim > 1)
+    scores: int = count * math.prod(inputs[0].shape[:-1]) * keys
+    return max(found, scores)
 
 
 def whole(_given: Given, _inputs: Sequence[Any]) -> None:

@@ -24,7 +24,7 @@ PAGE = 4096
 """Bytes of memory that are made when the first of them is written."""
 
 PIECEWISE = 1 << 21
-"""Elements of an input beyond which pieces cost little beside what is done."""
+"""Elements of an array beyond which pieces cost little beside what is done."""
 
 NEWEST = 1 << 16
 """Version of operators of other domains: rules tell those of ai.onnx apart."""
@@ -55,7 +55,7 @@ def in_chunks(
     given = Given(node.op_type, version, python_attributes(node), len(node.outputs))
     cut = cut_of(given, inputs, rule)
     if cut is None:
-        large = max((x.size for x in inputs if x is not None), default=0) > PIECEWISE
+        large = chunk_rules.largest(given, inputs) > PIECEWISE
         return piecewise(whole, *inputs) if large else whole(*inputs)
     if cut.work <= cut.longest:
         return whole(*inputs)

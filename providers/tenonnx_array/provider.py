@@ -78,6 +78,7 @@ CHUNKED: Final = {
     "all_but_channels": "LRN",
     "mean_variance": "MeanVarianceNormalization",
     "rotary": "RotaryEmbedding",
+    "crops": "com.microsoft::CropAndResize",
     "reverse_sequence": "ReverseSequence",
     "scatter_elements": "ScatterElements",
     "heads": "Attention",
@@ -89,11 +90,12 @@ CHUNKED: Final = {
         "com.microsoft::BiasSplitGelu com.microsoft::ComplexMul com.microsoft::ComplexMulConj "
         "com.microsoft::EmbedLayerNormalization com.microsoft::GatedAdd "
         "com.microsoft::GroupQueryAttention com.microsoft::IsAllFinite com.microsoft::MulInteger "
-        "com.microsoft::MultiHeadAttention com.microsoft::PackedAttention "
-        "com.microsoft::PackedMultiHeadAttention com.microsoft::QLinearConcat "
-        "com.microsoft::QLinearReduceMean com.microsoft::QLinearSoftmax "
-        "com.microsoft::ReduceSumInteger com.microsoft::RotaryEmbedding "
-        "com.microsoft::SkipGroupNorm com.microsoft::Trilu com.microsoft::Unique"
+        "com.microsoft::MoE com.microsoft::MultiHeadAttention com.microsoft::PackedAttention "
+        "com.microsoft::PackedMultiHeadAttention com.microsoft::PagedAttention "
+        "com.microsoft::QLinearConcat com.microsoft::QLinearReduceMean "
+        "com.microsoft::QLinearSoftmax com.microsoft::QMoE com.microsoft::ReduceSumInteger "
+        "com.microsoft::RotaryEmbedding com.microsoft::SkipGroupNorm "
+        "com.microsoft::SparseAttention com.microsoft::Trilu com.microsoft::Unique"
     ),
 }
 """Operators of which numpy computes large inputs in chunks, by the rule of `chunk_rules`."""
