@@ -158,18 +158,20 @@ class OperatorTable:
         host_output: bool = False,
         multiple: bool = False,
         without: Iterable[str] = (),
+        like: Iterable[Callable[..., Any]] = (),
     ) -> Callable[[F], F]:
         """Decorates a kernel: ``@table.op("Softmax", since=13)``.
 
         Several names register the function for each of them; the decorator can be stacked to
         serve one function from several versions on. ``without`` names the attributes that the
-        operator does not have in these versions.
+        operator does not have in these versions. A function that takes ``**attributes`` and
+        passes them on to others has what these have as well: ``like``.
         """
         if not names or not isinstance(names[0], str):
             raise PluginError("a kernel needs its operator's name: @table.op('Softmax', since=13)")
 
         def decorate(function: F) -> F:
-            attributes = _attributes_of(function, without)
+            attributes = _attributes_of(function, without, like)
             how = function, host, host_output, multiple, attributes
             for name in names:
                 self._add(Kernel(self.domain, name, since, *how))
@@ -275,11 +277,15 @@ def _arity(function: Callable[..., Any] | str) -> tuple[int, float]:
 
 
 def _attributes_of(
-    function: Callable[..., Any] | str, without: Iterable[str] = ()
+    function: Callable[..., Any] | str,
+    without: Iterable[str] = (),
+    like: Iterable[Callable[..., Any]] = (),
 ) -> dict[str, Any]:
     if isinstance(function, str):
         return {}
-    attributes = _keywords(function)
+    attributes = {
+        name: default for f in (*like, function) for name, default in _keywords(f).items()
+    }
     for name in without:
         del attributes[name]
     return attributes

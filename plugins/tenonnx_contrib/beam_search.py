@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tenonnx import Array, Body, Namespace, OperatorTable
+from tenonnx import Array, Namespace, OperatorTable
 from tenonnx_contrib.generation_scores import Rules, log_softmax
-from tenonnx_contrib.generation_state import Decoding, Graphs, number
+from tenonnx_contrib.generation_state import Decoding, number, opened
 
 table = OperatorTable("com.microsoft")
 op = table.op
@@ -190,7 +190,7 @@ def search(
     return results
 
 
-@op("BeamSearch", host="all", multiple=True)
+@op("BeamSearch", like=[opened], host="all", multiple=True)
 def beam_search(
     _: Namespace,
     input_ids: Array,
@@ -206,32 +206,21 @@ def beam_search(
     decoder_input_ids: Array | None = None,
     logits_processor: Array | None = None,
     *,
-    decoder: Body,
-    eos_token_id: int,
-    pad_token_id: int,
-    encoder: Body | None = None,
-    init_decoder: Body | None = None,
-    decoder_start_token_id: int = -1,
     early_stopping: int = 0,
-    model_type: int = 0,  # noqa: ARG001 - the graphs show it
-    no_repeat_ngram_size: int = 0,
-    vocab_size: int = -1,
     _outputs: int = 1,
+    **attributes: Any,
 ) -> tuple[Array, ...]:
     if number(logits_processor, 0):
         raise ValueError("logits_processor is not 0; the processors of Whisper need its operator")
-    rules = Rules(
-        end=eos_token_id,
-        pad=pad_token_id,
-        vocabulary=vocab_size,
-        shortest=int(number(min_length, 0)),
-        repetition=float(number(repetition_penalty, 1.0)),
-        ngram=no_repeat_ngram_size,
-        allowed=vocab_mask,
-        allowed_first=prefix_vocab_mask,
+    allowed = vocab_mask, prefix_vocab_mask
+    model, begin, rules = opened(
+        input_ids,
+        attention_mask,
+        min_length,
+        repetition_penalty,
+        allowed,
+        decoder_input_ids,
+        **attributes,
     )
-    graphs = Graphs(decoder, encoder, init_decoder)
-    begin = graphs.first_tokens(input_ids, decoder_start_token_id, decoder_input_ids)
-    model = graphs.opened(input_ids, attention_mask, pad_token_id, begin)
     limits = Limits(max_length, num_beams, num_return_sequences, length_penalty, early_stopping)
     return search(model, begin, rules, limits, history=_outputs > 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from tenonnx import Array, Namespace, OperatorTable
 from tenonnx.traits import ACTIVATIONS
@@ -47,7 +48,7 @@ def activated(
     return FUNCTIONS[name](xp, x, **taken)
 
 
-@op("FusedConv")
+@op("FusedConv", like=[conv])
 @widened
 def fused_conv(
     xp: Namespace,
@@ -58,31 +59,15 @@ def fused_conv(
     *,
     activation: str = "",
     activation_params: tuple[float, ...] = (),
-    auto_pad: str = "NOTSET",
-    dilations: tuple[int, ...] | None = None,
-    group: int = 1,
-    kernel_shape: tuple[int, ...] | None = None,
-    pads: tuple[int, ...] | None = None,
-    strides: tuple[int, ...] | None = None,
+    **attributes: Any,
 ) -> Array:
     """Return the activation of ``Conv(X, W, B) + Z``."""
-    y = conv(
-        xp,
-        X,
-        W,
-        B,
-        auto_pad=auto_pad,
-        dilations=dilations,
-        group=group,
-        kernel_shape=kernel_shape,
-        pads=pads,
-        strides=strides,
-    )
+    y = conv(xp, X, W, B, **attributes)
     # onnxruntime wants one shape of both; as a sum it may be broadcast, too.
     return activated(xp, y if Z is None else y + Z, activation, activation_params)
 
 
-@op("FusedGemm")
+@op("FusedGemm", like=[gemm])
 @widened
 def fused_gemm(
     xp: Namespace,
@@ -94,13 +79,10 @@ def fused_gemm(
     activation_alpha: float | None = None,
     activation_beta: float | None = None,
     activation_gamma: float | None = None,
-    alpha: float = 1.0,
-    beta: float = 1.0,
-    transA: int = 0,
-    transB: int = 0,
+    **attributes: Any,
 ) -> Array:
     """Return the activation of Gemm."""
-    y = gemm(xp, A, B, C, alpha=alpha, beta=beta, transA=transA, transB=transB)
+    y = gemm(xp, A, B, C, **attributes)
     given = {"alpha": activation_alpha, "beta": activation_beta, "gamma": activation_gamma}
     return activated(xp, y, activation, given)
 
@@ -134,7 +116,7 @@ def arranged(xp: Namespace, x: Array, trans: int, trans_batch: int) -> Array:
     return x.swapaxes(-1, -2) if trans and x.ndim > 1 else x
 
 
-@op("FusedMatMulActivation")
+@op("FusedMatMulActivation", like=[fused_matmul])
 def fused_matmul_activation(
     xp: Namespace,
     A: Array,
@@ -145,23 +127,10 @@ def fused_matmul_activation(
     activation_axis: int = -1,
     activation_beta: float | None = None,
     activation_gamma: float | None = None,
-    alpha: float = 1.0,
-    transA: int = 0,
-    transB: int = 0,
-    transBatchA: int = 0,
-    transBatchB: int = 0,
+    **attributes: Any,
 ) -> Array:
     """Return the activation of FusedMatMul, which may be Softmax along an axis."""
-    y = fused_matmul(
-        xp,
-        A,
-        B,
-        alpha=alpha,
-        transA=transA,
-        transB=transB,
-        transBatchA=transBatchA,
-        transBatchB=transBatchB,
-    )
+    y = fused_matmul(xp, A, B, **attributes)
     if activation == "Softmax":
         return softmax(xp, y, axis=activation_axis)
     given = {"alpha": activation_alpha, "beta": activation_beta, "gamma": activation_gamma}

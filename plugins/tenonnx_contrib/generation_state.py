@@ -8,11 +8,11 @@ entry, or one of its beams.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
 
 import numpy as np
 
 from tenonnx import Array, Body
+from tenonnx_contrib.generation_scores import Rules
 
 
 class Decoding(ABC):
@@ -187,43 +187,71 @@ def reorder(array: Array, order: Array, axis: int = 0) -> Array:
     return array if same else np.take(array, order, axis=axis)
 
 
-class Graphs(NamedTuple):
-    """The graph attributes of a search operator.
+def opened(
+    ids: Array,
+    mask: Array | None,
+    shortest: Array | None,
+    repetition: Array | None,
+    allowed: tuple[Array | None, Array | None],
+    begin: Array | None = None,
+    extra: Array | None = None,
+    *,
+    decoder: Body,
+    eos_token_id: int,
+    pad_token_id: int,
+    encoder: Body | None = None,
+    init_decoder: Body | None = None,
+    decoder_start_token_id: int = -1,
+    model_type: int = 0,  # noqa: ARG001 - the graphs show it
+    no_repeat_ngram_size: int = 0,
+    vocab_size: int = -1,
+) -> tuple[Decoding, Array, Rules]:
+    """Returns a search operator's model before its first token, what sequences begin with, rules.
 
-    Attributes:
+    Args:
+        ids: What is encoded, or the prompt.
+        mask: Which of it counts.
+        shortest: Sequences shorter than this do not end.
+        repetition: The penalty for tokens that are there already.
+        allowed: The tokens that may come, and that may come first.
+        begin: What sequences begin with behind an encoder; else the start token.
+        extra: What else they begin with.
         decoder: Runs at every step.
+        eos_token_id: Ends a sequence.
+        pad_token_id: Is behind its end.
         encoder: Runs once, ahead of all; ``None`` for a model like GPT-2.
-        first: Takes the decoder's place for the prompt, if it is given.
+        init_decoder: Takes the decoder's place for the prompt, if it is given.
+        decoder_start_token_id: What sequences begin with unless something else is given.
+        model_type: What onnxruntime takes the model for.
+        no_repeat_ngram_size: No sequence of as many tokens comes twice; 0 for no such rule.
+        vocab_size: How many tokens there are; as many as there are scores if not positive.
+
+    Raises:
+        ValueError: The model has an encoder, and nothing says how sequences begin.
     """
-
-    decoder: Body
-    encoder: Body | None
-    first: Body | None
-
-    def first_tokens(self, ids: Array, start: int, begin: Array | None = None) -> Array:
-        """Returns what sequences begin with, ``[batch, length]``: the prompt, or start tokens.
-
-        Args:
-            ids: What is encoded, or the prompt.
-            start: Id of the token that sequences begin with.
-            begin: What they begin with instead.
-
-        Raises:
-            ValueError: The model has an encoder, and nothing says how sequences begin.
-        """
-        if self.encoder is None:
-            return ids.astype(np.int32)
-        if begin is not None:
-            return begin.astype(np.int32)
-        if start < 0:
-            raise ValueError("expected decoder_start_token_id or decoder_input_ids with an encoder")
-        return np.full((len(ids), 1), start, np.int32)
-
-    def opened(self, ids: Array, mask: Array | None, pad: int, begin: Array) -> Decoding:
-        """Returns the model that the graphs make, before its first token."""
-        if self.encoder is None:
-            return DecoderOnly(self.decoder, self.first, ids, mask, pad)
-        return EncoderDecoder(self.encoder, self.decoder, ids, mask, pad, begin)
+    if encoder is None:
+        begin = ids.astype(np.int32)
+    elif begin is not None:
+        begin = begin.astype(np.int32)
+    elif decoder_start_token_id < 0:
+        raise ValueError("expected decoder_start_token_id or decoder_input_ids with an encoder")
+    else:
+        begin = np.full((len(ids), 1), decoder_start_token_id, np.int32)
+    if extra is not None:
+        begin = np.concatenate([begin, extra.astype(np.int32)], axis=1)
+    rules = Rules(
+        end=eos_token_id,
+        pad=pad_token_id,
+        vocabulary=vocab_size,
+        shortest=int(number(shortest, 0)),
+        repetition=float(number(repetition, 1.0)),
+        ngram=no_repeat_ngram_size,
+        allowed=allowed[0],
+        allowed_first=allowed[1],
+    )
+    if encoder is None:
+        return DecoderOnly(decoder, init_decoder, ids, mask, pad_token_id), begin, rules
+    return EncoderDecoder(encoder, decoder, ids, mask, pad_token_id, begin), begin, rules
 
 
 def number(value: Array | None, default: float) -> float:

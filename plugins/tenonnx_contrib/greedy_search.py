@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from tenonnx import Array, Body, Namespace, OperatorTable
+from tenonnx import Array, Namespace, OperatorTable
 from tenonnx_array.sampling import generator
 from tenonnx_contrib.generation_scores import Rules, keep_nucleus
-from tenonnx_contrib.generation_state import Decoding, Graphs, number
+from tenonnx_contrib.generation_state import Decoding, number, opened
 
 table = OperatorTable("com.microsoft")
 op = table.op
@@ -35,7 +37,7 @@ def write(model: Decoding, sequences: Array, longest: int, rules: Rules, choose:
     return written[:, :longest]
 
 
-@op("GreedySearch", host="all")
+@op("GreedySearch", like=[opened], host="all")
 def greedy_search(
     _: Namespace,
     input_ids: Array,
@@ -45,32 +47,13 @@ def greedy_search(
     vocab_mask: Array | None = None,
     prefix_vocab_mask: Array | None = None,
     attention_mask: Array | None = None,
-    *,
-    decoder: Body,
-    eos_token_id: int,
-    pad_token_id: int,
-    encoder: Body | None = None,
-    init_decoder: Body | None = None,
-    decoder_start_token_id: int = -1,
-    model_type: int = 0,  # noqa: ARG001 - the graphs show it
-    no_repeat_ngram_size: int = 0,
-    vocab_size: int = -1,
+    **attributes: Any,
 ) -> Array:
-    rules = Rules(
-        end=eos_token_id,
-        pad=pad_token_id,
-        vocabulary=vocab_size,
-        shortest=int(number(min_length, 0)),
-        repetition=number(repetition_penalty, 1.0),
-        ngram=no_repeat_ngram_size,
-        allowed=vocab_mask,
-        allowed_first=prefix_vocab_mask,
+    allowed = vocab_mask, prefix_vocab_mask
+    model, begin, rules = opened(
+        input_ids, attention_mask, min_length, repetition_penalty, allowed, **attributes
     )
-    graphs = Graphs(decoder, encoder, init_decoder)
-    begin = graphs.first_tokens(input_ids, decoder_start_token_id)
-    model = graphs.opened(input_ids, attention_mask, pad_token_id, begin)
-    longest = int(number(max_length, 0))
-    return write(model, begin, longest, rules, likeliest)
+    return write(model, begin, int(number(max_length, 0)), rules, likeliest)
 
 
 def likeliest(scores: Array) -> Array:
@@ -78,7 +61,7 @@ def likeliest(scores: Array) -> Array:
     return scores.argmax(axis=-1)
 
 
-@op("Sampling", host="all", multiple=True)
+@op("Sampling", like=[opened], host="all", multiple=True)
 def sampling(
     xp: Namespace,
     input_ids: Array,
@@ -91,35 +74,21 @@ def sampling(
     presence_mask: Array | None = None,
     seed: Array | None = None,
     *,
-    decoder: Body,
-    eos_token_id: int,
-    pad_token_id: int,
-    encoder: Body | None = None,
-    init_decoder: Body | None = None,
-    decoder_start_token_id: int = -1,
-    model_type: int = 0,  # noqa: ARG001 - the graphs show it
-    no_repeat_ngram_size: int = 0,
-    vocab_size: int = -1,
     temperature: float = 1.0,
     top_p: float = 0.0,
     min_tokens_to_keep: int = 0,
     filter_value: float = -1e20,
     presence_penalty: float = 0.0,
     custom: int = 0,  # noqa: ARG001 - another way to the same filter
+    **attributes: Any,
 ) -> tuple[Array, ...]:
     """The second output is what the last token was drawn from."""
-    rules = Rules(
-        end=eos_token_id,
-        pad=pad_token_id,
-        vocabulary=vocab_size,
-        shortest=int(number(min_length, 0)),
-        repetition=number(repetition_penalty, 1.0),
-        ngram=no_repeat_ngram_size,
-        temperature=temperature,
-        allowed=vocab_mask,
-        allowed_first=prefix_vocab_mask,
-        present=presence_mask,
-        presence=presence_penalty,
+    allowed = vocab_mask, prefix_vocab_mask
+    model, begin, rules = opened(
+        input_ids, attention_mask, min_length, repetition_penalty, allowed, **attributes
+    )
+    rules = replace(
+        rules, temperature=temperature, present=presence_mask, presence=presence_penalty
     )
     random = generator(xp, None if seed is None else number(seed, 0))
     filtered = np.empty((len(input_ids), 0), np.float32)
@@ -131,9 +100,5 @@ def sampling(
         # softmax (Gumbel 1954).
         return (filtered + random.gumbel(size=filtered.shape)).argmax(axis=-1)
 
-    graphs = Graphs(decoder, encoder, init_decoder)
-    begin = graphs.first_tokens(input_ids, decoder_start_token_id)
-    model = graphs.opened(input_ids, attention_mask, pad_token_id, begin)
-    longest = int(number(max_length, 0))
-    written = write(model, begin, longest, rules, draw)
+    written = write(model, begin, int(number(max_length, 0)), rules, draw)
     return written, filtered

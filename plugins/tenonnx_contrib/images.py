@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 from tenonnx import Array, Namespace, OperatorTable
+from tenonnx_array.conv import conv
 from tenonnx_array.conv_transpose import conv_transpose
 from tenonnx_array.dtypes import accumulator
 from tenonnx_array.grid import grid_sample_16
@@ -20,29 +22,10 @@ op = table.op
 op("GridSample")(grid_sample_16)
 
 
-@op("NhwcMaxPool")
-def nhwc_max_pool(
-    xp: Namespace,
-    x: Array,
-    *,
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    dilations: tuple[int, ...] | None = None,
-    kernel_shape: tuple[int, ...],
-    pads: tuple[int, ...] | None = None,
-    strides: tuple[int, ...] | None = None,
-) -> Array:
+@op("NhwcMaxPool", like=[max_pool], without=("storage_order", "_outputs"))
+def nhwc_max_pool(xp: Namespace, x: Array, **attributes: Any) -> Array:
     """Return MaxPool of (N, D1, ..., C)."""
-    (y,) = max_pool(
-        xp,
-        xp.moveaxis(x, -1, 1),
-        kernel_shape=kernel_shape,
-        auto_pad=auto_pad,
-        ceil_mode=ceil_mode,
-        dilations=dilations,
-        pads=pads,
-        strides=strides,
-    )
+    (y,) = max_pool(xp, xp.moveaxis(x, -1, 1), **attributes)
     return xp.moveaxis(y, 1, -1)
 
 
@@ -82,23 +65,15 @@ def maxpool_with_mask(
     return y
 
 
-@op("NhwcConv", without=("activation", "activation_params"))
-@op("NhwcFusedConv")
+@op("NhwcConv", like=[conv])
+@op("NhwcFusedConv", like=[conv, fused_conv])
 def nhwc_fused_conv(
     xp: Namespace,
     X: Array,
     W: Array,
     B: Array | None = None,
     Z: Array | None = None,
-    *,
-    activation: str = "",
-    activation_params: tuple[float, ...] = (),
-    auto_pad: str = "NOTSET",
-    dilations: tuple[int, ...] | None = None,
-    group: int = 1,
-    kernel_shape: tuple[int, ...] | None = None,
-    pads: tuple[int, ...] | None = None,
-    strides: tuple[int, ...] | None = None,
+    **attributes: Any,
 ) -> Array:
     """Return FusedConv of X (N, D1, ..., C) with W (M, k1, ..., C/group)."""
     y = fused_conv(
@@ -107,47 +82,28 @@ def nhwc_fused_conv(
         xp.moveaxis(W, -1, 1),
         B,
         None if Z is None else xp.moveaxis(Z, -1, 1),
-        activation=activation,
-        activation_params=activation_params,
-        auto_pad=auto_pad,
-        dilations=dilations,
-        group=group,
-        kernel_shape=kernel_shape,
-        pads=pads,
-        strides=strides,
+        **attributes,
     )
     return xp.moveaxis(y, 1, -1)
 
 
-@op("ConvTransposeWithDynamicPads", host=(2,))
+@op(
+    "ConvTransposeWithDynamicPads",
+    like=[conv_transpose],
+    without=("output_shape", "pads"),
+    host=(2,),
+)
 def conv_transpose_with_dynamic_pads(
     xp: Namespace,
     X: Array,
     W: Array,
     Pads: Array | None = None,
     B: Array | None = None,
-    *,
-    auto_pad: str = "NOTSET",
-    dilations: tuple[int, ...] | None = None,
-    group: int = 1,
-    kernel_shape: tuple[int, ...] | None = None,
-    output_padding: tuple[int, ...] | None = None,
-    strides: tuple[int, ...] | None = None,
+    **attributes: Any,
 ) -> Array:
     """Return ConvTranspose with pads that are an input."""
-    return conv_transpose(
-        xp,
-        X,
-        W,
-        B,
-        auto_pad=auto_pad,
-        dilations=dilations,
-        group=group,
-        kernel_shape=kernel_shape,
-        output_padding=output_padding,
-        pads=None if Pads is None else tuple(Pads.ravel().tolist()),
-        strides=strides,
-    )
+    pads = None if Pads is None else tuple(Pads.ravel().tolist())
+    return conv_transpose(xp, X, W, B, pads=pads, **attributes)
 
 
 @op("CropAndResize", host=(3,))
@@ -220,7 +176,7 @@ def group_norm(
     return (xp.moveaxis(y, 1, -1) if channels_last else y).astype(X.dtype, copy=False)
 
 
-@op("SkipGroupNorm", multiple=True)
+@op("SkipGroupNorm", like=[group_norm], multiple=True)
 def skip_group_norm(
     xp: Namespace,
     X: Array,
@@ -229,10 +185,8 @@ def skip_group_norm(
     skip: Array,
     bias: Array | None = None,
     *,
-    activation: int,
     channels_last: int = 1,
-    epsilon: float = 1e-5,
-    groups: int,
+    **attributes: Any,
 ) -> tuple[Array, Array]:
     """Return GroupNorm of ``X + skip + bias``, and that sum; skip may be one vector per image."""
     if skip.ndim == 2:
@@ -241,14 +195,4 @@ def skip_group_norm(
     total = X + skip
     if bias is not None:
         total = total + (bias if channels_last else bias.reshape(1, -1, *(1,) * (X.ndim - 2)))
-    y = group_norm(
-        xp,
-        total,
-        gamma,
-        beta,
-        activation=activation,
-        channels_last=channels_last,
-        epsilon=epsilon,
-        groups=groups,
-    )
-    return y, total
+    return group_norm(xp, total, gamma, beta, channels_last=channels_last, **attributes), total

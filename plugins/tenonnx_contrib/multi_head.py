@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tenonnx import Array, Namespace, OperatorTable
 from tenonnx_array.dtypes import accumulator
@@ -126,7 +126,13 @@ def continued(xp: Namespace, cache: Array, indirection: Array, before: int) -> A
     return xp.concatenate((old, cache[:, :, before:]), axis=2)
 
 
-@op("DecoderMaskedMultiHeadAttention", host=(7, 8), multiple=True)
+@op(
+    "DecoderMaskedMultiHeadAttention",
+    like=[multi_head_attention],
+    without=("unidirectional",),
+    host=(7, 8),
+    multiple=True,
+)
 def decoder_masked_multi_head_attention(
     xp: Namespace,
     query: Array,
@@ -141,11 +147,10 @@ def decoder_masked_multi_head_attention(
     cache_indirection: Array | None = None,
     bias: Array | None = None,
     *,
-    mask_filter_value: float = masks.FILTER,
     num_heads: int,
     output_qk: int = 0,  # noqa: ARG001 - it comes for free
     past_present_share_buffer: int = 0,
-    scale: float = 0.0,
+    **attributes: Any,
 ) -> tuple[Array, ...]:
     """Return MultiHeadAttention of one token per sequence; query may hold its key and value."""
     if key is None:
@@ -162,9 +167,8 @@ def decoder_masked_multi_head_attention(
         past_value,
         past_sequence_length if past_present_share_buffer else None,
         cache_indirection,
-        mask_filter_value=mask_filter_value,
         num_heads=num_heads,
-        scale=scale,
+        **attributes,
     )
 
 
@@ -245,9 +249,7 @@ def computed_rotary(xp: Namespace, x: Array, before: int, width: int) -> Array:
     places = xp.arange(before, before + x.shape[2], dtype=xp.float32)[None, :, None]
     rates = xp.float32(10000) ** (-xp.arange(0, width, 2, dtype=xp.float32) / xp.float32(width))
     angles = xp.broadcast_to(places * rates, (x.shape[0], x.shape[2], width // 2))
-    return turned(
-        xp, x, xp.cos(angles), xp.sin(angles), interleaved=0, num_heads=0, rotary_embedding_dim=0
-    )
+    return turned(xp, x, xp.cos(angles), xp.sin(angles))
 
 
 @op("QAttention", multiple=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from tenonnx import Array, Namespace, OperatorTable
-from tenonnx_array.conv_quantized import qlinear_conv
+from tenonnx_array.conv_quantized import conv_integer, qlinear_conv
 from tenonnx_array.nonlinear import sigmoid
 from tenonnx_array.pool import average_pool
 from tenonnx_array.quant import dequantize_linear, quantize_linear, round_to
@@ -209,7 +210,7 @@ def qlinear_global_average_pool(
     return quantized(xp, y, y_scale, y_zero_point, X)
 
 
-@op("QLinearConv")
+@op("QLinearConv", like=[conv_integer, qlinear_conv])
 def qlinear_conv_any_layout(
     xp: Namespace,
     x: Array,
@@ -222,13 +223,8 @@ def qlinear_conv_any_layout(
     y_zero_point: Array,
     B: Array | None = None,
     *,
-    auto_pad: str = "NOTSET",
     channels_last: int = 0,
-    dilations: tuple[int, ...] | None = None,
-    group: int = 1,
-    kernel_shape: tuple[int, ...] | None = None,
-    pads: tuple[int, ...] | None = None,
-    strides: tuple[int, ...] | None = None,
+    **attributes: Any,
 ) -> Array:
     """Return QLinearConv of (N, C, D1, ...), or of (N, D1, ..., C) and likewise then."""
     y = qlinear_conv(
@@ -242,11 +238,6 @@ def qlinear_conv_any_layout(
         y_scale,
         y_zero_point,
         B,
-        auto_pad=auto_pad,
-        dilations=dilations,
-        group=group,
-        kernel_shape=kernel_shape,
-        pads=pads,
-        strides=strides,
+        **attributes,
     )
     return xp.moveaxis(y, 1, -1) if channels_last else y

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tenonnx import Array, Namespace, OperatorTable
 from tenonnx_array.recurrent import lstm
 
@@ -9,7 +11,7 @@ table = OperatorTable("com.microsoft")
 op = table.op
 
 
-@op("DynamicQuantizeLSTM", multiple=True)
+@op("DynamicQuantizeLSTM", like=[lstm], multiple=True, without=("layout", "output_sequence"))
 def dynamic_quantize_lstm(
     xp: Namespace,
     X: Array,
@@ -24,14 +26,7 @@ def dynamic_quantize_lstm(
     W_zero_point: Array,
     R_scale: Array,
     R_zero_point: Array,
-    *,
-    activation_alpha: tuple[float, ...] = (),
-    activation_beta: tuple[float, ...] = (),
-    activations: tuple[str, ...] = ("Sigmoid", "Tanh", "Tanh") * 2,
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int | None = None,
-    input_forget: int = 0,
+    **attributes: Any,
 ) -> tuple[Array, ...]:
     """Return LSTM with dequantized weights; inputs and states keep their precision.
 
@@ -41,24 +36,7 @@ def dynamic_quantize_lstm(
         real_weights(xp, *parts)
         for parts in ((W, W_scale, W_zero_point), (R, R_scale, R_zero_point))
     )
-    return lstm(
-        xp,
-        X,
-        w,
-        r,
-        B,
-        sequence_lens,
-        initial_h,
-        initial_c,
-        P,
-        activation_alpha=activation_alpha,
-        activation_beta=activation_beta,
-        activations=activations,
-        clip=clip,
-        direction=direction,
-        hidden_size=hidden_size,
-        input_forget=input_forget,
-    )
+    return lstm(xp, X, w, r, B, sequence_lens, initial_h, initial_c, P, **attributes)
 
 
 def real_weights(xp: Namespace, weights: Array, scale: Array, zero_point: Array) -> Array:

@@ -2,46 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tenonnx import Array, Namespace, OperatorTable
 from tenonnx_array.attention import rotary_embedding as rotate
 
 table = OperatorTable("com.microsoft")
 op = table.op
-
-
-@op("RotaryEmbedding")
-def rotary_embedding(
-    xp: Namespace,
-    input: Array,  # noqa: A002 - the schema's name
-    position_ids: Array,
-    cos_cache: Array,
-    sin_cache: Array,
-    *,
-    interleaved: int = 0,
-    is_packed_batching: int = 0,  # noqa: ARG001 - rows of tokens need no batches
-    num_heads: int = 0,
-    rotary_embedding_dim: int = 0,
-    scale: float = 1.0,  # noqa: ARG001 - onnxruntime accepts it and applies none
-) -> Array:
-    """Return the input with pairs of elements of every head rotated by its position's angles.
-
-    The input is (batch, length, heads * size) or (batch, heads, length, size). One position is
-    that of the first token; else there is one per token. Without ``num_heads`` a head is as wide
-    as the angles.
-    """
-    length = input.shape[1 if input.ndim == 3 else 2]
-    if position_ids.size == 1 and position_ids.ndim == 1:
-        position_ids = position_ids + xp.arange(length)
-    positions = xp.broadcast_to(position_ids, (input.shape[0], length))
-    return turned(
-        xp,
-        input,
-        cos_cache[positions],
-        sin_cache[positions],
-        interleaved=interleaved,
-        num_heads=num_heads,
-        rotary_embedding_dim=rotary_embedding_dim,
-    )
 
 
 def turned(
@@ -50,9 +17,9 @@ def turned(
     cos: Array,
     sin: Array,
     *,
-    interleaved: int,
-    num_heads: int,
-    rotary_embedding_dim: int,
+    interleaved: int = 0,
+    num_heads: int = 0,
+    rotary_embedding_dim: int = 0,
 ) -> Array:
     """Rotate by angles of shape (batch, length, pairs)."""
     width = 2 * cos.shape[-1]
@@ -69,7 +36,32 @@ def turned(
     )
 
 
-@op("MRotaryEmbedding")
+@op("RotaryEmbedding", like=[turned])
+def rotary_embedding(
+    xp: Namespace,
+    input: Array,  # noqa: A002 - the schema's name
+    position_ids: Array,
+    cos_cache: Array,
+    sin_cache: Array,
+    *,
+    is_packed_batching: int = 0,  # noqa: ARG001 - rows of tokens need no batches
+    scale: float = 1.0,  # noqa: ARG001 - onnxruntime accepts it and applies none
+    **attributes: Any,
+) -> Array:
+    """Return the input with pairs of elements of every head rotated by its position's angles.
+
+    The input is (batch, length, heads * size) or (batch, heads, length, size). One position is
+    that of the first token; else there is one per token. Without ``num_heads`` a head is as wide
+    as the angles.
+    """
+    length = input.shape[1 if input.ndim == 3 else 2]
+    if position_ids.size == 1 and position_ids.ndim == 1:
+        position_ids = position_ids + xp.arange(length)
+    positions = xp.broadcast_to(position_ids, (input.shape[0], length))
+    return turned(xp, input, cos_cache[positions], sin_cache[positions], **attributes)
+
+
+@op("MRotaryEmbedding", like=[turned])
 def multimodal_rotary_embedding(
     xp: Namespace,
     input: Array,  # noqa: A002 - the schema's name
@@ -77,13 +69,11 @@ def multimodal_rotary_embedding(
     cos_cache: Array,
     sin_cache: Array,
     *,
-    interleaved: int = 0,
     is_packed_batching: int = 0,  # noqa: ARG001 - rows of tokens need no batches
     mrope_layout: int = 0,
     mrope_section: tuple[int, ...],
-    num_heads: int = 0,
-    rotary_embedding_dim: int = 0,
     scale: float = 1.0,  # noqa: ARG001 - onnxruntime accepts it and applies none
+    **attributes: Any,
 ) -> Array:
     """Rotate by angles of which each comes from a token's time, height or width.
 
@@ -107,11 +97,5 @@ def multimodal_rotary_embedding(
         source = xp.where(angles < time, 0, xp.where(angles < time + height, 1, 2))
     positions = xp.moveaxis(position_ids, 0, -1)[..., source]
     return turned(
-        xp,
-        input,
-        cos_cache[positions, angles],
-        sin_cache[positions, angles],
-        interleaved=interleaved,
-        num_heads=num_heads,
-        rotary_embedding_dim=rotary_embedding_dim,
+        xp, input, cos_cache[positions, angles], sin_cache[positions, angles], **attributes
     )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from tenonnx import Array, Body, Namespace, OperatorTable
 from tenonnx_contrib.beam_search import Limits, search
 from tenonnx_contrib.generation_scores import LOWEST, Rules, log_softmax
-from tenonnx_contrib.generation_state import Decoding, Graphs, number
+from tenonnx_contrib.generation_state import Decoding, number, opened
 
 table = OperatorTable("com.microsoft")
 op = table.op
@@ -83,7 +84,7 @@ class Listening(Decoding):
         return self.model.step(sequences, order)
 
 
-@op("WhisperBeamSearch", host="all", multiple=True)
+@op("WhisperBeamSearch", like=[opened], host="all", multiple=True)
 def whisper_beam_search(
     _: Namespace,
     input_ids: Array,
@@ -102,52 +103,48 @@ def whisper_beam_search(
     extra_decoding_ids: Array | None = None,
     temperature: Array | None = None,
     *,
-    decoder: Body,
     encoder: Body,
-    eos_token_id: int,
-    pad_token_id: int,
-    init_decoder: Body | None = None,
     beginning_timestamp_token_id: int = -1,
     decoder_output_cross_qk: int = 0,
     decoder_start_token_id: int = -1,
     early_stopping: int = 0,
     model_type: int = 2,  # noqa: ARG001 - the graphs show it
-    no_repeat_ngram_size: int = 0,
     no_speech_token_id: int = -1,
     no_timestamps_token_id: int = -1,
     start_of_lm_token_id: int = -1,
     transcribe_token_id: int = -1,
     translate_token_id: int = -1,
-    vocab_size: int = -1,
     _outputs: int = 1,
+    **attributes: Any,
 ) -> tuple[Array | None, ...]:
     if decoder_output_cross_qk or cross_qk_layer_head is not None:
         raise ValueError(UNCOLLECTED)
-    rules = Rules(
-        end=eos_token_id,
-        pad=pad_token_id,
-        vocabulary=vocab_size,
-        shortest=int(number(min_length, 0)),
-        repetition=float(number(repetition_penalty, 1.0)),
-        ngram=no_repeat_ngram_size,
-        temperature=float(number(temperature, 1.0)),
-        allowed=vocab_mask,
-        allowed_first=prefix_vocab_mask,
+    allowed = vocab_mask, prefix_vocab_mask
+    model, begin, rules = opened(
+        input_ids,
+        attention_mask,
+        min_length,
+        repetition_penalty,
+        allowed,
+        decoder_input_ids,
+        extra_decoding_ids,
+        encoder=encoder,
+        decoder_start_token_id=decoder_start_token_id,
+        **attributes,
     )
+    rules = replace(rules, temperature=float(number(temperature, 1.0)))
     if number(logits_processor, 0):
         never = no_timestamps_token_id, start_of_lm_token_id
         opening = decoder_start_token_id, translate_token_id, transcribe_token_id
         rules = Timestamps(
             **vars(rules), begin=beginning_timestamp_token_id, never=never, opening=opening
         )
-    graphs = Graphs(decoder, encoder, init_decoder)
-    begin = graphs.first_tokens(input_ids, decoder_start_token_id, decoder_input_ids)
-    if extra_decoding_ids is not None:
-        begin = np.concatenate([begin, extra_decoding_ids.astype(np.int32)], axis=1)
-    model = Listening(graphs.opened(input_ids, attention_mask, pad_token_id, begin))
+    listening = Listening(model)
     limits = Limits(max_length, num_beams, num_return_sequences, length_penalty, early_stopping)
-    results: tuple[Array | None, ...] = search(model, begin, rules, limits, history=_outputs > 2)
+    results: tuple[Array | None, ...] = search(
+        listening, begin, rules, limits, history=_outputs > 2
+    )
     if _outputs > 4:
-        silence = np.exp(log_softmax(model.heard)[:, no_speech_token_id])
+        silence = np.exp(log_softmax(listening.heard)[:, no_speech_token_id])
         results += (None, silence)
     return results

@@ -7,6 +7,7 @@ input channels at a time.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -79,7 +80,7 @@ def by_output_channel(value: Array, rank: int) -> Array:
     return value.reshape(()) if value.size == 1 else value.reshape(-1, *(1,) * (rank - 1))
 
 
-@op("QLinearConv", since=10)
+@op("QLinearConv", since=10, like=[conv_integer])
 def qlinear_conv(
     xp: Namespace,
     x: Array,
@@ -91,13 +92,7 @@ def qlinear_conv(
     y_scale: Array,
     y_zero_point: Array,
     B: Array | None = None,
-    *,
-    auto_pad: str = "NOTSET",
-    dilations: tuple[int, ...] | None = None,
-    group: int = 1,
-    kernel_shape: tuple[int, ...] | None = None,
-    pads: tuple[int, ...] | None = None,
-    strides: tuple[int, ...] | None = None,
+    **attributes: Any,
 ) -> Array:
     """Return the convolution of quantized tensors, quantized as ``y_scale`` and zero point say.
 
@@ -109,19 +104,7 @@ def qlinear_conv(
     """
     if B is not None and B.dtype != xp.int32:
         raise TypeError(f"expected B of int32, found {B.dtype}")
-    y = conv_integer(
-        xp,
-        x,
-        w,
-        x_zero_point,
-        w_zero_point,
-        auto_pad=auto_pad,
-        dilations=dilations,
-        group=group,
-        kernel_shape=kernel_shape,
-        pads=pads,
-        strides=strides,
-    )
+    y = conv_integer(xp, x, w, x_zero_point, w_zero_point, **attributes)
     y = add_bias(y, B)
     x_scale, w_scale, y_scale = (s.astype(xp.float32) for s in (x_scale, w_scale, y_scale))
     scale = by_output_channel(x_scale.reshape(()) * w_scale / y_scale.reshape(()), y.ndim - 1)

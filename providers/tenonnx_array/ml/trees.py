@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -134,15 +134,8 @@ def tree_ensemble(
     return Scores(xp, forest, transform, keeps_dtype=True)
 
 
-@op("TreeEnsembleRegressor", since=3)
-@op("TreeEnsembleRegressor", without=(*TENSORS, "target_weights_as_tensor"))
-def tree_ensemble_regressor(
-    xp: Namespace,
+def listed(
     *,
-    aggregate_function: str = "SUM",
-    base_values: Floats = (),
-    base_values_as_tensor: Array | None = None,
-    n_targets: int | None = None,
     nodes_falsenodeids: Ints = (),
     nodes_featureids: Ints = (),
     nodes_hitrates: Floats = (),  # noqa: ARG001 - a hint about speed
@@ -154,18 +147,8 @@ def tree_ensemble_regressor(
     nodes_truenodeids: Ints = (),
     nodes_values: Floats = (),
     nodes_values_as_tensor: Array | None = None,
-    post_transform: str = "NONE",
-    target_ids: Ints = (),
-    target_nodeids: Ints = (),
-    target_treeids: Ints = (),
-    target_weights: Floats = (),
-    target_weights_as_tensor: Array | None = None,
-) -> Scores:
-    """Makes [N, F] → [N, n_targets] float32; a vector is one row.
-
-    Version 3 added the attributes that are tensors. onnxruntime skips the post transforms of
-    a single target, but for PROBIT; they are applied here.
-    """
+) -> tuple[TreeList, Nodes]:
+    """Returns the trees that attributes list node by node."""
     trees = TreeList(nodes_treeids, nodes_nodeids, nodes_modes)
     nodes = trees.nodes(
         nodes_featureids,
@@ -174,6 +157,32 @@ def tree_ensemble_regressor(
         nodes_truenodeids,
         nodes_falsenodeids,
     )
+    return trees, nodes
+
+
+@op("TreeEnsembleRegressor", since=3, like=[listed])
+@op("TreeEnsembleRegressor", like=[listed], without=(*TENSORS, "target_weights_as_tensor"))
+def tree_ensemble_regressor(
+    xp: Namespace,
+    *,
+    aggregate_function: str = "SUM",
+    base_values: Floats = (),
+    base_values_as_tensor: Array | None = None,
+    n_targets: int | None = None,
+    post_transform: str = "NONE",
+    target_ids: Ints = (),
+    target_nodeids: Ints = (),
+    target_treeids: Ints = (),
+    target_weights: Floats = (),
+    target_weights_as_tensor: Array | None = None,
+    **attributes: Any,
+) -> Scores:
+    """Makes [N, F] → [N, n_targets] float32; a vector is one row.
+
+    Version 3 added the attributes that are tensors. onnxruntime skips the post transforms of
+    a single target, but for PROBIT; they are applied here.
+    """
+    trees, nodes = listed(**attributes)
     weights = _either(target_weights, target_weights_as_tensor)
     votes = trees.votes(target_treeids, target_nodeids, target_ids, weights)
     targets = max(target_ids, default=-1) + 1 if n_targets is None else n_targets
@@ -185,9 +194,10 @@ def tree_ensemble_regressor(
     return Scores(xp, forest, post_transform, base)
 
 
-@op("TreeEnsembleClassifier", since=3, host="all", multiple=True)
+@op("TreeEnsembleClassifier", since=3, like=[listed], host="all", multiple=True)
 @op(
     "TreeEnsembleClassifier",
+    like=[listed],
     host="all",
     multiple=True,
     without=(*TENSORS, "class_weights_as_tensor"),
@@ -204,18 +214,8 @@ def tree_ensemble_classifier(
     class_weights_as_tensor: Array | None = None,
     classlabels_int64s: Ints | None = None,
     classlabels_strings: Sequence[str] | None = None,
-    nodes_falsenodeids: Ints = (),
-    nodes_featureids: Ints = (),
-    nodes_hitrates: Floats = (),  # noqa: ARG001 - a hint about speed
-    nodes_hitrates_as_tensor: Array | None = None,  # noqa: ARG001 - a hint about speed
-    nodes_missing_value_tracks_true: Ints = (),
-    nodes_modes: Sequence[str] = (),
-    nodes_nodeids: Ints = (),
-    nodes_treeids: Ints = (),
-    nodes_truenodeids: Ints = (),
-    nodes_values: Floats = (),
-    nodes_values_as_tensor: Array | None = None,
     post_transform: str = "NONE",
+    **attributes: Any,
 ) -> Choice:
     """Makes [N, F] → labels [N] and scores [N, E] float32; a vector is one row.
 
@@ -223,14 +223,7 @@ def tree_ensemble_classifier(
     one's score's, as in onnxruntime; if all votes are for the second, it is nobody's.
     """
     labels = labels_of(classlabels_int64s, classlabels_strings)
-    trees = TreeList(nodes_treeids, nodes_nodeids, nodes_modes)
-    nodes = trees.nodes(
-        nodes_featureids,
-        _either(nodes_values, nodes_values_as_tensor),
-        nodes_missing_value_tracks_true,
-        nodes_truenodeids,
-        nodes_falsenodeids,
-    )
+    trees, nodes = listed(**attributes)
     weights = _either(class_weights, class_weights_as_tensor)
     votes = trees.votes(class_treeids, class_nodeids, class_ids, weights)
     forest = Forest(xp, nodes, trees.leaves, votes, len(labels), "SUM")
