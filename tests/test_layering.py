@@ -6,6 +6,7 @@ import ast
 import functools
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -131,6 +132,16 @@ def imported(path: Path) -> Iterator[str]:
             yield node.module
             if node.module in PACKAGES:
                 yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_the_picture_of_a_nodes_way_is_of_modules() -> None:
+    text = (ROOT / "docs/architecture.md").read_text()
+    (picture,) = re.findall(r"^```text way\n(.*?)^```$", text, re.M | re.S)
+    stages = re.findall(r"^ (\w+)", picture, re.M)
+    assert stages == ["load", "place", "lower", "fuse", "select", "generate", "capture", "replay"]
+    boxes = re.findall(r"\[([^\]]*)\]", picture)
+    assert len(boxes) > len(stages)
+    assert not set(boxes) - imports().keys()
 
 
 def test_every_package_has_a_layer() -> None:
