@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tenonnx.graph import array_of, attribute
+from tenonnx.planning.anchors import Part, Walk, follow
 from tenonnx.planning.fusion import Scope, beside
 from tenonnx.planning.lower import is_constant
 from tenonnx.records import record
@@ -39,20 +40,14 @@ class RotaryHalves:
 
 def find_rotary_halves(minus: ir.Node, scope: Scope) -> RotaryHalves | None:
     """Returns the rotary embedding in which a Neg is, if nobody reads its intermediate results."""
-    joined = scope.follower(minus.outputs[0], "Concat")
-    crossed = None if joined is None else scope.follower(joined.outputs[0], "Mul")
-    add = None if crossed is None else scope.follower(crossed.outputs[0], "Add")
-    if joined is None or crossed is None or add is None or len(joined.inputs) != 2:
+    walk = follow(minus, scope, *PARTS)
+    if not walk.is_whole:
         return None
-    if joined.inputs[0] is not minus.outputs[0] or attribute(joined, "axis", 0) not in LAST:
-        return None
-    straight = _maker(add.inputs[beside(add, crossed.outputs[0])], "Mul", scope)
-    high, low = (_maker(value, "Slice", scope) for value in (minus.inputs[0], joined.inputs[1]))
-    sin = crossed.inputs[beside(crossed, joined.outputs[0])]
-    if straight is None or high is None or low is None or sin is None:
-        return None
-    x = low.inputs[0]
-    if x is None or high.inputs[0] is not x or x not in straight.inputs:
+    _, joined, crossed, add = walk.nodes
+    low, sin, straight = (walk.found[part.name] for part in PARTS)
+    high = _maker(minus.inputs[0], "Slice", scope)
+    x = None if high is None else high.inputs[0]
+    if x is None or high is None or low.inputs[0] is not x or x not in straight.inputs:
         return None
     cos, half = straight.inputs[beside(straight, x)], low.inputs[2] if len(low.inputs) > 2 else None
     bounds = _bounds(low, high)
@@ -63,12 +58,34 @@ def find_rotary_halves(minus: ir.Node, scope: Scope) -> RotaryHalves | None:
     return RotaryHalves(nodes, (x, cos, sin, *(() if known else (half,))), known, end)
 
 
+def _joined(node: ir.Node, walk: Walk[Any]) -> ir.Node | str:
+    """Reads the Slice that the negated half is put before."""
+    if len(node.inputs) != 2 or node.inputs[0] is not walk.value:
+        return "the negated half does not come first of two"
+    if attribute(node, "axis", 0) not in LAST:
+        return "it is not along the last of four axes"
+    return _maker(node.inputs[1], "Slice", walk.scope) or "it joins no slice"
+
+
+def _sines(node: ir.Node, walk: Walk[Any]) -> ir.Value | str:
+    return node.inputs[walk.beside(node)] or "it has one operand"
+
+
+def _straight(node: ir.Node, walk: Walk[Any]) -> ir.Node | str:
+    return _maker(node.inputs[walk.beside(node)], "Mul", walk.scope) or "it adds no product"
+
+
+PARTS: Final = (
+    Part("half", ("Concat",), _joined, needed=True),
+    Part("sines", ("Mul",), _sines, needed=True),
+    Part("cosines", ("Add",), _straight, needed=True),
+)
+
+
 def _maker(value: ir.Value | None, op_type: str, scope: Scope) -> ir.Node | None:
     """Returns the node that makes a value, if its operator is named so and one node reads that."""
-    node = None if value is None else value.producer()
-    if node is None or (node.domain, node.op_type) != ("", op_type) or not scope.has(node):
-        return None
-    return node if scope.reader(node.outputs[0]) is not None else None
+    node = scope.maker(value, op_type)
+    return None if node is None or scope.reader(node.outputs[0]) is None else node
 
 
 def _bounds(low: ir.Node, high: ir.Node) -> tuple[int | None, int] | None:

@@ -63,7 +63,7 @@ LISTING: Final = {
         "ai.onnx.ml::TreeEnsembleRegressor"
     ),
     "norm.norms": (
-        "Add LayerNormalization LogSoftmax RMSNormalization SimplifiedLayerNormalization Softmax "
+        "LayerNormalization LogSoftmax RMSNormalization SimplifiedLayerNormalization Softmax "
         "com.microsoft::SimplifiedLayerNormalization"
     ),
     "quantized.dequantized": "ai.tenonnx::DequantizeMatMul",

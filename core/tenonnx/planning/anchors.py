@@ -32,10 +32,10 @@ class Part:
 
     Attributes:
         name: What it is to the kernel.
-        operators: What it is in a model, of ONNX's own domain.
+        operators: What it is in a model; one of another domain than ONNX's as ``domain::name``.
         read: Returns what the kernel has to know of the node; a string says why it does not take
             it.
-        since: The opset version from which on the operators are meant.
+        since: The opset version from which on ONNX's operators are meant.
         many: There may be several in a row.
         needed: Without it nothing is worth taking.
     """
@@ -49,8 +49,9 @@ class Part:
 
     def is_meant(self, node: ir.Node) -> bool:
         """Says whether a node may be this part, by its operator."""
-        known = not node.domain and node.op_type in self.operators
-        return known and (node.version or 1) >= self.since
+        if node.domain:
+            return f"{node.domain}::{node.op_type}" in self.operators
+        return node.op_type in self.operators and (node.version or 1) >= self.since
 
 
 class Walk(Generic[S]):

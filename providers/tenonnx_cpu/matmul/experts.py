@@ -36,10 +36,8 @@ def fuse_choice(node: ir.Node, scope: Scope) -> Fused | None:
     The matrices are read where they are; the nodes copy one for every row that is multiplied.
     """
     for position, value in enumerate(node.inputs):
-        choice = None if value is None else value.producer()
-        if choice is None or value is None or not scope.has(choice) or choice.domain:
-            continue
-        if choice.op_type in ("Gather", "GatherND") and scope.reader(value) is node:
+        choice = scope.maker(value, "Gather", "GatherND")
+        if choice is not None and scope.reader(choice.outputs[0]) is node:
             return _fused(choice, node, scope, is_left=position == 0)
     return None
 

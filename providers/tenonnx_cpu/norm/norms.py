@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.planning.lower import is_constant
+from tenonnx_array.residual_norm import NORMS, find_sum
 from tenonnx_cpu.buffers import F32, HALVES, contiguous, empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, done
@@ -140,27 +142,18 @@ def specialize_norm(site: Site, plain: Call) -> Call | None:
     return Capturable(call)
 
 
-@fusion("Add", priority=RESIDUAL)
-def fuse_skip(node: ir.Node, scope: Scope) -> Fused | None:
-    """Takes a sum that is normalized at once; the sum itself may be read by others, too."""
-    total = node.outputs[0]
-    norms = [use.node for use in total.uses() if use.idx == 0 and use.node.op_type in SKIPPED]
-    if (node.version or 1) < 7 or len(norms) != 1 or not scope.has(norms[0]) or norms[0].domain:
-        return None
-    norm, site = norms[0], scope.site(norms[0])
-    if is_read(norm.outputs[1:]) or site.attribute("stash_type", 1) != 1:
-        return None
-    if total in norm.inputs[1:]:
-        return None
-    parts = node.inputs
-    if any(v is None or scope.site(node).constant(i) is not None for i, v in enumerate(parts)):
+@fusion(*NORMS, priority=RESIDUAL)
+def fuse_skip(norm: ir.Node, scope: Scope) -> Fused | None:
+    """Takes a sum of what no constant is with its normalization."""
+    add, site = find_sum(norm, scope), scope.site(norm)
+    if add is None or any(value is not None and is_constant(value) for value in add.inputs):
         return None
     centred = norm.op_type == "LayerNormalization"
     axis = site.attribute("axis", -1)
     norm_of = Normalize(
         site.attribute("epsilon", 1e-5), centred, scope.threads, lambda y, total: (y, total)
     )
-    inputs = (*parts, *norm.inputs[1:])
+    inputs = (*add.inputs, *norm.inputs[1:])
     step = scope.plain(norm)
 
     def call(x: Any, other: Any, scale: Any, bias: Any = None) -> Any:
@@ -172,7 +165,4 @@ def fuse_skip(node: ir.Node, scope: Scope) -> Fused | None:
         result = step.call(both, *((scale, bias) if centred else (scale,)))
         return (result[0] if step.multiple else result), both
 
-    return Fused((node, norm), inputs, (norm.outputs[0], total), Capturable(call))
-
-
-SKIPPED = ("LayerNormalization", "RMSNormalization")
+    return Fused((add, norm), inputs, (norm.outputs[0], add.outputs[0]), Capturable(call))

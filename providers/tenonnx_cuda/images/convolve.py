@@ -10,7 +10,7 @@ import numpy as np
 
 from tenonnx.graph import array_of, attribute
 from tenonnx.operators import Array
-from tenonnx.planning.fusion import beside
+from tenonnx.planning.anchors import BROADCASTING, Part, Walk, follow
 from tenonnx.planning.lower import is_constant
 from tenonnx.provider import HOST
 from tenonnx.traits import ACTIVATIONS
@@ -27,9 +27,6 @@ from tenonnx_cuda.images.task import Ending, Task
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-
-BROADCASTING: Final = 7
-"""The opset version from which on Add broadcasts as numpy does."""
 
 LARGEST: Final = 2**31 - 1
 """Pixels of a channel, which kernels count by an int."""
@@ -54,19 +51,11 @@ def fused_conv(site: Site, plain: Call) -> Call | Instead | None:
 @fusion("Conv")
 def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
     """Takes a convolution, what is added to it and an activation, if there are two nodes."""
-    nodes, added, ending = [node], None, Ending()
-    total = scope.follower(node.outputs[0], "Add")
-    if total is not None and (total.version or 1) >= BROADCASTING:
-        added = total.inputs[beside(total, node.outputs[0])]
-        if added is None or is_constant(added):
-            return None
-        nodes.append(total)
-    last = scope.follower(nodes[-1].outputs[0], *ENDINGS)
-    if last is not None and (found := _ending(last)) is not None:
-        nodes, ending = [*nodes, last], found
-    if len(nodes) < 2:
+    walk = follow(node, scope, RESIDUAL, ACTIVATION)
+    if len(walk.nodes) < 2:
         return None
-    call = instead(Convolving(scope.site(node), lambda *_: None, ending, last=nodes[-1]))
+    ending, last = walk.found.get(ACTIVATION.name, Ending()), walk.nodes[-1]
+    call = instead(Convolving(scope.site(node), lambda *_: None, ending, last=last))
     inputs = (*node.inputs, None)[:3]
     if isinstance(call, Instead):
         inputs, call = (*call.inputs(node), None)[:3], call.call
@@ -75,11 +64,15 @@ def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
         y = call(*arrays)
         return None if y is None else (y,)
 
-    return Fused(tuple(nodes), (*inputs, added), (nodes[-1].outputs[0],), run)
+    return Fused(walk.nodes, (*inputs, walk.found.get(RESIDUAL.name)), (walk.value,), run)
 
 
-def _ending(node: ir.Node) -> Ending | None:
-    """Returns what an activation does; ``None`` if its numbers are not known."""
+def _residual(node: ir.Node, walk: Walk[Scope]) -> ir.Value | str:
+    added = node.inputs[walk.beside(node)]
+    return "it adds a constant" if added is None or is_constant(added) else added
+
+
+def _ending(node: ir.Node, _: Walk[Scope]) -> Ending | str:
     name = node.op_type
     if name == "Clip":
         bounds = [
@@ -88,10 +81,18 @@ def _ending(node: ir.Node) -> Ending | None:
             if value is not None and is_constant(value) and value.const_value is not None
         ]
         known = len(bounds) == 2 and all(bound.size == 1 for bound in bounds)
-        return Ending(name, *(float(b.reshape(())) for b in bounds)) if known else None
+        return (
+            Ending(name, *(float(b.reshape(())) for b in bounds))
+            if known
+            else "its bounds are not known before"
+        )
     if name == "Gelu" and attribute(node, "approximate", "none") == "tanh":
         name = "GeluTanh"
     return _named(name, [attribute(node, *known) for known in ACTIVATIONS.get(name, {}).items()])
+
+
+RESIDUAL = Part("residual", ("Add",), _residual, since=BROADCASTING)
+ACTIVATION = Part("activation", tuple(ENDINGS), _ending)
 
 
 def _named(name: str, given: Sequence[float]) -> Ending:

@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from tenonnx.operators import Array
 from tenonnx.planning.lower import is_constant
-from tenonnx_cuda.chosen import Site, attribute
+from tenonnx_array.residual_norm import NORMS, find_sum
+from tenonnx_cuda.chosen import Site
 from tenonnx_cuda.fuse import RESIDUAL, Fused, Scope, fusion
-from tenonnx_cuda.norms.rows import FLOAT32, normalized
+from tenonnx_cuda.norms.rows import normalized
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-
-NORMS: Final = ("LayerNormalization", "RMSNormalization")
 
 
 @fusion(*NORMS, priority=RESIDUAL)
 def fuse_residual(norm: ir.Node, scope: Scope) -> Fused | None:
     """Takes a normalization by constants and the Add that it is of."""
-    add = None if norm.inputs[0] is None else norm.inputs[0].producer()
-    if add is None or (add.domain, add.op_type) != ("", "Add") or not scope.has(add):
-        return None
+    add = find_sum(norm, scope)
     simple = all(v is not None and is_constant(v) for v in norm.inputs[1:])
-    others = any(v.uses() or v.is_graph_output() for v in norm.outputs[1:])
-    stashed = attribute(norm, "stash_type", FLOAT32) == FLOAT32
-    if not simple or not stashed or others or len(set(add.inputs)) != 2:
+    if add is None or not simple or len(set(add.inputs)) != 2:
         return None
     read = len(add.outputs[0].uses()) > 1 or scope.escapes(add.outputs[0])
     inputs = tuple(value for value in (*add.inputs, *norm.inputs[1:]) if value is not None)

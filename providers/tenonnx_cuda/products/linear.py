@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tenonnx.operators import Array
+from tenonnx.planning.anchors import Part, Walk, follow
 from tenonnx_cuda.chosen import attribute, same_element
-from tenonnx_cuda.elementwise.expressions import expression
+from tenonnx_cuda.elementwise.expressions import SINCE, expression
 from tenonnx_cuda.elementwise.formulas import ENDINGS
 from tenonnx_cuda.fuse import Fused, Scope, fusion
 from tenonnx_cuda.products.epilogue import epilogue_of
@@ -66,27 +67,27 @@ def fuse_linear(node: ir.Node, scope: Scope) -> Fused | None:
     return Fused(linear.nodes, linear.inputs, (output,), call)
 
 
-def _behind(product: ir.Node, scope: Scope) -> Linear:
-    nodes, activation = [product], ""
-    added = [value for value in product.inputs[2:] if value is not None]
-    while not activation and (node := scope.consumer(nodes[-1].outputs[0])) is not None:
-        if expression(node) is None:
-            break
-        others = [v for v in node.inputs if v not in (None, nodes[-1].outputs[0])]
-        kind = _activation(node)
-        fits = len(others) == 1 if node.op_type == "Add" else bool(kind)
-        if not fits or len(added) + len(others) > MOST_ADDED:
-            break
-        nodes.append(node)
-        added += (value for value in others if value is not None)
-        activation = kind
-    return Linear(tuple(nodes), tuple(added), activation)
+def _addend(node: ir.Node, walk: Walk[Scope]) -> ir.Value | str:
+    if len(walk.about) + len(walk.found.get("addend", ())) >= MOST_ADDED:
+        return f"a call adds {MOST_ADDED} arrays"
+    return node.inputs[walk.beside(node)] or "it has one operand"
 
 
-def _activation(node: ir.Node) -> str:
-    """Returns the activation that a node is; nothing for what cuBLASLt does not apply."""
+def _activation(node: ir.Node, _: Walk[Scope]) -> tuple[str] | str:
     text = expression(node)
-    return next((name for name in ("Relu", "GeluTanh") if ENDINGS[name] == text), "")
+    names = (name for name in ("Relu", "GeluTanh") if ENDINGS[name] == text)
+    return next(((name,) for name in names), "cuBLASLt does not apply it")
+
+
+ADDEND = Part("addend", ("Add",), _addend, since=SINCE, many=True)
+ACTIVATION = Part("activation", ("Gelu", "Relu", "com.microsoft::FastGelu"), _activation, SINCE)
+
+
+def _behind(product: ir.Node, scope: Scope) -> Linear:
+    own = [value for value in product.inputs[2:] if value is not None]
+    walk = follow(product, scope, ADDEND, ACTIVATION, about=own)
+    (activation,) = walk.found.get(ACTIVATION.name, ("",))
+    return Linear(walk.nodes, (*own, *walk.found.get(ADDEND.name, ())), activation)
 
 
 def linear_call(

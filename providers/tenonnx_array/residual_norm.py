@@ -1,0 +1,33 @@
+"""Sums that are normalized at once, as transformers write them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tenonnx.graph import attribute
+from tenonnx.planning.anchors import BROADCASTING
+from tenonnx.planning.fusion import Scope
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+NORMS: Final = ("LayerNormalization", "RMSNormalization")
+
+FLOAT32: Final = 1
+"""In which deviations are computed unless a node says otherwise."""
+
+
+def find_sum(norm: ir.Node, scope: Scope) -> ir.Node | None:
+    """Returns the Add that a normalization is of, if nobody asks for mean or deviation.
+
+    Others may read the sum, too.
+    """
+    add = scope.maker(norm.inputs[0], "Add")
+    if add is None or (add.version or 1) < BROADCASTING or None in add.inputs:
+        return None
+    if any(value.uses() or value.is_graph_output() for value in norm.outputs[1:]):
+        return None
+    is_other = (
+        norm.inputs[0] in norm.inputs[1:] or attribute(norm, "stash_type", FLOAT32) != FLOAT32
+    )
+    return None if is_other else add
