@@ -61,6 +61,7 @@ PUBLIC_MODULES = {
     "tenonnx.inference",
     "tenonnx.interruption",
     "tenonnx.load",
+    "tenonnx.near_misses",
     "tenonnx.records",
     "tenonnx.sizes",
     "tenonnx.traits",

@@ -110,6 +110,9 @@ def _print(report: dict[str, Any], nodes: bool) -> None:
     print_operators(report["operators_before"], report["operators_after"])
     print_placement(report["placement"], every=nodes)
     _print_calls(report["calls"])
+    if report["calls"]["nearly"]:
+        title("Nearly one call")
+        lines(*report["calls"]["nearly"])
 
 
 def _print_transforms(transforms: list[dict[str, Any]]) -> None:

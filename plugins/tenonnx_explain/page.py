@@ -151,7 +151,9 @@ def _calls(calls: dict[str, Any]) -> str:
         f"<tr><td>{times}</td><td>{escape(kinds)}</td></tr>"
         for kinds, times in calls["joined"].items()
     )
-    return f"<table>{rows}</table>" if rows else "<p>none: every node is a call of its own</p>"
+    table = f"<table>{rows}</table>" if rows else "<p>none: every node is a call of its own</p>"
+    nearly = "".join(f'<li class="near">{escape(text)}</li>' for text in calls["nearly"])
+    return f"{table}<ul>{nearly}</ul>" if nearly else table
 
 
 def _operators(report: dict[str, Any]) -> str:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import onnx
 import onnx_ir as ir
 
 from tenonnx import TransformContext
-from tenonnx.graph import graphs, label, operators
+from tenonnx.graph import graphs, operators
 from tenonnx.interruption import check
 from tenonnx.records import record
 from tenonnx_fuse.pattern import Found, Op
 
-MAX_NOTES = 8
-"""Near misses that are told; those that differ in names alone are told together."""
-
-NAMES = re.compile(r"'[^']*'")
+if TYPE_CHECKING:
+    from tenonnx.near_misses import NearMisses
 
 
 @record
@@ -55,7 +53,7 @@ class Rewriting:
         self.model = model
         self.context = context
         self.made: Counter[str] = Counter()
-        self._missed: dict[str, list[str]] = {}
+        self._misses: NearMisses | None = None
         self._near: set[ir.Node] = set()
 
     def apply(self, rules: Sequence[Rule]) -> None:
@@ -159,8 +157,10 @@ class Rewriting:
 
     def miss(self, name: str, node: ir.Node, why: str) -> None:
         """Remembers what nearly matched."""
-        kind = NAMES.sub("", f"{name} {node.op_type} {why}")
-        self._missed.setdefault(kind, []).append(f"nearly {name} at {label(node)}: {why}")
+        from tenonnx.near_misses import NearMisses  # most models have none
+
+        self._misses = self._misses or NearMisses()
+        self._misses.add(name, node, why)
 
     def finish(self) -> bool:
         """Writes the notes; returns whether anything changed."""
@@ -168,11 +168,8 @@ class Rewriting:
         if self.made:
             counts = ", ".join(f"{count} {name}" for name, count in sorted(self.made.items()))
             notes.append(f"matched {counts}")
-        for missed in list(self._missed.values())[:MAX_NOTES]:
-            more = f" (and {len(missed) - 1} like it)" if len(missed) > 1 else ""
-            notes.append(missed[-1] + more)
-        if len(self._missed) > MAX_NOTES:
-            notes.append(f"... and {len(self._missed) - MAX_NOTES} more kinds that nearly match")
+        if self._misses is not None:
+            notes += self._misses.notes()
         return bool(self.made)
 
 

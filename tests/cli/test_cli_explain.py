@@ -76,6 +76,20 @@ def test_text(cli: Cli, gelu: str) -> None:
     assert "What gelu changed" not in cli("explain", gelu).stdout
 
 
+def test_what_is_nearly_one_call(cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    monkeypatch.setenv("TENONNX_JIT", "1")
+    nodes = [node("MatMul", "x w", "a"), node("Relu", "a", "b"), node("Add", "a b", "y")]
+    matrix = {"w": np.ones((4, 4), np.float32)}
+    onnx.save(model(nodes, [value("x", FLOAT, ["n", 4])], [value("y")], matrix), folder / "m.onnx")
+    note = (
+        "nearly MatMul with its activation at MatMul 'a' (ai.onnx, opset 21): Relu 'b': 'a' is read"
+    )
+    assert note in cli("explain", "m.onnx").stdout
+    cli("explain", "m.onnx", "--html", "out.html")
+    assert "nearly MatMul with its activation" in Path("out.html").read_text()
+
+
 def test_a_transform_that_did_not_run(cli: Cli, gelu: str) -> None:
     result = cli("explain", gelu, "--transform", "gelo")
     assert result.exit_code == 2

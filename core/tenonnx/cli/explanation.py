@@ -11,14 +11,13 @@ import onnx_ir as ir
 from tenonnx import graph as graphs
 from tenonnx import session_builder
 from tenonnx.cli.facts import of_placement, operators
+from tenonnx.near_misses import NEARLY, NearMisses
 from tenonnx.options import SessionOptions
+from tenonnx.planning.fusion import MISSES
 from tenonnx.planning.placement import Placement, place
 from tenonnx.planning.plan import Plan
 from tenonnx.plugins.choosing import ProviderRequest, choose_providers, host_providers
 from tenonnx.transforms import Transform, TransformContext, run_transforms
-
-NEARLY = "nearly "
-"""How a transform's note begins that tells what it did not match, and why."""
 
 SHOWN: Final = 60
 """Letters of an attribute that are shown."""
@@ -57,7 +56,7 @@ def explain_model(
     after = operators(model)
     placement = place(model, providers, context.hosts)
     doing("compiling", len(history.changes))
-    plan = Plan(placement)
+    plan, nearly = _plan(placement)
     return {
         "model": str(source) if isinstance(source, str) else "",
         "nodes_before": sum(before.values()),
@@ -66,7 +65,7 @@ def explain_model(
         "operators_after": after,
         "transforms": history.changes,
         "placement": of_placement(placement),
-        "calls": _calls(plan),
+        "calls": _calls(plan) | {"nearly": nearly},
         "nodes": _nodes(placement, plan, history),
         "inputs": [value.name for value in model.graph.inputs],
         "outputs": [value.name for value in model.graph.outputs],
@@ -167,6 +166,16 @@ def _differences(before: dict[str, int], after: dict[str, int]) -> dict[str, lis
     names = dict.fromkeys([*before, *after])
     pairs = {name: [before.get(name, 0), after.get(name, 0)] for name in names}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def _plan(placement: Placement) -> tuple[Plan, list[str]]:
+    """Returns the plan, and what providers nearly made one call of."""
+    misses = NearMisses()
+    token = MISSES.set(misses)
+    try:
+        return Plan(placement), list(misses.notes())
+    finally:
+        MISSES.reset(token)
 
 
 def _calls(plan: Plan) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from tenonnx.graph import label
 from tenonnx.planning.fusion import Scope
 from tenonnx.records import record
 
@@ -135,5 +134,6 @@ def _tell(walk: Walk[Any], missed: Sequence[Part], misses: NearMisses) -> None:
                 for part in nearly
             ]
             name = f"{anchor.op_type} with its {nearly[-1].name}"
-            misses.add(name, anchor, f"{label(node)}: {' and '.join(dict.fromkeys(why))}")
+            there = f"{node.op_type} '{node.outputs[0].name}'"
+            misses.add(name, anchor, f"{there}: {' and '.join(dict.fromkeys(why))}")
             break
