@@ -260,9 +260,14 @@ def _keywords(function: Callable[..., Any]) -> dict[str, Any]:
 def _arity(function: Callable[..., Any] | str) -> tuple[int, float]:
     """Returns how many positional parameters a kernel needs and has, without its namespace.
 
-    Of a namespace's own function it says what numpy's takes. Nothing is known of one that has
+    Of a namespace's own function it says what numpy's takes, of one that hands its inputs on what
+    ``forwards_to`` takes: numpy would write to an input too many. Nothing is known of one that has
     another signature than Python's.
     """
+    while hasattr(function, "forwards_to"):
+        function = function.forwards_to
+    if isinstance(function, functools.partial):
+        return _arity(function.func)
     if isinstance(function, str):
         import numpy as np  # which is there when nodes are placed
 

@@ -7,6 +7,7 @@ trees, an ArgMax and a Softmax, which providers have kernels for and join with w
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -269,15 +270,24 @@ def _is_column(value: ir.Value) -> bool:
     return is_kept and rank_of(operand(node, 0)) == 2 and tuple(axes or ()) in ((1,), (-1,))
 
 
+def of_one(write: Callable[[ir.Node], Made | str]) -> Callable[[ir.Node], Made | str]:
+    """Returns what writes a node of one input; a model with another one is to be refused."""
+
+    def checked(node: ir.Node) -> Made | str:
+        return write(node) if len(node.inputs) == 1 else "it has not one input"
+
+    return checked
+
+
 WRITERS: Writers = {
     ("", "Gemm"): product_and_column,
-    ("", "LpNormalization"): lp_normalization,
+    ("", "LpNormalization"): of_one(lp_normalization),
     ("", "ReduceLogSumExp"): log_sum_exp,
     (ML, "ArrayFeatureExtractor"): feature_extractor,
-    (ML, "LinearClassifier"): linear_classifier,
-    (ML, "LinearRegressor"): linear_regressor,
-    (ML, "Scaler"): scaler,
-    (ML, "TreeEnsembleClassifier"): trees_classifier,
+    (ML, "LinearClassifier"): of_one(linear_classifier),
+    (ML, "LinearRegressor"): of_one(linear_regressor),
+    (ML, "Scaler"): of_one(scaler),
+    (ML, "TreeEnsembleClassifier"): of_one(trees_classifier),
 }
 
 write_out = writing_out(WRITERS)

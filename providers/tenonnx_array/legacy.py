@@ -35,6 +35,7 @@ def consuming(function: Function | str) -> Function:
 
     if not isinstance(function, str):
         _take_attributes_of(kernel, function)
+    vars(kernel)["forwards_to"] = function
     return kernel
 
 

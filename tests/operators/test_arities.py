@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import onnx
 import pytest
 
@@ -30,3 +32,15 @@ def test_most_kernels_are_as_strict() -> None:
         if kernel is not None and not schema.domain:
             exact += kernel.arity()[0] == schema.min_input
     assert exact > 500
+
+
+UNKNOWN = {"Where": "numpy's refuses another number itself"}
+"""Operators that nothing is known of, each with the reason."""
+
+
+def test_no_kernel_takes_any_number_of_inputs_but_variadic_ones() -> None:
+    """A universal function of numpy's would write its result to the input too many."""
+    options = onnx.defs.OpSchema.FormalParameterOption
+    variadic = {s.name for s in SCHEMAS if any(x.option == options.Variadic for x in s.inputs)}
+    found = {kernel.op_type for kernel in TABLE if kernel.arity()[1] == math.inf}
+    assert found - variadic == set(UNKNOWN)

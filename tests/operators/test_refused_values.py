@@ -135,6 +135,8 @@ CASES = {
     "a row too few": experts("scores of 3 tokens", 2),
     "a row too many": experts("scores of 3 tokens", 4),
     "vectors": vectors(None, 1, 1),
+    "vectors of one": vectors("two classes or more, each with its vectors", 2),
+    "vectors of more": vectors("found 2 labels and 3 numbers in vectors_per_class", 1, 1, 0),
     "vectors less than none": vectors("vectors_per_class of at least 0", 3, -1),
 }
 

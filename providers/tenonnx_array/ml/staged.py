@@ -9,6 +9,9 @@ from typing import Any
 from tenonnx.operators import Kernel, Namespace, OperatorTable
 from tenonnx.records import record
 
+INPUTS = {"ArrayFeatureExtractor": (2, 2), "FeatureVectorizer": (1, math.inf)}
+"""How many inputs operators take, at least and at most, where that is not one."""
+
 
 @record
 class StagedKernel(Kernel):
@@ -22,8 +25,8 @@ class StagedKernel(Kernel):
         return function
 
     def arity(self) -> tuple[int, float]:
-        """Says nothing: the call's own parameters are no inputs."""
-        return 0, math.inf
+        """Returns how many inputs there are at least, and at most; the call takes none itself."""
+        return INPUTS.get(self.op_type, (1, 1))
 
 
 class StagedTable(OperatorTable):

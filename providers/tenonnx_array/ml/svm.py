@@ -8,6 +8,7 @@ from itertools import combinations
 import numpy as np
 
 from tenonnx.operators import Array, Namespace
+from tenonnx_array.allocation import check_allocation
 from tenonnx_array.ml.post import labels_of, pair, rows, transform_of
 from tenonnx_array.ml.staged import StagedTable
 from tenonnx_array.nonlinear import sigmoid
@@ -82,6 +83,11 @@ def svm_classifier(
         return _linear(labels, coefficients, rho, transform)
     if min(vectors_per_class) < 0:
         raise ValueError(f"expected vectors_per_class of at least 0, found {vectors_per_class}")
+    if not 1 < len(labels) == len(vectors_per_class):
+        raise ValueError(
+            f"expected two classes or more, each with its vectors, found {len(labels)} labels and "
+            f"{len(vectors_per_class)} numbers in vectors_per_class"
+        )
     vectors = _vectors(xp, support_vectors, sum(vectors_per_class))
     return Decisions(
         similarity=_similarity(xp, kernel_type, kernel_params, vectors),
@@ -119,9 +125,11 @@ class Decisions:
     ) -> None:
         self._similarity, self._weights, self._rho = similarity, weights, rho
         self._labels = labels
-        first, second = np.array(list(combinations(range(len(labels)), 2))).T
-        classes = np.eye(len(labels))
-        self._ahead, self._otherwise = classes[first] - classes[second], classes[second].sum(axis=0)
+        first, second = np.triu_indices(len(labels), 1)
+        # Decisions lie by the first of two classes, and in this order by the second.
+        self._by_second = np.argsort(second, kind="stable")
+        self._firsts = np.flatnonzero(np.diff(first, prepend=-1))
+        self._seconds = np.flatnonzero(np.diff(second[self._by_second], prepend=0))
         self._chance = chance
         self._post_transform = post_transform
         self._transform = transform_of(post_transform)
@@ -130,8 +138,12 @@ class Decisions:
     def __call__(self, X: Array) -> tuple[Array, Array]:
         """Returns the labels and scores of rows."""
         decisions = self._similarity(rows(np, X, np.float64)) @ self._weights + self._rho
-        # Each decision is a vote for the second of two classes, or for the first instead.
-        votes = (decisions > 0) @ self._ahead + self._otherwise
+        # Each decision is a vote for the first of two classes, or for the second.
+        is_first = decisions > 0
+        is_second = ~is_first[:, self._by_second]
+        votes = np.zeros((len(decisions), len(self._labels)), np.intp)
+        votes[:, :-1] = np.add.reduceat(is_first, self._firsts, axis=1, dtype=np.intp)
+        votes[:, 1:] += np.add.reduceat(is_second, self._seconds, axis=1, dtype=np.intp)
         return self._labels[votes.argmax(axis=1)], self._scores(decisions).astype(np.float32)
 
     def _scores(self, decisions: Array) -> Array:
@@ -226,6 +238,7 @@ def _one_versus_one(coefficients: Sequence[float], counts: Sequence[int]) -> Arr
     ends = np.cumsum(counts)
     of = [slice(end - count, end) for end, count in zip(ends, counts, strict=True)]
     pairs = list(combinations(range(len(counts)), 2))
+    check_allocation(np, (sum(counts), len(pairs)), np.float64)
     weights = np.zeros((sum(counts), len(pairs)))
     for column, (i, j) in enumerate(pairs):
         weights[of[i], column] = rows_[j - 1, of[i]]
