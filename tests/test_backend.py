@@ -52,11 +52,11 @@ def plain(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("kind", ["x86-64-v3", "armv8-a"])
 def test_a_wheel_has_kernels_for_other_processors(kind: str, tmp_path: Path) -> None:
     pytest.importorskip("numba")
-    from tenonnx_cpu.jit.code import images
+    from tenonnx_cpu.jit.code import code_object
     from tenonnx_cpu.jit.code.header import unpack
 
-    if not images.SUPPORTED:
-        pytest.skip("there are no images here")
+    if not code_object.SUPPORTED:
+        pytest.skip("there are no code objects here")
     script = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
         "from pathlib import Path; from tools import backend\n"
@@ -78,13 +78,13 @@ def test_a_wheel_has_kernels_for_other_processors(kind: str, tmp_path: Path) -> 
         assert {name.split("/")[1] for name in inside} == {"kernels"}
         assert {name.split("/")[2] for name in inside} == {kind}
         found = {name.split("/")[3].partition("-")[0]: name for name in inside}
-        assert {*KERNELS, "jit.threads.crew.shared", "compiler", "sources"} <= found.keys()
+        assert {*KERNELS, "jit.threads.thread_pool.shared", "compiler", "sources"} <= found.keys()
         assert b"\nreduce/kernels/topk.py " in file.read(found["sources"])
         content = file.read(found[KERNELS[0]])
-        _, _, start, whole = images.FRONT.unpack_from(content)
+        _, _, start, whole = code_object.FRONT.unpack_from(content)
         assert whole == len(content)
-        header = unpack(memoryview(content)[images.FRONT.size : start], whole - start)
-        assert images.ENTRY in header.exports
+        header = unpack(memoryview(content)[code_object.FRONT.size : start], whole - start)
+        assert code_object.ENTRY in header.exports
         assert {name.partition("-")[0] for name in header.needs} <= found.keys()
 
 

@@ -62,9 +62,9 @@ def test_models_run_where_nothing_of_posix_is() -> None:
 
 WITHOUT_IMAGES = """
 import numpy as np, onnx.parser
-import tenonnx_cpu.jit.code.images as images
+import tenonnx_cpu.jit.code.code_object as code_object
 
-images.SUPPORTED = False
+code_object.SUPPORTED = False
 import tenonnx as ort
 from tenonnx_cpu.jit import runtime
 

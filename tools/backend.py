@@ -1,7 +1,7 @@
 """The build backend: setuptools', with compiled kernels added to the wheel.
 
-A wheel with kernels is the plain one, which is for any machine, with a folder of images for each
-target CPU (``tenonnx_cpu.jit.code.cpu.INSTALLED``) and the name of their system. One that is
+A wheel with kernels is the plain one, which is for any machine, with a folder of code objects for
+each target CPU (``tenonnx_cpu.jit.code.cpu.INSTALLED``) and the name of their system. One that is
 built where it is installed, by ``pip install .``, has those for the processor at hand. Editable
 installs have none: their kernels are compiled as they are wanted.
 
@@ -54,7 +54,7 @@ PACKAGES = ("core", "providers", "plugins")
 """Where this project's packages are, which compile the kernels."""
 
 SYSTEMS = ("linux-x86_64", "linux-aarch64")
-"""Those that have images, of 64 bits and with glibc, for which numba has wheels."""
+"""Those that have code objects, of 64 bits and with glibc, for which numba has wheels."""
 NEWEST = (3, 14)
 """The last version of Python that numba has wheels for."""
 
@@ -138,7 +138,7 @@ def compile_kind(kind: str, folder: Path, kernels: Iterable[str] = ()) -> Path:
     """Compiles kernels for a target CPU, all unless some are named.
 
     Returns:
-        The folder of their images, and of an index of their sources.
+        The folder of their code objects, and of an index of their sources.
 
     Raises:
         RuntimeError: One of them fails.
@@ -150,13 +150,13 @@ def compile_kind(kind: str, folder: Path, kernels: Iterable[str] = ()) -> Path:
     for name in list(os.environ):
         if name.startswith(("NUMBA_", "TENONNX_")):  # which might have others compiled
             del os.environ[name]
-    images = folder / kind / "tenonnx"
-    errors = compile_ahead(kind, images, _show, list(kernels))
+    target = folder / kind / "tenonnx"
+    errors = compile_ahead(kind, target, _show, list(kernels))
     for name, error in errors.items():
         if error:
             raise RuntimeError(f"{name}: {error}")
-    write_index(images)
-    return images
+    write_index(target)
+    return target
 
 
 def _show(name: str, done: float) -> None:
@@ -174,14 +174,14 @@ def _platform() -> str:
 
 
 def with_kernels(plain: Path, kinds: Mapping[str, Path], system: str) -> Path:
-    """Writes a wheel with images beside one without; returns its path.
+    """Writes a wheel with code objects beside one without; returns its path.
 
     Args:
         plain: The one without.
-        kinds: Folders of images, by their target CPU.
+        kinds: Folders of code objects, by their target CPU.
         system: What pip calls the system: one tag, or several with dots between.
     """
-    from tenonnx_cpu.jit.code.ahead import images_in
+    from tenonnx_cpu.jit.code.ahead import kept_in
     from tenonnx_cpu.jit.code.cpu import INSTALLED
 
     inside = INSTALLED.relative_to(INSTALLED.parents[1]).as_posix()
@@ -194,7 +194,7 @@ def with_kernels(plain: Path, kinds: Mapping[str, Path], system: str) -> Path:
             if entry.filename.endswith(".dist-info/WHEEL"):
                 files[entry] = _tagged(files[entry].decode(), system).encode()
         for kind, folder in kinds.items():
-            for path in images_in(folder):
+            for path in kept_in(folder):
                 entry = ZipInfo(f"{inside}/{kind}/{path.name}", record.date_time)
                 entry.external_attr = record.external_attr
                 files[entry] = path.read_bytes()

@@ -22,7 +22,7 @@ from zipfile import ZipFile
 from tools.backend import ROOT, VARIABLE, compile_kind, with_kernels
 
 SYSTEM = "manylinux_2_17_{0}.manylinux2014_{0}"
-"""What pip calls Linux with a C library that has all functions that images name."""
+"""What pip calls Linux with a C library that has all functions that code objects name."""
 
 MOST_BYTES = 10_000_000
 
@@ -31,7 +31,7 @@ SYMBOLS = re.compile(
     r"|(a?(cos|sin|tan)h?|atan2|ceil|erfc?|exp(2|m1)?|floor|fma|fmod|hypot|ldexp|l?gamma|log(10|1p|2)?"
     r"|nearbyint|pow|rint|round|trunc)f?"
 )
-"""What images may name: of this project, of CPython, of the C library since glibc 2.17."""
+"""What code objects may name: of this project, of CPython, of the C library since glibc 2.17."""
 
 
 TOOLS = ("hypothesis", "pytest", "scipy")
@@ -111,7 +111,7 @@ def build_compiled(plain: Path, folder: Path, chosen: Iterable[str]) -> list[Pat
 
 
 def check(wheel: Path) -> None:
-    """Makes sure of a wheel's size, of what it says of its files, and of its images."""
+    """Makes sure of a wheel's size, of what it says of its files, and of its code."""
     with ZipFile(wheel) as file:
         names = file.namelist()
         listed = {
@@ -129,13 +129,13 @@ def check(wheel: Path) -> None:
                 _check_image(name, file.read(name))
     size = wheel.stat().st_size
     require(size <= MOST_BYTES, f"{wheel.name} has {size:,} bytes, more than {MOST_BYTES:,}")
-    require(bool(counts) != wheel.name.endswith("-any.whl"), f"{wheel.name} has {counts} images")
-    print(f"{wheel.name}: {size:,} bytes, images: {counts or 'none'}", file=sys.stderr)
+    require(bool(counts) != wheel.name.endswith("-any.whl"), f"{wheel.name} has {counts} of code")
+    print(f"{wheel.name}: {size:,} bytes, code objects: {counts or 'none'}", file=sys.stderr)
 
 
 def _check_image(name: str, content: bytes) -> None:
+    from tenonnx_cpu.jit.code.code_object import FRONT
     from tenonnx_cpu.jit.code.header import unpack
-    from tenonnx_cpu.jit.code.images import FRONT
 
     _, _, start, whole = FRONT.unpack_from(content)
     require(whole == len(content), f"{name} is not whole")

@@ -9,7 +9,7 @@ from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, kernel, size
-from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.vector import F32, I64
 

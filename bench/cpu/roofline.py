@@ -96,7 +96,7 @@ def share(work: Work, peak: Work, seconds: float) -> tuple[float, float]:
 
 def main(threads: int, quick: bool) -> None:
     """Prints a list in JSON."""
-    from tenonnx_cpu.team import most_threads
+    from tenonnx_cpu.threading_config import most_threads
 
     seconds = 0.02 if quick else 0.1
     team = threads or most_threads()

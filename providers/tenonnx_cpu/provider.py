@@ -17,7 +17,7 @@ from tenonnx_cpu.jit.code.cache import cached_files
 from tenonnx_cpu.jit.runtime import ASKING, NO_NUMBA, NUMPY, Demand, has_kernels, jit_mode, warm_up
 from tenonnx_cpu.kernel_selection import SPECIALIZATIONS, Site
 from tenonnx_cpu.shapes import on_shapes, shape_cache
-from tenonnx_cpu.team import TEAM, heed, most_threads
+from tenonnx_cpu.threading_config import THREADS, heed, most_threads
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,7 +101,7 @@ class CPUExecutionProvider(ArrayProvider):
 
         Without graph optimizations none are: observers then see what every node computes.
         """
-        TEAM.set(self.threads)
+        THREADS.set(self.threads)
         heed(self.session_options)
         if not has_kernels():
             self._lacking = "TENONNX_JIT is 0" if jit_mode() == "0" else NO_NUMBA

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tenonnx_cpu.jit.code.ahead import Failed, Work, _Crew
+from tenonnx_cpu.jit.code.ahead import Failed, Work, _Workers
 
 
 class Worker:
@@ -29,18 +29,18 @@ class Worker:
         return {"error": "wrong" if name == "c" else ""}
 
 
-def crew_of(*kernels: str) -> tuple[_Crew, list[float]]:
+def workers_of(*kernels: str) -> tuple[_Workers, list[float]]:
     told: list[float] = []
-    return _Crew(Work(kernels, ("s",)), lambda _, share: told.append(share)), told
+    return _Workers(Work(kernels, ("s",)), lambda _, share: told.append(share)), told
 
 
 def test_everything_is_done_once_and_told_of() -> None:
-    crew, told = crew_of("a", "b", "c")
+    pool, told = workers_of("a", "b", "c")
     worker: Any = Worker({})
-    crew.run(worker, last=True)
+    pool.run(worker, last=True)
     assert worker.done == ["s", "a", "b", "c"]
     assert told == [0, 0.25, 0.5, 0.75]
-    assert crew.errors == {"c": "wrong"}
+    assert pool.errors == {"c": "wrong"}
 
 
 @pytest.mark.parametrize(
@@ -49,21 +49,21 @@ def test_everything_is_done_once_and_told_of() -> None:
 def test_what_a_worker_ends_in_is_tried_once_more(
     times: int, done: list[str], errors: dict[str, str]
 ) -> None:
-    crew, told = crew_of("a", "b")
+    pool, told = workers_of("a", "b")
     worker: Any = Worker({"b": times})
-    crew.run(worker, last=True)
-    assert crew.errors == errors
+    pool.run(worker, last=True)
+    assert pool.errors == errors
     assert worker.done == done
     assert worker.starts == times
     assert max(told) <= 1
 
 
 def test_a_worker_that_ends_leaves_the_rest_to_the_others() -> None:
-    crew, _ = crew_of("a", "b")
+    pool, _ = workers_of("a", "b")
     first: Any = Worker({})
     other: Any = Worker({"s": 1})
     with pytest.raises(Failed):
-        crew.run(other, last=False)
-    crew.run(first, last=True)
+        pool.run(other, last=False)
+    pool.run(first, last=True)
     assert first.done == ["a", "b", "s"]
-    assert crew.errors == {}
+    assert pool.errors == {}

@@ -16,21 +16,21 @@ from typing import Any
 import pytest
 
 from tenonnx.planning import blas
-from tenonnx_cpu import team
+from tenonnx_cpu import threading_config
 from tenonnx_cpu.jit import background, claims, compiler_process, runtime
 from tenonnx_cpu.jit.background import Background
-from tenonnx_cpu.jit.code import images
+from tenonnx_cpu.jit.code import code_object
 from tenonnx_cpu.jit.runtime import COMPILING, NUMPY, Demand, JitKernel
-from tenonnx_cpu.jit.threads import memory as crew_memory
+from tenonnx_cpu.jit.threads import memory as pool_memory
 
 pytest.importorskip("numba")
-pytestmark = pytest.mark.skipif(not images.SUPPORTED, reason="a thread compiles here")
+pytestmark = pytest.mark.skipif(not code_object.SUPPORTED, reason="a thread compiles here")
 
 STUB = """
 import json, os, sys, time
 answers = dict(pair.split("=") for pair in os.environ["ANSWERS"].split(","))
 for line in sys.stdin:
-    name = json.loads(line).get("image", "").rpartition(".")[2]
+    name = json.loads(line).get("code object", "").rpartition(".")[2]
     if name:
         with open(os.environ["ASKED"], "a") as file: print(name, file=file)
     else: time.sleep(float(os.environ.get("STARTING", 0)))
@@ -118,15 +118,15 @@ def test_what_no_node_waits_for_comes_last(queue: Background, tmp_path: Path) ->
 def test_kernels_leave_the_compiler_a_core(
     queue: Background, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = [0] * crew_memory.WORDS
-    monkeypatch.setattr(crew_memory, "_memory", words)
-    monkeypatch.setattr(crew_memory, "available_cores", lambda: 4)
-    monkeypatch.setattr(team, "most_threads", lambda: 4)
+    words = [0] * pool_memory.WORDS
+    monkeypatch.setattr(pool_memory, "_memory", words)
+    monkeypatch.setattr(pool_memory, "available_cores", lambda: 4)
+    monkeypatch.setattr(threading_config, "most_threads", lambda: 4)
     monkeypatch.setenv("ANSWERS", "one=endless")
     queue.put(demand({"one": 1}))
-    until(lambda: words[crew_memory.SIZE] == 2)
+    until(lambda: words[pool_memory.SIZE] == 2)
     queue.stop()
-    assert words[crew_memory.SIZE] == 3
+    assert words[pool_memory.SIZE] == 3
 
 
 def test_numpys_products_leave_the_compiler_a_core(

@@ -23,9 +23,9 @@ from tenonnx_cpu.capture.captured_call import capture, repeats
 from tenonnx_cpu.capture.constants import fix
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit import runtime, scratch
-from tenonnx_cpu.jit.code import images
+from tenonnx_cpu.jit.code import code_object
 
-pytestmark = pytest.mark.skipif(not images.SUPPORTED, reason="numba calls kernels here")
+pytestmark = pytest.mark.skipif(not code_object.SUPPORTED, reason="numba calls kernels here")
 
 WIDTH = 24
 WEIGHTS = {

@@ -10,7 +10,7 @@ from running import Watch, session
 
 from models import node
 from tenonnx_cpu.data_movement.concat import CONCAT, concat
-from tenonnx_cpu.team import most_threads
+from tenonnx_cpu.threading_config import most_threads
 
 SHAPES = [
     (((1, 12, 512, 64), (1, 12, 1, 64)), 2),

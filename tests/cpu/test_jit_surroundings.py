@@ -18,8 +18,8 @@ import pytest
 
 import tenonnx
 from tenonnx_cpu.jit import runtime, scratch
-from tenonnx_cpu.jit.code import images
-from tenonnx_cpu.jit.code.ahead import images_in
+from tenonnx_cpu.jit.code import code_object
+from tenonnx_cpu.jit.code.ahead import kept_in
 from tenonnx_cpu.jit.code.cache import COMPILER
 from tenonnx_cpu.jit.code.cpu import lacks, parse
 
@@ -101,12 +101,12 @@ def contents(folder: Path) -> dict[str, int]:
     return {str(file): file.stat().st_mtime_ns for file in folder.rglob("*") if file.is_file()}
 
 
-@pytest.mark.skipif(not images.SUPPORTED, reason="there are no images here")
+@pytest.mark.skipif(not code_object.SUPPORTED, reason="there are no code objects here")
 def test_two_processes_leave_one_image_of_each(warm: Path) -> None:
     files = [Path(name) for name in contents(warm)]
     names = [file.name.split("-")[0] for file in files]
     assert sorted(set(names)) == sorted(names)
-    assert {*NEEDED, "jit.threads.crew.shared"} <= set(names)
+    assert {*NEEDED, "jit.threads.thread_pool.shared"} <= set(names)
     assert {file.suffix or file.name for file in files} == {".image", ".sources", COMPILER}
 
 
@@ -147,7 +147,7 @@ def test_without_numba_numpy_computes(pooling: Path, tmp_path: Path, expected: A
     assert kernels_without_numba(pooling, tmp_path, expected) == []
 
 
-@pytest.mark.skipif(not images.SUPPORTED, reason="there are no images here")
+@pytest.mark.skipif(not code_object.SUPPORTED, reason="there are no code objects here")
 def test_kernels_that_a_warmup_left_need_no_numba(pooling: Path, warm: Path, expected: Any) -> None:
     assert kernels_without_numba(pooling, warm, expected) == NEEDED
 
@@ -180,7 +180,7 @@ def test_kernels_that_are_installed_need_no_numba(
     monkeypatch.delenv("TENONNX_PROCESSOR", raising=False)
     for name in ("x86-64-v4+none", "x86-64-v3"):
         (tmp_path / "kernels" / name).mkdir(parents=True)
-    for path in images_in(kind / "numba" / "tenonnx"):
+    for path in kept_in(kind / "numba" / "tenonnx"):
         shutil.copy(path, tmp_path / "kernels" / "x86-64-v3")
     before = f"""
 from pathlib import Path

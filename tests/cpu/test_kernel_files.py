@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tenonnx.weights.folder import cache_root
-from tenonnx_cpu.jit.code import cache, images, sources
+from tenonnx_cpu.jit.code import cache, code_object, sources
 
 DAY = 24 * 3600
 
@@ -147,13 +147,13 @@ def test_files_unused_for_a_month_go(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert kept == {"0.image", "20.image", cache.COMPILER}
 
 
-@pytest.mark.skipif(not images.SUPPORTED, reason="there are no images here")
+@pytest.mark.skipif(not code_object.SUPPORTED, reason="there are no code objects here")
 def test_an_image_that_is_loaded_counts_as_used(tmp_path: Path) -> None:
     page = os.sysconf("SC_PAGESIZE")
     path = tmp_path / "used.image"
-    path.write_bytes(images.Image(b"\xcc" * page, bytes(page), {}, (), {}).pack())
+    path.write_bytes(code_object.CodeObject(b"\xcc" * page, bytes(page), {}, (), {}).pack())
     os.utime(path, (time.time() - 20 * DAY,) * 2)
-    images.load(path)
+    code_object.load(path)
     assert time.time() - path.stat().st_mtime < DAY
 
 

@@ -1,4 +1,4 @@
-"""The linker of kernels: what a relocation says is where the image points, whatever the place."""
+"""The linker of kernels: what a relocation says is where the code points, whatever the place."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 llvm: Any = pytest.importorskip("llvmlite.binding", reason="kernels need numba")
-from tenonnx_cpu.jit.code import images, linking  # noqa: E402 - it is of no use without LLVM
+from tenonnx_cpu.jit.code import code_object, linking  # noqa: E402 - it is of no use without LLVM
 from tenonnx_cpu.jit.code.linking import AARCH64, KINDS, X86_64, link  # noqa: E402
 from tenonnx_cpu.jit.code.objects import Unlinkable, read  # noqa: E402
 
@@ -142,18 +142,21 @@ def compiled(machine: int, text: str, *, model: str = "small", reloc: str = "pic
     return content
 
 
-@pytest.mark.skipif(not images.SUPPORTED, reason="no code is linked here")
+@pytest.mark.skipif(not code_object.SUPPORTED, reason="no code is linked here")
 def test_linked_code_does_what_it_says(tmp_path: Path) -> None:
     machine = {"x86_64": X86_64, "aarch64": AARCH64}[platform.machine()]
     integer = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
     triple, far = integer(lambda x: 3 * x), ctypes.c_int64(1000)
-    images.define("triple", ctypes.cast(triple, ctypes.c_void_p).value or 0)
-    images.define("far", ctypes.addressof(far))
+    code_object.define("triple", ctypes.cast(triple, ctypes.c_void_p).value or 0)
+    code_object.define("far", ctypes.addressof(far))
     content = link(compiled(machine, MODULE), ANSWERS).pack()
     path = tmp_path / "test-linked.image"
     path.write_bytes(content)
-    # Of a file, and of bytes under another name: an image's data are its own.
-    for found in (images.load(path), images.place(tmp_path / "test-placed.image", content)):
+    # Of a file, and of bytes under another name: a code object's data are its own.
+    for found in (
+        code_object.load(path),
+        code_object.place(tmp_path / "test-placed.image", content),
+    ):
         for name, answers in ANSWERS.items():
             function = integer(found[name])
             assert {x: function(x) for x in answers} == answers, name

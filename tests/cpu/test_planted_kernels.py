@@ -20,12 +20,12 @@ from hypothesis import strategies as st
 
 from models import FLOAT, model, node, value
 from planting import FILES, FOLDERS
-from tenonnx_cpu.jit.code import images, library_file
+from tenonnx_cpu.jit.code import code_object, library_file
 from tenonnx_cpu.jit.code.cache import COMPILER
 from tenonnx_cpu.jit.code.header import Header, unpack
 
 pytest.importorskip("numba")
-pytestmark = pytest.mark.skipif(not images.SUPPORTED, reason="no images are made here")
+pytestmark = pytest.mark.skipif(not code_object.SUPPORTED, reason="no code objects are made here")
 
 CHILD = """
 import json, logging, sys
@@ -34,7 +34,7 @@ if not int(sys.argv[2]):
 import numpy as np
 import tenonnx
 from tenonnx_cpu.jit import runtime
-from tenonnx_cpu.jit.code import images
+from tenonnx_cpu.jit.code import code_object
 said = []
 logger = logging.getLogger("tenonnx.cache")
 logger.addHandler(logging.NullHandler())
@@ -43,7 +43,7 @@ session = tenonnx.InferenceSession(sys.argv[1])
 x = np.arange(80, dtype=np.float32).reshape(1, 5, 4, 4)
 y = session.run(None, {"x": x})[0]
 ready = sorted(str(kernel) for kernel in runtime.KERNELS if kernel.run is not None)
-print(json.dumps([y.ravel().tolist(), ready, said, list(images._loaded)]))
+print(json.dumps([y.ravel().tolist(), ready, said, list(code_object._loaded)]))
 """
 MEANS = [7.5 + 16 * i for i in range(5)]
 PAGE = os.sysconf("SC_PAGESIZE") if hasattr(os, "sysconf") else 4096
@@ -118,25 +118,25 @@ def test_planted_folders(plant: str, pooling: Path, folder: Path) -> None:
 
 
 def sealed(header: bytes, rest: bytes) -> bytes:
-    """Returns an image's file with a header, and a checksum that is right."""
-    front = images.FRONT
+    """Returns a code object's file with a header, and a checksum that is right."""
+    front = code_object.FRONT
     start = -(-(front.size + len(header)) // PAGE) * PAGE
     whole = bytearray(
-        front.pack(images.MARK, 0, start, start + len(rest))
+        front.pack(code_object.MARK, 0, start, start + len(rest))
         + header.ljust(start - front.size, b"\0")
         + rest
     )
-    struct.pack_into("<I", whole, len(images.MARK), zlib.crc32(whole[images.CHECKED :]))
+    struct.pack_into("<I", whole, len(code_object.MARK), zlib.crc32(whole[code_object.CHECKED :]))
     return bytes(whole)
 
 
 def wrong_header(content: bytes) -> bytes:
-    start = images.FRONT.unpack_from(content)[2]
+    start = code_object.FRONT.unpack_from(content)[2]
     return sealed(b"\xff" * 100, content[start:])
 
 
 def other_image(_: bytes) -> bytes:
-    return images.Image(b"\xcc" * PAGE, bytes(PAGE), {"tenonnx_other": 0}, (), {}).pack()
+    return code_object.CodeObject(b"\xcc" * PAGE, bytes(PAGE), {"tenonnx_other": 0}, (), {}).pack()
 
 
 @pytest.mark.parametrize("damage", [wrong_header, other_image])
@@ -186,18 +186,18 @@ def image(**changes: Any) -> Header:
 )
 def test_headers_that_say_what_cannot_be(changes: dict[str, Any], tmp_path: Path) -> None:
     header = image(**changes).pack()
-    with pytest.raises(images.Damaged):
+    with pytest.raises(code_object.Damaged):
         unpack(memoryview(header.ljust(PAGE, b"\0")), 2 * PAGE)
     path = tmp_path / "wrong.image"
     path.write_bytes(sealed(header, bytes(2 * PAGE)))
-    assert images.find(path) is None
+    assert code_object.find(path) is None
 
 
 def test_an_image_that_needs_itself(tmp_path: Path) -> None:
     for name, needed in (("a", "b"), ("b", "a")):
         header = image(needs=(f"{needed}.image",)).pack()
         (tmp_path / f"{name}.image").write_bytes(sealed(header, bytes(2 * PAGE)))
-    assert images.find(tmp_path / "a.image") is None
+    assert code_object.find(tmp_path / "a.image") is None
 
 
 @settings(max_examples=200)
@@ -209,7 +209,7 @@ def test_any_header_is_read_or_refused(changes: list[tuple[int, int]]) -> None:
         content[place] = byte
     try:
         found = unpack(memoryview(content), 2 * PAGE)
-    except images.Damaged:
+    except code_object.Damaged:
         return
     words = [*found.inside, *(word for words in found.outside.values() for word in words)]
     assert all(found.code <= word <= 2 * PAGE - 8 for word in words)

@@ -13,7 +13,7 @@ from running import require_kernels
 import tenonnx
 from models import FLOAT, model, node, value
 from tenonnx_cpu.capture.launch import done
-from tenonnx_cpu.jit.code import images
+from tenonnx_cpu.jit.code import code_object
 from tenonnx_cpu.quantized import nbits as nbits_module
 from tenonnx_cpu.quantized import product as products
 from tenonnx_cpu.quantized.matrix import Quantized
@@ -259,7 +259,7 @@ def test_matmul_nbits(
         answer = answer - x.astype(np.float64) @ spread.T
     fast, plain = nbits(problem, x, level, **extras)
     # Captured runs ask what to do once more; what zeros of real numbers add is not captured.
-    assert len(calls) == 1 + (images.SUPPORTED and zeros != "real")
+    assert len(calls) == 1 + (code_object.SUPPORTED and zeros != "real")
     assert calls[0] is not None
     limit = problem.limit(x.reshape(-1, 256).astype(np.float64), "int8" if level else "float32")
     limit = limit.reshape(fast.shape) * (1 if zeros != "real" else 2)

@@ -10,7 +10,7 @@ from running import floats, require_kernels, session
 
 from models import node
 from tenonnx_cpu.capture.constants import fix, is_fixed
-from tenonnx_cpu.jit.code import images
+from tenonnx_cpu.jit.code import code_object
 
 require_kernels()
 
@@ -57,7 +57,7 @@ def test_views_of_computed_shapes() -> None:
     kinds = [step.nodes[0].op_type for step in one.plan.steps]
     assert kinds.count("Shape") == 1
     assert "Gather" not in kinds
-    if images.SUPPORTED:
+    if code_object.SUPPORTED:
         assert captures(one) == [2], "all of it"
 
 

@@ -18,10 +18,10 @@ import onnx
 import pytest
 
 from models import FLOAT, model, node, value
-from tenonnx_cpu.jit.code import images
+from tenonnx_cpu.jit.code import code_object
 
 pytest.importorskip("numba")
-pytestmark = pytest.mark.skipif(not images.SUPPORTED, reason="a thread compiles here")
+pytestmark = pytest.mark.skipif(not code_object.SUPPORTED, reason="a thread compiles here")
 
 THREADS = 8
 PER_CACHE = 10

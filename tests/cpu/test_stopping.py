@@ -19,12 +19,12 @@ from test_trees import forest
 
 import tenonnx
 from models import node
+from tenonnx_cpu.jit.code import code_object
 
 pytest.importorskip("numba")
 
-from tenonnx_cpu.jit.code import images
 
-pytestmark = pytest.mark.skipif(not images.SUPPORTED, reason="numba calls kernels here")
+pytestmark = pytest.mark.skipif(not code_object.SUPPORTED, reason="numba calls kernels here")
 
 SOON = 1.0
 """Seconds after which a run that should have stopped has failed the test; it takes 0.1."""

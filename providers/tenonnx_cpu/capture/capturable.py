@@ -21,10 +21,10 @@ from tenonnx_cpu.buffers import COUNTED, apart
 from tenonnx_cpu.capture.constants import is_fixed
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.jit import layout as at
-from tenonnx_cpu.jit.code import images
+from tenonnx_cpu.jit.code import code_object
 from tenonnx_cpu.jit.runtime import JitKernel, compiles
 from tenonnx_cpu.jit.scratch import ROOMS
-from tenonnx_cpu.jit.threads import memory as crew_memory
+from tenonnx_cpu.jit.threads import memory as pool_memory
 
 if TYPE_CHECKING:
     from tenonnx_cpu.capture.captured_call import CapturedCall
@@ -104,7 +104,7 @@ def attach(
         plain: What to call where nothing is captured.
         wrapped: What the call is named after.
     """
-    if not images.SUPPORTED:
+    if not code_object.SUPPORTED:
         return plain
     REPLAY.request(works=False)
     if not COUNTED:
@@ -113,7 +113,7 @@ def attach(
         return Waiting(tracer, plain, wrapped) if compiles() else plain
     cell = Cell((_services(), tracer))
     cell.__wrapped__ = wrapped
-    return images.builtin("replay", images.entry_of(REPLAY.run), cell)
+    return code_object.builtin("replay", code_object.entry_of(REPLAY.run), cell)
 
 
 def keep(cell: Cell, run: CapturedRun) -> int:
@@ -217,7 +217,7 @@ def _services() -> np.ndarray[Any, Any]:
     for place, number in ((at.EMPTY, 184), (at.NEW_VIEW, 94), (at.SET_BASE, 282)):
         words[place] = ctypes.c_size_t.from_address(table + 8 * number).value
     words[at.NDARRAY] = id(np.ndarray)
-    stopped = ctypes.addressof(crew_memory.start()) + 8 * crew_memory.STOPS
+    stopped = ctypes.addressof(pool_memory.start()) + 8 * pool_memory.STOPS
     words[at.STOPPED] = stopped
     words[at.ROOMS], words[at.ROOMS_AT] = len(ROOMS), ROOMS.ctypes.data
     return words

@@ -17,7 +17,7 @@ from tenonnx.planning.arena import Lifetime, pack
 from tenonnx_cpu.buffers import ALIGNMENT, KEPT, SMALL, empty
 from tenonnx_cpu.capture.captured_call import CapturedCall, Place, Store
 from tenonnx_cpu.jit import layout as at
-from tenonnx_cpu.jit.code.images import entry_of
+from tenonnx_cpu.jit.code.code_object import entry_of
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
 

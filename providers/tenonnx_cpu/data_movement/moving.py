@@ -18,7 +18,7 @@ from tenonnx_cpu.capture.constants import is_fixed
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
-from tenonnx_cpu.team import shared_out
+from tenonnx_cpu.threading_config import shared_out
 
 MOVE = JitKernel("data_movement.moving", "move")
 

@@ -16,7 +16,7 @@ from tenonnx_cpu.elementwise.opcodes import AXES, BLOCK, INPUTS, MEMORY, REGISTE
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
 from tenonnx_cpu.kernel_selection import Call
-from tenonnx_cpu.team import shared_out
+from tenonnx_cpu.threading_config import shared_out
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
 Shape: TypeAlias = tuple[int, ...]

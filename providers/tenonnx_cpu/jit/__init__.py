@@ -1,16 +1,17 @@
 """JIT kernels: how they are declared, compiled, called, and how to write one.
 
-A compiled kernel is kept as an *image* (``code.images``): machine code that is mapped and called
-without numba, and shared by processes. ``runtime``, what that imports, ``scratch``, ``layout`` and
-``matmul.kernels.workspace`` may be imported without numba; every other module here, or in the
-``kernels`` of a family, imports it, and is itself imported when a kernel in it is first compiled.
+A compiled kernel is kept as a *code object* (``code.code_object``): machine code that is mapped and
+called without numba, and shared by processes. ``runtime``, what that imports, ``scratch``,
+``layout`` and ``matmul.kernels.workspace`` may be imported without numba; every other module here,
+or in the ``kernels`` of a family, imports it, and is itself imported when a kernel in it is first
+compiled.
 
 A kernel in three steps:
 
 1. *Write it* in a family's ``kernels``, on plain arrays and numbers::
 
        from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, kernel, size
-       from tenonnx_cpu.jit.threads.pool import parallel
+       from tenonnx_cpu.jit.threads.parallel_for import parallel
 
        @parallel
        def negate_block(arguments, task, worker):
@@ -32,7 +33,7 @@ A kernel in three steps:
    with ``vectors.vector``.
 
    Errors are for the caller to find first: a kernel raises nothing, checks no bounds and returns
-   nothing. It allocates nothing either, for what numba allocates with is not in an image: take
+   nothing. It allocates nothing either, for what numba allocates with is not in a code object: take
    scratch memory from the caller, a slice for every ``worker``, or a few elements from
    ``views.on_stack``; write loops where numba would copy (``x[i] = y``) or reshape. ``tenonnx
    warmup`` warns of kernels that use such a thing, and numpy computes in their place. What a

@@ -1,8 +1,8 @@
 """Kernels that are compiled in the background: in which order, and by whom.
 
 A thread takes them one after the other and hands them to a process (``compiler_process``), which
-leaves images in the cache. Where no such process can be started, or none can write the cache, the
-thread compiles itself. It lives while there is something to do.
+leaves code objects in the cache. Where no such process can be started, or none can write the cache,
+the thread compiles itself. It lives while there is something to do.
 
 The process has a core of its own: numpy's products and kernels leave it one while it compiles.
 Products wait for the slowest of their threads and yield while they wait, so that two threads beside
@@ -29,7 +29,7 @@ from tenonnx_cpu.jit.claims import claimed
 from tenonnx_cpu.jit.code.worker import UNKEPT
 from tenonnx_cpu.jit.compiler_process import CompilerProcess, Died
 from tenonnx_cpu.jit.runtime import NUMPY
-from tenonnx_cpu.jit.threads import memory as crew_memory
+from tenonnx_cpu.jit.threads import memory as pool_memory
 
 if TYPE_CHECKING:
     from tenonnx_cpu.jit.runtime import Demand, JitKernel
@@ -243,7 +243,7 @@ class Background:
         """Begins anew in a child that was forked: it has no such thread, and no compiler."""
         inside, demands = self._inside, [d for d in self._demands if d.waiting()]
         self._compiler.forget()
-        crew_memory.leave(0)
+        pool_memory.leave(0)
         self._reset()
         self._stopped = inside  # numba's lock is the thread's, for ever
         for demand in demands:
@@ -256,11 +256,11 @@ class Background:
 def _room() -> Iterator[None]:
     """Leaves the compiler a core."""
     with leaving(1):
-        crew_memory.leave(1)
+        pool_memory.leave(1)
         try:
             yield
         finally:
-            crew_memory.leave(0)
+            pool_memory.leave(0)
 
 
 class Timing:

@@ -40,7 +40,7 @@ if hasattr(os, "register_at_fork"):
 
 @contextlib.contextmanager
 def claimed(path: Path) -> Iterator[bool]:
-    """Claims an image, unless another process has; yields whether anybody else may have it.
+    """Claims a code object, unless another process has; yields whether anybody else may have it.
 
     Threads of this process do not keep one another out. Where there is no such file, nothing does.
     """

@@ -1,8 +1,8 @@
 """The process that compiles kernels beside this one, so that no thread of this one does.
 
 It is this program's Python and sees its modules, but runs nothing of it. It takes kernels from its
-standard input (``code.worker``) and leaves images in the cache. It ends with whoever started it,
-and can be killed at any time: images are written at once or not at all.
+standard input (``code.worker``) and leaves code objects in the cache. It ends with whoever started
+it, and can be killed at any time: code objects are written at once or not at all.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tenonnx_cpu.jit.code import images
+from tenonnx_cpu.jit.code import code_object
 from tenonnx_cpu.jit.code.ahead import VARIABLES
 
 CODE = """
@@ -39,7 +39,7 @@ def interpreter() -> list[str] | None:
     A program that embeds or is frozen with Python is not one itself.
     """
     name = Path(sys.executable or "").name
-    if not images.SUPPORTED or getattr(sys, "frozen", False) or not name.startswith("python"):
+    if not code_object.SUPPORTED or getattr(sys, "frozen", False) or not name.startswith("python"):
         return None
     flags = sys.flags
     isolated = (("-I", flags.isolated), ("-E", flags.ignore_environment), ("-S", flags.no_site))
@@ -65,13 +65,13 @@ class CompilerProcess:
         self._ask({"ready": True})
 
     def ask(self, kernel: str) -> str:
-        """Has a kernel compiled, by its name; returns why it has no image, or ``""``.
+        """Has a kernel compiled, by its name; returns why it has no code object, or ``""``.
 
         Raises:
             Died: The process ended before it answered.
             OSError: It cannot be started.
         """
-        return " ".join(str(self._ask({"image": kernel})["error"]).split())
+        return " ".join(str(self._ask({"code object": kernel})["error"]).split())
 
     def _ask(self, what: dict[str, object]) -> dict[str, object]:
         process = self._process or self._start()

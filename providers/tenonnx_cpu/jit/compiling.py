@@ -17,17 +17,17 @@ from numba.core import caching
 from numba.core.compiler_lock import global_compiler_lock
 
 from tenonnx.weights.trusted import make_folder, open_trusted
-from tenonnx_cpu.jit.code import building, images, numba_target
-from tenonnx_cpu.jit.code.cache import cache_folder, image_path, source_stamp
+from tenonnx_cpu.jit.code import building, code_object, numba_target
+from tenonnx_cpu.jit.code.cache import cache_folder, code_path, source_stamp
+from tenonnx_cpu.jit.code.code_object import ENTRY
 from tenonnx_cpu.jit.code.cpu import target
 from tenonnx_cpu.jit.code.entry import make_entry
-from tenonnx_cpu.jit.code.images import ENTRY
 from tenonnx_cpu.jit.code.naming import name_by_content
 from tenonnx_cpu.jit.code.sources import ROOT, module_of
-from tenonnx_cpu.jit.threads import pool
-from tenonnx_cpu.jit.threads.pool import FASTMATH
+from tenonnx_cpu.jit.threads import parallel_for
+from tenonnx_cpu.jit.threads.parallel_for import FASTMATH
 
-if not images.SUPPORTED and (_asked := target()) is not None:
+if not code_object.SUPPORTED and (_asked := target()) is not None:
     # numba reads its variables anew whenever one of them has changed.
     os.environ["NUMBA_CPU_NAME"] = _asked.level.name
     os.environ["NUMBA_CPU_FEATURES"] = _asked.features
@@ -108,20 +108,20 @@ class Kernel:
         """
         with global_compiler_lock, _frozen():
             if self._compiled is None:
-                pool.start()
+                parallel_for.start()
                 name = name or self.function.__name__
-                self._compiled = self._builtin(name) if images.SUPPORTED else self.dispatcher()
+                self._compiled = self._builtin(name) if code_object.SUPPORTED else self.dispatcher()
             return self._compiled
 
     def _builtin(self, name: str) -> Callable[..., Any]:
-        """Returns the image's entry as a function of CPython's."""
-        path = image_path(Path(self.function.__code__.co_filename), name)
-        found = images.find(path, [ENTRY])
-        return images.builtin(name, (found or self._build(name, path))[ENTRY])
+        """Returns the code object's entry as a function of CPython's."""
+        path = code_path(Path(self.function.__code__.co_filename), name)
+        found = code_object.find(path, [ENTRY])
+        return code_object.builtin(name, (found or self._build(name, path))[ENTRY])
 
     def keep(self, name: str) -> None:
         """Compiles it into the disk cache, unless it is there, and does not load it."""
-        path = image_path(Path(self.function.__code__.co_filename), name)
+        path = code_path(Path(self.function.__code__.co_filename), name)
         with global_compiler_lock, _frozen():
             if not path.exists():
                 self._build(name, path)

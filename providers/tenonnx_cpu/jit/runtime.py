@@ -1,7 +1,7 @@
 """Which JIT kernels are ready, and who compiles the others. Nothing here imports numba.
 
 Kernels that the disk cache has are loaded where they are asked for, in less than a millisecond each
-and without numba, on systems that have images of machine code (``code.images``).
+and without numba, on systems that have code objects of machine code (``code.code_object``).
 ``TENONNX_JIT`` says when others are compiled:
 
 * ``1`` (default): in a background thread; until a kernel is ready, numpy's runs;
@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import InvalidArgument
-from tenonnx_cpu.jit.code import images
-from tenonnx_cpu.jit.code.cache import cache_folder, compiler, forget_unused, image_path
+from tenonnx_cpu.jit.code import code_object
+from tenonnx_cpu.jit.code.cache import cache_folder, code_path, compiler, forget_unused
 from tenonnx_cpu.jit.code.cpu import NATIVE, installed, target
 from tenonnx_cpu.jit.code.sources import Changed, module_of, source_of
-from tenonnx_cpu.jit.threads import memory as crew_memory
+from tenonnx_cpu.jit.threads import memory as pool_memory
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -128,26 +128,26 @@ class JitKernel:
             _queue().put(demand)
 
     def path(self) -> Path:
-        """Returns where its image is, or is to be."""
-        return image_path(source_of(self.module), self.name)
+        """Returns where its code object is, or is to be."""
+        return code_path(source_of(self.module), self.name)
 
     def load(self, *, compiled: bool = False) -> bool:
-        """Loads the kernel if its image is there, which needs no numba.
+        """Loads the kernel if its code object is there, which needs no numba.
 
         Args:
             compiled: It has just been compiled for this process.
         """
         if self.run is not None:
             return True
-        if not has_images():
+        if not has_code_objects():
             return False
         path = self.path()
-        found = images.find(path, [images.ENTRY])
+        found = code_object.find(path, [code_object.ENTRY])
         if found is None:
             return False
-        if images.origin(crew_memory.FIND):
-            crew_memory.start()
-        self.run = images.builtin(self.name, found[images.ENTRY])
+        if code_object.origin(pool_memory.FIND):
+            pool_memory.start()
+        self.run = code_object.builtin(self.name, found[code_object.ENTRY])
         self.state = COMPILED if compiled else PREBUILT if path.parent == installed() else CACHED
         return True
 
@@ -198,7 +198,7 @@ _forked = False
 
 def _after_fork() -> None:
     global _forked
-    _forked = images.SUPPORTED and "numba" in sys.modules
+    _forked = code_object.SUPPORTED and "numba" in sys.modules
 
 
 if hasattr(os, "register_at_fork"):
@@ -226,13 +226,13 @@ def jit_mode() -> str:
 
 def has_kernels() -> bool:
     """Says whether there are kernels at all: to be compiled or compiled before, and not refused."""
-    return jit_mode() != "0" and (has_numba() or has_images())
+    return jit_mode() != "0" and (has_numba() or has_code_objects())
 
 
 @functools.cache
-def has_images() -> bool:
-    """Says whether there may be images, installed or in the cache."""
-    return images.SUPPORTED and (compiler() is not None or installed() is not None)
+def has_code_objects() -> bool:
+    """Says whether there may be code objects, installed or in the cache."""
+    return code_object.SUPPORTED and (compiler() is not None or installed() is not None)
 
 
 @functools.cache
@@ -271,7 +271,7 @@ def warm_up(tell: Callable[[str, float], None], *, everything: bool) -> dict[str
 
 def _compile_ahead(kernels: Sequence[str], tell: Callable[[str, float], None]) -> None:
     """Has worker processes compile kernels into the cache; what they cannot is left to this one."""
-    if kernels and images.SUPPORTED and has_numba():
+    if kernels and code_object.SUPPORTED and has_numba():
         from tenonnx_cpu.jit.code import ahead
 
         kind = chosen.kind if (chosen := target()) else NATIVE

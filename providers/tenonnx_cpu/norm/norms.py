@@ -15,7 +15,7 @@ from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.fuse import RESIDUAL, Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import Call, Site, specialize
-from tenonnx_cpu.team import shared_out
+from tenonnx_cpu.threading_config import shared_out
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -13,7 +13,7 @@ from tenonnx_cpu.capture.constants import is_fixed
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import F32, Call, NDArray, Site, specialize
-from tenonnx_cpu.team import shared_out
+from tenonnx_cpu.threading_config import shared_out
 
 TOP_K = JitKernel("reduce.topk", "top_k")
 

@@ -15,7 +15,7 @@ from tenonnx_cpu.attention.kernels.attention import (
     attend_heads,
 )
 from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, helper, i32, i64, kernel, size
-from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.views import floats
 
 SEEN, SLOT, BEFORE, DROPPED = range(4)

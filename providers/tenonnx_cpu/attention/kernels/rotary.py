@@ -6,7 +6,7 @@ from typing import Any
 
 from tenonnx_cpu.attention.kernels.group_query import turn as turn_pairs
 from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, helper, i32, i64, kernel, size
-from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.views import floats
 
 

@@ -18,12 +18,12 @@ from numba.extending import intrinsic
 
 from tenonnx_cpu.jit import layout as at
 from tenonnx_cpu.jit.code import numba_target
+from tenonnx_cpu.jit.code.code_object import ENTRY
 from tenonnx_cpu.jit.code.entry import DATA, FASTCALL, HEAD, NDIM, SHAPE, STRIDES
-from tenonnx_cpu.jit.code.images import ENTRY
 from tenonnx_cpu.jit.compiling import Kernel, helper, size
 from tenonnx_cpu.jit.threads.look import call
 from tenonnx_cpu.jit.threads.memory import RESUME
-from tenonnx_cpu.jit.threads.pool import look
+from tenonnx_cpu.jit.threads.parallel_for import look
 from tenonnx_cpu.jit.vectors.memory import load_int as word
 from tenonnx_cpu.jit.vectors.memory import load_word, store_int
 from tenonnx_cpu.jit.vectors.vector import I64, POINTER, VOID

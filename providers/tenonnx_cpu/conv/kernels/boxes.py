@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, helper, i64, kernel, size
-from tenonnx_cpu.jit.threads.pool import look, parallel
+from tenonnx_cpu.jit.threads.parallel_for import look, parallel
 
 LONGEST = 1 << 22
 """Pairs of boxes that are compared before the run can be stopped: some milliseconds."""

@@ -11,7 +11,7 @@ from tenonnx_cpu.conv.kernels.channel_lanes import finish_lines, slide_channels,
 from tenonnx_cpu.conv.kernels.finish import activate_lines, finish_of
 from tenonnx_cpu.conv.kernels.signature import CONVOLUTION, WINDOWS
 from tenonnx_cpu.jit.compiling import helper, kernel
-from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.named import named
 

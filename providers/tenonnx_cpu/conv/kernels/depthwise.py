@@ -14,7 +14,7 @@ from tenonnx_cpu.conv.kernels.slide import slide_sums
 from tenonnx_cpu.conv.kernels.stencil import DIRECT, slide_directly
 from tenonnx_cpu.conv.kernels.tasks import channels_of
 from tenonnx_cpu.jit.compiling import helper, kernel
-from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.memory import load_float
 from tenonnx_cpu.jit.vectors.named import named
 

@@ -7,7 +7,7 @@ from typing import Any
 from tenonnx_cpu.conv.kernels.signature import WINDOWS
 from tenonnx_cpu.conv.phases import FIELDS
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
-from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.named import named
 
 phase_sizes = named("PhaseSizes", FIELDS)

@@ -14,7 +14,7 @@ from tenonnx_cpu.conv.kernels.signature import CONVOLUTION, WINDOWS
 from tenonnx_cpu.conv.kernels.tasks import part_of
 from tenonnx_cpu.conv.pixels import FIELDS
 from tenonnx_cpu.jit.compiling import helper, kernel
-from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.named import named
 from tenonnx_cpu.matmul.kernels.block import split

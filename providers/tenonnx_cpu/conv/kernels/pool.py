@@ -13,7 +13,7 @@ from tenonnx_cpu.conv.kernels.slide import slide_maxima, slide_sums
 from tenonnx_cpu.conv.kernels.stencil import DIRECT, slide_maxima_directly
 from tenonnx_cpu.conv.kernels.tasks import channels_of
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
-from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.named import named
 from tenonnx_cpu.reduce.kernels.reduction import total
 from tenonnx_cpu.reduce.reduction import SUM

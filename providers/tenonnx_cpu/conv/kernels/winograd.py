@@ -12,7 +12,7 @@ from tenonnx_cpu.conv.kernels.signature import CONVOLUTION, WINDOWS
 from tenonnx_cpu.conv.kernels.winograd_steps import UNIT, transform_image, transform_products
 from tenonnx_cpu.conv.winograd import FIELDS, HEAD, PANEL
 from tenonnx_cpu.jit.compiling import helper, kernel
-from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.memory import load_float, store_float
 from tenonnx_cpu.jit.vectors.named import named

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tenonnx_cpu.jit.compiling import Contract, In, i64, kernel, size
-from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.views import floats
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx_cpu.jit.compiling import Contract, In, Out, helper, i64, kernel, size, u8
-from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.views import elements
 
 

@@ -10,7 +10,7 @@ from numba.extending import intrinsic
 from tenonnx_cpu.conv.kernels.rows import copy_row
 from tenonnx_cpu.data_movement.transpose import AXES, FIELDS, TOGETHER
 from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, helper, i64, kernel, size
-from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.lanes import LANES, lanes_below, load_masked, store_masked, vectors_for
 from tenonnx_cpu.jit.vectors.named import named

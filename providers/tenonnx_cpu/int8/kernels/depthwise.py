@@ -19,7 +19,7 @@ from tenonnx_cpu.int8.kernels.finishing import (
     pack_numbers,
 )
 from tenonnx_cpu.jit.compiling import kernel
-from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.dot8 import BYTES, SUMS, dot
 from tenonnx_cpu.jit.vectors.lanes import LANES

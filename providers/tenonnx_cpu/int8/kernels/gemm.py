@@ -13,7 +13,7 @@ from tenonnx_cpu.int8.kernels.gemv import PANEL, gemv_span, span_of
 from tenonnx_cpu.int8.kernels.tile import multiply_bytes
 from tenonnx_cpu.int8.sizes import FEW
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i32, i64, kernel, size, u8
-from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.memory import load_word, store_word
 from tenonnx_cpu.jit.vectors.shared import procedure
 from tenonnx_cpu.matmul.kernels.block import split

@@ -12,7 +12,7 @@ from tenonnx_cpu.int8.kernels.finishing import pack_numbers
 from tenonnx_cpu.int8.kernels.tile import multiply_bytes
 from tenonnx_cpu.int8.sizes import FEW, SPAN
 from tenonnx_cpu.jit.compiling import helper
-from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.dot8 import BYTES, SUMS, dot
 from tenonnx_cpu.jit.vectors.lanes import LANES

@@ -12,7 +12,7 @@ from numba.extending import intrinsic
 from tenonnx_cpu.int8.kernels.finishing import SCALED
 from tenonnx_cpu.int8.kernels.requantize import to_byte
 from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, i32, kernel, size, u8
-from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.shared import Shared, procedure

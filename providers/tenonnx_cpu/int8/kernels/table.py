@@ -11,7 +11,7 @@ from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.code import numba_target
 from tenonnx_cpu.jit.compiling import Contract, In, Out, helper, kernel, size, u8
-from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.shared import Shared, procedure
 from tenonnx_cpu.jit.vectors.vector import I8, I64, Builder, Value

@@ -1,8 +1,8 @@
 """Compiling many kernels ahead: in worker processes, for any kind of processor.
 
-What there is to do are kernels, and the images of the functions that they share. A worker compiles
-one after the other into the disk cache and loads nothing (``worker``), so that the order is free
-and the processor may be another one. Nothing here imports numba.
+What there is to do are kernels, and the code objects of the functions that they share. A worker
+compiles one after the other into the disk cache and loads nothing (``worker``), so that the order
+is free and the processor may be another one. Nothing here imports numba.
 """
 
 from __future__ import annotations
@@ -67,17 +67,17 @@ def compile_ahead(
     """
     with _Worker(kind, folder) as first:
         work = Work(**first.ask({"kernels": list(kernels)}))
-        crew = _Crew(work, tell)
-        count = min(workers or available_cores(), len(crew.waiting))
+        pool = _Workers(work, tell)
+        count = min(workers or available_cores(), len(pool.waiting))
         with ThreadPoolExecutor(count) as threads:
             for _ in range(count - 1):
-                threads.submit(crew.run_new, kind, folder)
-            crew.run(first, last=True)
-        crew.run(first, last=True)  # what others left that ended
-        return {name: crew.errors.get(name, "") for name in work.kernels}
+                threads.submit(pool.run_new, kind, folder)
+            pool.run(first, last=True)
+        pool.run(first, last=True)  # what others left that ended
+        return {name: pool.errors.get(name, "") for name in work.kernels}
 
 
-class _Crew:
+class _Workers:
     """Workers that share a list of things to do."""
 
     def __init__(self, work: Work, tell: Tell) -> None:
@@ -165,8 +165,8 @@ class _Worker:
         self._process.communicate()
 
 
-def images_in(folder: Path) -> Iterator[Path]:
-    """Yields what a folder holds for others to use: images, and what they were compiled from."""
+def kept_in(folder: Path) -> Iterator[Path]:
+    """Yields what a folder holds for others to use: code objects, and what they are made from."""
     from tenonnx_cpu.jit.code.cache import COMPILER
     from tenonnx_cpu.jit.code.sources import INDEX
 

@@ -1,4 +1,4 @@
-"""From LLVM's modules to images that are loaded, and kept for other processes."""
+"""From LLVM's modules to code objects that are loaded, and kept for other processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from tenonnx.weights.trusted import write_trusted
-from tenonnx_cpu.jit.code import images, numba_target
+from tenonnx_cpu.jit.code import code_object, numba_target
 from tenonnx_cpu.jit.code.cache import COMPILER, cache_folder, compiler, refuse_changed, signed
 from tenonnx_cpu.jit.code.cpu import compiles_only
 from tenonnx_cpu.jit.code.linking import link
@@ -33,7 +33,7 @@ def optimize(module: Any) -> None:
 
 
 def build(module: Any, exports: Sequence[str], path: Path) -> dict[str, int]:
-    """Makes an image of an optimized module, keeps it as a file and loads it.
+    """Makes a code object of an optimized module, keeps it as a file and loads it.
 
     Returns:
         The addresses of its exports; 0 in a process that only compiles.
@@ -44,15 +44,15 @@ def build(module: Any, exports: Sequence[str], path: Path) -> dict[str, int]:
         LookupError: A symbol that it uses is nowhere.
         Changed: It may not be of the source that the file's name says.
     """
-    image = link(machine().emit_object(module), exports)
-    needs = {name for symbol in image.outside if (name := images.origin(symbol))}
-    content = image._replace(needs=tuple(sorted(needs))).pack()
+    linked = link(machine().emit_object(module), exports)
+    needs = {name for symbol in linked.outside if (name := code_object.origin(symbol))}
+    content = linked._replace(needs=tuple(sorted(needs))).pack()
     refuse_changed()
     keep(path, content)
     _sign()
     if compiles_only():
-        return images.promise(path.name, exports)
-    return images.find(path, exports) or images.place(path, content)
+        return code_object.promise(path.name, exports)
+    return code_object.find(path, exports) or code_object.place(path, content)
 
 
 def _sign() -> None:

@@ -41,10 +41,10 @@ def cache_folder() -> Path:
     return Path(os.environ.get("NUMBA_CACHE_DIR") or cache_root() / "numba", "tenonnx")
 
 
-def image_path(file: Path, name: str) -> Path:
-    """Returns where the image of a kernel, or of a module's shared functions, is or may be kept.
+def code_path(file: Path, name: str) -> Path:
+    """Returns where the code of a kernel, or of a module's shared functions, is or may be kept.
 
-    That is the cache, unless an image is installed that is trusted.
+    That is the cache, unless a code object is installed that is trusted.
     """
     start = f"{name_of(file)}.{name}-{source_stamp(file)[:16]}"
     if (folder := installed()) is not None:
@@ -85,7 +85,7 @@ def _installed_stamp(folder: Path) -> str:
 
 @functools.cache
 def machine_stamp(compiler: str | None) -> str:
-    """Returns a digest of all but the source that an image depends on.
+    """Returns a digest of all but the source that a code object depends on.
 
     Args:
         compiler: The version of numba that compiled it.

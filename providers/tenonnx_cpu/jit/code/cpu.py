@@ -21,7 +21,7 @@ VARIABLE = "TENONNX_PROCESSOR"
 NATIVE = "native"
 
 INSTALLED = Path(__file__).parents[2] / "kernels"
-"""Where an installed package has images: a folder for each kind of processor, by its name."""
+"""Where an installed package has code objects: a folder for each kind of processor, by its name."""
 
 V3 = frozenset(["abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"])
 V4 = V3 | frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"])
@@ -102,8 +102,8 @@ def compiles_only() -> bool:
 def target() -> Target | None:
     """Returns what kernels are compiled for if that is not this processor.
 
-    ``VARIABLE`` says it, or else the images that are installed. It is this one, with a warning, if
-    that is not of such a kind.
+    ``VARIABLE`` says it, or else the code objects that are installed. It is this one, with a
+    warning, if that is not of such a kind.
 
     Raises:
         InvalidArgument: There is no such kind.
@@ -134,7 +134,7 @@ def own_code() -> os.stat_result:
 
 @functools.cache
 def installed() -> Path | None:
-    """Returns the folder of installed images for what kernels are compiled for, if one is."""
+    """Returns the folder of installed code objects for what kernels are compiled for, if one is."""
     if compiles_only() or (chosen := target()) is None:
         return None
     folder = INSTALLED / chosen.kind
@@ -146,7 +146,7 @@ def installed() -> Path | None:
 
 
 def installed_kinds() -> list[Target]:
-    """Returns the kinds of processor that images are installed for, the best first."""
+    """Returns the kinds of processor that code objects are installed for, the best first."""
     found = []
     with contextlib.suppress(OSError):
         for entry in os.scandir(INSTALLED):

@@ -21,7 +21,7 @@ from numba.core import cgutils
 from numba.np.arrayobj import populate_array
 
 from tenonnx_cpu.jit.code import numba_target
-from tenonnx_cpu.jit.code.images import ARRAY, ENTRY
+from tenonnx_cpu.jit.code.code_object import ARRAY, ENTRY
 from tenonnx_cpu.jit.code.objects import Unlinkable
 from tenonnx_cpu.jit.threads.memory import RESUME
 from tenonnx_cpu.jit.vectors.vector import F64, I8, I32, I64, POINTER, VOID, Builder, Value

@@ -1,4 +1,4 @@
-"""The header of an image: where in the file everything is. Nothing of it is believed unchecked."""
+"""The header of a code object: where everything is. Nothing of it is believed unchecked."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tenonnx_cpu.jit.code.images import Damaged
+from tenonnx_cpu.jit.code.code_object import Damaged
 
 COUNTS = struct.Struct("<QIIIIII")
 """Bytes of code; exports, words inside, symbols outside, words of these, needs; bytes of names."""
@@ -16,14 +16,14 @@ WORD_BYTES = 8
 
 
 class Header(NamedTuple):
-    """What is to be done to load an image. Offsets count from the code's beginning.
+    """What is to be done to load a code object. Offsets count from the code's beginning.
 
     Attributes:
         code: Bytes of code: whole pages. Data follows.
         exports: Symbols that others may find, and where they are.
         inside: Where in the data there is an offset that is to become an address.
         outside: Symbols of elsewhere, and where in the data their addresses are to be.
-        needs: Names of the images that define some of them.
+        needs: Names of the code objects that define some of them.
     """
 
     code: int

@@ -56,6 +56,6 @@ class Library(codegen.AOTCodeLibrary):
             seen.update(new)
 
     def get_pointer_to_function(self, name: str) -> int:
-        """Returns no address: what Python calls is an image's entry."""
+        """Returns no address: what Python calls is a code object's entry."""
         del name
         return 0

@@ -1,4 +1,4 @@
-"""Files of numba's libraries, which are kept where no images are made."""
+"""Files of numba's libraries, which are kept where no code objects are made."""
 
 from __future__ import annotations
 

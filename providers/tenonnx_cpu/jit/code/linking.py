@@ -1,10 +1,10 @@
-"""A linker: lays an object file out as an image that any process can map.
+"""A linker: lays an object file out as a code object that any process can map.
 
-What is said of PC-relative addresses is settled here, for the image moves as a whole. Addresses as
-such are words of its data, written when it is loaded: in the image (``Image.inside``) or of another
-(``Image.outside``). Calls and references that leave the image go through such a word each, its
-*slot*. The relocations are those that LLVM emits for position-independent code of the small model,
-by the processor supplements of the System V ABI.
+What is said of PC-relative addresses is settled here, for the code object moves as a whole.
+Addresses as such are words of its data, written when it is loaded: in the code object
+(``CodeObject.inside``) or of another (``CodeObject.outside``). Calls and references that leave the
+code object go through such a word each, its *slot*. The relocations are those that LLVM emits for
+position-independent code of the small model, by the processor supplements of the System V ABI.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable, Iterable
 from enum import Enum, auto
 
-from tenonnx_cpu.jit.code.images import Image
+from tenonnx_cpu.jit.code.code_object import CodeObject
 from tenonnx_cpu.jit.code.objects import (
     COMMON,
     UNDEFINED,
@@ -34,14 +34,14 @@ STUB_SIZE = 16
 class Subject(Enum):
     """What a relocation is about."""
 
-    SYMBOL = auto()  # where a symbol is, which must be in this image
+    SYMBOL = auto()  # where a symbol is, which must be in this code object
     CALL = auto()  # the same, or a stub that jumps there
     SLOT = auto()  # where the word is that holds its address
     WORD = auto()  # this place itself is such a word
 
 
 Writer = Callable[[bytearray, int, int], None]
-"""Writes a target's offset at a place's offset; both count from the image's beginning."""
+"""Writes a target's offset at a place's offset; both count from the code object's beginning."""
 
 
 def _relative(form: str) -> Writer:
@@ -117,8 +117,8 @@ def _write_stub(machine: int, memory: bytearray, place: int, slot: int) -> None:
     _within(3)(memory, place + 4, slot)
 
 
-def link(content: bytes, exports: Iterable[str]) -> Image:
-    """Makes an image of an object file.
+def link(content: bytes, exports: Iterable[str]) -> CodeObject:
+    """Makes a code object of an object file.
 
     Args:
         content: The object file.
@@ -133,7 +133,7 @@ def link(content: bytes, exports: Iterable[str]) -> Image:
     linker = _Linker(given)
     for relocation in given.relocations:
         linker.apply(relocation)
-    return linker.image(exports)
+    return linker.code_object(exports)
 
 
 class _Linker:
@@ -232,12 +232,12 @@ class _Linker:
             target = self._offset(number)
         write(self._memory, place, target + addend)
 
-    def image(self, exports: Iterable[str]) -> Image:
-        """Returns the image once all relocations are applied."""
+    def code_object(self, exports: Iterable[str]) -> CodeObject:
+        """Returns the code object once all relocations are applied."""
         numbers = {symbol.name: number for number, symbol in enumerate(self._object.symbols)}
         if missing := [name for name in exports if name not in numbers]:
             raise Unlinkable(f"the object has no {missing[0]}")
-        return Image(
+        return CodeObject(
             code=bytes(self._memory[: self._code]),
             data=bytes(self._memory[self._code :]),
             exports={name: self._offset(numbers[name]) for name in exports},

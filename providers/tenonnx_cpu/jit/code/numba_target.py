@@ -1,8 +1,8 @@
 """numba's target for kernels: LLVM modules that are optimized once, and never made executable here.
 
 numba's own target optimizes every function fully before it is linked into its callers, and again
-with each of them, and hands all of them to a just-in-time linker. An image needs neither: the whole
-module of a kernel is optimized when it is complete (``library``, ``building``), and only then
+with each of them, and hands all of them to a just-in-time linker. A code object needs neither: the
+whole module of a kernel is optimized when it is complete (``library``, ``building``), and only then
 becomes machine code.
 """
 
@@ -20,7 +20,7 @@ from numba.core.registry import CPUDispatcher, CPUTarget, cpu_target
 from numba.core.runtime import rtsys
 from numba.core.target_extension import CPU, dispatcher_registry, jit_registry, target_registry
 
-from tenonnx_cpu.jit.code import images
+from tenonnx_cpu.jit.code import code_object
 from tenonnx_cpu.jit.code.cpu import compiled_architecture, target
 from tenonnx_cpu.jit.code.library import Library
 from tenonnx_cpu.jit.code.lowering import Uncounted
@@ -163,7 +163,7 @@ target_registry[NAME] = Kernels
 dispatcher_registry[Kernels] = _Dispatcher
 jit_registry[Kernels] = njit = functools.partial(
     numba.jit,
-    _target=NAME if images.SUPPORTED else "cpu",  # numba calls what no image is made of
+    _target=NAME if code_object.SUPPORTED else "cpu",  # numba calls what no code object is made of
     no_cpython_wrapper=True,
     no_cfunc_wrapper=True,
     pipeline_class=Compiler,

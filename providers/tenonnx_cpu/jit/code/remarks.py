@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tenonnx_cpu.jit.code.cache import cache_folder, compiler
 from tenonnx_cpu.jit.code.cpu import installed, installed_kinds, lacks, target
-from tenonnx_cpu.jit.runtime import has_images, has_numba, jit_mode
+from tenonnx_cpu.jit.runtime import has_code_objects, has_numba, jit_mode
 
 Remark = tuple[str, str | None]
 """What is so, and how to mend it, if that is worth it."""
@@ -24,7 +24,7 @@ def kernels() -> Remark:
     if has_numba():
         by = f"numba {compiler()} into {cache_folder()}"
         return f"kernels for {kind}, compiled as they are wanted by {by}", None
-    if has_images() and any(cache_folder().glob("*.image")):
+    if has_code_objects() and any(cache_folder().glob("*.image")):
         text = f"kernels that numba {compiler()} compiled into {cache_folder()}, others by numpy"
         return text, None
     if kinds := installed_kinds():

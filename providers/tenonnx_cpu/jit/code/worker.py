@@ -78,8 +78,8 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
     try:
         if "ready" in asked:
             _module("compiling")
-        elif "image" in asked:
-            return {"error": "" if _is_kept(asked["image"]) else UNKEPT}
+        elif "code object" in asked:
+            return {"error": "" if _is_kept(asked["code object"]) else UNKEPT}
         elif "shared" in asked:
             _keep_shared(asked["shared"])
         else:
@@ -127,12 +127,12 @@ def _keep_shared(name: str) -> None:
 
 def _is_kept(name: str) -> bool:
     """Compiles a kernel and what it shares, unless that is there and whole; says if it is kept."""
-    from tenonnx_cpu.jit.code.cache import image_path
+    from tenonnx_cpu.jit.code.cache import code_path
     from tenonnx_cpu.jit.code.sources import source_of
 
     module, _, own = name.rpartition(".")
     getattr(_module(module), own).compile(own)
-    return image_path(source_of(module), own).exists()
+    return code_path(source_of(module), own).exists()
 
 
 def _sweep_drafts() -> None:

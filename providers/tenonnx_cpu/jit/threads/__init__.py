@@ -1,1 +1,1 @@
-"""The crew of threads that kernels share."""
+"""The thread pool that kernels share."""

@@ -27,7 +27,7 @@ def start(memory: Any, wake: Callable[[], None]) -> None:
     """Has threads look from now on.
 
     Args:
-        memory: The crew's.
+        memory: The thread pool's.
         wake: Has the calling thread look in its next loop.
     """
     key = ctypes.c_uint()

@@ -1,4 +1,4 @@
-"""The crew's memory: what lies where in it, and how it is set up. Imported without numba."""
+"""The thread pool's memory: what lies where in it, and how it is set up. Imported without numba."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import time
 from typing import Any
 
 from tenonnx.cores import available_cores
-from tenonnx_cpu import team
-from tenonnx_cpu.jit.code import images
+from tenonnx_cpu import threading_config
+from tenonnx_cpu.jit.code import code_object
 
 WORDS = 96
 LOCK, WORD, CALLED, DATA, SLEEPERS, STARTED, SIZE, SPINS, MUTEX, CONDITION = (
     0, 8, 16, 17, 24, 25, 26, 27, 32, 64
 )  # fmt: skip
-"""Where things are in the crew's memory, in words of 8 bytes; what is written often, far apart."""
+"""Where things are in the pool's memory, in words of 8 bytes; what is written often, far apart."""
 
 KEY, LOOK, LOCAL, ROOMS, STOPS, FORKS = 18, 19, 20, 21, 22, 23
 """Of threads that look whether they are to stop: the system's key of a thread's own word; addresses
@@ -28,11 +28,11 @@ have been stopped and have not returned to Python yet; how often this process ha
 ROOM_ROWS, ROOM_WORDS = 32, 3
 """That table's."""
 
-FIND, REST = "tenonnx_crew_find", "tenonnx_crew_rest"
-RESUME, WAKE = "tenonnx_crew_resume", "tenonnx_crew_wake"
+FIND, REST = "tenonnx_pool_find", "tenonnx_pool_rest"
+RESUME, WAKE = "tenonnx_pool_resume", "tenonnx_pool_wake"
 """Symbols of the functions that are called from elsewhere."""
 
-SUPPORTED = images.SUPPORTED
+SUPPORTED = code_object.SUPPORTED
 """Whether kernels can be stopped: their entries then are those that ``code.entry`` writes."""
 
 TRIED = 2000
@@ -51,7 +51,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def start() -> Any:
-    """Sets the crew up, once; returns its memory. Its threads start when they are first needed.
+    """Sets the pool up, once; returns its memory. Its threads start when they are first needed.
 
     Its functions have been loaded before.
     """
@@ -77,7 +77,7 @@ def _begin() -> Any:
     def watch(seconds: float) -> None:
         memory[SPINS] = int(seconds * speed)
 
-    team.follow(watch)
+    threading_config.follow(watch)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=functools.partial(_after_fork, memory))
     if SUPPORTED:
@@ -97,7 +97,7 @@ def leave(cores: int) -> None:
 
 
 def _helpers() -> int:
-    return max(1, min(team.most_threads(), available_cores() - _left)) - 1
+    return max(1, min(threading_config.most_threads(), available_cores() - _left)) - 1
 
 
 def _after_fork(memory: Any) -> None:
@@ -106,12 +106,12 @@ def _after_fork(memory: Any) -> None:
 
 
 def _function(name: str) -> Any:
-    """Returns one of the crew's functions of an integer."""
-    return ctypes.CFUNCTYPE(None, ctypes.c_int64)(images.address_of(name))
+    """Returns one of the thread pool's functions of an integer."""
+    return ctypes.CFUNCTYPE(None, ctypes.c_int64)(code_object.address_of(name))
 
 
 def _set_up(memory: Any) -> None:
-    """Makes the crew one without threads at work, as a forked child has it."""
+    """Makes the thread pool one without threads at work, as a forked child has it."""
     for word in (LOCK, WORD, SLEEPERS, STARTED, STOPS):
         memory[word] = 0
     for place, words, name in (

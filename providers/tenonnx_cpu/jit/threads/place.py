@@ -1,4 +1,4 @@
-"""The crew's memory as LLVM's language reads and writes it."""
+"""The thread pool's memory as LLVM's language reads and writes it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tenonnx_cpu.jit.vectors.vector import I32, I64, Builder, Value
 
 
 def place(b: Builder, word: int) -> Value:
-    """Returns a pointer into the crew's memory."""
-    name = "tenonnx_crew_memory"
+    """Returns a pointer into the thread pool's memory."""
+    name = "tenonnx_pool_memory"
     memory = b.module.globals.get(name)
     if memory is None:
         memory = ir.GlobalVariable(b.module, ir.ArrayType(I64, WORDS), name)

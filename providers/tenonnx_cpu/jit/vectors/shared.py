@@ -2,7 +2,7 @@
 
 numba compiles a helper anew into every function that calls it, and that into every one that calls
 it in turn; for micro-kernels, which nobody inlines, that is most of the time spent. These have an
-image of their own per module, in the disk cache beside the kernels.
+code object of their own per module, in the disk cache beside the kernels.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from numba.core import cgutils
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 
-from tenonnx_cpu.jit.code import building, images, library_file, numba_target
-from tenonnx_cpu.jit.code.cache import cache_folder, compiler, image_path, source_stamp
+from tenonnx_cpu.jit.code import building, code_object, library_file, numba_target
+from tenonnx_cpu.jit.code.cache import cache_folder, code_path, compiler, source_stamp
 from tenonnx_cpu.jit.vectors.vector import I64, VOID, Builder, Value
 
 Body = Callable[[Builder, Sequence[Value]], Any]
 
 IMAGE = "shared"
-"""What the image of a module's functions is called, beside those of its kernels."""
+"""What the code object of a module's functions is called, beside those of its kernels."""
 
 RADIX = 128
 NUMBERS = {"i64": types.intp, "i32": types.int32, "float": types.float32}
@@ -115,36 +115,38 @@ def load() -> None:
         for file, functions in _groups.items():
             if file in _loaded:
                 continue
-            _loaded[file] = (_image if images.SUPPORTED else _library)(Path(file), functions)
+            _loaded[file] = (_code_object if code_object.SUPPORTED else _library)(
+                Path(file), functions
+            )
             for function in functions:
-                llvm.add_symbol(function.name, images.address_of(function.name))
+                llvm.add_symbol(function.name, code_object.address_of(function.name))
 
 
 def files() -> list[Path]:
-    """Returns the files of the modules whose functions have images, of those imported so far."""
+    """Returns the files of modules whose functions have code objects, of those imported so far."""
     return [Path(file) for file in sorted(_groups)]
 
 
 def keep(file: Path) -> None:
     """Compiles a module's functions into the disk cache, unless they are there."""
     with global_compiler_lock:
-        path = image_path(file, IMAGE)
+        path = code_path(file, IMAGE)
         if not path.exists():
             _build(path, file, _groups[str(file)])
 
 
 def promise() -> None:
-    """Tells kernels that are compiled in which images the functions are, or will be."""
+    """Tells kernels that are compiled in which code objects the functions are, or will be."""
     for file, functions in _groups.items():
-        images.promise(
-            image_path(Path(file), IMAGE).name, [function.name for function in functions]
+        code_object.promise(
+            code_path(Path(file), IMAGE).name, [function.name for function in functions]
         )
 
 
-def _image(file: Path, functions: Sequence[Shared]) -> dict[str, int]:
-    path = image_path(file, IMAGE)
+def _code_object(file: Path, functions: Sequence[Shared]) -> dict[str, int]:
+    path = code_path(file, IMAGE)
     names = [function.name for function in functions]
-    if found := images.find(path, names):
+    if found := code_object.find(path, names):
         return found
     return _build(path, file, functions)
 
@@ -165,7 +167,7 @@ def _module(context: Any, file: Path, functions: Sequence[Shared]) -> ir.Module:
 
 
 def _library(file: Path, functions: Sequence[Shared]) -> Any:
-    """Has numba keep the functions, where they are not made into images."""
+    """Has numba keep the functions, where no code objects are made."""
     codegen = cpu_target.target_context.codegen()
     compiled = compiler(), codegen.magic_tuple()
     machine = hashlib.sha256(repr(compiled).encode()).hexdigest()
@@ -179,7 +181,7 @@ def _library(file: Path, functions: Sequence[Shared]) -> Any:
         library.finalize()
         building.keep(path, library_file.pack(library.serialize_using_object_code()))
     for function in functions:
-        images.define(function.name, library.get_pointer_to_function(function.name))
-    # The crew's threads are in there until the process ends, after Python has let go of it.
+        code_object.define(function.name, library.get_pointer_to_function(function.name))
+    # The thread pool's threads are in there until the process ends, after Python has let go of it.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))
     return library

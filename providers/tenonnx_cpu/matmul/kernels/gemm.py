@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, helper, i64, kernel, size, u16
-from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.matmul.kernels.band import fits_band, multiply_band
 from tenonnx_cpu.matmul.kernels.block import (

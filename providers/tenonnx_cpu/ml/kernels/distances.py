@@ -18,7 +18,7 @@ from tenonnx_cpu.jit.compiling import (
     kernel,
     size,
 )
-from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.threads.parallel_for import parallel
 
 SPAN = 1024
 """Points that are compared at once: their sums stay in the cache from feature to feature."""

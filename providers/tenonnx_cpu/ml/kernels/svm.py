@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tenonnx_cpu.jit.compiling import Contract, In, Out, f64, kernel, size
-from tenonnx_cpu.jit.threads.pool import look, parallel
+from tenonnx_cpu.jit.threads.parallel_for import look, parallel
 
 LONGEST = 1 << 22
 """Products of the rows that are done before the run can be stopped: some milliseconds."""

@@ -20,7 +20,7 @@ from tenonnx_cpu.jit.compiling import (
     size,
     u32,
 )
-from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.views import elements, on_stack
 
 LANES = 16

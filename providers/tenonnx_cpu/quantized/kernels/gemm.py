@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tenonnx_cpu.jit.compiling import In, Kernel, Out, f32, kernel, size
-from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.matmul.kernels.block import PANEL, multiply_ahead, split
 from tenonnx_cpu.matmul.kernels.epilogue import EXTRAS, finish_rows

@@ -7,7 +7,7 @@ from typing import Any
 from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.compiling import In, Kernel, Out, f32, i8, i32, kernel, size
-from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.shared import procedure
 from tenonnx_cpu.matmul.kernels.epilogue import EXTRAS, finish_rows

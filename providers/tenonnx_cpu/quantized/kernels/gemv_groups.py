@@ -14,9 +14,9 @@ from numba.extending import intrinsic
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.jit.vectors import vector as v
-from tenonnx_cpu.jit.vectors.codes import WIDTHS
 from tenonnx_cpu.jit.vectors.dot8 import BYTES, SUMS, dot, planes
 from tenonnx_cpu.jit.vectors.lanes import LANES
+from tenonnx_cpu.jit.vectors.packed_ints import WIDTHS
 from tenonnx_cpu.jit.vectors.shared import Shared, one_of, under
 from tenonnx_cpu.jit.vectors.vector import F32, I8, I32, I64, Builder, Value
 

@@ -12,10 +12,10 @@ from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.jit.vectors import vector as v
-from tenonnx_cpu.jit.vectors.codes import WIDTHS, code_at
 from tenonnx_cpu.jit.vectors.dot8 import BYTES, SUMS, dot, planes
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.memory import store_float, store_word
+from tenonnx_cpu.jit.vectors.packed_ints import WIDTHS, code_at
 from tenonnx_cpu.jit.vectors.shared import Shared, procedure
 from tenonnx_cpu.jit.vectors.vector import I8, I32, I64, Builder, Value
 from tenonnx_cpu.matmul.kernels.pack import make_pack

@@ -8,8 +8,8 @@ from typing import Any
 from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.vectors import vector as v
-from tenonnx_cpu.jit.vectors.codes import WIDTHS
 from tenonnx_cpu.jit.vectors.lanes import LANES
+from tenonnx_cpu.jit.vectors.packed_ints import WIDTHS
 from tenonnx_cpu.jit.vectors.shared import Shared, one_of, under
 from tenonnx_cpu.jit.vectors.vector import F32, I8, I64, Builder, Value
 from tenonnx_cpu.quantized.kernels.dots import LINES, ROWS, WIDE

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from tenonnx_cpu.jit.compiling import helper
-from tenonnx_cpu.jit.threads.pool import parallel
+from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.views import floats
 from tenonnx_cpu.matmul.kernels.block import multiply_block
 from tenonnx_cpu.matmul.kernels.gemv_dot import make_dot_lines

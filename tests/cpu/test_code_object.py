@@ -1,4 +1,4 @@
-"""Images of kernels: loaded without numba, shared by processes, the same as numba's own code."""
+"""Code objects: loaded without numba, shared by processes, the same as numba's own code."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from models import FLOAT, model, node, value
 
 pytest.importorskip("numba")
 from tenonnx_cpu.conv.kernels import pool as conv_pool
-from tenonnx_cpu.jit.code import images
-from tenonnx_cpu.jit.code.cache import image_path
+from tenonnx_cpu.jit.code import code_object
+from tenonnx_cpu.jit.code.cache import code_path
 from tenonnx_cpu.jit.code.cpu import _asked, _own_features
-from tenonnx_cpu.jit.compiling import In, Out, boolean, f32, helper, kernel, size
+from tenonnx_cpu.jit.compiling import Contract, In, Out, boolean, f32, helper, kernel, size
 from tenonnx_cpu.norm.kernels import norms
 
-pytestmark = pytest.mark.skipif(not images.SUPPORTED, reason="no images are made here")
+pytestmark = pytest.mark.skipif(not code_object.SUPPORTED, reason="no code objects are made here")
 
 PRELUDE = """
 import json, os, sys, threading
@@ -34,7 +34,7 @@ sys.modules["llvmlite"] = None  # numba cannot be imported
 import numpy as np
 import tenonnx
 from tenonnx_cpu.jit import runtime
-from tenonnx_cpu.jit.code import images
+from tenonnx_cpu.jit.code import code_object
 X = np.random.default_rng(0).standard_normal((64, 64), np.float32)
 def opened(mode="wait"):
     os.environ["TENONNX_JIT"] = mode
@@ -162,13 +162,13 @@ def test_a_session_takes_little_memory_of_its_own(product: Path, warm: str) -> N
 def test_threads_load_an_image_once(product: Path, warm: str) -> None:
     assert child(
         """
-        from tenonnx_cpu.jit.code.cache import image_path
+        from tenonnx_cpu.jit.code.cache import code_path
         from tenonnx_cpu.jit.code.sources import source_of
-        path = image_path(source_of("matmul.gemm"), "gemm_f32")
+        path = code_path(source_of("matmul.gemm"), "gemm_f32")
         found, start = [], threading.Barrier(8)
         def load():
             start.wait()
-            found.append(images.load(path)[images.ENTRY])
+            found.append(code_object.load(path)[code_object.ENTRY])
         threads = [threading.Thread(target=load) for _ in range(8)]
         for thread in threads: thread.start()
         for thread in threads: thread.join()
@@ -187,7 +187,7 @@ def test_a_forked_child_loads_and_runs(product: Path, warm: str) -> None:
         stop = threading.Event()
         def look():
             while not stop.is_set():
-                images.find(images.Path("nowhere.image"))
+                code_object.find(code_object.Path("nowhere.image"))
         thread = threading.Thread(target=look)
         thread.start()
         y = run(opened("0"))
@@ -213,7 +213,7 @@ def floats(*shape: int) -> Any:
     return x
 
 
-@kernel((In(f32, 2, "A"), (f32, In(f32, 1), boolean), size, Out(f32, 1)))
+@kernel((In(f32, 2, "A"), (f32, In(f32, 1), boolean), size, Out(f32, 1)), Contract())
 def add_row(x: Any, what: Any, row: Any, y: Any) -> None:
     factor, other, doubled = what
     for i in range(y.size):
@@ -297,35 +297,37 @@ def test_calls_leave_no_references() -> None:
 
 def test_damaged_images_are_not_loaded(tmp_path: Path) -> None:
     softmax()
-    whole = image_path(Path(norms.__file__), "softmax").read_bytes()
+    whole = code_path(Path(norms.__file__), "softmax").read_bytes()
     for number, length in enumerate([0, 1, 23, 24, 100, 4096, len(whole) // 2, len(whole) - 1]):
         path = tmp_path / f"short-{number}.image"
         path.write_bytes(whole[:length])
-        with pytest.raises(images.Damaged, match="not a whole image"):
-            images.load(path)
-        assert images.find(path) is None
+        with pytest.raises(code_object.Damaged, match="not a whole code object"):
+            code_object.load(path)
+        assert code_object.find(path) is None
     for place in [0, 7, 9, 13, 17, 30, 5000, len(whole) // 2, len(whole) - 1]:
         path = tmp_path / f"changed-{place}.image"
         changed = bytearray(whole)
         changed[place] ^= 0x10
         path.write_bytes(changed)
-        assert images.find(path) is None
+        assert code_object.find(path) is None
     (tmp_path / "long.image").write_bytes(whole + b"\0")
-    assert images.find(tmp_path / "long.image") is None
-    assert images.find(tmp_path) is None
+    assert code_object.find(tmp_path / "long.image") is None
+    assert code_object.find(tmp_path) is None
 
 
 def test_what_an_image_needs_must_be_there(tmp_path: Path) -> None:
-    alone = images.Image(b"\xcc" * 4096, bytes(4096), {}, (), {"tenonnx_no_such": (4096,)})
+    alone = code_object.CodeObject(
+        b"\xcc" * 4096, bytes(4096), {}, (), {"tenonnx_no_such": (4096,)}
+    )
     (tmp_path / "alone.image").write_bytes(alone.pack())
     with pytest.raises(LookupError, match="nothing here is called tenonnx_no_such"):
-        images.load(tmp_path / "alone.image")
-    needing = images.Image(b"\xcc" * 4096, bytes(4096), {}, (), {}, ("missing.image",))
+        code_object.load(tmp_path / "alone.image")
+    needing = code_object.CodeObject(b"\xcc" * 4096, bytes(4096), {}, (), {}, ("missing.image",))
     (tmp_path / "needing.image").write_bytes(needing.pack())
-    assert images.find(tmp_path / "needing.image") is None
+    assert code_object.find(tmp_path / "needing.image") is None
 
 
-@kernel((In(f32, 1), Out(f32, 1)))
+@kernel((In(f32, 1), Out(f32, 1)), Contract())
 def add_first(x: Any, y: Any) -> None:
     room = np.empty(x.size, np.float32)
     for i in range(x.size):
@@ -345,14 +347,14 @@ def doubled(x: Any, y: Any) -> None:
         y[i] = 2 * x[i]
 
 
-@kernel((In(f32, 1), Out(f32, 1)))
+@kernel((In(f32, 1), Out(f32, 1)), Contract())
 def doubled_twice(x: Any, y: Any) -> None:
     if max(x.size, y.size) == x.size:
         doubled(x, y)
     doubled(y, y)
 
 
-@kernel((In(f32, 1), Out(f32, 1)))
+@kernel((In(f32, 1), Out(f32, 1)), Contract())
 def halved(x: Any, y: Any) -> None:
     for i in range(max(x.size, y.size)):
         y[i] = x[i] / 2

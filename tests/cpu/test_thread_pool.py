@@ -18,26 +18,28 @@ import pytest
 import tenonnx
 from models import model, node, value
 from tenonnx.errors import InvalidArgument
-from tenonnx_cpu import team
-from tenonnx_cpu.jit.threads import memory as crew_memory
+from tenonnx_cpu import threading_config
+from tenonnx_cpu.jit.threads import memory as pool_memory
 from tenonnx_cpu.norm.norms import SOFTMAX
 
-pool = pytest.importorskip("tenonnx_cpu.jit.threads.pool", reason="there is no numba here")
-from tenonnx_cpu.jit.threads import crew  # noqa: E402 - it imports numba, too
+parallel_for = pytest.importorskip(
+    "tenonnx_cpu.jit.threads.parallel_for", reason="there is no numba here"
+)
+from tenonnx_cpu.jit.threads import thread_pool  # noqa: E402 - it imports numba, too
 
 ROWS = 512
 
 
 @pytest.fixture
 def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The crew's memory, with three helpers whatever the machine has, after a fork, too."""
+    """The thread pool's memory, with three helpers whatever the machine has, after a fork, too."""
     SOFTMAX.compile()
-    memory = pool.start()
-    before = memory[crew.SIZE], memory[crew.SPINS]
-    monkeypatch.setattr(crew_memory, "_helpers", lambda: 3)
-    memory[crew.SIZE] = 3
+    memory = parallel_for.start()
+    before = memory[thread_pool.SIZE], memory[thread_pool.SPINS]
+    monkeypatch.setattr(pool_memory, "_helpers", lambda: 3)
+    memory[thread_pool.SIZE] = 3
     yield memory
-    memory[crew.SIZE], memory[crew.SPINS] = before
+    memory[thread_pool.SIZE], memory[thread_pool.SPINS] = before
 
 
 def softmax(x: np.ndarray, threads: int, grain: int = 8) -> np.ndarray:
@@ -53,19 +55,19 @@ def rows(seed: int) -> np.ndarray:
 
 @pytest.mark.parametrize("spins", [0, 100, 100_000])
 def test_every_task_is_done_once_awake_or_asleep(memory: Any, spins: int) -> None:
-    memory[crew.SPINS] = spins
+    memory[thread_pool.SPINS] = spins
     for seed in range(60):
         x = rows(seed)
         if seed % 10 == 0:
             time.sleep(0.003)
         assert np.array_equal(softmax(x, 4), softmax(x, 1))
-    assert memory[crew.STARTED] == 3
-    assert memory[crew.WORD] == memory[crew.LOCK] == 0
+    assert memory[thread_pool.STARTED] == 3
+    assert memory[thread_pool.WORD] == memory[thread_pool.LOCK] == 0
 
 
 @pytest.mark.parametrize("spins", [0, 20_000])
 def test_many_threads_may_ask_at_once(memory: Any, spins: int) -> None:
-    memory[crew.SPINS] = spins
+    memory[thread_pool.SPINS] = spins
     wrong = []
 
     def ask(seed: int) -> None:
@@ -79,7 +81,7 @@ def test_many_threads_may_ask_at_once(memory: Any, spins: int) -> None:
     for thread in threads:
         thread.join()
     assert not wrong
-    assert memory[crew.WORD] == memory[crew.LOCK] == 0
+    assert memory[thread_pool.WORD] == memory[thread_pool.LOCK] == 0
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
@@ -90,17 +92,17 @@ def test_a_forked_child_has_threads_of_its_own(memory: Any) -> None:
         warnings.simplefilter("ignore", DeprecationWarning)  # of forking a process with threads
         child = os.fork()
     if not child:
-        same = memory[crew.STARTED] == 0 and np.array_equal(softmax(x, 4), expected)
-        os._exit(0 if same and memory[crew.STARTED] == 3 else 1)
+        same = memory[thread_pool.STARTED] == 0 and np.array_equal(softmax(x, 4), expected)
+        os._exit(0 if same and memory[thread_pool.STARTED] == 3 else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert np.array_equal(softmax(x, 4), expected)
 
 
 def test_helpers_sleep_when_there_is_nothing_to_do(memory: Any) -> None:
-    memory[crew.SPINS] = 100
+    memory[thread_pool.SPINS] = 100
     softmax(rows(0), 4)
     time.sleep(0.05)
-    assert memory[crew.SLEEPERS] == 3
+    assert memory[thread_pool.SLEEPERS] == 3
     before = time.process_time()
     time.sleep(0.1)
     assert time.process_time() - before < 0.05
@@ -129,15 +131,15 @@ def session(**config: str) -> tenonnx.InferenceSession:
 def test_sessions_say_how_long_helpers_watch(memory: Any) -> None:
     try:
         session(allow_spinning="0")
-        assert memory[crew.SPINS] == 0
+        assert memory[thread_pool.SPINS] == 0
         session()
-        assert memory[crew.SPINS] == 0
+        assert memory[thread_pool.SPINS] == 0
         session(spin_duration_us="500")
-        short = memory[crew.SPINS]
+        short = memory[thread_pool.SPINS]
         session(allow_spinning="1")
-        assert 0 < short < memory[crew.SPINS]
+        assert 0 < short < memory[thread_pool.SPINS]
     finally:
-        team.set_patience(team.PATIENCE)
+        threading_config.set_patience(threading_config.PATIENCE)
 
 
 def test_a_duration_must_be_a_number() -> None:

@@ -49,7 +49,7 @@ IMPATIENCE = 4096
 """Looks at the word between two offers of the core to somebody else."""
 
 ENTRY = ir.FunctionType(VOID, [POINTER, I64])
-"""What the crew calls: with some data, and the thread's number, 0 being whoever asked."""
+"""What the thread pool calls: with some data, and the thread's number, 0 being whoever asked."""
 
 SYSTEM = {
     "lock": ("AcquireSRWLockExclusive" if WINDOWS else "pthread_mutex_lock", [I64]),
@@ -205,12 +205,12 @@ def _dismiss(b: Builder) -> None:
 
 def _share(b: Builder, arguments: Sequence[Value]) -> None:
     """Has an entry called with some data by up to so many threads, this one among them."""
-    entry, data, team = arguments
+    entry, data, threading_config = arguments
     own = b.cmpxchg(place(b, LOCK), I64(0), I64(1), "acquire", "monotonic")
     with b.if_else(b.extract_value(own, 1)) as (ours, others):
         with ours:
             most = read(b, SIZE, "monotonic")
-            fewer = b.sub(team, I64(1))
+            fewer = b.sub(threading_config, I64(1))
             seats = b.select(b.icmp_signed("<", fewer, most), fewer, most)
             _hire(b, seats)
             write(b, entry, CALLED)
@@ -225,7 +225,7 @@ def _share(b: Builder, arguments: Sequence[Value]) -> None:
 
 
 def _find(b: Builder, arguments: Sequence[Value]) -> None:
-    """Writes the address of the crew's memory to an address."""
+    """Writes the address of the thread pool's memory to an address."""
     b.store(at(b, 0), b.inttoptr(arguments[0], I64.as_pointer()))
 
 
@@ -240,10 +240,10 @@ def _rest(b: Builder, arguments: Sequence[Value]) -> None:
     v.loop(b, arguments[0], [], look)
 
 
-HELP = Shared(__file__, "tenonnx_crew_help", [POINTER], _help)
-SHARE = Shared(__file__, "tenonnx_crew_share", [I64] * 3, _share)
-BEGIN = Shared(__file__, "tenonnx_crew_begin", [I64, I64], looking.begin)
-LOOK = Shared(__file__, "tenonnx_crew_look", [I64, I64], looking.look)
+HELP = Shared(__file__, "tenonnx_pool_help", [POINTER], _help)
+SHARE = Shared(__file__, "tenonnx_pool_share", [I64] * 3, _share)
+BEGIN = Shared(__file__, "tenonnx_pool_begin", [I64, I64], looking.begin)
+LOOK = Shared(__file__, "tenonnx_pool_look", [I64, I64], looking.look)
 Shared(__file__, RESUME, [], looking.resume)
 Shared(__file__, WAKE, [I64], looking.wake)
 Shared(__file__, FIND, [I64], _find)

@@ -1,10 +1,10 @@
-"""Images: machine code as it lies in a file, and how a process gets it without a compiler.
+"""Code objects: machine code as it lies in a file, and how a process gets it without a compiler.
 
-An image is code, which is position independent and stays as it is in the file, so that processes
-share its pages, and data, whose pages a process makes its own by writing addresses there. The code
-is never writable while it can be executed, and nothing is ever unloaded.
+A code object is code, which is position independent and stays as it is in the file, so that
+processes share its pages, and data, whose pages a process makes its own by writing addresses there.
+The code is never writable while it can be executed, and nothing is ever unloaded.
 
-Symbols of elsewhere are those of images loaded before, of CPython and of the C library.
+Symbols of elsewhere are those of code objects loaded before, of CPython and of the C library.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tenonnx_cpu.jit.code.header import Header
 
 SUPPORTED = sys.platform == "linux" and architecture() in ("x86_64", "aarch64")
-"""Whether this machine's code is made into images; elsewhere numba keeps and calls it."""
+"""Whether this machine's code is made into code objects; elsewhere numba keeps and calls it."""
 
 FRONT = struct.Struct("<8sIIQ")
 """What a file begins with: the mark, a checksum, bytes of the header and of all."""
@@ -41,7 +41,7 @@ CHECKED = 12
 """Where that begins which the checksum is of."""
 
 ENTRY = "tenonnx_entry"
-"""What a kernel's image exports: the function that Python calls."""
+"""What a kernel's code object exports: the function that Python calls."""
 
 ARRAY = "tenonnx_ndarray"
 """The symbol of numpy's type of arrays."""
@@ -52,10 +52,10 @@ DAY = 24 * 3600
 
 
 class Damaged(ValueError):
-    """A file is not an image, or not a whole one."""
+    """A file is not a code object, or not a whole one."""
 
 
-class Image(NamedTuple):
+class CodeObject(NamedTuple):
     """Machine code, and what is to be done to load it. Offsets count from the code's beginning.
 
     Attributes:
@@ -64,7 +64,7 @@ class Image(NamedTuple):
         exports: Symbols that others may find, and where they are.
         inside: Where in ``data`` there is an offset that is to become an address.
         outside: Symbols of elsewhere, and where in ``data`` their addresses are to be.
-        needs: Names of the images that define some of them.
+        needs: Names of the code objects that define some of them.
         page: Bytes of a page.
     """
 
@@ -77,8 +77,8 @@ class Image(NamedTuple):
     page: int = mmap.PAGESIZE
 
     def pack(self) -> bytes:
-        """Returns the image as it lies in a file."""
-        from tenonnx_cpu.jit.code.header import Header  # few processes have images to write
+        """Returns the code object as it lies in a file."""
+        from tenonnx_cpu.jit.code.header import Header  # few processes have code objects to write
 
         header = Header(len(self.code), self.exports, self.inside, self.outside, self.needs)
         text = header.pack()
@@ -101,7 +101,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def load(path: Path, exports: Iterable[str] = ()) -> dict[str, int]:
-    """Loads an image and those it needs; returns the addresses of what it exports.
+    """Loads a code object and those it needs; returns the addresses of what it exports.
 
     Args:
         path: Its file.
@@ -109,7 +109,7 @@ def load(path: Path, exports: Iterable[str] = ()) -> dict[str, int]:
 
     Raises:
         OSError: There is no such file, it is not trusted, or it cannot be mapped.
-        Damaged: It is not a whole image, or lacks what is wanted.
+        Damaged: It is not a whole code object, or lacks what is wanted.
         LookupError: A symbol is nowhere.
     """
     with _lock:
@@ -117,7 +117,7 @@ def load(path: Path, exports: Iterable[str] = ()) -> dict[str, int]:
 
 
 def find(path: Path, exports: Iterable[str] = ()) -> dict[str, int] | None:
-    """Loads an image like ``load``; returns ``None`` if there is none of use."""
+    """Loads a code object like ``load``; returns ``None`` if there is none of use."""
     try:
         return load(path, exports)
     except (OSError, Damaged, LookupError):
@@ -125,7 +125,7 @@ def find(path: Path, exports: Iterable[str] = ()) -> dict[str, int] | None:
 
 
 def place(path: Path, content: bytes) -> dict[str, int]:
-    """Loads an image that has no file, under the name that its file would have; see ``load``."""
+    """Loads a code object that has no file, by the name that its file would have; see ``load``."""
     with _lock:
         if path.name not in _loaded:
             _enter(path, _map(len(content), content), len(content), frozenset(), (path.name,))
@@ -133,28 +133,28 @@ def place(path: Path, content: bytes) -> dict[str, int]:
 
 
 def define(name: str, address: int) -> None:
-    """Makes a symbol known that lies in no image."""
+    """Makes a symbol known that lies in no code object."""
     _symbols[name] = address
 
 
 def address_of(name: str) -> int:
-    """Returns the address of a symbol that an image exports or that was defined."""
+    """Returns the address of a symbol that a code object exports or that was defined."""
     return _symbols[name]
 
 
-def promise(image: str, names: Iterable[str]) -> dict[str, int]:
-    """Has an image that is not loaded export symbols, as far as others name it."""
-    _origins.update(dict.fromkeys(names, image))
+def promise(file: str, names: Iterable[str]) -> dict[str, int]:
+    """Has a code object that is not loaded export symbols, as far as others name it."""
+    _origins.update(dict.fromkeys(names, file))
     return dict.fromkeys(names, 0)
 
 
 def origin(name: str) -> str | None:
-    """Returns the name of the image that exports a symbol."""
+    """Returns the name of the code object that exports a symbol."""
     return _origins.get(name)
 
 
 def _load(path: Path, wanted: Set[str], above: tuple[str, ...]) -> dict[str, int]:
-    """Loads an image for those above it, which need it."""
+    """Loads a code object for those above it, which need it."""
     if path.name in above:
         raise Damaged(f"{path.name} needs itself")
     if path.name not in _loaded:
@@ -163,7 +163,7 @@ def _load(path: Path, wanted: Set[str], above: tuple[str, ...]) -> dict[str, int
             status = os.fstat(descriptor)
             size = status.st_size
             if size < FRONT.size:
-                raise Damaged(f"{path.name} is not a whole image")
+                raise Damaged(f"{path.name} is not a whole code object")
             base = _map(size, descriptor)
         finally:
             os.close(descriptor)
@@ -172,16 +172,16 @@ def _load(path: Path, wanted: Set[str], above: tuple[str, ...]) -> dict[str, int
             with contextlib.suppress(OSError):
                 os.utime(path)  # so that it is known to be in use
     if not wanted <= _loaded[path.name].keys():
-        raise Damaged(f"{path.name} is another image")
+        raise Damaged(f"{path.name} is another code object")
     return _loaded[path.name]
 
 
 def _enter(path: Path, base: int, size: int, wanted: Set[str], above: tuple[str, ...]) -> None:
-    """Makes a mapped image ready; one that is of no use is unmapped."""
+    """Makes a mapped code object ready; one that is of no use is unmapped."""
     try:
         header, start = _header(path.name, base, size)
         if not wanted <= header.exports.keys():
-            raise Damaged(f"{path.name} is another image")
+            raise Damaged(f"{path.name} is another code object")
         for name in header.needs:
             _load(_beside(path, name), frozenset(), above)
         found = {name: _find(name) for name in header.outside}
@@ -202,7 +202,7 @@ def _enter(path: Path, base: int, size: int, wanted: Set[str], above: tuple[str,
 
 
 def _beside(path: Path, name: str) -> Path:
-    """Returns where the image is that another one needs."""
+    """Returns where the code object is that another one needs."""
     folder = installed()
     if folder is not None and (folder / name).exists():
         return folder / name
@@ -210,13 +210,13 @@ def _beside(path: Path, name: str) -> Path:
 
 
 def _header(name: str, base: int, size: int) -> tuple[Header, int]:
-    """Returns an image's header, and where its code begins."""
-    from tenonnx_cpu.jit.code.header import unpack  # with the first image
+    """Returns a code object's header, and where its code begins."""
+    from tenonnx_cpu.jit.code.header import unpack  # with the first code object
 
     content = memoryview((ctypes.c_ubyte * size).from_address(base)).cast("B")
     mark, checksum, start, whole = FRONT.unpack_from(content)
     if mark != MARK or whole != size or zlib.crc32(content[CHECKED:]) != checksum:
-        raise Damaged(f"{name} is not a whole image")
+        raise Damaged(f"{name} is not a whole code object")
     if not FRONT.size < start <= size or start % mmap.PAGESIZE:
         raise Damaged(f"{name} has no header")
     return unpack(content[FRONT.size : start], size - start), start
@@ -241,14 +241,14 @@ def _map(size: int, source: int | bytes) -> int:
     rights = mmap.PROT_READ | mmap.PROT_WRITE
     base: int = _system().mmap(None, size, rights, flags, source if is_file else -1, 0)
     if base == ctypes.c_void_p(-1).value:
-        raise OSError(ctypes.get_errno(), "an image cannot be mapped")
+        raise OSError(ctypes.get_errno(), "a code object cannot be mapped")
     if not is_file:
         ctypes.memmove(base, source, size)
     return base
 
 
 def _make_executable(base: int, size: int, start: int, length: int) -> int:
-    """Returns where the image is once its code can be executed."""
+    """Returns where the code object is once its code can be executed."""
     rights = mmap.PROT_READ | mmap.PROT_EXEC
     if _system().mprotect(base + start, length, rights) == 0:
         return base

@@ -16,7 +16,7 @@ from tenonnx.cores import available_cores
 if TYPE_CHECKING:
     from tenonnx.options import SessionOptions
 
-TEAM: ContextVar[int] = ContextVar("tenonnx_team", default=1)
+THREADS: ContextVar[int] = ContextVar("tenonnx_threads", default=1)
 """How many threads the session being compiled may use, for what is made far from its provider."""
 
 TASKS = 4

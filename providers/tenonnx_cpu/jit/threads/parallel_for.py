@@ -1,4 +1,4 @@
-"""The one thread pool: loops over tasks that the crew's threads share."""
+"""The one thread pool: loops over tasks that the thread pool's threads share."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.code import numba_target
 from tenonnx_cpu.jit.code.naming import name_by_content
-from tenonnx_cpu.jit.threads import crew
-from tenonnx_cpu.jit.threads import memory as crew_memory
+from tenonnx_cpu.jit.threads import memory as pool_memory
+from tenonnx_cpu.jit.threads import thread_pool
 from tenonnx_cpu.jit.vectors import shared
 from tenonnx_cpu.jit.vectors.vector import I32, I64, POINTER
 
@@ -22,9 +22,9 @@ FASTMATH = frozenset({"nsz", "reassoc", "contract"})
 
 
 def start() -> Any:
-    """Loads the crew's functions and sets it up; returns its memory."""
+    """Loads the thread pool's functions and sets it up; returns its memory."""
     shared.load()
-    return crew_memory.start()
+    return pool_memory.start()
 
 
 def parallel(body: Callable[..., Any]) -> Any:
@@ -75,14 +75,14 @@ def _generate(dispatcher: Any) -> Callable[..., Any]:
         for most in (count, I64(MOST)):
             limit = builder.select(builder.icmp_signed("<", most, limit), most, limit)
         team = builder.select(builder.icmp_signed(">", limit, I64(1)), limit, I64(1))
-        for position, value in ((TEAM, team), (GIVEN, given)):
+        for position, value in ((THREADS, team), (GIVEN, given)):
             builder.store(value, _field(builder, state, position))
         _deal(builder, state, count, team)
         shares = builder.ptrtoint(state, I64)
-        crew.BEGIN.call(builder, [shares, team])
+        thread_pool.BEGIN.call(builder, [shares, team])
         with builder.if_else(builder.icmp_signed(">", limit, I64(1))) as (many, one):
             with many:
-                crew.SHARE.call(builder, [builder.ptrtoint(worker, I64), shares, limit])
+                thread_pool.SHARE.call(builder, [builder.ptrtoint(worker, I64), shares, limit])
             with one:
                 builder.call(worker, [builder.bitcast(state, POINTER), I64(0)])
         return context.get_dummy_value()
@@ -90,7 +90,7 @@ def _generate(dispatcher: Any) -> Callable[..., Any]:
     return generate
 
 
-SHARES, TEAM, GIVEN = 0, 1, 2
+SHARES, THREADS, GIVEN = 0, 1, 2
 """A region's fields: every thread's share of the tasks, how many threads, and the arguments."""
 
 NEXT, STOP, CLAIMED = 0, 1, 2
@@ -133,11 +133,11 @@ def _lent(context: Any, builder: Any, kind: Any, value: Any) -> Any:
 
 def _worker(context: Any, module: Any, compiled: Any, region: Any) -> Any:
     """Returns a function that does a share of a region's tasks, then what is left of others."""
-    function = ir.Function(module, crew.ENTRY, module.get_unique_name("tenonnx_worker"))
+    function = ir.Function(module, thread_pool.ENTRY, module.get_unique_name("tenonnx_worker"))
     function.linkage = "internal"
     builder = ir.IRBuilder(function.append_basic_block("entry"))
     state = builder.bitcast(function.args[0], region.as_pointer())
-    team = builder.load(_field(builder, state, TEAM))
+    team = builder.load(_field(builder, state, THREADS))
     arguments = builder.load(_field(builder, state, GIVEN))
     worker = _claim(builder, state, team, function.args[1])
     with cgutils.for_range(builder, team) as others:
@@ -164,7 +164,7 @@ def _look(builder: Any, state: Any, team: Any, task: Any, stop: Any) -> None:
     more = builder.icmp_signed("<", builder.add(task, I64(1)), stop)
     shared_by_several = builder.icmp_signed(">", team, I64(1))
     with builder.if_then(builder.or_(more, shared_by_several)):
-        crew.LOOK.call(builder, [builder.ptrtoint(state, I64), team])
+        thread_pool.LOOK.call(builder, [builder.ptrtoint(state, I64), team])
 
 
 @intrinsic
@@ -172,7 +172,7 @@ def look(typing_context: Any) -> Any:
     """Looks whether to stop, between two loops of one task: those to come then do nothing."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        crew.LOOK.call(builder, [I64(0), I64(0)])
+        thread_pool.LOOK.call(builder, [I64(0), I64(0)])
         return context.get_dummy_value()
 
     return types.void(), generate
