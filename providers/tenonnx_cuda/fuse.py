@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
 from collections.abc import Iterable, Sequence
@@ -98,7 +99,8 @@ def fuse(scope: Scope, steps: dict[ir.Node, Step], device: Device) -> None:
 
 def _call(found: Fused, own: Sequence[Step], platform: Platform) -> Replayed:
     """Returns what computes a fusion, or its nodes one by one where it does not fit."""
-    call, inputs = found.call, found.inputs
+    declared = found.call if isinstance(found.call, DynamicCall) else DynamicCall(found.call)
+    call, inputs = declared.call, found.inputs
 
     @functools.cache
     def program() -> DeviceProgram:
@@ -107,9 +109,7 @@ def _call(found: Fused, own: Sequence[Step], platform: Platform) -> Replayed:
             span.add(step)
         return DeviceProgram(span, found.outputs)
 
-    grown = call if isinstance(call, DynamicCall) else None
-
-    @functools.wraps(call if grown is None else grown.call)  # with its buffers, if it takes any
+    @functools.wraps(call)  # with its buffers, if it takes any
     def run(*arrays: Any, **buffers: Any) -> Any:
         if (made := call(*arrays, **buffers)) is not None:
             return made
@@ -117,4 +117,4 @@ def _call(found: Fused, own: Sequence[Step], platform: Platform) -> Replayed:
         values = dict(zip(inputs, arrays, strict=True))
         return program()(*(values[value] for value, _ in program().inputs))
 
-    return Replayed(run, platform, grown=grown)
+    return Replayed(dataclasses.replace(declared, call=run), platform)

@@ -114,7 +114,8 @@ class CUDAExecutionProvider(ArrayProvider):
             from tenonnx_cuda.capture.graph import captured_graphs
 
             steps = captured_graphs(steps, segment.escaping, self.stream, self._there)
-        steps = fuse_steps(steps, segment.escaping, self._there)
+        else:
+            steps = fuse_steps(steps, segment.escaping, self._there)
         return [on_stream(self.stream, step) for step in steps]
 
     def _joined(
@@ -144,7 +145,6 @@ class CUDAExecutionProvider(ArrayProvider):
 
     def _chosen(self, node: ir.Node) -> Step:
         """Returns the step of a node, with a kernel of the provider's own if there is one."""
-        from tenonnx_cuda.capture.bounded import Bounded
         from tenonnx_cuda.capture.dynamic_length import DynamicCall
         from tenonnx_cuda.capture.replay import Replayed
         from tenonnx_cuda.capture.tracer import cannot_capture
@@ -156,8 +156,7 @@ class CUDAExecutionProvider(ArrayProvider):
             return step
         if choice is None:
             is_view = not node.domain and node.op_type in PARTS
-            call = Replayed(step.call, self.platform) if is_view else step.call
-            return dataclasses.replace(step, call=call)
+            return step.called(Replayed(step.call, self.platform)) if is_view else step
         library = step.call
 
         def plain(*inputs: Any) -> Any:
@@ -167,16 +166,12 @@ class CUDAExecutionProvider(ArrayProvider):
         found = choice(Site(node, self.platform, self.options), plain)
         if found is None:
             return step
-        if isinstance(found, Bounded):
-            call = Replayed(found.call, self.platform, found.spared, found.grown)
-            found = dataclasses.replace(found, call=call)
-            return dataclasses.replace(step, call=found, host=found.host)
-        if isinstance(found, DynamicCall):
-            return dataclasses.replace(step, call=Replayed(found.call, self.platform, grown=found))
         if isinstance(found, Instead):
             step = dataclasses.replace(step, inputs=found.inputs(node))
             found = found.call
-        return dataclasses.replace(step, call=Replayed(found, self.platform))
+        if isinstance(found, DynamicCall) and found.numbers:
+            step = dataclasses.replace(step, host=found.numbers)
+        return step.called(Replayed(found, self.platform))
 
     def _preload(self, segment: Segment, steps: Iterable[Step]) -> None:
         """Brings all weights that steps read to the device, as its bus likes it.
@@ -227,13 +222,10 @@ def weights(values: Iterable[ir.Value | None]) -> Iterator[Weight]:
 
 def on_stream(stream: Stream, step: Step) -> Step:
     """Returns a step whose work goes to a stream; a recording looks after that itself."""
-    from tenonnx_cuda.capture.bounded import Bounded
     from tenonnx_cuda.capture.replay import Replayed
 
     parts = tuple(on_stream(stream, part) for part in step.parts)
     step, call = dataclasses.replace(step, parts=parts), step.call
-    if isinstance(call, Bounded):
-        call = call.call
     if getattr(call, "has_stream", False) or step.host == "all":
         return step
     if isinstance(call, Replayed):

@@ -12,7 +12,7 @@ import pytest
 import strict
 from emulated import FakePlatform
 
-from tenonnx_cuda.capture.bounded import Bounded
+from tenonnx_cuda.capture.dynamic_length import DynamicCall
 from tenonnx_cuda.capture.replay import Replayed
 from tenonnx_cuda.chosen import Instead, Site, choices
 from tenonnx_cuda.kv_cache import ALIGNED
@@ -80,7 +80,7 @@ def chosen(
     def run(*inputs: Any, host: tuple[int, ...] = ()) -> Any:
         """Returns what the call does, which is the same when it is traced, and then repeated."""
         results = []
-        for _ in range(1 if isinstance(call, Bounded) else times):
+        for _ in range(1 if isinstance(call, DynamicCall) and call.limits else times):
             given = [x if i in host else strict.wrap(moved(x)) for i, x in enumerate(inputs)]
             result = repeated(*given)
             several = result if isinstance(result, tuple) else (result,)

@@ -177,7 +177,7 @@ def test_steps_are_repeated_however_long_a_cache_is(kind: str, calls: list[Repla
     calls.clear()
     for number in range(8):
         generation.step(number)
-    assert not any(call.grown for call in calls)
+    assert not any(call.dynamic.caches for call in calls)
 
 
 @needs_compiler
@@ -191,7 +191,7 @@ def test_a_layer_that_is_to_be_recorded_is_repeated_where_its_cache_grows(
     calls.clear()
     for number in range(5):
         generation.step(number)
-    assert not any(call.grown for call in calls)
+    assert not any(call.dynamic.caches for call in calls)
     recorded = [s.call for s in generation.session.plan.steps if isinstance(s.call, CapturedRuns)]
     assert [call.replays for call in recorded] == [0]
 

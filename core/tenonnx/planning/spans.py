@@ -97,7 +97,8 @@ def as_one(
     for span in reversed(list(spans)):
         outputs = tuple(value for value in span.made if value in later)
         later.update(value for value, _ in span.inputs)
-        together = len(span.steps) >= LEAST and wanted(span.steps[0])
+        count = sum(len(step.parts) or 1 for step in span.steps)
+        together = count >= LEAST and wanted(span.steps[0])
         made = None
         if together and len({span.made[value] for value in outputs}) == 1:
             made = one(span, outputs)

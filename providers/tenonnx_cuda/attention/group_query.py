@@ -13,8 +13,7 @@ from tenonnx.operators import Array
 from tenonnx_cuda.attention.caches import Turn, append, cached, continues, grown, longest, outputs
 from tenonnx_cuda.attention.choosing import attended
 from tenonnx_cuda.attention.flash import FARTHEST, FROM_ZERO, Heads, Sight, attends, masked
-from tenonnx_cuda.capture.bounded import Bounded
-from tenonnx_cuda.capture.dynamic_length import DynamicCall
+from tenonnx_cuda.capture.dynamic_length import DynamicCall, Limit
 from tenonnx_cuda.chosen import Call, Site, choose, same_element
 
 ELSEWHERE: Final = {
@@ -87,15 +86,21 @@ def group_query_attention(site: Site, plain: Call) -> Call | None:
 
     # Given positions are read otherwise where there are as many tokens as there are new ones.
     positioned = len(site.node.inputs) > 9 and site.node.inputs[9] is not None
-    bounds = ((3, 2), (7, 0)) if rotates else ((3, 2),)
+    limits = [Limit(3, 2)]
+    limits += [Limit(7, 0)] if rotates else []
+    limits += [Limit(9, -1, unlike=True)] if positioned else []
 
     def has_angles(inputs: Sequence[Any]) -> bool:
         return not rotates or bool(inputs[6].item() <= len(inputs[7]))
 
-    return Bounded(
-        call, (6,), 6, bounds, (5, 6), ((9, -1),) if positioned else (),
-        DynamicCall(call, {3: 2, 4: 2}, numbers=(6,), also=has_angles),
-    )  # fmt: skip
+    return DynamicCall(
+        call,
+        caches={3: 2, 4: 2},
+        numbers=(6,),
+        also=has_angles,
+        limits={6: limits},
+        changing=(5, 6),
+    )
 
 
 def projected(

@@ -7,7 +7,7 @@ from typing import Final
 
 from tenonnx.provider import Step
 from tenonnx.traits import RANDOM
-from tenonnx_cuda.capture.bounded import Bounded
+from tenonnx_cuda.capture.replay import dynamic_of
 
 NEVER: Final = RANDOM | frozenset(
     {
@@ -34,8 +34,8 @@ def lengths_first(steps: Sequence[Step]) -> tuple[list[Step], list[Step]]:
     wanted = {
         step.inputs[position]
         for step in steps
-        if isinstance(step.call, Bounded)
-        for position in step.call.lengths
+        if (dynamic := dynamic_of(step)) is not None
+        for position in dynamic.changing
     }
     first: list[Step] = []
     for step in reversed(steps):
@@ -48,8 +48,10 @@ def lengths_first(steps: Sequence[Step]) -> tuple[list[Step], list[Step]]:
 
 def is_capturable(step: Step) -> bool:
     """Says whether a step does the same whenever its inputs have the same shapes."""
-    if isinstance(step.call, Bounded):
-        return bool(step.call.bounds)
+    if step.parts:
+        return all(map(is_capturable, step.parts))
+    if (dynamic := dynamic_of(step)) is not None and dynamic.limits:
+        return True
     return not any(
         node.op_type in NEVER | LENGTHS or node.op_type.startswith("Sequence")
         for node in step.nodes

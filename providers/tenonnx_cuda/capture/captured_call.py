@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tenonnx.operators import Array
-from tenonnx_cuda.capture.tracer import Start, address, hold
+from tenonnx_cuda.capture.tracer import Start, address
 from tenonnx_cuda.kv_cache import Room
 from tenonnx_cuda.platform import View
 
@@ -114,9 +114,7 @@ class CapturedCall:
         at += [more * times for times in self.times]
         for function, places in self.starts:
             function(*[at[source] + rest for source, rest in places])
-        if self.held:
-            hold(*self.held)
-            sources += self.held
+        sources += self.held
         found = [None if r is None else r.again(sources, more, part) for r in self.results]
         return tuple(found) if self.multiple else found[0]
 

@@ -1,10 +1,10 @@
-"""Calls whose caches get longer from run to run: what of their inputs they depend on, then."""
+"""What calls do not depend on, of inputs that differ from run to run: how long caches are."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from tenonnx_cuda.kv_cache import ALIGNED, Room, room_of
 
@@ -26,26 +26,65 @@ class DynamicInputs(NamedTuple):
 NONE: Final = DynamicInputs(0, {}, {})
 
 
+class Limit(NamedTuple):
+    """What a number on the host has to be, to make no difference.
+
+    Attributes:
+        of: An array, or the position of an input; ``None`` if it is not known.
+        axis: The axis that is meant.
+        unlike: The number is another than its length; otherwise, it is no more than that.
+    """
+
+    of: Any
+    axis: int
+    unlike: bool = False
+
+    def holds(self, number: int, inputs: Sequence[Any]) -> bool:
+        """Says whether a number makes no difference."""
+        array = inputs[self.of] if isinstance(self.of, int) else self.of
+        if array is None:
+            return False
+        length = array.shape[self.axis]
+        return bool(number != length if self.unlike else number <= length)
+
+
+Limits: TypeAlias = Mapping[int, Sequence[Limit]]
+"""For the positions of numbers on the host that only say how much there may be."""
+
+
+def within(limits: Limits, inputs: Sequence[Any]) -> frozenset[int]:
+    """Returns the positions of the numbers that make no difference."""
+    return frozenset(
+        i
+        for i, several in limits.items()
+        if all(limit.holds(inputs[i].item(), inputs) for limit in several)
+    )
+
+
 @dataclass(frozen=True)
 class DynamicCall:
-    """A call whose inputs get longer from run to run, all by as much.
+    """A call, and what it does not depend on.
 
-    Where the caches among them are in rooms, all that it does with how long they are is to claim
-    what is behind them, and to hand ``DynamicNumber`` numbers to kernels.
+    Where the caches among its inputs are in rooms, all that it does with how long they are is to
+    claim what is behind them, and to hand ``DynamicNumber`` numbers to kernels.
 
     Attributes:
         call: Takes the inputs.
-        caches: Inputs, and axes of theirs.
+        caches: Inputs that get longer from run to run, all by as much, and axes of theirs.
         along: Others.
         numbers: Inputs on the host that say how long.
         also: Returns what else it depends on of what those say.
+        limits: For all numbers within them it does the same.
+        changing: Inputs that change in every run and take little work to make.
     """
 
     call: Callable[..., Any]
-    caches: Mapping[int, int]
+    caches: Mapping[int, int] = field(default_factory=dict)
     along: Mapping[int, int] = field(default_factory=dict)
-    numbers: Sequence[int] = ()
+    numbers: tuple[int, ...] = ()
     also: Callable[[Sequence[Any]], Any] = lambda _: None
+    limits: Limits = field(default_factory=dict)
+    changing: Sequence[int] = ()
 
     def look(self, inputs: Sequence[Any]) -> DynamicInputs:
         """Returns what may grow of some inputs; nothing if no caches are there, or not in rooms."""

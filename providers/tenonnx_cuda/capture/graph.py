@@ -1,4 +1,4 @@
-"""Runs that are recorded once for each combination of input shapes, and then replayed.
+"""Runs of captured steps that are one CUDA graph for each combination of input shapes.
 
 A replay costs one call however many kernels there are. It reads and writes the very memory that was
 recorded, so inputs are copied in, outputs are copied out, and one replay of a stream's at a time is
@@ -19,10 +19,11 @@ import numpy as np
 from tenonnx.planning import spans
 from tenonnx.provider import Step
 from tenonnx_cuda.capture.capturable import is_capturable, lengths_first
+from tenonnx_cuda.capture.dynamic_length import within
 from tenonnx_cuda.capture.program import DeviceProgram
 from tenonnx_cuda.capture.replay import REFUSED, Captures
-from tenonnx_cuda.capture.step_fusion import fuse_steps, grows
-from tenonnx_cuda.capture.tracer import address, holding
+from tenonnx_cuda.capture.step_fusion import fuse_steps, roles_of
+from tenonnx_cuda.capture.tracer import address, tracing
 from tenonnx_cuda.device import CudaDevice
 from tenonnx_cuda.platform import CannotRecordError, Platform, Recording, Stream
 
@@ -36,42 +37,27 @@ FITS: Final = "fits"
 
 
 @dataclass(frozen=True)
-class Seen:
-    """Something run once, so that kernels are compiled and libraries have their workspaces.
-
-    Attributes:
-        places: Addresses of its large inputs, by position.
-    """
-
-    places: Mapping[int, int]
-
-    def is_due(self, inputs: Sequence[Any]) -> bool:
-        """Says whether it is time to capture a graph: at once, when it comes again."""
-        del inputs
-        return True
-
-
-@dataclass(frozen=True)
 class CapturedGraph:
-    """A recording, and the arrays that it reads and writes.
+    """What is known of runs: after the first one, where its large inputs are; then, a graph.
 
     Attributes:
-        recording: What is replayed.
-        places: Addresses of the inputs that it reads where the caller has them, by position.
+        places: Addresses of the inputs that are read where the caller has them, by position.
+        recording: What is replayed; ``None`` before a graph is captured, so that kernels are
+            compiled and libraries have their workspaces by then.
         inputs: What it reads; ``None`` for absent ones, and the caller's.
         outputs: What it writes; ``None`` for the caller's.
         held: What it reads besides, which is only kept here.
     """
 
-    recording: Recording
     places: Mapping[int, int]
-    inputs: tuple[Any, ...]
-    outputs: tuple[Any, ...]
-    held: tuple[Any, ...]
+    recording: Recording | None = None
+    inputs: tuple[Any, ...] = ()
+    outputs: tuple[Any, ...] = ()
+    held: Sequence[Any] = ()
 
     def is_due(self, inputs: Sequence[Any]) -> bool:
-        """Says whether an input is not where the graph reads it."""
-        return any(
+        """Says whether there is no graph, or an input is not where it reads it."""
+        return self.recording is None or any(
             address(inputs[i]) != at or not inputs[i].flags.c_contiguous
             for i, at in self.places.items()
         )
@@ -84,11 +70,11 @@ class CapturedRuns:
     recording is of its address, so it serves as long as callers bind the same one.
 
     Args:
-        program: What to record.
+        program: What to capture; its steps are replayed by themselves where there is no graph.
         stream: Where.
         platform: The device.
-        growing: The same for caches that get longer from run to run, if there are any: repeated,
-            for a recording would be of one length. All of it is recorded if they do not.
+        grows: Caches get longer from run to run. Replays of the steps serve all lengths and a
+            graph would be of one, so it is captured only if they do not.
 
     Attributes:
         replays: How many runs were replays.
@@ -102,48 +88,48 @@ class CapturedRuns:
         program: DeviceProgram,
         stream: Stream,
         platform: Platform,
-        growing: DeviceProgram | None = None,
+        *,
+        grows: bool = False,
     ) -> None:
         self._program = program
-        self._growing = growing
+        self._grows = grows
         self._stream = stream
         self._platform = platform
-        self._captured = Captures[CapturedGraph | Seen | str]()
+        self._captured = Captures[CapturedGraph | str]()
         self._unbound = (None,) * len(program.outputs)
         self.replays = 0
 
     def __call__(self, *inputs: Any, _outs: Sequence[Any] | None = None) -> tuple[Any, ...]:
         """Returns the outputs, which no later run overwrites unless they are the caller's."""
         outs = tuple(_outs or self._unbound)
-        kept = shared(inputs, outs)
+        kept = bound_inputs(inputs, outs)
         key = self._key(inputs, kept)
         with self._stream.replaying:
             captured = self._captured.get(key)
             if captured is None:
-                self._see(key, Seen(large(inputs, kept)))
+                self._see(key, CapturedGraph(large(inputs, kept)))
             elif not isinstance(captured, str) and captured.is_due(inputs):
                 # What has moved once is copied from then on.
                 there = large(inputs, kept)
                 steady = {i: at for i, at in captured.places.items() if there.get(i) == at}
                 captured = self._record(inputs, outs, kept, steady)
                 self._captured.keep(key, captured)
-            if isinstance(captured, CapturedGraph):
+            if isinstance(captured, CapturedGraph) and captured.recording is not None:
                 self._captured.move_to_end(key)
-                return self._replay(captured, inputs, outs)
+                return self._replay(captured, captured.recording, inputs, outs)
         with self._stream.active():
-            return (self._growing or self._program)(*inputs, _outs=outs)
+            return self._program(*inputs, _outs=outs)
 
-    def _see(self, key: Any, seen: Seen) -> None:
-        """Trace a run. Where caches grow, it has to come again at once to be recorded."""
-        if self._growing is not None:
-            for other in [
-                k for k, captured in self._captured.items() if isinstance(captured, Seen)
-            ]:
-                del self._captured[other]
+    def _see(self, key: Any, seen: CapturedGraph) -> None:
+        """Notes a first run. Where caches grow, it has to come again at once to be captured."""
+        if self._grows:
+            for other, known in list(self._captured.items()):
+                if isinstance(known, CapturedGraph) and known.recording is None:
+                    del self._captured[other]
         self._captured.keep(key, seen)
 
     def _key(self, inputs: Sequence[Any], kept: Mapping[int, int]) -> Any:
-        spared = self._program.spared(inputs)
+        spared = within(self._program.limits, inputs)
         return tuple(
             FITS if i in spared else describe(given, kept.get(i)) for i, given in enumerate(inputs)
         )
@@ -165,7 +151,7 @@ class CapturedRuns:
                     else given.copy()
                     for i, given in enumerate(inputs)
                 )
-            with holding() as held:
+            with tracing(by_stream=True) as trace:
                 recording, made = self._stream.record(lambda: self._program(*own, _outs=bound))
         except (CannotRecordError, MemoryError) as error:
             log.warning("a run is not recorded, and goes on without: %s", error)
@@ -174,16 +160,20 @@ class CapturedRuns:
         read = tuple(None if i in callers else given for i, given in enumerate(own))
         pairs = zip(made, bound, strict=True)
         outputs = tuple(None if m is b else m for m, b in pairs)
-        return CapturedGraph(recording, steady, read, outputs, tuple(held))
+        return CapturedGraph(steady, recording, read, outputs, trace.held)
 
     def _replay(
-        self, captured: CapturedGraph, inputs: Sequence[Any], outs: Sequence[Any]
+        self,
+        captured: CapturedGraph,
+        recording: Recording,
+        inputs: Sequence[Any],
+        outs: Sequence[Any],
     ) -> tuple[Any, ...]:
         with self._stream.active():
             for own, given in zip(captured.inputs, inputs, strict=True):
                 if own is not None and not isinstance(own, np.ndarray):
                     self._platform.write(own, given)
-            captured.recording.launch()
+            recording.launch()
             self.replays += 1
             pairs = zip(captured.outputs, outs, strict=True)
             return tuple(out if made is None else self._kept(made, out) for made, out in pairs)
@@ -196,7 +186,7 @@ class CapturedRuns:
         return out
 
 
-def shared(inputs: Sequence[Any], outs: Sequence[Any]) -> dict[int, int]:
+def bound_inputs(inputs: Sequence[Any], outs: Sequence[Any]) -> dict[int, int]:
     """Returns the addresses of the inputs that are bound to outputs, too, by their positions."""
     bound = {address(out): out for out in outs if out is not None}
     if not bound:
@@ -242,19 +232,20 @@ def describe(given: Any, at: int | None = None) -> Any:
 def captured_graphs(
     steps: Sequence[Step], escaping: frozenset[Any], stream: Stream, device: CudaDevice
 ) -> list[Step]:
-    """Returns steps as fewer that are recorded; those that are not to be, as they are."""
+    """Returns steps as fewer that are graphs; those that are none, fused as far as they can be."""
 
     def one(span: spans.Span, outputs: tuple[Any, ...]) -> Step | None:
         if span.made[outputs[0]]:
             return None
-        program, growing = DeviceProgram(span, outputs), None
-        if any(map(grows, span.steps)):
-            parts = spans.Span(inputs=span.inputs.copy())
-            for step in fuse_steps(span.steps, frozenset(outputs), device):
-                parts.add(step)
-            growing = DeviceProgram(parts, outputs)
-        return program.step(CapturedRuns(program, stream, device.platform, growing), device)
+        program, grows = DeviceProgram(span, outputs), any(map(roles_of, span.steps))
+        call = CapturedRuns(program, stream, device.platform, grows=grows)
+        return program.step(call, device)
 
-    ordered = lengths_first(steps)
-    cut = [span for part in ordered for span in spans.cut(part, is_capturable, spans.Span)]
+    first, others = lengths_first(steps)
+    read = {value for step in others for value in step.inputs}
+    parts = (
+        fuse_steps(first, escaping | read, device, is_capturable),
+        fuse_steps(others, escaping, device, is_capturable),
+    )
+    cut = [span for part in parts for span in spans.cut(part, is_capturable, spans.Span)]
     return spans.as_one(cut, escaping, is_capturable, one)

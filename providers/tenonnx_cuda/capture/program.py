@@ -1,9 +1,8 @@
-"""Steps that run as one call, for a recording to be made of it."""
+"""Steps that run as one call, which is captured."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.graph import array_of
@@ -11,37 +10,15 @@ from tenonnx.planning.lower import is_constant
 from tenonnx.planning.program import Program
 from tenonnx.provider import HOST, Device, Step
 from tenonnx.weights.tensors import WeightTensor
-from tenonnx_cuda.capture.bounded import Bounded
 from tenonnx_cuda.capture.captured_call import shared
+from tenonnx_cuda.capture.dynamic_length import Limit, Limits
+from tenonnx_cuda.capture.replay import dynamic_of
 from tenonnx_cuda.capture.tracer import hold
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
     from tenonnx.planning.spans import Span
-
-
-@dataclass(frozen=True)
-class Limit:
-    """What of a number makes no difference.
-
-    Attributes:
-        of: An array, or the position of an input.
-        axis: The axis that is meant.
-        unlike: The number is another than its length; otherwise, it is no more than that.
-    """
-
-    of: Any
-    axis: int
-    unlike: bool
-
-    def holds(self, number: int, inputs: Sequence[Any]) -> bool:
-        """Says whether a number makes no difference."""
-        array = inputs[self.of] if isinstance(self.of, int) else self.of
-        if array is None:
-            return False
-        length = array.shape[self.axis]
-        return bool(number != length if self.unlike else number <= length)
 
 
 class DeviceProgram(Program):
@@ -54,7 +31,7 @@ class DeviceProgram(Program):
     Attributes:
         inputs: Values from outside, and whether each is wanted on the host.
         outputs: Likewise.
-        limits: For the positions of inputs that only say how much there may be.
+        limits: Of inputs that only say how much there may be.
     """
 
     def __init__(self, span: Span, outputs: Sequence[ir.Value]) -> None:
@@ -84,33 +61,26 @@ class DeviceProgram(Program):
             return constant_on(value, where)
         return self._positions.get((value, where is HOST))
 
-    def _limits(self) -> dict[int, list[Limit]]:
+    def _limits(self) -> Limits:
         found: dict[int, list[Limit]] = {}
         exact = set()
         for step in self._steps:
-            bounded = step.call if isinstance(step.call, Bounded) else None
+            dynamic = dynamic_of(step)
             for i, value in enumerate(step.inputs):
                 slot = None if value is None else self._positions.get((value, True))
                 if slot is None or step.device_of_input(i) is not HOST:
                     continue
-                if bounded is None or i != bounded.number or not bounded.bounds:
+                limits = () if dynamic is None else dynamic.limits.get(i, ())
+                known = [
+                    limit._replace(of=self._known(step, limit.of))
+                    if isinstance(limit.of, int)
+                    else limit
+                    for limit in limits
+                ]
+                if not known or any(limit.of is None for limit in known):
                     exact.add(slot)
-                    continue
-                lengths = [(*bound, False) for bound in bounded.bounds]
-                lengths += [(*other, True) for other in bounded.unlike]
-                limits = [Limit(self._known(step, k), axis, unlike) for k, axis, unlike in lengths]
-                if any(limit.of is None for limit in limits):
-                    exact.add(slot)
-                found.setdefault(slot, []).extend(limits)
+                found.setdefault(slot, []).extend(known)
         return {slot: limits for slot, limits in found.items() if slot not in exact}
-
-    def spared(self, inputs: Sequence[Any]) -> frozenset[int]:
-        """Returns the positions of numbers that make no difference."""
-        return frozenset(
-            i
-            for i, limits in self.limits.items()
-            if all(limit.holds(inputs[i].item(), inputs) for limit in limits)
-        )
 
     def reader(self, step: Step) -> Callable[[Sequence[Any]], list[Any]]:
         """Returns what says, of the program's inputs, what a step takes; ``None`` for the rest."""

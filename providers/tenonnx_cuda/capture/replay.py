@@ -11,15 +11,17 @@ import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
 from tenonnx.operators import Array
+from tenonnx.provider import Step
 from tenonnx_cuda.capture.captured_call import CapturedCall
-from tenonnx_cuda.capture.dynamic_length import NONE, DynamicCall, DynamicInputs
+from tenonnx_cuda.capture.dynamic_length import NONE, DynamicCall, DynamicInputs, within
 from tenonnx_cuda.capture.memory_plan import capture
-from tenonnx_cuda.capture.tracer import current_trace, tracing
+from tenonnx_cuda.capture.tracer import current_trace, is_capturing, tracing
 from tenonnx_cuda.kv_cache import ALIGNED
 from tenonnx_cuda.platform import Platform, Stream
 
@@ -73,37 +75,28 @@ class Replayed:
     """A call of arrays that is done again.
 
     Args:
-        call: It.
+        call: It, with what it does not depend on if that is more than where inputs lie.
         platform: The device.
-        spared: Returns the positions of those of some inputs that are on the host, and whose
-            contents make no difference to the call.
-        grown: The call, if some of its inputs get longer from run to run.
 
     Attributes:
+        dynamic: Likewise.
         missed: How often in a row it was not repeated.
     """
 
-    def __init__(
-        self,
-        call: Callable[..., Any],
-        platform: Platform,
-        spared: Callable[[Sequence[Any]], Collection[int]] = lambda _: (),
-        grown: DynamicCall | None = None,
-    ) -> None:
-        self._call = call
+    def __init__(self, call: Callable[..., Any] | DynamicCall, platform: Platform) -> None:
+        self.dynamic = call if isinstance(call, DynamicCall) else DynamicCall(call)
+        self._call = self.dynamic.call
         self._platform = platform
-        self._spared = spared
-        self.grown = grown
         self.missed = 0
         self._captured = Captures[CapturedCall | str | None]()
         # What is started has its addresses in one place: no two threads may write them at once.
         self._lock = threading.Lock()
         # Its signature says which buffers it takes; its attributes are no business of this one's.
-        functools.update_wrapper(self, call, updated=())
+        functools.update_wrapper(self, self._call, updated=())
 
     def __call__(self, *inputs: Any, **buffers: Any) -> Any:
         """Returns what the call does, on the active stream."""
-        if current_trace() is not None:  # of steps around this one
+        if current_trace() is not None or is_capturing():  # of steps around this one
             return self._call(*inputs, **buffers)
         look = self._look(inputs, buffers)
         if look.captured is not None:
@@ -133,13 +126,15 @@ class Replayed:
 
     def around(self, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Replayed:
         """Returns the same of another call around this one, for what only first runs have to do."""
-        return Replayed(wrap(self._call), self._platform, self._spared, self.grown)
+        return Replayed(replace(self.dynamic, call=wrap(self._call)), self._platform)
 
     def _look(self, inputs: Sequence[Any], buffers: Mapping[str, Any]) -> Look:
         """Returns what was traced of arrays that lie so; how they do, if that may be traced."""
         arrays = (*inputs, *arrays_of(buffers)) if buffers else inputs
-        growth = NONE if self.grown is None else self.grown.look(arrays)
-        key = described(arrays, () if growth.known else self._spared(inputs), growth.known)
+        dynamic = self.dynamic
+        growth = dynamic.look(arrays) if dynamic.caches else NONE
+        spared = within(dynamic.limits, inputs) if dynamic.limits and not growth.known else ()
+        key = described(arrays, spared, growth.known)
         captured = None if key is None else self._captured.get(key)
         if not isinstance(captured, CapturedCall):
             return Look(arrays, growth, None if captured is REFUSED else key)
@@ -168,6 +163,11 @@ class Replayed:
     def _keep(self, key: Any, captured: CapturedCall | str | None) -> None:
         with self._lock:
             self._captured.keep(key, captured)
+
+
+def dynamic_of(step: Step) -> DynamicCall | None:
+    """Returns what a step does not depend on, if it is repeated."""
+    return step.call.dynamic if isinstance(step.call, Replayed) else None
 
 
 def arrays_of(buffers: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from tenonnx.planning import spans
 from tenonnx.planning.lower import is_constant
 from tenonnx.provider import Step
-from tenonnx_cuda.capture.bounded import Bounded
 from tenonnx_cuda.capture.dynamic_length import DynamicCall
 from tenonnx_cuda.capture.program import DeviceProgram
-from tenonnx_cuda.capture.replay import Look, Replayed
+from tenonnx_cuda.capture.replay import Look, Replayed, dynamic_of
 from tenonnx_cuda.device import CudaDevice
 
 if TYPE_CHECKING:
@@ -115,7 +114,7 @@ class FusedSteps(Replayed):
     """
 
     def __init__(self, group: FusedSpan, program: DeviceProgram, device: CudaDevice) -> None:
-        super().__init__(program, device.platform, program.spared, grown_of(group, program))
+        super().__init__(dynamic_program(group, program), device.platform)
         self._steps, self._device = group.steps, device
         self._inputs, self._outputs = program.inputs, program.outputs
         self._is_one = True
@@ -131,62 +130,50 @@ class FusedSteps(Replayed):
 
     def _part(self) -> None:
         """Parts the steps that were repeated lately from those that were not."""
-        calls = [call for call in map(repeated, self._steps) if call is not None]
+        calls = [step.call for step in self._steps if isinstance(step.call, Replayed)]
         hinder = {call for call in calls if call.missed > ENOUGH}
         self.missed = 0
         if 0 < len(hinder) < len(calls):
             parts = spans.Span(inputs=dict.fromkeys(self._inputs))
             for step in fuse_steps(
-                self._steps, frozenset(self._outputs), self._device, lambda s: repeated(s) in hinder
+                self._steps, frozenset(self._outputs), self._device, lambda s: s.call in hinder
             ):
                 parts.add(step)
-            self._call = DeviceProgram(parts, self._outputs)
-            self._is_one, self.grown = False, None
-
-
-def repeated(step: Step) -> Replayed | None:
-    """Returns a step's call if it is repeated."""
-    call = step.call.call if isinstance(step.call, Bounded) else step.call
-    return call if isinstance(call, Replayed) else None
+            self._call, self._is_one = DeviceProgram(parts, self._outputs), False
+            self.dynamic = DynamicCall(self._call)
 
 
 def is_replayed(step: Step) -> bool:
     """Says whether a step is repeated, or computes with shapes alone, which say how inputs lie."""
     if any(map(is_constant, roles_of(step))):  # by which no run is told from another
         return False
-    return repeated(step) is not None or step.host == "all" or step.host_output
-
-
-def grows(step: Step) -> bool:
-    """Says whether a step goes on from caches, which are longer in the next run."""
-    return bool(roles_of(step))
+    return isinstance(step.call, Replayed) or step.host == "all" or step.host_output
 
 
 def roles_of(step: Step) -> dict[ir.Value, Role]:
     """Returns those of a step's inputs that say how long caches are."""
-    call = repeated(step)
-    if call is None or call.grown is None:
+    if (dynamic := dynamic_of(step)) is None or not dynamic.caches:
         return {}
-    grown = call.grown
-    found = [(i, Role("caches", axis)) for i, axis in grown.caches.items()]
-    found += [(i, Role("along", axis)) for i, axis in grown.along.items()]
-    found += [(i, Role("numbers", None)) for i in grown.numbers]
+    found = [(i, Role("caches", axis)) for i, axis in dynamic.caches.items()]
+    found += [(i, Role("along", axis)) for i, axis in dynamic.along.items()]
+    found += [(i, Role("numbers", None)) for i in dynamic.numbers]
     given = [(step.inputs[i], role) for i, role in found if i < len(step.inputs)]
     return {value: role for value, role in given if value is not None}
 
 
-def grown_of(group: FusedSpan, program: DeviceProgram) -> DynamicCall | None:
-    """Returns how a group's inputs get longer, if there are caches among them."""
-    if not group.roles:
-        return None
+def dynamic_program(group: FusedSpan, program: DeviceProgram) -> DynamicCall:
+    """Returns a group's program, and what it does not depend on: what its steps do not."""
     places = {key: i for i, key in enumerate(program.inputs)}
     found: dict[str, dict[int, Any]] = {"caches": {}, "along": {}, "numbers": {}}
     for value, role in group.roles.items():
         found[role.kind][places[value, role.kind == "numbers"]] = role.axis
-    steps = [(repeated(step), program.reader(step)) for step in group.steps if grows(step)]
-    asked = [(call.grown.also, read) for call, read in steps if call and call.grown]
+    each = ((dynamic_of(step), program.reader(step)) for step in group.steps)
+    asked = [(dynamic.also, read) for dynamic, read in each if dynamic and dynamic.caches]
 
     def also(inputs: Sequence[Any]) -> Any:
         return tuple(ask(read(inputs)) for ask, read in asked)
 
-    return DynamicCall(program, found["caches"], found["along"], tuple(found["numbers"]), also)
+    numbers = tuple(found["numbers"])
+    return DynamicCall(
+        program, found["caches"], found["along"], numbers, also, limits=program.limits
+    )

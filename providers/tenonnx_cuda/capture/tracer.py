@@ -46,6 +46,7 @@ class Trace:
 
     Attributes:
         buffers: What it was given to write to.
+        by_stream: A graph of the stream's work is captured, which has all but what is held.
         made: What it allocates.
         held: What else it has on the device.
         claims: Caches that it went on from in their rooms; along which axes, by how many steps.
@@ -55,6 +56,7 @@ class Trace:
     """
 
     buffers: Sequence[Array | None] = ()
+    by_stream: bool = False
     made: list[Array] = field(default_factory=list)
     held: list[Array] = field(default_factory=list)
     claims: list[tuple[Array, int, int]] = field(default_factory=list)
@@ -75,13 +77,13 @@ _thread = threading.local()
 def current_trace() -> Trace | None:
     """Returns what is traced of the call that this thread is in, as long as that is all."""
     traced: Trace | None = getattr(_thread, "trace", None)
-    return traced if traced is not None and traced.complete else None
+    return None if traced is None or traced.by_stream or not traced.complete else traced
 
 
 @contextmanager
-def tracing(buffers: Sequence[Array | None]) -> Iterator[Trace]:
+def tracing(buffers: Sequence[Array | None] = (), *, by_stream: bool = False) -> Iterator[Trace]:
     """Yields what is traced of this thread's work meanwhile, which may write to some buffers."""
-    outer, traced = getattr(_thread, "trace", None), Trace(buffers)
+    outer, traced = getattr(_thread, "trace", None), Trace(buffers, by_stream)
     _thread.trace = traced
     try:
         yield traced
@@ -121,27 +123,17 @@ def claim(cache: Array, axis: int, steps: int) -> None:
         traced.claims.append((cache, axis, steps))
 
 
-@contextmanager
-def holding() -> Iterator[list[Array]]:
-    """Yields a list of what this thread's calls read meanwhile besides inputs, and say so."""
-    before, _thread.held = getattr(_thread, "held", None), []
-    try:
-        yield _thread.held
-    finally:
-        _thread.held = before
-
-
 def is_capturing() -> bool:
-    """Says whether what this thread starts is going to be replayed as it is."""
-    return getattr(_thread, "held", None) is not None
+    """Says whether what this thread starts is going to be replayed by a graph, as it is."""
+    traced: Trace | None = getattr(_thread, "trace", None)
+    return traced is not None and traced.by_stream
 
 
 def hold(*arrays: Array) -> None:
     """Notes what is there for several runs: whoever repeats this one needs it."""
-    if (traced := current_trace()) is not None:
+    traced: Trace | None = getattr(_thread, "trace", None)
+    if traced is not None and traced.complete:
         traced.held += arrays
-    if (held := getattr(_thread, "held", None)) is not None:
-        held += arrays
 
 
 def cannot_capture() -> None:

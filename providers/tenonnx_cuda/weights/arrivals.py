@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tenonnx.provider import Step
-from tenonnx_cuda.capture.bounded import Bounded
 from tenonnx_cuda.capture.replay import Replayed
 from tenonnx_cuda.platform import Event, Stream
 
@@ -67,8 +66,6 @@ def after(arrivals: Sequence[Arrival], step: Step, stream: Stream) -> Step:
     def wrapped(call: Any) -> Any:
         if isinstance(call, Replayed):
             return call.around(wrapped)
-        if isinstance(call, Bounded):
-            return dataclasses.replace(call, call=wrapped(call.call))
         return waiting(arrivals, call, stream)
 
     return dataclasses.replace(step, call=wrapped(step.call))
