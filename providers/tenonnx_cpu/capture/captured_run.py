@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tenonnx.planning.arena import Lifetime, pack
+from tenonnx.planning.arena import assign
 from tenonnx_cpu.buffers import ALIGNMENT, KEPT, SMALL, empty
 from tenonnx_cpu.capture.captured_call import CapturedCall, Place, Store
 from tenonnx_cpu.jit import layout as at
@@ -118,18 +118,12 @@ class CapturedRun:
 
     def _share(self) -> None:
         """Puts what nobody outside reads into an arena, which is the last store."""
-        kept = sorted(set(_stores_of(self._results)))
-        when: dict[int, list[int]] = {}
-        for moment, launch in enumerate(self._launches):
-            for n in _stores_of(launch.arguments):
-                when.setdefault(n, []).append(moment)
-        inner = [n for n in when if n not in kept]
-        lifetimes = [Lifetime(_nbytes(self._stores[n]), when[n][0], when[n][-1]) for n in inner]
-        offsets, self._arena = pack(lifetimes, ALIGNMENT)
-        places = {n: (i, 0) for i, n in enumerate(kept)}
-        places |= {n: (len(kept), offset) for n, offset in zip(inner, offsets, strict=True)}
-        self._stores = [self._stores[n] for n in kept]
-        if inner:
+        sizes = [_nbytes(store) for store in self._stores]
+        used = [_stores_of(launch.arguments) for launch in self._launches]
+        kept = set(_stores_of(self._results))
+        places, self._arena = assign(sizes, used, kept, ALIGNMENT)
+        self._stores = [self._stores[n] for n in sorted(kept)]
+        if len(places) > len(kept):
             self._stores.append(Store(BYTES, (self._arena,)))
         self._results = [_moved(result, places) for result in self._results]
         self._launches = [

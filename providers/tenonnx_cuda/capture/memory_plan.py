@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.operators import Array
-from tenonnx.planning.arena import Lifetime, pack
+from tenonnx.planning.arena import assign
 from tenonnx_cuda.capture.captured_call import CapturedCall, Place, Result, extent, shared
 from tenonnx_cuda.capture.dynamic_length import NONE, DynamicInputs
 from tenonnx_cuda.capture.tracer import Argument, DynamicNumber, Trace, address
@@ -155,23 +155,16 @@ class Memory:
     ) -> None:
         sources, given = places.sources, places.given
         held = len(sources) - len(places.held)
-        returned = {result.source for result in results if result is not None}
-        kept = [n for n in range(given, held) if n in returned]
-        inner = [n for n in range(given, held) if n not in returned]
-        when: dict[int, list[int]] = {n: [] for n in inner}
-        for moment, some in enumerate(starts):
-            for number, _ in some:
-                when.get(number, []).append(moment)
-        used = [n for n in inner if when[n]]
-        lifetimes = [Lifetime(sources[n].nbytes, when[n][0], when[n][-1]) for n in used]
-        offsets, nbytes = pack(lifetimes, ALIGNED)
-        self.made = tuple((sources[n].shape, sources[n].dtype) for n in kept)
+        made = range(given, held)
+        returned = {r.source for r in results if r is not None and r.source in made}
+        used = [[number for number, _ in some if number in made] for some in starts]
+        allocated, nbytes = assign([x.nbytes for x in sources], used, returned, ALIGNED)
+        self.made = tuple((sources[n].shape, sources[n].dtype) for n in sorted(returned))
         if nbytes:
             self.made += (((nbytes,), np.dtype(np.uint8)),)
         zero = given + len(self.made)
         self._moved: dict[int, Place] = {n: (n, 0) for n in range(given)}
-        self._moved |= {n: (given + i, 0) for i, n in enumerate(kept)}
-        self._moved |= {n: (zero - 1, at) for n, at in zip(used, offsets, strict=True)}
+        self._moved |= {n: (given + i, at) for n, (i, at) in allocated.items()}
         self._moved |= {n: (zero, address(sources[n])) for n in range(held, len(sources))}
         self._moved |= {len(sources) + i: (zero + i, 0) for i in range(1 + len(places.times))}
         self._held, self._zero = held, zero
