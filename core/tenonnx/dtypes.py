@@ -11,11 +11,23 @@ from typing import Final
 import onnx_ir as ir
 
 from tenonnx.functions import schema_of
-from tenonnx.graph import attribute
+from tenonnx.graph import attribute, is_control_flow, subgraphs
 from tenonnx.sizes import RULES, operand
 
 FARTHEST: Final = 40
 """Nodes that types are followed through; exporters leave most values with theirs."""
+
+STATED: Final = ("to", "dtype", "output_dtype", "output_datatype")
+"""Attributes that are the number of a type."""
+
+KNOWN: Final = frozenset(kind.value for kind in ir.DataType) - {0}
+
+CONSTANTS: Final = {
+    f"value_{name}{ending}": ir.DataType[kind]
+    for name, kind in (("float", "FLOAT"), ("int", "INT64"), ("string", "STRING"))
+    for ending in ("", "s")
+}
+"""What attributes of a Constant hold."""
 
 TYPED: Final = {
     "EmbedLayerNormalization": 2,
@@ -28,25 +40,53 @@ TYPED: Final = {
 
 def dtype_of(value: ir.Value | None) -> ir.DataType | None:
     """Returns a value's element type, as the model says or as operators' schemas bind it."""
+    found: ir.Value | ir.DataType | None = value
     for _ in range(FARTHEST):
-        if value is None or (known := said_type(value)) is not None:
-            return None if value is None else known
-        node, index = value.producer(), value.index()
-        if node is None or index is None:
-            return None
-        if node.op_type == "Cast" and not node.domain:
-            return cast_type(node)
-        if node.domain == "com.microsoft":
-            is_first = index == 0 and (node.domain, node.op_type) in RULES
-            value = operand(node, TYPED.get(node.op_type, 0)) if is_first else None
-            continue
-        bound, allowed = binding(node, index)
-        if bound and (known := next(filter(None, map(said_type, bound)), None)) is not None:
-            return known
-        if not bound:
-            return next(iter(allowed)) if len(allowed) == 1 else None
-        value = bound[0]
+        if not isinstance(found, ir.Value):
+            return found
+        found = type_source(found)
     return None
+
+
+def type_source(value: ir.Value) -> ir.Value | ir.DataType | None:
+    """Returns a value's element type, or a value that has the same one; ``None`` if unknown."""
+    if (known := said_type(value)) is not None:
+        return known
+    node, index = value.producer(), value.index()
+    if node is None or index is None:
+        return None
+    if is_control_flow(node):
+        return _result_of_body(node, index)
+    if index == 0 and (known := _stated_type(node)) is not None:
+        return known
+    if node.domain == "com.microsoft":
+        is_first = index == 0 and (node.domain, node.op_type) in RULES
+        return operand(node, TYPED.get(node.op_type, 0)) if is_first else None
+    bound, allowed = binding(node, index)
+    if bound:
+        return next(filter(None, map(said_type, bound)), bound[0])
+    return next(iter(allowed)) if len(allowed) == 1 else None
+
+
+def _result_of_body(node: ir.Node, index: int) -> ir.Value | None:
+    position = index + (node.op_type == "Loop")  # behind the condition
+    outputs = (body.outputs for _, body in subgraphs(node))
+    return next((some[position] for some in outputs if position < len(some)), None)
+
+
+def _stated_type(node: ir.Node) -> ir.DataType | None:
+    """Returns the type that attributes of one of ONNX's operators give to its first output."""
+    if node.domain:
+        return None
+    if node.op_type == "Cast":
+        return cast_type(node)
+    if node.op_type in ("Constant", "ConstantOfShape"):
+        if (given := attribute(node, "value", None)) is not None:
+            return given.dtype  # type: ignore[no-any-return]  # a tensor's
+        kinds = (kind for name, kind in CONSTANTS.items() if name in node.attributes)
+        return next(kinds, ir.DataType.FLOAT if node.op_type == "ConstantOfShape" else None)
+    number = next((n for name in STATED if (n := attribute(node, name, 0))), 0)
+    return ir.DataType(number) if number in KNOWN else None
 
 
 def said_type(value: ir.Value) -> ir.DataType | None:
