@@ -34,7 +34,6 @@ class Block(Protocol):
     @property
     def nbytes(self) -> int:
         """Its length."""
-        ...
 
 
 class Recording(Protocol):
@@ -56,7 +55,6 @@ class Launch(Protocol):
         Arguments that are neither arrays nor numpy's scalars are numbers of at most eight bytes,
         which it is given likewise, in the arguments' order.
         """
-        ...
 
 
 class Event(Protocol):
@@ -75,22 +73,18 @@ class Stream(Protocol):
 
         The next one may use the same memory.
         """
-        ...
 
     def active(self) -> AbstractContextManager[object]:
         """Lets this thread's work go to the stream, and its results come from the pool."""
-        ...
 
     def ordered(self) -> AbstractContextManager[object]:
         """Lets the kernels that this thread starts go to the stream; what allocates is ``empty``.
 
         It takes less time than ``active``, and may be entered any number of times.
         """
-        ...
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """Returns an array from the pool."""
-        ...
 
     def record(self, work: Callable[[], Any]) -> tuple[Recording, Any]:
         """Records what a function does; returns that and what the function returned.
@@ -98,7 +92,6 @@ class Stream(Protocol):
         Raises:
             CannotRecordError: The function waited for the device, or did what cannot be repeated.
         """
-        ...
 
     def wait_event(self, event: Event) -> None:
         """Lets what comes now start after an event, without the host waiting for it."""
@@ -108,7 +101,6 @@ class Stream(Protocol):
 
     def used(self) -> int:
         """Returns the bytes of the pool, in use or kept for the next run."""
-        ...
 
 
 class CannotRecordError(RuntimeError):
@@ -138,22 +130,18 @@ class Platform(Protocol):
     @property
     def id(self) -> str:
         """``cuda:0``, ``cuda:1``, ..."""
-        ...
 
     @property
     def xp(self) -> Namespace:
         """The namespace of its arrays."""
-        ...
 
     @property
     def capability(self) -> tuple[int, int]:
         """The device's compute capability."""
-        ...
 
     @property
     def cudnn(self) -> Cudnn | None:
         """cuDNN, if it is there."""
-        ...
 
     def stream(self, limit: int, address: int = 0, *, tf32: bool = False) -> Stream:
         """Returns a stream whose pool has at most ``limit`` bytes.
@@ -163,15 +151,12 @@ class Platform(Protocol):
             address: A stream of the caller's to use; a new one if 0.
             tf32: Let cuBLAS round the factors of float32 products on it to 10 bits.
         """
-        ...
 
     def to_device(self, array: NDArray) -> Array:
         """Copies a host array, in the order of the active stream."""
-        ...
 
     def to_host(self, array: Array) -> NDArray:
         """Copies an array to the host and waits for it."""
-        ...
 
     def allocate(self, nbytes: int) -> Block:
         """Returns memory outside every pool.
@@ -179,38 +164,30 @@ class Platform(Protocol):
         Raises:
             OutOfDeviceMemoryError: There is no such room.
         """
-        ...
 
     def array(self, block: Block, view: View) -> Array:
         """Returns an array that holds the block it lies in."""
-        ...
 
     def part(self, array: Array, view: View, hold: object = None) -> Array:
         """Returns an array over another one's memory, which it holds; or an object that does."""
-        ...
 
     def write(self, target: Array, source: Array) -> None:
         """Copies an array into one of its shape and element type, in the order of the stream."""
-        ...
 
     def adopt(self, data: Any) -> Array:
         """Returns an array over another library's memory, by DLPack."""
-        ...
 
     def at(self, address: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
         """Returns an array over memory at an address, which somebody else keeps."""
-        ...
 
     def pinned(self, nbytes: int) -> NDArray:
         """Returns bytes of the host that the device can read by itself."""
-        ...
 
     def copy(self, block: Block, offset: int, source: NDArray) -> Event:
         """Starts copying pinned bytes to the device; returns when they are there.
 
         Copies are done in order, and beside all streams' work.
         """
-        ...
 
     def map_host(self, address: int, nbytes: int, owner: object) -> Block:
         """Lets the device read the host's memory where it is; it takes none of the device's.
@@ -223,12 +200,10 @@ class Platform(Protocol):
         Raises:
             OSError: The device or the driver cannot.
         """
-        ...
 
     @property
     def uuid(self) -> str:
         """Names the device for all processes."""
-        ...
 
     def export(self, block: Block) -> bytes:
         """Returns what another process opens a block by.
@@ -236,7 +211,6 @@ class Platform(Protocol):
         Raises:
             OSError: The device or the driver cannot.
         """
-        ...
 
     def open(self, handle: bytes, nbytes: int, closed: Callable[[], None]) -> Block:
         """Returns another process's block; it takes none of this one's memory.
@@ -249,12 +223,9 @@ class Platform(Protocol):
         Raises:
             OSError: It is gone, or cannot be opened here.
         """
-        ...
 
     def lend(self, block: Block, hold: object) -> Block:
         """Returns a block over the memory of another, whose arrays hold an object, too."""
-        ...
 
     def compile(self, source: str, name: str, options: Sequence[str]) -> Launch:
         """Compiles a kernel; the same one once."""
-        ...
