@@ -174,7 +174,7 @@ class CupyPlatform:
                 runtime.hostRegister(address, nbytes, PORTABLE_MAPPED_READ_ONLY)
             except runtime.CUDARuntimeError as error:
                 raise OSError(f"the device cannot read the host's memory: {error}") from error
-        held = _Registered(runtime, address, owner)
+        held = _Mapped(functools.partial(runtime.hostUnregister, address), owner)
         memory = self._cupy.cuda.UnownedMemory(address, nbytes, held, self._device.id)
         return _Owned(memory, 0)
 
@@ -195,8 +195,12 @@ class CupyPlatform:
                 address = runtime.ipcOpenMemHandle(handle)
             except runtime.CUDARuntimeError as error:
                 raise OSError(f"CUDA does not open the handle: {error}") from error
-        held = _Opened(runtime, address, closed)
-        memory = self._cupy.cuda.UnownedMemory(address, nbytes, held, self._device.id)
+
+        def close() -> None:
+            runtime.ipcCloseMemHandle(address)
+            closed()
+
+        memory = self._cupy.cuda.UnownedMemory(address, nbytes, _Mapped(close), self._device.id)
         return _Owned(memory, 0)
 
     def lend(self, block: Any, hold: object) -> Any:
@@ -267,22 +271,11 @@ class _Owned:
         self.nbytes = nbytes
 
 
-class _Registered:
-    """Host memory that the device may read until this is let go."""
+class _Mapped:
+    """What holds memory that is mapped, and ends that when it is let go."""
 
-    def __init__(self, runtime: Any, address: int, owner: object) -> None:
-        self._runtime, self._address, self.owner = runtime, address, owner
-
-    def __del__(self) -> None:
-        self._runtime.hostUnregister(self._address)
-
-
-class _Opened:
-    """Another process's memory, mapped here until this is let go."""
-
-    def __init__(self, runtime: Any, address: int, closed: Callable[[], None]) -> None:
-        self._runtime, self._address, self._closed = runtime, address, closed
+    def __init__(self, end: Callable[[], object], owner: object = None) -> None:
+        self._end, self.owner = end, owner
 
     def __del__(self) -> None:
-        self._runtime.ipcCloseMemHandle(self._address)
-        self._closed()
+        self._end()

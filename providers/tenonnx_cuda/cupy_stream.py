@@ -131,9 +131,13 @@ class CupyStream:
                 _abandon(capture, cuda.runtime.CUDARuntimeError)
                 raise CannotRecordError(str(error)) from error
             try:
-                return _Graph(capture.end_capture(), self._stream, self), result
+                return functools.partial(self._launch, capture.end_capture()), result
             except cuda.runtime.CUDARuntimeError as error:
                 raise CannotRecordError(str(error)) from error
+
+    def _launch(self, graph: Any) -> None:
+        """Starts a graph, which writes to this stream's pool."""
+        graph.launch(self._stream)
 
     @contextmanager
     def _no_uploads(self) -> Iterator[None]:
@@ -203,13 +207,3 @@ def _abandon(stream: Any, failure: type[Exception]) -> None:
         stream.end_capture()
     except failure:
         return  # a capture that failed ends with its error, which the caller has already
-
-
-class _Graph:
-    """What a stream recorded, whose pool it writes to."""
-
-    def __init__(self, graph: Any, order: Any, stream: CupyStream) -> None:
-        self._graph, self._order, self._stream = graph, order, stream
-
-    def launch(self) -> None:
-        self._graph.launch(self._order)

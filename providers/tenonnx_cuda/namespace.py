@@ -87,26 +87,19 @@ class DeviceNamespace:
 
 
 class Draws:
-    """What of ``numpy.random`` operators use.
+    """What of ``numpy.random`` operators use: a Mersenne Twister on the host.
 
     Args:
         cupy: The module, to whose arrays draws are copied.
+        state: numpy's generator, if there is one yet.
     """
 
-    def __init__(self, cupy: Any) -> None:
-        self._cupy = cupy
+    def __init__(self, cupy: Any, state: Any = None) -> None:
+        self._cupy, self._state = cupy, state
 
-    def RandomState(self, seed: int) -> Generator:  # noqa: N802 - numpy's name
+    def RandomState(self, seed: int) -> Draws:  # noqa: N802 - numpy's name
         """Returns a generator."""
-        return Generator(self._cupy, seed)
-
-
-class Generator:
-    """A Mersenne Twister on the host."""
-
-    def __init__(self, cupy: Any, seed: int) -> None:
-        self._cupy = cupy
-        self._state = np.random.RandomState(seed)
+        return Draws(self._cupy, np.random.RandomState(seed))
 
     def normal(self, loc: float = 0.0, scale: float = 1.0, size: Any = None) -> Array:
         """Returns draws from a normal distribution."""

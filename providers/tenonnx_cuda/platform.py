@@ -24,6 +24,11 @@ Grid: TypeAlias = tuple[int, ...]
 """How many blocks, or threads of a block, there are along each axis."""
 
 
+Recording: TypeAlias = Callable[[], None]
+"""Starts work again that was recorded, as a whole; the arrays that it reads and writes are there
+yet."""
+
+
 class OutOfDeviceMemoryError(MemoryError):
     """The device, or the session's share of it, has no room; nothing that was there is lost."""
 
@@ -34,13 +39,6 @@ class Block(Protocol):
     @property
     def nbytes(self) -> int:
         """Its length."""
-
-
-class Recording(Protocol):
-    """Work that was recorded once and can be started again as a whole."""
-
-    def launch(self) -> None:
-        """Starts it; the arrays that it read and wrote must be the same."""
 
 
 class Launch(Protocol):

@@ -173,7 +173,7 @@ class CapturedRuns:
             for own, given in zip(captured.inputs, inputs, strict=True):
                 if own is not None and not isinstance(own, np.ndarray):
                     self._platform.write(own, given)
-            recording.launch()
+            recording()
             self.replays += 1
             pairs = zip(captured.outputs, outs, strict=True)
             return tuple(out if made is None else self._kept(made, out) for made, out in pairs)

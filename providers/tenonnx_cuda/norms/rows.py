@@ -125,39 +125,22 @@ def normalized(
     return y, mean, deviation, summed
 
 
-@choose("LayerNormalization")
-def layer_normalization(site: Site, plain: Call) -> Call | None:
-    """LayerNormalization with statistics in float32."""
+@choose("LayerNormalization", "RMSNormalization")
+def normalization(site: Site, plain: Call) -> Call | None:
+    """LayerNormalization with statistics in float32, and RMSNormalization with sums in it."""
     axis, epsilon = site.attribute("axis", -1), site.attribute("epsilon", 1e-5)
+    rms = site.node.op_type == "RMSNormalization"
     statistics = any(value.uses() or value.is_graph_output() for value in site.node.outputs[1:])
     if site.attribute("stash_type", FLOAT32) != FLOAT32:
         return None
 
-    def call(x: Array, scale: Array, bias: Array | None = None) -> Any:
+    def call(x: Array, scale: Array, *bias: Array | None) -> Any:
         how = {"axis": axis % x.ndim, "epsilon": epsilon, "statistics": statistics}
         if tuple(scale.shape) == tuple(x.shape[how["axis"] :]):
-            found = normalized(site, x, scale, bias, rms=False, **how)
+            found = normalized(site, x, scale, *(bias or (None,)), rms=rms, **how)
             if found is not None:
-                return found[:3]
-        return plain(x, scale, bias)
-
-    return call
-
-
-@choose("RMSNormalization")
-def rms_normalization(site: Site, plain: Call) -> Call | None:
-    """RMSNormalization with sums in float32."""
-    axis, epsilon = site.attribute("axis", -1), site.attribute("epsilon", 1e-5)
-    if site.attribute("stash_type", FLOAT32) != FLOAT32:
-        return None
-
-    def call(x: Array, scale: Array) -> Any:
-        start = axis % x.ndim
-        if tuple(scale.shape) == tuple(x.shape[start:]):
-            found = normalized(site, x, scale, None, axis=start, epsilon=epsilon, rms=True)
-            if found is not None:
-                return found[0]
-        return plain(x, scale)
+                return found[0] if rms else found[:3]
+        return plain(x, scale, *bias)
 
     return call
 
