@@ -105,9 +105,9 @@ class Instead:
 Choice: TypeAlias = Callable[[Site, Call], Call | Instead | None]
 
 MODULES: Final = (
-    *("attention.attend", "attention.group_query", "attention.rotary", "concatenating"),
-    *("images.channels", "images.convolve", "images.keeping", "images.pooling"),
-    *("images.resizing", "norms.rows", "products.matmul", "products.nbits", "scattering"),
+    *("attention.attend", "attention.group_query", "attention.rotary", "data_movement.concat"),
+    *("data_movement.scatter", "images.channels", "images.convolve", "images.keeping"),
+    *("images.pooling", "images.resizing", "matmul.matmul", "norm.rows", "quantized.nbits"),
 )
 """Where choices are; they register themselves."""
 

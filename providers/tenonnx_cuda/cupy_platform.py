@@ -15,9 +15,9 @@ from tenonnx.errors import EPFail
 from tenonnx.operators import Array, Namespace
 from tenonnx_cuda.cudnn.plans import Cudnn, cudnn_of
 from tenonnx_cuda.cupy_stream import CupyStream, no_room
+from tenonnx_cuda.matmul.cublas import products
 from tenonnx_cuda.namespace import DeviceNamespace
 from tenonnx_cuda.platform import Grid, Launch, NDArray, View
-from tenonnx_cuda.products.cublas import products
 
 PORTABLE_MAPPED_READ_ONLY = 0x01 | 0x02 | 0x08
 """cudaHostRegister's flags for memory that every context may read in place."""

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from tenonnx.operators import Array
+from tenonnx_cuda.matmul.cublas import TF32
 from tenonnx_cuda.platform import CannotRecordError, OutOfDeviceMemoryError, Recording
-from tenonnx_cuda.products.cublas import TF32
 
 LARGEST_LIMIT = 2**62
 """cupy's pools take a signed number."""

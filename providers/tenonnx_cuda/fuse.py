@@ -70,7 +70,7 @@ fusion = FUSIONS.add
 
 MODULES: Final = (
     *("attention.attend", "attention.turning", "elementwise.chains", "images.convolve"),
-    *("norms.residual", "products.linear"),
+    *("matmul.linear", "norm.residual"),
 )
 """Where fusions are; they register themselves."""
 

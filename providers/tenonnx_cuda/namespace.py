@@ -16,7 +16,7 @@ from tenonnx.operators import Array
 from tenonnx_cuda.capture.tracer import allocate
 
 if TYPE_CHECKING:
-    from tenonnx_cuda.products.cublas import Products
+    from tenonnx_cuda.matmul.cublas import Products
 
 BFLOAT16: Final = np.dtype(ml_dtypes.bfloat16)
 

@@ -1,4 +1,4 @@
-"""The CUDA sources, and how a kernel of them is made."""
+"""The CUDA sources, which are beside the modules that launch them, and how a kernel is made."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tenonnx_cuda.capture.tracer import DynamicNumber, current_trace, start
 from tenonnx_cuda.elementwise.formulas import endings
 from tenonnx_cuda.platform import Grid, Launch, Platform
 
-FOLDER: Final = Path(__file__).with_name("kernels")
+FOLDER: Final = Path(__file__).parent
 
 ELEMENTS: Final = {
     np.dtype(np.float32): "f32",
@@ -24,7 +24,7 @@ ELEMENTS: Final = {
 }
 """What the sources call the element types of activations."""
 
-INCLUDE: Final = re.compile(r'^#include "(\w+)\.cuh".*$', re.MULTILINE)
+INCLUDE: Final = re.compile(r'^#include "([\w/]+)\.cuh".*$', re.MULTILINE)
 
 NULL: Final = np.uintp(0)
 """A pointer to nothing, as an argument."""
@@ -75,7 +75,7 @@ def kernel(platform: Platform, file: str, name: str, **macros: Any) -> Kernel:
 
     Args:
         platform: The device.
-        file: Which of the sources.
+        file: Which of the sources, from the provider's folder on.
         name: The kernel in it.
         macros: Their values.
     """

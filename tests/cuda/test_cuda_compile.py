@@ -31,15 +31,15 @@ def nvrtc() -> Any:
 WIDTHS = (("f32", 4), ("f16", 8), ("bf16", 1))
 
 VARIANTS: dict[str, list[dict[str, Any]]] = {
-    "norm": [{"T": t, "WIDTH": w, "HELD": 4, "THREADS": 256} for t, w in WIDTHS],
-    "softmax": [{"T": t, "WIDTH": w, "HELD": 8, "THREADS": 256} for t, w in WIDTHS],
+    "norm/norm": [{"T": t, "WIDTH": w, "HELD": 4, "THREADS": 256} for t, w in WIDTHS],
+    "norm/softmax": [{"T": t, "WIDTH": w, "HELD": 8, "THREADS": 256} for t, w in WIDTHS],
     "room": [{"WIDTH": 1 << n} for n in range(5)],
-    "rotary": [{"T": t} for t in ELEMENTS.values()],
-    "conv": [
+    "attention/rotary": [{"T": t} for t in ELEMENTS.values()],
+    "conv/conv": [
         {"T": t, "KH": 3, "KW": 3, "TENSOR": tensor} for t in ELEMENTS.values() for tensor in (1, 0)
     ],
-    "channels": [{"T": t, "LAST": last} for t, last in (("f16", 0), ("f32", 1))],
-    "depthwise": [
+    "conv/channels": [{"T": t, "LAST": last} for t, last in (("f16", 0), ("f32", 1))],
+    "conv/depthwise": [
         {"T": t, "KH": 3, "KW": 5, "TIMES": n, "LAST": last, "VECTOR": v}
         | {"ACTIVATED": function_of("LeakyRelu")}
         for t, n, last, v in (
@@ -49,25 +49,25 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             ("bf16", 1, 1, 1),
         )
     ],
-    "ending": [
+    "conv/ending": [
         {"T": t, "S": s, "ACTIVATED": function_of(n)}
         for t, s, n in (("bf16", "float", "HardSwish"), ("f16", "f16", "Clip"))
     ],
-    "pool": [
+    "conv/pool": [
         {"T": t, "LAST": last, "MAXIMUM": most}
         for t in ELEMENTS.values()
         for last, most in ((0, 1), (1, 0))
     ],
-    "resize": [{"T": t, "LAST": last} for t, last in (("f16", 0), ("f32", 1))],
-    "scatter": [
+    "conv/resize": [{"T": t, "LAST": last} for t, last in (("f16", 0), ("f32", 1))],
+    "data_movement/scatter": [
         {"T": "f32", "E": e, "WIDTH": w, "OPERATION": o}
         for e, w, o in (("short", 2, 1), ("float", 4, 2), ("long long", 8, 0))
     ],
-    "steps": [
+    "data_movement/steps": [
         {"E": e, "WIDTH": w, "CIRCULAR": c}
         for e, w, c in (("unsigned char", 1, 0), ("unsigned short", 2, 1), ("unsigned", 4, 0))
     ],
-    "attention": [
+    "attention/attention": [
         {"T": t, "SIZE": s, "VALUE": s, "ROWS": r, "COLUMNS": c, "THREADS": 128, "MASK": m}
         for t, s, r, c, m in (
             ("f16", 128, 16, 32, 1),
@@ -75,7 +75,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             ("f32", 64, 1, 32, 0),
         )
     ],
-    "attention_mma": [
+    "attention/attention_mma": [
         {"T": t, "SIZE": s, "VALUE": s, "EACH": e, "MASK": m, "STAGED": n}
         for t, s, e, m, n in (
             ("f16", 128, 8, 0, 1),
@@ -84,17 +84,17 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             ("f16", 64, 8, 0, 0),
         )
     ],
-    "cache": [{"T": t} for t in ELEMENTS.values()],
-    "dequantize": [
+    "attention/cache": [{"T": t} for t in ELEMENTS.values()],
+    "quantized/dequantize": [
         {"T": t, "S": t, "BITS": b, "SIGNED": s, "MIDDLE": 8, "ZERO": z}
         | {"BY_ROWS": by_rows, "K_BLOCK": 32, "N_BLOCK": 1}
         for t, b, s, z, by_rows in (("f16", 4, 0, 1, 1), ("bf16", 8, 1, 0, 0), ("f32", 2, 0, 2, 1))
     ],
-    "few": [
+    "matmul/few": [
         {"T": t, "ROWS": rows, "ACTIVATED": function_of(activation)}
         for t, rows, activation in (("f16", 1, ""), ("bf16", 4, "GeluTanh"), ("f16", 2, "Relu"))
     ],
-    "nbits_mma": [
+    "quantized/nbits_mma": [
         {"T": t, "S": t, "BITS": b, "SIGNED": s, "MIDDLE": 8, "ZERO": z, "TILES": n}
         | {"K_BLOCK": 32, "WHOLE": whole, "K_STEP": step, "PADDED": int(step == 1)}
         for t, b, s, z, n, whole, step in (
@@ -103,11 +103,11 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             ("f16", 2, 0, 0, 8, 1, 0),
         )
     ],
-    "unseen": [
+    "attention/unseen": [
         {"T": t, "VALUE": v, "MASK": m}
         for t, v, m in (("f16", 64, 0), ("bf16", 128, 1), ("f16", 72, 2))
     ],
-    "nbits_mma_columns": [
+    "quantized/nbits_mma_columns": [
         {"T": t, "S": t, "Y": y, "BITS": b, "SIGNED": s, "MIDDLE": 0, "ZERO": z}
         | {"K_BLOCK": 32, "N_BLOCK": 1, "N_STEP": n_step, "STEP": step, "TILES": n}
         for t, y, b, s, z, n_step, step, n in (
@@ -116,9 +116,9 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             ("bf16", "f32", 2, 0, 1, 1, 32, 2),
         )
     ],
-    "parts": [{}],
-    "slices": [{"T": t} for t in ELEMENTS.values()],
-    "nbits": [
+    "quantized/parts": [{}],
+    "quantized/slices": [{"T": t} for t in ELEMENTS.values()],
+    "quantized/nbits": [
         {"T": t, "S": t, "BITS": b, "SIGNED": s, "MIDDLE": 8, "ZERO": z, "ROWS": 4}
         for t, b, s, z in (("f16", 4, 0, 1), ("bf16", 8, 1, 0), ("f32", 2, 0, 2))
     ],
@@ -126,7 +126,9 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
 
 
 def test_every_source_is_compiled_here() -> None:
-    assert VARIANTS.keys() == {path.stem for path in FOLDER.glob("*.cu")}
+    assert VARIANTS.keys() == {
+        path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.cu")
+    }
 
 
 def check_compiles(text: str, macros: dict[str, Any], capability: int, folder: Path) -> None:
@@ -163,7 +165,7 @@ def test_kernels_compile(name: str, capability: int, tmp_path: Path) -> None:
 
 def test_shared_memory_fits_everywhere() -> None:
     """48 KiB is what a block has without being asked for more."""
-    text = (FOLDER / "attention.cu").read_text()
+    text = (FOLDER / "attention/attention.cu").read_text()
     assert "extern __shared__" not in text
     for size, tile_rows, columns in ((128, 16, 32), (256, 8, 16)):
         floats = (tile_rows + columns) * (size + 1) + columns * size + tile_rows * (columns + 1)

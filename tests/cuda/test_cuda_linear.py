@@ -20,10 +20,10 @@ from test_cuda_products import DTYPES, Library, draw, matrices
 
 from models import model, node, value
 from tenonnx_cuda.chosen import Site, choices
+from tenonnx_cuda.matmul.cublas import Products
+from tenonnx_cuda.matmul.cublaslt import Descriptor, Found, Lt, cublaslt
 from tenonnx_cuda.namespace import DeviceNamespace
 from tenonnx_cuda.options import CudaOptions
-from tenonnx_cuda.products.cublas import Products
-from tenonnx_cuda.products.cublaslt import Descriptor, Found, Lt, cublaslt
 
 WIDTHS = {
     "MatmulDesc": {3: 4, 4: 4, 7: 4, 8: 8},

@@ -12,7 +12,7 @@ import strict
 from kernel_calls import chosen, close
 from numpy.lib.stride_tricks import as_strided
 
-from tenonnx_cuda.products.cublas import KINDS, Products
+from tenonnx_cuda.matmul.cublas import KINDS, Products
 
 DTYPES = {number: dtype for dtype, number in KINDS.items()}
 

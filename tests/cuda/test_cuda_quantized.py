@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from kernel_calls import BFLOAT16, EPSILON, FLOATS, chosen, close, draw, needs_compiler
 
-from tenonnx_cuda.products import nbits
+from tenonnx_cuda.quantized import nbits
 
 
 def packed(values: Any, bits: int) -> Any:

@@ -117,7 +117,7 @@ def room_for(task: Task) -> Tensor | None:
 def kernel(task: Task, name: str) -> Kernel:
     """Returns one of the kernels of ``unseen.cu``."""
     macros = {"T": task.site.element(task.q.array), "VALUE": task.v.size}
-    return task.site.kernel("unseen", name, MASK=task.sight.mask[0], **macros)
+    return task.site.kernel("attention/unseen", name, MASK=task.sight.mask[0], **macros)
 
 
 def spread(task: Task, where: Tensor) -> Array:

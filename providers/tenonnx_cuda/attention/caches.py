@@ -122,7 +122,7 @@ def _carry(site: Site, past: Pair, present: Pair) -> None:
     if wide:
         sizes = [size // each for size in sizes]
     macros = {"T": site.element(present[0]), "VECTOR": int(wide)}
-    launch = site.kernel("cache", "carry", **macros)
+    launch = site.kernel("attention/cache", "carry", **macros)
     grid = (*blocks(rows * max(sizes[1], sizes[3])), 2)
     launch(grid, (THREADS,), (*past, *present, *map(np.int64, (rows, *sizes))))
 
@@ -153,7 +153,7 @@ def append(
     strides = [np.int64(n) for h in (k if q is None else q, k, v) for n in h.strides]
     arguments = (*arrays, pointer(turned), *present, *map(pointer, angles))
     count = k.batch * k.steps * ((heads + k.heads) * k.size + k.heads * v.size)
-    launch = site.kernel("cache", "append", T=site.element(k.array), VECTOR=0)
+    launch = site.kernel("attention/cache", "append", T=site.element(k.array), VECTOR=0)
     launch(blocks(count), (THREADS,), (*arguments, start, *map(np.int32, sizes), *strides))
     return None if turned is None else Heads.of(xp, turned, heads), lengths
 

@@ -222,10 +222,10 @@ def by_tiles(task: Task) -> None:
     macros = {**task.macros, "ROWS": rows, "COLUMNS": 16 if large else 32, "THREADS": THREADS}
     tiles = -(-q.steps // rows)
     shares = Shares.of(task, BLOCKS // (tiles * q.heads * q.batch))
-    launch = task.site.kernel("attention", "attend", **macros)
+    launch = task.site.kernel("attention/attention", "attend", **macros)
     grid = (tiles * shares.parts, q.heads, q.batch)
     launch(grid, (THREADS,), (*task.arguments, *shares.arguments))
-    shares.combine(task.site.kernel("attention", "combine", **macros), task)
+    shares.combine(task.site.kernel("attention/attention", "combine", **macros), task)
 
 
 def on_tensor_cores(task: Task) -> None:
@@ -235,10 +235,10 @@ def on_tensor_cores(task: Task) -> None:
     shares = Shares.of(task, UNITS // (tiles * k.heads * q.batch))
     staged = shares.parts == 1 and tiles >= WARPS
     macros = {**task.macros, "EACH": 8 if v.size % 64 == 0 else 4, "STAGED": int(staged)}
-    launch = task.site.kernel("attention_mma", "attend_tensor", **macros)
+    launch = task.site.kernel("attention/attention_mma", "attend_tensor", **macros)
     grid = (-(-tiles * shares.parts // WARPS), k.heads, q.batch)
     launch(grid, (WARPS * 32,), (*task.arguments, *shares.arguments))
-    shares.combine(task.site.kernel("attention_mma", "combine", **macros), task)
+    shares.combine(task.site.kernel("attention/attention_mma", "combine", **macros), task)
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ def rotary_embedding(site: Site, plain: Call) -> Call:
         y = xp.empty(x.shape, x.dtype)
         sizes = [np.int32(n) for n in (batch, steps, heads, size, turned)]
         count = batch * steps * heads * (size - turned // 2)
-        launch = site.kernel("rotary", "rotate", T=element)
+        launch = site.kernel("attention/rotary", "rotate", T=element)
         wide = [np.int64(n) for n in (math.prod(cosines.shape[:-1]), *strides)]
         arguments = (*given, pointer(places), y, *sizes, interleaved, *wide)
         launch(blocks(count), (THREADS,), arguments)

@@ -60,6 +60,6 @@ def turned(
     y = xp.empty(x.shape, x.dtype)
     steps = [np.int64(n // x.itemsize) for a in (x, *waves) for n in a.strides[:3]]
     sizes = (*map(np.int32, (*x.shape[1:3], half)), np.int64(x.size // 2))
-    launch = kernel(platform, "rotary", "turn", T=element)
+    launch = kernel(platform, "attention/rotary", "turn", T=element)
     launch(blocks(x.size // 2), (THREADS,), (x, *waves, y, *steps, *sizes))
     return (y,)

@@ -99,7 +99,7 @@ def _inputs(nodes: Sequence[ir.Node]) -> tuple[ir.Value, ...]:
 
 def whole(chain: Chain) -> str:
     """Returns a chain's source as it is compiled."""
-    return common() + header("activations") + header("packs") + chain.source
+    return common() + header("elementwise/activations") + header("elementwise/packs") + chain.source
 
 
 def width(arrays: Sequence[Array], periods: Sequence[int], count: int) -> int:

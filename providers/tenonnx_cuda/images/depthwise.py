@@ -39,7 +39,7 @@ def depthwise(task: Task) -> Array | None:
     vector = VECTOR if last and even else 1
     height, width = window_of(task.windows)
     launch = task.site.kernel(
-        "depthwise", "depthwise", T=ELEMENTS[x.dtype], KH=height, KW=width, TIMES=times,
+        "conv/depthwise", "depthwise", T=ELEMENTS[x.dtype], KH=height, KW=width, TIMES=times,
         LAST=int(last), VECTOR=vector, ACTIVATED=function_of(task.ending.activation),
     )  # fmt: skip
     chunk, places = (32 * vector, 8 * PLACES) if last else (1, THREADS * PLACES)

@@ -70,6 +70,6 @@ def partial_sums(task: Task, x: Array, w: Array) -> Array:
     partial = site.xp.empty((slices, x.shape[0], w.shape[0], places), np.float32)
     sizes = [np.int32(n) for n in (task.group, w.shape[1], maps, slices, length)]
     grid = (tiles * slices, -(-maps // TILE), x.shape[0] * task.group)
-    launch = site.kernel("conv", "convolve", **macros)
+    launch = site.kernel("conv/conv", "convolve", **macros)
     launch(grid, (THREADS,), (x, w, partial, *sizes, *numbers_of(task.windows)))
     return partial

@@ -54,7 +54,7 @@ def pool(site: Site, plain: Call) -> Call | None:
         steps = (*map(np.int32, window_of(windows)), *numbers[2:])
         bounds = [np.int32(n) for pair in seen for n in pair]
         macros = {"T": element, "LAST": int(last), "MAXIMUM": int(maximum)}
-        launch = site.kernel("pool", "pool", **macros)
+        launch = site.kernel("conv/pool", "pool", **macros)
         launch(blocks(y.size), (THREADS,), (x, y, *sizes, *steps, *bounds))
         return (y,) if maximum else y
 
@@ -75,7 +75,7 @@ def pool_whole(site: Site, plain: Call) -> Call:
         x = layouts.laid(site.xp, X, at_end=last)
         y = site.xp.empty((batch, channels, *(1,) * (X.ndim - 2)), X.dtype)
         grid = (-(-channels // LANES), batch) if last else (-(-batch * channels // CHANNELS),)
-        launch = site.kernel("pool", "pool_whole", T=element, LAST=int(last), MAXIMUM=maximum)
+        launch = site.kernel("conv/pool", "pool_whole", T=element, LAST=int(last), MAXIMUM=maximum)
         sizes = (channels, batch, X.size // (batch * channels))
         launch(grid, (THREADS,), (x, y, *map(np.int32, sizes)))
         return y

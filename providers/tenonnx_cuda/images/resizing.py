@@ -81,7 +81,7 @@ def resize(site: Site, plain: Call) -> Call | None:
         x = layouts.laid(site.xp, X, at_end=last)
         y = layouts.empty(site.xp, (*X.shape[:-2], *made.output), X.dtype, at_end=last)
         sizes_ = (X.shape[1], *X.shape[-2:], *made.output, *made.taps)
-        launch = site.kernel("resize", "resize", T=element, LAST=int(last))
+        launch = site.kernel("conv/resize", "resize", T=element, LAST=int(last))
         numbers = (np.int64(y.size), *map(np.int32, sizes_))
         launch(blocks(y.size), (THREADS,), (x, y, *made.arrays, *numbers))
         return y

@@ -81,7 +81,7 @@ def finish(
     element = ELEMENTS[y.dtype]
     slices, kind = (1, element) if sums is y else (sums.shape[0], "float")
     launch = site.kernel(
-        "ending", "finish", T=element, S=kind, ACTIVATED=function_of(ending.activation)
+        "conv/ending", "finish", T=element, S=kind, ACTIVATED=function_of(ending.activation)
     )
     inner = math.prod(y.shape[2:]) if y.flags.c_contiguous else 1
     counts = (np.int32(slices), np.int64(y.size), np.int32(y.shape[1]), np.int32(inner))

@@ -9,8 +9,8 @@ import numpy as np
 from tenonnx.operators import Array
 from tenonnx_cuda.capture.tracer import cannot_capture
 from tenonnx_cuda.chosen import Call, Site, choose
-from tenonnx_cuda.products.matrix import Matrix
-from tenonnx_cuda.products.nbits_tensor import added, by_tensor_cores, suits_tensor_cores
+from tenonnx_cuda.quantized.matrix import Matrix
+from tenonnx_cuda.quantized.nbits_tensor import added, by_tensor_cores, suits_tensor_cores
 from tenonnx_cuda.sources import LARGEST_GRID, THREADS, blocks, pointer
 
 FEW: Final = 16
@@ -51,7 +51,7 @@ def by_rows(site: Site, x: Array, matrix: Matrix) -> Array:
     count, outer = len(x), matrix.rows
     together = next((n for n in ROWS if n >= count), ROWS[-1])
     y = site.xp.empty((count, outer), x.dtype)
-    launch = site.kernel("nbits", "rows_product", ROWS=together, **matrix.macros(x))
+    launch = site.kernel("quantized/nbits", "rows_product", ROWS=together, **matrix.macros(x))
     sizes = (count, outer, matrix.columns, *matrix.places, matrix.zero_row)
     arrays = (x, matrix.weight, matrix.scales, pointer(matrix.zeros), y)
     grid = (-(-outer // (THREADS // 32)), -(-count // together))
@@ -72,7 +72,7 @@ def by_columns(site: Site, x: Array, matrix: Matrix) -> Array:
     length = -(-inner // slices)
     slices = -(-inner // length)
     partial = site.xp.empty((slices, count, outer), np.float32)
-    launch = site.kernel("nbits", "columns_product", ROWS=together, **matrix.macros(x))
+    launch = site.kernel("quantized/nbits", "columns_product", ROWS=together, **matrix.macros(x))
     sizes = (count, outer, inner, length, *matrix.places)
     arrays = (x, matrix.weight, matrix.scales, pointer(matrix.zeros), partial)
     grid = (across, slices, -(-count // together))
@@ -116,7 +116,7 @@ def dequantized(site: Site, x: Array, matrix: Matrix, start: int, rows: int) -> 
     tile = site.xp.empty((rows, matrix.columns), x.dtype)
     k_block, k_step, n_block, n_step = matrix.places
     macros = {"BY_ROWS": int(matrix.by_rows), "K_BLOCK": k_block, "N_BLOCK": n_block}
-    launch = site.kernel("dequantize", "dequantize", **macros, **matrix.macros(x))
+    launch = site.kernel("quantized/dequantize", "dequantize", **macros, **matrix.macros(x))
     arrays = (matrix.weight, matrix.scales, pointer(matrix.zeros), tile)
     sizes = (start, rows, matrix.columns, k_step, n_step, matrix.zero_row)
     grid = (*blocks(matrix.columns // matrix.per_word), min(rows, LARGEST_GRID))

@@ -9,9 +9,9 @@ import numpy as np
 from tenonnx.operators import Array
 from tenonnx_cuda.chosen import same_element
 from tenonnx_cuda.elementwise.formulas import function_of
+from tenonnx_cuda.matmul.cublas import placed
+from tenonnx_cuda.matmul.epilogue import Epilogue
 from tenonnx_cuda.platform import Platform
-from tenonnx_cuda.products.cublas import placed
-from tenonnx_cuda.products.epilogue import Epilogue
 from tenonnx_cuda.sources import is_aligned, kernel, pointer
 
 ROWS: Final = (1, 2, 4)
@@ -56,7 +56,7 @@ def product_of_few(
     rows = next(n for n in ROWS if n >= count)
     name = "few_by_rows" if turned else "few_by_columns"
     macros: dict[str, Any] = {"T": element, "ROWS": rows, "ACTIVATED": function_of(activation)}
-    launch = kernel(platform, "few", name, **macros)
+    launch = kernel(platform, "matmul/few", name, **macros)
     numbers = (
         np.float32(epilogue.alpha),
         np.float32(epilogue.beta),

@@ -1,6 +1,6 @@
 // Products with a matrix of 8, 4 or 2 bits an element, read as it is stored.
 
-#include "levels.cuh"
+#include "quantized/levels.cuh"
 
 // y[m, n] = sum over k of x[m, k] * W[n, k], for ROWS rows of x at a time: a warp for each n, so
 // that a row of W is read once, in order. words is K / PER. The grid: n by warps, m by ROWS.

@@ -1,7 +1,7 @@
 // Softmax of rows of n elements, a block each; with is_log its logarithm.
 
-#include "packs.cuh"
-#include "held.cuh"
+#include "elementwise/packs.cuh"
+#include "norm/held.cuh"
 
 // float16 is rounded after every step, as the operator's body in ONNX is.
 __device__ inline float step(float x, const f16*) { return half_to_float(float_to_half(x)); }

@@ -2,7 +2,7 @@
 
 // SIZE and VALUE are the sizes of a head of q and k, and of v. MASK: 0 none, 1 T added, 2 bytes of
 // which 0 hides. A block of THREADS threads, of which THREADS / ROWS share a row of scores.
-#include "shares.cuh"
+#include "attention/shares.cuh"
 #define LANES (THREADS / ROWS)
 #define OWN ((VALUE + LANES - 1) / LANES)
 

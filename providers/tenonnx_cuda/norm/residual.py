@@ -10,7 +10,7 @@ from tenonnx.planning.lower import is_constant
 from tenonnx_array.residual_norm import NORMS, find_sum
 from tenonnx_cuda.chosen import Site
 from tenonnx_cuda.fuse import RESIDUAL, Fused, Scope, fusion
-from tenonnx_cuda.norms.rows import normalized
+from tenonnx_cuda.norm.rows import normalized
 
 if TYPE_CHECKING:
     import onnx_ir as ir

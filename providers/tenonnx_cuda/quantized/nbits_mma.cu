@@ -1,8 +1,8 @@
 // Products with a stored matrix [N, K] of 8, 4 or 2 bits an element, on tensor cores.
 
 #include "mma.cuh"
-#include "levels.cuh"
-#include "levels_mma.cuh"
+#include "quantized/levels.cuh"
+#include "quantized/levels_mma.cuh"
 
 // A block has LINES rows n; its warps share K out, in chunks whose bytes of a row are ROW_BYTES.
 #define LINES 16

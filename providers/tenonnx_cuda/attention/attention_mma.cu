@@ -8,7 +8,7 @@
 // before is multiplied; without, a warp meets no other, and reads them where they are.
 
 #include "mma.cuh"
-#include "shares.cuh"
+#include "attention/shares.cuh"
 #define WARPS 4
 #define ROWS 16
 #define KEYS 32  // at a time

@@ -1,6 +1,6 @@
 // A stored matrix of 8, 4 or 2 bits an element, written down.
 
-#include "levels.cuh"
+#include "quantized/levels.cuh"
 
 #define UNROLL _Pragma("unroll")  // registers have no addresses
 

@@ -68,7 +68,7 @@ def softmax(site: Site, plain: Call) -> Call:
         x = xp.ascontiguousarray(x)
         y = xp.empty(x.shape, x.dtype)
         form, threads, macros = held(length, x, y, shares=SOFTMAX)
-        launch = site.kernel("softmax", f"softmax{form}", T=element, **macros)
+        launch = site.kernel("norm/softmax", f"softmax{form}", T=element, **macros)
         launch((x.size // length,), threads, (x, y, np.int32(length), is_log))
         return y
 
@@ -120,7 +120,7 @@ def normalized(
     form, threads, macros = held(length, *given, y, summed, shares=NORM)
     outs = [pointer(a) for a in (y, summed, mean, deviation)]
     numbers = (np.int32(length), np.float32(epsilon), np.int32(rms))
-    launch = site.kernel("norm", f"normalize{form}", T=element, **macros)
+    launch = site.kernel("norm/norm", f"normalize{form}", T=element, **macros)
     launch((rows,), threads, (*map(pointer, given), *outs, *numbers))
     return y, mean, deviation, summed
 

@@ -1,7 +1,7 @@
 // Normalization of rows of n elements, a block each: Layer, RMS, and both after a residual sum.
 
-#include "packs.cuh"
-#include "held.cuh"
+#include "elementwise/packs.cuh"
+#include "norm/held.cuh"
 
 // y = (s - mean) / sqrt(var + epsilon) * scale + bias, with s = x + skip + extra.
 // With rms the mean is taken for 0. Null: skip, extra (a row), scale, bias, total (gets s), mean,

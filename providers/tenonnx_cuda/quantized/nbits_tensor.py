@@ -8,7 +8,7 @@ import numpy as np
 
 from tenonnx.operators import Array
 from tenonnx_cuda.chosen import Site
-from tenonnx_cuda.products.matrix import Matrix
+from tenonnx_cuda.quantized.matrix import Matrix
 from tenonnx_cuda.sources import ELEMENTS, LARGEST_GRID, THREADS, blocks, is_aligned, pointer
 
 BFLOAT16: Final = next(dtype for dtype, name in ELEMENTS.items() if name == "bf16")
@@ -71,7 +71,7 @@ def factors(site: Site, x: Array) -> Array:
         return x
     rows, columns = x.shape
     parts = site.xp.empty((rows * PARTS[x.dtype], columns), BFLOAT16)
-    launch = site.kernel("parts", "split")
+    launch = site.kernel("quantized/parts", "split")
     sizes = (np.int32(rows), np.int32(columns))
     launch((*blocks(columns), rows), (THREADS,), (x, parts, *sizes))
     return parts
@@ -128,7 +128,7 @@ def by_rows(site: Site, x: Array, matrix: Matrix, tiles: int) -> Array:
     macros = {"TILES": tiles, "K_BLOCK": block_of(matrix), "WHOLE": int(whole_chunks),
               "K_STEP": k_step if k_step < 2 else "k_step", "PADDED": int(zero_row > 0),
               **matrix.macros(x)}  # fmt: skip
-    launch = site.kernel("nbits_mma", "tensor_product", **macros)
+    launch = site.kernel("quantized/nbits_mma", "tensor_product", **macros)
     sizes = (count, outer, matrix.columns, k_step, n_block, n_step, zero_row)
     arrays = (factors(site, x), matrix.weight, matrix.scales, pointer(matrix.zeros), y)
     launch((groups(x, tiles), -(-outer // LINES)), (THREADS,), (*arrays, *map(np.int32, sizes)))
@@ -151,7 +151,7 @@ def by_columns(site: Site, x: Array, matrix: Matrix, tiles: int) -> Array:
     macros = {"TILES": tiles, "STEP": step, "K_BLOCK": k_block if k_step else step,
               "N_BLOCK": n_block, "N_STEP": 1 if n_step == 1 and side_by_side else "n_step",
               "Y": ELEMENTS[dtype], **matrix.macros(x)}  # fmt: skip
-    launch = site.kernel("nbits_mma_columns", "tensor_columns", **macros)
+    launch = site.kernel("quantized/nbits_mma_columns", "tensor_columns", **macros)
     arrays = (factors(site, x), matrix.weight, matrix.scales, pointer(matrix.zeros), y)
     sizes = (count, outer, inner, length, k_step, n_step)
     launch((groups(x, tiles), across, slices), (WARPS * 32,), (*arrays, *map(np.int32, sizes)))
@@ -161,6 +161,6 @@ def by_columns(site: Site, x: Array, matrix: Matrix, tiles: int) -> Array:
 def added(site: Site, parts: Array, dtype: np.dtype[Any]) -> Array:
     """Returns the sums of slices, in their order."""
     y = site.xp.empty(parts.shape[1:], dtype)
-    add = site.kernel("slices", "add_slices", T=ELEMENTS[dtype])
+    add = site.kernel("quantized/slices", "add_slices", T=ELEMENTS[dtype])
     add(blocks(y.size), (THREADS,), (parts, y, np.int32(len(parts)), np.int64(y.size)))
     return y

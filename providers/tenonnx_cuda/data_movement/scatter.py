@@ -34,7 +34,7 @@ def accumulate(site: Site, data: Array, targets: Array, updates: Array, reductio
     wide = np.dtype(np.float32) if dtype.name not in PLAIN else dtype
     fresh = xp.ascontiguousarray(data).astype(wide)
     macros = {"E": PLAIN[wide.name], "WIDTH": wide.itemsize, "OPERATION": OPERATIONS[reduction]}
-    launch = site.kernel("scatter", "scatter", **macros)
+    launch = site.kernel("data_movement/scatter", "scatter", **macros)
     given = xp.ascontiguousarray(updates.reshape(-1).astype(wide, copy=False))
     targets = xp.ascontiguousarray(targets.astype(np.int64, copy=False))
     sizes = np.int64(given.size), np.int64(fresh.size)
@@ -116,7 +116,7 @@ def tensor_scatter(site: Site, plain: Call) -> Call:
         outer, length = math.prod(past.shape[1:at]), update.shape[at]
         count = past.shape[0] * outer * length * inner
         launch = site.kernel(
-            "steps", "write_steps", E=WIDTHS[width], WIDTH=width, CIRCULAR=circular
+            "data_movement/steps", "write_steps", E=WIDTHS[width], WIDTH=width, CIRCULAR=circular
         )
         begins = None if firsts is None else firsts.reshape(-1).astype(np.int64, copy=False)
         numbers = map(np.int64, (count, outer, past.shape[at], length, inner))

@@ -1,8 +1,8 @@
 // Products with a stored matrix [K, N] of 8, 4 or 2 bits an element, on tensor cores.
 
 #include "mma.cuh"
-#include "levels.cuh"
-#include "levels_mma.cuh"
+#include "quantized/levels.cuh"
+#include "quantized/levels_mma.cuh"
 
 // A block has 8 words of a row of the matrix, WIDTH columns n; its warps share its slice of K out,
 // STEP at a time, of which a lane has 4 neighbours of every 16.

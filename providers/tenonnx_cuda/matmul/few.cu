@@ -1,7 +1,7 @@
 // Products of a few rows x [M, K], M <= ROWS, with a matrix of 16-bit floats, for which reading it
 // is all: y = activation(alpha * x * W + beta * added + bias), where there are added and bias.
 
-#include "activations.cuh"
+#include "elementwise/activations.cuh"
 #include "endings.cuh"  // of elementwise.formulas
 
 #define WARPS 8

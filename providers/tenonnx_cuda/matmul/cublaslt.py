@@ -18,7 +18,7 @@ import numpy as np
 
 from tenonnx.operators import Array
 from tenonnx_cuda.capture.tracer import allocate, start
-from tenonnx_cuda.products.epilogue import Epilogue
+from tenonnx_cuda.matmul.epilogue import Epilogue
 
 log = logging.getLogger("tenonnx")
 

@@ -20,8 +20,8 @@ import numpy as np
 
 from tenonnx.operators import Array
 from tenonnx_cuda.capture.tracer import allocate, cannot_capture, start
-from tenonnx_cuda.products.cublaslt import Lt, cublaslt
-from tenonnx_cuda.products.epilogue import Epilogue
+from tenonnx_cuda.matmul.cublaslt import Lt, cublaslt
+from tenonnx_cuda.matmul.epilogue import Epilogue
 
 KINDS: Final = {
     np.dtype(np.float32): 0,

@@ -4,7 +4,7 @@
 // width], and a thread has a place; with it [height, width, channels], and a thread has VECTOR maps
 // at a place, next to those of its neighbour, as 16 bytes of float32 or 8 of 16 bits. VECTOR is 1 if
 // TIMES is not.
-#include "activations.cuh"
+#include "elementwise/activations.cuh"
 #include "endings.cuh"  // of elementwise.formulas
 #define THREADS 256
 #define WINDOW (KH * KW)

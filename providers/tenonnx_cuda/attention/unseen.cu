@@ -3,7 +3,7 @@
 
 // T is the element type; VALUE, of v, the size of a head. MASK: 0 none, 1 T added, 2 bytes of which 0
 // hides.
-#include "shares.cuh"
+#include "attention/shares.cuh"
 #define WARPS 4
 
 #if MASK == 2

@@ -1,7 +1,7 @@
 // The last steps of a convolution, of sums that something else left: in shares, or in its result.
 
 // S is the type of the sums: float, or T where they are in y already.
-#include "activations.cuh"
+#include "elementwise/activations.cuh"
 #include "endings.cuh"  // of elementwise.formulas
 
 // y[i] = the activation of bias of its map + extra[i] + sum over s of sums[s, i], in order. A map has

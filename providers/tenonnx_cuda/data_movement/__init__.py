@@ -1,0 +1,1 @@
+"""Concatenating and scattering: what moves elements."""
