@@ -62,7 +62,7 @@ def register_transforms(register: Callable[[Transform], None]) -> None:
     add("rms-norm", "extended", 61, "norms:rms_norm", "ReduceMean")
     add("swish", "extended", 63, "gelu:swish", "Sigmoid")
     add("hard-swish", "extended", 62, "gelu:hard_swish", ("Clip", "HardSigmoid"))
-    add("attention", "extended", 65, "attention:attention", "Softmax", domain=MICROSOFT)
+    add("attention", "basic", 65, "attention:attention", "Softmax", domain=MICROSOFT)
     add("packed-heads", "extended", 66, "packed:packed_heads", "Attention", domain=MICROSOFT)
 
 

@@ -37,13 +37,13 @@ NARROW = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 def _over_last(node: ir.Node) -> str | None:
     axis = attribute(node, "axis", -1 if (node.version or 1) >= 13 else 1)
     rank = rank_of(operand(node, 0))
-    old = (node.version or 1) < 13 and axis not in (-1, 3)
-    return f"is over axis {axis}" if axis not in (-1, rank or -1, 3) or old else None
+    return None if axis == -1 or (rank and axis == rank - 1) else f"is over axis {axis}"
 
 
 def _swaps_last(node: ir.Node) -> str | None:
     order = permutation(node)
-    return None if order in ((0, 1, 3, 2), (0, 2, 3, 1)) else f"moves the axes to {order}"
+    swaps = ((0, 1, 3, 2), (0, 2, 3, 1), (0, 2, 1))
+    return None if order in swaps else f"moves the axes to {order}"
 
 
 def _scaled(x: Like, name: str) -> Pattern:
@@ -61,6 +61,7 @@ def _swaps_inner(node: ir.Node) -> str | None:
 KEYS = either(
     op("Transpose", _scaled("keys", "inner key"), where=_swaps_last),
     op("Reshape", op("Transpose", op("Reshape", "keys", more=True), where=_swaps_inner), more=True),
+    "crossed",
 )
 PRODUCT = op("MatMul", _scaled("queries", "query"), _scaled(let("turned", KEYS), "key"))
 SCALED = _scaled(PRODUCT, "scores")
@@ -117,14 +118,19 @@ def _mask(found: Found, context: TransformContext) -> tuple[list[ir.Node], ir.Va
     return [*new, zero, added], added.outputs[0]
 
 
+def _is_guarded(context: TransformContext) -> bool:
+    """Says whether kernels look at shapes as they run, and do what nodes do of any others."""
+    on_host = all(provider.device is HOST for provider in context.providers)
+    return on_host and not context.options.optimized_model_filepath
+
+
 def _may_widen(values: dict[str, ir.Value], context: TransformContext) -> bool:
     """Says whether a mask of 16 bits has to be of 32, and may.
 
     Scores are added to it in float32, where its least number absorbs none: a query that sees no
     key would not weigh all alike. Kernels on devices read masks of the queries' type.
     """
-    on_host = all(provider.device is HOST for provider in context.providers)
-    return on_host and not context.options.optimized_model_filepath and not _sees(values)
+    return _is_guarded(context) and not _sees(values)
 
 
 def _sees(values: dict[str, ir.Value]) -> bool:
@@ -136,9 +142,10 @@ def _sees(values: dict[str, ir.Value]) -> bool:
 
 def _attention(found: Found, context: TransformContext) -> Sequence[ir.Node] | str:
     queries, values = found.values["queries"], found.values["values"]
+    guarded = _is_guarded(context)
     for name, value in (("queries", queries), ("values", values)):
         rank = rank_of(value)
-        if rank != 4:
+        if rank != 4 and not (guarded and rank in (None, 3)):
             found_rank = "an unknown number of" if rank is None else str(rank)
             return f"the {name} '{value.name}' have {found_rank} axes, not 4"
     if dtype_of(queries) == ir.DataType.DOUBLE:
@@ -154,13 +161,15 @@ def _attention(found: Found, context: TransformContext) -> Sequence[ir.Node] | s
     if isinstance(masking, str):
         return masking
     new, mask = masking
+    whole, (values, more) = values, unrepeated(values)
     straight = _keys(found, new)
-    if straight is None:
-        return f"'{found.values['keys'].name}' is not known to be turned and nothing else"
+    if straight is None or straight[1] != more:
+        if not guarded:
+            return "keys are not known to be values' heads, turned and nothing else"
+        straight, values = _turned(found.values["turned"], new), whole
+        if straight is None:
+            return f"the keys '{found.values['turned'].name}' have an unknown number of axes"
     keys, repeated = straight
-    values, more = unrepeated(values)
-    if repeated != more:
-        return "of keys and values, only one is repeated for several heads"
     if context.options.optimized_model_filepath:
         if why := _unlike(queries, keys, values, mask):
             return f"the model is to be saved, and {why}"
@@ -175,16 +184,27 @@ def _attention(found: Found, context: TransformContext) -> Sequence[ir.Node] | s
 
 def _keys(found: Found, new: list[ir.Node]) -> tuple[ir.Value, int] | None:
     """Returns keys as (batch, heads, length, size), and how often heads were repeated."""
-    keys, turn = found.values["keys"], found.values["turned"].producer()
-    assert turn is not None
+    keys, turn = found.values.get("keys"), found.values["turned"].producer()
+    if keys is None or turn is None:
+        return None
     if turn.op_type == "Reshape":
         return unturned(keys, turn)
-    if permutation(turn) == (0, 1, 3, 2):
+    if permutation(turn) in ((0, 1, 3, 2), (0, 2, 1)):
         return unrepeated(keys)
     # What is (batch, length, heads, size) is turned all the same, to another order.
     turned = ir.node("Transpose", [keys], {"perm": [0, 2, 1, 3]}, version=turn.version)
     new.append(turned)
     return turned.outputs[0], 1
+
+
+def _turned(crossed: ir.Value, new: list[ir.Node]) -> tuple[ir.Value, int] | None:
+    """Returns keys whose last two axes are exchanged as ``_keys`` does."""
+    rank = rank_of(crossed)
+    if rank not in (3, 4):
+        return None
+    order = [*range(rank - 2), rank - 1, rank - 2]
+    new.append(ir.node("Transpose", [crossed], {"perm": order}, version=13))
+    return new[-1].outputs[0], 1
 
 
 def _unlike(*values: ir.Value | None) -> str | None:

@@ -54,7 +54,8 @@ def attention(
     Raises:
         ValueError: Numbers of heads are missing or do not divide, or the caches contradict.
     """
-    packed, dtype = Q.ndim == 3, Q.dtype
+    # Heads without a batch are what nodes had, where nobody says how many there are.
+    packed, dtype = Q.ndim == 3 and (_written is None or q_num_heads is not None), Q.dtype
     if packed:
         Q, K, V = unpack(Q, q_num_heads), unpack(K, kv_num_heads), unpack(V, kv_num_heads)
     if _written is not None and not fits(Q.shape, K.shape, V.shape, attn_mask, _written[0]):

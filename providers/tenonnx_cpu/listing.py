@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Final
 
 LISTING: Final = {
-    "attention.attention": "MatMul",
     "attention.group_query": "com.microsoft::GroupQueryAttention",
     "attention.linear": "LinearAttention com.microsoft::LinearAttention",
     "attention.operator": "Attention",

@@ -65,6 +65,23 @@ def chosen_attention(d: Draft) -> None:
     d.add("MatMul", d.add("Softmax", scores, axis=-1), v)
 
 
+def unturned_attention(d: Draft) -> None:
+    """Heads without a batch, or keys that lie as they are multiplied."""
+    rows = d.choose([(4,), (2, 4), (1,), (1, 1), (), (2, 1, 4)])
+    q = d.input("q", *rows, 3, 8)
+    if d.choose([True, False]):
+        k = d.input("k", *d.choose([rows, (4,), (2, 4), (1,)]), 8, 5)
+    else:
+        k = d.input("k", *d.choose([(4,), (1,)]), 5, 8)
+        k = d.add("Transpose", k, perm=[0, 2, 1])
+    scores = d.both("Mul", d.add("MatMul", q, k), d.number(d.choose([0.3, 0.0]), 0, 1))
+    if d.choose([True, False]):
+        shapes = [(3, 5), (1, 3, 5), (4, 1, 5), (4, 3, 5), (5,), (1,), (2, 1, 3, 5), (3, 1)]
+        scores = d.both("Add", scores, d.feed("m", d.floats(*d.choose(shapes))))
+    v = d.input("v", *d.choose([rows, (4,), (1,), (2, 4)]), 5, 6)
+    d.add("MatMul", d.add("Softmax", scores, axis=d.choose([-1, 2, 3, 1])), v)
+
+
 def scores_of(d: Draft, kind: Any) -> tuple[str, str]:
     """Adds queries times keys; returns that, and the values."""
     batch, heads, queries, keys, size = 2, 2, 3, 5, 8
@@ -127,5 +144,6 @@ ROWS = {
     "attention, capped": capped_attention,
     "attention, chosen": chosen_attention,
     "attention, heads repeated": cast_attention,
+    "attention, keys as they are": unturned_attention,
     "packed-heads": packed_heads,
 }

@@ -5,26 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from attention_rows import scores_of
 from drafts import Draft
 from layer_rows import SHAPES, image
-
-
-def attention(d: Draft) -> None:
-    """Two products and the softmax between them."""
-    scores, v = scores_of(d, np.float32)
-    number = d.number(d.choose([0.35, 0.0, -0.5]), 0, 1, 4, 5)
-    if d.choose([True, False]):
-        scores = d.both("Mul", scores, number) if d.choose([1, 0]) else d.add("Div", scores, number)
-    if d.choose([True, False]):
-        shape = d.choose(
-            [(2, 1, 3, 5), (3, 5), (5,), (1,), (), (3, 1, 3, 5), (2, 4, 3, 5), (2, 2, 3, 1),
-             (1, 2, 2, 3, 5), (2, 3, 5)]
-        )  # fmt: skip
-        mask = d.floats(*shape)
-        mask = np.asarray(d.choose([mask, np.full_like(mask, -np.inf)]))
-        scores = d.both("Add", scores, d.feed("m", mask))
-    d.add("MatMul", d.add("Softmax", scores, axis=d.choose([-1, 3, 2, 1])), v)
 
 
 def rotary(d: Draft) -> None:
@@ -234,7 +216,6 @@ def quantized_lstm(d: Draft) -> None:
 
 
 ROWS = {
-    "attention.attention:fuse_attention": attention,
     "attention.rotary:fuse_rotary": rotary,
     "norm.norms:fuse_skip": skip,
     "conv.patches:fuse_patches": patches,

@@ -1,24 +1,18 @@
-"""Attention as one kernel: the operator, and the five nodes that exporters write for it."""
+"""Attention as one kernel: how scores come about, and what it is launched with."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from tenonnx.planning.fusion import beside
 from tenonnx.records import record
 from tenonnx_cpu.attention.sizes import FEW, QUERIES, workspace
 from tenonnx_cpu.buffers import F32, empty
-from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
-from tenonnx_cpu.fuse import PATTERN, Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 ATTEND = JitKernel("attention.attention", "attend")
 NO_MASK = np.zeros((0, 0, 0, 0), np.float32)
@@ -120,65 +114,3 @@ def adjacent(x: Any) -> Any:
     """Returns an array whose last axis is adjacent and whose other strides go forwards."""
     fits = x.strides[-1] == 4 or x.shape[-1] == 1
     return x if fits and x.flags.aligned else np.array(x, order="C")
-
-
-@fusion("MatMul", priority=PATTERN)
-def fuse_attention(node: ir.Node, scope: Scope) -> Fused | None:
-    """Takes a product, perhaps scaled and masked, its softmax and the product of that."""
-    nodes, scale, mask = [node], 1.0, None
-    scaled = scope.follower(node.outputs[0], "Mul", "Div")
-    factor = None if scaled is None else _factor(scaled, node.outputs[0], scope)
-    if scaled is not None and factor is not None:
-        nodes, scale = [node, scaled], factor
-    masked = scope.follower(nodes[-1].outputs[0], "Add")
-    if masked is not None:
-        mask = masked.inputs[beside(masked, nodes[-1].outputs[0])]
-        nodes.append(masked)
-    softmax = scope.follower(nodes[-1].outputs[0], "Softmax")
-    if softmax is None or (softmax.version or 1) < 13:
-        return None
-    axis = scope.site(softmax).attribute("axis", -1)
-    last = scope.follower(softmax.outputs[0], "MatMul")
-    if last is None or last.inputs[0] is not softmax.outputs[0]:
-        return None
-    nodes += softmax, last
-    given = (*node.inputs, last.inputs[1], *(() if mask is None else (mask,)))
-    plain = scope.fallback(nodes, given, last.outputs[0])
-    rule, threads = Rule(scale), scope.threads
-    ATTEND.request()
-
-    def call(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
-        made = None
-        if q.ndim == k.ndim == v.ndim == 4 and axis in (-1, 3):
-            # Products refuse other numbers of heads, of which the operator makes groups.
-            if k.shape[1] in (1, q.shape[1]):
-                made = attend_launch((q, k.swapaxes(2, 3), v), mask, rule, threads)
-        elif q.ndim == k.ndim == v.ndim == 3 and axis in (-1, 2):
-            made = _alone(q, k.swapaxes(1, 2), v, mask, rule, threads)
-        if made is None:
-            return plain(q, k, v) if mask is None else plain(q, k, v, mask)
-        return made
-
-    return Fused(tuple(nodes), given, (last.outputs[0],), Capturable(call))
-
-
-def _alone(q: Any, k: Any, v: Any, mask: Any, rule: Rule, threads: int) -> Launch | None:
-    """Returns what ``attend`` does, for heads without a batch: (heads, length, size)."""
-    if mask is not None:
-        if mask.ndim > 3:
-            return None
-        mask = mask[:, None] if mask.ndim == 3 else mask
-    made = attend_launch((q[:, None], k[:, None], v[:, None]), mask, rule, threads)
-    return None if made is None else made._replace(result=made.result[:, 0])
-
-
-def _factor(node: ir.Node, product: ir.Value, scope: Scope) -> float | None:
-    """Returns what a node multiplies its first operand by, if that is one number."""
-    position = beside(node, product)
-    value = scope.site(node).constant(position)
-    if value is None or value.size != 1 or value.dtype != F32 or value.ndim > 4:
-        return None
-    number = float(value.reshape(-1)[0])
-    if node.op_type == "Mul":
-        return number
-    return 1.0 / number if position == 1 and number else None

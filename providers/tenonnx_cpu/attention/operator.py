@@ -11,7 +11,7 @@ from tenonnx_array.attention import fits
 from tenonnx_cpu.attention.attention import ATTEND, Rule, attend_launch
 from tenonnx_cpu.buffers import F32, HALVES, empty
 from tenonnx_cpu.capture.capturable import Capturable
-from tenonnx_cpu.capture.launch import done
+from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.kernel_selection import Call, Site, specialize
 
 
@@ -71,7 +71,27 @@ def specialize_attention(site: Site, plain: Call) -> Call | None:
         # A capture knows nothing of what numpy joined.
         return made if past_k is None else done(made)
 
-    return Capturable(call)
+    return Capturable(call if written is None or heads else _of_any_rank(call, plain))
+
+
+def _of_any_rank(attend: Call, plain: Call) -> Call:
+    """Returns a call that takes heads without a batch, too: (heads, length, size), as nodes do."""
+
+    def call(q: Any, k: Any, v: Any, *rest: Any) -> Any:
+        if q.ndim != 3:
+            return attend(q, k, v, *rest)
+        mask = rest[0] if rest else None
+        if not k.ndim == v.ndim == 3 or (mask is not None and mask.ndim > 3):
+            return plain(q, k, v, *rest)
+        mask = mask[:, None] if mask is not None and mask.ndim == 3 else mask
+        made = attend(q[:, None], k[:, None], v[:, None], mask)
+        if type(made) is Launch:
+            y, *others = made.result
+            return made._replace(result=(y[:, 0], *others))
+        y, *others = made
+        return (y[:, 0], *others)
+
+    return call
 
 
 def _unfit(found: tuple[Any, Any, Any], past_k: Any, past_v: Any, lengths: Any) -> bool:
