@@ -202,14 +202,15 @@ def _unique_of_row(keys: Array, by_value: bool) -> tuple[Array, ...]:
     first, counts = order[starts], np.empty_like(order, shape=starts.shape)
     np.subtract(starts[1:], starts[:-1], out=counts[:-1])
     counts[-1:] = len(keys) - starts[-1:]
-    number = np.arange(len(starts))
-    if not by_value:
-        by_place = np.argsort(first)
-        first, counts = first[by_place], counts[by_place]
-        number[by_place] = np.arange(len(starts))
-    inverse = np.empty_like(order)
     place = np.add.accumulate(new, dtype=np.int64) - 1
-    inverse[order] = place if by_value else number[place]
+    if not by_value:
+        by_place = stable_order(first)
+        first, counts = first[by_place], counts[by_place]
+        number = np.empty_like(order, shape=starts.shape)
+        number[by_place] = np.arange(len(starts))
+        place = number[place]
+    inverse = np.empty_like(order)
+    inverse[order] = place
     return keys[first], first, inverse, counts
 
 

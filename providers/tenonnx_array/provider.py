@@ -85,6 +85,7 @@ CHUNKED: Final = {
     "whole": (
         "Col2Im Compress Dropout DynamicQuantizeLinear NegativeLogLikelihoodLoss ScatterND "
         "SoftmaxCrossEntropyLoss SwiGLU Trilu Unique ai.onnx.ml::ArrayFeatureExtractor "
+        "ai.onnx.ml::FeatureVectorizer "
         "ai.onnx.preview.training::Adagrad ai.onnx.preview.training::Adam "
         "ai.onnx.preview.training::Momentum com.microsoft::Attention com.microsoft::BiasSoftmax "
         "com.microsoft::BiasSplitGelu com.microsoft::ComplexMul com.microsoft::ComplexMulConj "
