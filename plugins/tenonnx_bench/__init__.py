@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-
 from tenonnx import hookimpl
-
-if TYPE_CHECKING:
-    import typer
+from tenonnx.cli import subcommands
+from tenonnx.hookspecs import RegisterCommands
 
 
 @hookimpl
-def register_commands(register: Callable[[Callable[[], typer.Typer]], Any]) -> None:
+def register_commands(register: RegisterCommands) -> None:
     """Add the subcommands; typer is imported when the command line asks for them."""
-    register(_application)
-
-
-def _application() -> typer.Typer:
-    from tenonnx.cli.arguments import application
-    from tenonnx_bench import bench, memory, profile
-
-    return application(
-        bench=(bench.bench, bench.HELP),
-        profile=(profile.profile, profile.HELP),
-        memory=(memory.memory, memory.HELP),
+    register(
+        subcommands(
+            bench="tenonnx_bench.bench",
+            profile="tenonnx_bench.profile",
+            memory="tenonnx_bench.memory",
+        )
     )

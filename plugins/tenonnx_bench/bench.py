@@ -11,19 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tenonnx import Fail, TenonnxError
-from tenonnx.cli.arguments import (
-    NOTHING,
-    Contenders,
-    Dims,
-    Inputs,
-    Json,
-    Level,
-    LevelChoice,
-    Model,
-    Roots,
-    Seed,
-    Without,
-)
+from tenonnx.cli import arguments
 from tenonnx.cli.failures import Code, code_of, explain
 from tenonnx.cli.opening import Request, load_original, usable_providers
 from tenonnx.cli.output import duration, emit_json, lines, note, progress, size, table
@@ -56,11 +44,11 @@ Examples:
 
 def bench(
     context: typer.Context,
-    model: Model,
-    providers: Contenders = NOTHING,
-    inputs: Inputs = NOTHING,
-    dims: Dims = NOTHING,
-    seed: Seed = 0,
+    model: arguments.Model,
+    providers: arguments.Contenders = arguments.NOTHING,
+    inputs: arguments.Inputs = arguments.NOTHING,
+    dims: arguments.Dims = arguments.NOTHING,
+    seed: arguments.Seed = 0,
     all_providers: Annotated[
         bool,
         typer.Option(
@@ -78,10 +66,10 @@ def bench(
     threads: Annotated[
         int, typer.Option(help="Threads inside kernels; 0 leaves it to them.", min=0)
     ] = 0,
-    level: LevelChoice = Level.ALL,
-    without: Without = NOTHING,
-    roots: Roots = NOTHING,
-    as_json: Json = False,
+    level: arguments.LevelChoice = arguments.Level.ALL,
+    without: arguments.Without = arguments.NOTHING,
+    roots: arguments.Roots = arguments.NOTHING,
+    as_json: arguments.Json = False,
 ) -> None:
     """Opens a model for every contender and runs them in turn."""
     from tenonnx.cli.feeds import make_feeds, parse_dims

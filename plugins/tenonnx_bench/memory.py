@@ -11,18 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from tenonnx import Fail, InvalidArgument
-from tenonnx.cli.arguments import (
-    NOTHING,
-    Dims,
-    Inputs,
-    Json,
-    Level,
-    LevelChoice,
-    Model,
-    Providers,
-    Roots,
-    Without,
-)
+from tenonnx.cli import arguments
 from tenonnx.cli.opening import Request, load_original
 from tenonnx.cli.output import (
     count,
@@ -60,7 +49,7 @@ OURS = "tenonnx"
 
 def memory(
     context: typer.Context,
-    model: Model,
+    model: arguments.Model,
     processes: Annotated[int, typer.Option(min=1, help="Processes at the same time.")] = 1,
     html: Annotated[
         str, typer.Option(metavar="OUT.html", help="Draw it, on a page of its own.")
@@ -75,13 +64,13 @@ def memory(
     rounds: Annotated[
         int, typer.Option(min=1, help="How often both take their turn; the median is shown.")
     ] = 1,
-    inputs: Inputs = NOTHING,
-    dims: Dims = NOTHING,
-    providers: Providers = NOTHING,
-    level: LevelChoice = Level.ALL,
-    without: Without = NOTHING,
-    roots: Roots = NOTHING,
-    as_json: Json = False,
+    inputs: arguments.Inputs = arguments.NOTHING,
+    dims: arguments.Dims = arguments.NOTHING,
+    providers: arguments.Providers = arguments.NOTHING,
+    level: arguments.LevelChoice = arguments.Level.ALL,
+    without: arguments.Without = arguments.NOTHING,
+    roots: arguments.Roots = arguments.NOTHING,
+    as_json: arguments.Json = False,
     child: Annotated[str, typer.Option("--child", hidden=True)] = "",
     feeds: Annotated[str, typer.Option("--feeds", hidden=True)] = "",
 ) -> None:
@@ -100,8 +89,8 @@ def memory(
     with tempfile.TemporaryDirectory() as folder:
         given = Path(folder, "feeds")
         given.write_bytes(pickle.dumps(_feeds(state, model, request, inputs, dims)))
-        arguments = [*_repeated(request), "--level", level.value, "--feeds", str(given)]
-        found = measure(state, model, arguments, contenders, processes, rounds)
+        options = [*_repeated(request), "--level", level.value, "--feeds", str(given)]
+        found = measure(state, model, options, contenders, processes, rounds)
     if html:
         from tenonnx_bench.memory_page import as_html
 
@@ -133,7 +122,7 @@ def _repeated(request: Request) -> list[str]:
 def measure(
     state: State,
     model: str,
-    arguments: Sequence[str],
+    options: Sequence[str],
     contenders: Sequence[str],
     processes: int,
     rounds: int,
@@ -151,7 +140,7 @@ def measure(
     with progress(rounds + uncounted) as tell:
         for number in range(rounds + uncounted):
             for name in list(courses):
-                command = [OURS, *plugins, "memory", "--child", name, *arguments, "--", model]
+                command = [OURS, *plugins, "memory", "--child", name, *options, "--", model]
                 try:
                     course = follow(
                         command,

@@ -8,19 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tenonnx.cli.arguments import (
-    NOTHING,
-    Dims,
-    Inputs,
-    Json,
-    Level,
-    LevelChoice,
-    Model,
-    Providers,
-    Roots,
-    Seed,
-    Without,
-)
+from tenonnx.cli import arguments
 from tenonnx.cli.opening import Request, open_profiled, wait_for_kernels
 from tenonnx.cli.output import (
     count,
@@ -52,10 +40,10 @@ Examples:
 
 def profile(
     context: typer.Context,
-    model: Model,
-    inputs: Inputs = NOTHING,
-    dims: Dims = NOTHING,
-    seed: Seed = 0,
+    model: arguments.Model,
+    inputs: arguments.Inputs = arguments.NOTHING,
+    dims: arguments.Dims = arguments.NOTHING,
+    seed: arguments.Seed = 0,
     top: Annotated[int, typer.Option(help="How many nodes to show.", min=1)] = 20,
     runs: Annotated[int, typer.Option(help="Runs that count.", min=1)] = 10,
     warmup: Annotated[int, typer.Option(help="Runs that do not count.", min=0)] = 2,
@@ -65,11 +53,11 @@ def profile(
     html: Annotated[
         str, typer.Option(metavar="OUT.html", help="Write a page with all nodes.")
     ] = "",
-    providers: Providers = NOTHING,
-    level: LevelChoice = Level.ALL,
-    without: Without = NOTHING,
-    roots: Roots = NOTHING,
-    as_json: Json = False,
+    providers: arguments.Providers = arguments.NOTHING,
+    level: arguments.LevelChoice = arguments.Level.ALL,
+    without: arguments.Without = arguments.NOTHING,
+    roots: arguments.Roots = arguments.NOTHING,
+    as_json: arguments.Json = False,
 ) -> None:
     """Profiles a model."""
     from tenonnx.cli.feeds import make_feeds, parse_dims

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-
 from tenonnx import hookimpl
-
-if TYPE_CHECKING:
-    import typer
+from tenonnx.cli import subcommands
+from tenonnx.hookspecs import RegisterCommands
 
 
 @hookimpl
-def register_commands(register: Callable[[Callable[[], typer.Typer]], Any]) -> None:
+def register_commands(register: RegisterCommands) -> None:
     """Add the subcommands; typer is imported when the command line asks for them."""
-    register(_application)
-
-
-def _application() -> typer.Typer:
-    from tenonnx.cli.arguments import application
-    from tenonnx_deploy import cache, convert, warmup
-
-    return application(
-        convert=(convert.convert, convert.HELP),
-        warmup=(warmup.warmup, warmup.HELP),
-        cache=(cache.cache, cache.HELP),
+    register(
+        subcommands(
+            convert="tenonnx_deploy.convert",
+            warmup="tenonnx_deploy.warmup",
+            cache="tenonnx_deploy.cache",
+        )
     )

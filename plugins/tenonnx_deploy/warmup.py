@@ -9,17 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tenonnx import Fail
-from tenonnx.cli.arguments import (
-    NOTHING,
-    Dims,
-    Inputs,
-    Json,
-    Level,
-    LevelChoice,
-    Providers,
-    Roots,
-    Without,
-)
+from tenonnx.cli import arguments
 from tenonnx.cli.opening import Request, open_session, parse_provider, usable_providers
 from tenonnx.cli.output import count, duration, emit_json, lines, progress, say
 from tenonnx.cli.state import State, state_of
@@ -47,13 +37,13 @@ def warmup(
     model: Annotated[
         str, typer.Argument(metavar="MODEL", help="A model file.", show_default=False)
     ] = "",
-    inputs: Inputs = NOTHING,
-    dims: Dims = NOTHING,
-    providers: Providers = NOTHING,
-    level: LevelChoice = Level.ALL,
-    without: Without = NOTHING,
-    roots: Roots = NOTHING,
-    as_json: Json = False,
+    inputs: arguments.Inputs = arguments.NOTHING,
+    dims: arguments.Dims = arguments.NOTHING,
+    providers: arguments.Providers = arguments.NOTHING,
+    level: arguments.LevelChoice = arguments.Level.ALL,
+    without: arguments.Without = arguments.NOTHING,
+    roots: arguments.Roots = arguments.NOTHING,
+    as_json: arguments.Json = False,
 ) -> None:
     """Compiles kernels ahead."""
     state = state_of(context)

@@ -6,16 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tenonnx.cli.arguments import (
-    NOTHING,
-    Json,
-    Level,
-    LevelChoice,
-    Model,
-    Providers,
-    Roots,
-    Without,
-)
+from tenonnx.cli import arguments
 from tenonnx.cli.model_tables import print_operators, print_placement
 from tenonnx.cli.opening import Request, check_readable, parse_provider, session_options
 from tenonnx.cli.output import count, duration, emit_json, lines, progress, table, title, write_text
@@ -41,23 +32,23 @@ MAX_CALLS = 12
 
 def explain(
     context: typer.Context,
-    model: Model,
-    providers: Providers = NOTHING,
+    model: arguments.Model,
+    providers: arguments.Providers = arguments.NOTHING,
     nodes: Annotated[
         bool, typer.Option("--nodes", help="List every node that transforms removed or added.")
     ] = False,
     transform: Annotated[
         list[str],
         typer.Option(metavar="NAME", help="Show this transform alone; may be repeated."),
-    ] = NOTHING,
+    ] = arguments.NOTHING,
     html: Annotated[
         str,
         typer.Option(metavar="OUT.html", help="Write a page with the graph, coloured by provider."),
     ] = "",
-    level: LevelChoice = Level.ALL,
-    without: Without = NOTHING,
-    roots: Roots = NOTHING,
-    as_json: Json = False,
+    level: arguments.LevelChoice = arguments.Level.ALL,
+    without: arguments.Without = arguments.NOTHING,
+    roots: arguments.Roots = arguments.NOTHING,
+    as_json: arguments.Json = False,
 ) -> None:
     """Prints what becomes of a model."""
     report = _gather(state_of(context), model, Request(providers, level, without, roots))

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tenonnx import OperatorTable, Transform, hookimpl
+from tenonnx.cli import subcommands
 
 if TYPE_CHECKING:
-    import typer
-
-    from tenonnx.hookspecs import RegisterOperators
+    from tenonnx.hookspecs import RegisterCommands, RegisterOperators
     from tenonnx_quant.dynamic import DynamicScheme
     from tenonnx_quant.quantize import (
         Report,
@@ -69,16 +68,9 @@ def register_operators(register: RegisterOperators) -> None:
 
 
 @hookimpl
-def register_commands(register: Callable[[Callable[[], typer.Typer]], Any]) -> None:
+def register_commands(register: RegisterCommands) -> None:
     """Add ``tenonnx quantize``; typer is imported when the command line asks for it."""
-    register(_application)
-
-
-def _application() -> typer.Typer:
-    from tenonnx.cli.arguments import application
-    from tenonnx_quant import command
-
-    return application(quantize=(command.quantize, command.HELP))
+    register(subcommands(quantize="tenonnx_quant.command"))
 
 
 def __getattr__(name: str) -> Any:

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-
 from tenonnx import hookimpl
-
-if TYPE_CHECKING:
-    import typer
+from tenonnx.cli import subcommands
+from tenonnx.hookspecs import RegisterCommands
 
 
 @hookimpl
-def register_commands(register: Callable[[Callable[[], typer.Typer]], Any]) -> None:
+def register_commands(register: RegisterCommands) -> None:
     """Add the subcommand; typer is imported when the command line asks for it."""
-    register(_application)
-
-
-def _application() -> typer.Typer:
-    from tenonnx.cli.arguments import application
-    from tenonnx_scaffold import command
-
-    return application(new=(command.new, command.HELP))
+    register(subcommands(new="tenonnx_scaffold.command"))

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import typer
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -18,3 +23,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
         app(args=arguments, prog_name="tenonnx")
     except KeyboardInterrupt:  # before the command itself takes care of it
         sys.exit(130)
+
+
+def subcommands(**modules: str) -> Callable[[], typer.Typer]:
+    """Returns what the hook ``register_commands`` takes: a function that makes an application.
+
+    Args:
+        modules: By subcommand, the module that has a function of that name, and its ``HELP``. It
+            is imported when the command line asks for the application.
+    """
+
+    def application() -> typer.Typer:
+        import typer
+
+        app = typer.Typer(rich_markup_mode=None)
+        for name, path in modules.items():
+            module = importlib.import_module(path)
+            app.command(name, help=module.HELP)(getattr(module, name))
+        return app
+
+    return application

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import typer
 
 NOTHING: Final[list[str]] = []
 """The default of options that may be repeated; typer hands out a list of its own every time."""
-
-
-def application(**commands: tuple[Callable[..., Any], str]) -> typer.Typer:
-    """Returns an application of subcommands by their names: functions, and their help."""
-    app = typer.Typer(rich_markup_mode=None)
-    for name, (command, text) in commands.items():
-        app.command(name, help=text)(command)
-    return app
 
 
 class Level(enum.StrEnum):

@@ -6,16 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tenonnx.cli.arguments import (
-    NOTHING,
-    Json,
-    Level,
-    LevelChoice,
-    Model,
-    Providers,
-    Roots,
-    Without,
-)
+from tenonnx.cli import arguments
 from tenonnx.cli.failures import code_of, explain
 from tenonnx.cli.memory import growth, private_bytes
 from tenonnx.cli.model_tables import print_operators, print_placement
@@ -42,16 +33,16 @@ Examples:
 
 def inspect(
     context: typer.Context,
-    model: Model,
-    providers: Providers = NOTHING,
+    model: arguments.Model,
+    providers: arguments.Providers = arguments.NOTHING,
     weights: Annotated[
         int, typer.Option(metavar="N", help="How many of the biggest weights to list.", min=0)
     ] = 10,
     nodes: Annotated[bool, typer.Option("--nodes", help="List every node, as it runs.")] = False,
-    level: LevelChoice = Level.ALL,
-    without: Without = NOTHING,
-    roots: Roots = NOTHING,
-    as_json: Json = False,
+    level: arguments.LevelChoice = arguments.Level.ALL,
+    without: arguments.Without = arguments.NOTHING,
+    roots: arguments.Roots = arguments.NOTHING,
+    as_json: arguments.Json = False,
 ) -> None:
     """Prints all that can be said of a model without running it."""
     state = state_of(context)

@@ -8,20 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tenonnx.cli.arguments import (
-    NOTHING,
-    Dims,
-    Inputs,
-    Json,
-    Level,
-    LevelChoice,
-    Model,
-    Output,
-    Providers,
-    Roots,
-    Seed,
-    Without,
-)
+from tenonnx.cli import arguments
 from tenonnx.cli.opening import Request, open_session
 from tenonnx.cli.output import count, duration, emit_json, lines, progress, table
 from tenonnx.cli.state import state_of
@@ -42,17 +29,17 @@ Examples:
 
 def run(
     context: typer.Context,
-    model: Model,
-    inputs: Inputs = NOTHING,
-    dims: Dims = NOTHING,
-    seed: Seed = 0,
-    providers: Providers = NOTHING,
-    output: Output = "",
+    model: arguments.Model,
+    inputs: arguments.Inputs = arguments.NOTHING,
+    dims: arguments.Dims = arguments.NOTHING,
+    seed: arguments.Seed = 0,
+    providers: arguments.Providers = arguments.NOTHING,
+    output: arguments.Output = "",
     repeat: Annotated[int, typer.Option(help="How many times to run.", min=1)] = 1,
-    level: LevelChoice = Level.ALL,
-    without: Without = NOTHING,
-    roots: Roots = NOTHING,
-    as_json: Json = False,
+    level: arguments.LevelChoice = arguments.Level.ALL,
+    without: arguments.Without = arguments.NOTHING,
+    roots: arguments.Roots = arguments.NOTHING,
+    as_json: arguments.Json = False,
 ) -> None:
     """Feeds a model, runs it, describes and saves its outputs."""
     from tenonnx.cli.feeds import make_feeds, parse_dims
