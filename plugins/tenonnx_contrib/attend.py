@@ -7,6 +7,7 @@ import math
 from typing import NamedTuple
 
 from tenonnx import Array, Namespace
+from tenonnx_array.attention import joined as joined
 from tenonnx_array.attention import scaled_scores, softmax
 
 
@@ -99,8 +100,3 @@ def in_heads(x: Array, heads: int) -> Array:
             f"shape {x.shape}"
         )
     return x.reshape(*x.shape[:-1], heads, x.shape[-1] // heads).swapaxes(1, 2)
-
-
-def joined(x: Array) -> Array:
-    """Return (batch, heads, length, size) as (batch, length, heads * size)."""
-    return x.swapaxes(1, 2).reshape(x.shape[0], x.shape[2], x.shape[1] * x.shape[3])

@@ -8,8 +8,8 @@ import math
 import numpy as np
 
 from tenonnx import Array, Namespace, OperatorTable
+from tenonnx_array.linear_attention import check_rule, recur, repeated
 from tenonnx_array.nonlinear import sigmoid, softplus
-from tenonnx_contrib.states import check_rule, recur, repeated
 
 GATES = {"softplus": "softplus", "qwen": "softplus", "sigmoid": "sigmoid", "kda": "sigmoid"}
 """What is applied to a gate, by the names of ``gate_activation``."""

@@ -6,67 +6,11 @@ import math
 
 from tenonnx import Array, Namespace, OperatorTable
 from tenonnx_array.conv import conv
-from tenonnx_array.linear_attention import RULES
+from tenonnx_array.linear_attention import by_token, check_rule, recur, repeated
 from tenonnx_array.nonlinear import sigmoid, softplus, swish
 
 table = OperatorTable("com.microsoft")
 op = table.op
-
-
-def recur(
-    xp: Namespace,
-    q: Array,
-    k: Array,
-    v: Array,
-    decay: Array | None,
-    rate: Array | None,
-    state: Array,
-) -> tuple[Array, list[Array]]:
-    """Return what each token reads (length, batch, heads, value size) and the states after it.
-
-    All begin with (length, batch, heads): q and k are as wide as keys, v as values, decay as
-    keys or 1 (as a logarithm), rate is 1 wide. The state is (batch, heads, keys, values), of a
-    divisor of the heads of q.
-    """
-    states, read = [], []
-    shared = q.shape[2] // state.shape[1]
-    for t in range(q.shape[0]):
-        if decay is not None:
-            state = state * xp.exp(decay[t])[..., None]
-        column, written = k[t][..., None], v[t][..., None, :]
-        if rate is not None:
-            held = xp.matmul(column.swapaxes(-1, -2), state)
-            written = rate[t][..., None] * (written - held)
-        state = state + column * written
-        states.append(state)
-        rows = q[t].reshape(q.shape[1], state.shape[1], shared, q.shape[3])
-        read.append(xp.matmul(rows, state).reshape(*q.shape[1:3], v.shape[-1]))
-    empty = xp.zeros((0, *q.shape[1:3], v.shape[-1]), q.dtype)
-    return xp.stack(read) if read else empty, states
-
-
-def by_token(xp: Namespace, x: Array, heads: int) -> Array:
-    """Return (batch, length, heads * size) as float32 of shape (length, batch, heads, size)."""
-    return x.reshape(*x.shape[:2], heads, -1).swapaxes(0, 1).astype(xp.float32)
-
-
-def repeated(xp: Namespace, x: Array, heads: int) -> Array:
-    """Return (length, batch, heads, size) with every head repeated until there are so many."""
-    return x if x.shape[2] == heads else xp.repeat(x, heads // x.shape[2], axis=2)
-
-
-def check_rule(rule: str, decay: Array | None, beta: Array | None) -> tuple[bool, bool]:
-    """Return whether a rule decays the state and whether it corrects what it writes.
-
-    Raises:
-        ValueError: An unknown rule, or one that lacks its decay or beta.
-    """
-    if rule not in RULES:
-        raise ValueError(f"expected an update_rule of {', '.join(RULES)}, found {rule!r}")
-    decays, corrects = RULES[rule]
-    if (decays and decay is None) or (corrects and beta is None):
-        raise ValueError(f"expected the inputs decay and beta that {rule!r} reads, found none")
-    return decays, corrects
 
 
 @op("LinearAttention", multiple=True)
@@ -97,25 +41,24 @@ def linear_attention(
     decays, corrects = check_rule(update_rule, decay, beta)
     size = query.shape[-1] // q_num_heads
     heads = max(q_num_heads, kv_num_heads)
-    q = repeated(xp, by_token(xp, query, q_num_heads), heads)
+    q = repeated(xp, by_token(query, q_num_heads), heads)
     q = q * xp.float32(scale or 1 / math.sqrt(size))
-    k = repeated(xp, by_token(xp, key, key.shape[-1] // size), kv_num_heads)
-    v = by_token(xp, value, kv_num_heads)
+    k = repeated(xp, by_token(key, key.shape[-1] // size), kv_num_heads)
+    v = by_token(value, kv_num_heads)
     shape = (query.shape[0], kv_num_heads, size, v.shape[-1])
     dtype = query.dtype if past_state is None else past_state.dtype
     if past_state is None:
         state = xp.zeros(shape, xp.float32)
     else:
         state = (past_state[-1] if state_window else past_state).astype(xp.float32)
-    gate = by_token(xp, decay, kv_num_heads) if decays else None
-    rate = by_token(xp, beta, beta.shape[-1]) if corrects and beta is not None else None
-    read, states = recur(xp, q, k, v, gate, rate, state)
+    gate = by_token(decay, kv_num_heads) if decays else None
+    rate = by_token(beta, beta.shape[-1]) if corrects and beta is not None else None
+    read, states = recur(xp, q, k, v, gate, rate, state, kept=state_window or 1)
     output = read.swapaxes(0, 1).reshape(*query.shape[:2], -1).astype(query.dtype)
     if not state_window:
         return output, (states[-1] if states else state).astype(dtype)
-    last = states[-state_window:]
-    blanks = [xp.zeros(shape, xp.float32)] * (state_window - len(last))
-    return output, xp.stack(blanks + last).astype(dtype)
+    blanks = [xp.zeros(shape, xp.float32)] * (state_window - len(states))
+    return output, xp.stack(blanks + states).astype(dtype)
 
 
 @op("LinearAttentionGate", multiple=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 
 from tenonnx import interruption
 from tenonnx.operators import Array, Namespace, OperatorTable
@@ -17,6 +18,66 @@ RULES = {  # update_rule: (decays, corrects what it writes)
     "delta": (False, True),
     "gated_delta": (True, True),
 }
+
+
+def recur(
+    xp: Namespace,
+    q: Array,
+    k: Array,
+    v: Array,
+    decay: Array | None,
+    rate: Array | None,
+    state: Array,
+    *,
+    kept: int = 1,
+) -> tuple[Array, list[Array]]:
+    """Return what each token reads (length, batch, heads, value size) and the ``kept`` last states.
+
+    All begin with (length, batch, heads): q and k are as wide as keys, v as values, decay as
+    keys or 1 (as a logarithm), rate is 1 wide. The state is (batch, heads, keys, values), of a
+    divisor of the heads of q.
+    """
+    states, read = deque[Array](maxlen=kept), []
+    shared = q.shape[2] // state.shape[1]
+    for t in range(q.shape[0]):
+        interruption.check()
+        if decay is not None:
+            state = state * xp.exp(decay[t])[..., None]
+        column, written = k[t][..., None], v[t][..., None, :]
+        if rate is not None:
+            held = xp.matmul(column.swapaxes(-1, -2), state)
+            written = rate[t][..., None] * (written - held)
+        state = state + column * written
+        states.append(state)
+        rows = q[t].reshape(q.shape[1], state.shape[1], shared, q.shape[3])
+        read.append(xp.matmul(rows, state).reshape(*q.shape[1:3], v.shape[-1]))
+    empty = xp.zeros((0, *q.shape[1:3], v.shape[-1]), q.dtype)
+    return xp.stack(read) if read else empty, list(states)
+
+
+def by_token(x: Array, heads: int) -> Array:
+    """Return (batch, length, heads * size) as float32 of shape (length, batch, heads, size)."""
+    return unpack(x, heads).transpose(2, 0, 1, 3).astype("float32")
+
+
+def repeated(xp: Namespace, x: Array, heads: int) -> Array:
+    """Return (length, batch, heads, size) with every head repeated until there are so many."""
+    return x if x.shape[2] == heads else xp.repeat(x, heads // x.shape[2], axis=2)
+
+
+def check_rule(rule: str, decay: Array | None, beta: Array | None) -> tuple[bool, bool]:
+    """Return whether a rule decays the state and whether it corrects what it writes.
+
+    Raises:
+        ValueError: An unknown rule, or one that lacks its decay or beta.
+    """
+    if rule not in RULES:
+        raise ValueError(f"expected an update_rule of {', '.join(RULES)}, found {rule!r}")
+    decays, corrects = RULES[rule]
+    for name, reads, given in (("decay", decays, decay), ("beta", corrects, beta)):
+        if reads and given is None:
+            raise ValueError(f"expected an input {name} with update_rule {rule!r}, found none")
+    return decays, corrects
 
 
 @op("LinearAttention", since=27, multiple=True)
@@ -43,43 +104,23 @@ def linear_attention(
     Raises:
         ValueError: An unknown rule, or one that lacks its decay or beta; heads do not divide.
     """
-    if update_rule not in RULES:
-        raise ValueError(f"expected an update_rule of {', '.join(RULES)}, found {update_rule!r}")
-    decays, corrects = RULES[update_rule]
-    for name, needed, given in (("decay", decays, decay), ("beta", corrects, beta)):
-        if needed != (given is not None):
+    decays, corrects = check_rule(update_rule, decay, beta)
+    for name, reads, given in (("decay", decays, decay), ("beta", corrects, beta)):
+        if given is not None and not reads:
             raise ValueError(
-                f"expected {'an' if needed else 'no'} input {name} "
-                f"with update_rule {update_rule!r}, found {'none' if needed else 'one'}"
+                f"expected no input {name} with update_rule {update_rule!r}, found one"
             )
     if q_num_heads % kv_num_heads:
         raise ValueError(f"expected {kv_num_heads} heads to divide the query's {q_num_heads}")
-    batch, length, width = query.shape
-    groups, size = kv_num_heads, width // q_num_heads
-    shared = q_num_heads // groups
-    q, k, v = by_token(query, q_num_heads), by_token(key, groups), by_token(value, groups)
-    q = q.reshape(length, batch, groups, shared, size) * xp.float32(scale or 1 / math.sqrt(size))
-    keep = xp.exp(by_token(decay, groups))[..., None] if decays else None
+    groups, size = kv_num_heads, query.shape[-1] // q_num_heads
+    q = by_token(query, q_num_heads) * xp.float32(scale or 1 / math.sqrt(size))
+    k, v = by_token(key, groups), by_token(value, groups)
+    gate = by_token(decay, groups) if decays else None
     rate = by_token(beta, beta.shape[-1]) if corrects and beta is not None else None
-    state = xp.zeros((batch, groups, size, v.shape[-1]), xp.float32)
+    state = xp.zeros((query.shape[0], groups, size, v.shape[-1]), xp.float32)
     if past_state is not None:
         state = past_state.astype(xp.float32)
-
-    read = []
-    for t in range(length):
-        interruption.check()
-        if keep is not None:
-            state = state * keep[t]
-        column, written = k[t][..., None], v[t][..., None, :]
-        if rate is not None:
-            written = rate[t][..., None] * (written - xp.matmul(column.swapaxes(-1, -2), state))
-        state = state + column * written
-        read.append(xp.matmul(q[t], state))
-    output = xp.stack(read, axis=1) if read else xp.zeros((batch, 0, q_num_heads), xp.float32)
-    output = output.reshape(batch, length, q_num_heads * v.shape[-1]).astype(query.dtype)
-    return output, state.astype(query.dtype if past_state is None else past_state.dtype)
-
-
-def by_token(x: Array, heads: int) -> Array:
-    """Return (batch, length, heads * size) as float32 of shape (length, batch, heads, size)."""
-    return unpack(x, heads).transpose(2, 0, 1, 3).astype("float32")
+    read, states = recur(xp, q, k, v, gate, rate, state)
+    output = read.swapaxes(0, 1).reshape(*query.shape[:2], q_num_heads * v.shape[-1])
+    dtype = query.dtype if past_state is None else past_state.dtype
+    return output.astype(query.dtype), (states[-1] if states else state).astype(dtype)

@@ -96,7 +96,7 @@ LISTING: Final = {
     "scatter": (
         "ScatterElements-11 ScatterElements-16 Scatter-9 ScatterND-11 ScatterND-16 TensorScatter-24"
     ),
-    "search": "ArgMax-1 ArgMax-12 ArgMin-1 ArgMin-12 TopK-1 TopK-10 TopK-11",
+    "search": "ArgMax-12 ArgMax-1 ArgMin-12 ArgMin-1 TopK-1 TopK-10 TopK-11",
     "sequence": (
         "SequenceConstruct-11 SequenceEmpty-11 SequenceInsert-11 SequenceErase-11 SequenceAt-11 "
         "SequenceLength-11 ConcatFromSequence-11 SplitToSequence-11 Optional-15 "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from tenonnx.interruption import pieces
@@ -16,32 +18,26 @@ table = OperatorTable()
 op = table.op
 
 
-@op("ArgMax", since=12)
-@op("ArgMax", without=("select_last_index",))
-def argmax(
-    xp: Namespace, data: Array, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
-) -> Array:
-    """Return the first or the last index of the greatest along the axis."""
-    if not data.ndim:  # a scalar has no axes, and onnxruntime takes any
-        return data.argmax()
-    if not select_last_index:
-        return data.argmax(axis=axis, keepdims=bool(keepdims))
-    behind = xp.flip(data, axis).argmax(axis=axis, keepdims=bool(keepdims))
-    return data.shape[axis] - 1 - behind
+def extreme(find: str) -> Callable[..., Array]:
+    """Return the kernel of ArgMax or ArgMin, from the name of numpy's."""
+
+    def kernel(
+        xp: Namespace, data: Array, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
+    ) -> Array:
+        if not data.ndim:  # a scalar has no axes, and onnxruntime takes any
+            return getattr(data, find)()
+        if not select_last_index:
+            return getattr(data, find)(axis=axis, keepdims=bool(keepdims))
+        behind = getattr(xp.flip(data, axis), find)(axis=axis, keepdims=bool(keepdims))
+        return data.shape[axis] - 1 - behind
+
+    return kernel
 
 
-@op("ArgMin", since=12)
-@op("ArgMin", without=("select_last_index",))
-def argmin(
-    xp: Namespace, data: Array, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
-) -> Array:
-    """Return the first or the last index of the least along the axis."""
-    if not data.ndim:  # a scalar has no axes, and onnxruntime takes any
-        return data.argmin()
-    if not select_last_index:
-        return data.argmin(axis=axis, keepdims=bool(keepdims))
-    behind = xp.flip(data, axis).argmin(axis=axis, keepdims=bool(keepdims))
-    return data.shape[axis] - 1 - behind
+for _name in ("ArgMax", "ArgMin"):
+    _kernel = extreme(_name.lower())
+    op(_name, since=12)(_kernel)
+    op(_name, without=("select_last_index",))(_kernel)
 
 
 def top_k(xp: Namespace, x: Array, k: int, axis: int, largest: int) -> tuple[Array, Array]:
