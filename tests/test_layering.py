@@ -32,7 +32,7 @@ LAYERS = {
     **{plugin: {"tenonnx"} for plugin in PLUGINS},
     **{
         plugin: {"tenonnx", "tenonnx_array"}
-        for plugin in ("tenonnx_contrib", "tenonnx_jax", "tenonnx_torch")
+        for plugin in ("tenonnx_contrib", "tenonnx_jax", "tenonnx_quant", "tenonnx_torch")
     },
 }
 """What a package may import besides itself."""

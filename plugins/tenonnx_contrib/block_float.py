@@ -9,7 +9,7 @@ import numpy as np
 
 from tenonnx import Array, Namespace, OperatorTable
 from tenonnx_array.dtypes import accumulator
-from tenonnx_contrib.packed import flattened
+from tenonnx_array.packed import flattened
 from tenonnx_contrib.tiles import strips, tiled
 
 table = OperatorTable("com.microsoft")

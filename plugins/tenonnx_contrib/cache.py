@@ -8,8 +8,8 @@ import numpy as np
 
 from tenonnx import Array, Namespace
 from tenonnx_array.dtypes import FLOATS
+from tenonnx_array.packed import unpack
 from tenonnx_array.quant import round_to
-from tenonnx_contrib.packed import unpack
 
 
 class Store:

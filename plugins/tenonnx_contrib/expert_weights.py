@@ -7,7 +7,7 @@ import dataclasses
 import ml_dtypes
 
 from tenonnx import Array, Namespace
-from tenonnx_contrib.packed import levels, unpack
+from tenonnx_array.packed import levels, unpack
 
 
 @dataclasses.dataclass(frozen=True)

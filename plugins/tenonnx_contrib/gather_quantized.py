@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tenonnx import Array, Namespace, OperatorTable
 from tenonnx_array.dtypes import INTEGERS, accumulator
-from tenonnx_contrib.packed import unpack
+from tenonnx_array.packed import unpack
 
 table = OperatorTable("com.microsoft")
 op = table.op

@@ -6,7 +6,7 @@ from typing import Final
 
 from tenonnx import Array, Namespace, OperatorTable
 from tenonnx_array.dtypes import accumulator
-from tenonnx_contrib.packed import check, levels, unpack
+from tenonnx_array.packed import check, levels, unpack
 from tenonnx_contrib.planes import by_planes
 from tenonnx_contrib.tiles import tiled
 

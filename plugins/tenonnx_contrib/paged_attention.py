@@ -8,10 +8,10 @@ import ml_dtypes
 import numpy as np
 
 from tenonnx import Array, Namespace, OperatorTable
+from tenonnx_array.packed import unpack
 from tenonnx_contrib.attend import attend, visible
 from tenonnx_contrib.cache import Store
 from tenonnx_contrib.group_query import normed, rotated
-from tenonnx_contrib.packed import unpack
 
 table = OperatorTable("com.microsoft")
 op = table.op

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tenonnx import Array, Namespace
-from tenonnx_contrib.packed import centred_planes
+from tenonnx_array.packed import centred_planes
 from tenonnx_contrib.tiles import strips
 
 FEW_ROWS = 32

@@ -6,6 +6,7 @@ import math
 from typing import Final
 
 from tenonnx import Array, Namespace, OperatorTable
+from tenonnx_array.packed import unpack as packed_elements
 from tenonnx_quant.fuse import DOMAIN
 from tenonnx_quant.planes import by_planes
 
@@ -99,18 +100,12 @@ def unpack(
     xp: Namespace, packed: Array, bits: int, signed: int, count: int, start: int = 0
 ) -> Array:
     """Returns ``count`` elements from element ``start`` on, one int8 or uint8 each."""
-    kind = xp.int8 if signed else xp.uint8
-    if bits == 8:
-        return packed[start : start + count].view(kind)
     each = 8 // bits
     first = start // each
-    taken = packed[first : (start + count + each - 1) // each]
-    parts = xp.empty((taken.shape[0], each), xp.uint8)
-    for place in range(each):
-        parts[:, place] = (taken >> xp.uint8(place * bits)) & xp.uint8((1 << bits) - 1)
-    parts = parts.reshape(-1)[start - first * each :][:count]
-    if not signed:
-        return parts
+    parts = packed_elements(xp, packed[first : (start + count + each - 1) // each], bits)
+    parts = parts[start - first * each :][:count]
+    if not signed or bits == 8:
+        return parts.view(xp.int8 if signed else xp.uint8)
     # Shifting up and back down repeats the sign bit.
     gap = xp.int8(8 - bits)
     return (parts.view(xp.int8) << gap) >> gap

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tenonnx import Array, Namespace
+from tenonnx_array.packed import planes
 
 TILE_BYTES: Final = 1 << 20
 """Integers as floats that exist at any one time: what a core's cache holds."""
@@ -100,20 +101,10 @@ def _scaled_before(
 
 
 def _planes(xp: Namespace, packed: Array, bits: int, signed: int) -> Iterator[Array]:
-    """Yields the elements at each place of a byte, as unsigned; signed ones raised to be so."""
+    """Returns the elements at each place of a byte, as unsigned; signed ones raised to be so."""
     if signed:
-        packed = packed ^ xp.uint8(_sign_bits(bits))
-    if bits == 8:
-        yield packed
-        return
-    mask = xp.uint8((1 << bits) - 1)
-    for shift in range(0, 8, bits):
-        yield (packed >> xp.uint8(shift)) & mask
-
-
-def _sign_bits(bits: int) -> int:
-    """Returns a byte whose elements have their top bit set, and no other."""
-    return sum(1 << (shift + bits - 1) for shift in range(0, 8, bits))
+        packed = packed ^ xp.uint8(sum(1 << (place + bits - 1) for place in range(0, 8, bits)))
+    return planes(xp, packed, bits)
 
 
 def _zeros(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tenonnx_array.packed import levels, unpack
 from tenonnx_contrib import planes
-from tenonnx_contrib.packed import levels, unpack
 
 
 @pytest.mark.parametrize("bits", [2, 4, 8])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tenonnx import Array, Namespace
+from tenonnx.operators import Array, Namespace
 
 
 def unpack(xp: Namespace, packed: Array, bits: int) -> Array:
