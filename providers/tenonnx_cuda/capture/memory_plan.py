@@ -46,14 +46,21 @@ def capture(
         claims = [(given[places.source(x)], axis, steps) for x, axis, steps in trace.claims]
     except UnknownPlaceError:
         return None
-    memory = Memory(places, results, [some for _, some in starts])
+    made, moved = plan(places, results, [some for _, some in starts])
+    # Behind what is allocated are, for a start, 0 and numbers; for results, what is held.
+    behind = len(given) + len(made)
+    held = {places.made.stop + i: behind + i for i in range(len(places.held))}
+    where = {number: place[0] for number, place in moved.items()} | held
     return CapturedCall(
         given=given,
-        made=memory.made,
+        made=made,
         held=places.held,
         times=places.times,
-        starts=tuple((f, tuple(memory.place(x) for x in some)) for f, some in starts),
-        results=tuple(map(memory.result, results)),
+        starts=tuple(
+            (function, tuple((moved[n][0], moved[n][1] + offset) for n, offset in some))
+            for function, some in starts
+        ),
+        results=tuple(r and dataclasses.replace(r, source=where[r.source]) for r in results),
         claims=tuple(claims),
         length=growth.length,
         apart=tuple(shared(inputs)),
@@ -76,7 +83,7 @@ class Places:
 
     Attributes:
         sources: All.
-        given: How many were given.
+        made: Which of them were made; before those are the given ones.
         held: What was held.
         times: By what numbers grow when caches are a step longer.
     """
@@ -84,7 +91,7 @@ class Places:
     def __init__(self, given: Sequence[Array], trace: Trace, loose: Collection[int]) -> None:
         self.held = tuple({id(array): array for array in trace.held}.values())
         self.sources = [*given, *trace.made, *self.held]
-        self.given = len(given)
+        self.made = range(len(given), len(given) + len(trace.made))
         self._loose = loose
         self._claims = {address(cache): (axis, steps) for cache, axis, steps in trace.claims}
         extents = [(n, self._extent(source)) for n, source in enumerate(self.sources)]
@@ -135,49 +142,26 @@ class Places:
         return Result(number, view, axis)
 
 
-class Memory:
-    """What a repetition allocates, and where the places of a call are in it.
+def plan(
+    places: Places, results: Sequence[Result | None], starts: Sequence[Sequence[Place]]
+) -> tuple[tuple[tuple[tuple[int, ...], np.dtype[Any]], ...], dict[int, Place]]:
+    """Returns what a repetition allocates, and the place of each source that starts take.
 
     Args:
         places: The call's.
         results: What it returned.
         starts: Where the arguments are of what it started, in order.
-
-    Attributes:
-        made: Shape and element type of each allocation.
     """
-
-    def __init__(
-        self,
-        places: Places,
-        results: Sequence[Result | None],
-        starts: Sequence[Sequence[Place]],
-    ) -> None:
-        sources, given = places.sources, places.given
-        held = len(sources) - len(places.held)
-        made = range(given, held)
-        returned = {r.source for r in results if r is not None and r.source in made}
-        used = [[number for number, _ in some if number in made] for some in starts]
-        allocated, nbytes = assign([x.nbytes for x in sources], used, returned, ALIGNED)
-        self.made = tuple((sources[n].shape, sources[n].dtype) for n in sorted(returned))
-        if nbytes:
-            self.made += (((nbytes,), np.dtype(np.uint8)),)
-        zero = given + len(self.made)
-        self._moved: dict[int, Place] = {n: (n, 0) for n in range(given)}
-        self._moved |= {n: (given + i, at) for n, (i, at) in allocated.items()}
-        self._moved |= {n: (zero, address(sources[n])) for n in range(held, len(sources))}
-        self._moved |= {len(sources) + i: (zero + i, 0) for i in range(1 + len(places.times))}
-        self._held, self._zero = held, zero
-
-    def place(self, place: Place) -> Place:
-        """Returns where a place is; what is held is where it always is."""
-        number, offset = self._moved[place[0]]
-        return number, offset + place[1]
-
-    def result(self, result: Result | None) -> Result | None:
-        """Returns where a result is."""
-        if result is None:
-            return None
-        beyond = result.source - self._held
-        number = self._zero + beyond if beyond >= 0 else self._moved[result.source][0]
-        return dataclasses.replace(result, source=number)
+    sources, given = places.sources, places.made.start
+    returned = {r.source for r in results if r is not None and r.source in places.made}
+    used = [[number for number, _ in some if number in places.made] for some in starts]
+    allocated, nbytes = assign([x.nbytes for x in sources], used, returned, ALIGNED)
+    made = tuple((sources[n].shape, sources[n].dtype) for n in sorted(returned))
+    if nbytes:
+        made += (((nbytes,), np.dtype(np.uint8)),)
+    zero = given + len(made)
+    moved: dict[int, Place] = {n: (n, 0) for n in range(given)}
+    moved |= {n: (given + i, at) for n, (i, at) in allocated.items()}
+    moved |= {n: (zero, address(sources[n])) for n in range(places.made.stop, len(sources))}
+    moved |= {len(sources) + i: (zero + i, 0) for i in range(1 + len(places.times))}
+    return made, moved
