@@ -70,6 +70,8 @@ class Attention(NamedTuple):
         left: Keys before its own that a query sees; negative for all.
         right: Keys after its own that a query sees; negative for all.
         compiled: A kernel may be compiled for these lengths alone, which takes about a second.
+        measured: Another kernel would have to be compiled.
+        workspace: Bytes of working memory at most.
     """
 
     dtype: np.dtype[Any]
@@ -85,6 +87,8 @@ class Attention(NamedTuple):
     left: int = -1
     right: int = -1
     compiled: bool = False
+    measured: bool = False
+    workspace: int = WORKSPACE
 
     def __str__(self) -> str:
         how = "" if self.compiled else " that needs no kernel of its own (sdpa_kernel=8 allows it)"
@@ -102,16 +106,6 @@ class Attention(NamedTuple):
     def forms(self) -> tuple[int, ...]:
         """Kernels that serve all lengths are liked better; some versions of cuDNN have none."""
         return (SERVES_ALL, FOR_THIS) if self.compiled else (SERVES_ALL,)
-
-    @property
-    def measured(self) -> bool:
-        """Another kernel would have to be compiled."""
-        return False
-
-    @property
-    def workspace(self) -> int:
-        """As for convolutions."""
-        return WORKSPACE
 
     def graph(self, backend: Backend, form: int) -> Graph:
         """Returns all of it.
