@@ -105,11 +105,13 @@ class Instead:
 Choice: TypeAlias = Callable[[Site, Call], Call | Instead | None]
 
 MODULES: Final = (
-    *("attention.attend", "attention.group_query", "attention.rotary", "data_movement.concat"),
-    *("data_movement.scatter", "images.channels", "images.convolve", "images.keeping"),
-    *("images.pooling", "images.resizing", "matmul.matmul", "norm.rows", "quantized.nbits"),
+    *("attention.attend", "attention.group_query", "attention.rotary", "attention.turning"),
+    *("data_movement.concat", "data_movement.scatter", "elementwise.chains"),
+    *("images.channels", "images.convolve", "images.keeping", "images.pooling"),
+    *("images.resizing", "matmul.linear", "matmul.matmul", "norm.residual", "norm.rows"),
+    "quantized.nbits",
 )
-"""Where choices are; they register themselves."""
+"""Where choices and fusions are; they register themselves."""
 
 _choices: dict[tuple[str, str], Choice] = {}
 
@@ -127,7 +129,7 @@ def choose(*names: str, domain: str = "") -> Callable[[Choice], Choice]:
 
 @functools.cache
 def choices() -> Mapping[tuple[str, str], Choice]:
-    """Returns all choices by domain and operator.
+    """Returns all choices by domain and operator, and brings fusions with them.
 
     They are in force at every version, so one that depends on it must look.
     """

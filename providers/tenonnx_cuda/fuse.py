@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +16,7 @@ from tenonnx_cuda.capture.dynamic_length import DynamicCall
 from tenonnx_cuda.capture.program import DeviceProgram
 from tenonnx_cuda.capture.replay import Replayed
 from tenonnx_cuda.capture.tracer import cannot_capture
-from tenonnx_cuda.chosen import Site
+from tenonnx_cuda.chosen import Site, choices
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -68,22 +67,10 @@ FUSIONS: Final[Fusions[Scope]] = Fusions()
 fusion = FUSIONS.add
 """Decorates a fusion, whose call may return ``None``: the nodes' own steps run then."""
 
-MODULES: Final = (
-    *("attention.attend", "attention.turning", "elementwise.chains", "images.convolve"),
-    *("matmul.linear", "norm.residual"),
-)
-"""Where fusions are; they register themselves."""
-
-
-def bring_all() -> None:
-    """Imports the modules that have fusions."""
-    for module in MODULES:
-        importlib.import_module(f"tenonnx_cuda.{module}")
-
 
 def fuse(scope: Scope, steps: dict[ir.Node, Step], device: Device) -> None:
     """Puts the steps of fusions in the place of their nodes'."""
-    bring_all()
+    choices()
     for place, found in FUSIONS.find(scope).items():
         own = [steps.pop(node) for node in sorted(found.nodes, key=scope.position)]
         steps[place] = Step(

@@ -16,7 +16,8 @@ from compared import ALL, PLUGINS, base, deviations, differing, session
 from drafts import Draft, Row, drawn
 from emulated import EmulatedProvider, Plugin
 
-from tenonnx_cuda.fuse import FUSIONS, bring_all
+from tenonnx_cuda.chosen import choices
+from tenonnx_cuda.fuse import FUSIONS
 from tenonnx_cuda.options import CudaOptions
 
 pytestmark = pytest.mark.skipif(hosted.COMPILER is None, reason="no C++ compiler")
@@ -62,7 +63,7 @@ ELSEWHERE = {
 
 
 def test_every_fusion_has_a_row() -> None:
-    bring_all()
+    choices()
     found = {fusion.__name__ for _, _, fusion in FUSIONS}
     assert found == {name.partition(",")[0] for name in ROWS} | ELSEWHERE.keys()
 
