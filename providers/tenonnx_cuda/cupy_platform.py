@@ -17,7 +17,7 @@ from tenonnx_cuda.cudnn.plans import Cudnn, cudnn_of
 from tenonnx_cuda.cupy_stream import CupyStream, no_room
 from tenonnx_cuda.matmul.cublas import products
 from tenonnx_cuda.namespace import DeviceNamespace
-from tenonnx_cuda.platform import Grid, Launch, NDArray, View
+from tenonnx_cuda.platform import Grid, Launcher, NDArray, View
 
 PORTABLE_MAPPED_READ_ONLY = 0x01 | 0x02 | 0x08
 """cudaHostRegister's flags for memory that every context may read in place."""
@@ -211,54 +211,39 @@ class CupyPlatform:
         return _Owned(memory, block.nbytes)
 
     @functools.cache  # noqa: B019 - platforms live as long as the process, and recordings need all
-    def compile(self, source: str, name: str, options: Sequence[str]) -> Launch:
+    def compile(self, source: str, name: str, options: Sequence[str]) -> Launcher:
         """Compiles a kernel with NVRTC; cupy keeps the result on disk."""
         module = self._cupy.RawModule(code=source, options=("-std=c++17", *options))
         with self._device:
-            return CupyLaunch(self._cupy, module.get_function(name))
+            return functools.partial(_launcher, self._cupy.cuda, module.get_function(name))
 
 
-class CupyLaunch:
-    """Starts a kernel on the current stream.
+def _launcher(
+    cuda: Any, function: Any, grid: Grid, block: Grid, arguments: Sequence[Any]
+) -> Callable[..., None]:
+    """Returns what puts addresses among arguments that lie in memory as the driver takes them.
 
-    Args:
-        cupy: The module.
-        kernel: cupy's.
+    cupy looks at each argument's type in each call, which takes longer than all the rest.
     """
+    cells = (ctypes.c_uint64 * len(arguments))()
+    places = [i for i, each in enumerate(arguments) if not isinstance(each, np.generic)]
+    first, width = ctypes.addressof(cells), ctypes.sizeof(ctypes.c_uint64)
+    for i, each in enumerate(arguments):
+        if isinstance(each, np.generic):
+            ctypes.memmove(first + width * i, each.tobytes(), each.itemsize)
+    each_at = [first + width * i for i in range(len(arguments))]
+    pointers = (ctypes.c_void_p * len(arguments))(*each_at)
+    sizes = [*grid, *[1] * (3 - len(grid)), *block, *[1] * (3 - len(block))]
+    kernel, stream, given = function.kernel, cuda.get_current_stream, ctypes.addressof(pointers)
+    launch, shape, held = cuda.driver.launchKernel, tuple(map(int, sizes)), (pointers, kernel)
 
-    def __init__(self, cupy: Any, kernel: Any) -> None:
-        self._stream = cupy.cuda.get_current_stream
-        self._start = cupy.cuda.driver.launchKernel
-        self._kernel = kernel
+    def start(*addresses: int) -> None:
+        assert held, "what the driver reads is there"
+        for place, address in zip(places, addresses, strict=True):
+            cells[place] = address
+        launch(kernel.ptr, *shape, 0, stream().ptr, given, 0)
 
-    def __call__(self, grid: Grid, block: Grid, arguments: Sequence[Any]) -> None:
-        """Starts it."""
-        self._kernel(grid, block, tuple(arguments))
-
-    def prepared(self, grid: Grid, block: Grid, arguments: Sequence[Any]) -> Callable[..., None]:
-        """Returns what puts addresses among arguments that lie in memory as the driver takes them.
-
-        cupy looks at each argument's type in each call, which takes longer than all the rest.
-        """
-        cells = (ctypes.c_uint64 * len(arguments))()
-        places = [i for i, each in enumerate(arguments) if not isinstance(each, np.generic)]
-        first, width = ctypes.addressof(cells), ctypes.sizeof(ctypes.c_uint64)
-        for i, each in enumerate(arguments):
-            if isinstance(each, np.generic):
-                ctypes.memmove(first + width * i, each.tobytes(), each.itemsize)
-        each_at = [first + width * i for i in range(len(arguments))]
-        pointers = (ctypes.c_void_p * len(arguments))(*each_at)
-        sizes = [*grid, *[1] * (3 - len(grid)), *block, *[1] * (3 - len(block))]
-        kernel, stream, given = self._kernel.kernel, self._stream, ctypes.addressof(pointers)
-        launch, shape, held = self._start, tuple(map(int, sizes)), (pointers, kernel)
-
-        def start(*addresses: int) -> None:
-            assert held, "what the driver reads is there"
-            for place, address in zip(places, addresses, strict=True):
-                cells[place] = address
-            launch(kernel.ptr, *shape, 0, stream().ptr, given, 0)
-
-        return start
+    return start
 
 
 class _Owned:

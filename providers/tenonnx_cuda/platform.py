@@ -24,6 +24,14 @@ Grid: TypeAlias = tuple[int, ...]
 """How many blocks, or threads of a block, there are along each axis."""
 
 
+Launcher: TypeAlias = Callable[[Grid, Grid, Sequence[Any]], Callable[..., None]]
+"""Takes blocks, threads of a block and arguments; returns what starts a kernel with them.
+
+That is given the addresses of arrays, which may be others; no two at once. Numpy's scalars among
+the arguments stay as they are; others are numbers of at most eight bytes, which it is given
+likewise, in the arguments' order.
+"""
+
 Recording: TypeAlias = Callable[[], None]
 """Starts work again that was recorded, as a whole; the arrays that it reads and writes are there
 yet."""
@@ -39,20 +47,6 @@ class Block(Protocol):
     @property
     def nbytes(self) -> int:
         """Its length."""
-
-
-class Launch(Protocol):
-    """Starts a kernel."""
-
-    def __call__(self, grid: Grid, block: Grid, arguments: Sequence[Any], /) -> None:
-        """Starts it: blocks, threads of a block, arguments (arrays, and numpy scalars)."""
-
-    def prepared(self, grid: Grid, block: Grid, arguments: Sequence[Any], /) -> Callable[..., None]:
-        """Returns what starts it with other addresses, of as many arrays; no two at once.
-
-        Arguments that are neither arrays nor numpy's scalars are numbers of at most eight bytes,
-        which it is given likewise, in the arguments' order.
-        """
 
 
 class Event(Protocol):
@@ -225,5 +219,5 @@ class Platform(Protocol):
     def lend(self, block: Block, hold: object) -> Block:
         """Returns a block over the memory of another, whose arrays hold an object, too."""
 
-    def compile(self, source: str, name: str, options: Sequence[str]) -> Launch:
+    def compile(self, source: str, name: str, options: Sequence[str]) -> Launcher:
         """Compiles a kernel; the same one once."""

@@ -11,9 +11,9 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
-from tenonnx_cuda.capture.tracer import DynamicNumber, current_trace, start
+from tenonnx_cuda.capture.tracer import start
 from tenonnx_cuda.elementwise.formulas import endings
-from tenonnx_cuda.platform import Grid, Launch, Platform
+from tenonnx_cuda.platform import Grid, Launcher, Platform
 
 FOLDER: Final = Path(__file__).parent
 
@@ -42,32 +42,22 @@ def header(name: str) -> str:
 
 
 @functools.cache
-def common() -> str:
-    """Returns what every source starts with."""
-    return header("common")
-
-
-@functools.cache
 def source(name: str) -> str:
     """Returns a file of kernels as it is compiled: by itself, with what it includes in it."""
     text = (FOLDER / f"{name}.cu").read_text()
-    return common() + INCLUDE.sub(lambda found: header(found[1]), text)
+    return header("common") + INCLUDE.sub(lambda found: header(found[1]), text)
 
 
 class Kernel:
     """A compiled kernel, whose launches can be repeated."""
 
-    def __init__(self, launch: Launch) -> None:
-        self._launch = launch
+    def __init__(self, launcher: Launcher) -> None:
+        self._launcher = launcher
 
     def __call__(self, grid: Grid, block: Grid, arguments: Sequence[Any]) -> None:
         """Starts it: blocks, threads of a block; arrays, numpy scalars, ``DynamicNumber``s."""
-        if current_trace() is None:
-            plain = [each.value if isinstance(each, DynamicNumber) else each for each in arguments]
-            self._launch(grid, block, plain)
-        else:
-            others = [each for each in arguments if not isinstance(each, np.generic)]
-            start(self._launch.prepared(grid, block, arguments), *others)
+        others = [each for each in arguments if not isinstance(each, np.generic)]
+        start(self._launcher(grid, block, arguments), *others)
 
 
 def kernel(platform: Platform, file: str, name: str, **macros: Any) -> Kernel:

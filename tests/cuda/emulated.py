@@ -19,7 +19,7 @@ import tenonnx
 from tenonnx_cuda.namespace import DeviceNamespace
 from tenonnx_cuda.platform import (
     CannotRecordError,
-    Launch,
+    Launcher,
     NDArray,
     OutOfDeviceMemoryError,
     Recording,
@@ -227,9 +227,9 @@ class FakePlatform:
     def lend(self, block: Any, hold: object) -> Any:
         raise AssertionError(f"{hold} has nothing to hold of {block}")
 
-    def compile(self, source: str, name: str, options: Sequence[str]) -> Launch:
+    def compile(self, source: str, name: str, options: Sequence[str]) -> Launcher:
         self.compiled.append(name)
-        return hosted.compile_kernel(source, name, tuple(options))
+        return hosted.compile_kernel(source, name, tuple(options)).prepared  # type: ignore[no-any-return]  # hosted
 
 
 class EmulatedProvider(CUDAExecutionProvider):

@@ -16,7 +16,7 @@ from tenonnx_cuda.elementwise.formulas import ENDINGS
 from tenonnx_cuda.matmul.epilogue import Epilogue
 from tenonnx_cuda.matmul.few import product_of_few
 from tenonnx_cuda.norm import rows
-from tenonnx_cuda.sources import ELEMENTS, common
+from tenonnx_cuda.sources import ELEMENTS, header
 
 
 @needs_compiler
@@ -246,7 +246,7 @@ def gelu_by_tanh(x: Any) -> Any:
 
 @needs_compiler
 def test_sixteen_bits_round_as_numpy_rounds() -> None:
-    text = common() + (
+    text = header("common") + (
         'extern "C" __global__ void copy(const float* x, T* y, float* z, int n) {\n'
         "    for (int i = threadIdx.x; i < n; i += blockDim.x) { put(&y[i], x[i]);"
         " z[i] = number(y[i]); } }\n"

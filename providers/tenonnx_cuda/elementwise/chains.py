@@ -16,7 +16,7 @@ from tenonnx_cuda.elementwise.formulas import COMPOUND, MICROSOFTS, SIMPLE
 from tenonnx_cuda.fuse import ELEMENTWISE, Fused, Scope, fusion
 from tenonnx_cuda.images import layouts
 from tenonnx_cuda.platform import Platform
-from tenonnx_cuda.sources import THREADS, Kernel, blocks, common, header, is_aligned
+from tenonnx_cuda.sources import THREADS, Kernel, blocks, header, is_aligned
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -99,7 +99,8 @@ def _inputs(nodes: Sequence[ir.Node]) -> tuple[ir.Value, ...]:
 
 def whole(chain: Chain) -> str:
     """Returns a chain's source as it is compiled."""
-    return common() + header("elementwise/activations") + header("elementwise/packs") + chain.source
+    headers = ("common", "elementwise/activations", "elementwise/packs")
+    return "".join(map(header, headers)) + chain.source
 
 
 def width(arrays: Sequence[Array], periods: Sequence[int], count: int) -> int:
