@@ -1,4 +1,4 @@
-"""Small models for tests, written down in one line each."""
+"""Small models for tests, in one line each."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ OWN = 150
 
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """What the second process imports: the first one writes down what it finds out."""
+    """What the second process imports: the first one keeps what it finds out."""
     environment = {**os.environ, "TENONNX_JIT": "0", "TENONNX_PLUGINS": ""}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     environment["TENONNX_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))

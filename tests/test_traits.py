@@ -45,7 +45,7 @@ PLACES = {
     "providers/tenonnx_array/tracing.py": ANSWERS,
     "plugins/tenonnx_fuse/__init__.py": "what a transform needs in a model",
     "plugins/tenonnx_fuse/conv.py": ANSWERS,
-    "plugins/tenonnx_fuse/islands.py": "what is faster in float32, and takes what it gives",
+    "plugins/tenonnx_fuse/widen_fp16.py": "what is faster in float32, and takes what it gives",
     "plugins/tenonnx_fuse/microsoft.py": "what onnxruntime ends a FusedGemm with",
     "plugins/tenonnx_fuse/nchwc.py": "what onnxruntime has blocks of channels for",
     "plugins/tenonnx_openvino/declined.py": OTHERS,

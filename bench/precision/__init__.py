@@ -1,5 +1,5 @@
 """How far answers are from the exact ones, beside onnxruntime's.
 
 ``case`` says what a case is; ``pointwise``, ``rows``, ``products``, ``windows`` and ``models`` have
-them, ``measure`` runs them, ``table`` writes down what came of it.
+them, ``measure`` runs them, ``table`` lists the results.
 """

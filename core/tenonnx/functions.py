@@ -20,7 +20,7 @@ MAX_NODES = 50_000
 """Functions may expand to so many nodes, whatever the size of the model that calls them."""
 
 MAX_GROWTH = 64
-"""They may expand to so many nodes for each that is written down, if that is more."""
+"""They may expand to so many nodes for each node of the model, if that is more."""
 
 _UNCOUNTED = 1 << 60
 """Sizes are not counted beyond it: they double with every function of a chain."""
@@ -194,7 +194,7 @@ def schema_of(node: ir.Node) -> Any:
 
 
 def _add_default_attributes(node: ir.Node) -> None:
-    """Writes down the schema's defaults, which bodies refer to by name."""
+    """Adds the schema's defaults, to which bodies refer to by name."""
     schema = schema_of(node)
     for name, attribute in schema.attributes.items() if schema else ():
         default = attribute.default_value

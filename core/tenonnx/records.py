@@ -1,4 +1,4 @@
-"""Records: frozen dataclasses that are there as soon as they are written down.
+"""Records: frozen dataclasses that are there as soon as they are defined.
 
 ``dataclass`` compiles half a dozen methods for every class, half a millisecond in all, and a
 session needs fifty classes. Records share theirs.
@@ -18,7 +18,7 @@ T = TypeVar("T")
 def record(cls: type[T]) -> type[T]:
     """Decorates a class like ``dataclasses.dataclass(frozen=True)``; it is a dataclass, too."""
     if cls.__doc__ is None:
-        cls.__doc__ = cls.__name__  # lest the signature be written down, at some expense
+        cls.__doc__ = cls.__name__  # lest the signature be made, at some expense
     made: Any = dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
     own = vars(cls)
     for name, method in vars(_Methods).items():

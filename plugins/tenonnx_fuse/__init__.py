@@ -57,7 +57,7 @@ def register_transforms(register: Callable[[Transform], None]) -> None:
     add("transposed-gemm", "basic", 50, "products:fold_transposes", "Transpose")
     add("matmul-add", "basic", 52, "products:matmul_add", "MatMul", "Add")
     add("gelu", "extended", 56, "gelu:gelu", ("Erf", "Tanh"))
-    add("float-islands", "extended", 58, "islands:widen_islands")
+    add("widen-fp16", "extended", 58, "widen_fp16:widen_fp16")
     add("layer-norm", "extended", 60, "norms:layer_norm", "ReduceMean")
     add("rms-norm", "extended", 61, "norms:rms_norm", "ReduceMean")
     add("swish", "extended", 63, "gelu:swish", "Sigmoid")

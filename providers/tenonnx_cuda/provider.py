@@ -83,7 +83,7 @@ class CUDAExecutionProvider(ArrayProvider):
 
     def declines(self, transform: str) -> str | None:
         """Declines to compute in float32 what is faster as it is."""
-        return "16-bit floats are fast here" if transform == "float-islands" else None
+        return "16-bit floats are fast here" if transform == "widen-fp16" else None
 
     def supports(self, node: ir.Node) -> Literal[True] | str:
         """Accepts a node whose operator is in the table and whose elements a device has."""

@@ -126,7 +126,7 @@ def test_threads_may_come_to_know_files_at_the_same_time(
     found.stamp(package / "a.py")
     monkeypatch.setattr(Meanwhile, "known", found._known, raising=False)
     found._known |= {name: sources.Source("1", "2", Meanwhile()) for name in ("d.py", "e.py")}
-    found.stamp(package / "alone.py")  # which is written down with all others
+    found.stamp(package / "alone.py")  # whose stamp is kept with all others
     assert {"d.py", "e.py"} <= sources._read(tmp_path / "index").keys()
 
     def status(_: str) -> None:

@@ -1,4 +1,4 @@
-"""Islands of 16-bit floats are computed in float32."""
+"""Subgraphs of 16-bit floats are computed in float32."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from fusing import fused, normal, notes, parse
 
 
-def test_islands_of_narrow_floats() -> None:
+def test_subgraphs_of_narrow_floats() -> None:
     text = """(float[a,8] x) => (float[a,8] y) {
         n = Cast<to=10>(x)  m = Mul(n, h)  s = Softmax(m)  t = Add(s, n)  y0 = Cast<to=1>(t)
         y = Neg(y0) }"""
@@ -25,37 +25,37 @@ def test_islands_of_narrow_floats() -> None:
     np.testing.assert_allclose(y, -(e / e.sum(1, keepdims=True) + x), rtol=1e-5)
 
 
-def test_an_island_with_a_bridge_stays_narrow() -> None:
+def test_a_subgraph_with_a_bridge_stays_narrow() -> None:
     text = """(float[a,8] x, float16[a,8] z) => (float[a,8] y) {
         n = Cast<to=10>(x)  s = Softmax(n)  t = Add(s, z)  y = Cast<to=1>(t) }"""
     feeds = {"x": normal(3, 8), "z": normal(3, 8, dtype=np.float16)}
     counts, done = fused(parse(text), feeds)
     assert counts == {"Cast": 2, "Softmax": 1, "Add": 1}
-    assert "'z' would have to be cast" in notes(done, "float-islands")[0]
+    assert "'z' would have to be cast" in notes(done, "widen-fp16")[0]
 
 
-def test_an_island_whose_output_is_read_in_16_bits_too() -> None:
+def test_a_subgraph_whose_output_is_read_in_16_bits_too() -> None:
     """The output keeps its type, where the Cast that made it is taken out."""
     text = """(float[a,8] x) => (float[a,8] y, bool[a,8] b) {
         n = Cast<to=10>(x)  p = MatMul(n, w)  q = Add(p, p)  r = Exp(q)  s = Mul(r, r)
         t = Sigmoid(s)  y = Cast<to=1>(t)  b = Cast<to=9>(t) }"""
     weights = {"w": normal(8, 8, dtype=np.float16, seed=1)}
     _, done = fused(parse(text, **weights), {"x": normal(3, 8)}, rtol=4e-3, atol=4e-3)
-    assert "matched 1 islands" in notes(done, "float-islands")[0]
+    assert "matched 1 subgraphs" in notes(done, "widen-fp16")[0]
 
 
-def test_an_output_of_undefined_type_that_an_island_reads() -> None:
+def test_an_output_of_undefined_type_that_a_subgraph_reads() -> None:
     text = """(float[a,8] x) => (float16[a,8] n, float[a,8] y) {
         n = Cast<to=10>(x)  p = MatMul(n, w)  s = Softmax(p)  y = Cast<to=1>(s) }"""
     proto = parse(text, w=normal(8, 8, dtype=np.float16, seed=1))
     for output in proto.graph.output:
         output.type.tensor_type.elem_type = onnx.TensorProto.UNDEFINED
     _, done = fused(proto, {"x": normal(3, 8)}, rtol=4e-3, atol=4e-3)
-    assert "matched 1 islands" in notes(done, "float-islands")[0]
+    assert "matched 1 subgraphs" in notes(done, "widen-fp16")[0]
 
 
-def test_an_island_casts_what_is_of_no_known_type(tmp_path: Path) -> None:
-    """Operands have one type: what an island reads beside narrow data is narrow."""
+def test_a_subgraph_casts_what_is_of_no_known_type(tmp_path: Path) -> None:
+    """Operands have one type: what a subgraph reads beside narrow data is narrow."""
     text = """(float16[1,2,8] x, float16[2,2,3] w) => (float16[1,2,6] y) {
         u = CastLike(z, x)  c = Concat<axis=0>(u, x)  d = Slice(c, one, two, nil)
         y = Conv(d, w) }"""
@@ -68,7 +68,7 @@ def test_an_island_casts_what_is_of_no_known_type(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["beside", "in branches"])
-def test_islands_share_the_cast_of_what_both_read(where: str) -> None:
+def test_subgraphs_share_the_cast_of_what_both_read(where: str) -> None:
     matrices = {"w": normal(8, 8, dtype=np.float16), "v": normal(8, 8, dtype=np.float16, seed=1)}
     one = "p{0} = MatMul(z, {1})  q{0} = Softmax(p{0})  r{0} = Mul(q{0}, q{0})  s{0} = Tanh(r{0})"
     one += "  t{0} = Exp(s{0})  y{0} = Cast<to=1>(t{0})"
@@ -88,7 +88,7 @@ def test_islands_share_the_cast_of_what_both_read(where: str) -> None:
     # A matrix is cast where the product is, which reads it as it is stored.
     assert sorted(casts) == (["z"] if where == "in branches" else ["v", "w", "z"])
     assert counts["Cast"] == len(casts)
-    assert "matched 2 islands" in notes(done, "float-islands")[-1]
+    assert "matched 2 subgraphs" in notes(done, "widen-fp16")[-1]
 
 
 @pytest.mark.parametrize("kind", [np.float16, ml_dtypes.bfloat16])

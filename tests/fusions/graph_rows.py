@@ -131,7 +131,7 @@ def transposes(d: Draft) -> None:
     d.add("Transpose", y, perm=d.choose([[0, 3, 1, 2], [0, 2, 3, 1]]))
 
 
-def islands(d: Draft) -> None:
+def widen_fp16(d: Draft) -> None:
     """16-bit floats between casts."""
     d.rounding = 4e-3
     x = d.add("Cast", d.input("x", *d.choose([(2, 8), (1, 8), (8,), (2, 3, 8)])), to=10)
@@ -353,7 +353,7 @@ ROWS = {
     "cast-chains": casts,
     "common-subexpressions": repeated,
     "cancel-transposes": transposes,
-    "float-islands": islands,
+    "widen-fp16": widen_fp16,
     "pairwise-distances": distances,
     "classical-models, features": features,
     "classical-models, scaler": scaler,

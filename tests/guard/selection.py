@@ -17,7 +17,7 @@ MOST = 2
 
 
 def rows() -> list[Trial]:
-    """Returns the trials of every ``rows_*.py``, written down by family of kernels."""
+    """Returns the trials of every ``rows_*.py``, listed by family of kernels."""
     return [
         trial
         for path in sorted(FOLDER.glob("rows_*.py"))

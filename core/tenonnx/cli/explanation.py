@@ -73,7 +73,7 @@ def explain_model(
 
 
 class History:
-    """Runs transforms one by one and writes down what each changes.
+    """Runs transforms one by one and keeps what each changes.
 
     Args:
         model: Changed in place.

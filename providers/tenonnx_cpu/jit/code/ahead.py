@@ -1,4 +1,4 @@
-"""Compiling many kernels ahead: in worker processes, for any kind of processor.
+"""Compiling many kernels ahead: in worker processes, for any target CPU.
 
 What there is to do are kernels, and the code objects of the functions that they share. A worker
 compiles one after the other into the disk cache and loads nothing (``worker``), so that the order
@@ -53,7 +53,7 @@ def compile_ahead(
     """Compiles kernels into a folder, unless they are there.
 
     Args:
-        kind: The kind of processor; ``native`` for this very one.
+        kind: The target CPU; ``native`` for this very one.
         folder: The cache folder, or another one to be used like it: ``tenonnx`` by name.
         tell: Called by several threads, one at a time.
         kernels: Which ones; all if none is named.

@@ -56,7 +56,7 @@ def build(module: Any, exports: Sequence[str], path: Path) -> dict[str, int]:
 
 
 def _sign() -> None:
-    """Writes down which version of numba compiles into the folder."""
+    """Keeps which version of numba compiles into the folder."""
     if signed(cache_folder()) != compiler():
         keep(cache_folder() / COMPILER, str(compiler()).encode())
 

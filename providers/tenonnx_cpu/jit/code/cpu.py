@@ -21,7 +21,7 @@ VARIABLE = "TENONNX_PROCESSOR"
 NATIVE = "native"
 
 INSTALLED = Path(__file__).parents[2] / "kernels"
-"""Where an installed package has code objects: a folder for each kind of processor, by its name."""
+"""Where an installed package has code objects: a folder for each target CPU, by its name."""
 
 V3 = frozenset(["abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"])
 V4 = V3 | frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"])
@@ -58,11 +58,11 @@ KINDS = (
     "x86-64-v3",
     "armv8-a",
 )
-"""The kinds of processor that wheels have kernels for, of each architecture the best first."""
+"""The target CPUs that wheels have kernels for, of each architecture the best first."""
 
 
 class Target(NamedTuple):
-    """A kind of processor.
+    """A target CPU: what an instruction set has.
 
     Attributes:
         kind: What it is called: a level, and what it has besides: ``x86-64-v4+avx512vnni``.
@@ -85,7 +85,7 @@ _given: str | None = None
 
 
 def compile_for(kind: str) -> None:
-    """Has this process compile for a kind of processor, of which it may not be itself.
+    """Has this process compile for a target CPU, which its own may not be.
 
     It then loads no kernel. To be called before anything asks for the processor.
     """
@@ -146,7 +146,7 @@ def installed() -> Path | None:
 
 
 def installed_kinds() -> list[Target]:
-    """Returns the kinds of processor that code objects are installed for, the best first."""
+    """Returns the target CPUs that code objects are installed for, the best first."""
     found = []
     with contextlib.suppress(OSError):
         for entry in os.scandir(INSTALLED):
@@ -156,7 +156,7 @@ def installed_kinds() -> list[Target]:
 
 
 def best_of(kinds: Iterable[Target]) -> Target | None:
-    """Returns the first of some kinds of processor that this one is of."""
+    """Returns the first of some target CPUs whose code this one runs."""
     return next((kind for kind in kinds if not lacks(kind)), None)
 
 
@@ -173,7 +173,7 @@ def _best_installed() -> Target | None:
 
 
 def parse(kind: str) -> Target:
-    """Returns a kind of processor by its name.
+    """Returns a target CPU by its name.
 
     Raises:
         InvalidArgument: There is no such kind.
@@ -188,7 +188,7 @@ def parse(kind: str) -> Target:
 
 
 def lacks(kind: Target) -> list[str]:
-    """Returns what a kind of processor has and this one has not."""
+    """Returns the features of a target CPU that this one lacks."""
     if kind.level.architecture != architecture():
         return [kind.level.architecture]
     return sorted(kind.flags - _own_features())

@@ -33,7 +33,7 @@ DRAFT_SECONDS = 3600
 
 
 def main() -> None:
-    """Compiles for a kind of processor, and loads nothing."""
+    """Compiles for a target CPU, and loads nothing."""
     _end_with_starter()
     compile_for(sys.argv[1])
     _serve()

@@ -1,4 +1,4 @@
-"""Islands of 16-bit floats between casts, computed in float32, which hosts are made for."""
+"""Subgraphs of 16-bit floats between casts, computed in float32, which hosts are made for."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ Casts = dict[tuple[ir.Graph | ir.Function, ir.Value], ir.Value]
 """Values that were cast, by the graph that it is done in."""
 
 MAX_ELEMENTS = 4096
-"""Elements of a constant that are widened with the island around it; of convolutions', any."""
+"""Elements of a constant that are widened with the subgraph around it; of convolutions', any."""
 
 
-def widen_islands(model: ir.Model, context: TransformContext) -> bool:
+def widen_fp16(model: ir.Model, context: TransformContext) -> bool:
     """Computes in float32 what is computed in 16 bits, where few values must be cast for it.
 
     Matrices stay narrow behind a Cast of their own, which providers take together with the product.
@@ -50,22 +50,22 @@ def widen_islands(model: ir.Model, context: TransformContext) -> bool:
         seen: set[ir.Node] = set()
         for node in tuple(graph):
             if node.graph is graph and node not in seen and _is_member(node):
-                island = _island(node)
-                seen |= island.keys()
-                entering, leaving = _entering(island), _leaving(island)
+                subgraph = _subgraph(node)
+                seen |= subgraph.keys()
+                entering, leaving = _entering(subgraph), _leaving(subgraph)
                 casts = len(entering) + len(leaving)
                 # Products with constant matrices gain what a cast of activations costs.
-                dear = 2 * casts >= len(island) or not _has_matrix(island)
-                if casts and dear and not any(n.op_type in CONVOLUTIONS for n in island):
+                dear = 2 * casts >= len(subgraph) or not _has_matrix(subgraph)
+                if casts and dear and not any(n.op_type in CONVOLUTIONS for n in subgraph):
                     names = ", ".join(f"'{value.name}'" for value in (*entering, *leaving))
                     context.notes.append(
-                        f"nearly an island of {len(island)} nodes: {names} would have to be cast"
+                        f"nearly a subgraph of {len(subgraph)} nodes: {names} would have to be cast"
                     )
                 else:
-                    _widen(graph, island, made, context)
+                    _widen(graph, subgraph, made, context)
                     count += 1
     if count:
-        context.notes.append(f"matched {count} islands of 16-bit floats between casts")
+        context.notes.append(f"matched {count} subgraphs of 16-bit floats between casts")
     return count > 0
 
 
@@ -85,26 +85,26 @@ def _is_member(node: ir.Node) -> bool:
     return dtype_of(node.outputs[0]) in NARROW
 
 
-def _island(start: ir.Node) -> dict[ir.Node, None]:
+def _subgraph(start: ir.Node) -> dict[ir.Node, None]:
     """Returns the nodes that are joined to one by 16-bit values."""
-    island = {start: None}
+    subgraph = {start: None}
     queue = [start]
     for node in queue:
         makers = (value.producer() for value in node.inputs if value is not None)
         readers = (use.node for use in node.outputs[0].uses())
         for other in (*makers, *readers):
-            if other is not None and other not in island and _is_member(other):
-                island[other] = None
+            if other is not None and other not in subgraph and _is_member(other):
+                subgraph[other] = None
                 queue.append(other)
-    return island
+    return subgraph
 
 
-def _entering(island: dict[ir.Node, None]) -> list[ir.Value]:
-    """Returns the 16-bit values that an island reads and that are no casts of float32."""
+def _entering(subgraph: dict[ir.Node, None]) -> list[ir.Value]:
+    """Returns the 16-bit values that a subgraph reads and that are no casts of float32."""
     found: dict[ir.Value, None] = {}
-    for node in island:
+    for node in subgraph:
         for position, value in enumerate(node.inputs):
-            if value is None or value.producer() in island or not _is_narrow(node, position):
+            if value is None or value.producer() in subgraph or not _is_narrow(node, position):
                 continue
             kept = _is_ahead(node, position) or _is_matrix(node, position)
             if _source(value) is None and not kept:
@@ -119,18 +119,20 @@ def _is_narrow(node: ir.Node, position: int) -> bool:
     return kind in NARROW or (kind is None and value in binding(node, 0)[0])
 
 
-def _leaving(island: dict[ir.Node, None]) -> list[ir.Value]:
-    """Returns the values of an island that others read in 16 bits."""
-    outputs = (node.outputs[0] for node in island)
-    return [value for value in outputs if value.is_graph_output() or _narrow_readers(value, island)]
+def _leaving(subgraph: dict[ir.Node, None]) -> list[ir.Value]:
+    """Returns the values of a subgraph that others read in 16 bits."""
+    outputs = (node.outputs[0] for node in subgraph)
+    return [
+        value for value in outputs if value.is_graph_output() or _narrow_readers(value, subgraph)
+    ]
 
 
-def _narrow_readers(value: ir.Value, island: dict[ir.Node, None]) -> list[tuple[ir.Node, int]]:
+def _narrow_readers(value: ir.Value, subgraph: dict[ir.Node, None]) -> list[tuple[ir.Node, int]]:
     graph = value.graph
     return [
         (use.node, use.idx)
         for use in value.uses()
-        if use.node.graph is not graph or not (use.node in island or _widens(use.node))
+        if use.node.graph is not graph or not (use.node in subgraph or _widens(use.node))
     ]
 
 
@@ -143,8 +145,8 @@ def _is_ahead(node: ir.Node, position: int) -> bool:
     return weight.array.size <= MAX_ELEMENTS or node.op_type in CONVOLUTIONS
 
 
-def _has_matrix(island: dict[ir.Node, None]) -> bool:
-    return any(_is_matrix(node, 1) for node in island if len(node.inputs) > 1)
+def _has_matrix(subgraph: dict[ir.Node, None]) -> bool:
+    return any(_is_matrix(node, 1) for node in subgraph if len(node.inputs) > 1)
 
 
 def _is_matrix(node: ir.Node, position: int) -> bool:
@@ -172,32 +174,32 @@ def _widens(node: ir.Node) -> bool:
 
 def _widen(
     graph: ir.Graph | ir.Function,
-    island: dict[ir.Node, None],
+    subgraph: dict[ir.Node, None],
     casts: Casts,
     context: TransformContext,
 ) -> None:
-    """Widens an island; ``casts`` are those of values that it reads, which others may read too."""
-    kinds = {node: dtype_of(node.outputs[0]) for node in island}
+    """Widens a subgraph; ``casts`` are those of values that it reads, which others may read too."""
+    kinds = {node: dtype_of(node.outputs[0]) for node in subgraph}
     leaving = {
         value: (
-            _narrow_readers(value, island),
+            _narrow_readers(value, subgraph),
             [n for n, v in enumerate(graph.outputs) if v is value],
         )
-        for value in _leaving(island)
+        for value in _leaving(subgraph)
     }
-    for node in island:
+    for node in subgraph:
         for position, value in enumerate(node.inputs):
-            if value is None or value.producer() in island or not _is_narrow(node, position):
+            if value is None or value.producer() in subgraph or not _is_narrow(node, position):
                 continue
             wide = _source(value)
             if wide is None and _is_ahead(node, position):
                 wide = _widened(graph, value, context)
             replace_input(node, position, wide or _widened_once(graph, value, node, casts))
-    for node in island:
+    for node in subgraph:
         output = node.outputs[0]
         output.type = ir.TensorType(ir.DataType.FLOAT)
         for use in tuple(output.uses()):
-            if use.node not in island and _widens(use.node):
+            if use.node not in subgraph and _widens(use.node):
                 bypass(use.node, output)
         if output in leaving:
             _narrow_again(graph, output, kinds[node], *leaving[output])
