@@ -48,8 +48,8 @@ def chosen(
     op: str, domain: str, version: int, *, cudnn: bool = True, **attributes: Any
 ) -> Callable[..., Any]:
     """Returns the kernel that the provider chooses for a node; it raises where it takes none."""
-    from tenonnx_cuda.chosen import Site, choices
     from tenonnx_cuda.cupy_platform import connect
+    from tenonnx_cuda.kernel_selection import Site, choices
     from tenonnx_cuda.options import CudaOptions
 
     def plain(*_: Any) -> Any:

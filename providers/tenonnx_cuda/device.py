@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from tenonnx.operators import Array
     from tenonnx.weights.weight import Weight
     from tenonnx_cuda.platform import NDArray, Platform, Stream
-    from tenonnx_cuda.weights.arrivals import Arrival
-    from tenonnx_cuda.weights.residence import Residence
+    from tenonnx_cuda.weights.device_weights import DeviceWeights
+    from tenonnx_cuda.weights.uploads import Upload
 
 
 class CudaDevice:
@@ -20,28 +20,28 @@ class CudaDevice:
     Args:
         platform: The device.
         stream: Where transfers are ordered.
-        residence: The weights that are there.
+        weights: The weights that are there.
         settled: Wait for every upload, for callers who go on with another stream.
     """
 
     def __init__(
-        self, platform: Platform, stream: Stream, residence: Residence, *, settled: bool = False
+        self, platform: Platform, stream: Stream, weights: DeviceWeights, *, settled: bool = False
     ) -> None:
         self.id = platform.id
         self.platform = platform
         self.stream = stream
-        self.residence = residence
+        self.weights = weights
         self._settled = settled
-        self._underway: list[Arrival] = []
+        self._underway: list[Upload] = []
 
-    def expect(self, arrivals: Iterable[Arrival]) -> None:
+    def expect(self, uploads: Iterable[Upload]) -> None:
         """Trace weights that the session's own steps read and may be underway."""
-        self._underway += arrivals
+        self._underway += uploads
 
     def _arrive(self) -> None:
         """Lets what comes now start after those weights: an output may be one."""
-        for arrival in tuple(self._underway):
-            arrival.before(self.stream)
+        for upload in tuple(self._underway):
+            upload.before(self.stream)
         self._underway.clear()
 
     def upload(self, array: NDArray) -> Array:
@@ -67,7 +67,7 @@ class CudaDevice:
 
         They may be underway: steps wait for them, and others call ``synchronize`` first.
         """
-        return self.residence.array(weight, wait=self._settled)
+        return self.weights.array(weight, wait=self._settled)
 
     def copy(self, array: Array) -> Array:
         """Returns an array of its own with the same contents."""

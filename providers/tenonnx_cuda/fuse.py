@@ -16,7 +16,7 @@ from tenonnx_cuda.capture.dynamic_length import DynamicCall
 from tenonnx_cuda.capture.program import DeviceProgram
 from tenonnx_cuda.capture.replay import Replayed
 from tenonnx_cuda.capture.tracer import cannot_capture
-from tenonnx_cuda.chosen import Site, choices
+from tenonnx_cuda.kernel_selection import Site, choices
 
 if TYPE_CHECKING:
     import onnx_ir as ir

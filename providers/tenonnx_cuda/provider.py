@@ -48,7 +48,7 @@ class CUDAExecutionProvider(ArrayProvider):
         operators: OperatorTable | None = None,
         session_options: SessionOptions | None = None,
     ) -> None:
-        from tenonnx_cuda.weights.residence import residence_on
+        from tenonnx_cuda.weights.device_weights import device_weights_on
 
         super().__init__(options or CudaOptions(), operators, session_options)
         chosen: CudaOptions = self.options
@@ -56,10 +56,10 @@ class CUDAExecutionProvider(ArrayProvider):
         self.stream = self.platform.stream(
             chosen.gpu_mem_limit, chosen.user_compute_stream, tf32=chosen.use_tf32
         )
-        self._residence = residence_on(self.platform, chosen.weights)
+        self._weights = device_weights_on(self.platform, chosen.weights)
         # Without a session somebody makes values, for streams that are not known here.
         settled = session_options is None
-        self._there = CudaDevice(self.platform, self.stream, self._residence, settled=settled)
+        self._there = CudaDevice(self.platform, self.stream, self._weights, settled=settled)
         self.device = self._there
 
     @classmethod
@@ -148,7 +148,7 @@ class CUDAExecutionProvider(ArrayProvider):
         from tenonnx_cuda.capture.dynamic_length import DynamicCall
         from tenonnx_cuda.capture.replay import Replayed
         from tenonnx_cuda.capture.tracer import cannot_capture
-        from tenonnx_cuda.chosen import Instead, Site, choices
+        from tenonnx_cuda.kernel_selection import Instead, Site, choices
 
         step = self._step(node)
         choice = choices().get((node.domain, node.op_type))
@@ -191,17 +191,17 @@ class CUDAExecutionProvider(ArrayProvider):
         )
         graph = segment.nodes[0].graph
         bodies = isinstance(graph, ir.Graph) and any(map(is_control_flow, graph))
-        self._residence.preload(weights(read), wait=bodies)
+        self._weights.preload(weights(read), wait=bodies)
 
     def _after_weights(self, step: Step) -> Step:
         """Returns a step that waits for those of its weights that are underway."""
-        from tenonnx_cuda.weights.arrivals import after
+        from tenonnx_cuda.weights.uploads import after
 
         inner = (value for node in step.nodes for value in node.inputs)
-        known = dict.fromkeys(map(self._residence.arrival, weights((*step.inputs, *inner))))
-        arrivals = [arrival for arrival in known if arrival is not None]
-        self._there.expect(arrivals)
-        return after(arrivals, step, self.stream)
+        known = dict.fromkeys(map(self._weights.upload, weights((*step.inputs, *inner))))
+        uploads = [upload for upload in known if upload is not None]
+        self._there.expect(uploads)
+        return after(uploads, step, self.stream)
 
     def _namespace(self, kernel: Kernel) -> Namespace:
         assert kernel.host != "all", "such a node was not accepted"

@@ -26,7 +26,7 @@ from tenonnx_cuda.platform import (
     View,
 )
 from tenonnx_cuda.provider import CUDAExecutionProvider
-from tenonnx_cuda.weights.residence import UPLOAD
+from tenonnx_cuda.weights.device_weights import UPLOAD
 
 
 def pages(nbytes: int) -> NDArray:

@@ -14,7 +14,7 @@ from emulated import FakePlatform
 
 from tenonnx_cuda.capture.dynamic_length import DynamicCall
 from tenonnx_cuda.capture.replay import Replayed
-from tenonnx_cuda.chosen import Instead, Site, choices
+from tenonnx_cuda.kernel_selection import Instead, Site, choices
 from tenonnx_cuda.kv_cache import ALIGNED
 from tenonnx_cuda.options import CudaOptions
 
@@ -94,7 +94,7 @@ def chosen(
 
 
 def moved(x: Any) -> Any:
-    """Returns a copy of a numpy array that lies alike elsewhere, with as even an address."""
+    """Returns a copy of a numpy array with the same strides elsewhere, with as even an address."""
     if not isinstance(x, np.ndarray) or not x.size:
         return x
     lowest, highest = np.lib.array_utils.byte_bounds(x)

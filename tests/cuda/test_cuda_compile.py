@@ -90,7 +90,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         | {"BY_ROWS": by_rows, "K_BLOCK": 32, "N_BLOCK": 1}
         for t, b, s, z, by_rows in (("f16", 4, 0, 1, 1), ("bf16", 8, 1, 0, 0), ("f32", 2, 0, 2, 1))
     ],
-    "matmul/few": [
+    "matmul/gemv": [
         {"T": t, "ROWS": rows, "ACTIVATED": function_of(activation)}
         for t, rows, activation in (("f16", 1, ""), ("bf16", 4, "GeluTanh"), ("f16", 2, "Relu"))
     ],

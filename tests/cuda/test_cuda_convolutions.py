@@ -20,8 +20,8 @@ from tenonnx.weights.registry import WeightRegistry
 from tenonnx_array.conv_transpose import conv_transpose
 from tenonnx_array.windows import place
 from tenonnx_contrib.fused import fused_conv
+from tenonnx_cuda.conv.by_cudnn import ends_of
 from tenonnx_cuda.cudnn import plans
-from tenonnx_cuda.images.by_cudnn import ends_of
 
 CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
     "padded": ((2, 3, 9, 8), (5, 3, 3, 3), {"pads": [1, 1, 1, 1]}),

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tenonnx_cuda.conv import convolution_graph
 from tenonnx_cuda.cudnn import operations, plans
 from tenonnx_cuda.cudnn.descriptors import ATTRIBUTES, DESCRIPTORS
-from tenonnx_cuda.images import convolution_graph
 
 HEADERS = ("cudnn_graph.h", "cudnn_graph_v9.h")
 

@@ -15,8 +15,8 @@ import step_rows
 from compared import ALL, PLUGINS, base, deviations, differing, session
 from drafts import Draft, Row, drawn
 from emulated import EmulatedProvider, Plugin
-
 from tenonnx_cuda.chosen import choices
+
 from tenonnx_cuda.fuse import FUSIONS
 from tenonnx_cuda.options import CudaOptions
 

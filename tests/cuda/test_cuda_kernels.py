@@ -14,7 +14,7 @@ from kernel_calls import BFLOAT16, FLOATS, chosen, close, draw, needs_compiler
 from tenonnx_contrib.fused import FUNCTIONS, fused_conv
 from tenonnx_cuda.elementwise.formulas import ENDINGS
 from tenonnx_cuda.matmul.epilogue import Epilogue
-from tenonnx_cuda.matmul.few import product_of_few
+from tenonnx_cuda.matmul.gemv import product_of_few
 from tenonnx_cuda.norm import rows
 from tenonnx_cuda.sources import ELEMENTS, header
 

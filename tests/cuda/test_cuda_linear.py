@@ -19,7 +19,7 @@ from emulated import FakePlatform, provider_on, session
 from test_cuda_products import DTYPES, Library, draw, matrices
 
 from models import model, node, value
-from tenonnx_cuda.chosen import Site, choices
+from tenonnx_cuda.kernel_selection import Site, choices
 from tenonnx_cuda.matmul.cublas import Products
 from tenonnx_cuda.matmul.cublaslt import Descriptor, Found, Lt, cublaslt
 from tenonnx_cuda.namespace import DeviceNamespace

@@ -20,8 +20,8 @@ from models import FLOAT, model, node, value
 from tenonnx.interface.ort_value import OrtValue
 from tenonnx.weights.mapping import Mapping
 from tenonnx.weights.registry import WeightRegistry
-from tenonnx_cuda.weights import slabs
-from tenonnx_cuda.weights.residence import Residence
+from tenonnx_cuda.weights import allocations
+from tenonnx_cuda.weights.device_weights import DeviceWeights
 from tenonnx_cuda.weights.sharing import Exchange
 from tenonnx_cuda.weights.staging import Staging
 
@@ -78,8 +78,8 @@ X = np.ones((2, SIZE), np.float32)
 
 
 @pytest.fixture(autouse=True)
-def _one_slab_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slabs, "SLAB_BYTES", 1)
+def _one_allocation_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allocations, "ALLOCATION_BYTES", 1)
 
 
 def opened(path: Any, platform: emulated.FakePlatform, **options: Any) -> Any:
@@ -195,16 +195,18 @@ def test_what_others_get_is_there_before_it_is_offered(tmp_path: Path) -> None:
 
     platform, registry = Sharing(), WeightRegistry()
     weight = registry.view(Mapping(path), 0, content.size, ir.DataType.UINT8, (content.size,))
-    there = Residence(platform, Staging(platform, 1 << 18), exchange=Exchange(platform, tmp_path))
+    there = DeviceWeights(
+        platform, Staging(platform, 1 << 18), exchange=Exchange(platform, tmp_path)
+    )
     there.preload([weight], wait=False)
     assert len(offered) == 1
     np.testing.assert_array_equal(offered[0], content)
 
 
-def test_weights_of_chains_and_products_are_in_slabs_with_the_others(
+def test_weights_of_chains_and_products_are_in_allocations_with_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(slabs, "SLAB_BYTES", 1 << 20)
+    monkeypatch.setattr(allocations, "ALLOCATION_BYTES", 1 << 20)
     draws = np.random.default_rng(0)
     weights = {f"W{i}": draws.standard_normal((SIZE, SIZE)).astype(np.float32) for i in range(3)}
     weights |= {f"b{i}": draws.standard_normal(SIZE).astype(np.float32) for i in range(3)}

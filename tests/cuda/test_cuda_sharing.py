@@ -26,7 +26,7 @@ from tenonnx.weights.mapping import Mapping
 from tenonnx.weights.registry import WeightRegistry
 from tenonnx.weights.weight import Weight
 from tenonnx_cuda.platform import NDArray
-from tenonnx_cuda.weights.residence import Residence
+from tenonnx_cuda.weights.device_weights import DeviceWeights
 from tenonnx_cuda.weights.sharing import GRAIN, Exchange, is_locked, locked, own_folder, taken
 from tenonnx_cuda.weights.staging import Staging
 
@@ -92,7 +92,7 @@ class Side:
         self.platform = SharedPlatform(folder)
         self.exchange = Exchange(self.platform, folder, wait)
         staging = Staging(self.platform, 1 << 20, readers=1)
-        self.there = Residence(self.platform, staging, exchange=self.exchange)
+        self.there = DeviceWeights(self.platform, staging, exchange=self.exchange)
         self.weight: Weight | None = self._weight(folder / "weights")
         self.array: Any = None
 
@@ -218,7 +218,7 @@ def test_a_process_that_fills_forever_is_not_waited_for(
     side = Side(folder, wait=0.05)
     key = side.exchange._key
     names: list[str] = []
-    side.exchange._key = lambda slab: names.append(key(slab) or "") or names[-1]  # type: ignore[method-assign,func-returns-value]  # to learn it
+    side.exchange._key = lambda allocation: names.append(key(allocation) or "") or names[-1]  # type: ignore[method-assign,func-returns-value]  # to learn it
     side.load()
     stuck = Side(folder, wait=0.05)
     with (

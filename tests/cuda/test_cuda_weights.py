@@ -25,8 +25,8 @@ from tenonnx.weights.registry import WeightRegistry
 from tenonnx.weights.storage import Memory
 from tenonnx.weights.weight import Weight
 from tenonnx_cuda.platform import OutOfDeviceMemoryError
-from tenonnx_cuda.weights.residence import Residence
-from tenonnx_cuda.weights.slabs import ALIGNMENT, Stretch, merged, pack, stretch_of
+from tenonnx_cuda.weights.allocations import ALIGNMENT, Stretch, merged, pack, stretch_of
+from tenonnx_cuda.weights.device_weights import DeviceWeights
 from tenonnx_cuda.weights.staging import Staging
 
 
@@ -35,8 +35,8 @@ def registry() -> WeightRegistry:
     return WeightRegistry()
 
 
-def residence(platform: FakePlatform, buffer: int = 64, **how: Any) -> Residence:
-    return Residence(platform, Staging(platform, buffer, readers=2), **how)
+def device_weights(platform: FakePlatform, buffer: int = 64, **how: Any) -> DeviceWeights:
+    return DeviceWeights(platform, Staging(platform, buffer, readers=2), **how)
 
 
 def copied(platform: FakePlatform) -> int:
@@ -45,7 +45,7 @@ def copied(platform: FakePlatform) -> int:
 
 def test_a_view_of_a_weight_is_a_view_on_the_device(registry: WeightRegistry) -> None:
     platform = FakePlatform()
-    there = residence(platform)
+    there = device_weights(platform)
     array = np.arange(48, dtype=np.float32).reshape(6, 8)
     weight = registry.from_array(array)
     turned = registry.from_array(weight.array.T[2:5, ::-1])
@@ -60,7 +60,7 @@ def test_a_view_of_a_weight_is_a_view_on_the_device(registry: WeightRegistry) ->
 def test_small_elements_stay_packed(registry: WeightRegistry) -> None:
     platform = FakePlatform()
     weight = registry.constant(bytes(range(50)), ir.DataType.UINT4, (10, 10))
-    there = residence(platform)
+    there = device_weights(platform)
     assert there.array(weight).held.tolist() == list(range(50))
     assert there.array(weight.packed()).held.tolist() == list(range(50))
     assert platform.allocated == 50
@@ -68,7 +68,7 @@ def test_small_elements_stay_packed(registry: WeightRegistry) -> None:
 
 def test_the_last_user_takes_it_away(registry: WeightRegistry) -> None:
     platform = FakePlatform()
-    there = residence(platform)
+    there = device_weights(platform)
     weights = [registry.from_array(np.full(n, n, np.int32)) for n in (10, 20)]
     there.preload(weights)
     arrays = [there.array(weight) for weight in weights]
@@ -117,7 +117,7 @@ def test_every_stretch_lands_once_and_in_order(places: list[tuple[int, int]], bu
     registry, platform = WeightRegistry(), FakePlatform()
     storage = registry.from_buffer(content)
     weights = [registry.view(storage, at, n, ir.DataType.UINT8, (n,)) for at, n in places]
-    there = residence(platform, buffer)
+    there = device_weights(platform, buffer)
     there.preload(weights)
     covered = {byte for at, n in places for byte in range(at, at + n)}
     assert copied(platform) == len(covered)
@@ -127,21 +127,21 @@ def test_every_stretch_lands_once_and_in_order(places: list[tuple[int, int]], bu
 
 
 @given(st.lists(st.integers(1, 100 << 20), max_size=20))
-def test_slabs_are_aligned_do_not_overlap_and_waste_little(sizes: Sequence[int]) -> None:
+def test_allocations_are_aligned_do_not_overlap_and_waste_little(sizes: Sequence[int]) -> None:
     storage = Memory(np.empty(1, np.uint8), "private")
     starts = itertools.accumulate(sizes, initial=0)
     stretches = [Stretch(storage, at, at + n) for at, n in zip(starts, sizes, strict=False)]
-    slabs = list(pack(stretches))
-    assert sorted((s.start for slab in slabs for _, s in slab.parts)) == [
+    allocations = list(pack(stretches))
+    assert sorted((s.start for allocation in allocations for _, s in allocation.parts)) == [
         s.start for s in stretches
     ]
-    for slab in slabs:
+    for allocation in allocations:
         end = 0
-        for offset, stretch in slab.parts:
+        for offset, stretch in allocation.parts:
             assert offset % ALIGNMENT == 0
             assert end <= offset < end + ALIGNMENT
             end = offset + stretch.nbytes
-        assert end == slab.nbytes
+        assert end == allocation.nbytes
 
 
 def test_strided_and_reversed_weights_have_their_bytes(registry: WeightRegistry) -> None:
@@ -159,7 +159,7 @@ def test_elements_that_lie_askew_get_a_place_of_their_own(registry: WeightRegist
     storage = registry.from_buffer(content)
     whole = registry.view(storage, 0, 64, ir.DataType.UINT8, (64,))
     askew = registry.view(storage, 3, 8, ir.DataType.FLOAT, (2,))
-    there = residence(platform := FakePlatform())
+    there = device_weights(platform := FakePlatform())
     there.preload([whole, askew])
     np.testing.assert_array_equal(there.array(askew).held.view(np.uint8), content[3:11])
     assert there.array(askew).held.flags.aligned
@@ -168,7 +168,7 @@ def test_elements_that_lie_askew_get_a_place_of_their_own(registry: WeightRegist
 
 def test_concurrent_callers_upload_once(registry: WeightRegistry) -> None:
     weight = registry.from_array(np.arange(1 << 16, dtype=np.float32))
-    there = residence(platform := FakePlatform(), 1 << 14)
+    there = device_weights(platform := FakePlatform(), 1 << 14)
     found: list[Any] = []
     threads = [threading.Thread(target=lambda: found.append(there.array(weight))) for _ in range(8)]
     for thread in threads:
@@ -183,7 +183,7 @@ def test_staging_overlaps_with_two_buffers_and_no_more() -> None:
     registry = WeightRegistry()
     weight = registry.from_array(np.arange(1000, dtype=np.uint8))
     platform = FakePlatform()
-    there = residence(platform, 100)
+    there = device_weights(platform, 100)
     there.preload([weight])
     assert [entry for entry in platform.log if entry[0] == "pinned"] == [("pinned", 100)] * 2
     np.testing.assert_array_equal(there.array(weight).held, weight.array)
@@ -191,7 +191,7 @@ def test_staging_overlaps_with_two_buffers_and_no_more() -> None:
 
 def test_what_does_not_fit_leaves_what_is_there(registry: WeightRegistry) -> None:
     platform = FakePlatform(capacity=1000)
-    there = residence(platform)
+    there = device_weights(platform)
     first = registry.from_array(np.ones(200, np.float32))
     there.preload([first])
     large = registry.from_array(np.ones(500, np.float32))
@@ -206,7 +206,7 @@ def test_what_does_not_fit_leaves_what_is_there(registry: WeightRegistry) -> Non
 
 def test_a_transfer_that_fails_is_begun_again(registry: WeightRegistry) -> None:
     platform = FakePlatform()
-    there = residence(platform)
+    there = device_weights(platform)
     weight = registry.from_array(np.arange(100, dtype=np.float32))
     works = platform.copy
     platform.copy = lambda *_: (_ for _ in ()).throw(OSError("bus"))  # type: ignore[method-assign]
@@ -231,7 +231,7 @@ def test_mapped_weights_take_nothing_of_the_device(
     registry: WeightRegistry, tmp_path: Path
 ) -> None:
     platform = FakePlatform()
-    there = residence(platform, mapped=True)
+    there = device_weights(platform, mapped=True)
     weights = in_file(registry, tmp_path, 5000, 7)
     there.preload(weights)
     views = [*weights, registry.from_array(weights[0].array[::2])]
@@ -246,7 +246,7 @@ def test_mapped_weights_take_nothing_of_the_device(
 def test_a_device_that_cannot_map_says_so_once_and_copies(
     registry: WeightRegistry, tmp_path: Path
 ) -> None:
-    there = residence(platform := FakePlatform(maps=False), mapped=True)
+    there = device_weights(platform := FakePlatform(maps=False), mapped=True)
     one, two = in_file(registry, tmp_path, 10, 20)
     with pytest.warns(UserWarning, match="copied to the device: this device cannot"):
         there.array(one)
@@ -257,7 +257,7 @@ def test_a_device_that_cannot_map_says_so_once_and_copies(
 
 
 def test_nothing_takes_no_place(registry: WeightRegistry) -> None:
-    there = residence(platform := FakePlatform())
+    there = device_weights(platform := FakePlatform())
     empty: Weight = registry.from_array(np.empty((0, 3), np.float32))
     assert there.array(empty).shape == (0, 3)
     assert platform.allocated == 0

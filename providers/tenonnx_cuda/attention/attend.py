@@ -16,8 +16,8 @@ from tenonnx_cuda.attention.choosing import attended
 from tenonnx_cuda.attention.flash import FARTHEST, Heads, Sight, attends, masked
 from tenonnx_cuda.capture.dynamic_length import DynamicCall
 from tenonnx_cuda.capture.tracer import DynamicNumber
-from tenonnx_cuda.chosen import Call, Site, choose, same_element
 from tenonnx_cuda.fuse import PATTERN, Fused, Scope, fusion
+from tenonnx_cuda.kernel_selection import Call, Site, choose, same_element
 from tenonnx_cuda.kv_cache import is_cache
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import numpy as np
 from tenonnx.operators import Array
 from tenonnx_cuda.attention.flash import Heads
 from tenonnx_cuda.capture.tracer import DynamicNumber, cannot_capture, is_capturing
-from tenonnx_cuda.chosen import Site
+from tenonnx_cuda.kernel_selection import Site
 from tenonnx_cuda.kv_cache import longer, room_of
 from tenonnx_cuda.sources import THREADS, blocks, is_aligned, pointer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tenonnx.operators import Array
 from tenonnx_cuda.attention.by_cudnn import by_cudnn
 from tenonnx_cuda.attention.flash import Heads, Sight, Task, by_tiles, on_tensor_cores
-from tenonnx_cuda.chosen import Site
+from tenonnx_cuda.kernel_selection import Site
 
 
 def attended(site: Site, q: Heads, k: Heads, v: Heads, sight: Sight) -> Array:

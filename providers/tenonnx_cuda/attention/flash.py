@@ -10,7 +10,7 @@ import numpy as np
 
 from tenonnx.operators import Array
 from tenonnx_cuda.capture.tracer import DynamicNumber
-from tenonnx_cuda.chosen import Site, same_element
+from tenonnx_cuda.kernel_selection import Site, same_element
 from tenonnx_cuda.sources import LARGEST_GRID, Kernel, is_aligned, pointer
 
 LARGEST: Final = 256

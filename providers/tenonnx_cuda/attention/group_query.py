@@ -14,7 +14,7 @@ from tenonnx_cuda.attention.caches import Turn, append, cached, continues, grown
 from tenonnx_cuda.attention.choosing import attended
 from tenonnx_cuda.attention.flash import FARTHEST, FROM_ZERO, Heads, Sight, attends, masked
 from tenonnx_cuda.capture.dynamic_length import DynamicCall, Limit
-from tenonnx_cuda.chosen import Call, Site, choose, same_element
+from tenonnx_cuda.kernel_selection import Call, Site, choose, same_element
 
 ELSEWHERE: Final = {
     "k_quant_type": "NONE",

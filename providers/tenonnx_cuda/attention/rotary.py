@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from tenonnx.operators import Array
-from tenonnx_cuda.chosen import Call, Site, choose, same_element
+from tenonnx_cuda.kernel_selection import Call, Site, choose, same_element
 from tenonnx_cuda.sources import THREADS, blocks, pointer
 
 

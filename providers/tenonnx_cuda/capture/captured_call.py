@@ -78,7 +78,7 @@ class CapturedCall:
     multiple: bool
 
     def fits(self, inputs: Sequence[Any], rooms: Mapping[int, Room]) -> bool:
-        """Says whether inputs that lie alike share memory as those did that it was traced of.
+        """Says whether inputs of these shapes share memory as those did that it was traced of.
 
         If so, what is behind caches in rooms is claimed.
         """

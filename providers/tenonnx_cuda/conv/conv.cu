@@ -1,4 +1,4 @@
-// Convolution as a product of W [maps, channels * window] and windows of x that no one writes down.
+// Convolution as a product of W [maps, channels * window] and windows of x that no one stores.
 
 // A block computes TILE maps at TILE places of one group of one image, from a slice of the sum,
 // DEPTH elements of which are in shared memory at a time. KH and KW are the window. With TENSOR a

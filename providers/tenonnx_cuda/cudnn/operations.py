@@ -120,7 +120,7 @@ class Operations:
         to: Value | None = None,
         **attributes: Any,
     ) -> Value:
-        """Does something with elements that lie alike.
+        """Does something with tensors of the same shape and strides.
 
         Args:
             mode: What.

@@ -7,8 +7,8 @@ from typing import Any
 from tenonnx.operators import Array
 from tenonnx_cuda.capture.dynamic_length import DynamicCall
 from tenonnx_cuda.capture.tracer import is_capturing
-from tenonnx_cuda.chosen import Call, Site, choose
-from tenonnx_cuda.images import layouts
+from tenonnx_cuda.conv import layouts
+from tenonnx_cuda.kernel_selection import Call, Site, choose
 from tenonnx_cuda.kv_cache import is_cache, longer, write
 
 

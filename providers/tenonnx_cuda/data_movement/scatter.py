@@ -12,7 +12,7 @@ from tenonnx.operators import Array
 from tenonnx_array.index import element_positions, from_front
 from tenonnx_cuda.attention.caches import is_same
 from tenonnx_cuda.capture.tracer import cannot_capture
-from tenonnx_cuda.chosen import Call, Site, choose
+from tenonnx_cuda.kernel_selection import Call, Site, choose
 from tenonnx_cuda.sources import THREADS, blocks, is_aligned, pointer
 
 OPERATIONS: Final = {"add": 0, "mul": 1, "max": 2, "min": 3}

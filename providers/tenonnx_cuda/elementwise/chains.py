@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tenonnx.operators import Array
-from tenonnx_cuda.chosen import same_element
+from tenonnx_cuda.conv import layouts
 from tenonnx_cuda.elementwise.expressions import MICROSOFT, expression, pays_alone
 from tenonnx_cuda.elementwise.formulas import COMPOUND, MICROSOFTS, SIMPLE
 from tenonnx_cuda.fuse import ELEMENTWISE, Fused, Scope, fusion
-from tenonnx_cuda.images import layouts
+from tenonnx_cuda.kernel_selection import same_element
 from tenonnx_cuda.platform import Platform
 from tenonnx_cuda.sources import THREADS, Kernel, blocks, header, is_aligned
 

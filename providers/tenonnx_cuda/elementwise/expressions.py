@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tenonnx.traits import ACTIVATIONS
-from tenonnx_cuda.chosen import attribute
 from tenonnx_cuda.elementwise.formulas import COMPOUND, MICROSOFTS, SIMPLE
+from tenonnx_cuda.kernel_selection import attribute
 
 if TYPE_CHECKING:
     import onnx_ir as ir

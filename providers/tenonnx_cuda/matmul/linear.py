@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 from tenonnx.operators import Array
 from tenonnx.planning.anchors import Part, Walk, follow
-from tenonnx_cuda.chosen import attribute, same_element
 from tenonnx_cuda.elementwise.expressions import SINCE, expression
 from tenonnx_cuda.elementwise.formulas import ENDINGS
 from tenonnx_cuda.fuse import Fused, Scope, fusion
+from tenonnx_cuda.kernel_selection import attribute, same_element
 from tenonnx_cuda.matmul.epilogue import epilogue_of
-from tenonnx_cuda.matmul.few import product_of_few
+from tenonnx_cuda.matmul.gemv import product_of_few
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tenonnx.operators import Array
 from tenonnx_array.linalg import product
-from tenonnx_cuda.chosen import Call, Site, choose, same_element
+from tenonnx_cuda.kernel_selection import Call, Site, choose, same_element
 from tenonnx_cuda.matmul.epilogue import epilogue_of
-from tenonnx_cuda.matmul.few import product_of_few
+from tenonnx_cuda.matmul.gemv import product_of_few
 
 
 @choose("MatMul")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from tenonnx.operators import Array
 from tenonnx.planning.lower import is_constant
 from tenonnx_array.residual_norm import NORMS, find_sum
-from tenonnx_cuda.chosen import Site
 from tenonnx_cuda.fuse import RESIDUAL, Fused, Scope, fusion
+from tenonnx_cuda.kernel_selection import Site
 from tenonnx_cuda.norm.rows import normalized
 
 if TYPE_CHECKING:

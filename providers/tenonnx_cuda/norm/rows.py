@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from tenonnx.operators import Array
-from tenonnx_cuda.chosen import Call, Site, choose, same_element
+from tenonnx_cuda.kernel_selection import Call, Site, choose, same_element
 from tenonnx_cuda.sources import is_aligned, pointer
 
 FLOAT32 = 1

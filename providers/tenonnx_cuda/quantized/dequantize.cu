@@ -1,4 +1,4 @@
-// A stored matrix of 8, 4 or 2 bits an element, written down.
+// A stored matrix of 8, 4 or 2 bits an element, as floats.
 
 #include "quantized/levels.cuh"
 

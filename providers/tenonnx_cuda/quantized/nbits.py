@@ -8,13 +8,13 @@ import numpy as np
 
 from tenonnx.operators import Array
 from tenonnx_cuda.capture.tracer import cannot_capture
-from tenonnx_cuda.chosen import Call, Site, choose
+from tenonnx_cuda.kernel_selection import Call, Site, choose
 from tenonnx_cuda.quantized.matrix import Matrix
 from tenonnx_cuda.quantized.nbits_tensor import added, by_tensor_cores, suits_tensor_cores
 from tenonnx_cuda.sources import LARGEST_GRID, THREADS, blocks, pointer
 
 FEW: Final = 16
-"""Rows of x up to which the matrix is not written down: that is bound by reading it."""
+"""Rows of x up to which the matrix is not stored as floats: that is bound by reading it."""
 
 TILE_BYTES: Final = 32 << 20
 """Dequantized weights that exist at any one time: most of them are in the device's cache yet when
@@ -81,7 +81,7 @@ def by_columns(site: Site, x: Array, matrix: Matrix) -> Array:
 
 
 def by_tiles(site: Site, x: Array, matrix: Matrix) -> Array:
-    """Multiplies many rows: by cuBLAS, with some rows of the matrix at a time written down.
+    """Multiplies many rows: by cuBLAS, with some rows of the matrix at a time as floats.
 
     Where those are parts of sums, these are float32 until they are whole.
     """

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from tenonnx.operators import Array
-from tenonnx_cuda.chosen import Site
+from tenonnx_cuda.kernel_selection import Site
 from tenonnx_cuda.quantized.matrix import Matrix
 from tenonnx_cuda.sources import ELEMENTS, LARGEST_GRID, THREADS, blocks, is_aligned, pointer
 

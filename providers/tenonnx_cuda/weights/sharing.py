@@ -31,7 +31,7 @@ from typing import Final
 from tenonnx.digest import digest
 from tenonnx.weights.mapping import Mapping
 from tenonnx_cuda.platform import Block, Platform
-from tenonnx_cuda.weights.slabs import Slab
+from tenonnx_cuda.weights.allocations import Allocation
 
 LEAST_BYTES: Final = 1 << 20
 """Allocations that are worth a handle: smaller ones lie beside those of others in a page."""
@@ -86,30 +86,30 @@ class Exchange:
         self._lock = threading.RLock()
         _exchanges.add(self)
 
-    def block(self, slab: Slab, fill: Callable[[Block], None]) -> Block:
-        """Returns an allocation with a slab's bytes, which ``fill`` has copied or another process.
+    def block(self, allocation: Allocation, fill: Callable[[Block], None]) -> Block:
+        """Returns a block with an allocation's bytes, which ``fill`` has copied or another process.
 
         Raises:
             OutOfDeviceMemoryError: There is no room for one.
         """
-        key = self._key(slab)
+        key = self._key(allocation)
         if key is None:
-            return self._own(slab, fill)
+            return self._own(allocation, fill)
         with self._lock:
             self.sweep()
             if (offer := self._offers.get(key)) is not None:
                 return self._lent(offer)
             try:
                 with locked(self._path(key, "gate"), fcntl.LOCK_EX, self._wait):
-                    if (opened := self._opened(key, slab)) is not None:
+                    if (opened := self._opened(key, allocation)) is not None:
                         return opened
-                    block = self._platform.allocate(-(-slab.nbytes // GRAIN) * GRAIN)
+                    block = self._platform.allocate(-(-allocation.nbytes // GRAIN) * GRAIN)
                     fill(block)
                     return self._offered(key, block)
             except OSError as error:
                 # Its text alone: a record that is kept would hold the error's frames, and memory.
                 log.warning("weights on %s are not shared: %s", self._platform.id, str(error))
-                return self._own(slab, fill)
+                return self._own(allocation, fill)
 
     def stands(self, block: Block) -> bool:
         """Says whether a block may go on being handed out: whoever offered it still does."""
@@ -128,17 +128,17 @@ class Exchange:
         self._offers.clear()
         self._lock = threading.RLock()
 
-    def _own(self, slab: Slab, fill: Callable[[Block], None]) -> Block:
-        block = self._platform.allocate(slab.nbytes)
+    def _own(self, allocation: Allocation, fill: Callable[[Block], None]) -> Block:
+        block = self._platform.allocate(allocation.nbytes)
         fill(block)
         return block
 
-    def _key(self, slab: Slab) -> str | None:
-        """Names a slab's bytes on this device for all processes; ``None`` if only this has them."""
-        if slab.nbytes < LEAST_BYTES:
+    def _key(self, allocation: Allocation) -> str | None:
+        """Names an allocation's bytes for all processes; ``None`` if only this has them."""
+        if allocation.nbytes < LEAST_BYTES:
             return None
         names = [self._platform.uuid]
-        for offset, stretch in slab.parts:
+        for offset, stretch in allocation.parts:
             if not isinstance(stretch.storage, Mapping):
                 return None
             names.append(f"{offset} {stretch.storage.key} {stretch.start} {stretch.stop}")
@@ -147,7 +147,7 @@ class Exchange:
     def _path(self, key: str, what: str) -> Path:
         return self._folder / f"{key}.{what}"
 
-    def _opened(self, key: str, slab: Slab) -> Block | None:
+    def _opened(self, key: str, allocation: Allocation) -> Block | None:
         """Returns another process's allocation; ``None`` if nobody alive offers one.
 
         Raises:
@@ -162,7 +162,7 @@ class Exchange:
             return None
         lease = taken(self._path(key, "users"), fcntl.LOCK_SH)
         try:
-            block = self._platform.open(handle, slab.nbytes, lease.release)
+            block = self._platform.open(handle, allocation.nbytes, lease.release)
         except BaseException:
             lease.release()
             raise

@@ -17,7 +17,7 @@ import numpy as np
 from tenonnx.cores import available_cores
 from tenonnx.weights.mapping import Mapping
 from tenonnx_cuda.platform import Block, Event, NDArray, Platform
-from tenonnx_cuda.weights.slabs import Stretch
+from tenonnx_cuda.weights.allocations import Stretch
 
 BUFFER_BYTES: Final = 32 << 20
 """Large enough that starting a transfer costs nothing beside it, small enough to pin."""

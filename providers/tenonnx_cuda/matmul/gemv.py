@@ -7,8 +7,8 @@ from typing import Any, Final
 import numpy as np
 
 from tenonnx.operators import Array
-from tenonnx_cuda.chosen import same_element
 from tenonnx_cuda.elementwise.formulas import function_of
+from tenonnx_cuda.kernel_selection import same_element
 from tenonnx_cuda.matmul.cublas import placed
 from tenonnx_cuda.matmul.epilogue import Epilogue
 from tenonnx_cuda.platform import Platform
@@ -18,7 +18,7 @@ ROWS: Final = (1, 2, 4)
 """Of x, that a kernel is compiled for."""
 
 WARPS, WIDTH = 8, 32
-"""Of a block, by rows of the matrix and by its columns: as ``few.cu`` says."""
+"""Of a block, by rows of the matrix and by its columns: as ``gemv.cu`` says."""
 
 LEAST: Final = 64
 """Blocks from which on they read as fast as a device can."""
@@ -54,9 +54,9 @@ def product_of_few(
     x, *more = (None if v is None else xp.ascontiguousarray(v) for v in (a, added, bias))
     y = xp.empty((*a.shape[:-1], outer), a.dtype)
     rows = next(n for n in ROWS if n >= count)
-    name = "few_by_rows" if turned else "few_by_columns"
+    name = "gemv_by_rows" if turned else "gemv_by_columns"
     macros: dict[str, Any] = {"T": element, "ROWS": rows, "ACTIVATED": function_of(activation)}
-    launch = kernel(platform, "matmul/few", name, **macros)
+    launch = kernel(platform, "matmul/gemv", name, **macros)
     numbers = (
         np.float32(epilogue.alpha),
         np.float32(epilogue.beta),

@@ -8,10 +8,8 @@ import numpy as np
 
 from tenonnx.operators import Array
 from tenonnx_array.windows import Windows
-from tenonnx_cuda.chosen import Site
-from tenonnx_cuda.cudnn.operations import Tensor
-from tenonnx_cuda.images import layouts
-from tenonnx_cuda.images.convolution_graph import (
+from tenonnx_cuda.conv import layouts
+from tenonnx_cuda.conv.convolution_graph import (
     BIAS,
     LITTLE_WORKSPACE,
     SUM,
@@ -21,7 +19,9 @@ from tenonnx_cuda.images.convolution_graph import (
     X,
     Y,
 )
-from tenonnx_cuda.images.task import Ending, Task, finish
+from tenonnx_cuda.conv.task import Ending, Task, finish
+from tenonnx_cuda.cudnn.operations import Tensor
+from tenonnx_cuda.kernel_selection import Site
 from tenonnx_cuda.sources import ELEMENTS, is_aligned
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from tenonnx.operators import Array
 from tenonnx_array.conv import convolve
 from tenonnx_array.windows import Windows
-from tenonnx_cuda.images.task import Task, finish
+from tenonnx_cuda.conv.task import Task, finish
 from tenonnx_cuda.sources import ELEMENTS, LARGEST_GRID, THREADS
 
 TILE: Final = 64

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from tenonnx.operators import Array
-from tenonnx_cuda.chosen import Call, Site, choose
-from tenonnx_cuda.images import layouts
+from tenonnx_cuda.conv import layouts
+from tenonnx_cuda.kernel_selection import Call, Site, choose
 
 
 @choose("Abs", "Add", "Clip", "Div", "Elu", "Erf", "Exp", "HardSigmoid", "HardSwish", "LeakyRelu",

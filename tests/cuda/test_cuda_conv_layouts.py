@@ -14,7 +14,7 @@ from tenonnx_array.batch_norm import batch_normalization
 from tenonnx_array.pool import average_pool, max_pool
 from tenonnx_array.resize import resize
 from tenonnx_contrib.fused import fused_conv
-from tenonnx_cuda.images import layouts
+from tenonnx_cuda.conv import layouts
 
 
 def last(x: Any) -> Any:

@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from tenonnx.operators import Array
-from tenonnx_cuda.chosen import Call, Site, choose, same_element
-from tenonnx_cuda.images import layouts
+from tenonnx_cuda.conv import layouts
+from tenonnx_cuda.kernel_selection import Call, Site, choose, same_element
 from tenonnx_cuda.sources import LARGEST_GRID, THREADS, blocks
 
 MANY_THREADS = 1024

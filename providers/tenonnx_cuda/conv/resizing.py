@@ -12,8 +12,8 @@ import numpy as np
 from tenonnx.operators import Array
 from tenonnx_array.resize import readings_of
 from tenonnx_cuda.capture.tracer import hold
-from tenonnx_cuda.chosen import Call, Site, choose, same_element
-from tenonnx_cuda.images import layouts
+from tenonnx_cuda.conv import layouts
+from tenonnx_cuda.kernel_selection import Call, Site, choose, same_element
 from tenonnx_cuda.platform import NDArray
 from tenonnx_cuda.sources import THREADS, blocks
 

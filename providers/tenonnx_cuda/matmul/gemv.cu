@@ -32,7 +32,7 @@ struct ending {
 
 // W [K, N] has rows that are `apart` elements apart, a multiple of 8 as N is. A lane has 8 columns
 // of every 64th row. The grid: N by WIDTH.
-extern "C" __global__ void __launch_bounds__(WARPS * WARP) few_by_columns(
+extern "C" __global__ void __launch_bounds__(WARPS * WARP) gemv_by_columns(
     const T* x, const T* w, const T* added, const T* bias, T* y, float alpha, float beta, int M,
     int N, int K, int apart) {
     __shared__ float sums[WARPS][ROWS][WIDTH];
@@ -76,7 +76,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP) few_by_columns(
 
 // W [N, K] has rows that are `apart` elements apart, a multiple of 8 as K is: a warp for each. The
 // grid: N by WARPS.
-extern "C" __global__ void __launch_bounds__(WARPS * WARP) few_by_rows(
+extern "C" __global__ void __launch_bounds__(WARPS * WARP) gemv_by_rows(
     const T* x, const T* w, const T* added, const T* bias, T* y, float alpha, float beta, int M,
     int N, int K, int apart) {
     const int n = blockIdx.x * WARPS + threadIdx.x / WARP, lane = threadIdx.x % WARP;

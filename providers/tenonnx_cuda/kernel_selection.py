@@ -105,10 +105,10 @@ class Instead:
 Choice: TypeAlias = Callable[[Site, Call], Call | Instead | None]
 
 MODULES: Final = (
-    *("attention.attend", "attention.group_query", "attention.rotary", "attention.turning"),
+    *("attention.attend", "attention.group_query", "attention.rotary", "attention.rotary_fusion"),
     *("data_movement.concat", "data_movement.scatter", "elementwise.chains"),
-    *("images.channels", "images.convolve", "images.keeping", "images.pooling"),
-    *("images.resizing", "matmul.linear", "matmul.matmul", "norm.residual", "norm.rows"),
+    *("conv.channels", "conv.convolve", "conv.keeping", "conv.pooling"),
+    *("conv.resizing", "matmul.linear", "matmul.matmul", "norm.residual", "norm.rows"),
     "quantized.nbits",
 )
 """Where choices and fusions are; they register themselves."""

@@ -17,9 +17,9 @@ from tenonnx.weights.mapping import Mapping
 from tenonnx.weights.storage import is_packed
 from tenonnx.weights.weight import Weight
 from tenonnx_cuda.platform import Block, Platform, View
-from tenonnx_cuda.weights.arrivals import Arrival
-from tenonnx_cuda.weights.slabs import Slab, Stretch, merged, pack, stretch_of
+from tenonnx_cuda.weights.allocations import Allocation, Stretch, merged, pack, stretch_of
 from tenonnx_cuda.weights.staging import Staging
+from tenonnx_cuda.weights.uploads import Upload
 
 if TYPE_CHECKING:
     from tenonnx_cuda.weights.sharing import Exchange
@@ -52,7 +52,7 @@ class Extent:
         return inside and (self.offset + wanted.start - here.start) % width == 0
 
 
-class Residence:
+class DeviceWeights:
     """The weights of a process on one device.
 
     An extent lives as long as a weight in it does; an allocation, as long as an extent in it.
@@ -78,7 +78,7 @@ class Residence:
         self._exchange = exchange
         self._extents: dict[str, weakref.WeakSet[Extent]] = defaultdict(weakref.WeakSet)
         self._held: weakref.WeakKeyDictionary[Weight, Extent] = weakref.WeakKeyDictionary()
-        self._arrivals: weakref.WeakKeyDictionary[Block, Arrival] = weakref.WeakKeyDictionary()
+        self._uploads: weakref.WeakKeyDictionary[Block, Upload] = weakref.WeakKeyDictionary()
         self._lock = threading.RLock()
 
     @property
@@ -101,14 +101,14 @@ class Residence:
         with self._lock:
             wanted = [weight for weight in dict.fromkeys(weights) if weight.nbytes]
             send = self._bring([weight for weight in wanted if self._find(weight) is None])
-            arrivals = dict.fromkeys(map(self.arrival, wanted)) if wait else {}
+            uploads = dict.fromkeys(map(self.upload, wanted)) if wait else {}
         if send is not None and wait:
             send()
         elif send is not None:
             threading.Thread(target=send, name=UPLOAD).start()
-        for arrival in arrivals:
-            if arrival is not None:
-                arrival.wait()
+        for upload in uploads:
+            if upload is not None:
+                upload.wait()
 
     def _bring(self, absent: Sequence[Weight]) -> Callable[[], None] | None:
         """Makes room for weights; returns what fills it, if there is anything to copy."""
@@ -118,12 +118,12 @@ class Residence:
             absent = [w for w in absent if self._find(w) is None and not self._map(w)]
         kept: list[Extent] = []
         copies = []
-        for slab in pack(merged(stretch_of(weight) for weight in absent)):
+        for allocation in pack(merged(stretch_of(weight) for weight in absent)):
             if self._exchange is not None:
-                self._share(slab, self._exchange, kept)
+                self._share(allocation, self._exchange, kept)
                 continue
-            block = self._platform.allocate(slab.nbytes)
-            for offset, stretch in slab.parts:
+            block = self._platform.allocate(allocation.nbytes)
+            for offset, stretch in allocation.parts:
                 kept.append(Extent(stretch, block, offset))
                 copies.append((stretch, block, offset))
         for extent in kept:
@@ -137,22 +137,22 @@ class Residence:
         self, copies: Sequence[tuple[Stretch, Block, int]], kept: Sequence[Extent]
     ) -> Callable[[], None]:
         """Returns what copies, and returns when all is there."""
-        arrivals = {id(block): Arrival() for _, block, _ in copies}
+        uploads = {id(block): Upload() for _, block, _ in copies}
         for _, block, _ in copies:
-            self._arrivals[block] = arrivals[id(block)]
+            self._uploads[block] = uploads[id(block)]
 
         def send() -> None:
             try:
-                self._staging.copy(copies, lambda block, event: arrivals[id(block)].start(event))
+                self._staging.copy(copies, lambda block, event: uploads[id(block)].start(event))
             except BaseException as error:
                 for extent in kept:
                     self._forget(extent)
-                for arrival in arrivals.values():
-                    arrival.fail(error)
+                for upload in uploads.values():
+                    upload.fail(error)
             else:
                 with self._lock:
                     for _, block, _ in copies:
-                        self._arrivals.pop(block, None)
+                        self._uploads.pop(block, None)
 
         return send
 
@@ -164,11 +164,11 @@ class Residence:
                 del self._held[weight]
                 weight.uploads.pop(self._platform.id, None)
 
-    def arrival(self, weight: Weight) -> Arrival | None:
+    def upload(self, weight: Weight) -> Upload | None:
         """Returns what a weight is waited for by; ``None`` if it is there."""
         with self._lock:
             extent = self._held.get(weight)
-            return None if extent is None else self._arrivals.get(extent.block)
+            return None if extent is None else self._uploads.get(extent.block)
 
     def array(self, weight: Weight, *, wait: bool = True) -> Array:
         """Returns a weight's array; it is brought to the device if it is not there.
@@ -198,14 +198,14 @@ class Residence:
         offset = extent.offset + weight.offset - extent.stretch.start
         return self._platform.array(extent.block, View(offset, dtype, shape, strides))
 
-    def _share(self, slab: Slab, exchange: Exchange, kept: list[Extent]) -> None:
-        """Brings a slab to the device, or finds it there in another process."""
+    def _share(self, allocation: Allocation, exchange: Exchange, kept: list[Extent]) -> None:
+        """Brings an allocation to the device, or finds it there in another process."""
 
         def fill(block: Block) -> None:
-            self._staging.copy([(stretch, block, offset) for offset, stretch in slab.parts])
+            self._staging.copy([(stretch, block, offset) for offset, stretch in allocation.parts])
 
-        block = exchange.block(slab, fill)
-        kept += [self._note(Extent(stretch, block, offset)) for offset, stretch in slab.parts]
+        block = exchange.block(allocation, fill)
+        kept += [self._note(Extent(stretch, block, offset)) for offset, stretch in allocation.parts]
 
     def _stands(self, extent: Extent) -> bool:
         return self._exchange is None or self._exchange.stands(extent.block)
@@ -258,11 +258,13 @@ class Residence:
         return True
 
 
-_residences: weakref.WeakKeyDictionary[Platform, dict[str, Residence]] = weakref.WeakKeyDictionary()
+_device_weights: weakref.WeakKeyDictionary[Platform, dict[str, DeviceWeights]] = (
+    weakref.WeakKeyDictionary()
+)
 _lock = threading.Lock()
 
 
-def residence_on(platform: Platform, way: str) -> Residence:
+def device_weights_on(platform: Platform, way: str) -> DeviceWeights:
     """Returns the weights of the process on a device.
 
     Args:
@@ -270,10 +272,10 @@ def residence_on(platform: Platform, way: str) -> Residence:
         way: What the option ``weights`` says.
     """
     with _lock:
-        ways = _residences.setdefault(platform, {})
+        ways = _device_weights.setdefault(platform, {})
         if way not in ways:
             exchange = exchange_on(platform) if way == "shared" else None
-            ways[way] = Residence(platform, mapped=way == "mapped", exchange=exchange)
+            ways[way] = DeviceWeights(platform, mapped=way == "mapped", exchange=exchange)
         return ways[way]
 
 

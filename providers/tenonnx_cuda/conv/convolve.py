@@ -16,14 +16,14 @@ from tenonnx.provider import HOST
 from tenonnx.traits import ACTIVATIONS
 from tenonnx_array.conv import check_weights
 from tenonnx_array.windows import Windows, place, place_transposed
-from tenonnx_cuda.chosen import Call, Instead, Site, choose, same_element
+from tenonnx_cuda.conv import layouts
+from tenonnx_cuda.conv.by_cudnn import by_cudnn, on_tensor_cores
+from tenonnx_cuda.conv.depthwise import depthwise
+from tenonnx_cuda.conv.implicit import implicit
+from tenonnx_cuda.conv.task import Ending, Task
 from tenonnx_cuda.elementwise.formulas import ENDINGS
 from tenonnx_cuda.fuse import Fused, Scope, fusion
-from tenonnx_cuda.images import layouts
-from tenonnx_cuda.images.by_cudnn import by_cudnn, on_tensor_cores
-from tenonnx_cuda.images.depthwise import depthwise
-from tenonnx_cuda.images.implicit import implicit
-from tenonnx_cuda.images.task import Ending, Task
+from tenonnx_cuda.kernel_selection import Call, Instead, Site, choose, same_element
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -8,10 +8,10 @@ from typing import Final
 import numpy as np
 
 from tenonnx.operators import Array
+from tenonnx_cuda.conv import layouts
+from tenonnx_cuda.conv.implicit import numbers_of, window_of
+from tenonnx_cuda.conv.task import Task
 from tenonnx_cuda.elementwise.formulas import function_of
-from tenonnx_cuda.images import layouts
-from tenonnx_cuda.images.implicit import numbers_of, window_of
-from tenonnx_cuda.images.task import Task
 from tenonnx_cuda.sources import ELEMENTS, LARGEST_GRID, THREADS, is_aligned, pointer
 
 VECTOR: Final = 4

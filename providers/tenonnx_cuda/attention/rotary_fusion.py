@@ -9,8 +9,8 @@ import numpy as np
 
 from tenonnx.operators import Array
 from tenonnx_array.rotary_halves import RotaryHalves, find_rotary_halves
-from tenonnx_cuda.chosen import same_element
 from tenonnx_cuda.fuse import PATTERN, Fused, Scope, fusion
+from tenonnx_cuda.kernel_selection import same_element
 from tenonnx_cuda.platform import Platform
 from tenonnx_cuda.sources import THREADS, blocks, kernel
 
@@ -23,12 +23,12 @@ def fuse_rotary(node: ir.Node, scope: Scope) -> Fused | None:
     """Takes a rotary embedding."""
     if (found := find_rotary_halves(node, scope)) is None:
         return None
-    call = functools.partial(turned, scope.platform, found)
+    call = functools.partial(rotated, scope.platform, found)
     on_host = tuple(range(3, len(found.inputs)))
     return Fused(found.nodes, found.inputs, (found.nodes[-1].outputs[0],), call, on_host)
 
 
-def turned(
+def rotated(
     platform: Platform,
     found: RotaryHalves,
     x: Array,

@@ -10,7 +10,7 @@ import pytest
 from emulated import FakePlatform, provider_on, session
 from kernel_calls import needs_compiler
 from test_cuda_execution import on_device
-from test_cuda_repeating import draw
+from test_cuda_replay import draw
 
 import tenonnx
 from models import model, node, value

@@ -13,7 +13,7 @@ from tenonnx_cuda.capture.replay import Replayed
 from tenonnx_cuda.platform import Event, Stream
 
 
-class Arrival:
+class Upload:
     """An allocation that is being filled."""
 
     def __init__(self) -> None:
@@ -58,30 +58,30 @@ class Arrival:
         return self._event
 
 
-def after(arrivals: Sequence[Arrival], step: Step, stream: Stream) -> Step:
+def after(uploads: Sequence[Upload], step: Step, stream: Stream) -> Step:
     """Returns a step whose first runs start after the weights that it reads are there."""
-    if not arrivals:
+    if not uploads:
         return step
 
     def wrapped(call: Any) -> Any:
         if isinstance(call, Replayed):
             return call.around(wrapped)
-        return waiting(arrivals, call, stream)
+        return waiting(uploads, call, stream)
 
     return dataclasses.replace(step, call=wrapped(step.call))
 
 
 def waiting(
-    arrivals: Sequence[Arrival], call: Callable[..., Any], stream: Stream
+    uploads: Sequence[Upload], call: Callable[..., Any], stream: Stream
 ) -> Callable[..., Any]:
-    """Returns a call before whose first work a stream waits for arrivals."""
-    awaited = list(arrivals)
+    """Returns a call before whose first work a stream waits for uploads."""
+    awaited = list(uploads)
 
     @functools.wraps(call)
     def run(*inputs: Any, **buffers: Any) -> Any:
         # Another thread's run may be here too: each waits for all, before there are none.
-        for arrival in tuple(awaited):
-            arrival.before(stream)
+        for upload in tuple(awaited):
+            upload.before(stream)
         awaited.clear()
         return call(*inputs, **buffers)
 

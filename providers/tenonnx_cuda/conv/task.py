@@ -10,8 +10,8 @@ import numpy as np
 
 from tenonnx.operators import Array
 from tenonnx_array.windows import Windows
-from tenonnx_cuda.chosen import Site
 from tenonnx_cuda.elementwise.formulas import function_of
+from tenonnx_cuda.kernel_selection import Site
 from tenonnx_cuda.sources import ELEMENTS, THREADS, blocks, pointer
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from tenonnx.weights.storage import Storage, byte_size
 from tenonnx.weights.weight import Weight
 
-SLAB_BYTES: Final = 64 << 20
+ALLOCATION_BYTES: Final = 64 << 20
 """Small stretches share an allocation of this size; one that is larger has its own."""
 
 ALIGNMENT: Final = 256
@@ -31,7 +31,7 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class Slab:
+class Allocation:
     """One allocation, and the stretches in it with the offset of each."""
 
     nbytes: int
@@ -64,19 +64,19 @@ def merged(stretches: Iterable[Stretch]) -> list[Stretch]:
     return found
 
 
-def pack(stretches: Iterable[Stretch]) -> Iterator[Slab]:
+def pack(stretches: Iterable[Stretch]) -> Iterator[Allocation]:
     """Yields allocations for stretches: in their order, so that files are read front to back."""
     parts: list[tuple[int, Stretch]] = []
     used = 0
     for stretch in stretches:
-        if stretch.nbytes >= SLAB_BYTES:
-            yield Slab(stretch.nbytes, ((0, stretch),))
+        if stretch.nbytes >= ALLOCATION_BYTES:
+            yield Allocation(stretch.nbytes, ((0, stretch),))
             continue
         start = -(-used // ALIGNMENT) * ALIGNMENT
-        if start + stretch.nbytes > SLAB_BYTES:
-            yield Slab(used, tuple(parts))
+        if start + stretch.nbytes > ALLOCATION_BYTES:
+            yield Allocation(used, tuple(parts))
             parts, start = [], 0
         parts.append((start, stretch))
         used = start + stretch.nbytes
     if parts:
-        yield Slab(used, tuple(parts))
+        yield Allocation(used, tuple(parts))

@@ -6,8 +6,8 @@ import threading
 from typing import Any
 
 import pytest
-from test_cuda_repeating import check_network, network
-from test_cuda_rooms import LAYERS, Generation
+from test_cuda_kv_cache import LAYERS, Generation
+from test_cuda_replay import check_network, network
 
 import tenonnx
 from tenonnx.provider import why_unusable

@@ -9,9 +9,9 @@ import numpy as np
 
 from tenonnx.operators import Array
 from tenonnx_array.windows import place
-from tenonnx_cuda.chosen import Call, Site, choose, same_element
-from tenonnx_cuda.images import layouts
-from tenonnx_cuda.images.implicit import numbers_of, window_of
+from tenonnx_cuda.conv import layouts
+from tenonnx_cuda.conv.implicit import numbers_of, window_of
+from tenonnx_cuda.kernel_selection import Call, Site, choose, same_element
 from tenonnx_cuda.sources import LARGEST_GRID, THREADS, blocks
 
 CHANNELS: Final = 8
