@@ -15,9 +15,9 @@ import step_rows
 from compared import ALL, PLUGINS, base, deviations, differing, session
 from drafts import Draft, Row, drawn
 from emulated import EmulatedProvider, Plugin
-from tenonnx_cuda.chosen import choices
 
 from tenonnx_cuda.fuse import FUSIONS
+from tenonnx_cuda.kernel_selection import choices
 from tenonnx_cuda.options import CudaOptions
 
 pytestmark = pytest.mark.skipif(hosted.COMPILER is None, reason="no C++ compiler")
