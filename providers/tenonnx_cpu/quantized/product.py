@@ -37,7 +37,7 @@ FEW = 4
 GEMM = {bits: JitKernel("quantized.gemm", f"q_gemm_{bits}") for bits in (2, 4, 8)}
 BYTES = {bits: JitKernel("quantized.bytes", f"q_bytes_{bits}") for bits in (2, 4, 8)}
 DOTS = {bits: JitKernel("quantized.gemv_dot", f"q_dots_{bits}") for bits in (2, 4, 8)}
-REAL_DOTS = {bits: JitKernel("quantized.reals", f"q_reals_{bits}") for bits in (2, 4, 8)}
+REAL_DOTS = {bits: JitKernel("quantized.gemv_dot", f"q_reals_{bits}") for bits in (2, 4, 8)}
 BYTE_GEMV = {bits: JitKernel("quantized.gemv_axpy", f"q_gemv_bytes_{bits}") for bits in (2, 4)}
 REAL_GEMV = {bits: JitKernel("quantized.gemv_axpy", f"q_gemv_reals_{bits}") for bits in (2, 4, 8)}
 

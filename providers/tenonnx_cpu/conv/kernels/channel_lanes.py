@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
-from numba.extending import intrinsic
-
-from tenonnx_cpu.conv.depthwise import UNROLLED_WINDOWS
+from tenonnx_cpu.conv.kernels.signature import UNROLLED
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.lanes import (
     KIND,
@@ -19,7 +14,7 @@ from tenonnx_cpu.jit.vectors.lanes import (
     store_masked,
     vectors_for,
 )
-from tenonnx_cpu.jit.vectors.shared import Shared, one_of, procedure
+from tenonnx_cpu.jit.vectors.shared import shared
 from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
 
 VECTOR = 4 * LANES
@@ -28,18 +23,11 @@ TOGETHER = 7
 """Windows side by side that are summed together: sums and weights of 3 x 3 fill the registers."""
 
 
-@intrinsic
+@shared("tenonnx_spread_lines")
 def spread_lines(
-    typing_context: Any,
-    source: Any,
-    channel: Any,
-    channels: Any,
-    line: Any,
-    lines: Any,
-    columns: Any,
-    target: Any,
-    target_line: Any,
-) -> Any:
+    b: Builder, /, source: Value, channel: Value, channels: Value, line: Value, lines: Value,
+    columns: Value, target: Value, target_line: Value,
+) -> None:  # fmt: skip
     """Writes lines of some channels with a vector of channels for each column.
 
     Args:
@@ -53,102 +41,6 @@ def spread_lines(
             overwritten; up to ``LANES`` vectors beyond the last are.
         target_line: Bytes from line to line of the target.
     """
-    return procedure(SPREAD)
-
-
-@intrinsic
-def finish_lines(
-    typing_context: Any,
-    source: Any,
-    source_line: Any,
-    lines: Any,
-    columns: Any,
-    channels: Any,
-    target: Any,
-    target_line: Any,
-    target_channel: Any,
-    residual: Any,
-    scale: Any,
-    shift: Any,
-    low: Any,
-    high: Any,
-) -> Any:
-    """Writes ``clip(source * scale + shift + residual, low, high)``, lanes of which are channels.
-
-    Args:
-        source: Address of the first line; of each of its columns there is a vector of channels.
-        source_line: Bytes from line to line of it.
-        lines: How many.
-        columns: In a line.
-        channels: How many lanes count; at least one.
-        target: Address of the first line of the first channel.
-        target_line: Bytes to its next line, and to the next channel.
-        target_channel: Likewise.
-        residual: Address of what is added, as the target lies; 0 if nothing is.
-        scale: Address of a factor per channel.
-        shift: Address of a summand per channel.
-        low: The least result; NaN stays NaN.
-        high: The greatest result.
-    """
-    return procedure(FINISH)
-
-
-@intrinsic
-def slide_channels(
-    typing_context: Any,
-    variant: Any,
-    source: Any,
-    source_line: Any,
-    source_place: Any,
-    top: Any,
-    left: Any,
-    height: Any,
-    width: Any,
-    weights: Any,
-    channels: Any,
-    target: Any,
-    target_line: Any,
-    target_place: Any,
-    count: Any,
-    lines: Any,
-    residual: Any,
-    scale: Any,
-    shift: Any,
-    zeros: Any,
-    low: Any,
-    high: Any,
-) -> Any:
-    """Writes ``clip(sum * scale + shift + residual, low, high)`` of what windows see.
-
-    Args:
-        variant: The kernel's place in ``UNROLLED_WINDOWS``, from 1 on; strides are equal.
-        source: Address of some channels of the image's first place.
-        source_line: Bytes from line to line, and from place to place.
-        source_place: Likewise.
-        top: Line and column of what the first window sees first; less than 0 is padding.
-        left: Likewise.
-        height: Lines and columns of the image; what is beyond is padding.
-        width: Likewise.
-        weights: Address of a vector per tap.
-        channels: How many lanes count; at least one.
-        target: Address of those channels of the first result; bytes from line to line of results,
-            and from place to place.
-        target_line: Likewise.
-        target_place: Likewise.
-        count: Windows in a line.
-        lines: How many lines of windows.
-        residual: Address of what is added, as the target lies; 0 if nothing is.
-        scale: Address of a factor per channel.
-        shift: Address of a summand per channel.
-        zeros: Address of a vector of zeros.
-        low: The least result; NaN stays NaN.
-        high: The greatest result.
-    """
-    return one_of(SLIDE)
-
-
-def _spread(b: Builder, values: Sequence[Value]) -> None:
-    source, channel, channels, line, lines, columns, target, target_line = values
     last = b.sub(channels, I64(1))
     starts = []
     for lane in range(LANES):
@@ -173,10 +65,29 @@ def _spread(b: Builder, values: Sequence[Value]) -> None:
     v.loop(b, lines, [], row)
 
 
-def _finish(b: Builder, values: Sequence[Value]) -> None:
-    source, source_line, lines, columns, channels = values[:5]
-    target, target_line, target_channel, residual, scales, shifts = values[5:11]
-    low, high = (v.splat(b, x, LANES) for x in values[11:])
+@shared("tenonnx_finish_lines", last=(F32, F32))
+def finish_lines(
+    b: Builder, /, source: Value, source_line: Value, lines: Value, columns: Value, channels: Value,
+    target: Value, target_line: Value, target_channel: Value, residual: Value, scales: Value,
+    shifts: Value, low: Value, high: Value,
+) -> None:  # fmt: skip
+    """Writes ``clip(source * scale + shift + residual, low, high)``, lanes of which are channels.
+
+    Args:
+        source: Address of the first line; of each of its columns there is a vector of channels.
+        source_line: Bytes from line to line of it.
+        lines: How many.
+        columns: In a line.
+        channels: How many lanes count; at least one.
+        target: Address of the first line of the first channel.
+        target_line: Bytes to its next line, and to the next channel.
+        residual: Address of what is added, as the target lies; 0 if nothing is.
+        scale: Address of a factor per channel.
+        shift: Address of a summand per channel.
+        low: The least result; NaN stays NaN.
+        high: The greatest result.
+    """
+    low, high = v.splat(b, low, LANES), v.splat(b, high, LANES)
     given = b.icmp_signed("!=", residual, I64(0))
     blocks = vectors_for(b, columns)
 
@@ -208,100 +119,103 @@ def _finish(b: Builder, values: Sequence[Value]) -> None:
     v.loop(b, blocks, [], block)
 
 
-Seen = list[tuple[Value, Value]]
-"""Of each line that windows see, the address of its first column and bytes to the next one."""
+@shared("tenonnx_slide_channels", UNROLLED, last=(F32, F32))
+def slide_channels(
+    b: Builder, kernel: int, stride: int, /, source: Value, source_line: Value, source_place: Value,
+    top: Value, left: Value, height: Value, width: Value, weights: Value, channels: Value,
+    target: Value, target_line: Value, target_place: Value, count: Value, lines: Value,
+    residual: Value, scale: Value, shift: Value, zeros: Value, low: Value, high: Value,
+) -> None:  # fmt: skip
+    """Writes ``clip(sum * scale + shift + residual, low, high)`` of what windows see.
 
-
-def _slide(kernel: int, stride: int) -> Callable[[Builder, Sequence[Value]], None]:
+    Args:
+        source: Address of some channels of the image's first place.
+        source_line: Bytes from line to line, and from place to place.
+        top: Line and column of what the first window sees first; less than 0 is padding.
+        height: Lines and columns of the image; what is beyond is padding.
+        weights: Address of a vector per tap.
+        channels: How many lanes count; at least one.
+        target: Address of those channels of the first result; bytes from line to line of results,
+            and from place to place.
+        count: Windows in a line.
+        lines: How many lines of windows.
+        residual: Address of what is added, as the target lies; 0 if nothing is.
+        scale: Address of a factor per channel.
+        shift: Address of a summand per channel.
+        zeros: Address of a vector of zeros.
+        low: The least result; NaN stays NaN.
+        high: The greatest result.
+    """
     taps = [(y, x) for y in range(kernel) for x in range(kernel)]
+    low, high = v.splat(b, low, LANES), v.splat(b, high, LANES)
+    mask = lanes_below(b, channels)
+    factor, summand = load_masked(b, scale, mask), load_masked(b, shift, mask)
+    known = {
+        (y, x): v.load(b, KIND, b.add(weights, I64(VECTOR * (y * kernel + x))), 4) for y, x in taps
+    }
+    given = b.icmp_signed("!=", residual, I64(0))
+    added = b.select(given, residual, zeros)
 
-    def body(b: Builder, values: Sequence[Value]) -> None:
-        source, source_line, source_place, top, left, height, width, weights, channels = values[:9]
-        target, target_line, target_place, count, lines, residual = values[9:15]
-        scale, shift, zeros = values[15:18]
-        low, high = (v.splat(b, x, LANES) for x in values[18:])
-        mask = lanes_below(b, channels)
-        factor, summand = load_masked(b, scale, mask), load_masked(b, shift, mask)
-        known = {
-            (y, x): v.load(b, KIND, b.add(weights, I64(VECTOR * (y * kernel + x))), 4)
-            for y, x in taps
-        }
-        given = b.icmp_signed("!=", residual, I64(0))
-        added = b.select(given, residual, zeros)
+    def store(total: Value, place: Value) -> None:
+        other = b.add(added, b.select(given, place, I64(0)))
+        x = b.fadd(v.fma(b, total, factor, summand), load_masked(b, other, mask))
+        store_masked(b, clipped(b, x, low, high), b.add(target, place), mask)
 
-        def store(total: Value, place: Value) -> None:
-            other = b.add(added, b.select(given, place, I64(0)))
-            x = b.fadd(v.fma(b, total, factor, summand), load_masked(b, other, mask))
-            store_masked(b, clipped(b, x, low, high), b.add(target, place), mask)
+    def line(index: Value, carried: list[Value]) -> list[Value]:
+        made = b.mul(index, target_line)
+        seen: Seen = []
+        for y in range(kernel):
+            row = b.add(top, b.add(b.mul(index, I64(stride)), I64(y)))
+            valid = b.icmp_unsigned("<", row, height)
+            start = b.add(source, b.mul(row, source_line))
+            seen.append((b.select(valid, start, zeros), b.select(valid, source_place, I64(0))))
 
-        def line(index: Value, carried: list[Value]) -> list[Value]:
-            made = b.mul(index, target_line)
-            seen: Seen = []
-            for y in range(kernel):
-                row = b.add(top, b.add(b.mul(index, I64(stride)), I64(y)))
-                valid = b.icmp_unsigned("<", row, height)
-                start = b.add(source, b.mul(row, source_line))
-                seen.append((b.select(valid, start, zeros), b.select(valid, source_place, I64(0))))
+        def some(wide: int, window: Value, padded: bool) -> None:
+            column = b.add(left, b.mul(window, I64(stride)))
+            columns = [b.add(column, I64(x)) for x in range((wide - 1) * stride + kernel)]
+            there = [b.icmp_unsigned("<", each, width) for each in columns]
+            sums = [v.constant(KIND, 0.0)] * wide
+            for y, (start, place) in enumerate(seen):
+                here = b.add(start, b.mul(column, place))
+                for x, valid in enumerate(there):
+                    address = b.select(valid, here, zeros) if padded else here
+                    value = load_masked(b, address, mask)
+                    here = b.add(here, place)
+                    for n in range(wide):
+                        tap = x - n * stride
+                        if 0 <= tap < kernel:
+                            sums[n] = v.fma(b, value, known[y, tap], sums[n])
+            result = b.add(made, b.mul(window, target_place))
+            for total in sums:
+                store(total, result)
+                result = b.add(result, target_place)
 
-            def some(wide: int, window: Value, padded: bool) -> None:
-                column = b.add(left, b.mul(window, I64(stride)))
-                columns = [b.add(column, I64(x)) for x in range((wide - 1) * stride + kernel)]
-                there = [b.icmp_unsigned("<", each, width) for each in columns]
-                sums = [v.constant(KIND, 0.0)] * wide
-                for y, (start, place) in enumerate(seen):
-                    here = b.add(start, b.mul(column, place))
-                    for x, valid in enumerate(there):
-                        address = b.select(valid, here, zeros) if padded else here
-                        value = load_masked(b, address, mask)
-                        here = b.add(here, place)
-                        for n in range(wide):
-                            tap = x - n * stride
-                            if 0 <= tap < kernel:
-                                sums[n] = v.fma(b, value, known[y, tap], sums[n])
-                result = b.add(made, b.mul(window, target_place))
-                for total in sums:
-                    store(total, result)
-                    result = b.add(result, target_place)
-
-            def block(index: Value, carried: list[Value]) -> list[Value]:
-                # The last ones are among those before, if that many are not left.
-                window, most = b.mul(index, I64(TOGETHER)), b.sub(count, I64(TOGETHER))
-                window = b.select(b.icmp_signed("<", window, most), window, most)
-                column = b.add(left, b.mul(window, I64(stride)))
-                end = b.add(column, I64((TOGETHER - 1) * stride + kernel))
-                inside = b.and_(
-                    b.icmp_signed(">=", column, I64(0)), b.icmp_signed("<=", end, width)
-                )
-                with b.if_else(inside) as (plain, padded):
-                    with plain:
-                        some(TOGETHER, window, padded=False)
-                    with padded:
-                        some(TOGETHER, window, padded=True)
-                return []
-
-            def alone(window: Value, carried: list[Value]) -> list[Value]:
-                some(1, window, padded=True)
-                return []
-
-            enough = b.icmp_signed(">=", count, I64(TOGETHER))
-            blocks = b.sdiv(b.add(count, I64(TOGETHER - 1)), I64(TOGETHER))
-            v.loop(b, b.select(enough, blocks, I64(0)), [], block)
-            v.loop(b, b.select(enough, I64(0), count), [], alone)
+        def block(index: Value, carried: list[Value]) -> list[Value]:
+            # The last ones are among those before, if that many are not left.
+            window, most = b.mul(index, I64(TOGETHER)), b.sub(count, I64(TOGETHER))
+            window = b.select(b.icmp_signed("<", window, most), window, most)
+            column = b.add(left, b.mul(window, I64(stride)))
+            end = b.add(column, I64((TOGETHER - 1) * stride + kernel))
+            inside = b.and_(b.icmp_signed(">=", column, I64(0)), b.icmp_signed("<=", end, width))
+            with b.if_else(inside) as (plain, padded):
+                with plain:
+                    some(TOGETHER, window, padded=False)
+                with padded:
+                    some(TOGETHER, window, padded=True)
             return []
 
-        v.loop(b, lines, [], line)
+        def alone(window: Value, carried: list[Value]) -> list[Value]:
+            some(1, window, padded=True)
+            return []
 
-    return body
+        enough = b.icmp_signed(">=", count, I64(TOGETHER))
+        blocks = b.sdiv(b.add(count, I64(TOGETHER - 1)), I64(TOGETHER))
+        v.loop(b, b.select(enough, blocks, I64(0)), [], block)
+        v.loop(b, b.select(enough, I64(0), count), [], alone)
+        return []
+
+    v.loop(b, lines, [], line)
 
 
-SPREAD = Shared(__file__, "tenonnx_spread_lines", [I64] * 8, _spread)
-SLIDE = {
-    (number,): Shared(
-        __file__,
-        f"tenonnx_slide_channels_{kernel}_{stride}",
-        [I64] * 18 + [F32] * 2,
-        _slide(kernel, stride),
-    )
-    for number, (kernel, stride) in enumerate(UNROLLED_WINDOWS, 1)
-}
-FINISH = Shared(__file__, "tenonnx_finish_lines", [I64] * 11 + [F32] * 2, _finish)
+Seen = list[tuple[Value, Value]]
+"""Of each line that windows see, the address of its first column and bytes to the next one."""

@@ -66,8 +66,8 @@ def slide(
         )  # fmt: skip
     else:
         slide_sums(
-            seen, 4 * sizes.line, offsets.ctypes.data, weights, sizes.taps, made, added,
-            sizes.out_width, lines, sizes.unrolled, scale, shift, finish.low, finish.high,
+            sizes.unrolled, seen, 4 * sizes.line, offsets.ctypes.data, weights, sizes.taps, made,
+            added, sizes.out_width, lines, scale, shift, finish.low, finish.high,
         )  # fmt: skip
     activate_lines(made, 0, 1, lines * sizes.out_width, finish)
 

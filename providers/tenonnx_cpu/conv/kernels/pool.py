@@ -45,13 +45,13 @@ def pool_channels(arguments: Any, task: Any, worker: Any) -> None:
             pack_planes(source, 1, top, lines + sizes.reach, 0, sizes, planes, fill, packed)
             if not weights.size:
                 slide_maxima(
-                    packed, 4 * sizes.line, offsets.ctypes.data, sizes.taps, made, width, lines,
-                    sizes.unrolled,
+                    sizes.unrolled, packed, 4 * sizes.line, offsets.ctypes.data, sizes.taps, made,
+                    width, lines,
                 )  # fmt: skip
                 continue
             slide_sums(
-                packed, 4 * sizes.line, offsets.ctypes.data, weights.ctypes.data, sizes.taps,
-                made, 0, width, lines, sizes.unrolled,
+                sizes.unrolled, packed, 4 * sizes.line, offsets.ctypes.data, weights.ctypes.data,
+                sizes.taps, made, 0, width, lines,
                 np.float32(1), np.float32(0), np.float32(-np.inf), np.float32(np.inf),
             )  # fmt: skip
             for line in range(lines):

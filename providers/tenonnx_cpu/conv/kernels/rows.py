@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
-
-from numba import types
-from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.lanes import (
@@ -18,37 +14,26 @@ from tenonnx_cpu.jit.vectors.lanes import (
     vectors_for,
     write,
 )
+from tenonnx_cpu.jit.vectors.shared import shared
 from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
 
 
-@intrinsic
-def copy_row(typing_context: Any, source: Any, target: Any, count: Any) -> Any:
+@shared("tenonnx_copy_row")
+def copy_row(b: Builder, /, source: Value, target: Value, count: Value) -> None:
     """Copies adjacent floats from address to address."""
 
-    def body(b: Builder, values: Any) -> None:
-        source, target, count = values
+    def copy(offset: Value, mask: Value | None, carried: list[Value]) -> list[Value]:
+        write(b, read(b, b.add(source, offset), mask), b.add(target, offset), mask)
+        return carried
 
-        def copy(offset: Value, mask: Value | None, carried: list[Value]) -> list[Value]:
-            write(b, read(b, b.add(source, offset), mask), b.add(target, offset), mask)
-            return carried
-
-        over_row(b, count, [], copy)
-
-    return _procedure("tenonnx_copy_row", 3, body)
+    over_row(b, count, [], copy)
 
 
-@intrinsic
+@shared("tenonnx_place_lines", last=(F32,))
 def place_lines(
-    typing_context: Any,
-    source: Any,
-    source_line: Any,
-    target: Any,
-    count: Any,
-    first: Any,
-    stop: Any,
-    lines: Any,
-    fill: Any,
-) -> Any:
+    b: Builder, /, source: Value, source_line: Value, target: Value, count: Value, first: Value,
+    stop: Value, lines: Value, fill: Value,
+) -> None:  # fmt: skip
     """Writes lines of ``count`` floats, of which from ``first`` to ``stop`` are the source's.
 
     Args:
@@ -61,58 +46,39 @@ def place_lines(
         lines: How many lines.
         fill: What the others are.
     """
+    others = v.splat(b, fill, LANES)
 
-    def body(b: Builder, values: Any) -> None:
-        source, source_line, target, count, first, stop, lines, fill = values
-        others = v.splat(b, fill, LANES)
+    def column(lane: Value) -> Callable[[Value], Value]:
+        mask = lanes_between(b, b.sub(first, lane), b.sub(stop, lane))
+        start = b.add(source, b.mul(b.sub(lane, first), I64(4)))
+        return lambda offset: load_masked(b, b.add(start, offset), mask, others)
 
-        def column(lane: Value) -> Callable[[Value], Value]:
-            mask = lanes_between(b, b.sub(first, lane), b.sub(stop, lane))
-            start = b.add(source, b.mul(b.sub(lane, first), I64(4)))
-            return lambda offset: load_masked(b, b.add(start, offset), mask, others)
-
-        _columns(b, source_line, target, count, lines, column)
-
-    return _procedure("tenonnx_place_lines", 7, body, 1)
+    _columns(b, source_line, target, count, lines, column)
 
 
-@intrinsic
+@shared("tenonnx_place_halved", last=(F32,))
 def place_halved_lines(
-    typing_context: Any,
-    source: Any,
-    source_line: Any,
-    target: Any,
-    count: Any,
-    first: Any,
-    stop: Any,
-    lines: Any,
-    fill: Any,
-) -> Any:
+    b: Builder, /, source: Value, source_line: Value, target: Value, count: Value, first: Value,
+    stop: Value, lines: Value, fill: Value,
+) -> None:  # fmt: skip
     """Like ``place_lines``, of every second float of the source."""
+    others = v.splat(b, fill, LANES)
+    low, high = b.mul(first, I64(2)), b.sub(b.mul(stop, I64(2)), I64(1))
 
-    def body(b: Builder, values: Any) -> None:
-        source, source_line, target, count, first, stop, lines, fill = values
-        others = v.splat(b, fill, LANES)
-        low, high = b.mul(first, I64(2)), b.sub(b.mul(stop, I64(2)), I64(1))
+    def column(lane: Value) -> Callable[[Value], Value]:
+        halves = []
+        for n in range(2):
+            half = b.add(b.mul(lane, I64(2)), I64(n * LANES))
+            mask = lanes_between(b, b.sub(low, half), b.sub(high, half))
+            halves.append((b.add(source, b.mul(b.sub(half, low), I64(4))), mask))
 
-        def column(lane: Value) -> Callable[[Value], Value]:
-            halves = []
-            for n in range(2):
-                half = b.add(b.mul(lane, I64(2)), I64(n * LANES))
-                mask = lanes_between(b, b.sub(low, half), b.sub(high, half))
-                halves.append((b.add(source, b.mul(b.sub(half, low), I64(4))), mask))
+        def read_line(offset: Value) -> Value:
+            parts = [load_masked(b, b.add(start, offset), mask, others) for start, mask in halves]
+            return v.shuffle(b, parts[0], parts[1], range(0, 2 * LANES, 2))
 
-            def read_line(offset: Value) -> Value:
-                parts = [
-                    load_masked(b, b.add(start, offset), mask, others) for start, mask in halves
-                ]
-                return v.shuffle(b, parts[0], parts[1], range(0, 2 * LANES, 2))
+        return read_line
 
-            return read_line
-
-        _columns(b, source_line, target, count, lines, column)
-
-    return _procedure("tenonnx_place_halved", 7, body, 1)
+    _columns(b, source_line, target, count, lines, column)
 
 
 def _columns(
@@ -143,14 +109,3 @@ def _columns(
         return []
 
     v.loop(b, vectors, [], step)
-
-
-def _procedure(
-    name: str, integers: int, body: Callable[[Builder, Any], None], floats: int = 0
-) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        made = v.function(builder, name, [I64] * integers + [F32] * floats, body)
-        builder.call(made, values)
-        return context.get_dummy_value()
-
-    return types.void(*[types.intp] * integers, *[types.float32] * floats), generate

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tenonnx_cpu.conv.depthwise import UNROLLED_WINDOWS
 from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, i64, size
 
 AFTER = (In(f32, 1), In(f32, 1), In(f32, 1), size, f32, f32, In(f32, 1))
@@ -25,3 +26,6 @@ WINDOWS = Contract(
     launch="channels are the weights'; each window begins in the padded image; a bias has a number "
     "per channel",
 )
+
+UNROLLED = {(number,): window for number, window in enumerate(UNROLLED_WINDOWS, 1)}
+"""Square kernels and strides that have code of their own, by the number that layouts call it."""

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
 
-from numba.extending import intrinsic
-
-from tenonnx_cpu.conv.depthwise import UNROLLED_WINDOWS
+from tenonnx_cpu.conv.kernels.signature import UNROLLED
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.lanes import (
@@ -25,72 +22,12 @@ from tenonnx_cpu.jit.vectors.lanes import (
     load_masked,
     store_masked,
 )
-from tenonnx_cpu.jit.vectors.shared import Shared, one_of
+from tenonnx_cpu.jit.vectors.shared import shared
+from tenonnx_cpu.jit.vectors.tiles import number
 from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
 
 DIRECT = cpu().lanes >= 8
 """Whether the processor loads some lanes of a vector alone."""
-
-
-@intrinsic
-def slide_directly(
-    typing_context: Any,
-    variant: Any,
-    source: Any,
-    height: Any,
-    width: Any,
-    top: Any,
-    left: Any,
-    weights: Any,
-    target: Any,
-    residual: Any,
-    count: Any,
-    lines: Any,
-    scale: Any,
-    shift: Any,
-    low: Any,
-    high: Any,
-) -> Any:
-    """Writes ``clip(sum(weight * seen) * scale + shift + residual, low, high)``, line by line.
-
-    Args:
-        variant: The kernel's place in ``UNROLLED_WINDOWS``, from 1 on.
-        source: Address of the channel.
-        height: Of the channel.
-        width: Likewise.
-        top: The row of the channel where the first window begins; it may be before the first.
-        left: The column, likewise.
-        weights: Address of a float32 per tap.
-        target: Address of the lines, which follow each other.
-        residual: Address of as much that is added, or 0.
-        count: Floats in a line.
-        lines: How many.
-        scale: A factor.
-        shift: What is added.
-        low: The least result; NaN stays NaN.
-        high: The greatest result.
-    """
-    return one_of(STENCILS)
-
-
-@intrinsic
-def slide_maxima_directly(
-    typing_context: Any,
-    variant: Any,
-    source: Any,
-    height: Any,
-    width: Any,
-    top: Any,
-    left: Any,
-    target: Any,
-    count: Any,
-    lines: Any,
-) -> Any:
-    """Writes the maximum of what each window sees, line by line; NaN is greater than anything.
-
-    Args are those of ``slide_directly``.
-    """
-    return one_of(MAXIMA)
 
 
 class _Stencil:
@@ -102,26 +39,21 @@ class _Stencil:
 
     start = 0.0
     """What windows that have seen nothing have come to; what is beyond the channel."""
+    residual: Value
+    numbers: Sequence[Value]
+    weights: Sequence[Value]
 
-    def __init__(self, kernel: int, stride: int) -> None:
-        self.kernel = kernel
-        self.stride = stride
+    def __init__(
+        self, b: Builder, kernel: int, stride: int, image: Sequence[Value], result: Sequence[Value]
+    ) -> None:
+        self.b, self.kernel, self.stride = b, kernel, stride
+        self.source, self.height, self.width, self.top, self.left = image
+        self.target, self.count, self.lines = result
         self.pending = -(-kernel // stride)
         # What later columns of a window see is shifted in registers where that costs few lanes,
         # for loads that are not aligned take twice as long.
         self.shifted = self.pending - 1 <= LANES // 8
         self.step = LANES - self.pending + 1 if self.shifted else LANES
-
-    def write(self, b: Builder, values: Sequence[Value]) -> None:
-        self.b = b
-        self.source, self.height, self.width, self.top, self.left, weights = values[:6]
-        self.target, self.residual, self.count, self.lines = values[6:10]
-        self.numbers = [v.splat(b, x, LANES) for x in values[10:]]
-        self.weights = [
-            v.splat(b, v.load(b, F32, b.add(weights, I64(4 * tap)), 4), LANES)
-            for tap in range(self.kernel**2)
-        ]
-        self.columns()
 
     def columns(self) -> None:
         """Makes all lines, a vector's width at a time."""
@@ -235,12 +167,6 @@ class _Maxima(_Stencil):
 
     start = float("-inf")
 
-    def write(self, b: Builder, values: Sequence[Value]) -> None:
-        self.b = b
-        self.source, self.height, self.width, self.top, self.left = values[:5]
-        self.target, self.count, self.lines = values[5:]
-        self.columns()
-
     def combine(self, y: int, seen: Sequence[Value], sums: Sequence[Value]) -> list[Value]:
         greatest = functools.reduce(self.greater, seen)
         return [
@@ -255,16 +181,43 @@ class _Maxima(_Stencil):
         store_masked(self.b, total, self.b.add(self.target, place), inside)
 
 
-def _unrolled(
-    name: str, stencil: type[_Stencil], kinds: Sequence[Any]
-) -> dict[tuple[int, ...], Shared]:
-    return {
-        (number,): Shared(
-            __file__, f"tenonnx_{name}_{kernel}_{stride}", kinds, stencil(kernel, stride).write
-        )
-        for number, (kernel, stride) in enumerate(UNROLLED_WINDOWS, 1)
-    }
+@shared("tenonnx_stencil", UNROLLED, last=(F32,) * 4)
+def slide_directly(
+    b: Builder, kernel: int, stride: int, /, source: Value, height: Value, width: Value,
+    top: Value, left: Value, weights: Value, target: Value, residual: Value, count: Value,
+    lines: Value, scale: Value, shift: Value, low: Value, high: Value,
+) -> None:  # fmt: skip
+    """Writes ``clip(sum(weight * seen) * scale + shift + residual, low, high)``, line by line.
+
+    Args:
+        source: Address of the channel.
+        height: Of the channel.
+        top: The row of the channel where the first window begins; it may be before the first.
+        left: The column, likewise.
+        weights: Address of a float32 per tap.
+        target: Address of the lines, which follow each other.
+        residual: Address of as much that is added, or 0.
+        count: Floats in a line.
+        lines: How many.
+        scale: A factor.
+        shift: What is added.
+        low: The least result; NaN stays NaN.
+        high: The greatest result.
+    """
+    made = _Stencil(b, kernel, stride, (source, height, width, top, left), (target, count, lines))
+    made.residual = residual
+    made.numbers = [v.splat(b, x, LANES) for x in (scale, shift, low, high)]
+    made.weights = [number(b, b.add(weights, I64(4 * tap))) for tap in range(kernel**2)]
+    made.columns()
 
 
-STENCILS = _unrolled("stencil", _Stencil, [*[I64] * 10, *[F32] * 4])
-MAXIMA = _unrolled("maxima", _Maxima, [I64] * 8)
+@shared("tenonnx_maxima", UNROLLED)
+def slide_maxima_directly(
+    b: Builder, kernel: int, stride: int, /, source: Value, height: Value, width: Value,
+    top: Value, left: Value, target: Value, count: Value, lines: Value,
+) -> None:  # fmt: skip
+    """Writes the maximum of what each window sees, line by line; NaN is greater than anything.
+
+    Args are those of ``slide_directly``.
+    """
+    _Maxima(b, kernel, stride, (source, height, width, top, left), (target, count, lines)).columns()

@@ -5,16 +5,15 @@ The matrices are those of ``tenonnx_cpu.conv.winograd``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba.extending import intrinsic
 
 from tenonnx_cpu.conv.winograd import POINTS, matrices
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.lanes import KIND, LANES, MASK, lanes_between, load_masked
-from tenonnx_cpu.jit.vectors.shared import Shared, one_of
+from tenonnx_cpu.jit.vectors.shared import shared
 from tenonnx_cpu.jit.vectors.vector import I64, Builder, Value
 
 UNIT = LANES - 1
@@ -23,49 +22,50 @@ UNIT = LANES - 1
 VECTOR = 4 * LANES
 
 
-@intrinsic
+@shared("tenonnx_tiles_of_image", [(size,) for size in POINTS])
 def transform_image(
-    typing_context: Any,
-    size: Any,
-    source: Any,
-    height: Any,
-    width: Any,
-    top: Any,
-    left: Any,
-    target: Any,
-    apart: Any,
-) -> Any:
+    b: Builder, size: int, /, source: Value, height: Value, width: Value, top: Value, left: Value,
+    target: Value, apart: Value,
+) -> None:  # fmt: skip
     """Writes ``B^T d B`` of tiles side by side in a channel; beyond the channel are zeros.
 
     Args:
-        size: A tile's.
         source: Address of the channel.
         height: Of the channel.
-        width: Likewise.
         top: Row of the channel where the tiles begin to see; it may be before the first.
         left: Column of the channel where the first tile begins to see, likewise.
         target: Address of a vector of which the first ``UNIT`` elements count, a tile each.
         apart: Bytes from it to that of the next place of a tile.
     """
-    return one_of(TRANSFORM_IMAGE)
+    matrix = matrices(size).image
+    count = len(matrix)
+    begins = [b.add(left, I64(n * LANES)) for n in range(size)]
+    masks = [lanes_between(b, b.neg(first), b.sub(width, first)) for first in begins]
+    columns: list[list[Value]] = [[] for _ in range(size)]
+    for y in range(count):
+        row = b.add(top, I64(y))
+        within = b.and_(b.icmp_signed(">=", row, I64(0)), b.icmp_signed("<", row, height))
+        start = b.add(b.mul(row, width), left)
+        for n, mask in enumerate(masks):
+            address = b.add(source, b.mul(b.add(start, I64(n * LANES)), I64(4)))
+            mask = b.select(within, mask, v.constant(MASK, 0))
+            columns[n].append(load_masked(b, address, mask))
+    lines = zip(*(_rows_by(b, matrix, column) for column in columns), strict=True)
+    for y, line in enumerate(lines):
+        phases = _apart(b, line)
+        following = [v.shuffle(b, phase, phase, [*range(1, LANES), 0]) for phase in phases[:2]]
+        for x, value in enumerate(_rows_by(b, matrix, [*phases, *following])):
+            v.store(b, value, b.add(target, b.mul(apart, I64(y * count + x))), 4)
 
 
-@intrinsic
+@shared("tenonnx_tiles_of_products", [(size,) for size in POINTS])
 def transform_products(
-    typing_context: Any,
-    size: Any,
-    source: Any,
-    apart: Any,
-    tiles: Any,
-    next_tile: Any,
-    target: Any,
-    next_line: Any,
-    odd: Any,
-) -> Any:
+    b: Builder, size: int, /, source: Value, apart: Value, tiles: Value, next_tile: Value,
+    target: Value, next_line: Value, odd: Value,
+) -> None:  # fmt: skip
     """Writes ``A^T M A`` of tiles side by side, for as many channels as a vector has lanes.
 
     Args:
-        size: A tile's.
         source: Address of the first place of the first tile.
         apart: Bytes to the next place.
         tiles: How many.
@@ -74,34 +74,27 @@ def transform_products(
         next_line: Bytes to the next line.
         odd: Address of a float that becomes NaN if a result is NaN or infinite.
     """
-    return one_of(TRANSFORM_PRODUCTS)
+    matrix = matrices(size).results
+    count = matrix.shape[1]
 
+    def tile(index: Value, carried: list[Value]) -> list[Value]:
+        here, there, seen = carried
+        columns = []
+        for x in range(count):
+            places = [b.mul(apart, I64(y * count + x)) for y in range(count)]
+            column = [v.load(b, KIND, b.add(here, place), 4) for place in places]
+            columns.append(_columns_by(b, matrix, column))
+        for y, line in enumerate(zip(*columns, strict=True)):
+            start = b.add(there, b.mul(next_line, I64(y)))
+            for x, value in enumerate(_columns_by(b, matrix, line)):
+                v.store(b, value, b.add(start, I64(VECTOR * x)), 4)
+                seen = v.fma(b, value, v.constant(KIND, 0.0), seen)
+        return [b.add(here, next_tile), b.add(there, I64(VECTOR * size)), seen]
 
-def _image(size: int) -> Callable[[Builder, Sequence[Value]], None]:
-    matrix = matrices(size).image
-    count = len(matrix)
-
-    def body(b: Builder, values: Sequence[Value]) -> None:
-        source, height, width, top, left, target, apart = values
-        begins = [b.add(left, I64(n * LANES)) for n in range(size)]
-        masks = [lanes_between(b, b.neg(first), b.sub(width, first)) for first in begins]
-        columns: list[list[Value]] = [[] for _ in range(size)]
-        for y in range(count):
-            row = b.add(top, I64(y))
-            within = b.and_(b.icmp_signed(">=", row, I64(0)), b.icmp_signed("<", row, height))
-            start = b.add(b.mul(row, width), left)
-            for n, mask in enumerate(masks):
-                address = b.add(source, b.mul(b.add(start, I64(n * LANES)), I64(4)))
-                mask = b.select(within, mask, v.constant(MASK, 0))
-                columns[n].append(load_masked(b, address, mask))
-        lines = zip(*(_rows_by(b, matrix, column) for column in columns), strict=True)
-        for y, line in enumerate(lines):
-            phases = _apart(b, line)
-            following = [v.shuffle(b, phase, phase, [*range(1, LANES), 0]) for phase in phases[:2]]
-            for x, value in enumerate(_rows_by(b, matrix, [*phases, *following])):
-                v.store(b, value, b.add(target, b.mul(apart, I64(y * count + x))), 4)
-
-    return body
+    seen = v.loop(b, tiles, [source, target, v.constant(KIND, 0.0)], tile)[2]
+    sum_of = v.total(b, seen)
+    with b.if_then(b.fcmp_unordered("uno", sum_of, sum_of), likely=False):
+        v.store(b, sum_of, odd, 4)
 
 
 def _apart(b: Builder, vectors: Sequence[Value]) -> list[Value]:
@@ -114,35 +107,6 @@ def _apart(b: Builder, vectors: Sequence[Value]) -> list[Value]:
         for first in range(2)
     )
     return [value for pair in zip(even, odd, strict=True) for value in pair]
-
-
-def _products(size: int) -> Callable[[Builder, Sequence[Value]], None]:
-    matrix = matrices(size).results
-    count = matrix.shape[1]
-
-    def body(b: Builder, values: Sequence[Value]) -> None:
-        source, apart, tiles, next_tile, target, next_line, odd = values
-
-        def tile(index: Value, carried: list[Value]) -> list[Value]:
-            here, there, seen = carried
-            columns = []
-            for x in range(count):
-                places = [b.mul(apart, I64(y * count + x)) for y in range(count)]
-                column = [v.load(b, KIND, b.add(here, place), 4) for place in places]
-                columns.append(_columns_by(b, matrix, column))
-            for y, line in enumerate(zip(*columns, strict=True)):
-                start = b.add(there, b.mul(next_line, I64(y)))
-                for x, value in enumerate(_columns_by(b, matrix, line)):
-                    v.store(b, value, b.add(start, I64(VECTOR * x)), 4)
-                    seen = v.fma(b, value, v.constant(KIND, 0.0), seen)
-            return [b.add(here, next_tile), b.add(there, I64(VECTOR * size)), seen]
-
-        seen = v.loop(b, tiles, [source, target, v.constant(KIND, 0.0)], tile)[2]
-        sum_of = v.total(b, seen)
-        with b.if_then(b.fcmp_unordered("uno", sum_of, sum_of), likely=False):
-            v.store(b, sum_of, odd, 4)
-
-    return body
 
 
 def _rows_by(b: Builder, matrix: np.ndarray[Any, Any], x: Sequence[Value]) -> list[Value]:
@@ -190,13 +154,3 @@ def _weighted(b: Builder, weights: np.ndarray[Any, Any], x: Sequence[Value]) -> 
         else:
             total = v.fma(b, value, v.constant(KIND, weight), total)
     return total
-
-
-TRANSFORM_IMAGE = {
-    (size,): Shared(__file__, f"tenonnx_tiles_of_image_{size}", [I64] * 7, _image(size))
-    for size in POINTS
-}
-TRANSFORM_PRODUCTS = {
-    (size,): Shared(__file__, f"tenonnx_tiles_of_products_{size}", [I64] * 7, _products(size))
-    for size in POINTS
-}

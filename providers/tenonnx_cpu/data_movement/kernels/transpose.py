@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
-
-from numba.extending import intrinsic
 
 from tenonnx_cpu.conv.kernels.rows import copy_row
 from tenonnx_cpu.data_movement.transpose import AXES, FIELDS, TOGETHER
@@ -14,22 +11,17 @@ from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.lanes import LANES, lanes_below, load_masked, store_masked, vectors_for
 from tenonnx_cpu.jit.vectors.named import named
-from tenonnx_cpu.jit.vectors.shared import Shared, procedure
+from tenonnx_cpu.jit.vectors.shared import shared
 from tenonnx_cpu.jit.vectors.vector import I64, Builder, Value
 
 transpose_sizes = named("TransposeSizes", FIELDS)
 
 
-@intrinsic
+@shared("tenonnx_transpose_lines")
 def transpose_lines(
-    typing_context: Any,
-    source: Any,
-    apart: Any,
-    columns: Any,
-    target: Any,
-    target_line: Any,
-    lines: Any,
-) -> Any:
+    b: Builder, /, source: Value, apart: Value, columns: Value, target: Value, target_line: Value,
+    lines: Value,
+) -> None:  # fmt: skip
     """Writes lines, elements of which are ``apart`` in the source, where lines are side by side.
 
     Args:
@@ -40,11 +32,6 @@ def transpose_lines(
         target_line: Bytes from line to line.
         lines: How many, at most ``LANES``.
     """
-    return procedure(TRANSPOSE)
-
-
-def _transpose(b: Builder, values: Sequence[Value]) -> None:
-    source, apart, columns, target, target_line, lines = values
     below = lanes_below(b, lines)
 
     def block(number: Value, carried: list[Value]) -> list[Value]:
@@ -63,9 +50,6 @@ def _transpose(b: Builder, values: Sequence[Value]) -> None:
         return []
 
     v.loop(b, vectors_for(b, columns), [], block)
-
-
-TRANSPOSE = Shared(__file__, "tenonnx_transpose_lines", [I64] * 6, _transpose)
 
 
 @parallel

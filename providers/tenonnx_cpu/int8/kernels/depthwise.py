@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numba.extending import intrinsic
 
 from tenonnx_cpu.conv.kernels.tasks import part_of
 from tenonnx_cpu.int8.kernels.band import pack_band
@@ -24,7 +22,8 @@ from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.dot8 import BYTES, SUMS, dot
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.memory import store_word
-from tenonnx_cpu.jit.vectors.shared import Shared, one_of
+from tenonnx_cpu.jit.vectors.shared import shared
+from tenonnx_cpu.jit.vectors.tiles import addresses
 from tenonnx_cpu.jit.vectors.vector import F32, I8, I32, I64, Builder, Value
 from tenonnx_cpu.matmul.kernels.block import split
 from tenonnx_cpu.matmul.kernels.tile import COLUMNS
@@ -33,65 +32,39 @@ TOGETHER = 7
 """Places that are summed together: they share the weights."""
 
 
-def _slide(rows: int) -> Callable[[Builder, Sequence[Value]], None]:
-    # Four vectors of bytes, as loaded one after the other, and their bytes channel by channel.
-    mixed = [LANES * (n % 4) + n // 4 for n in range(4 * LANES)]
-
-    def body(b: Builder, arguments: Sequence[Value]) -> None:
-        a, a_row, offsets, words, fours, numbers = arguments[:6]
-        starts = [b.add(a, b.mul(a_row, I64(row))) for row in range(rows)]
-
-        def step(index: Value, sums: list[Value]) -> list[Value]:
-            weights = v.load(b, BYTES, b.add(words, b.mul(index, I64(4 * LANES))), 4)
-            table = b.add(offsets, b.mul(index, I64(32)))
-            places = [v.load(b, I64, b.add(table, I64(8 * n)), 8) for n in range(4)]
-            made = []
-            for start, total in zip(starts, sums, strict=True):
-                seen = [v.load(b, v.vector(I8, LANES), b.add(start, place)) for place in places]
-                pairs = [v.shuffle(b, seen[n], seen[n + 1], range(2 * LANES)) for n in (0, 2)]
-                four = v.shuffle(b, pairs[0], pairs[1], range(4 * LANES))
-                made.append(dot(b, total, v.shuffle(b, four, four, mixed), weights))
-            return made
-
-        first = [own_numbers(b, numbers, 0, 0, SUMS)] * rows
-        sums = v.loop(b, fours, first, step)
-        finish_sums(b, {(row, 0): x for row, x in enumerate(sums)}, numbers, arguments[6:])
-
-    return body
-
-
-SLIDES = {
-    (rows,): Shared(
-        __file__, f"tenonnx_byte_slide_{rows}", [*[I64] * 10, F32, F32, I32], _slide(rows)
-    )
-    for rows in range(1, TOGETHER + 1)
-}
-
-
-@intrinsic
+@shared("tenonnx_byte_slide", [(rows,) for rows in range(1, TOGETHER + 1)], last=(F32, F32, I32))
 def slide_bytes(
-    typing_context: Any, rows: Any, a: Any, a_row: Any, offsets: Any, words: Any, fours: Any,
-    numbers: Any, c: Any, c_row: Any, columns: Any, form: Any, low: Any, high: Any, zero: Any,
-) -> Any:  # fmt: skip
+    b: Builder, rows: int, /, a: Value, a_row: Value, offsets: Value, words: Value, fours: Value,
+    numbers: Value, c: Value, c_row: Value, columns: Value, form: Value, low: Value, high: Value,
+    zero: Value,
+) -> None:  # fmt: skip
     """Sums what some places see of as many channels as a vector has, and finishes it.
 
     Args:
-        rows: 1 to ``TOGETHER`` places.
-        a: Address that the offsets count from at the first, and bytes from place to place.
-        a_row: Likewise.
+        a: Address that the offsets count from at the first; ``a_row`` is bytes from place to place.
         offsets: Address of an int64 for every tap: bytes to what it sees; fours of them.
         words: Address of four int8 for every channel, for every four taps.
         fours: How many.
         numbers: See ``multiply_bytes``, as for the rest.
-        c: Likewise.
-        c_row: Likewise.
-        columns: Likewise.
-        form: Likewise.
-        low: Likewise.
-        high: Likewise.
-        zero: Likewise.
     """
-    return one_of(SLIDES)
+    # Four vectors of bytes, as loaded one after the other, and their bytes channel by channel.
+    mixed = [LANES * (n % 4) + n // 4 for n in range(4 * LANES)]
+    starts = addresses(b, a, a_row, range(rows))
+
+    def step(index: Value, sums: list[Value]) -> list[Value]:
+        weights = v.load(b, BYTES, b.add(words, b.mul(index, I64(4 * LANES))), 4)
+        table = b.add(offsets, b.mul(index, I64(32)))
+        places = [v.load(b, I64, b.add(table, I64(8 * n)), 8) for n in range(4)]
+        made = []
+        for start, total in zip(starts, sums, strict=True):
+            seen = [v.load(b, v.vector(I8, LANES), b.add(start, place)) for place in places]
+            pairs = [v.shuffle(b, seen[n], seen[n + 1], range(2 * LANES)) for n in (0, 2)]
+            four = v.shuffle(b, pairs[0], pairs[1], range(4 * LANES))
+            made.append(dot(b, total, v.shuffle(b, four, four, mixed), weights))
+        return made
+
+    sums = v.loop(b, fours, [own_numbers(b, numbers, 0, 0, SUMS)] * rows, step)
+    finish_sums(b, sums, 1, numbers, [c, c_row, columns, form, low, high, zero])
 
 
 @parallel

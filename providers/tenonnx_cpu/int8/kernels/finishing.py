@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -13,7 +13,7 @@ from numba.core import cgutils
 from tenonnx_cpu.jit.compiling import Contract, helper
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.dot8 import SUMS
-from tenonnx_cpu.jit.vectors.lanes import LANES, MASK, clipped, lanes_below
+from tenonnx_cpu.jit.vectors.lanes import LANES, MASK, clipped, for_columns
 from tenonnx_cpu.jit.vectors.memory import load_word, store_float, store_word
 from tenonnx_cpu.jit.vectors.vector import F32, I8, I32, I64, Builder, Value
 from tenonnx_cpu.matmul.kernels.tile import COLUMNS
@@ -38,20 +38,20 @@ def own_numbers(b: Builder, numbers: Value, place: int, n: int, kind: Any) -> Va
 
 
 def finish_sums(
-    b: Builder, sums: Mapping[tuple[int, int], Value], numbers: Value, result: Sequence[Value]
+    b: Builder, sums: Sequence[Value], vectors: int, numbers: Value, result: Sequence[Value]
 ) -> None:
-    """Writes what becomes of sums, which are of a row and a vector of columns each.
+    """Writes what becomes of sums, vectors of int32, row after row.
 
     Args:
         b: Writes it.
-        sums: Vectors of int32.
+        sums: As many of each row as ``vectors`` says.
+        vectors: Of a row.
         numbers: Address of what ``pack_numbers`` writes.
         result: Address of the first row and bytes from row to row, how many columns are written,
             the form, the least result but for the zero point, the greatest, and the zero point.
     """
     c, c_row, columns, form = result[:4]
     low, high, zero = (v.splat(b, x, LANES) for x in result[4:])
-    vectors = 1 + max(n for _, n in sums)
     factors, summands = (
         [own_numbers(b, numbers, place, n, WIDE) for n in range(vectors)] for place in (2, 3)
     )
@@ -69,17 +69,13 @@ def finish_sums(
         for wanted, make in makers.items():
             width = 1 if wanted == ROUNDED else 4
             with b.if_then(b.icmp_signed("==", form, I64(wanted))):
-                for (row, n), value in sums.items():
+                for cell, value in enumerate(sums):
+                    row, n = divmod(cell, vectors)
                     start = b.add(c, b.mul(c_row, I64(row)))
                     place = b.add(start, I64(width * LANES * n))
                     _store(b, make(value, n), place, width, masks[n])
 
-    whole = b.icmp_signed(">=", columns, I64(LANES * vectors))
-    with b.if_else(whole, likely=True) as (every, some):
-        with every:
-            write([None] * vectors)
-        with some:
-            write([lanes_below(b, b.sub(columns, I64(LANES * n))) for n in range(vectors)])
+    for_columns(b, columns, vectors, write)
 
 
 def _store(b: Builder, value: Value, address: Value, align: int, mask: Value | None) -> None:

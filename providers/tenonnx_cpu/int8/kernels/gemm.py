@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba.extending import intrinsic
 
 from tenonnx_cpu.int8.kernels.band import copy_bytes, fill_bytes
 from tenonnx_cpu.int8.kernels.finishing import NUMBERS, ROUNDED, SCALED, pack_numbers
@@ -15,33 +14,16 @@ from tenonnx_cpu.int8.sizes import FEW
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i32, i64, kernel, size, u8
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.memory import load_word, store_word
-from tenonnx_cpu.jit.vectors.shared import procedure
+from tenonnx_cpu.jit.vectors.shared import under
 from tenonnx_cpu.matmul.kernels.block import split
 from tenonnx_cpu.matmul.kernels.gemm import block_shape
 from tenonnx_cpu.matmul.kernels.pack import make_pack
 from tenonnx_cpu.matmul.kernels.tile import COLUMNS, ROWS, VECTORS
 from tenonnx_cpu.matmul.kernels.workspace import BYTE_ROOM
-from tenonnx_cpu.quantized.kernels.pack import PACK_COLUMNS, PACK_LINES, STEP
+from tenonnx_cpu.quantized.kernels.pack import STEP, pack_columns, pack_lines
 
 pack_words = make_pack("f32")
-
-
-@intrinsic
-def pack_byte_columns(
-    typing_context: Any, words: Any, count: Any, zeros: Any, flip: Any, panel: Any, start: Any,
-    weight: Any,
-) -> Any:  # fmt: skip
-    """See ``PACK_COLUMNS``."""
-    return procedure(PACK_COLUMNS[8])
-
-
-@intrinsic
-def pack_byte_lines(
-    typing_context: Any, source: Any, stride: Any, count: Any, zeros: Any, flip: Any, panel: Any,
-    start: Any, weight: Any,
-) -> Any:  # fmt: skip
-    """See ``PACK_LINES``."""
-    return procedure(PACK_LINES[8])
+pack_byte_columns, pack_byte_lines = under(pack_columns, 8), under(pack_lines, 8)
 
 
 @parallel

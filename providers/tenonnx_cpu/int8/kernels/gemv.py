@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numba.extending import intrinsic
 
 from tenonnx_cpu.int8.kernels.finishing import pack_numbers
 from tenonnx_cpu.int8.kernels.tile import multiply_bytes
@@ -16,7 +14,8 @@ from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.dot8 import BYTES, SUMS, dot
 from tenonnx_cpu.jit.vectors.lanes import LANES
-from tenonnx_cpu.jit.vectors.shared import Shared, one_of, procedure
+from tenonnx_cpu.jit.vectors.shared import shared
+from tenonnx_cpu.jit.vectors.tiles import addresses
 from tenonnx_cpu.jit.vectors.vector import I8, I32, I64, Builder, Value
 from tenonnx_cpu.jit.vectors.views import floats
 from tenonnx_cpu.matmul.kernels.block import split
@@ -34,80 +33,56 @@ AHEAD = 8192
 """Bytes that are on their way from memory."""
 
 
-def _lines(rows: int) -> Callable[[Builder, Sequence[Value]], None]:
-    def body(b: Builder, arguments: Sequence[Value]) -> None:
-        a, a_row, source, b_row, count, ahead, flip, panels, sums, sums_row = arguments
-        line = v.vector(I8, PANEL)
-        flips = v.splat(b, b.trunc(flip, I8), PANEL)
-        last = b.sub(count, I64(1))
-        steps = [b.select(b.icmp_signed("<", I64(n), last), I64(n), last) for n in range(4)]
-        places = [b.add(source, b.mul(b_row, step)) for step in steps]
-        # Columns themselves are summed as if by one more row of ones, as many as there are rows.
-        ones = b.trunc(b.lshr(I64(ONES), b.mul(I64(8), b.sub(I64(4), count))), I32)
-        words = [v.load(b, I32, b.add(a, b.mul(a_row, I64(row)))) for row in range(rows)]
-        lefts = [b.bitcast(v.splat(b, word, LANES), BYTES) for word in (*words, ones)]
-
-        def step(index: Value, carried: list[Value]) -> list[Value]:
-            at = b.mul(index, I64(PANEL))
-            for place in places:
-                v.prefetch(b, b.add(b.add(place, ahead), at))
-            lines = [b.xor(v.load(b, line, b.add(place, at)), flips) for place in places]
-            parts = interleaved(b, lines)
-            for row, left in enumerate(lefts):
-                target = b.add(b.add(sums, b.mul(sums_row, I64(row))), b.mul(at, I64(4)))
-                for n, part in enumerate(parts):
-                    place = b.add(target, I64(4 * LANES * n))
-                    v.store(b, dot(b, v.load(b, SUMS, place, 4), left, part), place, 4)
-            return []
-
-        v.loop(b, panels, [], step)
-
-    return body
-
-
-LINES = {
-    (rows,): Shared(__file__, f"tenonnx_byte_lines_{rows}", [I64] * 10, _lines(rows))
-    for rows in range(1, FEW + 1)
-}
-
-
-@intrinsic
+@shared("tenonnx_byte_lines", [(rows,) for rows in range(1, FEW + 1)])
 def add_lines(
-    typing_context: Any, rows: Any, a: Any, a_row: Any, b: Any, b_row: Any, count: Any, ahead: Any,
-    flip: Any, panels: Any, sums: Any, sums_row: Any,
-) -> Any:  # fmt: skip
+    b: Builder, rows: int, /, a: Value, a_row: Value, source: Value, b_row: Value, count: Value,
+    ahead: Value, flip: Value, panels: Value, sums: Value, sums_row: Value,
+) -> None:  # fmt: skip
     """Adds what four rows of B contribute to sums.
 
     Args:
-        rows: 1 to ``FEW``.
-        a: Address of A's four columns, uint8 and 0 beyond ``count``; bytes from row to row.
-        a_row: Likewise.
-        b: Address of B's rows, whose columns are adjacent, and bytes from row to row.
-        b_row: Likewise.
+        a: Address of A's four columns, uint8 and 0 beyond ``count``; ``a_row`` is bytes from row
+            to row.
+        source: Address of B's rows, whose columns are adjacent; ``b_row`` likewise.
         count: How many rows there are, four or less.
         ahead: Bytes from a row to the one that will be needed soon.
         flip: Bits of B that are inverted: it is signed then.
         panels: How many times ``PANEL`` columns.
-        sums: Address of int32: a line for each row, and one for the sums of B's columns.
-        sums_row: Bytes from line to line.
+        sums: Address of int32: a line for each row, and one for the sums of B's columns;
+            ``sums_row`` is bytes from line to line.
     """
-    return one_of(LINES)
+    line = v.vector(I8, PANEL)
+    flips = v.splat(b, b.trunc(flip, I8), PANEL)
+    last = b.sub(count, I64(1))
+    steps = [b.select(b.icmp_signed("<", I64(n), last), I64(n), last) for n in range(4)]
+    places = [b.add(source, b.mul(b_row, step)) for step in steps]
+    # Columns themselves are summed as if by one more row of ones, as many as there are rows.
+    ones = b.trunc(b.lshr(I64(ONES), b.mul(I64(8), b.sub(I64(4), count))), I32)
+    words = [v.load(b, I32, place) for place in addresses(b, a, a_row, range(rows))]
+    lefts = [b.bitcast(v.splat(b, word, LANES), BYTES) for word in (*words, ones)]
+
+    def step(index: Value, carried: list[Value]) -> list[Value]:
+        at = b.mul(index, I64(PANEL))
+        for place in places:
+            v.prefetch(b, b.add(b.add(place, ahead), at))
+        lines = [b.xor(v.load(b, line, b.add(place, at)), flips) for place in places]
+        parts = interleaved(b, lines)
+        for row, left in enumerate(lefts):
+            target = b.add(b.add(sums, b.mul(sums_row, I64(row))), b.mul(at, I64(4)))
+            for n, part in enumerate(parts):
+                place = b.add(target, I64(4 * LANES * n))
+                v.store(b, dot(b, v.load(b, SUMS, place, 4), left, part), place, 4)
+        return []
+
+    v.loop(b, panels, [], step)
 
 
-def _sum(b: Builder, arguments: Sequence[Value]) -> None:
-    x, y, out = arguments
+@shared("tenonnx_byte_lines_add")
+def add_words(b: Builder, /, x: Value, y: Value, out: Value) -> None:
+    """Adds ``COLUMNS`` int32 at two addresses."""
     for n in range(VECTORS):
         one, other, place = (b.add(start, I64(4 * LANES * n)) for start in (x, y, out))
         v.store(b, b.add(v.load(b, SUMS, one, 4), v.load(b, SUMS, other, 4)), place, 4)
-
-
-ADD = Shared(__file__, "tenonnx_byte_lines_add", [I64] * 3, _sum)
-
-
-@intrinsic
-def add_words(typing_context: Any, x: Any, y: Any, out: Any) -> Any:
-    """Adds ``COLUMNS`` int32 at two addresses."""
-    return procedure(ADD)
 
 
 @helper

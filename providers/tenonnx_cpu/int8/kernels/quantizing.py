@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba.extending import intrinsic
 
 from tenonnx_cpu.int8.kernels.finishing import SCALED
 from tenonnx_cpu.int8.kernels.requantize import to_byte
 from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, i32, kernel, size, u8
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import vector as v
-from tenonnx_cpu.jit.vectors.lanes import LANES
-from tenonnx_cpu.jit.vectors.shared import Shared, procedure
-from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
+from tenonnx_cpu.jit.vectors.lanes import KIND, LANES
+from tenonnx_cpu.jit.vectors.shared import shared
+from tenonnx_cpu.jit.vectors.tiles import side_by_side
+from tenonnx_cpu.jit.vectors.vector import I64, Builder, Value
 from tenonnx_cpu.jit.vectors.views import floats
 
 F = np.float32
@@ -67,30 +66,6 @@ def dequantize(x, y, scale, zero, flip, threads):  # type: ignore[no-untyped-def
     dequantize_chunk((x, y, scale, zero, flip), -(-x.size // CHUNK), threads)
 
 
-def _range(b: Builder, values: Sequence[Value]) -> None:
-    source, vectors, found = values
-    kind = v.vector(F32, LANES)
-
-    def step(index: Value, carried: list[Value]) -> list[Value]:
-        at = b.add(source, b.mul(index, I64(4 * LANES * ABREAST)))
-        xs = [v.load(b, kind, b.add(at, I64(4 * LANES * n)), 4) for n in range(ABREAST)]
-        lows, highs = carried[:ABREAST], carried[ABREAST:]
-        return [
-            *(least(b, x, low) for x, low in zip(xs, lows, strict=True)),
-            *(greatest(b, x, high) for x, high in zip(xs, highs, strict=True)),
-        ]
-
-    carried = v.loop(b, vectors, [v.constant(kind, 0.0)] * (2 * ABREAST), step)
-    for n, (choose, own) in enumerate(((least, carried[:ABREAST]), (greatest, carried[ABREAST:]))):
-        best = functools.reduce(lambda x, y: choose(b, x, y), own)
-        lanes = LANES
-        while lanes > 1:
-            lanes //= 2
-            halves = [v.shuffle(b, best, best, range(k * lanes, (k + 1) * lanes)) for k in (0, 1)]
-            best = choose(b, *halves)
-        v.store(b, best, b.add(found, I64(4 * n)), 4)
-
-
 def least(b: Builder, x: Value, y: Value) -> Value:
     """Returns the lesser lanes; y where x is NaN."""
     return b.select(b.fcmp_ordered("<", x, y), x, y)
@@ -101,13 +76,28 @@ def greatest(b: Builder, x: Value, y: Value) -> Value:
     return b.select(b.fcmp_ordered(">", x, y), x, y)
 
 
-RANGE = Shared(__file__, "tenonnx_find_range", [I64] * 3, _range)
-
-
-@intrinsic
-def vector_range(typing_context: Any, source: Any, vectors: Any, found: Any) -> Any:
+@shared("tenonnx_find_range")
+def vector_range(b: Builder, /, source: Value, vectors: Value, found: Value) -> None:
     """Writes the least and the greatest of some vectors and 0, ``ABREAST`` vectors at a time."""
-    return procedure(RANGE)
+
+    def step(index: Value, carried: list[Value]) -> list[Value]:
+        at = b.add(source, b.mul(index, I64(4 * LANES * ABREAST)))
+        xs = side_by_side(b, KIND, at, ABREAST)
+        lows, highs = carried[:ABREAST], carried[ABREAST:]
+        return [
+            *(least(b, x, low) for x, low in zip(xs, lows, strict=True)),
+            *(greatest(b, x, high) for x, high in zip(xs, highs, strict=True)),
+        ]
+
+    carried = v.loop(b, vectors, [v.constant(KIND, 0.0)] * (2 * ABREAST), step)
+    for n, (choose, own) in enumerate(((least, carried[:ABREAST]), (greatest, carried[ABREAST:]))):
+        best = functools.reduce(lambda x, y: choose(b, x, y), own)
+        lanes = LANES
+        while lanes > 1:
+            lanes //= 2
+            halves = [v.shuffle(b, best, best, range(k * lanes, (k + 1) * lanes)) for k in (0, 1)]
+            best = choose(b, *halves)
+        v.store(b, best, b.add(found, I64(4 * n)), 4)
 
 
 @parallel

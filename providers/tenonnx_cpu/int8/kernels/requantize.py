@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import types
-from numba.extending import intrinsic
 
 from tenonnx_cpu.int8.kernels.band import copy_bytes, fill_bytes
 from tenonnx_cpu.int8.kernels.finishing import SCALED, to_bytes
@@ -16,7 +14,8 @@ from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.named import named
-from tenonnx_cpu.jit.vectors.vector import I8, I64, Builder, Value
+from tenonnx_cpu.jit.vectors.shared import shared
+from tenonnx_cpu.jit.vectors.vector import F32, I8, I32, I64, Builder, Value
 from tenonnx_cpu.jit.vectors.views import elements
 
 F = np.float32
@@ -65,36 +64,28 @@ def add_bytes(a: Any, b: Any, y: Any, numbers: Any, zeros: Any) -> None:
         y[i] = to_byte(x, numbers[3], numbers[4], zeros[0])
 
 
-@intrinsic
+@shared("tenonnx_add_bytes", last=(*[F32] * 5, I32, I8, I8))
 def add_vectors(
-    typing_context: Any, a: Any, b: Any, y: Any, count: Any, left: Any, right: Any, shift: Any,
-    low: Any, high: Any, zero: Any, flip_a: Any, flip_b: Any,
-) -> Any:  # fmt: skip
+    b: Builder, /, first: Value, second: Value, result: Value, count: Value, left: Value,
+    right: Value, shift: Value, low: Value, high: Value, zero: Value, flip_first: Value,
+    flip_second: Value,
+) -> None:  # fmt: skip
     """Adds whole vectors of bytes; see ``add``."""
+    left, right, shift, low, high, zero, *flips = (
+        v.splat(b, x, LANES) for x in (left, right, shift, low, high, zero, flip_first, flip_second)
+    )
 
-    def body(b: Builder, values: Any) -> None:
-        places, count = values[:3], values[3]
-        left, right, shift, low, high, zero, *flips = (v.splat(b, x, LANES) for x in values[4:])
+    def step(index: Value, carried: list[Value]) -> list[Value]:
+        here = [b.add(place, b.mul(index, I64(LANES))) for place in (first, second, result)]
+        x, y = (
+            b.uitofp(b.xor(v.load(b, v.vector(I8, LANES), place), flip), low.type)
+            for place, flip in zip(here[:2], flips, strict=True)
+        )
+        total = v.fma(b, y, right, v.fma(b, x, left, shift))
+        v.store(b, to_bytes(b, total, low, high, zero), here[2])
+        return []
 
-        def step(index: Value, carried: list[Value]) -> list[Value]:
-            here = [b.add(place, b.mul(index, I64(LANES))) for place in places]
-            first, second = (
-                b.uitofp(b.xor(v.load(b, v.vector(I8, LANES), place), flip), low.type)
-                for place, flip in zip(here[:2], flips, strict=True)
-            )
-            x = v.fma(b, second, right, v.fma(b, first, left, shift))
-            v.store(b, to_bytes(b, x, low, high, zero), here[2])
-            return []
-
-        v.loop(b, count, [], step)
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        kinds = [value.type for value in values]
-        builder.call(v.function(builder, "tenonnx_add_bytes", kinds, body), values)
-        return context.get_dummy_value()
-
-    floats = [types.float32] * 5
-    return types.void(*[types.intp] * 4, *floats, types.int32, types.uint8, types.uint8), generate
+    v.loop(b, count, [], step)
 
 
 @kernel(

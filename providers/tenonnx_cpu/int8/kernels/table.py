@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.code import numba_target
 from tenonnx_cpu.jit.compiling import Contract, In, Out, helper, kernel, size, u8
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import vector as v
-from tenonnx_cpu.jit.vectors.shared import Shared, procedure
+from tenonnx_cpu.jit.vectors.shared import shared
 from tenonnx_cpu.jit.vectors.vector import I8, I64, Builder, Value
 
 CHUNK = 1 << 14
@@ -25,8 +23,13 @@ FEATURES = numba_target.context().codegen().magic_tuple()[2].split(",")
 """What numba compiles for."""
 
 
-def _look_up(b: Builder, values: Sequence[Value]) -> None:
-    x, table, y, vectors = values
+HAS_TABLES = "+avx512vbmi" in FEATURES
+"""Whether an instruction looks up as many bytes as a vector has."""
+
+
+@shared("tenonnx_look_up", [()] if HAS_TABLES else [])
+def look_up_vectors(b: Builder, /, x: Value, table: Value, y: Value, vectors: Value) -> None:
+    """Looks up vectors of bytes, all by their addresses."""
     kind = v.vector(I8, WIDE)
     name = "llvm.x86.avx512.vpermi2var.qi.512"
     pick = cgutils.get_or_insert_function(b.module, ir.FunctionType(kind, [kind] * 3), name)
@@ -41,12 +44,6 @@ def _look_up(b: Builder, values: Sequence[Value]) -> None:
         return []
 
     v.loop(b, vectors, [], step)
-
-
-@intrinsic
-def look_up_vectors(typing_context: Any, x: Any, table: Any, y: Any, vectors: Any) -> Any:
-    """Looks up vectors of bytes, all by their addresses."""
-    return procedure(LOOK_UP)
 
 
 @helper
@@ -64,11 +61,7 @@ def look_up_wide(x: Any, table: Any, y: Any) -> None:
     look_up_bytes(x[vectors * WIDE :], table, y[vectors * WIDE :])
 
 
-if "+avx512vbmi" in FEATURES:
-    LOOK_UP = Shared(__file__, "tenonnx_look_up", [I64] * 4, _look_up)
-    look_up_all = look_up_wide
-else:
-    look_up_all = look_up_bytes
+look_up_all = look_up_wide if HAS_TABLES else look_up_bytes
 
 
 @parallel

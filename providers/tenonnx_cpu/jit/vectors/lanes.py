@@ -92,3 +92,15 @@ def clipped(b: Builder, x: Value, low: Value, high: Value) -> Value:
     """Returns x, or the bound that it is beyond; NaN stays."""
     x = b.select(b.fcmp_ordered("<", x, low), low, x)
     return b.select(b.fcmp_ordered(">", x, high), high, x)
+
+
+def for_columns(
+    b: Builder, columns: Value, vectors: int, write: Callable[[Sequence[Value | None]], None]
+) -> None:
+    """Has vectors side by side written: all lanes (their masks are ``None``), or ``columns``."""
+    whole = b.icmp_signed(">=", columns, I64(LANES * vectors))
+    with b.if_else(whole, likely=True) as (every, some):
+        with every:
+            write([None] * vectors)
+        with some:
+            write([lanes_below(b, b.sub(columns, I64(LANES * n))) for n in range(vectors)])

@@ -10,7 +10,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +21,20 @@ from numba import types
 from numba.core import cgutils
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
+from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.code import building, code_object, library_file, numba_target
 from tenonnx_cpu.jit.code.cache import cache_folder, code_path, compiler, source_stamp
 from tenonnx_cpu.jit.vectors.vector import I64, VOID, Builder, Value
 
 Body = Callable[[Builder, Sequence[Value]], Any]
+Variants = Iterable[tuple[Any, ...]] | Mapping[tuple[Any, ...], tuple[Any, ...]]
 
 IMAGE = "shared"
 """What the code object of a module's functions is called, beside those of its kernels."""
 
 RADIX = 128
-NUMBERS = {"i64": types.intp, "i32": types.int32, "float": types.float32}
+NUMBERS = {"i64": types.intp, "i32": types.int32, "i8": types.uint8, "float": types.float32}
 """numba's types of what functions take, by LLVM's names."""
 
 _groups: dict[str, list[Shared]] = {}
@@ -66,15 +69,74 @@ class Shared:
         builder.ret_void()
 
 
-def procedure(function: Shared) -> tuple[Any, Callable[..., Any]]:
-    """Returns the type and the code of an intrinsic that calls a function."""
-    return one_of({(): function})
+def shared(
+    name: str, variants: Variants = ((),), last: Sequence[ir.Type] = ()
+) -> Callable[[Callable[..., Any]], Any]:
+    """Declares functions that kernels call, by what writes them: ``def tile(b, rows, /, x, y)``.
+
+    What stands behind the slash are the function's arguments, addresses and numbers. What stands
+    before it is the builder, and what one variant differs by from others. Kernels call the result
+    with the variant's key, then the arguments: ``tile(4, x, y)``.
+
+    Args:
+        name: What symbols begin with; a variant's key follows.
+        variants: What stands between builder and slash, which is the key; or that by key.
+        last: Types of the last arguments; others are int64.
+    """
+    given = variants if isinstance(variants, Mapping) else {key: key for key in variants}
+
+    def declare(write: Callable[..., Any]) -> Any:
+        parameters = inspect.signature(write).parameters.values()
+        own = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+        kinds = [*[I64] * (len(own) - len(last)), *last]
+        functions = {
+            key: Shared(
+                write.__code__.co_filename,
+                "_".join(map(str, (name, *key))),
+                kinds,
+                functools.partial(_write, write, form),
+            )
+            for key, form in given.items()
+        }
+        return _called(write.__name__, functions, own)
+
+    return declare
 
 
-def under(functions: Mapping[Any, Shared], *start: Any) -> dict[Any, Shared]:
-    """Returns the functions whose keys start so, by what is left of their keys."""
-    count = len(start)
-    return {key[count:]: made for key, made in functions.items() if key[:count] == start}
+def _write(
+    write: Callable[..., Any], form: Sequence[Any], builder: Builder, values: Sequence[Value]
+) -> None:
+    write(builder, *form, *values)
+
+
+def under(called: Any, *start: Any) -> Any:
+    """Returns what kernels call for the variants whose keys begin so, by the rest of their keys."""
+    functions = {
+        key[len(start) :]: made
+        for key, made in called.functions.items()
+        if key[: len(start)] == start
+    }
+    return _called("_".join(map(str, (called.__name__, *start))), functions, called.arguments)
+
+
+def _called(name: str, functions: Mapping[Any, Shared], arguments: Sequence[str]) -> Any:
+    """Returns the intrinsic that calls one of some functions."""
+
+    def define(typing_context: Any, *given: Any) -> Any:
+        return one_of(functions)
+
+    # numba binds what it is called with to these, and tells intrinsics apart by their names.
+    keys = [f"key_{n}" for n in range(len(next(iter(functions), ())))]
+    define.__name__ = define.__qualname__ = name
+    define.__signature__ = inspect.Signature(  # type: ignore[attr-defined] # inspect reads it
+        [
+            inspect.Parameter(each, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+            for each in ("typing_context", *keys, *arguments)
+        ]
+    )
+    made = intrinsic(define)
+    made.functions, made.arguments = functions, arguments
+    return made
 
 
 def one_of(functions: Mapping[Any, Shared]) -> tuple[Any, Callable[..., Any]]:

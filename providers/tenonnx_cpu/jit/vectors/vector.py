@@ -170,21 +170,3 @@ def loop(
     b.branch(head)
     b.position_at_end(after)
     return carried
-
-
-def function(
-    b: Builder,
-    name: str,
-    arguments: Sequence[ir.Type],
-    body: Callable[[Builder, Sequence[Value]], Any],
-) -> ir.Function:
-    """Returns a function of the module being built, written on first use."""
-    if name in b.module.globals:
-        return b.module.globals[name]
-    made = ir.Function(b.module, ir.FunctionType(VOID, list(arguments)), name)
-    made.linkage = "internal"
-    made.attributes.add("noinline")
-    inner = ir.IRBuilder(made.append_basic_block("entry"))
-    body(inner, made.args)
-    inner.ret_void()
-    return made

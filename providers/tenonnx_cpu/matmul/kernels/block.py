@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
-
-from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.jit.vectors import vector as v
-from tenonnx_cpu.jit.vectors.lanes import LANES
+from tenonnx_cpu.jit.vectors.lanes import KIND, LANES
 from tenonnx_cpu.jit.vectors.memory import load_float, store_float
-from tenonnx_cpu.jit.vectors.shared import Shared, procedure
+from tenonnx_cpu.jit.vectors.shared import shared
 from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
 from tenonnx_cpu.matmul.kernels.strip import STRIP, multiply_strip
 from tenonnx_cpu.matmul.kernels.tile import (
@@ -163,15 +160,18 @@ def multiply_ahead(
                 )  # fmt: skip
 
 
-def _copy(b: Builder, values: Sequence[Value]) -> None:
-    source, source_row, target, target_row, rows, columns = values
-    wide = v.vector(F32, LANES)
+@shared("tenonnx_copy_lines")
+def copy_lines(
+    b: Builder, /, source: Value, source_row: Value, target: Value, target_row: Value, rows: Value,
+    columns: Value,
+) -> None:  # fmt: skip
+    """Copies rows of adjacent floats."""
     whole = b.sdiv(columns, I64(LANES))
     done = b.mul(whole, I64(LANES))
 
     def row(index: Value, carried: list[Value]) -> list[Value]:
         start, end = carried
-        for kind, width, count in ((wide, 4 * LANES, whole), (F32, 4, b.sub(columns, done))):
+        for kind, width, count in ((KIND, 4 * LANES, whole), (F32, 4, b.sub(columns, done))):
 
             def copy(position: Value, carried: list[Value]) -> list[Value]:
                 v.store(b, v.load(b, kind, carried[0], 4), carried[1], 4)  # noqa: B023 - run at once
@@ -181,15 +181,3 @@ def _copy(b: Builder, values: Sequence[Value]) -> None:
         return [b.add(carried[0], source_row), b.add(carried[1], target_row)]
 
     v.loop(b, rows, [source, target], row)
-
-
-COPY_LINES = Shared(__file__, "tenonnx_copy_lines", [I64] * 6, _copy)
-
-
-@intrinsic
-def copy_lines(
-    typing_context: Any, source: Any, source_row: Any, target: Any, target_row: Any,
-    rows: Any, columns: Any,
-) -> Any:  # fmt: skip
-    """Copies rows of adjacent floats."""
-    return procedure(COPY_LINES)

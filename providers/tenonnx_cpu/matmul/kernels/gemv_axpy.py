@@ -2,82 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.jit.vectors import vector as v
-from tenonnx_cpu.jit.vectors.lanes import LANES
+from tenonnx_cpu.jit.vectors.lanes import KIND, LANES
 from tenonnx_cpu.jit.vectors.memory import load_float, store_float
-from tenonnx_cpu.jit.vectors.shared import Shared, one_of, under
-from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
+from tenonnx_cpu.jit.vectors.shared import shared, under
+from tenonnx_cpu.jit.vectors.tiles import addresses, number
+from tenonnx_cpu.jit.vectors.vector import I64, Builder, Value
 from tenonnx_cpu.matmul.kernels.pack import WIDTH, make_load, widened
 
 LINES = {1: 8, 2: 8, 3: 8, 4: 8, 5: 4, 6: 4, 7: 4, 8: 4}
 """Rows of B that are added at a time, by rows of A; one by one at the end."""
 
 
-def _add(kind: str, rows: int, lines: int) -> Callable[[Builder, Sequence[Value]], None]:
-    wide = v.vector(F32, LANES)
+@shared(
+    "tenonnx_lines",
+    [(kind, rows, lines) for kind in WIDTH for rows, most in LINES.items() for lines in (1, most)],
+)
+def add_lines(
+    b: Builder, kind: str, rows: int, count: int, /, a: Value, a_row: Value, a_column: Value,
+    right: Value, b_row: Value, c: Value, c_row: Value, vectors: Value,
+) -> None:  # fmt: skip
+    """Adds ``rows`` x ``count`` of A by whole vectors of B's rows to C."""
+    factors = []
+    for row in range(rows):
+        places = addresses(b, b.add(a, b.mul(a_row, I64(row))), a_column, range(count))
+        factors.append([number(b, place) for place in places])
+    tops = addresses(b, right, b_row, range(count))
+    later = [b.add(top, b.mul(b_row, I64(count))) for top in tops]
+    targets = addresses(b, c, c_row, range(rows))
 
-    def body(b: Builder, arguments: Sequence[Value]) -> None:
-        a, a_row, a_column, right, b_row, c, c_row, vectors = arguments
-        factors = []
-        for row in range(rows):
-            start = b.add(a, b.mul(a_row, I64(row)))
-            places = [b.add(start, b.mul(a_column, I64(line))) for line in range(lines)]
-            factors.append([v.splat(b, v.load(b, F32, place, 4), LANES) for place in places])
-        tops = [b.add(right, b.mul(b_row, I64(line))) for line in range(lines)]
-        later = [b.add(top, b.mul(b_row, I64(lines))) for top in tops]
-        targets = [b.add(c, b.mul(c_row, I64(row))) for row in range(rows)]
+    def step(index: Value, carried: list[Value]) -> list[Value]:
+        near, far = b.mul(index, I64(WIDTH[kind] * LANES)), b.mul(index, I64(4 * LANES))
+        xs = [widened(b, kind, b.add(top, near), LANES) for top in tops]
+        for line in later if count > 1 else ():
+            v.prefetch(b, b.add(line, near))
+        for own, target in zip(factors, targets, strict=True):
+            place = b.add(target, far)
+            before = v.load(b, KIND, place, 4)
+            # Of one row the lines' sum comes first, so that less is lost; memory is what takes
+            # time. Of more rows another addition for each would.
+            apart = rows == 1 < count
+            value = v.constant(KIND, 0.0) if apart else before
+            for x, factor in zip(xs, own, strict=True):
+                value = v.fma(b, x, factor, value)
+            v.store(b, b.fadd(before, value) if apart else value, place, 4)
+        return []
 
-        def step(index: Value, carried: list[Value]) -> list[Value]:
-            near, far = b.mul(index, I64(WIDTH[kind] * LANES)), b.mul(index, I64(4 * LANES))
-            xs = [widened(b, kind, b.add(top, near), LANES) for top in tops]
-            for line in later if lines > 1 else ():
-                v.prefetch(b, b.add(line, near))
-            for own, target in zip(factors, targets, strict=True):
-                place = b.add(target, far)
-                before = v.load(b, wide, place, 4)
-                # Of one row the lines' sum comes first, so that less is lost; memory is what takes
-                # time. Of more rows another addition for each would.
-                apart = rows == 1 < lines
-                value = v.constant(wide, 0.0) if apart else before
-                for x, factor in zip(xs, own, strict=True):
-                    value = v.fma(b, x, factor, value)
-                v.store(b, b.fadd(before, value) if apart else value, place, 4)
-            return []
-
-        v.loop(b, vectors, [], step)
-
-    return body
-
-
-ADD_LINES = {
-    (kind, rows, lines): Shared(
-        __file__, f"tenonnx_lines_{kind}_{rows}_{lines}", [I64] * 8, _add(kind, rows, lines)
-    )
-    for kind in WIDTH
-    for rows, most in LINES.items()
-    for lines in (1, most)
-}
+    v.loop(b, vectors, [], step)
 
 
 def make_sum_lines(kind: str) -> Any:
     """Returns ``sum_lines`` for B of a kind of elements."""
-    load_one = make_load(kind)
+    load_one, add = make_load(kind), under(add_lines, kind)
     width = WIDTH[kind]
-
-    @intrinsic
-    def add_lines(
-        typing_context: Any, rows: Any, lines: Any, a: Any, a_row: Any, a_column: Any,
-        b: Any, b_row: Any, c: Any, c_row: Any, vectors: Any,
-    ) -> Any:  # fmt: skip
-        """Adds ``rows`` x ``lines`` of A by whole vectors of B's rows to C."""
-        return one_of(under(ADD_LINES, kind))
 
     @helper
     def sum_lines(
@@ -112,13 +94,13 @@ def make_sum_lines(kind: str) -> Any:
         k = first
         while k < stop:
             lines = most if stop - k >= most else 1
-            add_lines(
+            add(
                 rows, lines, a + k * a_column, a_row, a_column, b + k * b_row, b_row,
                 c, c_row, vectors,
             )  # fmt: skip
             k += lines
         if stop < end:
-            add_lines(
+            add(
                 rows, 1, a + stop * a_column, a_row, a_column, b + stop * b_row, b_row,
                 c, c_row, whole,
             )  # fmt: skip

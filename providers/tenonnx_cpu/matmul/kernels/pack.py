@@ -6,7 +6,6 @@ narrower than float32 are widened on the way.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.memory import store_float
-from tenonnx_cpu.jit.vectors.shared import Shared, procedure
+from tenonnx_cpu.jit.vectors.shared import shared, under
 from tenonnx_cpu.jit.vectors.vector import F16, F32, I16, I32, I64, Builder, Value
 from tenonnx_cpu.matmul.kernels.tile import COLUMNS, VECTORS
 
@@ -58,36 +57,32 @@ def floats_of_halves(b: Builder, bits: Value) -> Value:
     return b.bitcast(b.or_(made, sign), real)
 
 
-def _rows(kind: str) -> Shared:
-    def body(b: Builder, values: Sequence[Value]) -> None:
-        source, stride, count, target = values
+@shared("tenonnx_pack_rows", [(kind,) for kind in WIDTH])
+def copy_rows(
+    b: Builder, kind: str, /, source: Value, stride: Value, count: Value, target: Value
+) -> None:
+    """Copies rows whose columns are adjacent into a panel."""
 
-        def step(index: Value, carried: list[Value]) -> list[Value]:
-            line, place = carried
-            for n in range(VECTORS):
-                x = widened(b, kind, b.add(line, I64(WIDTH[kind] * LANES * n)), LANES)
-                v.store(b, x, b.add(place, I64(4 * LANES * n)), 4)
-            return [b.add(line, stride), b.add(place, I64(4 * COLUMNS))]
+    def step(index: Value, carried: list[Value]) -> list[Value]:
+        line, place = carried
+        for n in range(VECTORS):
+            x = widened(b, kind, b.add(line, I64(WIDTH[kind] * LANES * n)), LANES)
+            v.store(b, x, b.add(place, I64(4 * LANES * n)), 4)
+        return [b.add(line, stride), b.add(place, I64(4 * COLUMNS))]
 
-        v.loop(b, count, [source, target], step)
-
-    return Shared(__file__, f"tenonnx_pack_rows_{kind}", [I64] * 4, body)
-
-
-def _square(kind: str) -> Shared:
-    def body(b: Builder, values: Sequence[Value]) -> None:
-        address, apart, last, place = values
-        numbers = [b.select(b.icmp_signed("<", I64(n), last), I64(n), last) for n in range(LANES)]
-        lines = [b.add(address, b.mul(apart, number)) for number in numbers]
-        rows = [widened(b, kind, line, LANES) for line in lines]
-        for n, column in enumerate(v.transpose(b, rows)):
-            v.store(b, column, b.add(place, I64(4 * COLUMNS * n)), 4)
-
-    return Shared(__file__, f"tenonnx_pack_square_{kind}", [I64] * 4, body)
+    v.loop(b, count, [source, target], step)
 
 
-ROWS_OF = {kind: _rows(kind) for kind in WIDTH}
-SQUARES_OF = {kind: _square(kind) for kind in WIDTH}
+@shared("tenonnx_pack_square", [(kind,) for kind in WIDTH])
+def copy_square(
+    b: Builder, kind: str, /, source: Value, stride: Value, last: Value, target: Value
+) -> None:
+    """Transposes ``LANES`` rows, ``stride`` apart; after ``last`` that row comes again."""
+    numbers = [b.select(b.icmp_signed("<", I64(n), last), I64(n), last) for n in range(LANES)]
+    lines = [b.add(source, b.mul(stride, number)) for number in numbers]
+    rows = [widened(b, kind, line, LANES) for line in lines]
+    for n, column in enumerate(v.transpose(b, rows)):
+        v.store(b, column, b.add(target, I64(4 * COLUMNS * n)), 4)
 
 
 def make_pack(kind: str) -> Any:
@@ -97,22 +92,12 @@ def make_pack(kind: str) -> Any:
     zeros or other elements of B beyond ``columns``; strides are in bytes.
     """
     width = WIDTH[kind]
-    load_one = make_load(kind)
-
-    @intrinsic
-    def copy_rows(typing_context: Any, b: Any, b_row: Any, depth: Any, panel: Any) -> Any:
-        """Copies rows whose columns are adjacent."""
-        return procedure(ROWS_OF[kind])
-
-    @intrinsic
-    def copy_square(typing_context: Any, source: Any, stride: Any, last: Any, target: Any) -> Any:
-        """Transposes ``LANES`` rows, ``stride`` apart; after ``last`` that row comes again."""
-        return procedure(SQUARES_OF[kind])
+    load_one, rows_of, square_of = make_load(kind), under(copy_rows, kind), under(copy_square, kind)
 
     @helper
     def pack(b: Any, b_row: Any, b_column: Any, depth: Any, columns: Any, panel: Any) -> None:
         if columns == COLUMNS and b_column == width:
-            copy_rows(b, b_row, depth, panel)
+            rows_of(b, b_row, depth, panel)
             return
         first = 0
         if b_row == width:
@@ -120,7 +105,7 @@ def make_pack(kind: str) -> Any:
             for row in range(0, first, LANES):
                 for column in range(0, columns, LANES):
                     source, last = b + row * width + column * b_column, columns - column - 1
-                    copy_square(source, b_column, last, panel + 4 * (row * COLUMNS + column))
+                    square_of(source, b_column, last, panel + 4 * (row * COLUMNS + column))
         for row in range(first, depth):
             for column in range(COLUMNS):
                 x = np.float32(0)

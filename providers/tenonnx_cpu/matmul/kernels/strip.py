@@ -2,67 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-from numba.extending import intrinsic
-
 from tenonnx_cpu.jit.vectors import vector as v
-from tenonnx_cpu.jit.vectors.lanes import LANES
-from tenonnx_cpu.jit.vectors.shared import Shared, procedure
-from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
+from tenonnx_cpu.jit.vectors.lanes import KIND, LANES
+from tenonnx_cpu.jit.vectors.shared import shared
+from tenonnx_cpu.jit.vectors.tiles import addresses, number, store_sums
+from tenonnx_cpu.jit.vectors.vector import I64, Builder, Value
 from tenonnx_cpu.matmul.kernels.tile import ADD, VECTORS
 
 STRIP = 4
 """Panels: with ``VECTORS`` sums each, enough to hide how long a multiply-add takes."""
 
 
-def _strip(b: Builder, arguments: Sequence[Value]) -> None:
-    a, a_column, right, b_row, b_panel, depth, c, mode = arguments
-    kind = v.vector(F32, LANES)
-    starts = [b.add(right, b.mul(b_panel, I64(panel))) for panel in range(STRIP)]
-    offsets = [I64(4 * LANES * vector) for vector in range(VECTORS)]
-
-    def step(index: Value, carried: list[Value]) -> list[Value]:
-        (place, *lines), sums = carried[: 1 + STRIP], carried[1 + STRIP :]
-        x = v.splat(b, v.load(b, F32, place, 4), LANES)
-        cells = [b.add(line, offset) for line in lines for offset in offsets]
-        products = [
-            v.fma(b, x, v.load(b, kind, cell, 4), total)
-            for cell, total in zip(cells, sums, strict=True)
-        ]
-        return [b.add(place, a_column), *(b.add(line, b_row) for line in lines), *products]
-
-    zeros = [v.constant(kind, 0.0)] * (STRIP * VECTORS)
-    sums = v.loop(b, depth, [a, *starts, *zeros], step)[1 + STRIP :]
-    add = b.icmp_signed("==", mode, I64(ADD))
-    for n, total in enumerate(sums):
-        place = b.add(c, I64(4 * LANES * n))
-        with b.if_else(add) as (more, anew):
-            with more:
-                v.store(b, b.fadd(v.load(b, kind, place, 4), total), place, 4)
-            with anew:
-                v.store(b, total, place, 4)
-
-
-STRIPS = Shared(__file__, "tenonnx_strip", [I64] * 8, _strip)
-
-
-@intrinsic
+@shared("tenonnx_strip")
 def multiply_strip(
-    typing_context: Any, a: Any, a_column: Any, b: Any, b_row: Any, b_panel: Any, depth: Any,
-    c: Any, mode: Any,
-) -> Any:  # fmt: skip
+    b: Builder, /, a: Value, a_column: Value, right: Value, b_row: Value, b_panel: Value,
+    depth: Value, c: Value, mode: Value,
+) -> None:  # fmt: skip
     """Computes ``C = A @ B`` or ``C += A @ B`` for one row and ``STRIP`` panels of columns.
 
     Args:
-        a: Address of A's first element, and bytes from column to column.
-        a_column: Likewise.
-        b: Address of the first panel, and bytes from row to row and from panel to panel.
-        b_row: Likewise.
-        b_panel: Likewise.
+        a: Address of A's first element; ``a_column`` is bytes from column to column.
+        right: Address of the first panel; ``b_row`` and ``b_panel`` are bytes from row to row and
+            from panel to panel.
         depth: Columns of A, rows of B.
         c: Address of the result.
         mode: ``ZERO`` or ``ADD``.
     """
-    return procedure(STRIPS)
+    offsets = [I64(4 * LANES * n) for n in range(VECTORS)]
+
+    def step(index: Value, carried: list[Value]) -> list[Value]:
+        (place, *rows), sums = carried[: 1 + STRIP], carried[1 + STRIP :]
+        x = number(b, place)
+        cells = [b.add(row, offset) for row in rows for offset in offsets]
+        products = [
+            v.fma(b, x, v.load(b, KIND, cell, 4), total)
+            for cell, total in zip(cells, sums, strict=True)
+        ]
+        return [b.add(place, a_column), *(b.add(row, b_row) for row in rows), *products]
+
+    zeros = [v.constant(KIND, 0.0)] * (STRIP * VECTORS)
+    starts = addresses(b, right, b_panel, range(STRIP))
+    sums = v.loop(b, depth, [a, *starts, *zeros], step)[1 + STRIP :]
+    places = [b.add(c, I64(4 * LANES * n)) for n in range(len(sums))]
+    store_sums(b, sums, places, b.icmp_signed("==", mode, I64(ADD)))

@@ -2,75 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.jit.vectors import vector as v
-from tenonnx_cpu.jit.vectors.lanes import LANES
+from tenonnx_cpu.jit.vectors.lanes import KIND, LANES
 from tenonnx_cpu.jit.vectors.memory import load_float, store_float
 from tenonnx_cpu.jit.vectors.packed_ints import WIDTHS, code_at, spread
-from tenonnx_cpu.jit.vectors.shared import Shared, procedure
-from tenonnx_cpu.jit.vectors.vector import F32, I8, I32, I64, Builder, Value
+from tenonnx_cpu.jit.vectors.shared import shared, under
+from tenonnx_cpu.jit.vectors.tiles import side_by_side
+from tenonnx_cpu.jit.vectors.vector import I8, I32, I64, Builder, Value
 from tenonnx_cpu.matmul.kernels.tile import COLUMNS, VECTORS
 
-WIDE = v.vector(F32, LANES)
+
+@shared("tenonnx_dequantize_lines", [(bits,) for bits in WIDTHS])
+def dequantize_lines(
+    b: Builder, bits: int, /, source: Value, stride: Value, count: Value, numbers: Value,
+    flip: Value, panel: Value,
+) -> None:  # fmt: skip
+    """Turns rows of adjacent codes into rows of a panel."""
+    flip = b.trunc(flip, I8)
+    scales = side_by_side(b, KIND, numbers, VECTORS)
+    zeros = side_by_side(b, KIND, b.add(numbers, I64(4 * COLUMNS)), VECTORS)
+
+    def step(index: Value, carried: list[Value]) -> list[Value]:
+        line, place = carried
+        for n, (scale, zero) in enumerate(zip(scales, zeros, strict=True)):
+            codes = spread(b, bits, b.add(line, I64(LANES * bits // 8 * n)), flip, LANES)
+            x = b.fmul(b.fsub(b.sitofp(codes, KIND), zero), scale)
+            v.store(b, x, b.add(place, I64(4 * LANES * n)), 4)
+        return [b.add(line, stride), b.add(place, I64(4 * COLUMNS))]
+
+    v.loop(b, count, [source, panel], step)
 
 
-def _lines(bits: int) -> Shared:
-    def body(b: Builder, values: Sequence[Value]) -> None:
-        source, stride, count, numbers, flip, panel = values
-        flip = b.trunc(flip, I8)
-        offsets = [I64(4 * LANES * n) for n in range(VECTORS)]
-        scales = [v.load(b, WIDE, b.add(numbers, offset), 4) for offset in offsets]
-        after = b.add(numbers, I64(4 * COLUMNS))
-        zeros = [v.load(b, WIDE, b.add(after, offset), 4) for offset in offsets]
+@shared("tenonnx_dequantize_words", [(bits,) for bits in WIDTHS])
+def dequantize_words(
+    b: Builder, bits: int, /, source: Value, stride: Value, count: Value, numbers: Value,
+    flip: Value, panel: Value,
+) -> None:  # fmt: skip
+    """Turns so many words of adjacent codes of ``LANES`` columns into rows of a panel."""
+    kind = v.vector(I32, LANES)
+    flips = v.splat(b, b.mul(b.trunc(flip, I32), I32(0x01010101)), LANES)
+    mask = v.constant(kind, (1 << bits) - 1)
+    scale = v.load(b, KIND, numbers, 4)
+    zero = v.load(b, KIND, b.add(numbers, I64(4 * COLUMNS)), 4)
 
-        def step(index: Value, carried: list[Value]) -> list[Value]:
-            line, place = carried
-            for n, (scale, zero) in enumerate(zip(scales, zeros, strict=True)):
-                codes = spread(b, bits, b.add(line, I64(LANES * bits // 8 * n)), flip, LANES)
-                x = b.fmul(b.fsub(b.sitofp(codes, WIDE), zero), scale)
-                v.store(b, x, b.add(place, offsets[n]), 4)
-            return [b.add(line, stride), b.add(place, I64(4 * COLUMNS))]
+    def step(index: Value, carried: list[Value]) -> list[Value]:
+        place, row = carried
+        words = v.constant(kind, 0)
+        for n in range(LANES):
+            word = v.load(b, I32, b.add(place, b.mul(stride, I64(n))))
+            words = b.insert_element(words, word, I32(n))
+        words = b.xor(words, flips)
+        for n in range(32 // bits):
+            codes = b.and_(b.lshr(words, v.constant(kind, n * bits)), mask)
+            x = b.fmul(b.fsub(b.sitofp(codes, KIND), zero), scale)
+            v.store(b, x, b.add(row, I64(4 * COLUMNS * n)), 4)
+        return [b.add(place, I64(4)), b.add(row, I64(4 * COLUMNS * 32 // bits))]
 
-        v.loop(b, count, [source, panel], step)
-
-    return Shared(__file__, f"tenonnx_dequantize_lines_{bits}", [I64] * 6, body)
-
-
-def _words(bits: int) -> Shared:
-    def body(b: Builder, values: Sequence[Value]) -> None:
-        source, stride, count, numbers, flip, panel = values
-        kind = v.vector(I32, LANES)
-        flips = v.splat(b, b.mul(b.trunc(flip, I32), I32(0x01010101)), LANES)
-        mask = v.constant(kind, (1 << bits) - 1)
-        scale = v.load(b, WIDE, numbers, 4)
-        zero = v.load(b, WIDE, b.add(numbers, I64(4 * COLUMNS)), 4)
-
-        def step(index: Value, carried: list[Value]) -> list[Value]:
-            place, row = carried
-            words = v.constant(kind, 0)
-            for n in range(LANES):
-                word = v.load(b, I32, b.add(place, b.mul(stride, I64(n))))
-                words = b.insert_element(words, word, I32(n))
-            words = b.xor(words, flips)
-            for n in range(32 // bits):
-                codes = b.and_(b.lshr(words, v.constant(kind, n * bits)), mask)
-                x = b.fmul(b.fsub(b.sitofp(codes, WIDE), zero), scale)
-                v.store(b, x, b.add(row, I64(4 * COLUMNS * n)), 4)
-            return [b.add(place, I64(4)), b.add(row, I64(4 * COLUMNS * 32 // bits))]
-
-        v.loop(b, count, [source, panel], step)
-
-    return Shared(__file__, f"tenonnx_dequantize_words_{bits}", [I64] * 6, body)
-
-
-LINES = {bits: _lines(bits) for bits in WIDTHS}
-WORDS = {bits: _words(bits) for bits in WIDTHS}
+    v.loop(b, count, [source, panel], step)
 
 
 @helper
@@ -101,22 +94,7 @@ def block_numbers(weights: Any, bits: Any, column: Any, span: Any, number: Any, 
 def make_dequantize(bits: int) -> Any:
     """Returns what fills a panel of float32 from codes of so many bits."""
     each = 32 // bits
-
-    @intrinsic
-    def lines(
-        typing_context: Any, source: Any, stride: Any, count: Any, numbers: Any, flip: Any,
-        panel: Any,
-    ) -> Any:  # fmt: skip
-        """Turns rows of adjacent codes into rows of a panel."""
-        return procedure(LINES[bits])
-
-    @intrinsic
-    def words(
-        typing_context: Any, source: Any, stride: Any, count: Any, numbers: Any, flip: Any,
-        panel: Any,
-    ) -> Any:  # fmt: skip
-        """Turns so many words of adjacent codes of ``LANES`` columns into rows of a panel."""
-        return procedure(WORDS[bits])
+    lines, words = under(dequantize_lines, bits), under(dequantize_words, bits)
 
     @helper
     def dequantize(

@@ -9,10 +9,11 @@ import numpy as np
 from tenonnx_cpu.jit.compiling import In, Kernel, Out, f32, helper, i8, i32, kernel, pasted, size
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.lanes import LANES
+from tenonnx_cpu.jit.vectors.shared import under
 from tenonnx_cpu.matmul.kernels.epilogue import EXTRAS, finish_rows
 from tenonnx_cpu.matmul.kernels.tile import CACHE_LINE
 from tenonnx_cpu.matmul.kernels.workspace import LINES_SLAB, LINES_SLAB_ROW, LINES_SPAN
-from tenonnx_cpu.quantized.kernels.gemv_groups import line_bytes, make_add_group
+from tenonnx_cpu.quantized.kernels.gemv_groups import add_group, line_bytes
 from tenonnx_cpu.quantized.kernels.matrix import CODES, WEIGHTS, Weights
 from tenonnx_cpu.quantized.kernels.round8 import round_groups
 
@@ -77,7 +78,7 @@ def sum_bytes(x: Any, group: Any, sums: Any) -> None:
 def make_gemv_axpy(bits: int, kind: str) -> Any:
     """Returns the product of 1 to 4 rows with codes of so many bits, row after row."""
     each = 8 // bits
-    add_group = make_add_group(bits, kind)
+    add = under(add_group, kind, bits)
     width = 1 if kind == "bytes" else 4
     taken = 4 if kind == "bytes" else 1
 
@@ -118,7 +119,7 @@ def make_gemv_axpy(bits: int, kind: str) -> Any:
                 if not panels:
                     continue
                 byte = column * bits // 8
-                add_group(
+                add(
                     padded, 1 if zeros.size else 0, x.ctypes.data + width * k, width * depth,
                     x_scales.ctypes.data + 4 * g, x_sums.ctypes.data + 4 * g, x_scales.strides[0],
                     weights.codes.ctypes.data + k * code_line + byte, code_line,

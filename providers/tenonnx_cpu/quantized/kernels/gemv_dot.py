@@ -1,17 +1,17 @@
-"""Products of a few rows with quantized matrices: activations as bytes, codes read once."""
+"""Products of a few rows with matrices whose codes lie column after column, and are read once."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from numba.extending import intrinsic
+import numpy as np
 
-from tenonnx_cpu.jit.compiling import In, Kernel, Out, f32, i8, i32, kernel, size
+from tenonnx_cpu.jit.compiling import In, Kernel, Out, f32, helper, i8, i32, kernel, size
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.lanes import LANES
-from tenonnx_cpu.jit.vectors.shared import procedure
+from tenonnx_cpu.jit.vectors.shared import under
 from tenonnx_cpu.matmul.kernels.epilogue import EXTRAS, finish_rows
-from tenonnx_cpu.quantized.kernels.dots import CHUNK, STARTS, make_code_dots
+from tenonnx_cpu.quantized.kernels.dots import CHUNK, PER_LANE, begin_sums, code_dots
 from tenonnx_cpu.quantized.kernels.matrix import CODES, WEIGHTS, Weights
 from tenonnx_cpu.quantized.kernels.round8 import round_groups
 from tenonnx_cpu.quantized.kernels.zeros import make_subtract_zeros
@@ -20,51 +20,58 @@ TASK = 1 << 17
 """Codes that a task should have."""
 
 
-def make_q_dots(bits: int) -> Kernel:
-    """Returns the product of 1 to 4 rows with codes of so many bits, column after column."""
-    each = 8 // bits
-    code_dots = make_code_dots(bits)
-    subtract_zeros = make_subtract_zeros(bits)
+@helper
+def columns_of_task(columns: Any, depth: Any, threads: Any) -> Any:
+    """Returns how many columns a task has."""
+    tasks = min(4 * threads, max(1, columns * depth // TASK))
+    return -(-columns // (4 * tasks)) * 4
 
-    @intrinsic
-    def begin_sums(typing_context: Any, x: Any, chunks: Any, factor: Any, out: Any) -> Any:
-        """See ``STARTS``."""
-        return procedure(STARTS[bits])
+
+def make_columns(bits: int, kind: str) -> Any:
+    """Returns what multiplies 1 to 4 rows by some columns of codes of so many bits."""
+    dots, subtract_zeros = under(code_dots, kind, bits), make_subtract_zeros(bits)
+    per_lane = PER_LANE[kind]
 
     @parallel
     def compute_columns(arguments: Any, task: Any, worker: Any) -> None:
         x, x_scales, x_sums, starts, weights, c, extras, group, span, scratch = arguments
-        scales, code_line, block = weights.scales, weights.code_line, weights.block
+        scales, zeros, code_line = weights.scales, weights.zeros, weights.code_line
         rows, columns = c.shape
-        depth = x.shape[1]
+        padded, depth = x.shape
         left = task * span
         right = min(columns, left + span)
-        lanes = min(LANES, group * bits // 32)
-        chunks = depth * bits // 8 // CHUNK
-        shared = max(1, block * bits // 8 // CHUNK)
-        padded = x.shape[0]
+        chunk = 8 // bits * per_lane * LANES
         out = scratch[worker]
         column = left
         while column < right:
             lines = 4 if right - column >= 4 else 1
-            code_dots(
-                lanes, padded, lines, x.ctypes.data, x.strides[0],
-                x_scales.ctypes.data, x_scales.strides[0], starts.ctypes.data, starts.strides[0],
-                weights.codes.ctypes.data + column * code_line, code_line,
+            dots(
+                min(LANES, group * bits // (8 * per_lane)), padded, lines, x.ctypes.data,
+                x.strides[0], x_scales.ctypes.data, x_scales.strides[0], starts.ctypes.data,
+                starts.strides[0], weights.codes.ctypes.data + column * code_line, code_line,
                 scales.ctypes.data + 4 * column * scales.shape[1], 4 * scales.shape[1],
-                chunks, shared, weights.flip, out.ctypes.data, 16,
+                depth // chunk, max(1, weights.block // chunk), weights.flip,
+                0 if zeros.size else weights.zero, out.ctypes.data, 16,
             )  # fmt: skip
             for row in range(rows):
                 for line in range(lines):
                     c[row, column + line] = out[4 * row + line]
-                    if weights.zeros.size:
+                    if zeros.size:
                         subtract_zeros(
-                            weights, column + line, x_sums[row], block // group,
+                            weights, column + line, x_sums[row], weights.block // group,
                             c.ctypes.data + 4 * (row * columns + column + line),
                             out.ctypes.data + 64,
                         )  # fmt: skip
             column += lines
         finish_rows(c, 0, rows, left, right, extras)
+
+    return compute_columns
+
+
+def make_q_dots(bits: int) -> Kernel:
+    """Returns the product of 1 to 4 rows, rounded to bytes, with codes of so many bits."""
+    each = 8 // bits
+    compute_columns, begin = make_columns(bits, "bytes"), under(begin_sums, bits)
 
     @kernel(
         (
@@ -99,16 +106,67 @@ def make_q_dots(bits: int) -> Kernel:
         chunks = a.shape[1] * bits // 8 // CHUNK
         factor = 0 if matrix.zeros.size else -matrix.zero
         for row in range(bytes_.shape[0]):
-            begin_sums(bytes_[row].ctypes.data, chunks, factor, starts[row].ctypes.data)
-        columns = c.shape[1]
-        tasks = min(4 * threads, max(1, columns * a.shape[1] // TASK))
-        span = -(-columns // (4 * tasks)) * 4
+            begin(bytes_[row].ctypes.data, chunks, factor, starts[row].ctypes.data)
+        span = columns_of_task(c.shape[1], a.shape[1], threads)
         compute_columns(
             (bytes_, numbers[0], numbers[1], starts, matrix, c, extras, group, span, scratch),
-            -(-columns // span), threads,
+            -(-c.shape[1] // span), threads,
+        )  # fmt: skip
+
+    return product
+
+
+@helper
+def order_row(x: Any, each: Any, out: Any) -> None:
+    """Reorders a row for chunks of ``LANES`` bytes: what their first codes are for comes first."""
+    run = LANES * each
+    for start in range(0, x.size, run):
+        for plane in range(each):
+            for lane in range(LANES):
+                out[start + plane * LANES + lane] = x[start + lane * each + plane]
+
+
+@helper
+def sum_blocks(x: Any, block: Any, sums: Any) -> None:
+    """Writes the sums of a row's blocks."""
+    for g in range(sums.size):
+        total = np.float32(0)
+        for i in range(g * block, min(x.size, (g + 1) * block)):
+            total += x[i]
+        sums[g] = total
+
+
+def make_q_reals(bits: int) -> Kernel:
+    """Returns the product of 1 to 4 rows of float32 with codes of so many bits."""
+    each = 8 // bits
+    compute_columns = make_columns(bits, "reals")
+
+    @kernel(
+        (
+            In(f32, 2), WEIGHTS, Out(f32, 2), EXTRAS,
+            (Out(f32, 2), Out(f32, 2), Out(f32, 2)), size,
+        ),
+        CODES,
+    )  # fmt: skip
+    def product(a: Any, weights: Any, c: Any, extras: Any, room: Any, threads: Any) -> None:
+        """Computes ``C = finish(A @ W)``, as ``make_q_dots``'s does.
+
+        Blocks are whole chunks, or a half or fourth of one. ``room`` is for A in another order,
+        ``(1, 2 or 4, depth)``; for a float per block and row; and for 32 floats per thread.
+        """
+        ordered, sums, scratch = room
+        matrix = Weights(*weights)
+        for row in range(a.shape[0]):
+            order_row(a[row], each, ordered[row])
+            sum_blocks(a[row], matrix.block, sums[row])
+        span = columns_of_task(c.shape[1], a.shape[1], threads)
+        compute_columns(
+            (ordered, ordered, sums, ordered, matrix, c, extras, matrix.block, span, scratch),
+            -(-c.shape[1] // span), threads,
         )  # fmt: skip
 
     return product
 
 
 q_dots_2, q_dots_4, q_dots_8 = (make_q_dots(bits) for bits in (2, 4, 8))
+q_reals_2, q_reals_4, q_reals_8 = (make_q_reals(bits) for bits in (2, 4, 8))

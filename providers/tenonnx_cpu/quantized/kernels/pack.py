@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from numba.extending import intrinsic
-
 from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.dot8 import BYTES, SUMS, dot, planes
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.memory import store_float, store_word
 from tenonnx_cpu.jit.vectors.packed_ints import WIDTHS, code_at
-from tenonnx_cpu.jit.vectors.shared import Shared, procedure
+from tenonnx_cpu.jit.vectors.shared import shared, under
+from tenonnx_cpu.jit.vectors.tiles import side_by_side
 from tenonnx_cpu.jit.vectors.vector import I8, I32, I64, Builder, Value
 from tenonnx_cpu.matmul.kernels.pack import make_pack
 from tenonnx_cpu.matmul.kernels.tile import COLUMNS, VECTORS
@@ -35,115 +34,87 @@ def _finish(b: Builder, sums: Sequence[Value], start: Value, weight: Value) -> N
         v.store(b, value, b.add(start, I64(4 * LANES * n)), 4)
 
 
-def _zeros(b: Builder, zeros: Value) -> list[Value]:
-    places = [b.add(zeros, I64(4 * LANES * n)) for n in range(VECTORS)]
-    return [v.load(b, BYTES, place, 4) for place in places]
-
-
-def _columns(bits: int) -> Shared:
+@shared("tenonnx_q_pack_columns", [(bits,) for bits in WIDTHS])
+def pack_columns(
+    b: Builder, bits: int, /, words: Value, count: Value, zeros: Value, flip: Value, panel: Value,
+    start: Value, weight: Value,
+) -> None:  # fmt: skip
     """Turns words of codes, column beside column, into the steps of a group.
 
     ``start`` gets the sum of every column's bytes, times ``weight``.
     """
+    each = 8 // bits
+    flips = v.splat(b, b.trunc(flip, I8), 4 * LANES)
+    own = side_by_side(b, BYTES, zeros, VECTORS)
+    ones = v.constant(BYTES, 1)
 
-    def body(b: Builder, values: Sequence[Value]) -> None:
-        words, count, zeros, flip, panel, start, weight = values
-        each = 8 // bits
-        flips = v.splat(b, b.trunc(flip, I8), 4 * LANES)
-        own = _zeros(b, zeros)
-        ones = v.constant(BYTES, 1)
+    def step(index: Value, sums: list[Value]) -> list[Value]:
+        source = b.add(words, b.mul(index, I64(STEP)))
+        target = b.add(panel, b.mul(index, I64(STEP * each)))
+        result = []
+        for n in range(VECTORS):
+            raw = v.load(b, BYTES, b.add(source, I64(4 * LANES * n)), 4)
+            total = sums[n]
+            for plane, part in enumerate(planes(b, bits, b.xor(raw, flips))):
+                value = b.sub(part, own[n])
+                v.store(b, value, b.add(target, I64(STEP * plane + 4 * LANES * n)), 4)
+                total = dot(b, total, ones, value)
+            result.append(total)
+        return result
 
-        def step(index: Value, sums: list[Value]) -> list[Value]:
-            source = b.add(words, b.mul(index, I64(STEP)))
-            target = b.add(panel, b.mul(index, I64(STEP * each)))
-            result = []
-            for n in range(VECTORS):
-                raw = v.load(b, BYTES, b.add(source, I64(4 * LANES * n)), 4)
-                total = sums[n]
-                for plane, part in enumerate(planes(b, bits, b.xor(raw, flips))):
-                    value = b.sub(part, own[n])
-                    v.store(b, value, b.add(target, I64(STEP * plane + 4 * LANES * n)), 4)
-                    total = dot(b, total, ones, value)
-                result.append(total)
-            return result
-
-        _finish(b, v.loop(b, count, [v.constant(SUMS, 0)] * VECTORS, step), start, weight)
-
-    return Shared(__file__, f"tenonnx_q_pack_columns_{bits}", [I64] * 7, body)
+    _finish(b, v.loop(b, count, [v.constant(SUMS, 0)] * VECTORS, step), start, weight)
 
 
-def _lines(bits: int) -> Shared:
+@shared("tenonnx_q_pack_lines", [(bits,) for bits in WIDTHS])
+def pack_lines(
+    b: Builder, bits: int, /, source: Value, stride: Value, count: Value, zeros: Value,
+    flip: Value, panel: Value, start: Value, weight: Value,
+) -> None:  # fmt: skip
     """Interleaves rows of codes, four at a time, into the steps of a group; sums them likewise."""
+    width = COLUMNS * bits // 8
+    narrow = v.vector(I8, width)
+    flips = v.splat(b, b.trunc(flip, I8), width)
+    own = side_by_side(b, BYTES, zeros, VECTORS)
+    ones = v.constant(BYTES, 1)
 
-    def body(b: Builder, values: Sequence[Value]) -> None:
-        source, stride, count, zeros, flip, panel, start, weight = values
-        width = COLUMNS * bits // 8
-        narrow = v.vector(I8, width)
-        flips = v.splat(b, b.trunc(flip, I8), width)
-        own = _zeros(b, zeros)
-        ones = v.constant(BYTES, 1)
+    def line(address: Value) -> Value:
+        """Loads a panel's row of codes, one to a byte."""
+        raw = b.xor(v.load(b, narrow, address), flips)
+        parts = [
+            b.and_(
+                b.lshr(raw, v.constant(narrow, shift)) if shift else raw,
+                v.constant(narrow, (1 << bits) - 1),
+            )
+            for shift in range(0, 8, bits)
+        ]
+        while len(parts) > 1:
+            half = len(parts) // 2
+            size = parts[0].type.count
+            order = [lane // 2 + size * (lane % 2) for lane in range(2 * size)]
+            parts = [v.shuffle(b, parts[i], parts[i + half], order) for i in range(half)]
+        return parts[0]
 
-        def line(address: Value) -> Value:
-            """Loads a panel's row of codes, one to a byte."""
-            raw = b.xor(v.load(b, narrow, address), flips)
-            parts = [
-                b.and_(
-                    b.lshr(raw, v.constant(narrow, shift)) if shift else raw,
-                    v.constant(narrow, (1 << bits) - 1),
-                )
-                for shift in range(0, 8, bits)
-            ]
-            while len(parts) > 1:
-                half = len(parts) // 2
-                size = parts[0].type.count
-                order = [lane // 2 + size * (lane % 2) for lane in range(2 * size)]
-                parts = [v.shuffle(b, parts[i], parts[i + half], order) for i in range(half)]
-            return parts[0]
+    def step(index: Value, sums: list[Value]) -> list[Value]:
+        top = b.add(source, b.mul(b.mul(index, I64(4)), stride))
+        rows = [line(b.add(top, b.mul(stride, I64(n)))) for n in range(4)]
+        pairs = [v.shuffle(b, rows[i], rows[i + 1], range(2 * COLUMNS)) for i in (0, 2)]
+        target = b.add(panel, b.mul(index, I64(STEP)))
+        result = []
+        for n in range(VECTORS):
+            order = [row * COLUMNS + n * LANES + lane for lane in range(LANES) for row in range(4)]
+            value = b.sub(v.shuffle(b, pairs[0], pairs[1], order), own[n])
+            v.store(b, value, b.add(target, I64(4 * LANES * n)), 4)
+            result.append(dot(b, sums[n], ones, value))
+        return result
 
-        def step(index: Value, sums: list[Value]) -> list[Value]:
-            top = b.add(source, b.mul(b.mul(index, I64(4)), stride))
-            rows = [line(b.add(top, b.mul(stride, I64(n)))) for n in range(4)]
-            pairs = [v.shuffle(b, rows[i], rows[i + 1], range(2 * COLUMNS)) for i in (0, 2)]
-            target = b.add(panel, b.mul(index, I64(STEP)))
-            result = []
-            for n in range(VECTORS):
-                order = [
-                    row * COLUMNS + n * LANES + lane for lane in range(LANES) for row in range(4)
-                ]
-                value = b.sub(v.shuffle(b, pairs[0], pairs[1], order), own[n])
-                v.store(b, value, b.add(target, I64(4 * LANES * n)), 4)
-                result.append(dot(b, sums[n], ones, value))
-            return result
-
-        _finish(b, v.loop(b, count, [v.constant(SUMS, 0)] * VECTORS, step), start, weight)
-
-    return Shared(__file__, f"tenonnx_q_pack_lines_{bits}", [I64] * 8, body)
-
-
-PACK_COLUMNS = {bits: _columns(bits) for bits in WIDTHS}
-PACK_LINES = {bits: _lines(bits) for bits in WIDTHS}
+    _finish(b, v.loop(b, count, [v.constant(SUMS, 0)] * VECTORS, step), start, weight)
 
 
 def make_pack_codes(bits: int) -> Any:
     """Returns what fills a panel of bytes from codes of so many bits."""
     pack_words = make_pack("f32")
     each = 8 // bits
-
-    @intrinsic
-    def columns(
-        typing_context: Any, words: Any, count: Any, zeros: Any, flip: Any, panel: Any,
-        start: Any, weight: Any,
-    ) -> Any:  # fmt: skip
-        """See ``PACK_COLUMNS``."""
-        return procedure(PACK_COLUMNS[bits])
-
-    @intrinsic
-    def lines(
-        typing_context: Any, source: Any, stride: Any, count: Any, zeros: Any, flip: Any,
-        panel: Any, start: Any, weight: Any,
-    ) -> Any:  # fmt: skip
-        """See ``PACK_LINES``."""
-        return procedure(PACK_LINES[bits])
+    columns, lines = under(pack_columns, bits), under(pack_lines, bits)
 
     @helper
     def pack_scales(
