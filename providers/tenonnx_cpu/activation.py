@@ -10,7 +10,7 @@ import numpy as np
 
 from tenonnx.planning.anchors import Part, Walk
 from tenonnx.traits import ACTIVATIONS
-from tenonnx_cpu.elementwise import opcodes
+from tenonnx_cpu.elementwise.kernels import opcodes
 from tenonnx_cpu.kernel_selection import Site
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Activation(NamedTuple):
     """What kernels do to every number of a result.
 
     Attributes:
-        code: One of ``elementwise.opcodes``'s.
+        code: One of ``elementwise.kernels.opcodes``'s.
         first: Its first parameter.
         second: Its second parameter.
     """

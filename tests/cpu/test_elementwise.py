@@ -14,7 +14,7 @@ from scipy import special
 import tenonnx
 from models import node
 from tenonnx_cpu import subgraph
-from tenonnx_cpu.elementwise import opcodes
+from tenonnx_cpu.elementwise.kernels import opcodes
 from tenonnx_cpu.elementwise.program import (
     RUN,
     Line,

@@ -15,15 +15,9 @@ from models import FLOAT, model, node, value
 from tenonnx.weights.sidefile import SideFiles
 from tenonnx_array.windows import place
 from tenonnx_cpu.conv.conv import CONV, WINOGRAD
-from tenonnx_cpu.conv.winograd import (
-    FIELDS,
-    PANEL,
-    POINTS,
-    matrices,
-    tile_size,
-    transformed,
-    winograd_layout,
-)
+from tenonnx_cpu.conv.kernels import WINOGRAD_FIELDS
+from tenonnx_cpu.conv.kernels.winograd_matrices import PANEL, POINTS, matrices
+from tenonnx_cpu.conv.winograd import tile_size, transformed, winograd_layout
 
 CONVOLUTION = [node("Conv", "x w", "y", pads=(1, 1, 1, 1))]
 
@@ -68,7 +62,7 @@ def test_layouts_cover_the_image(
 ) -> None:
     windows = place((height, width), (3, 3), pads=(1, 1, 1, 1))
     cut = winograd_layout((batch, channels, height, width), 70, size, windows, threads)
-    n = dict(zip(FIELDS, cut.numbers.tolist(), strict=True))
+    n = dict(zip(WINOGRAD_FIELDS, cut.numbers.tolist(), strict=True))
     assert n["tiles_y"] * size >= height
     assert n["tiles_x"] * size >= width
     across = math.ceil(n["tiles_x"] / n["block_x"])

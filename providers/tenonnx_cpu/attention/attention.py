@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.records import record
-from tenonnx_cpu.attention.sizes import FEW, QUERIES, workspace
+from tenonnx_cpu.attention.kernels import FEW, QUERIES, workspace
 from tenonnx_cpu.buffers import F32, empty
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel

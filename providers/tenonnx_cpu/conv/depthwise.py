@@ -6,25 +6,8 @@ import dataclasses
 import functools
 
 from tenonnx_array.windows import Windows
+from tenonnx_cpu.conv.kernels import CHANNELS_FIELDS, DEPTHWISE_FIELDS, UNROLLED_WINDOWS
 from tenonnx_cpu.conv.layout import TASKS_PER_THREAD, Layout, fixed, numbers_of, places_of, seen_by
-
-FIELDS = (
-    "batch", "channels", "multiple", "task_channels", "height", "width", "out_height", "out_width",
-    "stride_y", "stride_x", "top", "left", "taps", "bands", "plane", "line", "reach", "task_height",
-    "tasks", "work", "variant", "unrolled",
-)  # fmt: skip
-"""What a kernel calls ``Layout.numbers``, in elements:
-
-``multiple`` results come from a channel; a task works on ``task_channels`` channels of one of
-``bands`` of the result, ``task_height`` rows at a time; ``plane`` elements are a phase
-of a channel, and ``line`` a row of it, of which a window ends ``reach`` below the one it begins in;
-``work`` is the memory needed; ``variant`` is a number of ``UNROLLED_WINDOWS``, from 1 on, and
-``unrolled`` one for windows that may have another stride from line to line; ``left`` is where the
-first window begins.
-"""
-
-UNROLLED_WINDOWS = ((3, 1), (3, 2), (5, 1), (5, 2), (7, 1))
-"""Square kernels, and strides along a line, that have code of their own."""
 
 LINE = 16
 """What a line of a plane is a multiple of: the floats of a vector."""
@@ -68,7 +51,7 @@ def depthwise_layout(shape: tuple[int, ...], rows: int, windows: Windows, thread
     tasks = batch * -(-channels // together) * bands
     work = plane * len(planes) + 64
     numbers = numbers_of(
-        FIELDS, batch=batch, channels=channels, multiple=multiple, task_channels=together,
+        DEPTHWISE_FIELDS, batch=batch, channels=channels, multiple=multiple, task_channels=together,
         **places_of(windows), left=-windows.begins[1], taps=len(taps), bands=bands, plane=plane,
         line=line, reach=reach, task_height=lines, tasks=tasks, work=work,
         variant=variant_of(windows), unrolled=unrolled(windows),
@@ -102,17 +85,6 @@ def bands_of(batch: int, windows: Windows, threads: int) -> int:
         return 1
     return max(1, min(2 * threads // batch, height // 8))
 
-
-CHANNELS_FIELDS = (
-    "batch", "channels", "height", "width", "out_width", "out_height", "top", "left", "stride",
-    "kernel", "task_channels", "task_height", "variant", "from_last", "to_last", "sums",
-    "work", "tasks",
-)  # fmt: skip
-"""The same for ``channels_layout``: a task makes ``task_channels`` channels of ``task_height``
-lines of the result. Images have their channels first or last, and so has the result. The ``work``
-floats of a thread are vectors of a place each: of the image, if its channels are first, and from
-``sums`` on of results, if theirs are.
-"""
 
 GROUP = 16
 """The most channels that a vector has."""

@@ -17,28 +17,9 @@ import numpy as np
 
 from tenonnx.records import record
 from tenonnx_array.windows import Windows
+from tenonnx_cpu.conv.kernels import CONV_FIELDS, VECTOR
 from tenonnx_cpu.kernel_selection import NDArray
 
-FIELDS = (
-    "batch", "groups", "rows", "channels", "height", "width", "out_height", "out_width",
-    "stride_y", "stride_x", "top", "taps", "direct", "plane", "line", "reach",
-    "task_rows", "task_height", "task_width", "block", "tasks", "pitch", "work", "copy", "edge",
-    "depth", "out_depth", "taps_z", "stride_z", "step_z", "front",
-)  # fmt: skip
-"""What a kernel calls ``Layout.numbers``, in elements:
-
-``rows`` and ``channels`` are a group's; ``plane`` elements are a plane, and ``line`` a row of it,
-of which a window ends ``reach`` below the one it begins in;
-a task makes ``task_rows`` channels of ``task_height`` rows of ``task_width`` elements, summing over
-``block`` input channels at a time, in ``work`` floats of memory: the product, whose rows are
-``pitch`` apart, planes, from ``copy`` on rows of A and from ``edge`` on columns of B.
-
-Every image of the result is one of ``out_depth`` of a volume, and convolves images of ``depth`` of
-them, ``taps_z`` of each of the volume's channels, as channels of its own.
-"""
-
-VECTOR = 32
-"""What a row of the product is a multiple of, at least as many as a tile has columns."""
 COLUMNS_PER_TASK = 448
 ROWS_PER_TASK = 256
 DEPTH = 256
@@ -55,7 +36,7 @@ class Layout:
     """A convolution cut into tasks.
 
     Attributes:
-        numbers: What the kernel's ``FIELDS`` name.
+        numbers: What the kernel's ``CONV_FIELDS`` name.
         threads: How many threads are of use.
         floats: Memory that one of them needs.
         output: The result's shape.
@@ -124,9 +105,9 @@ def layout(
     work = edge + VECTOR * (length + 16)
     tasks = images * part.number_in(rows, windows.output)
     numbers = numbers_of(
-        FIELDS, batch=shape[0], groups=group, rows=rows, channels=channels, **places_of(windows),
-        taps=len(taps), direct=int(direct), plane=plane, line=line, reach=reach,
-        task_rows=part.rows, task_height=part.height, task_width=part.width,
+        CONV_FIELDS, batch=shape[0], groups=group, rows=rows, channels=channels,
+        **places_of(windows), taps=len(taps), direct=int(direct), plane=plane, line=line,
+        reach=reach, task_rows=part.rows, task_height=part.height, task_width=part.width,
         block=block, tasks=tasks, pitch=pitch, work=work, copy=copy, edge=edge, **volume._asdict(),
     )  # fmt: skip
     return Layout(

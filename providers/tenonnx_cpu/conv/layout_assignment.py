@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tenonnx.planning.lower import is_constant
-from tenonnx_cpu.conv.depthwise import UNROLLED_WINDOWS
-from tenonnx_cpu.conv.winograd import KERNEL, LEAST_CHANNELS
+from tenonnx_cpu.conv.kernels import UNROLLED_WINDOWS
+from tenonnx_cpu.conv.kernels.winograd_matrices import KERNEL
+from tenonnx_cpu.conv.winograd import LEAST_CHANNELS
 from tenonnx_cpu.elementwise.elementwise import MEANINGS
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.kernel_selection import F32, Site

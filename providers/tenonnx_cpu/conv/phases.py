@@ -15,13 +15,6 @@ from tenonnx_array.windows import Windows
 from tenonnx_cpu.conv.layout import fixed
 from tenonnx_cpu.kernel_selection import NDArray
 
-FIELDS = (
-    "stride_y", "stride_x", "top", "left", "height", "width", "out_height", "out_width",
-    "task_height", "tasks",
-)  # fmt: skip
-"""What ``interleave_f32`` calls its numbers: phases, how far into the first lines and columns of
-them all the result begins, the size of a phase and of the result, lines of a task and tasks."""
-
 LINES_PER_TASK = 64
 
 
@@ -50,7 +43,7 @@ class Cut:
     Attributes:
         pads: Of the convolution that makes the phases, at the begin and the end of each axis.
         output: The result's shape.
-        numbers: What ``FIELDS`` name; ``None`` where one phase is the result.
+        numbers: What ``PHASE_FIELDS`` name; ``None`` where one phase is the result.
     """
 
     pads: tuple[int, ...]

@@ -14,6 +14,7 @@ import numpy as np
 
 from tenonnx.provider import HOST
 from tenonnx_array.windows import Windows
+from tenonnx_cpu.conv.kernels import PIXELS_FIELDS
 from tenonnx_cpu.conv.layout import Layout, fixed, flattened, is_line, numbers_of, split_tasks
 from tenonnx_cpu.conv.reach import named_taps
 from tenonnx_cpu.jit.code.cpu import cpu
@@ -24,21 +25,6 @@ if TYPE_CHECKING:
 
 PANEL = 2 * cpu().lanes
 """Channels side by side in packed weights."""
-
-FIELDS = (
-    "rows", "planes", "height", "line", "out_height", "out_width", "stride_y", "pixel", "top",
-    "left", "padded", "taps_y", "plane", "copied", "depth", "last", "task_rows", "task_height",
-    "task_width", "sums", "work", "tasks",
-)  # fmt: skip
-"""What the kernel calls ``Layout.numbers``, in elements:
-
-An image is ``planes`` of ``height`` lines of ``line`` elements, one if its channels are last. If it
-is to be ``copied``, lines become ``padded``, and a plane ``plane`` elements; ``top`` lines and
-``left`` elements are ahead of it, and windows see ``taps_y`` lines. What a place sees begins
-``pixel`` elements after what the one before does. A result has its channels ``last`` or not. A task
-makes ``task_rows`` channels of ``task_height`` lines of ``task_width`` places, in ``work`` floats
-of memory, which from ``sums`` on are a line's sums.
-"""
 
 
 def packed(
@@ -114,10 +100,10 @@ def pixels_layout(
     work = -(-(sums + (0 if to_last else PANEL * (part.width + 16))) // 16) * 16
     tasks = batch * -(-out_height // part.height) * -(-out_width // part.width) * -(-rows // across)
     numbers = numbers_of(
-        FIELDS, rows=rows, planes=planes, height=height, line=width * wide, out_height=out_height,
-        out_width=out_width, stride_y=stride_y, pixel=stride_x * wide, top=top, left=left * wide,
-        padded=padded, taps_y=(kernel_y - 1) * step_y + 1, plane=plane, copied=int(copied),
-        depth=channels * kernel_y * kernel_x, last=int(to_last), task_rows=across,
-        task_height=part.height, task_width=part.width, sums=sums, work=work, tasks=tasks,
+        PIXELS_FIELDS, rows=rows, planes=planes, height=height, line=width * wide,
+        out_height=out_height, out_width=out_width, stride_y=stride_y, pixel=stride_x * wide,
+        top=top, left=left * wide, padded=padded, taps_y=(kernel_y - 1) * step_y + 1, plane=plane,
+        copied=int(copied), depth=channels * kernel_y * kernel_x, last=int(to_last),
+        task_rows=across, task_height=part.height, task_width=part.width, sums=sums, work=work, tasks=tasks,
     )  # fmt: skip
     return Layout(numbers, min(threads, tasks), work, output, fixed(4 * within))

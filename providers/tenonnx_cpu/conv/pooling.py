@@ -18,7 +18,8 @@ from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
 from tenonnx_cpu.kernel_selection import F32, Call, NDArray, Site, specialize
 from tenonnx_cpu.matmul.product import fits
-from tenonnx_cpu.reduce.reduction import REDUCE, SUM, cut_of, reduction
+from tenonnx_cpu.reduce.kernels import SUM
+from tenonnx_cpu.reduce.reduction import REDUCE, cut_of, reduction
 
 POOL = JitKernel("conv.pool", "pool_f32")
 AVERAGE = JitKernel("conv.pool", "average_f32")

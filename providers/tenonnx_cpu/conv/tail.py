@@ -11,7 +11,7 @@ import numpy as np
 from tenonnx.affine import Affine, affine_of, channels_of
 from tenonnx.planning.anchors import BROADCASTING, Part, Walk, follow
 from tenonnx_cpu.activation import ACTIVATION, NONE, Activation
-from tenonnx_cpu.elementwise.opcodes import LEAKY_RELU
+from tenonnx_cpu.elementwise.kernels.opcodes import LEAKY_RELU
 from tenonnx_cpu.fuse import Scope
 from tenonnx_cpu.kernel_selection import NDArray
 from tenonnx_cpu.matmul.product import fits

@@ -13,30 +13,23 @@ channels at a time, errors are about a plain sum's; 0, 1, -1, 2, -2, which are c
 from __future__ import annotations
 
 import functools
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tenonnx.cores import available_cores
 from tenonnx.provider import HOST
-from tenonnx.records import record
 from tenonnx_array.windows import Windows
+from tenonnx_cpu.conv.kernels import WINOGRAD_FIELDS
+from tenonnx_cpu.conv.kernels.winograd_matrices import HEAD, PANEL, matrices
 from tenonnx_cpu.conv.layout import TILE_ROWS, Layout, numbers_of
 from tenonnx_cpu.kernel_selection import NDArray
 
 if TYPE_CHECKING:
     from tenonnx.weights.weight import Weight
 
-POINTS = {2: (0.0, 1.0, -1.0), 4: (0.0, 0.6875, -0.6875, 1.5, -1.5)}
-"""Finite points per size of tile; infinity is one more."""
-
 DEPTHS = {2: 64, 4: 16}
 """Channels that are summed one after the other: sums of sums are more exact."""
-
-KERNEL = 3
-PANEL = 32
-"""Output channels side by side in transformed weights, the last ones zeros if there are fewer."""
 
 LEAST_CHANNELS = {2: 32, 4: 64}
 """Below, transforming tiles takes longer than the products that it saves, or is less exact."""
@@ -47,9 +40,6 @@ FETCH = 32
 BLOCK = 128 << 10
 """Floats of transformed image that stay in the second-level cache, beside weights."""
 
-HEAD = 16
-"""Floats of a thread's memory that say what is in it."""
-
 TRANSFORM = 12
 """Channels whose products take as long as transforming one."""
 
@@ -58,54 +48,6 @@ STREAM = 2
 
 SPAN = 14
 """Tiles side by side that are transformed and multiplied together."""
-
-FIELDS = (
-    "batch", "channels", "rows", "height", "width", "out_height", "out_width", "top", "left",
-    "size", "tiles_y", "tiles_x", "block_y", "block_x", "blocks_y", "blocks", "pitch", "apart",
-    "panels", "products", "product", "lines", "line", "work", "depth",
-)  # fmt: skip
-"""What the kernel calls ``Layout.numbers``, in elements:
-
-``size`` is a tile's, of which an image has ``tiles_y`` x ``tiles_x`` and a block at most
-``block_y`` x ``block_x``; there are ``blocks`` in all, ``blocks_y`` x ... in an image. A task makes
-a panel of channels of a block, of ``panels``. A thread works in ``work`` elements. After ``HEAD``
-come tiles, ``apart`` for each place of a tile, ``pitch`` for each channel of it, of which ``depth``
-are summed at a time; from ``products`` on products, ``product`` for each place of a tile; and from
-``lines`` on results, ``line`` for each of their lines.
-"""
-
-
-@record
-class Matrices:
-    """``A^T``, ``G`` and ``B^T`` for tiles of a size, in float64."""
-
-    results: NDArray
-    weights: NDArray
-    image: NDArray
-
-
-@functools.cache
-def matrices(size: int) -> Matrices:
-    """Returns the matrices for tiles of a size.
-
-    Polynomials are multiplied by their values at points; ``B^T`` holds the polynomials that vanish
-    at all points but one. Rows of ``G`` are scaled by powers of two to magnitudes about 1, rows of
-    ``B^T`` by the opposite.
-    """
-    points = POINTS[size]
-    count = size + KERNEL - 1
-    results, weights, image = (
-        np.zeros(s) for s in ((size, count), (count, KERNEL), (count, count))
-    )
-    for i, point in enumerate(points):
-        others = [other for other in points if other != point]
-        results[:, i] = point ** np.arange(size)
-        weights[i] = point ** np.arange(KERNEL) / math.prod(point - other for other in others)
-        image[i, : count - 1] = np.poly(others)[::-1]
-    results[-1, -1] = weights[-1, -1] = 1
-    image[-1] = np.poly(points)[::-1]
-    scale = 2.0 ** np.round(np.log2(np.abs(weights).max(axis=1, keepdims=True)))
-    return Matrices(results, weights / scale, image * scale)
 
 
 def tiled(weight: Weight, size: int) -> NDArray:
@@ -170,7 +112,7 @@ def winograd_layout(
     lines = products + places * product
     work = lines + size * line
     numbers = numbers_of(
-        FIELDS, batch=batch, channels=channels, rows=rows, height=height, width=width,
+        WINOGRAD_FIELDS, batch=batch, channels=channels, rows=rows, height=height, width=width,
         out_height=out_height, out_width=out_width, top=windows.begins[0], left=windows.begins[1],
         size=size, tiles_y=tiles_y, tiles_x=tiles_x, block_y=block_y, block_x=block_x,
         blocks_y=blocks_y, blocks=blocks_y * strips, pitch=pitch, apart=apart, panels=panels,

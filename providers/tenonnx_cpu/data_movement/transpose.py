@@ -14,6 +14,7 @@ from tenonnx.traits import VIEWS
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
+from tenonnx_cpu.data_movement.kernels import AXES, TOGETHER
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import F32, Call, NDArray, Site, specialize
 from tenonnx_cpu.threading_config import shared_out
@@ -22,22 +23,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 TRANSPOSE = JitKernel("data_movement.transpose", "transpose")
-
-AXES = 4
-"""Axes at most, beside the two that squares are transposed along."""
-
-FIELDS = ("columns", "apart", "lines", "target_line", "bands", "units", "grain", "tasks")
-"""What the kernel calls the first of its numbers, in elements:
-
-A line of the result has ``columns``, ``apart`` in the source, where ``lines`` of them lie side by
-side if that is not 1; in the result they are ``target_line`` apart. A unit is one of ``bands`` of
-``TOGETHER`` lines; ``grain`` of ``units`` are one of ``tasks``. Then come lengths of the outer
-axes, strides in the source, and strides in the result.
-"""
-
-TOGETHER = 32
-"""Lines of a unit: a line of the source's cache lines, if they begin anywhere in one, is read by
-few units."""
 
 ENOUGH = 1 << 14
 """Elements that are worth a second thread."""
@@ -101,7 +86,7 @@ class Cut:
     """How an array is written in another order.
 
     Attributes:
-        numbers: ``FIELDS``.
+        numbers: ``TRANSPOSE_FIELDS``.
         threads: How many are of use.
     """
 

@@ -11,8 +11,8 @@ from tenonnx_cpu.activation import CODES as ACTIVATIONS
 from tenonnx_cpu.activation import activation_of
 from tenonnx_cpu.buffers import F32
 from tenonnx_cpu.capture.capturable import Capturable
-from tenonnx_cpu.elementwise import opcodes
-from tenonnx_cpu.elementwise.opcodes import INPUTS
+from tenonnx_cpu.elementwise.kernels import opcodes
+from tenonnx_cpu.elementwise.kernels.opcodes import INPUTS
 from tenonnx_cpu.elementwise.program import Line, Program, ProgramCall
 from tenonnx_cpu.fuse import ELEMENTWISE, Fused, Scope, fusion
 from tenonnx_cpu.kernel_selection import Site

@@ -12,7 +12,7 @@ from tenonnx.records import record
 from tenonnx_cpu.buffers import F32, HALVES, contiguous, empty
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.channels_last import channels_first, channels_last, is_last
-from tenonnx_cpu.elementwise.opcodes import AXES, BLOCK, INPUTS, MEMORY, REGISTERS
+from tenonnx_cpu.elementwise.kernels.opcodes import AXES, BLOCK, INPUTS, MEMORY, REGISTERS
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
 from tenonnx_cpu.kernel_selection import Call

@@ -25,27 +25,11 @@ from tenonnx_cpu.conv.layout import (
     numbers_of,
     split_tasks,
 )
+from tenonnx_cpu.int8.kernels import BYTE_CONV_FIELDS
 from tenonnx_cpu.jit.code.cpu import cpu
 
 PANEL = 2 * cpu().lanes
 """Channels side by side in packed weights."""
-
-FIELDS = (
-    "groups", "rows", "channels", "height", "width", "out_height", "out_width", "stride_y",
-    "stride_x", "top", "left", "taps_y", "taps_x", "image", "from_line", "from_place",
-    "from_channel", "copied", "line", "pixel", "run", "fours", "depth", "task_rows",
-    "task_height", "task_width", "band", "work", "tasks",
-)  # fmt: skip
-"""What kernels call ``Layout.numbers``, in bytes if in anything:
-
-``rows`` and ``channels`` are a group's. Windows begin ``top`` lines and ``left`` columns ahead of
-an image, which has ``image`` bytes, and see ``taps_y`` lines and ``taps_x`` columns of it. From one
-to the next of its lines, places and channels there are ``from_line``, ``from_place`` and
-``from_channel``. Lines that are read are ``line`` apart, and what places see ``pixel``, in a copy
-if it is ``copied``. A place sees runs of ``run``, in all ``fours`` of which ``depth`` bytes count.
-A task makes ``task_rows`` channels of ``task_height`` lines of ``task_width`` places in ``work``
-bytes of memory, of which the copy begins at ``band``.
-"""
 
 BAND = 48 << 10
 """Bytes of a copy for windows of every channel by itself, so that they stay near the processor."""
@@ -153,7 +137,7 @@ def _cut(
     band = _round(4 * 4 * PANEL + 4 * max(TILE_ROWS, part.height * part.width))
     work = band + own["copied"] * _round(_seen(windows, part)[0] * own["line"] + SLACK)
     numbers = numbers_of(
-        FIELDS, **own, channels=channels, height=height, width=width,
+        BYTE_CONV_FIELDS, **own, channels=channels, height=height, width=width,
         out_height=windows.output[0], out_width=windows.output[1], stride_y=windows.strides[0],
         stride_x=windows.strides[1], top=windows.begins[0], left=windows.begins[1], taps_y=taps_y,
         taps_x=taps_x, image=whole * height * width, from_line=width * from_place,

@@ -17,9 +17,9 @@ from tenonnx_cpu.conv.channels_last import channels_first, channels_last, taking
 from tenonnx_cpu.conv.layout import numbers_of, places_of
 from tenonnx_cpu.conv.pooling import EMPTY
 from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
+from tenonnx_cpu.int8.kernels import POOL_FIELDS
 from tenonnx_cpu.int8.quantized_values import ALL, BYTES, QuantizedType, quantized_type_at
 from tenonnx_cpu.int8.requantize import SERIAL, Limits, flat, requantize
-from tenonnx_cpu.int8.sizes import POOL_FIELDS
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize

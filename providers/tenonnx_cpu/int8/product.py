@@ -11,12 +11,12 @@ import numpy as np
 from tenonnx_cpu.buffers import contiguous, empty
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.layout import fixed
+from tenonnx_cpu.int8.kernels import FEW, ROOM
 from tenonnx_cpu.int8.quantized_values import BYTES
-from tenonnx_cpu.int8.sizes import FEW, ROOM
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces
 from tenonnx_cpu.kernel_selection import NDArray
-from tenonnx_cpu.matmul.kernels.workspace import BYTE_ROOM
+from tenonnx_cpu.matmul.kernels import BYTE_ROOM
 from tenonnx_cpu.matmul.product import SERIAL_ELEMENTS, SERIAL_PRODUCTS, batches
 from tenonnx_cpu.quantized.matrix import chunk_codes
 

@@ -1,10 +1,10 @@
 """JIT kernels: how they are declared, compiled, called, and how to write one.
 
 A compiled kernel is kept as a *code object* (``code.code_object``): machine code that is mapped and
-called without numba, and shared by processes. ``runtime``, what that imports, ``scratch``,
-``layout`` and ``matmul.kernels.workspace`` may be imported without numba; every other module here,
-or in the ``kernels`` of a family, imports it, and is itself imported when a kernel in it is first
-compiled.
+called without numba, and shared by processes. ``runtime``, what that imports, ``scratch`` and
+``layout`` may be imported without numba, as may be what the ``kernels`` of a family and their
+callers agree on, in its ``__init__``; every other module here, or of kernels, imports it, and is
+itself imported when a kernel in it is first compiled. Kernels import nothing of their callers.
 
 A kernel in three steps:
 

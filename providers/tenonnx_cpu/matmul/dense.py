@@ -17,7 +17,7 @@ from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
 from tenonnx_cpu.kernel_selection import Call, NDArray
 from tenonnx_cpu.matmul.affine import gemm_of
-from tenonnx_cpu.matmul.kernels.workspace import WORKSPACE
+from tenonnx_cpu.matmul.kernels import WORKSPACE
 from tenonnx_cpu.matmul.product import SERIAL_PRODUCTS, fits
 from tenonnx_cpu.subgraph import inputs_of
 

@@ -11,7 +11,7 @@ from tenonnx_cpu.buffers import contiguous, empty
 from tenonnx_cpu.fuse import CHOSEN, Fused, Scope, fusion
 from tenonnx_cpu.jit.scratch import floats
 from tenonnx_cpu.kernel_selection import NDArray
-from tenonnx_cpu.matmul.kernels.workspace import WORKSPACE
+from tenonnx_cpu.matmul.kernels import WORKSPACE
 from tenonnx_cpu.matmul.product import (
     F32,
     GEMV,

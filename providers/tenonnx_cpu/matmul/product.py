@@ -17,7 +17,7 @@ from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
 from tenonnx_cpu.kernel_selection import NDArray
-from tenonnx_cpu.matmul.kernels.workspace import WORKSPACE
+from tenonnx_cpu.matmul.kernels import WORKSPACE
 
 F32 = np.dtype(np.float32)
 KINDS = {F32: "f32", np.dtype(np.float16): "f16", np.dtype(ml_dtypes.bfloat16): "bf16"}

@@ -12,7 +12,7 @@ from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats, pieces
 from tenonnx_cpu.kernel_selection import NDArray
-from tenonnx_cpu.matmul.kernels.workspace import LINES_ROOM, WORKSPACE
+from tenonnx_cpu.matmul.kernels import LINES_ROOM, WORKSPACE
 from tenonnx_cpu.matmul.product import F32, NO_BIAS, NO_RESIDUAL, PLAIN, Epilogue, fits
 from tenonnx_cpu.quantized.matrix import Quantized
 

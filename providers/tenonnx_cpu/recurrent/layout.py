@@ -7,27 +7,9 @@ from typing import NamedTuple
 
 from tenonnx_cpu.conv.layout import fixed
 from tenonnx_cpu.kernel_selection import NDArray
-from tenonnx_cpu.matmul.kernels.workspace import WORKSPACE
+from tenonnx_cpu.matmul.kernels import WORKSPACE
 
-RNN, LSTM, GRU, GRU_RESET_AFTER = range(4)
 GATES = (1, 4, 3, 3)
-
-(
-    KIND, STEPS, BATCH, INPUTS, N, WAYS, REVERSE, PACKS, UNITS, PARTS, ITEMS, GROUPS, TEAM,
-    X_TIME, X_ROW, Y_TIME, Y_WAY, Y_ROW, STATE_WAY, STATE_ROW, PITCH, SHARE,
-    PANELS, GATES_AT, BIAS_AT, STATES_AT, CELLS_AT, RESET_AT, PACKED_AT, WORK_AT,
-) = range(30)  # fmt: skip
-"""What a kernel finds at which place of ``Layout.numbers``.
-
-``REVERSE`` is 1 if the first direction runs backwards; ``PACKS``, whether weights are packed first.
-A direction's units are cut into ``PARTS`` of ``UNITS`` each, or the batch into ``GROUPS`` of
-``ITEMS``, for ``TEAM`` threads. From a time, an item of the batch or a direction to the next it is
-``X_TIME`` or ``X_ROW`` rows of the inputs, ``Y_TIME``, ``Y_WAY`` or ``Y_ROW`` floats of the
-outputs, ``STATE_WAY`` or ``STATE_ROW`` of states.
-
-The rest is in floats: ``PITCH`` from item to item of a state in memory, ``SHARE`` of a worker,
-``PANELS`` of packed weights of a part, and where things begin.
-"""
 
 COLUMNS = 64
 """Columns of a packed panel at most; what is reserved is rounded up to them."""

@@ -14,7 +14,8 @@ from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.matmul.product import NO_RESIDUAL, ONE_BATCH
-from tenonnx_cpu.recurrent.layout import GATES, GRU, GRU_RESET_AFTER, LSTM, RNN, Sizes, layout
+from tenonnx_cpu.recurrent.kernels import GRU, GRU_RESET_AFTER, LSTM, RNN
+from tenonnx_cpu.recurrent.layout import GATES, Sizes, layout
 
 RUN = JitKernel("recurrent.layer", "run_layer")
 

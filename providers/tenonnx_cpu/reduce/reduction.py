@@ -15,11 +15,11 @@ from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import F32, Call, NDArray, Site, specialize
+from tenonnx_cpu.reduce.kernels import GREATEST, LEAST, PRODUCT, SQUARES, SUM
 from tenonnx_cpu.threading_config import shared_out
 
 REDUCE = JitKernel("reduce.reduction", "reduce")
 
-SUM, SQUARES, GREATEST, LEAST, PRODUCT = range(5)
 KINDS = {
     "ReduceL2": SQUARES,
     "ReduceMax": GREATEST,

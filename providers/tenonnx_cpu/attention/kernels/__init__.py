@@ -1,1 +1,33 @@
-"""Attention in tiles of scores, and rotary positions."""
+"""Kernels of attention.
+
+What they and their callers agree on is here, which is imported without numba.
+"""
+
+from __future__ import annotations
+
+KEYS = 256
+"""Keys at a time: their panel and the queries' scores stay in the second-level cache."""
+
+QUERIES = 84
+"""Queries of a task at most: whole tiles of rows."""
+
+FEW = 8
+"""Queries, of a head or one each of heads that share keys, for which packing keys does not pay."""
+
+
+def workspace(queries: int, keys: int, size: int, value_size: int) -> int:
+    """Returns how many floats one worker needs."""
+    if queries <= FEW:
+        return FEW * (few_line(keys) + few_line(value_size) + 1)
+    wide = -(-value_size // 32) * 32
+    scores = QUERIES * min(KEYS, _padded(keys)) if keys else 0
+    return scores + KEYS * max(size, wide) + QUERIES * (wide + 2) + 2048
+
+
+def few_line(count: int) -> int:
+    """Returns the floats from one row of a few to the next, with room for a vector more."""
+    return -(-count // 32) * 32 + 48
+
+
+def _padded(count: int) -> int:
+    return -(-count // 32) * 32

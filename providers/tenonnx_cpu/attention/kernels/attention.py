@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.attention import sizes as attention_sizes
+from tenonnx_cpu.attention import kernels as sizes
+from tenonnx_cpu.attention.kernels import FEW, KEYS, QUERIES
 from tenonnx_cpu.attention.kernels.scores import F, finish_row, hide, score_row, weigh, weigh_row
-from tenonnx_cpu.attention.sizes import FEW, KEYS, QUERIES
 from tenonnx_cpu.jit.compiling import (
     Contract,
     In,
@@ -34,7 +34,7 @@ from tenonnx_cpu.matmul.kernels.tile import ADD, COLUMNS, ZERO
 
 pack = make_pack("f32")
 dots, sum_lines = make_dot_lines("f32"), make_sum_lines("f32")
-few_line = helper(attention_sizes.few_line)
+few_line = helper(sizes.few_line)
 
 ENOUGH = 1 << 14
 """Multiplications that are worth a second thread."""

@@ -1,1 +1,93 @@
-"""Convolutions, pooling, resizing and boxes."""
+"""Kernels of images in float32: convolutions, pooling, resizing.
+
+What they and their callers agree on is here, which is imported without numba.
+"""
+
+from __future__ import annotations
+
+VECTOR = 32
+"""What a row of the product is a multiple of, at least as many as a tile has columns."""
+
+UNROLLED_WINDOWS = ((3, 1), (3, 2), (5, 1), (5, 2), (7, 1))
+"""Square kernels, and strides along a line, that have code of their own."""
+
+CONV_FIELDS = (
+    "batch", "groups", "rows", "channels", "height", "width", "out_height", "out_width",
+    "stride_y", "stride_x", "top", "taps", "direct", "plane", "line", "reach",
+    "task_rows", "task_height", "task_width", "block", "tasks", "pitch", "work", "copy", "edge",
+    "depth", "out_depth", "taps_z", "stride_z", "step_z", "front",
+)  # fmt: skip
+"""What a kernel calls ``Layout.numbers``, in elements:
+
+``rows`` and ``channels`` are a group's; ``plane`` elements are a plane, and ``line`` a row of it,
+of which a window ends ``reach`` below the one it begins in;
+a task makes ``task_rows`` channels of ``task_height`` rows of ``task_width`` elements, summing over
+``block`` input channels at a time, in ``work`` floats of memory: the product, whose rows are
+``pitch`` apart, planes, from ``copy`` on rows of A and from ``edge`` on columns of B.
+
+Every image of the result is one of ``out_depth`` of a volume, and convolves images of ``depth`` of
+them, ``taps_z`` of each of the volume's channels, as channels of its own.
+"""
+
+DEPTHWISE_FIELDS = (
+    "batch", "channels", "multiple", "task_channels", "height", "width", "out_height", "out_width",
+    "stride_y", "stride_x", "top", "left", "taps", "bands", "plane", "line", "reach", "task_height",
+    "tasks", "work", "variant", "unrolled",
+)  # fmt: skip
+"""The same for ``depthwise_layout`` and pooling:
+
+``multiple`` results come from a channel; a task works on ``task_channels`` channels of one of
+``bands`` of the result, ``task_height`` rows at a time; ``plane`` elements are a phase
+of a channel, and ``line`` a row of it, of which a window ends ``reach`` below the one it begins in;
+``work`` is the memory needed; ``variant`` is a number of ``UNROLLED_WINDOWS``, from 1 on, and
+``unrolled`` one for windows that may have another stride from line to line; ``left`` is where the
+first window begins.
+"""
+
+CHANNELS_FIELDS = (
+    "batch", "channels", "height", "width", "out_width", "out_height", "top", "left", "stride",
+    "kernel", "task_channels", "task_height", "variant", "from_last", "to_last", "sums",
+    "work", "tasks",
+)  # fmt: skip
+"""The same for ``channels_layout``: a task makes ``task_channels`` channels of ``task_height``
+lines of the result. Images have their channels first or last, and so has the result. The ``work``
+floats of a thread are vectors of a place each: of the image, if its channels are first, and from
+``sums`` on of results, if theirs are.
+"""
+
+PIXELS_FIELDS = (
+    "rows", "planes", "height", "line", "out_height", "out_width", "stride_y", "pixel", "top",
+    "left", "padded", "taps_y", "plane", "copied", "depth", "last", "task_rows", "task_height",
+    "task_width", "sums", "work", "tasks",
+)  # fmt: skip
+"""What the kernel calls ``Layout.numbers``, in elements:
+
+An image is ``planes`` of ``height`` lines of ``line`` elements, one if its channels are last. If it
+is to be ``copied``, lines become ``padded``, and a plane ``plane`` elements; ``top`` lines and
+``left`` elements are ahead of it, and windows see ``taps_y`` lines. What a place sees begins
+``pixel`` elements after what the one before does. A result has its channels ``last`` or not. A task
+makes ``task_rows`` channels of ``task_height`` lines of ``task_width`` places, in ``work`` floats
+of memory, which from ``sums`` on are a line's sums.
+"""
+
+PHASE_FIELDS = (
+    "stride_y", "stride_x", "top", "left", "height", "width", "out_height", "out_width",
+    "task_height", "tasks",
+)  # fmt: skip
+"""What ``interleave_f32`` calls its numbers: phases, how far into the first lines and columns of
+them all the result begins, the size of a phase and of the result, lines of a task and tasks."""
+
+WINOGRAD_FIELDS = (
+    "batch", "channels", "rows", "height", "width", "out_height", "out_width", "top", "left",
+    "size", "tiles_y", "tiles_x", "block_y", "block_x", "blocks_y", "blocks", "pitch", "apart",
+    "panels", "products", "product", "lines", "line", "work", "depth",
+)  # fmt: skip
+"""What the kernel calls ``Layout.numbers``, in elements:
+
+``size`` is a tile's, of which an image has ``tiles_y`` x ``tiles_x`` and a block at most
+``block_y`` x ``block_x``; there are ``blocks`` in all, ``blocks_y`` x ... in an image. A task makes
+a panel of channels of a block, of ``panels``. A thread works in ``work`` elements. After ``HEAD``
+come tiles, ``apart`` for each place of a tile, ``pitch`` for each channel of it, of which ``depth``
+are summed at a time; from ``products`` on products, ``product`` for each place of a tile; and from
+``lines`` on results, ``line`` for each of their lines.
+"""

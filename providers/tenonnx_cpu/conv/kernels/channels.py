@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tenonnx_cpu.conv.depthwise import CHANNELS_FIELDS
+from tenonnx_cpu.conv.kernels import CHANNELS_FIELDS
 from tenonnx_cpu.conv.kernels.channel_lanes import finish_lines, slide_channels, spread_lines
 from tenonnx_cpu.conv.kernels.finish import activate_lines, finish_of
 from tenonnx_cpu.conv.kernels.signature import CONVOLUTION, WINDOWS

@@ -6,19 +6,19 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx_cpu.conv.kernels import CONV_FIELDS
 from tenonnx_cpu.conv.kernels.finish import finish_of
 from tenonnx_cpu.conv.kernels.planes import pack_planes
 from tenonnx_cpu.conv.kernels.rows import place_lines
 from tenonnx_cpu.conv.kernels.signature import CONVOLUTION, WINDOWS
 from tenonnx_cpu.conv.kernels.strip import Result, Room, Rows, multiply_image, multiply_strip
 from tenonnx_cpu.conv.kernels.tasks import part_of
-from tenonnx_cpu.conv.layout import FIELDS
 from tenonnx_cpu.jit.compiling import helper, kernel
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.named import named
 from tenonnx_cpu.matmul.kernels.tile import ADD, ZERO
 
-conv_sizes = named("ConvSizes", FIELDS)
+conv_sizes = named("ConvSizes", CONV_FIELDS)
 
 
 @parallel
@@ -67,7 +67,7 @@ def pack_part(
         count: How many.
         slice_z: Which image of the result it is.
         part: Which part of that.
-        sizes: As ``tenonnx_cpu.conv.layout.FIELDS`` says.
+        sizes: As ``tenonnx_cpu.conv.kernels.CONV_FIELDS`` says.
         planes: As ``pack_planes`` takes them.
         target: Likewise.
     """

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.conv.depthwise import FIELDS
+from tenonnx_cpu.conv.kernels import DEPTHWISE_FIELDS
 from tenonnx_cpu.conv.kernels.finish import activate_lines, finish_of
 from tenonnx_cpu.conv.kernels.planes import pack_planes
 from tenonnx_cpu.conv.kernels.signature import CONVOLUTION, WINDOWS
@@ -18,7 +18,7 @@ from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.memory import load_float
 from tenonnx_cpu.jit.vectors.named import named
 
-depthwise_sizes = named("DepthwiseSizes", FIELDS)
+depthwise_sizes = named("DepthwiseSizes", DEPTHWISE_FIELDS)
 
 
 @parallel

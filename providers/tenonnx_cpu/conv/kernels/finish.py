@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tenonnx_cpu.elementwise.opcodes import CLIP, RELU
+from tenonnx_cpu.elementwise.kernels.opcodes import CLIP, RELU
 from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.jit.vectors.views import floats
 from tenonnx_cpu.matmul.kernels.epilogue import activate
@@ -19,7 +19,7 @@ class Finish(NamedTuple):
         scale: Address of a factor for every channel.
         shift: Address of a summand, likewise.
         residual: Address of what is added, which is like the result; or 0.
-        activation: One of ``elementwise.opcodes``.
+        activation: One of ``elementwise.kernels.opcodes``.
         first: Its first parameter.
         second: Its second.
         low: The bound that it clips to from below; infinite if it does something else.

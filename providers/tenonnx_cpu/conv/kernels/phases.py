@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from tenonnx_cpu.conv.kernels import PHASE_FIELDS
 from tenonnx_cpu.conv.kernels.signature import WINDOWS
-from tenonnx_cpu.conv.phases import FIELDS
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.named import named
 
-phase_sizes = named("PhaseSizes", FIELDS)
+phase_sizes = named("PhaseSizes", PHASE_FIELDS)
 
 
 @parallel
@@ -45,7 +45,7 @@ def interleave_f32(x, y, numbers, threads):  # type: ignore[no-untyped-def] # th
     Args:
         x: The phases.
         y: The result; element Y, X of it is the one at ``Y + top, X + left`` of all together.
-        numbers: What ``tenonnx_cpu.conv.phases.FIELDS`` says; ``top`` and ``left`` are less
+        numbers: What ``tenonnx_cpu.conv.kernels.PHASE_FIELDS`` says; ``top`` and ``left`` are less
             than the strides.
         threads: How many threads to use.
     """

@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tenonnx_cpu.conv.kernels import PIXELS_FIELDS
 from tenonnx_cpu.conv.kernels.channel_lanes import finish_lines
 from tenonnx_cpu.conv.kernels.finish import activate_lines, finish_of
 from tenonnx_cpu.conv.kernels.pixel_tile import multiply_pixels
 from tenonnx_cpu.conv.kernels.rows import place_lines
 from tenonnx_cpu.conv.kernels.signature import CONVOLUTION, WINDOWS
 from tenonnx_cpu.conv.kernels.tasks import part_of
-from tenonnx_cpu.conv.pixels import FIELDS
 from tenonnx_cpu.jit.compiling import helper, kernel
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.lanes import LANES
@@ -20,7 +20,7 @@ from tenonnx_cpu.jit.vectors.named import named
 from tenonnx_cpu.matmul.kernels.block import split
 from tenonnx_cpu.matmul.kernels.tile import COLUMNS, ROWS
 
-pixels_sizes = named("PixelsSizes", FIELDS)
+pixels_sizes = named("PixelsSizes", PIXELS_FIELDS)
 
 
 class Line(NamedTuple):

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx_cpu.conv.kernels import VECTOR
 from tenonnx_cpu.conv.kernels.rows import place_halved_lines, place_lines
-from tenonnx_cpu.conv.layout import VECTOR
 from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.jit.vectors.memory import load_float, load_int, store_float
 

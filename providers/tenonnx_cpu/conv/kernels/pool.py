@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.conv.depthwise import FIELDS
+from tenonnx_cpu.conv.kernels import DEPTHWISE_FIELDS
 from tenonnx_cpu.conv.kernels.planes import pack_planes
 from tenonnx_cpu.conv.kernels.signature import WINDOWS
 from tenonnx_cpu.conv.kernels.slide import slide_maxima, slide_sums
@@ -15,10 +15,10 @@ from tenonnx_cpu.conv.kernels.tasks import channels_of
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.named import named
+from tenonnx_cpu.reduce.kernels import SUM
 from tenonnx_cpu.reduce.kernels.reduction import total
-from tenonnx_cpu.reduce.reduction import SUM
 
-depthwise_sizes = named("DepthwiseSizes", FIELDS)
+depthwise_sizes = named("DepthwiseSizes", DEPTHWISE_FIELDS)
 
 
 @parallel

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenonnx_cpu.conv.depthwise import UNROLLED_WINDOWS
+from tenonnx_cpu.conv.kernels import UNROLLED_WINDOWS
 from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, i64, size
 
 AFTER = (In(f32, 1), In(f32, 1), In(f32, 1), size, f32, f32, In(f32, 1))
@@ -10,7 +10,7 @@ AFTER = (In(f32, 1), In(f32, 1), In(f32, 1), size, f32, f32, In(f32, 1))
 
 * ``scale``, ``shift``: a number for every channel of the result;
 * ``residual``: like the result, or empty;
-* ``activation``, ``first``, ``second``: one of ``elementwise.opcodes`` and its parameters;
+* ``activation``, ``first``, ``second``: one of ``elementwise.kernels.opcodes`` and its parameters;
 * ``units``: 64 ones and 64 zeros.
 """
 

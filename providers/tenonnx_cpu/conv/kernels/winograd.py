@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx_cpu.conv.kernels import WINOGRAD_FIELDS
 from tenonnx_cpu.conv.kernels.channel_lanes import finish_lines
 from tenonnx_cpu.conv.kernels.finish import activate_lines, finish_of
 from tenonnx_cpu.conv.kernels.signature import CONVOLUTION, WINDOWS
+from tenonnx_cpu.conv.kernels.winograd_matrices import HEAD, PANEL
 from tenonnx_cpu.conv.kernels.winograd_steps import UNIT, transform_image, transform_products
-from tenonnx_cpu.conv.winograd import FIELDS, HEAD, PANEL
 from tenonnx_cpu.jit.compiling import helper, kernel
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.lanes import LANES
@@ -19,7 +20,7 @@ from tenonnx_cpu.jit.vectors.named import named
 from tenonnx_cpu.matmul.kernels.block import split
 from tenonnx_cpu.matmul.kernels.tile import ADD, COLUMNS, ROWS, WIDE, ZERO, multiply_tile
 
-winograd_sizes = named("WinogradSizes", FIELDS)
+winograd_sizes = named("WinogradSizes", WINOGRAD_FIELDS)
 
 
 @parallel

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.conv.winograd import POINTS, matrices
+from tenonnx_cpu.conv.kernels.winograd_matrices import POINTS, matrices
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.lanes import KIND, LANES, MASK, lanes_between, load_masked
 from tenonnx_cpu.jit.vectors.shared import shared

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tenonnx_cpu.conv.kernels.rows import copy_row
-from tenonnx_cpu.data_movement.transpose import AXES, FIELDS, TOGETHER
+from tenonnx_cpu.data_movement.kernels import AXES, TOGETHER, TRANSPOSE_FIELDS
 from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, helper, i64, kernel, size
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import vector as v
@@ -14,7 +14,7 @@ from tenonnx_cpu.jit.vectors.named import named
 from tenonnx_cpu.jit.vectors.shared import shared
 from tenonnx_cpu.jit.vectors.vector import I64, Builder, Value
 
-transpose_sizes = named("TransposeSizes", FIELDS)
+transpose_sizes = named("TransposeSizes", TRANSPOSE_FIELDS)
 
 
 @shared("tenonnx_transpose_lines")
@@ -59,7 +59,7 @@ def transpose_part(arguments: Any, task: Any, worker: Any) -> None:
     apart, grain = sizes.apart, sizes.grain
     for unit in range(task * grain, min(sizes.units, (task + 1) * grain)):
         row, first = unit // sizes.bands, unit % sizes.bands * TOGETHER
-        read, write = places_of(row, numbers[len(FIELDS) :])
+        read, write = places_of(row, numbers[len(TRANSPOSE_FIELDS) :])
         count = min(TOGETHER, sizes.lines - first)
         if apart == 1:
             copy_row(source + 4 * read, target + 4 * write, sizes.columns)
@@ -91,7 +91,7 @@ def transpose(x, y, numbers, threads):  # type: ignore[no-untyped-def] # the sig
     Args:
         x: Where the first element is; the others lie as strides say.
         y: The result, flat.
-        numbers: As ``tenonnx_cpu.data_movement.transpose.FIELDS`` says.
+        numbers: As ``tenonnx_cpu.data_movement.kernels.TRANSPOSE_FIELDS`` says.
         threads: How many threads to use.
     """
     sizes = transpose_sizes(numbers)

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.elementwise import opcodes
-from tenonnx_cpu.elementwise.opcodes import AXES, BLOCK, INPUTS, MEMORY
+from tenonnx_cpu.elementwise.kernels import opcodes
+from tenonnx_cpu.elementwise.kernels.opcodes import AXES, BLOCK, INPUTS, MEMORY
 from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, helper, i64, kernel, size
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import activations, vmath

@@ -1,1 +1,38 @@
-"""Products, convolutions and what is between them, in integers."""
+"""Kernels of bytes.
+
+What they and their callers agree on is here, which is imported without numba.
+"""
+
+from __future__ import annotations
+
+FEW = 4
+"""Rows of A up to which B is read once, in long runs, and never packed."""
+
+SPAN = 2048
+"""Columns at a time: their sums stay in the first-level cache."""
+
+ROOM = 4 * (FEW + 1) * SPAN
+"""Bytes that one worker needs for sums."""
+
+POOL_FIELDS = (
+    "channels", "height", "width", "out_height", "out_width", "stride_y", "stride_x", "top", "left",
+    "kernel_y", "kernel_x", "step_y", "step_x",
+)  # fmt: skip
+"""What ``max_pool`` calls its numbers: an image's and a result's size, and how windows move."""
+
+BYTE_CONV_FIELDS = (
+    "groups", "rows", "channels", "height", "width", "out_height", "out_width", "stride_y",
+    "stride_x", "top", "left", "taps_y", "taps_x", "image", "from_line", "from_place",
+    "from_channel", "copied", "line", "pixel", "run", "fours", "depth", "task_rows",
+    "task_height", "task_width", "band", "work", "tasks",
+)  # fmt: skip
+"""What kernels call ``Layout.numbers``, in bytes if in anything:
+
+``rows`` and ``channels`` are a group's. Windows begin ``top`` lines and ``left`` columns ahead of
+an image, which has ``image`` bytes, and see ``taps_y`` lines and ``taps_x`` columns of it. From one
+to the next of its lines, places and channels there are ``from_line``, ``from_place`` and
+``from_channel``. Lines that are read are ``line`` apart, and what places see ``pixel``, in a copy
+if it is ``copied``. A place sees runs of ``run``, in all ``fours`` of which ``depth`` bytes count.
+A task makes ``task_rows`` channels of ``task_height`` lines of ``task_width`` places in ``work``
+bytes of memory, of which the copy begins at ``band``.
+"""

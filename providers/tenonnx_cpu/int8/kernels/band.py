@@ -40,7 +40,7 @@ def pack_band(
         lines: How many.
         left: The first column of windows.
         columns: How many.
-        sizes: As ``tenonnx_cpu.int8.conv_layout.FIELDS`` says.
+        sizes: As ``tenonnx_cpu.int8.kernels.BYTE_CONV_FIELDS`` says.
         fill: What padding is.
         flip: Bits of the image that are inverted.
         target: Address of the lines, ``sizes.line`` bytes each.

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx_cpu.conv.kernels.tasks import part_of
-from tenonnx_cpu.int8.conv_layout import FIELDS
+from tenonnx_cpu.int8.kernels import BYTE_CONV_FIELDS
 from tenonnx_cpu.int8.kernels.band import pack_band
 from tenonnx_cpu.int8.kernels.finishing import NUMBERS, ROUNDED, SCALED, pack_numbers
 from tenonnx_cpu.int8.kernels.tile import multiply_bytes
@@ -36,7 +36,7 @@ BYTE_CONVOLUTION = (
 * bytes to work in, a part for every thread, and how many threads to use.
 """
 
-byte_conv_sizes = named("ByteConvSizes", FIELDS)
+byte_conv_sizes = named("ByteConvSizes", BYTE_CONV_FIELDS)
 
 
 @parallel
@@ -111,7 +111,7 @@ def multiply_lines(
         channel: The first one's number among the result's.
         columns: How many channels.
         limits: The form, the least and the greatest result, and the zero point.
-        sizes: As ``FIELDS`` says.
+        sizes: As ``BYTE_CONV_FIELDS`` says.
     """
     form, low, high, zero = limits
     bytes_each = 1 if form == ROUNDED else 4

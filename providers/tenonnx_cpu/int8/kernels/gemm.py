@@ -6,20 +6,20 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx_cpu.int8.kernels import FEW
 from tenonnx_cpu.int8.kernels.band import copy_bytes, fill_bytes
 from tenonnx_cpu.int8.kernels.finishing import NUMBERS, ROUNDED, SCALED, pack_numbers
 from tenonnx_cpu.int8.kernels.gemv import PANEL, gemv_span, span_of
 from tenonnx_cpu.int8.kernels.tile import multiply_bytes
-from tenonnx_cpu.int8.sizes import FEW
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i32, i64, kernel, size, u8
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.memory import load_word, store_word
 from tenonnx_cpu.jit.vectors.shared import under
+from tenonnx_cpu.matmul.kernels import BYTE_ROOM
 from tenonnx_cpu.matmul.kernels.block import split
 from tenonnx_cpu.matmul.kernels.gemm import block_shape
 from tenonnx_cpu.matmul.kernels.pack import make_pack
 from tenonnx_cpu.matmul.kernels.tile import COLUMNS, ROWS, VECTORS
-from tenonnx_cpu.matmul.kernels.workspace import BYTE_ROOM
 from tenonnx_cpu.quantized.kernels.pack import STEP, pack_columns, pack_lines
 
 pack_words = make_pack("f32")

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx_cpu.int8.kernels import FEW, SPAN
 from tenonnx_cpu.int8.kernels.finishing import pack_numbers
 from tenonnx_cpu.int8.kernels.tile import multiply_bytes
-from tenonnx_cpu.int8.sizes import FEW, SPAN
 from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import vector as v
@@ -18,9 +18,9 @@ from tenonnx_cpu.jit.vectors.shared import shared
 from tenonnx_cpu.jit.vectors.tiles import addresses
 from tenonnx_cpu.jit.vectors.vector import I8, I32, I64, Builder, Value
 from tenonnx_cpu.jit.vectors.views import floats
+from tenonnx_cpu.matmul.kernels import BYTE_ROOM
 from tenonnx_cpu.matmul.kernels.block import split
 from tenonnx_cpu.matmul.kernels.tile import COLUMNS, VECTORS
-from tenonnx_cpu.matmul.kernels.workspace import BYTE_ROOM
 from tenonnx_cpu.quantized.kernels.gemv_groups import interleaved
 
 PANEL = 4 * LANES

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx_cpu.int8.kernels import POOL_FIELDS
 from tenonnx_cpu.int8.kernels.band import copy_bytes, fill_bytes
 from tenonnx_cpu.int8.kernels.finishing import SCALED, to_bytes
-from tenonnx_cpu.int8.sizes import POOL_FIELDS
 from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i32, i64, inlined, kernel, size, u8
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import vector as v
@@ -184,7 +184,7 @@ def max_pool(x, y, flip, numbers, threads):  # type: ignore[no-untyped-def] # th
         x: The images' bytes.
         y: The result's.
         flip: Bits that are inverted to compare them.
-        numbers: As ``tenonnx_cpu.int8.sizes.POOL_FIELDS`` says.
+        numbers: As ``tenonnx_cpu.int8.kernels.POOL_FIELDS`` says.
         threads: How many threads to use.
     """
     sizes = pool_sizes(numbers)

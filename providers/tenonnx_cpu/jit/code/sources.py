@@ -215,6 +215,8 @@ def _modules() -> dict[str, str]:
         inside = Path(folder).relative_to(ROOT)
         package = ".".join((ROOT.name, *inside.parts))
         for file in files:
-            if file.endswith(".py"):
+            if file == "__init__.py" and inside.parts:
+                found[package] = str(inside / file)
+            elif file.endswith(".py"):
                 found[f"{package}.{file.removesuffix('.py')}"] = str(inside / file)
     return found

@@ -1,1 +1,61 @@
-"""Products of packed panels, tile by tile, with epilogues."""
+"""Kernels of matrix products.
+
+What they and their callers agree on is here, which is imported without numba: the memory that one
+worker needs, in floats.
+"""
+
+from __future__ import annotations
+
+DEPTH = 256
+"""Rows of B in a packed panel at most: with a tile's rows of A it fills the first-level cache."""
+
+COLUMNS_AT_MOST = 256
+"""Columns of B that are packed at a time."""
+
+EDGE = DEPTH * COLUMNS_AT_MOST
+"""Where the tile begins that sticks out of the result."""
+
+COPY = EDGE + 512
+"""Where the copy of a tile's rows of A begins."""
+
+COPY_ROW = DEPTH + 16
+"""Floats from row to row of that copy; a power of two would put all rows into one cache set."""
+
+NUMBERS = COPY + 16 * COPY_ROW
+"""Where scales and zero points of a panel lie; before it is more than the tallest tile needs."""
+
+SUMS = NUMBERS + 128
+"""Where a block of the result is summed that lies between those of other threads."""
+
+SUMS_AT_MOST = 1 << 16
+"""Floats of such a block."""
+
+WORKSPACE = SUMS + SUMS_AT_MOST
+"""Floats per worker."""
+
+BYTES_DEPTH = 512
+"""Rows of codes that are packed at a time as bytes; in floats, a fourth of that for a column."""
+
+BYTES_NUMBERS = COLUMNS_AT_MOST * BYTES_DEPTH // 4
+"""Where their scales begin: one for 16 rows at least."""
+
+BYTES_STARTS = BYTES_NUMBERS + COLUMNS_AT_MOST * BYTES_DEPTH // 16
+"""Where what their sums begin with does."""
+
+BYTES_WORDS = BYTES_STARTS + COLUMNS_AT_MOST * BYTES_DEPTH // 16
+"""Where a panel's codes lie before they are unpacked."""
+
+LINES_SPAN = 8192
+"""Columns of a task at most: rows of codes are read in long runs."""
+
+LINES_SLAB_ROW = LINES_SPAN + 272
+"""Floats from row to row of what they are summed in: a panel more, and no power of two."""
+
+LINES_SLAB = 4 * LINES_SLAB_ROW
+"""Floats that a task sums in."""
+
+LINES_ROOM = 3 * LINES_SLAB
+"""Floats per worker of the tasks that share out both columns and rows of codes."""
+
+BYTE_ROOM = 1 << 10
+"""Bytes that a worker of a product of bytes needs besides its panel."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tenonnx_cpu.jit.compiling import helper
+from tenonnx_cpu.matmul.kernels import COPY, DEPTH, EDGE, SUMS_AT_MOST
 from tenonnx_cpu.matmul.kernels.block import PANEL, copy_lines, multiply_piece, split
 from tenonnx_cpu.matmul.kernels.pack import make_pack
 from tenonnx_cpu.matmul.kernels.tile import ADD, CACHE_LINE, COLUMNS, ROWS, ZERO
-from tenonnx_cpu.matmul.kernels.workspace import COPY, DEPTH, EDGE, SUMS_AT_MOST
 
 MOST = 4 * ROWS
 """Rows up to which a panel is not worth packing."""

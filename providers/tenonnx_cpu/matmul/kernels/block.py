@@ -10,6 +10,7 @@ from tenonnx_cpu.jit.vectors.lanes import KIND, LANES
 from tenonnx_cpu.jit.vectors.memory import load_float, store_float
 from tenonnx_cpu.jit.vectors.shared import shared
 from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
+from tenonnx_cpu.matmul.kernels import COPY, COPY_ROW, EDGE
 from tenonnx_cpu.matmul.kernels.strip import STRIP, multiply_strip
 from tenonnx_cpu.matmul.kernels.tile import (
     ADD,
@@ -23,7 +24,6 @@ from tenonnx_cpu.matmul.kernels.tile import (
     ZERO,
     multiply_tile,
 )
-from tenonnx_cpu.matmul.kernels.workspace import COPY, COPY_ROW, EDGE
 
 PANEL = 4 * COLUMNS
 """Bytes of a row of a packed panel."""

@@ -9,10 +9,10 @@ import numpy as np
 from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, helper, i64, kernel, size
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.views import floats
+from tenonnx_cpu.matmul.kernels import WORKSPACE
 from tenonnx_cpu.matmul.kernels.band import multiply_band
 from tenonnx_cpu.matmul.kernels.epilogue import activate
 from tenonnx_cpu.matmul.kernels.gemv_dot import make_dot_lines
-from tenonnx_cpu.matmul.kernels.workspace import WORKSPACE
 
 F = np.float32
 dots = make_dot_lines("f32")

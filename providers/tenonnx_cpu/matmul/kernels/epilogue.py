@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.elementwise import opcodes
+from tenonnx_cpu.elementwise.kernels import opcodes
 from tenonnx_cpu.jit.compiling import In, f32, helper, size
 from tenonnx_cpu.jit.vectors import activations, vmath
 
@@ -71,7 +71,7 @@ def finish(
         alpha: A scale.
         bias: As long as the row, or empty.
         residual: As long as the row, or empty.
-        activation: One of ``elementwise.opcodes``'s.
+        activation: One of ``elementwise.kernels.opcodes``'s.
         first: Its first parameter.
         second: Its second parameter.
     """

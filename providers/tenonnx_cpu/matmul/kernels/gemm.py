@@ -7,6 +7,13 @@ from typing import Any
 from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, helper, i64, kernel, size, u16
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.lanes import LANES
+from tenonnx_cpu.matmul.kernels import (
+    COLUMNS_AT_MOST,
+    DEPTH,
+    SUMS,
+    SUMS_AT_MOST,
+    WORKSPACE,
+)
 from tenonnx_cpu.matmul.kernels.band import fits_band, multiply_band
 from tenonnx_cpu.matmul.kernels.block import (
     PANEL,
@@ -17,13 +24,6 @@ from tenonnx_cpu.matmul.kernels.block import (
 from tenonnx_cpu.matmul.kernels.epilogue import EXTRAS, finish_rows
 from tenonnx_cpu.matmul.kernels.pack import WIDTH, make_pack
 from tenonnx_cpu.matmul.kernels.tile import ADD, CACHE_LINE, COLUMNS, ROWS, ZERO
-from tenonnx_cpu.matmul.kernels.workspace import (
-    COLUMNS_AT_MOST,
-    DEPTH,
-    SUMS,
-    SUMS_AT_MOST,
-    WORKSPACE,
-)
 
 TASK = 1 << 19
 """Products that a task should have: fewer do not pay for another thread's attention."""

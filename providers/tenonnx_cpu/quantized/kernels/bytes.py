@@ -6,17 +6,17 @@ from typing import Any
 
 from tenonnx_cpu.jit.compiling import In, Kernel, Out, f32, kernel, size, u8
 from tenonnx_cpu.jit.threads.parallel_for import parallel
-from tenonnx_cpu.matmul.kernels.block import split
-from tenonnx_cpu.matmul.kernels.epilogue import EXTRAS, finish_rows
-from tenonnx_cpu.matmul.kernels.gemm import block_shape
-from tenonnx_cpu.matmul.kernels.tile import ADD, COLUMNS, ZERO
-from tenonnx_cpu.matmul.kernels.workspace import (
+from tenonnx_cpu.matmul.kernels import (
     BYTES_DEPTH,
     BYTES_NUMBERS,
     BYTES_STARTS,
     BYTES_WORDS,
     WORKSPACE,
 )
+from tenonnx_cpu.matmul.kernels.block import split
+from tenonnx_cpu.matmul.kernels.epilogue import EXTRAS, finish_rows
+from tenonnx_cpu.matmul.kernels.gemm import block_shape
+from tenonnx_cpu.matmul.kernels.tile import ADD, COLUMNS, ZERO
 from tenonnx_cpu.quantized.kernels.matrix import CODES, WEIGHTS, Weights
 from tenonnx_cpu.quantized.kernels.pack import SHIFT, make_pack_codes
 from tenonnx_cpu.quantized.kernels.round8 import round_groups

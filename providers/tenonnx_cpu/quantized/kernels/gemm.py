@@ -7,11 +7,11 @@ from typing import Any
 from tenonnx_cpu.jit.compiling import In, Kernel, Out, f32, kernel, size
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.lanes import LANES
+from tenonnx_cpu.matmul.kernels import DEPTH, NUMBERS, WORKSPACE
 from tenonnx_cpu.matmul.kernels.block import PANEL, multiply_ahead, split
 from tenonnx_cpu.matmul.kernels.epilogue import EXTRAS, finish_rows
 from tenonnx_cpu.matmul.kernels.gemm import block_shape
 from tenonnx_cpu.matmul.kernels.tile import ADD, COLUMNS, ZERO
-from tenonnx_cpu.matmul.kernels.workspace import DEPTH, NUMBERS, WORKSPACE
 from tenonnx_cpu.quantized.kernels.dequantize import make_dequantize
 from tenonnx_cpu.quantized.kernels.matrix import CODES, WEIGHTS, Weights
 

@@ -10,9 +10,9 @@ from tenonnx_cpu.jit.compiling import In, Kernel, Out, f32, helper, i8, i32, ker
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.shared import under
+from tenonnx_cpu.matmul.kernels import LINES_SLAB, LINES_SLAB_ROW, LINES_SPAN
 from tenonnx_cpu.matmul.kernels.epilogue import EXTRAS, finish_rows
 from tenonnx_cpu.matmul.kernels.tile import CACHE_LINE
-from tenonnx_cpu.matmul.kernels.workspace import LINES_SLAB, LINES_SLAB_ROW, LINES_SPAN
 from tenonnx_cpu.quantized.kernels.gemv_groups import add_group, line_bytes
 from tenonnx_cpu.quantized.kernels.matrix import CODES, WEIGHTS, Weights
 from tenonnx_cpu.quantized.kernels.round8 import round_groups

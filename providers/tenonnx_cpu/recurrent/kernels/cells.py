@@ -8,7 +8,7 @@ import numpy as np
 
 from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.jit.vectors import vmath
-from tenonnx_cpu.recurrent.layout import GRU, GRU_RESET_AFTER, LSTM
+from tenonnx_cpu.recurrent.kernels import GRU, GRU_RESET_AFTER, LSTM
 
 F = np.float32
 

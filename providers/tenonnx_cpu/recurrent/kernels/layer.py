@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx_cpu.elementwise.opcodes import NONE
+from tenonnx_cpu.elementwise.kernels.opcodes import NONE
 from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, helper, i32, i64, kernel, pasted
 from tenonnx_cpu.jit.threads.parallel_for import look
 from tenonnx_cpu.jit.vectors.views import floats
 from tenonnx_cpu.matmul.kernels.gemm import make_product
-from tenonnx_cpu.recurrent import layout as at
+from tenonnx_cpu.recurrent import kernels as at
 from tenonnx_cpu.recurrent.kernels.steps import pack_part, run_items, run_units
 
 ONE, NOTHING = np.float32(1), np.float32(0)

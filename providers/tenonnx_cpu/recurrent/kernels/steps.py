@@ -14,7 +14,7 @@ from tenonnx_cpu.matmul.kernels.block import multiply_block
 from tenonnx_cpu.matmul.kernels.gemv_dot import make_dot_lines
 from tenonnx_cpu.matmul.kernels.pack import make_pack
 from tenonnx_cpu.matmul.kernels.tile import COLUMNS, ZERO
-from tenonnx_cpu.recurrent import layout as at
+from tenonnx_cpu.recurrent import kernels as at
 from tenonnx_cpu.recurrent.kernels.cells import finish_units
 
 PANEL = 4 * COLUMNS

@@ -10,7 +10,7 @@ from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, f64, helper, i64, 
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import vmath
 from tenonnx_cpu.jit.vectors.views import floats, on_stack
-from tenonnx_cpu.reduce.reduction import GREATEST, LEAST, PRODUCT, SQUARES, SUM
+from tenonnx_cpu.reduce.kernels import GREATEST, LEAST, PRODUCT, SQUARES, SUM
 
 F = np.float32
 TOGETHER = 8
