@@ -94,9 +94,9 @@ KERNELS = {"jit", "kernels"}
 
 ABOVE = {
     ("tenonnx_cpu.jit.runtime", "tenonnx_cpu.work"),
-    ("tenonnx_cpu.jit.threads.memory", "tenonnx_cpu.team"),
+    ("tenonnx_cpu.jit.threads.memory", "tenonnx_cpu.threading_config"),
 }
-"""What ``jit`` asks of the provider: which nodes have most to do, and how many threads there are."""
+"""What ``jit`` asks of the provider: which nodes have most to do, how many threads there are."""
 
 MAX_FILE = 400
 MEDIAN_FILE = 130

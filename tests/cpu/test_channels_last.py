@@ -12,8 +12,8 @@ from windows_oracle import convolve
 
 from models import node
 from tenonnx_cpu.conv import layout_assignment
-from tenonnx_cpu.conv.conv import CHANNELS, CONV, DEPTHWISE, PIXELS
 from tenonnx_cpu.conv.layout_assignment import SUITED
+from tenonnx_cpu.conv.select import CHANNELS, CONV, DEPTHWISE, PIXELS
 
 pytestmark = pytest.mark.skipif(not SUITED, reason="vectors cannot be loaded in part")
 

@@ -9,7 +9,7 @@ from scipy import special
 from windows_oracle import convolve
 
 from models import node
-from tenonnx_cpu.conv.conv import CHANNELS, CONV, DEPTHWISE, PIXELS, WINOGRAD
+from tenonnx_cpu.conv.select import CHANNELS, CONV, DEPTHWISE, PIXELS, WINOGRAD
 from tenonnx_cpu.jit.runtime import JitKernel
 
 ONE = float(np.finfo(np.float32).eps)

@@ -12,7 +12,7 @@ from running import Watch, floats, run, session
 from windows_oracle import convolve
 
 from models import node
-from tenonnx_cpu.conv.conv import CONV
+from tenonnx_cpu.conv.select import CONV
 
 THREE = st.integers(1, 3)
 

@@ -14,7 +14,7 @@ from test_jit_conv_int8 import BYTE_KINDS, bytes_of, check, codes, expected, ker
 from windows_oracle import convolve, seen
 
 from models import node
-from tenonnx_cpu.conv.conv import CHANNELS, CONV, DEPTHWISE, PIXELS, WINOGRAD
+from tenonnx_cpu.conv.select import CHANNELS, CONV, DEPTHWISE, PIXELS, WINOGRAD
 from tenonnx_cpu.int8.pairs import ADD
 from tenonnx_cpu.int8.pooling import AVERAGE, MAX_POOL
 

@@ -7,7 +7,7 @@ import pytest
 from running import floats, require_kernels, session
 
 from models import node
-from tenonnx_cpu.conv.conv import CONV
+from tenonnx_cpu.conv.select import CONV
 
 require_kernels()
 

@@ -14,9 +14,9 @@ import tenonnx
 from models import FLOAT, model, node, value
 from tenonnx.weights.sidefile import SideFiles
 from tenonnx_array.windows import place
-from tenonnx_cpu.conv.conv import CONV, WINOGRAD
 from tenonnx_cpu.conv.kernels import WINOGRAD_FIELDS
 from tenonnx_cpu.conv.kernels.winograd_matrices import PANEL, POINTS, matrices
+from tenonnx_cpu.conv.select import CONV, WINOGRAD
 from tenonnx_cpu.conv.winograd import tile_size, transformed, winograd_layout
 
 CONVOLUTION = [node("Conv", "x w", "y", pads=(1, 1, 1, 1))]

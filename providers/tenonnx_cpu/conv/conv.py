@@ -8,39 +8,24 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from tenonnx.records import record
-from tenonnx_array.windows import Windows
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.channels_last import channels_first, channels_last, is_last
-from tenonnx_cpu.conv.depthwise import channels_layout, depthwise_layout, is_narrow, variant_of
-from tenonnx_cpu.conv.layout import DEPTH, Layout, layout
-from tenonnx_cpu.conv.layout_assignment import SUITED, better_last
-from tenonnx_cpu.conv.pixels import PANEL, packed, pixels_layout
-from tenonnx_cpu.conv.reach import kept, reached, without_others
+from tenonnx_cpu.conv.layout import DEPTH
+from tenonnx_cpu.conv.layout_assignment import better_last
+from tenonnx_cpu.conv.select import WINOGRAD, Choice, Form, Plan, request
 from tenonnx_cpu.conv.tail import Tail, find_tail, per_channel
-from tenonnx_cpu.conv.winograd import tile_size, tiled, winograd_layout
 from tenonnx_cpu.fuse import Fused, Scope, fusion
-from tenonnx_cpu.jit.code.cpu import cpu
-from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats
 from tenonnx_cpu.kernel_selection import NDArray
 from tenonnx_cpu.matmul.product import F32, fits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import onnx_ir as ir
 
     from tenonnx.weights.weight import Weight
-
-CONV = JitKernel("conv.conv", "conv_f32")
-DEPTHWISE = JitKernel("conv.depthwise", "conv_depthwise")
-CHANNELS = JitKernel("conv.channels", "conv_channels")
-PIXELS = JitKernel("conv.pixels", "conv_pixels")
-WINOGRAD = JitKernel("conv.winograd", "conv_winograd")
 
 NOTHING = np.empty(0, np.float32)
 UNITS = np.repeat(np.array([1, 0], np.float32), 64)
@@ -70,38 +55,6 @@ def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
     call = ConvCall(Attributes.of(site), tail, scope.threads, plain, handle, last)
     return Fused(tail.nodes, inputs, (tail.output,), Capturable(call.launch))
 
-
-def request(weight: NDArray | None) -> None:
-    """Has kernels compiled; ``weight`` is what images will be convolved with, if that is known."""
-    CONV.request()
-    DEPTHWISE.request()
-    CHANNELS.request()
-    PIXELS.request()
-    if weight is not None and (3, 3) in (weight.shape[1:3], weight.shape[2:]):
-        WINOGRAD.request()
-
-
-@record
-class Plan:
-    """How to convolve images of a shape.
-
-    Attributes:
-        kernel: What does it.
-        cut: How it is cut into tasks.
-        weights: What is made of the weights for it, if anything is.
-        from_last: Whether images have their channels last.
-        to_last: Whether the result has.
-    """
-
-    kernel: JitKernel
-    cut: Layout
-    weights: NDArray | None = None
-    from_last: bool = False
-    to_last: bool = False
-
-
-Form: TypeAlias = tuple[tuple[int, ...], bool]
-"""An image's shape, and whether its channels are last in memory."""
 
 Attempt: TypeAlias = Callable[[NDArray, "NDArray | None"], "Launch | None"]
 """Takes images and what is added to the result; returns ``None`` if its kernel does not."""
@@ -133,13 +86,10 @@ class ConvCall:
         last: bool = False,
         chain: int = DEPTH,
     ) -> None:
-        self._attributes = attributes
+        self._choice = Choice(attributes, threads, weight, last, chain)
         self._tail = tail
-        self._threads = threads
         self._plain = plain
         self._weight = weight
-        self._last = last
-        self._chain = chain
         self._plans: dict[Any, tuple[Plan, ...]] = {}
         self._bound: dict[Any, Bound] = {}
 
@@ -178,7 +128,7 @@ class ConvCall:
             self._plans.clear()
             self._bound.clear()
         if key not in self._plans:
-            self._plans[key] = tuple(self._plan(*key))
+            self._plans[key] = tuple(self._choice.plans(*key))
         summand = self._tail.summand(w.shape[0], b)
         bound: Bound = w, b, ()
         if summand is not None and w.dtype == F32:
@@ -226,57 +176,3 @@ class ConvCall:
             return Launch(run, arguments, result, refusal=memory if checked else None)
 
         return call
-
-    def _plan(self, form: Form, w: tuple[int, ...]) -> Iterator[Plan]:
-        """Returns how to convolve images of a form: what is tried first, and otherwise."""
-        (x, from_last), group, threads = form, self._attributes.group, self._threads
-        if len(x) == 5:
-            volume = self._attributes.placed(x, w)
-            if volume is not None:
-                yield Plan(CONV, layout(x, w[0], group, volume, threads))
-            return
-        windows = self._attributes.windows(x, w)
-        if windows is None:
-            return
-        shape = (*x[:2], *windows.size)
-        if w[1] == 1 and group > 1:
-            yield from self._plan_depthwise(shape, w, windows, from_last)
-            return
-        weights, size = None, 0
-        if self._weight is not None:
-            taps = reached(windows)
-            if taps != tuple(slice(0, n) for n in windows.kernel):
-                windows, weights = without_others(windows, taps), kept(self._weight, taps)
-            elif group == 1 and WINOGRAD.state:
-                size = tile_size(shape[0], w[0], w[1], windows)
-            if size:
-                cut = winograd_layout(shape, w[0], size, windows, threads)
-                yield Plan(WINOGRAD, cut, tiled(self._weight, size))
-            elif group == 1 and min(windows.begins) >= 0:
-                yield from self._plan_places(shape, w[0], windows, taps, from_last)
-        yield Plan(CONV, layout(shape, w[0], group, windows, threads, self._chain), weights)
-
-    def _plan_places(
-        self,
-        shape: tuple[int, ...],
-        rows: int,
-        windows: Windows,
-        taps: tuple[slice, ...],
-        from_last: bool,
-    ) -> Iterator[Plan]:
-        single = windows.output == (1, 1)
-        if self._weight is not None and (self._last or from_last or single):
-            form = from_last, self._last or single
-            cut = pixels_layout(shape, rows, windows, self._threads, *form)
-            yield Plan(PIXELS, cut, packed(self._weight, PANEL, taps, from_last), *form)
-
-    def _plan_depthwise(
-        self, shape: tuple[int, ...], w: tuple[int, ...], windows: Windows, from_last: bool
-    ) -> Iterator[Plan]:
-        fits = w[0] == shape[1] and variant_of(windows) and min(windows.begins) >= 0
-        wanted = SUITED and (self._last or from_last or is_narrow(windows))
-        if self._weight is not None and fits and wanted:
-            form = from_last, self._last
-            cut = channels_layout(shape, windows, self._threads, *form)
-            yield Plan(CHANNELS, cut, packed(self._weight, cpu().lanes), *form)
-        yield Plan(DEPTHWISE, depthwise_layout(shape, w[0], windows, self._threads))

@@ -104,6 +104,7 @@ def pixels_layout(
         out_height=out_height, out_width=out_width, stride_y=stride_y, pixel=stride_x * wide,
         top=top, left=left * wide, padded=padded, taps_y=(kernel_y - 1) * step_y + 1, plane=plane,
         copied=int(copied), depth=channels * kernel_y * kernel_x, last=int(to_last),
-        task_rows=across, task_height=part.height, task_width=part.width, sums=sums, work=work, tasks=tasks,
+        task_rows=across, task_height=part.height, task_width=part.width, sums=sums, work=work,
+        tasks=tasks,
     )  # fmt: skip
     return Layout(numbers, min(threads, tasks), work, output, fixed(4 * within))

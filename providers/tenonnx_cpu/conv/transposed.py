@@ -17,8 +17,9 @@ from tenonnx.records import record
 from tenonnx_array.windows import place_transposed
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.conv.attributes import Attributes
-from tenonnx_cpu.conv.conv import ConvCall, request
+from tenonnx_cpu.conv.conv import ConvCall
 from tenonnx_cpu.conv.phases import Cut, cut_of, phases_of
+from tenonnx_cpu.conv.select import request
 from tenonnx_cpu.conv.tail import Tail, find_tail
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel

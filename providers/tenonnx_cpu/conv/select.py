@@ -1,0 +1,134 @@
+"""Which kernel convolves images of a form, and how it is cut: what is tried first, what next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TypeAlias
+
+from tenonnx.records import record
+from tenonnx_array.windows import Windows
+from tenonnx_cpu.conv.attributes import Attributes
+from tenonnx_cpu.conv.depthwise import channels_layout, depthwise_layout, is_narrow, variant_of
+from tenonnx_cpu.conv.layout import DEPTH, Layout, layout
+from tenonnx_cpu.conv.layout_assignment import SUITED
+from tenonnx_cpu.conv.pixels import PANEL, packed, pixels_layout
+from tenonnx_cpu.conv.reach import kept, reached, without_others
+from tenonnx_cpu.conv.winograd import tile_size, tiled, winograd_layout
+from tenonnx_cpu.jit.code.cpu import cpu
+from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.kernel_selection import NDArray
+
+if TYPE_CHECKING:
+    from tenonnx.weights.weight import Weight
+
+CONV = JitKernel("conv.conv", "conv_f32")
+DEPTHWISE = JitKernel("conv.depthwise", "conv_depthwise")
+CHANNELS = JitKernel("conv.channels", "conv_channels")
+PIXELS = JitKernel("conv.pixels", "conv_pixels")
+WINOGRAD = JitKernel("conv.winograd", "conv_winograd")
+
+
+def request(weight: NDArray | None) -> None:
+    """Has kernels compiled; ``weight`` is what images will be convolved with, if that is known."""
+    CONV.request()
+    DEPTHWISE.request()
+    CHANNELS.request()
+    PIXELS.request()
+    if weight is not None and (3, 3) in (weight.shape[1:3], weight.shape[2:]):
+        WINOGRAD.request()
+
+
+@record
+class Plan:
+    """How to convolve images of a shape.
+
+    Attributes:
+        kernel: What does it.
+        cut: How it is cut into tasks.
+        weights: What is made of the weights for it, if anything is.
+        from_last: Whether images have their channels last.
+        to_last: Whether the result has.
+    """
+
+    kernel: JitKernel
+    cut: Layout
+    weights: NDArray | None = None
+    from_last: bool = False
+    to_last: bool = False
+
+
+Form: TypeAlias = tuple[tuple[int, ...], bool]
+"""An image's shape, and whether its channels are last in memory."""
+
+
+@record
+class Choice:
+    """Chooses for a convolution.
+
+    Attributes:
+        attributes: The convolution's.
+        threads: How many to use at most.
+        weight: What the kernels are in the registry, if they are and may be transformed.
+        last: Whether results had better have their channels last.
+        chain: About how many products to add one after the other.
+    """
+
+    attributes: Attributes
+    threads: int
+    weight: Weight | None = None
+    last: bool = False
+    chain: int = DEPTH
+
+    def plans(self, form: Form, w: tuple[int, ...]) -> Iterator[Plan]:
+        """Returns how to convolve images of a form: what is tried first, and otherwise."""
+        (x, from_last), group, threads = form, self.attributes.group, self.threads
+        if len(x) == 5:
+            volume = self.attributes.placed(x, w)
+            if volume is not None:
+                yield Plan(CONV, layout(x, w[0], group, volume, threads))
+            return
+        windows = self.attributes.windows(x, w)
+        if windows is None:
+            return
+        shape = (*x[:2], *windows.size)
+        if w[1] == 1 and group > 1:
+            yield from self._of_channels(shape, w, windows, from_last)
+            return
+        weights, size = None, 0
+        if self.weight is not None:
+            taps = reached(windows)
+            if taps != tuple(slice(0, n) for n in windows.kernel):
+                windows, weights = without_others(windows, taps), kept(self.weight, taps)
+            elif group == 1 and WINOGRAD.state:
+                size = tile_size(shape[0], w[0], w[1], windows)
+            if size:
+                cut = winograd_layout(shape, w[0], size, windows, threads)
+                yield Plan(WINOGRAD, cut, tiled(self.weight, size))
+            elif group == 1 and min(windows.begins) >= 0:
+                yield from self._of_places(shape, w[0], windows, taps, from_last)
+        yield Plan(CONV, layout(shape, w[0], group, windows, threads, self.chain), weights)
+
+    def _of_places(
+        self,
+        shape: tuple[int, ...],
+        rows: int,
+        windows: Windows,
+        taps: tuple[slice, ...],
+        from_last: bool,
+    ) -> Iterator[Plan]:
+        single = windows.output == (1, 1)
+        if self.weight is not None and (self.last or from_last or single):
+            form = from_last, self.last or single
+            cut = pixels_layout(shape, rows, windows, self.threads, *form)
+            yield Plan(PIXELS, cut, packed(self.weight, PANEL, taps, from_last), *form)
+
+    def _of_channels(
+        self, shape: tuple[int, ...], w: tuple[int, ...], windows: Windows, from_last: bool
+    ) -> Iterator[Plan]:
+        fits = w[0] == shape[1] and variant_of(windows) and min(windows.begins) >= 0
+        wanted = SUITED and (self.last or from_last or is_narrow(windows))
+        if self.weight is not None and fits and wanted:
+            form = from_last, self.last
+            cut = channels_layout(shape, windows, self.threads, *form)
+            yield Plan(CHANNELS, cut, packed(self.weight, cpu().lanes), *form)
+        yield Plan(DEPTHWISE, depthwise_layout(shape, w[0], windows, self.threads))
