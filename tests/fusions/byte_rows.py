@@ -156,8 +156,8 @@ def matmul_integer(d: Draft) -> None:
 def table(d: Draft) -> None:
     """What depends on one byte."""
     y = dequantized(d, "x", *d.choose([(2, 3, 4), (), (4,), (2, 0, 4)]))
-    op = d.choose(["Sigmoid", "HardSwish", "Mul"])
-    y = d.both("Mul", y, d.number(2.0, 0, 1, 4)) if op == "Mul" else d.add(op, y)
+    op = d.choose(["Mul", "Sigmoid", "HardSwish"])
+    y = d.both("Mul", y, d.number(2.0, 1, 0, 4)) if op == "Mul" else d.add(op, y)
     d.add("QuantizeLinear", y, *code(d, np.uint8))
 
 

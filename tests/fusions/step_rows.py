@@ -45,7 +45,13 @@ def patches(d: Draft) -> None:
     bias = [d.weight(d.floats(6))] if d.choose([True, False]) else []
     wide = d.weights[weights].shape[3]
     more = d.choose(
-        [{}, {"kernel_shape": [8, wide]}, {"pads": [1, 1, 1, 1]}, {"auto_pad": "VALID"}]
+        [
+            {},
+            {"kernel_shape": [8, wide]},
+            {"kernel_shape": [8, 2]},
+            {"pads": [1, 1, 1, 1]},
+            {"auto_pad": "VALID"},
+        ]
     )
     y = d.add("Conv", x, weights, *bias, strides=d.choose([[8, wide], [8, 8], [1, 1]]), **more)
     d.add("Transpose", y, perm=[0, 2, 3, 1])

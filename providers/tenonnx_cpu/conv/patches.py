@@ -55,6 +55,7 @@ def _side_by_side(site: Site, weight: NDArray) -> bool:
     kernel = list(weight.shape[2:])
     return (
         list(site.attribute("strides", ())) == kernel
+        and list(site.attribute("kernel_shape", kernel)) == kernel
         and kernel[1] >= RUN
         and site.attribute("group", 1) == 1
         and site.attribute("auto_pad", "NOTSET") in ("NOTSET", "VALID")

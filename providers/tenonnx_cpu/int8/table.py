@@ -163,7 +163,8 @@ def table_call(plain: Call, threads: int) -> Call:
     tables: dict[np.dtype[Any], NDArray] = {}
 
     def call(x: NDArray) -> Any:
-        if LOOK_UP.run is None or x.dtype not in BYTES:
+        # A constant of one axis gives a number one.
+        if LOOK_UP.run is None or x.dtype not in BYTES or not x.ndim:
             return plain(x)
         if x.dtype not in tables:
             tables[x.dtype] = plain(CODES.view(x.dtype))
