@@ -32,6 +32,9 @@ Host: TypeAlias = tuple[int, ...] | Literal["all"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+PASSES_ON = "_passes_on_to"
+"""The attribute of a kernel that names the functions that its ``**attributes`` are passed on to."""
+
 
 @record
 class Kernel:
@@ -158,19 +161,22 @@ class OperatorTable:
         host_output: bool = False,
         multiple: bool = False,
         without: Iterable[str] = (),
-        like: Iterable[Callable[..., Any]] = (),
+        like: Sequence[Callable[..., Any]] = (),
     ) -> Callable[[F], F]:
         """Decorates a kernel: ``@table.op("Softmax", since=13)``.
 
         Several names register the function for each of them; the decorator can be stacked to
         serve one function from several versions on. ``without`` names the attributes that the
         operator does not have in these versions. A function that takes ``**attributes`` and
-        passes them on to others has what these have as well: ``like``.
+        passes them on to others has what these have as well: ``like``, which holds for whatever
+        else the function is registered for.
         """
         if not names or not isinstance(names[0], str):
             raise PluginError("a kernel needs its operator's name: @table.op('Softmax', since=13)")
 
         def decorate(function: F) -> F:
+            if like:
+                vars(function).setdefault(PASSES_ON, like)
             attributes = _attributes_of(function, without, like)
             how = function, host, host_output, multiple, attributes
             for name in names:
@@ -284,13 +290,14 @@ def _arity(function: Callable[..., Any] | str) -> tuple[int, float]:
 def _attributes_of(
     function: Callable[..., Any] | str,
     without: Iterable[str] = (),
-    like: Iterable[Callable[..., Any]] = (),
+    like: Sequence[Callable[..., Any]] = (),
 ) -> dict[str, Any]:
     if isinstance(function, str):
         return {}
-    attributes = {
-        name: default for f in (*like, function) for name, default in _keywords(f).items()
-    }
+    attributes: dict[str, Any] = {}
+    for other in like or getattr(function, PASSES_ON, ()):
+        attributes |= _attributes_of(other)
+    attributes |= _keywords(function)
     for name in without:
         del attributes[name]
     return attributes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 from tenonnx import Array, Namespace, OperatorTable
 from tenonnx_array.experts import Activation, mixture, route
@@ -29,17 +30,12 @@ class Dense:
         return y if self.bias is None else y + self.bias[expert].astype(x.dtype, copy=False)
 
 
-@op("MoE")
-def moe(
+def routed(
     xp: Namespace,
-    input: Array,  # noqa: A002 - the schema's name
+    tokens: Array,
     router_probs: Array,
-    fc1_experts_weights: Array,
-    fc1_experts_bias: Array | None,
-    fc2_experts_weights: Array,
-    fc2_experts_bias: Array | None = None,
-    fc3_experts_weights: Array | None = None,
-    fc3_experts_bias: Array | None = None,
+    layers: tuple[Dense, Dense, Dense | None],
+    router_weights: Array | None = None,
     *,
     activation_alpha: float = 1.0,
     activation_beta: float = 0.0,
@@ -51,22 +47,14 @@ def moe(
     swiglu_limit_after_activation: int = 0,
     use_sparse_mixer: int = 0,
 ) -> Array:
-    """Return each token's sum over its k best experts; ``router_probs`` are scores, not softmaxed.
-
-    The weights are (experts, outputs, inputs).
-    """
+    """Return each token's sum over its k best experts; ``router_probs`` are unnormalized."""
     experts, shares = route(
         xp,
         router_probs,
         k,
         normalize=bool(normalize_routing_weights),
         sparse=bool(use_sparse_mixer),
-    )
-    third = fc3_experts_weights
-    layers = (
-        Dense(fc1_experts_weights.__getitem__, fc1_experts_bias),
-        Dense(fc2_experts_weights.__getitem__, fc2_experts_bias),
-        None if third is None else Dense(third.__getitem__, fc3_experts_bias),
+        weights=router_weights,
     )
     activation = Activation(
         activation_type,
@@ -76,10 +64,36 @@ def moe(
         swiglu_fusion,
         bool(swiglu_limit_after_activation),
     )
-    return mixture(xp, input, experts, shares, layers, activation)
+    return mixture(xp, tokens, experts, shares, layers, activation)
 
 
-@op("QMoE")
+@op("MoE", like=[routed])
+def moe(
+    xp: Namespace,
+    input: Array,  # noqa: A002 - the schema's name
+    router_probs: Array,
+    fc1_experts_weights: Array,
+    fc1_experts_bias: Array | None,
+    fc2_experts_weights: Array,
+    fc2_experts_bias: Array | None = None,
+    fc3_experts_weights: Array | None = None,
+    fc3_experts_bias: Array | None = None,
+    **attributes: Any,
+) -> Array:
+    """Return each token's sum over its k best experts; ``router_probs`` are scores, not softmaxed.
+
+    The weights are (experts, outputs, inputs).
+    """
+    third = fc3_experts_weights
+    layers = (
+        Dense(fc1_experts_weights.__getitem__, fc1_experts_bias),
+        Dense(fc2_experts_weights.__getitem__, fc2_experts_bias),
+        None if third is None else Dense(third.__getitem__, fc3_experts_bias),
+    )
+    return routed(xp, input, router_probs, layers, **attributes)
+
+
+@op("QMoE", like=[routed])
 def q_moe(
     xp: Namespace,
     input: Array,  # noqa: A002 - the schema's name
@@ -105,22 +119,14 @@ def q_moe(
     fc2_act_block_scale: Array | None = None,  # noqa: ARG001 - activations keep their type
     *,
     accuracy_level: int = 0,  # noqa: ARG001 - a licence to be less accurate
-    activation_alpha: float = 1.0,
-    activation_beta: float = 0.0,
-    activation_type: str = "relu",
     block_size: int = 0,
     expert_weight_bits: int = 4,
     fc1_expert_weight_bits: int = 0,
     fc2_expert_weight_bits: int = 0,
     fc3_expert_weight_bits: int = 0,
-    k: int = 1,
-    normalize_routing_weights: int = 0,
     quant_type: str = "int",
-    swiglu_fusion: int = 0,
-    swiglu_limit: float | None = None,
-    swiglu_limit_after_activation: int = 0,
-    use_sparse_mixer: int = 0,
     weights_prepacked: int = -1,  # noqa: ARG001 - the portable layout is the only one here
+    **attributes: Any,
 ) -> Array:
     """Return MoE with quantized weights, of which an expert's are dequantized while it is used.
 
@@ -130,14 +136,6 @@ def q_moe(
     Raises:
         ValueError: The first or the second layer has no weights.
     """
-    experts, shares = route(
-        xp,
-        router_probs,
-        k,
-        normalize=bool(normalize_routing_weights),
-        sparse=bool(use_sparse_mixer),
-        weights=router_weights,
-    )
     given = (
         (fc1_experts_weights, fc1_scales, fc1_zero_points, fc1_global_scale),
         (fc2_experts_weights, fc2_scales, fc2_zero_points, fc2_global_scale),
@@ -155,12 +153,5 @@ def q_moe(
         raise ValueError(
             "expected fc1_experts_weights and fc2_experts_weights, found one without the other"
         )
-    activation = Activation(
-        activation_type,
-        activation_alpha,
-        activation_beta,
-        swiglu_limit,
-        swiglu_fusion,
-        bool(swiglu_limit_after_activation),
-    )
-    return mixture(xp, input, experts, shares, (first, second, third), activation)
+    layers = first, second, third
+    return routed(xp, input, router_probs, layers, router_weights, **attributes)

@@ -66,7 +66,7 @@ def maxpool_with_mask(
 
 
 @op("NhwcConv", like=[conv])
-@op("NhwcFusedConv", like=[conv, fused_conv])
+@op("NhwcFusedConv", like=[fused_conv])
 def nhwc_fused_conv(
     xp: Namespace,
     X: Array,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tenonnx import Array, Namespace, OperatorTable
-from tenonnx_array.conv_quantized import conv_integer, qlinear_conv
+from tenonnx_array.conv_quantized import qlinear_conv
 from tenonnx_array.nonlinear import sigmoid
 from tenonnx_array.pool import average_pool
 from tenonnx_array.quant import dequantize_linear, quantize_linear, round_to
@@ -210,7 +210,7 @@ def qlinear_global_average_pool(
     return quantized(xp, y, y_scale, y_zero_point, X)
 
 
-@op("QLinearConv", like=[conv_integer, qlinear_conv])
+@op("QLinearConv", like=[qlinear_conv])
 def qlinear_conv_any_layout(
     xp: Namespace,
     x: Array,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 
@@ -67,21 +68,13 @@ def grid_sample(
     return as_dtype(xp, y, X.dtype, rounded=False).reshape(n, c, *grid.shape[1:-1])
 
 
-@op("GridSample", since=16)
+@op("GridSample", since=16, like=[grid_sample])
 def grid_sample_16(
-    xp: Namespace,
-    X: Array,
-    grid: Array,
-    *,
-    align_corners: int = 0,
-    mode: str = "bilinear",
-    padding_mode: str = "zeros",
+    xp: Namespace, X: Array, grid: Array, *, mode: str = "bilinear", **attributes: Any
 ) -> Array:
     """Return GridSample with the two-dimensional names of the modes."""
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
-    return grid_sample(
-        xp, X, grid, align_corners=align_corners, mode=mode, padding_mode=padding_mode
-    )
+    return grid_sample(xp, X, grid, mode=mode, **attributes)
 
 
 def sides(xp: Namespace, place: Array, length: int, mode: str, padding: str, align: bool) -> Sides:

@@ -76,24 +76,23 @@ def gemm(
     return Y.astype(dtype, copy=False)
 
 
-@op("Gemm")
+@op("Gemm", like=[gemm])
 def gemm_1(
     xp: Namespace,
     A: Array,
     B: Array,
     C: Array,
     *,
-    alpha: float = 1.0,
-    beta: float = 1.0,
     transA: int = 0,
     transB: int = 0,
     broadcast: int = 0,
+    **factors: float,
 ) -> Array:
     """Return Gemm; C has the result's shape unless ``broadcast`` is set."""
     shape = (A.shape[1 if transA else 0], B.shape[0 if transB else 1])
     if not broadcast and C.shape != shape:
         raise ValueError(f"expected C of shape {shape}, found {C.shape}; broadcast is not set")
-    return gemm(xp, A, B, C, alpha=alpha, beta=beta, transA=transA, transB=transB)
+    return gemm(xp, A, B, C, transA=transA, transB=transB, **factors)
 
 
 @op("MatMulInteger", since=10)

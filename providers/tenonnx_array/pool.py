@@ -5,7 +5,6 @@ Maxima and sums are separable: an axis at a time, one pass per offset into the k
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -115,11 +114,7 @@ def average_pool(
     ``ceil_mode`` sees beyond the padding never counts.
     """
     windows = place(X.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
-    counts = [
-        windows.counts(axis, padding=bool(count_include_pad)) for axis in range(len(windows.size))
-    ]
-    # A window of padding alone is 0, not NaN.
-    divisor = np.maximum(functools.reduce(np.multiply.outer, counts), 1).astype(X.dtype)
+    divisor = windows.divisors(padding=bool(count_include_pad)).astype(X.dtype)
     even = divisor.size > 0 and divisor.min() == divisor.max()
     return pool(xp, X, windows, xp.add, 0) / (divisor.flat[0] if even else xp.asarray(divisor))
 
@@ -144,20 +139,17 @@ def lp_pool(
     return _root(xp, pool(xp, _power(xp, X, p), windows, xp.add, 0), p)
 
 
-@op("LpPool")
+@op("LpPool", like=[lp_pool], without=("ceil_mode", "dilations"))
 def lp_pool_1(
     xp: Namespace,
     X: Array,
     *,
-    auto_pad: str = "NOTSET",
     kernel_shape: tuple[int, ...] | None = None,
     p: float = 2.0,
-    pads: tuple[int, ...] | None = None,
-    strides: tuple[int, ...] | None = None,
+    **attributes: Any,
 ) -> Array:
     """Return LpPool of a real p; without ``kernel_shape`` there is one window, the image."""
-    kernel = kernel_shape or X.shape[2:]
-    return lp_pool(xp, X, kernel_shape=kernel, auto_pad=auto_pad, p=p, pads=pads, strides=strides)
+    return lp_pool(xp, X, kernel_shape=kernel_shape or X.shape[2:], p=p, **attributes)
 
 
 def _power(xp: Namespace, x: Array, p: float) -> Array:

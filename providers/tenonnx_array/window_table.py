@@ -5,10 +5,7 @@ This module is public: a provider makes its ``overrides`` with it.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
-
-import numpy as np
 
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.windows import Windows, place
@@ -87,9 +84,6 @@ def window_table(convolve: Convolve, greatest: Greatest, average: Average) -> Op
     ) -> Array:
         size = tuple(X.shape[2:])
         windows = place(size, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
-        axes = range(X.ndim - 2)
-        along = [windows.counts(axis, padding=bool(count_include_pad)) for axis in axes]
-        counts = functools.reduce(np.multiply.outer, along, np.ones((), np.int64))
-        return average(xp, X, windows, np.maximum(counts, 1))
+        return average(xp, X, windows, windows.divisors(padding=bool(count_include_pad)))
 
     return table

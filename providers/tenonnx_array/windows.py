@@ -125,6 +125,11 @@ class Windows:
         hits = (taps >= -begin) & (taps < self.size[axis] + end)
         return np.sum(hits, axis=1)
 
+    def divisors(self, *, padding: bool) -> Array:
+        """Return by what the sum of each window is divided; 1 where padding alone is seen."""
+        along = [self.counts(axis, padding=padding) for axis in range(len(self.size))]
+        return np.maximum(functools.reduce(np.multiply.outer, along, np.ones((), np.int64)), 1)
+
 
 def fold(xp: Namespace, columns: Array, windows: Windows) -> Array:
     """Add up what the windows say of each position.

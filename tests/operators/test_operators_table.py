@@ -5,9 +5,12 @@ from __future__ import annotations
 import importlib
 import runpy
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from tenonnx.errors import InvalidArgument
 from tenonnx.operators import OperatorTable
 
 ROOT = Path(__file__).parents[2]
@@ -42,3 +45,30 @@ def test_listed_kernels_are_those_that_modules_have(package: str) -> None:
     for module, kernels in listing.items():
         table = importlib.import_module(f"{package}.{module}").table
         assert {f"ai.onnx::{kernel}" for kernel in kernels.split()} == set(table.names())
+
+
+def test_a_kernel_that_passes_attributes_on_has_them_too() -> None:
+    table = OperatorTable("test")
+
+    @table.op("Scaled")
+    def scaled(xp: Any, x: Any, *, alpha: float = 2.0, beta: float = 0.0) -> Any:
+        return xp.multiply(x, alpha) + beta
+
+    @table.op("Inner", like=[scaled], without=["beta"])
+    @table.op("Shifted", like=[scaled])
+    def shifted(xp: Any, x: Any, *, by: float = 1.0, **attributes: Any) -> Any:
+        return scaled(xp, x, **attributes) + by
+
+    table.op("Again")(shifted)
+
+    @table.op("Outer", like=[shifted])
+    def outer(xp: Any, x: Any, **attributes: Any) -> Any:
+        return -shifted(xp, x, **attributes)
+
+    found = {kernel.op_type: kernel for kernel in table}
+    everything = {"alpha": 2.0, "beta": 0.0, "by": 1.0}
+    assert all(found[name].attributes == everything for name in ("Shifted", "Again", "Outer"))
+    assert found["Inner"].attributes == {"alpha": 2.0, "by": 1.0}
+    assert found["Outer"].bind(np, {"alpha": 3.0}, 1)(5.0) == -16
+    with pytest.raises(InvalidArgument, match=r"no attribute gamma .it has: alpha, beta, by"):
+        found["Outer"].bind(np, {"gamma": 3.0}, 1)
