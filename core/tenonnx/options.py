@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from tenonnx.errors import InvalidArgument, NotFound, NotSupported, did_you_mean
-from tenonnx.interface.config import SESSION_KEYS, check_entry, set_attribute
+from tenonnx.errors import InvalidArgument, NotSupported, did_you_mean
+from tenonnx.interface.config import SESSION_KEYS, check_entry, found_entry, set_attribute
 from tenonnx.interface.enums import ExecutionMode, ExecutionOrder
 from tenonnx.interface.enums import GraphOptimizationLevel as GraphOptimizationLevel
 from tenonnx.operators import OperatorTable
@@ -144,12 +144,7 @@ class SessionOptions:
         Raises:
             NotFound: There is none of that name.
         """
-        try:
-            return self._config[key]
-        except KeyError:
-            raise NotFound(
-                f"no session configuration entry {key!r}{did_you_mean(key, self._config)}"
-            ) from None
+        return found_entry(key, self._config, "session")
 
     def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
         """Fixes the symbolic dimension of a name, in every input that has it."""

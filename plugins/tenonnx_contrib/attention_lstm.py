@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from tenonnx import Array, Namespace, OperatorTable
-from tenonnx_array.gates import gate_functions
 from tenonnx_array.recurrence import Recurrence, States
-from tenonnx_array.recurrent import memory
+from tenonnx_array.recurrent import layer, memory
 
 table = OperatorTable("com.microsoft")
 op = table.op
 
 
-@op("AttnLSTM", multiple=True)
+@op("AttnLSTM", like=[layer], without=("layout", "output_sequence"), multiple=True)
 def attn_lstm(
     xp: Namespace,
     X: Array,
@@ -31,13 +31,9 @@ def attn_lstm(
     memory_seq_lens: Array | None = None,
     AW: Array | None = None,
     *,
-    activation_alpha: tuple[float, ...] = (),
-    activation_beta: tuple[float, ...] = (),
     activations: tuple[str, ...] = ("Sigmoid", "Tanh", "Tanh") * 2,
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int | None = None,
     input_forget: int = 0,
+    **attributes: Any,
 ) -> tuple[Array, ...]:
     """Return every hidden state, the last one, and the last cell.
 
@@ -55,9 +51,9 @@ def attn_lstm(
         raise ValueError(
             f"expected W of {inputs} input and {width} attention columns, found {W.shape[2]}"
         )
-    net = Recurrence(xp, X, W[..., :inputs], R, B, sequence_lens, direction, hidden_size, layout=0)
-    parameters = (activation_alpha, activation_beta, clip)
-    f, g, h = gate_functions(xp, activations, 3, net.directions, *parameters)
+    net, (f, g, h) = layer(
+        xp, X, W[..., :inputs], R, B, sequence_lens, activations, 3, **attributes
+    )
     cell = memory(xp, net, f, g, h, bool(input_forget), P)
     look = Attention(xp, net, QW, MW, V, M, memory_seq_lens, AW)
     attended = net.wide(W[..., inputs:]).swapaxes(1, 2)

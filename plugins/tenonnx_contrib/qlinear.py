@@ -65,33 +65,31 @@ table.rows(
 )
 
 
-@op("QLinearSigmoid")
-def qlinear_sigmoid(
-    xp: Namespace,
-    X: Array,
-    X_scale: Array,
-    X_zero_point: Array | None,
-    Y_scale: Array,
-    Y_zero_point: Array | None = None,
-) -> Array:
-    y = sigmoid(xp, real(xp, X, X_scale, X_zero_point))
-    return quantized(xp, y, Y_scale, Y_zero_point, X)
+def unary(function: Callable[..., Array]) -> Callable[..., Array]:
+    """Return the operator on quantized tensors that is a function of their values."""
+
+    def call(
+        xp: Namespace,
+        X: Array,
+        X_scale: Array,
+        X_zero_point: Array | None,
+        Y_scale: Array,
+        Y_zero_point: Array | None = None,
+        **attributes: Any,
+    ) -> Array:
+        y = function(xp, real(xp, X, X_scale, X_zero_point), **attributes)
+        return quantized(xp, y, Y_scale, Y_zero_point, X)
+
+    return call
 
 
-@op("QLinearLeakyRelu")
-def qlinear_leaky_relu(
-    xp: Namespace,
-    X: Array,
-    X_scale: Array,
-    X_zero_point: Array | None,
-    Y_scale: Array,
-    Y_zero_point: Array | None = None,
-    *,
-    alpha: float = 0.01,
-) -> Array:
-    x = real(xp, X, X_scale, X_zero_point)
-    y = xp.where(x < 0, x * xp.float32(alpha), x)
-    return quantized(xp, y, Y_scale, Y_zero_point, X)
+def leaky_relu(xp: Namespace, x: Array, *, alpha: float = 0.01) -> Array:
+    """Return x, what is less than 0 times alpha."""
+    return xp.where(x < 0, x * xp.float32(alpha), x)
+
+
+op("QLinearSigmoid")(unary(sigmoid))
+op("QLinearLeakyRelu", like=[leaky_relu])(unary(leaky_relu))
 
 
 @op("QLinearSoftmax")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.gates import gate_functions
@@ -16,9 +16,33 @@ table = OperatorTable()
 op = table.op
 
 
-@op("RNN", since=14, multiple=True, without=["output_sequence"])
-@op("RNN", since=7, multiple=True, without=["layout", "output_sequence"])
-@op("RNN", multiple=True, without=["layout"])
+def layer(
+    xp: Namespace,
+    X: Array,
+    W: Array,
+    R: Array,
+    B: Array | None,
+    sequence_lens: Array | None,
+    activations: tuple[str, ...],
+    each: int,
+    *,
+    activation_alpha: tuple[float, ...] = (),
+    activation_beta: tuple[float, ...] = (),
+    clip: float | None = None,
+    direction: str = "forward",
+    hidden_size: int | None = None,
+    layout: int = 0,
+    output_sequence: int = 0,  # noqa: ARG001 - early versions made Y optional; it comes for free
+) -> tuple[Recurrence, list[Function]]:
+    """Return what all three make of their inputs and attributes: the loop, and its activations."""
+    net = Recurrence(xp, X, W, R, B, sequence_lens, direction, hidden_size, layout)
+    parameters = (activation_alpha, activation_beta, clip)
+    return net, gate_functions(xp, activations, each, net.directions, *parameters)
+
+
+@op("RNN", since=14, multiple=True, like=[layer], without=["output_sequence"])
+@op("RNN", since=7, multiple=True, like=[layer], without=["layout", "output_sequence"])
+@op("RNN", multiple=True, like=[layer], without=["layout"])
 def rnn(
     xp: Namespace,
     X: Array,
@@ -28,19 +52,11 @@ def rnn(
     sequence_lens: Array | None = None,
     initial_h: Array | None = None,
     *,
-    activation_alpha: tuple[float, ...] = (),
-    activation_beta: tuple[float, ...] = (),
     activations: tuple[str, ...] = ("Tanh", "Tanh"),
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int | None = None,
-    layout: int = 0,
-    output_sequence: int = 0,  # noqa: ARG001 - version 1 made Y optional; it comes for free
+    **attributes: Any,
 ) -> tuple[Array, ...]:
     """Return every hidden state ``H = f(X @ W' + H @ R' + b)``, and the last."""
-    net = Recurrence(xp, X, W, R, B, sequence_lens, direction, hidden_size, layout)
-    parameters = (activation_alpha, activation_beta, clip)
-    (f,) = gate_functions(xp, activations, 1, net.directions, *parameters)
+    net, (f,) = layer(xp, X, W, R, B, sequence_lens, activations, 1, **attributes)
 
     def step(x: Array, states: States) -> States:
         return (f(x + xp.matmul(states[0], net.R)),)
@@ -48,10 +64,10 @@ def rnn(
     return net.run(step, net.input_bias + net.recurrent_bias, initial_h)
 
 
-@op("GRU", since=14, multiple=True, without=["output_sequence"])
-@op("GRU", since=7, multiple=True, without=["layout", "output_sequence"])
-@op("GRU", since=3, multiple=True, without=["layout"])
-@op("GRU", multiple=True, without=["layout", "linear_before_reset"])
+@op("GRU", since=14, multiple=True, like=[layer], without=["output_sequence"])
+@op("GRU", since=7, multiple=True, like=[layer], without=["layout", "output_sequence"])
+@op("GRU", since=3, multiple=True, like=[layer], without=["layout"])
+@op("GRU", multiple=True, like=[layer], without=["layout", "linear_before_reset"])
 def gru(
     xp: Namespace,
     X: Array,
@@ -61,23 +77,15 @@ def gru(
     sequence_lens: Array | None = None,
     initial_h: Array | None = None,
     *,
-    activation_alpha: tuple[float, ...] = (),
-    activation_beta: tuple[float, ...] = (),
     activations: tuple[str, ...] = ("Sigmoid", "Tanh") * 2,
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int | None = None,
-    layout: int = 0,
     linear_before_reset: int = 0,
-    output_sequence: int = 0,  # noqa: ARG001 - versions 1 and 3 made Y optional
+    **attributes: Any,
 ) -> tuple[Array, ...]:
     """Return every hidden state of a gated recurrent unit, and the last.
 
     The gates lie in the weights in the order update, reset, hidden.
     """
-    net = Recurrence(xp, X, W, R, B, sequence_lens, direction, hidden_size, layout)
-    parameters = (activation_alpha, activation_beta, clip)
-    f, g = gate_functions(xp, activations, 2, net.directions, *parameters)
+    net, (f, g) = layer(xp, X, W, R, B, sequence_lens, activations, 2, **attributes)
     if linear_before_reset:
         inner = net.recurrent_bias[..., 2 * net.hidden_size :]
         outer = net.recurrent_bias[..., : 2 * net.hidden_size]
@@ -113,9 +121,9 @@ def reset_after(xp: Namespace, net: Recurrence, f: Function, g: Function, bias: 
     return step
 
 
-@op("LSTM", since=14, multiple=True, without=["output_sequence"])
-@op("LSTM", since=7, multiple=True, without=["layout", "output_sequence"])
-@op("LSTM", multiple=True, without=["layout"])
+@op("LSTM", since=14, multiple=True, like=[layer], without=["output_sequence"])
+@op("LSTM", since=7, multiple=True, like=[layer], without=["layout", "output_sequence"])
+@op("LSTM", multiple=True, like=[layer], without=["layout"])
 def lstm(
     xp: Namespace,
     X: Array,
@@ -127,24 +135,16 @@ def lstm(
     initial_c: Array | None = None,
     P: Array | None = None,
     *,
-    activation_alpha: tuple[float, ...] = (),
-    activation_beta: tuple[float, ...] = (),
     activations: tuple[str, ...] = ("Sigmoid", "Tanh", "Tanh") * 2,
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int | None = None,
     input_forget: int = 0,
-    layout: int = 0,
-    output_sequence: int = 0,  # noqa: ARG001 - version 1 made Y optional
+    **attributes: Any,
 ) -> tuple[Array, ...]:
     """Return every hidden state of a long short-term memory, the last one, and the last cell.
 
     The gates lie in the weights in the order input, output, forget, cell; in P, input, output,
     forget.
     """
-    net = Recurrence(xp, X, W, R, B, sequence_lens, direction, hidden_size, layout)
-    parameters = (activation_alpha, activation_beta, clip)
-    f, g, h = gate_functions(xp, activations, 3, net.directions, *parameters)
+    net, (f, g, h) = layer(xp, X, W, R, B, sequence_lens, activations, 3, **attributes)
     step = memory(xp, net, f, g, h, bool(input_forget), P)
     return net.run(step, net.input_bias + net.recurrent_bias, initial_h, initial_c)
 

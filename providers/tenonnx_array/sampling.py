@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -27,6 +27,10 @@ table = OperatorTable()
 op = table.op
 
 
+Draw: TypeAlias = Callable[..., Array]
+"""Returns random numbers, of a ``size``."""
+
+
 def generator(xp: Namespace, seed: float | None) -> Any:
     """Return a generator; a fractional seed, which ONNX allows, counts by its float32 bits."""
     if seed is None:
@@ -36,7 +40,7 @@ def generator(xp: Namespace, seed: float | None) -> Any:
     return xp.random.RandomState(int(np.float32(seed).view(np.uint32)))
 
 
-def drawn(draw: Callable[..., Any], xp: Namespace, shape: Sequence[int], dtype: Any) -> Array:
+def drawn(draw: Draw, xp: Namespace, shape: Sequence[int], dtype: Any) -> Array:
     """Return ``draw(size=shape)`` in a dtype; numpy draws some after the others, the same ones."""
     size = math.prod(shape)
     if xp is not np or size <= LONGEST:
@@ -47,62 +51,44 @@ def drawn(draw: Callable[..., Any], xp: Namespace, shape: Sequence[int], dtype: 
     return y.reshape(shape)
 
 
-@op("RandomNormal")
-def random_normal(
-    xp: Namespace,
-    *,
-    shape: Sequence[int],
-    dtype: int = 1,
-    mean: float = 0.0,
-    scale: float = 1.0,
-    seed: float | None = None,
-) -> Array:
-    check_allocation(xp, shape, np.float64)
-    draw = functools.partial(generator(xp, seed).normal, mean, scale)
-    return drawn(draw, xp, shape, dtype_of(dtype))
+def normal(
+    xp: Namespace, *, mean: float = 0.0, scale: float = 1.0, seed: float | None = None
+) -> Draw:
+    """Return what draws from a normal distribution."""
+    return functools.partial(generator(xp, seed).normal, mean, scale)
 
 
-@op("RandomNormalLike")
-def random_normal_like(
-    xp: Namespace,
-    x: Array,
-    *,
-    dtype: int | None = None,
-    mean: float = 0.0,
-    scale: float = 1.0,
-    seed: float | None = None,
-) -> Array:
-    draw = functools.partial(generator(xp, seed).normal, mean, scale)
-    return drawn(draw, xp, x.shape, x.dtype if dtype is None else dtype_of(dtype))
+def uniform(
+    xp: Namespace, *, high: float = 1.0, low: float = 0.0, seed: float | None = None
+) -> Draw:
+    """Return what draws from an interval."""
+    return functools.partial(generator(xp, seed).uniform, low, high)
 
 
-@op("RandomUniform")
-def random_uniform(
-    xp: Namespace,
-    *,
-    shape: Sequence[int],
-    dtype: int = 1,
-    high: float = 1.0,
-    low: float = 0.0,
-    seed: float | None = None,
-) -> Array:
-    check_allocation(xp, shape, np.float64)
-    draw = functools.partial(generator(xp, seed).uniform, low, high)
-    return drawn(draw, xp, shape, dtype_of(dtype))
+def of_shape(distribution: Callable[..., Draw]) -> Callable[..., Array]:
+    """Return the kernel that draws an array of a shape."""
+
+    def kernel(xp: Namespace, *, shape: Sequence[int], dtype: int = 1, **parameters: Any) -> Array:
+        check_allocation(xp, shape, np.float64)
+        return drawn(distribution(xp, **parameters), xp, shape, dtype_of(dtype))
+
+    return kernel
 
 
-@op("RandomUniformLike")
-def random_uniform_like(
-    xp: Namespace,
-    x: Array,
-    *,
-    dtype: int | None = None,
-    high: float = 1.0,
-    low: float = 0.0,
-    seed: float | None = None,
-) -> Array:
-    draw = functools.partial(generator(xp, seed).uniform, low, high)
-    return drawn(draw, xp, x.shape, x.dtype if dtype is None else dtype_of(dtype))
+def of_array(distribution: Callable[..., Draw]) -> Callable[..., Array]:
+    """Return the kernel that draws an array of another one's shape."""
+
+    def kernel(xp: Namespace, x: Array, *, dtype: int | None = None, **parameters: Any) -> Array:
+        draw = distribution(xp, **parameters)
+        return drawn(draw, xp, x.shape, x.dtype if dtype is None else dtype_of(dtype))
+
+    return kernel
+
+
+random_normal = op("RandomNormal", like=[normal])(of_shape(normal))
+random_normal_like = op("RandomNormalLike", like=[normal])(of_array(normal))
+random_uniform = op("RandomUniform", like=[uniform])(of_shape(uniform))
+random_uniform_like = op("RandomUniformLike", like=[uniform])(of_array(uniform))
 
 
 @op("Bernoulli", since=15)

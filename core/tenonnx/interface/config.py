@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from tenonnx.errors import InvalidArgument, NotSupported, did_you_mean
+from tenonnx.errors import InvalidArgument, NotFound, NotSupported, did_you_mean
 
 log = logging.getLogger("tenonnx")
 
@@ -255,6 +255,20 @@ def check_entry(key: str, value: str, keys: Mapping[str, ConfigKey], kind: str) 
         raise NotSupported(f"the {kind} configuration entry {key} is refused: {known.reason}")
     elif known.effect == "without effect":
         log.info("%s has no effect: %s", key, known.reason)
+
+
+def found_entry(key: str, entries: Mapping[str, str], kind: str) -> str:
+    """Returns a stored entry.
+
+    Raises:
+        NotFound: There is none of that name.
+    """
+    try:
+        return entries[key]
+    except KeyError:
+        raise NotFound(
+            f"no {kind} configuration entry {key!r}{did_you_mean(key, entries)}"
+        ) from None
 
 
 def set_attribute(options: object, key: str, value: str) -> None:

@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from tenonnx.errors import InvalidArgument, NotFound, did_you_mean
-from tenonnx.interface.config import RUN_KEYS, check_entry
+from tenonnx.errors import InvalidArgument
+from tenonnx.interface.config import RUN_KEYS, check_entry, found_entry
 from tenonnx.interruption import Limit, Stopped
 
 
@@ -57,12 +57,7 @@ class RunOptions:
         Raises:
             NotFound: There is none of that name.
         """
-        try:
-            return self._config[key]
-        except KeyError:
-            raise NotFound(
-                f"no run configuration entry {key!r}{did_you_mean(key, self._config)}"
-            ) from None
+        return found_entry(key, self._config, "run")
 
     def add_active_adapter(self, adapter: Any) -> None:
         """Makes the parameters of a ``LoraAdapter`` inputs of the run.
