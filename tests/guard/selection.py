@@ -73,9 +73,13 @@ KINDS = {"hostile": hostile, "strided": strided, "unreal": unreal}
 
 
 def trials(name: str) -> list[Trial]:
-    """Returns trials: ``rows``, or what becomes of them: ``rows hostile``, ``rows strided``."""
+    """Returns trials: ``rows``, or what becomes of them: ``rows hostile``, ``rows strided``.
+
+    ``rows_int8`` are those of one file.
+    """
     base, _, kind = name.partition(" ")
-    found = SELECTIONS[base]()
+    one_file = base.startswith("rows_")
+    found = importlib.import_module(base).ROWS if one_file else SELECTIONS[base]()
     if not kind:
         return found
     seen: Counter[tuple[str, ...]] = Counter()

@@ -156,9 +156,9 @@ class Operations:
         self.add("MATMUL", DESC=described, **factors, **more)
         return c
 
-    def reduce(self, operator: int, x: Value) -> Value:
-        """Reduces the last axis, in float32."""
-        result = self.inside(Tensor.laid((*x.where.shape[:-1], 1)))
+    def reduce(self, operator: int, x: Value, *, to: Value | None = None) -> Value:
+        """Reduces the last axis, in float32; ``to`` is where the result is written."""
+        result = self.inside(Tensor.laid((*x.where.shape[:-1], 1))) if to is None else to
         described = self._backend.make("REDUCTION", OPERATOR=operator, COMP_TYPE=FLOAT)
         self.add("REDUCTION", DESC=described, XDESC=x.descriptor, YDESC=result.descriptor)
         return result
