@@ -60,7 +60,7 @@ def operators(module: str) -> list[str]:
     if isinstance(table, OperatorTable):
         return list(table.names())
     keys = {key for key, found in SPECIALIZATIONS.items() if _of(module, [found])}
-    keys |= {key for _, key, found in FUSIONS if _of(module, [found])}
+    keys |= {entry.place for entry in FUSIONS if _of(module, [entry.fusion])}
     return sorted(f"{domain or 'ai.onnx'}::{op_type}" for domain, op_type in keys)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from tenonnx.graph import array_of, attribute
-from tenonnx.planning.anchors import Part, Walk, follow
+from tenonnx.planning.anchors import Part, Walk
 from tenonnx.planning.fusion import Scope, beside
 from tenonnx.planning.lower import is_constant
 from tenonnx.records import record
@@ -39,8 +39,11 @@ class RotaryHalves:
 
 
 def find_rotary_halves(minus: ir.Node, scope: Scope) -> RotaryHalves | None:
-    """Returns the rotary embedding in which a Neg is, if nobody reads its intermediate results."""
-    walk = follow(minus, scope, *PARTS)
+    """Returns the rotary embedding in which a Neg is, if nobody reads its intermediate results.
+
+    A fusion that calls it takes ``PARTS``.
+    """
+    walk = scope.follow(minus)
     if not walk.is_whole:
         return None
     _, joined, crossed, add = walk.nodes

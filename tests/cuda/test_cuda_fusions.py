@@ -64,7 +64,7 @@ ELSEWHERE = {
 
 def test_every_fusion_has_a_row() -> None:
     choices()
-    found = {fusion.__name__ for _, _, fusion in FUSIONS}
+    found = {entry.fusion.__name__ for entry in FUSIONS}
     assert found == {name.partition(",")[0] for name in ROWS} | ELSEWHERE.keys()
 
 

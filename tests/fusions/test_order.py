@@ -54,13 +54,14 @@ def shuffled(seed: int) -> Fusions[fuse.Scope]:
     entries = list(fuse.FUSIONS)
     random.Random(seed).shuffle(entries)
     made = Fusions[fuse.Scope]()
-    for priority, (domain, name), fusion in entries:
+    for entry in entries:
+        domain, name = entry.place
 
-        def renamed(node: Any, scope: Any, fusion: Any = fusion) -> Any:
+        def renamed(node: Any, scope: Any, fusion: Any = entry.fusion) -> Any:
             return fusion(node, scope)
 
         renamed.__module__ = f"m{random.Random(name + str(seed)).random()}"
-        made.add(name, domain=domain, priority=priority)(renamed)
+        made.add(name, domain=domain, priority=entry.priority, takes=entry.takes)(renamed)
     return made
 
 

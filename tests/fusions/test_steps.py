@@ -68,15 +68,17 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         return attempt
 
     watching = Fusions[fuse.Scope]()
-    for priority, (domain, name), fusion in fuse.FUSIONS:
-        watching.add(name, domain=domain, priority=priority)(watched(fusion))
+    for entry in fuse.FUSIONS:
+        domain, name = entry.place
+        add = watching.add(name, domain=domain, priority=entry.priority, takes=entry.takes)
+        add(watched(entry.fusion))
     monkeypatch.setattr("tenonnx_cpu.provider.FUSIONS", watching)
     return names
 
 
 def test_every_fusion_has_a_row() -> None:
     import_all()
-    assert {name_of(fusion) for _, _, fusion in fuse.FUSIONS} == ROWS.keys()
+    assert {name_of(entry.fusion) for entry in fuse.FUSIONS} == ROWS.keys()
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
 
 from tenonnx.errors import PluginError
 from tenonnx.planning.lower import is_constant
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from tenonnx.near_misses import NearMisses
+    from tenonnx.planning.anchors import Part, Walk
 
 MISSES: ContextVar[NearMisses | None] = ContextVar("MISSES", default=None)
 """Where near misses of fusions are noted, while somebody asks for them."""
@@ -59,6 +60,7 @@ class Scope:
         taken: Nodes of the fusions that were found so far.
         known: What fusions have found out about nodes, for them to look up.
         misses: Where near misses are noted, if somebody asks.
+        takes: The parts that the fusion takes which is tried.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Scope:
         self.taken: set[ir.Node] = set()
         self.known: dict[str, dict[ir.Node, Any]] = {}
         self.misses = MISSES.get()
+        self.takes: tuple[Part, ...] = ()
         self._free = dict.fromkeys(free)
         self._escaping = escaping
         self._positions = {node: position for position, node in enumerate(nodes)}
@@ -118,6 +121,17 @@ class Scope:
             return None
         (node,) = readers
         return node if self.has(node) else None
+
+    def follow(self, anchor: ir.Node, about: Any = None) -> Walk[Self]:
+        """Returns the longest epilogue of an anchor that the fusion takes.
+
+        Args:
+            anchor: Where it begins.
+            about: What parts have to know of the anchor.
+        """
+        from tenonnx.planning.anchors import follow  # for models that have anchors
+
+        return follow(anchor, self, *self.takes, about=about)
 
     def maker(self, value: ir.Value | None, *operators: str) -> ir.Node | None:
         """Returns the node that makes a value if it can be taken and is of some operators."""
@@ -172,18 +186,39 @@ Place: TypeAlias = tuple[str, str]
 """A domain and an operator of it."""
 
 
+@record
+class Entry(Generic[S]):
+    """A fusion as it is registered.
+
+    Attributes:
+        priority: When it is tried.
+        place: The operator that it starts from.
+        fusion: What is tried.
+        takes: What it takes behind that operator, in order.
+    """
+
+    priority: int
+    place: Place
+    fusion: Fusion[S]
+    takes: tuple[Part, ...]
+
+
 class Fusions(Generic[S]):
-    """A provider's fusions.
+    """A provider's fusions: the one table of its anchors and of what they take.
 
     Those of a lower priority are tried at all nodes before others; at an operator there is one of a
     priority. So nothing depends on where a fusion is defined, or on what is imported first.
     """
 
     def __init__(self) -> None:
-        self._by_priority: dict[int, dict[Place, Fusion[S]]] = {}
+        self._by_priority: dict[int, dict[Place, Entry[S]]] = {}
 
     def add(
-        self, *names: str, domain: str = "", priority: int = ANCHOR
+        self,
+        *names: str,
+        domain: str = "",
+        priority: int = ANCHOR,
+        takes: tuple[Part, ...] = (),
     ) -> Callable[[Fusion[S]], Fusion[S]]:
         """Decorates a fusion.
 
@@ -191,6 +226,7 @@ class Fusions(Generic[S]):
             names: Operators that it starts from.
             domain: Theirs.
             priority: When it is tried.
+            takes: What ``Scope.follow`` takes behind them.
 
         Raises:
             PluginError: Another fusion starts from one of the operators at this priority.
@@ -199,7 +235,8 @@ class Fusions(Generic[S]):
         def decorate(fusion: Fusion[S]) -> Fusion[S]:
             there = self._by_priority.setdefault(priority, {})
             for name in names:
-                other = there.setdefault((domain, name), fusion)
+                entry = Entry(priority, (domain, name), fusion, takes)
+                other = there.setdefault(entry.place, entry).fusion
                 if other is not fusion:
                     raise PluginError(
                         f"{fusion.__qualname__} and {other.__qualname__} both start from {name} at "
@@ -209,11 +246,10 @@ class Fusions(Generic[S]):
 
         return decorate
 
-    def __iter__(self) -> Iterator[tuple[int, Place, Fusion[S]]]:
-        """Yields priorities, operators and what is tried there, the first ones first."""
-        for priority, there in sorted(self._by_priority.items()):
-            for place, fusion in there.items():
-                yield priority, place, fusion
+    def __iter__(self) -> Iterator[Entry[S]]:
+        """Yields what is registered, what is tried first ahead."""
+        for _, there in sorted(self._by_priority.items()):
+            yield from there.values()
 
     def start_at(self, place: Place) -> bool:
         """Says whether a fusion may start from a node of an operator."""
@@ -228,7 +264,8 @@ class Fusions(Generic[S]):
                 if operator not in there or not scope.has(node):
                     continue
                 scope.enter(node)
-                fused = there[operator](node, scope)
+                scope.takes = there[operator].takes
+                fused = there[operator].fusion(node, scope)
                 place = None if fused is None else scope.place_of(fused)
                 if fused is not None and place is not None:
                     scope.taken.update(fused.nodes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tenonnx_array.rotary_halves import find_rotary_halves
+from tenonnx_array.rotary_halves import PARTS, find_rotary_halves
 from tenonnx_cpu.buffers import F32, empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.constants import is_fixed
@@ -21,7 +21,7 @@ ENOUGH = 1 << 16
 """Elements that are worth a second thread."""
 
 
-@fusion("Neg", priority=PATTERN)
+@fusion("Neg", priority=PATTERN, takes=PARTS)
 def fuse_rotary(node: ir.Node, scope: Scope) -> Fused | None:
     """Takes ``x * cos + concat(-x[half:], x[:half]) * sin``, over the last axis."""
     found = find_rotary_halves(node, scope)

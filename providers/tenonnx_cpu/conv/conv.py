@@ -16,7 +16,7 @@ from tenonnx_cpu.conv.channels_last import channels_first, channels_last, is_las
 from tenonnx_cpu.conv.layout import DEPTH
 from tenonnx_cpu.conv.layout_assignment import better_last
 from tenonnx_cpu.conv.select import WINOGRAD, Choice, Form, Plan, request
-from tenonnx_cpu.conv.tail import Tail, find_tail, per_channel
+from tenonnx_cpu.conv.tail import ACTIVATED, PER_CHANNEL, RESIDUAL, Tail, find_tail, per_channel
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.scratch import floats
 from tenonnx_cpu.kernel_selection import NDArray
@@ -39,7 +39,7 @@ def flat(array: NDArray) -> NDArray:
     return np.require(array, requirements=["C", "A"]).reshape(-1)
 
 
-@fusion("Conv")
+@fusion("Conv", takes=(PER_CHANNEL, RESIDUAL, ACTIVATED))
 def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
     """A convolution of float32 and what is done to its result."""
     site = scope.site(node)

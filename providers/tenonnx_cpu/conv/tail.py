@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tenonnx.affine import Affine, affine_of, channels_of
-from tenonnx.planning.anchors import BROADCASTING, Part, Walk, follow
+from tenonnx.planning.anchors import BROADCASTING, Part, Walk
 from tenonnx_cpu.activation import ACTIVATION, NONE, Activation
 from tenonnx_cpu.elementwise.kernels.opcodes import LEAKY_RELU
 from tenonnx_cpu.fuse import Scope
@@ -129,10 +129,9 @@ RESIDUAL = Part("residual", ("Add",), _residual, since=BROADCASTING)
 ACTIVATED = Part("activation", (*ACTIVATION.operators, "PRelu"), _activation)
 
 
-def find_tail(node: ir.Node, scope: Scope, *, residual: bool = True) -> Tail:
-    """Returns the longest tail after a convolution, with or without what is added to all of it."""
-    added = (RESIDUAL,) if residual else ()
-    walk = follow(node, scope, PER_CHANNEL, *added, ACTIVATED)
+def find_tail(node: ir.Node, scope: Scope) -> Tail:
+    """Returns the longest tail after a convolution that the fusion takes."""
+    walk = scope.follow(node)
     activation = walk.found.get(ACTIVATED.name, NONE)
     tail = Tail(
         walk.nodes, walk.value, residual=walk.found.get(RESIDUAL.name), activation=activation

@@ -20,7 +20,7 @@ from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.conv import ConvCall
 from tenonnx_cpu.conv.phases import Cut, cut_of, phases_of
 from tenonnx_cpu.conv.select import request
-from tenonnx_cpu.conv.tail import Tail, find_tail
+from tenonnx_cpu.conv.tail import ACTIVATED, PER_CHANNEL, Tail, find_tail
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import F32, Call, NDArray, Site
@@ -39,7 +39,7 @@ SERIAL = 1 << 15
 """Elements up to which one thread is done before others have started."""
 
 
-@fusion("ConvTranspose")
+@fusion("ConvTranspose", takes=(PER_CHANNEL, ACTIVATED))
 def fuse_conv_transpose(node: ir.Node, scope: Scope) -> Fused | None:
     """A transposed convolution of float32 with constant weights, and what is done to its result."""
     site = scope.site(node)
@@ -62,7 +62,7 @@ def fuse_conv_transpose(node: ir.Node, scope: Scope) -> Fused | None:
         return None
     if attributes.group < 1 or weight.shape[0] % attributes.group or not weight.size:
         return None
-    tail = find_tail(node, scope, residual=False)
+    tail = find_tail(node, scope)
     request(None)
     INTERLEAVE.request()
     plain = scope.fallback(tail.nodes, inputs, tail.output)

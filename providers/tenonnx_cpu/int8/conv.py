@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.planning.anchors import follow
 from tenonnx.records import record
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import done
@@ -19,8 +18,8 @@ from tenonnx_cpu.int8.product import NO_WORDS, Finish
 from tenonnx_cpu.int8.quantized_values import (
     ALL,
     BYTES,
-    BYTES_ONLY,
     LIMITS,
+    REQUANTIZED,
     QuantizedType,
     dequantized,
     quantized_type_of,
@@ -107,19 +106,19 @@ def takes(
     )
 
 
-@fusion("Conv", priority=QUANTIZED)
+@fusion("Conv", priority=QUANTIZED, takes=REQUANTIZED)
 def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
     """A convolution of dequantized bytes, a Relu or Clip perhaps, and what quantizes the result."""
     image, kernel = (dequantized(value, scope) for value in node.inputs[:2])
     if image is None or kernel is None:
         return None
-    walk = follow(node, scope, LIMITS, BYTES_ONLY)
+    walk = scope.follow(node)
     if not walk.is_whole:
         return None
     x, w, y = (
         quantized_type_of(image, scope),
         quantized_type_of(kernel, scope),
-        walk.found[BYTES_ONLY.name],
+        walk.found["quantizer"],
     )
     attributes = Attributes.of(scope.site(node))
     weights = ByteWeights.of(attributes, scope.site(kernel), 0, 2, scope.threads)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.planning.anchors import BROADCASTING, Part, Walk, follow
+from tenonnx.planning.anchors import BROADCASTING, Part, Walk
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
@@ -52,13 +52,13 @@ def _row(node: ir.Node, walk: Walk[Scope]) -> NDArray | str:
 ROW = Part("bias", ("Add",), _row, since=BROADCASTING)
 
 
-@fusion("ConvInteger", priority=QUANTIZED)
+@fusion("ConvInteger", priority=QUANTIZED, takes=(*SCALED, ROW, LIMITS))
 def fuse_scaled(node: ir.Node, scope: Scope) -> Fused | None:
     """ConvInteger, a Cast to float32, a Mul with the scales, an Add of a bias, a Relu or Clip."""
     weights = ByteWeights.of(Attributes.of(scope.site(node)), scope.site(node), 1, 3, scope.threads)
     if weights is None:
         return None
-    walk = follow(node, scope, *SCALED, ROW, LIMITS, about=weights)
+    walk = scope.follow(node, weights)
     if not walk.is_whole:
         return None
     limits, scale = walk.found.get(LIMITS.name, ALL), walk.found["scale"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.planning.anchors import BROADCASTING, Part, Walk, follow
+from tenonnx.planning.anchors import BROADCASTING, Part, Walk
 from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
 from tenonnx_cpu.int8.product import GEMM, NO_NUMBERS, Finish, byte_product, column_zeros
 from tenonnx_cpu.int8.quantized_values import (
@@ -66,7 +66,7 @@ def finish_of(walk: Walk[Scope], unit: NDArray) -> Finish:
     )
 
 
-@fusion("DequantizeMatMul", domain="ai.tenonnx", priority=QUANTIZED)
+@fusion("DequantizeMatMul", domain="ai.tenonnx", priority=QUANTIZED, takes=(ROW, LIMITS, ROUNDED))
 def fuse_weights(node: ir.Node, scope: Scope) -> Fused | None:
     """A product with a constant matrix of bytes."""
     x = dequantized(node.inputs[0], scope)
@@ -85,14 +85,14 @@ def fuse_weights(node: ir.Node, scope: Scope) -> Fused | None:
     zeros = column_zeros(zero, b)
     if zeros is None:
         return None
-    walk = follow(node, scope, ROW, LIMITS, ROUNDED, about=weights.columns)
+    walk = scope.follow(node, weights.columns)
     finish = finish_of(walk, np.float64(code.step) * weights.scales.reshape(-1))
     inputs = (x.inputs[0],)
     call = _call(lambda a: (a, b), code, zeros, finish, scope.threads)
     return _fused(walk, (x,), inputs, call)
 
 
-@fusion("MatMul", priority=QUANTIZED)
+@fusion("MatMul", priority=QUANTIZED, takes=(LIMITS, ROUNDED))
 def fuse_matmul(node: ir.Node, scope: Scope) -> Fused | None:
     """A product of two dequantized tensors, as attention has them."""
     found = [source for value in node.inputs if (source := dequantized(value, scope)) is not None]
@@ -100,7 +100,7 @@ def fuse_matmul(node: ir.Node, scope: Scope) -> Fused | None:
     if len(codes) < 2 or not all(code.is_single and code.dtype in BYTES for code in codes):
         return None
     left, right = codes
-    walk = follow(node, scope, LIMITS, ROUNDED)
+    walk = scope.follow(node)
     finish = finish_of(walk, np.full(1, np.float64(left.step) * right.step))
     zeros = column_zeros(right.zero, np.empty((1, 1), right.dtype))
     assert zeros is not None, "one zero point fits any matrix"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.planning.anchors import BROADCASTING, Part, Walk, follow
+from tenonnx.planning.anchors import BROADCASTING, Part, Walk
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
@@ -230,10 +230,10 @@ def _vector(node: ir.Node, walk: Walk[Scope]) -> NDArray | str:
 VECTOR = Part("bias", ("Add",), _vector, since=BROADCASTING)
 
 
-@fusion("MatMulInteger", priority=QUANTIZED)
+@fusion("MatMulInteger", priority=QUANTIZED, takes=(*SCALED, VECTOR, LIMITS))
 def fuse_scaled(node: ir.Node, scope: Scope) -> Fused | None:
     """MatMulInteger, a Cast to float32, a Mul with the scales, and a bias and limits if any."""
-    walk = follow(node, scope, *SCALED, VECTOR, LIMITS)
+    walk = scope.follow(node)
     if not walk.is_whole:
         return None
     bias, limits = walk.found.get(VECTOR.name), walk.found.get(LIMITS.name, ALL)

@@ -12,7 +12,7 @@ from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.channels_last import memory_order
 from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
-from tenonnx_cpu.int8.quantized_values import QuantizedType, quantized_type_at
+from tenonnx_cpu.int8.quantized_values import REQUANTIZED, QuantizedType, quantized_type_at
 from tenonnx_cpu.int8.requantize import SERIAL, Limits, flat, requantize
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
@@ -28,7 +28,7 @@ ROW = 1024
 KERNELS = {"Add": ADD, "Mul": MULTIPLY}
 
 
-@fusion("Add", "Mul", priority=QUANTIZED)
+@fusion("Add", "Mul", priority=QUANTIZED, takes=REQUANTIZED)
 def fuse_pair(node: ir.Node, scope: Scope) -> Fused | None:
     """The sum or the product of two tensors of bytes."""
     kind = node.op_type

@@ -18,7 +18,13 @@ from tenonnx_cpu.conv.layout import numbers_of, places_of
 from tenonnx_cpu.conv.pooling import EMPTY
 from tenonnx_cpu.fuse import QUANTIZED, Fused, Scope, fusion
 from tenonnx_cpu.int8.kernels import POOL_FIELDS
-from tenonnx_cpu.int8.quantized_values import ALL, BYTES, QuantizedType, quantized_type_at
+from tenonnx_cpu.int8.quantized_values import (
+    ALL,
+    BYTES,
+    REQUANTIZED,
+    QuantizedType,
+    quantized_type_at,
+)
 from tenonnx_cpu.int8.requantize import SERIAL, Limits, flat, requantize
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces
@@ -30,7 +36,7 @@ if TYPE_CHECKING:
 MAX_POOL, AVERAGE = (JitKernel("int8.requantize", name) for name in ("max_pool", "average"))
 
 
-@fusion("MaxPool", priority=QUANTIZED)
+@fusion("MaxPool", priority=QUANTIZED, takes=REQUANTIZED)
 def fuse_max_pool(node: ir.Node, scope: Scope) -> Fused | None:
     """The maximum of bytes, where they stand for the same numbers before and after."""
     site = scope.site(node)
@@ -80,7 +86,7 @@ def max_pool_of_bytes(site: Site, plain: Call) -> Call:
     return Capturable(call)
 
 
-@fusion("GlobalAveragePool", priority=QUANTIZED)
+@fusion("GlobalAveragePool", priority=QUANTIZED, takes=REQUANTIZED)
 def fuse_average(node: ir.Node, scope: Scope) -> Fused | None:
     """The mean of each channel of bytes."""
 

@@ -139,7 +139,8 @@ def _quantizer(node: ir.Node, walk: Walk[Scope]) -> QuantizedType | str:
 
 LIMITS = Part("limits", ("Clip", "Relu"), _limits)
 ROUNDED = Part("quantizer", ("QuantizeLinear",), _quantizer)
-BYTES_ONLY = Part("quantizer", ("QuantizeLinear",), _quantizer, needed=True)
+REQUANTIZED = (LIMITS, Part("quantizer", ("QuantizeLinear",), _quantizer, needed=True))
+"""What follows operators that kernels compute from bytes to bytes."""
 
 ALL = (-np.inf, np.inf)
 """Limits of what is not limited."""

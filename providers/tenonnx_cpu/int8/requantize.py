@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from tenonnx.planning.anchors import follow
 from tenonnx_cpu.fuse import Fused, Scope
 from tenonnx_cpu.int8.quantized_values import (
     ALL,
     BYTES,
-    BYTES_ONLY,
     LIMITS,
     QuantizedType,
     dequantized,
@@ -38,7 +36,7 @@ def requantize(
     """Fuses a node whose first ``count`` inputs are dequantized and whose result is quantized.
 
     Args:
-        node: The node; a Relu or a Clip may follow it.
+        node: The node; its fusion takes ``REQUANTIZED``.
         count: How many inputs.
         scope: Where it is.
         kernel: Is requested if all fits.
@@ -50,10 +48,10 @@ def requantize(
     codes = [code for source in found if (code := quantized_type_of(source, scope)) is not None]
     if len(codes) < count or not all(code.is_single and code.dtype in BYTES for code in codes):
         return None
-    walk = follow(node, scope, LIMITS, BYTES_ONLY)
+    walk = scope.follow(node)
     if not walk.is_whole:
         return None
-    made, limits = walk.found[BYTES_ONLY.name], walk.found.get(LIMITS.name, ALL)
+    made, limits = walk.found["quantizer"], walk.found.get(LIMITS.name, ALL)
     inputs = tuple(source.inputs[0] for source in found)
     every = tuple(dict.fromkeys((*found, *walk.nodes)))
     call = make(codes, made, limits, scope.fallback(every, inputs, walk.value))

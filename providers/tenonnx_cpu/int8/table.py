@@ -16,7 +16,7 @@ from tenonnx_cpu.conv.channels_last import memory_order
 from tenonnx_cpu.data_movement.concat import CONCAT, concat
 from tenonnx_cpu.elementwise.elementwise import MEANINGS
 from tenonnx_cpu.fuse import LOOKED_UP, QUANTIZED, Fused, Scope, fusion
-from tenonnx_cpu.int8.quantized_values import ALL, BYTES, QuantizedType
+from tenonnx_cpu.int8.quantized_values import ALL, BYTES, REQUANTIZED, QuantizedType
 from tenonnx_cpu.int8.requantize import SERIAL, Limits, flat, requantize
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import Call, NDArray
@@ -106,7 +106,7 @@ def _is_read_by(nodes: Collection[ir.Node], node: ir.Node, scope: Scope) -> bool
     return not scope.escapes(value) and all(use.node in nodes for use in value.uses())
 
 
-@fusion("Concat", priority=QUANTIZED)
+@fusion("Concat", priority=QUANTIZED, takes=REQUANTIZED)
 def fuse_concat(node: ir.Node, scope: Scope) -> Fused | None:
     """Arrays of bytes side by side, those whose bytes stand for other numbers looked up."""
     axis = scope.site(node).attribute("axis", None)

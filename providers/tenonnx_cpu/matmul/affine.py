@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.planning.anchors import BROADCASTING, Part, Walk, follow
+from tenonnx.planning.anchors import BROADCASTING, Part, Walk
 from tenonnx.records import record
 from tenonnx_cpu.activation import ACTIVATION, NONE
 from tenonnx_cpu.capture.capturable import Capturable
@@ -35,16 +35,26 @@ class Affine:
     cast: ir.Node | None = None
 
 
-@fusion("MatMul", "Gemm")
+def _bias(node: ir.Node, walk: Walk[Scope]) -> NDArray | str:
+    if walk.about.bias is not None:
+        return "the product has a bias"
+    bias, columns = walk.scope.site(node).constant(walk.beside(node)), walk.about.weights.shape[1:]
+    if bias is None or bias.dtype != F32 or bias.shape != columns:
+        return "it adds no constant float32 for every column"
+    return bias
+
+
+BIAS = Part("bias", ("Add",), _bias, since=BROADCASTING)
+
+
+@fusion("MatMul", "Gemm", takes=(BIAS, ACTIVATION))
 def fuse_affine(node: ir.Node, scope: Scope) -> Fused | None:
     """Takes a float32 product, a bias after or in it and an activation, if there are two nodes.
 
     A Cast that widens the matrix goes with them.
     """
-    is_gemm = node.op_type == "Gemm"
-    found = gemm_of(node, scope) if is_gemm else _product_of(node, scope)
-    parts = (ACTIVATION,) if is_gemm else (BIAS, ACTIVATION)
-    walk = None if found is None else follow(node, scope, *parts, about=found)
+    found = gemm_of(node, scope) if node.op_type == "Gemm" else _product_of(node, scope)
+    walk = None if found is None else scope.follow(node, found)
     if found is None or walk is None or len(walk.nodes) < 2:
         return None
     x, nodes = node.inputs[0], walk.nodes
@@ -71,16 +81,6 @@ def _call(found: Affine, walk: Walk[Scope], plain: Call, threads: int) -> Captur
         return plain(x, *constants) if made is None else made
 
     return Capturable(call)
-
-
-def _bias(node: ir.Node, walk: Walk[Scope]) -> NDArray | str:
-    bias, columns = walk.scope.site(node).constant(walk.beside(node)), walk.about.weights.shape[1:]
-    if bias is None or bias.dtype != F32 or bias.shape != columns:
-        return "it adds no constant float32 for every column"
-    return bias
-
-
-BIAS = Part("bias", ("Add",), _bias, since=BROADCASTING)
 
 
 def _product_of(node: ir.Node, scope: Scope) -> Affine | None:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.planning.anchors import follow
 from tenonnx.records import record
 from tenonnx_cpu.activation import ACTIVATION, NONE, Activation
 from tenonnx_cpu.buffers import F32, contiguous, empty
@@ -43,7 +42,7 @@ class Layer:
     finish: Activation
 
 
-@fusion("Gemm", priority=PATTERN)
+@fusion("Gemm", priority=PATTERN, takes=(ACTIVATION,))
 def fuse_layers(node: ir.Node, scope: Scope) -> Fused | None:
     """Takes two or more dense layers that lead to one another."""
     layers: list[Layer] = []
@@ -76,7 +75,7 @@ def _layer(node: ir.Node, scope: Scope) -> Layer | None:
         return None
     if not weights.flags.aligned or not (bias is None or fits(bias)):
         return None
-    walk = follow(node, scope, ACTIVATION)
+    walk = scope.follow(node)
     return Layer(walk.nodes, weights, bias, walk.found.get("activation", NONE))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx.operators import Array
-from tenonnx_array.rotary_halves import RotaryHalves, find_rotary_halves
+from tenonnx_array.rotary_halves import PARTS, RotaryHalves, find_rotary_halves
 from tenonnx_cuda.fuse import PATTERN, Fused, Scope, fusion
 from tenonnx_cuda.kernel_selection import same_element
 from tenonnx_cuda.platform import Platform
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 
-@fusion("Neg", priority=PATTERN)
+@fusion("Neg", priority=PATTERN, takes=PARTS)
 def fuse_rotary(node: ir.Node, scope: Scope) -> Fused | None:
     """Takes a rotary embedding."""
     if (found := find_rotary_halves(node, scope)) is None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tenonnx.graph import array_of, attribute
 from tenonnx.operators import Array
-from tenonnx.planning.anchors import BROADCASTING, Part, Walk, follow
+from tenonnx.planning.anchors import BROADCASTING, Part, Walk
 from tenonnx.planning.lower import is_constant
 from tenonnx.provider import HOST
 from tenonnx.traits import ACTIVATIONS
@@ -48,25 +48,6 @@ def fused_conv(site: Site, plain: Call) -> Call | Instead | None:
     return instead(Convolving(site, plain, _named(name, given)))
 
 
-@fusion("Conv")
-def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
-    """Takes a convolution, what is added to it and an activation, if there are two nodes."""
-    walk = follow(node, scope, RESIDUAL, ACTIVATION)
-    if len(walk.nodes) < 2:
-        return None
-    ending, last = walk.found.get(ACTIVATION.name, Ending()), walk.nodes[-1]
-    call = instead(Convolving(scope.site(node), lambda *_: None, ending, last=last))
-    inputs = (*node.inputs, None)[:3]
-    if isinstance(call, Instead):
-        inputs, call = (*call.inputs(node), None)[:3], call.call
-
-    def run(*arrays: Array | None) -> tuple[Array] | None:
-        y = call(*arrays)
-        return None if y is None else (y,)
-
-    return Fused(walk.nodes, (*inputs, walk.found.get(RESIDUAL.name)), (walk.value,), run)
-
-
 def _residual(node: ir.Node, walk: Walk[Scope]) -> ir.Value | str:
     added = node.inputs[walk.beside(node)]
     return "it adds a constant" if added is None or is_constant(added) else added
@@ -93,6 +74,25 @@ def _ending(node: ir.Node, _: Walk[Scope]) -> Ending | str:
 
 RESIDUAL = Part("residual", ("Add",), _residual, since=BROADCASTING)
 ACTIVATION = Part("activation", tuple(ENDINGS), _ending)
+
+
+@fusion("Conv", takes=(RESIDUAL, ACTIVATION))
+def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
+    """Takes a convolution, what is added to it and an activation, if there are two nodes."""
+    walk = scope.follow(node)
+    if len(walk.nodes) < 2:
+        return None
+    ending, last = walk.found.get(ACTIVATION.name, Ending()), walk.nodes[-1]
+    call = instead(Convolving(scope.site(node), lambda *_: None, ending, last=last))
+    inputs = (*node.inputs, None)[:3]
+    if isinstance(call, Instead):
+        inputs, call = (*call.inputs(node), None)[:3], call.call
+
+    def run(*arrays: Array | None) -> tuple[Array] | None:
+        y = call(*arrays)
+        return None if y is None else (y,)
+
+    return Fused(walk.nodes, (*inputs, walk.found.get(RESIDUAL.name)), (walk.value,), run)
 
 
 def _named(name: str, given: Sequence[float]) -> Ending:

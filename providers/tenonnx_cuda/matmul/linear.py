@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tenonnx.operators import Array
-from tenonnx.planning.anchors import Part, Walk, follow
+from tenonnx.planning.anchors import Part, Walk
 from tenonnx_cuda.elementwise.expressions import SINCE, expression
 from tenonnx_cuda.elementwise.formulas import ENDINGS
 from tenonnx_cuda.fuse import Fused, Scope, fusion
@@ -49,7 +49,23 @@ class Linear:
         return tuple(dict.fromkeys(value for value in self.operands if value is not None))
 
 
-@fusion("MatMul", "Gemm")
+def _addend(node: ir.Node, walk: Walk[Scope]) -> ir.Value | str:
+    if len(walk.about) + len(walk.found.get("addend", ())) >= MOST_ADDED:
+        return f"a call adds {MOST_ADDED} arrays"
+    return node.inputs[walk.beside(node)] or "it has one operand"
+
+
+def _activation(node: ir.Node, _: Walk[Scope]) -> tuple[str] | str:
+    text = expression(node)
+    names = (name for name in ("Relu", "GeluTanh") if ENDINGS[name] == text)
+    return next(((name,) for name in names), "cuBLASLt does not apply it")
+
+
+ADDEND = Part("addend", ("Add",), _addend, since=SINCE, many=True)
+ACTIVATION = Part("activation", ("Gelu", "Relu", "com.microsoft::FastGelu"), _activation, SINCE)
+
+
+@fusion("MatMul", "Gemm", takes=(ADDEND, ACTIVATION))
 def fuse_linear(node: ir.Node, scope: Scope) -> Fused | None:
     """Takes a product behind which no elementwise node is left.
 
@@ -67,25 +83,9 @@ def fuse_linear(node: ir.Node, scope: Scope) -> Fused | None:
     return Fused(linear.nodes, linear.inputs, (output,), call)
 
 
-def _addend(node: ir.Node, walk: Walk[Scope]) -> ir.Value | str:
-    if len(walk.about) + len(walk.found.get("addend", ())) >= MOST_ADDED:
-        return f"a call adds {MOST_ADDED} arrays"
-    return node.inputs[walk.beside(node)] or "it has one operand"
-
-
-def _activation(node: ir.Node, _: Walk[Scope]) -> tuple[str] | str:
-    text = expression(node)
-    names = (name for name in ("Relu", "GeluTanh") if ENDINGS[name] == text)
-    return next(((name,) for name in names), "cuBLASLt does not apply it")
-
-
-ADDEND = Part("addend", ("Add",), _addend, since=SINCE, many=True)
-ACTIVATION = Part("activation", ("Gelu", "Relu", "com.microsoft::FastGelu"), _activation, SINCE)
-
-
 def _behind(product: ir.Node, scope: Scope) -> Linear:
     own = [value for value in product.inputs[2:] if value is not None]
-    walk = follow(product, scope, ADDEND, ACTIVATION, about=own)
+    walk = scope.follow(product, own)
     (activation,) = walk.found.get(ACTIVATION.name, ("",))
     return Linear(walk.nodes, (*own, *walk.found.get(ADDEND.name, ())), activation)
 
