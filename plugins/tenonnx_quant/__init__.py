@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tenonnx import OperatorTable, Transform, hookimpl
-from tenonnx.cli import subcommands
 
 if TYPE_CHECKING:
+    import typer
+
     from tenonnx.hookspecs import RegisterCommands, RegisterOperators
     from tenonnx_quant.dynamic import DynamicScheme
     from tenonnx_quant.quantize import (
@@ -70,7 +71,13 @@ def register_operators(register: RegisterOperators) -> None:
 @hookimpl
 def register_commands(register: RegisterCommands) -> None:
     """Add ``tenonnx quantize``; typer is imported when the command line asks for it."""
-    register(subcommands(quantize="tenonnx_quant.command"))
+    register(_application)
+
+
+def _application() -> typer.Typer:
+    from tenonnx.cli import subcommands  # every program that runs models imports this plug-in
+
+    return subcommands(quantize="tenonnx_quant.command")()
 
 
 def __getattr__(name: str) -> Any:
