@@ -167,10 +167,6 @@ class CupyStream:
         """Waits for everything on the stream."""
         self._stream.synchronize()
 
-    def used(self) -> int:
-        """Returns what the pools hold."""
-        return int(self._pool.total_bytes() + self._recorded.total_bytes())
-
 
 class _Foreign:
     """A caller's stream."""

@@ -35,7 +35,7 @@ class CudaDevice:
         self._underway: list[Upload] = []
 
     def expect(self, uploads: Iterable[Upload]) -> None:
-        """Trace weights that the session's own steps read and may be underway."""
+        """Notes weights that the session's own steps read and may be underway."""
         self._underway += uploads
 
     def _arrive(self) -> None:
@@ -100,21 +100,3 @@ class CudaDevice:
         """Waits until everything that was started is done."""
         self._arrive()
         self.stream.synchronize()
-
-
-class SomeDevice:
-    """Stands for the devices of the class, before an instance says which one it is."""
-
-    id = "cuda"
-
-    def upload(self, array: NDArray) -> Array:
-        """Refuses."""
-        raise TypeError(f"{array.nbytes} bytes for a class; a provider's instance has a device")
-
-    def download(self, array: Array) -> NDArray:
-        """Refuses."""
-        raise TypeError(f"an array {array!r} of no device")
-
-    def stack(self, arrays: list[Any], axis: int) -> Array:
-        """Refuses."""
-        raise TypeError(f"{len(arrays)} arrays of no device to be joined along {axis}")

@@ -91,9 +91,6 @@ class Stream(Protocol):
     def synchronize(self) -> None:
         """Waits until everything is done."""
 
-    def used(self) -> int:
-        """Returns the bytes of the pool, in use or kept for the next run."""
-
 
 class CannotRecordError(RuntimeError):
     """Work that has to be done anew in each run."""

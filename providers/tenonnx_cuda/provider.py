@@ -8,14 +8,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, cast
 
 import numpy as np
 
 from tenonnx.provider import HOST, Device
 from tenonnx.traits import VIEWS
 from tenonnx_array.provider import ArrayProvider
-from tenonnx_cuda.device import CudaDevice, SomeDevice
+from tenonnx_cuda.device import CudaDevice
 from tenonnx_cuda.options import CudaOptions
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class CUDAExecutionProvider(ArrayProvider):
     name: ClassVar[str] = "CUDAExecutionProvider"
     aliases: ClassVar[tuple[str, ...]] = ("cuda", "gpu")
     Options: ClassVar[type | None] = CudaOptions
-    device: Device = SomeDevice()
+    device: Device = cast("Device", SimpleNamespace(id="cuda"))  # before one is chosen
     unasked: ClassVar[bool] = False  # a GPU's memory is often somebody else's
 
     def __init__(
@@ -229,11 +230,11 @@ def on_stream(stream: Stream, step: Step) -> Step:
     if getattr(call, "has_stream", False) or step.host == "all":
         return step
     if isinstance(call, Replayed):
-        return dataclasses.replace(step, call=call.on(stream))
+        return step.called(call.on(stream))
 
     @functools.wraps(call)
     def run(*inputs: Any, **buffers: Any) -> Any:
         with stream.active():
             return call(*inputs, **buffers)
 
-    return dataclasses.replace(step, call=run)
+    return step.called(run)

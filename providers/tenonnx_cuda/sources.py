@@ -78,9 +78,9 @@ def pointer(array: Any) -> Any:
     return NULL if array is None else array
 
 
-def blocks(count: int, each: int = THREADS) -> tuple[int]:
-    """Returns a grid with a thread for each of some things."""
-    return (max(1, -(-count // each)),)
+def blocks(count: int) -> tuple[int]:
+    """Returns a grid of blocks of ``THREADS``, with a thread for each of some things."""
+    return (max(1, -(-count // THREADS)),)
 
 
 def is_aligned(*arrays: Any) -> bool:

@@ -111,9 +111,6 @@ class FakeStream:
     def synchronize(self) -> None:
         assert self.depth == 0, "no work may be underway"
 
-    def used(self) -> int:
-        return 0
-
 
 class FakePlatform:
     """A device of some size.
