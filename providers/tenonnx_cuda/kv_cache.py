@@ -145,5 +145,5 @@ def write(platform: Platform, cache: Array, part: Array, before: int, axis: int)
     step, count = inner // width, laid.nbytes // width
     sizes = map(np.int64, (count, part.shape[axis] * step, room.capacity * step))
     start = DynamicNumber(np.int64(before * step), step)
-    launch = kernel(platform, "room", "extend", WIDTH=width)
+    launch = kernel(platform, "kv_cache", "extend", WIDTH=width)
     launch(blocks(count), (THREADS,), (laid, cache, *sizes, start))

@@ -33,12 +33,12 @@ WIDTHS = (("f32", 4), ("f16", 8), ("bf16", 1))
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "norm/norm": [{"T": t, "WIDTH": w, "HELD": 4, "THREADS": 256} for t, w in WIDTHS],
     "norm/softmax": [{"T": t, "WIDTH": w, "HELD": 8, "THREADS": 256} for t, w in WIDTHS],
-    "room": [{"WIDTH": 1 << n} for n in range(5)],
+    "kv_cache": [{"WIDTH": 1 << n} for n in range(5)],
     "attention/rotary": [{"T": t} for t in ELEMENTS.values()],
     "conv/conv": [
         {"T": t, "KH": 3, "KW": 3, "TENSOR": tensor} for t in ELEMENTS.values() for tensor in (1, 0)
     ],
-    "conv/channels": [{"T": t, "LAST": last} for t, last in (("f16", 0), ("f32", 1))],
+    "conv/channel_norms": [{"T": t, "LAST": last} for t, last in (("f16", 0), ("f32", 1))],
     "conv/depthwise": [
         {"T": t, "KH": 3, "KW": 5, "TIMES": n, "LAST": last, "VECTOR": v}
         | {"ACTIVATED": function_of("LeakyRelu")}

@@ -38,7 +38,7 @@ from tenonnx_cuda.cudnn.operations import (
     Tensor,
     Value,
 )
-from tenonnx_cuda.cudnn.plans import NONDETERMINISTIC, REDUCED_SUMS, Graph, Trace
+from tenonnx_cuda.cudnn.plans import NONDETERMINISTIC, REDUCED_SUMS, Graph, Notes
 
 Q, K, V, Y, BIAS, QUERIES, KEYS = range(1, 8)
 """What arrays are called; the last two are lengths, or numbers of the host where there are none."""
@@ -119,7 +119,7 @@ class Attention(NamedTuple):
         names = (Q, K, V, Y, *(name for name, present in optional if present))
         return Graph(drawing.operations, names, drawing.numbers, form == SERVES_ALL)
 
-    def suits(self, notes: Trace) -> bool:
+    def suits(self, notes: Notes) -> bool:
         """Says whether an engine sums in float32, and always gives the same result."""
         return notes.numerical.isdisjoint({REDUCED_SUMS, NONDETERMINISTIC})
 

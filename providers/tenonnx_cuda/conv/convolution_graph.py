@@ -28,7 +28,7 @@ from tenonnx_cuda.cudnn.plans import (
     RUNTIME_COMPILATION,
     TENSOR_CORE,
     Graph,
-    Trace,
+    Notes,
 )
 
 CROSS_CORRELATION: Final = 1
@@ -115,7 +115,7 @@ class Convolution(NamedTuple):
             operations.pointwise(ADD, before, other, to=after)
         return Graph(operations, (X, W, Y, *(name for name in endings if name != Y)))
 
-    def suits(self, notes: Trace) -> bool:
+    def suits(self, notes: Notes) -> bool:
         """Says whether an engine is as exact as it should be, and always gives the same result.
 
         One that is compiled for each plan would take seconds, where there may be dozens of plans.

@@ -65,7 +65,7 @@ class Graph(NamedTuple):
     serves_all: bool = False
 
 
-class Trace(NamedTuple):
+class Notes(NamedTuple):
     """What cuDNN says of an engine.
 
     Attributes:
@@ -77,7 +77,7 @@ class Trace(NamedTuple):
     behavior: set[int]
 
     @classmethod
-    def of(cls, way: Descriptor) -> Trace:
+    def of(cls, way: Descriptor) -> Notes:
         """Asks the engine of an engine configuration."""
         (engine,) = way.fill("ENGINE", "ENGINE", 1)
         kinds = ("NUMERICAL_NOTE", "BEHAVIOR_NOTE")
@@ -112,7 +112,7 @@ class Computation(Protocol):
         """Returns what does it in one of the forms."""
         ...
 
-    def suits(self, notes: Trace) -> bool:
+    def suits(self, notes: Notes) -> bool:
         """Says whether an engine of which cuDNN says so may do it."""
         ...
 
@@ -255,7 +255,7 @@ class Cudnn:
                 log.debug("cuDNN proposes nothing: %s", error)
                 continue
             for way in ways:
-                if what.suits(Trace.of(way)) and (made := self._made(way, kernels)) is not None:
+                if what.suits(Notes.of(way)) and (made := self._made(way, kernels)) is not None:
                     plan, workspace = made
                     if workspace <= what.workspace:
                         yield Plan(form, plan, workspace, graph.names, graph.numbers)

@@ -37,7 +37,7 @@ def batch_normalization(site: Site, plain: Call) -> Call | None:
         y = layouts.empty(site.xp, x.shape, x.dtype, at_end=last)
         given = map(site.xp.ascontiguousarray, parameters)
         numbers = (np.int64(x.size), np.int32(x.shape[1]), np.int32(math.prod(x.shape[2:])))
-        launch = site.kernel("conv/channels", "batch_norm", T=element, LAST=int(last))
+        launch = site.kernel("conv/channel_norms", "batch_norm", T=element, LAST=int(last))
         launch(blocks(x.size), (THREADS,), (x, *given, y, *numbers, epsilon))
         return (y,)
 
@@ -98,6 +98,6 @@ def grouped(
     given = map(site.xp.ascontiguousarray, (scale, bias))
     numbers = (*map(np.int32, (size, shared, places)), np.float32(site.attribute("epsilon", 1e-5)))
     threads = MANY_THREADS if size * places >= 4 * MANY_THREADS else THREADS
-    launch = site.kernel("conv/channels", "group_norm", T=element, LAST=int(last))
+    launch = site.kernel("conv/channel_norms", "group_norm", T=element, LAST=int(last))
     launch((groups, x.shape[0]), (threads,), (x, *given, y, *numbers))
     return y
