@@ -89,18 +89,8 @@ def group_query_attention(site: Site, plain: Call) -> Call | None:
     limits = [Limit(3, 2)]
     limits += [Limit(7, 0)] if rotates else []
     limits += [Limit(9, -1, unlike=True)] if positioned else []
-
-    def has_angles(inputs: Sequence[Any]) -> bool:
-        return not rotates or bool(inputs[6].item() <= len(inputs[7]))
-
-    return DynamicCall(
-        call,
-        caches={3: 2, 4: 2},
-        numbers=(6,),
-        also=has_angles,
-        limits={6: limits},
-        changing=(5, 6),
-    )
+    pasts = {3: 2, 4: 2}
+    return DynamicCall(call, pasts, numbers=(6,), limits={6: limits}, changing=(5, 6))
 
 
 def projected(

@@ -30,7 +30,7 @@ class Limit(NamedTuple):
     """What a number on the host has to be, to make no difference.
 
     Attributes:
-        of: An array, or the position of an input; ``None`` if it is not known.
+        of: An array, or the position of an input; ``None`` if it is not known, and never holds.
         axis: The axis that is meant.
         unlike: The number is another than its length; otherwise, it is no more than that.
     """
@@ -72,8 +72,7 @@ class DynamicCall:
         call: Takes the inputs.
         caches: Inputs that get longer from run to run, all by as much, and axes of theirs.
         along: Others.
-        numbers: Inputs on the host that say how long.
-        also: Returns what else it depends on of what those say.
+        numbers: Inputs on the host that say how long; besides, which of the limits hold counts.
         limits: For all numbers within them it does the same.
         changing: Inputs that change in every run and take little work to make.
     """
@@ -82,7 +81,6 @@ class DynamicCall:
     caches: Mapping[int, int] = field(default_factory=dict)
     along: Mapping[int, int] = field(default_factory=dict)
     numbers: tuple[int, ...] = ()
-    also: Callable[[Sequence[Any]], Any] = lambda _: None
     limits: Limits = field(default_factory=dict)
     changing: Sequence[int] = ()
 
@@ -108,8 +106,9 @@ class DynamicCall:
                 lies = x.flags.c_contiguous or x.strides
                 known[i] = (*sizes, lies, x.dtype, x.data.ptr % ALIGNED)
         for i in self.numbers:
-            said = int(inputs[i].item()) - length
-            known[i] = inputs[i].shape, inputs[i].dtype, said, self.also(inputs)
+            number = int(inputs[i].item())
+            held = tuple(limit.holds(number, inputs) for limit in self.limits.get(i, ()))
+            known[i] = inputs[i].shape, inputs[i].dtype, number - length, held
         return DynamicInputs(length, known, rooms)
 
     def __call__(self, *inputs: Any, **buffers: Any) -> Any:

@@ -21,7 +21,7 @@ from tenonnx.provider import Step
 from tenonnx_cuda.capture.capturable import is_capturable, lengths_first
 from tenonnx_cuda.capture.dynamic_length import within
 from tenonnx_cuda.capture.program import DeviceProgram
-from tenonnx_cuda.capture.replay import REFUSED, Captures
+from tenonnx_cuda.capture.replay import REFUSED, Captures, described
 from tenonnx_cuda.capture.step_fusion import fuse_steps, roles_of
 from tenonnx_cuda.capture.tracer import address, tracing
 from tenonnx_cuda.device import CudaDevice
@@ -31,9 +31,6 @@ log = logging.getLogger("tenonnx")
 
 LARGE: Final = 1 << 16
 """Bytes of an input from which on copying it takes longer than starting to."""
-
-FITS: Final = "fits"
-"""In place of a number up to which everything is the same."""
 
 
 @dataclass(frozen=True)
@@ -106,9 +103,9 @@ class CapturedRuns:
         key = self._key(inputs, kept)
         with self._stream.replaying:
             captured = self._captured.get(key)
-            if captured is None:
+            if captured is None and key is not None:
                 self._see(key, CapturedGraph(large(inputs, kept)))
-            elif not isinstance(captured, str) and captured.is_due(inputs):
+            elif isinstance(captured, CapturedGraph) and captured.is_due(inputs):
                 # What has moved once is copied from then on.
                 there = large(inputs, kept)
                 steady = {i: at for i, at in captured.places.items() if there.get(i) == at}
@@ -129,10 +126,12 @@ class CapturedRuns:
         self._captured.keep(key, seen)
 
     def _key(self, inputs: Sequence[Any], kept: Mapping[int, int]) -> Any:
-        spared = within(self._program.limits, inputs)
-        return tuple(
-            FITS if i in spared else describe(given, kept.get(i)) for i, given in enumerate(inputs)
-        )
+        known = {
+            i: (x.shape, x.dtype.num, kept.get(i))
+            for i, x in enumerate(inputs)
+            if x is not None and not isinstance(x, np.ndarray)
+        }
+        return described(inputs, within(self._program.limits, inputs), known)
 
     def _record(
         self,
@@ -214,19 +213,6 @@ def large(inputs: Sequence[Any], kept: Mapping[int, int]) -> dict[int, int]:
         and given.nbytes >= LARGE
         and given.flags.c_contiguous
     }
-
-
-def describe(given: Any, at: int | None = None) -> Any:
-    """Names what a recording depends on: shape and type; for what is on the host, the contents.
-
-    Args:
-        given: An input.
-        at: Its address, if it is used where it is.
-    """
-    if given is None:
-        return None
-    kind = given.shape, given.dtype.num, at
-    return (*kind, given.tobytes()) if isinstance(given, np.ndarray) else kind
 
 
 def captured_graphs(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.graph import array_of
@@ -70,26 +70,13 @@ class DeviceProgram(Program):
                 slot = None if value is None else self._positions.get((value, True))
                 if slot is None or step.device_of_input(i) is not HOST:
                     continue
-                limits = () if dynamic is None else dynamic.limits.get(i, ())
-                known = [
-                    limit._replace(of=self._known(step, limit.of))
-                    if isinstance(limit.of, int)
-                    else limit
-                    for limit in limits
-                ]
-                if not known or any(limit.of is None for limit in known):
+                if dynamic is None or i not in dynamic.limits:
                     exact.add(slot)
-                found.setdefault(slot, []).extend(known)
+                    continue
+                for limit in dynamic.limits[i]:
+                    of = self._known(step, limit.of) if isinstance(limit.of, int) else limit.of
+                    found.setdefault(slot, []).append(limit._replace(of=of))
         return {slot: limits for slot, limits in found.items() if slot not in exact}
-
-    def reader(self, step: Step) -> Callable[[Sequence[Any]], list[Any]]:
-        """Returns what says, of the program's inputs, what a step takes; ``None`` for the rest."""
-        known = [self._known(step, i) for i in range(len(step.inputs))]
-
-        def read(inputs: Sequence[Any]) -> list[Any]:
-            return [inputs[each] if isinstance(each, int) else each for each in known]
-
-        return read
 
     def step(self, call: Any, device: Device, parts: tuple[Step, ...] = ()) -> Step:
         """Returns a step that does it by a call."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from tenonnx.planning import spans
 from tenonnx.planning.lower import is_constant
 from tenonnx.provider import Step
-from tenonnx_cuda.capture.dynamic_length import DynamicCall
+from tenonnx_cuda.capture.dynamic_length import DynamicCall, Limit
 from tenonnx_cuda.capture.program import DeviceProgram
 from tenonnx_cuda.capture.replay import Look, Replayed, dynamic_of
 from tenonnx_cuda.device import CudaDevice
@@ -167,13 +167,8 @@ def dynamic_program(group: FusedSpan, program: DeviceProgram) -> DynamicCall:
     found: dict[str, dict[int, Any]] = {"caches": {}, "along": {}, "numbers": {}}
     for value, role in group.roles.items():
         found[role.kind][places[value, role.kind == "numbers"]] = role.axis
-    each = ((dynamic_of(step), program.reader(step)) for step in group.steps)
-    asked = [(dynamic.also, read) for dynamic, read in each if dynamic and dynamic.caches]
-
-    def also(inputs: Sequence[Any]) -> Any:
-        return tuple(ask(read(inputs)) for ask, read in asked)
-
-    numbers = tuple(found["numbers"])
-    return DynamicCall(
-        program, found["caches"], found["along"], numbers, also, limits=program.limits
-    )
+    numbers, limits = tuple(found["numbers"]), program.limits
+    asked = (limit for n in numbers for limit in limits.get(n, (Limit(None, 0),)))
+    if any(limit.of is None and not limit.unlike for limit in asked):
+        return DynamicCall(program, limits=limits)  # whether what is longer fits is not known
+    return DynamicCall(program, found["caches"], found["along"], numbers, limits=limits)
