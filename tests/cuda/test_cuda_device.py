@@ -19,7 +19,7 @@ from tenonnx.interface.ort_value import OrtValue
 from tenonnx.provider import Provider, why_unusable
 from tenonnx.testing import ProviderTests
 from tenonnx.weights.registry import WeightRegistry
-from tenonnx_cuda.capture.graph import CapturedRuns
+from tenonnx_cuda.capture.graph import GraphedSteps
 from tenonnx_cuda.provider import CUDAExecutionProvider
 
 MISSING = why_unusable(CUDAExecutionProvider)
@@ -127,7 +127,7 @@ def test_runs_of_one_shape_agree_and_allocate_nothing(tmp_path: Path, graphed: b
     stream = session._providers[0].stream  # type: ignore[attr-defined]  # CUDA's
     pools = (stream._pool, stream._recorded)
     before = [pool.total_bytes() for pool in pools]
-    replayed = [s.call for s in session.plan.steps if isinstance(s.call, CapturedRuns)]
+    replayed = [s.call for s in session.plan.steps if isinstance(s.call, GraphedSteps)]
     assert [each.replays for each in replayed] == [2] * graphed, "products are recorded"
     for _ in range(20):
         np.testing.assert_allclose(session.run(None, {"h0": X})[0], expected, atol=2e-2)
@@ -146,7 +146,7 @@ def test_a_recording_that_finds_no_room_leaves_the_others_theirs(
     session, x = opened(path, {"enable_cuda_graph": True}), X[:, :512].copy()
     large = np.resize(x, (2000, 512))
     expected = [tenonnx.InferenceSession(path).run(None, {"h0": a})[0] for a in (x, large)]
-    replayed = [s.call for s in session.plan.steps if isinstance(s.call, CapturedRuns)]
+    replayed = [s.call for s in session.plan.steps if isinstance(s.call, GraphedSteps)]
     for number in range(9):
         if number == 3:
             monkeypatch.setattr(cupy.cuda, "Memory", refuse)

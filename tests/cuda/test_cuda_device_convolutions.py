@@ -15,7 +15,7 @@ import tenonnx
 from models import model, node, value
 from tenonnx.provider import why_unusable
 from tenonnx_array.conv_transpose import conv_transpose
-from tenonnx_cuda.capture.graph import CapturedRuns
+from tenonnx_cuda.capture.graph import GraphedSteps
 from tenonnx_cuda.provider import CUDAExecutionProvider
 
 MISSING = why_unusable(CUDAExecutionProvider)
@@ -74,6 +74,6 @@ def test_a_recorded_network_agrees(kind: str) -> None:
         for actual, expected in pairs:
             near(actual, expected.astype(np.float64), kind)
     replays = [
-        step.call.replays for step in session.plan.steps if isinstance(step.call, CapturedRuns)
+        step.call.replays for step in session.plan.steps if isinstance(step.call, GraphedSteps)
     ]
     assert replays == [4]

@@ -18,7 +18,7 @@ import strict
 import tenonnx
 from models import model, node, value
 from tenonnx.interface.ort_value import OrtValue
-from tenonnx_cuda.capture.graph import LARGE, CapturedGraph, CapturedRuns
+from tenonnx_cuda.capture.graph import LARGE, CapturedGraph, GraphedSteps
 from tenonnx_cuda.capture.replay import MOST
 from tenonnx_cuda.cupy_stream import LARGEST_LIMIT, TF32, CupyStream
 
@@ -37,8 +37,8 @@ CHAIN = model(
 )
 
 
-def recordings(session: tenonnx.InferenceSession) -> list[CapturedRuns]:
-    return [step.call for step in session.plan.steps if isinstance(step.call, CapturedRuns)]
+def recordings(session: tenonnx.InferenceSession) -> list[GraphedSteps]:
+    return [step.call for step in session.plan.steps if isinstance(step.call, GraphedSteps)]
 
 
 def run(session: tenonnx.InferenceSession, x: Any, axis: int = 1) -> None:

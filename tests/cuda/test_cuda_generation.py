@@ -16,7 +16,7 @@ from kernel_calls import chosen, needs_compiler
 import tenonnx
 from models import FLOAT, INT64, model, node, value
 from tenonnx.interface.ort_value import OrtValue
-from tenonnx_cuda.capture.graph import CapturedRuns
+from tenonnx_cuda.capture.graph import GraphedSteps
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "generate" / "model" / "model.onnx"
 
@@ -108,7 +108,7 @@ class Bound:
     @property
     def replays(self) -> int:
         calls = (step.call for step in self.session.plan.steps)
-        return sum(call.replays for call in calls if isinstance(call, CapturedRuns))
+        return sum(call.replays for call in calls if isinstance(call, GraphedSteps))
 
 
 PAIRS = {"past_key": "present_key", "past_value": "present_value"}

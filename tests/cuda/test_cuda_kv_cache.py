@@ -27,7 +27,7 @@ import tenonnx
 from models import FLOAT, model, node, value
 from tenonnx.interface.ort_value import OrtValue
 from tenonnx_cuda import kv_cache
-from tenonnx_cuda.capture.graph import CapturedRuns
+from tenonnx_cuda.capture.graph import GraphedSteps
 from tenonnx_cuda.capture.replay import Replayed
 from tenonnx_cuda.capture.step_fusion import PATIENCE
 
@@ -192,7 +192,7 @@ def test_a_layer_that_is_to_be_recorded_is_repeated_where_its_cache_grows(
     for number in range(5):
         generation.step(number)
     assert not any(call.dynamic.caches for call in calls)
-    recorded = [s.call for s in generation.session.plan.steps if isinstance(s.call, CapturedRuns)]
+    recorded = [s.call for s in generation.session.plan.steps if isinstance(s.call, GraphedSteps)]
     assert [call.replays for call in recorded] == [0]
 
 

@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from emulated import FakePlatform, provider_on, session
 from kernel_calls import needs_compiler
@@ -76,6 +77,21 @@ def test_an_error_names_the_node_of_a_group() -> None:
     assert joined(opened)
     with pytest.raises(tenonnx.errors.RuntimeException, match=r"^Reshape 'b'"):
         opened.run(None, {"x": np.ones(7, np.float32)})
+
+
+@needs_compiler
+def test_a_group_is_another_for_each_shape_that_it_is_given() -> None:
+    nodes = [node("Softmax", "x", "a"), node("Reshape", "a shape", "b"), node("Softmax", "b", "y")]
+    given = [value("x", shape=("n",)), value("shape", onnx.TensorProto.INT64, shape=(2,))]
+    made = model(nodes, given, [value("y", shape=None)])
+    opened = session(made, provider_on(FakePlatform()))
+    (group,) = joined(opened)
+    cpu = tenonnx.InferenceSession(made, providers=["cpu"])
+    for turn in range(9):
+        feeds = {"x": draw(turn, 6).astype(np.float32), "shape": np.roll([2, 3], turn // 3)}
+        np.testing.assert_allclose(opened.run(None, feeds)[0], cpu.run(None, feeds)[0], rtol=1e-5)
+    assert len(group._captured) == 2
+    assert group.missed == 0
 
 
 @needs_compiler

@@ -60,7 +60,7 @@ class CapturedGraph:
         )
 
 
-class CapturedRuns:
+class GraphedSteps:
     """A group of steps as one call.
 
     An input that an output is bound to is used where it is: a cache that is updated in place. A
@@ -224,7 +224,7 @@ def captured_graphs(
         if span.made[outputs[0]]:
             return None
         program, grows = DeviceProgram(span, outputs), any(map(roles_of, span.steps))
-        call = CapturedRuns(program, stream, device.platform, grows=grows)
+        call = GraphedSteps(program, stream, device.platform, grows=grows)
         return program.step(call, device)
 
     first, others = lengths_first(steps)
