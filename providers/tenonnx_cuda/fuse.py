@@ -78,7 +78,7 @@ def fuse(scope: Scope, steps: dict[ir.Node, Step], device: Device) -> None:
             found.inputs,
             found.outputs,
             found.nodes,
-            multiple=True,
+            multiple=len(found.outputs) > 1,
             device=device,
             host=found.host,
         )
@@ -102,6 +102,7 @@ def _call(found: Fused, own: Sequence[Step], platform: Platform) -> Replayed:
             return made
         cannot_capture()
         values = dict(zip(inputs, arrays, strict=True))
-        return program()(*(values[value] for value, _ in program().inputs))
+        results = program()(*(values[value] for value, _ in program().inputs))
+        return results if len(results) > 1 else results[0]
 
     return Replayed(dataclasses.replace(declared, call=run), platform)

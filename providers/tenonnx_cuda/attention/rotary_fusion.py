@@ -35,7 +35,7 @@ def rotated(
     cosines: Array,
     sines: Array,
     computed: Any = None,
-) -> tuple[Array] | None:
+) -> Array | None:
     """Returns x [a, b, c, 2 * half] turned, or ``None`` where the kernel does not fit.
 
     Args:
@@ -62,4 +62,4 @@ def rotated(
     sizes = (*map(np.int32, (*x.shape[1:3], half)), np.int64(x.size // 2))
     launch = kernel(platform, "attention/rotary", "turn", T=element)
     launch(blocks(x.size // 2), (THREADS,), (x, *waves, y, *steps, *sizes))
-    return (y,)
+    return y

@@ -61,7 +61,7 @@ class CapturedGraph:
 
 
 class GraphedSteps:
-    """A group of steps as one call.
+    """A group of steps as one call, by a CUDA graph where one can be had.
 
     An input that an output is bound to is used where it is: a cache that is updated in place. A
     recording is of its address, so it serves as long as callers bind the same one.

@@ -87,12 +87,7 @@ def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
     inputs = (*node.inputs, None)[:3]
     if isinstance(call, Instead):
         inputs, call = (*call.inputs(node), None)[:3], call.call
-
-    def run(*arrays: Array | None) -> tuple[Array] | None:
-        y = call(*arrays)
-        return None if y is None else (y,)
-
-    return Fused(walk.nodes, (*inputs, walk.found.get(RESIDUAL.name)), (walk.value,), run)
+    return Fused(walk.nodes, (*inputs, walk.found.get(RESIDUAL.name)), (walk.value,), call)
 
 
 def _named(name: str, given: Sequence[float]) -> Ending:

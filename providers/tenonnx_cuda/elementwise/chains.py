@@ -110,12 +110,12 @@ def width(arrays: Sequence[Array], periods: Sequence[int], count: int) -> int:
     return wide if count >= MANY and even and is_aligned(*arrays) else 1
 
 
-def chain_call(chain: Chain, platform: Platform) -> Callable[..., tuple[Array] | None]:
+def chain_call(chain: Chain, platform: Platform) -> Callable[..., Array | None]:
     """Returns what computes a chain; ``None`` where its kernel does not fit."""
     text, xp = whole(chain), platform.xp
     free = layouts.may_choose(chain.nodes[-1])
 
-    def call(*operands: Array) -> tuple[Array] | None:
+    def call(*operands: Array) -> Array | None:
         turned = layouts.turned(operands) if free else None
         arrays = operands if turned is None else turned
         element = same_element(*arrays)
@@ -134,7 +134,7 @@ def chain_call(chain: Chain, platform: Platform) -> Callable[..., tuple[Array] |
         launch = Kernel(platform.compile(text, "chain", options))
         pairs = (v for a, n in zip(given, periods, strict=True) for v in (a, np.uint32(n)))
         launch(blocks(-(-count // each)), (THREADS,), (*pairs, y, np.uint32(count)))
-        return (y if turned is None else layouts.first(y),)
+        return y if turned is None else layouts.first(y)
 
     return call
 

@@ -90,9 +90,7 @@ def _behind(product: ir.Node, scope: Scope) -> Linear:
     return Linear(walk.nodes, (*own, *walk.found.get(ADDEND.name, ())), activation)
 
 
-def linear_call(
-    linear: Linear, platform: Platform, *, tf32: bool
-) -> Callable[..., tuple[Array] | None]:
+def linear_call(linear: Linear, platform: Platform, *, tf32: bool) -> Callable[..., Array | None]:
     """Returns what computes a product with what follows; ``None`` where it does not fit.
 
     Args:
@@ -106,7 +104,7 @@ def linear_call(
     turns = [bool(attribute(first, name, 0)) for name in ("transA", "transB")]
     positions = [linear.inputs.index(value) for value in linear.operands]
 
-    def call(*arrays: Array) -> tuple[Array] | None:
+    def call(*arrays: Array) -> Array | None:
         a, b, *others = (arrays[position] for position in positions)
         if same_element(a, b, *others) is None or b.ndim != 2 or a.ndim < 2:
             return None
@@ -116,7 +114,6 @@ def linear_call(
         if epilogue is None or a.shape[-1] != b.shape[0]:
             return None
         y = product_of_few(platform, a, b, epilogue)
-        y = products.ended(a, b, epilogue, tf32=tf32) if y is None else y
-        return None if y is None else (y,)
+        return products.ended(a, b, epilogue, tf32=tf32) if y is None else y
 
     return call

@@ -29,7 +29,7 @@ def fuse_residual(norm: ir.Node, scope: Scope) -> Fused | None:
     return Fused((add, norm), inputs, outputs, residual_call(scope.site(norm), total=read))
 
 
-def residual_call(site: Site, *, total: bool) -> Callable[..., tuple[Any, ...] | None]:
+def residual_call(site: Site, *, total: bool) -> Callable[..., Any]:
     """Returns what adds and normalizes; ``None`` where the kernel does not fit.
 
     Args:
@@ -54,6 +54,6 @@ def residual_call(site: Site, *, total: bool) -> Callable[..., tuple[Any, ...] |
         if found is None:
             return None
         normal, _, _, summed = found
-        return (summed, normal) if total else (normal,)
+        return (summed, normal) if total else normal
 
     return call
