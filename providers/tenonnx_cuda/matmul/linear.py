@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tenonnx.operators import Array
@@ -11,42 +11,15 @@ from tenonnx.planning.anchors import Part, Walk
 from tenonnx_cuda.elementwise.expressions import SINCE, expression
 from tenonnx_cuda.elementwise.formulas import ENDINGS
 from tenonnx_cuda.fuse import Fused, Scope, fusion
-from tenonnx_cuda.kernel_selection import attribute, same_element
+from tenonnx_cuda.kernel_selection import Site, same_element
 from tenonnx_cuda.matmul.epilogue import epilogue_of
 from tenonnx_cuda.matmul.gemv import product_of_few
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from tenonnx_cuda.platform import Platform
-
 MOST_ADDED: Final = 2
 """Values that one call adds: a row, and a matrix."""
-
-
-@dataclass(frozen=True)
-class Linear:
-    """A product and the nodes behind it that are part of its call.
-
-    Attributes:
-        nodes: In order; each reads the one before, and nobody else reads that.
-        added: Values that are added to the product.
-        activation: As ``Products.ended`` names it.
-    """
-
-    nodes: tuple[ir.Node, ...]
-    added: tuple[ir.Value, ...]
-    activation: str
-
-    @property
-    def operands(self) -> tuple[ir.Value | None, ...]:
-        """The factors, and what is added."""
-        return (*self.nodes[0].inputs[:2], *self.added)
-
-    @property
-    def inputs(self) -> tuple[ir.Value, ...]:
-        """The operands, each once."""
-        return tuple(dict.fromkeys(value for value in self.operands if value is not None))
 
 
 def _addend(node: ir.Node, walk: Walk[Scope]) -> ir.Value | str:
@@ -74,46 +47,41 @@ def fuse_linear(node: ir.Node, scope: Scope) -> Fused | None:
     products = scope.platform.xp.products
     if products is None or products.lt is None:
         return None
-    linear = _behind(node, scope)
-    output = linear.nodes[-1].outputs[0]
-    following = scope.consumer(output)
-    if len(linear.nodes) < 2 or (following is not None and expression(following) is not None):
+    own = [value for value in node.inputs[2:] if value is not None]
+    walk = scope.follow(node, own)
+    following = scope.consumer(walk.value)
+    if len(walk.nodes) < 2 or (following is not None and expression(following) is not None):
         return None
-    call = linear_call(linear, scope.platform, tf32=scope.options.use_tf32)
-    return Fused(linear.nodes, linear.inputs, (output,), call)
-
-
-def _behind(product: ir.Node, scope: Scope) -> Linear:
-    own = [value for value in product.inputs[2:] if value is not None]
-    walk = scope.follow(product, own)
     (activation,) = walk.found.get(ACTIVATION.name, ("",))
-    return Linear(walk.nodes, (*own, *walk.found.get(ADDEND.name, ())), activation)
+    operands = [*node.inputs[:2], *own, *walk.found.get(ADDEND.name, ())]
+    inputs = tuple(dict.fromkeys(operands))
+    site, each = scope.site(node), operator.itemgetter(*map(inputs.index, operands))
+    call = linear_call(site, site.attribute("beta", 1.0) if own else 1.0, activation)
+    return Fused(walk.nodes, inputs, (walk.value,), lambda *arrays: call(*each(arrays)))
 
 
-def linear_call(linear: Linear, platform: Platform, *, tf32: bool) -> Callable[..., Array | None]:
-    """Returns what computes a product with what follows; ``None`` where it does not fit.
+def linear_call(site: Site, beta: float, activation: str = "") -> Callable[..., Array | None]:
+    """Returns what computes a product with what follows; ``None`` where that is not one call.
 
     Args:
-        linear: The nodes.
-        platform: The device.
-        tf32: Let factors of float32 be rounded to 10 bits.
+        site: The product, whose factors and what is added to it the call takes.
+        beta: What multiplies the first one that is added.
+        activation: As ``Products.ended`` names it.
     """
-    first, products = linear.nodes[0], platform.xp.products
-    has_c = len(first.inputs) > 2 and first.inputs[2] is not None
-    alpha, beta = attribute(first, "alpha", 1.0), attribute(first, "beta", 1.0) if has_c else 1.0
-    turns = [bool(attribute(first, name, 0)) for name in ("transA", "transB")]
-    positions = [linear.inputs.index(value) for value in linear.operands]
+    products, alpha = site.xp.products, site.attribute("alpha", 1.0)
+    turns = [bool(site.attribute(name, 0)) for name in ("transA", "transB")]
 
-    def call(*arrays: Array) -> Array | None:
-        a, b, *others = (arrays[position] for position in positions)
+    def call(a: Array, b: Array, *others: Array) -> Array | None:
         if same_element(a, b, *others) is None or b.ndim != 2 or a.ndim < 2:
             return None
         a, b = (x.T if turn else x for x, turn in zip((a, b), turns, strict=True))
         shape = (*a.shape[:-1], b.shape[1])
-        epilogue = epilogue_of(others, shape, alpha, beta, linear.activation)
+        epilogue = epilogue_of(others, shape, alpha, beta, activation)
         if epilogue is None or a.shape[-1] != b.shape[0]:
             return None
-        y = product_of_few(platform, a, b, epilogue)
-        return products.ended(a, b, epilogue, tf32=tf32) if y is None else y
+        y = product_of_few(site.platform, a, b, epilogue)
+        if y is None and (others or activation):
+            y = products.ended(a, b, epilogue, tf32=site.tf32)
+        return y
 
     return call

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tenonnx.operators import Array
 from tenonnx_array.linalg import product
 from tenonnx_cuda.kernel_selection import Call, Site, choose, same_element
-from tenonnx_cuda.matmul.epilogue import epilogue_of
 from tenonnx_cuda.matmul.gemv import product_of_few
+from tenonnx_cuda.matmul.linear import linear_call
 
 
 @choose("MatMul")
@@ -43,7 +43,7 @@ def fused_matmul(site: Site, plain: Call) -> Call | None:
 def gemm(site: Site, plain: Call) -> Call | None:
     """Gemm: C is cuBLASLt's bias or summand, and without cuBLASLt what cuBLAS adds to."""
     products, beta = site.xp.products, site.attribute("beta", 1.0)
-    alpha = site.attribute("alpha", 1.0)
+    one_call, alpha = linear_call(site, beta), site.attribute("alpha", 1.0)
     turns = [bool(site.attribute(name, 0)) for name in ("transA", "transB")]
     if products is None or site.version < 7:
         return None
@@ -51,14 +51,8 @@ def gemm(site: Site, plain: Call) -> Call | None:
     def call(A: Array, B: Array, C: Array | None = None) -> Array:
         if same_element(A, B, C) is None or A.ndim != 2 or B.ndim != 2 or not A.size * B.size:
             return plain(A, B, C)
+        y = one_call(A, B, *(() if C is None or beta == 0 else (C,)))
         a, b = (x.T if turn else x for x, turn in zip((A, B), turns, strict=True))
-        added = [] if C is None or beta == 0 else [C]
-        epilogue = epilogue_of(added, (a.shape[0], b.shape[1]), alpha, beta)
-        y = None
-        if epilogue is not None:
-            y = product_of_few(site.platform, a, b, epilogue)
-            if y is None and added:
-                y = products.ended(a, b, epilogue, tf32=site.tf32)
         return products.gemm(a, b, C, alpha, beta) if y is None else y
 
     return call
