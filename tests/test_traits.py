@@ -38,6 +38,7 @@ PLACES = {
     "core/tenonnx/affine.py": ANSWERS,
     "plugins/tenonnx_jax/declined.py": OTHERS,
     "providers/tenonnx_cpu/conv/patches.py": ANSWERS,
+    "providers/tenonnx_cpu/conv/tail.py": "what its kernels do as they store",
     "providers/tenonnx_cpu/data_movement/transpose.py": ANSWERS,
     "providers/tenonnx_cuda/capture/capturable.py": "what cupy leaves to libraries that wait",
     "providers/tenonnx_cuda/provider.py": ANSWERS,
