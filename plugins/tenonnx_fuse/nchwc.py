@@ -189,9 +189,7 @@ LOWERED: dict[str, Callable[[ir.Node, int, TransformContext], list[ir.Node] | No
 
 
 def _replace(node: ir.Node, new: list[ir.Node]) -> None:
-    graph, old, made = node.graph, node.outputs[0], new[-1].outputs[0]
-    assert graph is not None
-    made.shape, made.type = old.shape, old.type
-    made.name, old.name = old.name, None
+    assert node.graph is not None
     new[-1].name = node.name
-    ir.convenience.replace_nodes_and_values(graph, node, [node], new, [old], [made])
+    values = node.outputs[:1], new[-1].outputs[:1]
+    ir.convenience.replace_nodes_and_values(node.graph, node, [node], new, *values)

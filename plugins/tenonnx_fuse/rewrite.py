@@ -113,11 +113,9 @@ class Rewriting:
 
         What is read of them is an output of ``last``, its first one unless another is given.
         """
-        output, result = output or last.outputs[0], new[-1].outputs[0]
-        result.shape, result.type = output.shape, output.type
-        result.name, output.name = output.name, None
+        values = [output or last.outputs[0]], new[-1].outputs[:1]
         new[-1].name = last.name
-        ir.convenience.replace_nodes_and_values(graph, last, old, new, [output], [result])
+        ir.convenience.replace_nodes_and_values(graph, last, old, new, *values)
         for node in new:
             if node.domain:
                 self.model.opset_imports.setdefault(node.domain, 1)

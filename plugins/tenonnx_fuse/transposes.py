@@ -264,7 +264,5 @@ def _drop(node: ir.Node) -> None:
         return
     # A graph's output must keep its name and cannot be another's name.
     replacement = ir.node("Identity", [x], version=13)
-    output, result = node.outputs[0], replacement.outputs[0]
-    result.name, result.shape, result.type = output.name, output.shape, output.type
-    output.name = None
-    ir.convenience.replace_nodes_and_values(graph, node, [node], [replacement], [output], [result])
+    values = node.outputs, replacement.outputs
+    ir.convenience.replace_nodes_and_values(graph, node, [node], [replacement], *values)

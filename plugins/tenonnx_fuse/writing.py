@@ -86,9 +86,6 @@ def writing_out(writers: Writers) -> Callable[[ir.Model, TransformContext], bool
 def _replace(graph: ir.Graph | ir.Function, node: ir.Node, made: Made) -> None:
     pairs = zip(node.outputs, made.outputs, strict=False)
     given = [(old, new) for old, new in pairs if new is not None]
-    for old, new in given:
-        new.shape, new.type = old.shape, old.type
-        new.name, old.name = old.name, None
     made.nodes[-1].name = node.name
     olds, news = zip(*given, strict=True)
     ir.convenience.replace_nodes_and_values(graph, node, [node], made.nodes, olds, news)

@@ -103,7 +103,6 @@ class Rewriter:
             old, new = node.outputs[0], made[-1].outputs[0]
             for index, part in enumerate(made):
                 part.name = part.outputs[0].name = f"{old.name}.{index}"
-            new.shape, new.type, new.name = old.shape, old.type, old.name
             ir.convenience.replace_nodes_and_values(node.graph, node, [node], made, [old], [new])
             self.count += 1
         assert value.name is not None

@@ -168,8 +168,6 @@ def _replace(
     if bias is not None:
         new_nodes += _biased(node, result, bias)
         result = new_nodes[-1].outputs[0]
-    result.shape, result.type = output.shape, output.type
-    result.name, output.name = output.name, None
     ir.convenience.replace_nodes_and_values(graph, node, [node], new_nodes, [output], [result])
 
 

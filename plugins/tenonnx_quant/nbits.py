@@ -138,12 +138,10 @@ def _gather(node: ir.Node, columns: Columns) -> None:
 def _exchange(
     node: ir.Node, op: str, inputs: list[ir.Value | None], attributes: dict[str, int]
 ) -> None:
-    graph, old = node.graph, node.outputs[0]
-    assert isinstance(graph, ir.Graph)
+    assert isinstance(node.graph, ir.Graph)
     made = ir.node(op, inputs, attributes, domain=DOMAIN, name=node.name)
-    new = made.outputs[0]
-    new.shape, new.type, new.name = old.shape, old.type, old.name
-    ir.convenience.replace_nodes_and_values(graph, node, [node], [made], [old], [new])
+    values = node.outputs, made.outputs
+    ir.convenience.replace_nodes_and_values(node.graph, node, [node], [made], *values)
 
 
 def _drop(graph: ir.Graph, value: ir.Value) -> None:

@@ -143,5 +143,4 @@ def _gather_integers(node: ir.Node, stored: Quantized) -> None:
     old, new = node.outputs[0], dequantize.outputs[0]
     for part, value in zip(parts, stored.parts, strict=True):
         part.name = part.outputs[0].name = f"{old.name}.{value.name}"
-    new.shape, new.type, new.name = old.shape, old.type, old.name
     ir.convenience.replace_nodes_and_values(graph, node, [node], [*parts, dequantize], [old], [new])
