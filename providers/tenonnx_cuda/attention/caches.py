@@ -78,25 +78,15 @@ def grown(site: Site, past: Pair, room: tuple[Heads, Heads], outs: Sequence[Any]
         keys, values = longer(site.platform, past, 2, steps)
         return keys, values
     places = zip(room, past, outs, strict=True)
-    present = [_room(site, heads, before, out) for heads, before, out in places]
+    keys, values = (_room(site, heads, before, out) for heads, before, out in places)
     if past[0] is None:
         cannot_capture()
-        for cache in present:
+        for cache in (keys, values):
             cache[...] = 0
-        return present[0], present[1]
-    same = [is_same(cache, before) for cache, before in zip(present, past, strict=True)]
-    if all(same):
-        return present[0], present[1]
-    whole = all(before.flags.c_contiguous for before in past)
-    if whole and not any(same):
-        _carry(site, past, (present[0], present[1]))
-        return present[0], present[1]
-    cannot_capture()
-    for cache, before, is_it in zip(present, past, same, strict=True):
-        if not is_it:
-            cache[:, :, : before.shape[2]] = before
-            cache[:, :, before.shape[2] :] = 0
-    return present[0], present[1]
+    elif not (is_same(keys, past[0]) and is_same(values, past[1])):
+        before = [site.xp.ascontiguousarray(cache) for cache in past]
+        _carry(site, (before[0], before[1]), (keys, values))
+    return keys, values
 
 
 def _room(site: Site, heads: Heads, past: Any, out: Any) -> Array:
