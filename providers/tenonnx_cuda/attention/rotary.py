@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from tenonnx.operators import Array
+from tenonnx_cuda.attention.flash import Heads
 from tenonnx_cuda.kernel_selection import Call, Site, choose, same_element
 from tenonnx_cuda.sources import THREADS, blocks, pointer
 
@@ -23,25 +24,20 @@ def rotary_embedding(site: Site, plain: Call) -> Call:
         element = same_element(x, cosines, sines)
         if element is None or not x.size or (x.ndim == 3 and not heads_3d):
             return plain(x, cosines, sines, ids)
-        if x.ndim == 3:
-            (batch, steps, width), heads = x.shape, heads_3d
-            size = width // heads
-            strides = (steps * heads * size, heads * size, size)
-        else:
-            batch, heads, steps, size = x.shape
-            strides = (heads * steps * size, size, steps * size)
-        turned = partial or size
-        angles = (turned // 2,) if ids is not None else (batch, steps, turned // 2)
-        fits = ids is None or ids.shape == (batch, steps)
+        heads = Heads.of(xp, xp.ascontiguousarray(x), heads_3d)
+        turned = partial or heads.size
+        angles = (turned // 2,) if ids is not None else (heads.batch, heads.steps, turned // 2)
+        fits = ids is None or ids.shape == (heads.batch, heads.steps)
         if not fits or cosines.shape[-len(angles) :] != angles or cosines.shape != sines.shape:
             return plain(x, cosines, sines, ids)
-        given = [xp.ascontiguousarray(a) for a in (x, cosines, sines)]
+        given = [xp.ascontiguousarray(a) for a in (heads.array, cosines, sines)]
         places = None if ids is None else xp.ascontiguousarray(ids.astype(np.int64, copy=False))
         y = xp.empty(x.shape, x.dtype)
-        sizes = [np.int32(n) for n in (batch, steps, heads, size, turned)]
-        count = batch * steps * heads * (size - turned // 2)
+        sizes = map(np.int32, (heads.batch, heads.steps, heads.heads, heads.size, turned))
+        count = x.size // heads.size * (heads.size - turned // 2)
+        by_batch, by_head, by_step = heads.strides
         launch = site.kernel("attention/rotary", "rotate", T=element)
-        wide = [np.int64(n) for n in (math.prod(cosines.shape[:-1]), *strides)]
+        wide = map(np.int64, (math.prod(cosines.shape[:-1]), by_batch, by_step, by_head))
         arguments = (*given, pointer(places), y, *sizes, interleaved, *wide)
         launch(blocks(count), (THREADS,), arguments)
         return y
