@@ -42,7 +42,10 @@ A kernel in three steps:
 
    That is its only declaration: what is compiled ahead, and what ``tests/guard`` wants rows for,
    are the kernels of all modules (``compiling.declared``). The contract says what must hold of
-   the arguments, and who sees to it.
+   the arguments, and who sees to it; a row in ``tests/guard`` is a model that launches the kernel,
+   whose result is compared with numpy's. How a shape is cut into tasks a kernel may be told in
+   an array of numbers: their names, which its caller uses, too, are in the ``__init__`` of the
+   family's ``kernels``, and ``vectors.named`` reads them by name.
 
 2. *Name it* where it is used, which does not import numba::
 

@@ -37,19 +37,6 @@ def chunk_size(a: Any, b: Any) -> Any:
     return CHUNK if b.size == a.size else b.size * max(1, CHUNK // b.size)
 
 
-@parallel
-def add_chunk(arguments: Any, task: Any, worker: Any) -> None:
-    """Adds some bytes; see ``add``."""
-    a, b, y, numbers, zeros = arguments
-    chunk = chunk_size(a, b)
-    start, stop = task * chunk, min(y.size, (task + 1) * chunk)
-    if b.size == y.size:
-        add_bytes(a[start:stop], b[start:stop], y[start:stop], numbers, zeros)
-    else:
-        for i in range(start, stop, b.size):
-            add_bytes(a[i : i + b.size], b, y[i : i + b.size], numbers, zeros)
-
-
 @helper
 def add_bytes(a: Any, b: Any, y: Any, numbers: Any, zeros: Any) -> None:
     """Adds bytes; see ``add``."""
@@ -88,6 +75,38 @@ def add_vectors(
     v.loop(b, count, [], step)
 
 
+@helper
+def multiply_bytes(a: Any, b: Any, y: Any, numbers: Any, zeros: Any) -> None:
+    """Multiplies bytes; see ``multiply``."""
+    first, second, factor, low, high = (
+        numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]
+    )  # fmt: skip
+    flip_a, flip_b = np.uint8(zeros[1]), np.uint8(zeros[2])
+    for i in range(y.size):
+        x = (F(a[i] ^ flip_a) - first) * (F(b[i] ^ flip_b) - second)
+        y[i] = to_byte(x * factor, low, high, zeros[0])
+
+
+def make_chunks(combine: Any) -> Any:
+    """Returns what combines the bytes of two arrays, of which the second may be repeated."""
+
+    @parallel
+    def combine_chunk(arguments: Any, task: Any, worker: Any) -> None:
+        a, b, y, numbers, zeros = arguments
+        chunk = chunk_size(a, b)
+        start, stop = task * chunk, min(y.size, (task + 1) * chunk)
+        if b.size == y.size:
+            combine(a[start:stop], b[start:stop], y[start:stop], numbers, zeros)
+        else:
+            for i in range(start, stop, b.size):
+                combine(a[i : i + b.size], b, y[i : i + b.size], numbers, zeros)
+
+    return combine_chunk
+
+
+add_chunk, multiply_chunk = make_chunks(add_bytes), make_chunks(multiply_bytes)
+
+
 @kernel(
     (In(u8, 1), In(u8, 1), Out(u8, 1), In(f32, 1), In(i32, 1), size),
     SCALED._replace(captured=False),
@@ -105,31 +124,6 @@ def add(a, b, y, numbers, zeros, threads):  # type: ignore[no-untyped-def] # the
         threads: How many threads to use.
     """
     add_chunk((a, b, y, numbers, zeros), -(-y.size // chunk_size(a, b)), threads)
-
-
-@parallel
-def multiply_chunk(arguments: Any, task: Any, worker: Any) -> None:
-    """Multiplies some bytes; see ``multiply``."""
-    a, b, y, numbers, zeros = arguments
-    chunk = chunk_size(a, b)
-    start, stop = task * chunk, min(y.size, (task + 1) * chunk)
-    if b.size == y.size:
-        multiply_bytes(a[start:stop], b[start:stop], y[start:stop], numbers, zeros)
-    else:
-        for i in range(start, stop, b.size):
-            multiply_bytes(a[i : i + b.size], b, y[i : i + b.size], numbers, zeros)
-
-
-@helper
-def multiply_bytes(a: Any, b: Any, y: Any, numbers: Any, zeros: Any) -> None:
-    """Multiplies bytes; see ``multiply``."""
-    first, second, factor, low, high = (
-        numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]
-    )  # fmt: skip
-    flip_a, flip_b = np.uint8(zeros[1]), np.uint8(zeros[2])
-    for i in range(y.size):
-        x = (F(a[i] ^ flip_a) - first) * (F(b[i] ^ flip_b) - second)
-        y[i] = to_byte(x * factor, low, high, zeros[0])
 
 
 @kernel(
