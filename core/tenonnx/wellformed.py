@@ -20,12 +20,24 @@ OF_ONE_TYPE: Final = frozenset(
 """ai.onnx operators whose operands have one type; all inputs are operands, Where's first is not.
 """
 
+_OF_ONE_TENSOR = (
+    "AveragePool",
+    "GlobalAveragePool",
+    "LeakyRelu",
+    "ReduceMean",
+    "Sigmoid",
+    "Softmax",
+)
+
 WITH_ZERO_POINTS: Final = {
-    "ConvInteger": (slice(0, None, 2), slice(1, None, 2)),
-    "DequantizeLinear": (slice(0, None, 2),),
-    "MatMulInteger": (slice(0, None, 2), slice(1, None, 2)),
-    "QLinearConv": (slice(0, 3, 2), slice(3, 6, 2)),
-    "QLinearMatMul": (slice(0, 3, 2), slice(3, 6, 2)),
+    ("", "ConvInteger"): ((0, 2), (1, 3)),
+    ("", "DequantizeLinear"): ((0, 2),),
+    ("", "MatMulInteger"): ((0, 2), (1, 3)),
+    ("", "QLinearConv"): ((0, 2), (3, 5)),
+    ("", "QLinearMatMul"): ((0, 2), (3, 5)),
+    **{("com.microsoft", f"QLinear{name}"): ((0, 2, 3, 5, 7),) for name in ("Add", "Mul")},
+    **{("com.microsoft", f"QLinear{name}"): ((0, 2, 4),) for name in _OF_ONE_TENSOR},
+    ("com.microsoft", "QLinearWhere"): ((1, 3, 4, 6, 8),),
 }
 """Those of which only some inputs have one type: codes, and the zero points that belong to them.
 
@@ -110,12 +122,11 @@ def check_types(graph: ir.Graph) -> None:
     """
     given = set(graph.inputs)
     for node in graphs.nodes(graph):
-        if node.domain:
-            continue
-        if node.op_type in OF_ONE_TYPE:
+        if not node.domain and node.op_type in OF_ONE_TYPE:
             _check_one_type(node, node.inputs[node.op_type == "Where" :], given)
-        for operands in WITH_ZERO_POINTS.get(node.op_type, ()):
-            _check_one_type(node, node.inputs[operands], given)
+        for positions in WITH_ZERO_POINTS.get((node.domain, node.op_type), ()):
+            operands = [node.inputs[i] for i in positions if i < len(node.inputs)]
+            _check_one_type(node, operands, given)
 
 
 def _check_one_type(

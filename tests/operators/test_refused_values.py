@@ -84,6 +84,12 @@ def vectors(message: str | None, *counts: int) -> Refused:
     )
 
 
+def averaged(message: str | None, zero: type[np.integer[Any]]) -> Refused:
+    image, scale = np.arange(16, dtype=np.uint8).reshape(1, 4, 2, 2), np.array(0.5, F32)
+    given = [image, scale, np.array(3, np.uint8), scale, np.array(4, zero)]
+    return refused("QLinearGlobalAveragePool", given, message, domain=MICROSOFT)
+
+
 def region(message: str | None, image: int) -> Refused:
     given = [reals(2, 2, 4, 4), np.array([[0, 0, 2, 2]], F32), np.array([image])]
     return refused("RoiAlign", given, message)
@@ -134,6 +140,8 @@ CASES = {
     "a row for each token": experts(None, 3),
     "a row too few": experts("scores of 3 tokens", 2),
     "a row too many": experts("scores of 3 tokens", 4),
+    "zero points of one type": averaged(None, np.uint8),
+    "zero points of two types": averaged("wants operands of one type", np.int8),
     "vectors": vectors(None, 1, 1),
     "vectors of one": vectors("two classes or more, each with its vectors", 2),
     "vectors of more": vectors("found 2 labels and 3 numbers in vectors_per_class", 1, 1, 0),
