@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from tenonnx.planning.fusion import Scope
+from tenonnx.planning.fusion import Scope, beside
 from tenonnx.records import record
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Walk(Generic[S]):
 
     def beside(self, node: ir.Node) -> int:
         """Returns the position of the operand that a node of two has beside the value."""
-        return 1 if node.inputs[0] is self.value else 0
+        return beside(node, self.value)
 
     def takes(self, part: Part) -> bool:
         """Goes on by a node, if it is a part that the kernel takes."""

@@ -267,6 +267,9 @@ class Fusions(Generic[S]):
                 scope.takes = there[operator].takes
                 fused = there[operator].fusion(node, scope)
                 place = None if fused is None else scope.place_of(fused)
+                if fused is not None and place is None and scope.misses is not None:
+                    kinds = " + ".join(each.op_type for each in fused.nodes)
+                    scope.misses.add(kinds, node, "a node before its end reads what it makes")
                 if fused is not None and place is not None:
                     scope.taken.update(fused.nodes)
                     found[place] = fused
