@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from tenonnx.graph import array_of, attribute
-from tenonnx.planning.anchors import Part, Walk
+from tenonnx.planning.anchors import Part, Walk, other
 from tenonnx.planning.fusion import Scope, beside
 from tenonnx.planning.lower import is_constant
 from tenonnx.records import record
@@ -70,17 +70,13 @@ def _joined(node: ir.Node, walk: Walk[Any]) -> ir.Node | str:
     return _maker(node.inputs[1], "Slice", walk.scope) or "it joins no slice"
 
 
-def _sines(node: ir.Node, walk: Walk[Any]) -> ir.Value | str:
-    return node.inputs[walk.beside(node)] or "it has one operand"
-
-
 def _straight(node: ir.Node, walk: Walk[Any]) -> ir.Node | str:
     return _maker(node.inputs[walk.beside(node)], "Mul", walk.scope) or "it adds no product"
 
 
 PARTS: Final = (
     Part("half", ("Concat",), _joined, needed=True),
-    Part("sines", ("Mul",), _sines, needed=True),
+    Part("sines", ("Mul",), other, needed=True),
     Part("cosines", ("Add",), _straight, needed=True),
 )
 

@@ -75,6 +75,25 @@ class Scope(AnyScope):
         """Returns a node as specializations see it."""
         return Site(node, self.threads)
 
+    def fused(
+        self,
+        nodes: Sequence[ir.Node],
+        inputs: Iterable[ir.Value | None],
+        make: Callable[[Call], Call],
+        sources: Sequence[ir.Node] = (),
+    ) -> Fused:
+        """Returns the fusion of nodes, and of those sources that nobody else reads then.
+
+        Args:
+            nodes: What is computed; the last one's output is the result.
+            inputs: What the call takes.
+            make: Returns the call, by one that runs sources and nodes one after the other.
+            sources: What is before the nodes, and may stay for others.
+        """
+        output, inputs = nodes[-1].outputs[0], tuple(inputs)
+        plain = self.fallback(tuple(dict.fromkeys((*sources, *nodes))), inputs, output)
+        return Fused((*self.unread(sources, nodes), *nodes), inputs, (output,), make(plain))
+
     def fallback(
         self,
         nodes: Sequence[ir.Node],

@@ -59,13 +59,6 @@ def find_subgraph(
     return largest
 
 
-def inputs_of(subgraph: list[ir.Node]) -> tuple[ir.Value, ...]:
-    """Returns what a subgraph reads, each value once."""
-    made = {node.outputs[0] for node in subgraph}
-    read = (value for node in subgraph for value in node.inputs)
-    return tuple(dict.fromkeys(v for v in read if v is not None and v not in made))
-
-
 def _meetings(
     start: ir.Node, scope: Scope, free: Callable[[ir.Node | None], bool]
 ) -> list[ir.Node]:

@@ -99,6 +99,11 @@ class Walk(Generic[S]):
         return True
 
 
+def other(node: ir.Node, walk: Walk[Any]) -> ir.Value | str:
+    """Reads the operand that a node of two has beside the value."""
+    return node.inputs[walk.beside(node)] or "it has one operand"
+
+
 def follow(anchor: ir.Node, scope: S, *parts: Part, about: Any = None) -> Walk[S]:
     """Returns the longest epilogue of an anchor.
 

@@ -178,6 +178,13 @@ def beside(node: ir.Node, value: ir.Value) -> int:
     return 1 if node.inputs[0] is value else 0
 
 
+def inputs_of(nodes: Sequence[ir.Node]) -> tuple[ir.Value, ...]:
+    """Returns what nodes read that they do not make, each value once."""
+    made = {node.outputs[0] for node in nodes}
+    read = (value for node in nodes for value in node.inputs)
+    return tuple(dict.fromkeys(v for v in read if v is not None and v not in made))
+
+
 S = TypeVar("S", bound=Scope)
 
 Fusion: TypeAlias = "Callable[[ir.Node, S], Fused | None]"

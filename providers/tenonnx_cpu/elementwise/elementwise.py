@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from tenonnx.dtypes import dtype_of
+from tenonnx.planning.fusion import inputs_of
 from tenonnx.traits import COSTLY
 from tenonnx_cpu.activation import CODES as ACTIVATIONS
 from tenonnx_cpu.activation import activation_of
@@ -16,7 +17,7 @@ from tenonnx_cpu.elementwise.kernels.opcodes import INPUTS
 from tenonnx_cpu.elementwise.program import Line, Program, ProgramCall
 from tenonnx_cpu.fuse import ELEMENTWISE, Fused, Scope, fusion
 from tenonnx_cpu.kernel_selection import Site
-from tenonnx_cpu.subgraph import find_subgraph, inputs_of
+from tenonnx_cpu.subgraph import find_subgraph
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -172,10 +173,10 @@ def fuse_chain(node: ir.Node, scope: Scope) -> Fused | None:
             return None
         subgraph = [node]
     program, arrays = compile_subgraph(subgraph, scope.threads)
-    output = subgraph[-1].outputs[0]
-    plain = scope.fallback(subgraph, arrays, output)
-    call = Capturable(ProgramCall(program, plain, scope.threads).launch)
-    return Fused(tuple(subgraph), arrays, (output,), call)
+    threads = scope.threads
+    return scope.fused(
+        subgraph, arrays, lambda plain: Capturable(ProgramCall(program, plain, threads).launch)
+    )
 
 
 def _pays_alone(node: ir.Node) -> bool:

@@ -131,12 +131,12 @@ def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
         return None
     made = (dequantized(value, scope) for value in node.inputs)
     sources = [source for source in made if source is not None]
-    inputs = (image.inputs[0],)
-    every = tuple(dict.fromkeys((*sources, *walk.nodes)))
-    plain = scope.fallback(every, inputs, walk.value)
-    call = ByteConv(weights, x, w, y, bias, walk.found.get(LIMITS.name, ALL), plain)
-    taken = (*scope.unread(sources, walk.nodes), *walk.nodes)
-    return Fused(taken, inputs, (walk.value,), Capturable(call.launch))
+    limits = walk.found.get(LIMITS.name, ALL)
+
+    def make(plain: Call) -> Call:
+        return Capturable(ByteConv(weights, x, w, y, bias, limits, plain).launch)
+
+    return scope.fused(walk.nodes, (image.inputs[0],), make, sources)
 
 
 def _bias(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -135,14 +135,10 @@ def _fused(
 ) -> Fused:
     """Returns the fusion of a product, what feeds it and what follows."""
     _, source = walk.found.get(ROW.name, (None, None))
-    sources = found if source is None else (*found, source)
-    every = tuple(dict.fromkeys((*sources, *walk.nodes)))
-    plain = walk.scope.fallback(every, inputs, walk.value)
     GEMM.request()
 
-    def whole(*given: NDArray) -> Any:
-        y = call(*given)
-        return plain(*given) if y is None else y
+    def make(plain: Call) -> Call:
+        return lambda *given: plain(*given) if (y := call(*given)) is None else y
 
-    taken = (*walk.scope.unread(sources, walk.nodes), *walk.nodes)
-    return Fused(taken, inputs, (walk.value,), whole)
+    sources = found if source is None else (*found, source)
+    return walk.scope.fused(walk.nodes, inputs, make, sources)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.planning.anchors import BROADCASTING, Part, Walk
+from tenonnx.planning.anchors import BROADCASTING, Part, Walk, other
 from tenonnx.records import record
 from tenonnx_cpu.activation import clip_bounds
 from tenonnx_cpu.fuse import Scope
@@ -150,12 +150,8 @@ def _cast(node: ir.Node, walk: Walk[Scope]) -> bool | str:
     return walk.scope.site(node).attribute("to", 0) == FLOAT or "it is to another type"
 
 
-def _scale(node: ir.Node, walk: Walk[Scope]) -> ir.Value | str:
-    return node.inputs[walk.beside(node)] or "it has one operand"
-
-
 SCALED = (
     Part("cast", ("Cast",), _cast, needed=True),
-    Part("scale", ("Mul",), _scale, since=BROADCASTING, needed=True),
+    Part("scale", ("Mul",), other, since=BROADCASTING, needed=True),
 )
 """What makes int32 sums real numbers: a Cast to float32, and a Mul with their scale."""

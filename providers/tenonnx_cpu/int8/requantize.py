@@ -52,11 +52,9 @@ def requantize(
     if not walk.is_whole:
         return None
     made, limits = walk.found["quantizer"], walk.found.get(LIMITS.name, ALL)
-    inputs = tuple(source.inputs[0] for source in found)
-    every = tuple(dict.fromkeys((*found, *walk.nodes)))
-    call = make(codes, made, limits, scope.fallback(every, inputs, walk.value))
+    inputs = (source.inputs[0] for source in found)
     kernel.request()
-    return Fused((*scope.unread(found, walk.nodes), *walk.nodes), inputs, (walk.value,), call)
+    return scope.fused(walk.nodes, inputs, lambda plain: make(codes, made, limits, plain), found)
 
 
 def flat(*arrays: NDArray) -> list[NDArray]:

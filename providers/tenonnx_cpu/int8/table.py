@@ -51,14 +51,14 @@ def fuse_table(node: ir.Node, scope: Scope) -> Fused | None:
     known = _dependent(source, scope)
     for last in reversed(known):
         needed = _needed(last, known)
-        taken = [each for each in needed if each is last or _is_read_by(needed, each, scope)]
+        taken = (*scope.unread(needed[:-1], needed), last)
         # What widens the byte may stay for others, and is computed once more.
         left = [each for each in needed if each not in taken]
         if last.op_type in (QUANTIZE, *OF_BYTES) and all(each.inputs[0] is source for each in left):
             LOOK_UP.request()
             plain = scope.fallback(needed, (source,), last.outputs[0])
             call = Capturable(table_call(plain, scope.threads))
-            return Fused(tuple(taken), (source,), (last.outputs[0],), call)
+            return Fused(taken, (source,), (last.outputs[0],), call)
     return None
 
 
@@ -99,11 +99,6 @@ def _needed(last: ir.Node, known: Collection[ir.Node]) -> list[ir.Node]:
 
     visit(last)
     return list(order)
-
-
-def _is_read_by(nodes: Collection[ir.Node], node: ir.Node, scope: Scope) -> bool:
-    value = node.outputs[0]
-    return not scope.escapes(value) and all(use.node in nodes for use in value.uses())
 
 
 @fusion("Concat", priority=QUANTIZED, takes=REQUANTIZED)

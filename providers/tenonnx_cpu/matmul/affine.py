@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.planning.anchors import BROADCASTING, Part, Walk
+from tenonnx.planning.fusion import inputs_of
 from tenonnx.records import record
 from tenonnx_cpu.activation import ACTIVATION, NONE
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.kernel_selection import Call, NDArray
 from tenonnx_cpu.matmul.product import F32, KINDS, Epilogue, product_launch, request
-from tenonnx_cpu.subgraph import inputs_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -57,18 +58,14 @@ def fuse_affine(node: ir.Node, scope: Scope) -> Fused | None:
     walk = None if found is None else scope.follow(node, found)
     if found is None or walk is None or len(walk.nodes) < 2:
         return None
-    x, nodes = node.inputs[0], walk.nodes
-    assert x is not None
     sources = () if found.cast is None else (found.cast,)
-    every = (*sources, *nodes)
-    inputs = (x, *(value for value in inputs_of(list(every)) if value is not x))
-    plain = scope.fallback(every, inputs, walk.value)
+    inputs = dict.fromkeys((node.inputs[0], *inputs_of([*sources, *walk.nodes])))
     request(KINDS[found.weights.dtype])
-    call = _call(found, walk, plain, scope.threads)
-    return Fused((*scope.unread(sources, nodes), *nodes), inputs, (walk.value,), call)
+    make = functools.partial(_call, found, walk, scope.threads)
+    return scope.fused(walk.nodes, inputs, make, sources)
 
 
-def _call(found: Affine, walk: Walk[Scope], plain: Call, threads: int) -> Capturable:
+def _call(found: Affine, walk: Walk[Scope], threads: int, plain: Call) -> Capturable:
     """Returns what computes all of it; ``plain`` does from the same arguments, of any dtype."""
     weights, bias = found.weights, walk.found.get("bias", found.bias)
     epilogue = Epilogue(activation=walk.found.get("activation", NONE))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenonnx.planning.fusion import inputs_of
 from tenonnx.records import record
 from tenonnx_cpu.activation import ACTIVATION, NONE, Activation
 from tenonnx_cpu.buffers import F32, contiguous, empty
@@ -18,7 +19,6 @@ from tenonnx_cpu.kernel_selection import Call, NDArray
 from tenonnx_cpu.matmul.affine import gemm_of
 from tenonnx_cpu.matmul.kernels import WORKSPACE
 from tenonnx_cpu.matmul.product import SERIAL_PRODUCTS, fits
-from tenonnx_cpu.subgraph import inputs_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -57,12 +57,10 @@ def fuse_layers(node: ir.Node, scope: Scope) -> Fused | None:
     if len(layers) < 2:
         return None
     nodes = tuple(node for layer in layers for node in layer.nodes)
-    x, output = node.inputs[0], nodes[-1].outputs[0]
-    assert x is not None
-    inputs = inputs_of(list(nodes))
-    inputs = (x, *(value for value in inputs if value is not x))
-    plain = scope.fallback(nodes, inputs, output)
-    return Fused(nodes, inputs, (output,), Capturable(LayersCall(layers, plain, scope.threads)))
+    inputs = dict.fromkeys((node.inputs[0], *inputs_of(nodes)))
+    return scope.fused(
+        nodes, inputs, lambda plain: Capturable(LayersCall(layers, plain, scope.threads))
+    )
 
 
 def _layer(node: ir.Node, scope: Scope) -> Layer | None:

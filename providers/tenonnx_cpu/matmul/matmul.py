@@ -80,10 +80,8 @@ def fuse_widened(node: ir.Node, scope: Scope) -> Fused | None:
         return None
     request(KINDS[weight.dtype])
     inputs = (node.inputs[0], cast.inputs[0], *node.inputs[2:])
-    plain = scope.fallback((cast, node), inputs, node.outputs[0])
     make = _matmul_call if node.op_type == "MatMul" else _gemm_call
-    nodes = (*scope.unread((cast,), (node,)), node)
-    return Fused(nodes, inputs, (node.outputs[0],), make(scope.site(node), plain))
+    return scope.fused((node,), inputs, lambda plain: make(scope.site(node), plain), (cast,))
 
 
 def addend(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tenonnx.operators import Array
+from tenonnx.planning.fusion import inputs_of
 from tenonnx_cuda.conv import layouts
 from tenonnx_cuda.elementwise.expressions import MICROSOFT, expression, pays_alone
 from tenonnx_cuda.elementwise.formulas import COMPOUND, MICROSOFTS, SIMPLE
@@ -81,20 +82,14 @@ def fuse_chain(node: ir.Node, scope: Scope) -> Fused | None:
     found = [node]
     while (following := scope.consumer(found[-1].outputs[0])) is not None:
         longer = [*found, following]
-        if expression(following) is None or len(_inputs(longer)) > MOST_INPUTS:
+        if expression(following) is None or len(inputs_of(longer)) > MOST_INPUTS:
             break
         found = longer
     if len(found) < 2 and not pays_alone(node):
         return None
-    chain = Chain(tuple(found), _inputs(found))
+    chain = Chain(tuple(found), inputs_of(found))
     call = chain_call(chain, scope.platform)
     return Fused(chain.nodes, chain.inputs, (found[-1].outputs[0],), call)
-
-
-def _inputs(nodes: Sequence[ir.Node]) -> tuple[ir.Value, ...]:
-    made = {node.outputs[0] for node in nodes}
-    read = (value for node in nodes for value in node.inputs)
-    return tuple(dict.fromkeys(v for v in read if v is not None and v not in made))
 
 
 def whole(chain: Chain) -> str:

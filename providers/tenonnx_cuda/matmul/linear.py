@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from tenonnx.operators import Array
-from tenonnx.planning.anchors import Part, Walk
+from tenonnx.planning.anchors import Part, Walk, other
 from tenonnx_cuda.elementwise.expressions import SINCE, expression
 from tenonnx_cuda.elementwise.formulas import ENDINGS
 from tenonnx_cuda.fuse import Fused, Scope, fusion
@@ -25,7 +25,7 @@ MOST_ADDED: Final = 2
 def _addend(node: ir.Node, walk: Walk[Scope]) -> ir.Value | str:
     if len(walk.about) + len(walk.found.get("addend", ())) >= MOST_ADDED:
         return f"a call adds {MOST_ADDED} arrays"
-    return node.inputs[walk.beside(node)] or "it has one operand"
+    return other(node, walk)
 
 
 def _activation(node: ir.Node, _: Walk[Scope]) -> tuple[str] | str:
