@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import onnx_ir as ir
 
-from tenonnx.graph import array_of, attribute
+from tenonnx.graph import array_of, attribute, constant_of
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -79,6 +79,5 @@ def _normalization(node: ir.Node, channels: int | None) -> Affine | None:
 
 
 def _constant(value: ir.Value | None) -> Array | None:
-    if value is None or not value.is_initializer() or value.is_graph_input():
-        return None
-    return None if value.const_value is None else array_of(value.const_value)
+    tensor = constant_of(value)
+    return None if tensor is None else array_of(tensor)

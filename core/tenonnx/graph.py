@@ -141,6 +141,13 @@ def replace_uses(old: ir.Value, new: ir.Value) -> None:
         replace_input(reader, position, new)
 
 
+def constant_of(value: ir.Value | None) -> ir.TensorProtocol | None:
+    """Returns the tensor that a value is; ``None`` if a run or a caller may make it another."""
+    if value is None or not value.is_initializer() or value.is_graph_input():
+        return None
+    return value.const_value
+
+
 def attribute(node: ir.Node, name: str, default: Any) -> Any:
     """Returns an attribute's value, or a default where the node has none of that name."""
     # A dict's own get: that of the attributes themselves takes ten times as long.

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 import onnx_ir as ir
 
-from tenonnx.graph import array_of, attribute
+from tenonnx.graph import array_of, attribute, constant_of
 from tenonnx.traits import BROADCASTING, REDUCTIONS, UNARY
 
 Sizes: TypeAlias = tuple[int | None, ...]
@@ -41,9 +41,7 @@ def operand(node: ir.Node, position: int) -> ir.Value | None:
 
 def integers_of(value: ir.Value | None) -> tuple[int, ...] | None:
     """Returns the constant list of integers that a value is, such as a shape or axes."""
-    if value is None or not value.is_initializer() or value.is_graph_input():
-        return None
-    tensor = value.const_value
+    tensor = constant_of(value)
     if tensor is None or len(tensor.shape) > 1 or tensor.size > LARGEST:
         return None
     array = array_of(tensor)

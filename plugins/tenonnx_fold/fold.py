@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from tenonnx import HOST, TransformContext, Weight, WeightTensor
 from tenonnx.digest import digest
-from tenonnx.graph import graphs, has_bodies, label, python_attributes, replace_uses
+from tenonnx.graph import constant_of, graphs, has_bodies, label, python_attributes, replace_uses
 from tenonnx.interruption import Stopped
 from tenonnx.traits import RANDOM
 from tenonnx_fold.pieces import in_pieces
@@ -112,10 +112,8 @@ def _is_foldable(node: ir.Node) -> bool:
 
 
 def _is_constant(value: ir.Value) -> bool:
-    tensor = value.const_value
-    if tensor is None or not value.is_initializer() or value.is_graph_input():
-        return False
-    return tensor.dtype != ir.DataType.STRING
+    tensor = constant_of(value)
+    return tensor is not None and tensor.dtype != ir.DataType.STRING
 
 
 def _weight(value: ir.Value, context: TransformContext) -> Weight:

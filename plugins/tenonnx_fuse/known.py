@@ -9,14 +9,13 @@ import onnx_ir as ir
 
 from tenonnx import HOST, Weight, WeightTensor
 from tenonnx.graph import attribute as attribute
+from tenonnx.graph import constant_of
 from tenonnx.sizes import operand, rank_of
 
 
 def weight_of(value: ir.Value | None) -> Weight | None:
     """Returns the weight that a value is; ``None`` if it is made by a run, or may be replaced."""
-    if value is None or not value.is_initializer() or value.is_graph_input():
-        return None
-    tensor = value.const_value
+    tensor = constant_of(value)
     return tensor.weight if isinstance(tensor, WeightTensor) else None
 
 

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from tenonnx import InvalidArgument
 from tenonnx.graph import attribute
+from tenonnx.sizes import operand
 from tenonnx_quant.opset import at_least
 from tenonnx_quant.selection import Selection, is_scaled, weights
 from tenonnx_quant.stored import Quantized, by_channel, constant
@@ -170,7 +171,7 @@ def _per_channel(node: ir.Node, source: ir.Value) -> ir.Node:
 
 
 def _biased(node: ir.Node, product: ir.Value) -> list[ir.Node]:
-    bias = node.inputs[2] if len(node.inputs) > 2 else None
+    bias = operand(node, 2)
     if bias is None:
         return []
     if node.op_type != "Conv":

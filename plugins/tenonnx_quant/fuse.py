@@ -5,8 +5,9 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from tenonnx import TransformContext, Weight, WeightTensor
-from tenonnx.graph import attribute, graphs
+from tenonnx.graph import attribute, constant_of, graphs
 from tenonnx.records import record
+from tenonnx.sizes import operand
 
 DOMAIN = "ai.tenonnx"
 """Where the fused operator lives; it is made by the transform and never found in a file."""
@@ -64,20 +65,20 @@ def _match(node: ir.Node) -> tuple[Quantized, bool] | None:
         return None
     if len(node.outputs) != 1 or node.inputs[0] is None:
         return None
-    operand, transposed = node.inputs[1], False
+    matrix, transposed = node.inputs[1], False
     if node.op_type == "Gemm":
         if attribute(node, "transA", 0) or attribute(node, "alpha", 1) != 1:
             return None
-        if not _is_row(node.inputs[2] if len(node.inputs) > 2 else None):
+        if not _is_row(operand(node, 2)):
             return None
         transposed = bool(attribute(node, "transB", 0))
-    producer = operand.producer() if operand is not None else None
+    producer = matrix.producer() if matrix is not None else None
     if producer is not None and producer.op_type == "Transpose" and producer.domain == "":
         permutation = producer.attributes.get("perm")
         if permutation is not None and tuple(permutation.as_ints()) != (1, 0):
             return None
-        operand, transposed = (producer.inputs or (None,))[0], not transposed
-        producer = operand.producer() if operand is not None else None
+        matrix, transposed = operand(producer, 0), not transposed
+        producer = matrix.producer() if matrix is not None else None
     if producer is None or producer.op_type != "DequantizeLinear" or producer.domain != "":
         return None
     quantized = _quantized(producer)
@@ -118,9 +119,7 @@ def _quantized(node: ir.Node) -> Quantized | None:
 
 
 def _weight_of(value: ir.Value | None) -> Weight | None:
-    if value is None or not value.is_initializer() or value.is_graph_input():
-        return None
-    tensor = value.const_value
+    tensor = constant_of(value)
     return tensor.weight if isinstance(tensor, WeightTensor) else None
 
 
@@ -164,7 +163,7 @@ def _replace(
         name=node.name,
     )
     new_nodes, result = [product], product.outputs[0]
-    bias = node.inputs[2] if len(node.inputs) > 2 else None
+    bias = operand(node, 2)
     if bias is not None:
         new_nodes += _biased(node, result, bias)
         result = new_nodes[-1].outputs[0]

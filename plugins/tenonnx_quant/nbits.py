@@ -8,6 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tenonnx.graph import attribute
+from tenonnx.sizes import operand
 from tenonnx_quant.rounding import Blocks, Integers, NDArray, packed
 from tenonnx_quant.selection import depth_axis, is_scaled, product_uses
 from tenonnx_quant.stored import constant, deferred
@@ -105,13 +106,13 @@ def replace_by_nbits(graph: ir.Graph, value: ir.Value, axis: int, scheme: Weight
 def _is_plain(node: ir.Node) -> bool:
     if node.op_type == "MatMul":
         return True
-    bias = node.inputs[2] if len(node.inputs) > 2 else None
+    bias = operand(node, 2)
     flat = bias is None or (bias.shape is not None and len(bias.shape) == 1)
     return flat and not attribute(node, "transA", 0) and not is_scaled(node)
 
 
 def _multiply(node: ir.Node, columns: Columns) -> None:
-    bias = node.inputs[2] if len(node.inputs) > 2 else None
+    bias = operand(node, 2)
     inputs = [node.inputs[0], *columns.parts]
     if bias is not None:
         inputs += [None] * (5 - len(inputs)) + [bias]

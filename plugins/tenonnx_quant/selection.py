@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from tenonnx import InvalidArgument
-from tenonnx.graph import attribute
+from tenonnx.graph import attribute, constant_of
 
 FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
@@ -60,9 +60,7 @@ def is_scaled(node: ir.Node) -> bool:
 
 def is_weight(value: ir.Value | None) -> bool:
     """Tells whether a value is a float constant of two dimensions or more."""
-    if value is None or not value.is_initializer() or value.is_graph_input():
-        return False
-    tensor = value.const_value
+    tensor = constant_of(value)
     return tensor is not None and tensor.dtype in FLOATS and len(tensor.shape) >= 2
 
 
