@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tenonnx.graph import attribute as attribute
 from tenonnx.operators import Array
-from tenonnx.planning.lower import is_constant
+from tenonnx.planning.lower import weight_of
 from tenonnx.weights.tensors import WeightTensor
 from tenonnx_cuda.options import CudaOptions
 from tenonnx_cuda.platform import Platform
@@ -69,9 +69,7 @@ class Site:
     def weight(self, position: int) -> Weight | None:
         """Returns a constant input's handle in the weights' registry, if it has one."""
         inputs = self.node.inputs
-        value = inputs[position] if position < len(inputs) else None
-        tensor = value.const_value if value is not None and is_constant(value) else None
-        return tensor.weight if isinstance(tensor, WeightTensor) else None
+        return weight_of(inputs[position]) if position < len(inputs) else None
 
     def element(self, array: Array) -> str:
         """Returns the sources' name of an array's element type."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, cast
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from tenonnx.operators import Kernel, Namespace, OperatorTable
     from tenonnx.options import SessionOptions
     from tenonnx.provider import Segment, Step
-    from tenonnx.weights.weight import Weight
     from tenonnx_cuda.platform import Platform, Stream
 
 
@@ -183,23 +182,26 @@ class CUDAExecutionProvider(ArrayProvider):
         import onnx_ir as ir
 
         from tenonnx.graph import is_control_flow
+        from tenonnx.planning.lower import weight_of
 
         read = (
-            value
+            weight_of(value)
             for step in steps
             for i, value in enumerate(step.inputs)
             if step.device_of_input(i) is not HOST
         )
         graph = segment.nodes[0].graph
         bodies = isinstance(graph, ir.Graph) and any(map(is_control_flow, graph))
-        self._weights.preload(weights(read), wait=bodies)
+        self._weights.preload(filter(None, read), wait=bodies)
 
     def _after_weights(self, step: Step) -> Step:
         """Returns a step that waits for those of its weights that are underway."""
+        from tenonnx.planning.lower import weight_of
         from tenonnx_cuda.weights.uploads import after
 
         inner = (value for node in step.nodes for value in node.inputs)
-        known = dict.fromkeys(map(self._weights.upload, weights((*step.inputs, *inner))))
+        read = filter(None, map(weight_of, (*step.inputs, *inner)))
+        known = dict.fromkeys(map(self._weights.upload, read))
         uploads = [upload for upload in known if upload is not None]
         self._there.expect(uploads)
         return after(uploads, step, self.stream)
@@ -207,18 +209,6 @@ class CUDAExecutionProvider(ArrayProvider):
     def _namespace(self, kernel: Kernel) -> Namespace:
         assert kernel.host != "all", "such a node was not accepted"
         return self.xp
-
-
-def weights(values: Iterable[ir.Value | None]) -> Iterator[Weight]:
-    """Yields those of some values that are weights."""
-    from tenonnx.planning.lower import is_constant
-    from tenonnx.weights.tensors import WeightTensor
-
-    for value in values:
-        if value is not None and is_constant(value):
-            tensor = value.const_value
-            if isinstance(tensor, WeightTensor):
-                yield tensor.weight
 
 
 def on_stream(stream: Stream, step: Step) -> Step:

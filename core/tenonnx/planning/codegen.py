@@ -18,12 +18,10 @@ from typing import Any, NamedTuple
 import onnx_ir as ir
 
 from tenonnx.errors import InvalidGraph, NotSupported
-from tenonnx.graph import array_of
 from tenonnx.planning.codegen_control import EMITTERS, bodies
-from tenonnx.planning.lower import Block, Lowering
+from tenonnx.planning.lower import Block, Lowering, constant_on
 from tenonnx.planning.writing import writer
 from tenonnx.provider import HOST, Device, Step
-from tenonnx.weights.tensors import WeightTensor
 
 
 class Code(NamedTuple):
@@ -178,13 +176,9 @@ class Generator:
         return name
 
     def _constant(self, value: ir.Value, device: Device) -> str:
-        tensor = value.const_value
-        assert tensor is not None
-        key = (id(tensor), device.id)
+        key = (id(value.const_value), device.id)
         if key not in self._constants:
-            on = tensor.weight.on if isinstance(tensor, WeightTensor) else None
-            array = on(device) if on else device.upload(array_of(tensor))
-            self._constants[key] = self.bind("c", array)
+            self._constants[key] = self.bind("c", constant_on(value, device))
         return self._constants[key]
 
     def watch_iteration(self) -> None:

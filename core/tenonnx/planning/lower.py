@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import onnx_ir as ir
 
@@ -14,7 +14,11 @@ from tenonnx.interruption import Stopped
 from tenonnx.planning.placement import PlacedSegment, Placement
 from tenonnx.provider import HOST, Device, Provider, Segment, Step
 from tenonnx.records import record
+from tenonnx.weights.tensors import WeightTensor
 from tenonnx.wellformed import misfit
+
+if TYPE_CHECKING:
+    from tenonnx.weights.weight import Weight
 
 
 @record
@@ -180,6 +184,20 @@ class Lowering:
 def is_constant(value: ir.Value) -> bool:
     """Says whether a value is a weight that no caller can override."""
     return value.is_initializer() and not value.is_graph_input()
+
+
+def weight_of(value: ir.Value | None) -> Weight | None:
+    """Returns a constant's handle in the weights' registry; ``None`` for what has none."""
+    tensor = value.const_value if value is not None and is_constant(value) else None
+    return tensor.weight if isinstance(tensor, WeightTensor) else None
+
+
+def constant_on(value: ir.Value, device: Device) -> Any:
+    """Returns a constant's array on a device."""
+    if (weight := weight_of(value)) is not None:
+        return weight.on(device)
+    assert value.const_value is not None, "the value is a constant"
+    return device.upload(graphs.array_of(value.const_value))
 
 
 def compile_segment(provider: Provider, segment: Segment) -> Sequence[Step]:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.graph import array_of
-from tenonnx.planning.lower import is_constant
+from tenonnx.planning.lower import constant_on, is_constant
 from tenonnx.planning.program import Program
 from tenonnx.provider import HOST, Device, Step
-from tenonnx.weights.tensors import WeightTensor
 from tenonnx_cuda.capture.captured_call import shared
 from tenonnx_cuda.capture.dynamic_length import Limit, Limits
 from tenonnx_cuda.capture.replay import dynamic_of
@@ -108,12 +106,3 @@ def in_common(inputs: Sequence[Any], outs: Sequence[Any]) -> list[set[int]]:
         if i < len(inputs) <= j:
             found[j - len(inputs)].add(i)
     return found
-
-
-def constant_on(value: ir.Value, device: Device) -> Any:
-    """Returns a constant's array on a device."""
-    tensor = value.const_value
-    assert tensor is not None, "the value is a constant"
-    if isinstance(tensor, WeightTensor):
-        return tensor.weight.on(device)
-    return device.upload(array_of(tensor))
