@@ -8,9 +8,12 @@ from typing import Final
 
 from tenonnx_cpu.listing import LISTING
 
-OF_BYTES: Final = frozenset({"int8.dense", "int8.pooling", "int8.pairs", "int8.conv"})
 QUANTIZED: Final = ("Quantize", "Dequantize", "QLinear")
-"""Modules about what stands between operators whose names begin so; nothing for other graphs."""
+BESIDE: Final = {
+    **dict.fromkeys(["int8.dense", "int8.pooling", "int8.pairs", "int8.conv"], QUANTIZED),
+    "matmul.experts": ("Gather",),
+}
+"""Modules about nodes beside operators whose names begin so; nothing for other graphs."""
 
 
 def _by_operator() -> dict[tuple[str, str], list[str]]:
@@ -30,9 +33,10 @@ def import_for(operators: Iterable[tuple[str, str]]) -> None:
     """Imports the modules that do something about some operators."""
     found = set(operators)
     names = {module for operator in found for module in MODULES.get(operator, ())}
-    if not any(op_type.startswith(QUANTIZED) for _, op_type in found):
-        names -= OF_BYTES
     for name in names:
+        beside = BESIDE.get(name)
+        if beside and not any(op_type.startswith(beside) for _, op_type in found):
+            continue
         importlib.import_module(f"tenonnx_cpu.{name}")
 
 

@@ -10,8 +10,7 @@ from tenonnx.planning.lower import is_constant
 from tenonnx.provider import HOST, Step
 from tenonnx.traits import SHAPE_ARITHMETIC
 from tenonnx_cpu.capture.capturable import Capturable
-from tenonnx_cpu.capture.constants import fix
-from tenonnx_cpu.capture.launch import Launch
+from tenonnx_cpu.capture.launch import Launch, fix
 
 if TYPE_CHECKING:
     import onnx_ir as ir

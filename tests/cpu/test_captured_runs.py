@@ -20,8 +20,7 @@ pytest.importorskip("numba")
 from tenonnx_cpu import buffers
 from tenonnx_cpu.capture import capturable, span
 from tenonnx_cpu.capture.captured_call import capture, repeats
-from tenonnx_cpu.capture.constants import fix
-from tenonnx_cpu.capture.launch import Launch
+from tenonnx_cpu.capture.launch import Launch, fix
 from tenonnx_cpu.jit import runtime, scratch
 from tenonnx_cpu.jit.code import code_object
 

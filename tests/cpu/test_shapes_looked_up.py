@@ -9,7 +9,7 @@ import pytest
 from running import floats, require_kernels, session
 
 from models import node
-from tenonnx_cpu.capture.constants import fix, is_fixed
+from tenonnx_cpu.capture.launch import fix, is_fixed
 from tenonnx_cpu.jit.code import code_object
 
 require_kernels()

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tenonnx_array.rotary_halves import PARTS, find_rotary_halves
 from tenonnx_cpu.buffers import F32, empty
 from tenonnx_cpu.capture.capturable import Capturable
-from tenonnx_cpu.capture.constants import is_fixed
-from tenonnx_cpu.capture.launch import Launch
+from tenonnx_cpu.capture.launch import Launch, is_fixed
 from tenonnx_cpu.fuse import PATTERN, Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
 

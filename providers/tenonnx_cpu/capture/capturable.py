@@ -18,8 +18,7 @@ import numpy as np
 
 from tenonnx.records import record
 from tenonnx_cpu.buffers import COUNTED, apart
-from tenonnx_cpu.capture.constants import is_fixed
-from tenonnx_cpu.capture.launch import Launch, done
+from tenonnx_cpu.capture.launch import Launch, done, is_fixed
 from tenonnx_cpu.jit import layout as at
 from tenonnx_cpu.jit.code import code_object
 from tenonnx_cpu.jit.runtime import JitKernel, compiles

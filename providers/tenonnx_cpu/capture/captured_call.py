@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tenonnx_cpu.capture.constants import is_fixed
-from tenonnx_cpu.capture.launch import Launch
+from tenonnx_cpu.capture.launch import Launch, is_fixed
 from tenonnx_cpu.jit import layout as at
 from tenonnx_cpu.jit.scratch import scratch
 

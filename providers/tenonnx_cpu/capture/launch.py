@@ -1,15 +1,19 @@
-"""What a step is about to do: a kernel, its arguments and its result."""
+"""What a step is about to do: a kernel, its arguments and its result, which may be fixed."""
 
 from __future__ import annotations
 
 import functools
 import operator
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
+
+_known: dict[int, weakref.ref[Any]] = {}
+"""Arrays that never change: who has been given one may rely on its elements."""
 
 
 class Launch(NamedTuple):
@@ -47,3 +51,18 @@ def done(made: Any, inputs: Sequence[Any] = ()) -> Any:
             return made.result
         made = made.otherwise(*inputs)  # type: ignore[misc]  # who may refuse says what then
     return made
+
+
+def fix(result: Any) -> NDArray:
+    """Returns a copy of an array that nobody writes to."""
+    array = np.array(result)
+    array.flags.writeable = False
+    number = id(array)
+    _known[number] = weakref.ref(array, lambda _: _known.pop(number, None))
+    return array
+
+
+def is_fixed(array: Any) -> bool:
+    """Says whether an array is one that ``fix`` returned."""
+    known = _known.get(id(array))
+    return known is not None and known() is array

@@ -14,8 +14,7 @@ import numpy as np
 from tenonnx.records import record
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.capture.capturable import PATIENCE, Capturable
-from tenonnx_cpu.capture.constants import is_fixed
-from tenonnx_cpu.capture.launch import Launch
+from tenonnx_cpu.capture.launch import Launch, is_fixed
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.threading_config import shared_out

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx_cpu.capture.capturable import Capturable
-from tenonnx_cpu.capture.constants import is_fixed
-from tenonnx_cpu.capture.launch import Launch
+from tenonnx_cpu.capture.launch import Launch, is_fixed
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.kernel_selection import Call, Site, specialize
 

@@ -59,14 +59,13 @@ class Demand(dict["JitKernel", float]):
 
     node: ir.Node | None = None
 
-    def add(self, kernel: JitKernel, *, works: bool) -> None:
-        """Notes that the node at hand asks for a kernel, which may be to do its work."""
-        work = 0.0
-        if works and kernel.run is None and self.node is not None:
+    def wait_for(self, kernel: JitKernel, *, works: bool) -> None:
+        """Has a kernel compiled before others that are to do less work, as the node at hand is."""
+        if works and self.node is not None:
             from tenonnx_cpu.work import work_of  # few processes have kernels to compile
 
-            work = work_of(self.node)
-        self[kernel] = self.get(kernel, 0.0) + work
+            self[kernel] += work_of(self.node)
+        _queue().put(self)
 
     def waiting(self) -> list[JitKernel]:
         """Returns the kernels that are still to be compiled."""
@@ -107,13 +106,13 @@ class JitKernel:
             works: Whether it is to do the work of the node at hand.
         """
         demand = ASKING.get()
-        demand.add(self, works=works)
+        demand.setdefault(self, 0.0)
         if self.run is not None:
             return
         mode = jit_mode()
         if mode == "0" or (self.state and mode != "wait"):
             if self.state == COMPILING:
-                _queue().put(demand)
+                demand.wait_for(self, works=works)
             return
         # Whatever it is that prevents it, compiling finds it, too, and says so.
         with contextlib.suppress(Changed):
@@ -125,7 +124,7 @@ class JitKernel:
             self.compile()
         else:
             self.state = COMPILING
-            _queue().put(demand)
+            demand.wait_for(self, works=works)
 
     def path(self) -> Path:
         """Returns where its code object is, or is to be."""

@@ -9,8 +9,7 @@ import numpy as np
 
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.capture.capturable import Capturable
-from tenonnx_cpu.capture.constants import is_fixed
-from tenonnx_cpu.capture.launch import Launch, done
+from tenonnx_cpu.capture.launch import Launch, done, is_fixed
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import F32, Call, NDArray, Site, specialize
 from tenonnx_cpu.threading_config import shared_out
