@@ -161,12 +161,11 @@ class _Dispatcher(CPUDispatcher):
 
 target_registry[NAME] = Kernels
 dispatcher_registry[Kernels] = _Dispatcher
+OWN = {"_target": NAME, "pipeline_class": Compiler} if code_object.SUPPORTED else {}
+"""What differs from numba, which compiles and calls what no code object is made of."""
+
 jit_registry[Kernels] = njit = functools.partial(
-    numba.jit,
-    _target=NAME if code_object.SUPPORTED else "cpu",  # numba calls what no code object is made of
-    no_cpython_wrapper=True,
-    no_cfunc_wrapper=True,
-    pipeline_class=Compiler,
+    numba.jit, no_cpython_wrapper=True, no_cfunc_wrapper=True, **OWN
 )
 """Decorates a function that kernels consist of; takes numba's options."""
 
