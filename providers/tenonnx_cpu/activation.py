@@ -77,7 +77,7 @@ def named(name: str, given: Sequence[float] = ()) -> Activation | None:
 
 def _activation(node: ir.Node, walk: Walk[Any]) -> Activation | str:
     made = activation_of(walk.scope.site(node))
-    return "its parameters are not known before" if made is None else made
+    return "kernels do not apply it with its parameters" if made is None else made
 
 
 ACTIVATION: Final = Part("activation", tuple(CODES), _activation)
