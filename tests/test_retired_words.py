@@ -55,6 +55,8 @@ PHRASES = {
     r"search for garbage": ("the garbage collector", 0),
     r"kinds? of processor": ("target CPU", 0),
     r"wr(ites|itten|ote) down": ("capture, keep", 0),
+    r"\bcrews?\b|_crew|crew_": ("thread pool", 0),
+    r"\bislands?\b": ("subgraph", 0),
     r"initialis": ("initializ, as ONNX", 0),
     r"serialis": ("serializ", 0),
     r"(normali|optimi|quanti|recogni|speciali|standardi)s(e|a|i)": ("...iz..., as ONNX", 0),
