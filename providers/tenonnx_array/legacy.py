@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
-from tenonnx.operators import Array, Namespace
+from tenonnx.operators import PASSES_ON, Array, Namespace
 
 Function = Callable[..., Array]
 
@@ -34,21 +33,9 @@ def consuming(function: Function | str) -> Function:
         return resolve(xp, function, *inputs, **attributes)
 
     if not isinstance(function, str):
-        _take_attributes_of(kernel, function)
+        vars(kernel)[PASSES_ON] = (function,)
     vars(kernel)["forwards_to"] = function
     return kernel
-
-
-def _take_attributes_of(kernel: Function, function: Function) -> None:
-    """Let ``inspect.signature`` show the function's attributes on a kernel that forwards them."""
-    signature = inspect.signature(kernel)
-    forwarded = [
-        parameter
-        for parameter in inspect.signature(function).parameters.values()
-        if parameter.kind is parameter.KEYWORD_ONLY
-    ]
-    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    vars(kernel)["__signature__"] = signature.replace(parameters=own + forwarded)
 
 
 def limited_broadcast(function: Function | str) -> Function:
