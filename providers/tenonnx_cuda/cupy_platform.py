@@ -210,7 +210,7 @@ class CupyPlatform:
         memory = self._cupy.cuda.UnownedMemory(inner.ptr, inner.size, both, self._device.id)
         return _Owned(memory, block.nbytes)
 
-    @functools.cache  # noqa: B019 - platforms live as long as the process, and recordings need all
+    @functools.cache  # noqa: B019 - platforms live as long as the process, and graphs need all
     def compile(self, source: str, name: str, options: Sequence[str]) -> Launcher:
         """Compiles a kernel with NVRTC; cupy keeps the result on disk."""
         module = self._cupy.RawModule(code=source, options=("-std=c++17", *options))

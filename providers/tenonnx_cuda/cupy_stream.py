@@ -1,4 +1,4 @@
-"""A session's stream on a device, by way of cupy, and the CUDA graphs recorded on it."""
+"""A session's stream on a device, by way of cupy, and the CUDA graphs captured on it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from tenonnx.operators import Array
 from tenonnx_cuda.matmul.cublas import TF32
-from tenonnx_cuda.platform import CannotRecordError, OutOfDeviceMemoryError, Recording
+from tenonnx_cuda.platform import CannotCaptureError, Graph, OutOfDeviceMemoryError
 
 LARGEST_LIMIT = 2**62
 """cupy's pools take a signed number."""
@@ -23,7 +23,7 @@ LARGEST_LIMIT = 2**62
 DEFAULT_MATH = 0
 """CUBLAS_DEFAULT_MATH: float32 is multiplied as it is."""
 
-_recording = threading.Lock()
+_capturing = threading.Lock()
 """cupy has one allocator of pinned memory for all threads."""
 
 
@@ -76,14 +76,14 @@ class CupyStream:
         self._ordered = Ordered(device, self._stream)
         self.replaying = threading.RLock()
         # Pools have what was freed on one stream for that stream alone.
-        self._capture = cupy.cuda.Stream(non_blocking=True)
+        self._captures = cupy.cuda.Stream(non_blocking=True)
         self._pool = cupy.cuda.MemoryPool()
-        self._recorded = cupy.cuda.MemoryPool(functools.partial(_for_recordings, cupy.cuda))
+        self._of_graphs = cupy.cuda.MemoryPool(functools.partial(_for_graphs, cupy.cuda))
         if limit < LARGEST_LIMIT:
             with device:
                 self._pool.set_limit(size=limit)
-                self._recorded.set_limit(size=limit)
-        weakref.finalize(self, _empty, device, self._pool, self._recorded).atexit = False
+                self._of_graphs.set_limit(size=limit)
+        weakref.finalize(self, _empty, device, self._pool, self._of_graphs).atexit = False
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -113,27 +113,27 @@ class CupyStream:
         memory = self._pool.malloc(math.prod(shape) * dtype.itemsize)
         return self._cupy.ndarray(shape, dtype, memptr=memory)
 
-    def record(self, work: Callable[[], Any]) -> tuple[Recording, Any]:
+    def capture(self, work: Callable[[], Any]) -> tuple[Graph, Any]:
         """Captures a CUDA graph.
 
         What it allocates comes from a pool that all graphs of the stream share, for no two of them
         run at once; what is left of a graph between its runs is held by its caller. Captures have a
-        stream of their own: what other threads do on this one meanwhile would be recorded, and not
+        stream of their own: what other threads do on this one meanwhile would be captured, and not
         done.
         """
-        cuda, capture = self._cupy.cuda, self._capture
-        allocator = cuda.using_allocator(self._recorded.malloc)
+        cuda, capture = self._cupy.cuda, self._captures
+        allocator = cuda.using_allocator(self._of_graphs.malloc)
         with self.active(), self._no_uploads(), capture, allocator:
             capture.begin_capture()
             try:
                 result = work()
             except Exception as error:
                 _abandon(capture, cuda.runtime.CUDARuntimeError)
-                raise CannotRecordError(str(error)) from error
+                raise CannotCaptureError(str(error)) from error
             try:
                 return functools.partial(self._launch, capture.end_capture()), result
             except cuda.runtime.CUDARuntimeError as error:
-                raise CannotRecordError(str(error)) from error
+                raise CannotCaptureError(str(error)) from error
 
     def _launch(self, graph: Any) -> None:
         """Starts a graph, which writes to this stream's pool."""
@@ -149,10 +149,10 @@ class CupyStream:
 
         def malloc(nbytes: int) -> Any:
             if threading.get_ident() == thread:
-                raise CannotRecordError(f"{nbytes} bytes are copied from the host")
+                raise CannotCaptureError(f"{nbytes} bytes are copied from the host")
             return pool.malloc(nbytes)
 
-        with _recording:
+        with _capturing:
             self._cupy.cuda.set_pinned_memory_allocator(malloc)
             try:
                 yield
@@ -186,16 +186,16 @@ def _empty(device: Any, *pools: Any) -> None:
             pool.free_all_blocks()
 
 
-def _for_recordings(cuda: Any, nbytes: int) -> Any:
-    """Allocates for a pool that recordings have.
+def _for_graphs(cuda: Any, nbytes: int) -> Any:
+    """Allocates for a pool that graphs have.
 
     cupy answers errors that it knows by giving back all that is free in the pool, and trying again;
-    but what is free between recordings is what they write when they are replayed.
+    but what is free between graphs is what they write when they are replayed.
     """
     try:
         return cuda.MemoryPointer(cuda.Memory(nbytes), 0)
     except (cuda.memory.OutOfMemoryError, cuda.runtime.CUDARuntimeError) as error:
-        raise CannotRecordError(str(no_room(error))) from error
+        raise CannotCaptureError(str(no_room(error))) from error
 
 
 def _abandon(stream: Any, failure: type[Exception]) -> None:

@@ -23,7 +23,7 @@ class CudaOptions:
         device_id: Which GPU, as ``CUDA_VISIBLE_DEVICES`` numbers them.
         gpu_mem_limit: Bytes that a session's intermediate results may take; weights, which are
             shared, do not count.
-        enable_cuda_graph: Record a run for each combination of input shapes, and replay it.
+        enable_cuda_graph: Capture a run for each combination of input shapes, and replay it.
         user_compute_stream: The address of a ``cudaStream_t`` to run on; one of its own if 0.
         use_tf32: Let float32 products and convolutions round their factors to 10 bits.
         cudnn_conv_algo_search: ``EXHAUSTIVE`` times cuDNN's plans for a convolution and keeps the

@@ -32,8 +32,8 @@ the arguments stay as they are; others are numbers of at most eight bytes, which
 likewise, in the arguments' order.
 """
 
-Recording: TypeAlias = Callable[[], None]
-"""Starts work again that was recorded, as a whole; the arrays that it reads and writes are there
+Graph: TypeAlias = Callable[[], None]
+"""Starts work again that was captured, as a whole; the arrays that it reads and writes are there
 yet."""
 
 
@@ -61,7 +61,7 @@ class Stream(Protocol):
 
     @property
     def replaying(self) -> AbstractContextManager[object]:
-        """Held while a recording is started and what it made is copied.
+        """Held while a graph is started and what it made is copied.
 
         The next one may use the same memory.
         """
@@ -78,11 +78,11 @@ class Stream(Protocol):
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """Returns an array from the pool."""
 
-    def record(self, work: Callable[[], Any]) -> tuple[Recording, Any]:
-        """Records what a function does; returns that and what the function returned.
+    def capture(self, work: Callable[[], Any]) -> tuple[Graph, Any]:
+        """Captures what a function does; returns that and what the function returned.
 
         Raises:
-            CannotRecordError: The function waited for the device, or did what cannot be repeated.
+            CannotCaptureError: The function waited for the device, or did what cannot be repeated.
         """
 
     def wait_event(self, event: Event) -> None:
@@ -92,7 +92,7 @@ class Stream(Protocol):
         """Waits until everything is done."""
 
 
-class CannotRecordError(RuntimeError):
+class CannotCaptureError(RuntimeError):
     """Work that has to be done anew in each run."""
 
 

@@ -101,7 +101,7 @@ class CUDAExecutionProvider(ArrayProvider):
         return True
 
     def compile(self, segment: Segment) -> Sequence[Step]:
-        """Returns a step per node, each on the session's stream; or recordings of many."""
+        """Returns a step per node, each on the session's stream; or graphs of many."""
         from tenonnx_cuda.capture.step_fusion import fuse_steps
         from tenonnx_cuda.host_shapes import shape_nodes
 
@@ -212,7 +212,7 @@ class CUDAExecutionProvider(ArrayProvider):
 
 
 def on_stream(stream: Stream, step: Step) -> Step:
-    """Returns a step whose work goes to a stream; a recording looks after that itself."""
+    """Returns a step whose work goes to a stream; a graph looks after that itself."""
     from tenonnx_cuda.capture.replay import Replayed
 
     parts = tuple(on_stream(stream, part) for part in step.parts)

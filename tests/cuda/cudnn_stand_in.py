@@ -177,14 +177,14 @@ class Function:
 
 def cudnn(library: Library) -> Cudnn:
     """Returns such a cuDNN on a device that is only thought of."""
-    stream = SimpleNamespace(ptr=7, is_capturing=lambda: bool(strict.RECORDING))
+    stream = SimpleNamespace(ptr=7, is_capturing=lambda: bool(strict.CAPTURING))
 
     class Event:
         def record(self) -> None:
             self.time = library.clock
 
         def synchronize(self) -> None:
-            assert not strict.RECORDING
+            assert not strict.CAPTURING
 
     cuda = SimpleNamespace(
         get_current_stream=lambda: stream,

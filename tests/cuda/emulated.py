@@ -18,11 +18,11 @@ import strict
 import tenonnx
 from tenonnx_cuda.namespace import DeviceNamespace
 from tenonnx_cuda.platform import (
-    CannotRecordError,
+    CannotCaptureError,
+    Graph,
     Launcher,
     NDArray,
     OutOfDeviceMemoryError,
-    Recording,
     View,
 )
 from tenonnx_cuda.provider import CUDAExecutionProvider
@@ -74,7 +74,7 @@ class Arriving:
 
 class FakeStream:
     def __init__(self) -> None:
-        self.depth = self.recordings = 0
+        self.depth = self.graphs = 0
         self.broken = False
         self.replaying = threading.RLock()
 
@@ -92,17 +92,17 @@ class FakeStream:
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         return strict.StrictArray(strict.empty(shape, dtype), alone=True)
 
-    def record(self, work: Callable[[], Any]) -> tuple[Recording, Any]:
+    def capture(self, work: Callable[[], Any]) -> tuple[Graph, Any]:
         if self.broken:
-            raise CannotRecordError("the stream is told to fail")
-        self.recordings += 1
-        strict.RECORDING.append(True)
+            raise CannotCaptureError("the stream is told to fail")
+        self.graphs += 1
+        strict.CAPTURING.append(True)
         try:
             results = work()
         except strict.HiddenTransferError as error:
-            raise CannotRecordError(str(error)) from error
+            raise CannotCaptureError(str(error)) from error
         finally:
-            strict.RECORDING.pop()
+            strict.CAPTURING.pop()
         return Replay(work, results), results
 
     def wait_event(self, event: Arriving) -> None:

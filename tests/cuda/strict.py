@@ -35,7 +35,7 @@ AT = frozenset({"add", "subtract", "maximum", "minimum", "bitwise_and", "bitwise
 AT_DTYPES = frozenset("iIlLqQefd")
 
 
-RECORDING: list[bool] = []
+CAPTURING: list[bool] = []
 """Has an item while work is recorded."""
 
 
@@ -242,7 +242,7 @@ class Function:
             if strange:
                 raise TypeError(f"cupy's {name} has no parameter {strange[0]}")
         if name in MAKERS and args and isinstance(args[0], np.ndarray):
-            if RECORDING:
+            if CAPTURING:
                 raise HiddenTransferError(f"{name} of a host array, which no replay would read")
             return wrap(np.array(args[0], *args[1:], **kwargs))
         plain = [unwrap(a, name) for a in args]

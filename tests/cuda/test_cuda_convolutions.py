@@ -159,14 +159,14 @@ def test_engines_are_as_exact_as_they_should_be() -> None:
 
 
 @needs_compiler
-def test_while_a_graph_is_recorded_nothing_is_timed() -> None:
+def test_while_a_graph_is_captured_nothing_is_timed() -> None:
     slow, fast = Engine(3.0), Engine(1.0)
     library = Library(slow, fast)
-    strict.RECORDING.append(True)
+    strict.CAPTURING.append(True)
     try:
         start(library)
     finally:
-        strict.RECORDING.pop()
+        strict.CAPTURING.pop()
     assert library.started == [slow]
 
 

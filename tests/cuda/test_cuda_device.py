@@ -125,7 +125,7 @@ def test_runs_of_one_shape_agree_and_allocate_nothing(tmp_path: Path, graphed: b
     for _ in range(3):
         session.run(None, {"h0": X})
     stream = session._providers[0].stream  # type: ignore[attr-defined]  # CUDA's
-    pools = (stream._pool, stream._recorded)
+    pools = (stream._pool, stream._of_graphs)
     before = [pool.total_bytes() for pool in pools]
     replayed = [s.call for s in session.plan.steps if isinstance(s.call, GraphedSteps)]
     assert [each.replays for each in replayed] == [2] * graphed, "products are recorded"
@@ -134,7 +134,7 @@ def test_runs_of_one_shape_agree_and_allocate_nothing(tmp_path: Path, graphed: b
     assert [pool.total_bytes() for pool in pools] == before
 
 
-def test_a_recording_that_finds_no_room_leaves_the_others_theirs(
+def test_a_graph_that_finds_no_room_leaves_the_others_theirs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import cupy
@@ -153,7 +153,7 @@ def test_a_recording_that_finds_no_room_leaves_the_others_theirs(
         which = number // 3 % 2
         (y,) = session.run(None, {"h0": (x, large)[which]})
         np.testing.assert_allclose(y, expected[which], atol=2e-2)
-    assert [each.replays for each in replayed] == [5], "the large one has no recording"
+    assert [each.replays for each in replayed] == [5], "the large one has no graph"
 
 
 def test_values_stay_and_are_lent() -> None:
@@ -225,7 +225,7 @@ def test_a_callers_stream_and_memory_are_used(graphed: bool) -> None:
 
 @pytest.mark.parametrize("graphed", [False, True])
 def test_a_generation_updates_its_caches_in_place(graphed: bool) -> None:
-    """One recording serves all of its tokens, whose lengths only the device knows."""
+    """One graph serves all of its tokens, whose lengths only the device knows."""
     shape = (1, generation.GROUPS, 64, generation.SIZE)
     session = opened(generation.grouped(), {"enable_cuda_graph": graphed, "use_tf32": False})
     run = generation.Bound(session, generation.PAIRS, shape)

@@ -158,7 +158,7 @@ def test_prompts_of_several_lengths(graphed: bool, beyond: float) -> None:
         near(actual, expected.swapaxes(1, 2).reshape(2, steps, -1))
 
 
-def test_a_recording_attends() -> None:
+def test_a_graph_attends() -> None:
     session = None
     for seed in range(5):
         q, k, v = (draw(seed + 10 * i, 2, 8, 160, 64, dtype=np.float16) for i in range(3))

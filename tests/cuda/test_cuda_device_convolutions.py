@@ -64,7 +64,7 @@ def test_convolutions(name: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["tf32", "float16", "bfloat16"])
-def test_a_recorded_network_agrees(kind: str) -> None:
+def test_a_captured_network_agrees(kind: str) -> None:
     dtype = {"float16": np.float16, "bfloat16": BFLOAT16}.get(kind, np.float32)
     made = network(dtype)
     session, plain = opened(made, enable_cuda_graph=True), tenonnx.InferenceSession(made)

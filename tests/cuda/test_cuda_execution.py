@@ -37,7 +37,7 @@ CHAIN = model(
 )
 
 
-def recordings(session: tenonnx.InferenceSession) -> list[GraphedSteps]:
+def graphed_steps(session: tenonnx.InferenceSession) -> list[GraphedSteps]:
     return [step.call for step in session.plan.steps if isinstance(step.call, GraphedSteps)]
 
 
@@ -54,16 +54,16 @@ def graphed(source: Any = CHAIN, **settings: Any) -> tenonnx.InferenceSession:
 
 def test_runs_of_one_shape_are_replayed_with_new_contents() -> None:
     session = graphed()
-    (recording,) = recordings(session)
+    (steps,) = graphed_steps(session)
     draws = np.random.default_rng(0)
     for number in range(5):
         run(session, draws.standard_normal((4, 3)).astype(np.float32))
-        assert recording.replays == max(0, number)
+        assert steps.replays == max(0, number)
     for _ in range(3):
         run(session, draws.standard_normal((2, 3)).astype(np.float32))
-    assert recording.replays == 4 + 2
+    assert steps.replays == 4 + 2
     run(session, np.ones((4, 3), np.float32), axis=0)
-    assert recording.replays == 6
+    assert steps.replays == 6
 
 
 def test_outputs_outlive_the_next_replay() -> None:
@@ -76,28 +76,28 @@ def test_outputs_outlive_the_next_replay() -> None:
         np.testing.assert_allclose(z[0], -(np.exp(number) + np.float32([1, 2, 3])), rtol=1e-5)
 
 
-def test_no_more_recordings_are_kept_than_allowed() -> None:
+def test_no_more_graphs_are_kept_than_allowed() -> None:
     session = graphed()
-    (recording,) = recordings(session)
+    (steps,) = graphed_steps(session)
     for rows in range(1, MOST + 9):
         for _ in range(2):
             run(session, np.ones((rows, 3), np.float32))
-    assert recording.replays == MOST + 8
+    assert steps.replays == MOST + 8
     run(session, np.ones((1, 3), np.float32))
-    assert recording.replays == MOST + 8
+    assert steps.replays == MOST + 8
 
 
-def test_what_cannot_be_recorded_runs_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_cannot_be_captured_runs_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
     session = graphed()
     session._providers[0].stream.broken = True  # type: ignore[attr-defined]  # the emulated one's
     for _ in range(4):
         run(session, np.ones((2, 3), np.float32))
     assert [r.message for r in caplog.records] == [
-        "a run is not recorded, and goes on without: the stream is told to fail"
+        "a run is not captured, and goes on without: the stream is told to fail"
     ]
 
 
-def test_inputs_that_there_is_no_room_for_twice_are_not_recorded(
+def test_inputs_that_there_is_no_room_for_twice_are_not_captured(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def copy(array: Any) -> Any:
@@ -108,11 +108,11 @@ def test_inputs_that_there_is_no_room_for_twice_are_not_recorded(
     for _ in range(3):
         run(session, np.ones((2, 3), np.float32))
     assert [r.message for r in caplog.records] == [
-        "a run is not recorded, and goes on without: 24 bytes"
+        "a run is not captured, and goes on without: 24 bytes"
     ]
 
 
-def test_data_dependent_shapes_and_random_numbers_are_not_recorded() -> None:
+def test_data_dependent_shapes_and_random_numbers_are_not_captured() -> None:
     mixed = onnx.parser.parse_model("""
         <ir_version: 10, opset_import: ["": 21]>
         test (float[n] x) => (int64[a, b] y, float[n] r) {
@@ -121,7 +121,7 @@ def test_data_dependent_shapes_and_random_numbers_are_not_recorded() -> None:
         }
     """)
     session = graphed(mixed)
-    assert len(recordings(session)) == 1
+    assert len(graphed_steps(session)) == 1
     draws = set()
     for _ in range(4):
         y, r = session.run(None, {"x": np.float32([-1, 1, 2])})
@@ -263,7 +263,7 @@ def test_precision_is_set_for_a_streams_work_and_put_back(monkeypatch: pytest.Mo
     assert cublas.mode == 0
 
 
-def test_what_brings_arrays_from_the_host_is_not_recorded(
+def test_what_brings_arrays_from_the_host_is_not_captured(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A replay would read memory that is somebody else's by then."""
@@ -287,14 +287,14 @@ def test_what_brings_arrays_from_the_host_is_not_recorded(
         (expected,) = tenonnx.InferenceSession(large, providers=["cpu"]).run(None, {"x": x})
         for _ in range(4):
             np.testing.assert_array_equal(session.run(None, {"x": x})[0], expected)
-        assert any(r.replays for r in recordings(session)) == listed
+        assert any(r.replays for r in graphed_steps(session)) == listed
     assert len(caplog.records) == 1
     assert "of a host array" in caplog.text
 
 
 def test_large_inputs_are_read_where_they_are_until_they_move() -> None:
     session = graphed()
-    (recording,) = recordings(session)
+    (steps,) = graphed_steps(session)
     rows = LARGE // 12 + 1
     draws = np.random.default_rng(0)
     arrays = [on_device(session, draws.standard_normal((rows, 3)).astype(np.float32)) for _ in "ab"]
@@ -308,13 +308,13 @@ def test_large_inputs_are_read_where_they_are_until_they_move() -> None:
         np.testing.assert_allclose(z.numpy(), -c, rtol=1e-5)
 
     def copied_in() -> int:
-        (take,) = (take for take in recording._captured.values() if isinstance(take, CapturedGraph))
+        (take,) = (take for take in steps._captured.values() if isinstance(take, CapturedGraph))
         return sum(own is not None and own.nbytes >= LARGE for own in take.inputs)
 
     for _ in range(4):
         check(0)
         arrays[0].value.held[...] += 1
-    assert (recording.replays, copied_in()) == (3, 0)
+    assert (steps.replays, copied_in()) == (3, 0)
     for number in range(6):
         check(number % 2)
-    assert (recording.replays, copied_in()) == (9, 1)
+    assert (steps.replays, copied_in()) == (9, 1)

@@ -125,7 +125,7 @@ def mask(*counts: int) -> Any:
 
 @needs_compiler
 @pytest.mark.parametrize("options", [{}, GRAPHED], ids=["eager", "recorded"])
-def test_a_generation_is_recorded_once_and_copies_no_cache(options: dict[str, str]) -> None:
+def test_a_generation_is_captured_once_and_copies_no_cache(options: dict[str, str]) -> None:
     shape = (1, GROUPS, 48, SIZE)
     run = Bound(emulated.session(grouped(), provider_options=options), PAIRS, shape)
     reference = tenonnx.InferenceSession(grouped(), providers=["cpu"])
@@ -146,7 +146,7 @@ def test_a_generation_is_recorded_once_and_copies_no_cache(options: dict[str, st
 
 
 @needs_compiler
-def test_positions_that_are_given_are_recorded_too() -> None:
+def test_positions_that_are_given_are_captured_too() -> None:
     source, shape = grouped(positioned=True), (1, GROUPS, 48, SIZE)
     run = Bound(emulated.session(source, provider_options=GRAPHED), PAIRS, shape)
     reference = tenonnx.InferenceSession(source, providers=["cpu"])
@@ -188,7 +188,7 @@ def test_a_step_makes_nothing_as_large_as_a_cache(options: dict[str, str]) -> No
 
 
 @needs_compiler
-def test_a_cache_that_is_bound_anew_is_recorded_anew() -> None:
+def test_a_cache_that_is_bound_anew_is_captured_anew() -> None:
     session = emulated.session(grouped(), provider_options=GRAPHED)
     found = []
     for _ in range(2):

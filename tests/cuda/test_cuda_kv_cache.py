@@ -182,7 +182,7 @@ def test_steps_are_repeated_however_long_a_cache_is(kind: str, calls: list[Repla
 
 @needs_compiler
 @pytest.mark.parametrize("kind", ["joined", "attention", "grouped"])
-def test_a_layer_that_is_to_be_recorded_is_repeated_where_its_cache_grows(
+def test_a_layer_that_is_to_be_captured_is_repeated_where_its_cache_grows(
     kind: str, calls: list[Replayed]
 ) -> None:
     generation = Generation(kind, 1, GRAPHED)
@@ -197,7 +197,7 @@ def test_a_layer_that_is_to_be_recorded_is_repeated_where_its_cache_grows(
 
 
 @needs_compiler
-def test_a_layer_whose_cache_stays_as_long_is_recorded_as_a_whole() -> None:
+def test_a_layer_whose_cache_stays_as_long_is_captured_as_a_whole() -> None:
     generation = Generation("joined", 1, GRAPHED)
     there, past = dict(generation.there), dict(generation.past)
     for number in range(4):

@@ -12,7 +12,7 @@ from tenonnx_cuda.capture.replay import dynamic_of
 NEVER: Final = RANDOM | frozenset(
     {
         *("NonZero", "Unique", "Compress"),  # the host has to know how much there is
-        # cupy leaves them to libraries that wait for the device, or that it does not let record.
+        # cupy leaves them to libraries that wait for the device, or that refuse to be captured.
         *("DFT", "Det", "Einsum", "Inverse", "Rfft", "Irfft", "STFT", "TopK"),
         *("SplitToSequence", "ConcatFromSequence", "Optional", "OptionalGetElement"),
         # They bring arrays from the host, which a replay would not read anew.

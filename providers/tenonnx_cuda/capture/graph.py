@@ -1,8 +1,8 @@
 """Runs of captured steps that are one CUDA graph for each combination of input shapes.
 
 A replay costs one call however many kernels there are. It reads and writes the very memory that was
-recorded, so inputs are copied in, outputs are copied out, and one replay of a stream's at a time is
-started: what recordings have in between they have in common.
+captured, so inputs are copied in, outputs are copied out, and one replay of a stream's at a time is
+started: what graphs have in between they have in common.
 Caches that the caller binds as input and output stay where they are, and large inputs as long as
 they do not move.
 """
@@ -25,7 +25,7 @@ from tenonnx_cuda.capture.replay import REFUSED, Captures, described
 from tenonnx_cuda.capture.step_fusion import fuse_steps, roles_of
 from tenonnx_cuda.capture.tracer import address, tracing
 from tenonnx_cuda.device import CudaDevice
-from tenonnx_cuda.platform import CannotRecordError, Platform, Recording, Stream
+from tenonnx_cuda.platform import CannotCaptureError, Graph, Platform, Stream
 
 log = logging.getLogger("tenonnx")
 
@@ -39,7 +39,7 @@ class CapturedGraph:
 
     Attributes:
         places: Addresses of the inputs that are read where the caller has them, by position.
-        recording: What is replayed; ``None`` before a graph is captured, so that kernels are
+        graph: What is replayed; ``None`` before one is captured, so that kernels are
             compiled and libraries have their workspaces by then.
         inputs: What it reads; ``None`` for absent ones, and the caller's.
         outputs: What it writes; ``None`` for the caller's.
@@ -47,14 +47,14 @@ class CapturedGraph:
     """
 
     places: Mapping[int, int]
-    recording: Recording | None = None
+    graph: Graph | None = None
     inputs: tuple[Any, ...] = ()
     outputs: tuple[Any, ...] = ()
     held: Sequence[Any] = ()
 
     def is_due(self, inputs: Sequence[Any]) -> bool:
         """Says whether there is no graph, or an input is not where it reads it."""
-        return self.recording is None or any(
+        return self.graph is None or any(
             address(inputs[i]) != at or not inputs[i].flags.c_contiguous
             for i, at in self.places.items()
         )
@@ -64,7 +64,7 @@ class GraphedSteps:
     """A group of steps as one call, by a CUDA graph where one can be had.
 
     An input that an output is bound to is used where it is: a cache that is updated in place. A
-    recording is of its address, so it serves as long as callers bind the same one.
+    graph is of its address, so it serves as long as callers bind the same one.
 
     Args:
         program: What to capture; its steps are replayed by themselves where there is no graph.
@@ -109,11 +109,11 @@ class GraphedSteps:
                 # What has moved once is copied from then on.
                 there = large(inputs, kept)
                 steady = {i: at for i, at in captured.places.items() if there.get(i) == at}
-                captured = self._record(inputs, outs, kept, steady)
+                captured = self._capture(inputs, outs, kept, steady)
                 self._captured.keep(key, captured)
-            if isinstance(captured, CapturedGraph) and captured.recording is not None:
+            if isinstance(captured, CapturedGraph) and captured.graph is not None:
                 self._captured.move_to_end(key)
-                return self._replay(captured, captured.recording, inputs, outs)
+                return self._replay(captured, captured.graph, inputs, outs)
         with self._stream.active():
             return self._program(*inputs, _outs=outs)
 
@@ -121,7 +121,7 @@ class GraphedSteps:
         """Notes a first run. Where caches grow, it has to come again at once to be captured."""
         if self._grows:
             for other, known in list(self._captured.items()):
-                if isinstance(known, CapturedGraph) and known.recording is None:
+                if isinstance(known, CapturedGraph) and known.graph is None:
                     del self._captured[other]
         self._captured.keep(key, seen)
 
@@ -133,7 +133,7 @@ class GraphedSteps:
         }
         return described(inputs, within(self._program.limits, inputs), known)
 
-    def _record(
+    def _capture(
         self,
         inputs: Sequence[Any],
         outs: Sequence[Any],
@@ -151,20 +151,20 @@ class GraphedSteps:
                     for i, given in enumerate(inputs)
                 )
             with tracing(by_stream=True) as trace:
-                recording, made = self._stream.record(lambda: self._program(*own, _outs=bound))
-        except (CannotRecordError, MemoryError) as error:
-            log.warning("a run is not recorded, and goes on without: %s", error)
+                graph, made = self._stream.capture(lambda: self._program(*own, _outs=bound))
+        except (CannotCaptureError, MemoryError) as error:
+            log.warning("a run is not captured, and goes on without: %s", error)
             return REFUSED
-        # The caller's memory is not held: a recording is replayed only while it is there.
+        # The caller's memory is not held: a graph is replayed only while it is there.
         read = tuple(None if i in callers else given for i, given in enumerate(own))
         pairs = zip(made, bound, strict=True)
         outputs = tuple(None if m is b else m for m, b in pairs)
-        return CapturedGraph(steady, recording, read, outputs, trace.held)
+        return CapturedGraph(steady, graph, read, outputs, trace.held)
 
     def _replay(
         self,
         captured: CapturedGraph,
-        recording: Recording,
+        graph: Graph,
         inputs: Sequence[Any],
         outs: Sequence[Any],
     ) -> tuple[Any, ...]:
@@ -172,7 +172,7 @@ class GraphedSteps:
             for own, given in zip(captured.inputs, inputs, strict=True):
                 if own is not None and not isinstance(own, np.ndarray):
                     self._platform.write(own, given)
-            recording()
+            graph()
             self.replays += 1
             pairs = zip(captured.outputs, outs, strict=True)
             return tuple(out if made is None else self._kept(made, out) for made, out in pairs)

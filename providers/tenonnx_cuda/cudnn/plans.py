@@ -204,9 +204,9 @@ class Cudnn:
 
     def _chosen(self, what: Computation, addresses: dict[int, int]) -> Plan | None:
         """Returns a plan for the first form that has one; of several, the fastest."""
-        # While a graph is recorded nothing runs that could be timed.
-        recording = self._cupy.cuda.get_current_stream().is_capturing()
-        few = CANDIDATES if what.measured and not recording else 1
+        # While a graph is captured nothing runs that could be timed.
+        capturing = self._cupy.cuda.get_current_stream().is_capturing()
+        few = CANDIDATES if what.measured and not capturing else 1
         for form in what.forms:
             found = list(itertools.islice(self._candidates(what, form), few))
             if few == 1 and found:

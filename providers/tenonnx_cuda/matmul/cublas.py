@@ -1,6 +1,6 @@
 """Products by cuBLAS itself.
 
-cupy calls cuBLAS, but not while a graph is recorded. It widens several matrices of float16 to
+cupy calls cuBLAS, but not while a graph is captured. It widens several matrices of float16 to
 float32 first, and multiplies those of bfloat16 by a kernel for integers.
 """
 
@@ -214,5 +214,5 @@ def products(cupy: Any) -> Products | None:
         library = ctypes.CDLL(f"libcublas.so.{major}")
         return Products(cupy, library, cublaslt(cupy), lambda h: cublas.getMathMode(h) == TF32)
     except (OSError, AttributeError) as error:
-        log.warning("products are left to cupy, which does not let them be recorded: %s", error)
+        log.warning("products are left to cupy, which does not let them be captured: %s", error)
         return None
