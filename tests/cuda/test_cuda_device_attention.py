@@ -42,13 +42,13 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     if connect(0).cudnn is None:
         pytest.skip("cuDNN is not installed")
     plans: list[Any] = []
-    start = Cudnn.start
+    start = Cudnn._again
 
     def counted(self: Cudnn, plan: Any, *addresses: int) -> None:
         plans.append(plan)
         start(self, plan, *addresses)
 
-    monkeypatch.setattr(Cudnn, "start", counted)
+    monkeypatch.setattr(Cudnn, "_again", counted)
     yield plans
     assert plans, "cuDNN did it"
 
