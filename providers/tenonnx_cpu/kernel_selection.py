@@ -122,11 +122,13 @@ SPECIALIZATIONS: dict[tuple[str, str], Specialization] = {}
 
 
 def specialize(*names: str, domain: str = "") -> Callable[[Specialization], Specialization]:
-    """Decorates a specialization: ``@specialize("MatMul")``."""
+    """Decorates the one specialization of operators: ``@specialize("MatMul")``."""
 
     def decorate(function: Specialization) -> Specialization:
         for name in names:
-            SPECIALIZATIONS[domain, name] = function
+            known = SPECIALIZATIONS.setdefault((domain, name), function)
+            if known is not function:
+                raise ValueError(f"{name} has a specialization already, in {known.__module__}")
         return function
 
     return decorate
