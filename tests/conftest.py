@@ -41,6 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--starts", type=int, default=3, help="processes that tests/cpu/test_starts.py kills"
     )
     parser.addoption("--guard-all", action="store_true", help="run every trial of tests/guard")
+    parser.addoption("--guard-rows", metavar="FILE", help="run one rows_*.py of tests/guard alone")
 
 
 @pytest.fixture(scope="session")
