@@ -12,8 +12,7 @@ What becomes of a node, in the order in which it happens:
    ``JitKernel`` (``jit.runtime``); until there is one, or if it does not take what it gets, the
    override calls the operator, which it has been given as ``plain``.
 4. numba compiles the kernel once per machine (``jit.compiling``) into a *code object* that
-processes map
-   and share (``jit.code``); one thread pool shares its loops (``jit.threads``,
+   processes map and share (``jit.code``); one thread pool shares its loops (``jit.threads``,
    ``threading_config``).
 5. In a run, the override checks its inputs, allocates the result (``buffers``) and returns a
    *launch*: the kernel with its arguments (``capture.launch``).
