@@ -64,6 +64,7 @@ def guarded_copy(array: NDArray, *, before: bool) -> NDArray:
     """Returns a copy of an array in such memory, with its strides, and aligned if it is."""
     if array.dtype.hasobject:
         return array
+    array = np.asarray(array)  # a scalar of numpy's has another address whenever it is asked
     (low, high), first = span(array), array.__array_interface__["data"][0]
     if not array.size:
         low, high = first, first
