@@ -195,7 +195,8 @@ def _look_at(name: str, state: str, before: Source | None) -> Source:
         text = file.read()
     _status(name)
     content = digest(text)
-    if before is not None and before.content == content:
+    # What names are modules depends on other files, which are those of an installed index alone.
+    if before is not None and before.content == content and before.state == UNKNOWN:
         return before._replace(state=state)
     source = text.decode()
     modules = _modules()
