@@ -323,8 +323,8 @@ def largest(given: Given, inputs: Sequence[Any]) -> int:
     if not given.op_type.endswith("Attention"):
         return found
     count = given.attributes.get("q_num_heads") or given.attributes.get("num_heads", 1)
-    keys = max(x.shape[-2] for x in arrays if x.ndim > 1)
-    scores: int = count * math.prod(inputs[0].shape[:-1]) * keys
+    keys = max((x.shape[-2] for x in arrays if x.ndim > 1), default=1)
+    scores: int = count * math.prod(arrays[0].shape[:-1]) * keys
     return max(found, scores)
 
 

@@ -161,6 +161,12 @@ def test_what_does_not_fit_is_left_to_the_operator() -> None:
         both("Gather", 13, [floats(4, 5), below(3, 9) + 9])
 
 
+def test_attention_of_vectors_is_left_to_the_operator() -> None:
+    """No matter how long: what is wrong about them is the operator's to say."""
+    vector = np.zeros(5, np.float32)
+    assert chunk_rules.largest(chunk_rules.Given("Attention", 23, {}), [vector] * 3) == 5
+
+
 def test_what_the_first_input_decides_is_as_much_work_as_that_has_elements() -> None:
     cases = [(name_of(case), case.version, case.inputs, case.attributes) for case in SOME]
     for key, version, inputs, attributes in [*cases, *ROWS]:
