@@ -33,7 +33,10 @@ Host: TypeAlias = tuple[int, ...] | Literal["all"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 PASSES_ON = "_passes_on_to"
-"""The attribute of a kernel that names the functions that its ``**attributes`` are passed on to."""
+"""The attribute of a kernel that names what its ``**attributes`` are passed on to.
+
+If it takes ``*inputs``, these go to the first of them: a function, or a namespace's by its name.
+"""
 
 
 @record
@@ -266,12 +269,10 @@ def _keywords(function: Callable[..., Any]) -> dict[str, Any]:
 def _arity(function: Callable[..., Any] | str) -> tuple[int, float]:
     """Returns how many positional parameters a kernel needs and has, without its namespace.
 
-    Of a namespace's own function it says what numpy's takes, of one that hands its inputs on what
-    ``forwards_to`` takes: numpy would write to an input too many. Nothing is known of one that has
+    Of a namespace's own function it says what numpy's takes, of one that passes its inputs on what
+    the other takes: numpy would write to an input too many. Nothing is known of one that has
     another signature than Python's.
     """
-    while hasattr(function, "forwards_to"):
-        function = function.forwards_to
     if isinstance(function, functools.partial):
         return _arity(function.func)
     if isinstance(function, str):
@@ -283,7 +284,10 @@ def _arity(function: Callable[..., Any] | str) -> tuple[int, float]:
     if hasattr(plain, "__signature__") or not inspect.isfunction(plain):
         return 0, math.inf
     code = plain.__code__
-    most = math.inf if code.co_flags & inspect.CO_VARARGS else max(0, code.co_argcount - 1)
+    is_variadic = code.co_flags & inspect.CO_VARARGS
+    if is_variadic and (others := getattr(plain, PASSES_ON, ())):
+        return _arity(others[0])
+    most = math.inf if is_variadic else max(0, code.co_argcount - 1)
     return max(0, code.co_argcount - 1 - len(plain.__defaults__ or ())), most
 
 

@@ -39,7 +39,7 @@ WITH_ZERO_POINTS: Final = {
     **{("com.microsoft", f"QLinear{name}"): ((0, 2, 4),) for name in _OF_ONE_TENSOR},
     ("com.microsoft", "QLinearWhere"): ((1, 3, 4, 6, 8),),
 }
-"""Those of which only some inputs have one type: codes, and the zero points that belong to them.
+"""Those of which only some inputs have one type: tensors, and the zero points that belong to them.
 
 Schemas say so, too, but reading one loads all of them, which takes longer than a small session.
 """

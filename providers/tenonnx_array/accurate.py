@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tenonnx.operators import Array, Namespace
+from tenonnx.operators import PASSES_ON, Array, Namespace
 
 SINGLE = np.dtype(np.float32)
 
@@ -24,7 +24,7 @@ def in_double(name: str) -> Callable[..., Array]:
         y = np.empty(np.broadcast_shapes(*(x.shape for x in xs)), SINGLE)
         return function(*xs, y, dtype=np.float64, casting="same_kind")
 
-    vars(call)["forwards_to"] = name
+    vars(call)[PASSES_ON] = (name,)
     call.__doc__ = f"Return numpy's ``{name}``, in float32 within half an ulp."
     return call
 

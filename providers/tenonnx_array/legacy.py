@@ -32,9 +32,7 @@ def consuming(function: Function | str) -> Function:
     ) -> Array:
         return resolve(xp, function, *inputs, **attributes)
 
-    if not isinstance(function, str):
-        vars(kernel)[PASSES_ON] = (function,)
-    vars(kernel)["forwards_to"] = function
+    vars(kernel)[PASSES_ON] = (function,)
     return kernel
 
 
