@@ -85,8 +85,15 @@ def about(python: str) -> dict[str, Any]:
     code = "import json; from bench.machine import machine; print(json.dumps(machine()))"
     told: dict[str, Any] = json.loads(said([python, "-c", code], ROOT))
     with contextlib.suppress(OSError, Failed):
-        told["commit"] = said(["git", "describe", "--always", "--dirty"], ROOT).strip()
+        told["commit"] = _commit()
     return told
+
+
+def _commit() -> str:
+    """Returns the commit; ``-dirty`` says that more than results differs from it."""
+    changed = said(["git", "status", "--porcelain", "-uno", "--", ".", ":!bench/results"], ROOT)
+    commit = said(["git", "rev-parse", "--short", "HEAD"], ROOT).strip()
+    return f"{commit}-dirty" if changed.strip() else commit
 
 
 def main(arguments: list[str] | None = None) -> int:
