@@ -136,6 +136,7 @@ class Stoppable:
         self._small = FEW if _is_slow(node) else MANY if light else SMALL
         if rule == "heads":
             self._small = SMALL >> 3
+        self._axis = python_attributes(node).get("axis", 0) if rule == "gather" else 0
 
     def __call__(self, *inputs: Any) -> Any:
         """Returns what the call does."""
@@ -155,6 +156,10 @@ class Stoppable:
             return bool(inputs[0].size <= self._small)
         if self.rule in LARGEST:
             return all(x is None or x.size <= self._small for x in inputs)
+        if self.rule == "gather":  # of a table of words, few are taken
+            data, indices = inputs
+            taken = data.shape[self._axis :][:1] or (1,)
+            return bool(indices.size * data.size <= self._small * taken[0])
         size, shape = 1, None
         for x in inputs:
             if x is not None and x.shape != shape:  # the result has no more than their product
