@@ -13,326 +13,203 @@ from typing import TYPE_CHECKING, Any
 
 from tenonnx import lazy_modules
 from tenonnx.errors import (
-    DeviceReset,
-    EngineError,
-    EPFail,
-    Fail,
-    InvalidArgument,
-    InvalidGraph,
-    InvalidProtobuf,
-    ModelLoadCanceled,
-    ModelLoaded,
-    ModelRequiresCompilation,
-    NoModel,
-    NoSuchFile,
-    NotFound,
-    NotImplemented,  # noqa: A004 - onnxruntime's name
-    NotSupported,
-    PluginError,
-    RuntimeException,
-    TenonnxError,
+    DeviceReset as DeviceReset,
+    EngineError as EngineError,
+    EPFail as EPFail,
+    Fail as Fail,
+    InvalidArgument as InvalidArgument,
+    InvalidGraph as InvalidGraph,
+    InvalidProtobuf as InvalidProtobuf,
+    ModelLoadCanceled as ModelLoadCanceled,
+    ModelLoaded as ModelLoaded,
+    ModelRequiresCompilation as ModelRequiresCompilation,
+    NoModel as NoModel,
+    NoSuchFile as NoSuchFile,
+    NotFound as NotFound,
+    NotImplemented as NotImplemented,  # noqa: A004 - onnxruntime's name
+    NotSupported as NotSupported,
+    PluginError as PluginError,
+    RuntimeException as RuntimeException,
+    TenonnxError as TenonnxError,
 )
 
 lazy_modules.install()
 
 if TYPE_CHECKING:
-    from tenonnx.custom_ops import operator
-    from tenonnx.formats import Format
-    from tenonnx.hookspecs import hookimpl
-    from tenonnx.interface.adapter import AdapterFormat, LoraAdapter
-    from tenonnx.interface.assigned import OrtEpAssignedNode, OrtEpAssignedSubgraph
+    from tenonnx.custom_ops import operator as operator
+    from tenonnx.formats import Format as Format
+    from tenonnx.hookspecs import hookimpl as hookimpl
+    from tenonnx.interface.adapter import (
+        AdapterFormat as AdapterFormat,
+        LoraAdapter as LoraAdapter,
+    )
+    from tenonnx.interface.assigned import (
+        OrtEpAssignedNode as OrtEpAssignedNode,
+        OrtEpAssignedSubgraph as OrtEpAssignedSubgraph,
+    )
     from tenonnx.interface.device_enums import (
-        ModelPackageWriteMode,
-        OrtAllocatorType,
-        OrtCompileApiFlags,
-        OrtDeviceMemoryType,
-        OrtDeviceVendorId,
-        OrtExecutionProviderDevicePolicy,
-        OrtHardwareDeviceType,
-        OrtMemoryInfoDeviceType,
-        OrtMemType,
-        OrtSparseFormat,
+        ModelPackageWriteMode as ModelPackageWriteMode,
+        OrtAllocatorType as OrtAllocatorType,
+        OrtCompileApiFlags as OrtCompileApiFlags,
+        OrtDeviceMemoryType as OrtDeviceMemoryType,
+        OrtDeviceVendorId as OrtDeviceVendorId,
+        OrtExecutionProviderDevicePolicy as OrtExecutionProviderDevicePolicy,
+        OrtHardwareDeviceType as OrtHardwareDeviceType,
+        OrtMemoryInfoDeviceType as OrtMemoryInfoDeviceType,
+        OrtMemType as OrtMemType,
+        OrtSparseFormat as OrtSparseFormat,
     )
     from tenonnx.interface.devices import (
-        OrtArenaCfg,
-        OrtDevice,
-        OrtEpDevice,
-        OrtHardwareDevice,
-        OrtMemoryInfo,
+        OrtArenaCfg as OrtArenaCfg,
+        OrtDevice as OrtDevice,
+        OrtEpDevice as OrtEpDevice,
+        OrtHardwareDevice as OrtHardwareDevice,
+        OrtMemoryInfo as OrtMemoryInfo,
     )
-    from tenonnx.interface.enums import ExecutionMode, ExecutionOrder, GraphOptimizationLevel
-    from tenonnx.interface.io_binding import IOBinding, SessionIOBinding
-    from tenonnx.interface.metadata import ModelMetadata
-    from tenonnx.interface.ort_value import OrtValue, OrtValueVector, copy_tensors
+    from tenonnx.interface.enums import (
+        ExecutionMode as ExecutionMode,
+        ExecutionOrder as ExecutionOrder,
+        GraphOptimizationLevel as GraphOptimizationLevel,
+    )
+    from tenonnx.interface.io_binding import (
+        IOBinding as IOBinding,
+        SessionIOBinding as SessionIOBinding,
+    )
+    from tenonnx.interface.metadata import ModelMetadata as ModelMetadata
+    from tenonnx.interface.ort_value import (
+        OrtValue as OrtValue,
+        OrtValueVector as OrtValueVector,
+        copy_tensors as copy_tensors,
+    )
     from tenonnx.interface.refused import (
-        ModelCompiler,
-        ModelPackage,
-        ModelPackageComponentContext,
-        ModelPackageContext,
-        ModelPackageOptions,
-        OrtEpContextData,
-        OrtEpContextDataBuffer,
-        OrtExternalInitializerInfo,
-        OrtSyncStream,
+        ModelCompiler as ModelCompiler,
+        ModelPackage as ModelPackage,
+        ModelPackageComponentContext as ModelPackageComponentContext,
+        ModelPackageContext as ModelPackageContext,
+        ModelPackageOptions as ModelPackageOptions,
+        OrtEpContextData as OrtEpContextData,
+        OrtEpContextDataBuffer as OrtEpContextDataBuffer,
+        OrtExternalInitializerInfo as OrtExternalInitializerInfo,
+        OrtSyncStream as OrtSyncStream,
     )
-    from tenonnx.interface.run_options import RunOptions
+    from tenonnx.interface.run_options import RunOptions as RunOptions
     from tenonnx.interface.runtime_info import (
-        create_and_register_allocator,
-        create_and_register_allocator_v2,
-        disable_telemetry_events,
-        enable_telemetry_events,
-        get_all_providers,
-        get_available_providers,
-        get_build_info,
-        get_device,
-        get_ep_devices,
-        get_version_string,
-        has_collective_ops,
-        preload_dlls,
-        print_debug_info,
-        register_execution_provider_library,
-        set_default_logger_callback,
-        set_default_logger_severity,
-        set_default_logger_verbosity,
-        set_global_thread_pool_sizes,
-        unregister_execution_provider_library,
+        create_and_register_allocator as create_and_register_allocator,
+        create_and_register_allocator_v2 as create_and_register_allocator_v2,
+        disable_telemetry_events as disable_telemetry_events,
+        enable_telemetry_events as enable_telemetry_events,
+        get_all_providers as get_all_providers,
+        get_available_providers as get_available_providers,
+        get_build_info as get_build_info,
+        get_device as get_device,
+        get_ep_devices as get_ep_devices,
+        get_version_string as get_version_string,
+        has_collective_ops as has_collective_ops,
+        preload_dlls as preload_dlls,
+        print_debug_info as print_debug_info,
+        register_execution_provider_library as register_execution_provider_library,
+        set_default_logger_callback as set_default_logger_callback,
+        set_default_logger_severity as set_default_logger_severity,
+        set_default_logger_verbosity as set_default_logger_verbosity,
+        set_global_thread_pool_sizes as set_global_thread_pool_sizes,
+        unregister_execution_provider_library as unregister_execution_provider_library,
     )
-    from tenonnx.interface.signature import NodeArg
-    from tenonnx.interface.sparse_tensor import SparseTensor
-    from tenonnx.operators import Array, Kernel, Namespace, OperatorTable
-    from tenonnx.options import SessionOptions
-    from tenonnx.planning.plan import Observer, Plan
-    from tenonnx.plugins.manager import PluginSet, default_plugins
-    from tenonnx.provider import HOST, Body, Device, Provider, Segment, Step
-    from tenonnx.seeds import set_seed
-    from tenonnx.session import InferenceSession
-    from tenonnx.transforms import Transform, TransformContext
-    from tenonnx.weights.registry import Weight, WeightRegistry, default_registry
-    from tenonnx.weights.tensors import WeightTensor
+    from tenonnx.interface.signature import NodeArg as NodeArg
+    from tenonnx.interface.sparse_tensor import SparseTensor as SparseTensor
+    from tenonnx.operators import (
+        Array as Array,
+        Kernel as Kernel,
+        Namespace as Namespace,
+        OperatorTable as OperatorTable,
+    )
+    from tenonnx.options import SessionOptions as SessionOptions
+    from tenonnx.planning.plan import (
+        Observer as Observer,
+        Plan as Plan,
+    )
+    from tenonnx.plugins.manager import (
+        PluginSet as PluginSet,
+        default_plugins as default_plugins,
+    )
+    from tenonnx.provider import (
+        HOST as HOST,
+        Body as Body,
+        Device as Device,
+        Provider as Provider,
+        Segment as Segment,
+        Step as Step,
+    )
+    from tenonnx.seeds import set_seed as set_seed
+    from tenonnx.session import InferenceSession as InferenceSession
+    from tenonnx.transforms import (
+        Transform as Transform,
+        TransformContext as TransformContext,
+    )
+    from tenonnx.weights.registry import (
+        Weight as Weight,
+        WeightRegistry as WeightRegistry,
+        default_registry as default_registry,
+    )
+    from tenonnx.weights.tensors import WeightTensor as WeightTensor
 
-# Where each public name lives; a module is imported when one of its names is first used, so
-# that `import tenonnx` and plugins that only need a decorator stay cheap.
 _HOMES = {
-    "interface.adapter": (
-        "AdapterFormat",
-        "LoraAdapter",
-    ),
-    "interface.assigned": (
-        "OrtEpAssignedNode",
-        "OrtEpAssignedSubgraph",
-    ),
-    "custom_ops": ("operator",),
-    "interface.devices": (
-        "OrtArenaCfg",
-        "OrtDevice",
-        "OrtEpDevice",
-        "OrtHardwareDevice",
-        "OrtMemoryInfo",
-    ),
-    "interface.enums": (
-        "ExecutionMode",
-        "ExecutionOrder",
-        "GraphOptimizationLevel",
-    ),
-    "interface.device_enums": (
-        "ModelPackageWriteMode",
-        "OrtAllocatorType",
-        "OrtCompileApiFlags",
-        "OrtDeviceMemoryType",
-        "OrtDeviceVendorId",
-        "OrtExecutionProviderDevicePolicy",
-        "OrtHardwareDeviceType",
-        "OrtMemType",
-        "OrtMemoryInfoDeviceType",
-        "OrtSparseFormat",
-    ),
-    "formats": ("Format",),
-    "hookspecs": ("hookimpl",),
-    "interface.io_binding": ("IOBinding", "SessionIOBinding"),
-    "interface.metadata": ("ModelMetadata",),
-    "operators": (
-        "Array",
-        "Kernel",
-        "Namespace",
-        "OperatorTable",
-    ),
-    "options": ("SessionOptions",),
-    "interface.ort_value": (
-        "OrtValue",
-        "OrtValueVector",
-        "copy_tensors",
-    ),
-    "planning.plan": (
-        "Observer",
-        "Plan",
-    ),
-    "plugins.manager": (
-        "PluginSet",
-        "default_plugins",
-    ),
-    "provider": (
-        "HOST",
-        "Body",
-        "Device",
-        "Provider",
-        "Segment",
-        "Step",
-    ),
-    "interface.refused": (
-        "ModelCompiler",
-        "ModelPackage",
-        "ModelPackageComponentContext",
-        "ModelPackageContext",
-        "ModelPackageOptions",
-        "OrtEpContextData",
-        "OrtEpContextDataBuffer",
-        "OrtExternalInitializerInfo",
-        "OrtSyncStream",
-    ),
-    "interface.run_options": ("RunOptions",),
-    "interface.runtime_info": (
-        "create_and_register_allocator",
-        "create_and_register_allocator_v2",
-        "disable_telemetry_events",
-        "enable_telemetry_events",
-        "get_all_providers",
-        "get_available_providers",
-        "get_build_info",
-        "get_device",
-        "get_ep_devices",
-        "get_version_string",
-        "has_collective_ops",
-        "preload_dlls",
-        "print_debug_info",
-        "register_execution_provider_library",
-        "set_default_logger_callback",
-        "set_default_logger_severity",
-        "set_default_logger_verbosity",
-        "set_global_thread_pool_sizes",
-        "unregister_execution_provider_library",
-    ),
-    "seeds": ("set_seed",),
-    "session": ("InferenceSession",),
-    "interface.signature": ("NodeArg",),
-    "interface.sparse_tensor": ("SparseTensor",),
-    "weights.tensors": ("WeightTensor",),
-    "transforms": (
-        "Transform",
-        "TransformContext",
-    ),
-    "weights.registry": (
-        "Weight",
-        "WeightRegistry",
-        "default_registry",
-    ),
+    "custom_ops": "operator",
+    "formats": "Format",
+    "hookspecs": "hookimpl",
+    "interface.adapter": "AdapterFormat LoraAdapter",
+    "interface.assigned": "OrtEpAssignedNode OrtEpAssignedSubgraph",
+    "interface.device_enums": """
+        ModelPackageWriteMode OrtAllocatorType OrtCompileApiFlags OrtDeviceMemoryType
+        OrtDeviceVendorId OrtExecutionProviderDevicePolicy OrtHardwareDeviceType
+        OrtMemoryInfoDeviceType OrtMemType OrtSparseFormat
+    """,
+    "interface.devices": "OrtArenaCfg OrtDevice OrtEpDevice OrtHardwareDevice OrtMemoryInfo",
+    "interface.enums": "ExecutionMode ExecutionOrder GraphOptimizationLevel",
+    "interface.io_binding": "IOBinding SessionIOBinding",
+    "interface.metadata": "ModelMetadata",
+    "interface.ort_value": "OrtValue OrtValueVector copy_tensors",
+    "interface.refused": """
+        ModelCompiler ModelPackage ModelPackageComponentContext ModelPackageContext
+        ModelPackageOptions OrtEpContextData OrtEpContextDataBuffer
+        OrtExternalInitializerInfo OrtSyncStream
+    """,
+    "interface.run_options": "RunOptions",
+    "interface.runtime_info": """
+        create_and_register_allocator create_and_register_allocator_v2
+        disable_telemetry_events enable_telemetry_events get_all_providers
+        get_available_providers get_build_info get_device get_ep_devices get_version_string
+        has_collective_ops preload_dlls print_debug_info register_execution_provider_library
+        set_default_logger_callback set_default_logger_severity set_default_logger_verbosity
+        set_global_thread_pool_sizes unregister_execution_provider_library
+    """,
+    "interface.signature": "NodeArg",
+    "interface.sparse_tensor": "SparseTensor",
+    "operators": "Array Kernel Namespace OperatorTable",
+    "options": "SessionOptions",
+    "planning.plan": "Observer Plan",
+    "plugins.manager": "PluginSet default_plugins",
+    "provider": "HOST Body Device Provider Segment Step",
+    "seeds": "set_seed",
+    "session": "InferenceSession",
+    "transforms": "Transform TransformContext",
+    "weights.registry": "Weight WeightRegistry default_registry",
+    "weights.tensors": "WeightTensor",
 }
-_MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
+"""Where each name lives that is imported above for type checkers.
 
-__all__ = [
-    "HOST",
-    "AdapterFormat",
-    "Array",
-    "Body",
-    "Device",
-    "DeviceReset",
-    "EPFail",
-    "EngineError",
-    "ExecutionMode",
-    "ExecutionOrder",
-    "Fail",
-    "Format",
-    "GraphOptimizationLevel",
-    "IOBinding",
-    "InferenceSession",
-    "InvalidArgument",
-    "InvalidGraph",
-    "InvalidProtobuf",
-    "Kernel",
-    "LoraAdapter",
-    "ModelCompiler",
-    "ModelLoadCanceled",
-    "ModelLoaded",
-    "ModelMetadata",
-    "ModelPackage",
-    "ModelPackageComponentContext",
-    "ModelPackageContext",
-    "ModelPackageOptions",
-    "ModelPackageWriteMode",
-    "ModelRequiresCompilation",
-    "Namespace",
-    "NoModel",
-    "NoSuchFile",
-    "NodeArg",
-    "NotFound",
-    "NotImplemented",
-    "NotSupported",
-    "Observer",
-    "OperatorTable",
-    "OrtAllocatorType",
-    "OrtArenaCfg",
-    "OrtCompileApiFlags",
-    "OrtDevice",
-    "OrtDeviceMemoryType",
-    "OrtDeviceVendorId",
-    "OrtEpAssignedNode",
-    "OrtEpAssignedSubgraph",
-    "OrtEpContextData",
-    "OrtEpContextDataBuffer",
-    "OrtEpDevice",
-    "OrtExecutionProviderDevicePolicy",
-    "OrtExternalInitializerInfo",
-    "OrtHardwareDevice",
-    "OrtHardwareDeviceType",
-    "OrtMemType",
-    "OrtMemoryInfo",
-    "OrtMemoryInfoDeviceType",
-    "OrtSparseFormat",
-    "OrtSyncStream",
-    "OrtValue",
-    "OrtValueVector",
-    "Plan",
-    "PluginError",
-    "PluginSet",
-    "Provider",
-    "RunOptions",
-    "RuntimeException",
-    "Segment",
-    "SessionIOBinding",
-    "SessionOptions",
-    "SparseTensor",
-    "Step",
-    "TenonnxError",
-    "Transform",
-    "TransformContext",
-    "Weight",
-    "WeightRegistry",
-    "WeightTensor",
-    "copy_tensors",
-    "create_and_register_allocator",
-    "create_and_register_allocator_v2",
-    "default_plugins",
-    "default_registry",
-    "disable_telemetry_events",
-    "enable_telemetry_events",
-    "get_all_providers",
-    "get_available_providers",
-    "get_build_info",
-    "get_device",
-    "get_ep_devices",
-    "get_version_string",
-    "has_collective_ops",
-    "hookimpl",
-    "operator",
-    "preload_dlls",
-    "print_debug_info",
-    "register_execution_provider_library",
-    "set_default_logger_callback",
-    "set_default_logger_severity",
-    "set_default_logger_verbosity",
-    "set_global_thread_pool_sizes",
-    "set_seed",
-    "unregister_execution_provider_library",
-]
+A module is imported when one of its names is first used, so that ``import tenonnx`` and plugins
+that only need a decorator stay cheap.
+"""
+
+_MODULE_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
+
+_ERRORS = (
+    name
+    for name, each in list(vars().items())
+    if isinstance(each, type) and issubclass(each, TenonnxError)
+)
+
+__all__ = sorted([*_MODULE_OF, *_ERRORS])
 
 
 def __getattr__(name: str) -> Any:
