@@ -82,7 +82,7 @@ def byte_launch(
     Args:
         a: uint8 or int8, of 2 dimensions or more and any strides.
         a_zero: The zero point, one of the same type.
-        b: Likewise.
+        b: uint8 or int8, of 2 dimensions or more and any strides.
         b_zeros: As ``column_zeros`` returns them.
         threads: How many to use at most.
         finish: What becomes of the sums.
@@ -101,10 +101,10 @@ def byte_launch(
     else:
         b = _readable(b)
         steps = [math.prod(a.shape[place + 1 : -1]) for place in range(a.ndim - 2)]
-        try:
-            batch, offsets = batches(a.shape[:-2], tuple(steps), b.shape[:-2], b.strides[:-2])
-        except ValueError:
+        stacked = batches(a.shape[:-2], tuple(steps), b.shape[:-2], b.strides[:-2])
+        if stacked is None:
             return None
+        batch, offsets = stacked
         shape = (*batch, a.shape[-2], columns)
     panel = chunk_codes(16)
     if columns < panel:

@@ -96,41 +96,35 @@ def product_launch(
     depth, columns = b.shape[-2:]
     if a.shape[-1] != depth or not (a.size and b.size and a.flags.aligned and b.flags.aligned):
         return None
-    offsets = ONE_BATCH
     if b.ndim == 2:
-        shape = (*a.shape[:-1], columns)
+        shape, offsets = (*a.shape[:-1], columns), ONE_BATCH
         left, right, rows = a if a.ndim == 2 else a.reshape(-1, depth), b, a.size // depth
     else:
-        rows = a.shape[-2]
-        try:
-            batch, offsets = batches(a.shape[:-2], a.strides[:-2], b.shape[:-2], b.strides[:-2])
-        except ValueError:
+        stacked = batches(a.shape[:-2], a.strides[:-2], b.shape[:-2], b.strides[:-2])
+        if stacked is None:
             return None
-        shape = (*batch, rows, columns)
+        (batch, offsets), rows = stacked, a.shape[-2]
         left, right = a[(0,) * (a.ndim - 2)], b[(0,) * (b.ndim - 2)]
+        shape = (*batch, rows, columns)
     alone = columns == 1 or threads == 1 or rows * depth <= ALONE
     if alone and columns <= NARROW and rows >= TALL and b.ndim == 2 and kind == "f32":
         return None
     run = _choose(kind, rows, left, right)
     if run is None:
         return None
-    if bias is None:
-        bias = NO_BIAS
-    elif bias.shape != (columns,) or not fits(bias):
+    if bias is not None and (bias.shape != (columns,) or not fits(bias)):
         return None
-    if residual is None:
-        residual = NO_RESIDUAL
-    elif residual.shape != shape or not fits(residual):
+    if residual is not None and (residual.shape != shape or not fits(residual)):
         return None
-    else:
-        residual = residual.reshape(-1, columns)
     work = offsets.shape[0] * depth * columns
     if work * rows <= SERIAL_PRODUCTS and work <= SERIAL_ELEMENTS:
         threads = 1
     result = empty(shape)
     arguments = (
         left, right if kind == "f32" else right.view(np.uint16),
-        result if result.ndim == 2 else result.reshape(-1, columns), offsets, bias, residual,
+        result if result.ndim == 2 else result.reshape(-1, columns), offsets,
+        NO_BIAS if bias is None else bias,
+        NO_RESIDUAL if residual is None else residual.reshape(-1, columns),
         epilogue.alpha, *epilogue.activation,
         floats(WORKSPACE * threads), threads,
     )  # fmt: skip
@@ -163,13 +157,15 @@ def batches(
     a_strides: tuple[int, ...],
     b_shape: tuple[int, ...],
     b_strides: tuple[int, ...],
-) -> tuple[tuple[int, ...], NDArray]:
+) -> tuple[tuple[int, ...], NDArray] | None:
     """Returns the shape that two stacks of matrices broadcast to, and where each pair lies.
 
-    Raises:
-        ValueError: They do not broadcast.
+    ``None`` if they do not broadcast.
     """
-    shape = np.broadcast_shapes(a_shape, b_shape)
+    try:
+        shape = np.broadcast_shapes(a_shape, b_shape)
+    except ValueError:
+        return None
     offsets = np.zeros((math.prod(shape), 2), np.int64)
     for column, (own, strides) in enumerate(((a_shape, a_strides), (b_shape, b_strides))):
         places = np.zeros(1, np.int64)

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from tenonnx_cpu.attention import kernels as sizes
 from tenonnx_cpu.attention.kernels import FEW, KEYS, QUERIES
-from tenonnx_cpu.attention.kernels.scores import F, finish_row, hide, score_row, weigh, weigh_row
+from tenonnx_cpu.attention.kernels.blocks import add_values, begin_rows, multiply_keys, weigh_keys
+from tenonnx_cpu.attention.kernels.scores import (
+    F,
+    finish_row,
+    hide,
+    mask_at,
+    score_row,
+    seen_by,
+    weigh,
+)
 from tenonnx_cpu.jit.compiling import (
     Contract,
     In,
@@ -17,36 +24,21 @@ from tenonnx_cpu.jit.compiling import (
     helper,
     i32,
     i64,
-    inlined,
     kernel,
     size,
 )
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import vmath
-from tenonnx_cpu.jit.vectors.lanes import LANES
 from tenonnx_cpu.jit.vectors.memory import load_float, store_float
-from tenonnx_cpu.jit.vectors.views import floats
-from tenonnx_cpu.matmul.kernels.block import multiply_block
 from tenonnx_cpu.matmul.kernels.gemv_axpy import make_sum_lines
 from tenonnx_cpu.matmul.kernels.gemv_dot import make_dot_lines
-from tenonnx_cpu.matmul.kernels.pack import make_pack
-from tenonnx_cpu.matmul.kernels.tile import ADD, COLUMNS, ZERO
+from tenonnx_cpu.matmul.kernels.tile import COLUMNS
 
-pack = make_pack("f32")
 dots, sum_lines = make_dot_lines("f32"), make_sum_lines("f32")
 few_line = helper(sizes.few_line)
 
 ENOUGH = 1 << 14
 """Multiplications that are worth a second thread."""
-
-
-@inlined
-def seen_by(spans: Any, batch: Any, query: Any, left: Any, right: Any) -> Any:
-    """Returns the first key that a query sees, and the one after the last; one side may be open."""
-    everything, own = spans[batch, 0], spans[batch, 1] + query
-    first = min(everything, max(0, own - left)) if left >= 0 else 0
-    last = min(everything, own + right + 1) if right >= 0 else everything
-    return first, max(first, last)
 
 
 @helper
@@ -60,15 +52,6 @@ def places_of(q: Any, k: Any, v: Any, batch: Any, head: Any) -> Any:
     )
 
 
-@helper
-def mask_at(mask: Any, batch: Any, head: Any, query: Any, key: Any) -> Any:
-    """Returns the address of what is added to a score, or 0 without a mask."""
-    if not mask.size:
-        return 0
-    row = mask.ctypes.data + batch * mask.strides[0] + head * mask.strides[1]
-    return row + query * mask.strides[2] + 4 * key
-
-
 @parallel
 def attend_blocks(arguments: Any, task: Any, worker: Any) -> None:
     """Attends with some queries of one head."""
@@ -79,68 +62,32 @@ def attend_blocks(arguments: Any, task: Any, worker: Any) -> None:
     item, top = task // blocks, task % blocks * rows
     batch, head = item // heads, item % heads
     bottom = min(queries, top + rows)
-    own = memory.ctypes.data + 4 * share * worker
     query, keys, values = places_of(q, k, v, batch, head)
     count = bottom - top
     wide = -(-value_width // COLUMNS) * COLUMNS
-    high = min(spans[batch, 0], KEYS)
-    line = -(-high // COLUMNS) * COLUMNS
-    scores, sums = own, own + 4 * QUERIES * line
+    line = -(-min(spans[batch, 0], KEYS) // COLUMNS) * COLUMNS
+    scores = memory.ctypes.data + 4 * share * worker
+    sums = scores + 4 * QUERIES * line
     states = sums + 4 * QUERIES * wide
     packed = states + 8 * QUERIES
-    edge = packed + 4 * KEYS * max(width, wide)
-    for row in range(count):
-        state = floats(states + 8 * row, 2)
-        if sinks.size:
-            state[0], state[1] = sinks[head], F(1)
-        else:
-            state[0], state[1] = F(-np.inf), F(0)
-        out = floats(sums + 4 * wide * row, wide)
-        for i in range(wide):
-            out[i] = F(0)
+    room = packed, packed + 4 * KEYS * max(width, wide)
+    begin_rows(count, sums, wide, states, sinks, head)
     start, _ = seen_by(spans, batch, top, left, right)
     _, limit = seen_by(spans, batch, bottom - 1, left, right)
     for first in range(start, limit, KEYS):
         span = min(KEYS, limit - first)
-        for column in range(0, span, COLUMNS):
-            source = keys + (first + column) * k.strides[2]
-            target = packed + 4 * width * column
-            pack(source, 4, k.strides[2], width, min(COLUMNS, span - column), target)
-        multiply_block(
-            count, -(-span // LANES) * LANES, width, query + top * q.strides[2],
-            q.strides[2], 4, packed, 4 * COLUMNS, 4 * COLUMNS * width, scores, 4 * line, ZERO, edge,
+        own_queries = query + top * q.strides[2], q.strides[2]
+        own_keys = keys + first * k.strides[2], k.strides[2]
+        multiply_keys(own_queries, own_keys, count, span, width, scores, line, room)
+        weigh_keys(
+            (batch, head, top), count, first, span, (scale, softcap, left, right), (mask, spans),
+            scores, line, sums, wide, value_width, states,
         )  # fmt: skip
-        for row in range(count):
-            own_scores, own_sums = scores + 4 * line * row, sums + 4 * wide * row
-            begin, end = seen_by(spans, batch, top + row, left, right)
-            begin, end = min(span, max(0, begin - first)), min(span, max(0, end - first))
-            place = mask_at(mask, batch, head, top + row, first + begin)
-            most = score_row(own_scores + 4 * begin, end - begin, place, scale, softcap)
-            weigh_row(
-                own_scores + 4 * begin, end - begin, most, own_sums, value_width, states + 8 * row
-            )
-            hide(own_scores, begin, end, span)
-        seen, seen_row, seen_panel = (
-            values + first * v.strides[2],
-            v.strides[2],
-            4 * COLUMNS,
-        )
-        if wide != value_width:
-            for column in range(0, value_width, COLUMNS):
-                target = packed + 4 * span * column
-                columns = min(COLUMNS, value_width - column)
-                pack(seen + 4 * column, v.strides[2], 4, span, columns, target)
-            seen, seen_row, seen_panel = packed, 4 * COLUMNS, 4 * COLUMNS * span
-        multiply_block(
-            count, wide, span, scores, 4 * line, 4, seen, seen_row, seen_panel,
-            sums, 4 * wide, ADD, edge,
-        )  # fmt: skip
+        own_values = values + first * v.strides[2], v.strides[2]
+        add_values(own_values, count, span, value_width, scores, line, sums, wide, room)
     for row in range(count):
-        total, place = (
-            load_float(states + 8 * row + 4),
-            (batch * queries + top + row) * heads + head,
-        )
-        out = y.ctypes.data + 4 * value_width * place
+        total = load_float(states + 8 * row + 4)
+        out = y.ctypes.data + 4 * value_width * ((batch * queries + top + row) * heads + head)
         finish_row(sums + 4 * wide * row, total, out, value_width, nothing)
 
 
@@ -254,9 +201,9 @@ def attend(operands, mask, sinks, rule, before, lengths, y, spans, work, refusal
 
     Args:
         operands: As of ``attend_heads``.
-        mask: Likewise.
-        sinks: Likewise.
-        rule: Likewise.
+        mask: As of ``attend_heads``.
+        sinks: As of ``attend_heads``.
+        rule: As of ``attend_heads``.
         before: Keys before the first query's own.
         lengths: How many keys of each entry count, ``(batch,)``, or of no size; ``before`` is then
             what they leave before the queries.

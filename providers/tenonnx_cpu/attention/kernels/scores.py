@@ -19,6 +19,24 @@ from tenonnx_cpu.jit.vectors.views import floats
 F = np.float32
 
 
+@inlined
+def seen_by(spans: Any, batch: Any, query: Any, left: Any, right: Any) -> Any:
+    """Returns the first key that a query sees, and the one after the last; one side may be open."""
+    everything, own = spans[batch, 0], spans[batch, 1] + query
+    first = min(everything, max(0, own - left)) if left >= 0 else 0
+    last = min(everything, own + right + 1) if right >= 0 else everything
+    return first, max(first, last)
+
+
+@helper
+def mask_at(mask: Any, batch: Any, head: Any, query: Any, key: Any) -> Any:
+    """Returns the address of what is added to a score, or 0 without a mask."""
+    if not mask.size:
+        return 0
+    row = mask.ctypes.data + batch * mask.strides[0] + head * mask.strides[1]
+    return row + query * mask.strides[2] + 4 * key
+
+
 @helper
 def cap_row(scores: Any, scale: Any, softcap: Any) -> None:
     """Turns products into scores that a cap bounds."""
