@@ -91,7 +91,7 @@ NotImplemented = NotSupported  # noqa: A001 - onnxruntime's name, imported by it
 
 
 class MalformedGraph(InvalidGraph, Fail, InvalidArgument):
-    """The graph contradicts itself: a cycle, or a name that nothing makes or that two nodes do."""
+    """The graph contradicts itself, or a node its schema: a cycle, a name that two nodes make."""
 
 
 class WithoutGraph(InvalidProtobuf, InvalidArgument):

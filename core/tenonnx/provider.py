@@ -240,6 +240,13 @@ class Provider(ABC):
         ``node.version`` is the opset version that the node is written in.
         """
 
+    def has_operator(self, node: ir.Node) -> bool:
+        """Says whether a node's operator is known, whatever else stands in the node's way.
+
+        The hint of an error then says to mend the node rather than to look for its operator.
+        """
+        return self.operators.find(node.domain, node.op_type, node.version or 1) is not None
+
     def declines(self, transform: str) -> str | None:
         """Says why a transform of this name is of no use to it; ``None`` if it may be.
 

@@ -322,6 +322,10 @@ class ArrayProvider(Provider):
             return f"{kernel} has one output, the node names {len(node.outputs)}"
         return kernel.misfit(node.inputs) or self.lacks(node) or True
 
+    def has_operator(self, node: ir.Node) -> bool:
+        """Says whether the table has a node's operator."""
+        return self.table.find(node.domain, node.op_type, node.version or 1) is not None
+
     def lacks(self, node: ir.Node) -> str | None:
         """Returns why the library cannot run a node whose kernel there is; ``None`` if it can."""
         if self.elements is not None:

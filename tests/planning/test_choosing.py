@@ -164,11 +164,27 @@ def test_a_provider_that_fails_is_named(request_: str, message: str) -> None:
             model([node("Rleu", "x", "y", name="r")], [value("x")], [value("y")]),
             r"(?s)Rleu 'r' \(ai\.onnx, opset 21\).*::Rleu-21.*did you mean Relu",
         ),
+        (
+            model(
+                [node("Inverse", "x x", "y", domain="com.microsoft")],
+                [value("x")],
+                [value("y")],
+                domains={"com.microsoft": 1},
+            ),
+            r"(?s)Inverse-1 takes 1 inputs, the node has 2\nHint: the operator is known: change",
+        ),
     ],
 )
 def test_an_operator_that_nobody_runs(proto: Any, message: str) -> None:
     with pytest.raises(tenonnx.NotSupported, match=message):
         tenonnx.InferenceSession(proto, providers=["cpu"])
+
+
+def test_a_node_that_differs_from_its_schema_is_no_unknown_operator() -> None:
+    proto = model([node("Relu", "x x", "y", name="r")], [value("x")], [value("y")])
+    with pytest.raises(tenonnx.InvalidGraph, match="has 2 inputs, it needs 1") as raised:
+        tenonnx.InferenceSession(proto, providers=["cpu"])
+    assert not isinstance(raised.value, tenonnx.NotSupported)
 
 
 def test_an_operator_that_a_provider_not_asked_for_runs() -> None:

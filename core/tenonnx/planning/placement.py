@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from tenonnx import functions, interruption
 from tenonnx import graph as graphs
-from tenonnx.errors import EPFail, InvalidGraph, UnknownOperator
+from tenonnx.errors import EPFail, InvalidGraph, MalformedGraph, UnknownOperator
 from tenonnx.provider import Provider, Segment
 from tenonnx.records import record
 from tenonnx.wellformed import check_bodies, misfit
@@ -104,8 +104,8 @@ def place(
         others: Usable providers that were not asked for; named in the error if they could help.
 
     Raises:
-        UnknownOperator: Some nodes have no provider; the message lists them, or says in what one
-            differs from its operator's schema.
+        UnknownOperator: Some nodes have no provider; the message lists them.
+        MalformedGraph: One of them differs from its operator's schema.
     """
     try:
         return _place_graph(model.graph, providers)
@@ -116,7 +116,7 @@ def place(
 
         for node in functions.unsupported(model, supported):
             if wrong := misfit(node):
-                raise UnknownOperator(wrong) from None
+                raise MalformedGraph(wrong) from None
         unsupported = functions.expand_unsupported(model, supported)
     if unsupported:
         raise _not_implemented(unsupported, providers, others)
@@ -212,13 +212,21 @@ def _not_implemented(
         lines.append(f"  ... and {len(nodes) - MAX_LISTED} more")
     who = f"{len(nodes)} nodes have no provider that runs them"
     who = who if len(nodes) > 1 else "a node has no provider that runs it"
-    return UnknownOperator(f"{who}:\n" + "\n".join(lines), hint=_remedy(nodes, others))
+    hint = _remedy(nodes, providers, others)
+    return UnknownOperator(f"{who}:\n" + "\n".join(lines), hint=hint)
 
 
-def _remedy(nodes: Sequence[ir.Node], others: Sequence[Provider]) -> str:
+def _remedy(
+    nodes: Sequence[ir.Node], providers: Sequence[Provider], others: Sequence[Provider]
+) -> str:
     able = [p.name for p in others if all(p.supports(node) is True for node in nodes)]
     if able:
         return f"{' or '.join(able)} supports them: add it to providers=[...]"
+    if all(any(p.has_operator(node) for p in providers) for node in nodes):
+        return (
+            "the operator is known: change the node as the reason says, or name a provider "
+            "that takes it as it is"
+        )
     # Names are bytes if they are no UTF-8.
     domains = sorted({str(node.domain) for node in nodes} - {""})
     if domains:
