@@ -16,7 +16,6 @@ from tenonnx_cpu.fuse import FUSIONS, Fused, Scope
 from tenonnx_cpu.jit.code.cache import cached_files
 from tenonnx_cpu.jit.runtime import ASKING, NO_NUMBA, NUMPY, Demand, has_kernels, jit_mode, warm_up
 from tenonnx_cpu.kernel_selection import SPECIALIZATIONS, Site
-from tenonnx_cpu.shapes import on_shapes, shape_cache
 from tenonnx_cpu.threading_config import THREADS, heed, most_threads
 
 if TYPE_CHECKING:
@@ -34,6 +33,10 @@ DECLINED_PLAIN = {
     "attention": "numpy takes as many passes for the operator as for the nodes it stands for",
 }
 """Transforms that gain nothing where nobody compiles kernels."""
+
+
+LARGEST_SHAPE = 256
+"""Elements of a constant that takes part in arithmetic on shapes."""
 
 
 @record
@@ -114,7 +117,10 @@ class CPUExecutionProvider(ArrayProvider):
             ASKING.reset(token)
 
     def _compile(self, segment: Segment) -> Sequence[Step]:
-        from tenonnx_cpu.lazy_import import import_for  # a list for those who have kernels
+        # For those who have kernels.
+        from tenonnx.planning.shape_arithmetic import on_shapes
+        from tenonnx_cpu.capture.span import alone, captured
+        from tenonnx_cpu.lazy_import import import_for
 
         import_for((node.domain, node.op_type) for node in segment.nodes)
         free = dict.fromkeys(filter(self._is_free, segment.nodes))
@@ -124,7 +130,7 @@ class CPUExecutionProvider(ArrayProvider):
             segment.nodes, fusible, segment.escaping, self.threads, self._step, self.packs
         )
         fused = FUSIONS.find(scope)
-        asked = on_shapes([node for node in fusible if node not in scope.taken])
+        asked = on_shapes(filter(_is_inner, filter(scope.has, fusible)), LARGEST_SHAPE)
         scope.taken.update(asked)
         steps = []
         for node in segment.nodes:
@@ -132,9 +138,10 @@ class CPUExecutionProvider(ArrayProvider):
                 steps.append(_fused_step(fused[node]))
             elif node not in scope.taken:
                 steps.append(self._special_step(node) if node in free else self._step(node))
-        from tenonnx_cpu.capture.span import alone, captured  # for sessions that have kernels
+        if asked:
+            from tenonnx_cpu.shapes import shape_cache  # for models that ask for shapes
 
-        steps = shape_cache(asked, steps, self._step) if asked else steps
+            steps = shape_cache(asked, steps, self._step)
         return captured(steps, segment.escaping) if fusible else [*map(alone, steps)]
 
     def opened(self, model: str) -> None:
@@ -185,3 +192,8 @@ def _fused_step(fused: Fused) -> Step:
         nodes=fused.nodes,
         multiple=len(fused.outputs) > 1,
     )
+
+
+def _is_inner(node: ir.Node) -> bool:
+    """Says whether no output of a graph is made by a node."""
+    return not any(value.is_graph_output() for value in node.outputs)

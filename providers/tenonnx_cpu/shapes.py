@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.planning.lower import is_constant
 from tenonnx.provider import HOST, Step
-from tenonnx.traits import SHAPE_ARITHMETIC
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, fix
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-
-ASKED = frozenset({"Shape", "Size"})
-
-LARGEST = 256
-"""Elements of a constant that takes part."""
 
 
 def shape_cache(
@@ -27,7 +20,7 @@ def shape_cache(
     """Returns steps with those in between that compute what depends on shapes alone.
 
     Args:
-        nodes: What is computed on shapes, as ``on_shapes`` finds it.
+        nodes: What is computed on shapes.
         steps: All other steps, in order.
         plain: Returns a node's step on array kernels.
     """
@@ -54,38 +47,6 @@ def shape_cache(
             part = [node for node in nodes if node in taken]
             result.append(_step(part, tuple(inputs), wanted, plain))
     return result
-
-
-def on_shapes(nodes: Sequence[ir.Node]) -> list[ir.Node]:
-    """Returns the nodes whose results depend on shapes alone and are small."""
-    found: dict[ir.Value, ir.Node] = {}
-    for node in nodes:
-        if node.domain or len(node.outputs) != 1 or node.outputs[0].is_graph_output():
-            continue
-        if node.op_type in ASKED:
-            takes_part = node.inputs[0] is not None and not is_constant(node.inputs[0])
-        else:
-            takes_part = node.op_type in SHAPE_ARITHMETIC or _is_small_expand(node)
-            takes_part &= any(value in found for value in node.inputs)
-            takes_part &= all(
-                value is None or value in found or _is_small_constant(value)
-                for value in node.inputs
-            )
-        if takes_part:
-            found[node.outputs[0]] = node
-    return list(found.values())
-
-
-def _is_small_constant(value: ir.Value) -> bool:
-    tensor = value.const_value
-    return is_constant(value) and tensor is not None and tensor.size <= LARGEST
-
-
-def _is_small_expand(node: ir.Node) -> bool:
-    if node.op_type != "Expand" or node.inputs[1] is None or not is_constant(node.inputs[1]):
-        return False
-    tensor = node.inputs[1].const_value
-    return tensor is not None and tensor.size <= 1 and math.prod(tensor.numpy().tolist()) <= LARGEST
 
 
 def _step(

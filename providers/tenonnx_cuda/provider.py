@@ -32,6 +32,9 @@ PARTS: Final = VIEWS - {"Identity"} | {"Slice", "Split", "Transpose"}
 """Operators whose results are parts of arrays that they read, or copies; an Identity's may be a
 sequence."""
 
+LARGEST_SHAPE: Final = 64
+"""Elements of a constant that is taken for a shape, or an index into one."""
+
 
 class CUDAExecutionProvider(ArrayProvider):
     """Runs on an NVIDIA GPU, on a stream of the session's own."""
@@ -103,9 +106,8 @@ class CUDAExecutionProvider(ArrayProvider):
     def compile(self, segment: Segment) -> Sequence[Step]:
         """Returns a step per node, each on the session's stream; or graphs of many."""
         from tenonnx_cuda.capture.step_fusion import fuse_steps
-        from tenonnx_cuda.host_shapes import shape_nodes
 
-        on_host = shape_nodes(segment.nodes, self.kernel)
+        on_host = self._on_shapes(segment.nodes)
         chosen = {n: self._on_host(n) if n in on_host else self._chosen(n) for n in segment.nodes}
         self._preload(segment, chosen.values())
         steps = self._joined(segment, chosen, on_host)
@@ -129,12 +131,24 @@ class CUDAExecutionProvider(ArrayProvider):
         fuse(Scope(nodes, free, segment.escaping, self.platform, self.options), steps, self.device)
         return [steps[node] for node in segment.nodes if node in steps]
 
+    def _on_shapes(self, nodes: Sequence[ir.Node]) -> frozenset[ir.Node]:
+        """Returns the nodes that compute with shapes, which the host does without a wait."""
+        from tenonnx.planning.shape_arithmetic import on_shapes
+
+        def asks(node: ir.Node) -> bool:
+            return self.kernel(node).host_output
+
+        found = on_shapes(nodes, LARGEST_SHAPE, asks)
+        return frozenset(node for node in found if not asks(node))
+
     def _on_host(self, node: ir.Node) -> Step:
         """Returns the step of a node that computes with shapes."""
-        from tenonnx_cuda.host_shapes import as_array
+        call = self.bound(node, np)
 
-        call = as_array(self.bound(node, np))
-        return dataclasses.replace(self._step(node), call=call, host="all")
+        def array(*inputs: Any) -> Any:
+            return np.asarray(call(*inputs))  # numpy makes a number of one without axes
+
+        return dataclasses.replace(self._step(node), call=array, host="all")
 
     def _is_free(self, node: ir.Node) -> bool:
         """Says whether a node's kernel is the library's, which no plugin replaced."""
