@@ -22,8 +22,8 @@ from tenonnx_cpu.jit.runtime import has_numba
 ROOT = Path(__file__).parents[2]
 RECIPES = ROOT / "docs" / "recipes"
 FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
-COPIED = ("core", "providers", "plugins", "tools", "tests/guard", "tests/cuda")
-PATHS = ("core", "providers", "plugins", "tests/guard", "tests/cuda", "tests")
+COPIED = ("core", "providers", "plugins", "tools", "tests/guard", "tests/cuda", "tests/fusions")
+PATHS = ("core", "providers", "plugins", "tests/guard", "tests/cuda", "tests/fusions", "tests")
 COMPILER = shutil.which("g++") or shutil.which("c++")
 
 
