@@ -27,7 +27,7 @@ def rows(provider: str, fusions: Fusions[Any]) -> Iterator[str]:
             for part in entry.takes
         )
         if entry.takes:
-            found.setdefault(tuple(parts), []).append(f"`{entry.place[1]}`")
+            found.setdefault(tuple(parts), []).append(f"`{'::'.join(filter(None, entry.place))}`")
     for parts_of, operators in found.items():
         taken = " + ".join(parts_of)
         yield f"| {provider} | {', '.join(sorted(operators))} | {taken} |"

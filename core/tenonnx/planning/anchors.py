@@ -36,6 +36,7 @@ class Part:
             it.
         since: The opset version from which on ONNX's operators are meant.
         many: There may be several in a row.
+        again: It may read the value more than once.
         needed: Without it nothing is worth taking.
     """
 
@@ -44,6 +45,7 @@ class Part:
     read: Callable[[ir.Node, Walk[Any]], Any]
     since: int = 1
     many: bool = False
+    again: bool = False
     needed: bool = False
 
     def is_meant(self, node: ir.Node) -> bool:
@@ -83,9 +85,13 @@ class Walk(Generic[S]):
         """Returns the position of the operand that a node of two has beside the value."""
         return beside(node, self.value)
 
+    def next(self, part: Part) -> ir.Node | None:
+        """Returns the node that alone reads the value, as a part may."""
+        return (self.scope.consumer if part.again else self.scope.reader)(self.value)
+
     def takes(self, part: Part) -> bool:
         """Goes on by a node, if it is a part that the kernel takes."""
-        node = self.scope.reader(self.value)
+        node = self.next(part)
         if node is None or not part.is_meant(node):
             return False
         read = part.read(node, self)
@@ -131,11 +137,11 @@ def _tell(walk: Walk[Any], missed: Sequence[Part], misses: NearMisses) -> None:
     """Notes why a walk ends where it does, if a node behind its end is nearly a part."""
     if not walk.is_whole and len(walk.nodes) == 1:
         missed = missed[-1:]
-    anchor, alone = walk.nodes[0], walk.scope.reader(walk.value) is not None
+    anchor = walk.nodes[0]
     for node in dict.fromkeys(use.node for use in walk.value.uses()):
         if nearly := [part for part in missed if part.is_meant(node)]:
             why = [
-                part.read(node, walk) if alone else walk.scope.hindrance(walk.value)
+                part.read(node, walk) if walk.next(part) else walk.scope.hindrance(walk.value)
                 for part in nearly
             ]
             name = f"{anchor.op_type} with its {nearly[-1].name}"

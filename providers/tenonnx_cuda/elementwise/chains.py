@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tenonnx.operators import Array
+from tenonnx.planning.anchors import Part, Walk
 from tenonnx.planning.fusion import inputs_of
 from tenonnx_cuda.conv import layouts
 from tenonnx_cuda.elementwise.expressions import MICROSOFT, expression, pays_alone
@@ -73,23 +74,31 @@ class Chain:
         ])  # fmt: skip
 
 
-@fusion(*SIMPLE, *COMPOUND, priority=ELEMENTWISE)
-@fusion(*MICROSOFTS, domain=MICROSOFT, priority=ELEMENTWISE)
+def _link(node: ir.Node, walk: Walk[Scope]) -> ir.Node | str:
+    if expression(node) is None:
+        return "no expression stands for it"
+    many = len(inputs_of((*walk.nodes, node))) > MOST_INPUTS
+    return f"a kernel reads {MOST_INPUTS} arrays" if many else node
+
+
+HERE = (*SIMPLE, *COMPOUND)
+LINK = Part(
+    "link", (*HERE, *(f"{MICROSOFT}::{n}" for n in MICROSOFTS)), _link, many=True, again=True
+)
+
+
+@fusion(*HERE, priority=ELEMENTWISE, takes=(LINK,))
+@fusion(*MICROSOFTS, domain=MICROSOFT, priority=ELEMENTWISE, takes=(LINK,))
 def fuse_chain(node: ir.Node, scope: Scope) -> Fused | None:
     """Takes a chain of at least two nodes, or one that pays alone."""
     if expression(node) is None:
         return None
-    found = [node]
-    while (following := scope.consumer(found[-1].outputs[0])) is not None:
-        longer = [*found, following]
-        if expression(following) is None or len(inputs_of(longer)) > MOST_INPUTS:
-            break
-        found = longer
-    if len(found) < 2 and not pays_alone(node):
+    nodes = scope.follow(node).nodes
+    if len(nodes) < 2 and not pays_alone(node):
         return None
-    chain = Chain(tuple(found), inputs_of(found))
+    chain = Chain(nodes, inputs_of(nodes))
     call = chain_call(chain, scope.platform)
-    return Fused(chain.nodes, chain.inputs, (found[-1].outputs[0],), call)
+    return Fused(nodes, chain.inputs, (nodes[-1].outputs[0],), call)
 
 
 def whole(chain: Chain) -> str:
