@@ -85,7 +85,7 @@ def _meetings(
 
 def _upstream(last: ir.Node, scope: Scope, free: Callable[[ir.Node | None], bool]) -> list[ir.Node]:
     """Returns a node and those before it that nobody else needs, in an order they can run in."""
-    order = _postorder(last, free)
+    order = upstream(last, free)
     subgraph = set(order)
     # A node whose value is read elsewhere stays outside; then so may what it alone read.
     for node in reversed(order):
@@ -96,7 +96,8 @@ def _upstream(last: ir.Node, scope: Scope, free: Callable[[ir.Node | None], bool
     return [node for node in order if node in subgraph]
 
 
-def _postorder(last: ir.Node, free: Callable[[ir.Node | None], bool]) -> list[ir.Node]:
+def upstream(last: ir.Node, free: Callable[[ir.Node | None], bool]) -> list[ir.Node]:
+    """Returns a node and the free ones that it depends on, in an order they can run in."""
     order: dict[ir.Node, None] = {}
     stack = [(last, False)]
     while stack and len(order) < MOST:

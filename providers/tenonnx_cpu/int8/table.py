@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from tenonnx_cpu.int8.quantized_values import ALL, BYTES, REQUANTIZED, Quantized
 from tenonnx_cpu.int8.requantize import SERIAL, Limits, flat, requantize
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import Call, NDArray
+from tenonnx_cpu.subgraph import upstream
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -50,7 +51,7 @@ def fuse_table(node: ir.Node, scope: Scope) -> Fused | None:
         return None
     known = _dependent(source, scope)
     for last in reversed(known):
-        needed = _needed(last, known)
+        needed = upstream(last, known.__contains__)
         taken = (*scope.unread(needed[:-1], needed), last)
         # What widens the byte may stay for others, and is computed once more.
         left = [each for each in needed if each not in taken]
@@ -85,20 +86,6 @@ def _is_single(node: ir.Node, scope: Scope) -> bool:
     site = scope.site(node)
     constants = (site.constant(position) for position in range(len(node.inputs)))
     return all(array is None or (array.size == 1 and array.ndim < 2) for array in constants)
-
-
-def _needed(last: ir.Node, known: Collection[ir.Node]) -> list[ir.Node]:
-    """Returns a node and those among the known that it depends on, in an order they can run in."""
-    order: dict[ir.Node, None] = {}
-
-    def visit(node: ir.Node | None) -> None:
-        if node is not None and node in known and node not in order:
-            for value in node.inputs:
-                visit(None if value is None else value.producer())
-            order[node] = None
-
-    visit(last)
-    return list(order)
 
 
 @fusion("Concat", priority=QUANTIZED, takes=REQUANTIZED)
