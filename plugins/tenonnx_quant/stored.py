@@ -131,7 +131,7 @@ def by_channel(
 
     Args:
         graph: As for ``Quantized``.
-        weight: Likewise.
+        weight: As for ``Quantized``.
         axis: 0; 1 of a matrix; ``None`` for one scale for all.
         turned: As for ``Quantized``.
     """

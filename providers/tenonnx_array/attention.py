@@ -209,7 +209,7 @@ def visible(
         shape: Numbers of queries and keys.
         offset: Keys before the first query.
         left: So many keys before a query's own are seen; -1 for any number.
-        right: Likewise after it.
+        right: So many keys after a query's own are seen; -1 for any number.
         lengths: Numbers of keys that are not padding, per batch.
     """
     queries, keys = xp.arange(shape[0])[:, None], xp.arange(shape[1])

@@ -53,16 +53,9 @@ def select(
     center_point_box: int,
     suppress: Suppress,
 ) -> list[Array]:
-    """Return what ``non_max_suppression`` does, in parts.
+    """Return what ``non_max_suppression`` does of the same arguments, in parts.
 
-    Args:
-        boxes: See there; so are the others.
-        scores: Likewise.
-        max_output_boxes_per_class: Likewise.
-        iou_threshold: Likewise.
-        score_threshold: Likewise.
-        center_point_box: Likewise.
-        suppress: ``apart``, or what does the same.
+    ``suppress`` is ``apart``, or what does the same.
 
     Raises:
         ValueError: ``iou_threshold`` is not from 0 to 1.

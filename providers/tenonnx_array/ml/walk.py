@@ -32,7 +32,7 @@ class Nodes:
         split: What the test compares with; float32 or float64.
         missing: Whether NaN takes the true branch although the test fails.
         true: The node that follows when the test holds, or ``~leaf``.
-        false: Likewise when it fails.
+        false: The node that follows when it fails, or ``~leaf``.
         members: The sets of the ``MEMBER`` nodes in their order, each ended by a NaN.
         roots: The node, or ``~leaf``, where each tree begins; any length.
     """

@@ -50,7 +50,7 @@ class Turn:
         Args:
             x: ``(batch, heads, length, size)`` or ``(batch, length, heads * size)``.
             cos: ``(rows, pairs)``, or ``(batch, length, pairs)`` without positions.
-            sin: Likewise.
+            sin: Of the shape of ``cos``.
             positions: int64 ``(batch, length)``, or ``None``.
         """
         run = EMBED.run

@@ -33,7 +33,7 @@ class Place(NamedTuple):
         number: Which input or store.
         offset: Bytes from where that begins.
         shape: The array's.
-        strides: Likewise.
+        strides: The array's.
     """
 
     source: int

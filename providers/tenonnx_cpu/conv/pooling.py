@@ -144,7 +144,7 @@ def averaged(x: NDArray, shape: tuple[int, ...], threads: int) -> Launch | None:
 
 
 def _averaged_places(x: NDArray, shape: tuple[int, ...], threads: int) -> Launch | None:
-    """Likewise, of an image that has its channels last."""
+    """Returns what computes the mean of all places of an image that has its channels last."""
     batch, channels, height, width = x.shape
     cut = cut_of((batch, height * width, channels), (1,), False, SUM, threads)
     run = REDUCE.run

@@ -27,7 +27,7 @@ class QuantizedType:
 
     Attributes:
         scale: One number, or one per channel.
-        zero: Likewise.
+        zero: The zero point, one number or one per channel.
         dtype: uint8 or int8; int32 for biases.
     """
 

@@ -132,7 +132,7 @@ class Drawing:
         operations: Where they go.
 
     Attributes:
-        operations: Likewise.
+        operations: Where they go.
         numbers: By name.
     """
 

@@ -27,7 +27,7 @@ class Turn:
 
     Attributes:
         cosines: (positions, turned / 2), or ``None`` if they do not.
-        sines: Likewise.
+        sines: (positions, turned / 2), or ``None`` if they do not.
         ids: Positions, int64 (batch, steps), or ``None`` for those in the cache.
         interleaved: Whether pairs are neighbours.
         last: int32 (batch,): the position of each sequence's last step, or ``None``.

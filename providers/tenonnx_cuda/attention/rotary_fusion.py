@@ -43,7 +43,7 @@ def rotated(
         found: What is written.
         x: Four axes, of which the last lies together.
         cosines: What broadcasts to it.
-        sines: Likewise.
+        sines: What broadcasts to it.
         computed: Half of the last axis, on the host, where that is not known before.
     """
     half = int(computed.item()) if found.half is None else found.half

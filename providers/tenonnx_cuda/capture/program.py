@@ -28,7 +28,7 @@ class DeviceProgram(Program):
 
     Attributes:
         inputs: Values from outside, and whether each is wanted on the host.
-        outputs: Likewise.
+        outputs: The values that something outside reads.
         limits: Of inputs that only say how much there may be.
     """
 

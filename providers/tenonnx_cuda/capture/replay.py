@@ -79,7 +79,7 @@ class Replayed:
         platform: The device.
 
     Attributes:
-        dynamic: Likewise.
+        dynamic: The call, with what it does not depend on.
         missed: How often in a row it was not repeated.
     """
 

@@ -109,7 +109,7 @@ class FusedSteps(Replayed):
 
     Args:
         group: They.
-        program: Likewise, as one call.
+        program: The steps as one call.
         device: Where.
     """
 

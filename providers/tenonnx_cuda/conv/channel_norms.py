@@ -81,7 +81,7 @@ def grouped(
         site: The node.
         x: [batch, channels, ...].
         scale: A factor for each ``shared`` channels.
-        bias: Likewise.
+        bias: A summand for each ``shared`` channels.
         groups: How many.
         shared: Channels that have a factor in common.
     """

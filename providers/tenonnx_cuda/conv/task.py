@@ -20,8 +20,8 @@ class Ending(NamedTuple):
 
     Attributes:
         activation: One of ``ENDINGS``.
-        alpha: Its parameters.
-        beta: Likewise.
+        alpha: Its first parameter.
+        beta: Its second parameter.
     """
 
     activation: str = ""

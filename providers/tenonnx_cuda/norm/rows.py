@@ -95,7 +95,7 @@ def normalized(
         site: The node.
         x: [..., n]; the axes from ``axis`` on are one row.
         scale: As many elements as a row has.
-        bias: Likewise.
+        bias: As many elements as a row has.
         axis: The first axis of a row, not negative.
         epsilon: Added to the variance.
         rms: Leave the mean where it is.

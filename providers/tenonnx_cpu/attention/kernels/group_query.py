@@ -167,8 +167,8 @@ def group_query(  # type: ignore[no-untyped-def] # the signature has them
         filled: Each entry's tokens with the new ones, less one, and the most of all entries. If
             there are no more than new ones, these are the first; else they are an entry's last.
         mask: As of ``attend_heads``.
-        sinks: Likewise.
-        rule: Likewise.
+        sinks: As of ``attend_heads``.
+        rule: As of ``attend_heads``.
         window: How many tokens a query sees of caches that keep the last ones alone, or 0. When
             such a cache is full, one token makes room; several are refused.
         interleaved: Whether pairs are adjacent, or half of what is turned apart.

@@ -49,7 +49,7 @@ def rotate(x, cos, sin, y, threads):  # type: ignore[no-untyped-def] # the signa
     Args:
         x: The heads; as all arrays, adjacent in the last axis.
         cos: ``(batch or 1, 1, length, size)``.
-        sin: Likewise.
+        sin: Of the shape of ``cos``.
         y: The result.
         threads: How many threads to use.
     """
@@ -87,7 +87,7 @@ def embed(x, cos, sin, positions, interleaved, tokens_first, y, refusal, threads
     Args:
         x: The heads ``(batch, heads, length, size)``, adjacent in the last axis.
         cos: ``(positions, pairs)``; elements beyond the pairs stay as they are.
-        sin: Likewise.
+        sin: Of the shape of ``cos``.
         positions: Rows of ``cos``, ``(batch, length)``; of no size if every token has its own.
         interleaved: Whether pairs are adjacent, or half of what is turned apart.
         tokens_first: Whether the result is ``(batch, length, heads, size)``.

@@ -64,7 +64,7 @@ def normalize_channels(x, y, scale, bias, together, epsilon, threads):  # type: 
         x: Rows, each of as many channels as are normalized together.
         y: The result.
         scale: One for every channel; after the last one, rows begin with the first again.
-        bias: Likewise.
+        bias: What is added, one for every channel as of ``scale``.
         together: Channels of a row.
         epsilon: What is added to the variance.
         threads: How many threads to use.

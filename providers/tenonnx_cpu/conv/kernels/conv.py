@@ -69,7 +69,7 @@ def pack_part(
         part: Which part of that.
         sizes: As ``tenonnx_cpu.conv.kernels.CONV_FIELDS`` says.
         planes: As ``pack_planes`` takes them.
-        target: Likewise.
+        target: As ``pack_planes`` takes it.
     """
     area, lines, zero = 4 * sizes.height * sizes.width, part.lines + sizes.reach, np.float32(0)
     if sizes.taps_z * sizes.depth * sizes.out_depth == 1 and not sizes.front:

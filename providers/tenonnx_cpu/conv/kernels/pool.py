@@ -81,9 +81,9 @@ def pool_f32(x, y, weights, rows, columns, numbers, offsets, planes, memory, thr
         weights: Ones, one per tap, for means; empty for maxima.
         rows: Elements that count for a window of each line, along the columns.
         columns: Elements that count for a window of each column, along a line.
-        numbers: See ``tenonnx_cpu.conv.depthwise``; so are ``offsets`` and ``planes``.
-        offsets: Likewise.
-        planes: Likewise.
+        numbers: See ``tenonnx_cpu.conv.depthwise``.
+        offsets: See ``tenonnx_cpu.conv.depthwise``.
+        planes: See ``tenonnx_cpu.conv.depthwise``.
         memory: Floats to work in.
         threads: How many threads to use.
     """

@@ -79,7 +79,7 @@ def resize_f32(x, y, lines, line_weights, columns, column_weights, sizes, memory
         lines: Which lines each line of the result reads: all first ones, then all second ones.
         line_weights: By how much each counts; a single one counts as it is.
         columns: The same for elements of a line.
-        column_weights: Likewise.
+        column_weights: By how much each of them counts, as of lines.
         sizes: Height and width of a plane and of its result, lines per task, how many lines and
             how many elements one reads, and tasks.
         memory: Two lines of the result for each thread.

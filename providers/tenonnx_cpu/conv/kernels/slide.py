@@ -173,9 +173,10 @@ def _unrolled(
     combine: Combine,
     start: float,
 ) -> Callable[[Value], Value]:
-    """Likewise, for square kernels: what taps see of a row is shifted out of two aligned loads.
+    """Returns what combines all that a vector of windows of a square kernel sees.
 
-    A load that is not aligned takes part of two cache lines, which is slower than a shift.
+    What taps see of a row is shifted out of two aligned loads: one that is not aligned takes part
+    of two cache lines, which is slower than a shift.
     """
     phases = range(min(stride, kernel))
     places = {

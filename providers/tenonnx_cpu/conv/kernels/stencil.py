@@ -163,7 +163,7 @@ class _Stencil:
 
 
 class _Maxima(_Stencil):
-    """Likewise, for maxima."""
+    """Writes maxima of windows."""
 
     start = float("-inf")
 

@@ -131,21 +131,14 @@ def multiply_image(
 
     The last columns may lie beyond the image's last element: they are copied.
 
+    What is not told here is as of ``multiply_strip``.
+
     Args:
-        rows: See ``multiply_strip``, as for what is not below.
-        depth: Likewise.
-        columns: Likewise.
-        a: Likewise.
         b: Address of the first column in the first channel.
         area: Bytes from channel to channel.
         offsets: Where channels are.
         panel: Where rows are of a panel that is copied.
         packed: Address of one.
-        c: Likewise.
-        mode: Likewise.
-        last: Likewise.
-        result: Likewise.
-        room: Likewise.
     """
     whole = columns // COLUMNS * COLUMNS
     if whole:

@@ -192,7 +192,7 @@ def find_operands(
 
     Args:
         shape: See ``run_program``.
-        strides: Likewise.
+        strides: See ``run_program``.
         places: Addresses of the row.
         left: Where in it the piece begins.
         blocks: Address of a block for each operand, for what is the same in every piece.

@@ -125,8 +125,8 @@ def quantize_by_range(x, y, scale, zero, ranges, refusal, threads):  # type: ign
     Args:
         x: Numbers.
         y: The bytes.
-        scale: Of one element; so is ``zero``.
-        zero: Likewise.
+        scale: The scale, of one element.
+        zero: The zero point, of one element.
         ranges: Room for the least and the greatest of every ``CHUNK`` numbers and 0.
         refusal: Where 1 is written if the range is infinite, else 0.
         threads: How many to use.

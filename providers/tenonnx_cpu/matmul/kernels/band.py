@@ -33,13 +33,13 @@ def multiply_band(
         rows: Of A and C, ``MOST`` at most.
         columns: Of B and C.
         depth: Columns of A, rows of B.
-        a: Address of A, whose columns are adjacent, and bytes from row to row.
-        a_row: Likewise.
-        b: Address of B, and bytes from row to row and from column to column.
-        b_row: Likewise.
-        b_column: Likewise.
-        c: Address of C, whose columns are adjacent, and bytes from row to row.
-        c_row: Likewise.
+        a: Address of A, whose columns are adjacent.
+        a_row: Bytes from row to row of A.
+        b: Address of B.
+        b_row: Bytes from row to row of B.
+        b_column: Bytes from column to column of B.
+        c: Address of C, whose columns are adjacent.
+        c_row: Bytes from row to row of C.
         memory: Address of ``WORKSPACE`` floats.
     """
     most = (SUMS_AT_MOST // rows - 16) // DEPTH * DEPTH

@@ -52,14 +52,14 @@ def multiply_block(
         rows: Of A and C.
         columns: Of C. The last panel of B has ``COLUMNS`` all the same.
         depth: Columns of A, rows of B.
-        a: Address of A, and bytes from row to row and from column to column.
-        a_row: Likewise.
-        a_column: Likewise.
-        b: Address of the first panel, and bytes from row to row and from panel to panel.
-        b_row: Likewise.
-        b_panel: Likewise.
-        c: Address of C, and bytes from row to row.
-        c_row: Likewise.
+        a: Address of A.
+        a_row: Bytes from row to row of A.
+        a_column: Bytes from column to column of A.
+        b: Address of the first panel.
+        b_row: Bytes from row to row of a panel.
+        b_panel: Bytes from panel to panel.
+        c: Address of C.
+        c_row: Bytes from row to row of C.
         mode: ``ZERO`` or ``ADD``.
         edge: Address of ``ROWS * COLUMNS`` floats to work in.
     """

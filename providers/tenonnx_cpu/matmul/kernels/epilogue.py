@@ -94,10 +94,10 @@ def finish_rows(c: Any, top: int, bottom: int, left: int, right: int, extras: An
 
     Args:
         c: The product, ``(rows, columns)``.
-        top: Its first row; ``bottom`` is after its last.
-        bottom: Likewise.
-        left: Its first column; ``right`` is after its last.
-        right: Likewise.
+        top: Its first row.
+        bottom: The row after its last.
+        left: Its first column.
+        right: The column after its last.
         extras: See ``EXTRAS``.
     """
     bias, residual, alpha, activation, first, second = extras

@@ -74,13 +74,13 @@ def make_sum_lines(kind: str) -> Any:
             first: The first row of B to add.
             end: After the last one.
             last: B's last row, beyond which there is nothing to read.
-            a: Address of A, and bytes from row to row and from column to column.
-            a_row: Likewise.
-            a_column: Likewise.
-            b: Address of B, and bytes from row to row.
-            b_row: Likewise.
-            c: Address of C, and bytes from row to row.
-            c_row: Likewise.
+            a: Address of A.
+            a_row: Bytes from row to row of A.
+            a_column: Bytes from column to column of A.
+            b: Address of B.
+            b_row: Bytes from row to row of B.
+            c: Address of C.
+            c_row: Bytes from row to row of C.
         """
         whole = columns // LANES
         # A vector may reach into B's next row: what it brings lands in C's room.

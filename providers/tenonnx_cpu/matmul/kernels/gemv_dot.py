@@ -65,12 +65,12 @@ def make_dot_lines(kind: str) -> Any:
             rows: Of A and C.
             columns: Of B and C.
             depth: Columns of A, rows of B.
-            a: Address of A, and bytes from row to row.
-            a_row: Likewise.
-            b: Address of B, and bytes from column to column.
-            b_column: Likewise.
-            c: Address of C, and bytes from row to row.
-            c_row: Likewise.
+            a: Address of A.
+            a_row: Bytes from row to row of A.
+            b: Address of B.
+            b_column: Bytes from column to column of B.
+            c: Address of C.
+            c_row: Bytes from row to row of C.
         """
         vectors = depth // LANES
         most = 8 if rows <= 2 else 4

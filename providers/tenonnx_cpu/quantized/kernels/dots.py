@@ -69,7 +69,7 @@ def code_dots(
         return v.shuffle(b, own, own, [lane // lanes for lane in range(LANES)])
 
     def numbers(place: Value, index: Value) -> Value:
-        """Likewise, or the one that chunks share."""
+        """Loads the scales of a chunk, or the one that chunks share."""
         if count > 1:
             return several(place, index)
         own = b.add(place, b.mul(b.udiv(index, shares), I64(4)))

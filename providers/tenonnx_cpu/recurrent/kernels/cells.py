@@ -78,13 +78,13 @@ def finish_units(
         kind: Of the layer.
         phase: Which of its phases.
         line: As ``lstm_cells``; of no use afterwards.
-        n: Likewise.
-        own: Likewise.
+        n: As of ``lstm_cells``.
+        own: As of ``lstm_cells``.
         bias: What the reset gate scales along with it, of ``GRU_RESET_AFTER``.
         before: The states before.
         mixed: What a GRU's first phase leaves of them.
         cell: As ``lstm_cells``.
-        hidden: Likewise.
+        hidden: As of ``lstm_cells``.
     """
     if kind == LSTM:
         lstm_cells(line, n, own, cell, hidden)

@@ -95,8 +95,8 @@ def run_layer(  # type: ignore[no-untyped-def] # the signature has them
         cell: The last cells of an LSTM.
         memory: As the layout says.
         gates: Its beginning, where what the inputs add to gates is, a row per step and item.
-        offsets: What a product takes, as ``residual``.
-        residual: Likewise.
+        offsets: Where a product's only pair of matrices lies.
+        residual: Of no size: products add nothing else.
         refusal: Where 1 is written, and nothing done, if an item has less than no steps, or more
             than there are.
     """

@@ -70,8 +70,8 @@ def sum_gates(
 
     Args:
         gates: How many.
-        state: Address of the state, and bytes from item to item.
-        state_row: Likewise.
+        state: Address of the state.
+        state_row: Bytes from item to item of the state.
         units: How many.
         n: Units there are.
         rows: Items of the batch.
