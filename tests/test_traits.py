@@ -163,3 +163,13 @@ def test_elementwise_operators_compute_elements_alone(name: str) -> None:
 def test_commutative_operators_take_either_order(name: str) -> None:
     first, second = operands(name)
     np.testing.assert_array_equal(computed(name, first, second), computed(name, second, first))
+
+
+@pytest.mark.parametrize("name", sorted(traits.TYPED_AS))
+def test_typed_as_is_what_schemas_say(name: str) -> None:
+    which = traits.TYPED_AS[name]
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if schema.name == name and not schema.domain:
+            taken = [parameter.type_str for parameter in schema.inputs[which]]
+            assert taken
+            assert set(taken) == {schema.outputs[0].type_str}, schema.since_version

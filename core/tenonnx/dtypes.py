@@ -13,6 +13,7 @@ import onnx_ir as ir
 from tenonnx.functions import schema_of
 from tenonnx.graph import attribute, is_control_flow, subgraphs
 from tenonnx.sizes import RULES, operand
+from tenonnx.traits import TYPED_AS
 
 FARTHEST: Final = 40
 """Nodes that types are followed through; exporters leave most values with theirs."""
@@ -59,13 +60,25 @@ def type_source(value: ir.Value) -> ir.Value | ir.DataType | None:
         return _result_of_body(node, index)
     if index == 0 and (known := _stated_type(node)) is not None:
         return known
-    if node.domain == "com.microsoft":
+    if node.domain in ("com.microsoft", "ai.tenonnx"):  # of which schemas say nothing
         is_first = index == 0 and (node.domain, node.op_type) in RULES
         return operand(node, TYPED.get(node.op_type, 0)) if is_first else None
-    bound, allowed = binding(node, index)
+    bound, allowed = _alike(node, index), frozenset[ir.DataType]()
+    if not bound:
+        bound, allowed = binding(node, index)
     if bound:
         return next(filter(None, map(said_type, bound)), bound[0])
     return next(iter(allowed)) if len(allowed) == 1 else None
+
+
+def _alike(node: ir.Node, index: int) -> list[ir.Value]:
+    """Returns inputs that have an output's type, as traits say.
+
+    Schemas would say so too: the first that is asked for takes 4 MiB and milliseconds.
+    """
+    if node.domain or index or (which := TYPED_AS.get(node.op_type)) is None:
+        return []
+    return [value for value in node.inputs[which] if value is not None]
 
 
 def _result_of_body(node: ir.Node, index: int) -> ir.Value | None:

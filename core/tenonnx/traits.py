@@ -82,6 +82,25 @@ RANDOM: Final = _named(
 VIEWS: Final = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 """The result has the first input's elements in the same order."""
 
+TYPED_AS: Final[Mapping[str, slice]] = {
+    **dict.fromkeys((UNARY | VIEWS | REDUCTIONS) - _named("Cast IsInf IsNaN"), slice(1)),
+    **dict.fromkeys(
+        _named(
+            """
+            DepthToSpace Expand Gather GatherElements GatherND LayerNormalization LogSoftmax Pow
+            Slice Softmax SpaceToDepth Split Tile Transpose
+            """
+        ),
+        slice(1),
+    ),
+    **dict.fromkeys(
+        _named("Add Concat Div Gemm MatMul Max Mean Min Mul PRelu Sub Sum"), slice(None)
+    ),
+    "RMSNormalization": slice(1, 2),
+    "Where": slice(1, 3),
+}
+"""Which inputs' elements are of the type that the first result's are of."""
+
 SHAPE_ARITHMETIC: Final = _named(
     """
     Abs Add And Cast Ceil Concat Div Equal Floor Gather Greater GreaterOrEqual Identity Less
