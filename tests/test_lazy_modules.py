@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
+
+import pytest
+
+DIGITS = Path(__file__).parents[1] / "examples" / "digits" / "digits.onnx"
 
 
-def child(code: str) -> str:
+def child(code: str, *arguments: str, before: str = "") -> str:
+    """Runs code in a process that looks for modules in ``before``, then where this one does."""
+    path = os.pathsep.join(filter(None, (before, *sys.path)))
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", textwrap.dedent(code), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": path, "TENONNX_JIT": "0"},
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -21,11 +33,118 @@ def test_a_session_runs_without_sympy() -> None:
             """
             import sys
             import tenonnx
-            tenonnx.InferenceSession
+            tenonnx.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
             print("onnx_ir" in sys.modules, "sympy.core" in sys.modules)
-            """
+            """,
+            str(DIGITS),
         )
         == "True False"
+    )
+
+
+def test_what_a_run_needs_is_imported_without_onnx() -> None:
+    assert (
+        child(
+            """
+            import importlib, pkgutil, sys
+            import tenonnx.session, tenonnx.planning.plan, tenonnx.weights.registry
+            import tenonnx_array, tenonnx_cpu.provider
+            from tenonnx.plugins.manager import default_plugins
+            default_plugins()
+            for package in ("tenonnx_array", "tenonnx_cpu"):
+                there = importlib.import_module(package)
+                for each in pkgutil.iter_modules(there.__path__, f"{package}."):
+                    importlib.import_module(each.name)
+                    for inner in pkgutil.iter_modules(sys.modules[each.name].__path__
+                                                      if each.ispkg else ()):
+                        name = f"{each.name}.{inner.name}"
+                        if not inner.ispkg and ".jit." not in name:
+                            importlib.import_module(name)
+            print(*(name for name in sys.modules
+                    if name.partition(".")[0] in ("google", "onnx", "onnx_ir", "numba")))
+            """
+        )
+        == "onnx_ir._enums"
+    )
+
+
+ENUMS = """
+import sys
+from tenonnx.lazy_modules import onnx_ir as ir
+alone, kinds = ir.DataType.FLOAT, ir.AttributeType
+print("onnx_ir" in sys.modules)
+"""
+
+
+def test_enums_without_onnx_ir_are_its_own() -> None:
+    assert (
+        child(
+            f"""{ENUMS}
+import onnx_ir
+print(type(alone) is onnx_ir.DataType, kinds is onnx_ir.AttributeType, ir.Model is onnx_ir.Model)
+from onnx_ir import _enums
+import onnx_ir._enums as same
+print(_enums is same is onnx_ir._enums is sys.modules["onnx_ir._enums"])
+"""
+        )
+        == "False\nTrue True True\nTrue"
+    )
+
+
+@pytest.mark.parametrize(
+    "enums",
+    [
+        pytest.param("from onnx_ir import DataType, AttributeType", id="needs-the-package"),
+        pytest.param("", id="has-none"),
+        pytest.param(None, id="is-not-there"),
+    ],
+)
+def test_enums_of_an_onnx_ir_that_is_made_otherwise(tmp_path: Path, enums: str | None) -> None:
+    package = tmp_path / "onnx_ir"
+    package.mkdir()
+    text = "import enum\nclass DataType(enum.IntEnum):\n    FLOAT = 1\nAttributeType = DataType"
+    (package / "__init__.py").write_text(text)
+    if enums is not None:
+        (package / "_enums.py").write_text(enums)
+    code = f"{ENUMS}import onnx_ir\nprint(type(alone) is onnx_ir.DataType)"
+    assert child(code, before=str(tmp_path)) == "True\nTrue"
+
+
+def test_enums_and_onnx_ir_are_imported_at_once() -> None:
+    assert (
+        child(
+            """
+            import threading
+            from tenonnx.lazy_modules import onnx_ir as ir
+            start, found = threading.Barrier(8), []
+            def use(number):
+                start.wait()
+                if number % 2:
+                    import onnx_ir
+                    found.append(onnx_ir.DataType)
+                else:
+                    found.append(ir.DataType)
+            threads = [threading.Thread(target=use, args=(number,)) for number in range(8)]
+            [t.start() for t in threads]; [t.join() for t in threads]
+            print(len(found), len(set(found)))
+            """
+        )
+        == "8 1"
+    )
+
+
+def test_looking_at_a_stand_in_imports_nothing() -> None:
+    assert (
+        child(
+            """
+            import inspect, sys
+            from tenonnx import graph, lazy_modules
+            inspect.getmembers(graph, inspect.isfunction)
+            print(hasattr(lazy_modules.onnx, "__wrapped__"), "onnx" in sys.modules)
+            print(hasattr(lazy_modules.onnx, "no_such_name"), "onnx" in sys.modules)
+            """
+        )
+        == "False False\nFalse True"
     )
 
 

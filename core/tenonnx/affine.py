@@ -6,12 +6,14 @@ This module is public: transforms fold it into weights, and providers into what 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-import onnx_ir as ir
 
 from tenonnx.graph import array_of, attribute, constant_of
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 Array: TypeAlias = np.ndarray[Any, Any]
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-
-import onnx_ir as ir
+from typing import TYPE_CHECKING
 
 from tenonnx import graph as graphs
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 NUMPY = re.compile(r"ufunc|dtype|out of bounds|Cannot cast|No loop|too many indices")
 """What numpy says of arrays in exceptions that Python has words of its own for."""

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import onnx
-import onnx_ir as ir
 
+from tenonnx.lazy_modules import onnx
+from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.provider import Segment
 from tenonnx.records import record
 from tenonnx.type_names import SCALAR

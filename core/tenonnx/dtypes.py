@@ -8,10 +8,9 @@ from __future__ import annotations
 import functools
 from typing import Final
 
-import onnx_ir as ir
-
 from tenonnx.functions import schema_of
 from tenonnx.graph import attribute, is_control_flow, subgraphs
+from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.sizes import RULES, operand
 from tenonnx.traits import TYPED_AS
 

@@ -8,10 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import onnx_ir as ir
-
 from tenonnx.errors import NotSupported, PluginError, TenonnxError
-from tenonnx.load import load as load_onnx
+from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.loading.supplied import NOTHING, Supplied
 from tenonnx.records import record
 
@@ -69,7 +67,9 @@ def load_model(
             if supplied:
                 raise NotSupported(f"initializers cannot be supplied for a {candidate.name} model")
             return _load(candidate, source, registry)
-    return load_onnx(source, registry, allowed_roots=allowed_roots, supplied=supplied)
+    from tenonnx.load import load  # a session whose plan was kept reads no model
+
+    return load(source, registry, allowed_roots=allowed_roots, supplied=supplied)
 
 
 def _load(candidate: Format, source: Any, registry: WeightRegistry) -> ir.Model:

@@ -6,12 +6,10 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import onnx
-import onnx_ir as ir
-
 from tenonnx import graph as graphs
 from tenonnx.errors import InvalidGraph
-from tenonnx.loading.protos import read_quietly
+from tenonnx.lazy_modules import onnx
+from tenonnx.lazy_modules import onnx_ir as ir
 
 MAX_ROUNDS = 32
 """Bodies nest a few levels deep at most; more means that they expand into themselves."""
@@ -162,6 +160,8 @@ def _attach_body(model: ir.Model, node: ir.Node, index: int) -> bool:
     body = schema_body(node) or _contextual_body(node)
     if body is None:
         return False
+    from tenonnx.loading.protos import read_quietly  # few operators are written out
+
     # An optional output that the node does not name may have no producer in the body.
     del body.output[len(node.outputs) :]
     function = read_quietly(ir.serde.deserialize_function, body)

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any, TypeAlias
 
 import numpy as np
-import onnx_ir as ir
 
 from tenonnx import interruption
 from tenonnx.errors import InvalidGraph, MalformedGraph
+from tenonnx.lazy_modules import onnx_ir as ir
 
-Scopes: TypeAlias = tuple[Set[ir.Value], ...]
+Scopes: TypeAlias = tuple[Set["ir.Value"], ...]
 """The values of a graph and of each graph around it, the innermost first."""
 
 GRAPH = ir.AttributeType.GRAPH

@@ -1,22 +1,29 @@
-"""Importing onnx and onnx_ir without what they import and a run never uses.
+"""Importing onnx and onnx_ir when they are used, and without what a run never uses of them.
 
-That takes three times as long to import as they do themselves: sympy alone, which is there for
-arithmetic on symbolic dimensions, longer than everything else together. While one of them is
-imported, such modules are found but not run; each runs, in its place, when somebody first asks for
-one of its attributes.
+Modules that a run needs have ``onnx`` and ``onnx_ir`` from here: stand-ins, which import the
+package when one of its names is first asked for. A session whose plan was kept asks for none.
+
+What the packages import takes three times as long as they do themselves: sympy alone, which is
+there for arithmetic on symbolic dimensions, longer than everything else together. While one of them
+is imported, such modules are found but not run; each runs, in its place, when somebody first asks
+for one of its attributes.
 """
 
 from __future__ import annotations
 
+import importlib
 import sys
 import threading
 from collections.abc import Callable
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from importlib.abc import Loader  # takes longer to import than all of this
+
+    import onnx as onnx
+    import onnx_ir as onnx_ir
 
 LAZY = {
     "onnx": frozenset(
@@ -119,6 +126,8 @@ class LazyImports:
 
     def exec_module(self, module: ModuleType) -> None:
         """Imports the package."""
+        if module.__name__ == PACKAGE_OF_ENUMS:
+            _bind_enums(module)
         finder = LazyModuleFinder(self._names)
         sys.meta_path.insert(0, finder)
         try:
@@ -148,6 +157,70 @@ class LazyModuleFinder:
             self.loaders.append(loader)
             spec.loader = cast("Loader", loader)
         return spec
+
+
+PACKAGE_OF_ENUMS, ENUMS = "onnx_ir", "onnx_ir._enums"
+"""A module that needs nothing of its package, and what weights need of it."""
+
+_enums_lock = threading.Lock()
+
+
+def _enums_alone() -> ModuleType | None:
+    """Returns the module of onnx_ir's enums, which the package takes for its own once it is there.
+
+    ``None`` if the package is imported already, or is of a version that is made otherwise.
+    """
+    with _enums_lock:
+        if PACKAGE_OF_ENUMS in sys.modules or ENUMS in sys.modules:
+            return None if PACKAGE_OF_ENUMS in sys.modules else sys.modules[ENUMS]
+        package = PathFinder.find_spec(PACKAGE_OF_ENUMS)
+        folders = None if package is None else package.submodule_search_locations
+        spec = PathFinder.find_spec(ENUMS, folders) if folders else None
+        if spec is None or not isinstance(spec.loader, SourceFileLoader):
+            return None
+        code = spec.loader.get_code(ENUMS)
+        if code is None or any(name.startswith(PACKAGE_OF_ENUMS) for name in code.co_names):
+            return None  # it imports the package, which may be waiting for this
+        from importlib.util import module_from_spec  # imported for this alone
+
+        module = sys.modules[ENUMS] = module_from_spec(spec)
+        try:
+            exec(code, vars(module))  # what its loader would do, but it has the code already
+        except BaseException:
+            del sys.modules[ENUMS]
+            raise
+        return module
+
+
+def _bind_enums(package: ModuleType) -> None:
+    """Does to the package what importing the module from within it would."""
+    with _enums_lock:
+        if ENUMS in sys.modules:
+            vars(package)[ENUMS.rpartition(".")[2]] = sys.modules[ENUMS]
+
+
+class Package:
+    """Stands for a package that is imported when one of its names is first asked for."""
+
+    def __init__(self, name: str) -> None:
+        self._imported_as = name
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # whoever looks at a module's names asks for some
+            raise AttributeError(name)
+        alone = name in ENUM_NAMES and self._imported_as == PACKAGE_OF_ENUMS
+        home = _enums_alone() if alone else None
+        if home is None or not hasattr(home, name):
+            home = importlib.import_module(self._imported_as)
+        found = getattr(home, name)
+        setattr(self, name, found)  # it is asked for once
+        return found
+
+
+ENUM_NAMES = frozenset({"AttributeType", "DataType"})
+
+if not TYPE_CHECKING:
+    onnx, onnx_ir = Package("onnx"), Package("onnx_ir")
 
 
 class PackageFinder:

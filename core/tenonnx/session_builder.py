@@ -9,14 +9,13 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import onnx_ir as ir
-
 from tenonnx import functions, interruption
 from tenonnx import graph as graphs
 from tenonnx.errors import Fail, InvalidArgument, ModelLoadCanceled, NotSupported
 from tenonnx.formats import Format, load_model
 from tenonnx.interface import config
 from tenonnx.interruption import Stopped
+from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.loading.declared import forget_unknown_sizes
 from tenonnx.loading.supplied import Supplied
 from tenonnx.options import PROCESS_DEFAULTS, SessionOptions
@@ -25,7 +24,7 @@ from tenonnx.plugins.manager import PluginSet
 from tenonnx.provider import HOST
 from tenonnx.transforms import Transform, select
 from tenonnx.weights.registry import Weight, WeightRegistry, default_registry
-from tenonnx.weights.tensors import WeightTensor
+from tenonnx.weights.weight import weight_in
 from tenonnx.wellformed import check_names, check_types
 
 EMBEDDED = "ort_config"
@@ -214,8 +213,8 @@ def take_overridable(model: Any) -> dict[str, Any]:
     defaults = {}
     for value in both:
         tensor = value.const_value
-        is_weight = isinstance(tensor, WeightTensor)
-        defaults[value.name] = tensor.weight.on(HOST) if is_weight else graphs.array_of(tensor)
+        weight = weight_in(tensor)
+        defaults[value.name] = weight.on(HOST) if weight else graphs.array_of(tensor)
     return defaults
 
 
@@ -224,7 +223,7 @@ def weights_of(model: Any) -> Iterable[Weight]:
     seen: set[Weight] = set()
     for graph in graphs.graphs(model):
         for value in graph.initializers.values():
-            tensor = value.const_value
-            if isinstance(tensor, WeightTensor) and tensor.weight not in seen:
-                seen.add(tensor.weight)
-                yield tensor.weight
+            weight = weight_in(value.const_value)
+            if weight is not None and weight not in seen:
+                seen.add(weight)
+                yield weight

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
-import onnx_ir as ir
-
 from tenonnx.graph import array_of, attribute, constant_of
+from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.traits import BROADCASTING, REDUCTIONS, UNARY
 
 Sizes: TypeAlias = tuple[int | None, ...]
@@ -30,7 +29,7 @@ CLASSICAL: Final = "ai.onnx.ml"
 LARGEST: Final = 64
 """Elements of a constant that is taken for a shape, or for axes."""
 
-Rule: TypeAlias = Callable[[ir.Node, Sequence[Sizes]], Sizes]
+Rule: TypeAlias = Callable[["ir.Node", Sequence[Sizes]], Sizes]
 """Returns the sizes of a node's first output, by those of its inputs."""
 
 

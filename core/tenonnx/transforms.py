@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal
-
-import onnx_ir as ir
 
 from tenonnx import graph as graphs
 from tenonnx import interruption
@@ -28,6 +27,7 @@ from tenonnx.wellformed import misfit
 
 if TYPE_CHECKING:
     import numpy as np
+    import onnx_ir as ir
 
     from tenonnx.weights.registry import WeightRegistry
 
@@ -51,7 +51,8 @@ class Transform:
         name: What users disable it by and reports call it.
         apply: Takes the model and a :class:`TransformContext`; returns whether it changed
             anything. An ``onnx_ir`` pass fits through a lambda:
-            ``lambda model, _: SomePass()(model).modified``.
+            ``lambda model, _: SomePass()(model).modified``. ``Transform.later`` imports what
+            few models need.
         level: The lowest optimization level that includes it. One that is ``required`` belongs
             to no level: it rewrites what could not run otherwise, before all others.
         order: Transforms run by this number, then by name.
@@ -66,6 +67,16 @@ class Transform:
     order: int = 100
     domain: str = ""
     needs: tuple[str | tuple[str, ...], ...] = ()
+
+    @staticmethod
+    def later(place: str) -> Callable[[ir.Model, TransformContext], bool]:
+        """Returns the function at ``module:name``, imported when it is first applied."""
+        module, name = place.split(":")
+
+        def apply(model: ir.Model, context: TransformContext) -> bool:
+            return bool(getattr(importlib.import_module(module), name)(model, context))
+
+        return apply
 
     def __post_init__(self) -> None:
         if self.level not in _RANK:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-import onnx
-import onnx_ir as ir
-
 from tenonnx.errors import InvalidGraph
+from tenonnx.lazy_modules import onnx
+from tenonnx.lazy_modules import onnx_ir as ir
 
 TYPE: Final = "tenonnx.type"
 """Metadata of a value whose type onnx_ir has no class for: the type as a proto."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from typing import Final
-
-import onnx_ir as ir
+from typing import TYPE_CHECKING, Final
 
 from tenonnx import graph as graphs
 from tenonnx.errors import InvalidGraph, MalformedGraph
 from tenonnx.functions import schema_of
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 OF_ONE_TYPE: Final = frozenset(
     """

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tenonnx import Transform, hookimpl
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from tenonnx import TransformContext
 
 MICROSOFT = "com.microsoft"
 
@@ -34,7 +28,8 @@ def register_transforms(register: Callable[[Transform], None]) -> None:
     """Announce the transforms; they run in this order, most once constants are folded."""
 
     def add(name: str, level: Any, order: int, place: str, *needs: Any, domain: str = "") -> None:
-        register(Transform(name, later(place), level, order, domain, needs))
+        apply = Transform.later(f"tenonnx_fuse.{place}")
+        register(Transform(name, apply, level, order, domain, needs))
 
     add("lower-nchwc", "required", 0, "nchwc:lower_blocks", "ReorderOutput")
     add("classical-models", "basic", 5, "classical:write_out", CLASSICAL)
@@ -64,14 +59,3 @@ def register_transforms(register: Callable[[Transform], None]) -> None:
     add("hard-swish", "extended", 62, "gelu:hard_swish", ("Clip", "HardSigmoid"))
     add("attention", "basic", 65, "attention:attention", "Softmax", domain=MICROSOFT)
     add("packed-heads", "extended", 66, "packed:packed_heads", "Attention", domain=MICROSOFT)
-
-
-def later(place: str) -> Callable[[ir.Model, TransformContext], bool]:
-    """Returns a transform, ``module:function``, whose module is imported when it is applied."""
-    module, function = place.split(":")
-
-    def apply(model: ir.Model, context: TransformContext) -> bool:
-        found = getattr(importlib.import_module(f"tenonnx_fuse.{module}"), function)
-        return bool(found(model, context))
-
-    return apply

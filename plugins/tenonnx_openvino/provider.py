@@ -8,15 +8,17 @@ import importlib.util
 import threading
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from weakref import WeakValueDictionary
 
 import numpy as np
-import onnx_ir as ir
 
 from tenonnx import Provider, Segment, Step
 from tenonnx.delegate import SegmentModel, Type, inputs_of, segment_model, type_of
 from tenonnx.records import record
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 ELEMENTS = frozenset(["BOOL", "INT8", "INT32", "INT64", "UINT8", "FLOAT16", "FLOAT"])
 
@@ -72,7 +74,9 @@ class OpenVINOExecutionProvider(Provider):
         """Accepts a node that OpenVINO reads and its device runs, which it is asked once."""
         if node.domain:
             return f"OpenVINO is not asked about {node.domain}"
-        from tenonnx_openvino.declined import declined  # for those who have OpenVINO
+        import onnx_ir as ir  # for those who have OpenVINO
+
+        from tenonnx_openvino.declined import declined
 
         if (reason := declined(node)) is not None:
             return reason

@@ -54,12 +54,9 @@ LISTING = {"kernels": "ai.tenonnx::DequantizeMatMul-1"}
 @hookimpl
 def register_transforms(register: Callable[[Transform], None]) -> None:
     """Announce the transform; it runs once constants are folded."""
-    from tenonnx_quant.fuse import fuse_dequantize_matmul
-
+    apply = Transform.later("tenonnx_quant.fuse:fuse_dequantize_matmul")
     needs = ("DequantizeLinear", ("MatMul", "Gemm"))
-    register(
-        Transform("fuse-dequantize-matmul", fuse_dequantize_matmul, "basic", order=40, needs=needs)
-    )
+    register(Transform("fuse-dequantize-matmul", apply, "basic", order=40, needs=needs))
 
 
 @hookimpl

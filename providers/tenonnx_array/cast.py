@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import onnx_ir as ir
 
+from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.dtypes import DATA_TYPES, DTYPES, FLOATS, INTEGERS, dtype_of
 from tenonnx_array.numerals import from_strings, to_strings

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import onnx_ir as ir
+
+from tenonnx.lazy_modules import onnx_ir as ir
 
 _KINDS = [ir.DataType(number) for number in range(1, 29)]
 

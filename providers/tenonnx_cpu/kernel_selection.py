@@ -15,7 +15,7 @@ import numpy as np
 from tenonnx.graph import array_of, attribute
 from tenonnx.planning.lower import is_constant
 from tenonnx.provider import HOST
-from tenonnx.weights.tensors import WeightTensor
+from tenonnx.weights.weight import weight_in
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -59,15 +59,12 @@ class Site(NamedTuple):
 
     def packed(self, position: int) -> NDArray | None:
         """Returns a constant input's bytes, flat and in place; ``None`` if it has no such bytes."""
-        tensor = self._tensor(position)
-        if isinstance(tensor, WeightTensor) and tensor.weight.strides is None:
-            return tensor.weight.packed().array
-        return None
+        weight = self.weight(position)
+        return weight.packed().array if weight and weight.strides is None else None
 
     def weight(self, position: int) -> Weight | None:
         """Returns a constant input's handle in the weights' registry, if it has one."""
-        tensor = self._tensor(position)
-        return tensor.weight if isinstance(tensor, WeightTensor) else None
+        return weight_in(self._tensor(position))
 
     def float32(self, position: int) -> NDArray:
         """Returns a constant of 16-bit floats as float32, made once; float32 itself is in place."""
@@ -85,9 +82,8 @@ class Site(NamedTuple):
             positions: Of the inputs that it is made of.
             build: Returns it.
         """
-        tensors = [self._tensor(position) for position in positions]
-        weights = [tensor.weight for tensor in tensors if isinstance(tensor, WeightTensor)]
-        if len(weights) < len(tensors):
+        weights = [weight for position in positions if (weight := self.weight(position))]
+        if len(weights) < len(positions):
             return build()
         made = weights[0].derive(name, build, *weights[1:])
         return made.on(HOST)  # type: ignore[no-any-return]  # the host's are numpy's
@@ -110,8 +106,8 @@ class Site(NamedTuple):
 
 def on_host(tensor: Any) -> NDArray:
     """Returns a constant as numpy has it: read-only, aligned, maybe strided."""
-    if isinstance(tensor, WeightTensor):
-        return tensor.weight.on(HOST)  # type: ignore[no-any-return]  # the host's are numpy's
+    if (weight := weight_in(tensor)) is not None:
+        return weight.on(HOST)  # type: ignore[no-any-return]  # the host's are numpy's
     return array_of(tensor)
 
 

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import onnx_ir as ir
 
 from tenonnx.errors import InvalidProtobuf, NoSuchFile
 from tenonnx.interface.ort_value import OrtValue
 from tenonnx.interface.value_types import onnx_type
+from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.weights.storage import byte_size, is_packed
 
 NDArray = np.ndarray[Any, np.dtype[Any]]

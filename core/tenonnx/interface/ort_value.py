@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import onnx_ir as ir
 
 from tenonnx.errors import InvalidArgument
 from tenonnx.interface.devices import find_device
 from tenonnx.interface.sparse_tensor import SparseTensor
 from tenonnx.interface.value_types import describe_value, element_dtype, onnx_type
+from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.planning.on_devices import lends
 from tenonnx.provider import HOST, Device
 

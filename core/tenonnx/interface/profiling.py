@@ -12,7 +12,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import onnx_ir as ir
 
 from tenonnx.errors import Fail
 from tenonnx.interface.value_types import onnx_type
@@ -20,6 +19,8 @@ from tenonnx.provider import HOST, Step
 from tenonnx.type_names import element_name
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
+
     from tenonnx.planning.placement import Placement
     from tenonnx.plugins.manager import PluginSet
 

@@ -6,8 +6,6 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-import onnx
-
 from tenonnx.errors import InvalidArgument
 from tenonnx.options import SessionOptions
 from tenonnx.provider import Provider
@@ -22,6 +20,10 @@ def kept(source: Any) -> Any:
 
     A ``ModelProto`` would keep a second copy of the weights.
     """
+    if isinstance(source, (str, bytes, os.PathLike)):
+        return source
+    import onnx
+
     return Unkept() if isinstance(source, onnx.ModelProto) else source
 
 

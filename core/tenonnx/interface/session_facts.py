@@ -8,10 +8,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import onnx_ir as ir
-
 from tenonnx.errors import NotSupported
 from tenonnx.interface.signature import NodeArg, Signature
+from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.options import SessionOptions
 from tenonnx.plugins.choosing import plugins_of
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
-import onnx_ir as ir
 
 from tenonnx.errors import InvalidArgument, MalformedGraph, did_you_mean
 from tenonnx.interruption import MOVED, pieces
+from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.records import record
 from tenonnx.type_names import TYPE, proto_type_name, type_name
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import onnx_ir as ir
 
 from tenonnx.errors import InvalidArgument, NotSupported
 from tenonnx.interface.device_enums import OrtSparseFormat
 from tenonnx.interface.devices import OrtDevice
+from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.type_names import type_name
 
 NDArray = np.ndarray[Any, np.dtype[Any]]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import onnx_ir as ir
 
 from tenonnx.errors import InvalidArgument
 from tenonnx.interface.sparse_tensor import SparseTensor
-from tenonnx.type_names import type_name
+from tenonnx.lazy_modules import onnx_ir as ir
+from tenonnx.type_names import element_name
 
 
 def element_dtype(element_type: Any) -> np.dtype[Any]:
@@ -45,4 +45,4 @@ def describe_value(value: Any) -> str:
         key, item = next(iter(value.items()), ("", np.float32(0)))
         kind = "string" if isinstance(key, str) else "int64"
         return f"map({kind},{describe_value(np.asarray(item))})"
-    return type_name(ir.TensorType(onnx_type(value)))
+    return f"tensor({element_name(onnx_type(value).name)})"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import onnx_ir as ir
+from typing import TYPE_CHECKING
 
 from tenonnx.graph import graphs
 from tenonnx.type_names import SCALAR
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 
 def forget_unknown_sizes(model: ir.Model) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx_ir as ir
 
 from tenonnx.errors import InvalidArgument
 from tenonnx.planning.lower import Lowering
 from tenonnx.planning.writing import writer
 from tenonnx.provider import HOST, Device, Step
 from tenonnx.records import record
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 
 @record

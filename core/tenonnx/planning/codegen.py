@@ -13,15 +13,16 @@ from collections import ChainMap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import CodeType
-from typing import Any, NamedTuple
-
-import onnx_ir as ir
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tenonnx.errors import InvalidGraph, NotSupported
 from tenonnx.planning.codegen_control import EMITTERS, bodies
 from tenonnx.planning.lower import Block, Lowering, constant_on
 from tenonnx.planning.writing import writer
 from tenonnx.provider import HOST, Device, Step
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 
 class Code(NamedTuple):

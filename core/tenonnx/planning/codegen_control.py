@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx_ir as ir
 
 from tenonnx.errors import NotSupported
+from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.planning import control
 from tenonnx.planning.lower import Control
 from tenonnx.provider import HOST, Body, Device, Step

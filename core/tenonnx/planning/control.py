@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx_ir as ir
 
 from tenonnx.provider import Device
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 
 def truth(condition: Any) -> bool:

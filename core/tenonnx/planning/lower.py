@@ -6,18 +6,18 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import onnx_ir as ir
-
 from tenonnx import graph as graphs
 from tenonnx.errors import EPFail, InvalidGraph, NodeRefused
 from tenonnx.interruption import Stopped
 from tenonnx.planning.placement import PlacedSegment, Placement
 from tenonnx.provider import HOST, Device, Provider, Segment, Step
 from tenonnx.records import record
-from tenonnx.weights.tensors import WeightTensor
+from tenonnx.weights.weight import weight_in
 from tenonnx.wellformed import misfit
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
+
     from tenonnx.weights.weight import Weight
 
 
@@ -189,7 +189,7 @@ def is_constant(value: ir.Value) -> bool:
 def weight_of(value: ir.Value | None) -> Weight | None:
     """Returns a constant's handle in the weights' registry; ``None`` for what has none."""
     tensor = value.const_value if value is not None and is_constant(value) else None
-    return tensor.weight if isinstance(tensor, WeightTensor) else None
+    return weight_in(tensor)
 
 
 def constant_on(value: ir.Value, device: Device) -> Any:

@@ -7,12 +7,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-import onnx
-import onnx_ir as ir
-
 from tenonnx import functions, interruption
 from tenonnx import graph as graphs
 from tenonnx.errors import EPFail, InvalidGraph, MalformedGraph, UnknownOperator
+from tenonnx.lazy_modules import onnx
+from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.provider import Provider, Segment
 from tenonnx.records import record
 from tenonnx.wellformed import check_bodies, misfit

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import onnx_ir as ir
 
 from tenonnx.errors import NodeFailed, NodeMisused, OutOfMemory, RuntimeException
 from tenonnx.interruption import Stopped, copied, lines, raised_by_handler
@@ -21,6 +20,8 @@ from tenonnx.provider import Device, Step
 from tenonnx.wellformed import misfit
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
+
     from tenonnx.planning.on_devices import RunOnDevices
 
 _numbers = itertools.count()

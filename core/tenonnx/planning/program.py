@@ -5,15 +5,16 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Sequence
-from typing import Any
-
-import onnx_ir as ir
+from typing import TYPE_CHECKING, Any
 
 from tenonnx.interruption import lines
 from tenonnx.planning.bound import Direct, direct_outputs
 from tenonnx.planning.codegen import Code, Generator
 from tenonnx.planning.lower import Lowering
 from tenonnx.provider import HOST, Device, Step
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 _numbers = itertools.count()
 

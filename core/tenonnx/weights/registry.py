@@ -13,11 +13,11 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
-import onnx_ir as ir
 from numpy.lib.array_utils import byte_bounds
 
 from tenonnx.digest import digest
 from tenonnx.errors import Fail, InvalidArgument
+from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.weights.locks import Locks
 from tenonnx.weights.mapping import Identity, Mapping
 from tenonnx.weights.sidefile import SideFiles

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import onnx_ir as ir
 
 from tenonnx.digest import digest
 from tenonnx.errors import InvalidArgument
 from tenonnx.installed import release
+from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.weights import draft
 from tenonnx.weights.folder import cache_root
 from tenonnx.weights.mapping import Identity, Mapping

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
-import onnx_ir as ir
 from numpy.lib.array_utils import byte_bounds
 
 from tenonnx.errors import InvalidArgument
+from tenonnx.lazy_modules import onnx_ir as ir
 
 NDArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-import onnx_ir as ir
 
 from tenonnx.digest import digest
 from tenonnx.errors import InvalidArgument
+from tenonnx.lazy_modules import onnx_ir as ir
 from tenonnx.weights.storage import (
     PROCESS,
     Memory,
@@ -220,3 +220,9 @@ class Holding(NamedTuple):
     holder: weakref.ref[object]
     name: str
     weights: weakref.WeakSet[Weight]
+
+
+def weight_in(tensor: object) -> Weight | None:
+    """Returns the weight that a graph's tensor has its data in; ``None`` if it is no weight's."""
+    weight = getattr(tensor, "weight", None)
+    return weight if isinstance(weight, Weight) else None

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx_ir as ir
 
 from tenonnx.graph import subgraphs
 from tenonnx.operators import Namespace
@@ -16,6 +15,8 @@ from tenonnx_array.dtypes import BFLOAT16, DTYPES
 from tenonnx_array.provider import ArrayDevice, ArrayProvider
 
 if TYPE_CHECKING:  # whoever lists the providers need not wait for it
+    import onnx_ir as ir
+
     from tenonnx_array.standard.namespace import StandardNamespace
 
 
