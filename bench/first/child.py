@@ -32,7 +32,8 @@ def main(job: dict[str, Any]) -> None:
 
     Args:
         job: ``engine``, ``threads``, ``model``, ``feeds`` and ``outputs`` (files), ``patience``
-            (seconds that kernels may take to be compiled) and ``budget`` (seconds of warm runs).
+            (seconds that kernels may take to be compiled), ``budget`` (seconds of warm runs) and
+            ``entries`` of the session's configuration, for engines that have such.
     """
     start = clock()
     engine = ENGINES[job["engine"]](job["threads"])
@@ -41,7 +42,7 @@ def main(job: dict[str, Any]) -> None:
     feed = read_feeds(job["feeds"])[0]
     opened = clock()
     facts["feeds_s"] = opened - start
-    run = engine.load(job["model"])
+    run = engine.load(job["model"], **({"entries": job["entries"]} if job["entries"] else {}))
     start = clock()
     facts["load_s"] = start - opened
     outputs = run(feed)

@@ -1,0 +1,56 @@
+"""A token of a small decoder: products by 4-bit matrices, attention over a short cache."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bench.builder import FLOAT, Builder, Specs
+from bench.cpu.table import Row
+from bench.llm import linear, phi3
+from bench.models import Built
+
+BYTES = 0.05
+"""Tolerance where both engines round activations to bytes."""
+
+
+def product(width: int = 512) -> Built:
+    """A row by a matrix of 4 bits, activations rounded to 8."""
+    b = Builder()
+    b("Identity", linear(b, "x", width, width, "nbits"), out="y")
+    proto = b.model({"x": (FLOAT, [1, width])}, {"y": (FLOAT, [1, width])}, opset=21)
+    return proto, {"x": np.random.default_rng(1).standard_normal((1, width), dtype=np.float32)}
+
+
+def attention(past: int = 96, heads: int = 8, kv_heads: int = 2, size: int = 64) -> Built:
+    """Opset 23's Attention of one query over a cache that grows by it."""
+    b = Builder()
+    outputs = ("y", "present_key", "present_value")
+    b.many("Attention", "q", "k", "v", "", "past_key", "past_value", outputs=outputs)
+    shapes = {"q": (heads, 1), "k": (kv_heads, 1), "v": (kv_heads, 1)}
+    shapes |= {"past_key": (kv_heads, past), "past_value": (kv_heads, past)}
+    random = np.random.default_rng(1)
+    feeds = {
+        name: random.standard_normal((1, count, length, size), dtype=np.float32)
+        for name, (count, length) in shapes.items()
+    }
+    lengths = dict.fromkeys(("past_key", "past_value"), "past")
+    inputs = {n: (FLOAT, [1, shapes[n][0], lengths.get(n, 1), size]) for n in feeds}
+    made: Specs = dict.fromkeys(outputs, (FLOAT, [1, kv_heads, "total", size]))
+    made |= {"y": (FLOAT, [1, heads, 1, size])}
+    return b.model(inputs, made, opset=23), feeds
+
+
+def step(layers: int = 4, width: int = 512, inner: int = 1408, heads: int = 8) -> Built:
+    """A token through layers of 4-bit matrices, after a cache of 96."""
+    return phi3(form="nbits", past=96, layers=layers, width=width, inner=inner, heads=heads)
+
+
+ROWS = {
+    "nbits-512": Row(
+        "MatMulNBits, 512 x 512, level 4", product, lambda: product(64), tolerance=BYTES
+    ),
+    "attention-96": Row("Attention, 1 query after 96", attention, lambda: attention(8, 4, 2, 16)),
+    "step-nbits": Row(
+        "4 layers of 512, MatMulNBits, 1 token", step, lambda: step(1, 64, 128, 2), tolerance=BYTES
+    ),
+}
