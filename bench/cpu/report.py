@@ -105,6 +105,8 @@ def _cells(rows: Mapping[str, Row], outcome: Outcome) -> list[str]:
     times = [time_in_words(row, each) for each in (outcome.mine, outcome.theirs)]
     best = outcome.best
     beside = f"{best[0]}: {_judged(best[1], PEER_LIMIT)}" if best else ""
+    if not best and outcome.declined:
+        beside = f"not taken by {', '.join(outcome.declined)}"
     return [*cells, *times, judged, f"{ratios['median']:.2f}", f"{ratios['processor']:.2f}", beside]
 
 

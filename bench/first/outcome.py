@@ -31,6 +31,7 @@ WINDOW = 5
 COLUMNS = {
     "import_s": "import",
     "load_s": "session",
+    "session_s": "both after numpy",
     "opened_s": "import, session, first run",
     "answer_s": "first answer",
     "answer_cpu_s": "its CPU time",
@@ -99,6 +100,7 @@ def trial(facts: dict[str, Any], begun: float) -> dict[str, float]:
         "import_s": facts["import_s"],
         "load_s": facts["load_s"],
         "first_s": facts["first_s"],
+        "session_s": facts["import_s"] - facts["numpy_s"] + facts["load_s"],
         "opened_s": facts["import_s"] + facts["load_s"] + facts["first_s"],
         "answer_s": answer,
         "second_s": early[0],
@@ -130,6 +132,7 @@ def judge(outcomes: dict[str, Outcome], row: Row) -> None:
     mine = outcomes.get(INSTALLED)
     if mine is not None and (ratio := mine.median("ratio")) is not None:
         mine.bounds[f"second / warm {ratio:.2f} ≤ {SLOWER:g}"] = ratio <= SLOWER
+        mine.bounds |= _limited(mine, {"session_s": row.first_session})
     jit, plain = outcomes.get(JIT), outcomes.get(NUMPY)
     if jit is not None and plain is not None:
         meanwhile, warm = jit.median("meanwhile_s"), plain.median("warm_s")
@@ -143,17 +146,22 @@ def judge(outcomes: dict[str, Outcome], row: Row) -> None:
 
 def _opening(again: Outcome, peer: Outcome | None, row: Row) -> dict[str, bool]:
     """Looks at how long a second process takes until its first answer."""
-    limits = {} if row.opens is None else {"load_s": row.opens}
+    bounds = _limited(again, {"load_s": row.opens})
     if peer is not None and (theirs := peer.median("opened_s")) is not None:
-        limits["opened_s"] = max(theirs, OPENED)
-    told = {column: (again.median(column), limit) for column, limit in limits.items()}
-    bounds = {
-        f"{COLUMNS[column]} {show(column, mine)} ≤ {show(column, limit)}": mine <= limit
-        for column, (mine, limit) in told.items()
-        if mine is not None
-    }
+        bounds |= _limited(again, {"opened_s": max(theirs, OPENED)})
     if row.ort and peer is not None and (ratio := session_ratio(again, peer)) is not None:
         bounds[f"session and first run {ratio:.2f} ≤ {ORT_OPENED:g}"] = ratio <= ORT_OPENED
+    return bounds
+
+
+def _limited(outcome: Outcome, limits: dict[str, float | None]) -> dict[str, bool]:
+    """Looks at seconds by column; those without a limit are left out, and those not known."""
+    bounds = {}
+    for column, limit in limits.items():
+        mine = outcome.median(column)
+        if mine is not None and limit is not None:
+            text = f"{COLUMNS[column]} {show(column, mine)} ≤ {show(column, limit)}"
+            bounds[text] = mine <= limit
     return bounds
 
 

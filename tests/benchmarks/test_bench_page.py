@@ -73,7 +73,7 @@ def test_corners_and_page(tmp_path: Path) -> None:
     assert all(row["ratios"]["turn"] > 0 for row in rows)
     page = (tmp_path / "README-quick.md").read_text()
     assert page.index("## What is lost") < page.index("## In short") < page.index("## What few")
-    assert "| MurmurHash3 of 1,000 words | 1 thread |" in page
+    assert "| FeatureHasher, 1,000 x 2 words | 1 thread |" in page
     assert "corners-quick.png" in page
     assert "README-quick.md" in done.stderr
 
