@@ -35,7 +35,7 @@ def bars(
     for position, limit in enumerate(limits.values()):
         axes.plot([limit, limit], [position - 0.42, position + 0.42], color="0.2", linewidth=1.5)
     axes.set_yticks(range(len(labels)), labels)
-    axes.invert_yaxis()
+    axes.set_ylim(len(labels) - 0.5, -0.5)
     axes.set_xlabel(axis)
     axes.grid(axis="x", color="0.9")
     axes.set_axisbelow(True)

@@ -72,7 +72,9 @@ def main(arguments: list[str] | None = None, table: Table = CPU) -> int:
                 continue
             row = table.rows[name]
             kept.add(compare(name, row, parsed.threads, settings, Path(folder)))
+            report.save(kept, target)
     report.save(kept, target)
+    report.draw(kept, target.with_suffix(".png"))
     print(report.as_markdown(kept))
     measured = [outcome for outcome in kept.outcomes if outcome.name in names]
     return int(any(not outcome.holds for outcome in measured if not parsed.quick))

@@ -120,7 +120,7 @@ def compare(
                 _fill(outcome, row, job, settings, Path(place))
             except Failed as failure:
                 outcome.note = str(failure)
-            tell(f"  {number or 'all'} threads: {_words(outcome)}")
+            tell(f"  {row.threads_in_words(number)}: {_words(outcome)}")
             yield outcome
 
 

@@ -61,7 +61,7 @@ def read(path: Path, rows: Mapping[str, Row] = ROWS) -> Results:
 
 
 def save(results: Results, path: Path) -> None:
-    """Writes JSON to a path, Markdown and a picture beside it."""
+    """Writes JSON to a path, and Markdown beside it."""
     content = {
         "machine": results.machine,
         "rows": [outcome.as_dict() for outcome in results.outcomes],
@@ -69,16 +69,14 @@ def save(results: Results, path: Path) -> None:
     }
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", "utf-8")
     path.with_suffix(".md").write_text(as_markdown(results), "utf-8")
-    if importlib.util.find_spec("matplotlib"):
-        _draw(results, path.with_suffix(".png"))
-    else:
-        tell("no picture: matplotlib is not installed")
 
 
 def as_markdown(results: Results) -> str:
     """Returns both tables."""
     peers = any(outcome.peers or outcome.declined for outcome in results.outcomes)
     titles = [*TITLES, "best of the others"] if peers else TITLES
+    if any(results.rows[outcome.name].at_once for outcome in results.outcomes):
+        titles = ["at once" if title == "threads" else title for title in titles]
     cells = (_cells(results.rows, outcome)[: len(titles)] for outcome in results.outcomes)
     lines = [*_table(titles, cells), ""]
     if results.roofline:
@@ -125,19 +123,17 @@ def _roofline_cells(each: dict[str, Any]) -> list[str]:
     return [*cells, f"{reached / each['peak']:.0%}"]
 
 
-def _draw(results: Results, path: Path) -> None:
+def draw(results: Results, path: Path) -> None:
+    """Writes a picture of the ratios to a path."""
+    if not importlib.util.find_spec("matplotlib"):
+        tell("no picture: matplotlib is not installed")
+        return
     timed = [outcome for outcome in results.outcomes if outcome.ratios]
     names = [name for name in results.rows if any(outcome.name == name for outcome in timed)]
     series: dict[str, dict[str, float]] = {}
     for outcome in sorted(timed, key=lambda outcome: outcome.threads or 1 << 16):
         row = results.rows[outcome.name]
-        title = threads_in_words(row, outcome)
+        title = row.threads_in_words(outcome.threads)
         series.setdefault(title, {})[row.about] = outcome.ratios["turn"]
     limits = {results.rows[name].about: results.rows[name].limit for name in names}
     bars(path, series, limits, "time / onnxruntime's time; the line is the limit")
-
-
-def threads_in_words(row: Row, outcome: Outcome) -> str:
-    if row.at_once:
-        return f"{outcome.threads} at once"
-    return "1 thread" if outcome.threads == 1 else f"{outcome.threads or 'all'} threads"

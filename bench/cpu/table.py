@@ -42,6 +42,12 @@ class Row:
     loading: bool = False
     at_once: Literal["threads", "processes"] | None = None
 
+    def threads_in_words(self, threads: int) -> str:
+        """Returns what a number of threads stands for."""
+        if self.at_once:
+            return f"{threads} at once"
+        return "1 thread" if threads == 1 else f"{threads or 'all'} threads"
+
 
 @dataclass(frozen=True)
 class Table:

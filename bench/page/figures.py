@@ -65,7 +65,7 @@ def of_table(table: Table) -> Reader:
         found = []
         for each in timed.read(path, table.rows).outcomes:
             row = table.rows[each.name]
-            label, kind = row.about, timed.threads_in_words(row, each)
+            label, kind = row.about, row.threads_in_words(each.threads)
             if each.mine is None or each.theirs is None:
                 found.append(Figure(label, kind, note=each.note))
                 continue
