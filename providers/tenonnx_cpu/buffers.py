@@ -7,6 +7,7 @@ cleared, about 0.5 us per KiB. Here a buffer stays until its thread ends or othe
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import math
 import sys
 import threading
@@ -25,6 +26,9 @@ SMALL = 32 << 10
 
 KEPT = 128 << 20
 """Bytes at most that a thread keeps, in use or not."""
+
+MUCH = 1 << 20
+"""Bytes to give back that are worth a fraction of a millisecond."""
 
 ALIGNMENT = 64
 F32 = np.dtype(np.float32)
@@ -89,7 +93,16 @@ _pool = _Pool()
 
 def drop_idle() -> None:
     """Gives back this thread's memory that nobody uses."""
+    before = _pool.bytes
     _pool.drop_idle()
+    if before - _pool.bytes >= MUCH:
+        _trim()
+
+
+def _trim() -> None:
+    """Has the allocator give back what is free: glibc's keeps up to 64 MiB of what was large."""
+    with contextlib.suppress(AttributeError, OSError, TypeError):  # of other allocators
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @contextlib.contextmanager
