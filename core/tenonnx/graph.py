@@ -156,10 +156,7 @@ def attribute(node: ir.Node, name: str, default: Any) -> Any:
 
 
 def python_attributes(node: ir.Node) -> dict[str, Any]:
-    """Returns a node's attributes as Python values; tensors become numpy arrays.
-
-    Lists are sequences: tuples, or a ``LongList`` of what lies in the model's file.
-    """
+    """Returns a node's attributes as Python values; tensors become numpy arrays."""
     return {name: _python_value(attribute) for name, attribute in node.attributes.items()}
 
 
@@ -169,7 +166,8 @@ def _python_value(attribute: ir.Attr) -> Any:
             return array_of(attribute.value)
         case ir.AttributeType.TENSORS:
             return tuple(array_of(tensor) for tensor in attribute.value)
-    return attribute.value
+        case ir.AttributeType.INTS | ir.AttributeType.FLOATS | ir.AttributeType.STRINGS:
+            return tuple(attribute.value)
     return attribute.value
 
 

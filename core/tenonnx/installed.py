@@ -75,6 +75,11 @@ def release() -> str:
     return version("tenonnx") or "unreleased"
 
 
+def folder(distribution: str) -> str | None:
+    """Returns the folder of an installed distribution's metadata; ``None`` if it is elsewhere."""
+    return _folders(tuple(sys.path)).get(_key(distribution))
+
+
 @functools.cache
 def _version(distribution: str, path: tuple[str, ...]) -> str | None:
     if _elsewhere():

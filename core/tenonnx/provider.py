@@ -191,6 +191,9 @@ class Provider(ABC):
 
     device: Device = HOST
 
+    look_up: Callable[[], OperatorTable]
+    """Finds the kernels that plugins added, where the provider is a copy of another process's."""
+
     def __init__(
         self,
         options: Any = None,
@@ -200,6 +203,15 @@ class Provider(ABC):
         self.options = options
         self.operators = operators or OperatorTable()
         self.session_options = session_options or SessionOptions()
+
+    @cached_property
+    def operators(self) -> OperatorTable:
+        """Kernels that plugins added for this provider; looked up where it is a copy."""
+        return self.look_up()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Returns what a plan keeps of it, which leaves out what plug-ins added."""
+        return {k: v for k, v in vars(self).items() if k not in ("look_up", "operators", "table")}
 
     @classmethod
     def check(cls) -> str | None:
@@ -267,6 +279,22 @@ class Provider(ABC):
             model: What messages call its model.
         """
         del model
+
+    @classmethod
+    def depends_on(cls) -> tuple[Any, ...] | None:
+        """Returns what its steps depend on besides code and options, such as the processor.
+
+        ``None``, as at first, if they mean nothing to another process: plans that have such steps
+        are not kept.
+        """
+        return None
+
+    def reopened(self) -> str | None:
+        """Hears that steps are used again which it compiled in another process.
+
+        It is a copy of the provider that did. Returns why they cannot be used, if they cannot.
+        """
+        return None
 
     def kernels(self) -> Mapping[str, KernelState]:
         """Returns the kernels that what it compiled asked for, by name; none at first."""

@@ -14,15 +14,17 @@ from tenonnx.cores import bound
 from tenonnx.errors import TenonnxError
 from tenonnx.interface.recipes import kept, recipe, refuse_unkept
 from tenonnx.interface.run_options import Checking, Deadline, RunOptions, Terminator
-from tenonnx.interface.session_facts import Session
+from tenonnx.interface.session_facts import is_said
 from tenonnx.interface.signature import NodeArg, Signature, describe
 from tenonnx.interruption import Limit
 from tenonnx.options import SessionOptions, checked
-from tenonnx.planning.placement import Placement, place
-from tenonnx.planning.plan import Observer, Plan
+from tenonnx.planning.placement import place
+from tenonnx.planning.plan import Plan
+from tenonnx.plans.opening import ReopenedSession
 from tenonnx.plugins.choosing import ProviderRequest, choose_providers, host_providers
 from tenonnx.provider import HOST, Device
-from tenonnx.transforms import TransformContext, TransformReport, run_transforms
+from tenonnx.transforms import TransformContext, run_transforms
+from tenonnx.weights.registry import noted
 
 if TYPE_CHECKING:  # imported when first used: the others save the time
     from tenonnx.interface.io_binding import IOBinding
@@ -31,7 +33,7 @@ if TYPE_CHECKING:  # imported when first used: the others save the time
     from tenonnx.interface.run_async import RunFuture
 
 
-class InferenceSession(Session):
+class InferenceSession(ReopenedSession):
     """Runs a model. Safe to use from any number of threads.
 
     Args:
@@ -84,7 +86,13 @@ class InferenceSession(Session):
     ) -> None:
         limit = session_builder.LoadLimit(self._given)
         with collector.paused(), interruption.limited(limit):
-            self._build(providers, provider_options)
+            self._options = session_builder.effective(self._given)
+            self._narrowed: dict[tuple[int, ...], Plan] = {}
+            self._profiler: Profiler | None = None
+            if not self._reopen():
+                with noted() as mapped:
+                    self._build(providers, provider_options)
+                self._keep(mapped)
         file = (self._model_path or "").rpartition(os.sep)[2]
         for provider in self._providers:
             provider.opened(file or str(self._model.graph.name or "a model"))
@@ -95,7 +103,7 @@ class InferenceSession(Session):
         provider_options: Sequence[Mapping[str, Any]] | None,
     ) -> None:
         moments = [time.perf_counter_ns()]
-        options = self._options = session_builder.effective(self._given)
+        options = self._options
         plugins, registry = session_builder.surroundings(options)
         self._registry = registry
         model = session_builder.read_model(self._recipe[0], registry, options, plugins)
@@ -109,31 +117,34 @@ class InferenceSession(Session):
             registry, host_providers(plugins), self._providers, self._options
         )
         transforms = session_builder.choose_transforms(plugins, options, self._disabled)
-        self.transforms: list[TransformReport] = run_transforms(model, transforms, context)
+        self._reports = run_transforms(model, transforms, context)
         session_builder.save_optimized(model, options, plugins.formats)
         moments.append(time.perf_counter_ns())
 
-        self._model = model
+        self._read = model
         interruption.enter("nodes were placed")
-        self.placement: Placement = place(model, self._providers, context.hosts)
-        session_builder.refuse_cpu(self.placement.counts(), options)
+        self._placed = place(model, self._providers, context.hosts)
+        session_builder.refuse_cpu(self._placed.counts(), options)
         moments.append(time.perf_counter_ns())
         interruption.enter("the plan was compiled")
-        self._plan = Plan(self.placement, bound(options.intra_op_num_threads))
-        self._narrowed: dict[tuple[int, ...], Plan] = {}
+        self._plan = Plan(self._placed, bound(options.intra_op_num_threads))
         self._signature = Signature(model.graph, overridable)
-        self._observers: list[Observer] = plugins.create_observers(self._plan)
-        self._profiler: Profiler | None = None
+        self._said = tuple(map(is_said, model.graph.outputs))
+        self._observers = plugins.create_observers(self._plan)
         if options.enable_profiling:
             from tenonnx.interface.profiling import Profiler
 
             started, loaded, *_ = moments
             kind = "uri" if isinstance(self._recipe[0], str | os.PathLike) else "array"
             built = time.perf_counter_ns()
-            self.watch(Profiler(self.placement, plugins, started, loaded, built, kind))
+            self.watch(Profiler(self._placed, plugins, started, loaded, built, kind))
         self._weights = tuple(session_builder.weights_of(model))
         registry.attach(self, options.logid or str(model.graph.name or "session"), self._weights)
         self._moments = (*moments, time.perf_counter_ns())
+
+    def _again(self, path: str) -> Callable[[], InferenceSession]:
+        how = {"disabled_optimizers": self._disabled, "enable_fallback": self._fallback}
+        return functools.partial(_unopened, path, self._options, *self._recipe[2:], **how)
 
     def _infer_outputs(self) -> list[NodeArg]:
         """Returns the outputs with what inference finds of those that the model leaves open.
@@ -378,6 +389,10 @@ class InferenceSession(Session):
             self._unfinished.detach()
         return profiler.write(self._options.profile_file_prefix)
 
-    def get_profiling_start_time_ns(self) -> int:
-        """Returns when profiling started, in nanoseconds; 0 without profiling."""
-        return self._profiler.start_ns if self._profiler else 0
+
+def _unopened(*arguments: Any, **named: Any) -> InferenceSession:
+    """Returns a session that reads its model, whatever was kept."""
+    session = InferenceSession.__new__(InferenceSession)
+    session._keeps = False
+    session.__init__(*arguments, **named)  # type: ignore[misc]  # the attribute comes first
+    return session

@@ -290,9 +290,12 @@ class ArrayProvider(Provider):
         session_options: SessionOptions | None = None,
     ) -> None:
         super().__init__(options, operators, session_options)
-        table = _table(type(self))
-        more = None if self.complete else operators
-        self.table = OperatorTable().update(table, more) if more else table
+
+    @functools.cached_property
+    def table(self) -> OperatorTable:
+        """Kernels of the table, of the provider's own and of plug-ins."""
+        table, more = _table(type(self)), self.operators
+        return OperatorTable().update(table, more) if more and not self.complete else table
 
     @classmethod
     def check(cls) -> str | None:

@@ -105,21 +105,46 @@ class Scope(AnyScope):
         It is made when it is first called, which is seldom: where a kernel is not compiled yet, or
         does not take what it gets.
         """
-        plain, taken = self.plain, tuple(inputs)
+        return Fallback(self.plain, tuple(nodes), tuple(inputs), output)
 
-        @functools.cache
-        def program() -> Program:
-            from tenonnx.planning.program import Program  # seldom
 
-            given = [(value, HOST) for value in taken if value is not None]
-            return Program([plain(node) for node in nodes], given, [output])
+class Fallback:
+    """Runs nodes one after the other on array kernels.
 
-        def call(*arrays: Any) -> Any:
-            given = (x for x, value in zip(arrays, taken, strict=True) if value is not None)
-            (found,) = program()(*given)
-            return found
+    Args:
+        plain: Returns a node's step on them.
+        nodes: In order.
+        inputs: What it takes; ``None`` for what is passed over.
+        output: What it returns.
+    """
 
-        return call
+    def __init__(
+        self,
+        plain: Callable[[ir.Node], Step],
+        nodes: tuple[ir.Node, ...],
+        inputs: tuple[ir.Value | None, ...],
+        output: ir.Value,
+    ) -> None:
+        self._made_of = plain, nodes, inputs, output
+        self._given = [value is not None for value in inputs]
+
+    @functools.cached_property
+    def _program(self) -> Program:
+        from tenonnx.planning.program import Program  # seldom
+
+        plain, nodes, inputs, output = self._made_of
+        given = [(value, HOST) for value in inputs if value is not None]
+        return Program([plain(node) for node in nodes], given, [output])
+
+    def __call__(self, *arrays: Any) -> Any:
+        """Returns the result."""
+        each = zip(arrays, self._given, strict=True)
+        (found,) = self._program(*(x for x, is_given in each if is_given))
+        return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles it as it was before the first call."""
+        return Fallback, self._made_of
 
 
 FUSIONS: Fusions[Scope] = Fusions()

@@ -5,16 +5,27 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tenonnx.interface.enums import GraphOptimizationLevel
 from tenonnx.provider import HOST, Device, KernelState, Segment, Step
 from tenonnx.records import record
 from tenonnx_array import TABLE
 from tenonnx_array.provider import ArrayProvider
+from tenonnx_cpu.buffers import COUNTED
 from tenonnx_cpu.fuse import FUSIONS, Fused, Scope
-from tenonnx_cpu.jit.code.cache import cached_files
-from tenonnx_cpu.jit.runtime import ASKING, NO_NUMBA, NUMPY, Demand, has_kernels, jit_mode, warm_up
+from tenonnx_cpu.jit.code.cache import cached_files, compiler, machine_stamp
+from tenonnx_cpu.jit.runtime import (
+    ASKING,
+    NO_NUMBA,
+    NUMPY,
+    Demand,
+    has_kernels,
+    has_numba,
+    jit_mode,
+    reopen,
+    warm_up,
+)
 from tenonnx_cpu.kernel_selection import SPECIALIZATIONS, Site
 from tenonnx_cpu.threading_config import THREADS, heed, most_threads
 
@@ -150,6 +161,22 @@ class CPUExecutionProvider(ArrayProvider):
             from tenonnx_cpu.jit.background import announce
 
             announce(model, waiting)
+
+    @classmethod
+    def depends_on(cls) -> tuple[Any, ...]:
+        """Returns the processor, who compiles kernels for it, and how many threads there are."""
+        kinds = jit_mode(), has_kernels(), has_numba(), machine_stamp(compiler())
+        return *kinds, COUNTED, most_threads()
+
+    def reopened(self) -> str | None:
+        """Asks for the kernels again, and says what is said when steps are compiled."""
+        THREADS.set(self.threads)
+        heed(self.session_options)
+        token = ASKING.set(self._demand)
+        try:
+            return reopen(tuple(self._demand))
+        finally:
+            ASKING.reset(token)
 
     def kernels(self) -> Mapping[str, KernelState]:
         """Returns the kernels that nodes asked for; without any, one row that says why."""

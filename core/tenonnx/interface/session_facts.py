@@ -19,20 +19,24 @@ if TYPE_CHECKING:
     from tenonnx.interface.devices import OrtEpDevice, OrtMemoryInfo
     from tenonnx.interface.metadata import ModelMetadata
     from tenonnx.interface.ort_value import OrtValue
+    from tenonnx.interface.profiling import Profiler
     from tenonnx.planning.placement import Placement
     from tenonnx.planning.plan import Plan
+    from tenonnx.plans.kept import Parts
     from tenonnx.provider import KernelState, Provider
+    from tenonnx.transforms import TransformReport
     from tenonnx.weights.registry import Weight, WeightRegistry
 
 STAGES = ("read", "transform", "place", "compile")
 """What is done, one after the other, to build a session."""
 
+KEPT_STAGES = ("open",)
+"""What is done instead where an earlier session kept its plan."""
+
 
 class Session:
     """A session's facts; ``InferenceSession`` adds what it does."""
 
-    placement: Placement
-    _model: ir.Model
     _moments: tuple[int, ...]
     _options: SessionOptions
     _plan: Plan
@@ -42,6 +46,31 @@ class Session:
     _weights: tuple[Weight, ...]
     _recipe: tuple[Any, ...]
     _fallback: bool
+    _said: tuple[bool, ...]
+    _parts: Parts | None
+    _profiler: Profiler | None
+    _placed: Placement
+    _reports: list[TransformReport]
+    _read: ir.Model
+
+    @property
+    def _whole(self) -> Session:
+        """The session itself; where its plan was kept, one that read the model."""
+        raise NotImplementedError
+
+    @property
+    def placement(self) -> Placement:
+        """Which provider runs which node, and why."""
+        return self._whole._placed
+
+    @property
+    def transforms(self) -> list[TransformReport]:
+        """What each transform did."""
+        return self._whole._reports
+
+    @property
+    def _model(self) -> ir.Model:
+        return self._whole._read
 
     @property
     def _model_path(self) -> str | None:
@@ -55,15 +84,12 @@ class Session:
 
     def get_outputs(self) -> list[NodeArg]:
         """Returns the outputs; what the model does not say of them is inferred when it is read."""
-        pairs = list(zip(self._signature.outputs, self._model.graph.outputs, strict=True))
-        if all(_is_said(value) for _, value in pairs):
+        pairs = list(zip(self._signature.outputs, self._said, strict=True))
+        if all(self._said):
             return [arg for arg, _ in pairs]
         from tenonnx.interface.inferred import Inferred  # for models that leave something open
 
-        return [
-            arg if _is_said(value) else Inferred(arg, lambda: self._inferred)
-            for arg, value in pairs
-        ]
+        return [arg if said else Inferred(arg, lambda: self._inferred) for arg, said in pairs]
 
     @functools.cached_property
     def _inferred(self) -> dict[str, NodeArg]:
@@ -78,9 +104,13 @@ class Session:
 
     def get_modelmeta(self) -> ModelMetadata:
         """Returns what the model says of itself."""
-        from tenonnx.interface.metadata import metadata_of
+        from tenonnx.interface.metadata import ModelMetadata, metadata_of
 
-        return metadata_of(self._model)
+        if self._parts is None:
+            return metadata_of(self._model)
+        names = (field.name for field in dataclasses.fields(ModelMetadata))
+        told = dict(zip(names, self._parts.metadata, strict=True))
+        return ModelMetadata(**told | {"custom_metadata_map": dict(told["custom_metadata_map"])})
 
     def get_providers(self) -> list[str]:
         """Returns the names of the providers in use, in order of preference."""
@@ -160,6 +190,10 @@ class Session:
     def set_tuning_results(self, results: Sequence[Any], *, error_on_invalid: bool = False) -> None:
         """Does nothing: nothing is tuned ahead."""
 
+    def get_profiling_start_time_ns(self) -> int:
+        """Returns when profiling started, in nanoseconds; 0 without profiling."""
+        return self._profiler.start_ns if self._profiler else 0
+
     def set_ep_dynamic_options(self, options: Mapping[str, str]) -> None:
         """Refuses options for a provider that runs already.
 
@@ -174,10 +208,14 @@ class Session:
 
     @property
     def load_times(self) -> dict[str, float]:
-        """The seconds that each stage of building the session took; ``transforms`` has more."""
+        """The seconds that each stage of building the session took; ``transforms`` has more.
+
+        ``open`` is the only stage where an earlier session kept the plan.
+        """
         spans = zip(self._moments, self._moments[1:], strict=False)
+        stages = STAGES if self._parts is None else KEPT_STAGES
         return {
-            stage: (end - start) / 1e9 for stage, (start, end) in zip(STAGES, spans, strict=True)
+            stage: (end - start) / 1e9 for stage, (start, end) in zip(stages, spans, strict=True)
         }
 
     @property
@@ -206,7 +244,7 @@ class Session:
         return self._model
 
 
-def _is_said(value: ir.Value) -> bool:
+def is_said(value: ir.Value) -> bool:
     """Says whether a model says an output's type, and if it is a tensor its rank and sizes."""
     if not isinstance(value.type, ir.TensorType):
         return value.type is not None

@@ -46,19 +46,25 @@ class Plan:
     """
 
     def __init__(self, placement: Placement, threads: int | None = None) -> None:
-        self._quietly: Callable[..., Any] = quietly
-        if threads is not None:
-            from tenonnx.planning.blas import bounded  # for those who say so
-
-            self._quietly = bounded(threads)
+        self._limit(threads)
         self._lowering = Lowering(placement)
         self.graph = placement.graph
         self.steps: tuple[Step, ...] = tuple(self._lowering.apart().block.steps())
         self._filename = f"<tenonnx plan {next(_numbers)}>"
         self._start()
 
+    def _limit(self, threads: int | None) -> None:
+        self._quietly: Callable[..., Any] = quietly
+        if threads is not None:
+            from tenonnx.planning.blas import bounded  # for those who say so
+
+            self._quietly = bounded(threads)
+
     def _start(self) -> None:
-        self._code = self._generate()
+        self._reset(self._generate())
+
+    def _reset(self, code: Code) -> None:
+        self._code = code
         self._watched: Code | None = None
         self._binding: Code | None = None
         self._direct: tuple[Direct, ...] = ()

@@ -75,6 +75,11 @@ def choose_providers(
     return chosen
 
 
+def operators_for(provider: type[Provider], options: SessionOptions) -> OperatorTable:
+    """Returns the kernels that plugins and the program added for a provider of a session."""
+    return plugins_of(options).operators_for(provider).update(GLOBAL, options.operators)
+
+
 def make_options(options_class: type | None, given: Any, owner: str) -> Any:
     """Builds a provider's options from a mapping or an instance.
 

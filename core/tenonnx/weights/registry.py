@@ -6,10 +6,12 @@ nobody uses any more is gone.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
@@ -47,7 +49,20 @@ SIDE_FILE_BYTES = 64 * 1024
 
 COPY_BYTES = 16 * 1024 * 1024
 
+NOTED: ContextVar[set[str] | None] = ContextVar("NOTED", default=None)
+"""Where files are noted that are mapped, while somebody wants to know."""
+
 S = TypeVar("S", bound=Storage)
+
+
+@contextlib.contextmanager
+def noted() -> Iterator[set[str]]:
+    """Yields a set of the files that are mapped meanwhile."""
+    token = NOTED.set(found := set[str]())
+    try:
+        yield found
+    finally:
+        NOTED.reset(token)
 
 
 class WeightRegistry:
@@ -81,6 +96,8 @@ class WeightRegistry:
             identity = Identity.of(os.stat(path))  # noqa: PTH116 - any path-like
         except OSError as error:
             raise Fail(f"{os.fspath(path)} cannot be opened: {error.strerror}") from error
+        if (noted := NOTED.get()) is not None:
+            noted.add(os.path.abspath(path))  # noqa: PTH100 - any path-like
         with self.locks.table:
             known = self._storages.get(identity)
             if isinstance(known, Mapping):

@@ -91,9 +91,21 @@ class SideFiles:
             key: The derived weight's key.
             name: The key the mapping gets.
         """
-        if self.folder is None:
+        return None if self.folder is None else self._found(self._path(key), key, name)
+
+    def again(self, file: str, name: str) -> Mapping | None:
+        """Maps a side file that another process mapped; ``None`` as ``find`` returns it.
+
+        Args:
+            file: What it is called in the folder.
+            name: The key the mapping gets.
+        """
+        if self.folder is None or os.path.basename(file) != file:  # noqa: PTH119 - a string
             return None
-        path = self._path(key)
+        found = self._found(self.folder / file, None, name)
+        return None if found is None else found.mapping
+
+    def _found(self, path: Path, key: str | None, name: str) -> SideFile | None:
         try:
             mapping = Mapping(
                 path, kind="derived", key=name, skip=HEADER_BYTES, opening=open_trusted
@@ -170,14 +182,14 @@ class SideFiles:
             return []
         return list(self.folder.glob("*.weight"))
 
-    def _read(self, mapping: Mapping, key: str) -> SideFile:
+    def _read(self, mapping: Mapping, key: str | None) -> SideFile:
         """Returns what a mapped side file holds; ValueError, KeyError or TypeError if damaged."""
         magic, checksum, crc, length = HEADER.unpack_from(mapping.pages)
         text = mapping.pages[HEADER.size : min(HEADER.size + length, HEADER_BYTES)]
         if magic != MAGIC or zlib.crc32(text) != crc:
             raise ValueError("its header is not one")
         numbers, _, named = text.partition(b"\n")
-        if named != _shortened(key):
+        if key is not None and named != _shortened(key):
             raise ValueError("it is of another weight")
         number, *shape = map(int, numbers.split())
         dtype = ir.DataType(number)

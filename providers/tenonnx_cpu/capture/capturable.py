@@ -85,7 +85,7 @@ class Capturable:
         Args:
             constants: Which of its inputs are the same arrays in every run.
         """
-        return attach(_Tracer(self, tuple(constants)), self, self.function)
+        return _Tracer(self, tuple(constants)).attached()
 
 
 def replayed(call: Callable[..., Any], constants: Sequence[bool]) -> Callable[..., Any]:
@@ -151,6 +151,16 @@ class Cell(list[Any]):
 
     __wrapped__: Callable[..., Any]
 
+    def __kept__(self) -> tuple[Any, ...]:
+        """Returns how a plan that is kept has what replays: without what was captured."""
+        return attached, (self[1],)
+
+
+def attached(tracer: Any) -> Callable[..., Any]:
+    """Returns what replays a tracer's captures, of which there are none yet."""
+    made: Callable[..., Any] = tracer.attached()
+    return made
+
 
 def key_of(x: Any) -> Any:
     """Returns what tells captures of an input apart."""
@@ -174,6 +184,14 @@ class _Tracer:
         self._constants = constants
         self._patience = PATIENCE
         self._last: Any = None
+
+    def attached(self) -> Callable[..., Any]:
+        """Returns what a step calls."""
+        return attach(self, self._step, self._step.function)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles it as it was before the first call."""
+        return _Tracer, (self._step, self._constants)
 
     def __call__(self, cell: Cell, *inputs: Any) -> Any:
         """Returns the results."""

@@ -7,13 +7,14 @@ cannot be captured, or that has other shapes in every run, parts the span.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import itertools
-import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.planning import spans
-from tenonnx.planning.lower import is_constant
+from tenonnx.planning.lower import constant_on, is_constant
 from tenonnx.planning.program import Program
 from tenonnx.provider import HOST, Step
 from tenonnx_cpu.buffers import drop_idle
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 MOST = 256
 """Steps of a span at most: where each of what they make lies is found by looking at all others."""
 
-_thread = threading.local()
-
 
 class Trace:
     """What a run of a span's steps shows.
@@ -57,30 +56,6 @@ class Trace:
         self.calls: list[CapturedCall | None] = []
 
 
-class _Probe:
-    """A step's call that is traced.
-
-    Args:
-        step: The step, whose call is ``Capturable``.
-        call: What it calls where it is not captured with others.
-    """
-
-    def __init__(self, step: Step, call: Callable[..., Any]) -> None:
-        assert isinstance(step.call, Capturable), "others are in no span"
-        self._call, self._capturable = call, step.call
-        self._constants = constants_of(step.inputs)
-
-    def __call__(self, *inputs: Any) -> Any:
-        """Returns the results."""
-        trace: Trace = _thread.trace
-        trace.keys.append([key_of(x) for x in inputs])
-        if not trace.captures:
-            return self._call(*inputs)
-        result, captured = self._capturable.traced(inputs, self._constants)
-        trace.calls.append(captured)
-        return result
-
-
 class Tracer:
     """What is called for inputs that no capture of a span fits.
 
@@ -88,10 +63,6 @@ class Tracer:
         steps: In order; the call of each is ``Capturable``.
         inputs: What they read of others, but constants.
         outputs: What others read of them.
-
-    Attributes:
-        parts: The steps by themselves.
-        untraced_steps: What is run where nothing is traced; some of the steps together.
     """
 
     def __init__(
@@ -102,40 +73,101 @@ class Tracer:
         self._kept: list[Any] = []
         self._last: Any = None
         self._keys: list[Any] = []
-        self.parts = tuple(map(alone, steps))
-        self.untraced_steps: Sequence[Step] = self.parts
-        self._untraced = self._program(self.parts)
-        calls = [_Probe(step, part.call) for step, part in zip(steps, self.parts, strict=True)]
-        probes = [part.called(call) for part, call in zip(self.parts, calls, strict=True)]
-        self._traced: Program | None = self._program(probes)
+        self._constants: dict[ir.Value, Any] = {}
+        self._parted = False
 
-    def _program(self, steps: Sequence[Step]) -> Program:
-        return Program(steps, [(value, HOST) for value in self._inputs], self._outputs)
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles it as it was before the first call; its steps without the nodes they are of."""
+        steps = [dataclasses.replace(step, nodes=()) for step in self._steps]
+        return Tracer, (steps, self._inputs, self._outputs)
+
+    def attached(self) -> Callable[..., Any]:
+        """Returns what a step calls."""
+        return attach(self, self.untraced, self.untraced)
+
+    @functools.cached_property
+    def parts(self) -> tuple[Step, ...]:
+        """The steps by themselves."""
+        return tuple(map(alone, self._steps))
+
+    @functools.cached_property
+    def untraced_steps(self) -> Sequence[Step]:
+        """What is run where nothing is traced; some of the steps together."""
+        return self.parts
+
+    @functools.cached_property
+    def _untraced(self) -> Program:
+        inputs = [(value, HOST) for value in self._inputs]
+        return Program(self.untraced_steps, inputs, self._outputs)
 
     def __call__(self, cell: Cell, *inputs: Any) -> Any:
         """Returns the results; captures the first run, and inputs of shapes that come again."""
-        if (program := self._traced) is None or compiles():
+        if self._parted or self._patience <= 0 or compiles():
             return self.untraced(*inputs)
         key = [key_of(x) for x in inputs]
         trace = Trace(captures=self._last in (None, key))
         self._last = key
-        outer, _thread.trace = getattr(_thread, "trace", None), trace
-        try:
-            results = program(*inputs)
-        finally:
-            _thread.trace = outer
+        results = self._traced(trace, inputs)
         if trace.captures:
             self._keep(cell, key, inputs, trace.calls)
         else:
             self._compare(trace.keys)
         self._patience -= 1
-        if self._patience <= 0:
-            self._traced = None
         return self._returned(results)
 
     def untraced(self, *inputs: Any) -> Any:
         """Returns the results."""
         return self._returned(self._untraced(*inputs))
+
+    @functools.cached_property
+    def _numbers(self) -> tuple[list[tuple[list[int | None], list[int]]], list[int]]:
+        """Where each step finds its inputs and leaves its outputs, constants being nowhere.
+
+        And where the span's outputs are. The span's inputs come first.
+        """
+        slots: dict[Any, int] = {value: n for n, value in enumerate(self._inputs)}
+        numbers = []
+        for step in self._steps:
+            taken = [slots.get(value) for value in step.inputs]
+            given = [slots.setdefault(value, len(slots)) for value in step.outputs]
+            numbers.append((taken, given))
+        return numbers, [slots[value] for value in self._outputs]
+
+    def _constant(self, value: ir.Value | None) -> Any:
+        if value is None:
+            return None
+        if value not in self._constants:
+            self._constants[value] = constant_on(value, HOST)
+        return self._constants[value]
+
+    def _traced(self, trace: Trace, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        """Returns the results of one step after the other, which are dropped once they are read."""
+        numbers, results = self._numbers
+        last = {slot: n for n, each in enumerate(numbers) for slots in each for slot in slots}
+        memory = dict(enumerate(inputs))
+        for n, (taken, given) in enumerate(numbers):
+            self._trace(n, trace, memory)
+            for slot in {*taken, *given}.difference(results):
+                if slot is not None and last[slot] == n:
+                    del memory[slot]
+        return tuple(memory[slot] for slot in results)
+
+    def _trace(self, n: int, trace: Trace, memory: dict[int, Any]) -> None:
+        step, (taken, given) = self._steps[n], self._numbers[0][n]
+        each = zip(taken, step.inputs, strict=True)
+        arguments = tuple(self._constant(v) if slot is None else memory[slot] for slot, v in each)
+        trace.keys.append([key_of(x) for x in arguments])
+        try:
+            if not trace.captures:
+                made = self.parts[n].call(*arguments)
+            else:
+                assert isinstance(step.call, Capturable), "others are in no span"
+                made, call = step.call.traced(arguments, constants_of(step.inputs))
+                trace.calls.append(call)
+        except Exception as error:
+            vars(error).setdefault("step", step)
+            raise
+        memory.update(zip(given, made if step.multiple else (made,), strict=False))
 
     def _returned(self, results: tuple[Any, ...]) -> Any:
         return results if len(results) > 1 else results[0]
@@ -153,15 +185,12 @@ class Tracer:
                 drop_idle()  # what steps exchanged is in the arena from now on
 
     def _captured(self, inputs: Sequence[Any], calls: Sequence[CapturedCall | None]) -> CapturedRun:
-        slots: dict[Any, int] = {value: n for n, value in enumerate(self._inputs)}
+        numbers, results = self._numbers
         numbered = []
-        for step, call in zip(self._steps, calls, strict=True):
+        for (taken, given), call in zip(numbers, calls, strict=True):
             assert call is not None, "all are captured"
-            taken = [slots.get(value) for value in step.inputs]
-            given = [slots.setdefault(value, len(slots)) for value in step.outputs]
             numbered.append(Numbered(call, taken, given))
         forms = [form_of(x) for x in inputs]
-        results = [slots[value] for value in self._outputs]
         return CapturedRun(forms, numbered, results, several=len(results) > 1)
 
     def _compare(self, keys: list[Any]) -> None:
@@ -189,8 +218,8 @@ class Tracer:
             found[:0] = some
             later.update(value for step in some for value in step.inputs if value is not None)
         self.untraced_steps = found
-        self._untraced = self._program(found)
-        self._traced = None
+        vars(self).pop("_untraced", None)
+        self._parted = True
 
 
 def constants_of(inputs: Iterable[ir.Value | None]) -> list[bool]:
@@ -221,7 +250,7 @@ def _as_one(span: spans.Span, outputs: tuple[ir.Value, ...]) -> Step | None:
         return None
     tracer = Tracer(span.steps, inputs, outputs)
     return Step(
-        call=attach(tracer, tracer.untraced, tracer.untraced),
+        call=tracer.attached(),
         inputs=inputs,
         outputs=outputs,
         nodes=tuple(node for step in span.steps for node in step.nodes),

@@ -18,7 +18,7 @@ import importlib.util
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,6 +48,9 @@ NO_NUMBA = "numba is not installed: pip install 'tenonnx[jit]'"
 
 KERNELS: list[JitKernel] = []
 """Every kernel declared, in order of import."""
+
+REOPENED: set[tuple[str, str]] = set()
+"""Kernels that plans want which were kept: modules that are imported later declare them, too."""
 
 
 class Demand(dict["JitKernel", float]):
@@ -98,6 +101,12 @@ class JitKernel:
         self.run: Callable[..., Any] | None = None
         self.state = self.reason = ""
         KERNELS.append(self)
+        if (module, name) in REOPENED:
+            self.request()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles which kernel it is: a plan that has it asks for it again."""
+        return handle, (self.module, self.name)
 
     def request(self, *, works: bool = True) -> None:
         """Has the kernel compiled or loaded, now or in the background, as ``TENONNX_JIT`` says.
@@ -189,6 +198,24 @@ class JitKernel:
 
     def __str__(self) -> str:
         return f"{self.module}.{self.name}"
+
+
+def handle(module: str, name: str) -> JitKernel:
+    """Returns a handle on a kernel by its name."""
+    same = (each for each in KERNELS if each.name == name and each.module == module)
+    return next(same, None) or JitKernel(module, name)
+
+
+def reopen(kernels: Iterable[JitKernel]) -> str | None:
+    """Asks for kernels again that a plan was kept with; returns why it cannot be used."""
+    wanted = {(each.module, each.name) for each in kernels}
+    REOPENED.update(wanted)
+    for each in tuple(KERNELS):
+        if (each.module, each.name) in wanted:
+            each.request()
+            if each.run is None:
+                return f"the kernel {each} is not there"
+    return None
 
 
 _forked = False

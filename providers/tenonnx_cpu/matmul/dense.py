@@ -87,7 +87,7 @@ class LayersCall:
     """
 
     def __init__(self, layers: list[Layer], plain: Call, threads: int) -> None:
-        self._layers = layers
+        self._made_of = layers, plain, threads
         self._plain = plain
         self._threads = threads
         self._table = np.array([_line(layer) for layer in layers], np.int64)
@@ -98,6 +98,10 @@ class LayersCall:
         self._widest = 2 * max(layer.weights.shape[1] for layer in layers)
         self._work = sum(layer.weights.size for layer in layers)
         RUN.request()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles what it is made of: its table has addresses."""
+        return LayersCall, self._made_of
 
     def __call__(self, x: Any, *constants: Any) -> Any:
         """Returns a launch, or what numpy computes."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,7 +39,7 @@ def specialize_trees(site: Site, plain: Any) -> Call | None:
     walks = Walks(forest, site.threads)
     forest.faster = walks.sums
     told = site.dtype(0)
-    dtype = told if told in SCORES else F32
+    dtype = F64 if told == F64 else F32
     SCORES[dtype].request()
     walks.table(dtype)
     if not isinstance(plain, Scores) or plain.transforms:
@@ -80,7 +79,7 @@ class Walks:
         self._threads = threads
         self._walks = len(forest.nodes.roots)
         self._zeros = np.zeros(forest.targets)
-        self.table = functools.cache(functools.partial(_table, forest))
+        self._tables: dict[np.dtype[Any], Table] = {}
 
     @staticmethod
     def take(forest: Forest) -> bool:
@@ -88,6 +87,12 @@ class Walks:
         nodes = forest.nodes
         sums = forest.aggregate in ("SUM", "AVERAGE")
         return sums and len(nodes) > 0 and forest.targets > 0
+
+    def table(self, dtype: np.dtype[Any]) -> Table:
+        """Returns the forest as a kernel reads it that is given numbers of a dtype."""
+        if (found := self._tables.get(dtype)) is None:
+            found = self._tables[dtype] = _table(self._forest, dtype)
+        return found
 
     def sums(self, x: NDArray) -> NDArray | None:
         """Returns the targets' scores, [N, E] float64; ``None`` where there is no kernel."""

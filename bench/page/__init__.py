@@ -1,1 +1,0 @@
-"""One page of all results: what is lost first, then area by area."""

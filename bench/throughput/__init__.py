@@ -1,1 +1,0 @@
-"""Many runs at once: threads on one session, and processes with a session each."""

@@ -1,0 +1,1 @@
+"""Compiled plans on disk, so that later processes open a model without reading it."""

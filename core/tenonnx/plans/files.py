@@ -1,0 +1,135 @@
+"""The files of plans: a header with a digest of the rest, pickles, and arrays beside them."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import struct
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tenonnx.digest import BYTES, digest
+from tenonnx.weights.folder import cache_root
+from tenonnx.weights.mapping import Mapping
+from tenonnx.weights.trusted import Untrusted, is_trusted, open_trusted, write_trusted
+
+log = logging.getLogger("tenonnx.plans")
+
+MAGIC = b"tenonnx\x02"
+HEADER = struct.Struct(f"<8s{2 * BYTES}sQQQ")
+"""Magic, digest of what follows, bytes of the checks, of the parts, and how many arrays."""
+LENGTH = struct.Struct("<Q")
+ALIGNMENT = 64
+
+SUFFIX = ".plan"
+KEPT_SECONDS = 30 * 24 * 3600
+"""How long a plan is kept that nobody opens: those of older models and of older sources."""
+LIMIT = 256 << 20
+"""Bytes of plans beyond which those go that were opened longest ago."""
+
+
+class File(NamedTuple):
+    """What a file of a plan holds.
+
+    Attributes:
+        checks: A pickle of what has to be as it was.
+        parts: A pickle of the plan's parts.
+        apart: The arrays beside it.
+        mapping: The pages that all of it lies in.
+    """
+
+    checks: memoryview
+    parts: memoryview
+    apart: list[memoryview]
+    mapping: Mapping
+
+
+def folder() -> Path | None:
+    """Returns the folder of plans; ``None`` if nothing is to be kept."""
+    return None if os.environ.get("TENONNX_CACHE") == "0" else cache_root() / "plans"
+
+
+def path_of(key: str) -> Path | None:
+    """Returns where the plan of a key is or is to be; ``None`` if none is to be kept."""
+    found = folder()
+    return None if found is None else found / f"{key[:48]}{SUFFIX}"
+
+
+def read(path: Path) -> File:
+    """Maps a plan's file.
+
+    Raises:
+        OSError: It is not there, or not trusted.
+        ValueError: It is damaged.
+    """
+    mapping = Mapping(path, kind="derived", opening=open_trusted)
+    whole = mapping.buffer
+    if len(whole) < HEADER.size:
+        raise ValueError("it is shorter than its header")
+    magic, told, checks, parts, count = HEADER.unpack_from(whole)
+    if magic != MAGIC or told != digest(whole[len(MAGIC) + 2 * BYTES :]).encode():
+        raise ValueError("its digest is another one")
+    lengths = [LENGTH.unpack_from(whole, HEADER.size + LENGTH.size * n)[0] for n in range(count)]
+    start = HEADER.size + LENGTH.size * count
+    middle = start + checks
+    place, apart = middle + parts, list[memoryview]()
+    for length in lengths:
+        place += -place % ALIGNMENT
+        apart.append(whole[place : place + length])
+        place += length
+    with contextlib.suppress(OSError):
+        os.utime(path, ns=(time.time_ns(), mapping.identity.mtime_ns))
+    return File(whole[start:middle], whole[middle : middle + parts], apart, mapping)
+
+
+def write(path: Path, checks: bytes, parts: bytes, apart: Iterable[memoryview]) -> None:
+    """Writes a plan's file, at once or not at all, and makes room for it.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    content = packed(checks, parts, list(apart))
+    make_room(path.parent, len(content))
+    write_trusted(path, content)
+
+
+def packed(checks: bytes, parts: bytes, apart: Sequence[memoryview]) -> bytes:
+    """Returns the content of a plan's file."""
+    pieces = [*(LENGTH.pack(each.nbytes) for each in apart), checks, parts]
+    place = HEADER.size + sum(map(len, pieces))
+    for each in apart:
+        pieces += [bytes(-place % ALIGNMENT), bytes(each)]
+        place += -place % ALIGNMENT + each.nbytes
+    head = HEADER.pack(MAGIC, b"", len(checks), len(parts), len(apart))
+    rest = head[len(MAGIC) + 2 * BYTES :] + b"".join(pieces)
+    return MAGIC + digest(rest).encode() + rest
+
+
+def files() -> list[Path]:
+    """Returns the plans that are kept."""
+    found = folder()
+    if found is None or not is_trusted(found):
+        return []
+    return list(found.glob(f"*{SUFFIX}"))
+
+
+def make_room(found: Path, nbytes: int) -> None:
+    """Deletes plans that nobody has opened for long, and more where there is no room."""
+    kept = []
+    for path in found.glob(f"*{SUFFIX}") if is_trusted(found) else ():
+        with contextlib.suppress(OSError):
+            status = path.stat()
+            kept.append((max(status.st_atime, status.st_mtime), status.st_size, path))
+    excess = sum(size for _, size, _ in kept) + nbytes - LIMIT
+    for used, size, path in sorted(kept):
+        if excess <= 0 and time.time() - used < KEPT_SECONDS:
+            break
+        with contextlib.suppress(OSError):
+            path.unlink()
+            excess -= size
+
+
+__all__ = ["File", "Untrusted", "files", "folder", "packed", "path_of", "read", "write"]

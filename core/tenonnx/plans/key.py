@@ -1,0 +1,197 @@
+"""What a compiled plan depends on: two processes of one key would compile the same."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tenonnx import installed
+from tenonnx.interface import config
+from tenonnx.plans.unkept import Unkept
+
+if TYPE_CHECKING:
+    from tenonnx.options import SessionOptions
+
+VERSION = "plan 1"
+
+PATH, STATE, SOURCES = 4, 5, -1
+"""Which of the facts are the model's path, its file's state, and that of the code."""
+
+GROUP = "tenonnx"
+
+BEGAN = time.time_ns()
+"""Before anything that compiles plans was imported, or just after it."""
+
+PREFIXES = ("TENONNX_", "NUMBA_", "ORT_LOAD_")
+PLACES = frozenset({"TENONNX_CACHE_DIR", "TENONNX_CACHE_SIZE"})
+"""Variables that say where and how much is kept, not what."""
+
+WITHOUT_EFFECT = frozenset(
+    {"logid", "log_severity_level", "log_verbosity_level", "profile_file_prefix"}
+)
+"""Options that change nothing of a plan."""
+
+OF_THE_PROCESS = ("weights", "plugins", "operators", "_initializers", "_files")
+"""Options that mean nothing to another process."""
+
+AT_ONCE = ("enable_profiling", "optimized_model_filepath", "_cancelled")
+"""Options that want more of a session than a plan, and at once."""
+
+
+def facts(
+    path: str,
+    options: SessionOptions,
+    requests: Sequence[Any] | None,
+    provider_options: Sequence[Mapping[str, Any]] | None,
+    disabled: Sequence[str],
+) -> tuple[Any, ...]:
+    """Returns what a plan depends on that is known before anything is read.
+
+    Args:
+        path: The model's.
+        options: The session's, with the process's defaults.
+        requests: The providers that were asked for.
+        provider_options: Their options.
+        disabled: Transforms not to run.
+
+    Raises:
+        Unkept: It depends on something that other processes do not have.
+    """
+    refuse(options)
+    refuse_registered()
+    return (
+        VERSION, installed.release(), sys.version, np.__version__,
+        os.path.abspath(path), state_of(path),  # noqa: PTH100 - a string, and often
+        tuple(_options(options)), _plain(requests), _plain(provider_options), tuple(disabled),
+        tuple(_variables()), sources(),
+    )  # fmt: skip
+
+
+def refuse(options: SessionOptions) -> None:
+    """Raises Unkept if options name what is the process's, or want more than a plan."""
+    for name in OF_THE_PROCESS:
+        given = getattr(options, name)
+        if given is not None and (not hasattr(given, "__len__") or len(given)):
+            raise Unkept(f"the options have {name.strip('_')} of this process")
+    for name in AT_ONCE:
+        if getattr(options, name):
+            raise Unkept(f"the options have {name.strip('_')}")
+    if options.time_limit is not None:
+        raise Unkept("the options have a time_limit")
+    if options.allowed_roots or options.entry(config.DATA_FOLDER):
+        raise Unkept("external data may lie in one of several folders")
+
+
+def refuse_registered() -> None:
+    """Raises Unkept if this process has plug-ins or operators that others do not have."""
+    manager = sys.modules.get("tenonnx.plugins.manager")
+    plugins = getattr(manager, "_default", None)
+    known = {f"{e.distribution} {e.version}" for e in _entries()}
+    for record in plugins.records if plugins is not None else ():
+        if record.distribution not in known and record.error is None:
+            raise Unkept(f"the plug-in {record.name} was registered by the program")
+    custom = sys.modules.get("tenonnx.custom_ops")
+    if custom is not None and len(custom.GLOBAL):
+        raise Unkept("operators were registered by the program")
+
+
+def state_of(path: str) -> tuple[int, ...]:
+    """Returns what tells a file's state from every other.
+
+    Raises:
+        Unkept: It cannot be looked at.
+    """
+    try:
+        status = os.stat(path)  # noqa: PTH116 - any path-like
+    except (OSError, ValueError) as error:
+        raise Unkept(f"{path} cannot be looked at: {error}") from error
+    times = status.st_mtime_ns, status.st_ctime_ns
+    return status.st_dev, status.st_ino, status.st_size, *times
+
+
+def _options(options: SessionOptions) -> Iterator[tuple[str, Any]]:
+    for name, value in sorted(vars(options).items()):
+        if name not in WITHOUT_EFFECT and name not in OF_THE_PROCESS:
+            yield name, _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    """Returns a value whose representation says all of it.
+
+    Raises:
+        Unkept: There is none.
+    """
+    if value is None or isinstance(value, str | bool | int | float):
+        return value.__class__.__name__, repr(value)
+    if isinstance(value, Mapping):
+        return tuple(sorted((_plain(k), _plain(v)) for k, v in value.items()))
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, tuple | list):
+        return tuple(map(_plain, value))
+    raise Unkept(f"{type(value).__name__} in the options or providers belongs to this process")
+
+
+def _variables() -> Iterator[tuple[str, str]]:
+    for name, value in sorted(os.environ.items()):
+        if name.startswith(PREFIXES) and name not in PLACES:
+            yield name, value
+
+
+def _entries() -> list[installed.EntryPoint]:
+    return installed.entry_points(GROUP)
+
+
+def sources() -> tuple[Any, ...]:
+    """Returns plug-ins that are installed, and what tells their code's state from others.
+
+    Raises:
+        Unkept: It has changed since this process began, which may have imported either.
+    """
+    entries = _entries()
+    roots = {"tenonnx": "tenonnx", "tenonnx_array": "tenonnx"}
+    roots.update((e.value.partition(":")[0].partition(".")[0], e.distribution) for e in entries)
+    states = tuple((root, _state_of_code(root, whose)) for root, whose in sorted(roots.items()))
+    return tuple(map(tuple, entries)), states
+
+
+def _state_of_code(package: str, distribution: str) -> Any:
+    """Returns the state of a package's files: of the list of them, if they are installed."""
+    folder = _folder(package)
+    if folder is None:
+        return None
+    info = installed.folder(distribution)
+    if info is not None and os.path.dirname(info) == os.path.dirname(folder):  # noqa: PTH120
+        return state_of(f"{info}/RECORD")
+    found = dict(_files(folder) if os.path.isdir(folder) else [(folder, state_of(folder))])  # noqa: PTH112
+    if max((state[-1] for state in found.values()), default=0) > BEGAN:
+        raise Unkept(f"{package} has changed since this process began")
+    return tuple(sorted(found.items()))
+
+
+@functools.cache
+def _folder(package: str) -> str | None:
+    """Returns the folder of a package, or the file of a module, without importing it."""
+    spec = importlib.util.find_spec(package)
+    if spec is None:
+        return None
+    folders = list(spec.submodule_search_locations or ())
+    return folders[0] if folders else spec.origin
+
+
+def _files(folder: str) -> Iterator[tuple[str, tuple[int, ...]]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(".py"):
+                status = entry.stat()
+                times = status.st_mtime_ns, status.st_ctime_ns
+                yield entry.path, (status.st_size, status.st_ino, *times)
+            elif "." not in entry.name and entry.name != "__pycache__" and entry.is_dir():
+                yield from _files(entry.path)

@@ -1,0 +1,207 @@
+"""Opening a session from a plan that an earlier one kept."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tenonnx.cores import bound
+from tenonnx.digest import digest
+from tenonnx.errors import Fail
+from tenonnx.interface.session_facts import Session
+from tenonnx.plans import files, key
+from tenonnx.plans.admitted import global_of
+from tenonnx.plans.key import PATH, STATE
+from tenonnx.plans.unkept import Unkept
+from tenonnx.weights.locks import Locks
+from tenonnx.weights.registry import default_registry
+
+if TYPE_CHECKING:
+    from tenonnx.operators import OperatorTable
+    from tenonnx.options import SessionOptions
+    from tenonnx.planning.plan import Observer, Plan
+    from tenonnx.plans.kept import Parts
+    from tenonnx.provider import Provider
+    from tenonnx.weights.registry import WeightRegistry
+
+log = logging.getLogger("tenonnx.plans")
+
+
+class Wanted(NamedTuple):
+    """A plan that is looked for.
+
+    Attributes:
+        facts: What it depends on.
+        path: Where it is, or is to be.
+    """
+
+    facts: tuple[Any, ...]
+    path: Any
+
+
+def wanted(
+    source: Any,
+    options: SessionOptions,
+    requests: Sequence[Any] | None,
+    provider_options: Sequence[Mapping[str, Any]] | None,
+    disabled: Sequence[str],
+) -> Wanted:
+    """Returns what to look for.
+
+    Raises:
+        Unkept: Plans of such sessions are not kept.
+    """
+    if not isinstance(source, str | os.PathLike):
+        raise Unkept(f"the model is no file, but {type(source).__name__}")
+    if os.environ.get("TENONNX_PLANS") != "1" or files.folder() is None:
+        raise Unkept("TENONNX_PLANS is not 1, or TENONNX_CACHE is 0")
+    found = key.facts(os.fspath(source), options, requests, provider_options, disabled)
+    return Wanted(found, files.path_of(digest(repr(found))))
+
+
+def opened(plan: Wanted, options: SessionOptions, registry: WeightRegistry) -> Parts | None:
+    """Returns what was kept of a plan; ``None`` if nothing was that fits."""
+    try:
+        file = files.read(plan.path)
+    except OSError:
+        return None
+    except Exception as error:  # a damaged file may say anything
+        log.info("%s is damaged and will be made again: %s", plan.path, error)
+        return None
+    try:
+        return _opened(file, options, registry)
+    except Exception as error:  # what the file names may be gone
+        log.info("%s is not used: %s", plan.path, error, exc_info=True)
+        return None
+
+
+def _opened(file: files.File, options: SessionOptions, registry: WeightRegistry) -> Parts:
+    from tenonnx.plans import pickling  # for those who find a plan
+    from tenonnx.plans.weights import Opened
+
+    checks = pickling.plain(file.checks)
+    for module, name, facts in checks["providers"]:
+        if repr(global_of(module, name).depends_on()) != facts:
+            raise Unkept(f"{name} would compile otherwise now")
+    for path, state in checks["files"].items():
+        if key.state_of(path) != state:
+            raise Unkept(f"{path} has changed")
+    mapped = {path: registry.map(path) for path in checks["files"]}
+    surroundings = pickling.Surroundings(Opened(registry, mapped), options)
+    parts: Parts = pickling.unpickled(file.parts, file.apart, surroundings)
+    for path, state in checks["files"].items():
+        if key.state_of(path) != state:
+            raise Unkept(f"{path} has changed")
+    for provider in parts.providers:
+        provider.__dict__["look_up"] = functools.partial(_operators, provider, options)
+        if why := provider.reopened():
+            raise Unkept(why)
+    return parts
+
+
+def _operators(provider: Provider, options: SessionOptions) -> OperatorTable:
+    from tenonnx.plugins.choosing import operators_for  # few runs ask, and plug-ins are imported
+
+    return operators_for(type(provider), options)
+
+
+class ReopenedSession(Session):
+    """A session that opens a plan which was kept, or keeps its own."""
+
+    _keeps = True
+    _reader: Reader | None = None
+    _sought: Wanted | None = None
+    _embedded: bool
+    _disabled: tuple[str, ...]
+    _observers: list[Observer]
+
+    def _reopen(self) -> bool:
+        """Takes a plan that was kept; says whether there is one."""
+        self._reader = self._parts = self._sought = None
+        start = time.perf_counter_ns()
+        try:
+            if self._embedded:
+                raise Unkept("the model may say with which options to run it")
+            source, _, providers, more = self._recipe
+            self._sought = wanted(source, self._options, providers, more, self._disabled)
+        except Unkept as why:
+            log.info("no plan is looked for or kept: %s", why)
+            return False
+        if not self._keeps:
+            self._sought = None
+            return False
+        registry = self._registry = default_registry()
+        parts = self._parts = opened(self._sought, self._options, registry)
+        if parts is None:
+            return False
+        from tenonnx.plans.kept import KeptPlan  # for those who find one
+
+        self._providers, self._signature, self._said = parts.providers, parts.signature, parts.said
+        self._observers, self._weights = [], parts.weights
+        threads = bound(self._options.intra_op_num_threads)
+        path, state = self._sought.facts[PATH], self._sought.facts[STATE]
+        self._reader = Reader(path, state, self._again(path))
+        self._plan = KeptPlan(parts, threads, self._reader.plan)
+        registry.attach(self, self._options.logid or parts.name or "session", self._weights)
+        self._moments = (start, time.perf_counter_ns())
+        return True
+
+    def _keep(self, mapped: Iterable[str]) -> None:
+        """Keeps the plan for later processes, if it can be; it was read from these files."""
+        if self._sought is None:
+            return
+        from tenonnx.plans.keeping import keep  # for those who find none
+
+        try:
+            keep(self._sought.facts, self._sought.path, self, mapped)
+        except Unkept as why:
+            log.info("the plan is not kept: %s", why)
+
+    def _again(self, path: str) -> Callable[[], Session]:
+        """Returns what makes a session of the same model and options that opens no plan."""
+        raise NotImplementedError
+
+    @property
+    def _whole(self) -> Session:
+        return self if self._reader is None else self._reader.session
+
+
+class Reader:
+    """Reads the model of a session that opened a plan, when more is asked than that has.
+
+    Args:
+        path: The model's file.
+        state: The file's, when the plan was opened.
+        make: Makes a session that reads it.
+    """
+
+    def __init__(self, path: str, state: tuple[int, ...], make: Callable[[], Session]) -> None:
+        self._path, self._state, self._make = path, state, make
+        self._locks = Locks()
+
+    @functools.cached_property
+    def session(self) -> Session:
+        """The session that read it; there is one.
+
+        Raises:
+            Fail: The file is not what it was.
+        """
+        with self._locks.only_one("read"):
+            if (made := vars(self).get("session")) is not None:
+                return made  # type: ignore[no-any-return]  # another thread made it meanwhile
+            if key.state_of(self._path) != self._state:
+                raise Fail(
+                    f"{self._path} has changed since the session was opened, which was made of "
+                    "what an earlier one kept; more is asked of it now than that",
+                    hint="open another session",
+                )
+            made = vars(self)["session"] = self._make()
+            return made
+
+    def plan(self) -> Plan:
+        """Returns the plan of that session."""
+        return self.session._plan

@@ -1,0 +1,128 @@
+"""Weights by reference: where their bytes lie, and how the registry is asked for them again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tenonnx.lazy_modules import onnx_ir as ir
+from tenonnx.plans.unkept import Unkept
+from tenonnx.weights.mapping import Mapping
+from tenonnx.weights.storage import PROCESS, Memory, Storage
+
+if TYPE_CHECKING:
+    from tenonnx.weights.registry import WeightRegistry
+    from tenonnx.weights.weight import Weight
+
+LARGEST = 64 << 10
+"""Bytes of a weight in a process's own memory that a plan keeps."""
+
+
+class Place(NamedTuple):
+    """A weight in a storage, as a plan has it.
+
+    Attributes:
+        offset: Where it begins.
+        number: Its element type.
+        shape: Its logical shape.
+        strides: Bytes between elements; ``None`` if contiguous.
+    """
+
+    offset: int
+    number: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None
+
+
+class Stores:
+    """The storages that a plan's weights lie in, numbered as they are met.
+
+    Args:
+        registry: Of the weights.
+
+    Attributes:
+        files: Models' files, by path.
+    """
+
+    def __init__(self, registry: WeightRegistry) -> None:
+        self._registry = registry
+        self.files: dict[str, Mapping] = {}
+        self._known: dict[int, tuple[str, Any]] = {}
+
+    def reference(self, weight: Weight) -> tuple[str, Any, Place]:
+        """Returns the kind of storage a weight lies in, what names that, and the place there.
+
+        Raises:
+            Unkept: No other process can have it.
+        """
+        storage = weight.storage
+        if id(storage) not in self._known:
+            self._known[id(storage)] = self._of(storage)
+        place = Place(weight.offset, int(weight.dtype), weight.shape, weight.strides)
+        return *self._known[id(storage)], place
+
+    def _of(self, storage: Storage) -> tuple[str, Any]:
+        if isinstance(storage, Mapping) and storage.kind == "mapped":
+            path = os.path.abspath(storage.path)  # noqa: PTH100 - a string, as mappings have
+            self.files[path] = storage
+            return "file", path
+        lasts = PROCESS not in storage.key
+        if isinstance(storage, Mapping):
+            if not lasts:
+                raise Unkept("a side file is of no key that other processes know")
+            return "derived", (Path(storage.path).name, storage.key)
+        if not isinstance(storage, Memory) or storage.size > LARGEST:
+            raise Unkept(f"weights lie in {storage.label}")
+        content = np.frombuffer(_bytes_of(storage), np.uint8)
+        return "small", (storage.key if lasts else None, content)
+
+
+def _bytes_of(storage: Memory) -> bytes:
+    import ctypes  # is loaded, by what maps files
+
+    return ctypes.string_at(storage.address, storage.size)
+
+
+class Opened:
+    """The storages of a plan that is opened.
+
+    Args:
+        registry: Where weights are to be.
+        files: Models' files by path, mapped and known to be what they were.
+    """
+
+    def __init__(self, registry: WeightRegistry, files: dict[str, Mapping]) -> None:
+        self._registry, self._files = registry, files
+        self._derived: dict[str, Storage] = {}
+
+    def weight(self, kind: str, name: Any, place: tuple[Any, ...]) -> Weight:
+        """Returns the weight at a place.
+
+        Raises:
+            Unkept: A side file is gone.
+        """
+        offset, number, shape, strides = place
+        storage = self._storage(kind, name)
+        return self._registry._weight(storage, offset, ir.DataType(number), shape, strides)
+
+    def _storage(self, kind: str, name: Any) -> Storage:
+        if kind == "file":
+            return self._files[name]
+        if kind == "small":
+            return self._small(*name)
+        file, key = name
+        if key not in self._derived:
+            found = self._registry.side_files.again(file, key)
+            if found is None:
+                raise Unkept("a side file of derived weights is gone")
+            self._derived[key] = self._registry._share(key, found)
+        return self._derived[key]
+
+    def _small(self, key: str | None, content: np.ndarray[Any, Any]) -> Storage:
+        if key is None:
+            made = self._registry.constant(content.tobytes(), ir.DataType.UINT8, content.shape)
+            return made.storage
+        return self._registry._share(key, Memory(content.copy(), "private", key))
