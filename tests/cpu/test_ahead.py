@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tenonnx_cpu.jit.code.ahead import Failed, Work, _Workers
+from tenonnx_cpu.jit.code.ahead import Work, _Workers
+from tenonnx_cpu.jit.code.child import Died
 
 
 class Worker:
@@ -15,16 +16,14 @@ class Worker:
     def __init__(self, ends: dict[str, int]) -> None:
         self.ends = ends
         self.done: list[str] = []
-        self.starts = 0
-
-    def start(self) -> None:
-        self.starts += 1
+        self.ended = 0
 
     def ask(self, what: dict[str, Any]) -> dict[str, Any]:
         (name,) = what.values()
         if self.ends.get(name, 0) > 0:
             self.ends[name] -= 1
-            raise Failed("killed")
+            self.ended += 1
+            raise Died("killed")
         self.done.append(name)
         return {"error": "wrong" if name == "c" else ""}
 
@@ -54,7 +53,7 @@ def test_what_a_worker_ends_in_is_tried_once_more(
     pool.run(worker, last=True)
     assert pool.errors == errors
     assert worker.done == done
-    assert worker.starts == times
+    assert worker.ended == times
     assert max(told) <= 1
 
 
@@ -62,7 +61,7 @@ def test_a_worker_that_ends_leaves_the_rest_to_the_others() -> None:
     pool, _ = workers_of("a", "b")
     first: Any = Worker({})
     other: Any = Worker({"s": 1})
-    with pytest.raises(Failed):
+    with pytest.raises(Died):
         pool.run(other, last=False)
     pool.run(first, last=True)
     assert first.done == ["a", "b", "s"]

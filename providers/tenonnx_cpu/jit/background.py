@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING
 
 from tenonnx.planning.blas import leaving
 from tenonnx_cpu.jit.claims import claimed
+from tenonnx_cpu.jit.code.child import Died
 from tenonnx_cpu.jit.code.worker import UNKEPT
-from tenonnx_cpu.jit.compiler_process import CompilerProcess, Died
+from tenonnx_cpu.jit.compiler_process import CompilerProcess
 from tenonnx_cpu.jit.runtime import NUMPY
 from tenonnx_cpu.jit.threads import memory as pool_memory
 
@@ -180,7 +181,7 @@ class Background:
         start = time.monotonic()
         try:
             with _room():
-                answer = self._compiler.ask(str(kernel))
+                answer = self._compiler.compile(str(kernel))
         except Died as error:
             answer = str(error)
         except OSError:
@@ -284,7 +285,7 @@ def compile_beside(kernel: JitKernel) -> None:
     """
     compiler = CompilerProcess()
     try:
-        answer = compiler.ask(str(kernel))
+        answer = compiler.compile(str(kernel))
     finally:
         compiler.close()
     if not kernel.load(compiled=True):

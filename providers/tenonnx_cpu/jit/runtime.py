@@ -298,8 +298,9 @@ def warm_up(tell: Callable[[str, float], None], *, everything: bool) -> dict[str
 def _compile_ahead(kernels: Sequence[str], tell: Callable[[str, float], None]) -> None:
     """Has worker processes compile kernels into the cache; what they cannot is left to this one."""
     if kernels and code_object.SUPPORTED and has_numba():
-        from tenonnx_cpu.jit.code import ahead
+        from tenonnx_cpu.jit.code.ahead import compile_ahead
+        from tenonnx_cpu.jit.code.child import Died
 
         kind = chosen.kind if (chosen := target()) else NATIVE
-        with contextlib.suppress(ahead.Failed, OSError):
-            ahead.compile_ahead(kind, cache_folder(), tell, kernels)
+        with contextlib.suppress(Died, OSError):
+            compile_ahead(kind, cache_folder(), tell, kernels)

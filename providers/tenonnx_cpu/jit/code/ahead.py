@@ -8,7 +8,6 @@ is free and the processor may be another one. Nothing here imports numba.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import subprocess
 import sys
@@ -17,22 +16,15 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tenonnx.cores import available_cores
+from tenonnx_cpu.jit.code.child import VARIABLES, Child, Died, Process
 
 MODULE = "tenonnx_cpu.jit.code.worker"
 
-VARIABLES = {"OPENBLAS_NUM_THREADS": "1", "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING": "1"}
-"""Of every process that compiles. It needs no threads of numpy's, and no colours in messages of
-errors, which numba makes and drops whenever it looks for the definition that fits."""
-
 Tell = Callable[[str, float], None]
 """Hears what is about to be compiled, and the share of all that is done."""
-
-
-class Failed(RuntimeError):
-    """A worker could not do what it was asked for."""
 
 
 class Work(NamedTuple):
@@ -63,9 +55,10 @@ def compile_ahead(
         For every kernel: why it failed, or ``""``.
 
     Raises:
-        Failed: No worker can be started.
+        Died: Workers end as soon as they are started.
+        OSError: None can be started.
     """
-    with _Worker(kind, folder) as first:
+    with _worker(kind, folder) as first:
         work = Work(**first.ask({"kernels": list(kernels)}))
         pool = _Workers(work, tell)
         count = min(workers or available_cores(), len(pool.waiting))
@@ -93,14 +86,14 @@ class _Workers:
 
     def run_new(self, kind: str, folder: Path) -> None:
         """Has a new worker work."""
-        with contextlib.suppress(Failed, OSError), _Worker(kind, folder) as worker:
+        with contextlib.suppress(Died, OSError), _worker(kind, folder) as worker:
             self.run(worker, last=False)
 
-    def run(self, worker: _Worker, *, last: bool) -> None:
+    def run(self, worker: Child, *, last: bool) -> None:
         """Has a worker work until nothing is left.
 
-        What it ends in the middle of, as for lack of memory, is tried once more. It is started anew
-        if it is the last.
+        What it ends in the middle of, as for lack of memory, is tried once more: by itself, started
+        anew, if it is the last.
         """
         with contextlib.suppress(IndexError):
             while True:
@@ -109,60 +102,36 @@ class _Workers:
                     self._tell(name, min(1.0, self._done / self._total))
                 try:
                     error = str(worker.ask({what: name})["error"])
-                except Failed as failure:
+                except (Died, OSError) as failure:
                     error = str(failure) if name in self._left else ""
                     if not error:
                         self._left.add(name)
                         self.waiting.append((what, name))
                     if not last:
                         raise
-                    worker.start()
                 with self._lock:
                     self._done += 1
                     if error:
                         self.errors[name] = error
 
 
-class _Worker:
-    """A process that answers, in a line of JSON each."""
+@contextlib.contextmanager
+def _worker(kind: str, folder: Path) -> Iterator[Child]:
+    """Returns a process that compiles into a folder; it ends with what is done with it."""
+    environment = os.environ | VARIABLES
+    environment["NUMBA_CACHE_DIR"] = os.fspath(folder.parent)
+    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
 
-    def __init__(self, kind: str, folder: Path) -> None:
-        self._kind = kind
-        self._environment = os.environ | VARIABLES
-        self._environment["NUMBA_CACHE_DIR"] = os.fspath(folder.parent)
-        self._environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-        self.start()
+    def start() -> Process:
+        pipe = subprocess.PIPE
+        command = [sys.executable, "-m", MODULE, kind]
+        return subprocess.Popen(command, bufsize=0, env=environment, stdin=pipe, stdout=pipe)
 
-    def start(self) -> None:
-        """Starts it, anew if it has ended."""
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", MODULE, self._kind],
-            env=self._environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def ask(self, what: dict[str, Any]) -> dict[str, Any]:
-        """Returns its answer.
-
-        Raises:
-            Failed: It ended instead.
-        """
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):
-            print(json.dumps(what), file=self._process.stdin, flush=True)
-        if answer := self._process.stdout.readline():
-            return dict(json.loads(answer))
-        raise Failed(f"the process that compiles ended with code {self._process.wait()}")
-
-    def __enter__(self) -> _Worker:
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        self._process.kill()
-        self._process.communicate()
+    worker = Child(start)
+    try:
+        yield worker
+    finally:
+        worker.close()
 
 
 def kept_in(folder: Path) -> Iterator[Path]:
