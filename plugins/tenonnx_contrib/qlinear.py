@@ -158,7 +158,7 @@ def qlinear_where(
     return xp.where(condition, x, y)
 
 
-@op("QLinearAveragePool")
+@op("QLinearAveragePool", like=[average_pool], without=["dilations"])
 def qlinear_average_pool(
     xp: Namespace,
     X: Array,
@@ -167,26 +167,12 @@ def qlinear_average_pool(
     y_scale: Array,
     y_zero_point: Array | None = None,
     *,
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
     channels_last: int = 0,
-    count_include_pad: int = 0,
-    kernel_shape: tuple[int, ...],
-    pads: tuple[int, ...] | None = None,
-    strides: tuple[int, ...] | None = None,
+    **attributes: Any,
 ) -> Array:
     """Return the quantized mean of each window of (N, C, D1, ...), or of (N, D1, ..., C)."""
     x = real(xp, X, x_scale, x_zero_point)
-    y = average_pool(
-        xp,
-        xp.moveaxis(x, -1, 1) if channels_last else x,
-        kernel_shape=kernel_shape,
-        auto_pad=auto_pad,
-        ceil_mode=ceil_mode,
-        count_include_pad=count_include_pad,
-        pads=pads,
-        strides=strides,
-    )
+    y = average_pool(xp, xp.moveaxis(x, -1, 1) if channels_last else x, **attributes)
     y = xp.moveaxis(y, 1, -1) if channels_last else y
     return quantized(xp, y, y_scale, y_zero_point, X)
 
@@ -210,32 +196,9 @@ def qlinear_global_average_pool(
 
 @op("QLinearConv", like=[qlinear_conv])
 def qlinear_conv_any_layout(
-    xp: Namespace,
-    x: Array,
-    x_scale: Array,
-    x_zero_point: Array,
-    w: Array,
-    w_scale: Array,
-    w_zero_point: Array,
-    y_scale: Array,
-    y_zero_point: Array,
-    B: Array | None = None,
-    *,
-    channels_last: int = 0,
-    **attributes: Any,
+    xp: Namespace, x: Array, *others: Array | None, channels_last: int = 0, **attributes: Any
 ) -> Array:
     """Return QLinearConv of (N, C, D1, ...), or of (N, D1, ..., C) and likewise then."""
-    y = qlinear_conv(
-        xp,
-        xp.moveaxis(x, -1, 1) if channels_last else x,
-        x_scale,
-        x_zero_point,
-        w,
-        w_scale,
-        w_zero_point,
-        y_scale,
-        y_zero_point,
-        B,
-        **attributes,
-    )
+    image = xp.moveaxis(x, -1, 1) if channels_last else x
+    y = qlinear_conv(xp, image, *others, **attributes)
     return xp.moveaxis(y, 1, -1) if channels_last else y
